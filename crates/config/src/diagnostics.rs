@@ -99,6 +99,19 @@ impl Diagnostics {
         Diagnostics::new(Severity::Error, std::iter::once(problem))
     }
 
+    /// The problems of several, one after the other.
+    pub(crate) fn joined(several: impl IntoIterator<Item = Diagnostics>) -> Diagnostics {
+        let mut hidden = 0;
+        let problems = several.into_iter().flat_map(|it| {
+            hidden += it.hidden;
+            it.problems
+        });
+        let problems: Vec<Problem> = problems.collect();
+        let mut joined = Diagnostics::new(Severity::Error, problems.into_iter());
+        joined.hidden += hidden;
+        joined
+    }
+
     /// The problems, at most a hundred.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
@@ -285,7 +298,7 @@ impl Paint {
 }
 
 /// Text without control characters, so that a configuration cannot drive the terminal.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .map(|c| {
             if c.is_control() && c != '\t' {

@@ -37,6 +37,7 @@ pub fn dump(model: &Model) -> String {
         out.key("time_zone", quote(zone));
     }
     out.key("limits_overrides", quote_path(&model.limits_overrides));
+    out.key("last_good", quote_path(&model.last_good));
     out.limits(&model.limits);
     if let Some(control) = &model.control {
         out.section("[control]");

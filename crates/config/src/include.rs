@@ -10,6 +10,15 @@ use std::path::{Path, PathBuf};
 use crate::glob;
 use crate::reason::reason;
 
+/// What becomes of the others if an included file is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// Nothing is taken.
+    Refuse,
+    /// They are taken; the file is set aside.
+    Keep,
+}
+
 /// Files that match `pattern`, as relative or absolute as the pattern is.
 pub(crate) fn expand(base: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     glob::check(pattern).map_err(|why| format!("`{pattern}`: {why}"))?;

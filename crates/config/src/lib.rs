@@ -6,13 +6,16 @@
 
 mod address;
 mod alike;
+mod aside;
 mod diagnostics;
 mod dump;
 mod glob;
 mod include;
 mod keys;
+mod last_good;
 mod library;
 pub mod log_paths;
+mod looks;
 mod lower;
 mod mentions;
 pub mod model;
@@ -24,10 +27,12 @@ mod sources;
 mod units;
 
 pub use address::split_port;
+pub use aside::{Aside, SetAside, Stays, Wrong};
 pub use diagnostics::{Colour, Diagnostics, Place, Problem};
 pub use dump::{dump, quote};
+pub use last_good::{LastGood, Version};
 pub use lower::limits::key::spell as spell_key;
-pub use lower::{load, load_and_warn};
+pub use lower::{judge, load, load_and_warn};
 pub use reason::reason;
 pub use reference::{reference, sensor_reference};
 pub use sources::{Damaged, Sources};

@@ -5,11 +5,14 @@
 
 use toml::de::{DeTable, DeValue};
 
+use crate::include::Broken;
+use crate::lower::names::Named;
+
 /// Names as written in the file.
 #[derive(Debug, Default)]
 pub(crate) struct Mentions {
-    /// Patterns of `include`.
-    pub(crate) includes: Vec<String>,
+    /// Patterns of `include`, and what becomes of the others if a file is wrong.
+    pub(crate) includes: Vec<(String, Broken)>,
     /// Password files and error pages.
     pub(crate) data: Vec<String>,
     /// Files of scripts.
@@ -30,6 +33,8 @@ pub(crate) struct Mentions {
     pub(crate) control: Option<String>,
     /// The file of kept changes of limits.
     pub(crate) limits_overrides: Option<String>,
+    /// The file of last good versions.
+    pub(crate) last_good: Option<String>,
     /// The user the server becomes.
     pub(crate) user: Option<String>,
     /// Users that programs of sites and maps run as.
@@ -43,7 +48,7 @@ pub(crate) fn find(text: &str) -> Mentions {
     let top = document.get_ref();
     mentions
         .includes
-        .extend(elements(top, "include").filter_map(text_of));
+        .extend(elements(top, "include").flat_map(includes_of));
     mentions.user = member(top, "user").and_then(text_of);
     let control = member(top, "control").and_then(DeValue::as_table);
     let control = control.and_then(|control| member(control, "socket"));
@@ -51,6 +56,8 @@ pub(crate) fn find(text: &str) -> Mentions {
     mentions.sockets.extend(mentions.control.clone());
     mentions.limits_overrides = member(top, "limits_overrides").and_then(text_of);
     mentions.sockets.extend(mentions.limits_overrides.clone());
+    mentions.last_good = member(top, "last_good").and_then(text_of);
+    mentions.sockets.extend(mentions.last_good.clone());
     mentions.logs.extend(log_files(top));
     let listeners = elements(top, "listen").filter_map(DeValue::as_table);
     let addresses = listeners.filter_map(|table| member(table, "address")?.as_str());
@@ -102,6 +109,21 @@ pub(crate) fn find(text: &str) -> Mentions {
         }
     }
     mentions
+}
+
+/// The patterns of an entry of `include`: a text, or a table with one or several.
+fn includes_of(include: &DeValue<'_>) -> Vec<(String, Broken)> {
+    let Some(table) = include.as_table() else {
+        let pattern = text_of(include).map(|pattern| (pattern, Broken::Refuse));
+        return pattern.into_iter().collect();
+    };
+    let broken = member(table, "broken").and_then(DeValue::as_str);
+    let broken = broken.and_then(Broken::named).unwrap_or(Broken::first());
+    let one = member(table, "files").and_then(text_of);
+    let patterns = one
+        .into_iter()
+        .chain(elements(table, "files").filter_map(text_of));
+    patterns.map(|pattern| (pattern, broken)).collect()
 }
 
 fn find_maps(top: &DeTable<'_>, mentions: &mut Mentions) {

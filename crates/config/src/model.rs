@@ -93,6 +93,8 @@ pub struct Model {
     pub limits: Arc<[Limit]>,
     /// Where changes of limits are kept. What was read there is in every [`Limit::kept`].
     pub limits_overrides: PathBuf,
+    /// File of the last good versions of files that may be set aside.
+    pub last_good: PathBuf,
     /// What the process says of scripts.
     pub scripts: Scripts,
     /// `[tenants.NAME]` in file order, names unique. Sites refer to them by index into this list.

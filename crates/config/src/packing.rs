@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use crate::include::Broken;
 use crate::model::FileIdentity;
 use crate::sources::{Existence, Overrides, SourceFile, Sources};
 
@@ -208,6 +209,8 @@ impl<'a> Unpacker<'a> {
             name: self.text()?,
             directory: self.path()?,
             text: self.text()?,
+            broken: Broken::Refuse,
+            unread: None,
         })
     }
 

@@ -1,7 +1,7 @@
 //! Every file a configuration consists of, read once.
 //!
 //! The idea: [`Sources::read`] is the only function of this crate that touches files (and
-//! [`Sources::read_overrides_again`] one of them). It follows
+//! [`Sources::read_overrides_again`] one of them), by looks as `looks` has them. It follows
 //! includes and fetches whatever the keys name (password files, error pages, scripts, whether directories
 //! exist, whether maps' files can be read), so that [`crate::load`] is a pure function and two processes that hold the same bytes
 //! hold the same configuration. One thing is not among them: which time zones there are is looked
@@ -15,7 +15,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use crate::aside::{Aside, Stays};
 use crate::diagnostics::Diagnostics;
+use crate::include::Broken;
+use crate::last_good::{LastGood, Standing};
+use crate::looks::{Valueless, look_at_directory, look_at_map, meant_name, read_bytes, read_text};
 use crate::model::FileIdentity;
 use crate::reason::reason;
 use crate::{include, keys, library, mentions, packing};
@@ -28,10 +32,10 @@ const DATA_BYTES_MAX: u64 = 16 << 20;
 const OVERRIDES_BYTES_MAX: u64 = 1 << 20;
 /// What is added to a configuration's name to make that of its overrides file.
 const OVERRIDES_SUFFIX: &str = ".overrides";
+/// What is added for that of its files' last good versions.
+const LAST_GOOD_SUFFIX: &str = ".last-good";
 /// Configuration files of one configuration.
 const FILES_MAX: usize = 200_000;
-/// Names in a directory among which one that was meant is looked for.
-const NAMES_MAX: usize = 1_000;
 
 /// A configuration as bytes: its files, and what was found where its keys point.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,16 +61,10 @@ pub struct Sources {
     pub(crate) missing_for_logs: BTreeMap<PathBuf, String>,
     /// Users named, and why the server, or programs, cannot become them. Not looked at in another process.
     pub(crate) users: BTreeMap<String, Result<(), String>>,
+    /// Where the last good versions of files are named to be. Not looked at in another process.
+    pub(crate) last_good: Option<PathBuf>,
     /// Whether the user of the server is one of them. Not looked at in another process.
     pub(crate) is_user_named: bool,
-}
-
-/// Lines of a map's file that have a key and no value.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Valueless {
-    pub(crate) count: usize,
-    /// The number of the first.
-    pub(crate) first: usize,
 }
 
 /// What was found of the overrides file.
@@ -88,6 +86,10 @@ pub(crate) struct SourceFile {
     /// What relative paths in it start from; absolute.
     pub(crate) directory: PathBuf,
     pub(crate) text: String,
+    /// What becomes of the others if it is wrong. Not looked at in another process.
+    pub(crate) broken: Broken,
+    /// Why it could not be read. Not looked at in another process.
+    pub(crate) unread: Option<String>,
 }
 
 /// What is known of directories that were not looked at.
@@ -102,6 +104,11 @@ pub(crate) enum Existence {
 impl Sources {
     /// Reads `path`, its includes and the files their keys name.
     pub fn read(path: &Path) -> Result<Sources, Diagnostics> {
+        Sources::read_beside(path, &Aside::default())
+    }
+
+    /// As [`Sources::read`], with something else in place of the files that are set aside.
+    pub fn read_beside(path: &Path, aside: &Aside) -> Result<Sources, Diagnostics> {
         let failed = |why: String| {
             let help = (!path.exists()).then(|| "name the configuration with `-c FILE`".to_owned());
             Diagnostics::placeless(format!("cannot read `{}`: {why}", path.display()), help)
@@ -117,17 +124,47 @@ impl Sources {
         let (mut next, mut is_user_named, mut overrides) = (0, false, None);
         while let Some(file) = sources.files.get(next) {
             let mentions = mentions::find(&file.text);
-            sources.follow_includes(next, &mentions.includes, &mut seen);
+            sources.follow_includes(next, &mentions.includes, &mut seen, aside);
             sources.fetch(next, &mentions);
             is_user_named |= mentions.user.is_some();
             let named = mentions.limits_overrides.as_deref();
             overrides = overrides.or(named.map(|path| sources.resolve(next, path)));
+            if let Some(path) = mentions.last_good.filter(|_| next == 0) {
+                sources.last_good = Some(sources.resolve(0, &path));
+            }
             next += 1;
         }
         sources.is_user_named = is_user_named;
         let overrides = overrides.unwrap_or_else(|| sources.default_overrides());
         sources.overrides = read_overrides(&overrides);
         Ok(sources)
+    }
+
+    /// Where the last good versions of files are; `None` where no file may be set aside.
+    #[must_use]
+    pub fn last_good(&self) -> Option<PathBuf> {
+        let mut files = self.files.iter();
+        files.find(|file| file.broken == Broken::Keep)?;
+        let named = self.last_good.clone();
+        Some(named.unwrap_or_else(|| self.default_last_good()))
+    }
+
+    /// The last good versions there will be when this has come into force at `now`, with files set
+    /// aside. Of files that are no longer included nothing is left.
+    #[must_use]
+    pub fn last_good_after(&self, aside: &Aside, known: &LastGood, now: &str) -> LastGood {
+        let loose = self.files.iter();
+        let loose = loose.filter(|file| file.broken == Broken::Keep);
+        let files = loose.map(|file| {
+            let path = file.path();
+            let standing = match aside.of(&path).map(|aside| &aside.stays) {
+                None => Standing::AsWritten(&file.text),
+                Some(Stays::LastGood(_)) => Standing::SetAside,
+                Some(Stays::LeftOut { .. }) => Standing::LeftOut,
+            };
+            (path, standing)
+        });
+        known.followed_by(files, now)
     }
 
     /// The control socket that is named, whatever else is wrong.
@@ -242,6 +279,7 @@ impl Sources {
             map_files: BTreeMap::new(),
             missing_for_logs: BTreeMap::new(),
             users: BTreeMap::new(),
+            last_good: None,
             is_user_named: false,
         }
     }
@@ -256,14 +294,24 @@ impl Sources {
 
     /// Where the overrides file is, if nothing is said.
     pub(crate) fn default_overrides(&self) -> PathBuf {
+        self.beside(OVERRIDES_SUFFIX)
+    }
+
+    /// Where the last good versions are, if nothing is said.
+    pub(crate) fn default_last_good(&self) -> PathBuf {
+        self.beside(LAST_GOOD_SUFFIX)
+    }
+
+    /// The configuration's own name with more behind it.
+    fn beside(&self, suffix: &str) -> PathBuf {
         let Some(first) = self.files.first() else {
-            return PathBuf::from("/").join(OVERRIDES_SUFFIX);
+            return PathBuf::from("/").join(suffix);
         };
         let mut name = Path::new(&first.name)
             .file_name()
             .unwrap_or_default()
             .to_owned();
-        name.push(OVERRIDES_SUFFIX);
+        name.push(suffix);
         first.directory.join(name)
     }
 
@@ -276,9 +324,15 @@ impl Sources {
         normal(&directory.join(path))
     }
 
-    fn follow_includes(&mut self, from: usize, patterns: &[String], seen: &mut BTreeSet<PathBuf>) {
-        for pattern in patterns {
-            if let Err(why) = self.include(from, pattern, seen) {
+    fn follow_includes(
+        &mut self,
+        from: usize,
+        includes: &[(String, Broken)],
+        seen: &mut BTreeSet<PathBuf>,
+        aside: &Aside,
+    ) {
+        for (pattern, broken) in includes {
+            if let Err(why) = self.include(from, (pattern, *broken), seen, aside) {
                 self.broken_includes.push((from, pattern.clone(), why));
             }
         }
@@ -287,17 +341,25 @@ impl Sources {
     fn include(
         &mut self,
         from: usize,
-        pattern: &str,
+        (pattern, broken): (&str, Broken),
         seen: &mut BTreeSet<PathBuf>,
+        aside: &Aside,
     ) -> Result<(), String> {
         let Some(including) = self.files.get(from) else {
             return Ok(());
+        };
+        // Whoever may be set aside cannot make the others depend on a further file.
+        let broken = match including.broken {
+            Broken::Keep => Broken::Keep,
+            Broken::Refuse => broken,
         };
         let directory = including.directory.clone();
         let name_start = Path::new(&including.name)
             .parent()
             .unwrap_or(Path::new(""))
             .to_owned();
+        // One that is named and not there is the mistake of whoever names it.
+        let may_be_unread = broken == Broken::Keep;
         for found in include::expand(&directory, pattern)? {
             let absolute = normal(&directory.join(&found));
             if !seen.insert(absolute.clone()) {
@@ -306,10 +368,21 @@ impl Sources {
             if self.files.len() >= FILES_MAX {
                 return Err(format!("more than {FILES_MAX} files"));
             }
-            let text = read_text(&absolute, CONFIG_BYTES_MAX)
-                .map_err(|why| format!("`{}`: {why}", found.display()))?;
+            let text = match aside.text_of(&absolute) {
+                Some(text) => Ok(text.to_string()),
+                None => read_text(&absolute, CONFIG_BYTES_MAX),
+            };
+            let (text, unread) = match text {
+                Ok(text) => (text, None),
+                Err(why) if may_be_unread && absolute.exists() => (String::new(), Some(why)),
+                Err(why) => return Err(format!("`{}`: {why}", found.display())),
+            };
             let name = name_start.join(&found).display().to_string();
-            self.files.push(source_file(name, &absolute, text));
+            self.files.push(SourceFile {
+                broken,
+                unread,
+                ..source_file(name, &absolute, text)
+            });
         }
         Ok(())
     }
@@ -419,6 +492,14 @@ impl Sources {
     }
 }
 
+impl SourceFile {
+    /// Where it is: absolute.
+    pub(crate) fn path(&self) -> PathBuf {
+        let name = Path::new(&self.name).file_name().unwrap_or_default();
+        self.directory.join(name)
+    }
+}
+
 impl FileIdentity {
     fn of(facts: &Metadata) -> Self {
         let born = facts.created().ok();
@@ -449,6 +530,8 @@ pub(crate) fn source_file(name: String, absolute: &Path, text: String) -> Source
         name,
         directory,
         text,
+        broken: Broken::Refuse,
+        unread: None,
     }
 }
 
@@ -461,78 +544,6 @@ fn read_overrides(path: &Path) -> Overrides {
         Ok(text) => Overrides::Read(source_file(name, path, text)),
         Err(why) => Overrides::Unread(name, why),
     }
-}
-
-fn read_text(path: &Path, most: u64) -> Result<String, String> {
-    let bytes = read_bytes(path, most)?;
-    String::from_utf8(bytes).map_err(|error| {
-        let good = error.utf8_error().valid_up_to();
-        let line = error
-            .as_bytes()
-            .iter()
-            .take(good)
-            .filter(|byte| **byte == b'\n')
-            .count()
-            + 1;
-        format!("not UTF-8 on line {line}")
-    })
-}
-
-fn read_bytes(path: &Path, most: u64) -> Result<Vec<u8>, String> {
-    let facts = std::fs::metadata(path).map_err(|error| reason(&error))?;
-    if !facts.is_file() {
-        let found = match facts.is_dir() {
-            true => "a directory, not a file",
-            false => "not a regular file",
-        };
-        return Err(found.to_owned());
-    }
-    if facts.len() > most {
-        return Err(format!("larger than {} MiB", most >> 20));
-    }
-    std::fs::read(path).map_err(|error| reason(&error))
-}
-
-/// Reads a map's file as a worker will, and keeps nothing of it.
-fn look_at_map(path: &Path) -> Result<Valueless, String> {
-    let bytes = read_bytes(path, DATA_BYTES_MAX)?;
-    let mut valueless = Valueless::default();
-    for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
-        let is_entry = |first: &u8| *first != b'#' && !first.is_ascii_whitespace();
-        let is_key_alone = !line.trim_ascii_end().iter().any(u8::is_ascii_whitespace);
-        if line.first().is_some_and(is_entry) && is_key_alone {
-            if valueless.count == 0 {
-                valueless.first = number;
-            }
-            valueless.count += 1;
-        }
-    }
-    Ok(valueless)
-}
-
-fn look_at_directory(path: &Path) -> Result<(), String> {
-    match std::fs::metadata(path) {
-        Ok(facts) if facts.is_dir() => Ok(()),
-        Ok(_) => Err("not a directory".to_owned()),
-        Err(error) => Err(reason(&error) + &meant_name(path)),
-    }
-}
-
-/// What to say of a path that is not there where another name was perhaps meant; else nothing.
-fn meant_name(path: &Path) -> String {
-    let meant = look_beside(path).map(|name| format!("; did you mean `{name}`?"));
-    meant.unwrap_or_default()
-}
-
-/// The name, in the directory of a path that is not there, that is most like its last part.
-fn look_beside(path: &Path) -> Option<String> {
-    let entries = std::fs::read_dir(path.parent()?).ok()?;
-    let entries = entries.take(NAMES_MAX).flatten();
-    let names: Vec<String> = entries
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect();
-    let name = path.file_name()?.to_str()?;
-    keys::nearest(name, names.iter().map(String::as_str)).map(str::to_owned)
 }
 
 /// `path` without `.` and `..`, by its text alone.

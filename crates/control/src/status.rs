@@ -21,6 +21,10 @@ pub struct Status {
     pub reloads_refused: u64,
     /// Servers started again after an unwanted end.
     pub restarts: u64,
+    /// Files of the configuration that are set aside.
+    pub config_files_set_aside: u64,
+    /// The first of them.
+    pub set_aside: Vec<SetAside>,
     /// Access records lost.
     pub access_records_lost: u64,
     /// Lines of the error log lost.
@@ -62,6 +66,19 @@ pub struct Status {
     pub groups: Vec<Group>,
     /// Groups beyond those, at least.
     pub groups_left_out: usize,
+}
+
+/// A file of the configuration that is set aside: broken, while everything else is in force.
+#[derive(Debug, Default, Clone, Serialize)]
+pub struct SetAside {
+    /// Its name.
+    pub file: String,
+    /// Since when.
+    pub since: String,
+    /// What is in force in its place.
+    pub verdict: String,
+    /// What is wrong with it, or the first thing that is.
+    pub problem: String,
 }
 
 /// How long exchanges took.

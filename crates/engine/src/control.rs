@@ -1,8 +1,8 @@
 //! The control socket: answers `nagaya status` and what is asked of limits, on a thread of its own.
 //!
 //! One question a connection, one connection at a time, each with little time: whoever asks may
-//! wait, the workers never do. Asked is in one line (`status`, `sensors`, each with `json` after it or not, or what
-//! [`questions`] knows), and only a whole one is carried out: the rest of `concurrent=40` may be
+//! wait, the workers never do. Asked is in one line (`status`, `sensors`, each with `json` after it or not,
+//! `reload`, or what [`questions`] knows), and only a whole one is carried out: the rest of `concurrent=40` may be
 //! `0`. Only root and the server's own user are answered.
 
 use std::io::{self, Read as _, Write as _};
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How long a question may take, and each part of its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// What is said to a question nobody knows.
-const UNKNOWN: &str = "error: unknown question; known are: status, sensors, limits list, limits top, limits set, why\n";
+const UNKNOWN: &str = "error: unknown question; known are: status, reload, sensors, limits list, limits top, limits set, why\n";
 /// Bytes of a question without its line feed.
 pub const QUESTION_BYTES_MAX: usize = 8 * 1_024;
 
@@ -94,11 +94,19 @@ fn answer(stream: OwnedFd, shared: &Shared) -> io::Result<()> {
     let answer = match question.as_str() {
         "status" => figures::table(&figures::collect(shared)),
         "status json" => control::json(&figures::collect(shared)),
+        "reload" => last_reload(shared),
         "sensors" => Report::of_server(shared).table(),
         "sensors json" => Report::of_server(shared).json(),
         other => questions::answer(shared, other).unwrap_or_else(|| UNKNOWN.to_owned()),
     };
     stream.write_all(answer.as_bytes())
+}
+
+/// When the last reload began and how it ended, in a line, and below it what is said of it.
+fn last_reload(shared: &Shared) -> String {
+    let reload = shared.process.tally().last_reload;
+    let (begun_us, outcome) = (reload.begun_us, reload.outcome.word());
+    format!("{begun_us} {outcome}\n{}", reload.told)
 }
 
 /// Reads a line; `None` where the stream ends before, or the line is longer than a question.

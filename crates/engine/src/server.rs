@@ -109,7 +109,7 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
             }
             ToServer::Reopen { logs } => server.order(Order::Reopen(logs)),
             ToServer::Programs { links } => server.use_programs(links),
-            ToServer::Tally(tally) => server.shared.process.show(&tally),
+            ToServer::Tally(tally) => server.shared.process.show(tally),
             ToServer::LogFile { path, result } => server.order(Order::Opened { path, result }),
             ToServer::Drain => {
                 server.drain(&mut receiver);
@@ -235,7 +235,7 @@ impl ServerThreads {
         }
         self.shared.set_generation(generation);
         // Who sees the reload sees its generation.
-        self.shared.process.show(&configure.tally);
+        self.shared.process.show(configure.tally);
         error_log::set_level(generation.process.log.level);
         // What the configuration took while it was read would stay with the process for good.
         os::process::release_memory();

@@ -6,7 +6,7 @@
 //! its exchanges, of each site it has served and of each upstream server it has asked;
 //! [`crate::figures`] adds them up when somebody wants to know.
 
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU8, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
@@ -205,12 +205,8 @@ pub struct ProcessStats {
     pub started: Instant,
     /// The generation that serves.
     pub generation: AtomicU64,
-    /// Configurations taken over after the first, by any server.
-    pub reloads: AtomicU64,
-    /// Reloads that changed nothing.
-    pub reloads_refused: AtomicU64,
-    /// Times the supervisor had to start a server again.
-    pub restarts: AtomicU64,
+    /// What the supervisor has counted. Held to copy or replace it.
+    pub tally: Mutex<Tally>,
 }
 
 /// Durations in buckets.
@@ -442,17 +438,19 @@ impl ProcessStats {
         Self {
             started: Instant::now(),
             generation: AtomicU64::new(0),
-            reloads: AtomicU64::new(0),
-            reloads_refused: AtomicU64::new(0),
-            restarts: AtomicU64::new(0),
+            tally: Mutex::default(),
         }
     }
 
     /// Takes over what the supervisor has counted.
-    pub fn show(&self, tally: &Tally) {
-        self.reloads.store(tally.reloads, Release);
-        self.reloads_refused.store(tally.reloads_refused, Relaxed);
-        self.restarts.store(tally.restarts, Relaxed);
+    pub fn show(&self, tally: Tally) {
+        *self.tally.lock().unwrap_or_else(PoisonError::into_inner) = tally;
+    }
+
+    /// What the supervisor has counted.
+    pub fn tally(&self) -> Tally {
+        let tally = self.tally.lock();
+        tally.unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

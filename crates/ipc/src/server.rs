@@ -130,8 +130,8 @@ pub struct Configure {
     pub tally: Tally,
 }
 
-/// What the supervisor counts for `status` and metrics: it outlives every server.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What the supervisor counts, and knows, for `status` and metrics: it outlives every server.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Generations taken over after the first.
     pub reloads: u64,
@@ -139,6 +139,92 @@ pub struct Tally {
     pub reloads_refused: u64,
     /// Servers started again after an unwanted end.
     pub restarts: u64,
+    /// What came of the last reload.
+    pub last_reload: LastReload,
+    /// Files of the configuration that are set aside.
+    pub files_set_aside: u64,
+    /// The first of them.
+    pub set_aside: Vec<SetAsideFile>,
+}
+
+/// What came of a reload.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastReload {
+    /// When it began, in microseconds by `CLOCK_MONOTONIC`; 0 where there was none.
+    pub begun_us: u64,
+    /// How it ended.
+    pub outcome: ReloadOutcome,
+    /// What is to be said of it, line by line.
+    pub told: String,
+}
+
+/// How a reload ended.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReloadOutcome {
+    /// The new configuration is in force.
+    #[default]
+    Taken,
+    /// The new configuration is wrong.
+    Wrong,
+    /// Something else was in the way: the machine, or a process of ours.
+    Failed,
+}
+
+/// A file of the configuration that is set aside.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetAsideFile {
+    /// Its name.
+    pub file: String,
+    /// Since when, as RFC 3339 writes it.
+    pub since: String,
+    /// What became of it.
+    pub verdict: String,
+    /// What is wrong with it, or the first thing that is.
+    pub problem: String,
+}
+
+impl LastReload {
+    /// Bytes of what is said of a reload.
+    const TOLD_BYTES_MAX: usize = 256 * 1024;
+
+    /// A reload that has ended; text too long is cut.
+    #[must_use]
+    pub fn new(begun_us: u64, outcome: ReloadOutcome, mut told: String) -> LastReload {
+        codec::cut(&mut told, Self::TOLD_BYTES_MAX);
+        LastReload {
+            begun_us,
+            outcome,
+            told,
+        }
+    }
+}
+
+impl SetAsideFile {
+    /// Most of them that are told of.
+    pub const TOLD_MAX: usize = 500;
+    /// Bytes of each of its texts.
+    const TEXT_BYTES_MAX: usize = 1_024;
+
+    /// It, with texts too long cut.
+    #[must_use]
+    pub fn bounded(mut self) -> SetAsideFile {
+        for text in [&mut self.file, &mut self.verdict, &mut self.problem] {
+            codec::cut(text, Self::TEXT_BYTES_MAX);
+        }
+        self
+    }
+}
+
+impl ReloadOutcome {
+    /// Its word, where it is written.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            ReloadOutcome::Taken => "taken",
+            ReloadOutcome::Wrong => "wrong",
+            ReloadOutcome::Failed => "failed",
+        }
+    }
 }
 
 /// A listening socket.
@@ -311,11 +397,22 @@ mod tests {
         }
     }
 
-    const TALLY: Tally = Tally {
-        reloads: 1,
-        reloads_refused: 2,
-        restarts: 3,
-    };
+    fn tally() -> Tally {
+        let file = SetAsideFile {
+            file: "sites.d/a.toml".into(),
+            since: "2026-11-25T02:17:00Z".into(),
+            verdict: "it is left out".into(),
+            problem: "unknown key".into(),
+        };
+        Tally {
+            reloads: 1,
+            reloads_refused: 2,
+            restarts: 3,
+            last_reload: LastReload::new(4, ReloadOutcome::Wrong, "no".into()),
+            files_set_aside: 5,
+            set_aside: vec![file],
+        }
+    }
 
     fn configure() -> ToServer {
         let listener = |address, worker, content| ListenerSocket {
@@ -346,7 +443,7 @@ mod tests {
             control: Some(memory("control")),
             programs: vec![memory("worker 0"), memory("worker 1")],
             layout: layout(),
-            tally: TALLY,
+            tally: tally(),
         })
     }
 
@@ -377,7 +474,7 @@ mod tests {
                 }],
             },
             ToServer::Drain,
-            ToServer::Tally(TALLY),
+            ToServer::Tally(tally()),
             ToServer::Programs {
                 links: vec![memory("again 0"), memory("again 1")],
             },
@@ -392,7 +489,7 @@ mod tests {
         let Ok(ToServer::Configure(arrived)) = ToServer::recv(there.as_fd()).unwrap() else {
             panic!("another message arrived");
         };
-        assert_eq!((arrived.generation, arrived.tally), (7, TALLY));
+        assert_eq!((arrived.generation, arrived.tally), (7, tally()));
         assert_eq!(arrived.layout, layout());
         assert_eq!(
             arrived.listeners[1].address,
@@ -457,7 +554,7 @@ mod tests {
             (programs, Some(Unheld::Programs)),
             (log, Some(Unheld::LogFile { path: "/a".into() })),
             (ToServer::Drain, None),
-            (ToServer::Tally(TALLY), None),
+            (ToServer::Tally(tally()), None),
         ] {
             let bytes = codec::encode(&message).unwrap();
             assert_eq!(Unheld::decode(&bytes).ok(), expected);

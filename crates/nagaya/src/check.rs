@@ -8,11 +8,11 @@ use config::reason;
 use ipc::groups::Shape;
 use os::cgroup::Host;
 use os::user::User;
-use supervisor::load::load;
+use supervisor::load::{Loaded, load};
 use supervisor::surroundings;
 
 use crate::cli::CheckOptions;
-use crate::outcome::{Outcome, complain, print, warn, wrong_config};
+use crate::outcome::{Outcome, colour, complain, print, warn, wrong_config};
 use crate::script;
 
 /// Roots looked at, at most.
@@ -22,9 +22,14 @@ const ROOTS_MAX: usize = 10_000;
 pub(crate) fn run(config: &Path, options: &CheckOptions) -> Outcome {
     match load(config) {
         Err(problems) => wrong_config(&problems),
-        Ok(loaded) if options.dump => print(config::dump(&loaded.model).as_bytes()),
+        Ok(loaded) if options.dump => {
+            let aside = report_set_aside(&loaded);
+            let printed = print(config::dump(&loaded.model).as_bytes());
+            aside.unwrap_or(printed)
+        }
         Ok(loaded) => {
             warn(&loaded.warnings);
+            let aside = report_set_aside(&loaded);
             let model = loaded.model;
             let closed = unreachable_roots(&model);
             for warning in surroundings::warnings(&model).iter().chain(&closed) {
@@ -47,6 +52,12 @@ pub(crate) fn run(config: &Path, options: &CheckOptions) -> Outcome {
             let sites = counted(model.sites.len(), "site");
             let listeners = counted(model.listeners.len(), "listener");
             let file = config.display();
+            if let Some(outcome) = aside {
+                complain(&format!(
+                    "{file}: would be in force without the broken files ({sites}, {listeners})\n"
+                ));
+                return outcome;
+            }
             let mut said = format!("{file}: fine ({sites}, {listeners})\n");
             if let Some(changed) = config::overrides::told(&model) {
                 said.push_str(&format!("note: {changed}\n"));
@@ -54,6 +65,17 @@ pub(crate) fn run(config: &Path, options: &CheckOptions) -> Outcome {
             print(said.as_bytes())
         }
     }
+}
+
+/// Reports files that would be set aside; an outcome means that there are some.
+fn report_set_aside(loaded: &Loaded) -> Option<Outcome> {
+    if let Some(why) = &loaded.last_good_unread {
+        complain(&format!(
+            "warning: the last good versions of files cannot be read here: {why}\n"
+        ));
+    }
+    complain(&loaded.aside.render(colour()));
+    (loaded.aside.files().len() > 0).then_some(Outcome::Wrong)
 }
 
 /// Reports limits that cannot be had; an outcome means that the gateway would refuse to start.

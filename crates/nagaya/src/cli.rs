@@ -15,6 +15,7 @@ use crate::control::Where;
 use crate::limits::{Limits, WhyOptions};
 use crate::man;
 use crate::outcome::{Outcome, complain, print};
+use crate::reload::ReloadOptions;
 use crate::script::ScriptCommand;
 use crate::sensors::SensorsOptions;
 
@@ -29,7 +30,7 @@ pub(crate) const CONFIG_INSTALLED: &str = "/etc/nagaya/nagaya.toml";
 #[derive(Debug, Parser)]
 #[command(name = "nagaya", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
-    /// Configuration file [default: nagaya.toml; status, sensors, limits and why look for that here, then in /etc/nagaya]
+    /// Configuration file [default: nagaya.toml; status, reload, sensors, limits and why look for that here, then in /etc/nagaya]
     #[arg(short, long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -46,6 +47,7 @@ Signals to the process of `nagaya serve`:
 
 Is it running, and what is it doing?   nagaya status
 Is my configuration right?             nagaya check
+Put it in force                        nagaya reload
 Is the machine overloaded, and how?    nagaya sensors
 Which limit is full, and for whom?     nagaya limits top
 Why was this request refused?          nagaya why REQUEST-ID
@@ -63,7 +65,8 @@ pub(crate) enum Command {
     Serve,
     /// Read the configuration and list everything wrong with it; change nothing
     ///
-    /// No socket is opened and no log: whether an address is free shows when it starts.
+    /// No socket is opened and no log: whether an address is free shows when it starts. A broken file
+    /// that would be set aside (`broken = "keep"`) is wrong as well: the exit status is 2.
     Check(CheckOptions),
     /// Say what this machine lacks for what Nagaya can do, and the command that would grant it
     ///
@@ -71,6 +74,12 @@ pub(crate) enum Command {
     /// is told, too, and the exit status is 1 if any of that is not to be had. Ask where the gateway is
     /// started: what a process may do with control groups depends on the group it is in.
     Doctor,
+    /// Have the running gateway read its configuration again, and say what came of it
+    ///
+    /// Waits until the new configuration is in force (exit status 0) or refused: 2 if it is wrong, 1
+    /// if the machine is in the way or no gateway runs. What is wrong is told as `check` does. Files that are
+    /// set aside are told, too, and do not count: the rest is in force.
+    Reload(ReloadOptions),
     /// Ask the running gateway how it is
     Status(StatusOptions),
     /// What is measured of the machine, the gateway and its back ends, and what can be raised
@@ -192,7 +201,11 @@ fn given_needlessly(matches: &ArgMatches) -> Option<String> {
 fn config_of(named: Option<&Path>, command: &Command, is_there: impl Fn(&Path) -> bool) -> PathBuf {
     let asks_running = matches!(
         command,
-        Command::Status(_) | Command::Sensors(_) | Command::Limits(_) | Command::Why(_)
+        Command::Status(_)
+            | Command::Reload(_)
+            | Command::Sensors(_)
+            | Command::Limits(_)
+            | Command::Why(_)
     );
     let installed = Path::new(CONFIG_INSTALLED);
     match named {

@@ -1,6 +1,7 @@
 //! Asking the running gateway over its control socket: one question, one answer.
 
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,7 +22,7 @@ const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const FAILURE: &[u8] = b"error: ";
 
 /// Where to ask.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Where {
     /// Control socket to ask, instead of the one the configuration names
     #[arg(long, value_name = "PATH")]
@@ -93,6 +94,37 @@ impl Running {
         Ok(Running { socket })
     }
 
+    /// The gateway whose socket is named, whatever is wrong with the configuration.
+    pub(crate) fn named(config: &Path, place: &Where) -> Option<Running> {
+        let socket = match &place.socket {
+            Some(socket) => Some(socket.clone()),
+            None => Sources::read(config).ok()?.control_socket(),
+        };
+        socket.map(|socket| Running { socket })
+    }
+
+    /// The process that made the socket, as the kernel knows it: the supervisor.
+    pub(crate) fn process(&self) -> io::Result<u32> {
+        let stream = UnixStream::connect(&self.socket)?;
+        let (process, _, _) = os::net::peer_credentials(stream.as_fd())?;
+        Ok(process)
+    }
+
+    /// Asks, and hands out why not.
+    pub(crate) fn try_ask(&self, question: &str) -> io::Result<Vec<u8>> {
+        ask(&self.socket, question)
+    }
+
+    /// Says why the gateway cannot be asked.
+    pub(crate) fn failed(&self, error: &io::Error) -> Outcome {
+        let (path, why) = (self.socket.display(), config::reason(error));
+        let advice = advice(error);
+        complain(&format!(
+            "nagaya: ask the gateway at {path}: {why}\n{advice}"
+        ));
+        Outcome::Failed
+    }
+
     /// Asks.
     pub(crate) fn answer(&self, question: &str) -> Result<Vec<u8>, Outcome> {
         self.ask(question, Outcome::Failed)
@@ -112,14 +144,9 @@ impl Running {
             ));
             return Err(Outcome::Wrong);
         }
-        let answer = ask(&self.socket, question).map_err(|error| {
-            let (path, why) = (self.socket.display(), config::reason(&error));
-            let advice = advice(&error);
-            complain(&format!(
-                "nagaya: ask the gateway at {path}: {why}\n{advice}"
-            ));
-            Outcome::Failed
-        })?;
+        let answer = self
+            .try_ask(question)
+            .map_err(|error| self.failed(&error))?;
         match answer.strip_prefix(FAILURE) {
             None => Ok(answer),
             Some(why) => {
@@ -180,6 +207,7 @@ fn ask(socket: &Path, question: &str) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
+/// What to try.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -195,7 +223,8 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-fn without_control(config: &Path) -> Outcome {
+/// Says that nobody can be asked.
+pub(crate) fn without_control(config: &Path) -> Outcome {
     let file = config.display();
     complain(&format!(
         "nagaya: {file} has no control socket, so there is nobody to ask; add\n\n    \

@@ -11,6 +11,7 @@ mod doctor;
 mod limits;
 mod man;
 mod outcome;
+mod reload;
 mod script;
 mod sensors;
 mod serve;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Check(options) => check::run(&config, &options),
         Command::Doctor => doctor::run(&config),
         Command::Status(options) => status::run(&config, &options),
+        Command::Reload(options) => reload::run(&config, &options),
         Command::Sensors(options) => sensors::run(&config, &options),
         Command::Limits(command) => limits::run(&config, &command),
         Command::Why(options) => limits::why(&config, &options),

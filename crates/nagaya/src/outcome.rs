@@ -37,7 +37,8 @@ pub(crate) fn wrong_config(problems: &Diagnostics) -> Outcome {
     Outcome::Wrong
 }
 
-fn colour() -> Colour {
+/// Whether standard error shows colours.
+pub(crate) fn colour() -> Colour {
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     if colours {
         Colour::Always

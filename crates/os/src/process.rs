@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, setrlimit,
 };
@@ -62,6 +63,20 @@ pub fn kill_child(child: u32) {
         // It may have ended; its number is nobody else's until it is reaped.
         let _ = rustix::process::kill_process(pid, Signal::KILL);
     }
+}
+
+/// Sends a process the signal HUP.
+pub fn hang_up(pid: u32) -> io::Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(rustix::process::kill_process(pid, Signal::HUP)?)
+}
+
+/// Whether there is a process of this number.
+pub fn is_there(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let tested = pid.map(rustix::process::test_kill_process);
+    !matches!(tested, None | Some(Err(Errno::SRCH)))
 }
 
 /// Names the calling thread, and so, from its main thread, the process in `ps`; at most 15 bytes

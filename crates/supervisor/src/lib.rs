@@ -8,11 +8,14 @@
 #![forbid(unsafe_code)]
 
 mod child;
+mod last_good;
 mod listeners;
 pub mod load;
 mod logs;
+mod loose;
 mod manifest;
 mod notify;
+mod phase;
 mod programs;
 mod reload;
 mod role;
@@ -24,13 +27,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use config::reason;
-use ipc::server::{Tally, ToServer, ToSupervisor};
+use config::{LastGood, reason};
+use ipc::server::{LastReload, ReloadOutcome, Tally, ToServer, ToSupervisor};
 use os::cgroup::Base;
 use os::signal::{Signal, Signals};
 
 use self::child::{BackOff, Server};
 use self::notify::Notify;
+use self::phase::Phase;
 use self::programs::Programs;
 use self::reload::Generation;
 pub use self::reload::Refused;
@@ -56,28 +60,12 @@ pub struct Supervisor {
     wanted: Wanted,
     back_off: BackOff,
     tally: Tally,
+    /// When the reload under way, or the last one, began.
+    reload_begun_us: u64,
+    /// The last good versions that are stored.
+    stored: LastGood,
     /// No server has been ready yet: one that ends by itself will not do better next time.
     fresh: bool,
-}
-
-#[derive(Debug)]
-enum Phase {
-    /// The server was started and is not ready yet. → Serving, Resting, Draining
-    Starting { server: Server, until: Instant },
-    /// → Reloading, Resting, Draining
-    Serving { server: Server },
-    /// The server serves, and was given the next generation. → Serving, Resting, Draining
-    Reloading {
-        server: Server,
-        next: Box<Generation>,
-        until: Instant,
-    },
-    /// There is no server until the rest is over. → Starting, Ended
-    Resting { until: Instant },
-    /// The server finishes what is under way. → Ended
-    Draining { server: Server, until: Instant },
-    /// Nothing more is to be done.
-    Ended(ExitCode),
 }
 
 /// Who has something to say, or has ended.
@@ -104,19 +92,26 @@ impl Supervisor {
         })?;
         let mut base = programs::claim_place()?;
         let current = Generation::prepare(config, 1, None, &mut base)?;
+        let tally = Tally {
+            files_set_aside: current.loose.files_set_aside,
+            set_aside: current.loose.set_aside.clone(),
+            ..Tally::default()
+        };
         let mut supervisor = Supervisor {
             config: config.to_owned(),
             signals,
             notify: Notify::from_environment(),
-            current,
             phase: Phase::Resting {
                 until: Instant::now(),
             },
             programs,
             base,
             wanted: Wanted::default(),
+            stored: current.loose.known_before.clone(),
+            current,
             back_off: BackOff::default(),
-            tally: Tally::default(),
+            tally,
+            reload_begun_us: 0,
             fresh: true,
         };
         error_log::set_level(supervisor.current.level);
@@ -287,7 +282,7 @@ impl Supervisor {
     fn start_server(&mut self) {
         let links = self.programs.links(self.current.workers);
         let started = Server::start(&self.current.user).and_then(|server| {
-            server.send(&self.current.configure(self.tally, links)?)?;
+            server.send(&self.current.configure(self.tally.clone(), links)?)?;
             Ok(server)
         });
         match started {
@@ -320,10 +315,8 @@ impl Supervisor {
                 self.fresh = false;
             }
             Phase::Reloading { server, next, .. } if generation == next.number => {
-                next.listeners.take_over(&self.current.listeners);
                 error_log::set_level(next.level);
-                self.current = *next;
-                self.tally.reloads += 1;
+                self.take_over(*next);
                 self.phase = Phase::Serving { server };
                 // What was kept of limits meanwhile is not lost.
                 self.wanted.reload |= self.current.has_newer_overrides();
@@ -331,11 +324,31 @@ impl Supervisor {
             // A drain goes on, whatever was asked for before it.
             phase => return self.phase = phase,
         }
+        self.current.loose.store(&mut self.stored);
         os::process::release_memory();
         let summary = self.current.summary();
         let changed = self.current.changed();
         tracing::info!(generation, "ready: {summary}{changed}");
         self.notify.ready(&summary);
+    }
+
+    /// Makes the next generation the current one.
+    fn take_over(&mut self, next: Generation) {
+        next.listeners.take_over(&self.current.listeners);
+        self.tally = self.tally_with(&next);
+        self.current = next;
+    }
+
+    /// What is counted and known once the next generation is in force.
+    fn tally_with(&self, next: &Generation) -> Tally {
+        let told = format!("{}{}\n{}", next.summary(), next.changed(), next.loose.told);
+        Tally {
+            reloads: self.tally.reloads + 1,
+            last_reload: LastReload::new(self.reload_begun_us, ReloadOutcome::Taken, told),
+            files_set_aside: next.loose.files_set_aside,
+            set_aside: next.loose.set_aside.clone(),
+            ..self.tally.clone()
+        }
     }
 
     fn on_refused(&mut self, generation: u64, message: &str) {
@@ -344,7 +357,7 @@ impl Supervisor {
             Phase::Reloading { server, .. } => {
                 self.phase = Phase::Serving { server };
                 self.take_manifest_back();
-                self.keep_old();
+                self.keep_old(ReloadOutcome::Failed, format!("error: {message}\n"));
             }
             phase => {
                 self.phase = phase;
@@ -365,6 +378,9 @@ impl Supervisor {
         let draining = matches!(phase, Phase::Draining { .. });
         if matches!(phase, Phase::Reloading { .. }) {
             self.tally.reloads_refused += 1;
+            let told = format!("error: the server was lost over it: {why}\n");
+            let (begun_us, outcome) = (self.reload_begun_us, ReloadOutcome::Failed);
+            self.tally.last_reload = LastReload::new(begun_us, outcome, told);
             tracing::error!("the reload failed with the server; the old configuration comes back");
             self.take_manifest_back();
         }
@@ -417,6 +433,7 @@ impl Supervisor {
     }
 
     fn reload(&mut self) {
+        self.reload_begun_us = os::cpu::monotonic_us();
         self.notify.reloading();
         // A number is used up by the generation that comes into force with it.
         let number = self.current.number + 1;
@@ -425,28 +442,26 @@ impl Supervisor {
                 Ok(next) => next,
                 Err(refused) => {
                     refused.log();
-                    return self.keep_old();
+                    return self.keep_old(refused.outcome(), refused.told());
                 }
             };
         if let Err(problem) = self.tell_manifest(&next) {
-            tracing::error!("the spawner refuses the generation: {problem}");
+            let told = format!("the spawner refuses the generation: {problem}");
+            tracing::error!("{told}");
             self.take_manifest_back();
-            return self.keep_old();
+            return self.keep_old(ReloadOutcome::Failed, format!("error: {told}\n"));
         }
         match self.phase.take() {
             Phase::Serving { server } => {
-                let tally = Tally {
-                    reloads: self.tally.reloads + 1,
-                    ..self.tally
-                };
-                let message = match next.configure(tally, Vec::new()) {
+                let message = match next.configure(self.tally_with(&next), Vec::new()) {
                     Ok(message) => message,
                     Err(error) => {
                         let error = reason(&error);
-                        tracing::error!(error, "the new configuration cannot be handed on");
+                        let told = format!("the new configuration cannot be handed on: {error}");
+                        tracing::error!("{told}");
                         self.phase = Phase::Serving { server };
                         self.take_manifest_back();
-                        return self.keep_old();
+                        return self.keep_old(ReloadOutcome::Failed, format!("error: {told}\n"));
                     }
                 };
                 let sent = server.send(&message);
@@ -463,9 +478,7 @@ impl Supervisor {
             // There is no server to ask: the next one is started with it, and at once.
             phase => {
                 drop(phase);
-                next.listeners.take_over(&self.current.listeners);
-                self.current = next;
-                self.tally.reloads += 1;
+                self.take_over(next);
                 self.start_server();
             }
         }
@@ -493,9 +506,10 @@ impl Supervisor {
         }
     }
 
-    /// Says that nothing has changed.
-    fn keep_old(&mut self) {
+    /// Says that nothing has changed, and why.
+    fn keep_old(&mut self, outcome: ReloadOutcome, told: String) {
         self.tally.reloads_refused += 1;
+        self.tally.last_reload = LastReload::new(self.reload_begun_us, outcome, told);
         tracing::error!(
             generation = self.current.number,
             "reload refused, the old configuration serves on"
@@ -504,7 +518,7 @@ impl Supervisor {
             "reload refused (see the log); {}",
             self.current.summary()
         ));
-        let tally = ToServer::Tally(self.tally);
+        let tally = ToServer::Tally(self.tally.clone());
         if let Some(Err(error)) = self.phase.server().map(|server| server.send(&tally)) {
             self.lose_server_by("it does not hear", &error);
         }
@@ -570,31 +584,5 @@ impl Supervisor {
                 self.phase = Phase::Ended(ExitCode::SUCCESS);
             }
         }
-    }
-}
-
-impl Phase {
-    fn server(&self) -> Option<&Server> {
-        use Phase::{Draining, Ended, Reloading, Resting, Serving, Starting};
-        match self {
-            Starting { server, .. } | Serving { server } => Some(server),
-            Reloading { server, .. } | Draining { server, .. } => Some(server),
-            Resting { .. } | Ended(_) => None,
-        }
-    }
-
-    fn into_server(self) -> Option<Server> {
-        match self {
-            Phase::Starting { server, .. }
-            | Phase::Serving { server }
-            | Phase::Reloading { server, .. }
-            | Phase::Draining { server, .. } => Some(server),
-            Phase::Resting { .. } | Phase::Ended(_) => None,
-        }
-    }
-
-    /// Takes it to make the next one of it.
-    fn take(&mut self) -> Phase {
-        std::mem::replace(self, Phase::Ended(ExitCode::FAILURE))
     }
 }

@@ -1,9 +1,18 @@
 //! A configuration as this machine has it: its files, and the users it names.
+//!
+//! The idea: what is wrong with a file that may be set aside costs that file. It is read again as
+//! its last good version, or as nothing, and the whole is judged anew; how often is bounded.
 
 use std::path::Path;
 
 use config::model::Model;
-use config::{Diagnostics, Sources};
+use config::{Aside, Diagnostics, LastGood, Sources};
+
+use crate::last_good;
+
+/// How often a configuration is judged: once, and again after files were set aside. What is wrong
+/// with one may show only then, or be the consequence of another's absence.
+const ROUNDS_MAX: usize = 8;
 
 /// A configuration that can be served.
 #[derive(Debug)]
@@ -14,36 +23,89 @@ pub struct Loaded {
     pub model: Model,
     /// What in them is hardly meant.
     pub warnings: Diagnostics,
+    /// The files that are set aside.
+    pub aside: Aside,
+    /// The last good versions that were known.
+    pub last_good: LastGood,
+    /// Why those that were stored are not known.
+    pub last_good_unread: Option<String>,
+}
+
+/// Whether changes of limits that were kept count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Limits {
+    AsKept,
+    AsConfigured,
 }
 
 /// Reads a configuration and all it consists of.
 pub fn load(config: &Path) -> Result<Loaded, Diagnostics> {
-    understand(read(config)?)
+    settle(config, None, Limits::AsKept)
+}
+
+/// As [`load`], where a generation serves, whose last good versions these are.
+pub(crate) fn load_beside(config: &Path, last_good: &LastGood) -> Result<Loaded, Diagnostics> {
+    settle(config, Some(last_good), Limits::AsKept)
 }
 
 /// As [`load`], where nothing serves yet: does without the overrides file if nothing else is wrong
 /// but that, and hands out what is wrong with it.
 pub fn load_to_start(config: &Path) -> Result<(Loaded, Option<Diagnostics>), Diagnostics> {
-    let mut sources = read(config)?;
-    match understand(sources.clone()) {
+    match load(config) {
         Ok(loaded) => Ok((loaded, None)),
-        Err(problems) if sources.set_overrides_aside() => match understand(sources) {
+        Err(problems) => match load_without_overrides(config) {
             Ok(loaded) => Ok((loaded, Some(problems))),
             Err(_) => Err(problems),
         },
-        Err(problems) => Err(problems),
     }
 }
 
 /// As [`load`], without the overrides file, for those to whom limits are nothing.
 pub fn load_without_overrides(config: &Path) -> Result<Loaded, Diagnostics> {
-    let mut sources = read(config)?;
-    sources.set_overrides_aside();
-    understand(sources)
+    settle(config, None, Limits::AsConfigured)
 }
 
-fn read(config: &Path) -> Result<Sources, Diagnostics> {
-    let mut sources = Sources::read(config)?;
+/// Judges a configuration, and sets aside what may be, until nothing is wrong.
+fn settle(config: &Path, known: Option<&LastGood>, limits: Limits) -> Result<Loaded, Diagnostics> {
+    let mut aside = Aside::default();
+    let mut last_good = known.cloned();
+    let mut last_good_unread = None;
+    let mut round = 1;
+    loop {
+        let mut sources = read(config, &aside)?;
+        if limits == Limits::AsConfigured {
+            sources.set_overrides_aside();
+        }
+        if last_good.is_none()
+            && let Some(path) = sources.last_good()
+        {
+            last_good = Some(last_good::read(&path).unwrap_or_else(|why| {
+                last_good_unread = Some(format!("{}: {why}", path.display()));
+                LastGood::default()
+            }));
+        }
+        let unknown = LastGood::default();
+        let versions = last_good.as_ref().unwrap_or(&unknown);
+        match config::judge(&sources, versions) {
+            Ok((model, warnings)) => {
+                return Ok(Loaded {
+                    sources,
+                    model,
+                    warnings,
+                    aside,
+                    last_good: last_good.unwrap_or_default(),
+                    last_good_unread,
+                });
+            }
+            Err(wrong) if round == ROUNDS_MAX => return Err(aside.with_problems_of(wrong.all)),
+            Err(wrong) => aside.add(wrong, versions)?,
+        }
+        round += 1;
+    }
+}
+
+fn read(config: &Path, aside: &Aside) -> Result<Sources, Diagnostics> {
+    let mut sources = Sources::read_beside(config, aside)?;
     // Started by anybody else, the server stays who it is.
     if os::process::is_root() {
         sources.look_up_users(|name| {
@@ -57,13 +119,4 @@ fn read(config: &Path) -> Result<Sources, Diagnostics> {
     }
     sources.excuse_logs(os::log::is_in_others_hands);
     Ok(sources)
-}
-
-fn understand(sources: Sources) -> Result<Loaded, Diagnostics> {
-    let (model, warnings) = config::load_and_warn(&sources)?;
-    Ok(Loaded {
-        sources,
-        model,
-        warnings,
-    })
 }

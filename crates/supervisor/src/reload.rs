@@ -12,12 +12,13 @@ use std::time::Duration;
 use config::model::{LogLevel, Model};
 use config::{Diagnostics, Place, Problem, Sources, reason};
 use ipc::manifest::Manifest;
-use ipc::server::{Configure, SOURCES_BYTES_MAX, Tally, ToServer};
+use ipc::server::{Configure, ReloadOutcome, SOURCES_BYTES_MAX, Tally, ToServer};
 use os::cgroup::Base;
 
 use crate::listeners::{Control, Listeners};
-use crate::load::{Loaded, load, load_to_start};
+use crate::load::{Loaded, load_beside, load_to_start};
 use crate::logs::Logs;
+use crate::loose::LooseFiles;
 use crate::manifest;
 use crate::surroundings;
 
@@ -43,6 +44,8 @@ pub(super) struct Generation {
     /// The server's workers.
     pub(super) workers: usize,
     sites: usize,
+    /// Its files that may be set aside.
+    pub(super) loose: LooseFiles,
     /// What is said of limits that the overrides file changed when it was read.
     changed: Option<String>,
     control: Option<Rc<Control>>,
@@ -71,9 +74,12 @@ impl Generation {
         base: &mut Base,
     ) -> Result<Generation, Refused> {
         let loaded = match before {
-            Some(_) => load(config).map_err(Refused::Config)?,
+            Some(before) => {
+                load_beside(config, &before.loose.last_good).map_err(Refused::Config)?
+            }
             None => load_first(config).map_err(Refused::Config)?,
         };
+        let loose = LooseFiles::of(&loaded);
         let (sources, model) = (loaded.sources, loaded.model);
         for warning in loaded.warnings.problems() {
             let (place, other, help) = fields(warning);
@@ -122,6 +128,7 @@ impl Generation {
                 manifest,
                 workers: model.workers,
                 sites: model.sites.len(),
+                loose,
                 changed,
                 control,
                 limits_overrides: model.limits_overrides,
@@ -207,8 +214,13 @@ impl Generation {
         } else {
             format!("{} sites", self.sites)
         };
+        let aside = match self.loose.files_set_aside {
+            0 => String::new(),
+            1 => "; 1 broken file is set aside".to_owned(),
+            more => format!("; {more} broken files are set aside"),
+        };
         format!(
-            "generation {} serves {sites} with {} workers",
+            "generation {} serves {sites} with {} workers{aside}",
             self.number, self.workers
         )
     }
@@ -223,13 +235,35 @@ impl Refused {
                     tracing::error!("{problem}");
                 }
             }
-            Refused::Config(problems) => {
-                for problem in problems.problems() {
-                    let (place, other, help) = fields(problem);
-                    tracing::error!(place, other, help, "{}", problem.message);
-                }
-            }
+            Refused::Config(problems) => log_problems(problems),
         }
+    }
+
+    /// How it is said to whoever asked for a reload.
+    pub(super) fn outcome(&self) -> ReloadOutcome {
+        match self {
+            Refused::System(_) => ReloadOutcome::Failed,
+            Refused::Config(_) => ReloadOutcome::Wrong,
+        }
+    }
+
+    /// Every problem, as text for people.
+    pub(super) fn told(&self) -> String {
+        match self {
+            Refused::System(problems) => {
+                let lines = problems.iter().map(|problem| format!("error: {problem}\n"));
+                lines.collect()
+            }
+            Refused::Config(problems) => problems.to_string(),
+        }
+    }
+}
+
+/// Writes problems to the error log, a line each.
+pub(super) fn log_problems(problems: &Diagnostics) {
+    for problem in problems.problems() {
+        let (place, other, help) = fields(problem);
+        tracing::error!(place, other, help, "{}", problem.message);
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) use key::{Fallback, Key, Kind, NO_KEY, Section, default_of};
 pub(crate) use level::{LEVEL_CAPS, LEVEL_TIMEOUTS};
 pub(crate) use limit::{LIMIT, OVERRIDE, OVERRIDES};
 pub(crate) use map::MAP;
-pub(crate) use process::{CAPS, CONTROL, LISTEN, LOG, SERVER, TIMEOUTS, TOP, UPSTREAM};
+pub(crate) use process::{CAPS, CONTROL, INCLUDE, LISTEN, LOG, SERVER, TIMEOUTS, TOP, UPSTREAM};
 pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
 pub(crate) use script::{LEVEL_SCRIPTS, SCRIPT, SCRIPTS};
 pub(crate) use shed::{SHED, SHED_RESPOND};
@@ -33,6 +33,7 @@ pub(crate) use suggest::{nearest, others_handler, phase_of_handler};
 /// Every section, in the order of the reference.
 pub(crate) const SECTIONS: &[&Section] = &[
     &TOP,
+    &INCLUDE,
     &CONTROL,
     &LISTEN,
     &LOG,

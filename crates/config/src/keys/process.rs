@@ -33,11 +33,21 @@ pub(crate) const TOP: Section = Section {
         ),
         key(
             "include",
-            Kind::Other("list of file globs"),
+            Kind::Other("list of file globs and tables"),
             Value("[]"),
             "Further files, relative to the file that names them, sorted by name. `*` stays within one \
-             directory. A name without wildcards must exist.",
+             directory. A name without wildcards must exist. A glob may stand in a table, beside what becomes of \
+             the others if such a file is broken.",
             "include = [\"sites.d/*.toml\"]",
+        ),
+        key(
+            "last_good",
+            Kind::Text,
+            Absent("the configuration's own name with `.last-good`, beside it"),
+            "File in which the supervisor keeps the last good versions of files that are included with \
+             `broken = \"keep\"`, relative to the configuration file; nothing is written where there are none. Only the first file names it. \
+             Its directory must exist, belong to root (or to whoever starts the gateway) and be nobody else's to write.",
+            "last_good = \"/var/lib/nagaya/last-good.toml\"",
         ),
         key(
             "trusted_proxies",
@@ -141,6 +151,32 @@ pub(crate) const TOP: Section = Section {
             Required,
             "The sites, at least one.",
             "sites = [{ hosts = [\"example.jp\"], root = \"/var/www/html\" }]",
+        ),
+    ],
+    later: &[],
+};
+
+pub(crate) const INCLUDE: Section = Section {
+    title: "include = [{ … }]",
+    about: "Files, and what becomes of the others if one of them is broken. An entry of `include` that is a text is one of \
+        `files` with `broken = \"refuse\"`.",
+    keys: &[
+        key(
+            "files",
+            Kind::Other("file glob, or list of them"),
+            Required,
+            "The files.",
+            "files = [\"sites.d/*.toml\", \"more.d/*.toml\"]",
+        ),
+        key(
+            "broken",
+            Kind::Choice(&["refuse", "keep"]),
+            Value("refuse"),
+            "What a file that is broken comes to. `refuse`: nothing of the configuration is taken. `keep`: that file is \
+             set aside, everything else is taken. Its last good version stays in force, over a restart as well (see \
+             `last_good`); where there is none that goes with the rest, the file is left out. `nagaya check`, `nagaya \
+             status` and the error log say so. Files that such a file includes are kept likewise.",
+            "broken = \"keep\"",
         ),
     ],
     later: &[],

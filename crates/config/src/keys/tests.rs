@@ -9,8 +9,8 @@ use crate::{Sources, dump, load};
 
 const HTPASSWD: &[u8] = b"alice:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n";
 
-/// Keys whose example the model does not show: `include` acts before it.
-const SILENT: &[&str] = &["include"];
+/// Keys whose example the model does not show: `include` and what it says act before it.
+const SILENT: &[&str] = &["include", "broken"];
 
 const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n";
 const SITE: &str = "[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n";
@@ -54,6 +54,10 @@ fn frame(section: &Section) -> Frame {
                 "sites = [{ hosts = [\"*\"], root = \"/var/www\", cgroup = { pids = 5 } }]",
             ];
             frame("", own, "\n")
+        }
+        "include = [{ … }]" => {
+            let own = &["files = \"sites.d/*.toml\""];
+            frame("include = [{ ", own, &format!(" }}]\n{LISTEN}{SITE}"))
         }
         "[control]" => table(section.title, &["socket = \"/run/other.sock\""]),
         "[[listen]]" => {

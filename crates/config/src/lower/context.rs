@@ -5,13 +5,17 @@
 //! that are certain are told then.
 
 use std::cell::RefCell;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use toml::de::DeTable;
 
 use super::file_cache::FileCache;
-use crate::diagnostics::{Diagnostics, Place, Problem, Severity};
-use crate::sources::Sources;
+use crate::aside::{Wrong, WrongFile};
+use crate::diagnostics::{Diagnostics, Place, Problem, Severity, printable};
+use crate::include::Broken;
+use crate::last_good::LastGood;
+use crate::sources::{SourceFile, Sources};
 
 /// Problems remembered; a file of a million mistakes needs no million reports.
 const FINDINGS_MAX: usize = 10_000;
@@ -170,14 +174,66 @@ impl<'a> Context<'a> {
 
     /// The model and the warnings, unless anything is wrong.
     pub(crate) fn finish<T>(self, model: T) -> Result<(T, Diagnostics), Diagnostics> {
+        let judged = self.judged(model, &LastGood::default());
+        judged.map_err(|wrong| wrong.all)
+    }
+
+    /// As [`Context::finish`]; says which files are wrong that may be set aside.
+    pub(crate) fn judged<T>(
+        self,
+        model: T,
+        last_good: &LastGood,
+    ) -> Result<(T, Diagnostics), Wrong> {
         let mut findings = self.findings.into_inner();
         if findings.is_empty() {
             let warnings = self.warnings.into_inner();
             return Ok((model, told(self.sources, Severity::Warning, warnings)));
         }
         hide_consequences(self.sources, &mut findings);
-        Err(told(self.sources, Severity::Error, findings))
+        let mut files: BTreeMap<usize, Vec<Finding>> = BTreeMap::new();
+        for finding in &findings {
+            if let Some(culprit) = culprit(self.sources, last_good, finding) {
+                files.entry(culprit).or_default().push(finding.clone());
+            }
+        }
+        let told = |findings| told(self.sources, Severity::Error, findings);
+        let files = files.into_iter().filter_map(|(number, findings)| {
+            let file = self.sources.files.get(number)?;
+            Some(WrongFile {
+                path: file.path(),
+                name: printable(&file.name),
+                text: file.text.clone(),
+                problems: told(findings),
+            })
+        });
+        Err(Wrong {
+            files: files.collect(),
+            all: told(findings),
+        })
     }
+}
+
+/// The file that a problem is the fault of, if it may be set aside. Of two files that do not go
+/// together it is the one that may be set aside; of two such the one whose last good version did
+/// not say it, and else the one that is read later.
+fn culprit(sources: &Sources, last_good: &LastGood, finding: &Finding) -> Option<usize> {
+    let spots = finding.spot.iter();
+    let spots = spots.chain(finding.other.as_ref().map(|(_, spot)| spot));
+    let loose = |spot: &'_ Spot| {
+        let files = sources.files.get(spot.file);
+        files.filter(|file| file.broken == Broken::Keep)
+    };
+    let innocence = |spot: &Spot, file: &SourceFile| {
+        let said = file.text.get(spot.start..spot.end).unwrap_or_default();
+        match last_good.in_force(&file.path()) {
+            Some(text) if *text == file.text => 2,
+            Some(text) if text.contains(said) => 1,
+            _ => 0,
+        }
+    };
+    let spots = spots.filter_map(|spot| Some((innocence(spot, loose(spot)?), spot.file)));
+    let least = spots.min_by_key(|(innocence, file)| (*innocence, Reverse(*file)));
+    least.map(|(_, file)| file)
 }
 
 /// Findings in the order of the files and their lines.

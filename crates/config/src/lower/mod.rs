@@ -33,12 +33,15 @@ mod value;
 mod values;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use toml::Spanned;
 use toml::de::DeTable;
 
+use crate::aside::Wrong;
 use crate::diagnostics::Diagnostics;
 use crate::keys;
+use crate::last_good::LastGood;
 use crate::model::{Caps, Control, ListenAddress, Listener, Log, LogTarget, Model, Timeouts};
 use crate::sources::Sources;
 use crate::units;
@@ -61,6 +64,12 @@ pub fn load(sources: &Sources) -> Result<Model, Diagnostics> {
 
 /// Lowers `sources` to a model, and tells what in them is not wrong but hardly meant.
 pub fn load_and_warn(sources: &Sources) -> Result<(Model, Diagnostics), Diagnostics> {
+    judge(sources, &LastGood::default()).map_err(|wrong| wrong.all)
+}
+
+/// As [`load_and_warn`]; says as well which files are wrong that may be set aside. Of two that say
+/// the same, that one is right of which it is known from before.
+pub fn judge(sources: &Sources, last_good: &LastGood) -> Result<(Model, Diagnostics), Wrong> {
     let context = Context::new(sources);
     let documents: Vec<Spanned<DeTable<'_>>> = (0..sources.files.len())
         .map(|file| syntax::parse(&context, file))
@@ -68,7 +77,7 @@ pub fn load_and_warn(sources: &Sources) -> Result<(Model, Diagnostics), Diagnost
     let mut model = lower(&context, &documents);
     drop(documents);
     overrides::apply(&context, &mut model);
-    context.finish(model)
+    context.judged(model, last_good)
 }
 
 fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) -> Model {
@@ -118,6 +127,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
             .and_then(|value| limits::zone(&value)),
         limits,
         limits_overrides: overrides::path(&tops),
+        last_good: last_good(&tops),
         scripts,
         tenants: tenants.finish(),
         shed: shed::lower_all(&tops, &upstreams, &maps),
@@ -136,6 +146,23 @@ fn workers(tops: &Tops<'_>) -> usize {
         Some(_) => table.count("workers") as usize,
         None => tops.context.sources.cores,
     }
+}
+
+/// Where the last good versions of files are. The supervisor writes there, so nobody who may be set
+/// aside says where.
+fn last_good(tops: &Tops<'_>) -> PathBuf {
+    let path = tops.single("last_good").and_then(|value| {
+        if value.file != 0 {
+            value.report_help(
+                "`last_good` stands in the first file alone",
+                "the gateway writes there: included files do not choose the place",
+            );
+        }
+        let path = values::path(&value)?;
+        values::require_directory(&value, &path);
+        Some(path)
+    });
+    path.unwrap_or_else(|| tops.context.sources.default_last_good())
 }
 
 fn control(value: &Value<'_>) -> Option<Control> {

@@ -1,5 +1,6 @@
 //! The words for the model's choices, for reading and for printing.
 
+use crate::include::Broken;
 use crate::model::{
     Balance, Cache, Degrade, EarlyHints, EncodedSlash, LogFormat, LogLevel, MetricsFormat, Mode,
     OnError, Protocol, ScriptsVm, ServerClass, ShedScope, Slashes, Symlinks, UnderscoreFields,
@@ -30,6 +31,11 @@ pub(crate) trait Named: Copy + PartialEq + Sized + 'static {
             .find(|(_, value)| *value == self)
             .map_or("", |(name, _)| name)
     }
+}
+
+impl Named for Broken {
+    const NAMES: &'static [(&'static str, Broken)] =
+        &[("refuse", Broken::Refuse), ("keep", Broken::Keep)];
 }
 
 impl Named for LogFormat {

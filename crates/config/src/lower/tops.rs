@@ -6,9 +6,10 @@
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::context::{Context, problem, problem_overall};
+use super::context::{Context, Spot, problem, problem_overall};
 use super::table::Table;
 use super::value::Value;
+use crate::include::Broken;
 use crate::keys::{self, Section};
 
 /// The keys of every file's top level.
@@ -31,7 +32,23 @@ impl<'a> Tops<'a> {
             tables: documents.iter().enumerate().map(open).collect(),
         };
         tops.report_broken_includes();
+        tops.report_unread();
         tops
+    }
+
+    /// Reports files that may be set aside and cannot be read.
+    fn report_unread(&self) {
+        for (number, file) in self.context.sources.files.iter().enumerate() {
+            if let Some(why) = &file.unread {
+                let spot = Spot {
+                    file: number,
+                    start: 0,
+                    end: 0,
+                };
+                let message = format!("cannot read `{}`: {why}", file.name);
+                self.context.report(problem(spot, message).syntax());
+            }
+        }
     }
 
     /// The top level that sets a key which only one file may set; the first if none does.
@@ -95,7 +112,7 @@ impl<'a> Tops<'a> {
     fn report_broken_includes(&self) {
         let broken = &self.context.sources.broken_includes;
         for table in &self.tables {
-            for value in table.list("include") {
+            for value in table.list("include").iter().flat_map(patterns) {
                 let Some(pattern) = value.text() else {
                     continue;
                 };
@@ -109,4 +126,17 @@ impl<'a> Tops<'a> {
             }
         }
     }
+}
+
+/// The patterns of an entry of `include`: a text, or a table.
+fn patterns<'a>(include: &Value<'a>) -> Vec<Value<'a>> {
+    if !include.is_table() {
+        return vec![*include];
+    }
+    let Some(table) = include.table(&keys::INCLUDE) else {
+        return Vec::new();
+    };
+    let _checked: Broken = table.choice("broken");
+    let files = table.required("files");
+    files.map(|files| files.one_or_list()).unwrap_or_default()
 }

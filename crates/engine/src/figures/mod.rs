@@ -20,10 +20,11 @@ pub(crate) use prometheus::prometheus;
 pub(crate) use table::table;
 pub(crate) use table::{bytes, count, grid};
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use config::model::sensor::{Gauge, Sensor};
-use control::{Site, Status, Upstream};
+use control::{SetAside, Site, Status, Upstream};
+use ipc::server::SetAsideFile;
 
 use crate::agents::Agents;
 use crate::permits::questions::listed;
@@ -34,7 +35,7 @@ use crate::worker::Shared;
 /// Collects everything.
 pub(crate) fn collect(shared: &Shared) -> Status {
     // First: a reload that is counted is in force.
-    let reloads = shared.process.reloads.load(Acquire);
+    let tally = shared.process.tally();
     let (process, generation) = (&shared.process, shared.generation());
     let uptime = process.started.elapsed();
     let sensors = &shared.sensors;
@@ -45,9 +46,11 @@ pub(crate) fn collect(shared: &Shared) -> Status {
         generation: process.generation.load(Relaxed),
         pid: std::os::unix::process::parent_id(),
         uptime_s: uptime.as_secs(),
-        reloads,
-        reloads_refused: process.reloads_refused.load(Relaxed),
-        restarts: process.restarts.load(Relaxed),
+        reloads: tally.reloads,
+        reloads_refused: tally.reloads_refused,
+        restarts: tally.restarts,
+        config_files_set_aside: tally.files_set_aside,
+        set_aside: tally.set_aside.into_iter().map(set_aside).collect(),
         access_records_lost: shared.access_log.dropped(),
         error_lines_lost: error_log::dropped(),
         limits: limits.map(|row| listed(&row)).collect(),
@@ -76,6 +79,15 @@ pub(crate) fn collect(shared: &Shared) -> Status {
         status.sites = sites.filter(|site| site.replies.count() > 0).collect();
     }
     status
+}
+
+fn set_aside(file: SetAsideFile) -> SetAside {
+    SetAside {
+        file: file.file,
+        since: file.since,
+        verdict: file.verdict,
+        problem: file.problem,
+    }
 }
 
 /// A server no worker knows (yet) is not shown because of its agent.

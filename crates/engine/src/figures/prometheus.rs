@@ -48,6 +48,9 @@ fn process(figures: &Status, text: &mut Text) {
     text.one("reloads_refused_total", help, figures.reloads_refused);
     let help = "Servers started again after an unwanted end.";
     text.one("restarts_total", help, figures.restarts);
+    let help = "Files of the configuration that are broken and set aside.";
+    let aside = figures.config_files_set_aside;
+    text.one("config_files_set_aside", help, aside);
     let help = "Access records that could not be written.";
     let lost = figures.access_records_lost;
     text.one("access_records_lost_total", help, lost);

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use control::{
-    Group, Map, Named, Phase, Programs, Replies, ScriptInShadow, Scripts, ShedRule, ShedTenant,
-    Stragglers, Worker,
+    Group, Map, Named, Phase, Programs, Replies, ScriptInShadow, Scripts, SetAside, ShedRule,
+    ShedTenant, Stragglers, Worker,
 };
 use limits::{Concurrent, LimitLook, Mode, RateDefinition, Totals};
 use os::cgroup::Usage;
@@ -34,6 +34,15 @@ rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
 const PHASES_BEFORE: u64 = 3;
 /// A name with what has to be escaped somewhere.
 const ODD: &str = "a \"b\" \\ c\n\u{7f}é";
+
+fn set_aside(file: &str) -> SetAside {
+    SetAside {
+        file: file.to_owned(),
+        since: "2026-11-25T02:17:00Z".to_owned(),
+        verdict: "set aside: it is left out".to_owned(),
+        problem: "line 3: unknown key `hots`".to_owned(),
+    }
+}
 
 /// Holds `text` against the stored one, in which the version stands as `VERSION`.
 pub(crate) fn assert_stored(name: &str, text: &str) {
@@ -132,6 +141,8 @@ fn figures() -> Status {
         reloads: 6,
         reloads_refused: 1,
         restarts: 2,
+        config_files_set_aside: 12,
+        set_aside: vec![set_aside("sites.d/a.toml"), set_aside("sites.d/b.toml")],
         access_records_lost: 3,
         error_lines_lost: 4,
         sites_configured: 10_000,

@@ -15,6 +15,8 @@ use crate::stats::BOUNDS_US;
 
 /// Sites shown, the busiest first.
 const SITES_MAX: usize = 30;
+/// Files set aside that are shown.
+const SET_ASIDE_MAX: usize = 10;
 /// Limits shown.
 const LIMITS_MAX: usize = 30;
 /// Maps shown.
@@ -71,6 +73,7 @@ pub(crate) fn table(figures: &Status) -> String {
         line("scripts", scripts(of));
     }
     line("life", life(figures));
+    set_aside(figures, &mut out);
     workers(figures, &mut out);
     upstreams(figures, &mut out);
     sites(figures, &mut out);
@@ -327,6 +330,25 @@ fn life(figures: &Status) -> String {
         }
     }
     text
+}
+
+/// Whole lines: who reads of it has to act.
+fn set_aside(figures: &Status, out: &mut String) {
+    let shown = figures.set_aside.iter().take(SET_ASIDE_MAX);
+    for (number, it) in shown.enumerate() {
+        let space = if number == 0 { "\n" } else { "" };
+        let (file, since, verdict, problem) = (&it.file, &it.since, &it.verdict, &it.problem);
+        let _ = writeln!(
+            out,
+            "{space}{file} is broken since {since}: {problem}\n  {verdict}"
+        );
+    }
+    let more = figures
+        .config_files_set_aside
+        .saturating_sub(SET_ASIDE_MAX as u64);
+    if more > 0 {
+        let _ = writeln!(out, "and {more} more files set aside: nagaya check");
+    }
 }
 
 fn workers(figures: &Status, out: &mut String) {

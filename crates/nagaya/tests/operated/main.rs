@@ -11,5 +11,7 @@ mod error_log;
 mod from_apache;
 mod metrics;
 mod readme;
+mod reload_command;
 mod reload_under_load;
+mod set_aside;
 mod supervisor;
