@@ -57,8 +57,7 @@ check_unit() {
   command -v systemd-analyze >/dev/null || return 0
   local unit="$root/nagaya.service" said
   sed "s|/usr/bin/nagaya|$root/usr/bin/nagaya|" "$root/usr/lib/systemd/system/nagaya.service" >"$unit"
-  # Before 253 systemd does not know notify-reload, and says nothing else may be wrong.
-  said=$(systemd-analyze verify --man=no "$unit" 2>&1 | grep -F nagaya.service | grep -v notify-reload || true)
+  said=$(systemd-analyze verify --man=no "$unit" 2>&1 | grep -F nagaya.service || true)
   expect "systemd takes the unit: $said" [ -z "$said" ]
 }
 
@@ -74,6 +73,7 @@ serve_unpacked() {
   expect "the welcome page is served" eventually curl -fsS -o "$root/page" "http://127.0.0.1:$port/"
   expect "it is the welcome page" grep -q 'Nagaya is running' "$root/page"
   expect "status answers" "$root/usr/bin/nagaya" status -c "$config" >/dev/null
+  reload_unpacked "$config" "$port"
   local log="$root/var/log/nagaya/access.log"
   expect "the request is logged" eventually grep -q '"GET / HTTP/1.1" 200' "$log"
   mv "$log" "$log.1"
@@ -82,6 +82,22 @@ serve_unpacked() {
   kill -TERM "$server"
   expect "it stops when asked: $(cat "$root/errors")" wait "$server"
   server=
+}
+
+# As the unit does, with a file in sites.d that is right, broken, and away.
+reload_unpacked() {
+  local config=$1 port=$2 site="$root/etc/nagaya/sites.d/site.toml"
+  local reload=("$root/usr/bin/nagaya" reload -c "$config" --pid "$server")
+  printf '[[sites]]\nhosts = ["localhost"]\nrules = [{ handler = { respond = { body = "mine" } } }]\n' >"$site"
+  expect "a reload takes the site" "${reload[@]}" >/dev/null
+  expect "the site is served" [ "$(curl -fsS "http://localhost:$port/")" = mine ]
+  expect "its version is stored" grep -q mine "$root/var/lib/nagaya/last-good.toml"
+  printf 'hosts = [' >>"$site"
+  expect "a reload sets the broken site aside" "${reload[@]}" >/dev/null 2>&1
+  expect "it is served as it was" [ "$(curl -fsS "http://localhost:$port/")" = mine ]
+  "$root/usr/bin/nagaya" check -c "$config" >/dev/null 2>&1 && expect "check names it" false
+  rm "$site"
+  expect "a reload takes it away" "${reload[@]}" >/dev/null
 }
 
 # Tries for ten seconds.
