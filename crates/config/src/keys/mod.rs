@@ -5,6 +5,7 @@
 //! others. What a key's value means stands in `lower`.
 
 mod handler;
+mod include;
 mod key;
 mod level;
 pub(crate) mod limit;
@@ -19,11 +20,12 @@ mod suggest;
 mod tests;
 
 pub(crate) use handler::{HANDLER, PROXY, PROXY_REDIRECT, RESPOND};
+pub(crate) use include::INCLUDE;
 pub(crate) use key::{Fallback, Key, Kind, NO_KEY, Section, default_of};
 pub(crate) use level::{LEVEL_CAPS, LEVEL_TIMEOUTS};
 pub(crate) use limit::{LIMIT, OVERRIDE, OVERRIDES};
 pub(crate) use map::MAP;
-pub(crate) use process::{CAPS, CONTROL, INCLUDE, LISTEN, LOG, SERVER, TIMEOUTS, TOP, UPSTREAM};
+pub(crate) use process::{CAPS, CONTROL, LISTEN, LOG, SERVER, TIMEOUTS, TOP, UPSTREAM};
 pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
 pub(crate) use script::{LEVEL_SCRIPTS, SCRIPT, SCRIPTS};
 pub(crate) use shed::{SHED, SHED_RESPOND};
