@@ -36,7 +36,7 @@ pub(crate) const TOP: Section = Section {
             Kind::Other("list of file globs and tables"),
             Value("[]"),
             "Further files, relative to the file that names them, sorted by name. `*` stays within one \
-             directory. A name without wildcards must exist. A glob may stand in a table, beside what becomes of \
+             directory. A name without wildcards must exist, and so must the directory of a pattern. A glob may stand in a table, beside what becomes of \
              the others if such a file is broken.",
             "include = [\"sites.d/*.toml\"]",
         ),
