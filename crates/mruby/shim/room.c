@@ -211,7 +211,8 @@ static void ticked(int signal, siginfo_t *info, void *context)
   if (!vm || vm->sealed) return;
   uint64_t now = cpu_now_ns();
   if (vm->started_ns == 0) vm->started_ns = now;
-  uint64_t used = now - vm->started_ns;
+  /* The next tick may come within this one and begin the run later than `now`. */
+  uint64_t used = now > vm->started_ns ? now - vm->started_ns : 0;
   if (used < vm->cpu_ns_max) return;
   vm->over = 1;
   vm->mrb->code_fetch_hook = ngy_fetched;
