@@ -5,7 +5,7 @@
 //! sites have none, which costs one look. Where one has, both halves of the exchange are told when
 //! the site is found, and anew whenever the rules are chosen; handlers ask for what concerns them.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::exchange::h1::{Pace, Terms, is_last};
 use crate::exchange::route::Route;
@@ -98,7 +98,10 @@ fn refuse_beyond(cap_bytes: u64, exchange: &Exchange) -> Result<()> {
         None => exchange.body.length(),
     };
     match length {
-        Some(length) if length > cap_bytes => Err(Error::refused(413, "body_too_long")),
+        Some(length) if length > cap_bytes => {
+            let detail = format!("{length} bytes, and caps.body_bytes is {cap_bytes} here");
+            Err(Error::new(Kind::Refused(413), "body_too_long", detail))
+        }
         _ => Ok(()),
     }
 }

@@ -113,9 +113,7 @@ impl Complaints {
             tracing::warn!(map, text, more, "a map program's standard error");
         });
     }
-}
 
-impl Complaints {
     /// Counts a refusal that is not told by name.
     pub(crate) fn note_unnamed(&self) {
         self.unnamed().0 += 1;

@@ -129,10 +129,10 @@ pub(crate) const PROXY: Section = Section {
         ),
         key(
             "proxy_redirect",
-            Kind::Other("`false` or table"),
+            Kind::Other("`true`, `false` or table"),
             Absent("URLs of the server itself become paths of the rule"),
             "What of a reply that would lead past the gateway is rewritten: URLs of the server, as nginx's `proxy_redirect \
-             default` does it, and what the table says. `false`: nothing is.",
+             default` does it (`true` says no more), and what the table says. `false`: nothing is.",
             "proxy_redirect = false",
         ),
         key(

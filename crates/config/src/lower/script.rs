@@ -231,11 +231,6 @@ fn read(value: &Value<'_>, path: &PathBuf) -> Option<Arc<[u8]>> {
 
 /// `cache_files`.
 fn cache_files(table: &Table<'_>) -> Arc<[PathBuf]> {
-    let listed = table.get("cache_files").map(|value| value.one_or_list());
-    let listed = listed.unwrap_or_default();
-    if let Some(beyond) = listed.get(DIRECTORIES_MAX) {
-        beyond.report(format!("more than {DIRECTORIES_MAX} directories"));
-    }
     let directory = |value: &Value<'_>| {
         let path = values::path(value)?;
         if let Some(why) = value.context.sources.directory_missing(&path) {
@@ -243,17 +238,24 @@ fn cache_files(table: &Table<'_>) -> Arc<[PathBuf]> {
         }
         Some(path)
     };
+    let listed = directories(table, "cache_files");
     listed.iter().filter_map(directory).collect()
 }
 
 /// `lib`.
 fn libraries(table: &Table<'_>) -> Arc<[Library]> {
-    let listed = table.get("lib").map(|value| value.one_or_list());
+    let listed = directories(table, "lib");
+    listed.iter().filter_map(library).collect()
+}
+
+/// What a key that lists directories says, and that it does not say too much.
+fn directories<'a>(table: &Table<'a>, key: &'static str) -> Vec<Value<'a>> {
+    let listed = table.get(key).map(|value| value.one_or_list());
     let listed = listed.unwrap_or_default();
     if let Some(beyond) = listed.get(DIRECTORIES_MAX) {
         beyond.report(format!("more than {DIRECTORIES_MAX} directories"));
     }
-    listed.iter().filter_map(library).collect()
+    listed
 }
 
 fn library(value: &Value<'_>) -> Option<Library> {

@@ -77,6 +77,14 @@ fn lifetime(value: &Value<'_>) -> Option<Lifetime> {
         Some("off") => Some(Lifetime::Unsaid),
         Some("epoch") => Some(Lifetime::Past),
         Some("max") => Some(Lifetime::Seconds(LIFETIME_MS_MAX / 1_000)),
+        Some(word) if !word.starts_with(|it: char| it.is_ascii_digit()) => {
+            let message = format!("`{word}` is no time that replies are kept for");
+            value.report_help(
+                message,
+                "a duration such as \"7d\", `off`, `epoch` or `max`",
+            );
+            None
+        }
         _ => {
             let ms = value.duration(0, LIFETIME_MS_MAX)?;
             Some(Lifetime::Seconds(ms / 1_000))

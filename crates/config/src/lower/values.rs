@@ -87,7 +87,12 @@ fn network(value: &Value<'_>) -> Option<IpNet> {
         Ok(network) => return Some(network),
         Err(NoNetwork::Syntax) => {
             let message = format!("`{text}` is neither an address nor a network");
-            let help = "an address such as `192.0.2.1` or a network such as `10.0.0.0/8`";
+            let help = match text {
+                "all" => {
+                    "everybody is `\"all\"` by itself, where that may stand, and not in a list"
+                }
+                _ => "an address such as `192.0.2.1` or a network such as `10.0.0.0/8`",
+            };
             value.report_help(message, help);
         }
         Err(NoNetwork::Bits(meant)) => {

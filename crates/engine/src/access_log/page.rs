@@ -67,9 +67,7 @@ impl AccessLog {
             *batch = self.queue.hand(std::mem::take(batch));
         }
     }
-}
 
-impl AccessLog {
     /// Adds lines for `target` that end in line feeds.
     pub(crate) fn add_lines(&self, target: &Arc<LogTarget>, lines: &str) {
         let batch = &mut self.page.borrow_mut().batch;

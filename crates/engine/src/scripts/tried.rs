@@ -43,6 +43,14 @@ pub(crate) enum Word {
 }
 
 impl Word {
+    /// Whether the log says the same of both, but for the detail.
+    fn is_same(&self, other: &Word) -> bool {
+        match (self, other) {
+            (Word::Denied { reason, .. }, Word::Denied { reason: other, .. }) => reason == other,
+            _ => self == other,
+        }
+    }
+
     /// Whether the script would have had the last word on it.
     pub(crate) fn ends(&self) -> bool {
         matches!(self, Word::Answered(_) | Word::Denied { .. } | Word::Closed)
@@ -195,7 +203,7 @@ impl Known {
         let is_same = |line: &&mut Line| {
             let last = &line.last;
             let same_script = last.script == remembered.script && last.phase == remembered.phase;
-            same_script && last.word.to_string() == remembered.word.to_string()
+            same_script && last.word.is_same(&remembered.word)
         };
         if let Some(line) = self.lines.iter_mut().find(is_same) {
             line.last = remembered.clone();

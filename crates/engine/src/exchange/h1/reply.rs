@@ -55,7 +55,7 @@ enum Probe {
 }
 
 /// A body shorter than this leaves in one segment with its head, or in few. The head of a longer one
-/// leaves at once: its reader wakes meanwhile, which costs the server a third less than waking it
+/// leaves at once: its reader wakes meanwhile, which costs the server a quarter less than waking it
 /// for all of it.
 const HEAD_WAITS_BYTES: u64 = 64 * 1024;
 /// What every head begins with.
