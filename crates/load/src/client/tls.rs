@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::version::{TLS12, TLS13};
@@ -32,7 +32,7 @@ pub(crate) struct TlsTarget {
 
 impl TlsTarget {
     pub(crate) fn new(tls: &Tls) -> Result<TlsTarget, String> {
-        let mut provider = ring::default_provider();
+        let mut provider = aws_lc_rs::default_provider();
         keep_suites(&mut provider, &tls.suites)?;
         let provider = Arc::new(provider);
         let versions = match tls.versions.as_slice() {

@@ -10,7 +10,7 @@ use super::{constant, load};
 use load::client::{
     Address, Endpoint, Live, Outcome, Plan, ReplyTo, Request, Reuse, Tls, TlsVersion, run,
 };
-use rustls::crypto::ring;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -26,7 +26,7 @@ fn key_file() -> PathBuf {
 fn serve() -> SocketAddr {
     let certificate = CertificateDer::from_pem_file(key_file()).expect("a certificate");
     let key = PrivateKeyDer::from_pem_file(key_file()).expect("a key");
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("ring has the versions")
         .with_no_client_auth()
@@ -91,13 +91,19 @@ fn check(plan: &Plan) -> Outcome {
 
 #[test]
 fn a_load_over_tls_says_what_was_agreed_on() {
-    for (version, name, suite) in [
+    for (version, name, suite, group) in [
         (
             TlsVersion::V12,
             "TLSv1.2",
             "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+            "X25519 253 bits",
         ),
-        (TlsVersion::V13, "TLSv1.3", "TLS_AES_128_GCM_SHA256"),
+        (
+            TlsVersion::V13,
+            "TLSv1.3",
+            "TLS_AES_128_GCM_SHA256",
+            "X25519MLKEM768",
+        ),
     ] {
         let mut tls = Tls::to("localhost");
         tls.versions = vec![version];
@@ -112,7 +118,7 @@ fn a_load_over_tls_says_what_was_agreed_on() {
             (name, suite)
         );
         assert_eq!((facts.server_key_bits, facts.cipher_bits), (256, 128));
-        assert_eq!(facts.temporary_key.as_deref(), Some("X25519 253 bits"));
+        assert_eq!(facts.temporary_key.as_deref(), Some(group));
     }
 }
 

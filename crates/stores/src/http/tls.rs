@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::crypto::ring;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -76,7 +76,7 @@ fn configure(bundles: &[PathBuf]) -> Result<ClientConfig, String> {
     if roots.is_empty() {
         return Err("no authority's certificate was found: install ca-certificates".to_owned());
     }
-    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
     let builder = builder.with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| format!("TLS: {error}"))?;
     let mut config = builder.with_root_certificates(roots).with_no_client_auth();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustls::ServerConfig;
-use rustls::crypto::ring;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -45,7 +45,7 @@ fn stores(authorities: PathBuf) -> Rc<Stores> {
 fn acceptor() -> TlsAcceptor {
     let certificate = CertificateDer::from_pem_file(key(SERVER)).expect("a certificate");
     let private = PrivateKeyDer::from_pem_file(key(SERVER)).expect("a key");
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("ring has the versions")
         .with_no_client_auth()

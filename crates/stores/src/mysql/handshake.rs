@@ -81,8 +81,6 @@ pub(super) enum Failure {
     Plugin(String),
     /// The server's key is none, or too short for the password.
     Key,
-    /// The machine has no random bytes.
-    Random,
 }
 
 impl fmt::Display for Failure {
@@ -104,7 +102,6 @@ impl fmt::Display for Failure {
                 "the server's RSA key cannot be used for the password: \
                  connect over its Unix socket, or give the account mysql_native_password",
             ),
-            Self::Random => formatter.write_str("the kernel has no random bytes yet"),
         }
     }
 }
@@ -327,9 +324,7 @@ impl Handshake {
             (_, key, Secrecy::Open) if self.awaits_key => {
                 self.awaits_key = false;
                 let key = PublicKey::read(key).ok_or(Failure::Key)?;
-                let mut seed = [0; 20];
-                os::random::fill(&mut seed).map_err(|_| Failure::Random)?;
-                let sealed = key.seal(&mixed(&whole(), &self.nonce), seed);
+                let sealed = key.seal(&mixed(&whole(), &self.nonce));
                 sealed.map(Turn::Say).ok_or(Failure::Key)
             }
             (_, [3], _) => Ok(Turn::Wait),

@@ -16,7 +16,7 @@ use crate::tree::{
 };
 
 /// Own crates each crate may depend on. Nothing depends on the test tools but tests.
-const ARROWS: [(&str, &[&str]); 20] = [
+const ARROWS: [(&str, &[&str]); 21] = [
     (
         "nagaya",
         &[
@@ -26,6 +26,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
             "engine",
             "error_log",
             "ipc",
+            "keeper",
             "limits",
             "os",
             "report",
@@ -36,6 +37,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
     ),
     ("supervisor", &["config", "error_log", "ipc", "os"]),
     ("spawner", &["config", "error_log", "ipc", "os"]),
+    ("keeper", &["config", "error_log", "ipc", "os", "stores"]),
     (
         "engine",
         &[
