@@ -31,6 +31,7 @@ pub use definition::{
 pub use ledger::{Admission, Ledger};
 pub use look::{GateLook, LimitLook, Totals};
 pub use permit::{Permit, Used};
+pub use queue::handshake;
 pub use refusal::{Refusal, Why};
 pub use ticket::Ticket;
 pub use time::Time;

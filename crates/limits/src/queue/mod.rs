@@ -6,6 +6,7 @@
 
 mod codel;
 mod group;
+pub mod handshake;
 mod pace;
 mod prefix;
 mod ring;

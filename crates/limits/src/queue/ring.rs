@@ -100,6 +100,8 @@ pub(super) enum Newcomers {
     Rested,
     /// Without credit: anybody can come as somebody new, as clients can.
     Strangers,
+    /// Without credit, and a rest earns none either: who comes back begins at the round, or at its debt.
+    Unrested,
 }
 
 /// The flows of one level that have waiters, in the order they will be served.
@@ -147,6 +149,12 @@ impl Ring {
                     .2,
             ),
         }
+    }
+
+    /// The flow to be served next, if it has not paid beyond the round.
+    pub(super) fn first_due(&self) -> Option<u64> {
+        let &(paid_ns, _, first) = self.order.first()?;
+        (paid_ns <= self.round_ns).then_some(first)
     }
 
     /// The flow with most waiters for its weight, and how long its queue is for it.
@@ -279,7 +287,7 @@ impl Ring {
     /// The least a flow without waiters begins with: strangers have earned no credit.
     fn start(&self, account: &Account, unit_ns: u64) -> u64 {
         match (self.newcomers, account.turn) {
-            (Newcomers::Strangers, 0) => self.round_ns,
+            (Newcomers::Strangers, 0) | (Newcomers::Unrested, _) => self.round_ns,
             _ => self.least(unit_ns, REST_QUANTA_MAX),
         }
     }
