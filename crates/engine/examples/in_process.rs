@@ -48,6 +48,8 @@ fn configure(path: &Path) -> Result<Configure, Failure> {
         logs: Vec::new(),
         control: None,
         programs: Vec::new(),
+        keeper: Vec::new(),
+        certificates: None,
         layout: Default::default(),
         tally: Tally::default(),
     })

@@ -111,6 +111,8 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
             ToServer::Programs { links } => server.use_programs(links),
             ToServer::Tally(tally) => server.shared.process.show(tally),
             ToServer::LogFile { path, result } => server.order(Order::Opened { path, result }),
+            // No listener speaks TLS yet.
+            ToServer::Certificates { .. } | ToServer::Keeper { .. } => {}
             ToServer::Drain => {
                 server.drain(&mut receiver);
                 return sender.send(&ToSupervisor::Drained).map_err(unheard);
@@ -426,6 +428,12 @@ impl ServerThreads {
             }
             Unheld::Programs => tracing::error!(
                 "the links to the spawner find no room, so no program can be run until the gateway is started again: {NO_ROOM}"
+            ),
+            Unheld::Certificates => tracing::error!(
+                "the certificates that changed find no room, those from before are answered with: {NO_ROOM}; then reload"
+            ),
+            Unheld::Keeper => tracing::error!(
+                "the links to the keeper find no room, so no key signs until the gateway is started again: {NO_ROOM}"
             ),
         }
         Ok(())

@@ -2,15 +2,18 @@
 //!
 //! The idea: a message is a plain type; serde and postcard write it down, and its descriptors
 //! travel beside the bytes ([`codec`]). Each link has a module: [`server`] for supervisor and
-//! server, [`manifest`] for supervisor and spawner, [`order`] for a worker and the spawner.
+//! server, [`manifest`] for supervisor and spawner, [`order`] for a worker and the spawner,
+//! [`keeper`] for the keeper and whoever speaks to it; [`certificates`] is what it leaves to others.
 //! Whoever has more privileges decodes as if it were hostile what it hears from who has fewer:
 //! every length is checked against what is there, and every text has a cap. [`groups`] says which
 //! control groups a configuration asks for, so that all of them mean the same ones. Sockets are
 //! made and waited for elsewhere (`os::fdpass`).
 #![forbid(unsafe_code)]
 
+pub mod certificates;
 pub mod codec;
 pub mod groups;
+pub mod keeper;
 pub mod manifest;
 pub mod order;
 pub mod server;

@@ -80,6 +80,21 @@ pub enum ToServer {
         #[serde(with = "beside")]
         result: Result<OwnedFd, String>,
     },
+    /// The current generation's certificates from now on: a file has changed.
+    Certificates {
+        /// A set (`crate::certificates`), a sealed memory file.
+        #[serde(with = "beside")]
+        set: OwnedFd,
+    },
+    /// The keeper has ended: there is another, at the other ends of these.
+    Keeper {
+        /// As in [`Configure::keeper`].
+        #[serde(with = "beside")]
+        links: Vec<OwnedFd>,
+        /// The certificates anew, with this keeper's numbers for the keys.
+        #[serde(with = "beside")]
+        set: OwnedFd,
+    },
 }
 
 /// What the supervisor said with descriptors for which this process had no room: they are gone.
@@ -99,6 +114,10 @@ pub enum Unheld {
         /// Its path.
         path: String,
     },
+    /// A set of certificates.
+    Certificates,
+    /// Links to the keeper.
+    Keeper,
 }
 
 /// A word of the supervisor, as it arrived.
@@ -124,6 +143,14 @@ pub struct Configure {
     /// them already.
     #[serde(with = "beside")]
     pub programs: Vec<OwnedFd>,
+    /// Links to the keeper ([`crate::keeper::KeeperLink`]), one more than there are workers; none
+    /// where the server has them already, or no listener speaks TLS.
+    #[serde(with = "beside")]
+    pub keeper: Vec<OwnedFd>,
+    /// The generation's certificates, a sealed memory file (`crate::certificates`); none where no
+    /// listener speaks TLS.
+    #[serde(with = "beside")]
+    pub certificates: Option<OwnedFd>,
     /// Where the groups of programs stand.
     pub layout: Layout,
     /// What was counted when this was sent, the generation's own reload included.
@@ -287,6 +314,8 @@ enum Beginning {
     Tally,
     Programs,
     LogFile { path: String },
+    Certificates,
+    Keeper,
 }
 
 impl ToServer {
@@ -317,6 +346,8 @@ impl ToServer {
             ToServer::Reopen { logs } => logs.iter().map(|log| log.file.as_fd()).collect(),
             ToServer::Programs { links } => links.iter().map(AsFd::as_fd).collect(),
             ToServer::LogFile { result, .. } => result.iter().map(AsFd::as_fd).collect(),
+            ToServer::Certificates { set } => vec![set.as_fd()],
+            ToServer::Keeper { links, set } => links.iter().chain([set]).map(AsFd::as_fd).collect(),
             ToServer::Drain | ToServer::Tally(_) => Vec::new(),
         }
     }
@@ -329,6 +360,8 @@ impl Unheld {
             Beginning::Reopen => Ok(Unheld::Reopen),
             Beginning::Programs => Ok(Unheld::Programs),
             Beginning::LogFile { path } => Ok(Unheld::LogFile { path }),
+            Beginning::Certificates => Ok(Unheld::Certificates),
+            Beginning::Keeper => Ok(Unheld::Keeper),
             Beginning::Drain | Beginning::Tally => {
                 Err(BadMessage::new("no descriptors belong to it"))
             }
@@ -341,6 +374,7 @@ impl Configure {
         let listeners = self.listeners.iter().map(|listener| &listener.socket);
         let logs = self.logs.iter().map(|log| &log.file);
         let rest = self.control.iter().chain(&self.programs);
+        let rest = rest.chain(&self.keeper).chain(&self.certificates);
         std::iter::once(&self.sources)
             .chain(listeners)
             .chain(logs)
@@ -442,6 +476,8 @@ mod tests {
             }],
             control: Some(memory("control")),
             programs: vec![memory("worker 0"), memory("worker 1")],
+            keeper: vec![memory("handshakes"), memory("tickets")],
+            certificates: Some(memory("certificates")),
             layout: layout(),
             tally: tally(),
         })
@@ -477,6 +513,13 @@ mod tests {
             ToServer::Tally(tally()),
             ToServer::Programs {
                 links: vec![memory("again 0"), memory("again 1")],
+            },
+            ToServer::Certificates {
+                set: memory("changed"),
+            },
+            ToServer::Keeper {
+                links: vec![memory("another")],
+                set: memory("anew"),
             },
             log("/a", Ok(memory("a"))),
             log("/b", Err("no such directory".into())),
@@ -548,10 +591,17 @@ mod tests {
         };
         let reopen = ToServer::Reopen { logs: Vec::new() };
         let programs = ToServer::Programs { links: Vec::new() };
+        let certificates = ToServer::Certificates { set: memory("set") };
+        let keeper = ToServer::Keeper {
+            links: Vec::new(),
+            set: memory("set"),
+        };
         for (message, expected) in [
             (configure(), Some(Unheld::Configure { generation: 7 })),
             (reopen, Some(Unheld::Reopen)),
             (programs, Some(Unheld::Programs)),
+            (certificates, Some(Unheld::Certificates)),
+            (keeper, Some(Unheld::Keeper)),
             (log, Some(Unheld::LogFile { path: "/a".into() })),
             (ToServer::Drain, None),
             (ToServer::Tally(tally()), None),
@@ -591,7 +641,7 @@ mod tests {
     #[test]
     fn lengths_that_promise_too_much_reserve_nothing() {
         for number in [u64::MAX, u64::MAX / 2, 1 << 40] {
-            for kind in 0..6_u8 {
+            for kind in 0..8_u8 {
                 let bytes = postcard::to_stdvec(&(kind, number)).unwrap();
                 assert!(codec::decode::<ToServer>(&bytes, Vec::new()).is_err());
                 let said = codec::decode::<ToSupervisor>(&bytes, Vec::new());

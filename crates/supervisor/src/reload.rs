@@ -157,6 +157,8 @@ impl Generation {
                 .map(|control| control.for_server())
                 .transpose()?,
             programs,
+            keeper: Vec::new(),
+            certificates: None,
             layout: self.manifest.layout.clone(),
             tally,
         }))

@@ -64,6 +64,8 @@ fn configure(generation: u64, body: &str, listeners: Vec<ListenerSocket>) -> Con
         logs: Vec::new(),
         control: None,
         programs: Vec::new(),
+        keeper: Vec::new(),
+        certificates: None,
         layout: Default::default(),
         tally: Tally::default(),
     }

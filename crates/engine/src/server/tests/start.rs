@@ -32,6 +32,8 @@ fn configure() -> Configure {
         logs: Vec::new(),
         control: None,
         programs: Vec::new(),
+        keeper: Vec::new(),
+        certificates: None,
         layout: Default::default(),
         tally: Tally::default(),
     }
