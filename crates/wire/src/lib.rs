@@ -10,6 +10,7 @@ pub mod conditional;
 pub mod date;
 pub mod location;
 pub mod multipart;
+pub mod proxy_protocol;
 pub mod range;
 pub mod set_cookie;
 

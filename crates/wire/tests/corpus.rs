@@ -37,3 +37,8 @@ fn ranges() {
 fn redirects() {
     replay("redirects", properties::redirects);
 }
+
+#[test]
+fn proxy_protocol() {
+    replay("proxy_protocol", properties::proxy_protocol);
+}

@@ -5,6 +5,7 @@ mod corpus;
 mod path;
 mod properties;
 mod property;
+mod proxy_protocol;
 mod reply;
 mod request;
 mod vectors;

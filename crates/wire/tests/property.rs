@@ -150,6 +150,32 @@ const RANGE_PIECES: &[&str] = &[
     "x",
 ];
 
+const PROXY_PIECES: &[&str] = &[
+    "PROXY TCP4 ",
+    "PROXY TCP6 ",
+    "PROXY UNKNOWN",
+    "192.0.2.1",
+    "2001:db8::1",
+    "::ffff:192.0.2.1",
+    "0.0.0.0",
+    " ",
+    " 1 65535",
+    " 65536",
+    " 01",
+    "\r\n",
+    "\n",
+    "\r\n\r\n\0\r\nQUIT\n",
+    "\x20",
+    "\x21",
+    "\x11",
+    "\x00",
+    "\0\x0c",
+    "\0\x14",
+    "aaaabbbbccdd",
+    "\x05\0\x02id",
+    "\x04\0\x01",
+];
+
 /// Arbitrary bytes, or any of `pieces` in any order.
 fn likely(pieces: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
@@ -209,6 +235,21 @@ proptest! {
     #[test]
     fn redirects(bytes in likely(REDIRECT_PIECES)) {
         properties::redirects(&bytes);
+    }
+
+    #[test]
+    fn proxy_headers(bytes in likely(PROXY_PIECES)) {
+        properties::proxy_protocol(&bytes);
+    }
+
+    #[test]
+    fn nearly_fine_proxy_lines(bytes in nearly_fine(b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\nGET")) {
+        properties::proxy_protocol(&bytes);
+    }
+
+    #[test]
+    fn nearly_fine_proxy_blocks(bytes in nearly_fine(b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x18\xc0\0\x02\x01\xc6\x33\x64\x01\xdc\x04\x01\xbb\x05\0\x02id\x20\0\x04\x01\0\0\0")) {
+        properties::proxy_protocol(&bytes);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use wire::{
     field_name_ok, field_value_ok,
     location::{Location, put_prefix, refresh_url},
     multipart::Multipart,
+    proxy_protocol::{self, HEADER_BYTES_MAX, ProxyHeader},
     range::{self, RANGES_MAX, RangeAnswer},
     set_cookie::{Change, rewritten},
     strip_hop_by_hop,
@@ -244,6 +245,41 @@ pub(crate) fn ranges(bytes: &[u8]) {
         let alone = specs.map(|spec| bits(evaluate(&[b"bytes=", spec].concat(), SIZE)));
         assert_eq!(bits(answer), alone.fold(0, |all, bits| all | bits));
     }
+}
+
+/// A header of the PROXY protocol is read alike in any pieces, and nothing behind it is looked at;
+/// what it says survives being written anew.
+pub(crate) fn proxy_protocol(bytes: &[u8]) {
+    let parse = |bytes: &[u8]| {
+        let parsed = proxy_protocol::parse(bytes);
+        let length = parsed.map(|parsed| parsed.map(|(_, length)| length));
+        length.map_err(|reason| Refusal::new(0, reason))
+    };
+    splits_agree(bytes, parse(bytes), parse);
+    let Ok(Some((header, length))) = proxy_protocol::parse(bytes) else {
+        return;
+    };
+    assert!(length <= HEADER_BYTES_MAX && header.unique_id.len() <= 128);
+    let alone = proxy_protocol::parse(&bytes[..length]);
+    assert_eq!(alone, Ok(Some((header, length))));
+    let ends = |header: ProxyHeader<'_>| {
+        let ends = header.endpoints.map(|it| [it.source, it.destination]);
+        ends.map(|ends| ends.map(|end| (end.ip().to_canonical(), end.port())))
+    };
+    let mut written = Vec::new();
+    proxy_protocol::write_v1(header.endpoints, &mut written);
+    let (again, length) = written_header(&written);
+    assert_eq!((ends(again), length), (ends(header), written.len()));
+    let mut written = Vec::new();
+    proxy_protocol::write_v2(header.endpoints, header.unique_id, &mut written);
+    let (again, length) = written_header(&written);
+    assert_eq!((ends(again), length), (ends(header), written.len()));
+    assert_eq!(again.unique_id, header.unique_id);
+}
+
+fn written_header(written: &[u8]) -> (ProxyHeader<'_>, usize) {
+    let parsed = proxy_protocol::parse(written).expect("a header of ours is fine");
+    parsed.expect("a header of ours is whole")
 }
 
 fn splits_agree(
