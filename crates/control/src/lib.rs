@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod handshakes;
 mod json;
 mod limits;
 mod named;
@@ -14,6 +15,7 @@ mod sensors;
 mod status;
 
 pub use agent::Agent;
+pub use handshakes::{HandshakeFailure, Handshakes};
 pub use json::json;
 pub use limits::{Concurrent, Key, Limit};
 pub use named::Named;

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::{Limit, Named};
+use crate::{Handshakes, Limit, Named};
 
 /// Everything, at one moment (or nearly so: the workers go on counting).
 #[derive(Debug, Default, Clone, Serialize)]
@@ -61,6 +61,9 @@ pub struct Status {
     pub shedding: Vec<ShedRule>,
     /// Whom they shed, those with most first.
     pub shed_by_tenant: Vec<ShedTenant>,
+    /// What TLS handshakes came to; none before a listener spoke TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handshakes: Option<Handshakes>,
     /// What programs used, by group, in the order of the configuration, each after those it is in
     /// and in whose figures it is contained.
     pub groups: Vec<Group>,

@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How long a question may take, and each part of its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// What is said to a question nobody knows.
-const UNKNOWN: &str = "error: unknown question; known are: status, reload, sensors, limits list, limits top, limits set, why\n";
+const UNKNOWN: &str = "error: unknown question; known are: status, reload, sensors, limits list, limits top, limits set, why, why-tls\n";
 /// Bytes of a question without its line feed.
 pub const QUESTION_BYTES_MAX: usize = 8 * 1_024;
 
@@ -97,7 +97,10 @@ fn answer(stream: OwnedFd, shared: &Shared) -> io::Result<()> {
         "reload" => last_reload(shared),
         "sensors" => Report::of_server(shared).table(),
         "sensors json" => Report::of_server(shared).json(),
-        other => questions::answer(shared, other).unwrap_or_else(|| UNKNOWN.to_owned()),
+        other => match other.strip_prefix("why-tls ") {
+            Some(whose) => figures::why_tls(shared, whose),
+            None => questions::answer(shared, other).unwrap_or_else(|| UNKNOWN.to_owned()),
+        },
     };
     stream.write_all(answer.as_bytes())
 }

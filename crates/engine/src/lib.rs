@@ -64,6 +64,7 @@ mod status;
 mod stderr_log;
 mod template;
 mod thread;
+mod tls;
 mod upstream;
 mod warden;
 mod worker;

@@ -89,7 +89,8 @@ pub(crate) enum Command {
     /// Limits: what they hold now, and changing them
     #[command(subcommand)]
     Limits(Limits),
-    /// Say why a request was refused by a limit, or shed, and what would have admitted it
+    /// Say why a request was refused by a limit, or shed, and what would have admitted it; or why TLS
+    /// handshakes failed
     Why(WhyOptions),
     /// Scripts: whether they are Ruby, and what they do for a made-up request
     #[command(subcommand)]

@@ -87,6 +87,16 @@ pub fn set_name(name: &str) {
     }
 }
 
+/// Has the calling thread give way to others that want the processor: by so much of `nice`, 0 to 19.
+/// No right is needed for it, and there is no way back.
+pub fn give_way(nice: i32) -> io::Result<()> {
+    // To Linux, a process by its number is a thread.
+    Ok(rustix::process::setpriority_process(
+        Some(rustix::thread::gettid()),
+        nice.clamp(0, 19),
+    )?)
+}
+
 /// Takes standard input, and leaves an empty one in its place.
 pub fn take_stdin() -> io::Result<OwnedFd> {
     let taken = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;

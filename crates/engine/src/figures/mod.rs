@@ -5,6 +5,7 @@
 //! a single exchange are left out, so that ten thousand sites of which ten are busy make ten lines.
 
 mod groups;
+mod handshakes;
 mod maps;
 mod prometheus;
 #[cfg(test)]
@@ -16,6 +17,7 @@ mod tests;
 mod tried;
 mod workers;
 
+pub(crate) use handshakes::why as why_tls;
 pub(crate) use prometheus::prometheus;
 pub(crate) use table::table;
 pub(crate) use table::{bytes, count, grid};
@@ -58,6 +60,7 @@ pub(crate) fn collect(shared: &Shared) -> Status {
         loop_lag_s: sensors.lags_s().collect(),
         shedding,
         shed_by_tenant,
+        handshakes: handshakes::collect(shared),
         ..workers::counted(&shared.stats, uptime)
     };
     status.programs.running = shared.programs_running.load(Relaxed);

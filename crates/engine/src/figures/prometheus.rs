@@ -7,7 +7,7 @@ use control::{
 };
 
 use super::groups::{FIGURES, Unit};
-use super::{shed, tried};
+use super::{handshakes, shed, tried};
 use crate::stats::BOUNDS_US;
 
 /// Puts figures into samples, each family with its help and type before it.
@@ -27,6 +27,7 @@ pub(crate) fn prometheus(figures: &Status) -> String {
     sensors(figures, &mut text);
     shed::prometheus(figures, &mut text);
     tried::prometheus(figures, &mut text);
+    handshakes::prometheus(figures, &mut text);
     groups(figures, &mut text);
     let help = "Time from a request's head to its reply's end.";
     text.histogram("request_seconds", help, &figures.time.total);
@@ -318,7 +319,7 @@ impl Text {
     }
 
     /// Puts a family of one sample.
-    fn one(&mut self, name: &str, help: &str, value: impl Display) {
+    pub(super) fn one(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, help);
         self.sample::<&str>(name, &[], value);
     }
@@ -381,7 +382,7 @@ impl Text {
 }
 
 /// Microseconds as seconds, exactly: `0.0025`, `10`.
-fn seconds(micros: u64) -> String {
+pub(super) fn seconds(micros: u64) -> String {
     let text = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

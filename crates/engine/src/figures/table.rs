@@ -10,7 +10,7 @@ use control::{
 };
 use ipc::groups::Owner;
 
-use super::{shed, tried};
+use super::{handshakes, shed, tried};
 use crate::stats::BOUNDS_US;
 
 /// Sites shown, the busiest first.
@@ -71,6 +71,9 @@ pub(crate) fn table(figures: &Status) -> String {
     let of = &figures.scripts;
     if of.vms > 0 || of.phases.iter().any(|(_, it)| it.ended + it.failed > 0) {
         line("scripts", scripts(of));
+    }
+    if let Some(of) = &figures.handshakes {
+        line("handshakes", handshakes::line(of));
     }
     line("life", life(figures));
     set_aside(figures, &mut out);

@@ -400,7 +400,7 @@ fn told(remembered: &Remembered) -> String {
 }
 
 /// A moment as RFC 3339 has it, in UTC.
-fn moment(since_1970: Duration) -> String {
+pub(crate) fn moment(since_1970: Duration) -> String {
     let seconds = i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX);
     jiff::Timestamp::from_second(seconds).map_or_else(|_| seconds.to_string(), |it| it.to_string())
 }

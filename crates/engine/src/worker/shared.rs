@@ -20,6 +20,8 @@ use crate::shares::Shares;
 use crate::shedding::remembered::AllRemembered;
 use crate::stats::{ProcessStats, WorkerStats};
 use crate::stderr_log::Complaints;
+use crate::tls::failures::Failures;
+use crate::tls::handshake::Handshakes;
 use crate::upstream::slots::AllSlots;
 
 /// Commands waiting in one worker's queue.
@@ -60,6 +62,10 @@ pub struct Shared {
     pub scripts: Arc<script::Shared>,
     /// What the machine and the gateway are in.
     pub sensors: Arc<Sensors>,
+    /// The costly steps of handshakes, and who waits for them.
+    pub(crate) handshakes: Arc<Handshakes>,
+    /// Handshakes that came to nothing lately.
+    pub(crate) failures: Arc<Failures>,
     /// Counters of the process.
     pub process: Arc<ProcessStats>,
     /// The generation new exchanges begin with. Held to copy or replace it.
@@ -92,6 +98,8 @@ impl Shared {
             refused: Arc::default(),
             shed: Arc::new(AllRemembered::new(workers)),
             shadow_shed: Arc::new(AllRemembered::new(workers)),
+            handshakes: Arc::new(Handshakes::new(workers, process.started)),
+            failures: Arc::default(),
             process,
             generation: Arc::default(),
         };

@@ -91,7 +91,7 @@ impl Refused {
 #[must_use]
 pub struct Turn {
     /// Which it is.
-    pub place: StepId,
+    pub id: StepId,
     client: u64,
     tenant: u64,
     kind: StepKind,
@@ -208,7 +208,7 @@ impl Queue {
         let client = self.take(place)?.client;
         let charged_ns = self.charge(client, tenant, kind);
         Some(Turn {
-            place: StepId(place),
+            id: StepId(place),
             client,
             tenant,
             kind,

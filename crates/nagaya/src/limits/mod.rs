@@ -121,8 +121,15 @@ pub(crate) struct SetOptions {
 #[derive(Debug, Args)]
 pub(crate) struct WhyOptions {
     /// What the reply carried as X-Request-Id
-    #[arg(value_name = "REQUEST-ID")]
-    pub(crate) request_id: String,
+    #[arg(value_name = "REQUEST-ID", required_unless_present = "tls")]
+    pub(crate) request_id: Option<String>,
+    /// Say instead why TLS handshakes for this name, or of this client, came to nothing: of the last
+    /// 4,096 that did
+    #[arg(long, value_name = "NAME|ADDRESS", conflicts_with = "request_id")]
+    pub(crate) tls: Option<String>,
+    /// With --tls: print JSON
+    #[arg(long, requires = "tls")]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) place: Where,
 }
@@ -146,12 +153,12 @@ pub(crate) fn run(config: &Path, command: &Limits) -> Outcome {
 
 /// Runs `nagaya why`.
 pub(crate) fn why(config: &Path, options: &WhyOptions) -> Outcome {
-    match sound(&options.request_id) {
-        true => control::show(
-            config,
-            &options.place,
-            &format!("why {}", options.request_id),
-        ),
+    if let Some(whose) = &options.tls {
+        return why_tls(config, options, whose);
+    }
+    let id = options.request_id.as_deref().unwrap_or_default();
+    match sound(id) {
+        true => control::show(config, &options.place, &format!("why {id}")),
         false => {
             complain(
                 "nagaya: a request id has no spaces: it is what the reply carried as X-Request-Id\n",
@@ -159,6 +166,16 @@ pub(crate) fn why(config: &Path, options: &WhyOptions) -> Outcome {
             Outcome::Wrong
         }
     }
+}
+
+fn why_tls(config: &Path, options: &WhyOptions, whose: &str) -> Outcome {
+    if !sound(whose) {
+        complain("nagaya: a host's name or an address has no spaces\n");
+        return Outcome::Wrong;
+    }
+    let form = if options.json { " json" } else { "" };
+    let question = format!("why-tls {whose}{form}");
+    control::show(config, &options.place, &question)
 }
 
 fn top(config: &Path, options: &TopOptions) -> Outcome {

@@ -108,7 +108,7 @@ fn simulate(threads: usize, mut arrivals: Vec<Arrival>) -> Vec<(Arrival, Option<
             let Some(turn) = queue.next(Time(now)) else {
                 break;
             };
-            let who = by_place.remove(&turn.place).expect("it waited");
+            let who = by_place.remove(&turn.id).expect("it waited");
             fates[who] = Some(Ok(now - arrivals[who].at_ns));
             *thread = Some((now + arrivals[who].cost_ns, turn, who));
         }
@@ -296,8 +296,8 @@ fn who_says_short_and_is_not_is_no_longer_believed() {
     queue.settle(Time::ZERO, &turn, StepKind::Full, MS_NS);
     let (liar, _) = queue.push(Time::ZERO, &said(1)).expect("a place");
     let (other, _) = queue.push(Time::ZERO, &said(2)).expect("a place");
-    assert_eq!(queue.next(Time::ZERO).expect("a turn").place, other);
-    assert_eq!(queue.next(Time::ZERO).expect("a turn").place, liar);
+    assert_eq!(queue.next(Time::ZERO).expect("a turn").id, other);
+    assert_eq!(queue.next(Time::ZERO).expect("a turn").id, liar);
 }
 
 #[test]
@@ -481,7 +481,7 @@ proptest! {
                     None => assert!(waiting.is_empty()),
                     Some(turn) => {
                         let before = waiting.len();
-                        waiting.retain(|it| *it != turn.place);
+                        waiting.retain(|it| *it != turn.id);
                         assert_eq!(waiting.len() + 1, before);
                         served.push(turn);
                     }
@@ -508,7 +508,7 @@ proptest! {
             assert_eq!(queue.len(), waiting.len());
             assert!(queue.len() <= 32);
         }
-        let left: HashSet<_> = std::iter::from_fn(|| queue.next(now)).map(|turn| turn.place).collect();
+        let left: HashSet<_> = std::iter::from_fn(|| queue.next(now)).map(|turn| turn.id).collect();
         assert_eq!(left, waiting.into_iter().collect());
         assert!(queue.client_lengths.is_empty() && queue.tenant_lengths.is_empty());
         assert!(queue.outside.len() == 0 && queue.kinds.len() == 0);
