@@ -40,6 +40,7 @@ test_tools=(
   memcached:memcached:required
   mariadbd:mariadb-server:required
   redis-server:redis-server:required
+  pebble:pebble:required
   /usr/bin/chromium*:chromium:optional
   ip:iproute2:optional
   nft:nftables:optional

@@ -36,6 +36,7 @@ mod resolver;
 mod socket;
 mod table;
 
+use std::path::PathBuf;
 use std::rc::Rc;
 
 pub use address::Address;
@@ -73,6 +74,16 @@ pub struct Stores {
 impl Stores {
     /// Makes the stores of a worker; nothing is connected yet.
     pub fn new(limits: Limits) -> Rc<Self> {
+        Self::with_tls(limits, http::Tls::default())
+    }
+
+    /// As [`Self::new`]; over https those are believed whose certificates come from the authorities
+    /// in this file of PEM.
+    pub fn with_authorities(limits: Limits, file: PathBuf) -> Rc<Self> {
+        Self::with_tls(limits, http::Tls::with_bundles(vec![file]))
+    }
+
+    fn with_tls(limits: Limits, tls: http::Tls) -> Rc<Self> {
         Rc::new(Self {
             limits,
             names: Rc::default(),
@@ -87,7 +98,7 @@ impl Stores {
             http: Table::default(),
             https: Table::default(),
             http_warm: http::Warm::default(),
-            tls: http::Tls::default(),
+            tls,
         })
     }
 

@@ -40,7 +40,7 @@ impl Default for Tls {
 
 impl Tls {
     /// Reads the first of these files that is there.
-    pub(super) fn with_bundles(bundles: Vec<PathBuf>) -> Self {
+    pub(crate) fn with_bundles(bundles: Vec<PathBuf>) -> Self {
         Self {
             bundles,
             connector: OnceCell::new(),

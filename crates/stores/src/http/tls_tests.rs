@@ -36,10 +36,7 @@ fn stores(authorities: PathBuf) -> Rc<Stores> {
         command_timeout: Duration::from_secs(60),
         ..Limits::default()
     };
-    let stores = Rc::into_inner(Stores::new(limits));
-    let mut stores = stores.expect("nobody else has it yet");
-    stores.tls = Tls::with_bundles(vec![authorities]);
-    Rc::new(stores)
+    Stores::with_authorities(limits, authorities)
 }
 
 fn acceptor() -> TlsAcceptor {

@@ -1,0 +1,387 @@
+//! The process against Pebble and a scripted authority; the supervisor is this test.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use ipc::acme::{Binding, CertificateState as Told, ChallengeKind, Proof};
+use rcgen::{CertificateParams, KeyPair};
+use testkit::pebble::{Accounts, Pebble};
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the supervisor holds, and what it has heard.
+struct StandIn {
+    link: OwnedFd,
+    process: Option<JoinHandle<io::Result<()>>>,
+    web: Web,
+    keys: HashMap<String, KeyPair>,
+    credentials: Option<Blob>,
+    order: Option<(String, String)>,
+    states: BTreeMap<String, Told>,
+    requests: usize,
+    accounts: usize,
+    /// Names whose proofs are not shown.
+    hidden: Vec<String>,
+}
+
+/// Answers HTTP-01 on a port.
+#[derive(Clone, Default)]
+struct Web {
+    tokens: Arc<Mutex<HashMap<String, String>>>,
+}
+
+impl Web {
+    fn start(port: u16) -> Web {
+        let web = Web::default();
+        let tokens = Arc::clone(&web.tokens);
+        let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let _ = answer(stream, &tokens.lock().expect("no panic"));
+            }
+        });
+        web
+    }
+}
+
+fn answer(mut stream: TcpStream, tokens: &HashMap<String, String>) -> io::Result<()> {
+    let mut request = [0; 2_048];
+    let bytes = stream.read(&mut request)?;
+    let request = String::from_utf8_lossy(&request[..bytes]).into_owned();
+    let path = request.split(' ').nth(1).unwrap_or_default();
+    let token = path.strip_prefix("/.well-known/acme-challenge/");
+    let body = token.and_then(|token| tokens.get(token)).cloned();
+    let status = if body.is_some() { 200 } else { 404 };
+    let body = body.unwrap_or_default();
+    let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}", body.len());
+    stream.write_all(format!("{head}\r\nConnection: close\r\n\r\n{body}").as_bytes())
+}
+
+impl StandIn {
+    fn new(web: Web) -> StandIn {
+        let (link, process) = begin();
+        StandIn {
+            link,
+            process: Some(process),
+            web,
+            keys: HashMap::new(),
+            credentials: None,
+            order: None,
+            states: BTreeMap::new(),
+            requests: 0,
+            accounts: 0,
+            hidden: Vec::new(),
+        }
+    }
+
+    /// Ends the process, as its death would, and begins another.
+    fn restart(&mut self) {
+        let (link, process) = begin();
+        self.link = link;
+        let before = self.process.replace(process).expect("there is one");
+        before.join().expect("no panic").expect("it ended well");
+    }
+
+    fn say(&self, message: &ToAcme) {
+        message.send(self.link.as_fd()).expect("it listens");
+    }
+
+    /// Answers the next message; the chain, where it was one.
+    fn turn(&mut self, pebble: Option<&Pebble>) -> Option<(String, String)> {
+        let readable = os::net::wait_readable(&[self.link.as_fd()], Some(PATIENCE));
+        assert_eq!(readable.expect("poll"), [true], "it says nothing more");
+        match FromAcme::recv(self.link.as_fd()).expect("a message") {
+            FromAcme::Account { credentials, .. } => {
+                self.accounts += 1;
+                self.credentials = Some(credentials);
+            }
+            FromAcme::Request { certificate, names } => {
+                self.requests += 1;
+                let key = KeyPair::generate().expect("a key");
+                let params = CertificateParams::new(names).expect("names");
+                let request = params.serialize_request(&key).expect("a request");
+                let result = Ok(Blob::from(request.der().to_vec()));
+                self.keys.insert(certificate.clone(), key);
+                self.say(&ToAcme::Requested {
+                    certificate,
+                    result,
+                });
+            }
+            FromAcme::Publish {
+                number,
+                name,
+                proof,
+                ..
+            } => {
+                if !self.hidden.contains(&name) {
+                    self.show(&name, proof, pebble);
+                }
+                let result = Ok(());
+                self.say(&ToAcme::Published { number, result });
+            }
+            FromAcme::Ordered { account, url, .. } => self.order = Some((account, url)),
+            FromAcme::Withdraw { .. } => {}
+            FromAcme::State(state) => {
+                self.states.insert(state.certificate.clone(), state);
+            }
+            FromAcme::Issued { certificate, chain } => {
+                let chain = String::from_utf8(chain.0.to_vec()).expect("PEM");
+                return Some((certificate, chain));
+            }
+        }
+        None
+    }
+
+    fn show(&self, name: &str, proof: Proof, pebble: Option<&Pebble>) {
+        match (proof, pebble) {
+            (
+                Proof::Http {
+                    token,
+                    authorization,
+                },
+                _,
+            ) => {
+                let mut tokens = self.web.tokens.lock().expect("no panic");
+                tokens.insert(token, authorization);
+            }
+            (Proof::Dns { value }, Some(pebble)) => {
+                pebble.set_text(&format!("_acme-challenge.{name}."), &value);
+            }
+            (proof, _) => panic!("nobody wants {proof:?}"),
+        }
+    }
+
+    /// Goes on until a chain comes, and stores it; what it says.
+    fn until_issued(&mut self, pebble: Option<&Pebble>) -> Held {
+        let (certificate, chain) = self.until_chain(pebble);
+        self.store(&certificate, &chain)
+    }
+
+    fn until_chain(&mut self, pebble: Option<&Pebble>) -> (String, String) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(chain) = self.turn(pebble) {
+                return chain;
+            }
+            assert!(Instant::now() < until, "no chain: {:?}", self.states);
+        }
+    }
+
+    fn store(&mut self, certificate: &str, chain: &str) -> Held {
+        let held = held(chain);
+        let key = self.keys.get(certificate).expect("its key was made");
+        assert!(
+            holds(&held.leaf.0, rcgen::PublicKeyData::der_bytes(key)),
+            "another key"
+        );
+        self.order = None;
+        self.say(&ToAcme::Stored {
+            certificate: certificate.to_owned(),
+            result: Ok(held.clone()),
+        });
+        held
+    }
+
+    fn until_state(&mut self, pebble: Option<&Pebble>, certificate: &str) -> Told {
+        self.states.remove(certificate);
+        let until = Instant::now() + PATIENCE;
+        while !self.states.contains_key(certificate) {
+            let chain = self.turn(pebble);
+            assert!(chain.is_none(), "a chain for {certificate}");
+            assert!(Instant::now() < until, "nothing is said of {certificate}");
+        }
+        self.states[certificate].clone()
+    }
+}
+
+fn holds(der: &[u8], part: &[u8]) -> bool {
+    der.windows(part.len()).any(|window| window == part)
+}
+
+fn begin() -> (OwnedFd, JoinHandle<io::Result<()>>) {
+    let (ours, its) = os::fdpass::pair().expect("a link");
+    (ours, std::thread::spawn(move || serve(its)))
+}
+
+fn held(chain: &str) -> Held {
+    use rustls::pki_types::pem::PemObject;
+    let leaf = CertificateDer::from_pem_slice(chain.as_bytes()).expect("a chain");
+    let (_, parsed) = x509_parser::parse_x509_certificate(&leaf).expect("a certificate");
+    let names = parsed
+        .subject_alternative_name()
+        .expect("sound")
+        .expect("there");
+    let names = names.value.general_names.iter().map(|name| match name {
+        x509_parser::extensions::GeneralName::DNSName(name) => (*name).to_owned(),
+        other => panic!("{other:?}"),
+    });
+    Held {
+        names: names.collect(),
+        not_before_s: parsed.validity().not_before.timestamp(),
+        not_after_s: parsed.validity().not_after.timestamp(),
+        leaf: Blob::from(leaf.to_vec()),
+    }
+}
+
+/// Base64url, as a key is written.
+fn decoded(text: &str) -> Vec<u8> {
+    let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let digit = |byte: u8| {
+        alphabet
+            .iter()
+            .position(|it| *it == byte)
+            .expect("base64url")
+    };
+    let bytes: Vec<usize> = text.bytes().map(digit).collect();
+    let four = |four: &[usize]| {
+        let bits = four.iter().fold(0, |bits, digit| bits << 6 | digit);
+        [16, 8, 0].map(|shift| u8::try_from(bits >> shift & 0xff).expect("a byte"))
+    };
+    bytes.chunks_exact(4).flat_map(four).collect()
+}
+
+fn account(pebble: &Pebble, challenge: ChallengeKind) -> Account {
+    Account {
+        name: "test".into(),
+        directory: pebble.url(),
+        contact: vec!["mailto:ops@example.jp".into()],
+        binding: None,
+        challenges: vec![challenge],
+        profile: None,
+        authorities: pebble.authorities().display().to_string(),
+        credentials: None,
+        is_writer: true,
+    }
+}
+
+fn wanted(certificate: &str, names: &[&str]) -> Wanted {
+    Wanted {
+        certificate: certificate.into(),
+        accounts: vec![0],
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+        held: None,
+        order: None,
+    }
+}
+
+fn plan(account: Account, certificates: Vec<Wanted>) -> ToAcme {
+    ToAcme::Plan(Plan {
+        accounts: vec![account],
+        certificates,
+    })
+}
+
+#[test]
+fn a_certificate_is_ordered_by_http_with_a_bound_account_and_nine_of_ten_nonces_refused() {
+    let nonces = [("PEBBLE_WFE_NONCEREJECT", "90")];
+    let Some(pebble) = Pebble::start(Accounts::Bound, &nonces) else {
+        return;
+    };
+    let mut supervisor = StandIn::new(Web::start(pebble.http_port()));
+    let mut account = account(&pebble, ChallengeKind::Http01);
+    let (id, key) = pebble.binding();
+    account.binding = Some(Binding {
+        id: id.into(),
+        key: decoded(key),
+    });
+    let names = ["www.example.jp", "example.jp"];
+    supervisor.say(&plan(account, vec![wanted("example.jp", &names)]));
+    let held = supervisor.until_issued(Some(&pebble));
+    let mut got = held.names.clone();
+    got.sort();
+    assert_eq!(got, ["example.jp", "www.example.jp"]);
+    let state = supervisor.until_state(Some(&pebble), "example.jp");
+    assert_eq!((state.failures, state.error.as_str()), (0, ""));
+    // A third of its life before its end.
+    assert!(state.next_try_s > held.not_before_s && state.next_try_s < held.not_after_s);
+    assert_eq!((supervisor.accounts, supervisor.requests), (1, 1));
+}
+
+#[test]
+fn a_name_that_does_not_validate_is_left_out_and_told_and_the_others_are_ordered() {
+    let Some(pebble) = Pebble::start(Accounts::Free, &[]) else {
+        return;
+    };
+    let mut supervisor = StandIn::new(Web::start(pebble.http_port()));
+    supervisor.hidden = vec!["hidden.example".into()];
+    let names = ["a.example", "hidden.example", "b.example"];
+    let account = account(&pebble, ChallengeKind::Http01);
+    supervisor.say(&plan(account, vec![wanted("a.example", &names)]));
+    let held = supervisor.until_issued(Some(&pebble));
+    let mut got = held.names;
+    got.sort();
+    assert_eq!(got, ["a.example", "b.example"]);
+    let told = &supervisor.until_state(Some(&pebble), "a.example");
+    assert_eq!(told.left_out.len(), 1);
+    let (name, why) = &told.left_out[0];
+    assert_eq!(name, "hidden.example");
+    assert!(why.contains("404"), "{why}");
+}
+
+#[test]
+fn a_wildcard_is_ordered_by_a_record() {
+    let Some(pebble) = Pebble::start(Accounts::Free, &[]) else {
+        return;
+    };
+    let mut supervisor = StandIn::new(Web::default());
+    let account = account(&pebble, ChallengeKind::Dns01);
+    let names = ["*.example.org"];
+    supervisor.say(&plan(account, vec![wanted("_.example.org", &names)]));
+    assert_eq!(supervisor.until_issued(Some(&pebble)).names, names);
+}
+
+#[test]
+fn a_process_that_dies_before_a_chain_is_stored_is_followed_by_one_that_gets_the_same() {
+    let Some(pebble) = Pebble::start(Accounts::Free, &[]) else {
+        return;
+    };
+    let mut supervisor = StandIn::new(Web::start(pebble.http_port()));
+    let mut account = account(&pebble, ChallengeKind::Http01);
+    let mut wanted = wanted("a.example", &["a.example"]);
+    supervisor.say(&plan(account.clone(), vec![wanted.clone()]));
+    let (_, first) = supervisor.until_chain(Some(&pebble));
+    supervisor.restart();
+    account.credentials = supervisor.credentials.clone();
+    wanted.order = supervisor.order.clone();
+    supervisor.say(&plan(account, vec![wanted]));
+    let (certificate, second) = supervisor.until_chain(Some(&pebble));
+    assert_eq!(first, second);
+    supervisor.store(&certificate, &second);
+    assert_eq!((supervisor.accounts, supervisor.requests), (1, 1));
+}
+
+#[test]
+fn nothing_is_ordered_where_another_machine_writes() {
+    let Some(pebble) = Pebble::start(Accounts::Free, &[]) else {
+        return;
+    };
+    let mut supervisor = StandIn::new(Web::default());
+    let mut account = account(&pebble, ChallengeKind::Http01);
+    account.is_writer = false;
+    supervisor.say(&plan(account, vec![wanted("a.example", &["a.example"])]));
+    let readable = os::net::wait_readable(&[supervisor.link.as_fd()], Some(Duration::from_secs(2)));
+    assert_eq!(readable.expect("poll"), [false]);
+    supervisor.restart();
+}
+
+#[test]
+fn what_an_operator_wants_is_ordered_whatever_is_held() {
+    let Some(pebble) = Pebble::start(Accounts::Free, &[]) else {
+        return;
+    };
+    let mut supervisor = StandIn::new(Web::start(pebble.http_port()));
+    let account = account(&pebble, ChallengeKind::Http01);
+    supervisor.say(&plan(account, vec![wanted("a.example", &["a.example"])]));
+    let first = supervisor.until_issued(Some(&pebble));
+    supervisor.until_state(Some(&pebble), "a.example");
+    let certificate = "a.example".to_owned();
+    supervisor.say(&ToAcme::Renew { certificate });
+    let second = supervisor.until_issued(Some(&pebble));
+    assert_ne!(first.leaf, second.leaf);
+}
