@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::model::{Compress, Files, Limit, PhaseScripts, Script, Settings, Site, TryEntry};
+use crate::model::{
+    Compress, Files, Limit, PhaseScripts, Script, Settings, Site, SiteTls, TryEntry,
+};
 
 /// The values seen last.
 #[derive(Debug, Default)]
@@ -20,6 +22,7 @@ pub(crate) struct Alike {
     no_scripts: Arc<PhaseScripts>,
     site_scripts: Last<PhaseScripts>,
     rule_scripts: Last<PhaseScripts>,
+    tls: Last<SiteTls>,
 }
 
 #[derive(Debug)]
@@ -33,6 +36,7 @@ impl Alike {
         self.files.share(&mut site.files);
         self.compress.share(&mut site.compress);
         self.settings.share(&mut site.settings);
+        self.tls.share(&mut site.tls);
         share_limits(&mut self.site_limits, &mut site.limits);
         share_scripts(&self.no_scripts, &mut self.site_scripts, &mut site.scripts);
         for rule in &mut site.rules {

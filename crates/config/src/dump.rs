@@ -11,6 +11,8 @@ mod script;
 mod shed;
 pub(crate) mod write;
 
+use std::path::Path;
+
 use crate::keys;
 use crate::lower::cgroup::spell_cpu;
 use crate::lower::names::Named;
@@ -18,7 +20,7 @@ use crate::lower::template::spell;
 use crate::model::{
     Caps, Cgroup, Compress, Expires, FieldEdits, Files, HostPattern, IoLimit, LevelCaps,
     LevelTimeouts, Lifetime, Limit, ListenAddress, LogTarget, Model, Root, Rule, Server, Settings,
-    Site, Template, Timeouts, TryEntry, Upstream,
+    Site, SiteTls, Template, Timeouts, TlsVersion, TryEntry, Upstream,
 };
 use crate::units;
 pub use write::quote;
@@ -43,15 +45,7 @@ pub fn dump(model: &Model) -> String {
         out.section("[control]");
         out.key("socket", quote_path(&control.socket));
     }
-    for listener in &model.listeners {
-        out.section("[[listen]]");
-        let address = match &listener.address {
-            ListenAddress::Tcp(address) => address.to_string(),
-            ListenAddress::Unix(path) => format!("unix:{}", path.display()),
-        };
-        out.key("address", quote(&address));
-        out.key("backlog", listener.backlog);
-    }
+    out.listeners(model);
     out.section("[log]");
     out.key("access", quote(log_target(&model.log.access)));
     out.key("format", quote(model.log.format.name()));
@@ -98,6 +92,30 @@ fn is_inline(upstream: &Upstream) -> bool {
 }
 
 impl Lines {
+    /// The listeners, and what they speak.
+    fn listeners(&mut self, model: &Model) {
+        for listener in &model.listeners {
+            self.section("[[listen]]");
+            let address = match &listener.address {
+                ListenAddress::Tcp(address) => address.to_string(),
+                ListenAddress::Unix(path) => format!("unix:{}", path.display()),
+            };
+            self.key("address", quote(&address));
+            self.key("backlog", listener.backlog);
+            if let Some(tls) = &listener.tls {
+                let host = tls.default.iter();
+                self.key(
+                    "tls",
+                    braces(host.map(|host| format!("default = {}", quote(host)))),
+                );
+            }
+        }
+        self.section("[tls]");
+        self.key("certificates", list(&model.tls.certificates, quote));
+        let versions = |version: &TlsVersion| quote(version.name());
+        self.key("versions", list(&model.tls.versions, versions));
+    }
+
     fn upstream(&mut self, upstream: &Upstream) {
         self.section(&format!("[upstreams.{}]", quote(&upstream.name)));
         self.key("protocol", quote(upstream.protocol.name()));
@@ -145,6 +163,9 @@ impl Lines {
         self.level_scripts(&site.scripts);
         self.settings(&site.settings);
         self.key("compress", compress(&site.compress));
+        if *site.tls != SiteTls::default() {
+            self.key("tls", site_tls(&site.tls));
+        }
         self.files(&site.files);
         for rule in &site.rules {
             self.rule(rule, upstreams);
@@ -293,6 +314,21 @@ fn compress(compress: &Compress) -> String {
         some_size("min_bytes", Some(compress.min_bytes as u64)),
         Some(format!("level = {}", compress.level)),
         Some(format!("programs = {}", compress.programs)),
+    ];
+    braces(entries.into_iter().flatten())
+}
+
+fn site_tls(tls: &SiteTls) -> String {
+    let path = |name: &str, path: &Path| format!("{name} = {}", quote_path(path));
+    let files = tls.files.as_ref();
+    let client = tls.client.as_ref();
+    let entries = [
+        files.map(|files| path("certificate", &files.certificate)),
+        files.map(|files| path("key", &files.key)),
+        client.map(|client| path("client_ca", &client.file)),
+        client.map(|client| format!("client_auth = {}", quote(client.mode.name()))),
+        Some(format!("redirect = {}", tls.redirect)),
+        some_duration("hsts", tls.hsts_s.map(|seconds| seconds * 1_000)),
     ];
     braces(entries.into_iter().flatten())
 }

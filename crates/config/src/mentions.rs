@@ -13,7 +13,7 @@ use crate::lower::names::Named;
 pub(crate) struct Mentions {
     /// Patterns of `include`, and what becomes of the others if a file is wrong.
     pub(crate) includes: Vec<(String, Broken)>,
-    /// Password files and error pages.
+    /// Password files, error pages and authorities of clients.
     pub(crate) data: Vec<String>,
     /// Files of scripts.
     pub(crate) scripts: Vec<String>,
@@ -93,6 +93,7 @@ pub(crate) fn find(text: &str) -> Mentions {
         mentions.data.extend(refusal_pages(site));
         mentions.logs.extend(log_files(site));
         mentions.data.extend(password_file(site));
+        mentions.data.extend(authorities_of_clients(site));
         let rules = || elements(site, "rules").filter_map(DeValue::as_table);
         mentions.logs.extend(rules().flat_map(log_files));
         mentions.data.extend(rules().filter_map(password_file));
@@ -194,6 +195,11 @@ fn shed_pages<'a>(top: &'a DeTable<'_>) -> impl Iterator<Item = String> + 'a {
 fn password_file(level: &DeTable<'_>) -> Option<String> {
     let auth = member(level, "auth")?.as_table()?;
     text_of(member(auth, "file")?)
+}
+
+fn authorities_of_clients(site: &DeTable<'_>) -> Option<String> {
+    let tls = member(site, "tls")?.as_table()?;
+    text_of(member(tls, "client_ca")?)
 }
 
 /// Files of the scripts that a level names, whatever the phase.

@@ -18,6 +18,7 @@ pub mod sensor;
 mod shed;
 mod site;
 mod template;
+mod tls;
 mod upstream;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,6 +56,9 @@ pub use site::{
     Settings, Site, Slashes, Symlinks, TryEntry, UnderscoreFields,
 };
 pub use template::{Template, TemplatePart};
+pub use tls::{
+    CertificateFiles, ClientAuth, ClientCertificates, ListenTls, SiteTls, Tls, TlsVersion,
+};
 pub use upstream::{Balance, Protocol, Server, ServerAddress, Upstream};
 
 /// How long compiling a script may take beside requests that are served.
@@ -71,6 +75,8 @@ pub struct Model {
     pub control: Option<Control>,
     /// Listeners in file order, addresses unique.
     pub listeners: Vec<Listener>,
+    /// TLS of the listeners that speak it.
+    pub tls: Tls,
     /// Logging of the process; sites may override `access`.
     pub log: Log,
     /// Every wait of the process.

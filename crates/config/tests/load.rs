@@ -194,3 +194,74 @@ fn an_error_log_that_may_be_given_away_is_not_the_access_log_of_all() {
         );
     }
 }
+
+#[test]
+fn tls_is_said_of_listeners_the_process_and_sites() {
+    use config::model::{ClientAuth, ListenTls, TlsVersion};
+    let text = r#"
+[[listen]]
+address = "127.0.0.1:80"
+[[listen]]
+address = "127.0.0.1:443"
+tls = true
+[[listen]]
+address = "127.0.0.1:444"
+tls = { default = "WWW.Example.jp." }
+[tls]
+certificates = ["certs/*.pem", "/etc/letsencrypt/live/*"]
+versions = ["1.3", "1.2", "1.3"]
+[[sites]]
+hosts = ["a.example"]
+root = "/srv"
+tls = { certificate = "a.pem", client_ca = "staff.pem", client_auth = "ask", redirect = true, hsts = "365d" }
+[[sites]]
+hosts = ["b.example"]
+root = "/srv"
+tls = { certificate = "b.pem", key = "b.key" }
+[[sites]]
+hosts = ["c.example"]
+root = "/srv"
+"#;
+    let sources = Sources::from_text("/etc/nagaya/nagaya.toml", text)
+        .with_file("/etc/nagaya/staff.pem", b"authorities");
+    let model = load(&sources).expect("valid");
+    let listeners: Vec<_> = model.listeners.iter().map(|it| it.tls.clone()).collect();
+    let named = |default: Option<&str>| {
+        let default = default.map(str::to_owned);
+        Some(ListenTls { default })
+    };
+    assert_eq!(
+        listeners,
+        [None, named(None), named(Some("www.example.jp"))]
+    );
+    let certificates = ["/etc/nagaya/certs/*.pem", "/etc/letsencrypt/live/*"];
+    assert_eq!(model.tls.certificates, certificates);
+    assert_eq!(model.tls.versions, [TlsVersion::V12, TlsVersion::V13]);
+    let [a, b, c] = &model.sites[..] else {
+        panic!("three sites");
+    };
+    let files = a.tls.files.as_ref().expect("a certificate of its own");
+    assert_eq!(files.certificate.to_str(), Some("/etc/nagaya/a.pem"));
+    assert_eq!(files.key, files.certificate);
+    let client = a.tls.client.as_ref().expect("client certificates");
+    assert_eq!(client.mode, ClientAuth::Ask);
+    assert_eq!(&client.authorities[..], b"authorities");
+    assert_eq!((a.tls.redirect, a.tls.hsts_s), (true, Some(31_536_000)));
+    let files = b.tls.files.as_ref().expect("a certificate of its own");
+    assert_eq!(files.key.to_str(), Some("/etc/nagaya/b.key"));
+    assert_eq!(*c.tls, config::model::SiteTls::default());
+    let guarded: Vec<_> = model.guarded.iter().map(|file| &*file.path).collect();
+    for key in ["/etc/nagaya/a.pem", "/etc/nagaya/b.key"] {
+        assert!(guarded.contains(&std::path::Path::new(key)), "{guarded:?}");
+    }
+}
+
+#[test]
+fn tls_of_a_site_that_no_listener_speaks_is_warned_of() {
+    let text = format!("{LISTEN}{SITE}tls = {{ hsts = \"1d\" }}\n");
+    let (_, warnings) = config::load_and_warn(&Sources::from_text("a.toml", &text)).expect("valid");
+    assert!(warnings.to_string().contains("no listener speaks TLS"));
+    let text = text.replace("[[sites]]", "tls = true\n[[sites]]");
+    let (_, warnings) = config::load_and_warn(&Sources::from_text("a.toml", &text)).expect("valid");
+    assert_eq!(warnings.count(), 0, "{warnings}");
+}

@@ -18,6 +18,7 @@ mod site;
 mod suggest;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 pub(crate) use handler::{HANDLER, PROXY, PROXY_REDIRECT, RESPOND};
 pub(crate) use include::INCLUDE;
@@ -31,6 +32,7 @@ pub(crate) use script::{LEVEL_SCRIPTS, SCRIPT, SCRIPTS};
 pub(crate) use shed::{SHED, SHED_RESPOND};
 pub(crate) use site::{AUTH, COMPRESS, EDITS, FILES, MATCH, RULE, RULE_LOG, SITE, SITE_LOG};
 pub(crate) use suggest::{nearest, others_handler, phase_of_handler};
+pub(crate) use tls::{LISTEN_TLS, SITE_TLS, TLS};
 
 /// Every section, in the order of the reference.
 pub(crate) const SECTIONS: &[&Section] = &[
@@ -38,6 +40,8 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &INCLUDE,
     &CONTROL,
     &LISTEN,
+    &LISTEN_TLS,
+    &TLS,
     &LOG,
     &TIMEOUTS,
     &CAPS,
@@ -50,6 +54,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &MAP,
     &SITE,
     &SITE_LOG,
+    &SITE_TLS,
     &FILES,
     &COMPRESS,
     &AUTH,

@@ -4,6 +4,7 @@ use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Kind, Section, key};
 use super::limit::{LIMIT_KEYS, LIMITS_OF_LEVEL, LIMITS_OVERRIDES, TIME_ZONE};
 use super::script::SCRIPTS_OF_PROCESS;
+use super::tls::{TLS_OF_LISTENER, TLS_OF_PROCESS};
 
 /// The longest duration: a day.
 pub(super) const DAY: u64 = 86_400_000;
@@ -84,6 +85,7 @@ pub(crate) const TOP: Section = Section {
             "The addresses that are served, at least one.",
             "listen = [{ address = \"127.0.0.1:8080\" }, { address = \"[::1]:8080\" }]",
         ),
+        TLS_OF_PROCESS,
         key(
             "log",
             Kind::Other("table"),
@@ -187,8 +189,9 @@ pub(crate) const LISTEN: Section = Section {
             "Connections the kernel may hold unaccepted, for each worker. The kernel's `net.core.somaxconn` caps it.",
             "backlog = 511",
         ),
+        TLS_OF_LISTENER,
     ],
-    later: &["tls", "proxy_protocol"],
+    later: &["proxy_protocol"],
 };
 
 pub(crate) const LOG: Section = Section {

@@ -6,6 +6,7 @@ use super::level::{CAPS_OF_LEVEL, TIMEOUTS_OF_LEVEL};
 use super::limit::LIMITS_OF_LEVEL;
 use super::program::{CGROUP_OF_LEVEL, CGROUP_REQUIRED};
 use super::script::SCRIPTS_OF_LEVEL;
+use super::tls::TLS_OF_SITE;
 
 const REQUEST_HEADERS: Key = key(
     "request_headers",
@@ -182,6 +183,7 @@ pub(crate) const SITE: Section = Section {
             "user = \"example\"",
         ),
         LIMITS_OF_LEVEL,
+        TLS_OF_SITE,
         SCRIPTS_OF_LEVEL,
         CGROUP_OF_LEVEL,
         CGROUP_REQUIRED,

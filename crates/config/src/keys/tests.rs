@@ -77,6 +77,17 @@ fn frame(section: &Section) -> Frame {
             ];
             frame(&format!("{LISTEN}[[sites]]\n"), own, "\n")
         }
+        "tls = { … } of [[listen]]" => {
+            let before = "[[listen]]\naddress = \"127.0.0.1:8080\"\ntls = { ";
+            frame(before, &[], &format!(" }}\n{SITE}"))
+        }
+        "tls = { … } of [[sites]]" => {
+            let own = &[
+                "certificate = \"certs/a.pem\"",
+                "client_ca = \"certs/staff.pem\"",
+            ];
+            within("tls = { ", own, " }\n")
+        }
         "auth = { … }" => within("auth = { ", &["file = \"/etc/nagaya/htpasswd\""], " }\n"),
         "compress = { … }" => within("compress = { ", &[], " }\n"),
         "request_headers, reply_headers" => within("reply_headers = { ", &[], " }\n"),
@@ -174,6 +185,8 @@ fn sources(text: &str) -> Sources {
     Sources::from_text("/etc/nagaya/nagaya.toml", text)
         .with_file("/etc/nagaya/htpasswd", HTPASSWD)
         .with_file("/etc/nagaya/hooks/init.rb", b"p 1")
+        .with_file("/etc/nagaya/certs/staff.pem", b"authorities")
+        .with_file("/etc/nagaya/certs/other.pem", b"others")
         .with_file("/etc/nagaya/pages/404.html", b"gone")
         .with_file("/etc/nagaya/pages/busy.html", b"busy")
 }

@@ -37,12 +37,15 @@ pub(crate) fn auth(value: &Value<'_>) -> Option<Auth> {
     Some(Auth { realm, users, file })
 }
 
-/// The files of a model's scripts and passwords, under all their names.
+/// The files of a model's scripts, passwords and keys, under all their names.
 pub(crate) fn guarded(context: &Context<'_>, model: &Model) -> Arc<[Guarded]> {
     let users = context.files.users.borrow();
     let named = users.keys().map(PathBuf::as_path);
     let required = model.scripts.lib.iter().flat_map(|library| &library.files);
+    let sites = model.sites.iter();
+    let keys = sites.filter_map(|site| Some(site.tls.files.as_ref()?.key.as_path()));
     let named = named.chain(required.map(|file| file.path.as_path()));
+    let named = named.chain(keys);
     let mut files = BTreeMap::new();
     for path in model.all_scripts().filter_map(Script::path).chain(named) {
         if !files.contains_key(path) {
@@ -92,7 +95,7 @@ fn page(value: &Value<'_>, file: &Path) -> Option<Arc<[u8]>> {
     Some(Arc::from(bytes))
 }
 
-fn content<'a>(value: &Value<'a>, file: &Path) -> Option<&'a [u8]> {
+pub(super) fn content<'a>(value: &Value<'a>, file: &Path) -> Option<&'a [u8]> {
     match value.context.sources.data.get(file) {
         Some(Ok(bytes)) => return Some(bytes),
         Some(Err(why)) => value.report(format!("cannot read `{}`: {why}", file.display())),

@@ -26,6 +26,7 @@ mod syntax;
 mod table;
 pub(crate) mod template;
 mod tenant;
+mod tls;
 mod tops;
 pub(crate) mod upstream;
 mod user;
@@ -119,6 +120,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
             .unwrap_or_default(),
         request_headers: fields::edits(tops.single("request_headers"), Side::Request),
         reply_headers: fields::edits(tops.single("reply_headers"), Side::Reply),
+        tls: tls::of_process(&tops),
         log,
         user,
         cgroup_required: enforcement == Enforcement::Required,
@@ -136,6 +138,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         sites,
         guarded: Default::default(),
     };
+    tls::judge(&tops, &model.listeners, &model.sites);
     model.guarded = files::guarded(context, &model);
     model
 }
@@ -191,7 +194,12 @@ fn listeners(tops: &Tops<'_>) -> Vec<Listener> {
             continue;
         }
         seen.insert(address.clone(), value.spot());
-        listeners.push(Listener { address, backlog });
+        let tls = tls::of_listener(&table);
+        listeners.push(Listener {
+            address,
+            backlog,
+            tls,
+        });
     }
     listeners
 }

@@ -2,8 +2,9 @@
 
 use crate::include::Broken;
 use crate::model::{
-    Balance, Cache, Degrade, EarlyHints, EncodedSlash, LogFormat, LogLevel, MetricsFormat, Mode,
-    OnError, Protocol, ScriptsVm, ServerClass, ShedScope, Slashes, Symlinks, UnderscoreFields,
+    Balance, Cache, ClientAuth, Degrade, EarlyHints, EncodedSlash, LogFormat, LogLevel,
+    MetricsFormat, Mode, OnError, Protocol, ScriptsVm, ServerClass, ShedScope, Slashes, Symlinks,
+    TlsVersion, UnderscoreFields,
 };
 
 /// A choice that is written as a word.
@@ -36,6 +37,16 @@ pub(crate) trait Named: Copy + PartialEq + Sized + 'static {
 impl Named for Broken {
     const NAMES: &'static [(&'static str, Broken)] =
         &[("refuse", Broken::Refuse), ("keep", Broken::Keep)];
+}
+
+impl Named for ClientAuth {
+    const NAMES: &'static [(&'static str, ClientAuth)] =
+        &[("require", ClientAuth::Require), ("ask", ClientAuth::Ask)];
+}
+
+impl Named for TlsVersion {
+    const NAMES: &'static [(&'static str, TlsVersion)] =
+        &[("1.2", TlsVersion::V12), ("1.3", TlsVersion::V13)];
 }
 
 impl Named for LogFormat {

@@ -18,7 +18,7 @@ use super::tops::Tops;
 use super::upstream::Upstreams;
 use super::user::{Role, wrong_user};
 use super::value::Value;
-use super::{files, handler, values};
+use super::{files, handler, tls, values};
 use crate::alike::Alike;
 use crate::keys;
 use crate::model::{
@@ -154,6 +154,7 @@ fn site(
         log,
         limits,
         scripts,
+        tls: Arc::new(tls::of_site(&table)),
         rules,
     })
 }

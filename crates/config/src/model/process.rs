@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::number::Field;
 use super::number::Number::{Full, Size};
 use super::template::Template;
+use super::tls::ListenTls;
 
 /// `[control]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Listener {
     pub address: ListenAddress,
     /// Connections the kernel may hold unaccepted, per socket (`listen(2)`).
     pub backlog: u32,
+    /// How TLS is spoken there; `None` is plain HTTP.
+    pub tls: Option<ListenTls>,
 }
 
 /// An address to listen on.

@@ -17,6 +17,7 @@ use super::number::Number::Maybe;
 use super::process::{FieldEdits, LogTarget};
 use super::script::PhaseScripts;
 use super::template::Template;
+use super::tls::SiteTls;
 
 /// `[[sites]]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,6 +62,8 @@ pub struct Site {
     pub limits: Arc<[Limit]>,
     /// Scripts that every request to it meets. Sites share equal ones.
     pub scripts: Arc<PhaseScripts>,
+    /// Its certificate, and what it asks of clients that come with TLS. Sites share equal ones.
+    pub tls: Arc<SiteTls>,
     /// Rules in order.
     pub rules: Vec<Rule>,
 }

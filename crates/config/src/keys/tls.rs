@@ -1,0 +1,120 @@
+//! Keys of TLS: on listeners, for the process, and on sites.
+
+use super::key::Fallback::{Absent, Value};
+use super::key::{Key, Kind, Section, key};
+
+pub(super) const TLS_OF_LISTENER: Key = key(
+    "tls",
+    Kind::Other("`true` or a table"),
+    Absent("plain HTTP"),
+    "Whether clients of this address speak TLS. The certificate is that of the site whose host a client names.",
+    "tls = { default = \"www.example.jp\" }",
+);
+
+pub(super) const TLS_OF_SITE: Key = key(
+    "tls",
+    Kind::Other("table"),
+    Absent("its certificate is found by name among those of `[tls]`"),
+    "The site's certificate, and what it asks of clients that come with TLS.",
+    "tls = { redirect = true }",
+);
+
+pub(super) const TLS_OF_PROCESS: Key = key(
+    "tls",
+    Kind::Other("table"),
+    Absent("its defaults"),
+    "TLS: where certificates are, and what is spoken.",
+    "tls = { certificates = [\"certs/*.pem\"] }",
+);
+
+pub(crate) const LISTEN_TLS: Section = Section {
+    title: "tls = { … } of [[listen]]",
+    about: "How a listener speaks TLS; `true` is an empty table.",
+    keys: &[key(
+        "default",
+        Kind::Text,
+        Absent("such clients are refused"),
+        "The host whose certificate is shown to clients that name none, where none is for the address they came to, and \
+         to clients that name a host nobody has.",
+        "default = \"www.example.jp\"",
+    )],
+    later: &[],
+};
+
+pub(crate) const TLS: Section = Section {
+    title: "[tls]",
+    about: "TLS of all listeners that speak it.",
+    keys: &[
+        key(
+            "certificates",
+            Kind::Other("list of file globs"),
+            Value("[]"),
+            "Certificates for whatever sites they name: PEM files that hold a chain and its private key, and directories that hold \
+             `fullchain.pem` and `privkey.pem`, as certbot makes them. Relative to the file that names them; `*` stays within one directory. \
+             A site's own `tls` comes first.",
+            "certificates = [\"certs/*.pem\", \"/etc/letsencrypt/live/*\"]",
+        ),
+        key(
+            "versions",
+            Kind::Other("list of `\"1.2\"` and `\"1.3\"`"),
+            Value("[\"1.2\", \"1.3\"]"),
+            "Versions of TLS that are spoken.",
+            "versions = [\"1.3\"]",
+        ),
+    ],
+    later: &[],
+};
+
+pub(crate) const SITE_TLS: Section = Section {
+    title: "tls = { … } of [[sites]]",
+    about: "A site's certificate, and what it asks of clients that come with TLS.",
+    keys: &[
+        key(
+            "certificate",
+            Kind::Text,
+            Absent("found by name among those of `[tls]`"),
+            "PEM file of the site's certificate and those that vouch for it, its own first.",
+            "certificate = \"certs/example.pem\"",
+        ),
+        key(
+            "key",
+            Kind::Text,
+            Absent("it stands in the file of `certificate`"),
+            "PEM file of the certificate's private key. It never gets into a process that reads from a network.",
+            "key = \"certs/example.key\"",
+        ),
+        key(
+            "client_ca",
+            Kind::Text,
+            Absent("clients are asked for no certificate"),
+            "PEM file of the authorities whose certificates clients have to show.",
+            "client_ca = \"certs/other.pem\"",
+        ),
+        key(
+            "client_auth",
+            Kind::Choice(&["require", "ask"]),
+            Value("require"),
+            "What becomes of a client that shows no certificate: it is refused in the handshake, or let in without one (`ask`). \
+             One whose certificate is not by `client_ca` is always refused.",
+            "client_auth = \"ask\"",
+        ),
+        key(
+            "redirect",
+            Kind::Flag,
+            Value("false"),
+            "Whether requests that come without TLS are answered 308 with the same address under `https`.",
+            "redirect = true",
+        ),
+        key(
+            "hsts",
+            Kind::Duration(0, HSTS_MS_MAX),
+            Absent("nothing is said"),
+            "How long browsers are told to come with TLS alone (`Strict-Transport-Security`), on replies over TLS; `0s` takes it back.",
+            "hsts = \"365d\"",
+        ),
+    ],
+    later: &[],
+};
+
+/// Ten years.
+const HSTS_MS_MAX: u64 = 3_650 * super::process::DAY;
