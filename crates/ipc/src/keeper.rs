@@ -21,7 +21,7 @@ use crate::codec::{self, BadMessage, beside};
 /// Bytes in one message to the keeper: a batch of files.
 pub const TO_KEEPER_BYTES_MAX: usize = 16 << 20;
 /// Descriptors in one message to the keeper: links of a server.
-pub const TO_KEEPER_FDS_MAX: usize = 4_096;
+pub const TO_KEEPER_FDS_MAX: usize = 1_024;
 /// Bytes in one message of the keeper to the supervisor.
 pub const FROM_KEEPER_BYTES_MAX: usize = 64 << 20;
 /// Files in one batch.
@@ -409,7 +409,12 @@ impl Question {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// The signature.
-    Signature(Vec<u8>),
+    Signature {
+        /// As TLS has it.
+        bytes: Vec<u8>,
+        /// What making it took of a processor, in microseconds.
+        cpu_us: u32,
+    },
     /// Keys of tickets, the current one first.
     TicketKeys(Vec<TicketKey>),
     /// There is none.
@@ -467,7 +472,7 @@ impl fmt::Debug for TicketKey {
 impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Answer::Signature(bytes) => write!(f, "Signature({} bytes)", bytes.len()),
+            Answer::Signature { bytes, .. } => write!(f, "Signature({} bytes)", bytes.len()),
             Answer::TicketKeys(keys) => f.debug_tuple("TicketKeys").field(keys).finish(),
             Answer::Refused(refusal) => f.debug_tuple("Refused").field(refusal).finish(),
         }
@@ -501,7 +506,7 @@ impl Answer {
     pub fn decode(bytes: &[u8]) -> Result<(u32, Answer), BadMessage> {
         let Numbered { number, answer } = codec::decode(bytes, Vec::new())?;
         let is_bounded = match &answer {
-            Answer::Signature(signature) => signature.len() <= SIGNATURE_BYTES_MAX,
+            Answer::Signature { bytes, .. } => bytes.len() <= SIGNATURE_BYTES_MAX,
             Answer::TicketKeys(keys) => (1..=TICKET_KEYS_MAX).contains(&keys.len()),
             Answer::Refused(_) => true,
         };
@@ -595,6 +600,10 @@ mod tests {
             key: KeyId(1),
             chain: vec![Blob::from(*b"leaf"), Blob::from(*b"authority")],
         }
+    }
+
+    fn signature(bytes: Vec<u8>) -> Answer {
+        Answer::Signature { bytes, cpu_us: 9 }
     }
 
     fn ticket_key() -> TicketKey {
@@ -696,7 +705,7 @@ mod tests {
                 os::net::wait_readable(&[keeper.as_fd()], None).unwrap();
                 let question = Question::try_recv(keeper.as_fd()).unwrap();
                 let said = vec![u8::try_from(question.number).unwrap(); 3];
-                Answer::Signature(said)
+                signature(said)
                     .try_send(question.number, keeper.as_fd())
                     .unwrap();
                 numbers.push(question.number);
@@ -704,7 +713,7 @@ mod tests {
             numbers
         });
         let answer = link.ask(sign(tls12(&x25519())), Duration::from_secs(10));
-        assert_eq!(answer.unwrap(), Answer::Signature(vec![2; 3]));
+        assert_eq!(answer.unwrap(), signature(vec![2; 3]));
         assert_eq!(answers.join().unwrap(), [1, 2]);
         let gone = link.ask(sign(tls13()), Duration::from_secs(10));
         assert_ne!(gone.unwrap_err().kind(), io::ErrorKind::TimedOut);
@@ -796,8 +805,8 @@ mod tests {
             let bytes = codec::encode(&Numbered { number: 1, answer }).unwrap();
             Answer::decode(&bytes)
         };
-        assert!(decoded(Answer::Signature(vec![0; SIGNATURE_BYTES_MAX])).is_ok());
-        assert!(decoded(Answer::Signature(vec![0; SIGNATURE_BYTES_MAX + 1])).is_err());
+        assert!(decoded(signature(vec![0; SIGNATURE_BYTES_MAX])).is_ok());
+        assert!(decoded(signature(vec![0; SIGNATURE_BYTES_MAX + 1])).is_err());
         assert!(decoded(Answer::TicketKeys(vec![ticket_key(); TICKET_KEYS_MAX])).is_ok());
         assert!(decoded(Answer::TicketKeys(vec![ticket_key(); TICKET_KEYS_MAX + 1])).is_err());
         assert!(decoded(Answer::TicketKeys(Vec::new())).is_err());
@@ -831,7 +840,7 @@ mod tests {
     fn secrets_are_never_shown() {
         let shown = format!("{:?}", Answer::TicketKeys(vec![ticket_key()]));
         assert_eq!(shown, "TicketKeys([TicketKey(accepted until 6)])");
-        let shown = format!("{:?}", Answer::Signature(vec![1, 2]));
+        let shown = format!("{:?}", signature(vec![1, 2]));
         assert_eq!(shown, "Signature(2 bytes)");
         let [_, judge, ..] = &to_keeper()[..] else {
             unreachable!();

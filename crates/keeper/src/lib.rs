@@ -3,3 +3,13 @@
 #![forbid(unsafe_code)]
 
 pub mod acme;
+mod judge;
+mod keys;
+mod links;
+mod making;
+mod process;
+mod sandbox;
+mod tickets;
+
+pub use judge::{Pair, judge};
+pub use process::run;

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
     match Role::of_this_process() {
         Some(Role::Server { user }) => return server::run(&user).into(),
         Some(Role::Spawner) => return spawner::run(),
+        Some(Role::Keeper { user }) => return keeper::run(&user),
         None => {}
     }
     if let Some(measuring) = cli::measuring() {

@@ -7,6 +7,7 @@
 
 pub mod calendar;
 pub mod cgroup;
+pub mod confine;
 pub mod cpu;
 pub mod fdpass;
 pub mod file;

@@ -10,6 +10,11 @@ pub enum Role {
     },
     /// The spawner.
     Spawner,
+    /// The keeper, which becomes this user.
+    Keeper {
+        /// Its name.
+        user: String,
+    },
 }
 
 impl Role {
@@ -18,6 +23,7 @@ impl Role {
         match self {
             Role::Server { user } => vec!["server", "--user", user],
             Role::Spawner => vec!["spawner", "--link"],
+            Role::Keeper { user } => vec!["keeper", "--user", user],
         }
     }
 
@@ -30,6 +36,7 @@ impl Role {
         match *words.as_slice() {
             ["server", "--user", user] => Some(Role::Server { user: user.into() }),
             ["spawner", "--link"] => Some(Role::Spawner),
+            ["keeper", "--user", user] => Some(Role::Keeper { user: user.into() }),
             _ => None,
         }
     }

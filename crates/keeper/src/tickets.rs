@@ -1,0 +1,192 @@
+//! The keys that session tickets are sealed with: made here, rotated, lent to the server.
+//!
+//! The idea: one secret at a time is made by chance, and every policy's key is derived of it, so
+//! that whoever changes what a policy says has other keys, and nothing is kept for policies. Secrets
+//! live as long as this process: a server that dies resumes its sessions, a keeper that dies leaves
+//! none to be resumed.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use aws_lc_rs::error::Unspecified;
+use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
+use aws_lc_rs::rand;
+use ipc::keeper::{Settings, TICKET_KEYS_MAX, TicketKey};
+
+/// What is derived: a name and a key.
+const DERIVED_BYTES: usize = 16 + 32;
+/// What the derivation is for.
+const PURPOSE: &[u8] = b"nagaya session tickets";
+
+/// Secrets of tickets, the latest first.
+#[derive(Debug)]
+pub(crate) struct Tickets(Mutex<State>);
+
+struct State {
+    settings: Settings,
+    secrets: VecDeque<Secret>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} secrets", self.secrets.len())
+    }
+}
+
+struct Secret {
+    bytes: [u8; 32],
+    made_s: u64,
+}
+
+impl Default for Tickets {
+    fn default() -> Tickets {
+        let settings = Settings {
+            tickets_rotate_s: 8 * 3_600,
+            tickets_before: 2,
+        };
+        Tickets(Mutex::new(State {
+            settings,
+            secrets: VecDeque::new(),
+        }))
+    }
+}
+
+impl Tickets {
+    /// Rotates by these from now on.
+    pub(crate) fn set(&self, settings: Settings) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.settings = settings;
+    }
+
+    /// The keys of a policy at this time, the current one first.
+    ///
+    /// # Errors
+    /// When there is no chance to be had.
+    pub(crate) fn keys(
+        &self,
+        policy: &[u8; 32],
+        now_s: u64,
+    ) -> Result<Vec<TicketKey>, Unspecified> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.rotate(now_s)?;
+        let settings = state.settings;
+        let keys = state.secrets.iter();
+        keys.map(|secret| secret.key(policy, settings)).collect()
+    }
+}
+
+impl State {
+    /// Forgets what is too old, and makes a secret where there is no current one.
+    fn rotate(&mut self, now_s: u64) -> Result<(), Unspecified> {
+        let Settings {
+            tickets_rotate_s,
+            tickets_before,
+        } = self.settings;
+        let rotate_s = tickets_rotate_s.max(1);
+        let lives = rotate_s.saturating_mul(u64::from(tickets_before) + 1);
+        let is_alive = |secret: &Secret| now_s < secret.made_s.saturating_add(lives);
+        self.secrets.retain(is_alive);
+        let current = self.secrets.front();
+        // A clock that was set back makes none.
+        if current.is_none_or(|secret| now_s >= secret.made_s.saturating_add(rotate_s)) {
+            let mut bytes = [0; 32];
+            rand::fill(&mut bytes)?;
+            let made_s = now_s;
+            self.secrets.push_front(Secret { bytes, made_s });
+        }
+        let kept = usize::from(tickets_before) + 1;
+        self.secrets.truncate(kept.min(TICKET_KEYS_MAX));
+        Ok(())
+    }
+}
+
+struct Derived;
+
+impl KeyType for Derived {
+    fn len(&self) -> usize {
+        DERIVED_BYTES
+    }
+}
+
+impl Secret {
+    fn key(&self, policy: &[u8; 32], settings: Settings) -> Result<TicketKey, Unspecified> {
+        let secret = Salt::new(HKDF_SHA256, &[]).extract(&self.bytes);
+        let mut derived = [0; DERIVED_BYTES];
+        secret
+            .expand(&[PURPOSE, policy], Derived)?
+            .fill(&mut derived)?;
+        let (name, secret) = derived.split_first_chunk().ok_or(Unspecified)?;
+        let rotate_s = settings.tickets_rotate_s.max(1);
+        let lives = rotate_s.saturating_mul(u64::from(settings.tickets_before) + 1);
+        Ok(TicketKey {
+            name: *name,
+            secret: secret.try_into().map_err(|_| Unspecified)?,
+            issues_until_s: self.made_s.saturating_add(rotate_s),
+            accepted_until_s: self.made_s.saturating_add(lives),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLICY: [u8; 32] = [1; 32];
+
+    fn names(keys: &[TicketKey]) -> Vec<[u8; 16]> {
+        keys.iter().map(|key| key.name).collect()
+    }
+
+    fn tickets() -> Tickets {
+        let tickets = Tickets::default();
+        tickets.set(Settings {
+            tickets_rotate_s: 100,
+            tickets_before: 2,
+        });
+        tickets
+    }
+
+    #[test]
+    fn keys_rotate_and_old_ones_are_accepted_for_a_while() {
+        let tickets = tickets();
+        let first = tickets.keys(&POLICY, 1_000).unwrap();
+        assert_eq!(first.len(), 1);
+        assert_eq!(
+            (first[0].issues_until_s, first[0].accepted_until_s),
+            (1_100, 1_300)
+        );
+        assert_eq!(tickets.keys(&POLICY, 1_099).unwrap(), first);
+        let second = tickets.keys(&POLICY, 1_100).unwrap();
+        assert_eq!(second[1..], first);
+        let third = tickets.keys(&POLICY, 1_250).unwrap();
+        assert_eq!(names(&third)[1..], names(&second));
+        let fourth = tickets.keys(&POLICY, 1_350).unwrap();
+        assert_eq!(names(&fourth)[1..], names(&third)[..2]);
+        let long_after = tickets.keys(&POLICY, 100_000).unwrap();
+        assert_eq!(long_after.len(), 1);
+        assert!(!names(&fourth).contains(&long_after[0].name));
+    }
+
+    #[test]
+    fn another_policy_has_other_keys_and_the_same_has_the_same() {
+        let tickets = tickets();
+        let one = tickets.keys(&POLICY, 1_000).unwrap();
+        let other = tickets.keys(&[2; 32], 1_000).unwrap();
+        assert!(one[0].name != other[0].name && one[0].secret != other[0].secret);
+        assert_eq!(one, tickets.keys(&POLICY, 1_001).unwrap());
+    }
+
+    #[test]
+    fn a_clock_set_back_makes_no_key() {
+        let tickets = tickets();
+        let now = tickets.keys(&POLICY, 1_000).unwrap();
+        assert_eq!(tickets.keys(&POLICY, 10).unwrap(), now);
+    }
+
+    #[test]
+    fn another_keeper_has_other_keys() {
+        let one = tickets().keys(&POLICY, 1_000).unwrap();
+        let other = tickets().keys(&POLICY, 1_000).unwrap();
+        assert_ne!(one[0].secret, other[0].secret);
+    }
+}

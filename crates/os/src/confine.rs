@@ -1,0 +1,83 @@
+//! What a process that holds secrets gives up before it hears its first word.
+//!
+//! The idea: each step is one that cannot be taken back, and the whole is of use only before there
+//! is anything to protect. What the kernel still lets such a process ask for is decided elsewhere,
+//! by a filter of calls.
+
+use std::io;
+
+use rustix::io::Errno;
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+/// Allows this process to keep all its memory out of swap, for [`hide_memory`]; call it before
+/// privileges go. Who has none keeps the limit it has.
+pub fn allow_locked_memory() {
+    let all = Rlimit {
+        current: None,
+        maximum: None,
+    };
+    let _ = setrlimit(Resource::Memlock, all);
+}
+
+/// Takes from this thread what it, or what it could ever run, might get capabilities by: to be
+/// called while there is one thread, and before privileges go. Root alone may empty the bounding
+/// set; what a service manager lent to others (ambient capabilities) goes in any case.
+///
+/// # Errors
+/// When the kernel does not do as it is asked.
+pub fn bar_capabilities() -> io::Result<()> {
+    for capability in CapabilitySet::all().iter() {
+        // Those that the kernel does not know are not there to be had.
+        let _ = rustix::thread::remove_capability_from_bounding_set(capability);
+    }
+    match rustix::thread::clear_ambient_capability_set() {
+        // A kernel without them.
+        Err(Errno::INVAL) => Ok(()),
+        cleared => Ok(cleared?),
+    }
+}
+
+/// Empties the sets that count for this thread; after the change of user, which keeps what
+/// somebody else than root was lent.
+///
+/// # Errors
+/// When the kernel does not do as it is asked.
+pub fn forget_capabilities() -> io::Result<()> {
+    let none = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    Ok(rustix::thread::set_capabilities(None, none)?)
+}
+
+/// Keeps this process's memory from core dumps, from every debugger but root's, and from swap as
+/// far as it is allowed; tells whether it is out of swap.
+///
+/// # Errors
+/// When the kernel does not do as it is asked.
+pub fn hide_memory() -> io::Result<bool> {
+    let nothing = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    setrlimit(Resource::Core, nothing)?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    // Pages as they come into use: whatever is only reserved costs nothing.
+    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    Ok(mlockall(flags).is_ok())
+}
+
+/// Lets this process never have more descriptors than `count`.
+///
+/// # Errors
+/// When the kernel does not do as it is asked.
+pub fn bound_descriptors(count: u64) -> io::Result<()> {
+    let count = Rlimit {
+        current: Some(count.min(crate::process::nofile_max())),
+        maximum: Some(count.min(crate::process::nofile_max())),
+    };
+    Ok(setrlimit(Resource::Nofile, count)?)
+}
