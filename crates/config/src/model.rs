@@ -37,8 +37,8 @@ pub use handler::{
 };
 pub use host::HostPattern;
 pub use limit::{
-    Concurrent, Kept, LIMITS_PER_REQUEST_MAX, Limit, LimitIdentities, LimitKey, LimitPlace, Rate,
-    When, Window,
+    Concurrent, Kept, LIMITS_PER_REQUEST_MAX, Limit, LimitIdentities, LimitKey, LimitOn,
+    LimitPlace, Rate, When, Window,
 };
 pub use map::{Map, MapCache, MapLookup, MapMatch, MapProgram, MapSource};
 pub use mode::Mode;

@@ -4,7 +4,7 @@ use crate::written;
 use std::sync::Arc;
 
 use crate::written::{LISTEN, SITE, loaded, model};
-use config::model::{Concurrent, Limit, LimitKey, Mode, Rate, When, Window};
+use config::model::{Concurrent, Limit, LimitKey, LimitOn, Mode, Rate, When, Window};
 use config::{Sources, load, load_and_warn};
 
 fn problems(text: &str) -> String {
@@ -57,6 +57,7 @@ fn an_entry_means_what_it_says_and_the_defaults() {
     let plain = Limit {
         name: "site".to_owned(),
         key: vec![LimitKey::Site],
+        on: LimitOn::Request,
         concurrent: Some(Concurrent::Fixed(2)),
         queue: 0,
         wait_ms: 2_000,
@@ -85,6 +86,72 @@ fn an_entry_means_what_it_says_and_the_defaults() {
         ..plain
     };
     assert_eq!(limits[1], of_clients);
+}
+
+#[test]
+fn a_limit_of_handshakes_stands_on_process_tenant_or_site() {
+    let text = format!(
+        "limits = [{{ on = \"handshake\", key = \"client\", rate = \"5/s\" }}, {{ key = \"client\", rate = \"9/s\" }}]\n\
+         {LISTEN}[tenants.example]\nlimits = [{{ on = \"handshake\", key = [\"site\", \"client\"], concurrent = 2 }}]\n\
+         {SITE}tenant = \"example\"\nlimits = [{{ on = \"handshake\", rate = \"50/s\", burst = 200, mode = \"shadow\" }}]\n"
+    );
+    let model = model(&text);
+    let named = |limits: &[Limit]| -> Vec<(String, LimitOn)> {
+        limits.iter().map(|it| (it.name.clone(), it.on)).collect()
+    };
+    let of = |name: &str| (name.to_owned(), LimitOn::Handshake);
+    let request = ("client".to_owned(), LimitOn::Request);
+    assert_eq!(named(&model.limits), [of("handshake client"), request]);
+    assert_eq!(
+        named(&model.tenants[0].limits),
+        [of("handshake site+client")]
+    );
+    assert_eq!(named(&model.sites[0].limits), [of("handshake site")]);
+}
+
+#[test]
+fn what_a_handshake_cannot_tell_is_refused_in_a_limit_of_handshakes() {
+    for (entry, expected) in [
+        (
+            "key = \"path\", rate = \"5/s\"",
+            "a limit of handshakes cannot count by `path`",
+        ),
+        (
+            "key = [\"client\", \"header:x\"], rate = \"5/s\"",
+            "cannot count by `header:x`",
+        ),
+        (
+            "concurrent = 2, queue = 10",
+            "`queue` says nothing beside `on = \"handshake\"`",
+        ),
+        (
+            "rate = \"5/s\", match = { method = \"GET\" }",
+            "`match` says nothing beside",
+        ),
+        (
+            "rate = \"5/s\", status = 429",
+            "`status` says nothing beside",
+        ),
+        (
+            "concurrent = 2, tunnels = false",
+            "`tunnels` says nothing beside",
+        ),
+        (
+            "concurrent = \"auto\"",
+            "`concurrent` of handshakes is a number",
+        ),
+    ] {
+        let limits = format!("limits = [{{ on = \"handshake\", {entry} }}]\n");
+        let told = problems(&format!("{limits}{LISTEN}{SITE}"));
+        assert!(told.contains(expected), "{entry}: {told}");
+    }
+    let rule = "[[sites.rules]]\nhandler = { respond = { body = \"ok\" } }\n\
+                limits = [{ on = \"handshake\", rate = \"5/s\" }]\n";
+    let told = problems(&format!("{LISTEN}{SITE}{rule}"));
+    assert!(
+        told.contains("a limit on a rule cannot count handshakes"),
+        "{told}"
+    );
 }
 
 #[test]

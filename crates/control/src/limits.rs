@@ -20,6 +20,9 @@ pub struct Limit {
     /// Whether it counts some requests only.
     #[serde(rename = "match")]
     pub has_match: bool,
+    /// `handshake` where it counts these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on: Option<&'static str>,
     /// Permits for each key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrent: Option<Concurrent>,

@@ -4,7 +4,7 @@ use super::conditions::conditions;
 use super::write::{braces, list, quote, quote_path};
 use crate::lower::limits::{key, when};
 use crate::lower::names::Named;
-use crate::model::{Concurrent, Limit, Rate};
+use crate::model::{Concurrent, Limit, LimitOn, Rate, When};
 use crate::units;
 
 /// A limit as an inline table, with what was kept of changes. What says nothing without `concurrent` or `rate` is left out
@@ -19,6 +19,18 @@ pub(super) fn limit(limit: &Limit) -> String {
         format!("name = {}", quote(&limit.name)),
         format!("key = {key}"),
     ];
+    if limit.on == LimitOn::Handshake {
+        entries.push(format!("on = {}", quote(limit.on.name())));
+        entries.extend(
+            limit
+                .concurrent
+                .map(|most| format!("concurrent = {}", count(most))),
+        );
+        entries.extend(limit.rate.into_iter().flat_map(rate));
+        entries.extend(limit.when.iter().map(of_when));
+        entries.push(format!("mode = {}", quote(limit.mode.name())));
+        return braces(entries);
+    }
     if let Some(most) = limit.concurrent {
         entries.extend(concurrent(limit, most));
     }
@@ -28,9 +40,7 @@ pub(super) fn limit(limit: &Limit) -> String {
     if !limit.conditions.is_empty() {
         entries.push(format!("match = {}", conditions(&limit.conditions)));
     }
-    if let Some(when) = &limit.when {
-        entries.push(format!("when = {}", list(&when::spell(when), quote)));
-    }
+    entries.extend(limit.when.iter().map(of_when));
     entries.push(format!("mode = {}", quote(limit.mode.name())));
     entries.push(format!("status = {}", limit.status));
     if let Some(page) = &limit.page {
@@ -39,13 +49,20 @@ pub(super) fn limit(limit: &Limit) -> String {
     braces(entries)
 }
 
-fn concurrent(limit: &Limit, most: Concurrent) -> [String; 5] {
-    let most = match most {
+fn of_when(when: &When) -> String {
+    format!("when = {}", list(&when::spell(when), quote))
+}
+
+fn count(most: Concurrent) -> String {
+    match most {
         Concurrent::Fixed(count) => count.to_string(),
         Concurrent::Auto => quote("auto"),
-    };
+    }
+}
+
+fn concurrent(limit: &Limit, most: Concurrent) -> [String; 5] {
     [
-        format!("concurrent = {most}"),
+        format!("concurrent = {}", count(most)),
         format!("queue = {}", limit.queue),
         format!("wait = {}", quote(units::duration(limit.wait_ms))),
         format!("late = {}", quote(units::duration(limit.late_ms))),

@@ -147,6 +147,16 @@ pub(crate) const LIMIT: Section = Section {
              `\"upstream\"` (on an upstream, or a rule that forwards): each of those.",
             "key = [\"client\", \"path\"]",
         ),
+        key(
+            "on",
+            Kind::Choice(&["request", "handshake"]),
+            Value("request"),
+            "What it counts. `\"handshake\"`, on the top level, a tenant or a site: TLS handshakes, asked when the client \
+             has said which name it wants and before anything costly is done for it. One too many ends with an alert; \
+             there is nothing to wait in, and handshakes in a limit's range take turns in any case. Keys are `\"client\"`, \
+             `\"site\"`, `\"tenant\"`, `\"process\"` and `\"const:TEXT\"`.",
+            "on = \"handshake\"",
+        ),
         CONCURRENT,
         QUEUE,
         WAIT,
@@ -156,7 +166,9 @@ pub(crate) const LIMIT: Section = Section {
         key(
             "name",
             Kind::Text,
-            Absent("the key: `file`; a second one of that key is `file 2`"),
+            Absent(
+                "the key: `file`; a second one of that key is `file 2`; `handshake client` for handshakes",
+            ),
             "What the limit is called in logs and `nagaya limits`. No two of one level share a name. A limit keeps its \
              counts over a reload as long as it keeps its name.",
             "name = \"uploads\"",

@@ -244,6 +244,14 @@ pub(crate) const TIMEOUTS: Section = Section {
     about: "Every wait of the process. Durations are `\"500ms\"`, `\"2s\"`, `\"1m\"`, `\"1h\"` or `\"1d\"`.",
     keys: &[
         key(
+            "handshake",
+            Kind::Duration(1, DAY),
+            Value("10s"),
+            "A TLS handshake, from the connection's first byte to its end: what the client takes for its part, and how long \
+             the gateway's has to wait for its turn.",
+            "handshake = \"5s\"",
+        ),
+        key(
             "header",
             Kind::Duration(1, DAY),
             Value("10s"),

@@ -2,7 +2,7 @@
 
 use crate::include::Broken;
 use crate::model::{
-    Balance, Cache, ClientAuth, Degrade, EarlyHints, EncodedSlash, LogFormat, LogLevel,
+    Balance, Cache, ClientAuth, Degrade, EarlyHints, EncodedSlash, LimitOn, LogFormat, LogLevel,
     MetricsFormat, Mode, OnError, Protocol, ScriptsVm, ServerClass, ShedScope, Slashes, Symlinks,
     TlsVersion, UnderscoreFields,
 };
@@ -77,6 +77,13 @@ impl Named for Balance {
     const NAMES: &'static [(&'static str, Balance)] = &[
         ("round_robin", Balance::RoundRobin),
         ("least_requests", Balance::LeastRequests),
+    ];
+}
+
+impl Named for LimitOn {
+    const NAMES: &'static [(&'static str, LimitOn)] = &[
+        ("request", LimitOn::Request),
+        ("handshake", LimitOn::Handshake),
     ];
 }
 

@@ -20,7 +20,9 @@ pub struct Limit {
     pub name: String,
     /// What it counts by: every combination of values has a count of its own. At least one.
     pub key: Vec<LimitKey>,
-    /// Requests under way at once.
+    /// What it counts. Default requests.
+    pub on: LimitOn,
+    /// Requests, or handshakes, under way at once.
     pub concurrent: Option<Concurrent>,
     /// Requests that may wait. Default 0; only beside `concurrent`.
     pub queue: u32,
@@ -44,6 +46,16 @@ pub struct Limit {
     pub page: Option<Arc<ErrorPage>>,
     /// What the overrides file says instead.
     pub kept: Option<Box<Kept>>,
+}
+
+/// What a limit counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitOn {
+    /// Requests.
+    Request,
+    /// TLS handshakes: only of the process, a tenant or a site, by these, clients and constants,
+    /// without a queue and conditions.
+    Handshake,
 }
 
 /// A change of a limit that an operator has kept: an entry of the overrides file. Everything it

@@ -87,6 +87,8 @@ pub enum LogLevel {
 /// `[timeouts]`, all in milliseconds and all greater than zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Timeouts {
+    /// A TLS handshake, from its first byte to its last, the wait for its turn included. Default 10 s.
+    pub handshake_ms: u64,
     /// A request head, from its first byte to its last. Default 10 s.
     pub header_ms: u64,
     /// Longest silence while a request body is awaited. Default 30 s.
@@ -112,7 +114,8 @@ pub struct Timeouts {
 }
 
 impl Timeouts {
-    pub(crate) const FIELDS: [Field<Self>; 11] = [
+    pub(crate) const FIELDS: [Field<Self>; 12] = [
+        ("handshake", |it| Full(&mut it.handshake_ms)),
         ("header", |it| Full(&mut it.header_ms)),
         ("body", |it| Full(&mut it.body_ms)),
         ("write", |it| Full(&mut it.write_ms)),

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use config::model::{Concurrent, Handler, Limit, LimitKey, Mode, Model, Rule, Settings};
+use config::model::{Concurrent, Handler, Limit, LimitKey, LimitOn, Mode, Model, Rule, Settings};
 
 use crate::helper::PASSWORDS_MAX;
 
@@ -75,6 +75,7 @@ fn limit(name: &str, key: &[LimitKey], concurrent: u32) -> Limit {
     Limit {
         name: name.to_owned(),
         key: key.to_vec(),
+        on: LimitOn::Request,
         concurrent: Some(Concurrent::Fixed(concurrent)),
         queue: 0,
         wait_ms: 0,

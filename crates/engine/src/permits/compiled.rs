@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use config::model::{self, LimitIdentities, LimitPlace, Model};
+use config::model::{self, LimitIdentities, LimitOn, LimitPlace, Model};
 use limits::{
     Concurrent, Defined, Definition, Keyed, LimitId, Mode, RateDefinition, Shared, TenantDefinition,
 };
@@ -35,6 +35,8 @@ pub struct Limits {
     pub(super) has_rates: bool,
     /// Whether there is one that counts how many there are at once.
     pub(super) has_permits: bool,
+    /// Whether there is one that counts handshakes.
+    pub(super) has_handshakes: bool,
     /// Whether one that stands outside of sites looks at the resolved file.
     pub(super) needs_file: bool,
     /// Workers of the gateway.
@@ -222,11 +224,17 @@ impl<'a> Builder<'a> {
         let place = Place::from(at);
         let zone = self.model.time_zone.as_deref();
         let mut level = Vec::with_capacity(limits.len());
+        let mut of_handshakes = Vec::new();
         for limit in limits {
             let index = number(self.limits.definitions.len())?;
             let compiled = Limit::compile(limit, index, place, zone)?;
-            self.limits.has_rates |= compiled.has_rate;
-            self.limits.has_permits |= compiled.has_permits;
+            match limit.on {
+                LimitOn::Request => {
+                    self.limits.has_rates |= compiled.has_rate;
+                    self.limits.has_permits |= compiled.has_permits;
+                }
+                LimitOn::Handshake => self.limits.has_handshakes = true,
+            }
             let identity = self.identities.next(at, &limit.name);
             let workers = self.model.workers;
             let definition = definition(limit, identity, &compiled.key, place, workers);
@@ -245,10 +253,16 @@ impl<'a> Builder<'a> {
                 self.limits.unnamed.push(compiled.index());
             }
             self.limits.definitions.push(definition);
-            level.push(compiled);
+            match limit.on {
+                LimitOn::Request => level.push(compiled),
+                LimitOn::Handshake => of_handshakes.push(compiled),
+            }
         }
         level.sort_by_key(Limit::is_fixed);
-        Ok(level.into())
+        of_handshakes.sort_by_key(Limit::is_fixed);
+        let mut level = Level::from(level);
+        level.of_handshakes = of_handshakes.into();
+        Ok(level)
     }
 
     /// Whether a site's requests are resolved for the sake of a limit.

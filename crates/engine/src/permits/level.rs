@@ -11,6 +11,8 @@ use super::limit::Limit;
 #[derive(Debug, Default)]
 pub struct Level {
     limits: Box<[Limit]>,
+    /// Those that count handshakes, in the same order; requests do not see them.
+    pub(super) of_handshakes: Box<[Limit]>,
     /// For requests whose innermost limits these are. Made by the first of them: only then is the
     /// generation in force, and the ledger's names known.
     pub(super) prepared: OnceLock<Option<Box<Prepared>>>,
@@ -27,6 +29,7 @@ impl From<Vec<Limit>> for Level {
     fn from(limits: Vec<Limit>) -> Self {
         Self {
             limits: limits.into(),
+            of_handshakes: Box::default(),
             prepared: OnceLock::new(),
         }
     }

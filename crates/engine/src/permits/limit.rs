@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use config::model::{self, LimitKey, LimitPlace};
+use config::model::{self, LimitKey, LimitOn, LimitPlace};
 
 use super::hours::Hours;
 use crate::conditions::Conditions;
@@ -44,6 +44,7 @@ impl From<LimitPlace<'_>> for Place {
 #[derive(Debug)]
 pub struct Limit {
     index: u32,
+    on: LimitOn,
     pub(super) key: Key,
     pub(super) conditions: Option<Box<Conditions>>,
     pub(super) hours: Option<Arc<Hours>>,
@@ -61,17 +62,23 @@ pub struct Limit {
     pub(super) page: Option<Arc<model::ErrorPage>>,
 }
 
-/// Which requests a limit counts, for those who ask about the limit.
+/// What a limit counts, for those who ask about the limit.
 #[derive(Debug)]
 pub(super) struct Scope {
     pub(super) hours: Option<Arc<Hours>>,
     has_match: bool,
+    on: LimitOn,
 }
 
 impl Scope {
     /// Whether it holds at this second since 1970.
     pub(super) fn holds(&self, unix_s: u64) -> bool {
         self.hours.as_deref().is_none_or(|hours| hours.hold(unix_s))
+    }
+
+    /// Whether it counts handshakes.
+    pub(super) fn is_of_handshakes(&self) -> bool {
+        self.on == LimitOn::Handshake
     }
 
     /// Whether it looks at what a request is like.
@@ -129,6 +136,7 @@ impl Limit {
         let key = Key::of(&limit.key, place);
         Ok(Self {
             index,
+            on: limit.on,
             needs_upstream: place == Place::Upstream || key.needs_upstream(),
             key,
             conditions,
@@ -146,13 +154,14 @@ impl Limit {
         self.index as usize
     }
 
-    /// Which requests it counts, if not all at all times.
+    /// What it counts, if not all requests at all times.
     pub(super) fn scope(&self) -> Option<Scope> {
         let scope = Scope {
             hours: self.hours.clone(),
             has_match: self.conditions.is_some(),
+            on: self.on,
         };
-        (scope.has_match || scope.hours.is_some()).then_some(scope)
+        (scope.has_match || scope.hours.is_some() || scope.on != LimitOn::Request).then_some(scope)
     }
 
     /// Whether its key is known before a request is.

@@ -10,6 +10,8 @@
 mod caps;
 pub(crate) mod compiled;
 pub(crate) mod gates;
+#[allow(dead_code, reason = "sessions will ask")]
+pub(crate) mod handshake;
 pub(crate) mod held;
 mod hours;
 pub(crate) mod level;

@@ -153,6 +153,9 @@ fn files_of(rows: &[Row]) -> Vec<&str> {
 /// What a limit is, and whether it counts some requests only, or none now.
 fn is(row: &Row) -> String {
     let mut is = describe(&row.limit, row.look.cap);
+    if row.is_of_handshakes {
+        is.push_str(", of handshakes");
+    }
     if row.has_match {
         is.push_str(", some requests");
     }
@@ -205,6 +208,7 @@ pub(crate) fn listed(row: &Row) -> control::Limit {
         mode: mode_word(limit.mode),
         holds: row.holds,
         has_match: row.has_match,
+        on: row.is_of_handshakes.then_some("handshake"),
         concurrent: limit.concurrent.map(|concurrent| match concurrent {
             Concurrent::Fixed(count) => control::Concurrent::Fixed(count),
             Concurrent::Auto { .. } => control::Concurrent::Word("auto"),

@@ -20,6 +20,8 @@ pub struct Row {
     pub holds: bool,
     /// Whether it has a `match`, and counts some requests only.
     pub has_match: bool,
+    /// Whether it counts handshakes instead of requests.
+    pub is_of_handshakes: bool,
     /// What it holds, and has come to.
     pub look: LimitLook,
 }
@@ -62,6 +64,7 @@ pub fn collect(shared: &Shared) -> Vec<Row> {
             origin,
             holds: scope.is_none_or(|scope| scope.holds(unix_s)),
             has_match: scope.is_some_and(Scope::has_match),
+            is_of_handshakes: scope.is_some_and(Scope::is_of_handshakes),
             look,
         })
     })

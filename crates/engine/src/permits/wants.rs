@@ -296,7 +296,7 @@ fn counts(limit: &Limit, facts: &Facts<'_>) -> bool {
 }
 
 /// Whoever has an IPv6 address has all of its /64.
-fn push_client(client: IpAddr, out: &mut Vec<u8>) {
+pub(super) fn push_client(client: IpAddr, out: &mut Vec<u8>) {
     match client.to_canonical() {
         IpAddr::V4(_) => address::push(client, out),
         IpAddr::V6(v6) => {
@@ -326,7 +326,7 @@ fn cookie<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &[u8]) -> Option<&'a 
     })
 }
 
-fn push_escaped(value: &[u8], out: &mut Vec<u8>) {
+pub(super) fn push_escaped(value: &[u8], out: &mut Vec<u8>) {
     for byte in value {
         match byte {
             b' ' => out.extend_from_slice(b"%20"),

@@ -181,7 +181,7 @@ impl<'a> Written<'a> {
                     "is nothing that is looked for: that is `concurrent`",
                     "try a rate of your own: nagaya limits simulate --log FILE --limit 'client rate=10/s'",
                 ),
-                "name" | "mode" | "when" | "match" | "tunnels" | "status" | "page" => (
+                "name" | "on" | "mode" | "when" | "match" | "tunnels" | "status" | "page" => (
                     "is not looked at here, only `queue`, `wait` and `late` are",
                     "write it into the line that is proposed",
                 ),

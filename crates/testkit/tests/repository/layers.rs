@@ -117,6 +117,7 @@ const FLOORS: [(&str, &[&str]); 8] = [
             "intake.rs",
             "maps/mod.rs",
             "maps/process.rs",
+            "permits/handshake.rs",
             "permits/mod.rs",
             "permits/prepared.rs",
             "permits/questions.rs",

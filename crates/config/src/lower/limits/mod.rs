@@ -4,6 +4,7 @@
 //! refused here, where it can be shown; once the gateway runs such a limit is only noticed by
 //! what it does not hold back.
 
+mod handshake;
 pub(crate) mod key;
 pub(crate) mod when;
 
@@ -17,7 +18,9 @@ use super::table::Table;
 use super::upstream::Upstreams;
 use super::value::Value;
 use crate::keys::{self, limit};
-use crate::model::{Concurrent, Handler, LIMITS_PER_REQUEST_MAX, Limit, LimitKey, Rate, Rule};
+use crate::model::{
+    Concurrent, Handler, LIMITS_PER_REQUEST_MAX, Limit, LimitKey, LimitOn, Rate, Rule,
+};
 
 pub(crate) use when::zone;
 
@@ -97,7 +100,7 @@ fn named(value: &Value<'_>, written: Vec<Written>) -> Vec<Limit> {
     let name = |written: Written| {
         let name = match written.name {
             Some((name, _)) => name,
-            None => free_name(&written.limit.key, &mut taken),
+            None => free_name(&written.limit, &mut taken),
         };
         Limit {
             name,
@@ -108,9 +111,12 @@ fn named(value: &Value<'_>, written: Vec<Written>) -> Vec<Limit> {
 }
 
 /// The name made of a limit's key, with a number where that is taken.
-fn free_name(key: &[LimitKey], taken: &mut HashSet<String>) -> String {
-    let words: Vec<String> = key.iter().map(key::spell).collect();
-    let base = words.join("+");
+fn free_name(limit: &Limit, taken: &mut HashSet<String>) -> String {
+    let words: Vec<String> = limit.key.iter().map(key::spell).collect();
+    let base = match limit.on {
+        LimitOn::Request => words.join("+"),
+        LimitOn::Handshake => format!("handshake {}", words.join("+")),
+    };
     let numbered = |number: usize| match number {
         1 => base.clone(),
         number => format!("{base} {number}"),
@@ -126,8 +132,11 @@ fn entry(value: &Value<'_>, level: Level) -> Option<Written> {
     let table = value.table(&keys::LIMIT)?;
     let key = key::keys(&table, level);
     let concurrent = table.get("concurrent").and_then(|value| concurrent(&value));
-    if concurrent == Some(Concurrent::Auto) {
-        judge_auto(&table, level, &key);
+    let on = table.choice("on");
+    match (on, concurrent) {
+        (LimitOn::Handshake, _) => handshake::judge(&table, level, &key),
+        (LimitOn::Request, Some(Concurrent::Auto)) => judge_auto(&table, level, &key),
+        (LimitOn::Request, _) => {}
     }
     let status = table.some_number("status");
     let default_status = match key.iter().any(LimitKey::tells_clients_apart) {
@@ -136,6 +145,7 @@ fn entry(value: &Value<'_>, level: Level) -> Option<Written> {
     };
     let limit = Limit {
         name: String::new(),
+        on,
         concurrent,
         queue: table.count("queue") as u32,
         wait_ms: table.duration("wait"),
