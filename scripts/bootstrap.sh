@@ -28,6 +28,8 @@ demo_tools=(
 test_tools=(
   curl:curl:required
   nginx:nginx-light:required
+  /usr/lib/nginx/modules/ngx_stream_module.so:libnginx-mod-stream:required
+  haproxy:haproxy:required
   node:nodejs:required
   python3:python3:required
   ab:apache2-utils:required

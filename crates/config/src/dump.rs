@@ -19,8 +19,8 @@ use crate::lower::names::Named;
 use crate::lower::template::spell;
 use crate::model::{
     Caps, Cgroup, Compress, Expires, FieldEdits, Files, HostPattern, IoLimit, LevelCaps,
-    LevelTimeouts, Lifetime, Limit, ListenAddress, LogTarget, Model, Root, Rule, Server, Settings,
-    Site, SiteTls, Template, Timeouts, TlsVersion, TryEntry, Upstream,
+    LevelTimeouts, Lifetime, Limit, ListenAddress, LogTarget, Model, Root, Rule, Senders, Server,
+    Settings, Site, SiteTls, Template, Timeouts, TlsVersion, TryEntry, Upstream,
 };
 use crate::units;
 pub use write::quote;
@@ -102,6 +102,17 @@ impl Lines {
             };
             self.key("address", quote(&address));
             self.key("backlog", listener.backlog);
+            if matches!(listener.address, ListenAddress::Unix(_)) {
+                self.key("mode", quote(format!("{:04o}", listener.mode)));
+            }
+            let from = match &listener.senders {
+                Senders::Nobody => None,
+                Senders::Unix => Some(quote("unix")),
+                Senders::Networks(networks) => Some(list(networks, quote)),
+            };
+            if let Some(from) = from {
+                self.key("proxy_protocol", braces([format!("from = {from}")]));
+            }
             if let Some(tls) = &listener.tls {
                 let host = tls.default.iter();
                 self.key(

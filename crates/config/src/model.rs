@@ -44,7 +44,7 @@ pub use map::{Map, MapCache, MapLookup, MapMatch, MapProgram, MapSource};
 pub use mode::Mode;
 pub use process::{
     Caps, Control, FieldEdits, ListenAddress, Listener, Log, LogFormat, LogLevel, LogTarget,
-    Timeouts,
+    Senders, Timeouts,
 };
 pub use script::{
     AllowedAddress, Budgets, Cache, Library, OnError, PhaseScripts, Script, ScriptFile, Scripts,

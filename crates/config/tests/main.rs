@@ -3,6 +3,7 @@
 mod broken;
 mod corpus;
 mod limits;
+mod listen;
 mod load;
 mod maps;
 mod overrides;

@@ -11,6 +11,7 @@ use crate::exchange::body::Body;
 use crate::exchange::memory::{MemoryBody, MemoryReply};
 use crate::exchange::request::Peer;
 use crate::generation::Generation;
+use crate::listener::arrival::Listener;
 use crate::stage::Arrived;
 use crate::worker::Worker;
 use crate::worker::serving::Serving;
@@ -133,6 +134,12 @@ pub(crate) fn peer(address: &str) -> Peer {
         local_ip: "127.0.0.1".parse().expect("an address"),
         local_port: 8080,
     }
+}
+
+/// A listener that nobody accepts from.
+pub(crate) fn listener() -> Arc<Listener> {
+    let address = config::model::ListenAddress::Unix("/run/front.sock".into());
+    Arc::new(Listener::new(address))
 }
 
 pub(crate) fn exchange(peer: Peer, request: &str) -> Exchange {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use config::model::{self, HostPattern, ListenAddress, Model};
+use config::model::{self, HostPattern, ListenAddress, Model, Senders};
 use ipnet::IpNet;
 use os::cgroup::Layout;
 
@@ -41,6 +41,8 @@ pub struct Generation {
     pub sites: Vec<Site>,
     /// The addresses it listens on: nobody is forwarded to them by what a script says.
     pub listeners: Box<[SocketAddr]>,
+    /// Who has to say for whom it speaks, by listener; of most, nobody.
+    senders: Box<[(ListenAddress, Senders)]>,
     /// Upstreams in file order.
     pub upstreams: Vec<Arc<model::Upstream>>,
     /// Its maps, in file order.
@@ -96,6 +98,13 @@ pub struct Process {
     pub reply_headers: model::FieldEdits,
 }
 
+fn senders(model: &Model) -> Box<[(ListenAddress, Senders)]> {
+    let listeners = model.listeners.iter();
+    let believing = listeners.filter(|it| it.senders != Senders::Nobody);
+    let pair = |it: &model::Listener| (it.address.clone(), it.senders.clone());
+    believing.map(pair).collect()
+}
+
 fn listeners(model: &Model) -> Box<[SocketAddr]> {
     let addresses = model.listeners.iter().map(|listener| &listener.address);
     let addresses = addresses.filter_map(|address| match address {
@@ -131,6 +140,7 @@ impl Generation {
             },
             sites: Vec::with_capacity(model.sites.len()),
             listeners: listeners(model),
+            senders: senders(model),
             upstreams: upstreams.map(Arc::new).collect(),
             maps: map::compile(model, before.map_or(&[], |before| &before.maps))?,
             texts_ask_maps: texts::texts_ask(model),
@@ -222,6 +232,12 @@ impl Generation {
     /// Clients' connections it may have.
     pub fn connections_max(&self) -> usize {
         self.process.caps.connections.min(self.room.connections)
+    }
+
+    /// Whether `peer` has to say there for whom it speaks.
+    pub fn is_sender(&self, at: &ListenAddress, peer: std::net::IpAddr) -> bool {
+        let mut senders = self.senders.iter();
+        senders.any(|(address, senders)| address == at && senders.holds(peer))
     }
 
     /// Whether `peer` is a proxy whose word is taken.

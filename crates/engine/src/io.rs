@@ -80,6 +80,26 @@ impl Io {
         }
     }
 
+    /// Looks at what is there and leaves it there. Where that is no more than the `seen` bytes, waits
+    /// for further ones; what is no more then is all that comes.
+    pub fn poll_peek(
+        &self,
+        cx: &mut Context<'_>,
+        room: &mut [u8],
+        seen: usize,
+    ) -> Poll<io::Result<usize>> {
+        let Self::Socket(socket) = self;
+        loop {
+            let mut ready = ready!(socket.poll_read_ready(cx))?;
+            match os::stream::peek(socket.as_fd(), room) {
+                Ok(count) if count > 0 && count <= seen && !ready.ready().is_read_closed() => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return Poll::Ready(other),
+            }
+            ready.clear_ready();
+        }
+    }
+
     /// Writes as much as the socket takes.
     pub fn poll_write(
         &self,

@@ -28,7 +28,7 @@ pub struct WorkerStats {
     pub panics: AtomicU64,
     /// Connections accepted.
     pub accepted: AtomicU64,
-    /// Connections closed at once because of a cap.
+    /// Connections closed at once because of a cap, or for want of a header of the PROXY protocol.
     pub refused: AtomicU64,
     /// Fresh connections given to another worker.
     pub handed_over: AtomicU64,

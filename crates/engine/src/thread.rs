@@ -96,7 +96,7 @@ impl Added {
     /// # Errors
     /// When there is no descriptor for it, or the kernel does not watch it.
     pub(crate) fn copy(from: &ListenerSocket, worker: usize, runtime: &Handle) -> Result<Self> {
-        let listener = Arc::<Listener>::default();
+        let listener = Arc::new(Listener::new(from.address.clone()));
         let copy = || -> std::io::Result<_> {
             Ok(Opened {
                 address: from.address.clone(),

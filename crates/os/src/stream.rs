@@ -94,6 +94,12 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(count)
 }
 
+/// As [`receive`], and leaves it there for the next call.
+pub fn peek(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    let (count, _) = retry_on_intr(|| rustix::net::recv(socket, &mut *buffer, RecvFlags::PEEK))?;
+    Ok(count)
+}
+
 /// Sends what fits. Cheaper than `write(2)`.
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Ok(retry_on_intr(|| {

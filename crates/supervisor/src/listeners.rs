@@ -5,8 +5,10 @@
 //! closes exactly the sockets only it had. The server's death closes none.
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -22,6 +24,8 @@ pub(super) struct Listeners(BTreeMap<ListenAddress, Kept>);
 #[derive(Debug)]
 struct Kept {
     backlog: u32,
+    /// Permissions of a Unix socket's file.
+    mode: u32,
     bound: Rc<Bound>,
 }
 
@@ -67,6 +71,7 @@ impl Listeners {
                 Ok(bound) => {
                     let kept = Kept {
                         backlog: listener.backlog,
+                        mode: listener.mode,
                         bound,
                     };
                     listeners.insert(listener.address.clone(), kept);
@@ -102,7 +107,8 @@ impl Listeners {
         Ok(sockets)
     }
 
-    /// Says what is new and what is gone since `before`, and sets backlogs as configured now.
+    /// Says what is new and what is gone since `before`, and sets backlogs and permissions as
+    /// configured now.
     pub(super) fn take_over(&self, before: &Listeners) {
         for (address, kept) in &self.0 {
             for socket in &kept.bound.sockets {
@@ -111,8 +117,10 @@ impl Listeners {
                     tracing::warn!(address = %shown(address), error, "cannot change a backlog");
                 }
             }
-            if !before.0.contains_key(address) {
-                tracing::info!(address = %self.bound_to(address), "listening");
+            match before.0.get(address) {
+                Some(before) if before.mode != kept.mode => permit(address, kept.mode),
+                Some(_) => {}
+                None => tracing::info!(address = %self.bound_to(address), "listening"),
             }
         }
         for address in before
@@ -138,6 +146,17 @@ impl Listeners {
             .and_then(|kept| kept.bound.sockets.first());
         let local = first.and_then(|socket| net::local_address(socket.as_fd()).ok());
         local.map_or_else(|| shown(address), |local| local.to_string())
+    }
+}
+
+/// Gives a Unix socket's file other permissions.
+fn permit(address: &ListenAddress, mode: u32) {
+    let ListenAddress::Unix(path) = address else {
+        return;
+    };
+    if let Err(error) = std::fs::set_permissions(path, Permissions::from_mode(mode)) {
+        let error = reason(&error);
+        tracing::warn!(address = %shown(address), error, "cannot change a mode");
     }
 }
 
@@ -179,7 +198,7 @@ impl Control {
 fn bind(listener: &Listener, workers: usize) -> io::Result<Bound> {
     match &listener.address {
         ListenAddress::Unix(path) => {
-            let socket = net::bind(&Bind::Unix(path.clone()), listener.backlog)?;
+            let socket = net::bind_unix(path, listener.backlog, listener.mode)?;
             Ok(Bound {
                 sockets: vec![socket],
                 _file: Some(SocketFile(path.clone())),

@@ -29,20 +29,47 @@ impl Peer {
         let directory = TempDir::new();
         let port = free_port();
         let dir = directory.path().display().to_string();
-        let http = http
-            .replace("{port}", &port.to_string())
-            .replace("{dir}", &dir);
-        let config = format!(
-            "daemon off;\nmaster_process off;\npid {dir}/pid;\nerror_log {dir}/error.log;\n\
-             events {{ worker_connections 1024; }}\nhttp {{\naccess_log off;\n\
+        let http = format!(
+            "http {{\naccess_log off;\n\
              client_body_temp_path {dir}/body; proxy_temp_path {dir}/proxy;\n\
              fastcgi_temp_path {dir}/fastcgi; uwsgi_temp_path {dir}/uwsgi;\n\
              scgi_temp_path {dir}/scgi;\n{http}\n}}\n"
         );
+        Some(Self::run_nginx(&program, port, directory, &http))
+    }
+
+    /// As [`Peer::nginx`], with `stream` as the content of its stream block: it passes connections
+    /// on. `None`, and a line on stderr, when there is no nginx or it lacks that module.
+    #[must_use]
+    pub fn nginx_stream(stream: &str) -> Option<Self> {
+        const MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
+        let program = find_program("nginx")?;
+        if !Path::new(MODULE).exists() {
+            crate::lacks_program("ngx_stream_module.so");
+            return None;
+        }
+        let stream = format!("load_module {MODULE};\nstream {{\n{stream}\n}}\n");
+        Some(Self::run_nginx(
+            &program,
+            free_port(),
+            TempDir::new(),
+            &stream,
+        ))
+    }
+
+    fn run_nginx(program: &Path, port: u16, directory: TempDir, blocks: &str) -> Self {
+        let dir = directory.path().display().to_string();
+        let blocks = blocks
+            .replace("{port}", &port.to_string())
+            .replace("{dir}", &dir);
+        let config = format!(
+            "daemon off;\nmaster_process off;\npid {dir}/pid;\nerror_log {dir}/error.log;\n\
+             {blocks}events {{ worker_connections 1024; }}\n"
+        );
         let file = directory.write("nginx.conf", config);
         let mut command = Command::new(program);
         command.arg("-p").arg(directory.path()).arg("-c").arg(file);
-        Some(Self::run(command, port, directory))
+        Self::run(command, port, directory)
     }
 
     /// Starts a Node script; it finds its port in `PORT` and must listen on 127.0.0.1. `None`,

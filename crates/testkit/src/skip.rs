@@ -102,7 +102,7 @@ mod tests {
             ("redis-server", true),
             ("chromium", false),
             ("apache2", true),
-            ("haproxy", false),
+            ("haproxy", true),
             ("", false),
         ] {
             assert_eq!(is_required(name), required, "{name}");

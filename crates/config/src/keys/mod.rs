@@ -9,6 +9,7 @@ mod include;
 mod key;
 mod level;
 pub(crate) mod limit;
+mod listen;
 mod map;
 mod process;
 mod program;
@@ -19,20 +20,23 @@ mod suggest;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod upstream;
 
 pub(crate) use handler::{HANDLER, PROXY, PROXY_REDIRECT, RESPOND};
 pub(crate) use include::INCLUDE;
 pub(crate) use key::{Fallback, Key, Kind, NO_KEY, Section, default_of};
 pub(crate) use level::{LEVEL_CAPS, LEVEL_TIMEOUTS};
 pub(crate) use limit::{LIMIT, OVERRIDE, OVERRIDES};
+pub(crate) use listen::{LISTEN, SENDERS};
 pub(crate) use map::MAP;
-pub(crate) use process::{CAPS, CONTROL, LISTEN, LOG, SERVER, TIMEOUTS, TOP, UPSTREAM};
+pub(crate) use process::{CAPS, CONTROL, LOG, TIMEOUTS, TOP};
 pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
 pub(crate) use script::{LEVEL_SCRIPTS, SCRIPT, SCRIPTS};
 pub(crate) use shed::{SHED, SHED_RESPOND};
 pub(crate) use site::{AUTH, COMPRESS, EDITS, FILES, MATCH, RULE, RULE_LOG, SITE, SITE_LOG};
 pub(crate) use suggest::{nearest, others_handler, phase_of_handler};
 pub(crate) use tls::{LISTEN_TLS, SITE_TLS, TLS};
+pub(crate) use upstream::{SERVER, UPSTREAM};
 
 /// Every section, in the order of the reference.
 pub(crate) const SECTIONS: &[&Section] = &[
@@ -41,6 +45,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &CONTROL,
     &LISTEN,
     &LISTEN_TLS,
+    &SENDERS,
     &TLS,
     &LOG,
     &TIMEOUTS,

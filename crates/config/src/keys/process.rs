@@ -4,7 +4,7 @@ use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Kind, Section, key};
 use super::limit::{LIMIT_KEYS, LIMITS_OF_LEVEL, LIMITS_OVERRIDES, TIME_ZONE};
 use super::script::SCRIPTS_OF_PROCESS;
-use super::tls::{TLS_OF_LISTENER, TLS_OF_PROCESS};
+use super::tls::TLS_OF_PROCESS;
 
 /// The longest duration: a day.
 pub(super) const DAY: u64 = 86_400_000;
@@ -169,29 +169,6 @@ pub(crate) const CONTROL: Section = Section {
         "socket = \"/run/nagaya.sock\"",
     )],
     later: &[],
-};
-
-pub(crate) const LISTEN: Section = Section {
-    title: "[[listen]]",
-    about: "One address that is served.",
-    keys: &[
-        key(
-            "address",
-            Kind::Text,
-            Required,
-            "`\"127.0.0.1:80\"`, `\"[::]:80\"` (IPv6 alone) or `\"unix:/path\"`. No two listeners share one.",
-            "address = \"0.0.0.0:80\"",
-        ),
-        key(
-            "backlog",
-            Kind::Count(1, 65_535),
-            Value("4096"),
-            "Connections the kernel may hold unaccepted, for each worker. The kernel's `net.core.somaxconn` caps it.",
-            "backlog = 511",
-        ),
-        TLS_OF_LISTENER,
-    ],
-    later: &["proxy_protocol"],
 };
 
 pub(crate) const LOG: Section = Section {
@@ -491,105 +468,6 @@ pub(crate) const CAPS: Section = Section {
             "env_bytes = \"32KiB\"",
         ),
         LIMIT_KEYS,
-    ],
-    later: &[],
-};
-
-pub(crate) const UPSTREAM: Section = Section {
-    title: "[upstreams.NAME]",
-    about: "A group of servers. Rules name it: `handler = { proxy = \"NAME\" }`, or `handler = { fastcgi = \"NAME\" }` \
-        where `protocol` is `\"fastcgi\"`. \
-        A name is letters, digits, `-`, `_` and `.`.",
-    keys: &[
-        key(
-            "protocol",
-            Kind::Choice(&["http", "fastcgi"]),
-            Value("http"),
-            "What the servers speak: HTTP/1.1, or FastCGI as php-fpm does.",
-            "protocol = \"fastcgi\"",
-        ),
-        key(
-            "servers",
-            Kind::Other("list of addresses, or of tables with `address` and `weight`"),
-            Required,
-            "Its servers, at least one: `\"127.0.0.1:9000\"`, `\"app.internal:9000\"` or `\"unix:/run/app.sock\"`.",
-            "servers = [\"127.0.0.1:9000\", { address = \"unix:/run/app.sock\", weight = 2 }]",
-        ),
-        key(
-            "keepalive",
-            Kind::Count(0, 65_536),
-            Value("256"),
-            "Unused connections kept to each server by each worker. With `protocol = \"fastcgi\"` the default is 16: \
-             each holds one of php-fpm's processes, which other programs that ask the same pool then lack.",
-            "keepalive = 32",
-        ),
-        key(
-            "balance",
-            Kind::Choice(&["round_robin", "least_requests"]),
-            Value("round_robin"),
-            "How a server is chosen; both respect weights.",
-            "balance = \"least_requests\"",
-        ),
-        key(
-            "fails",
-            Kind::Count(1, 1_000),
-            Value("3"),
-            "Failures in a row after which a server rests.",
-            "fails = 1",
-        ),
-        key(
-            "back_off",
-            Kind::Duration(1, DAY),
-            Value("1s"),
-            "First rest of a failed server; each further failure doubles it.",
-            "back_off = \"500ms\"",
-        ),
-        key(
-            "back_off_max",
-            Kind::Duration(1, DAY),
-            Value("30s"),
-            "Longest rest. No less than `back_off`.",
-            "back_off_max = \"1m\"",
-        ),
-        key(
-            "tries",
-            Kind::Count(1, 16),
-            Value("2"),
-            "Servers tried for one request, where trying again is safe.",
-            "tries = 1",
-        ),
-        key(
-            "agent",
-            Kind::Count(1, 65_535),
-            Absent("no agent is asked"),
-            "Port on which an agent answers on each server's host (`nagaya agent`, or any of HAProxy's agent-check); beside a Unix socket, on 127.0.0.1. \
-             Each is asked once a second. What it says scales the server's weight; one that it wants drained is left alone as long as there is another; where all are to be, all are asked as configured. \
-             What `nagaya agent` measures is told as the sensors `upstream.NAME.load1` and such. One that does not answer for 5 s says nothing.",
-            "agent = 9707",
-        ),
-        LIMITS_OF_LEVEL,
-    ],
-    later: &[],
-};
-
-pub(crate) const SERVER: Section = Section {
-    title: "servers = [{ … }]",
-    about: "One server of an upstream, where its address alone does not say all.",
-    keys: &[
-        key(
-            "address",
-            Kind::Text,
-            Required,
-            "`\"127.0.0.1:9000\"`, `\"app.internal:9000\"` or `\"unix:/run/app.sock\"`.",
-            "address = \"unix:/run/app.sock\"",
-        ),
-        key(
-            "weight",
-            Kind::Count(1, 1_000),
-            Value("1"),
-            "Its share, relative to its fellows.",
-            "weight = 2",
-        ),
     ],
     later: &[],
 };

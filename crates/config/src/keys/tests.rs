@@ -61,8 +61,16 @@ fn frame(section: &Section) -> Frame {
         }
         "[control]" => table(section.title, &["socket = \"/run/other.sock\""]),
         "[[listen]]" => {
-            let own = &["address = \"127.0.0.1:8080\""];
+            let own = &["address = \"unix:/run/front.sock\""];
             frame("[[listen]]\n", own, &format!("\n{SITE}"))
+        }
+        "proxy_protocol = { … }" => {
+            let before = format!("{LISTEN}proxy_protocol = {{ ");
+            frame(
+                &before,
+                &["from = [\"192.0.2.1\"]"],
+                &format!(" }}\n{SITE}"),
+            )
         }
         "[upstreams.NAME]" => table("[upstreams.app]", &["servers = [\"127.0.0.1:9001\"]"]),
         "servers = [{ … }]" => {

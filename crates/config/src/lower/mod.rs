@@ -11,6 +11,7 @@ mod file_cache;
 mod files;
 mod handler;
 pub(crate) mod limits;
+mod listen;
 mod map;
 pub(crate) mod names;
 pub(crate) mod overrides;
@@ -33,7 +34,6 @@ mod user;
 mod value;
 mod values;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use toml::Spanned;
@@ -43,12 +43,11 @@ use crate::aside::Wrong;
 use crate::diagnostics::Diagnostics;
 use crate::keys;
 use crate::last_good::LastGood;
-use crate::model::{Caps, Control, ListenAddress, Listener, Log, LogTarget, Model, Timeouts};
+use crate::model::{Caps, Control, Log, LogTarget, Model, Timeouts};
 use crate::sources::Sources;
 use crate::units;
 use cgroup::Enforcement;
 pub(crate) use context::{Context, line_start};
-use context::{Spot, problem};
 use fields::Side;
 use limits::Level;
 pub(crate) use syntax::parse;
@@ -105,11 +104,12 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         limits: limits.len(),
         scripts: &scripts.phases,
     };
+    let (listeners, believed) = listen::listeners(&tops);
     let sites = site::lower_all(&tops, &mut upstreams, &around);
     let mut model = Model {
         workers: workers(&tops),
         control: tops.single("control").and_then(|value| control(&value)),
-        listeners: listeners(&tops),
+        listeners,
         timeouts: tops
             .table("timeouts", &keys::TIMEOUTS)
             .numbers(&Timeouts::FIELDS),
@@ -140,6 +140,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
     };
     tls::judge(&tops, &model.listeners, &model.sites);
     model.guarded = files::guarded(context, &model);
+    listen::check_believed(&tops, &believed, &model);
     model
 }
 
@@ -173,35 +174,6 @@ fn control(value: &Value<'_>) -> Option<Control> {
     let path = values::path(&socket)?;
     values::require_directory(&socket, &path);
     Some(Control { socket: path })
-}
-
-fn listeners(tops: &Tops<'_>) -> Vec<Listener> {
-    let mut listeners = Vec::new();
-    let mut seen: BTreeMap<ListenAddress, Spot> = BTreeMap::new();
-    let tables = tops.elements("listen", "`address = \"127.0.0.1:8080\"`");
-    for table in tables.iter().filter_map(|value| value.table(&keys::LISTEN)) {
-        let backlog = table.count("backlog") as u32;
-        let Some(value) = table.required("address") else {
-            continue;
-        };
-        let Some(address) = upstream::listen_address(&value) else {
-            continue;
-        };
-        if let Some(first) = seen.get(&address) {
-            let finding = problem(value.spot(), "two listeners have the same address");
-            tops.context
-                .report(finding.other("the first", first.clone()));
-            continue;
-        }
-        seen.insert(address.clone(), value.spot());
-        let tls = tls::of_listener(&table);
-        listeners.push(Listener {
-            address,
-            backlog,
-            tls,
-        });
-    }
-    listeners
 }
 
 fn log(tops: &Tops<'_>) -> Log {

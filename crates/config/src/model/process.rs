@@ -1,8 +1,9 @@
 //! What concerns the whole process: its listeners, its log, how long it waits and how much it takes.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::number::Field;
@@ -26,6 +27,36 @@ pub struct Listener {
     pub backlog: u32,
     /// How TLS is spoken there; `None` is plain HTTP.
     pub tls: Option<ListenTls>,
+    /// Permissions of a Unix socket's file. Default 0666.
+    pub mode: u32,
+    /// Who says for whom it speaks, by the PROXY protocol. Default nobody.
+    pub senders: Senders,
+}
+
+/// Peers of a listener that must begin with a header of the PROXY protocol.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Senders {
+    /// Nobody: such a header is not understood.
+    #[default]
+    Nobody,
+    /// Whoever connects to a Unix socket.
+    Unix,
+    /// Those of these networks.
+    Networks(Vec<IpNet>),
+}
+
+impl Senders {
+    /// Whether `peer` must; the unspecified address is that of a Unix socket.
+    pub fn holds(&self, peer: IpAddr) -> bool {
+        match self {
+            Senders::Nobody => false,
+            Senders::Unix => peer.is_unspecified(),
+            Senders::Networks(networks) => {
+                let peer = peer.to_canonical();
+                networks.iter().any(|network| network.contains(&peer))
+            }
+        }
+    }
 }
 
 /// An address to listen on.

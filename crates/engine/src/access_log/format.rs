@@ -15,7 +15,7 @@ use wire::{FieldId, Version};
 use super::escape;
 use super::times::Times;
 use crate::exchange::Exchange;
-use crate::exchange::request::Request;
+use crate::exchange::request::{Announced, Request};
 use crate::refused::SAMPLE;
 use crate::resolve::resolved::Resolved;
 use crate::stage::Arrived;
@@ -165,6 +165,21 @@ fn asked<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)) {
     put("method", Value::text(known.then(|| head.sent_method())));
     put("target", Value::text(known.then(|| head.target())));
     put("version", Value::text(known.then(|| version(head.version))));
+    if let Some(said) = request.announced.as_deref() {
+        announced(said, put);
+    }
+}
+
+/// What the balancer in front said of the connection, where there is one that does.
+fn announced<'a>(announced: &'a Announced, put: &mut impl FnMut(&'static str, Value<'a>)) {
+    let sender = address_of(announced.sender).map_or(Value::Absent, Value::Address);
+    let unique_id = Some(&*announced.unique_id).filter(|id| !id.is_empty());
+    put("proxy_sender", sender);
+    put("proxy_unique_id", Value::text(unique_id));
+    put("proxy_authority", Value::word(&announced.authority));
+    put("proxy_tls_version", Value::word(&announced.tls_version));
+    put("proxy_tls_cipher", Value::word(&announced.tls_cipher));
+    put("proxy_tls_client", Value::word(&announced.tls_client_name));
 }
 
 /// What became of it.

@@ -193,6 +193,9 @@ impl Exchange {
         std::mem::swap(&mut self.scripted, &mut departed.scripted);
         // What the connection still asks.
         self.request.peer = departed.request.peer;
+        self.request
+            .announced
+            .clone_from(&departed.request.announced);
         self.request.head.expect_continue = departed.request.head.expect_continue;
         departed
     }

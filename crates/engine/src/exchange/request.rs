@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
 use std::time::Instant;
 
 use wire::RequestHead;
@@ -11,7 +12,7 @@ use wire::RequestHead;
 pub struct Request {
     /// The parsed head.
     pub head: RequestHead,
-    /// The other end of the connection.
+    /// The other end of the connection, or whom a balancer announced as that.
     pub peer: Peer,
     /// The client on whose behalf it asks: the peer, or whom a trusted proxy names.
     pub client: IpAddr,
@@ -25,6 +26,25 @@ pub struct Request {
     pub number: u64,
     /// The number of its connection: no other of the server has it.
     pub connection: u64,
+    /// What the balancer in front said of the connection; `None` where there is none that does.
+    pub announced: Option<Rc<Announced>>,
+}
+
+/// What a header of the PROXY protocol says beside addresses: for logs.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Announced {
+    /// Who sent it; the unspecified address for a Unix socket.
+    pub sender: IpAddr,
+    /// The connection's name there; empty where it has none, as each of the others.
+    pub unique_id: Box<[u8]>,
+    /// The name the client asked for.
+    pub authority: Box<str>,
+    /// Its version of TLS.
+    pub tls_version: Box<str>,
+    /// Its cipher.
+    pub tls_cipher: Box<str>,
+    /// The common name of its certificate.
+    pub tls_client_name: Box<str>,
 }
 
 /// The other end of a connection.
@@ -120,6 +140,7 @@ impl Request {
             received: Instant::now(),
             number: 1,
             connection: 0,
+            announced: None,
         }
     }
 }

@@ -2,8 +2,10 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use config::model::ListenAddress;
 
 use crate::exchange::request::Peer;
 
@@ -20,13 +22,27 @@ pub struct Arrival {
 
 /// A worker's listener, as everybody sees it who has a connection from there: the worker itself,
 /// those it hands connections to, and the warden, which accepts for it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Listener {
+    /// Where, as configured.
+    pub address: ListenAddress,
     removed: AtomicBool,
+    /// When the log last heard of a sender without a header, by the workers' clock; 0 for never.
+    pub(super) told_ms: AtomicU64,
     pub(super) wake: tokio::sync::Notify,
 }
 
 impl Listener {
+    /// One that is there to stay.
+    pub fn new(address: ListenAddress) -> Self {
+        Self {
+            address,
+            removed: AtomicBool::new(false),
+            told_ms: AtomicU64::new(0),
+            wake: tokio::sync::Notify::new(),
+        }
+    }
+
     /// Whether the listener is gone from the configuration: its connections end with their reply.
     pub fn is_removed(&self) -> bool {
         self.removed.load(Relaxed)

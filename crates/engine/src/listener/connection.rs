@@ -6,6 +6,7 @@
 //! worker that holds many lets it go at once. Here, and only here, is decided whether a connection
 //! may be kept.
 
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use wire::{BodyCaps, HeadCaps, Version};
 
 use super::arrival::{Arrival, Listener};
 use super::clients::ClientSlot;
+use super::proxy_protocol;
 use crate::deadline::{Awaited, Deadline};
 use crate::error::{Error, Kind};
 use crate::exchange::Exchange;
@@ -21,7 +23,7 @@ use crate::exchange::body::Body;
 use crate::exchange::h1::body::{H1Body, HeadRead};
 use crate::exchange::h1::reply::H1Reply;
 use crate::exchange::h1::{Pace, Terms, is_last};
-use crate::exchange::request::Peer;
+use crate::exchange::request::{Announced, Peer};
 use crate::io::Io;
 use crate::pipeline;
 use crate::worker::Worker;
@@ -38,7 +40,7 @@ const FAREWELL_BYTES: usize = 1 << 20;
 /// What keeps a connection counted: on the load table and in its client's slots.
 struct Counted {
     worker: Rc<Worker>,
-    _slot: Option<ClientSlot>,
+    slot: Option<ClientSlot>,
 }
 
 impl Drop for Counted {
@@ -71,32 +73,52 @@ impl Drop for Lingering<'_> {
 
 /// Starts a connection on this worker, unless its client has too many.
 pub(crate) fn start(worker: &Rc<Worker>, arrival: Arrival) {
-    let caps = &worker.serving().generation.process.caps;
-    let slot = match arrival.peer.address.ip() {
-        address if address.is_unspecified() => None,
-        address => match worker.clients.slot(address, caps.connections_per_client) {
-            Some(slot) => Some(slot),
-            None => return crate::stats::bump(&worker.stats.refused, 1),
-        },
+    let (serving, address) = (worker.serving(), arrival.peer.address.ip());
+    let speaks_for_others = serving
+        .generation
+        .is_sender(&arrival.listener.address, address);
+    let slot = match speaks_for_others {
+        true => Ok(None),
+        false => slot(worker, address),
+    };
+    let Ok(slot) = slot else {
+        return crate::stats::bump(&worker.stats.refused, 1);
     };
     worker.loads.connected(worker.index);
     crate::stats::bump(&worker.stats.accepted, 1);
     let counted = Counted {
         worker: Rc::clone(worker),
-        _slot: slot,
+        slot,
     };
-    match Io::new(arrival.stream) {
-        Ok(io) => drop(tokio::task::spawn_local(live(
-            counted,
-            arrival.listener,
-            Rc::new(io),
-            arrival.peer,
-        ))),
+    let io = match Io::new(arrival.stream) {
+        Ok(io) => Rc::new(io),
         Err(error) => {
             let error = config::reason(&error);
-            tracing::warn!(error, "connection not registered");
+            return tracing::warn!(error, "connection not registered");
         }
+    };
+    let (listener, peer) = (arrival.listener, arrival.peer);
+    match speaks_for_others {
+        true => drop(tokio::task::spawn_local(announced(
+            counted, listener, io, peer,
+        ))),
+        false => drop(tokio::task::spawn_local(live(
+            counted, listener, io, peer, None,
+        ))),
     }
+}
+
+/// A client has as many connections as it may.
+struct Full;
+
+/// Takes a client's slot; one without an address needs none.
+fn slot(worker: &Worker, address: IpAddr) -> Result<Option<ClientSlot>, Full> {
+    if address.is_unspecified() {
+        return Ok(None);
+    }
+    let caps = &worker.serving().generation.process.caps;
+    let slot = worker.clients.slot(address, caps.connections_per_client);
+    slot.map(Some).ok_or(Full)
 }
 
 /// As [`start`], for one that another thread accepted and counted as this worker's.
@@ -115,8 +137,30 @@ enum Ended {
     Farewell,
 }
 
+/// Serves a connection whose peer has to say first for whom it speaks.
+async fn announced(mut counted: Counted, listener: Arc<Listener>, io: Rc<Io>, sender: Peer) {
+    let worker = Rc::clone(&counted.worker);
+    // Boxed, so that the task stays small behind it.
+    let header = Box::pin(proxy_protocol::read(&worker, &io, sender)).await;
+    let (peer, announced) = match header {
+        Ok(said) => said,
+        Err(reason) => return proxy_protocol::tell(&worker, &listener, sender, reason),
+    };
+    match slot(&worker, peer.address.ip()) {
+        Ok(slot) => counted.slot = slot,
+        Err(Full) => return crate::stats::bump(&worker.stats.refused, 1),
+    }
+    live(counted, listener, io, peer, announced).await;
+}
+
 /// Serves a connection until it closes.
-async fn live(counted: Counted, listener: Arc<Listener>, io: Rc<Io>, peer: Peer) {
+async fn live(
+    counted: Counted,
+    listener: Arc<Listener>,
+    io: Rc<Io>,
+    peer: Peer,
+    announced: Option<Rc<Announced>>,
+) {
     let worker = Rc::clone(&counted.worker);
     let deadline = worker.deadlines.register();
     let number = worker.next_connection();
@@ -126,6 +170,7 @@ async fn live(counted: Counted, listener: Arc<Listener>, io: Rc<Io>, peer: Peer)
         listener,
         io,
         peer,
+        announced,
         number,
         served: 0,
         patience_ms,
@@ -155,6 +200,7 @@ struct Connection {
     listener: Arc<Listener>,
     io: Rc<Io>,
     peer: Peer,
+    announced: Option<Rc<Announced>>,
     /// No other connection of the server has it.
     number: u64,
     served: u64,
@@ -225,6 +271,7 @@ impl Connection {
         let io = || Rc::clone(&self.io);
         let out = std::mem::take(&mut exchange.spare_out);
         exchange.request.peer = self.peer;
+        exchange.request.announced.clone_from(&self.announced);
         exchange.body = Body::H1(H1Body::new(io(), &worker.deadlines, &worker.buffers));
         exchange.reply = H1Reply::new(io(), &worker.deadlines, &worker.clock, out).into();
         exchange

@@ -2,11 +2,13 @@
 //!
 //! Each worker accepts from sockets of its own. A fresh connection is handed, unread, to another
 //! worker when the load table says that this one is held up or has clearly more than its share.
+//! Whoever speaks for others there says so before anything else.
 
 pub(crate) mod accept;
 pub(crate) mod arrival;
 pub(crate) mod clients;
 pub(crate) mod connection;
+mod proxy_protocol;
 
 pub(crate) use accept::run;
 pub(crate) use connection::start_handed;

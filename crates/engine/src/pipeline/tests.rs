@@ -1,7 +1,6 @@
 //! What becomes of an exchange when something breaks.
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -71,7 +70,7 @@ fn connect(fixture: &Fixture) -> UnixStream {
     let arrival = Arrival {
         stream: server.into(),
         peer: Peer::LOCAL,
-        listener: Arc::default(),
+        listener: crate::fixture::listener(),
     };
     listener::connection::start(&fixture.worker, arrival);
     client

@@ -206,7 +206,7 @@ fn a_connection_handed_to_a_worker_about_to_drain_is_served() {
     let arrival = crate::listener::arrival::Arrival {
         stream: ours.into(),
         peer: crate::exchange::Peer::LOCAL,
-        listener: Arc::default(),
+        listener: crate::fixture::listener(),
     };
     if peers.hand(0, arrival).is_err() {
         return;

@@ -16,6 +16,7 @@ mod hidden;
 mod mutations;
 mod peers;
 mod proxy;
+mod proxy_protocol;
 mod ranges;
 mod redirects;
 mod refused_clients;

@@ -14,13 +14,14 @@ use testkit::{Gateway, TempDir};
 pub(crate) const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
 /// Documents whose blocks are run.
-const DOCUMENTS: [&str; 20] = [
+const DOCUMENTS: [&str; 21] = [
     "README.md",
     "README.ja.md",
     "docs/guide/tour.md",
     "docs/guide/tour.ja.md",
     "docs/guide/getting-started.md",
     "docs/guide/static-files.md",
+    "docs/guide/balancer.md",
     "docs/guide/compression.md",
     "docs/guide/proxy.md",
     "docs/guide/php.md",

@@ -146,6 +146,7 @@ const FLOORS: [(&str, &[&str]); 8] = [
             "listener/accept.rs",
             "listener/connection.rs",
             "listener/mod.rs",
+            "listener/proxy_protocol.rs",
         ],
     ),
     (
