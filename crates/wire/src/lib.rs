@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accept;
+pub mod client_hello;
 pub mod conditional;
 pub mod date;
 pub mod location;

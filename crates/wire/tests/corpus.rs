@@ -39,6 +39,11 @@ fn redirects() {
 }
 
 #[test]
+fn client_hello() {
+    replay("client_hello", properties::client_hello);
+}
+
+#[test]
 fn proxy_protocol() {
     replay("proxy_protocol", properties::proxy_protocol);
 }

@@ -4,13 +4,14 @@
 //! tenants ([`limits::handshake`]), and is made by one of a few threads that give way to whoever serves requests. What
 //! it took is measured by the thread's own clock and charged to its client and tenant, here and nowhere else: no
 //! sensor of shedding and no tenant's share of requests sees it. Its result goes back to the task that waits for it;
-//! where that is gone, the step leaves the queue unmade.
+//! where that is gone, the step leaves the queue unmade. While there is no keeper only short steps get their turn.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,6 +26,7 @@ use tokio::sync::oneshot;
 
 use crate::deadline::Deadline;
 use crate::error::{Error, Kind, Result};
+use crate::tls::keeper::{KEEPER_LOST, Keeper};
 
 /// Steps that wait at once. Each holds what is known of its connection, some 30 KiB.
 const STEPS_MAX: usize = 1_024;
@@ -97,6 +99,7 @@ enum Fate {
 
 struct Pool {
     begun: Instant,
+    keeper: Arc<Keeper>,
     /// Held for the length of one operation of the queue.
     waiting: Mutex<WaitingAll>,
     wake: Condvar,
@@ -118,7 +121,7 @@ impl fmt::Debug for Pool {
 
 impl Handshakes {
     /// Makes the queue of a server with so many threads for handshakes; they are yet to be started.
-    pub(crate) fn new(threads: usize, begun: Instant) -> Self {
+    pub(crate) fn new(threads: usize, begun: Instant, keeper: Arc<Keeper>) -> Self {
         let waiting = WaitingAll {
             queue: Queue::new(STEPS_MAX, RandomState::new().hash_one(begun)),
             steps: HashMap::new(),
@@ -126,6 +129,7 @@ impl Handshakes {
         Self {
             pool: Arc::new(Pool {
                 begun,
+                keeper,
                 waiting: Mutex::new(waiting),
                 wake: Condvar::new(),
                 is_over: AtomicBool::new(false),
@@ -155,6 +159,14 @@ impl Handshakes {
         }
         *is_started = true;
         Ok(())
+    }
+
+    /// Has the keeper asked over these links from now on; the first are the threads'.
+    pub(crate) fn use_links(&self, links: Vec<OwnedFd>) {
+        self.pool.keeper.replace(links);
+        // With the lock in between nobody looks before and waits after.
+        drop(self.pool.lock());
+        self.pool.wake.notify_all();
     }
 
     /// What handshakes have come to.
@@ -208,12 +220,15 @@ impl Handshakes {
         poll_fn(|cx| {
             if let Poll::Ready(result) = pin!(&mut result).poll(cx) {
                 return Poll::Ready(match result {
-                    Ok(result) => result.map_err(refused),
+                    Ok(result) => result.map_err(|why| match why {
+                        Refused::Late => self.pool.late(),
+                        why => refused(why),
+                    }),
                     Err(_) => Err(Error::new(Kind::Internal, "handshake", "a step broke off")),
                 });
             }
             let expired = deadline.poll_expired(cx);
-            expired.map(|()| Err(refused(Refused::Late)))
+            expired.map(|()| Err(self.pool.late()))
         })
         .await
     }
@@ -252,6 +267,14 @@ impl Drop for WaitingStep<'_> {
 impl Pool {
     fn lock(&self) -> MutexGuard<'_, WaitingAll> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why a step is late.
+    fn late(&self) -> Error {
+        match self.keeper.is_lost() {
+            true => Error::new(Kind::Full, KEEPER_LOST, String::new()),
+            false => refused(Refused::Late),
+        }
     }
 
     fn now(&self) -> Time {
@@ -298,7 +321,11 @@ impl Pool {
                 waiting = self.lock();
                 continue;
             }
-            let Some(turn) = waiting.queue.next(now) else {
+            let turn = match self.keeper.is_lost() {
+                true => waiting.queue.next_short(now),
+                false => waiting.queue.next(now),
+            };
+            let Some(turn) = turn else {
                 let waited = self.wake.wait(waiting);
                 waiting = waited.unwrap_or_else(PoisonError::into_inner);
                 continue;
@@ -334,8 +361,12 @@ mod tests {
     use crate::deadline::Deadlines;
     use crate::fixture::block_on;
 
+    /// Threads with a keeper that is never asked.
     fn handshakes(threads: usize) -> Handshakes {
-        let handshakes = Handshakes::new(threads, Instant::now());
+        let keeper = Arc::<Keeper>::default();
+        let handshakes = Handshakes::new(threads, Instant::now(), keeper);
+        let (link, _) = os::fdpass::packet_pair().expect("a link");
+        handshakes.use_links(vec![link]);
         handshakes.start().expect("threads");
         handshakes
     }
@@ -395,6 +426,32 @@ mod tests {
             assert_eq!(broken.await.expect_err("no result").reason, "handshake");
             let next = handshakes.run(who(2), &deadline, |_| made(7)).await;
             assert_eq!(next.expect("a result").value, 7);
+        });
+    }
+
+    #[test]
+    fn without_a_keeper_resumptions_go_on_and_the_rest_waits_for_the_next() {
+        let handshakes = handshakes(1);
+        handshakes.use_links(Vec::new());
+        block_on(async {
+            let deadlines = Deadlines::new();
+            let (deadline, other) = (deadlines.register(), deadlines.register());
+            let mut full = Box::pin(handshakes.run(who(1), &deadline, |_| made(1)));
+            poll_fn(|cx| {
+                assert!(full.as_mut().poll(cx).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+            let resumed = Who {
+                kind: StepKind::Short,
+                ..who(2)
+            };
+            let resumed = handshakes.run(resumed, &other, |_| made(2)).await;
+            assert_eq!(resumed.expect("a result").value, 2);
+            assert_eq!(handshakes.waiting(), 1);
+            let (link, _) = os::fdpass::packet_pair().expect("a link");
+            handshakes.use_links(vec![link]);
+            assert_eq!(full.await.expect("a result").value, 1);
         });
     }
 

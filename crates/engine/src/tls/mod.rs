@@ -4,3 +4,7 @@
 pub(crate) mod failures;
 #[allow(dead_code, reason = "sessions will have their steps made")]
 pub(crate) mod handshake;
+#[allow(dead_code, reason = "sessions will sign")]
+pub(crate) mod keeper;
+#[allow(dead_code, reason = "sessions will be resumed")]
+pub(crate) mod tickets;

@@ -22,6 +22,7 @@ use crate::stats::{ProcessStats, WorkerStats};
 use crate::stderr_log::Complaints;
 use crate::tls::failures::Failures;
 use crate::tls::handshake::Handshakes;
+use crate::tls::keeper::Keeper;
 use crate::upstream::slots::AllSlots;
 
 /// Commands waiting in one worker's queue.
@@ -64,6 +65,9 @@ pub struct Shared {
     pub sensors: Arc<Sensors>,
     /// The costly steps of handshakes, and who waits for them.
     pub(crate) handshakes: Arc<Handshakes>,
+    /// Who signs for them.
+    #[allow(dead_code, reason = "sessions will ask")]
+    pub(crate) keeper: Arc<Keeper>,
     /// Handshakes that came to nothing lately.
     pub(crate) failures: Arc<Failures>,
     /// Counters of the process.
@@ -80,6 +84,7 @@ impl Shared {
             .unzip::<_, _, Vec<_>, Vec<_>>();
         let process = Arc::<ProcessStats>::default();
         let sensors = Arc::new(Sensors::new(workers));
+        let keeper = Arc::<Keeper>::default();
         let loads = Arc::new(LoadTable::new(workers));
         let shared = Self {
             limits: Arc::new(Limiter::new(workers, process.started)),
@@ -98,7 +103,12 @@ impl Shared {
             refused: Arc::default(),
             shed: Arc::new(AllRemembered::new(workers)),
             shadow_shed: Arc::new(AllRemembered::new(workers)),
-            handshakes: Arc::new(Handshakes::new(workers, process.started)),
+            handshakes: Arc::new(Handshakes::new(
+                workers,
+                process.started,
+                Arc::clone(&keeper),
+            )),
+            keeper,
             failures: Arc::default(),
             process,
             generation: Arc::default(),

@@ -202,6 +202,20 @@ impl Queue {
             self.admit(self.outside.first(Order::Oldest)?);
         }
         let kind = kind_of(self.kinds.first(Order::Oldest)?);
+        self.next_of(kind)
+    }
+
+    /// As [`Queue::next`], of short steps alone: what the full ones need is not there.
+    pub fn next_short(&mut self, now: Time) -> Option<Turn> {
+        self.now = self.now.max(now);
+        self.let_in();
+        while self.inside[StepKind::Short as usize].len() == 0 {
+            self.admit(self.outside.first(Order::Oldest)?);
+        }
+        self.next_of(StepKind::Short)
+    }
+
+    fn next_of(&mut self, kind: StepKind) -> Option<Turn> {
         let at = kind as usize;
         let tenant = self.inside[at].first(Order::Oldest)?;
         let (_, place) = *self.tenants.get(&tenant)?.inside[at].first()?;

@@ -5,8 +5,9 @@
 
 use wire::{
     Authority, BodyCaps, BodyDecoder, EncodedSlash, FieldId, Fields, Framing, HeadCaps, Method,
-    OddNames, PathRules, Refusal, ReplyHead, RequestHead, Slashes, encode_chunk_head,
-    field_name_ok, field_value_ok,
+    OddNames, PathRules, Refusal, ReplyHead, RequestHead, Slashes,
+    client_hello::{self, HELLO_RECEIVED_MAX, Reading},
+    encode_chunk_head, field_name_ok, field_value_ok,
     location::{Location, put_prefix, refresh_url},
     multipart::Multipart,
     proxy_protocol::{self, HEADER_BYTES_MAX, ProxyHeader},
@@ -245,6 +246,27 @@ pub(crate) fn ranges(bytes: &[u8]) {
         let alone = specs.map(|spec| bits(evaluate(&[b"bytes=", spec].concat(), SIZE)));
         assert_eq!(bits(answer), alone.fold(0, |all, bits| all | bits));
     }
+}
+
+/// The hello of TLS is the same in one record and in many, a begin of it is never another, and what is known of it is
+/// bounded.
+pub(crate) fn client_hello(bytes: &[u8]) {
+    let whole = client_hello::read(bytes);
+    if whole == Reading::More {
+        assert!(bytes.len() < HELLO_RECEIVED_MAX);
+    }
+    let Reading::Hello(hello) = &whole else {
+        return;
+    };
+    assert!(hello.offered.len() <= 32 && hello.schemes.len() <= 32);
+    let is_canonical =
+        |name: &str| name.len() <= 253 && !name.bytes().any(|it| it.is_ascii_uppercase());
+    assert!(hello.name.as_deref().is_none_or(is_canonical));
+    let mut end = bytes.len();
+    while end > 0 && client_hello::read(&bytes[..end]) == whole {
+        end -= 1;
+    }
+    assert_eq!(client_hello::read(&bytes[..end]), Reading::More);
 }
 
 /// A header of the PROXY protocol is read alike in any pieces, and nothing behind it is looked at;

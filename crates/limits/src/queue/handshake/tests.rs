@@ -301,6 +301,30 @@ fn who_says_short_and_is_not_is_no_longer_believed() {
 }
 
 #[test]
+fn while_full_steps_cannot_be_made_short_ones_go_on() {
+    let mut queue = Queue::new(PLACES, 1);
+    for client in 0..5 {
+        let full = step(Time::ZERO, client, 1);
+        queue.push(Time::ZERO, &full).expect("a place");
+        let short = Newcomer {
+            kind: StepKind::Short,
+            ..step(Time::ZERO, 100 + client, 1)
+        };
+        queue.push(Time::ZERO, &short).expect("a place");
+        let behind = Newcomer {
+            kind: StepKind::Short,
+            ..full
+        };
+        queue.push(Time::ZERO, &behind).expect("a place");
+    }
+    let made = std::iter::from_fn(|| queue.next_short(Time::ZERO)).count();
+    assert!((5..=10).contains(&made), "{made}");
+    assert_eq!(queue.len(), 15 - made);
+    let rest = std::iter::from_fn(|| queue.next(Time::ZERO)).count();
+    assert_eq!(rest, 15 - made);
+}
+
+#[test]
 fn nobody_starves_behind_newcomers_without_end() {
     // One who has used much comes back, and beside him strangers who never used anything.
     let mut arrivals = vec![Arrival::full(0, 1, 1, 50 * MS_NS)];
