@@ -140,6 +140,7 @@ impl Lines {
         if let Some(port) = upstream.agent_port {
             self.key("agent", port);
         }
+        self.key("proxy_protocol", quote(upstream.proxy_protocol.name()));
         self.limits(&upstream.limits);
     }
 

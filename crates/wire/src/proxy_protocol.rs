@@ -365,12 +365,6 @@ pub fn write_v2(endpoints: Option<Endpoints>, unique_id: &[u8], out: &mut Vec<u8
     }
 }
 
-/// Appends a header of version 2 by which the sender speaks for itself.
-pub fn write_local(out: &mut Vec<u8>) {
-    out.extend_from_slice(SIGNATURE);
-    out.extend_from_slice(&[0x20, 0x00, 0, 0]);
-}
-
 /// Two addresses of one family.
 enum Alike {
     V4(Ipv4Addr, Ipv4Addr),

@@ -1,9 +1,7 @@
 //! Headers of the PROXY protocol: what is read, what is refused and with which word, at every cut.
 
 use crate::properties;
-use wire::proxy_protocol::{
-    Endpoints, HEADER_BYTES_MAX, ProxyHeader, parse, write_local, write_v1, write_v2,
-};
+use wire::proxy_protocol::{Endpoints, HEADER_BYTES_MAX, ProxyHeader, parse, write_v1, write_v2};
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 /// 192.0.2.1:56324 to 198.51.100.1:443.
@@ -259,7 +257,4 @@ fn headers_are_written_in_both_versions() {
         write_v2(endpoints, id, &mut block);
         assert_eq!(block, [b"before", &expected[..]].concat());
     }
-    let mut local = Vec::new();
-    write_local(&mut local);
-    assert_eq!(local, v2(0x20, 0, b""));
 }

@@ -77,6 +77,15 @@ pub(crate) const UPSTREAM: Section = Section {
              What `nagaya agent` measures is told as the sensors `upstream.NAME.load1` and such. One that does not answer for 5 s says nothing.",
             "agent = 9707",
         ),
+        key(
+            "proxy_protocol",
+            Kind::Choice(&["off", "v1", "v2"]),
+            Value("off"),
+            "Whether each connection begins by saying for which client it is made, by the PROXY protocol: version 1, or 2 with the \
+             request's id. Such a connection carries one request, for the next may be another client's; `keepalive` is of no use then. \
+             For HTTP alone.",
+            "proxy_protocol = \"v2\"",
+        ),
         LIMITS_OF_LEVEL,
     ],
     later: &[],

@@ -3,8 +3,8 @@
 use crate::include::Broken;
 use crate::model::{
     Balance, Cache, ClientAuth, Degrade, EarlyHints, EncodedSlash, LimitOn, LogFormat, LogLevel,
-    MetricsFormat, Mode, OnError, Protocol, ScriptsVm, ServerClass, ShedScope, Slashes, Symlinks,
-    TlsVersion, UnderscoreFields,
+    MetricsFormat, Mode, OnError, Protocol, ProxyVersion, ScriptsVm, ServerClass, ShedScope,
+    Slashes, Symlinks, TlsVersion, UnderscoreFields,
 };
 
 /// A choice that is written as a word.
@@ -71,6 +71,14 @@ impl Named for LogLevel {
 impl Named for Protocol {
     const NAMES: &'static [(&'static str, Protocol)] =
         &[("http", Protocol::Http), ("fastcgi", Protocol::FastCgi)];
+}
+
+impl Named for ProxyVersion {
+    const NAMES: &'static [(&'static str, ProxyVersion)] = &[
+        ("off", ProxyVersion::Off),
+        ("v1", ProxyVersion::V1),
+        ("v2", ProxyVersion::V2),
+    ];
 }
 
 impl Named for Balance {

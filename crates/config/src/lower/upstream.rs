@@ -14,7 +14,7 @@ use super::table::Table;
 use super::value::Value;
 use super::values;
 use crate::keys;
-use crate::model::{ListenAddress, Protocol, Server, ServerAddress, Upstream};
+use crate::model::{ListenAddress, Protocol, ProxyVersion, Server, ServerAddress, Upstream};
 
 /// Begins the names of upstreams made of an inline address of FastCGI.
 pub(crate) const FASTCGI_PREFIX: &str = "fastcgi:";
@@ -265,11 +265,16 @@ fn filled(name: String, table: &Table<'_>, protocol: Protocol, servers: Vec<Serv
         Protocol::FastCgi if table.get("keepalive").is_none() => FASTCGI_KEEPALIVE,
         Protocol::Http | Protocol::FastCgi => table.count("keepalive") as usize,
     };
+    let proxy_protocol = table.choice("proxy_protocol");
     let upstream = Upstream {
         name,
         protocol,
         servers,
-        keepalive,
+        keepalive: match proxy_protocol {
+            ProxyVersion::Off => keepalive,
+            // The next request may be another client's.
+            ProxyVersion::V1 | ProxyVersion::V2 => 0,
+        },
         balance: table.choice("balance"),
         fails: table.count("fails") as u32,
         back_off_ms: table.duration("back_off"),
@@ -278,8 +283,23 @@ fn filled(name: String, table: &Table<'_>, protocol: Protocol, servers: Vec<Serv
         agent_port: table
             .some_number("agent")
             .and_then(|port| u16::try_from(port).ok()),
+        proxy_protocol,
         limits: limits(table.get("limits"), Level::Upstream),
     };
+    if upstream.proxy_protocol != ProxyVersion::Off {
+        let problem = match protocol {
+            Protocol::FastCgi => {
+                Some("`proxy_protocol` is for HTTP: FastCGI tells the client by itself")
+            }
+            Protocol::Http if keepalive > 0 && table.get("keepalive").is_some() => Some(
+                "connections made for one client, by `proxy_protocol`, are not kept: leave `keepalive` out",
+            ),
+            Protocol::Http => None,
+        };
+        if let Some(problem) = problem {
+            table.report_at(&["proxy_protocol"], problem);
+        }
+    }
     if upstream.back_off_max_ms < upstream.back_off_ms {
         table.report_at(
             &["back_off_max", "back_off"],

@@ -32,6 +32,8 @@ pub struct Upstream {
     pub tries: u32,
     /// Port on which an agent answers where each server runs; `None`: there is none.
     pub agent_port: Option<u16>,
+    /// How a connection begins by saying for whom it is made. Default not at all.
+    pub proxy_protocol: ProxyVersion,
     /// Limits that every request forwarded to it meets. None for an inline URL or address.
     pub limits: Arc<[Limit]>,
 }
@@ -42,6 +44,18 @@ pub struct Upstream {
 pub enum Protocol {
     Http,
     FastCgi,
+}
+
+/// How a connection says for which client it is made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ProxyVersion {
+    /// Not at all.
+    #[default]
+    Off,
+    /// By a header of version 1 of the PROXY protocol.
+    V1,
+    /// By one of version 2, with the request's id.
+    V2,
 }
 
 /// One server of an upstream.

@@ -207,6 +207,7 @@ mod tests {
     fn upstream(fails: u32) -> model::Upstream {
         model::Upstream {
             agent_port: None,
+            proxy_protocol: model::ProxyVersion::Off,
             name: "app".into(),
             protocol: model::Protocol::Http,
             servers: Vec::new(),

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use config::model::{self, Balance, Protocol, ServerAddress};
+use config::model::{self, Balance, Protocol, ProxyVersion, ServerAddress};
 
 use super::Pool;
 use super::dial::Names;
@@ -141,6 +141,7 @@ fn upstream((name, addresses): &DynamicKey) -> model::Upstream {
     };
     model::Upstream {
         agent_port: None,
+        proxy_protocol: ProxyVersion::Off,
         name: name.to_string(),
         protocol: Protocol::Http,
         servers: addresses.iter().map(server).collect(),

@@ -15,10 +15,12 @@ pub(crate) mod server;
 pub(crate) mod slots;
 
 use std::cell::Cell;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use config::model::{self, Protocol};
+use config::model::{self, Protocol, ProxyVersion};
+use wire::proxy_protocol::{self, Endpoints};
 
 pub(crate) use link::Link;
 pub(crate) use server::label;
@@ -27,6 +29,7 @@ pub(crate) use slots::AllSlots;
 
 use crate::agents::Agents;
 use crate::error::{Error, Kind, Result};
+use crate::exchange::request::Request;
 use crate::stats::{UpstreamStats, WorkerStats};
 use crate::worker::resources::Resources;
 
@@ -161,6 +164,7 @@ impl Pool {
             back_off_max_ms,
             tries,
             agent_port,
+            proxy_protocol,
             limits: _,
         } = &*self.config;
         *name == other.name
@@ -173,6 +177,7 @@ impl Pool {
             && *back_off_max_ms == other.back_off_max_ms
             && *tries == other.tries
             && *agent_port == other.agent_port
+            && *proxy_protocol == other.proxy_protocol
     }
 
     /// The servers, in the order of the configuration.
@@ -248,6 +253,17 @@ impl Pool {
         }
     }
 
+    /// Begins a connection with what it says of the client it was made for, if it says that.
+    pub fn announce(&self, request: &Request, out: &mut Vec<u8>) {
+        match self.config.proxy_protocol {
+            ProxyVersion::Off => {}
+            ProxyVersion::V1 => proxy_protocol::write_v1(endpoints(request), out),
+            ProxyVersion::V2 => {
+                proxy_protocol::write_v2(endpoints(request), request.id.as_bytes(), out);
+            }
+        }
+    }
+
     /// Counts a failure; after enough in a row the server rests.
     pub fn note_failure(&self, server: &Server, resources: &Resources) {
         let alone = self.servers.len() == 1;
@@ -295,6 +311,22 @@ impl Pool {
             server.sweep(now_ms, idle_ms);
         }
     }
+}
+
+/// Whose request it is and where it came in; `None` for a client without an address. Of one that a
+/// trusted proxy names no port is known.
+fn endpoints(request: &Request) -> Option<Endpoints> {
+    let peer = request.peer;
+    let source = match request.client == peer.address.ip().to_canonical() {
+        true => peer.address,
+        false => SocketAddr::new(request.client, 0),
+    };
+    let destination = SocketAddr::new(peer.local_ip, peer.local_port);
+    let ends = Endpoints {
+        source,
+        destination,
+    };
+    (!request.client.is_unspecified()).then_some(ends)
 }
 
 /// Whether a reused connection will do.

@@ -276,3 +276,108 @@ fn haproxy_speaks_for_its_clients_in_both_versions() {
         assert_eq!(record.contains(&id), has_id, "{how}: {record}");
     }
 }
+
+/// Back ends that must be told for whom a connection is made.
+const FORWARDING: &str = r#"
+workers = 1
+trusted_proxies = ["127.0.0.1"]
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = ""
+[upstreams.app]
+servers = ["{upstream}"]
+proxy_protocol = "{version}"
+[[sites]]
+hosts = ["*"]
+rules = [{ handler = { proxy = "app" } }]
+"#;
+
+fn forwarding(upstream: impl ToString, version: &str) -> Gateway {
+    Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), FORWARDING)
+        .with("upstream", upstream)
+        .with("version", version)
+        .start()
+}
+
+/// A request on behalf of a client, as a trusted proxy sends it.
+fn for_client(client: &str) -> Vec<u8> {
+    format!(
+        "GET / HTTP/1.1\r\nHost: a.test\r\nX-Request-Id: id-1\r\nX-Forwarded-For: {client}\r\n\r\n"
+    )
+    .into_bytes()
+}
+
+/// What the back end says it was told of two clients, who come one after the other on one connection.
+fn told_of(gateway: &Gateway, clients: [&str; 2]) -> [String; 2] {
+    let mut client = gateway.client();
+    clients.map(|address| {
+        client.send(&for_client(address));
+        let told = reply(client.read_reply(Body::Framed));
+        assert_eq!(told.status, 200);
+        told.text().trim().to_owned()
+    })
+}
+
+const NGINX_BEHIND: &str = r#"
+server {
+  listen 127.0.0.1:{port} proxy_protocol;
+  return 200 "$proxy_protocol_addr $proxy_protocol_port $proxy_protocol_server_port $connection_requests";
+}
+"#;
+
+#[test]
+fn nginx_is_told_for_whom_a_connection_is_made() {
+    for version in ["v1", "v2"] {
+        let Some(nginx) = Peer::nginx(NGINX_BEHIND) else {
+            return;
+        };
+        let gateway = forwarding(nginx.address(), version);
+        let port = gateway.address().port();
+        // Each has a connection of its own, and a port that is not known is none.
+        assert_eq!(
+            told_of(&gateway, ["192.0.2.1", "192.0.2.2"]),
+            ["192.0.2.1", "192.0.2.2"].map(|client| format!("{client}  {port} 1")),
+            "{version}"
+        );
+        let own = told_of(&gateway, ["127.0.0.1", "127.0.0.1"]);
+        assert!(own.iter().all(|told| !told.contains("  ")), "{own:?}");
+        assert!(told_of(&gateway, ["2001:db8::1", "::1"])[0].starts_with("2001:db8::1  "));
+    }
+}
+
+const HAPROXY_BEHIND: &str = "
+frontend front
+ mode http
+ bind 127.0.0.1:{port} accept-proxy
+ http-request return status 200 content-type text/plain lf-string \"%[src] %[fc_pp_unique_id]\"
+";
+
+#[test]
+fn haproxy_is_told_for_whom_a_connection_is_made_and_the_requests_id() {
+    for (version, id) in [("v1", ""), ("v2", " id-1")] {
+        let Some(haproxy) = Peer::haproxy(HAPROXY_BEHIND) else {
+            return;
+        };
+        let gateway = forwarding(haproxy.address(), version);
+        assert_eq!(
+            told_of(&gateway, ["192.0.2.1", "2001:db8::1"]),
+            ["192.0.2.1", "2001:db8::1"].map(|client| format!("{client}{id}")),
+            "{version}"
+        );
+    }
+}
+
+#[test]
+fn a_gateway_behind_a_gateway_knows_the_client() {
+    let front = Front::start();
+    let address = format!("127.0.0.1:{}", front.balanced);
+    for version in ["v1", "v2"] {
+        let before = forwarding(&address, version);
+        let mut client = before.client();
+        // Its fields are believed there for the first hop alone.
+        client.send(&for_client("192.0.2.9"));
+        let told = reply(client.read_reply(Body::Framed));
+        assert_eq!(told.head.field("x-client"), Some("192.0.2.9"), "{version}");
+    }
+}

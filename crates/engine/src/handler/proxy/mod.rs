@@ -182,6 +182,7 @@ impl Forward<'_> {
         } = reached;
         let server = in_flight.server();
         link.out.clear();
+        pool.announce(&exchange.request, link.out.bytes());
         head::write(link.out.bytes(), exchange, self, pool.host_of(server));
         let mut attempt = Attempt::new(self, exchange, spooled, &link);
         if let Err(failure) = attempt.read_head(self, exchange, &mut link).await {
