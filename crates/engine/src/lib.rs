@@ -14,6 +14,7 @@ mod backups;
 mod bounds;
 mod buffer;
 mod causes;
+mod challenges;
 mod client;
 mod clock;
 mod compression;

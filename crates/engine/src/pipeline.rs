@@ -9,6 +9,7 @@ pub(crate) mod tests;
 mod underway;
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 use self::underway::Underway;
@@ -19,7 +20,9 @@ use crate::shedding::tenants::Stay;
 use crate::stage::{Arrived, Routed};
 use crate::worker::serving::Serving;
 use crate::worker::{Answered, Worker};
-use crate::{admission, bounds, client, fields, handler, maps, permits, resolve, rules, shedding};
+use crate::{
+    admission, bounds, client, fields, handler, maps, permits, reply_head, resolve, rules, shedding,
+};
 
 /// Answers a request whose head has been read, to the reply's last byte.
 ///
@@ -74,6 +77,9 @@ async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
     let routed = find_site(arrived, exchange)?;
     scripts::arm_filters(arrived, exchange);
     make_canonical(routed, exchange)?;
+    if let Some(proof) = proof_for_authority(routed, exchange) {
+        return reply_head::answer(arrived, exchange, proof.as_bytes()).await;
+    }
     shedding::pass(routed, exchange)?;
     bounds::check_announced_length(routed, exchange)?;
     let mut next = scripts::rewrite(routed, exchange).await?;
@@ -140,6 +146,19 @@ fn find_site<'a>(arrived: Arrived<'a>, exchange: &mut Exchange) -> Result<Routed
     let routed = routed.ok_or_else(|| Error::refused(421, "unknown_host"))?;
     bounds::begin(routed, exchange);
     Ok(routed)
+}
+
+/// The answer to an authority that looks whether the host is ours; whoever asks for anything else
+/// gets what the site has.
+fn proof_for_authority(routed: Routed<'_>, exchange: &mut Exchange) -> Option<Arc<str>> {
+    let head = &exchange.request.head;
+    let proof = routed
+        .worker
+        .shared
+        .challenges
+        .reply(head.host(), head.path())?;
+    exchange.outgoing.status = 200;
+    Some(proof)
 }
 
 /// One spelling of path and field names, for every matcher, program and upstream.

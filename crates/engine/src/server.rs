@@ -112,6 +112,11 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
             ToServer::Tally(tally) => server.shared.process.show(tally),
             ToServer::LogFile { path, result } => server.order(Order::Opened { path, result }),
             // No listener speaks TLS yet.
+            ToServer::Challenges { number, challenges } => {
+                server.shared.challenges.replace(challenges);
+                let answer = ToSupervisor::Challenged { number };
+                sender.send(&answer).map_err(unheard)?;
+            }
             ToServer::Certificates { .. } | ToServer::Keeper { .. } => {}
             ToServer::Drain => {
                 server.drain(&mut receiver);

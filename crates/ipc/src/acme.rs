@@ -97,8 +97,8 @@ pub struct Account {
 pub struct Binding {
     /// The key's identifier.
     pub id: String,
-    /// The key.
-    pub key: Vec<u8>,
+    /// The key in base64url.
+    pub key: String,
 }
 
 impl std::fmt::Debug for Binding {

@@ -21,6 +21,8 @@ pub const SOURCES_BYTES_MAX: usize = 256 << 20;
 pub const TO_SERVER_FDS_MAX: usize = 65_536;
 /// Bytes in one message to the supervisor.
 pub const TO_SUPERVISOR_BYTES_MAX: usize = 64 * 1024;
+/// Challenges that are published at once: each takes less than two KiB.
+pub const CHALLENGES_MAX: usize = 2_000;
 /// As much of a text as fits a message to the supervisor beside its numbers.
 const TEXT_BYTES_MAX: usize = TO_SUPERVISOR_BYTES_MAX - 64;
 
@@ -94,6 +96,34 @@ pub enum ToServer {
         /// The certificates anew, with this keeper's numbers for the keys.
         #[serde(with = "beside")]
         set: OwnedFd,
+    },
+    /// Answer authorities with these, instead of what was before; answered by `Challenged`.
+    Challenges {
+        /// Its number.
+        number: u32,
+        /// All that are published, at most [`CHALLENGES_MAX`].
+        challenges: Vec<Challenge>,
+    },
+}
+
+/// What an authority is answered with that looks whether a name is ours.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Challenge {
+    /// The name.
+    pub name: String,
+    /// What is to be seen.
+    pub proof: ChallengeProof,
+}
+
+/// What is to be seen of a name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ChallengeProof {
+    /// The reply to `GET /.well-known/acme-challenge/TOKEN` (RFC 8555, 8.3).
+    Http {
+        /// The token.
+        token: String,
+        /// The body.
+        authorization: String,
     },
 }
 
@@ -298,6 +328,11 @@ pub enum ToSupervisor {
     },
     /// Everything is finished; the server ends now.
     Drained,
+    /// Authorities are answered with what was said under this number.
+    Challenged {
+        /// The number.
+        number: u32,
+    },
     /// A worker stands still; the server ends now.
     Stuck {
         /// What it was doing.
@@ -316,6 +351,7 @@ enum Beginning {
     LogFile { path: String },
     Certificates,
     Keeper,
+    Challenges,
 }
 
 impl ToServer {
@@ -348,7 +384,7 @@ impl ToServer {
             ToServer::LogFile { result, .. } => result.iter().map(AsFd::as_fd).collect(),
             ToServer::Certificates { set } => vec![set.as_fd()],
             ToServer::Keeper { links, set } => links.iter().chain([set]).map(AsFd::as_fd).collect(),
-            ToServer::Drain | ToServer::Tally(_) => Vec::new(),
+            ToServer::Drain | ToServer::Tally(_) | ToServer::Challenges { .. } => Vec::new(),
         }
     }
 }
@@ -362,7 +398,7 @@ impl Unheld {
             Beginning::LogFile { path } => Ok(Unheld::LogFile { path }),
             Beginning::Certificates => Ok(Unheld::Certificates),
             Beginning::Keeper => Ok(Unheld::Keeper),
-            Beginning::Drain | Beginning::Tally => {
+            Beginning::Drain | Beginning::Tally | Beginning::Challenges => {
                 Err(BadMessage::new("no descriptors belong to it"))
             }
         }
@@ -393,7 +429,9 @@ impl ToSupervisor {
             ToSupervisor::Refused { message: text, .. }
             | ToSupervisor::OpenLog { path: text }
             | ToSupervisor::Stuck { report: text } => codec::cut(text, TEXT_BYTES_MAX),
-            ToSupervisor::Ready { .. } | ToSupervisor::Drained => {}
+            ToSupervisor::Ready { .. }
+            | ToSupervisor::Challenged { .. }
+            | ToSupervisor::Drained => {}
         }
         os::fdpass::send(link, &codec::encode(&cut)?, &[])
     }
@@ -483,6 +521,16 @@ mod tests {
         })
     }
 
+    fn challenge() -> Challenge {
+        Challenge {
+            name: "a.example".into(),
+            proof: ChallengeProof::Http {
+                token: "token".into(),
+                authorization: "token.thumb".into(),
+            },
+        }
+    }
+
     /// A message and its descriptors' contents, as text.
     fn shown(message: &ToServer) -> String {
         let bytes = codec::encode(message).unwrap();
@@ -520,6 +568,10 @@ mod tests {
             ToServer::Keeper {
                 links: vec![memory("another")],
                 set: memory("anew"),
+            },
+            ToServer::Challenges {
+                number: 3,
+                challenges: vec![challenge()],
             },
             log("/a", Ok(memory("a"))),
             log("/b", Err("no such directory".into())),
@@ -559,6 +611,7 @@ mod tests {
             ToSupervisor::OpenLog {
                 path: "/var/log/example.jp".into(),
             },
+            ToSupervisor::Challenged { number: 3 },
             ToSupervisor::Drained,
             ToSupervisor::Stuck {
                 report: "worker 0: 10 s in example.jp".into(),

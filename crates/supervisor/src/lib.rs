@@ -214,6 +214,8 @@ impl Supervisor {
                 message,
             }) => self.on_refused(generation, &message),
             Ok(ToSupervisor::OpenLog { path }) => self.open_log(path),
+            // Nothing is published yet.
+            Ok(ToSupervisor::Challenged { .. }) => {}
             Ok(ToSupervisor::Drained) => tracing::info!("everything under way is finished"),
             Ok(ToSupervisor::Stuck { report }) => tracing::error!(report, "a worker stands still"),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {

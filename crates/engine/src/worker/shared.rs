@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use super::commands::Command;
 use super::peers::Peers;
 use crate::access_log::queue::Queue;
+use crate::challenges::Challenges;
 use crate::generation::Generation;
 use crate::listener::clients::Clients;
 use crate::load_table::LoadTable;
@@ -70,6 +71,8 @@ pub struct Shared {
     pub(crate) keeper: Arc<Keeper>,
     /// Handshakes that came to nothing lately.
     pub(crate) failures: Arc<Failures>,
+    /// What authorities are answered with.
+    pub(crate) challenges: Arc<Challenges>,
     /// Counters of the process.
     pub process: Arc<ProcessStats>,
     /// The generation new exchanges begin with. Held to copy or replace it.
@@ -110,6 +113,7 @@ impl Shared {
             )),
             keeper,
             failures: Arc::default(),
+            challenges: Arc::default(),
             process,
             generation: Arc::default(),
         };

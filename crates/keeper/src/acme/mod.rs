@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use config::reason;
 use instant_acme::{AccountCredentials, CertificateIdentifier, ExternalAccountKey, NewAccount};
 use ipc::acme::{Account, FromAcme, Held, Plan, ToAcme, Wanted};
@@ -373,8 +374,14 @@ impl Orders {
             terms_of_service_agreed: true,
             only_return_existing: false,
         };
-        let binding = account.binding.as_ref();
-        let binding = binding.map(|it| ExternalAccountKey::new(it.id.clone(), &it.key));
+        let binding = match &account.binding {
+            Some(binding) => {
+                let key = BASE64_URL_SAFE_NO_PAD.decode(binding.key.trim_end_matches('='));
+                let key = key.map_err(|_| "the key of `eab` is not base64url".to_owned())?;
+                Some(ExternalAccountKey::new(binding.id.clone(), &key))
+            }
+            None => None,
+        };
         let (made, credentials) = insist(async || {
             let builder = instant_acme::Account::builder_with_http(Box::new(client.clone()));
             let directory = account.directory.clone();

@@ -229,23 +229,6 @@ fn held(chain: &str) -> Held {
     }
 }
 
-/// Base64url, as a key is written.
-fn decoded(text: &str) -> Vec<u8> {
-    let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let digit = |byte: u8| {
-        alphabet
-            .iter()
-            .position(|it| *it == byte)
-            .expect("base64url")
-    };
-    let bytes: Vec<usize> = text.bytes().map(digit).collect();
-    let four = |four: &[usize]| {
-        let bits = four.iter().fold(0, |bits, digit| bits << 6 | digit);
-        [16, 8, 0].map(|shift| u8::try_from(bits >> shift & 0xff).expect("a byte"))
-    };
-    bytes.chunks_exact(4).flat_map(four).collect()
-}
-
 fn account(pebble: &Pebble, challenge: ChallengeKind) -> Account {
     Account {
         name: "test".into(),
@@ -288,7 +271,7 @@ fn a_certificate_is_ordered_by_http_with_a_bound_account_and_nine_of_ten_nonces_
     let (id, key) = pebble.binding();
     account.binding = Some(Binding {
         id: id.into(),
-        key: decoded(key),
+        key: key.into(),
     });
     let names = ["www.example.jp", "example.jp"];
     supervisor.say(&plan(account, vec![wanted("example.jp", &names)]));
