@@ -2,6 +2,8 @@
 //!
 //! Asked by way of the C library: what looks for the vDSO by itself does not find it in a profiler.
 
+use std::time::Duration;
+
 /// CPU time the calling thread has used, in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
     nanoseconds(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
@@ -23,6 +25,16 @@ pub fn process_cpu_ns_of(pid: u32) -> Option<u64> {
     let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0)?;
     let clock: libc::clockid_t = (!pid).checked_mul(8)? | SCHEDULED;
     nanoseconds(clock)
+}
+
+/// What the scheduler gave a thread of this process, and how long that waited for it, so far. `None`
+/// where there is no such thread, or the kernel does not tell.
+pub fn thread_schedule(thread: u32) -> Option<(Duration, Duration)> {
+    let path = format!("/proc/self/task/{thread}/schedstat");
+    let text = std::fs::read_to_string(path).ok()?;
+    let mut numbers = text.split_ascii_whitespace();
+    let mut next = || numbers.next()?.parse().ok().map(Duration::from_nanos);
+    Some((next()?, next()?))
 }
 
 /// Microseconds of `CLOCK_MONOTONIC`, which is what service managers expect in a notification.
@@ -62,6 +74,29 @@ mod tests {
         // The kernel accounts for each clock by itself: half is proof enough that they run.
         assert!(process_cpu_ns() >= process + 1_000_000);
         assert!(monotonic_us() >= wall + 1_000);
+    }
+
+    #[test]
+    fn what_the_scheduler_gave_a_thread_grows_with_its_work() {
+        let own = crate::process::thread_id();
+        let Some((before, _)) = thread_schedule(own) else {
+            return testkit::lacks(
+                "schedstat",
+                "the kernel does not tell what it gave a thread",
+            );
+        };
+        let until = thread_cpu_ns() + 5_000_000;
+        while thread_cpu_ns() < until {
+            std::hint::spin_loop();
+        }
+        // The kernel brings it up to date when the thread goes to sleep.
+        std::thread::sleep(Duration::from_millis(1));
+        let (after, _) = thread_schedule(own).expect("as before");
+        assert!(
+            after >= before + Duration::from_millis(4),
+            "{before:?} {after:?}"
+        );
+        assert_eq!(thread_schedule(u32::MAX), None);
     }
 
     #[test]

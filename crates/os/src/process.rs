@@ -87,6 +87,14 @@ pub fn set_name(name: &str) {
     }
 }
 
+/// The calling thread's number.
+pub fn thread_id() -> u32 {
+    rustix::thread::gettid()
+        .as_raw_nonzero()
+        .get()
+        .unsigned_abs()
+}
+
 /// Has the calling thread give way to others that want the processor: by so much of `nice`, 0 to 19.
 /// No right is needed for it, and there is no way back.
 pub fn give_way(nice: i32) -> io::Result<()> {

@@ -7,6 +7,7 @@
 
 pub mod advice;
 pub mod gauges;
+mod handshakes;
 mod history;
 mod machine;
 pub mod sampling;

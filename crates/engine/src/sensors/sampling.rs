@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use config::model::sensor::Gauge;
 
 use super::gauges::{Missing, Numbers, Sensors, Snapshot};
+use super::handshakes::TakenOut;
 use super::history::History;
 use super::machine::Machine;
 use crate::shedding;
@@ -120,11 +121,15 @@ fn run(shared: &Shared, stopped: &Receiver<()>) {
     let published = Published(shared);
     let sensors = &published.0.sensors;
     let mut here = Here::look();
+    let mut handshakes = TakenOut::default();
     let (mut sampled, mut due) = (Instant::now(), Instant::now());
     let mut is_first = true;
     loop {
         let at = Instant::now();
         let mut numbers = here.machine.read(here.at_us(at));
+        let threads = shared.handshakes.thread_ids();
+        let threads: Vec<_> = threads.filter_map(os::cpu::thread_schedule).collect();
+        handshakes.of(&threads, here.at_us(at), &mut numbers);
         let was_frozen = at.duration_since(sampled) > PAUSE_MAX;
         let lags_s = of_gateway(shared, at, was_frozen, &mut numbers);
         sampled = at;

@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -104,6 +104,8 @@ struct Pool {
     waiting: Mutex<WaitingAll>,
     wake: Condvar,
     is_over: AtomicBool,
+    /// By number; 0 before a thread has begun.
+    thread_ids: Box<[AtomicU32]>,
     totals: Totals,
 }
 
@@ -133,6 +135,7 @@ impl Handshakes {
                 waiting: Mutex::new(waiting),
                 wake: Condvar::new(),
                 is_over: AtomicBool::new(false),
+                thread_ids: (0..threads).map(|_| AtomicU32::new(0)).collect(),
                 totals: Totals::default(),
             }),
             threads,
@@ -178,6 +181,12 @@ impl Handshakes {
     pub(crate) fn is_started(&self) -> bool {
         let started = self.is_started.lock();
         *started.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The threads that run, as the system numbers them.
+    pub(crate) fn thread_ids(&self) -> impl Iterator<Item = u32> {
+        let ids = self.pool.thread_ids.iter().map(|id| id.load(Relaxed));
+        ids.filter(|id| *id != 0)
     }
 
     /// Steps that wait.
@@ -308,6 +317,9 @@ impl Pool {
         if let Err(error) = os::process::give_way(NICE) {
             let error = config::reason(&error);
             tracing::warn!(thread, error, "handshakes cannot give way to requests");
+        }
+        if let Some(id) = self.thread_ids.get(thread) {
+            id.store(os::process::thread_id(), Relaxed);
         }
         let mut waiting = self.lock();
         while !self.is_over.load(Relaxed) {
