@@ -421,7 +421,10 @@ impl Orders {
     /// When the authority wants a certificate to be renewed, and when it is to be asked again.
     async fn suggestion(&self, wanted: &Wanted, account: &Account) -> Option<(Window, i64)> {
         // Who has no account yet has issued nothing.
-        account.credentials.as_ref()?;
+        let is_made = self.state.borrow().ready.contains_key(&account.name);
+        if !is_made && account.credentials.is_none() {
+            return None;
+        }
         let identifier = identifier_of(wanted.held.as_ref()?)?;
         let ready = self.ready(account).await.ok()?;
         let (info, again) = ready.account.renewal_info(&identifier).await.ok()?;

@@ -1,5 +1,7 @@
 //! The process against Pebble and a scripted authority; the supervisor is this test.
 
+mod scripted;
+
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
