@@ -125,6 +125,7 @@ impl Lines {
         self.key("certificates", list(&model.tls.certificates, quote));
         let versions = |version: &TlsVersion| quote(version.name());
         self.key("versions", list(&model.tls.versions, versions));
+        self.duration("tickets", model.tls.tickets_ms);
     }
 
     fn upstream(&mut self, upstream: &Upstream) {
@@ -337,6 +338,7 @@ fn site_tls(tls: &SiteTls) -> String {
     let entries = [
         files.map(|files| path("certificate", &files.certificate)),
         files.map(|files| path("key", &files.key)),
+        tls.local.then(|| "local = true".to_owned()),
         client.map(|client| path("client_ca", &client.file)),
         client.map(|client| format!("client_auth = {}", quote(client.mode.name()))),
         Some(format!("redirect = {}", tls.redirect)),

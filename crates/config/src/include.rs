@@ -1,4 +1,4 @@
-//! Expands the globs of `include` into file names.
+//! Expands the globs of `include` and others into file names.
 //!
 //! The idea: a pattern is walked component by component, so `*` stays within one directory
 //! name; results are sorted, so the order of sites never depends on the file system. A pattern
@@ -20,7 +20,10 @@ pub(crate) enum Broken {
 }
 
 /// Files that match `pattern`, as relative or absolute as the pattern is.
-pub(crate) fn expand(base: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
+///
+/// # Errors
+/// A pattern that is none, or a directory in it that cannot be listed, in words.
+pub fn expand(base: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     glob::check(pattern).map_err(|why| format!("`{pattern}`: {why}"))?;
     let start = if pattern.starts_with('/') { "/" } else { "" };
     let mut found = vec![PathBuf::from(start)];

@@ -30,6 +30,7 @@ pub use address::split_port;
 pub use aside::{Aside, SetAside, Stays, Wrong};
 pub use diagnostics::{Colour, Diagnostics, Place, Problem};
 pub use dump::{dump, quote};
+pub use include::expand;
 pub use last_good::{LastGood, Version};
 pub use lower::limits::key::spell as spell_key;
 pub use lower::{judge, load, load_and_warn};

@@ -210,6 +210,7 @@ tls = { default = "WWW.Example.jp." }
 [tls]
 certificates = ["certs/*.pem", "/etc/letsencrypt/live/*"]
 versions = ["1.3", "1.2", "1.3"]
+tickets = "1h"
 [[sites]]
 hosts = ["a.example"]
 root = "/srv"
@@ -221,6 +222,10 @@ tls = { certificate = "b.pem", key = "b.key" }
 [[sites]]
 hosts = ["c.example"]
 root = "/srv"
+[[sites]]
+hosts = ["d.example"]
+root = "/srv"
+tls = { local = true }
 "#;
     let sources = Sources::from_text("/etc/nagaya/nagaya.toml", text)
         .with_file("/etc/nagaya/staff.pem", b"authorities");
@@ -237,9 +242,11 @@ root = "/srv"
     let certificates = ["/etc/nagaya/certs/*.pem", "/etc/letsencrypt/live/*"];
     assert_eq!(model.tls.certificates, certificates);
     assert_eq!(model.tls.versions, [TlsVersion::V12, TlsVersion::V13]);
-    let [a, b, c] = &model.sites[..] else {
-        panic!("three sites");
+    assert_eq!(model.tls.tickets_ms, 3_600_000);
+    let [a, b, c, d] = &model.sites[..] else {
+        panic!("four sites");
     };
+    assert!(d.tls.local && d.tls.files.is_none() && !a.tls.local);
     let files = a.tls.files.as_ref().expect("a certificate of its own");
     assert_eq!(files.certificate.to_str(), Some("/etc/nagaya/a.pem"));
     assert_eq!(files.key, files.certificate);

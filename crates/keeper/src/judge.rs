@@ -229,7 +229,7 @@ mod tests {
     use rcgen::{CertificateParams, KeyPair, SignatureAlgorithm};
 
     use super::*;
-    use crate::making::{Authority, pem};
+    use crate::making::Authority;
 
     /// A chain and a key in PEM.
     fn made(names: &[&str], algorithm: &'static SignatureAlgorithm) -> (String, String) {
@@ -237,10 +237,11 @@ mod tests {
         let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
         let params = CertificateParams::new(names).unwrap();
         let certificate = params.self_signed(&key).unwrap();
-        (
-            pem("CERTIFICATE", certificate.der()),
-            pem("PRIVATE KEY", key.serialized_der()),
-        )
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    fn pem(label: &str, der: &[u8]) -> String {
+        pem::encode(&pem::Pem::new(label, der))
     }
 
     fn candidate(chain: &str, key: &str) -> Candidate {

@@ -8,8 +8,6 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use ipc::certificates::{Blob, KeyKind};
 use ipc::keeper::Request;
 use rcgen::{
@@ -67,7 +65,7 @@ pub(crate) fn request(kind: KeyKind, names: &[String]) -> Result<Request, String
     let request = params.serialize_request(&key).map_err(said)?;
     Ok(Request {
         request: Blob::from(&**request.der()),
-        key: Blob::from(pem("PRIVATE KEY", key.serialized_der()).into_bytes()),
+        key: Blob::from(key.serialize_pem().into_bytes()),
     })
 }
 
@@ -99,15 +97,12 @@ impl Authority {
         let key = KeyPair::generate().map_err(said)?;
         let params = authority()?;
         let certificate = params.self_signed(&key).map_err(said)?;
-        let text = [
-            pem("CERTIFICATE", certificate.der()),
-            pem("PRIVATE KEY", key.serialized_der()),
-        ];
+        let text = certificate.pem() + &key.serialize_pem();
         let authority = Authority {
             issuer: Issuer::new(params, key),
             certificate: Blob::from(&**certificate.der()),
         };
-        Ok((authority, Blob::from(text.concat().into_bytes())))
+        Ok((authority, Blob::from(text.into_bytes())))
     }
 
     /// The one that [`Authority::make`] told.
@@ -180,16 +175,6 @@ fn algorithm(kind: KeyKind) -> Result<&'static SignatureAlgorithm, String> {
 
 fn said(error: rcgen::Error) -> String {
     error.to_string()
-}
-
-/// PEM (RFC 7468).
-pub(crate) fn pem(label: &str, der: &[u8]) -> String {
-    const LINE_BYTES: usize = 48;
-    let lines = der
-        .chunks(LINE_BYTES)
-        .map(|line| STANDARD.encode(line) + "\n");
-    let body: String = lines.collect();
-    format!("-----BEGIN {label}-----\n{body}-----END {label}-----\n")
 }
 
 #[cfg(test)]

@@ -54,6 +54,7 @@ pub fn run(user: &str) -> ExitCode {
 fn begin() -> io::Result<(OwnedFd, usize)> {
     os::process::set_name("nagaya-keeper");
     let link = os::process::take_stdin()?;
+    os::confine::close_all_but(&link)?;
     os::process::die_with_parent(&link)?;
     os::confine::bound_descriptors(DESCRIPTORS_MAX)?;
     if !os::confine::hide_memory()? {

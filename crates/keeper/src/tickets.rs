@@ -20,14 +20,14 @@ const PURPOSE: &[u8] = b"nagaya session tickets";
 
 /// Secrets of tickets, the latest first.
 #[derive(Debug)]
-pub(crate) struct Tickets(Mutex<State>);
+pub(crate) struct Tickets(Mutex<Rotation>);
 
-struct State {
+struct Rotation {
     settings: Settings,
     secrets: VecDeque<Secret>,
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for Rotation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} secrets", self.secrets.len())
     }
@@ -44,7 +44,7 @@ impl Default for Tickets {
             tickets_rotate_s: 8 * 3_600,
             tickets_before: 2,
         };
-        Tickets(Mutex::new(State {
+        Tickets(Mutex::new(Rotation {
             settings,
             secrets: VecDeque::new(),
         }))
@@ -54,8 +54,8 @@ impl Default for Tickets {
 impl Tickets {
     /// Rotates by these from now on.
     pub(crate) fn set(&self, settings: Settings) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.settings = settings;
+        let mut rotation = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        rotation.settings = settings;
     }
 
     /// The keys of a policy at this time, the current one first.
@@ -67,15 +67,15 @@ impl Tickets {
         policy: &[u8; 32],
         now_s: u64,
     ) -> Result<Vec<TicketKey>, Unspecified> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.rotate(now_s)?;
-        let settings = state.settings;
-        let keys = state.secrets.iter();
+        let mut rotation = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        rotation.rotate(now_s)?;
+        let settings = rotation.settings;
+        let keys = rotation.secrets.iter();
         keys.map(|secret| secret.key(policy, settings)).collect()
     }
 }
 
-impl State {
+impl Rotation {
     /// Forgets what is too old, and makes a secret where there is no current one.
     fn rotate(&mut self, now_s: u64) -> Result<(), Unspecified> {
         let Settings {

@@ -5,6 +5,7 @@
 //! by a filter of calls.
 
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::mm::{MlockAllFlags, mlockall};
@@ -68,6 +69,28 @@ pub fn hide_memory() -> io::Result<bool> {
     // Pages as they come into use: whatever is only reserved costs nothing.
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     Ok(mlockall(flags).is_ok())
+}
+
+/// Closes every descriptor beyond the three of every process, but this one: whatever was left open
+/// by who started the program. Call it before there are others of ours.
+///
+/// # Errors
+/// When the kernel does not know how.
+pub fn close_all_but(kept: &OwnedFd) -> io::Result<()> {
+    const FIRST: u32 = 3;
+    let kept = kept.as_raw_fd().unsigned_abs();
+    let ranges = [
+        (FIRST, kept.saturating_sub(1)),
+        (kept.max(FIRST - 1) + 1, u32::MAX),
+    ];
+    for (first, last) in ranges.into_iter().filter(|(first, last)| first <= last) {
+        // SAFETY: plain numbers. Nobody in this process owns what it did not open, and what it
+        // opened is either kept or one of the first three.
+        if unsafe { libc::close_range(first, last, 0) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 /// Lets this process never have more descriptors than `count`.

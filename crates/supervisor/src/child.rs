@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+use ipc::keeper::{FromKeeper, ToKeeper};
 use ipc::manifest::{FromSpawner, ToSpawner};
 use ipc::server::{ToServer, ToSupervisor};
 
@@ -90,6 +91,47 @@ impl Server {
     }
 
     /// What becomes readable when it says something or ends.
+    pub(super) fn link(&self) -> BorrowedFd<'_> {
+        self.0.link.as_fd()
+    }
+
+    /// Ends it, if it does not end by itself soon, and tells how it ended and how long it lived.
+    pub(super) fn end(self) -> io::Result<(ExitStatus, Duration)> {
+        self.0.end()
+    }
+}
+
+/// A running keeper; killed when dropped.
+#[derive(Debug)]
+pub(super) struct Keeper(Child);
+
+impl Keeper {
+    /// Starts this program again as a keeper that becomes `user`.
+    pub(super) fn start(user: &str) -> io::Result<Keeper> {
+        let user = user.to_owned();
+        Ok(Keeper(Child::start(&Role::Keeper { user })?))
+    }
+
+    /// Its process id.
+    pub(super) fn pid(&self) -> u32 {
+        self.0.process.id()
+    }
+
+    /// Tells it something.
+    pub(super) fn send(&self, message: &ToKeeper) -> io::Result<()> {
+        message.send(self.link())
+    }
+
+    /// Waits for what it says, but not for ever.
+    pub(super) fn hear(&self, patience: Duration) -> io::Result<FromKeeper> {
+        if os::net::wait_readable(&[self.link()], Some(patience))? == [true] {
+            FromKeeper::recv(self.link())
+        } else {
+            Err(io::ErrorKind::TimedOut.into())
+        }
+    }
+
+    /// What becomes readable when it ends: it says nothing that it was not asked.
     pub(super) fn link(&self) -> BorrowedFd<'_> {
         self.0.link.as_fd()
     }

@@ -7,7 +7,10 @@
 //! for. Privileges go to the spawner alone; the server has none.
 #![forbid(unsafe_code)]
 
+mod authority;
+pub mod certificates;
 mod child;
+mod keeper;
 mod last_good;
 mod listeners;
 pub mod load;
@@ -18,8 +21,10 @@ mod notify;
 mod phase;
 mod programs;
 mod reload;
+mod reopening;
 mod role;
 pub mod surroundings;
+mod tls;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -33,6 +38,7 @@ use os::cgroup::Base;
 use os::signal::{Signal, Signals};
 
 use self::child::{BackOff, Server};
+use self::keeper::Keys;
 use self::notify::Notify;
 use self::phase::Phase;
 use self::programs::Programs;
@@ -55,6 +61,9 @@ pub struct Supervisor {
     current: Generation,
     phase: Phase,
     programs: Programs,
+    keys: Keys,
+    /// The keeper that the server has links to.
+    linked: u64,
     /// Where control groups stand: gone after the programs.
     base: Base,
     wanted: Wanted,
@@ -73,6 +82,7 @@ pub struct Supervisor {
 struct Woken {
     by_server: bool,
     by_spawner: bool,
+    by_keeper: bool,
 }
 
 /// What was asked for and not begun.
@@ -91,7 +101,8 @@ impl Supervisor {
             Refused::System(vec![format!("adopt what programs leave behind: {reason}")])
         })?;
         let mut base = programs::claim_place()?;
-        let current = Generation::prepare(config, 1, None, &mut base)?;
+        let mut keys = Keys::default();
+        let current = Generation::prepare(config, 1, None, (&mut base, &mut keys))?;
         let tally = Tally {
             files_set_aside: current.loose.files_set_aside,
             set_aside: current.loose.set_aside.clone(),
@@ -105,6 +116,8 @@ impl Supervisor {
                 until: Instant::now(),
             },
             programs,
+            keys,
+            linked: 0,
             base,
             wanted: Wanted::default(),
             stored: current.loose.known_before.clone(),
@@ -155,10 +168,14 @@ impl Supervisor {
         if woken.by_spawner {
             self.programs.lose("it ended");
         }
+        if woken.by_keeper {
+            self.keys.lose("it ended");
+        }
         if woken.by_server {
             self.on_word();
         }
         self.on_time(Instant::now());
+        self.mind_keys();
         self.begin_what_is_wanted();
         Ok(())
     }
@@ -172,9 +189,11 @@ impl Supervisor {
             | Phase::Resting { until }
             | Phase::Draining { until, .. } => Some(*until),
         };
-        let until = until.into_iter().chain(self.programs.until()).min();
+        let until = until.into_iter().chain(self.programs.until());
+        let until = until.chain(self.keys_until()).min();
         let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let children = [self.phase.server().map(Server::link), self.programs.link()];
+        let server = self.phase.server().map(Server::link);
+        let children = [server, self.programs.link(), self.keys.link()];
         let mut fds = vec![self.signals.as_fd()];
         fds.extend(children.iter().flatten());
         let readable = os::net::wait_readable(&fds, wait)?;
@@ -183,6 +202,7 @@ impl Supervisor {
         Ok(Woken {
             by_server: is_ready(&children[0]),
             by_spawner: is_ready(&children[1]),
+            by_keeper: is_ready(&children[2]),
         })
     }
 
@@ -260,8 +280,9 @@ impl Supervisor {
 
     /// Starts the next spawner, and gives the server links to it.
     fn start_spawner(&mut self) {
-        let server = self.phase.server().map(Server::pid);
-        self.programs.end_orphans(server);
+        let ours = self.phase.server().map(Server::pid).into_iter();
+        let ours: Vec<_> = ours.chain(self.keys.pid()).collect();
+        self.programs.end_orphans(&ours);
         let mut manifests = vec![&self.current.manifest];
         if let Phase::Reloading { next, .. } = &self.phase {
             manifests.push(&next.manifest);
@@ -283,6 +304,8 @@ impl Supervisor {
     /// Starts a server for the current generation.
     fn start_server(&mut self) {
         let links = self.programs.links(self.current.workers);
+        self.renew_keys();
+        let links = (links, self.links_to_keeper());
         let started = Server::start(&self.current.user).and_then(|server| {
             server.send(&self.current.configure(self.tally.clone(), links)?)?;
             Ok(server)
@@ -439,14 +462,14 @@ impl Supervisor {
         self.notify.reloading();
         // A number is used up by the generation that comes into force with it.
         let number = self.current.number + 1;
-        let next =
-            match Generation::prepare(&self.config, number, Some(&self.current), &mut self.base) {
-                Ok(next) => next,
-                Err(refused) => {
-                    refused.log();
-                    return self.keep_old(refused.outcome(), refused.told());
-                }
-            };
+        let means = (&mut self.base, &mut self.keys);
+        let next = match Generation::prepare(&self.config, number, Some(&self.current), means) {
+            Ok(next) => next,
+            Err(refused) => {
+                refused.log();
+                return self.keep_old(refused.outcome(), refused.told());
+            }
+        };
         if let Err(problem) = self.tell_manifest(&next) {
             let told = format!("the spawner refuses the generation: {problem}");
             tracing::error!("{told}");
@@ -455,7 +478,8 @@ impl Supervisor {
         }
         match self.phase.take() {
             Phase::Serving { server } => {
-                let message = match next.configure(self.tally_with(&next), Vec::new()) {
+                let links = (Vec::new(), self.links_where_none(&next));
+                let message = match next.configure(self.tally_with(&next), links) {
                     Ok(message) => message,
                     Err(error) => {
                         let error = reason(&error);
@@ -523,45 +547,6 @@ impl Supervisor {
         let tally = ToServer::Tally(self.tally.clone());
         if let Some(Err(error)) = self.phase.server().map(|server| server.send(&tally)) {
             self.lose_server_by("it does not hear", &error);
-        }
-    }
-
-    fn reopen_logs(&mut self) {
-        for problem in self.current.logs.reopen() {
-            tracing::error!("{problem}; the file open until now is written on");
-        }
-        let Some(server) = self.phase.server() else {
-            return;
-        };
-        let logs = match self.current.logs.for_server() {
-            Ok(logs) => logs,
-            Err(error) => {
-                let error = reason(&error);
-                return tracing::error!(
-                    error,
-                    "the logs cannot be handed on, those open until now are written on"
-                );
-            }
-        };
-        match server.send(&ToServer::Reopen { logs }) {
-            Ok(()) => tracing::info!("logs opened again"),
-            Err(error) => self.lose_server_by("it does not take the logs", &error),
-        }
-    }
-
-    fn open_log(&mut self, path: String) {
-        let mut result = self.current.logs.open_on_demand(&path);
-        if let (Err(_), Phase::Reloading { next, .. }) = (&result, &self.phase) {
-            result = next.logs.open_on_demand(&path);
-        }
-        if let Err(problem) = &result {
-            tracing::error!("{problem}");
-        }
-        let Some(server) = self.phase.server() else {
-            return;
-        };
-        if let Err(error) = server.send(&ToServer::LogFile { path, result }) {
-            self.lose_server_by("it does not take a log", &error);
         }
     }
 

@@ -156,17 +156,17 @@ impl Programs {
     /// Ends the spawner, and with it all programs.
     pub(super) fn end(&mut self) {
         self.state = SpawnerState::Absent;
-        self.end_orphans(None);
+        self.end_orphans(&[]);
     }
 
-    /// Kills and reaps what a spawner left behind: children of this process that are neither the
-    /// server nor were here before. Programs, and all that descends from them, can be told by
+    /// Kills and reaps what a spawner left behind: children of this process that are neither
+    /// `ours` nor were here before. Programs, and all that descends from them, can be told by
     /// that they cannot gain privileges; whatever else came to this process is none of ours.
-    pub(super) fn end_orphans(&self, server: Option<u32>) {
+    pub(super) fn end_orphans(&self, ours: &[u32]) {
         let until = Instant::now() + ORPHANS_MAX;
         loop {
             let mut orphans = os::process::children();
-            orphans.retain(|child| Some(*child) != server && !self.strangers.contains(child));
+            orphans.retain(|child| !ours.contains(child) && !self.strangers.contains(child));
             for orphan in &orphans {
                 // Whoever has ended is to be reaped here in any case.
                 let _ = os::spawn::reap_orphan(*orphan);

@@ -11,16 +11,25 @@ use std::time::Duration;
 
 use config::model::{LogLevel, Model};
 use config::{Diagnostics, Place, Problem, Sources, reason};
+use ipc::keeper::Settings;
 use ipc::manifest::Manifest;
 use ipc::server::{Configure, ReloadOutcome, SOURCES_BYTES_MAX, Tally, ToServer};
 use os::cgroup::Base;
 
+use crate::certificates::plan::Plan;
+use crate::certificates::{Certificates, Lacking};
+use crate::keeper::Keys;
 use crate::listeners::{Control, Listeners};
 use crate::load::{Loaded, load_beside, load_to_start};
 use crate::logs::Logs;
 use crate::loose::LooseFiles;
 use crate::manifest;
 use crate::surroundings;
+
+/// How many keys of tickets are still taken beside the current one.
+const TICKETS_BEFORE: u8 = 2;
+/// The authority for development, beside the configuration.
+const AUTHORITY: &str = "nagaya-development.pem";
 
 /// A generation, ready to be given to a server, to one server after the other if need be.
 #[derive(Debug)]
@@ -48,6 +57,8 @@ pub(super) struct Generation {
     pub(super) loose: LooseFiles,
     /// What is said of limits that the overrides file changed when it was read.
     changed: Option<String>,
+    /// Its certificates; `None` where no listener speaks TLS.
+    pub(super) certificates: Option<Certificates>,
     control: Option<Rc<Control>>,
     limits_overrides: PathBuf,
     /// What was read there.
@@ -71,7 +82,7 @@ impl Generation {
         config: &Path,
         number: u64,
         before: Option<&Generation>,
-        base: &mut Base,
+        (base, keys): (&mut Base, &mut Keys),
     ) -> Result<Generation, Refused> {
         let loaded = match before {
             Some(before) => {
@@ -92,23 +103,18 @@ impl Generation {
         let mut problems = Vec::new();
         let known = before.map(|before| &before.listeners);
         let listeners = Listeners::bind(&model.listeners, model.workers, known);
-        let listeners = listeners.unwrap_or_else(|found| {
-            problems.extend(found);
-            Listeners::default()
-        });
+        let listeners = or_default(listeners, &mut problems);
         let known = before.and_then(|before| before.control.as_ref());
         let control = model
             .control
             .as_ref()
             .map(|control| Control::bind(&control.socket, known));
-        let control = control.transpose().unwrap_or_else(|problem| {
-            problems.push(problem);
-            None
-        });
-        let manifest = manifest::of(&model, number, base).unwrap_or_else(|found| {
-            problems.extend(found);
-            Manifest::default()
-        });
+        let control = control.transpose().map_err(|problem| vec![problem]);
+        let control = or_default(control, &mut problems);
+        let manifest = or_default(manifest::of(&model, number, base), &mut problems);
+        let known = before.and_then(|before| before.certificates.as_ref());
+        let certificates = certificates(&model, config, known, keys);
+        let certificates = or_default(certificates, &mut problems);
         let logs = Logs::open(&model, before.map(|before| &before.logs));
         let overrides = sources.overrides_alone();
         let changed = config::overrides::told(&model);
@@ -130,6 +136,7 @@ impl Generation {
                 sites: model.sites.len(),
                 loose,
                 changed,
+                certificates,
                 control,
                 limits_overrides: model.limits_overrides,
                 overrides,
@@ -144,8 +151,12 @@ impl Generation {
     }
 
     /// The message that makes a server this generation's; `programs` are its links to the spawner,
-    /// none where it has them.
-    pub(super) fn configure(&self, tally: Tally, programs: Vec<OwnedFd>) -> io::Result<ToServer> {
+    /// `keeper` those to the keeper: none where it has them.
+    pub(super) fn configure(
+        &self,
+        tally: Tally,
+        (programs, keeper): (Vec<OwnedFd>, Vec<OwnedFd>),
+    ) -> io::Result<ToServer> {
         Ok(ToServer::Configure(Configure {
             generation: self.number,
             sources: self.sources.try_clone()?,
@@ -157,8 +168,12 @@ impl Generation {
                 .map(|control| control.for_server())
                 .transpose()?,
             programs,
-            keeper: Vec::new(),
-            certificates: None,
+            keeper,
+            certificates: self
+                .certificates
+                .as_ref()
+                .map(Certificates::set)
+                .transpose()?,
             layout: self.manifest.layout.clone(),
             tally,
         }))
@@ -267,6 +282,36 @@ pub(super) fn log_problems(problems: &Diagnostics) {
         let (place, other, help) = fields(problem);
         tracing::error!(place, other, help, "{}", problem.message);
     }
+}
+
+/// What there is; nothing where there are problems instead, which are added to the others.
+fn or_default<T: Default>(had: Result<T, Vec<String>>, problems: &mut Vec<String>) -> T {
+    had.unwrap_or_else(|found| {
+        problems.extend(found);
+        T::default()
+    })
+}
+
+/// The certificates of a configuration, judged by a keeper that is started for them.
+fn certificates(
+    model: &Model,
+    config: &Path,
+    known: Option<&Certificates>,
+    keys: &mut Keys,
+) -> Result<Option<Certificates>, Vec<String>> {
+    let Some(plan) = Plan::of(model) else {
+        return Ok(None);
+    };
+    let settings = Settings {
+        tickets_rotate_s: model.tls.tickets_ms / 1_000,
+        tickets_before: TICKETS_BEFORE,
+    };
+    let started = keys.start(&model.user).and_then(|()| keys.set(settings));
+    started.map_err(|problem| vec![problem])?;
+    let directory = config.parent().unwrap_or(Path::new("."));
+    let authority = directory.join(AUTHORITY);
+    let prepared = Certificates::prepare(plan, authority, known, keys);
+    prepared.map(Some).map_err(Lacking::into_problems)
 }
 
 /// Puts sources where a server can read them.

@@ -221,6 +221,15 @@ impl Gateway {
         self.child_called("spawner")
     }
 
+    /// Process id of the keeper: the child that has private keys.
+    ///
+    /// # Panics
+    /// When there is none for a while.
+    #[must_use]
+    pub fn keeper_pid(&self) -> u32 {
+        self.child_called("keeper")
+    }
+
     fn child_called(&self, name: &str) -> u32 {
         eventually(PATIENCE, &format!("a {name} process"), || {
             let children = self.children();

@@ -61,6 +61,14 @@ pub(crate) const TLS: Section = Section {
             "Versions of TLS that are spoken.",
             "versions = [\"1.3\"]",
         ),
+        key(
+            "tickets",
+            Kind::Duration(60_000, super::process::DAY),
+            Value("8h"),
+            "How long session tickets are sealed with one key. What it sealed is taken twice as long after that. \
+             The keys are made by chance where private keys are kept, and gone when that process is: then clients make full handshakes.",
+            "tickets = \"1h\"",
+        ),
     ],
     later: &[],
 };
@@ -82,6 +90,14 @@ pub(crate) const SITE_TLS: Section = Section {
             Absent("it stands in the file of `certificate`"),
             "PEM file of the certificate's private key. It never gets into a process that reads from a network.",
             "key = \"certs/example.key\"",
+        ),
+        key(
+            "local",
+            Kind::Flag,
+            Value("false"),
+            "Whether the certificate is made here, by an authority of our own that only those trust who are told to: for development. Says nothing beside `certificate`. \
+             Its certificate is written to `nagaya-development.crt` beside the configuration.",
+            "local = true",
         ),
         key(
             "client_ca",

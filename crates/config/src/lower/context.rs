@@ -135,6 +135,12 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Whether a file may be set aside where it is wrong.
+    pub(crate) fn is_loose(&self, file: usize) -> bool {
+        let file = self.sources.files.get(file);
+        file.is_some_and(|file| file.broken == Broken::Keep)
+    }
+
     /// The file of a quoted text, and the number of the line on which what it holds begins.
     pub(crate) fn line_of_text(&self, spot: &Spot) -> Option<(&'a str, usize)> {
         let file = self.sources.file(spot.file)?;

@@ -33,6 +33,7 @@ pub(super) fn of_process(tops: &Tops<'_>) -> Tls {
     Tls {
         certificates: certificates.iter().filter_map(pattern).collect(),
         versions: versions(&table),
+        tickets_ms: table.duration("tickets"),
     }
 }
 
@@ -76,9 +77,16 @@ pub(super) fn of_site(table: &Table<'_>) -> SiteTls {
     let files = certificate.map(|certificate| CertificateFiles {
         key: key.unwrap_or_else(|| certificate.clone()),
         certificate,
+        is_loose: table.context.is_loose(table.file),
     });
+    let local = table.flag("local");
+    if let (true, Some(value), Some(_)) = (local, table.get("local"), &files) {
+        let finding = problem(value.spot(), "`local` says nothing beside `certificate`");
+        table.context.warn(finding.help("take one of them out"));
+    }
     SiteTls {
         files,
+        local,
         client: client(&table).map(Arc::new),
         redirect: table.flag("redirect"),
         hsts_s: table.some_number("hsts").map(|ms| ms / 1_000),

@@ -18,6 +18,8 @@ pub struct Tls {
     pub certificates: Vec<String>,
     /// What is spoken, oldest first; never empty.
     pub versions: Vec<TlsVersion>,
+    /// How long tickets are sealed with one key, in milliseconds.
+    pub tickets_ms: u64,
 }
 
 /// A version of TLS.
@@ -33,6 +35,8 @@ pub enum TlsVersion {
 pub struct SiteTls {
     /// The files of its certificate; `None` where it is found by name among those of `[tls]`.
     pub files: Option<CertificateFiles>,
+    /// Whether it is made here, by an authority for development, where there are no files.
+    pub local: bool,
     /// What it asks of clients; `None` for nothing.
     pub client: Option<Arc<ClientCertificates>>,
     /// Whether what comes without TLS is sent to the same address with it.
@@ -48,6 +52,9 @@ pub struct CertificateFiles {
     pub certificate: PathBuf,
     /// The private key; the same file where it holds both.
     pub key: PathBuf,
+    /// Whether the file of the configuration that names them may be set aside: what is wrong with
+    /// them is then its site's loss alone.
+    pub is_loose: bool,
 }
 
 /// What a site asks of its clients' certificates.

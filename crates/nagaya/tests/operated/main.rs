@@ -9,6 +9,7 @@ mod descriptors;
 mod ending;
 mod error_log;
 mod from_apache;
+mod keeper;
 mod metrics;
 mod readme;
 mod reload_command;

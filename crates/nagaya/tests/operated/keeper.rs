@@ -1,0 +1,316 @@
+//! The keeper of private keys, from outside: what it may do, what the server cannot see, and what
+//! becomes of files that are wrong or change.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::Duration;
+
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256};
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::{Gateway, eventually, free_port};
+
+use crate::fixtures::certificates::{chain_of, write_pair};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const CONFIG: &str = r#"
+workers = 1
+[[listen]]
+address = "127.0.0.1:{port}"
+[[listen]]
+address = "127.0.0.1:{tls}"
+tls = true
+[[sites]]
+hosts = ["a.example"]
+tls = { certificate = "a.pem", key = "a.key" }
+rules = [{ handler = { respond = { body = "a" } } }]
+[[sites]]
+hosts = ["b.example"]
+tls = { certificate = "b.pem", key = "b.key" }
+rules = [{ handler = { respond = { body = "b" } } }]
+"#;
+
+fn gateway(config: &str) -> testkit::gateway::Builder {
+    let port = free_port();
+    Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), config).with("tls", port)
+}
+
+/// Two sites with keys of different kinds.
+fn two_sites() -> (testkit::gateway::Builder, [KeyPair; 2]) {
+    let builder = gateway(CONFIG);
+    let directory = builder.directory();
+    let a = write_pair(directory, "a", &["a.example"], &PKCS_ECDSA_P256_SHA256);
+    let b = write_pair(directory, "b", &["b.example"], &PKCS_RSA_SHA256);
+    (builder, [a, b])
+}
+
+/// The lines of a process's status.
+fn status(pid: u32) -> BTreeMap<String, String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
+    let lines = text.lines().filter_map(|line| line.split_once(':'));
+    let lines = lines.map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
+    lines.collect()
+}
+
+/// The secret numbers of a key, as they may lie in memory: whole, and as a library's numbers do,
+/// lowest byte first.
+fn secrets(key: &KeyPair) -> Vec<Vec<u8>> {
+    use x509_parser::der_parser::der::parse_der;
+    let der = key.serialize_der();
+    let (_, outer) = parse_der(&der).expect("PKCS#8");
+    let outer = outer.as_sequence().expect("a sequence");
+    let inner = outer[2].as_slice().expect("a key").to_vec();
+    let (_, inner) = parse_der(&inner).expect("a private key");
+    let inner = inner.as_sequence().expect("a sequence").clone();
+    let mut numbers: Vec<Vec<u8>> = match inner.len() {
+        // RFC 8017, A.1.2: private exponent, two primes, and what is made of them.
+        9 => inner[3..]
+            .iter()
+            .map(|it| it.as_slice().expect("a number").to_vec())
+            .collect(),
+        // RFC 5915, 3: the scalar.
+        _ => vec![inner[1].as_slice().expect("a scalar").to_vec()],
+    };
+    for number in &mut numbers {
+        let zeros = number.iter().take_while(|byte| **byte == 0).count();
+        number.drain(..zeros);
+        number.truncate(32);
+        assert_eq!(number.len(), 32, "as much as cannot be there by chance");
+    }
+    let reversed = numbers.clone().into_iter().map(|mut number| {
+        number.reverse();
+        number
+    });
+    let text = key.serialize_pem();
+    let line = text.lines().nth(1).expect("a line of PEM").as_bytes();
+    let mut secrets: Vec<_> = numbers.iter().cloned().chain(reversed).collect();
+    secrets.push(line.get(30..).expect("what is no header").to_vec());
+    secrets
+}
+
+/// How many of these byte strings lie somewhere in the memory of a process.
+fn found_in_memory(pid: u32, secrets: &[Vec<u8>]) -> usize {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("a process");
+    let memory = File::open(format!("/proc/{pid}/mem")).expect("memory of a process");
+    let mut found = vec![false; secrets.len()];
+    for line in maps.lines() {
+        let mut words = line.split_whitespace();
+        let range = words.next().and_then(|range| range.split_once('-'));
+        let is_readable = words.next().is_some_and(|rights| rights.starts_with('r'));
+        let (Some((start, end)), true) = (range, is_readable) else {
+            continue;
+        };
+        let number = |text: &str| u64::from_str_radix(text, 16).expect("an address");
+        let (start, end) = (number(start), number(end));
+        let mut bytes = vec![0; usize::try_from(end - start).expect("a length")];
+        // What the kernel keeps for itself cannot be read.
+        let Ok(read) = memory.read_at(&mut bytes, start) else {
+            continue;
+        };
+        bytes.truncate(read);
+        for (secret, found) in secrets.iter().zip(&mut found) {
+            *found = *found || contains(&bytes, secret);
+        }
+    }
+    found.into_iter().filter(|found| *found).count()
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    let first = part[0];
+    let mut rest = bytes;
+    while let Some(at) = rest.iter().position(|byte| *byte == first) {
+        if rest[at..].starts_with(part) {
+            return true;
+        }
+        rest = &rest[at + 1..];
+    }
+    false
+}
+
+#[test]
+fn the_keeper_can_do_nothing_but_sign() {
+    let (builder, _) = two_sites();
+    let gateway = builder.start();
+    let (keeper, server) = (gateway.keeper_pid(), gateway.server_pid());
+    let facts = status(keeper);
+    assert_eq!(facts["Seccomp"], "2", "a filter holds");
+    assert_eq!(facts["NoNewPrivs"], "1");
+    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        assert_eq!(facts[set], "0000000000000000", "{set}");
+    }
+    let limits = fs::read_to_string(format!("/proc/{keeper}/limits")).unwrap();
+    let limit = |name: &str| {
+        let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().rev().nth(2).unwrap().to_owned()
+    };
+    assert_eq!(limit("Max core file size"), "0");
+    assert_eq!(limit("Max open files"), "2112");
+    for task in fs::read_dir(format!("/proc/{keeper}/task")).unwrap() {
+        let text = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        assert!(text.contains("Seccomp:\t2"), "every thread is shut in");
+    }
+    if !testkit::lacks_root("becoming others") {
+        assert_eq!(facts["CapBnd"], "0000000000000000");
+        let user = |facts: &BTreeMap<String, String>| facts["Uid"].clone();
+        assert_ne!(user(&facts), user(&status(server)));
+        assert!(!facts["Uid"].contains("0\t0"), "{}", facts["Uid"]);
+        // Who may not be dumped belongs to root, and to nobody of the same user.
+        let owner = fs::metadata(format!("/proc/{keeper}/mem")).unwrap().uid();
+        assert_eq!(owner, 0);
+    }
+    let open = testkit::processes::open_files(keeper);
+    let is_known = |path: &std::path::PathBuf| {
+        let path = path.to_string_lossy();
+        path.starts_with("socket:")
+            || path == "/dev/null"
+            || path.ends_with("/stdout")
+            || path.ends_with("/stderr")
+    };
+    assert!(open.iter().all(is_known), "{open:?}");
+}
+
+#[test]
+fn no_key_lies_in_the_memory_of_the_server() {
+    if testkit::lacks_root("reading the memory of others") {
+        return;
+    }
+    let (builder, keys) = two_sites();
+    let gateway = builder.start();
+    for key in &keys {
+        let secrets = secrets(key);
+        let found = found_in_memory(gateway.keeper_pid(), &secrets);
+        assert!(found > 0, "what is searched for is found where it is");
+        assert_eq!(found_in_memory(gateway.server_pid(), &secrets), 0);
+        assert_eq!(found_in_memory(gateway.spawner_pid(), &secrets), 0);
+    }
+}
+
+#[test]
+fn without_a_listener_that_speaks_tls_there_is_no_keeper() {
+    let config = CONFIG.replace("tls = true\n", "");
+    let builder = gateway(&config);
+    let gateway = builder.start();
+    assert_eq!(gateway.children().len(), 2);
+}
+
+#[test]
+fn a_key_that_is_not_the_certificates_keeps_the_gateway_from_starting() {
+    let (builder, _) = two_sites();
+    write_pair(builder.directory(), "other", &["a.example"], &PKCS_ED25519);
+    let other = fs::read(builder.directory().path().join("other.key")).unwrap();
+    builder.directory().write("a.key", other);
+    builder.directory().write("b.pem", "nothing\n");
+    let mut gateway = builder.launch();
+    assert_eq!(gateway.wait().code(), Some(1));
+    let said = gateway.stderr();
+    for expected in [
+        "a.key: not the private key of",
+        "take the one that was made with it",
+        "b.pem: no certificate is in it",
+    ] {
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+fn a_file_that_changes_counts_without_a_reload_and_a_broken_one_keeps_the_old() {
+    let (builder, _) = two_sites();
+    let gateway = builder.start();
+    let directory = gateway.directory();
+    // One after the other: between the two they do not fit, and what was there holds.
+    let key = write_pair(directory, "a", &["a.example"], &PKCS_ED25519);
+    gateway.wait_for_message("a.pem: taken");
+    directory.write("a.pem", "half a cert");
+    gateway.wait_for_message("no certificate is in it");
+    gateway.wait_for_message("the certificate from before is answered with");
+    let before = gateway.stderr().matches("a.pem: taken").count();
+    directory.write("a.pem", chain_of(&key, &["a.example", "www.a.example"]));
+    eventually(PATIENCE, "the new certificate to be taken", || {
+        let taken = gateway.stderr().matches("a.pem: taken").count();
+        (taken > before).then_some(())
+    });
+}
+
+#[test]
+fn a_reload_with_a_wrong_key_changes_nothing() {
+    let (builder, _) = two_sites();
+    let mut gateway = builder.start();
+    let keeper = gateway.keeper_pid();
+    let config = format!(
+        "{CONFIG}[[sites]]\nhosts = [\"c.example\"]\n\
+         tls = {{ certificate = \"a.pem\", key = \"b.key\" }}\n\
+         rules = [{{ handler = {{ respond = {{ body = \"c\" }} }} }}]\n"
+    );
+    let config = config.replace("a.pem\", key = \"b.key", "c.pem\", key = \"b.key");
+    write_pair(gateway.directory(), "c", &["c.example"], &PKCS_ED25519);
+    gateway.reload(&config);
+    gateway.wait_for_message("b.key: not the private key of");
+    gateway.wait_for_message("reload refused, the old configuration serves on");
+    gateway.reload(&config.replace("c.pem\", key = \"b.key", "c.pem\", key = \"c.key"));
+    gateway.wait_for_message("generation 2 serves 3 sites");
+    assert_eq!(gateway.keeper_pid(), keeper);
+    gateway.reload(&CONFIG.replace("tls = true\n", ""));
+    gateway.wait_for_message("generation 3 serves 2 sites");
+    eventually(PATIENCE, "the keeper to go", || {
+        (gateway.children().len() == 2).then_some(())
+    });
+}
+
+#[test]
+fn what_is_wrong_in_a_file_that_may_be_set_aside_is_its_sites_loss() {
+    let config = CONFIG.replace(
+        "workers = 1",
+        "workers = 1\ninclude = [{ files = \"more/*.toml\", broken = \"keep\" }]",
+    );
+    let builder = gateway(&config);
+    write_pair(builder.directory(), "a", &["a.example"], &PKCS_ED25519);
+    write_pair(builder.directory(), "b", &["b.example"], &PKCS_ED25519);
+    builder.directory().write(
+        "more/c.toml",
+        "[[sites]]\nhosts = [\"c.example\"]\ntls = { certificate = \"c.pem\" }\n\
+         rules = [{ handler = { respond = { body = \"c\" } } }]\n",
+    );
+    let gateway = builder.start();
+    gateway.wait_for_message("there is no certificate in its place");
+    gateway.wait_for_message("serves 3 sites");
+}
+
+#[test]
+fn a_keeper_that_is_killed_comes_back_with_every_key() {
+    let (builder, keys) = two_sites();
+    let gateway = builder.start();
+    let first = gateway.keeper_pid();
+    let id = i32::try_from(first).ok().and_then(Pid::from_raw).unwrap();
+    kill_process(id, Signal::KILL).unwrap();
+    gateway.wait_for_message("lost the keeper");
+    let second = eventually(PATIENCE, "another keeper", || {
+        let now = gateway.keeper_pid();
+        (now != first).then_some(now)
+    });
+    if !testkit::lacks_root("reading the memory of others") {
+        eventually(PATIENCE, "it to have the keys", || {
+            let has = |key: &KeyPair| found_in_memory(second, &secrets(key)) > 0;
+            keys.iter().all(has).then_some(())
+        });
+    }
+    assert!(gateway.children().contains(&gateway.server_pid()));
+}
+
+#[test]
+fn a_certificate_for_development_is_made_and_its_authority_stays() {
+    let config = CONFIG.replace("certificate = \"a.pem\", key = \"a.key\"", "local = true");
+    let builder = gateway(&config);
+    write_pair(builder.directory(), "b", &["b.example"], &PKCS_ED25519);
+    let gateway = builder.start();
+    gateway.wait_for_message("an authority for development was made");
+    let path = gateway.directory().path().join("nagaya-development.pem");
+    let mode = fs::metadata(&path).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let public = fs::read_to_string(path.with_extension("crt")).unwrap();
+    assert!(public.contains("BEGIN CERTIFICATE") && !public.contains("PRIVATE"));
+    let kept = fs::read(&path).unwrap();
+    gateway.signal(Signal::HUP);
+    gateway.wait_for_message("generation 2 serves");
+    assert_eq!(fs::read(&path).unwrap(), kept);
+}

@@ -1,0 +1,292 @@
+//! Which files a configuration takes certificates from, and what stands in them.
+//!
+//! The idea: this process may read what only root may, and tenants may have written it, so it
+//! opens, counts bytes and hands them on; what they mean is found out elsewhere. A file that is as
+//! it was when it was read last is known by its stamp, and not opened.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use config::model::{HostPattern, Model};
+use config::reason;
+use ipc::certificates::Source;
+use ipc::keeper::{CHAIN_FILE_BYTES_MAX, Candidate, KEY_FILE_BYTES_MAX};
+use os::file::{FileKind, Wait};
+
+/// Files that one pattern may lead to.
+const FILES_MAX: usize = ipc::certificates::CERTIFICATES_MAX;
+/// What certbot calls a chain and a key, in a directory for each certificate.
+const CERTBOT: (&str, &str) = ("fullchain.pem", "privkey.pem");
+
+/// What a configuration has of certificates.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Files that sites name.
+    named: Vec<Planned>,
+    /// Where more are looked for: patterns, each from an absolute directory on.
+    patterns: Vec<String>,
+    /// Sites that have theirs made here: by name, with their hosts.
+    pub(super) local: Vec<(String, Vec<String>)>,
+}
+
+/// A certificate that is to be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Planned {
+    /// Which it is.
+    pub source: Source,
+    /// The file of its chain.
+    pub chain: PathBuf,
+    /// The file of its key, if that is another.
+    pub key: Option<PathBuf>,
+    /// Who suffers if there is something wrong with it.
+    pub harm: Harm,
+}
+
+/// Who suffers from a certificate that cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Harm {
+    /// Everybody: the configuration is not taken.
+    Configuration,
+    /// Its site: the file that has it may be set aside.
+    Site,
+    /// Nobody yet: it is still to be written.
+    Nobody,
+}
+
+/// By what a file is known to be as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    changed: (i64, i64),
+}
+
+impl Plan {
+    /// That of a configuration; `None` where no listener speaks TLS.
+    #[must_use]
+    pub fn of(model: &Model) -> Option<Plan> {
+        model.listeners.iter().find(|it| it.tls.is_some())?;
+        let named = model.sites.iter().filter_map(|site| {
+            let files = site.tls.files.as_ref()?;
+            Some(Planned {
+                source: Source::File(files.certificate.display().to_string()),
+                chain: files.certificate.clone(),
+                key: (files.key != files.certificate).then(|| files.key.clone()),
+                harm: match files.is_loose {
+                    true => Harm::Site,
+                    false => Harm::Configuration,
+                },
+            })
+        });
+        let local = model.sites.iter().filter(|site| site.tls.local && site.tls.files.is_none());
+        let local = local.map(|site| {
+            let hosts = site.hosts.iter().map(HostPattern::to_string);
+            (site.name(), hosts.collect())
+        });
+        Some(Plan {
+            named: named.collect(),
+            patterns: model.tls.certificates.clone(),
+            local: local.collect(),
+        })
+    }
+
+    /// Every certificate there is to be read, each once, and what is wrong with patterns.
+    #[must_use]
+    pub fn files(&self) -> (Vec<Planned>, Vec<String>) {
+        let mut files = self.named.clone();
+        let mut problems = Vec::new();
+        for pattern in &self.patterns {
+            match found(pattern) {
+                Ok(found) => files.extend(found),
+                Err(why) => problems.push(format!("tls.certificates: {why}")),
+            }
+        }
+        // What a site names as well stays as the site has it.
+        let mut known = std::collections::HashSet::new();
+        files.retain(|file| known.insert(file.source.clone()));
+        (files, problems)
+    }
+}
+
+/// The certificates that a pattern leads to: files, and directories as certbot makes them. Of files
+/// that are not named in full only those count that are called as certificates are.
+fn found(pattern: &str) -> Result<Vec<Planned>, String> {
+    let pattern = pattern.trim_end_matches('/');
+    let is_named = Path::new(pattern).exists();
+    let directories = config::expand(Path::new("/"), &format!("{pattern}/{}", CERTBOT.0))?;
+    let mut chains = config::expand(Path::new("/"), pattern)?;
+    let is_certificate = |path: &PathBuf| {
+        let extension = path.extension().and_then(|it| it.to_str());
+        matches!(extension, Some("pem" | "crt"))
+    };
+    if !is_named {
+        chains.retain(is_certificate);
+    }
+    let is_directory = is_named && Path::new(pattern).is_dir();
+    match is_directory {
+        true => chains = directories,
+        false if is_named => {}
+        false => chains.extend(directories.into_iter().filter(|chain| chain.is_file())),
+    }
+    if chains.len() > FILES_MAX {
+        return Err(format!("`{pattern}`: more than {FILES_MAX} files"));
+    }
+    let planned = chains.into_iter().map(|chain| {
+        let is_certbot = chain.file_name().is_some_and(|name| name == CERTBOT.0);
+        let key = chain.with_file_name(CERTBOT.1);
+        Planned {
+            source: Source::File(chain.display().to_string()),
+            key: (is_certbot && key.is_file()).then_some(key),
+            chain,
+            harm: Harm::Configuration,
+        }
+    });
+    Ok(planned.collect())
+}
+
+impl Planned {
+    /// How its files are as of now; `None` where one is not there.
+    pub(super) fn stamps(&self) -> Option<(Stamp, Option<Stamp>)> {
+        let key = match &self.key {
+            Some(key) => Some(Stamp::of(key)?),
+            None => None,
+        };
+        Some((Stamp::of(&self.chain)?, key))
+    }
+
+    /// Reads its files.
+    ///
+    /// # Errors
+    /// In words, where one cannot be read.
+    pub fn read(&self) -> Result<Candidate, Unread> {
+        let chain_file = self.chain.display().to_string();
+        let chain = read(&self.chain, CHAIN_FILE_BYTES_MAX)?;
+        let (key_file, key) = match &self.key {
+            Some(key) => (key.display().to_string(), read(key, KEY_FILE_BYTES_MAX)?),
+            None => (chain_file.clone(), Vec::new()),
+        };
+        Ok(Candidate {
+            chain_file,
+            key_file,
+            chain: chain.into(),
+            key: key.into(),
+        })
+    }
+}
+
+/// Why a file was not read.
+#[derive(Debug)]
+pub struct Unread {
+    /// What kind of error it is.
+    pub kind: ErrorKind,
+    /// The file, and why, and what to do.
+    pub problem: String,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Stamp> {
+        let facts = std::fs::metadata(path).ok()?;
+        Some(Stamp {
+            device: facts.dev(),
+            inode: facts.ino(),
+            bytes: facts.size(),
+            changed: (facts.ctime(), facts.ctime_nsec()),
+        })
+    }
+}
+
+fn read(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Unread> {
+    read_whole(path, bytes_max).map_err(|error| {
+        let kind = error.kind();
+        let advice = match kind {
+            ErrorKind::NotFound => ": write it there, or correct the path",
+            ErrorKind::FileTooLarge => ": a chain or a key is never that long",
+            _ => "",
+        };
+        let (path, reason) = (path.display(), reason(&error));
+        Unread {
+            kind,
+            problem: format!("{path}: {reason}{advice}"),
+        }
+    })
+}
+
+fn read_whole(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let file = os::file::open(path, Wait::Allowed)?;
+    if os::file::facts(file.as_fd())?.kind != FileKind::Regular {
+        return Err(io::Error::other("not a regular file"));
+    }
+    os::file::read_whole(file.as_fd(), bytes_max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(pattern: &str) -> Vec<(String, bool)> {
+        let found = found(pattern).unwrap();
+        let named = found.into_iter().map(|planned| {
+            let chain = planned.chain.to_str().unwrap();
+            let end = chain.rsplitn(3, '/').take(2).collect::<Vec<_>>();
+            (format!("{}/{}", end[1], end[0]), planned.key.is_some())
+        });
+        named.collect()
+    }
+
+    #[test]
+    fn patterns_lead_to_files_and_to_certbots_directories() {
+        let directory = testkit::TempDir::new();
+        for file in ["c/a.pem", "c/b.crt", "c/b.key", "c/README", "live/README"] {
+            directory.write(file, "");
+        }
+        for site in ["a.example", "b.example"] {
+            directory.write(&format!("live/{site}/fullchain.pem"), "");
+            directory.write(&format!("live/{site}/privkey.pem"), "");
+        }
+        let root = directory.path().display();
+        let certbot = |site: &str| (format!("{site}/fullchain.pem"), true);
+        let file = |name: &str| (format!("c/{name}"), false);
+        assert_eq!(
+            names(&format!("{root}/c/*")),
+            [file("a.pem"), file("b.crt")]
+        );
+        assert_eq!(names(&format!("{root}/c/README")), [file("README")]);
+        for pattern in ["live/*", "live/*/", "live/*/fullchain.pem"] {
+            let found = names(&format!("{root}/{pattern}"));
+            assert_eq!(found, [certbot("a.example"), certbot("b.example")]);
+        }
+        for pattern in ["live/a.example", "live/a.example/"] {
+            assert_eq!(names(&format!("{root}/{pattern}")), [certbot("a.example")]);
+        }
+        let absent = names(&format!("{root}/c/absent.pem"));
+        assert_eq!(
+            absent,
+            [file("absent.pem")],
+            "reading it says what is wrong"
+        );
+        assert!(found(&format!("{root}/no/*.pem")).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said_with_its_file() {
+        let directory = testkit::TempDir::new();
+        let long = directory.write("long.pem", vec![b'x'; CHAIN_FILE_BYTES_MAX + 1]);
+        for (chain, expected) in [
+            (directory.path().join("no.pem"), "no.pem: no such file"),
+            (long, "long.pem: file too large: a chain"),
+            (directory.path().to_owned(), ": not a regular file"),
+        ] {
+            let planned = Planned {
+                source: Source::File("a".into()),
+                chain,
+                key: None,
+                harm: Harm::Configuration,
+            };
+            let problem = planned.read().unwrap_err().problem;
+            assert!(problem.contains(expected), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The keeper as the supervisor keeps it: there where a listener speaks TLS, and started again.
+//!
+//! The idea: as with the spawner, what it is told is answered at once and the supervisor waits for
+//! that. When it dies its keys die with it; after a rest the next one is handed every file again,
+//! numbers the keys anew, and server and keeper are given links to each other. Open connections and
+//! sessions that are resumed need none of it meanwhile.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use config::reason;
+use ipc::certificates::KeyId;
+use ipc::keeper::{Candidate, FromKeeper, Judged, Local, Settings, ToKeeper};
+
+use crate::child::{BackOff, Keeper};
+
+/// How long the keeper may take to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// Whom it becomes, if there is such a user and it is not the server's: what the package makes for
+/// it, and what every system has.
+const USERS: [&str; 3] = ["nagaya-keys", "nobody", "daemon"];
+
+/// The keeper, or the wait for the next one.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    state: KeeperState,
+    back_off: BackOff,
+    /// Keepers there have been: numbers of keys mean something with one of them only.
+    life: u64,
+    settings: Option<Settings>,
+    /// Keys of challenges, and until when they may be asked for.
+    challenges: Vec<(KeyId, Instant)>,
+}
+
+#[derive(Debug, Default)]
+enum KeeperState {
+    /// None is wanted.
+    #[default]
+    Absent,
+    Running(Keeper),
+    Resting {
+        until: Instant,
+    },
+}
+
+impl Keys {
+    /// Which keeper this is; numbers of keys that another gave mean nothing to it.
+    pub(super) fn life(&self) -> u64 {
+        self.life
+    }
+
+    /// What becomes readable when the keeper ends.
+    pub(super) fn link(&self) -> Option<BorrowedFd<'_>> {
+        match &self.state {
+            KeeperState::Running(keeper) => Some(keeper.link()),
+            KeeperState::Absent | KeeperState::Resting { .. } => None,
+        }
+    }
+
+    /// Its process id, where it is there.
+    pub(super) fn pid(&self) -> Option<u32> {
+        match &self.state {
+            KeeperState::Running(keeper) => Some(keeper.pid()),
+            KeeperState::Absent | KeeperState::Resting { .. } => None,
+        }
+    }
+
+    /// When the next one is to be started.
+    pub(super) fn until(&self) -> Option<Instant> {
+        match &self.state {
+            KeeperState::Resting { until } => Some(*until),
+            KeeperState::Absent | KeeperState::Running(_) => None,
+        }
+    }
+
+    /// Whether one is there.
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self.state, KeeperState::Running(_))
+    }
+
+    /// Starts one beside a server of this user, unless there is one.
+    pub(super) fn start(&mut self, server: &str) -> Result<(), String> {
+        if self.is_running() {
+            return Ok(());
+        }
+        let keeper = Keeper::start(user(server)).map_err(|error| {
+            self.rest(Duration::ZERO);
+            format!("start the keeper: {}", reason(&error))
+        })?;
+        tracing::info!(pid = keeper.pid(), "keeper started");
+        self.state = KeeperState::Running(keeper);
+        self.life += 1;
+        match self.settings {
+            Some(settings) => self.tell(&ToKeeper::Settings(settings)),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends it: nobody speaks TLS any more.
+    pub(super) fn end(&mut self) {
+        self.state = KeeperState::Absent;
+    }
+
+    /// By what it works from now on, and every one after it.
+    pub(super) fn set(&mut self, settings: Settings) -> Result<(), String> {
+        if self.settings.replace(settings) == Some(settings) || !self.is_running() {
+            return Ok(());
+        }
+        self.tell(&ToKeeper::Settings(settings))
+    }
+
+    /// Has files judged; a verdict for each, in their order.
+    pub(super) fn judge(
+        &mut self,
+        candidates: Vec<Candidate>,
+    ) -> Result<Vec<Result<Judged, String>>, String> {
+        let count = candidates.len();
+        match self.ask(&ToKeeper::Judge { candidates })? {
+            FromKeeper::Judged { verdicts } if verdicts.len() == count => Ok(verdicts),
+            _ => Err(self.answered_otherwise()),
+        }
+    }
+
+    /// Has a certificate for development made, by this authority; an empty one is made, too.
+    pub(super) fn local(
+        &mut self,
+        authority: Vec<u8>,
+        names: Vec<String>,
+    ) -> Result<Result<Local, String>, String> {
+        let authority = authority.into();
+        match self.ask(&ToKeeper::Local { authority, names })? {
+            FromKeeper::Local { result } => Ok(result),
+            _ => Err(self.answered_otherwise()),
+        }
+    }
+
+    /// Has every key forgotten but these, and those of challenges that are under way.
+    pub(super) fn keep(&mut self, mut keys: Vec<KeyId>) -> Result<(), String> {
+        let now = Instant::now();
+        self.challenges.retain(|(_, until)| *until > now);
+        keys.extend(self.challenges.iter().map(|(key, _)| *key));
+        self.tell(&ToKeeper::Keep { keys })
+    }
+
+    /// So many links between the keeper and a server: the server's ends; none while there is no
+    /// keeper.
+    pub(super) fn links(&mut self, count: usize) -> Vec<OwnedFd> {
+        if !self.is_running() {
+            return Vec::new();
+        }
+        let count = count.min(ipc::keeper::TO_KEEPER_FDS_MAX);
+        let made = (0..count).map(|_| os::fdpass::packet_pair());
+        let made: io::Result<Vec<_>> = made.collect();
+        let made = match made {
+            Ok(made) => made,
+            Err(error) => {
+                tracing::error!(error = reason(&error), "no links to the keeper");
+                return Vec::new();
+            }
+        };
+        let (ours, links) = made.into_iter().unzip();
+        match self.tell(&ToKeeper::Links { links }) {
+            Ok(()) => ours,
+            Err(problem) => {
+                tracing::error!("{problem}");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Ends the keeper, if it has not ended, and rests before the next.
+    pub(super) fn lose(&mut self, why: &str) {
+        let keeper = match std::mem::take(&mut self.state) {
+            KeeperState::Running(keeper) => keeper,
+            // Lost already, or not wanted.
+            state => return self.state = state,
+        };
+        let pid = keeper.pid();
+        let lived = match keeper.end() {
+            Ok((status, lived)) => {
+                let lived_ms = lived.as_millis();
+                tracing::error!(pid, %status, lived_ms, "lost the keeper: {why}");
+                lived
+            }
+            Err(error) => {
+                tracing::error!(pid, error = reason(&error), "cannot end the keeper");
+                Duration::ZERO
+            }
+        };
+        self.rest(lived);
+    }
+
+    fn ask(&mut self, question: &ToKeeper) -> Result<FromKeeper, String> {
+        self.tell(question)?;
+        let KeeperState::Running(keeper) = &self.state else {
+            return Err("there is no keeper".into());
+        };
+        keeper.hear(ANSWER_MAX).map_err(|error| self.silent(&error))
+    }
+
+    fn tell(&mut self, message: &ToKeeper) -> Result<(), String> {
+        let KeeperState::Running(keeper) = &self.state else {
+            return Err("there is no keeper".into());
+        };
+        keeper.send(message).map_err(|error| self.silent(&error))
+    }
+
+    fn silent(&mut self, error: &io::Error) -> String {
+        let reason = reason(error);
+        self.lose(&format!("it does not answer: {reason}"));
+        format!("the keeper does not answer: {reason}")
+    }
+
+    fn answered_otherwise(&mut self) -> String {
+        self.lose("it answered something else");
+        "the keeper answered something else".into()
+    }
+
+    fn rest(&mut self, lived: Duration) {
+        let rest = self.back_off.rest(lived);
+        let (failures, rest_ms) = (self.back_off.failures(), rest.as_millis());
+        tracing::warn!(failures, rest_ms, "the keeper is started again");
+        let until = Instant::now() + rest;
+        self.state = KeeperState::Resting { until };
+    }
+}
+
+/// Whom the keeper becomes beside a server of this user.
+fn user(server: &str) -> &str {
+    if !os::process::is_root() {
+        return server;
+    }
+    let fits = |user: &&str| *user != server && os::process::check_user(user).is_ok();
+    USERS.into_iter().find(fits).unwrap_or_else(|| {
+        tracing::warn!(
+            user = server,
+            "the keeper runs as the server's user, for there is none of its own: add the system user nagaya-keys"
+        );
+        server
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keeper_is_never_the_servers_user_where_root_starts_it() {
+        if testkit::lacks_root("becoming another") {
+            return;
+        }
+        for server in USERS {
+            assert_ne!(user(server), server);
+        }
+    }
+}
