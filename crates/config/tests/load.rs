@@ -272,3 +272,46 @@ fn tls_of_a_site_that_no_listener_speaks_is_warned_of() {
     let (_, warnings) = config::load_and_warn(&Sources::from_text("a.toml", &text)).expect("valid");
     assert_eq!(warnings.count(), 0, "{warnings}");
 }
+
+#[test]
+fn rules_below_one_that_answers_everything_are_warned_of() {
+    let warned = |first: &str, more: &str| {
+        let answer = "handler = { respond = { body = \"\" } }";
+        let text = format!(
+            "{LISTEN}[[sites]]\nhosts = [\"a\"]\nrules = [\n{{ {} }},\n{{ {answer} }},{}]\n",
+            first.replace("ANSWER", answer),
+            more.replace("ANSWER", answer)
+        );
+        let sources = Sources::from_text("a.toml", &text);
+        let (_, warnings) = config::load_and_warn(&sources).expect(first);
+        warnings.to_string()
+    };
+    for first in [
+        "ANSWER",
+        "match = { path = \"*\" }, ANSWER",
+        "match = { path = [\"/a\", \"/*\"] }, ANSWER",
+        "match = { client = [\"::/0\", \"0.0.0.0/0\"] }, ANSWER",
+    ] {
+        let told = warned(first, "");
+        assert!(
+            told.contains("the rule is never reached: `rule 1` above answers every request"),
+            "{first}: {told}"
+        );
+        assert!(told.contains("a.toml:"), "{told}");
+    }
+    for first in [
+        "match = { path = \"/*.php\" }, ANSWER",
+        "match = { path = \"/\" }, ANSWER",
+        "match = { path = \"*\", method = \"GET\" }, ANSWER",
+        "match = { client = \"0.0.0.0/0\" }, ANSWER",
+        "match = { not = { path = \"/a\" } }, ANSWER",
+        "deny = [\"192.0.2.1\"]",
+    ] {
+        assert_eq!(warned(first, ""), "", "{first}");
+    }
+    // Said once, at the first.
+    let told = warned("name = \"all\", ANSWER", "{ ANSWER }, { ANSWER }");
+    assert!(told.contains("the rule and the 2 below it are never reached: `all` above"));
+    assert_eq!(told.matches("never reached").count(), 1, "{told}");
+    assert_eq!(warned("match = { method = \"GET\" }, ANSWER", ""), "");
+}

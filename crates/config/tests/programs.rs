@@ -379,7 +379,8 @@ fn a_setting_of_php_is_found_wherever_it_is_written() {
         "env = {{ {ADMIN} }}\nhandler = {{ fastcgi = {{ address = \"unix:/run/php.sock\", params = {{ remove = [\"PHP_ADMIN_VALUE\"] }} }} }}"
     );
     let env = format!("env = {{ {ADMIN} }}");
-    let cgi = format!("env = {{ {ADMIN} }}\nhandler = {{ cgi = true }}");
+    let cgi =
+        format!("match = {{ path = \"/c\" }}\nenv = {{ {ADMIN} }}\nhandler = {{ cgi = true }}");
     let other = plain("b.jp", "", "unix:/run/php.sock");
     for (site, count) in [
         (site("a.jp", "", &[&of_rule]), 1),

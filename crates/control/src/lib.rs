@@ -21,6 +21,6 @@ pub use limits::{Concurrent, Key, Limit};
 pub use named::Named;
 pub use sensors::{Advice, Missing, Sensor, Sensors};
 pub use status::{
-    Group, Map, Phase, Programs, Replies, ScriptInShadow, Scripts, SetAside, ShedRule, ShedTenant,
-    Site, Status, Stragglers, Time, Times, Upstream, Worker,
+    Group, Map, Phase, Programs, RefusedReload, Replies, ScriptInShadow, Scripts, SetAside,
+    ShedRule, ShedTenant, Site, Status, Stragglers, Time, Times, Upstream, Worker,
 };

@@ -19,6 +19,8 @@ pub struct Status {
     pub reloads: u64,
     /// Reloads that changed nothing.
     pub reloads_refused: u64,
+    /// The last reload, where it was one of those: the files are not what is in force.
+    pub reload_refused: Option<RefusedReload>,
     /// Servers started again after an unwanted end.
     pub restarts: u64,
     /// Files of the configuration that are set aside.
@@ -69,6 +71,17 @@ pub struct Status {
     pub groups: Vec<Group>,
     /// Groups beyond those, at least.
     pub groups_left_out: usize,
+}
+
+/// A reload that changed nothing.
+#[derive(Debug, Default, Clone, Serialize)]
+pub struct RefusedReload {
+    /// When it began, as RFC 3339 writes it.
+    pub at: String,
+    /// `wrong` for a configuration that is wrong, `failed` where something else was in the way.
+    pub outcome: &'static str,
+    /// What is wrong, or the first thing that is, and where.
+    pub problem: String,
 }
 
 /// A file of the configuration that is set aside: broken, while everything else is in force.

@@ -37,6 +37,9 @@ pub(crate) fn tell(arrived: Arrived<'_>, exchange: &Exchange, error: &Error, sta
     let file = exchange.route.file.as_deref().map(Resolved::name).map(text);
     let path = file.is_none().then(|| text(request.head.path()));
     let place = file.as_deref().or(path.as_deref()).unwrap_or_default();
+    let rule = arrived.routed(&exchange.route);
+    let rule = rule.and_then(|routed| routed.refusing(&exchange.route));
+    let rule = rule.map(|rule| &*rule.name);
     let reason = error.reason;
     let cause = format!("{status} {reason} {place}");
     let complaints = &arrived.serving.stderr.complaints;
@@ -50,6 +53,6 @@ pub(crate) fn tell(arrived: Arrived<'_>, exchange: &Exchange, error: &Error, sta
     let logs = &arrived.serving.generation.logs;
     let page = &arrived.worker.access_log;
     site_log::tell(logs, page, Some(site), Audience::Tenant, &|| {
-        tracing::warn!(%client, %request_id, site, status, reason, file, path, detail, "request refused");
+        tracing::warn!(%client, %request_id, site, status, reason, rule, file, path, detail, "request refused");
     });
 }

@@ -214,7 +214,7 @@ fn closes(exchange: &Exchange, error: &Error) -> bool {
 
 fn log(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) {
     let (client, id) = (exchange.request.client, exchange.request.id);
-    let host = exchange.request.head.host();
+    let site = arrived.site_name(&exchange.route);
     match error.kind {
         // The operator's to mend, and nothing of it shows at the client's end.
         Kind::Refused(_)
@@ -226,19 +226,21 @@ fn log(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) {
                     .site(&exchange.route)
                     .and_then(|site| site.root.as_ref());
                 let root = root.map(|root| tracing::field::display(root.path.display()));
-                tracing::warn!(%client, request_id = %id, host, reason = error.reason, root, detail = %error.detail, "the site's root cannot be opened");
+                tracing::warn!(%client, request_id = %id, site, reason = error.reason, root, detail = %error.detail, "the site's root cannot be opened");
             });
         }
         // At other levels the log hears of them by the second, with a count.
         Kind::OverLimit { .. } => {
             let (limit, key) = (exchange.record.limit.as_deref(), &exchange.record.limit_key);
-            tracing::debug!(%client, request_id = %id, host, reason = error.reason, limit, key, "request refused");
+            tracing::debug!(%client, request_id = %id, site, reason = error.reason, limit, key, "request refused");
         }
         Kind::Refused(_) | Kind::Shed(_) | Kind::ClientGone | Kind::ClientSlow => {
             if let Kind::Refused(status) = error.kind {
                 causes::tell(arrived, exchange, error, status);
             }
-            tracing::debug!(%client, request_id = %id, host, reason = error.reason, detail = %error.detail, "request refused");
+            // Where no site was found, the host that was asked for says why.
+            let host = exchange.request.head.host();
+            tracing::debug!(%client, request_id = %id, site, host, reason = error.reason, detail = %error.detail, "request refused");
         }
         _ => tell(
             arrived,
@@ -254,16 +256,16 @@ fn log(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) {
 /// Says that a request failed, for whatever it needed.
 fn log_failure(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) {
     let (client, id) = (exchange.request.client, exchange.request.id);
-    let host = exchange.request.head.host();
+    let site = arrived.site_name(&exchange.route);
     if error.kind == Kind::Internal || error.reason.starts_with("script_") {
-        tracing::error!(%client, request_id = %id, host, reason = error.reason, detail = %error.detail, "request failed");
+        tracing::error!(%client, request_id = %id, site, reason = error.reason, detail = %error.detail, "request failed");
         return;
     }
     let route = &exchange.route;
     let chosen = arrived.routed(route).map(|routed| routed.chosen(route));
     let name = chosen.and_then(|chosen| chosen.upstream_name(route));
     let server = exchange.record.upstream.as_deref();
-    tracing::warn!(%client, request_id = %id, host, reason = error.reason, name, server, detail = %error.detail, "request failed");
+    tracing::warn!(%client, request_id = %id, site, reason = error.reason, name, server, detail = %error.detail, "request failed");
 }
 
 /// Who is to hear of a failure: what a site's own program did is its tenant's business.
@@ -284,7 +286,7 @@ fn audience(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) -> Audienc
 /// Says something of the exchange's site. Its own log hears only so much of it in a second.
 fn tell(arrived: Arrived<'_>, exchange: &Exchange, audience: Audience, say: &dyn Fn()) {
     let logs = &arrived.serving.generation.logs;
-    let site = arrived.site(&exchange.route).map(|site| &*site.name);
+    let site = arrived.site_name(&exchange.route);
     let own = site.filter(|site| logs.error_log_of(site).is_some());
     let index = exchange.route.site_index.filter(|_| own.is_some());
     let is_due = index.is_none_or(|index| arrived.serving.stderr.is_due(index, Instant::now()));

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use config::model::{Compress, Handler, Settings};
 
-use crate::exchange::route::Route;
+use crate::exchange::route::{Refusing, Route};
 use crate::site::{Rule, Site};
 use crate::upstream::Destination;
 use crate::worker::Worker;
@@ -49,6 +49,11 @@ impl<'a> Arrived<'a> {
     /// The site that was found for the request; `None` where none was.
     pub fn site(self, route: &Route) -> Option<&'a Site> {
         self.serving.site(route.site_index?)
+    }
+
+    /// That site's name, as logs say it.
+    pub fn site_name(self, route: &Route) -> Option<&'a str> {
+        self.site(route).map(|site| &*site.name)
     }
 
     /// The next stage, where a site was found.
@@ -134,6 +139,14 @@ impl<'a> Routed<'a> {
     ) -> impl DoubleEndedIterator<Item = &'a Rule> + Clone + use<'a, 'r> {
         let rules = &self.site.rules;
         route.matched().iter().filter_map(|index| rules.get(*index))
+    }
+
+    /// The rule that keeps the client out, where one does.
+    pub(crate) fn refusing(self, route: &Route) -> Option<&'a Rule> {
+        match route.refused_by? {
+            Refusing::Rule(index) => self.site.rules.get(index),
+            Refusing::Site => None,
+        }
     }
 
     /// The number of the innermost level that has one in place of the process's, by the rules that

@@ -173,7 +173,7 @@ impl<'a> Token<'a> {
                 }
             }
             Kind::Key { .. } if !is_pem => Err(Doubt::Key(
-                "the key is not in PEM: a text that begins with -----BEGIN PUBLIC KEY-----",
+                "the key is not in PEM: a text that begins with -----BEGIN PUBLIC KEY-----; a plain secret goes with HS256, HS384 or HS512",
             )),
             Kind::Key {
                 key: of_key,

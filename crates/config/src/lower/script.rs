@@ -192,7 +192,14 @@ fn described(table: &Table<'_>, cache: Cache, (source, name): Named) -> Option<S
 fn report_misplaced(table: &Table<'_>, script: &str, place: Place) {
     for key in ["cache", "on_error", "optional", "mode"] {
         if let (Some(value), Some(why)) = (table.get(key), place.objection(key)) {
-            value.report_help(format!("`{key}` says nothing of `{script}`"), why);
+            let places = match key {
+                "on_error" | "mode" => {
+                    "; it may stand in `rewrite`, `access`, `header_filter` and `body_filter`"
+                }
+                _ => "",
+            };
+            let help = format!("{why}{places}");
+            value.report_help(format!("`{key}` says nothing of `{script}`"), help);
         }
     }
 }

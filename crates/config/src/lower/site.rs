@@ -22,8 +22,8 @@ use super::{files, handler, tls, values};
 use crate::alike::Alike;
 use crate::keys;
 use crate::model::{
-    Cgroup, Compress, ErrorPage, Files, Handler, HostPattern, LogTarget, PhaseScripts, Root, Rule,
-    Site, TryEntry,
+    Cgroup, Compress, Condition, ErrorPage, Files, Handler, HostPattern, LogTarget, PhaseScripts,
+    Root, Rule, Site, TryEntry,
 };
 
 /// What is taken for a program's source where nobody says otherwise.
@@ -182,6 +182,7 @@ fn error_log(table: &Table<'_>, access: &[&LogTarget], rules: &[Rule]) -> Option
 
 /// Refuses a site that could answer nothing.
 fn judge_answers(table: &Table<'_>, rooted: SiteFiles, rules: &[Rule], values: &[Value<'_>]) {
+    warn_of_unreached(rules, values);
     let answered =
         rules.len() < values.len() || values.iter().any(|rule| rule.has_member("handler"));
     if rooted == SiteFiles::Rootless && !answered {
@@ -221,6 +222,35 @@ fn user(table: &Table<'_>, rules: &[Rule], server: &str) -> String {
 
 fn starts_programs(rule: &Rule) -> bool {
     matches!(rule.handler, Some(Handler::Cgi(_)))
+}
+
+/// Warns of rules below one that answers every request: the first with a handler ends the search.
+fn warn_of_unreached(rules: &[Rule], values: &[Value<'_>]) {
+    let answers_all =
+        |rule: &Rule| rule.handler.is_some() && rule.conditions.iter().all(Condition::always_holds);
+    let Some(at) = rules.iter().position(answers_all) else {
+        return;
+    };
+    // A rule that could not be read has been reported, and the numbers of the others are not theirs.
+    let (Some(rule), Some(value), true) = (
+        rules.get(at),
+        values.get(at + 1),
+        rules.len() == values.len(),
+    ) else {
+        return;
+    };
+    let beyond = match values.len() - at - 2 {
+        0 => "the rule is".to_owned(),
+        1 => "the rule and the one below it are".to_owned(),
+        more => format!("the rule and the {more} below it are"),
+    };
+    let name = &rule.name;
+    let message = format!("{beyond} never reached: `{name}` above answers every request");
+    let help =
+        format!("put it above `{name}`, or say in the `match` of that which requests it is for");
+    value
+        .context
+        .warn(problem(value.spot(), message).help(help));
 }
 
 fn site_cgroup(table: &Table<'_>, rules: &[Rule], enforcement: Enforcement) -> Option<Box<Cgroup>> {

@@ -29,6 +29,32 @@ pub enum Condition {
     Not(Vec<Condition>),
 }
 
+impl Condition {
+    /// Whether it holds for every request, as far as that can be told without one: what this says
+    /// no to may do so, too.
+    pub(crate) fn always_holds(&self) -> bool {
+        match self {
+            Condition::Path(globs) => globs.iter().any(Glob::takes_all),
+            Condition::Client(nets) => {
+                let has_all = |is_v4: bool| {
+                    let mut nets = nets.iter();
+                    nets.any(|net| net.prefix_len() == 0 && net.addr().is_ipv4() == is_v4)
+                };
+                has_all(true) && has_all(false)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Glob {
+    /// Whether it is nothing but `*`, or that below `/`, with which every path begins.
+    fn takes_all(&self) -> bool {
+        let stars = self.0.strip_prefix('/').unwrap_or(&self.0);
+        !stars.is_empty() && stars.bytes().all(|byte| byte == b'*')
+    }
+}
+
 /// A glob: `*` is any bytes including `/`, `?` one byte, `[a-z]` a
 /// class, `[!a-z]` its opposite. Over a file or path it matches at the end if it has no leading `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]

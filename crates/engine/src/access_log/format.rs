@@ -187,7 +187,13 @@ fn answered<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)
     let exchange = facts.exchange;
     let (request, record) = (&exchange.request, &exchange.record);
     let routed = facts.arrived.routed(&exchange.route);
-    let rule = routed.and_then(|routed| routed.chosen(&exchange.route).rule);
+    let rule = routed.and_then(|routed| {
+        let route = &exchange.route;
+        match route.refused_by {
+            Some(_) => routed.refusing(route),
+            None => routed.chosen(route).rule,
+        }
+    });
     let file = exchange.route.file.as_deref();
     let upstream = record.upstream.as_ref();
     let upstream_status = match record.upstream_status {
@@ -340,8 +346,7 @@ fn expanded<'a>(template: &Template, facts: &Facts<'_>, scratch: &'a mut Vec<u8>
 }
 
 fn site<'a>(facts: &Facts<'a>) -> Option<&'a str> {
-    let site = facts.arrived.site(&facts.exchange.route);
-    site.map(|site| &*site.name)
+    facts.arrived.site_name(&facts.exchange.route)
 }
 
 fn version(version: Version) -> &'static [u8] {

@@ -13,15 +13,17 @@ mod password;
 mod tests;
 
 use std::hash::BuildHasher;
+use std::ptr;
 use std::sync::Arc;
 
-use config::model::Auth;
+use config::model::{Auth, Settings};
+use ipnet::IpNet;
 use wire::FieldId;
 
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::exchange::request::Request;
-use crate::exchange::route::Route;
+use crate::exchange::route::{Refusing, Route};
 use crate::permits;
 use crate::stage::Chosen;
 
@@ -31,17 +33,44 @@ use credentials::Credentials;
 ///
 /// # Errors
 /// 403 for a client kept out.
-pub(crate) fn check_client(chosen: Chosen<'_>, exchange: &Exchange) -> Result<()> {
+pub(crate) fn check_client(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
     let client = exchange.request.client;
-    chosen.settings(&exchange.route).try_for_each(|level| {
+    let refused = chosen.settings(&exchange.route).find_map(|level| {
         if level.deny.iter().any(|net| net.contains(&client)) {
-            return Err(Error::refused(403, "client_denied"));
+            return Some((level, "client_denied"));
         }
-        if !level.allow.is_empty() && !level.allow.iter().any(|net| net.contains(&client)) {
-            return Err(Error::refused(403, "client_not_allowed"));
-        }
-        Ok(())
-    })
+        let is_named = |nets: &[IpNet]| nets.iter().any(|net| net.contains(&client));
+        let keeps_out = !level.allow.is_empty() && !is_named(&level.allow);
+        keeps_out.then_some((level, "client_not_allowed"))
+    });
+    match refused {
+        None => Ok(()),
+        Some((level, reason)) => Err(refuse(chosen, exchange, level, (403, reason))),
+    }
+}
+
+/// The refusal by these settings, which are the site's or a rule's that matched: says whose.
+#[cold]
+fn refuse(
+    chosen: Chosen<'_>,
+    exchange: &mut Exchange,
+    level: &Settings,
+    (status, reason): (u16, &'static str),
+) -> Error {
+    let is_here = |index: &usize| {
+        let rule = chosen.site.rules.get(*index);
+        let settings = rule.and_then(|rule| rule.settings.as_deref());
+        settings.is_some_and(|settings| ptr::eq(settings, level))
+    };
+    let mut matched = exchange.route.matched().iter().copied();
+    let rule = matched.find(is_here).map(Refusing::Rule);
+    let refusing = rule.unwrap_or(Refusing::Site);
+    exchange.route.refused_by = Some(refusing);
+    let detail = match refusing {
+        Refusing::Rule(_) => "",
+        Refusing::Site => "by the site itself, not a rule",
+    };
+    Error::new(Kind::Refused(status), reason, detail)
 }
 
 /// Lets the request pass or refuses it, by its credentials.
@@ -49,34 +78,39 @@ pub(crate) fn check_client(chosen: Chosen<'_>, exchange: &Exchange) -> Result<()
 /// # Errors
 /// 401 for wrong ones, 503 when too many are being compared.
 pub(crate) async fn check_credentials(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
-    let Some(auth) = asking(chosen, &exchange.route) else {
+    let Some((level, auth)) = asking(chosen, &exchange.route) else {
         return Ok(());
     };
     let Some(credentials) = Credentials::of(&exchange.request) else {
-        return Err(ask(auth, exchange, "auth_missing"));
+        ask(auth, exchange);
+        return Err(refuse(chosen, exchange, level, (401, "auth_missing")));
     };
     // Sent elsewhere inside, it may ask again.
     exchange.record.user.clone_from(&credentials.user);
     // Boxed: few sites ask for credentials, and the others need not have room for it, nor move it.
     match Box::pin(authenticate(chosen, exchange, auth, credentials)).await? {
         true => Ok(()),
-        false => Err(ask(auth, exchange, "auth_wrong")),
+        false => {
+            ask(auth, exchange);
+            Err(refuse(chosen, exchange, level, (401, "auth_wrong")))
+        }
     }
 }
 
 /// Who asks for credentials.
-fn asking<'a>(chosen: Chosen<'a>, route: &Route) -> Option<&'a Auth> {
-    let levels = chosen.settings(route);
-    levels.filter_map(|level| level.auth.as_ref()).next_back()
+fn asking<'a>(chosen: Chosen<'a>, route: &Route) -> Option<(&'a Settings, &'a Auth)> {
+    let levels = chosen.settings(route).rev();
+    levels
+        .filter_map(|level| Some((level, level.auth.as_ref()?)))
+        .next()
 }
 
-/// The refusal that asks for credentials (RFC 7617).
-fn ask(auth: &Auth, exchange: &mut Exchange, reason: &'static str) -> Error {
+/// Has the refusal ask for credentials (RFC 7617).
+fn ask(auth: &Auth, exchange: &mut Exchange) {
     // Configuration lets no quote or backslash into a realm.
     let value = format!("Basic realm=\"{}\", charset=\"UTF-8\"", auth.realm);
     let fields = &mut exchange.outgoing.fields;
     fields.push(b"WWW-Authenticate", value.as_bytes());
-    Error::refused(401, reason)
 }
 
 /// Whether the credentials are right.

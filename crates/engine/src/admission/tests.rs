@@ -126,6 +126,34 @@ fn who_is_asked_learns_the_realm_and_nothing_else() {
     assert!(!body.contains("auth_missing"));
 }
 
+#[test]
+fn a_denial_says_which_rule_it_is_of() {
+    let deny = r#"deny = ["192.0.2.1"]"#;
+    let named = "name = \"inner\"\nallow = [\"10.0.0.1\"]";
+    let auth = "auth = { realm = \"Staff\", file = \"{dir}/users\" }";
+    for (site, rule, reason, told) in [
+        ("", deny, "client_denied", "\"rule 1\""),
+        ("", named, "client_not_allowed", "\"inner\""),
+        (deny, named, "client_denied", "null"),
+        (deny, "", "client_denied", "null"),
+        ("", auth, "auth_missing", "\"rule 1\""),
+        (auth, "", "auth_missing", "null"),
+    ] {
+        let text = configuration(site, rule).replace("[log]", "[log]\nformat = \"json\"");
+        let fixture = Fixture::of(generation_with_files(
+            &text,
+            &[("users", "u:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n")],
+        ));
+        let ended = fixture.ask_from(peer("192.0.2.1:1"), "GET /in/ HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(ended.record.reason, reason, "{site} {rule}");
+        let record = fixture.records();
+        assert!(
+            record.contains(&format!("\"rule\":{told},")),
+            "{told}: {record}"
+        );
+    }
+}
+
 /// Lets so many passwords be compared at once, and so many wait.
 fn turns(fixture: &Fixture, concurrent: u32, queue: u32) {
     let generation = fixture.shared.generation().expect("a generation");

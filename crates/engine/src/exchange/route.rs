@@ -25,12 +25,23 @@ pub struct Route {
     lookup: Option<Box<[u8]>>,
     /// The upstream a script has named; `None` where the configuration says it, or nobody.
     pub upstream: Option<Destination>,
+    /// Whose `deny`, `allow` or `auth` keeps the client out; `None` where it was let in.
+    pub refused_by: Option<Refusing>,
     /// Whether the request's fields were edited before, and a script has sent it elsewhere since.
     pub was_edited: bool,
     /// What maps have answered to the request.
     pub answers: Answers,
     /// Indexes of the rules that matched, in order; the last one may have the handler.
     matched: Vec<usize>,
+}
+
+/// Who keeps a client out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusing {
+    /// The site.
+    Site,
+    /// The rule of this index.
+    Rule(usize),
 }
 
 /// What is known of a request's file.
@@ -57,6 +68,7 @@ impl Route {
         self.file = None;
         self.lookup = None;
         self.upstream = None;
+        self.refused_by = None;
         self.matched.clear();
     }
 

@@ -23,16 +23,20 @@ pub(crate) use table::table;
 pub(crate) use table::{bytes, count, grid};
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use config::model::sensor::{Gauge, Sensor};
-use control::{SetAside, Site, Status, Upstream};
-use ipc::server::SetAsideFile;
+use control::{RefusedReload, SetAside, Site, Status, Upstream};
+use ipc::server::{LastReload, ReloadOutcome, SetAsideFile};
 
 use crate::agents::Agents;
-use crate::permits::questions::listed;
+use crate::permits::questions::{listed, moment};
 use crate::permits::rows::{self, Row};
 use crate::shedding;
 use crate::worker::Shared;
+
+/// Characters of a refused reload's problem.
+const PROBLEM_CHARS_MAX: usize = 1_024;
 
 /// Collects everything.
 pub(crate) fn collect(shared: &Shared) -> Status {
@@ -50,6 +54,7 @@ pub(crate) fn collect(shared: &Shared) -> Status {
         uptime_s: uptime.as_secs(),
         reloads: tally.reloads,
         reloads_refused: tally.reloads_refused,
+        reload_refused: refused(&tally.last_reload),
         restarts: tally.restarts,
         config_files_set_aside: tally.files_set_aside,
         set_aside: tally.set_aside.into_iter().map(set_aside).collect(),
@@ -82,6 +87,32 @@ pub(crate) fn collect(shared: &Shared) -> Status {
         status.sites = sites.filter(|site| site.replies.count() > 0).collect();
     }
     status
+}
+
+/// Says of the last reload what an operator has to mend, if anything.
+fn refused(reload: &LastReload) -> Option<RefusedReload> {
+    let outcome = match reload.outcome {
+        ReloadOutcome::Taken => return None,
+        ReloadOutcome::Wrong | ReloadOutcome::Failed => reload.outcome.word(),
+    };
+    let ago_us = os::cpu::monotonic_us().saturating_sub(reload.begun_us);
+    let begun = SystemTime::now().checked_sub(Duration::from_micros(ago_us));
+    let since_1970 = begun.and_then(|begun| begun.duration_since(UNIX_EPOCH).ok());
+    let mut lines = reload.told.lines();
+    let first = lines.next().unwrap_or_default();
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    let place = lines
+        .next()
+        .and_then(|line| line.trim_start().strip_prefix("--> "));
+    let problem = match place {
+        Some(place) => format!("{place}: {first}"),
+        None => first.to_owned(),
+    };
+    Some(RefusedReload {
+        at: moment(since_1970.unwrap_or_default()),
+        outcome,
+        problem: problem.chars().take(PROBLEM_CHARS_MAX).collect(),
+    })
 }
 
 fn set_aside(file: SetAsideFile) -> SetAside {

@@ -35,6 +35,14 @@ const PHASES_BEFORE: u64 = 3;
 /// A name with what has to be escaped somewhere.
 const ODD: &str = "a \"b\" \\ c\n\u{7f}é";
 
+fn reload_refused() -> RefusedReload {
+    RefusedReload {
+        at: "2026-11-25T02:18:00Z".to_owned(),
+        outcome: "wrong",
+        problem: "nagaya.toml:3:1: unknown key `wrokers`".to_owned(),
+    }
+}
+
 fn set_aside(file: &str) -> SetAside {
     SetAside {
         file: file.to_owned(),
@@ -140,6 +148,7 @@ fn figures() -> Status {
         uptime_s: 93_784,
         reloads: 6,
         reloads_refused: 1,
+        reload_refused: Some(reload_refused()),
         restarts: 2,
         config_files_set_aside: 12,
         set_aside: vec![set_aside("sites.d/a.toml"), set_aside("sites.d/b.toml")],

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use control::{
-    Group, Limit, Map, Programs, Replies, Scripts, Site, Status, Stragglers, Times, Upstream,
-    Worker,
+    Group, Limit, Map, Programs, RefusedReload, Replies, Scripts, Site, Status, Stragglers, Times,
+    Upstream, Worker,
 };
 use ipc::groups::Owner;
 
@@ -76,6 +76,7 @@ pub(crate) fn table(figures: &Status) -> String {
         line("handshakes", handshakes::line(of));
     }
     line("life", life(figures));
+    refused(figures, &mut out);
     set_aside(figures, &mut out);
     workers(figures, &mut out);
     upstreams(figures, &mut out);
@@ -333,6 +334,16 @@ fn life(figures: &Status) -> String {
         }
     }
     text
+}
+
+/// Whole lines, as for files set aside: who reads of it has to act.
+fn refused(figures: &Status, out: &mut String) {
+    if let Some(RefusedReload { at, problem, .. }) = &figures.reload_refused {
+        let _ = writeln!(
+            out,
+            "\nthe reload at {at} was refused: {problem}\n  what was in force before serves on: nagaya check"
+        );
+    }
 }
 
 /// Whole lines: who reads of it has to act.

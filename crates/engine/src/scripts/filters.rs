@@ -179,7 +179,7 @@ async fn run_filters(arrived: Arrived<'_>, exchange: &mut Exchange, phase: Phase
         }
         match phases::run(arrived, exchange, phase, used).await? {
             Ok(_) => settle_head(exchange),
-            Err(failure) => outcome::failed(exchange, phase, used.on_error, &failure)?,
+            Err(failure) => outcome::failed(arrived, exchange, phase, used.on_error, &failure)?,
         }
     }
     Ok(())
@@ -253,9 +253,9 @@ fn tell_too_long(arrived: Arrived<'_>, exchange: &Exchange) {
     for used in body_filters(arrived, exchange) {
         if let Some(script) = vms.tell_once(vm, used) {
             let script = &*script;
-            let (id, host) = (exchange.request.id, exchange.request.head.host());
+            let (id, site) = (exchange.request.id, arrived.site_name(&exchange.route));
             let worker = arrived.worker.index;
-            tracing::warn!(request_id = %id, host, script, worker, "a reply's body is longer than scripts.body_filter_bytes and passes unfiltered; said once a script and worker");
+            tracing::warn!(request_id = %id, site, script, worker, "a reply's body is longer than scripts.body_filter_bytes and passes unfiltered; said once a script and worker");
         }
     }
 }

@@ -70,7 +70,7 @@ impl Rest {
                     Err(failure) => Err(failure),
                 },
             };
-            told(arrived.worker, exchange, ended);
+            told(arrived, exchange, ended);
         }
     }
 
@@ -79,7 +79,11 @@ impl Rest {
         let worker = arrived.worker;
         let waiting = &worker.scripts_logging;
         if waiting.get() >= WAITING_MAX {
-            worker.stats.scripts.count(Phase::Log, &Err::<(), ()>(()));
+            arrived
+                .worker
+                .stats
+                .scripts
+                .count(Phase::Log, &Err::<(), ()>(()));
             let id = exchange.request.id;
             tracing::warn!(request_id = %id, "log scripts given up: {WAITING_MAX} of this worker wait already");
             return;
@@ -101,7 +105,7 @@ impl Rest {
                 Next::Begin(used) => begin(arrived, used, &mut exchange).await,
                 Next::Wait(waiting) => go_on(*waiting, &mut exchange).await,
             };
-            told(arrived.worker, &exchange, ended);
+            told(arrived, &exchange, ended);
             self.run(arrived, &mut exchange, Instant::now());
         }
         if let Some(scripted) = &mut exchange.scripted {
@@ -134,12 +138,12 @@ async fn go_on((mut run, mut wait): (Run, Wait), exchange: &mut Exchange) -> Res
 }
 
 /// Counts a script that has run, and says what it failed of.
-fn told(worker: &Worker, exchange: &Exchange, ended: Result<(), Failure>) {
-    worker.stats.scripts.count(Phase::Log, &ended);
+fn told(arrived: Arrived<'_>, exchange: &Exchange, ended: Result<(), Failure>) {
+    arrived.worker.stats.scripts.count(Phase::Log, &ended);
     if let Err(failure) = ended {
         let (client, id) = (exchange.request.client, exchange.request.id);
-        let (host, reason) = (exchange.request.head.host(), failure.reason());
-        tracing::error!(%client, request_id = %id, host, reason, phase = "log", detail = %failure, "script failed");
+        let (site, reason) = (arrived.site_name(&exchange.route), failure.reason());
+        tracing::error!(%client, request_id = %id, site, reason, phase = "log", detail = %failure, "script failed");
     }
 }
 

@@ -72,6 +72,7 @@ fn send_elsewhere(
 /// # Errors
 /// The request is denied.
 pub(super) fn failed(
+    arrived: Arrived<'_>,
     exchange: &mut Exchange,
     phase: Phase,
     on_error: OnError,
@@ -82,8 +83,8 @@ pub(super) fn failed(
         OnError::Deny => Err(denied(failure)),
         OnError::Allow => {
             let (client, id) = (exchange.request.client, exchange.request.id);
-            let (host, reason) = (exchange.request.head.host(), failure.reason());
-            tracing::error!(%client, request_id = %id, host, reason, %phase, detail = %failure, "script failed, the request goes on");
+            let (site, reason) = (arrived.site_name(&exchange.route), failure.reason());
+            tracing::error!(%client, request_id = %id, site, reason, %phase, detail = %failure, "script failed, the request goes on");
             Ok(())
         }
     }

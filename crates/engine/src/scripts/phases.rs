@@ -75,7 +75,7 @@ async fn all(arrived: Arrived<'_>, exchange: &mut Exchange, phase: Phase) -> Res
             continue;
         }
         if let Err(failure) = run(arrived, exchange, phase, used).await? {
-            outcome::failed(exchange, phase, used.on_error, &failure)?;
+            outcome::failed(arrived, exchange, phase, used.on_error, &failure)?;
             continue;
         }
         match outcome::settle(arrived, exchange).await? {

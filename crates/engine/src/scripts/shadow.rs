@@ -41,7 +41,7 @@ pub(super) async fn run(
 ) -> Result<()> {
     let mut aside = Aside::begin(exchange);
     let ended = phases::run(arrived, aside.exchange, phase, used).await?;
-    let word = aside.word(phase, used, ended);
+    let word = aside.word(arrived, phase, used, ended);
     drop(aside);
     let script = phases::name_of(arrived, exchange, used);
     let tried = &arrived.worker.shared.tried;
@@ -121,12 +121,14 @@ impl<'a> Aside<'a> {
     /// What would have become of the request; `None` where that is nothing else.
     fn word(
         &mut self,
+        arrived: Arrived<'_>,
         phase: Phase,
         used: Use,
         ended: std::result::Result<Datum, Failure>,
     ) -> Option<Word> {
         if let Err(failure) = ended
-            && let Err(error) = outcome::failed(self.exchange, phase, used.on_error, &failure)
+            && let Err(error) =
+                outcome::failed(arrived, self.exchange, phase, used.on_error, &failure)
         {
             return Some(Word::Denied {
                 reason: error.reason,

@@ -49,8 +49,20 @@ fn a_refusal_is_told_once_for_each_file_and_reason() {
     symlink("gone", www.join("dangling")).unwrap();
     let gateway = builder.start();
     let causes = [
-        ("/secret.txt", "", 403, "client_denied", "path=/secret.txt"),
-        ("/secret%20", "", 403, "client_denied", "path=\"/secret \""),
+        (
+            "/secret.txt",
+            "",
+            403,
+            "client_denied",
+            "rule=\"rule 1\" path=/secret.txt",
+        ),
+        (
+            "/secret%20",
+            "",
+            403,
+            "client_denied",
+            "rule=\"rule 1\" path=\"/secret \"",
+        ),
         ("/outside", "", 404, "symlink_outside", "file={www}/outside"),
         (
             "/dangling",
@@ -153,7 +165,7 @@ fn a_site_has_an_error_log_of_its_own() {
     // What its tenant can mend stands there alone, the operator's in both.
     await_text(
         &log,
-        "site=own status=403 reason=client_denied path=/denied",
+        "site=own status=403 reason=client_denied rule=\"rule 1\" path=/denied",
     );
     await_text(&log, "reason=upstream_unreachable");
     let own = await_text(&log, "1 refused");
@@ -163,7 +175,7 @@ fn a_site_has_an_error_log_of_its_own() {
     gateway.wait_for_message("reason=upstream_unreachable");
     gateway.wait_for_message("1 refused");
     assert!(
-        !gateway.stderr().contains("site=own"),
+        !gateway.stderr().contains("site=own status=403"),
         "{}",
         gateway.stderr()
     );

@@ -218,10 +218,19 @@ fn reloads_are_counted_by_what_became_of_them_across_servers() {
         });
     };
     await_counts(&gateway, 0.0, 0.0);
-    gateway.reload("wrokers = 1");
+    gateway.reload(&CONFIG.replace("workers = 2", "wrokers = 2"));
     await_counts(&gateway, 0.0, 1.0);
+    let page = status(&gateway, &[]);
+    let told = ": unknown key `wrokers` in the top level\n  what was in force before serves on: nagaya check\n";
+    assert!(
+        page.contains("\nthe reload at 20") && page.contains(told),
+        "{page}"
+    );
     gateway.reload(CONFIG);
     await_counts(&gateway, 1.0, 1.0);
+    let page = status(&gateway, &[]);
+    assert!(!page.contains("was refused"), "{page}");
+    assert!(status(&gateway, &["--json"]).contains("\"reload_refused\":null,"));
     gateway.reload(&CONFIG.replace("workers = 2", "workers = 3"));
     await_counts(&gateway, 1.0, 2.0);
     let page = status(&gateway, &[]);
@@ -229,7 +238,12 @@ fn reloads_are_counted_by_what_became_of_them_across_servers() {
         page.contains("1 reload · 0 restarts · 2 reloads refused"),
         "{page}"
     );
-    assert!(status(&gateway, &["--json"]).contains("\"reloads\":1,\"reloads_refused\":2,"));
+    let json = status(&gateway, &["--json"]);
+    assert!(json.contains("\"reloads\":1,\"reloads_refused\":2,\"reload_refused\":{\"at\":\"20"));
+    assert!(
+        json.contains("Z\",\"outcome\":\"failed\",\"problem\":\""),
+        "{json}"
+    );
     let server = rustix::process::Pid::from_raw(gateway.server_pid().try_into().unwrap());
     rustix::process::kill_process(server.unwrap(), rustix::process::Signal::KILL).unwrap();
     await_counts(&gateway, 1.0, 2.0);

@@ -135,7 +135,7 @@ fn allowed(options: &Datum) -> Result<Vec<&'static Algorithm>, Answer> {
         false => Ok(allowed),
         true => Err(raise(
             "JWT::IncorrectAlgorithm",
-            "say which algorithms may have signed: algorithms: [\"RS256\"]",
+            "say which algorithms may have signed: algorithms: [\"HS256\"] for a secret, [\"RS256\"] for a public key in PEM",
         )),
     }
 }

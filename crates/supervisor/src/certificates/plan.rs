@@ -81,7 +81,10 @@ impl Plan {
                 },
             })
         });
-        let local = model.sites.iter().filter(|site| site.tls.local && site.tls.files.is_none());
+        let local = model
+            .sites
+            .iter()
+            .filter(|site| site.tls.local && site.tls.files.is_none());
         let local = local.map(|site| {
             let hosts = site.hosts.iter().map(HostPattern::to_string);
             (site.name(), hosts.collect())

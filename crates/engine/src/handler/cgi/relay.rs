@@ -349,12 +349,12 @@ impl<'a> Relay<'a> {
         if answered.is_err() {
             return;
         }
-        let (id, host) = (exchange.request.id, exchange.request.head.host());
+        let (id, site) = (exchange.request.id, &*self.routed.site.name);
         if let Some(limit) = &ended.limit {
             let limit = verdict::limited(limit);
-            tracing::warn!(request_id = %id, host, reason = limit.reason, detail = limit.detail, "a program ran into a limit after its reply");
+            tracing::warn!(request_id = %id, site, reason = limit.reason, detail = limit.detail, "a program ran into a limit after its reply");
         } else if let End::Exit(status @ 1..) = ended.end {
-            tracing::warn!(request_id = %id, host, status, "a program failed after its reply");
+            tracing::warn!(request_id = %id, site, status, "a program failed after its reply");
         }
     }
 }
