@@ -20,6 +20,7 @@ trap 'stop; rm -rf "$root"' EXIT
 main() {
   local package
   package=$(scripts/package.sh "$binary" "$root/out")
+  readonly package
   dpkg-deb --extract "$package" "$root"
   dpkg-deb --ctrl-tarfile "$package" | tar -x -C "$root/out"
   expect "conffiles name the configuration" grep -qx /etc/nagaya/nagaya.toml "$root/out/conffiles"
@@ -32,7 +33,7 @@ main() {
   expect "the example scripts are right" check_scripts
   check_unit
   serve_unpacked
-  echo "test-package: $(basename "$package") unpacks, serves, rotates and stops"
+  echo "test-package: $(basename "$package") unpacks, serves, rotates, is upgraded and stops"
 }
 
 expect() {
@@ -74,6 +75,7 @@ serve_unpacked() {
   expect "it is the welcome page" grep -q 'Nagaya is running' "$root/page"
   expect "status answers" "$root/usr/bin/nagaya" status -c "$config" >/dev/null
   reload_unpacked "$config" "$port"
+  install_over "$port"
   local log="$root/var/log/nagaya/access.log"
   expect "the request is logged" eventually grep -q '"GET / HTTP/1.1" 200' "$log"
   mv "$log" "$log.1"
@@ -98,6 +100,29 @@ reload_unpacked() {
   "$root/usr/bin/nagaya" check -c "$config" >/dev/null 2>&1 && expect "check names it" false
   rm "$site"
   expect "a reload takes it away" "${reload[@]}" >/dev/null
+}
+
+# dpkg installs over the program that runs, as an upgrade does, beside a stub of the service manager.
+install_over() {
+  local port=$1 stub="$root/stub" before
+  [ "$(id -u)" = 0 ] || return 0
+  mkdir -p "$stub" "$root/run/systemd/system" "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates"
+  touch "$root/var/lib/dpkg/status" "$root/failed"
+  printf '#!/bin/sh\n[ "$1" != show ] || echo %s\n' "$server" >"$stub/systemctl"
+  printf '#!/bin/sh\n' >"$stub/systemd-tmpfiles"
+  chmod 755 "$stub"/*
+  local dpkg=(env PATH="$stub:$PATH" dpkg --root="$root" --force-script-chrootless --force-depends --force-confold -i "$package")
+  expect "dpkg installs the package" "${dpkg[@]}" >"$root/dpkg" 2>&1
+  before=$(pgrep -P "$server" | sort)
+  while :; do curl -fsS -o /dev/null "http://127.0.0.1:$port/" || echo x >>"$root/failed"; done &
+  local load=$!
+  "${dpkg[@]}" >"$root/dpkg" 2>&1 || expect "dpkg installs it anew: $(cat "$root/dpkg")" false
+  kill "$load"
+  wait "$load" 2>/dev/null || true
+  expect "the upgrade says what serves: $(cat "$root/dpkg")" grep -q '^generation [0-9]* serves' "$root/dpkg"
+  expect "no request fails" [ ! -s "$root/failed" ]
+  expect "the process stays and runs the new file" [ "$(stat -Lc %i "/proc/$server/exe")" = "$(stat -c %i "$root/usr/bin/nagaya")" ]
+  expect "its children are others" [ "$before" != "$(pgrep -P "$server" | sort)" ]
 }
 
 # Tries for ten seconds.

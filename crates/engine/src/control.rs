@@ -2,7 +2,7 @@
 //!
 //! One question a connection, one connection at a time, each with little time: whoever asks may
 //! wait, the workers never do. Asked is in one line (`status`, `sensors`, each with `json` after it or not,
-//! `reload`, or what [`questions`] knows), and only a whole one is carried out: the rest of `concurrent=40` may be
+//! `reload`, `upgrade`, or what [`questions`] knows), and only a whole one is carried out: the rest of `concurrent=40` may be
 //! `0`. Only root and the server's own user are answered.
 
 use std::io::{self, Read as _, Write as _};
@@ -11,6 +11,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
+
+use ipc::server::LastReload;
 
 use crate::error::{Error, Kind, Result};
 use crate::figures;
@@ -23,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How long a question may take, and each part of its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// What is said to a question nobody knows.
-const UNKNOWN: &str = "error: unknown question; known are: status, reload, sensors, limits list, limits top, limits set, why, why-tls\n";
+const UNKNOWN: &str = "error: unknown question; known are: status, reload, upgrade, sensors, limits list, limits top, limits set, why, why-tls\n";
 /// Bytes of a question without its line feed.
 pub const QUESTION_BYTES_MAX: usize = 8 * 1_024;
 
@@ -62,6 +64,9 @@ fn run(socket: &OwnedFd, replaced: &AtomicBool, shared: &Shared) {
             Ok(_) => continue,
             Err(_) => return,
         }
+        if replaced.load(Relaxed) {
+            return;
+        }
         let accepted = os::process::with_reserve(|| os::net::accept(socket.as_fd()));
         let Ok((stream, _)) = accepted else {
             // A client that hung up, or one another thread took; or there is no room for it, which
@@ -94,7 +99,8 @@ fn answer(stream: OwnedFd, shared: &Shared) -> io::Result<()> {
     let answer = match question.as_str() {
         "status" => figures::table(&figures::collect(shared)),
         "status json" => control::json(&figures::collect(shared)),
-        "reload" => last_reload(shared),
+        "reload" => told(&shared.process.tally().last_reload),
+        "upgrade" => told(&shared.process.tally().last_upgrade),
         "sensors" => Report::of_server(shared).table(),
         "sensors json" => Report::of_server(shared).json(),
         other => match other.strip_prefix("why-tls ") {
@@ -105,11 +111,10 @@ fn answer(stream: OwnedFd, shared: &Shared) -> io::Result<()> {
     stream.write_all(answer.as_bytes())
 }
 
-/// When the last reload began and how it ended, in a line, and below it what is said of it.
-fn last_reload(shared: &Shared) -> String {
-    let reload = shared.process.tally().last_reload;
-    let (begun_us, outcome) = (reload.begun_us, reload.outcome.word());
-    format!("{begun_us} {outcome}\n{}", reload.told)
+/// When the last reload or upgrade began and how it ended, in a line, and below it what is said of it.
+fn told(last: &LastReload) -> String {
+    let (begun_us, outcome) = (last.begun_us, last.outcome.word());
+    format!("{begun_us} {outcome}\n{}", last.told)
 }
 
 /// Reads a line; `None` where the stream ends before, or the line is longer than a question.

@@ -5,6 +5,7 @@
 //! then on the new generation is the one in force, here and in the supervisor, and a worker that
 //! is late finds it in its queue. A warden thread watches over workers that are held up.
 
+mod ending;
 mod receiver;
 
 use std::collections::{BTreeSet, HashSet};
@@ -24,6 +25,7 @@ use crate::agents::asking::Asking;
 use crate::control::Control;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
+use crate::permits::elsewhere::Elsewhere;
 use crate::room::{Needs, Room};
 use crate::sensors::sampling::Sampling;
 use crate::thread::{self, Added, Runtimes, not_accepting};
@@ -36,10 +38,6 @@ use ipc::server::{
 };
 use receiver::LinkReceiver;
 
-/// How long the last access records may take to be written.
-const LAST_RECORDS_MAX: Duration = Duration::from_secs(2);
-/// Beyond the drain's own deadline: closing and ending.
-const END_MARGIN: Duration = Duration::from_secs(2);
 /// What is said of a worker that has not opened its VM in time.
 const SCRIPTS_LATE: &str = "a worker has not opened its scripts in their time: it is held up, or init or worker_init waits for what does not come";
 /// Why a generation does not come into force when the server is told to end meanwhile.
@@ -48,8 +46,6 @@ const ENDING: &str = "ending";
 const NO_ROOM: &str = "the server may open no more descriptors; raise the limit (LimitNOFILE, ulimit -Hn) or lower caps.connections";
 /// How long the workers of a server that starts may take to accept: the supervisor waits no longer.
 const START_MAX: Duration = Duration::from_secs(10);
-/// How long an ending server waits for the files of scripts' `Cache`.
-const KEPT_FILES_MAX: Duration = Duration::from_secs(2);
 /// How often an ending server looks whether its threads have ended, and one that waits for scripts whether it is to end.
 const END_LOOK: Duration = Duration::from_millis(10);
 
@@ -122,6 +118,13 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
                 server.drain(&mut receiver);
                 return sender.send(&ToSupervisor::Drained).map_err(unheard);
             }
+            ToServer::HeldElsewhere { by, held } => {
+                server.hear_held(by, held);
+            }
+            ToServer::Retire => {
+                server.retire(&mut receiver, &sender);
+                return sender.send(&ToSupervisor::Drained).map_err(unheard);
+            }
         }
     }
 }
@@ -139,6 +142,10 @@ struct ServerThreads {
     watched: Arc<Watched>,
     control: Control,
     drain_max: Duration,
+    /// What requests of earlier servers hold of limits.
+    elsewhere: Elsewhere,
+    /// Where what is held here is told, once another server has taken over.
+    reports: Option<LinkSender>,
     /// Ends with the server.
     _sampling: Sampling,
     /// There once an upstream had agents; ends with the server.
@@ -171,6 +178,8 @@ impl ServerThreads {
             watched,
             control: Control::default(),
             drain_max: Duration::ZERO,
+            elsewhere: Elsewhere::default(),
+            reports: None,
             _sampling: sampling,
             asking: None,
         };
@@ -374,43 +383,6 @@ impl ServerThreads {
             );
         }
         Ok(())
-    }
-
-    /// Lets the workers finish, then the writer of their records.
-    fn drain(self, receiver: &mut LinkReceiver) {
-        // What still waits in the kernel is for the workers, each of which empties its own.
-        self.watched.retain(&Arc::from([]));
-        for worker in 0..self.threads.len() {
-            self.shared.peers.tell(worker, Command::Drain);
-        }
-        self.wait_for(&self.threads, self.drain_max + END_MARGIN, receiver);
-        self.shared.scripts.keep_files(KEPT_FILES_MAX);
-        self.shared.access_log.close();
-        let writer = std::slice::from_ref(&self.log_writer);
-        self.wait_for(writer, LAST_RECORDS_MAX, receiver);
-        self.shared.access_log.say_losses();
-    }
-
-    /// Waits until the threads have ended, but not for ever. Meanwhile hands on the logs the
-    /// supervisor opens: the first record for one may be of what ends now.
-    fn wait_for(
-        &self,
-        threads: &[JoinHandle<()>],
-        patience: Duration,
-        receiver: &mut LinkReceiver,
-    ) {
-        let until = Instant::now() + patience;
-        while !threads.iter().all(JoinHandle::is_finished) && Instant::now() < until {
-            match receiver.receive_within(END_LOOK) {
-                Ok(Some(Ok(ToServer::LogFile { path, result }))) => {
-                    self.order(Order::Opened { path, result });
-                }
-                Ok(Some(Ok(ToServer::Programs { links }))) => self.use_programs(links),
-                Ok(_) => {}
-                // The supervisor has gone: its silence is not one to wait in.
-                Err(_) => std::thread::sleep(END_LOOK),
-            }
-        }
     }
 
     /// Goes on as before where descriptors that came found no room, and says so.

@@ -7,7 +7,7 @@
 //! [`crate::figures`] adds them up when somebody wants to know.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -207,6 +207,8 @@ pub struct ProcessStats {
     pub generation: AtomicU64,
     /// What the supervisor has counted. Held to copy or replace it.
     pub tally: Mutex<Tally>,
+    /// Whether an ending server leaves connections open that wait for their next request.
+    pub spares_idle: AtomicBool,
 }
 
 /// Durations in buckets.
@@ -439,6 +441,7 @@ impl ProcessStats {
             started: Instant::now(),
             generation: AtomicU64::new(0),
             tally: Mutex::default(),
+            spares_idle: AtomicBool::default(),
         }
     }
 

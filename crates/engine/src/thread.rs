@@ -237,7 +237,7 @@ async fn drain(worker: &Rc<Worker>) {
     while is_busy() && Instant::now() < until {
         tokio::time::sleep(DRAIN_LOOK).await;
         worker.tick();
-        worker.deadlines.drain();
+        worker.end_idle();
     }
     end_scripts(worker, until).await;
 }

@@ -256,10 +256,17 @@ impl Worker {
         self.draining.get()
     }
 
-    /// Ends connections that wait for a request and lets the others end with their reply.
+    /// Ends connections that wait for a request, where these are not spared, and lets the others end
+    /// with their reply.
     pub fn drain(&self) {
         self.draining.set(true);
-        self.deadlines.drain();
+        self.end_idle();
+    }
+
+    pub(crate) fn end_idle(&self) {
+        if !self.shared.process.spares_idle.load(Relaxed) {
+            self.deadlines.drain();
+        }
     }
 
     /// Moves the clocks on, so late after that was due.

@@ -15,6 +15,7 @@ pub mod acme;
 pub mod certificates;
 pub mod codec;
 pub mod groups;
+pub mod handover;
 pub mod keeper;
 pub mod manifest;
 pub mod order;

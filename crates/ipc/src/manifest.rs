@@ -63,6 +63,8 @@ pub enum FromSpawner {
 pub struct Manifest {
     /// The generation's number.
     pub generation: u64,
+    /// Whether another spawner still has programs below the same places.
+    pub is_beside: bool,
     /// Programs that may run at once.
     pub programs_max: u64,
     /// Where control groups stand; no hierarchy where none is wanted or to be had.
@@ -247,6 +249,7 @@ mod tests {
         };
         Manifest {
             generation: 12,
+            is_beside: true,
             programs_max: 256,
             layout: Layout::default(),
             groups: groups(),

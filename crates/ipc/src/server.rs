@@ -66,6 +66,16 @@ pub enum ToServer {
     },
     /// Finish what is under way, then end; answered by `Drained`.
     Drain,
+    /// As `Drain`, where another server has taken over: connections that wait for their next
+    /// request may still send one, no question is answered any more, and `Held` is said.
+    Retire,
+    /// An earlier server's requests hold these permits.
+    HeldElsewhere {
+        /// Its process.
+        by: u32,
+        /// All of them.
+        held: Vec<HeldPermits>,
+    },
     /// Show these counts from now on.
     Tally(Tally),
     /// The spawner that ran programs has ended: there is another, at the other ends of these.
@@ -198,13 +208,15 @@ pub struct Tally {
     pub restarts: u64,
     /// What came of the last reload.
     pub last_reload: LastReload,
+    /// What came of the last upgrade.
+    pub last_upgrade: LastReload,
     /// Files of the configuration that are set aside.
     pub files_set_aside: u64,
     /// The first of them.
     pub set_aside: Vec<SetAsideFile>,
 }
 
-/// What came of a reload.
+/// What came of a reload, or of an upgrade.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastReload {
     /// When it began, in microseconds by `CLOCK_MONOTONIC`; 0 where there was none.
@@ -306,6 +318,37 @@ pub struct Log {
     pub file: OwnedFd,
 }
 
+/// Permits of a limit that requests of a server hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldPermits {
+    /// What the limit's state is kept by.
+    pub limit: String,
+    /// The key, empty for a limit that has one.
+    pub key: String,
+    /// How many.
+    pub permits: u32,
+}
+
+impl HeldPermits {
+    /// As many of them as fit a message.
+    #[must_use]
+    pub fn bounded(mut held: Vec<HeldPermits>) -> Vec<HeldPermits> {
+        /// Beside the texts.
+        const NUMBERS_BYTES_MAX: usize = 16;
+        let mut left = TEXT_BYTES_MAX;
+        let fit = held.iter().take_while(|it| {
+            let bytes = it.limit.len() + it.key.len() + NUMBERS_BYTES_MAX;
+            left.checked_sub(bytes).is_some_and(|rest| {
+                left = rest;
+                true
+            })
+        });
+        let count = fit.count();
+        held.truncate(count);
+        held
+    }
+}
+
 /// What the server says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToSupervisor {
@@ -338,6 +381,11 @@ pub enum ToSupervisor {
         /// What it was doing.
         report: String,
     },
+    /// Of a server that retires: what its requests still hold of limits.
+    Held {
+        /// All of it, as [`HeldPermits::bounded`] has it.
+        held: Vec<HeldPermits>,
+    },
 }
 
 /// Of what the supervisor says, what comes before the first descriptor.
@@ -346,6 +394,8 @@ enum Beginning {
     Configure { generation: u64 },
     Reopen,
     Drain,
+    Retire,
+    HeldElsewhere,
     Tally,
     Programs,
     LogFile { path: String },
@@ -384,7 +434,11 @@ impl ToServer {
             ToServer::LogFile { result, .. } => result.iter().map(AsFd::as_fd).collect(),
             ToServer::Certificates { set } => vec![set.as_fd()],
             ToServer::Keeper { links, set } => links.iter().chain([set]).map(AsFd::as_fd).collect(),
-            ToServer::Drain | ToServer::Tally(_) | ToServer::Challenges { .. } => Vec::new(),
+            ToServer::Drain
+            | ToServer::Tally(_)
+            | ToServer::Retire
+            | ToServer::Challenges { .. }
+            | ToServer::HeldElsewhere { .. } => Vec::new(),
         }
     }
 }
@@ -398,9 +452,11 @@ impl Unheld {
             Beginning::LogFile { path } => Ok(Unheld::LogFile { path }),
             Beginning::Certificates => Ok(Unheld::Certificates),
             Beginning::Keeper => Ok(Unheld::Keeper),
-            Beginning::Drain | Beginning::Tally | Beginning::Challenges => {
-                Err(BadMessage::new("no descriptors belong to it"))
-            }
+            Beginning::Drain
+            | Beginning::Tally
+            | Beginning::Challenges
+            | Beginning::Retire
+            | Beginning::HeldElsewhere => Err(BadMessage::new("no descriptors belong to it")),
         }
     }
 }
@@ -431,6 +487,7 @@ impl ToSupervisor {
             | ToSupervisor::Stuck { report: text } => codec::cut(text, TEXT_BYTES_MAX),
             ToSupervisor::Ready { .. }
             | ToSupervisor::Challenged { .. }
+            | ToSupervisor::Held { .. }
             | ToSupervisor::Drained => {}
         }
         os::fdpass::send(link, &codec::encode(&cut)?, &[])
@@ -481,6 +538,7 @@ mod tests {
             reloads_refused: 2,
             restarts: 3,
             last_reload: LastReload::new(4, ReloadOutcome::Wrong, "no".into()),
+            last_upgrade: LastReload::new(5, ReloadOutcome::Failed, "it ended".into()),
             files_set_aside: 5,
             set_aside: vec![file],
         }

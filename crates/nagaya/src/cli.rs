@@ -30,7 +30,7 @@ pub(crate) const CONFIG_INSTALLED: &str = "/etc/nagaya/nagaya.toml";
 #[derive(Debug, Parser)]
 #[command(name = "nagaya", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
-    /// Configuration file [default: nagaya.toml; status, reload, sensors, limits and why look for that here, then in /etc/nagaya]
+    /// Configuration file [default: nagaya.toml; status, reload, upgrade, sensors, limits and why look for that here, then in /etc/nagaya]
     #[arg(short, long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -43,11 +43,12 @@ Signals to the process of `nagaya serve`:
   QUIT       finish what is under way, then end; a second one changes nothing
   HUP        read the configuration again; if anything is wrong with it, the old one serves on
   USR1       open the log files again (after moving them away)
-  USR2       ignored, with a line in the log
+  USR2       run the program that is installed now; if it cannot serve, this one serves on
 
 Is it running, and what is it doing?   nagaya status
 Is my configuration right?             nagaya check
 Put it in force                        nagaya reload
+Run the version installed now          nagaya upgrade
 Is the machine overloaded, and how?    nagaya sensors
 Which limit is full, and for whom?     nagaya limits top
 Why was this request refused?          nagaya why REQUEST-ID
@@ -80,6 +81,12 @@ pub(crate) enum Command {
     /// if the machine is in the way or no gateway runs. What is wrong is told as `check` does. Files that are
     /// set aside are told, too, and do not count: the rest is in force.
     Reload(ReloadOptions),
+    /// Have the running gateway give way to the program that is installed now; no request is lost
+    ///
+    /// The new program reads the configuration and starts beside the old one, which serves until the
+    /// new one does, and then finishes what is under way. Waits for that (exit status 0), or says
+    /// why the old program serves on: 2 if the configuration is wrong for the new one, 1 otherwise.
+    Upgrade(ReloadOptions),
     /// Ask the running gateway how it is
     Status(StatusOptions),
     /// What is measured of the machine, the gateway and its back ends, and what can be raised
@@ -204,6 +211,7 @@ fn config_of(named: Option<&Path>, command: &Command, is_there: impl Fn(&Path) -
         command,
         Command::Status(_)
             | Command::Reload(_)
+            | Command::Upgrade(_)
             | Command::Sensors(_)
             | Command::Limits(_)
             | Command::Why(_)

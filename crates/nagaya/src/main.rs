@@ -21,13 +21,17 @@ mod status;
 use std::process::ExitCode;
 
 use cli::{Arguments, Command};
+use reload::Order;
 use supervisor::Role;
 
 fn main() -> ExitCode {
+    // First of all: what is handed over is told from what this program opens.
+    let inherited = os::exec::Inherited::take();
     match Role::of_this_process() {
         Some(Role::Server { user }) => return server::run(&user).into(),
         Some(Role::Spawner) => return spawner::run(),
         Some(Role::Keeper { user }) => return keeper::run(&user),
+        Some(Role::Successor { format }) => return supervisor::succeed(&format),
         None => {}
     }
     if let Some(measuring) = cli::measuring() {
@@ -37,11 +41,12 @@ fn main() -> ExitCode {
     let config = arguments.config();
     let command = arguments.command;
     let outcome = match command {
-        Command::Serve => return serve::run(&config),
+        Command::Serve => return serve::run(&config, inherited),
         Command::Check(options) => check::run(&config, &options),
         Command::Doctor => doctor::run(&config),
         Command::Status(options) => status::run(&config, &options),
-        Command::Reload(options) => reload::run(&config, &options),
+        Command::Reload(options) => reload::run(Order::Reload, &config, &options),
+        Command::Upgrade(options) => reload::run(Order::Upgrade, &config, &options),
         Command::Sensors(options) => sensors::run(&config, &options),
         Command::Limits(command) => limits::run(&config, &command),
         Command::Why(options) => limits::why(&config, &options),

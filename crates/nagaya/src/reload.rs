@@ -1,10 +1,10 @@
-//! `nagaya reload`: has the running gateway read its configuration again, and waits for what comes
-//! of it.
+//! `nagaya reload` and `nagaya upgrade`: have the running gateway read its configuration again, or
+//! give way to the program that is installed now, and wait for what comes of it.
 //!
-//! The idea: the order is the signal HUP, as always; whose it is to send is the kernel's to say, and
+//! The idea: the order is a signal, as always; whose it is to send is the kernel's to say, and
 //! so is whom to: the process that holds the control socket. What came of it the supervisor tells
-//! the server, and that whoever asks there. A reload that began after the signal was sent is the
-//! one that was meant, whoever else wants one at the same time.
+//! the server, and that whoever asks there. What began after the signal was sent is
+//! what was meant, whoever else wants the same at the same time.
 
 use std::io;
 use std::path::Path;
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use config::reason;
+use os::signal::Signal;
 use supervisor::load::load;
 
 use crate::control::{Running, Where, without_control};
@@ -23,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(80);
 /// How often it is asked for meanwhile.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Options of `reload`.
+/// Options of `reload` and `upgrade`.
 #[derive(Debug, Args)]
 pub(crate) struct ReloadOptions {
     /// Process of `nagaya serve`, where no control socket leads to it: without `[control]` nobody can be
@@ -34,18 +35,52 @@ pub(crate) struct ReloadOptions {
     place: Where,
 }
 
-/// What the gateway says of its last reload.
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Read the configuration again.
+    Reload,
+    /// Run the program that is installed.
+    Upgrade,
+}
+
+impl Order {
+    /// Its word, as it is typed, and asked for.
+    fn word(self) -> &'static str {
+        match self {
+            Order::Reload => "reload",
+            Order::Upgrade => "upgrade",
+        }
+    }
+
+    fn signal(self) -> Signal {
+        match self {
+            Order::Reload => Signal::Hangup,
+            Order::Upgrade => Signal::User2,
+        }
+    }
+
+    /// What goes on where it is refused.
+    fn old(self) -> &'static str {
+        match self {
+            Order::Reload => "the old configuration serves on",
+            Order::Upgrade => "the old program serves on",
+        }
+    }
+}
+
+/// What the gateway says of its last reload or upgrade.
 struct Said {
     begun_us: u64,
     outcome: Outcome,
     told: String,
 }
 
-/// Reloads, and says what came of it.
-pub(crate) fn run(config: &Path, options: &ReloadOptions) -> Outcome {
+/// Has it done, and says what came of it.
+pub(crate) fn run(order: Order, config: &Path, options: &ReloadOptions) -> Outcome {
     match (Running::named(config, &options.place), options.pid) {
-        (Some(running), _) => reload(config, options, running),
-        (None, Some(pid)) => signal_alone(config, pid),
+        (Some(running), _) => carry_out(order, config, options, running),
+        (None, Some(pid)) => signal_alone(order, config, pid),
         (None, None) => match load(config) {
             Ok(_) => without_control(config),
             Err(problems) => wrong_config(&problems),
@@ -55,25 +90,34 @@ pub(crate) fn run(config: &Path, options: &ReloadOptions) -> Outcome {
 
 /// Without a control socket the configuration is judged here; what the machine or a script says to
 /// it is in the gateway's log.
-fn signal_alone(config: &Path, pid: u32) -> Outcome {
+fn signal_alone(order: Order, config: &Path, pid: u32) -> Outcome {
+    let word = order.word();
     if let Err(problems) = load(config) {
         let outcome = wrong_config(&problems);
-        complain("nagaya: nothing was changed, and no reload asked for\n");
+        complain(&format!(
+            "nagaya: nothing was changed, and no {word} asked for\n"
+        ));
         return outcome;
     }
-    if let Err(outcome) = hang_up(pid) {
+    if let Err(outcome) = send(order, pid) {
         return outcome;
     }
     let file = config.display();
     print(
         format!(
-            "a reload was asked for; {file} names no control socket to ask what came of it: see the gateway's error log\n"
+            "the {word} was asked for; {file} names no control socket to ask what came of it: see the gateway's error log\n"
         )
         .as_bytes(),
     )
 }
 
-fn reload(config: &Path, options: &ReloadOptions, mut running: Running) -> Outcome {
+fn carry_out(
+    order: Order,
+    config: &Path,
+    options: &ReloadOptions,
+    mut running: Running,
+) -> Outcome {
+    let word = order.word();
     // Before the signal: what begins from now on has been asked for.
     let asked_us = os::cpu::monotonic_us();
     let pid = match (running.process(), options.pid) {
@@ -82,14 +126,14 @@ fn reload(config: &Path, options: &ReloadOptions, mut running: Running) -> Outco
         (Err(_), Some(pid)) => pid,
         (Err(error), None) => return running.failed(&error),
     };
-    if let Err(outcome) = hang_up(pid) {
+    if let Err(outcome) = send(order, pid) {
         return outcome;
     }
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
-        match running.try_ask("reload") {
-            Ok(answer) => match understood(&answer) {
-                Ok(said) if said.begun_us >= asked_us => return told(&said),
+        match running.try_ask(word) {
+            Ok(answer) => match understood(order, &answer) {
+                Ok(said) if said.begun_us >= asked_us => return told(order, &said),
                 Ok(_) => {}
                 Err(outcome) => return outcome,
             },
@@ -104,9 +148,10 @@ fn reload(config: &Path, options: &ReloadOptions, mut running: Running) -> Outco
                 match Running::named(config, &Where::default()) {
                     Some(moved) => running = moved,
                     None => {
-                        return print(
-                            b"reloaded: the configuration in force has no control socket any more\n",
+                        let done = format!(
+                            "{word} done: the configuration in force has no control socket any more\n"
                         );
+                        return print(done.as_bytes());
                     }
                 }
             }
@@ -116,27 +161,28 @@ fn reload(config: &Path, options: &ReloadOptions, mut running: Running) -> Outco
     }
     let patience_s = PATIENCE.as_secs();
     complain(&format!(
-        "nagaya: pid {pid} was told to reload and has not said after {patience_s} s what came of it: scripts that start may take their time, or its server is being started again; see its error log\n"
+        "nagaya: pid {pid} was told to {word} and has not said after {patience_s} s what came of it: scripts that start may take their time, or its server is being started again; see its error log\n"
     ));
     Outcome::Failed
 }
 
-fn hang_up(pid: u32) -> Result<(), Outcome> {
-    os::process::hang_up(pid).map_err(|error| {
+fn send(order: Order, pid: u32) -> Result<(), Outcome> {
+    os::process::send_signal(pid, order.signal()).map_err(|error| {
         let advice = match error.kind() {
             io::ErrorKind::PermissionDenied => ": only root and the gateway's own user may",
             _ => "",
         };
         let why = reason(&error);
         complain(&format!(
-            "nagaya: tell process {pid} to reload: {why}{advice}\n"
+            "nagaya: tell process {pid} to {}: {why}{advice}\n",
+            order.word()
         ));
         Outcome::Failed
     })
 }
 
 /// An answer, which begins with a line `BEGUN OUTCOME`.
-fn understood(answer: &[u8]) -> Result<Said, Outcome> {
+fn understood(order: Order, answer: &[u8]) -> Result<Said, Outcome> {
     let text = String::from_utf8_lossy(answer);
     let read = || -> Option<Said> {
         let (line, told) = text.split_once('\n')?;
@@ -154,13 +200,14 @@ fn understood(answer: &[u8]) -> Result<Said, Outcome> {
     read().ok_or_else(|| {
         let said = text.trim_end();
         complain(&format!(
-            "nagaya: it was told to reload, but does not say what came of it ({said}): see its error log\n"
+            "nagaya: it was told to {}, but does not say what came of it ({said}): see its error log\n",
+            order.word()
         ));
         Outcome::Failed
     })
 }
 
-fn told(said: &Said) -> Outcome {
+fn told(order: Order, said: &Said) -> Outcome {
     match said.outcome {
         Outcome::Fine => {
             let (summary, aside) = said.told.split_once('\n').unwrap_or((&said.told, ""));
@@ -169,7 +216,8 @@ fn told(said: &Said) -> Outcome {
         }
         refused => {
             complain(&said.told);
-            complain("nagaya: reload refused, the old configuration serves on\n");
+            let (word, old) = (order.word(), order.old());
+            complain(&format!("nagaya: {word} refused, {old}\n"));
             refused
         }
     }

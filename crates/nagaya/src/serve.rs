@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use os::exec::Inherited;
 use os::signal::Signals;
 use supervisor::{Refused, Supervisor};
 
@@ -12,8 +13,8 @@ use crate::outcome::{Outcome, complain, wrong_config};
 /// How long the last lines of the error log may take.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Serves until told to stop.
-pub(crate) fn run(config: &Path) -> ExitCode {
+/// Serves until told to stop; goes on with what is `inherited` from the program before.
+pub(crate) fn run(config: &Path, inherited: Option<Inherited>) -> ExitCode {
     // First of all: threads to come inherit which signals wait to be read.
     let signals = match Signals::listen() {
         Ok(signals) => signals,
@@ -24,7 +25,11 @@ pub(crate) fn run(config: &Path) -> ExitCode {
         }
     };
     error_log::start("supervisor");
-    let outcome = match Supervisor::start(config, signals) {
+    let started = match inherited {
+        Some(inherited) => Supervisor::take_place(config, signals, inherited),
+        None => Supervisor::start(config, signals),
+    };
+    let outcome = match started {
         Ok(supervisor) => supervisor.run(),
         Err(Refused::Config(problems)) => wrong_config(&problems).into(),
         Err(Refused::System(problems)) => {

@@ -9,6 +9,7 @@ pub mod calendar;
 pub mod cgroup;
 pub mod confine;
 pub mod cpu;
+pub mod exec;
 pub mod fdpass;
 pub mod file;
 pub mod kernel;

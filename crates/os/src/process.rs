@@ -1,40 +1,16 @@
-//! This process and its child: identity, limits, life and death.
+//! This process: identity, limits, life and death. How it starts others: `exec.rs`.
 //!
-//! The idea: the child is this same program run again, with its link to the parent as standard
-//! input; nothing else is inherited but standard output and error. Privileges are given up once
-//! and for all, and checked to be gone.
+//! The idea: a child's link to its parent is its standard input; nothing else is inherited but
+//! standard output and error. Privileges are given up once and for all, and checked to be gone.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, setrlimit,
-};
-
-use crate::net::wait_readable;
-
-/// Runs this program again with `arguments`, and `link` as its standard input.
-pub fn spawn_self<A: AsRef<OsStr>>(arguments: &[A], link: OwnedFd) -> io::Result<Child> {
-    Command::new("/proc/self/exe")
-        .arg0("nagaya")
-        .args(arguments)
-        .stdin(Stdio::from(link))
-        .spawn()
-}
-
-/// Waits for a child to end, no longer than `patience`; tells whether it did. Its status is still
-/// to be asked for.
-pub fn ends_within(child: &Child, patience: Duration) -> io::Result<bool> {
-    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
-    Ok(wait_readable(&[process.as_fd()], Some(patience))? == [true])
-}
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 /// The children of this process, whoever started them; none where the kernel does not tell. Call
 /// it from the main thread, which has started them or been given them.
@@ -65,11 +41,11 @@ pub fn kill_child(child: u32) {
     }
 }
 
-/// Sends a process the signal HUP.
-pub fn hang_up(pid: u32) -> io::Result<()> {
+/// Sends a process a signal.
+pub fn send_signal(pid: u32, signal: crate::signal::Signal) -> io::Result<()> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
-    Ok(rustix::process::kill_process(pid, Signal::HUP)?)
+    Ok(rustix::process::kill_process(pid, signal.into())?)
 }
 
 /// Whether there is a process of this number.

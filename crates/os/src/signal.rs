@@ -21,7 +21,7 @@ pub enum Signal {
     User1,
     /// End in order, and never at once.
     Quit,
-    /// Nothing yet.
+    /// Let a new program take this one's place.
     User2,
 }
 
@@ -35,6 +35,19 @@ impl std::fmt::Display for Signal {
             Signal::Quit => "QUIT",
             Signal::User2 => "USR2",
         })
+    }
+}
+
+impl From<Signal> for rustix::process::Signal {
+    fn from(signal: Signal) -> Self {
+        match signal {
+            Signal::Terminate => Self::TERM,
+            Signal::Interrupt => Self::INT,
+            Signal::Hangup => Self::HUP,
+            Signal::User1 => Self::USR1,
+            Signal::Quit => Self::QUIT,
+            Signal::User2 => Self::USR2,
+        }
     }
 }
 

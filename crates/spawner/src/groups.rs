@@ -60,10 +60,10 @@ pub(super) struct Cradle<'a> {
 impl Groups {
     /// Makes the groups of a manifest, and lets go of those it does not name.
     pub(super) fn take(&mut self, manifest: &Manifest) -> Result<(), String> {
-        if !self.is_clear {
+        if !self.is_clear && !manifest.is_beside {
             Tree::clear(&manifest.layout);
-            self.is_clear = true;
         }
+        self.is_clear = true;
         let made = self.tree.apply(&manifest.layout, &manifest.groups);
         self.leaving = self.tree.sweep();
         made.map_err(|problems| {

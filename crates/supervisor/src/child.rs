@@ -1,13 +1,19 @@
 //! The processes that the supervisor starts, and its ends of the links to them.
+//!
+//! The idea: whoever they are, they are started in one place. A successor has none of its own: the
+//! supervisor starts them for it, and has them when it has become what the successor is.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitStatus;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use ipc::handover::{ChildProcess, FromSuccessor, ToSuccessor};
 use ipc::keeper::{FromKeeper, ToKeeper};
 use ipc::manifest::{FromSpawner, ToSpawner};
 use ipc::server::{ToServer, ToSupervisor};
+use os::exec::{Process, Program};
 
 use crate::role::Role;
 
@@ -18,32 +24,112 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// system, takes as long as that does. It is left then, and reaped whenever it goes.
 const LAST_BREATH: Duration = Duration::from_secs(2);
 
+/// The link to the supervisor, where this process is its successor.
+static SUPERVISOR: OnceLock<OwnedFd> = OnceLock::new();
+
+/// Has the supervisor at the other end of this link start children from now on.
+pub(super) fn start_through(supervisor: OwnedFd) {
+    // There is one successor in a process, and it calls this once.
+    let _ = SUPERVISOR.set(supervisor);
+}
+
+/// Whether this process is a successor, which starts nothing again.
+pub(super) fn is_successor() -> bool {
+    SUPERVISOR.get().is_some()
+}
+
 /// A running child; killed when dropped.
 #[derive(Debug)]
-struct Child {
-    process: std::process::Child,
+pub(super) struct Child {
+    kind: String,
+    process: Process,
     link: OwnedFd,
     started: Instant,
 }
 
 impl Child {
     /// Starts this program again.
-    fn start(kind: &Role) -> io::Result<Child> {
+    fn start(role: &Role) -> io::Result<Child> {
+        let words = role.words();
+        match SUPERVISOR.get() {
+            None => Child::start_of(&Program::running()?, &words),
+            Some(supervisor) => ask_for(supervisor.as_fd(), &words),
+        }
+    }
+
+    /// Starts another program.
+    pub(super) fn start_of(program: &Program, words: &[&str]) -> io::Result<Child> {
         let (link, its_link) = os::fdpass::pair()?;
-        let process = os::process::spawn_self(&kind.words(), its_link)?;
-        Ok(Child {
+        let process = program.spawn(words, its_link)?;
+        Ok(Child::new(words, process, link))
+    }
+
+    fn new(words: &[&str], process: Process, link: OwnedFd) -> Child {
+        Child {
+            kind: words.first().copied().unwrap_or_default().to_owned(),
             process,
             link,
             started: Instant::now(),
+        }
+    }
+
+    /// One that another supervisor had.
+    pub(super) fn take_over(child: ChildProcess) -> io::Result<Child> {
+        let age_us = os::cpu::monotonic_us().saturating_sub(child.started_us);
+        let now = Instant::now();
+        let started = now.checked_sub(Duration::from_micros(age_us));
+        Ok(Child {
+            kind: child.kind,
+            process: Process::known(child.pid)?,
+            link: child.link,
+            started: started.unwrap_or(now),
         })
     }
 
+    /// As another supervisor may have it.
+    pub(super) fn to_hand_over(&self) -> io::Result<ChildProcess> {
+        let age_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        Ok(ChildProcess {
+            kind: self.kind.clone(),
+            pid: self.process.id(),
+            started_us: os::cpu::monotonic_us().saturating_sub(age_us),
+            link: self.link.try_clone()?,
+        })
+    }
+
+    /// The first word of its command line.
+    pub(super) fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// Its process id.
+    pub(super) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// The supervisor's end of the link to it.
+    pub(super) fn link(&self) -> BorrowedFd<'_> {
+        self.link.as_fd()
+    }
+
+    /// Whether it has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        !matches!(self.process.try_wait(), Ok(None))
+    }
+
+    /// Closes this end of the link to it: where nobody else has one, that is its order to end.
+    pub(super) fn close(&mut self) {
+        if let Ok((nobody, _)) = os::fdpass::pair() {
+            self.link = nobody;
+        }
+    }
+
     /// Ends it, if it does not end by itself soon, and tells how it ended and how long it lived.
-    fn end(mut self) -> io::Result<(ExitStatus, Duration)> {
+    pub(super) fn end(self) -> io::Result<(ExitStatus, Duration)> {
         // Whoever closed the link may have last words to write.
-        if !os::process::ends_within(&self.process, LAST_WORDS)? {
+        if !self.process.ends_within(LAST_WORDS)? {
             self.process.kill()?;
-            if !os::process::ends_within(&self.process, LAST_BREATH)? {
+            if !self.process.ends_within(LAST_BREATH)? {
                 let error = "it was killed and does not end: something it asks for hangs";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, error));
             }
@@ -54,13 +140,25 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if let Ok(Some(_)) = self.process.try_wait() {
+        // One that was reaped is nobody's child any more, and a successor has none.
+        if self.has_ended() {
             return;
         }
         let _ = self.process.kill();
-        if os::process::ends_within(&self.process, LAST_BREATH).unwrap_or(true) {
+        if self.process.ends_within(LAST_BREATH).unwrap_or(true) {
             let _ = self.process.wait();
         }
+    }
+}
+
+/// Has the supervisor start the new program.
+fn ask_for(supervisor: BorrowedFd<'_>, words: &[&str]) -> io::Result<Child> {
+    let asked = words.iter().copied().map(str::to_owned).collect();
+    FromSuccessor::Start { words: asked }.send(supervisor)?;
+    match ToSuccessor::recv(supervisor)? {
+        ToSuccessor::Started { pid, link } => Ok(Child::new(words, Process::known(pid)?, link)),
+        ToSuccessor::NotStarted { why } => Err(io::Error::other(why)),
+        ToSuccessor::Handover { .. } => Err(io::ErrorKind::InvalidData.into()),
     }
 }
 
@@ -75,9 +173,19 @@ impl Server {
         Ok(Server(Child::start(&Role::Server { user })?))
     }
 
+    /// The child that is a server.
+    pub(super) fn of(child: Child) -> Server {
+        Server(child)
+    }
+
+    /// As another supervisor may have it.
+    pub(super) fn to_hand_over(&self) -> io::Result<ChildProcess> {
+        self.0.to_hand_over()
+    }
+
     /// Its process id.
     pub(super) fn pid(&self) -> u32 {
-        self.0.process.id()
+        self.0.pid()
     }
 
     /// Tells it something.
@@ -112,9 +220,19 @@ impl Keeper {
         Ok(Keeper(Child::start(&Role::Keeper { user })?))
     }
 
+    /// The child that is a keeper.
+    pub(super) fn of(child: Child) -> Keeper {
+        Keeper(child)
+    }
+
+    /// As another supervisor may have it.
+    pub(super) fn to_hand_over(&self) -> io::Result<ChildProcess> {
+        self.0.to_hand_over()
+    }
+
     /// Its process id.
     pub(super) fn pid(&self) -> u32 {
-        self.0.process.id()
+        self.0.pid()
     }
 
     /// Tells it something.
@@ -152,13 +270,22 @@ pub(super) struct Spawner {
 impl Spawner {
     /// Starts this program again as a spawner.
     pub(super) fn start() -> io::Result<Spawner> {
-        let child = Some(Child::start(&Role::Spawner)?);
-        Ok(Spawner { child })
+        Ok(Spawner::of(Child::start(&Role::Spawner)?))
+    }
+
+    /// The child that is a spawner.
+    pub(super) fn of(child: Child) -> Spawner {
+        Spawner { child: Some(child) }
+    }
+
+    /// As another supervisor may have it.
+    pub(super) fn to_hand_over(&self) -> Option<io::Result<ChildProcess>> {
+        self.child.as_ref().map(Child::to_hand_over)
     }
 
     /// Its process id.
     pub(super) fn pid(&self) -> u32 {
-        self.child.as_ref().map_or(0, |child| child.process.id())
+        self.child.as_ref().map_or(0, Child::pid)
     }
 
     /// Tells it something.
@@ -193,10 +320,7 @@ impl Drop for Spawner {
         let Some(mut child) = self.child.take() else {
             return;
         };
-        // A closed link is its order to end: nobody has the other end but it.
-        if let Ok((nobody, _)) = os::fdpass::pair() {
-            child.link = nobody;
-        }
+        child.close();
         let _ = child.end();
     }
 }

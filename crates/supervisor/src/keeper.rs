@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use config::reason;
 use ipc::certificates::KeyId;
+use ipc::handover::ChildProcess;
 use ipc::keeper::{Candidate, FromKeeper, Judged, Local, Settings, ToKeeper};
 
-use crate::child::{BackOff, Keeper};
+use crate::child::{self, BackOff, Child, Keeper};
 
 /// How long the keeper may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
@@ -45,6 +46,24 @@ enum KeeperState {
 }
 
 impl Keys {
+    /// Goes on with the keeper that another supervisor had. What it numbered is asked for anew.
+    pub(super) fn take_over(keeper: Option<Child>) -> Keys {
+        let running = |child| KeeperState::Running(Keeper::of(child));
+        Keys {
+            life: u64::from(keeper.is_some()),
+            state: keeper.map_or_else(Default::default, running),
+            ..Keys::default()
+        }
+    }
+
+    /// The keeper as another supervisor may have it.
+    pub(super) fn to_hand_over(&self) -> Option<io::Result<ChildProcess>> {
+        match &self.state {
+            KeeperState::Running(keeper) => Some(keeper.to_hand_over()),
+            KeeperState::Absent | KeeperState::Resting { .. } => None,
+        }
+    }
+
     /// Which keeper this is; numbers of keys that another gave mean nothing to it.
     pub(super) fn life(&self) -> u64 {
         self.life
@@ -177,6 +196,9 @@ impl Keys {
             state => return self.state = state,
         };
         let pid = keeper.pid();
+        if child::is_successor() {
+            return tracing::error!(pid, "lost the keeper: {why}");
+        }
         let lived = match keeper.end() {
             Ok((status, lived)) => {
                 let lived_ms = lived.as_millis();

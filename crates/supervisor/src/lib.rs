@@ -10,6 +10,7 @@
 mod authority;
 pub mod certificates;
 mod child;
+mod handover;
 mod keeper;
 mod last_good;
 mod listeners;
@@ -22,12 +23,15 @@ mod phase;
 mod programs;
 mod reload;
 mod reopening;
+mod retiring;
 mod role;
+mod successor;
 pub mod surroundings;
 mod tls;
+mod upgrade;
+mod woken;
 
 use std::io;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -44,7 +48,11 @@ use self::phase::Phase;
 use self::programs::Programs;
 use self::reload::Generation;
 pub use self::reload::Refused;
+use self::retiring::{LeavingChildren, Retiring};
 pub use self::role::Role;
+pub use self::successor::succeed;
+use self::upgrade::Upgrade;
+use self::woken::Woken;
 
 /// How long a server may take to be ready for a generation, besides the scripts that start it.
 const READY_MAX: Duration = Duration::from_secs(10);
@@ -75,14 +83,12 @@ pub struct Supervisor {
     stored: LastGood,
     /// No server has been ready yet: one that ends by itself will not do better next time.
     fresh: bool,
-}
-
-/// Who has something to say, or has ended.
-#[derive(Debug)]
-struct Woken {
-    by_server: bool,
-    by_spawner: bool,
-    by_keeper: bool,
+    /// When the upgrade under way, or the last one, began.
+    upgrade_begun_us: u64,
+    upgrade: Option<Upgrade>,
+    /// Servers of earlier programs.
+    retiring: Vec<Retiring>,
+    leaving: LeavingChildren,
 }
 
 /// What was asked for and not begun.
@@ -90,6 +96,7 @@ struct Woken {
 struct Wanted {
     reload: bool,
     reopen: bool,
+    upgrade: bool,
 }
 
 impl Supervisor {
@@ -126,6 +133,10 @@ impl Supervisor {
             tally,
             reload_begun_us: 0,
             fresh: true,
+            upgrade_begun_us: 0,
+            upgrade: None,
+            retiring: Vec::new(),
+            leaving: LeavingChildren::default(),
         };
         error_log::set_level(supervisor.current.level);
         tracing::info!(
@@ -147,7 +158,9 @@ impl Supervisor {
     /// Lives until told to end.
     pub fn run(mut self) -> ExitCode {
         loop {
-            if let Phase::Ended(outcome) = self.phase {
+            if let Phase::Ended(outcome) = self.phase
+                && self.retiring.is_empty()
+            {
                 self.programs.end();
                 tracing::info!("ended");
                 return outcome;
@@ -165,45 +178,21 @@ impl Supervisor {
         while let Some(signal) = self.signals.next()? {
             self.on_signal(signal);
         }
-        if woken.by_spawner {
-            self.programs.lose("it ended");
-        }
-        if woken.by_keeper {
-            self.keys.lose("it ended");
-        }
-        if woken.by_server {
-            self.on_word();
+        // From the last on: what is dealt with may go.
+        for woken in woken.into_iter().rev() {
+            match woken {
+                Woken::Signals => {}
+                Woken::Spawner => self.programs.lose("it ended"),
+                Woken::Keeper => self.keys.lose("it ended"),
+                Woken::Server => self.on_word(),
+                Woken::Successor => self.on_successor(),
+                Woken::Retiring(at) => self.on_retiring(at),
+            }
         }
         self.on_time(Instant::now());
         self.mind_keys();
         self.begin_what_is_wanted();
         Ok(())
-    }
-
-    /// Waits for a signal, a word of a child or the end of a wait.
-    fn wait(&self) -> io::Result<Woken> {
-        let until = match &self.phase {
-            Phase::Serving { .. } | Phase::Ended(_) => None,
-            Phase::Starting { until, .. }
-            | Phase::Reloading { until, .. }
-            | Phase::Resting { until }
-            | Phase::Draining { until, .. } => Some(*until),
-        };
-        let until = until.into_iter().chain(self.programs.until());
-        let until = until.chain(self.keys_until()).min();
-        let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let server = self.phase.server().map(Server::link);
-        let children = [server, self.programs.link(), self.keys.link()];
-        let mut fds = vec![self.signals.as_fd()];
-        fds.extend(children.iter().flatten());
-        let readable = os::net::wait_readable(&fds, wait)?;
-        let mut readable = readable.into_iter().skip(1);
-        let mut is_ready = |child: &Option<_>| child.is_some() && readable.next() == Some(true);
-        Ok(Woken {
-            by_server: is_ready(&children[0]),
-            by_spawner: is_ready(&children[1]),
-            by_keeper: is_ready(&children[2]),
-        })
     }
 
     fn on_signal(&mut self, signal: Signal) {
@@ -212,13 +201,11 @@ impl Supervisor {
             Signal::Terminate | Signal::Interrupt => self.drain(),
             Signal::Hangup => self.wanted.reload = true,
             Signal::User1 => self.wanted.reopen = true,
-            Signal::Quit if matches!(self.phase, Phase::Draining { .. }) => {
+            Signal::Quit if self.is_draining() => {
                 tracing::info!("what is under way is being finished already");
             }
             Signal::Quit => self.drain(),
-            Signal::User2 => {
-                tracing::warn!("USR2 means nothing to this process and is ignored");
-            }
+            Signal::User2 => self.wanted.upgrade = true,
         }
     }
 
@@ -238,6 +225,8 @@ impl Supervisor {
             Ok(ToSupervisor::Challenged { .. }) => {}
             Ok(ToSupervisor::Drained) => tracing::info!("everything under way is finished"),
             Ok(ToSupervisor::Stuck { report }) => tracing::error!(report, "a worker stands still"),
+            // Only one that retires says so.
+            Ok(ToSupervisor::Held { .. }) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 self.lose_server("it ended")
             }
@@ -250,6 +239,10 @@ impl Supervisor {
         if self.programs.until().is_some_and(|until| until <= now) {
             self.start_spawner();
         }
+        if self.upgrade.as_ref().is_some_and(|it| it.until() <= now) {
+            self.give_up_upgrade();
+        }
+        self.sweep_retiring(now);
         match &self.phase {
             Phase::Starting { until, .. } | Phase::Reloading { until, .. } if *until <= now => {
                 self.lose_server("it was not ready in time");
@@ -267,7 +260,9 @@ impl Supervisor {
     }
 
     fn begin_what_is_wanted(&mut self) {
-        if !matches!(self.phase, Phase::Serving { .. } | Phase::Resting { .. }) {
+        if self.upgrade.is_some()
+            || !matches!(self.phase, Phase::Serving { .. } | Phase::Resting { .. })
+        {
             return;
         }
         if std::mem::take(&mut self.wanted.reopen) {
@@ -276,13 +271,22 @@ impl Supervisor {
         if std::mem::take(&mut self.wanted.reload) {
             self.reload();
         }
+        if matches!(self.phase, Phase::Serving { .. }) && std::mem::take(&mut self.wanted.upgrade) {
+            self.upgrade();
+        }
+    }
+
+    /// Ends what a spawner left behind.
+    fn end_orphans(&self) {
+        let mut ours = self.other_pids();
+        ours.extend(self.phase.server().map(Server::pid));
+        ours.extend(self.programs.pid().into_iter().chain(self.keys.pid()));
+        self.programs.end_orphans(&ours);
     }
 
     /// Starts the next spawner, and gives the server links to it.
     fn start_spawner(&mut self) {
-        let ours = self.phase.server().map(Server::pid).into_iter();
-        let ours: Vec<_> = ours.chain(self.keys.pid()).collect();
-        self.programs.end_orphans(&ours);
+        self.end_orphans();
         let mut manifests = vec![&self.current.manifest];
         if let Phase::Reloading { next, .. } = &self.phase {
             manifests.push(&next.manifest);
@@ -462,8 +466,9 @@ impl Supervisor {
         self.notify.reloading();
         // A number is used up by the generation that comes into force with it.
         let number = self.current.number + 1;
+        let before = self.current.as_before();
         let means = (&mut self.base, &mut self.keys);
-        let next = match Generation::prepare(&self.config, number, Some(&self.current), means) {
+        let next = match Generation::prepare(&self.config, number, Some(&before), means) {
             Ok(next) => next,
             Err(refused) => {
                 refused.log();
@@ -544,16 +549,31 @@ impl Supervisor {
             "reload refused (see the log); {}",
             self.current.summary()
         ));
+        self.send_tally();
+    }
+
+    /// Has the server show what is counted and known now.
+    fn send_tally(&mut self) {
         let tally = ToServer::Tally(self.tally.clone());
         if let Some(Err(error)) = self.phase.server().map(|server| server.send(&tally)) {
             self.lose_server_by("it does not hear", &error);
         }
     }
 
+    fn is_draining(&self) -> bool {
+        matches!(self.phase, Phase::Draining { .. } | Phase::Ended(_))
+    }
+
     /// Lets the server finish; when it is finishing already, ends at once.
     fn drain(&mut self) {
         self.notify.stopping();
-        let draining = matches!(self.phase, Phase::Draining { .. });
+        self.end_upgrade();
+        let draining = self.is_draining();
+        match draining {
+            // Dropping a server kills it.
+            true => self.retiring.clear(),
+            false => self.drain_retiring(),
+        }
         match self.phase.take().into_server() {
             Some(server) if !draining => {
                 let sent = server.send(&ToServer::Drain);
@@ -565,7 +585,6 @@ impl Supervisor {
                     self.lose_server_by("it does not hear", &error);
                 }
             }
-            // Dropping a server kills it.
             server => {
                 drop(server);
                 self.phase = Phase::Ended(ExitCode::SUCCESS);

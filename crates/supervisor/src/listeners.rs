@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use config::model::{ListenAddress, Listener};
 use config::reason;
+use ipc::handover::ControlSocket;
 use ipc::server::ListenerSocket;
 use os::net::{self, Bind};
 
@@ -87,10 +88,45 @@ impl Listeners {
         }
     }
 
+    /// Those that another supervisor had.
+    pub(super) fn of(sockets: Vec<ListenerSocket>) -> Listeners {
+        let mut known = BTreeMap::<ListenAddress, Vec<OwnedFd>>::new();
+        for listener in sockets {
+            known
+                .entry(listener.address)
+                .or_default()
+                .push(listener.socket);
+        }
+        let known = known.into_iter().map(|(address, sockets)| {
+            let file = match &address {
+                ListenAddress::Unix(path) => Some(SocketFile(path.clone())),
+                ListenAddress::Tcp(_) => None,
+            };
+            let bound = Bound {
+                sockets,
+                _file: file,
+            };
+            // What they are set to is not known, and set anew.
+            let kept = Kept {
+                backlog: 0,
+                mode: 0,
+                bound: Rc::new(bound),
+            };
+            (address, kept)
+        });
+        Listeners(known.collect())
+    }
+
     /// Copies of all sockets, for the server.
     pub(super) fn for_server(&self) -> io::Result<Vec<ListenerSocket>> {
+        self.without(&Listeners::default())
+    }
+
+    /// Copies of those sockets whose addresses others have not.
+    pub(super) fn without(&self, others: &Listeners) -> io::Result<Vec<ListenerSocket>> {
         let mut sockets = Vec::new();
-        for (address, kept) in &self.0 {
+        let own = self.0.iter();
+        for (address, kept) in own.filter(|(address, _)| !others.0.contains_key(*address)) {
             for (worker, socket) in kept.bound.sockets.iter().enumerate() {
                 let worker = match address {
                     ListenAddress::Tcp(_) => Some(worker),
@@ -169,8 +205,8 @@ pub(super) struct Control {
 
 impl Control {
     /// Listens at `path`, or goes on listening there.
-    pub(super) fn bind(path: &Path, before: Option<&Rc<Control>>) -> Result<Rc<Control>, String> {
-        if let Some(known) = before.filter(|known| known.file.0 == path) {
+    pub(super) fn bind(path: &Path, before: &[Rc<Control>]) -> Result<Rc<Control>, String> {
+        if let Some(known) = before.iter().find(|known| known.file.0 == path) {
             return Ok(Rc::clone(known));
         }
         /// People ask now and then.
@@ -189,9 +225,25 @@ impl Control {
         }
     }
 
+    /// That of another supervisor.
+    pub(super) fn of(control: ControlSocket) -> Rc<Control> {
+        Rc::new(Control {
+            socket: control.socket,
+            file: SocketFile(control.path),
+        })
+    }
+
     /// A copy for the server.
     pub(super) fn for_server(&self) -> io::Result<OwnedFd> {
         self.socket.try_clone()
+    }
+
+    /// A copy for another supervisor.
+    pub(super) fn to_hand_over(&self) -> io::Result<ControlSocket> {
+        Ok(ControlSocket {
+            path: self.file.0.clone(),
+            socket: self.socket.try_clone()?,
+        })
     }
 }
 

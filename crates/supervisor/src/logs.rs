@@ -61,6 +61,16 @@ impl Logs {
         }
     }
 
+    /// Those that another supervisor has opened.
+    pub(super) fn of(logs: Vec<Log>) -> Logs {
+        let open = logs.into_iter().map(|log| (log.path, Rc::new(log.file)));
+        Logs {
+            open: open.collect(),
+            on_demand: HashSet::new(),
+            readers: HashMap::new(),
+        }
+    }
+
     /// Opens every log again. One that cannot be opened stays as it is; says why.
     pub(super) fn reopen(&mut self) -> Vec<String> {
         let mut problems = Vec::new();

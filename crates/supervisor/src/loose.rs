@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
-use config::{Aside, Colour, LastGood, Problem, reason};
-use ipc::server::SetAsideFile;
+use config::{Aside, Colour, LastGood, Problem, Sources, reason};
+use ipc::server::{SetAsideFile, Tally};
 use jiff::Timestamp;
 
 use crate::last_good;
@@ -42,6 +42,18 @@ impl LooseFiles {
             store: sources.last_good(),
             known_before: known.clone(),
             last_good,
+        }
+    }
+
+    /// As another supervisor knew them.
+    pub(super) fn taken_over(sources: &Sources, last_good: LastGood, tally: &Tally) -> LooseFiles {
+        LooseFiles {
+            last_good,
+            known_before: LastGood::default(),
+            files_set_aside: tally.files_set_aside,
+            set_aside: tally.set_aside.clone(),
+            told: String::new(),
+            store: sources.last_good(),
         }
     }
 

@@ -49,6 +49,7 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Mani
     if problems.is_empty() {
         Ok(Manifest {
             generation,
+            is_beside: false,
             programs_max: model.caps.programs as u64,
             layout,
             groups,

@@ -10,10 +10,11 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use config::reason;
+use ipc::handover::ChildProcess;
 use ipc::manifest::{FromSpawner, Manifest, ToSpawner};
 use os::cgroup::{Base, Host};
 
-use crate::child::{BackOff, Spawner};
+use crate::child::{self, BackOff, Child, Spawner};
 use crate::reload::Refused;
 
 /// How long a spawner may take to answer.
@@ -30,6 +31,8 @@ pub(super) struct Programs {
     /// Children of this process from before it was the gateway's, as an entry point may leave them.
     strangers: Vec<u32>,
     back_off: BackOff,
+    /// Whether an earlier spawner still has programs.
+    pub(super) is_beside: bool,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +55,37 @@ impl Programs {
             strangers: os::process::children(),
             ..Programs::default()
         })
+    }
+
+    /// Goes on with what another supervisor had.
+    pub(super) fn take_over(spawner: Option<Child>, strangers: Vec<u32>) -> Programs {
+        let running = |child| SpawnerState::Running(Spawner::of(child));
+        Programs {
+            state: spawner.map_or_else(Default::default, running),
+            strangers,
+            ..Programs::default()
+        }
+    }
+
+    /// The spawner as another supervisor may have it.
+    pub(super) fn to_hand_over(&self) -> Option<io::Result<ChildProcess>> {
+        match &self.state {
+            SpawnerState::Running(spawner) => spawner.to_hand_over(),
+            SpawnerState::Absent | SpawnerState::Resting { .. } => None,
+        }
+    }
+
+    /// The spawner's process id.
+    pub(super) fn pid(&self) -> Option<u32> {
+        match &self.state {
+            SpawnerState::Running(spawner) => Some(spawner.pid()),
+            SpawnerState::Absent | SpawnerState::Resting { .. } => None,
+        }
+    }
+
+    /// Children of this process that are none of ours.
+    pub(super) fn strangers(&self) -> &[u32] {
+        &self.strangers
     }
 
     /// What becomes readable when the spawner ends.
@@ -95,7 +129,10 @@ impl Programs {
             return Err("there is no spawner".into());
         };
         let answer = spawner
-            .send(&ToSpawner::Manifest(manifest.clone()))
+            .send(&ToSpawner::Manifest(Manifest {
+                is_beside: self.is_beside,
+                ..manifest.clone()
+            }))
             .and_then(|()| spawner.hear(ANSWER_MAX));
         match answer {
             Ok(FromSpawner::Ready { generation }) if generation == manifest.generation => Ok(()),
@@ -139,6 +176,9 @@ impl Programs {
             state => return self.state = state,
         };
         let pid = spawner.pid();
+        if child::is_successor() {
+            return tracing::error!(pid, "lost the spawner: {why}");
+        }
         let lived = match spawner.end() {
             Ok((status, lived)) => {
                 let lived_ms = lived.as_millis();

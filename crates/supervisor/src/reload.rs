@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use config::model::{LogLevel, Model};
-use config::{Diagnostics, Place, Problem, Sources, reason};
+use config::{Diagnostics, LastGood, Place, Problem, Sources, reason};
 use ipc::keeper::Settings;
 use ipc::manifest::Manifest;
 use ipc::server::{Configure, ReloadOutcome, SOURCES_BYTES_MAX, Tally, ToServer};
@@ -59,11 +59,32 @@ pub(super) struct Generation {
     changed: Option<String>,
     /// Its certificates; `None` where no listener speaks TLS.
     pub(super) certificates: Option<Certificates>,
-    control: Option<Rc<Control>>,
+    /// Its control socket.
+    pub(super) control: Option<Rc<Control>>,
     limits_overrides: PathBuf,
     /// What was read there.
     overrides: Sources,
-    sources: OwnedFd,
+    /// All that was read.
+    pub(super) sources: OwnedFd,
+}
+
+/// What is there already when a generation is prepared, and what may not change.
+#[derive(Debug)]
+pub(super) struct Before<'a> {
+    /// Listening sockets.
+    pub(super) listeners: &'a Listeners,
+    /// Open logs.
+    pub(super) logs: &'a Logs,
+    /// The control socket.
+    pub(super) control: &'a [Rc<Control>],
+    /// Certificates that were judged.
+    pub(super) certificates: Option<&'a Certificates>,
+    /// Last good versions of files.
+    pub(super) last_good: &'a LastGood,
+    /// The server's workers.
+    pub(super) workers: usize,
+    /// What the server becomes.
+    pub(super) user: &'a str,
 }
 
 /// Why a configuration does not become a generation.
@@ -81,13 +102,11 @@ impl Generation {
     pub(super) fn prepare(
         config: &Path,
         number: u64,
-        before: Option<&Generation>,
-        (base, keys): (&mut Base, &mut Keys),
+        before: Option<&Before<'_>>,
+        means: (&mut Base, &mut Keys),
     ) -> Result<Generation, Refused> {
         let loaded = match before {
-            Some(before) => {
-                load_beside(config, &before.loose.last_good).map_err(Refused::Config)?
-            }
+            Some(before) => load_beside(config, before.last_good).map_err(Refused::Config)?,
             None => load_first(config).map_err(Refused::Config)?,
         };
         let loose = LooseFiles::of(&loaded);
@@ -100,11 +119,21 @@ impl Generation {
             tracing::warn!("{warning}");
         }
         check_changes(&model, before).map_err(Refused::System)?;
+        Generation::take((config, sources, model, loose), number, before, means)
+    }
+
+    /// Takes from the machine what a configuration asks for, beyond what `before` has already.
+    pub(super) fn take(
+        (config, sources, model, loose): (&Path, Sources, Model, LooseFiles),
+        number: u64,
+        before: Option<&Before<'_>>,
+        (base, keys): (&mut Base, &mut Keys),
+    ) -> Result<Generation, Refused> {
         let mut problems = Vec::new();
-        let known = before.map(|before| &before.listeners);
+        let known = before.map(|before| before.listeners);
         let listeners = Listeners::bind(&model.listeners, model.workers, known);
         let listeners = or_default(listeners, &mut problems);
-        let known = before.and_then(|before| before.control.as_ref());
+        let known = before.map_or(&[][..], |before| before.control);
         let control = model
             .control
             .as_ref()
@@ -112,10 +141,10 @@ impl Generation {
         let control = control.transpose().map_err(|problem| vec![problem]);
         let control = or_default(control, &mut problems);
         let manifest = or_default(manifest::of(&model, number, base), &mut problems);
-        let known = before.and_then(|before| before.certificates.as_ref());
+        let known = before.and_then(|before| before.certificates);
         let certificates = certificates(&model, config, known, keys);
         let certificates = or_default(certificates, &mut problems);
-        let logs = Logs::open(&model, before.map(|before| &before.logs));
+        let logs = Logs::open(&model, before.map(|before| before.logs));
         let overrides = sources.overrides_alone();
         let changed = config::overrides::told(&model);
         let scripts = model.scripts_start_max();
@@ -147,6 +176,19 @@ impl Generation {
                 problems.extend(sources.err());
                 Err(Refused::System(problems))
             }
+        }
+    }
+
+    /// What the next one finds there.
+    pub(super) fn as_before(&self) -> Before<'_> {
+        Before {
+            listeners: &self.listeners,
+            logs: &self.logs,
+            control: self.control.as_slice(),
+            certificates: self.certificates.as_ref(),
+            last_good: &self.loose.last_good,
+            workers: self.workers,
+            user: &self.user,
         }
     }
 
@@ -244,6 +286,11 @@ impl Generation {
 }
 
 impl Refused {
+    /// One thing that the machine does not let us do.
+    pub(super) fn by_system(what: &str, error: &io::Error) -> Refused {
+        Refused::System(vec![format!("{what}: {}", reason(error))])
+    }
+
     /// Writes every problem to the error log, a line each.
     pub(super) fn log(&self) {
         match self {
@@ -344,7 +391,7 @@ fn fields(problem: &Problem) -> (Option<String>, Option<String>, Option<&str>) {
 }
 
 /// Refuses what only a new supervisor can change.
-fn check_changes(model: &Model, before: Option<&Generation>) -> Result<(), Vec<String>> {
+fn check_changes(model: &Model, before: Option<&Before<'_>>) -> Result<(), Vec<String>> {
     let Some(before) = before else {
         return Ok(());
     };
@@ -356,7 +403,7 @@ fn check_changes(model: &Model, before: Option<&Generation>) -> Result<(), Vec<S
         ));
     }
     if model.user != before.user {
-        let (now, wanted) = (&before.user, &model.user);
+        let (now, wanted) = (before.user, &model.user);
         problems.push(format!(
             "user cannot change from {now} to {wanted} by a reload: restart"
         ));

@@ -1,5 +1,7 @@
 //! What the supervisor starts this program again as.
 
+use ipc::handover::FORMAT;
+
 /// Who a process is that the supervisor has started.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Role {
@@ -15,15 +17,27 @@ pub enum Role {
         /// Its name.
         user: String,
     },
+    /// The one that is to take the supervisor's place.
+    Successor {
+        /// The format that the supervisor speaks to it in.
+        format: String,
+    },
 }
 
 impl Role {
+    /// The successor of this supervisor.
+    pub(crate) fn successor() -> Role {
+        let format = FORMAT.to_string();
+        Role::Successor { format }
+    }
+
     /// The words of the command line.
     pub(crate) fn words(&self) -> Vec<&str> {
         match self {
             Role::Server { user } => vec!["server", "--user", user],
             Role::Spawner => vec!["spawner", "--link"],
             Role::Keeper { user } => vec!["keeper", "--user", user],
+            Role::Successor { format } => vec!["successor", "--format", format],
         }
     }
 
@@ -37,6 +51,9 @@ impl Role {
             ["server", "--user", user] => Some(Role::Server { user: user.into() }),
             ["spawner", "--link"] => Some(Role::Spawner),
             ["keeper", "--user", user] => Some(Role::Keeper { user: user.into() }),
+            ["successor", "--format", format] => Some(Role::Successor {
+                format: format.into(),
+            }),
             _ => None,
         }
     }

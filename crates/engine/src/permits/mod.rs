@@ -9,6 +9,7 @@
 
 mod caps;
 pub(crate) mod compiled;
+pub(crate) mod elsewhere;
 pub(crate) mod gates;
 #[allow(dead_code, reason = "sessions will ask")]
 pub(crate) mod handshake;

@@ -60,7 +60,7 @@ impl LinkReceiver {
 
     fn has_heard_the_end(&self) -> bool {
         let mut kept = self.kept.iter();
-        kept.any(|word| matches!(word, Ok(Ok(ToServer::Drain)) | Err(_)))
+        kept.any(|word| matches!(word, Ok(Ok(ToServer::Drain | ToServer::Retire)) | Err(_)))
     }
 
     fn is_spoken_to(&self, patience: Duration) -> io::Result<bool> {

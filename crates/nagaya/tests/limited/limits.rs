@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::fixtures::limited::{Gate, PATIENCE, ask, await_counts, count, held, replies, send};
 use crate::fixtures::php::{Wish, get};
 use testkit::client::{Body, reply};
-use testkit::{Gateway, RawClient, ScriptedUpstream, Step};
+use testkit::{Gateway, RawClient, ScriptedUpstream, Step, eventually};
 
 const CONFIG: &str = r#"
 workers = 2
@@ -214,4 +214,49 @@ fn php_pages_are_limited_by_file_and_a_killed_process_holds_nothing() {
     bed.site.write("go", "");
     assert_eq!(count(&replies(waiting), 200), 2);
     await_counts(&bed.gateway, 0, 0);
+}
+
+#[test]
+fn after_an_upgrade_permits_of_the_server_before_are_out_until_they_come_back() {
+    let gate = Gate::default();
+    let upstream = held(&gate);
+    let gateway = gateway(
+        &upstream,
+        "",
+        "{ concurrent = 2 }, { key = \"client\", concurrent = 9 }",
+    );
+    let first: Vec<_> = (0..2).map(|_| send(&gateway, "/held")).collect();
+    eventually(PATIENCE, "both to be under way", || {
+        (ask(&gateway, "limits list json")
+            .matches("\"in_flight\":2,")
+            .count()
+            == 2)
+            .then_some(())
+    });
+    let before = gateway.server_pid();
+    gateway.signal(rustix::process::Signal::USR2);
+    eventually(PATIENCE, "another server to know of them", || {
+        let is_another = !ask(&gateway, "upgrade").starts_with("0 ");
+        let held = ask(&gateway, "limits list json")
+            .matches("\"in_flight\":2,")
+            .count();
+        (is_another && held == 2).then_some(())
+    });
+    assert!(testkit::processes::children(gateway.pid()).contains(&before));
+    let refused = replies(vec![send(&gateway, "/more")]);
+    assert_eq!(count(&refused, 503), 1, "{refused:?}");
+    gate.open();
+    assert_eq!(count(&replies(first), 200), 2);
+    eventually(PATIENCE, "their permits to be back", || {
+        let answered = replies(vec![send(&gateway, "/again")]);
+        (count(&answered, 200) == 1).then_some(())
+    });
+    testkit::processes::await_ended(&before.to_string());
+    eventually(PATIENCE, "none to be out", || {
+        (ask(&gateway, "limits list json")
+            .matches("\"in_flight\":0,")
+            .count()
+            == 2)
+            .then_some(())
+    });
 }

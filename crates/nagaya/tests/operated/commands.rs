@@ -105,10 +105,10 @@ fn status_says_what_is_missing() {
 #[test]
 fn status_prints_the_answer_to_its_question() {
     use std::io::{BufRead, BufReader, Write};
-    let directory = TempDir::new();
-    let path = directory.path().join("socket");
-    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
     for (options, question) in [(vec![], "status\n"), (vec!["--json"], "status json\n")] {
+        let directory = TempDir::new();
+        let path = directory.path().join("socket");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let (mut stream, _) = listener.accept().unwrap();

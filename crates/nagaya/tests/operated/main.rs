@@ -16,3 +16,4 @@ mod reload_command;
 mod reload_under_load;
 mod set_aside;
 mod supervisor;
+mod upgrade;

@@ -14,7 +14,7 @@ use testkit::{Gateway, TempDir};
 pub(crate) const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
 /// Documents whose blocks are run.
-const DOCUMENTS: [&str; 21] = [
+const DOCUMENTS: [&str; 22] = [
     "README.md",
     "README.ja.md",
     "docs/guide/tour.md",
@@ -34,12 +34,18 @@ const DOCUMENTS: [&str; 21] = [
     "docs/guide/from-mod-mruby-and-ngx-mruby.md",
     "docs/guide/from-apache.md",
     "docs/guide/logs-and-status.md",
+    "docs/guide/upgrade.md",
     "docs/guide/ab.md",
     "docs/guide/measuring.md",
 ];
 
 /// Beginnings of lines that change the machine they run on; shown, not run.
-const NOT_RUN: [&str; 3] = ["sudo apt install ", "sudo systemctl ", "sudo nagaya reload"];
+const NOT_RUN: [&str; 4] = [
+    "sudo apt install ",
+    "sudo systemctl ",
+    "sudo nagaya reload",
+    "sudo nagaya upgrade",
+];
 
 #[test]
 fn every_configuration_shown_is_right() {

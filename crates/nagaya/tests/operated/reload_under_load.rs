@@ -43,19 +43,19 @@ const ADDED: &str = r#"
 "#;
 
 /// A number the long run sets.
-fn setting(name: &str, usual: u64) -> u64 {
+pub(super) fn setting(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().expect(name))
 }
 
 /// What the clients have seen.
 #[derive(Default)]
-struct Seen {
-    asked: AtomicU64,
-    failed: AtomicU64,
+pub(super) struct Seen {
+    pub(super) asked: AtomicU64,
+    pub(super) failed: AtomicU64,
 }
 
 /// Asks until `done`, on connections that are kept for a while.
-fn ask_on(address: SocketAddr, done: &AtomicBool, seen: &Seen) {
+pub(super) fn ask_on(address: SocketAddr, done: &AtomicBool, seen: &Seen) {
     while !done.load(Ordering::Acquire) {
         if let Err(problem) = ask_on_one_connection(address, seen) {
             eprintln!("{problem}");
@@ -120,7 +120,7 @@ fn reload_under_load(gateway: &mut Gateway, from: u64, to: u64, seen: &Seen) {
 }
 
 /// Sets its flag when dropped, so that a panic ends the load too.
-struct Defer<'flag>(&'flag AtomicBool);
+pub(super) struct Defer<'flag>(pub(super) &'flag AtomicBool);
 
 impl Drop for Defer<'_> {
     fn drop(&mut self) {

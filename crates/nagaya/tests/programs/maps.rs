@@ -446,6 +446,22 @@ fn a_reload_waits_for_the_answers_that_are_under_way() {
 }
 
 #[test]
+fn an_upgrade_has_questions_answered_by_the_program_that_was_asked() {
+    let slow = shell("slow", "while read -r k; do sleep 1; echo $$; done", "");
+    let gateway = builder(&slow, &tells("slow")).start();
+    gateway.wait_for_message("ready: generation 1 ");
+    let first = body(&gateway, "/slow?a");
+    let mut waits = gateway.client().with_deadline(PATIENCE);
+    waits.send(request("/slow?b").as_bytes());
+    gateway.wait_for_message("ready: generation 1 ");
+    gateway.signal(rustix::process::Signal::USR2);
+    gateway.wait_for_message("the program is a new one generation=2");
+    assert_eq!(reply(waits.read_reply(Body::Framed)).text(), first);
+    assert_ne!(body(&gateway, "/slow?c"), first);
+    gone(&first);
+}
+
+#[test]
 fn nothing_of_a_program_outlives_the_gateway() {
     let leaves = "sleep 1000 & while read k; do echo $! $$; done";
     let stubborn = "trap \"\" TERM HUP; while true; do read k; echo $$; done 2>/dev/null";

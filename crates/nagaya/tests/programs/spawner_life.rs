@@ -8,12 +8,13 @@ use std::process::{Command, Stdio};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, kill_process};
+use testkit::client::{Body, reply};
 use testkit::processes;
 use testkit::temp::TempDir;
 use testkit::{Gateway, eventually, wait::free_port};
 
 use crate::fixtures::programs::{
-    CONFIG, PATIENCE, await_gone, gateway, get, note, program, request,
+    CONFIG, PATIENCE, await_gone, gateway, get, note, program, request, tell,
 };
 
 const FINE: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nfine'\n";
@@ -210,4 +211,33 @@ fn only_root_can_run_programs_as_somebody_else() {
     ] {
         assert!(said.contains(words), "{words}: {said}");
     }
+}
+
+#[test]
+fn an_upgrade_finishes_programs_that_run_and_leaves_none_behind() {
+    const WAIT: &str = "#!/bin/sh\necho $$ >{notes}/$QUERY_STRING\n\
+        until [ -e {notes}/go ]; do sleep 0.02; done\n\
+        printf 'Content-Type: text/plain\\n\\nfinished'\n";
+    let gateway = gateway(
+        "",
+        "",
+        &[("fine.cgi", FINE), ("wait.cgi", WAIT), ("stay.cgi", STAY)],
+    );
+    gateway.wait_for_message("ready: generation 1 ");
+    let (server, spawner) = (gateway.server_pid(), gateway.spawner_pid());
+    let mut waits = gateway.client().with_deadline(PATIENCE);
+    waits.send(&request("GET /wait.cgi?wait", ""));
+    let mut left = gateway.client().with_deadline(PATIENCE);
+    left.send(&request("GET /stay.cgi?stay", ""));
+    let programs = note(&gateway, "wait") + " " + &note(&gateway, "stay");
+    gateway.signal(Signal::USR2);
+    gateway.wait_for_message("the program is a new one generation=2");
+    // The next ones are started by another spawner, while this one waits for its last.
+    assert_eq!(get(&gateway, "/fine.cgi").text(), "fine");
+    assert!(processes::children(gateway.pid()).contains(&spawner));
+    tell(&gateway, "go");
+    assert_eq!(reply(waits.read_reply(Body::Framed)).text(), "finished");
+    drop(left);
+    await_gone(&format!("{programs} {server} {spawner}"));
+    assert_eq!(get(&gateway, "/fine.cgi").text(), "fine");
 }

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock, fstat, mkdir, open, stat};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 use super::controllers::{Controller, Controllers};
-use super::host::{Host, is_root, lists};
+use super::host::{Host, Sight, is_root, lists};
 use super::kill::{destroy, remove};
 use super::layout::{Hierarchy, Layout, Version};
 use super::{Error, interface};
@@ -49,7 +50,52 @@ pub struct Base {
     enabled: Vec<(PathBuf, Controller)>,
 }
 
+/// Our places as another program may take them over, beside the locks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placed {
+    /// `/proc/self/cgroup` as it was at the start.
+    own: String,
+    layout: Layout,
+    stepped_out_of: Option<PathBuf>,
+    enabled: Vec<(PathBuf, Controllers)>,
+}
+
 impl Base {
+    /// Our places, and copies of their locks, for the program that is to have them.
+    pub fn to_hand_over(&self) -> io::Result<(Placed, Vec<OwnedFd>)> {
+        let enabled = self.enabled.iter();
+        let enabled = enabled
+            .map(|(group, controller)| (group.clone(), Controllers::from_iter([*controller])));
+        let placed = Placed {
+            own: self.host.own.clone(),
+            layout: self.layout.clone(),
+            stepped_out_of: self.stepped_out_of.clone(),
+            enabled: enabled.collect(),
+        };
+        let locks = self.locks.iter().map(OwnedFd::try_clone);
+        Ok((placed, locks.collect::<io::Result<_>>()?))
+    }
+
+    /// Goes on with the places another program had.
+    pub fn take_over(placed: Placed, locks: Vec<OwnedFd>) -> io::Result<Base> {
+        let sight = Sight {
+            cgroup: placed.own,
+            ..Sight::read()?
+        };
+        let enabled = placed.enabled.into_iter();
+        let enabled = enabled.flat_map(|(group, controllers)| {
+            let each = controllers.iter().collect::<Vec<_>>();
+            each.into_iter().map(move |it| (group.clone(), it))
+        });
+        Ok(Base {
+            host: Host::of(&sight),
+            layout: placed.layout,
+            locks,
+            stepped_out_of: placed.stepped_out_of,
+            enabled: enabled.collect(),
+        })
+    }
+
     /// Removes what crashes left behind and, where that will be needed, steps into a group of its
     /// own. To be called before there are children. Tells what went wrong; nothing of it is fatal.
     pub fn start(host: Host) -> (Base, Vec<Error>) {

@@ -42,6 +42,8 @@ pub struct Host {
     places: [Result<OwnGroup, Lack>; Controller::ALL.len()],
     /// This process's group in version 2, whatever controllers are there.
     pub(super) unified: Option<PathBuf>,
+    /// What told of this process's groups.
+    pub(super) own: String,
 }
 
 impl Sight {
@@ -76,6 +78,7 @@ impl Host {
             places: Controller::ALL
                 .map(|controller| place(controller, sight, &mounts, &memberships)),
             unified,
+            own: sight.cgroup.clone(),
         }
     }
 

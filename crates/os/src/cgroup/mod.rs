@@ -29,7 +29,7 @@ mod tests;
 use std::fmt;
 use std::io;
 
-pub use self::base::Base;
+pub use self::base::{Base, Placed};
 pub use self::controllers::{Controller, Controllers};
 pub use self::device::{Device, device_of};
 pub use self::host::{Host, OwnGroup, Sight};

@@ -121,12 +121,15 @@ fn child_entry() {
 fn a_child_has_its_link_and_nothing_else_of_ours() {
     let _secret: OwnedFd = os::file::memfd("secret", b"not for children").unwrap();
     let (link, its_link) = fdpass::pair().unwrap();
-    let mut child = process::spawn_self(&["--exact", "processes::child_entry"], its_link).unwrap();
+    let program = os::exec::Program::running().unwrap();
+    let child = program
+        .spawn(&["--exact", "processes::child_entry"], its_link)
+        .unwrap();
     let (report, _) = fdpass::recv(link.as_fd(), 99, 0).unwrap();
     assert_eq!(report, b"--exact 0");
-    assert!(!process::ends_within(&child, Duration::from_millis(1)).unwrap());
+    assert!(!child.ends_within(Duration::from_millis(1)).unwrap());
     child.kill().unwrap();
-    assert!(process::ends_within(&child, Duration::from_secs(60)).unwrap());
+    assert!(child.ends_within(Duration::from_secs(60)).unwrap());
     assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
     let ended = fdpass::recv(link.as_fd(), 99, 0).unwrap_err();
     assert_eq!(ended.kind(), std::io::ErrorKind::UnexpectedEof);

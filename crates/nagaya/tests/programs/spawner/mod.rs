@@ -75,6 +75,7 @@ impl Tenant {
     fn plan(&self) -> Manifest {
         Manifest {
             generation: 1,
+            is_beside: false,
             programs_max: 8,
             sites: vec![
                 self.site(0, Symlinks::Deny),
