@@ -251,7 +251,7 @@ fn after_an_upgrade_permits_of_the_server_before_are_out_until_they_come_back() 
         let answered = replies(vec![send(&gateway, "/again")]);
         (count(&answered, 200) == 1).then_some(())
     });
-    testkit::processes::await_ended(&before.to_string());
+    testkit::processes::await_ended(before.to_string());
     eventually(PATIENCE, "none to be out", || {
         (ask(&gateway, "limits list json")
             .matches("\"in_flight\":0,")

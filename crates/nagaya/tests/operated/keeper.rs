@@ -298,6 +298,34 @@ fn a_keeper_that_is_killed_comes_back_with_every_key() {
 }
 
 #[test]
+fn an_upgrade_brings_a_keeper_of_its_own_with_every_key() {
+    let (builder, keys) = two_sites();
+    let gateway = builder.start();
+    gateway.wait_for_message("ready: generation 1 ");
+    let first = gateway.keeper_pid();
+    gateway.signal(Signal::USR2);
+    gateway.wait_for_message("the program is a new one generation=2");
+    testkit::processes::await_ended(first);
+    let second = gateway.keeper_pid();
+    assert_ne!(second, first);
+    if !testkit::lacks_root("reading the memory of others") {
+        eventually(PATIENCE, "it to have the keys", || {
+            let has = |key: &KeyPair| found_in_memory(second, &secrets(key)) > 0;
+            keys.iter().all(has).then_some(())
+        });
+    }
+    // Server, spawner and keeper: nothing was lost and started again.
+    eventually(PATIENCE, "three processes", || {
+        (gateway.children().len() == 3).then_some(())
+    });
+    assert!(
+        !gateway.stderr().contains("lost the"),
+        "{}",
+        gateway.stderr()
+    );
+}
+
+#[test]
 fn a_certificate_for_development_is_made_and_its_authority_stays() {
     let config = CONFIG.replace("certificate = \"a.pem\", key = \"a.key\"", "local = true");
     let builder = gateway(&config);
