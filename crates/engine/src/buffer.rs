@@ -19,12 +19,14 @@ pub struct BufferPool {
 }
 
 impl BufferPool {
-    fn acquire(&self) -> Box<[u8]> {
+    /// A block, whatever stands in it.
+    pub(crate) fn acquire(&self) -> Box<[u8]> {
         let pooled = self.blocks.borrow_mut().pop();
         pooled.unwrap_or_else(|| vec![0; BLOCK_BYTES].into_boxed_slice())
     }
 
-    fn give(&self, block: Box<[u8]>) {
+    /// Takes a block back.
+    pub(crate) fn give(&self, block: Box<[u8]>) {
         let mut blocks = self.blocks.borrow_mut();
         if blocks.len() < POOLED_MAX {
             blocks.push(block);

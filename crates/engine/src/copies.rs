@@ -22,11 +22,19 @@ pub(crate) struct Copies {
     pub(crate) scripts: ScriptsBuilder,
     /// Of the tenants, by their index.
     pub(crate) of_tenants: Vec<Option<Arc<ScriptsLevel>>>,
+    /// The weights of the tenants, likewise.
+    pub(crate) weights: Vec<u32>,
     /// Whether there are scripts that every request meets.
     pub(crate) has_process_scripts: bool,
 }
 
 impl Copies {
+    /// The weight of a tenant.
+    pub(crate) fn weight(&self, index: Option<usize>) -> u32 {
+        let weight = index.and_then(|index| self.weights.get(index));
+        weight.copied().unwrap_or(1)
+    }
+
     /// The scripts of a tenant.
     pub(crate) fn tenant_scripts(&self, index: Option<usize>) -> Option<Arc<ScriptsLevel>> {
         self.of_tenants.get(index?)?.clone()

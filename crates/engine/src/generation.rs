@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use config::model::{self, HostPattern, ListenAddress, Model, Senders};
+use config::model::{self, HostPattern, ListenAddress, ListenTls, Model, Senders};
 use ipnet::IpNet;
 use os::cgroup::Layout;
 
@@ -25,6 +25,7 @@ use crate::scripts::plan::{Builder as ScriptsBuilder, Plan};
 use crate::shedding::compiled::Shedding;
 use crate::site::Site;
 use crate::stats::SiteStats;
+use crate::tls::policy::Policies;
 use ipc::groups::{Owner, Shape};
 
 /// Labels of a host looked at when searching for a wildcard.
@@ -39,6 +40,10 @@ pub struct Generation {
     pub process: Process,
     /// Sites in file order.
     pub sites: Vec<Site>,
+    /// Its listeners that speak TLS, and how.
+    pub(crate) tls_listeners: HashMap<ListenAddress, ListenTls>,
+    /// On what terms its sites do.
+    pub(crate) policies: Policies,
     /// The addresses it listens on: nobody is forwarded to them by what a script says.
     pub listeners: Box<[SocketAddr]>,
     /// Who has to say for whom it speaks, by listener; of most, nobody.
@@ -114,6 +119,12 @@ fn listeners(model: &Model) -> Box<[SocketAddr]> {
     addresses.collect()
 }
 
+fn tls_listeners(model: &Model) -> HashMap<ListenAddress, ListenTls> {
+    let listeners = model.listeners.iter();
+    let tls = listeners.filter_map(|it| Some((it.address.clone(), it.tls.clone()?)));
+    tls.collect()
+}
+
 impl Generation {
     /// Makes a generation of copies of a model. Sites that stay go on counting where they
     /// stopped `before`.
@@ -141,6 +152,8 @@ impl Generation {
             sites: Vec::with_capacity(model.sites.len()),
             listeners: listeners(model),
             senders: senders(model),
+            tls_listeners: tls_listeners(model),
+            policies: Policies::compile(model, before.map(|before| &before.policies))?,
             upstreams: upstreams.map(Arc::new).collect(),
             maps: map::compile(model, before.map_or(&[], |before| &before.maps))?,
             texts_ask_maps: texts::texts_ask(model),
@@ -161,6 +174,7 @@ impl Generation {
             guarded: generation.guarded.clone(),
             has_process_scripts: !model.scripts.phases.is_empty(),
             scripts: ScriptsBuilder::new(model),
+            weights: model.tenants.iter().map(|tenant| tenant.weight).collect(),
             ..Copies::default()
         };
         let of_tenants = model.tenants.iter().map(|tenant| {
@@ -227,6 +241,14 @@ impl Generation {
             }
         }
         None
+    }
+
+    /// How TLS is spoken with those who connect there; `None` is plain HTTP.
+    pub(crate) fn tls_at(&self, address: &ListenAddress) -> Option<&ListenTls> {
+        match self.tls_listeners.is_empty() {
+            true => None,
+            false => self.tls_listeners.get(address),
+        }
     }
 
     /// Clients' connections it may have.

@@ -1,4 +1,4 @@
-//! A byte stream, whatever it is made of: TCP and Unix sockets now, TLS later.
+//! A byte stream, whatever it is made of: TCP and Unix sockets, with or without TLS.
 //!
 //! One registration with the worker's epoll a stream, plain system calls on top. Methods take
 //! `&self`, so that one task can read a request and write a reply on the same stream. Nothing
@@ -14,6 +14,7 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 use crate::buffer::ReadBuffer;
 use crate::deadline::Deadline;
+use crate::tls::stream::{Follows, TlsStream};
 
 /// Most bytes one `sendfile` hands to the kernel, so that one download can't hold a worker: a tenth
 /// of a millisecond. In parts of 256 KiB a megabyte costs a twelfth more.
@@ -24,6 +25,8 @@ pub(crate) const SENDFILE_MAX: usize = 1024 * 1024;
 pub enum Io {
     /// A connected stream socket.
     Socket(AsyncFd<OwnedFd>),
+    /// One with TLS around every byte.
+    Tls(Box<TlsStream>),
 }
 
 /// How much of a stream its peer has closed, as far as is known.
@@ -47,7 +50,10 @@ impl Io {
 
     /// Reads what is there. `Ok(0)` is the end of the stream.
     pub fn poll_read(&self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
-        let Self::Socket(socket) = self;
+        let socket = match self {
+            Self::Socket(socket) => socket,
+            Self::Tls(tls) => return tls.poll_opened(cx).map_ok(|_| tls.take(room)),
+        };
         loop {
             let ready = ready!(socket.poll_read_ready(cx))?;
             match receive(socket, ready, room) {
@@ -64,14 +70,23 @@ impl Io {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuffer,
     ) -> Poll<io::Result<usize>> {
-        let Self::Socket(socket) = self;
         loop {
-            let ready = ready!(socket.poll_read_ready(cx))?;
+            let ready = match self {
+                Self::Socket(socket) => Some((socket, ready!(socket.poll_read_ready(cx))?)),
+                Self::Tls(tls) => match ready!(tls.poll_opened(cx))? {
+                    0 => return Poll::Ready(Ok(0)),
+                    _ => None,
+                },
+            };
             let room = buffer.room();
             if room.is_empty() {
                 return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
             }
-            let read = receive(socket, ready, room);
+            let read = match (ready, self) {
+                (Some((socket, ready)), _) => receive(socket, ready, room),
+                (None, Self::Tls(tls)) => Ok(tls.take(room)),
+                (None, Self::Socket(_)) => Ok(0),
+            };
             buffer.filled(*read.as_ref().unwrap_or(&0));
             match read {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -88,7 +103,7 @@ impl Io {
         room: &mut [u8],
         seen: usize,
     ) -> Poll<io::Result<usize>> {
-        let Self::Socket(socket) = self;
+        let socket = self.socket();
         loop {
             let mut ready = ready!(socket.poll_read_ready(cx))?;
             match os::stream::peek(socket.as_fd(), room) {
@@ -106,7 +121,11 @@ impl Io {
         cx: &mut Context<'_>,
         data: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_out(cx, |socket| match data {
+        let socket = match self {
+            Self::Socket(socket) => socket,
+            Self::Tls(tls) => return tls.poll_write(cx, data, Follows::Nothing),
+        };
+        poll_out(socket, cx, |socket| match data {
             [one] => os::stream::send(socket, one),
             many => os::stream::send_vectored(socket, many),
         })
@@ -114,7 +133,10 @@ impl Io {
 
     /// As [`Self::poll_write`], for a head whose body follows at once by other means.
     pub fn poll_write_more(&self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_out(cx, |socket| os::stream::send_more(socket, data))
+        match self {
+            Self::Socket(socket) => poll_out(socket, cx, |it| os::stream::send_more(it, data)),
+            Self::Tls(tls) => tls.poll_write(cx, &[IoSlice::new(data)], Follows::More),
+        }
     }
 
     /// Copies from `file` at `offset`, at most [`SENDFILE_MAX`] bytes; `Ok(0)` means the file ended.
@@ -128,7 +150,11 @@ impl Io {
         let count = usize::try_from(count)
             .unwrap_or(SENDFILE_MAX)
             .min(SENDFILE_MAX);
-        self.poll_out(cx, |socket| {
+        let socket = match self {
+            Self::Socket(socket) => socket,
+            Self::Tls(tls) => return tls.poll_send_file(cx, file, offset, count),
+        };
+        poll_out(socket, cx, |socket| {
             let mut offset = offset;
             os::net::sendfile(socket, file, &mut offset, count)
         })
@@ -136,7 +162,7 @@ impl Io {
 
     /// Ready when the peer has closed its side. Bytes it sent before that stay unread.
     pub fn poll_hang_up(&self, cx: &mut Context<'_>) -> Poll<HangUp> {
-        let Self::Socket(socket) = self;
+        let socket = self.socket();
         match socket.poll_read_ready(cx) {
             Poll::Ready(Ok(ready)) if !ready.ready().is_read_closed() => Poll::Pending,
             Poll::Ready(_) => Poll::Ready(self.hang_up(cx)),
@@ -147,7 +173,7 @@ impl Io {
     /// How much a peer has closed that sends no more. The task is woken when that turns out to be
     /// all.
     pub fn hang_up(&self, cx: &mut Context<'_>) -> HangUp {
-        let Self::Socket(socket) = self;
+        let socket = self.socket();
         while let Poll::Ready(ready) = socket.poll_write_ready(cx) {
             match ready {
                 // Writers try first and ask then: what is taken from them here they do not miss.
@@ -163,10 +189,13 @@ impl Io {
     /// # Errors
     /// `TimedOut`, or what the socket reports.
     pub async fn readable(&self, deadline: &Deadline) -> io::Result<()> {
-        let Self::Socket(socket) = self;
         poll_fn(|cx| {
-            if let Poll::Ready(ready) = socket.poll_read_ready(cx) {
-                return Poll::Ready(ready.map(drop));
+            let readable = match self {
+                Self::Socket(socket) => socket.poll_read_ready(cx).map_ok(drop),
+                Self::Tls(tls) => tls.poll_opened(cx).map_ok(drop),
+            };
+            if let Poll::Ready(ready) = readable {
+                return Poll::Ready(ready);
             }
             expired(deadline, cx)
         })
@@ -190,7 +219,7 @@ impl Io {
     /// # Errors
     /// `TimedOut`, or why the connection failed.
     pub async fn connected(&self, deadline: &Deadline) -> io::Result<()> {
-        let Self::Socket(socket) = self;
+        let socket = self.socket();
         poll_fn(|cx| {
             if let Poll::Ready(ready) = socket.poll_write_ready(cx) {
                 return Poll::Ready(ready.map(drop));
@@ -206,13 +235,20 @@ impl Io {
     /// It asks for more only once a good part of its buffer is free. A peer that is slow and
     /// steady may take longer for that than for anything one waits for: this shows that it moves.
     pub fn untaken_bytes(&self) -> u64 {
-        let Self::Socket(socket) = self;
-        os::stream::untaken_bytes(socket.as_fd()).unwrap_or(0)
+        let unsent = match self {
+            Self::Socket(_) => 0,
+            Self::Tls(tls) => tls.unsent() as u64,
+        };
+        os::stream::untaken_bytes(self.as_fd()).unwrap_or(0) + unsent
     }
 
     /// Whether the peer has closed or sent something nobody asked for: such a pooled connection is no use.
     pub fn is_stale(&self, cx: &mut Context<'_>) -> bool {
-        let Self::Socket(socket) = self;
+        let socket = match self {
+            Self::Socket(socket) => socket,
+            // Tickets and new keys are no answer to anything.
+            Self::Tls(tls) => return tls.poll_opened(cx).is_ready(),
+        };
         let mut byte = [0];
         match socket.poll_read_ready(cx) {
             Poll::Pending => false,
@@ -229,38 +265,46 @@ impl Io {
 
     /// Ends the sending side, so that the peer reads what was sent and then the end.
     pub fn shutdown_write(&self) {
-        let Self::Socket(socket) = self;
+        if let Self::Tls(tls) = self {
+            tls.close();
+        }
         // The peer may be gone already; there is nothing left to tell it then.
-        let _ = os::stream::shutdown_write(socket.as_fd());
+        let _ = os::stream::shutdown_write(self.as_fd());
     }
 
     /// The descriptor, for options and peer names.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
-        let Self::Socket(socket) = self;
-        socket.as_fd()
+        self.socket().as_fd()
     }
 
-    fn poll_out(
-        &self,
-        cx: &mut Context<'_>,
-        mut call: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
-        let Self::Socket(socket) = self;
-        loop {
-            // Most sockets take what they are given: asking whether this one does costs more than trying.
-            match call(socket.as_fd()) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                other => return Poll::Ready(other),
-            }
-            ready!(socket.poll_write_ready(cx))?.clear_ready();
-            // Registers for the next change; one that came meanwhile is ready at once.
-            drop(ready!(socket.poll_write_ready(cx))?);
+    /// The socket beneath.
+    fn socket(&self) -> &AsyncFd<OwnedFd> {
+        match self {
+            Self::Socket(socket) => socket,
+            Self::Tls(tls) => tls.socket(),
         }
     }
 }
 
+pub(crate) fn poll_out(
+    socket: &AsyncFd<OwnedFd>,
+    cx: &mut Context<'_>,
+    mut call: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
+) -> Poll<io::Result<usize>> {
+    loop {
+        // Most sockets take what they are given: asking whether this one does costs more than trying.
+        match call(socket.as_fd()) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            other => return Poll::Ready(other),
+        }
+        ready!(socket.poll_write_ready(cx))?.clear_ready();
+        // Registers for the next change; one that came meanwhile is ready at once.
+        drop(ready!(socket.poll_write_ready(cx))?);
+    }
+}
+
 /// Reads once. A short read emptied the socket: the next one waits for epoll instead of asking in vain.
-fn receive(
+pub(crate) fn receive(
     socket: &AsyncFd<OwnedFd>,
     mut ready: AsyncFdReadyGuard<'_, OwnedFd>,
     room: &mut [u8],

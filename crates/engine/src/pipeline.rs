@@ -22,6 +22,7 @@ use crate::worker::serving::Serving;
 use crate::worker::{Answered, Worker};
 use crate::{
     admission, bounds, client, fields, handler, maps, permits, reply_head, resolve, rules, shedding,
+    tls,
 };
 
 /// Answers a request whose head has been read, to the reply's last byte.
@@ -79,6 +80,9 @@ async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
     make_canonical(routed, exchange)?;
     if let Some(proof) = proof_for_authority(routed, exchange) {
         return reply_head::answer(arrived, exchange, proof.as_bytes()).await;
+    }
+    if tls::site::redirect(routed, exchange).await? {
+        return Ok(());
     }
     shedding::pass(routed, exchange)?;
     bounds::check_announced_length(routed, exchange)?;
@@ -144,6 +148,7 @@ fn find_site<'a>(arrived: Arrived<'a>, exchange: &mut Exchange) -> Result<Routed
     }
     let routed = arrived.routed(&exchange.route);
     let routed = routed.ok_or_else(|| Error::refused(421, "unknown_host"))?;
+    tls::site::check_policy(routed, exchange)?;
     bounds::begin(routed, exchange);
     Ok(routed)
 }

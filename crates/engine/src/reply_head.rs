@@ -14,6 +14,7 @@ use crate::exchange::reply::BodySize;
 use crate::fields;
 use crate::scripts::filters::filter_head;
 use crate::stage::Arrived;
+use crate::tls;
 
 /// Applies the configured field edits, lets scripts see the head, and starts the reply.
 ///
@@ -29,6 +30,9 @@ pub(crate) async fn send(
     let id = exchange.request.id;
     let fields = &mut exchange.outgoing.fields;
     fields.push_known(FieldId::XRequestId, id.as_bytes());
+    if exchange.request.tls.is_some() {
+        tls::site::say_strict_transport(arrived, exchange);
+    }
     fields::edit_reply(arrived, exchange);
     add_scripted_fields(exchange);
     if exchange.has_filters() {

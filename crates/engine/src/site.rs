@@ -4,8 +4,10 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use config::model::{
-    self, Compress, Condition, Files, Handler, LevelCaps, LevelTimeouts, Root, Settings, TryEntry,
+    self, Compress, Condition, Files, Handler, LevelCaps, LevelTimeouts, Root, Settings, SiteTls,
+    TryEntry,
 };
+use ipc::certificates::Source;
 use os::file::FileFacts;
 use wire::{EncodedSlash, OddNames, PathRules, Slashes};
 
@@ -21,6 +23,7 @@ use crate::permits::level::Level;
 use crate::scripts::plan;
 use crate::scripts::plan::{Use, VmIndex};
 use crate::stats::SiteStats;
+use crate::tls::table;
 
 /// A site, ready to serve.
 #[derive(Debug)]
@@ -67,6 +70,8 @@ pub struct Site {
     pub limits: Level,
     /// Its tenant's name.
     pub tenant_name: Arc<str>,
+    /// Its tenant's weight.
+    pub(crate) weight: u32,
     /// The scripts of its tenant; `None` is none, as the next.
     pub(crate) tenant_scripts: Option<Arc<plan::Level>>,
     /// Its scripts.
@@ -77,6 +82,10 @@ pub struct Site {
     pub(crate) has_scripts: bool,
     /// The VM in which its requests run scripts.
     pub(crate) vm: VmIndex,
+    /// Where its own certificate may come from, the first that is there.
+    pub(crate) certificates: Box<[Source]>,
+    /// What it asks of clients that come with TLS, and without.
+    pub(crate) tls: Arc<SiteTls>,
     sources: Arc<Vec<Matcher>>,
     guarded: Guarded,
 }
@@ -169,6 +178,7 @@ impl Site {
             limits: limits.level(model::LimitPlace::Site(&name), &site.limits)?,
             name,
             tenant_name,
+            weight: copies.weight(site.tenant_index),
             tenant_scripts,
             scripts,
             has_scripts,
@@ -191,6 +201,8 @@ impl Site {
             stats,
             rules,
             needs_file,
+            certificates: table::sources(site),
+            tls: Arc::clone(&site.tls),
             sources,
             guarded: copies.guarded.clone(),
         })

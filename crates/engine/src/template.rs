@@ -22,7 +22,7 @@ pub(crate) fn expand(template: &Template, request: &Request, answers: &Answers, 
                     out.extend_from_slice(query);
                 }
             }
-            TemplatePart::Scheme => out.extend_from_slice(b"http"),
+            TemplatePart::Scheme => out.extend_from_slice(request.scheme_word()),
             TemplatePart::Client => out.extend_from_slice(request.client.to_string().as_bytes()),
             TemplatePart::RequestId => out.extend_from_slice(request.id.as_bytes()),
             TemplatePart::Method => out.extend_from_slice(head.method_bytes()),

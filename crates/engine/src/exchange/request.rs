@@ -5,7 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Instant;
 
-use wire::RequestHead;
+use fastcgi::environment::Scheme;
+use wire::{FieldId, RequestHead};
+
+use crate::tls::facts::TlsFacts;
 
 /// A request's head and what is known of its sender.
 #[derive(Debug)]
@@ -14,6 +17,8 @@ pub struct Request {
     pub head: RequestHead,
     /// The other end of the connection, or whom a balancer announced as that.
     pub peer: Peer,
+    /// What its handshake came to; `None` where it speaks without TLS.
+    pub tls: Option<Rc<TlsFacts>>,
     /// The client on whose behalf it asks: the peer, or whom a trusted proxy names.
     pub client: IpAddr,
     /// Whether the peer is a trusted proxy.
@@ -130,10 +135,29 @@ impl fmt::Debug for RequestId {
 }
 
 impl Request {
+    /// How the client speaks: to us, or to a proxy of ours, as that tells.
+    pub(crate) fn scheme(&self) -> Scheme {
+        let told = || self.head.fields.get(FieldId::XForwardedProto);
+        let is_told = || told().is_some_and(|told| told.eq_ignore_ascii_case(b"https"));
+        match self.tls.is_some() || (self.peer_trusted && is_told()) {
+            true => Scheme::Https,
+            false => Scheme::Http,
+        }
+    }
+
+    /// Its word.
+    pub(crate) fn scheme_word(&self) -> &'static [u8] {
+        match self.scheme() {
+            Scheme::Http => b"http",
+            Scheme::Https => b"https",
+        }
+    }
+
     pub(super) fn new(peer: Peer) -> Self {
         Self {
             head: RequestHead::default(),
             peer,
+            tls: None,
             client: peer.address.ip(),
             peer_trusted: false,
             id: RequestId::from_number(0),

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use config::model::{Caps, Timeouts};
+use config::model::{Caps, ListenTls, Timeouts};
 use wire::{BodyCaps, HeadCaps, Version};
 
 use super::arrival::{Arrival, Listener};
@@ -26,6 +26,8 @@ use crate::exchange::h1::{Pace, Terms, is_last};
 use crate::exchange::request::{Announced, Peer};
 use crate::io::Io;
 use crate::pipeline;
+use crate::tls::accept::accept;
+use crate::tls::facts::TlsFacts;
 use crate::worker::Worker;
 
 /// How long a connection keeps its busy half after a reply, in milliseconds.
@@ -91,21 +93,58 @@ pub(crate) fn start(worker: &Rc<Worker>, arrival: Arrival) {
         slot,
     };
     let io = match Io::new(arrival.stream) {
-        Ok(io) => Rc::new(io),
+        Ok(io) => io,
         Err(error) => {
             let error = config::reason(&error);
             return tracing::warn!(error, "connection not registered");
         }
     };
-    let (listener, peer) = (arrival.listener, arrival.peer);
-    match speaks_for_others {
-        true => drop(tokio::task::spawn_local(announced(
-            counted, listener, io, peer,
+    let tls = serving.generation.tls_at(&arrival.listener.address);
+    let (listener, origin) = (arrival.listener, Origin::of(arrival.peer));
+    match (speaks_for_others, tls) {
+        (false, None) => drop(tokio::task::spawn_local(live(
+            counted,
+            listener,
+            Rc::new(io),
+            origin,
         ))),
-        false => drop(tokio::task::spawn_local(live(
-            counted, listener, io, peer, None,
-        ))),
+        (_, tls) => {
+            let first = First {
+                speaks_for_others,
+                tls: tls.cloned(),
+            };
+            drop(tokio::task::spawn_local(begin(
+                counted, listener, io, origin, first,
+            )));
+        }
     }
+}
+
+/// Where a connection comes from, as far as is known.
+struct Origin {
+    peer: Peer,
+    /// What its sender said of it.
+    announced: Option<Rc<Announced>>,
+    /// What its handshake came to; `None` without TLS.
+    tls: Option<Rc<TlsFacts>>,
+}
+
+impl Origin {
+    fn of(peer: Peer) -> Self {
+        Self {
+            peer,
+            announced: None,
+            tls: None,
+        }
+    }
+}
+
+/// What comes before the first request.
+struct First {
+    /// The peer has to say for whom it speaks.
+    speaks_for_others: bool,
+    /// There is a handshake.
+    tls: Option<ListenTls>,
 }
 
 /// A client has as many connections as it may.
@@ -137,30 +176,43 @@ enum Ended {
     Farewell,
 }
 
-/// Serves a connection whose peer has to say first for whom it speaks.
-async fn announced(mut counted: Counted, listener: Arc<Listener>, io: Rc<Io>, sender: Peer) {
+/// Hears what comes before the first request, then serves a connection.
+async fn begin(
+    mut counted: Counted,
+    listener: Arc<Listener>,
+    mut io: Io,
+    mut origin: Origin,
+    first: First,
+) {
     let worker = Rc::clone(&counted.worker);
-    // Boxed, so that the task stays small behind it.
-    let header = Box::pin(proxy_protocol::read(&worker, &io, sender)).await;
-    let (peer, announced) = match header {
-        Ok(said) => said,
-        Err(reason) => return proxy_protocol::tell(&worker, &listener, sender, reason),
-    };
-    match slot(&worker, peer.address.ip()) {
-        Ok(slot) => counted.slot = slot,
-        Err(Full) => return crate::stats::bump(&worker.stats.refused, 1),
+    let sender = origin.peer;
+    // Boxed, as what follows, so that the task stays small behind it.
+    if first.speaks_for_others {
+        let header = Box::pin(proxy_protocol::read(&worker, &io, sender)).await;
+        (origin.peer, origin.announced) = match header {
+            Ok(said) => said,
+            Err(reason) => return proxy_protocol::tell(&worker, &listener, sender, reason),
+        };
+        match slot(&worker, origin.peer.address.ip()) {
+            Ok(slot) => counted.slot = slot,
+            Err(Full) => return crate::stats::bump(&worker.stats.refused, 1),
+        }
     }
-    live(counted, listener, io, peer, announced).await;
+    if let Some(tls) = &first.tls {
+        let Io::Socket(socket) = io else {
+            return;
+        };
+        match Box::pin(accept(&worker, tls, socket, origin.peer)).await {
+            Some((sealed, facts)) => (io, origin.tls) = (sealed, Some(facts)),
+            None => return,
+        }
+    }
+    drop(first);
+    live(counted, listener, Rc::new(io), origin).await;
 }
 
 /// Serves a connection until it closes.
-async fn live(
-    counted: Counted,
-    listener: Arc<Listener>,
-    io: Rc<Io>,
-    peer: Peer,
-    announced: Option<Rc<Announced>>,
-) {
+async fn live(counted: Counted, listener: Arc<Listener>, io: Rc<Io>, origin: Origin) {
     let worker = Rc::clone(&counted.worker);
     let deadline = worker.deadlines.register();
     let number = worker.next_connection();
@@ -169,8 +221,7 @@ async fn live(
         worker,
         listener,
         io,
-        peer,
-        announced,
+        origin,
         number,
         served: 0,
         patience_ms,
@@ -199,8 +250,7 @@ struct Connection {
     worker: Rc<Worker>,
     listener: Arc<Listener>,
     io: Rc<Io>,
-    peer: Peer,
-    announced: Option<Rc<Announced>>,
+    origin: Origin,
     /// No other connection of the server has it.
     number: u64,
     served: u64,
@@ -270,8 +320,12 @@ impl Connection {
         let mut exchange = worker.spares.acquire();
         let io = || Rc::clone(&self.io);
         let out = std::mem::take(&mut exchange.spare_out);
-        exchange.request.peer = self.peer;
-        exchange.request.announced.clone_from(&self.announced);
+        exchange.request.peer = self.origin.peer;
+        exchange
+            .request
+            .announced
+            .clone_from(&self.origin.announced);
+        exchange.request.tls.clone_from(&self.origin.tls);
         exchange.body = Body::H1(H1Body::new(io(), &worker.deadlines, &worker.buffers));
         exchange.reply = H1Reply::new(io(), &worker.deadlines, &worker.clock, out).into();
         exchange

@@ -175,7 +175,7 @@ fn read_request(exchange: &Exchange, property: Property, out: &mut Vec<u8>) -> b
         }
         Property::Args => return text(head.query(), out),
         Property::Protocol => out.extend_from_slice(version(head.version)),
-        Property::Scheme => out.extend_from_slice(b"http"),
+        Property::Scheme => out.extend_from_slice(request.scheme_word()),
         Property::Host => return word(head.host(), out),
         Property::HttpHost => return text(head.fields.get(FieldId::Host), out),
         Property::User => return word(&exchange.record.user, out),

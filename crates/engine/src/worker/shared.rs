@@ -24,6 +24,7 @@ use crate::stderr_log::Complaints;
 use crate::tls::failures::Failures;
 use crate::tls::handshake::Handshakes;
 use crate::tls::keeper::Keeper;
+use crate::tls::table::Certificates;
 use crate::upstream::slots::AllSlots;
 
 /// Commands waiting in one worker's queue.
@@ -66,8 +67,9 @@ pub struct Shared {
     pub sensors: Arc<Sensors>,
     /// The costly steps of handshakes, and who waits for them.
     pub(crate) handshakes: Arc<Handshakes>,
-    /// Who signs for them.
-    #[allow(dead_code, reason = "sessions will ask")]
+    /// The certificates that clients are shown.
+    pub(crate) certificates: Arc<Certificates>,
+    /// Who signs with their keys.
     pub(crate) keeper: Arc<Keeper>,
     /// Handshakes that came to nothing lately.
     pub(crate) failures: Arc<Failures>,
@@ -112,6 +114,7 @@ impl Shared {
                 Arc::clone(&keeper),
             )),
             keeper,
+            certificates: Arc::default(),
             failures: Arc::default(),
             challenges: Arc::default(),
             process,

@@ -4,15 +4,18 @@ use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use config::model::Template;
 use fastcgi::environment::{Client, Environment, Request, Scheme, Script, Server, Trust};
-use wire::{FieldId, Framing, strip_hop_by_hop};
+use wire::{Framing, strip_hop_by_hop};
 
 use crate::error::{Error, Result};
 use crate::exchange::{self, Exchange};
 use crate::resolve::resolved::Resolved;
 use crate::stage::Routed;
 use crate::template;
+use crate::tls::facts::TlsFacts;
 
 /// How the gateway calls itself towards programs.
 const SOFTWARE: &[u8] = b"nagaya";
@@ -46,6 +49,9 @@ pub(in super::super) fn environment(
     let seen = seen(exchange, script, &routed.site.name, spooled_bytes);
     let caps = &routed.serving.generation.process.caps;
     let mut environment = Environment::of(&seen, caps.env_bytes)?;
+    if let Some(tls) = &exchange.request.tls {
+        tls_variables(tls, &mut environment)?;
+    }
     let levels = routed.settings(&exchange.route);
     let env = levels.flat_map(|settings| &settings.env);
     let env = env.map(|(name, template)| (name, Some(template)));
@@ -65,6 +71,47 @@ pub(in super::super) fn environment(
         }
     }
     Ok(environment)
+}
+
+/// What programs are told of TLS, under the names that Apache gives it (mod_ssl).
+fn tls_variables(tls: &TlsFacts, environment: &mut Environment) -> Result<()> {
+    let agreed = &tls.agreed;
+    environment.set(b"SSL_PROTOCOL", agreed.version.as_bytes())?;
+    environment.set(b"SSL_CIPHER", agreed.cipher.as_bytes())?;
+    environment.set(
+        b"SSL_TLS_SNI",
+        tls.name.as_deref().unwrap_or_default().as_bytes(),
+    )?;
+    let resumed: &[u8] = if agreed.is_resumed {
+        b"Resumed"
+    } else {
+        b"Initial"
+    };
+    environment.set(b"SSL_SESSION_RESUMED", resumed)?;
+    let verified: &[u8] = match &agreed.client_certificate {
+        Some(_) => b"SUCCESS",
+        None => b"NONE",
+    };
+    environment.set(b"SSL_CLIENT_VERIFY", verified)?;
+    if let Some(der) = &agreed.client_certificate {
+        environment.set(b"SSL_CLIENT_CERT", pem(der).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// A certificate as text (RFC 7468).
+fn pem(der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    let mut out = "-----BEGIN CERTIFICATE-----\n".to_owned();
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let (line, behind) = rest.split_at(rest.len().min(64));
+        out.push_str(line);
+        out.push('\n');
+        rest = behind;
+    }
+    out.push_str("-----END CERTIFICATE-----\n");
+    out
 }
 
 fn seen<'a>(
@@ -102,7 +149,7 @@ fn seen<'a>(
             name: host.as_bytes(),
             address: known(request.peer.local_ip),
             port: port(request),
-            scheme: scheme(request),
+            scheme: request.scheme(),
             software: SOFTWARE,
         },
         client: Client {
@@ -122,20 +169,11 @@ fn port(request: &exchange::Request) -> u16 {
     let written = authority
         .rsplit_once(':')
         .and_then(|(_, port)| port.parse().ok());
-    match (request.peer.local_port, written, scheme(request)) {
+    match (request.peer.local_port, written, request.scheme()) {
         (0, Some(port), _) => port,
         (0, None, Scheme::Http) => 80,
         (0, None, Scheme::Https) => 443,
         (port, ..) => port,
-    }
-}
-
-/// How the client speaks: to us, or to a proxy of ours as it tells.
-fn scheme(request: &exchange::Request) -> Scheme {
-    let told = request.head.fields.get(FieldId::XForwardedProto);
-    match told.filter(|_| request.peer_trusted) {
-        Some(told) if told.eq_ignore_ascii_case(b"https") => Scheme::Https,
-        _ => Scheme::Http,
     }
 }
 

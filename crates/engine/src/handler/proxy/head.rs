@@ -97,7 +97,12 @@ fn forwarding(out: &mut Vec<u8>, request: &Request) {
         false => out.extend_from_within(peer),
     }
     if !(request.peer_trusted && fields.contains(FieldId::XForwardedProto)) {
-        encode_field(b"X-Forwarded-Proto", b"http", out);
+        let proto: &[u8] = if request.tls.is_some() {
+            b"https"
+        } else {
+            b"http"
+        };
+        encode_field(b"X-Forwarded-Proto", proto, out);
     }
     if !(request.peer_trusted && fields.contains(FieldId::XForwardedHost)) {
         encode_field(b"X-Forwarded-Host", request.head.authority(), out);

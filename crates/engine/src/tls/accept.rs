@@ -1,0 +1,451 @@
+//! From the first byte of a connection to the first byte of its first request: the handshake.
+//!
+//! A worker reads the hello and finds out whose it is; what costs is made by a handshake thread, behind a fair queue.
+//! Until the name has led to a certificate, and limits and queue have let it in, a client has cost some parsing and
+//! nothing else. What comes to nothing is recorded, once.
+
+use std::future::poll_fn;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use config::model::ListenTls;
+use ipc::certificates::Certificate;
+use limits::handshake::StepKind;
+use rustls::sign::CertifiedKey;
+use tokio::io::unix::AsyncFd;
+use wire::client_hello::{self, ClientHello, HELLO_RECEIVED_MAX, Reading};
+
+use super::facts::TlsFacts;
+use super::failures::Failure as Failed;
+use super::handshake::{Made, Who};
+use super::keeper::KeeperKey;
+use super::policy::Policy;
+use super::session::{self, Rest, Session};
+use super::stream::TlsStream;
+use super::table::Table;
+use crate::deadline::{Awaited, Deadline};
+use crate::error::{Error, Kind};
+use crate::exchange::request::Peer;
+use crate::io::{Io, poll_out, receive};
+use crate::permits::handshake::admit;
+use crate::worker::Worker;
+use crate::worker::serving::Serving;
+
+/// Most that is read at once, and so most that lies unread beyond a flight of the client's.
+const READ_BYTES: usize = 4 * 1024;
+/// Most bytes of a client's later flight: a chain of certificates.
+const FLIGHT_BYTES_MAX: usize = 64 * 1024;
+/// Flights of a client in a handshake, at most.
+const FLIGHTS_MAX: usize = 8;
+/// What a client that speaks HTTP on a port for TLS is told.
+const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 57\r\nConnection: close\r\n\r\nThis port speaks TLS. Come with https:// instead of http.";
+/// A warning of TLS that no name of ours was asked for (RFC 6066, 3): fatal `unrecognized_name`.
+const UNRECOGNIZED_NAME: &[u8] = &[21, 3, 3, 0, 2, 2, 112];
+/// Fatal `internal_error`: TLS has no word for busy.
+const INTERNAL_ERROR: &[u8] = &[21, 3, 3, 0, 2, 2, 80];
+
+/// A handshake under way.
+struct Handshake<'a> {
+    worker: &'a Rc<Worker>,
+    serving: &'a Serving,
+    socket: AsyncFd<OwnedFd>,
+    peer: Peer,
+    deadline: Deadline,
+    name: Option<Box<str>>,
+    offered: Vec<u16>,
+    cpu_us: u64,
+}
+
+/// Why a handshake ends, and what is sent for it.
+struct Over {
+    reason: &'static str,
+    alert: Option<u8>,
+    detail: String,
+    last_word: &'static [u8],
+}
+
+/// What a step of a handshake has come to.
+struct Stepped {
+    session: Session,
+    out: Vec<u8>,
+    rest: Result<Rest, session::Failure>,
+}
+
+/// Makes the handshake of a fresh connection; `None` where it comes to nothing.
+pub(crate) async fn accept(
+    worker: &Rc<Worker>,
+    tls: &ListenTls,
+    socket: AsyncFd<OwnedFd>,
+    peer: Peer,
+) -> Option<(Io, Rc<TlsFacts>)> {
+    let serving = worker.serving();
+    let mut handshake = Handshake {
+        worker,
+        serving: &serving,
+        socket,
+        peer,
+        deadline: worker.deadlines.register(),
+        name: None,
+        offered: Vec::new(),
+        cpu_us: 0,
+    };
+    match handshake.run(tls).await {
+        Ok((session, unsent, policy)) => {
+            let facts = TlsFacts {
+                agreed: session.agreed(),
+                name: handshake.name,
+                policy: policy.id,
+                cpu_us: handshake.cpu_us,
+            };
+            let stream = TlsStream::new(handshake.socket, session, unsent, &worker.buffers);
+            Some((Io::Tls(Box::new(stream)), Rc::new(facts)))
+        }
+        Err(over) => {
+            handshake.record(over);
+            None
+        }
+    }
+}
+
+impl Handshake<'_> {
+    async fn run(&mut self, tls: &ListenTls) -> Result<(Session, Vec<u8>, Arc<Policy>), Over> {
+        let timeouts = &self.serving.generation.process.timeouts;
+        self.deadline
+            .set_for(Awaited::FirstRequest, timeouts.header_ms);
+        let (received, hello) = self.hello().await?;
+        self.deadline.set(timeouts.handshake_ms);
+        self.name.clone_from(&hello.name);
+        self.offered.clone_from(&hello.offered);
+        let table = self.worker.shared.certificates.table();
+        let asked = hello.name.as_deref().and_then(|name| self.site_of(name));
+        let (site, certificate) = self.choose(&table, &hello, asked, tls)?;
+        let policies = &self.serving.generation.policies;
+        let policy = policies.of(site).cloned();
+        let policy = policy.ok_or_else(|| Over::of("no_certificate", "no policy"))?;
+        let kind = match hello.offers_resumption {
+            true => StepKind::Short,
+            false => StepKind::Full,
+        };
+        let who = self.who(site, kind);
+        let client = self.peer.address.ip();
+        let site = site.and_then(|site| self.serving.generation.sites.get(site as usize));
+        let permit = site.map(|site| admit(self.worker, self.serving, site, client));
+        let _permit = permit.transpose().map_err(Over::of_error)?;
+        let stepped = self
+            .begin(&table, certificate, &policy, who, received)
+            .await?;
+        let (session, unsent) = self.finish(stepped, &policy, who).await?;
+        self.deadline.clear();
+        Ok((session, unsent, policy))
+    }
+
+    /// Reads until the hello is whole.
+    async fn hello(&mut self) -> Result<(Vec<u8>, Box<ClientHello>), Over> {
+        let mut received = Vec::new();
+        loop {
+            if received.len() > HELLO_RECEIVED_MAX {
+                return Err(Over::of("hello_too_large", ""));
+            }
+            self.read(&mut received).await?;
+            match client_hello::read(&received) {
+                Reading::More => {}
+                Reading::Hello(hello) => return Ok((received, hello)),
+                Reading::Refused("plain_http") => {
+                    return Err(Over {
+                        last_word: PLAIN,
+                        ..Over::of("plain_http", "")
+                    });
+                }
+                Reading::Refused(reason) => return Err(Over::of(reason, "")),
+            }
+        }
+    }
+
+    /// Reads what has come behind what is there.
+    async fn read(&self, received: &mut Vec<u8>) -> Result<(), Over> {
+        let begin = received.len();
+        received.resize(begin + READ_BYTES, 0);
+        let room = received.get_mut(begin..).unwrap_or_default();
+        let read = self.within(|cx| {
+            loop {
+                let ready = ready!(self.socket.poll_read_ready(cx))?;
+                match receive(&self.socket, ready, room) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    read => break Poll::Ready(read),
+                }
+            }
+        });
+        let count = match read.await? {
+            0 => return Err(Over::of("client_gone", "it has closed the connection")),
+            count => count,
+        };
+        received.truncate(begin + count);
+        Ok(())
+    }
+
+    async fn send(&self, out: &mut Vec<u8>) -> Result<(), Over> {
+        let mut sent = 0;
+        while let Some(rest) = out.get(sent..).filter(|rest| !rest.is_empty()) {
+            let send = |cx: &mut Context<'_>| {
+                poll_out(&self.socket, cx, |socket| os::stream::send(socket, rest))
+            };
+            sent += self.within(send).await?;
+        }
+        out.clear();
+        Ok(())
+    }
+
+    /// Waits for something that is done with the socket, until the deadline.
+    async fn within<T>(
+        &self,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Result<T, Over> {
+        poll_fn(|cx| match poll(cx) {
+            Poll::Ready(done) => {
+                let gone = |error| Over::of("client_gone", config::reason(&error));
+                Poll::Ready(done.map_err(gone))
+            }
+            Poll::Pending => {
+                let late = |()| Err(Over::of("client_slow", ""));
+                self.deadline.poll_expired(cx).map(late)
+            }
+        })
+        .await
+    }
+
+    /// The site of a host, by the lookup that requests are sent to their site by.
+    fn site_of(&self, host: &str) -> Option<u32> {
+        let destination = self.serving.generation.destination_of(host);
+        destination.map(|destination| destination.site)
+    }
+
+    /// The certificate to answer with, and the site that it is for.
+    fn choose<'t>(
+        &self,
+        table: &'t Table,
+        hello: &ClientHello,
+        asked: Option<u32>,
+        tls: &ListenTls,
+    ) -> Result<(Option<u32>, &'t Certificate), Over> {
+        let by_name = hello
+            .name
+            .as_deref()
+            .and_then(|name| self.certificate(table, hello, asked, name));
+        if let Some(certificate) = by_name {
+            return Ok((asked, certificate));
+        }
+        if hello.name.is_none() {
+            let local = self.peer.local_ip;
+            let site = self.site_of(&local.to_canonical().to_string());
+            if let Some(certificate) = table.of_address(local, &hello.schemes) {
+                return Ok((site, certificate));
+            }
+        }
+        let fallback = tls.default.as_deref().and_then(|host| {
+            let site = self.site_of(host);
+            let certificate = self.certificate(table, hello, site, host)?;
+            Some((site, certificate))
+        });
+        fallback.ok_or_else(|| Over {
+            last_word: UNRECOGNIZED_NAME,
+            ..Over::of("no_certificate", "")
+        })
+    }
+
+    fn certificate<'t>(
+        &self,
+        table: &'t Table,
+        hello: &ClientHello,
+        site: Option<u32>,
+        host: &str,
+    ) -> Option<&'t Certificate> {
+        let sites = &self.serving.generation.sites;
+        let site = site.and_then(|site| sites.get(site as usize));
+        let own = site.and_then(|site| {
+            let sources = site.certificates.iter();
+            let mut found = sources.filter_map(|source| table.of_source(source));
+            found.next()
+        });
+        own.or_else(|| table.of_name(host, &hello.schemes))
+    }
+
+    /// On whose account the steps go.
+    fn who(&self, site: Option<u32>, kind: StepKind) -> Who {
+        let site = site.and_then(|site| self.serving.generation.sites.get(site as usize));
+        let mut tenant = DefaultHasher::new();
+        site.map(|site| &*site.tenant_name).hash(&mut tenant);
+        Who {
+            client: self.peer.address.ip(),
+            tenant: tenant.finish(),
+            weight: site.map_or(1, |site| site.weight),
+            kind,
+        }
+    }
+
+    /// The first step: key exchange and signature, unless an earlier session is resumed.
+    async fn begin(
+        &mut self,
+        table: &Arc<Table>,
+        certificate: &Certificate,
+        policy: &Arc<Policy>,
+        who: Who,
+        mut received: Vec<u8>,
+    ) -> Result<Stepped, Over> {
+        let chain = table.chain(certificate);
+        let (key, kind) = (certificate.key, certificate.kind);
+        let keeper = Arc::clone(&self.worker.shared.keeper);
+        let policy = Arc::clone(policy);
+        let step = move |thread: usize| {
+            policy.tickets.refresh(&keeper, thread);
+            let key = Arc::new(KeeperKey::new(keeper, thread, key, kind));
+            let certified = CertifiedKey::new(chain, Arc::clone(&key) as _);
+            let mut out = Vec::new();
+            let session = Session::server(policy.config(certified));
+            let stepped = session.map(|mut session| {
+                let rest = session.receive(&mut received, &mut out);
+                let unsigned = |failure: session::Failure| session::Failure {
+                    reason: key.failed().unwrap_or(failure.reason),
+                    ..failure
+                };
+                let rest = rest.map_err(unsigned);
+                Stepped { session, out, rest }
+            });
+            let is_resumed = stepped.as_ref().is_ok_and(|it| it.session.is_resumed());
+            Made {
+                value: stepped,
+                was: match is_resumed {
+                    true => StepKind::Short,
+                    false => StepKind::Full,
+                },
+                elsewhere_ns: key.spent_ns(),
+            }
+        };
+        let made = self.worker.shared.handshakes.run(who, &self.deadline, step);
+        let made = made.await.map_err(Over::of_error)?;
+        self.cpu_us += made.cpu_us;
+        made.value.map_err(|failure| Over::of_failure(failure))
+    }
+
+    /// Sends, reads and steps on until both may speak.
+    async fn finish(
+        &mut self,
+        mut stepped: Stepped,
+        policy: &Policy,
+        who: Who,
+    ) -> Result<(Session, Vec<u8>), Over> {
+        for _ in 0..FLIGHTS_MAX {
+            let Stepped {
+                mut session,
+                mut out,
+                rest,
+            } = stepped;
+            match rest {
+                Ok(Rest::Open) => return Ok((session, out)),
+                Ok(Rest::Handshake) => {}
+                Err(failure) => {
+                    // Its alert says what the record says, to the client.
+                    let _ = self.send(&mut out).await;
+                    return Err(Over::of_failure(failure));
+                }
+            }
+            self.send(&mut out).await?;
+            let mut received = vec![0; session.unopened()];
+            session.lay_unopened(&mut received);
+            if received.len() > FLIGHT_BYTES_MAX {
+                return Err(Over::of("hello_too_large", ""));
+            }
+            self.read(&mut received).await?;
+            let is_cheap = session.is_tls13() && !policy.asks_clients;
+            stepped = if is_cheap {
+                let rest = session.receive(&mut received, &mut out);
+                Stepped { session, out, rest }
+            } else {
+                self.step_on(session, received, out, who).await?
+            };
+        }
+        Err(Over::of("bad_hello", "it does not come to an end"))
+    }
+
+    /// A later step that costs: the key exchange of TLS 1.2, or a client's certificate.
+    async fn step_on(
+        &mut self,
+        mut session: Session,
+        mut received: Vec<u8>,
+        mut out: Vec<u8>,
+        who: Who,
+    ) -> Result<Stepped, Over> {
+        let step = move |_| {
+            let rest = session.receive(&mut received, &mut out);
+            Made {
+                value: Stepped { session, out, rest },
+                was: StepKind::Short,
+                elsewhere_ns: 0,
+            }
+        };
+        let who = Who {
+            kind: StepKind::Short,
+            ..who
+        };
+        let made = self.worker.shared.handshakes.run(who, &self.deadline, step);
+        let made = made.await.map_err(Over::of_error)?;
+        self.cpu_us += made.cpu_us;
+        Ok(made.value)
+    }
+
+    /// Takes note of a handshake that came to nothing, and says its last word.
+    fn record(self, over: Over) {
+        if !over.last_word.is_empty() {
+            // The client may be gone already; there is nothing left to tell it then.
+            let _ = os::stream::send(self.socket.as_fd(), over.last_word);
+            let _ = os::stream::shutdown_write(self.socket.as_fd());
+        }
+        self.worker.shared.failures.record(Failed {
+            at: self.worker.clock.unix_at(Instant::now()),
+            client: self.client(),
+            name: self.name,
+            reason: over.reason,
+            client_alert: over.alert,
+            offered: self.offered,
+            detail: over.detail,
+        });
+    }
+
+    fn client(&self) -> IpAddr {
+        self.peer.address.ip()
+    }
+}
+
+impl Over {
+    fn of(reason: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            reason,
+            alert: None,
+            detail: detail.into(),
+            last_word: b"",
+        }
+    }
+
+    fn of_error(error: Error) -> Self {
+        let last_word = match error.kind {
+            Kind::ClientGone => b"",
+            _ => INTERNAL_ERROR,
+        };
+        Self {
+            last_word,
+            ..Self::of(error.reason, error.detail)
+        }
+    }
+
+    fn of_failure(failure: session::Failure) -> Self {
+        Self {
+            alert: failure.alert,
+            ..Self::of(failure.reason, failure.detail)
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! One connection's TLS as bytes: records that arrived go in, what they say comes out, and the other way.
+//!
+//! The idea: rustls' machine without buffers of its own is driven to its next rest, with the bytes that are there. So
+//! a connection at rest holds its keys and nothing else. No socket and no wait is known here; a handshake's step is
+//! the same call as a record's, made on another thread where it costs.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+use rustls::{CommonState, Error, HandshakeKind, ProtocolVersion, ServerConfig};
+
+/// Most plaintext that is sealed at once: six records.
+pub(crate) const SEAL_MAX: usize = 6 * RECORD_BYTES;
+/// Plaintext of a record (RFC 8446, 5.1).
+const RECORD_BYTES: usize = 16 * 1024;
+/// More than what a record adds to its plaintext.
+const RECORD_OVERHEAD: usize = 64;
+/// Most bytes that one message of a handshake takes on its way out; a chain of certificates is the largest.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+/// The TLS of one connection.
+pub(crate) struct Session {
+    connection: UnbufferedServerConnection,
+    /// Opened and not yet taken, from `taken` on.
+    opened: Vec<u8>,
+    taken: usize,
+    /// A part of a record that has arrived.
+    unopened: Vec<u8>,
+    end: End,
+}
+
+/// How far the two have come to the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Nobody has said so.
+    Open,
+    /// The other end sends no more, as it has said.
+    Told,
+    /// There is nothing more to say or to hear.
+    Broken,
+}
+
+/// Where a session rests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// The handshake goes on with what comes next.
+    Handshake,
+    /// Both ends may speak.
+    Open,
+}
+
+/// Why a session cannot go on.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// The stable word for it.
+    pub(crate) reason: &'static str,
+    /// The alert with which the other end ended it (RFC 8446, 6.2).
+    pub(crate) alert: Option<u8>,
+    /// More, for the log.
+    pub(crate) detail: String,
+}
+
+/// What a handshake has come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    /// The version, as OpenSSL and programs call it: `TLSv1.3`.
+    pub(crate) version: &'static str,
+    /// The cipher suite, as IANA calls it.
+    pub(crate) cipher: String,
+    /// The group of the key exchange, as IANA calls it; empty where there was none.
+    pub(crate) group: String,
+    /// Whether it stands on an earlier one.
+    pub(crate) is_resumed: bool,
+    /// The certificate the client has shown, in DER.
+    pub(crate) client_certificate: Option<Box<[u8]>>,
+}
+
+enum Step {
+    Again,
+    Rest(Rest),
+    Told,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session({:?})", self.end)
+    }
+}
+
+impl Session {
+    /// A session that clients begin.
+    ///
+    /// # Errors
+    /// A configuration that rustls does not take.
+    pub(crate) fn server(config: Arc<ServerConfig>) -> Result<Self, Failure> {
+        let connection = UnbufferedServerConnection::new(config);
+        Ok(Self {
+            connection: connection.map_err(|error| Failure::of(&error))?,
+            opened: Vec::new(),
+            taken: 0,
+            unopened: Vec::new(),
+            end: End::Open,
+        })
+    }
+
+    /// Lays what is left of earlier bytes at the front of `room`; says how many they are. They are to be given back
+    /// with what came behind them, to [`Self::receive`].
+    pub(crate) fn lay_unopened(&self, room: &mut [u8]) -> usize {
+        let count = self.unopened.len();
+        match room.get_mut(..count) {
+            Some(front) => front.copy_from_slice(&self.unopened),
+            None => return 0,
+        }
+        count
+    }
+
+    /// How many bytes [`Self::lay_unopened`] lays.
+    pub(crate) fn unopened(&self) -> usize {
+        self.unopened.len()
+    }
+
+    /// Opens what has arrived. What is to be sent for it is put behind `out`, also where it fails: an alert.
+    ///
+    /// # Errors
+    /// Why there is no going on.
+    pub(crate) fn receive(
+        &mut self,
+        arrived: &mut [u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Rest, Failure> {
+        let mut at = 0;
+        loop {
+            let rest = arrived.get_mut(at..).unwrap_or_default();
+            let (used, step) = self.step(rest, out);
+            at += used;
+            match step {
+                Ok(Step::Again) => {}
+                Ok(Step::Told) => self.end = End::Told,
+                Ok(Step::Rest(rest)) => {
+                    self.unopened.clear();
+                    self.unopened.shrink_to(0);
+                    let left = arrived.get(at..).unwrap_or_default();
+                    self.unopened.extend_from_slice(left);
+                    return Ok(rest);
+                }
+                Err(error) => return Err(self.fail(&error, out)),
+            }
+        }
+    }
+
+    /// Ends a session that cannot go on; what it has to say of that is put behind `out`.
+    fn fail(&mut self, error: &Error, out: &mut Vec<u8>) -> Failure {
+        self.end = End::Broken;
+        while let (_, Ok(Step::Again)) = self.step(&mut [], out) {}
+        Failure::of(error)
+    }
+
+    fn step(&mut self, arrived: &mut [u8], out: &mut Vec<u8>) -> (usize, Result<Step, Error>) {
+        let UnbufferedStatus { discard, state } = self.connection.process_tls_records(arrived);
+        let step = match state {
+            Err(error) => Err(error),
+            Ok(ConnectionState::ReadTraffic(mut traffic)) => loop {
+                match traffic.next_record() {
+                    Some(Ok(record)) => self.opened.extend_from_slice(record.payload),
+                    Some(Err(error)) => break Err(error),
+                    None => break Ok(Step::Again),
+                }
+            },
+            Ok(ConnectionState::EncodeTlsData(mut message)) => {
+                encode(out, |room| match message.encode(room) {
+                    Ok(count) => Ok(count),
+                    Err(EncodeError::InsufficientSize(size)) => Err(Some(size.required_size)),
+                    Err(EncodeError::AlreadyEncoded) => Err(None),
+                })
+                .map(|()| Step::Again)
+            }
+            Ok(ConnectionState::TransmitTlsData(sent)) => {
+                sent.done();
+                Ok(Step::Again)
+            }
+            Ok(ConnectionState::BlockedHandshake) => Ok(Step::Rest(Rest::Handshake)),
+            Ok(ConnectionState::WriteTraffic(_) | ConnectionState::Closed) => {
+                Ok(Step::Rest(Rest::Open))
+            }
+            Ok(ConnectionState::PeerClosed) => Ok(Step::Told),
+            // Early data is never asked for.
+            Ok(_) => Err(Error::HandshakeNotComplete),
+        };
+        (discard, step)
+    }
+
+    /// What was opened and not yet taken.
+    pub(crate) fn opened(&self) -> &[u8] {
+        self.opened.get(self.taken..).unwrap_or_default()
+    }
+
+    /// Takes `count` bytes of [`Self::opened`].
+    pub(crate) fn take(&mut self, count: usize) {
+        self.taken += count;
+        if self.opened().is_empty() {
+            (self.opened, self.taken) = (Vec::new(), 0);
+        }
+    }
+
+    /// Whether the other end has said that it sends no more.
+    pub(crate) fn is_told_of_end(&self) -> bool {
+        self.end == End::Told
+    }
+
+    /// Whether nothing can be said or heard any more.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.end == End::Broken
+    }
+
+    /// Gives up: nothing more is said or heard.
+    pub(crate) fn break_off(&mut self) {
+        self.end = End::Broken;
+    }
+
+    /// Seals at most [`SEAL_MAX`] bytes into `room`, which is larger by some records; says how many bytes that are. What
+    /// has to be sent before them is put behind `first`.
+    ///
+    /// # Errors
+    /// Why there is no going on.
+    pub(crate) fn seal(
+        &mut self,
+        plain: &[u8],
+        first: &mut Vec<u8>,
+        room: &mut [u8],
+    ) -> io::Result<usize> {
+        self.settle(first)?;
+        let status = self.connection.process_tls_records(&mut []);
+        let Ok(ConnectionState::WriteTraffic(mut traffic)) = status.state else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        let broken = |_: EncryptError| io::Error::from(io::ErrorKind::BrokenPipe);
+        traffic.encrypt(plain, room).map_err(broken)
+    }
+
+    /// Puts what is to be sent by itself behind `out`.
+    fn settle(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        loop {
+            match self.step(&mut [], out) {
+                (_, Ok(Step::Again)) => {}
+                (_, Ok(Step::Told)) => self.end = End::Told,
+                (_, Ok(Step::Rest(_))) => return Ok(()),
+                (_, Err(error)) => return Err(self.fail(&error, out).into()),
+            }
+        }
+    }
+
+    /// Says that nothing more will be sent; the word is put behind `out`.
+    pub(crate) fn close(&mut self, out: &mut Vec<u8>) {
+        if self.is_broken() || self.settle(out).is_err() {
+            return;
+        }
+        let status = self.connection.process_tls_records(&mut []);
+        if let Ok(ConnectionState::WriteTraffic(mut traffic)) = status.state {
+            let closed = encode(out, |room| match traffic.queue_close_notify(room) {
+                Ok(count) => Ok(count),
+                Err(EncryptError::InsufficientSize(size)) => Err(Some(size.required_size)),
+                Err(_) => Err(None),
+            });
+            // Without the word, the end of the stream says it.
+            drop(closed);
+        }
+    }
+
+    /// What the handshake has come to.
+    pub(crate) fn agreed(&self) -> Agreed {
+        let state: &CommonState = &self.connection;
+        let suite = state.negotiated_cipher_suite();
+        let suite = suite.and_then(|suite| suite.suite().as_str());
+        let group = state.negotiated_key_exchange_group();
+        let certificates = state.peer_certificates();
+        Agreed {
+            version: match state.protocol_version() {
+                Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+                _ => "TLSv1.3",
+            },
+            cipher: suite.unwrap_or_default().replace("TLS13_", "TLS_"),
+            group: group.map_or(String::new(), |group| format!("{:?}", group.name())),
+            is_resumed: state.handshake_kind() == Some(HandshakeKind::Resumed),
+            client_certificate: certificates
+                .and_then(|chain| chain.first())
+                .map(|certificate| Box::from(&certificate[..])),
+        }
+    }
+
+    /// Whether TLS 1.3 is spoken, in which the client's last word costs little if it shows no certificate.
+    pub(crate) fn is_tls13(&self) -> bool {
+        self.connection.protocol_version() == Some(ProtocolVersion::TLSv1_3)
+    }
+
+    /// Whether it stands on an earlier session, as far as is known.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+}
+
+/// Room that is enough for so much plaintext.
+pub(crate) const fn sealed_bytes(plain: usize) -> usize {
+    plain + (plain / RECORD_BYTES + 1) * RECORD_OVERHEAD
+}
+
+/// Writes a message behind `out`, whatever room it needs.
+fn encode(
+    out: &mut Vec<u8>,
+    mut write: impl FnMut(&mut [u8]) -> Result<usize, Option<usize>>,
+) -> Result<(), Error> {
+    let begin = out.len();
+    let mut room = 512;
+    for _ in 0..2 {
+        out.resize(begin + room, 0);
+        match write(out.get_mut(begin..).unwrap_or_default()) {
+            Ok(count) => {
+                out.truncate(begin + count);
+                return Ok(());
+            }
+            Err(Some(needed)) if needed <= MESSAGE_BYTES_MAX => room = needed,
+            Err(_) => break,
+        }
+    }
+    out.truncate(begin);
+    Err(Error::General("a message that is too large".to_owned()))
+}
+
+impl Failure {
+    fn of(error: &Error) -> Self {
+        use rustls::PeerIncompatible as Odd;
+        let alert = match error {
+            Error::AlertReceived(alert) => Some(u8::from(*alert)),
+            _ => None,
+        };
+        let reason = match error {
+            Error::AlertReceived(_) => "client_alert",
+            Error::NoCertificatesPresented => "client_certificate_missing",
+            Error::InvalidCertificate(_) => "client_certificate_refused",
+            Error::PeerIncompatible(
+                Odd::ServerDoesNotSupportTls12Or13
+                | Odd::SupportedVersionsExtensionRequired
+                | Odd::Tls12NotOffered
+                | Odd::Tls12NotOfferedOrEnabled
+                | Odd::Tls13RequiredForQuic,
+            ) => "no_shared_version",
+            Error::PeerIncompatible(_) => "no_shared_cipher",
+            _ => "bad_hello",
+        };
+        Self {
+            reason,
+            alert,
+            detail: error.to_string(),
+        }
+    }
+}
+
+impl From<Failure> for io::Error {
+    fn from(failure: Failure) -> Self {
+        Self::new(io::ErrorKind::InvalidData, failure.detail)
+    }
+}

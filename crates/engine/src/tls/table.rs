@@ -1,0 +1,209 @@
+//! Which certificate a name is answered with: by a site's own files, or by the names certificates are good for.
+//!
+//! A table is made of one set and never changes; a set that comes later makes another. Chains are not copied before a
+//! handshake needs one.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use config::model;
+use ipc::certificates::{Certificate, CertificateSet, KeyKind, Source};
+use rustls::pki_types::CertificateDer;
+
+/// The certificates of a server by source and name.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    set: CertificateSet,
+    /// By name, wildcards with their `*.`; the best first.
+    by_name: HashMap<Box<str>, Box<[u32]>>,
+    by_source: HashMap<Source, u32>,
+}
+
+/// The table in force.
+#[derive(Debug, Default)]
+pub(crate) struct Certificates {
+    /// Held to copy or replace it.
+    table: Mutex<Arc<Table>>,
+}
+
+impl Certificates {
+    /// The table in force.
+    pub(crate) fn table(&self) -> Arc<Table> {
+        Arc::clone(&self.table.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts another one in force.
+    pub(crate) fn replace(&self, table: Table) {
+        *self.table.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+    }
+}
+
+impl Table {
+    /// Makes a set ready to be looked up in.
+    pub(crate) fn new(set: CertificateSet) -> Self {
+        let mut by_name: HashMap<Box<str>, Vec<u32>> = HashMap::new();
+        let mut by_source = HashMap::with_capacity(set.certificates.len());
+        for (certificate, index) in set.certificates.iter().zip(0_u32..) {
+            by_source.insert(certificate.source.clone(), index);
+            for name in &certificate.names {
+                by_name.entry(name.as_str().into()).or_default().push(index);
+            }
+        }
+        let by_name = by_name.into_iter().map(|(name, mut found)| {
+            found.sort_by_key(|index| set.certificates.get(*index as usize).map(rank));
+            (name, found.into_boxed_slice())
+        });
+        Self {
+            by_name: by_name.collect(),
+            by_source,
+            set,
+        }
+    }
+
+    /// All there are.
+    #[allow(
+        dead_code,
+        reason = "what is asked of certificates is answered with it"
+    )]
+    pub(crate) fn set(&self) -> &CertificateSet {
+        &self.set
+    }
+
+    /// The certificate that comes from `source`.
+    pub(crate) fn of_source(&self, source: &Source) -> Option<&Certificate> {
+        self.at(*self.by_source.get(source)?)
+    }
+
+    /// The best certificate for a host with a key that a client of these signature schemes can check; exact names before
+    /// wildcards, of which one stands for one label (RFC 6125, 6.4.3).
+    pub(crate) fn of_name(&self, name: &str, schemes: &[u16]) -> Option<&Certificate> {
+        let fits = |name: &str| {
+            let found = self.by_name.get(name)?;
+            let mut found = found.iter().filter_map(|index| self.at(*index));
+            let first = found.clone().next();
+            found.find(|it| is_understood(it.kind, schemes)).or(first)
+        };
+        let wildcard = || fits(&format!("*.{}", name.split_once('.')?.1));
+        fits(name).or_else(wildcard)
+    }
+
+    /// The certificate for an address.
+    pub(crate) fn of_address(&self, address: IpAddr, schemes: &[u16]) -> Option<&Certificate> {
+        if address.is_unspecified() {
+            return None;
+        }
+        self.of_name(&address.to_canonical().to_string(), schemes)
+    }
+
+    /// A certificate's chain, to be shown.
+    pub(crate) fn chain(&self, certificate: &Certificate) -> Vec<CertificateDer<'static>> {
+        let chain = self.set.chain(certificate);
+        chain
+            .map(|der| CertificateDer::from(der.to_vec()))
+            .collect()
+    }
+
+    fn at(&self, index: u32) -> Option<&Certificate> {
+        self.set.certificates.get(index as usize)
+    }
+}
+
+/// What is better comes first: cheap keys, then those that last.
+fn rank(certificate: &Certificate) -> (u8, std::cmp::Reverse<i64>) {
+    let cost = match certificate.kind {
+        KeyKind::P256 => 0,
+        KeyKind::P384 => 1,
+        KeyKind::Rsa { .. } => 2,
+        // Browsers do not know it.
+        KeyKind::P521 | KeyKind::Ed25519 => 3,
+    };
+    (cost, std::cmp::Reverse(certificate.not_after_s))
+}
+
+/// Whether one of the schemes is made with such a key (RFC 8446, 4.2.3).
+fn is_understood(kind: KeyKind, schemes: &[u16]) -> bool {
+    let any = |known: &[u16]| schemes.iter().any(|scheme| known.contains(scheme));
+    match kind {
+        KeyKind::Rsa { .. } => any(&[0x0804, 0x0805, 0x0806, 0x0401, 0x0501, 0x0601]),
+        KeyKind::P256 => any(&[0x0403]),
+        KeyKind::P384 => any(&[0x0503]),
+        KeyKind::P521 => any(&[0x0603]),
+        KeyKind::Ed25519 => any(&[0x0807]),
+    }
+}
+
+/// Where a site's own certificate may come from, the first that is there.
+pub(crate) fn sources(site: &model::Site) -> Box<[Source]> {
+    let files = site.tls.files.iter();
+    let files = files.filter_map(|files| files.certificate.to_str());
+    files.map(|path| Source::File(path.to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ipc::certificates::{Blob, KeyId};
+
+    use super::*;
+
+    fn certificate(file: &str, names: &[&str], kind: KeyKind, not_after_s: i64) -> Certificate {
+        Certificate {
+            source: Source::File(file.into()),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            not_before_s: 0,
+            not_after_s,
+            kind,
+            key: KeyId(1),
+            chain: vec![0],
+            problem: None,
+        }
+    }
+
+    fn table() -> Table {
+        let rsa = KeyKind::Rsa { bits: 2_048 };
+        let certificates = vec![
+            certificate("rsa", &["a.example", "192.0.2.1"], rsa, 9),
+            certificate("ec", &["a.example"], KeyKind::P256, 5),
+            certificate("longer", &["a.example", "*.a.example"], KeyKind::P256, 7),
+        ];
+        Table::new(CertificateSet {
+            number: 1,
+            blobs: vec![Blob::from(*b"leaf")],
+            certificates,
+            broken: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn a_name_leads_to_the_best_certificate_that_the_client_can_check() {
+        let table = table();
+        let found = |name: &str, schemes: &[u16]| {
+            let found = table.of_name(name, schemes)?;
+            match &found.source {
+                Source::File(file) => Some(file.clone()),
+                _ => None,
+            }
+        };
+        for (name, schemes, expected) in [
+            ("a.example", &[0x0804, 0x0403][..], Some("longer")),
+            ("a.example", &[0x0804], Some("rsa")),
+            ("a.example", &[0x0807], Some("longer")),
+            ("www.a.example", &[0x0403], Some("longer")),
+            ("x.www.a.example", &[0x0403], None),
+            ("b.example", &[0x0403], None),
+            ("example", &[0x0403], None),
+        ] {
+            assert_eq!(found(name, schemes).as_deref(), expected, "{name}");
+        }
+        let address = table.of_address([192, 0, 2, 1].into(), &[0x0403]);
+        assert_eq!(address.map(|it| it.not_after_s), Some(9));
+        let mapped = "::ffff:192.0.2.1".parse().expect("an address");
+        assert!(table.of_address(mapped, &[]).is_some());
+        let source = Source::File("ec".into());
+        assert_eq!(table.of_source(&source).map(|it| it.not_after_s), Some(5));
+        assert_eq!(
+            table.chain(table.of_source(&source).expect("there")).len(),
+            1
+        );
+    }
+}
