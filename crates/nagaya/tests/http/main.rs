@@ -26,4 +26,5 @@ mod spool;
 mod static_files;
 mod steady_clients;
 mod stragglers;
+mod tls_flood;
 mod vectors;
