@@ -21,8 +21,8 @@ use crate::stage::{Arrived, Routed};
 use crate::worker::serving::Serving;
 use crate::worker::{Answered, Worker};
 use crate::{
-    admission, bounds, client, fields, handler, maps, permits, reply_head, resolve, rules, shedding,
-    tls,
+    admission, bounds, client, fields, handler, maps, permits, reply_head, resolve, rules,
+    shedding, tls,
 };
 
 /// Answers a request whose head has been read, to the reply's last byte.

@@ -5,6 +5,7 @@
 //! then on the new generation is the one in force, here and in the supervisor, and a worker that
 //! is late finds it in its queue. A warden thread watches over workers that are held up.
 
+mod certificates;
 mod ending;
 mod receiver;
 
@@ -29,12 +30,10 @@ use crate::permits::elsewhere::Elsewhere;
 use crate::room::{Needs, Room};
 use crate::sensors::sampling::Sampling;
 use crate::thread::{self, Added, Runtimes, not_accepting};
-use crate::tls::table::Table;
 use crate::warden::{self, Watched};
 use crate::worker::commands::{Command, Prepare, Swap};
 use crate::worker::shared::Shared;
 use crate::{access_log, maps};
-use ipc::certificates::CertificateSet;
 use ipc::server::{
     Configure, LinkSender, ListenerSocket, SOURCES_BYTES_MAX, ToServer, ToSupervisor, Unheld,
 };
@@ -114,18 +113,13 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
                 let answer = ToSupervisor::Challenged { number };
                 sender.send(&answer).map_err(unheard)?;
             }
-            ToServer::Certificates { set } => server.use_certificates(&set),
-            ToServer::Keeper { links, set } => {
-                server.shared.handshakes.use_links(links);
-                server.use_certificates(&set);
-            }
+            ToServer::Certificates { set } => certificates::changed(&server.shared, &set),
+            ToServer::Keeper { links, set } => certificates::next(&server.shared, links, &set),
             ToServer::Drain => {
                 server.drain(&mut receiver);
                 return sender.send(&ToSupervisor::Drained).map_err(unheard);
             }
-            ToServer::HeldElsewhere { by, held } => {
-                server.hear_held(by, held);
-            }
+            ToServer::HeldElsewhere { by, held } => server.hear_held(by, held),
             ToServer::Retire => {
                 server.retire(&mut receiver, &sender);
                 return sender.send(&ToSupervisor::Drained).map_err(unheard);
@@ -222,8 +216,7 @@ impl ServerThreads {
         receiver: &mut LinkReceiver,
     ) -> Result<()> {
         let (open, added) = self.adopt(&configure.listeners)?;
-        let certificates = configure.certificates.as_ref().map(read_certificates);
-        let certificates = certificates.transpose()?;
+        let certificates = certificates::read(configure.certificates.as_ref())?;
         if !generation.tls_listeners.is_empty() {
             self.shared.handshakes.start()?;
         }
@@ -253,12 +246,7 @@ impl ServerThreads {
         self.open = open;
         self.watched.retain(&kept);
         self.use_programs(configure.programs);
-        if !configure.keeper.is_empty() {
-            self.shared.handshakes.use_links(configure.keeper);
-        }
-        if let Some(certificates) = certificates {
-            self.shared.certificates.replace(certificates);
-        }
+        certificates::take(&self.shared, configure.keeper, certificates);
         self.shared.limits.put_in_force(&generation.limits);
         let before = self.shared.generation();
         self.swap(generation, added, &kept)?;
@@ -439,17 +427,6 @@ impl ServerThreads {
         }
     }
 
-    /// Answers with these certificates from now on.
-    fn use_certificates(&self, set: &OwnedFd) {
-        match read_certificates(set) {
-            Ok(table) => self.shared.certificates.replace(table),
-            Err(error) => tracing::error!(
-                error = error.to_string(),
-                "the certificates that changed cannot be read, those from before are answered with"
-            ),
-        }
-    }
-
     fn order(&self, order: Order) {
         self.shared.access_log.order(order);
     }
@@ -571,13 +548,6 @@ fn read(configure: &Configure) -> Result<Model> {
     let sources = config::Sources::from_bytes(&bytes).map_err(|error| wrong(&error))?;
     drop(bytes);
     config::load(&sources).map_err(|error| wrong(&error))
-}
-
-/// The certificates in a memory file, ready to be looked up.
-fn read_certificates(set: &OwnedFd) -> Result<Table> {
-    let set = CertificateSet::of_memory(set.as_fd());
-    set.map(Table::new)
-        .map_err(|error| internal("certificates", &error))
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {

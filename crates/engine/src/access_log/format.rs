@@ -254,17 +254,23 @@ fn answered<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)
         }
     }
     put("user", Value::word(&record.user));
-    if let Some(tls) = request.tls.as_deref() {
-        put("tls_version", Value::word(tls.agreed.version));
-        put("tls_cipher", Value::word(&tls.agreed.cipher));
-        put("tls_group", Value::word(&tls.agreed.group));
-        put("tls_resumed", Value::Number(tls.agreed.is_resumed.into()));
-        put(
-            "tls_name",
-            Value::word(tls.name.as_deref().unwrap_or_default()),
-        );
-        put("handshake_us", Value::Number(tls.cpu_us));
-    }
+    secured(facts, put);
+}
+
+/// What a handshake has come to, of a request over TLS.
+fn secured<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)) {
+    let Some(tls) = facts.exchange.request.tls.as_deref() else {
+        return;
+    };
+    put("tls_version", Value::word(tls.agreed.version));
+    put("tls_cipher", Value::word(&tls.agreed.cipher));
+    put("tls_group", Value::word(&tls.agreed.group));
+    put("tls_resumed", Value::Number(tls.agreed.is_resumed.into()));
+    put(
+        "tls_name",
+        Value::word(tls.name.as_deref().unwrap_or_default()),
+    );
+    put("handshake_us", Value::Number(tls.cpu_us));
 }
 
 fn json(facts: &Facts<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {

@@ -296,10 +296,6 @@ mod tests {
             (reasons.get("client_slow"), alerts.get("unknown_ca")),
             (Some(&1), Some(&1))
         );
-        assert_eq!(
-            shared.failures.alerts_of("example.jp").get("unknown_ca"),
-            Some(&1)
-        );
     }
 
     #[test]

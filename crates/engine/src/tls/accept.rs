@@ -28,7 +28,7 @@ use super::keeper::KeeperKey;
 use super::policy::Policy;
 use super::session::{self, Rest, Session};
 use super::stream::TlsStream;
-use super::table::Table;
+use super::table::CertificateTable;
 use crate::deadline::{Awaited, Deadline};
 use crate::error::{Error, Kind};
 use crate::exchange::request::Peer;
@@ -74,7 +74,7 @@ struct Over {
 struct Stepped {
     session: Session,
     out: Vec<u8>,
-    rest: Result<Rest, session::Failure>,
+    rest: Result<Rest, session::SessionFailure>,
 }
 
 /// Makes the handshake of a fresh connection; `None` where it comes to nothing.
@@ -228,7 +228,7 @@ impl Handshake<'_> {
     /// The certificate to answer with, and the site that it is for.
     fn choose<'t>(
         &self,
-        table: &'t Table,
+        table: &'t CertificateTable,
         hello: &ClientHello,
         asked: Option<u32>,
         tls: &ListenTls,
@@ -260,7 +260,7 @@ impl Handshake<'_> {
 
     fn certificate<'t>(
         &self,
-        table: &'t Table,
+        table: &'t CertificateTable,
         hello: &ClientHello,
         site: Option<u32>,
         host: &str,
@@ -291,7 +291,7 @@ impl Handshake<'_> {
     /// The first step: key exchange and signature, unless an earlier session is resumed.
     async fn begin(
         &mut self,
-        table: &Arc<Table>,
+        table: &Arc<CertificateTable>,
         certificate: &Certificate,
         policy: &Arc<Policy>,
         who: Who,
@@ -309,7 +309,7 @@ impl Handshake<'_> {
             let session = Session::server(policy.config(certified));
             let stepped = session.map(|mut session| {
                 let rest = session.receive(&mut received, &mut out);
-                let unsigned = |failure: session::Failure| session::Failure {
+                let unsigned = |failure: session::SessionFailure| session::SessionFailure {
                     reason: key.failed().unwrap_or(failure.reason),
                     ..failure
                 };
@@ -329,7 +329,7 @@ impl Handshake<'_> {
         let made = self.worker.shared.handshakes.run(who, &self.deadline, step);
         let made = made.await.map_err(Over::of_error)?;
         self.cpu_us += made.cpu_us;
-        made.value.map_err(|failure| Over::of_failure(failure))
+        made.value.map_err(Over::of_failure)
     }
 
     /// Sends, reads and steps on until both may speak.
@@ -442,7 +442,7 @@ impl Over {
         }
     }
 
-    fn of_failure(failure: session::Failure) -> Self {
+    fn of_failure(failure: session::SessionFailure) -> Self {
         Self {
             alert: failure.alert,
             ..Self::of(failure.reason, failure.detail)

@@ -97,22 +97,6 @@ impl Failures {
         (by_reason.collect(), by_alert.collect())
     }
 
-    /// The alerts with which clients ended handshakes for a name, of those remembered.
-    pub(crate) fn alerts_of(&self, name: &str) -> Named<u64> {
-        let mut alerts: BTreeMap<u8, u64> = BTreeMap::new();
-        for failure in &self.lock().last {
-            if let Some(alert) = failure.client_alert
-                && Whose::Name(name).fits(failure)
-            {
-                *alerts.entry(alert).or_default() += 1;
-            }
-        }
-        alerts
-            .into_iter()
-            .map(|(alert, count)| (alert_name(alert), count))
-            .collect()
-    }
-
     /// Those of a name or a client, the newest first.
     pub(crate) fn find(&self, asked: &Whose<'_>) -> Vec<Failure> {
         let known = self.lock();

@@ -29,12 +29,12 @@ pub(crate) struct Session {
     taken: usize,
     /// A part of a record that has arrived.
     unopened: Vec<u8>,
-    end: End,
+    end: SessionEnd,
 }
 
 /// How far the two have come to the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum SessionEnd {
     /// Nobody has said so.
     Open,
     /// The other end sends no more, as it has said.
@@ -54,7 +54,7 @@ pub(crate) enum Rest {
 
 /// Why a session cannot go on.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct SessionFailure {
     /// The stable word for it.
     pub(crate) reason: &'static str,
     /// The alert with which the other end ended it (RFC 8446, 6.2).
@@ -78,7 +78,7 @@ pub(crate) struct Agreed {
     pub(crate) client_certificate: Option<Box<[u8]>>,
 }
 
-enum Step {
+enum SessionStep {
     Again,
     Rest(Rest),
     Told,
@@ -95,14 +95,14 @@ impl Session {
     ///
     /// # Errors
     /// A configuration that rustls does not take.
-    pub(crate) fn server(config: Arc<ServerConfig>) -> Result<Self, Failure> {
+    pub(crate) fn server(config: Arc<ServerConfig>) -> Result<Self, SessionFailure> {
         let connection = UnbufferedServerConnection::new(config);
         Ok(Self {
-            connection: connection.map_err(|error| Failure::of(&error))?,
+            connection: connection.map_err(|error| SessionFailure::of(&error))?,
             opened: Vec::new(),
             taken: 0,
             unopened: Vec::new(),
-            end: End::Open,
+            end: SessionEnd::Open,
         })
     }
 
@@ -130,16 +130,16 @@ impl Session {
         &mut self,
         arrived: &mut [u8],
         out: &mut Vec<u8>,
-    ) -> Result<Rest, Failure> {
+    ) -> Result<Rest, SessionFailure> {
         let mut at = 0;
         loop {
             let rest = arrived.get_mut(at..).unwrap_or_default();
             let (used, step) = self.step(rest, out);
             at += used;
             match step {
-                Ok(Step::Again) => {}
-                Ok(Step::Told) => self.end = End::Told,
-                Ok(Step::Rest(rest)) => {
+                Ok(SessionStep::Again) => {}
+                Ok(SessionStep::Told) => self.end = SessionEnd::Told,
+                Ok(SessionStep::Rest(rest)) => {
                     self.unopened.clear();
                     self.unopened.shrink_to(0);
                     let left = arrived.get(at..).unwrap_or_default();
@@ -152,13 +152,17 @@ impl Session {
     }
 
     /// Ends a session that cannot go on; what it has to say of that is put behind `out`.
-    fn fail(&mut self, error: &Error, out: &mut Vec<u8>) -> Failure {
-        self.end = End::Broken;
-        while let (_, Ok(Step::Again)) = self.step(&mut [], out) {}
-        Failure::of(error)
+    fn fail(&mut self, error: &Error, out: &mut Vec<u8>) -> SessionFailure {
+        self.end = SessionEnd::Broken;
+        while let (_, Ok(SessionStep::Again)) = self.step(&mut [], out) {}
+        SessionFailure::of(error)
     }
 
-    fn step(&mut self, arrived: &mut [u8], out: &mut Vec<u8>) -> (usize, Result<Step, Error>) {
+    fn step(
+        &mut self,
+        arrived: &mut [u8],
+        out: &mut Vec<u8>,
+    ) -> (usize, Result<SessionStep, Error>) {
         let UnbufferedStatus { discard, state } = self.connection.process_tls_records(arrived);
         let step = match state {
             Err(error) => Err(error),
@@ -166,7 +170,7 @@ impl Session {
                 match traffic.next_record() {
                     Some(Ok(record)) => self.opened.extend_from_slice(record.payload),
                     Some(Err(error)) => break Err(error),
-                    None => break Ok(Step::Again),
+                    None => break Ok(SessionStep::Again),
                 }
             },
             Ok(ConnectionState::EncodeTlsData(mut message)) => {
@@ -175,17 +179,17 @@ impl Session {
                     Err(EncodeError::InsufficientSize(size)) => Err(Some(size.required_size)),
                     Err(EncodeError::AlreadyEncoded) => Err(None),
                 })
-                .map(|()| Step::Again)
+                .map(|()| SessionStep::Again)
             }
             Ok(ConnectionState::TransmitTlsData(sent)) => {
                 sent.done();
-                Ok(Step::Again)
+                Ok(SessionStep::Again)
             }
-            Ok(ConnectionState::BlockedHandshake) => Ok(Step::Rest(Rest::Handshake)),
+            Ok(ConnectionState::BlockedHandshake) => Ok(SessionStep::Rest(Rest::Handshake)),
             Ok(ConnectionState::WriteTraffic(_) | ConnectionState::Closed) => {
-                Ok(Step::Rest(Rest::Open))
+                Ok(SessionStep::Rest(Rest::Open))
             }
-            Ok(ConnectionState::PeerClosed) => Ok(Step::Told),
+            Ok(ConnectionState::PeerClosed) => Ok(SessionStep::Told),
             // Early data is never asked for.
             Ok(_) => Err(Error::HandshakeNotComplete),
         };
@@ -207,17 +211,17 @@ impl Session {
 
     /// Whether the other end has said that it sends no more.
     pub(crate) fn is_told_of_end(&self) -> bool {
-        self.end == End::Told
+        self.end == SessionEnd::Told
     }
 
     /// Whether nothing can be said or heard any more.
     pub(crate) fn is_broken(&self) -> bool {
-        self.end == End::Broken
+        self.end == SessionEnd::Broken
     }
 
     /// Gives up: nothing more is said or heard.
     pub(crate) fn break_off(&mut self) {
-        self.end = End::Broken;
+        self.end = SessionEnd::Broken;
     }
 
     /// Seals at most [`SEAL_MAX`] bytes into `room`, which is larger by some records; says how many bytes that are. What
@@ -244,9 +248,9 @@ impl Session {
     fn settle(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         loop {
             match self.step(&mut [], out) {
-                (_, Ok(Step::Again)) => {}
-                (_, Ok(Step::Told)) => self.end = End::Told,
-                (_, Ok(Step::Rest(_))) => return Ok(()),
+                (_, Ok(SessionStep::Again)) => {}
+                (_, Ok(SessionStep::Told)) => self.end = SessionEnd::Told,
+                (_, Ok(SessionStep::Rest(_))) => return Ok(()),
                 (_, Err(error)) => return Err(self.fail(&error, out).into()),
             }
         }
@@ -328,7 +332,7 @@ fn encode(
     Err(Error::General("a message that is too large".to_owned()))
 }
 
-impl Failure {
+impl SessionFailure {
     fn of(error: &Error) -> Self {
         use rustls::PeerIncompatible as Odd;
         let alert = match error {
@@ -357,8 +361,8 @@ impl Failure {
     }
 }
 
-impl From<Failure> for io::Error {
-    fn from(failure: Failure) -> Self {
+impl From<SessionFailure> for io::Error {
+    fn from(failure: SessionFailure) -> Self {
         Self::new(io::ErrorKind::InvalidData, failure.detail)
     }
 }

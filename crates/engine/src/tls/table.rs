@@ -13,7 +13,7 @@ use rustls::pki_types::CertificateDer;
 
 /// The certificates of a server by source and name.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct CertificateTable {
     set: CertificateSet,
     /// By name, wildcards with their `*.`; the best first.
     by_name: HashMap<Box<str>, Box<[u32]>>,
@@ -24,22 +24,22 @@ pub(crate) struct Table {
 #[derive(Debug, Default)]
 pub(crate) struct Certificates {
     /// Held to copy or replace it.
-    table: Mutex<Arc<Table>>,
+    table: Mutex<Arc<CertificateTable>>,
 }
 
 impl Certificates {
     /// The table in force.
-    pub(crate) fn table(&self) -> Arc<Table> {
+    pub(crate) fn table(&self) -> Arc<CertificateTable> {
         Arc::clone(&self.table.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Puts another one in force.
-    pub(crate) fn replace(&self, table: Table) {
+    pub(crate) fn replace(&self, table: CertificateTable) {
         *self.table.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
     }
 }
 
-impl Table {
+impl CertificateTable {
     /// Makes a set ready to be looked up in.
     pub(crate) fn new(set: CertificateSet) -> Self {
         let mut by_name: HashMap<Box<str>, Vec<u32>> = HashMap::new();
@@ -159,14 +159,14 @@ mod tests {
         }
     }
 
-    fn table() -> Table {
+    fn table() -> CertificateTable {
         let rsa = KeyKind::Rsa { bits: 2_048 };
         let certificates = vec![
             certificate("rsa", &["a.example", "192.0.2.1"], rsa, 9),
             certificate("ec", &["a.example"], KeyKind::P256, 5),
             certificate("longer", &["a.example", "*.a.example"], KeyKind::P256, 7),
         ];
-        Table::new(CertificateSet {
+        CertificateTable::new(CertificateSet {
             number: 1,
             blobs: vec![Blob::from(*b"leaf")],
             certificates,

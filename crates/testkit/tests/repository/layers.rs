@@ -136,6 +136,8 @@ const FLOORS: [(&str, &[&str]); 8] = [
             "shedding/reply.rs",
             "shedding/rows.rs",
             "shedding/stepping.rs",
+            "tls/accept.rs",
+            "tls/site.rs",
         ],
     ),
     ("handlers", &["handler/"]),
