@@ -39,10 +39,8 @@ use crate::worker::serving::Serving;
 
 /// Most that is read at once, and so most that lies unread beyond a flight of the client's.
 const READ_BYTES: usize = 4 * 1024;
-/// Most bytes of a client's later flight: a chain of certificates.
-const FLIGHT_BYTES_MAX: usize = 64 * 1024;
-/// Flights of a client in a handshake, at most.
-const FLIGHTS_MAX: usize = 8;
+/// How often what comes behind the hello is read, at most: in so many pieces a chain of certificates may arrive.
+const READS_MAX: usize = 32;
 /// What a client that speaks HTTP on a port for TLS is told.
 const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 57\r\nConnection: close\r\n\r\nThis port speaks TLS. Come with https:// instead of http.";
 /// A warning of TLS that no name of ours was asked for (RFC 6066, 3): fatal `unrecognized_name`.
@@ -295,7 +293,7 @@ impl Handshake<'_> {
         certificate: &Certificate,
         policy: &Arc<Policy>,
         who: Who,
-        mut received: Vec<u8>,
+        received: Vec<u8>,
     ) -> Result<Stepped, Over> {
         let chain = table.chain(certificate);
         let (key, kind) = (certificate.key, certificate.kind);
@@ -308,7 +306,7 @@ impl Handshake<'_> {
             let mut out = Vec::new();
             let session = Session::server(policy.config(certified));
             let stepped = session.map(|mut session| {
-                let rest = session.receive(&mut received, &mut out);
+                let rest = session.receive(&received, &mut out);
                 let unsigned = |failure: session::SessionFailure| session::SessionFailure {
                     reason: key.failed().unwrap_or(failure.reason),
                     ..failure
@@ -339,7 +337,7 @@ impl Handshake<'_> {
         policy: &Policy,
         who: Who,
     ) -> Result<(Session, Vec<u8>), Over> {
-        for _ in 0..FLIGHTS_MAX {
+        for _ in 0..READS_MAX {
             let Stepped {
                 mut session,
                 mut out,
@@ -355,15 +353,11 @@ impl Handshake<'_> {
                 }
             }
             self.send(&mut out).await?;
-            let mut received = vec![0; session.unopened()];
-            session.lay_unopened(&mut received);
-            if received.len() > FLIGHT_BYTES_MAX {
-                return Err(Over::of("hello_too_large", ""));
-            }
+            let mut received = Vec::new();
             self.read(&mut received).await?;
             let is_cheap = session.is_tls13() && !policy.asks_clients;
             stepped = if is_cheap {
-                let rest = session.receive(&mut received, &mut out);
+                let rest = session.receive(&received, &mut out);
                 Stepped { session, out, rest }
             } else {
                 self.step_on(session, received, out, who).await?
@@ -376,12 +370,12 @@ impl Handshake<'_> {
     async fn step_on(
         &mut self,
         mut session: Session,
-        mut received: Vec<u8>,
+        received: Vec<u8>,
         mut out: Vec<u8>,
         who: Who,
     ) -> Result<Stepped, Over> {
         let step = move |_| {
-            let rest = session.receive(&mut received, &mut out);
+            let rest = session.receive(&received, &mut out);
             Made {
                 value: Stepped { session, out, rest },
                 was: StepKind::Short,

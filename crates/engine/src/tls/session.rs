@@ -106,46 +106,26 @@ impl Session {
         })
     }
 
-    /// Lays what is left of earlier bytes at the front of `room`; says how many they are. They are to be given back
-    /// with what came behind them, to [`Self::receive`].
-    pub(crate) fn lay_unopened(&self, room: &mut [u8]) -> usize {
-        let count = self.unopened.len();
-        match room.get_mut(..count) {
-            Some(front) => front.copy_from_slice(&self.unopened),
-            None => return 0,
-        }
-        count
-    }
-
-    /// How many bytes [`Self::lay_unopened`] lays.
-    pub(crate) fn unopened(&self) -> usize {
-        self.unopened.len()
-    }
-
     /// Opens what has arrived. What is to be sent for it is put behind `out`, also where it fails: an alert.
     ///
     /// # Errors
     /// Why there is no going on.
     pub(crate) fn receive(
         &mut self,
-        arrived: &mut [u8],
+        arrived: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Rest, SessionFailure> {
-        let mut at = 0;
+        self.unopened.extend_from_slice(arrived);
+        self.rest(out)
+    }
+
+    /// Goes on until it rests.
+    fn rest(&mut self, out: &mut Vec<u8>) -> Result<Rest, SessionFailure> {
         loop {
-            let rest = arrived.get_mut(at..).unwrap_or_default();
-            let (used, step) = self.step(rest, out);
-            at += used;
-            match step {
+            match self.step(out) {
                 Ok(SessionStep::Again) => {}
                 Ok(SessionStep::Told) => self.end = SessionEnd::Told,
-                Ok(SessionStep::Rest(rest)) => {
-                    self.unopened.clear();
-                    self.unopened.shrink_to(0);
-                    let left = arrived.get(at..).unwrap_or_default();
-                    self.unopened.extend_from_slice(left);
-                    return Ok(rest);
-                }
+                Ok(SessionStep::Rest(rest)) => return Ok(rest),
                 Err(error) => return Err(self.fail(&error, out)),
             }
         }
@@ -154,16 +134,15 @@ impl Session {
     /// Ends a session that cannot go on; what it has to say of that is put behind `out`.
     fn fail(&mut self, error: &Error, out: &mut Vec<u8>) -> SessionFailure {
         self.end = SessionEnd::Broken;
-        while let (_, Ok(SessionStep::Again)) = self.step(&mut [], out) {}
+        while let Ok(SessionStep::Again) = self.step(out) {}
         SessionFailure::of(error)
     }
 
-    fn step(
-        &mut self,
-        arrived: &mut [u8],
-        out: &mut Vec<u8>,
-    ) -> (usize, Result<SessionStep, Error>) {
-        let UnbufferedStatus { discard, state } = self.connection.process_tls_records(arrived);
+    /// One step of the machine. It is always given what was kept: it remembers how far in that it has come.
+    fn step(&mut self, out: &mut Vec<u8>) -> Result<SessionStep, Error> {
+        let mut unopened = std::mem::take(&mut self.unopened);
+        let UnbufferedStatus { discard, state } =
+            self.connection.process_tls_records(&mut unopened);
         let step = match state {
             Err(error) => Err(error),
             Ok(ConnectionState::ReadTraffic(mut traffic)) => loop {
@@ -193,7 +172,11 @@ impl Session {
             // Early data is never asked for.
             Ok(_) => Err(Error::HandshakeNotComplete),
         };
-        (discard, step)
+        unopened.drain(..discard.min(unopened.len()));
+        if !unopened.is_empty() {
+            self.unopened = unopened;
+        }
+        step
     }
 
     /// What was opened and not yet taken.
@@ -235,33 +218,26 @@ impl Session {
         first: &mut Vec<u8>,
         room: &mut [u8],
     ) -> io::Result<usize> {
-        self.settle(first)?;
-        let status = self.connection.process_tls_records(&mut []);
-        let Ok(ConnectionState::WriteTraffic(mut traffic)) = status.state else {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        };
-        let broken = |_: EncryptError| io::Error::from(io::ErrorKind::BrokenPipe);
-        traffic.encrypt(plain, room).map_err(broken)
-    }
-
-    /// Puts what is to be sent by itself behind `out`.
-    fn settle(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
-        loop {
-            match self.step(&mut [], out) {
-                (_, Ok(SessionStep::Again)) => {}
-                (_, Ok(SessionStep::Told)) => self.end = SessionEnd::Told,
-                (_, Ok(SessionStep::Rest(_))) => return Ok(()),
-                (_, Err(error)) => return Err(self.fail(&error, out).into()),
+        self.rest(first)?;
+        match self
+            .connection
+            .process_tls_records(&mut self.unopened)
+            .state
+        {
+            Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+                let broken = |_: EncryptError| io::Error::from(io::ErrorKind::BrokenPipe);
+                traffic.encrypt(plain, room).map_err(broken)
             }
+            _ => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 
     /// Says that nothing more will be sent; the word is put behind `out`.
     pub(crate) fn close(&mut self, out: &mut Vec<u8>) {
-        if self.is_broken() || self.settle(out).is_err() {
+        if self.is_broken() || self.rest(out).is_err() {
             return;
         }
-        let status = self.connection.process_tls_records(&mut []);
+        let status = self.connection.process_tls_records(&mut self.unopened);
         if let Ok(ConnectionState::WriteTraffic(mut traffic)) = status.state {
             let closed = encode(out, |room| match traffic.queue_close_notify(room) {
                 Ok(count) => Ok(count),

@@ -89,16 +89,20 @@ impl TlsStream {
             if inner.session.is_broken() {
                 return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
             }
+            // What the handshake ends with may be what the other end waits for.
+            if inner.promised == 0
+                && let Poll::Ready(Err(error)) = self.poll_flush(inner, cx)
+            {
+                return Poll::Ready(Err(error));
+            }
             let ready = ready!(self.socket.poll_read_ready(cx))?;
             let mut block = self.pool.acquire();
-            let kept = inner.session.unopened();
-            let room = block.get_mut(kept..RECEIVE_MAX).unwrap_or_default();
+            let room = block.get_mut(..RECEIVE_MAX).unwrap_or_default();
             let received = receive(&self.socket, ready, room);
             let opened = match received {
                 Ok(0) => Some(Ok(0)),
                 Ok(count) => {
-                    inner.session.lay_unopened(&mut block);
-                    let arrived = block.get_mut(..kept + count).unwrap_or_default();
+                    let arrived = block.get(..count).unwrap_or_default();
                     let opened = inner.session.receive(arrived, &mut inner.unsent);
                     self.send_unasked(inner);
                     opened.err().map(|failure| Err(failure.into()))
