@@ -9,7 +9,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::mm::{MlockAllFlags, mlockall};
-use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
+};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 /// Allows this process to keep all its memory out of swap, for [`hide_memory`]; call it before
@@ -68,7 +70,9 @@ pub fn hide_memory() -> io::Result<bool> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     // Pages as they come into use: whatever is only reserved costs nothing.
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
-    Ok(mlockall(flags).is_ok())
+    // Under a limit, what is only reserved counts: at some later moment there would be no memory.
+    let is_unlimited = getrlimit(Resource::Memlock).current.is_none();
+    Ok(is_unlimited && mlockall(flags).is_ok())
 }
 
 /// Closes every descriptor beyond the three of every process, but this one: whatever was left open
