@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -141,9 +142,17 @@ impl Certificate {
     /// Whether it is valid at `now_s`, in seconds since 1970.
     #[must_use]
     pub fn validity(&self, now_s: i64) -> Validity {
-        if now_s < self.not_before_s {
+        Validity::at(now_s, self.not_before_s..=self.not_after_s)
+    }
+}
+
+impl Validity {
+    /// What is the case at `now_s` of something valid in these seconds since 1970.
+    #[must_use]
+    pub fn at(now_s: i64, valid_s: RangeInclusive<i64>) -> Validity {
+        if now_s < *valid_s.start() {
             Validity::NotYet
-        } else if now_s > self.not_after_s {
+        } else if now_s > *valid_s.end() {
             Validity::Expired
         } else {
             Validity::Valid

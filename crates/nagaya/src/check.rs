@@ -11,6 +11,7 @@ use os::user::User;
 use supervisor::load::{Loaded, load};
 use supervisor::surroundings;
 
+use crate::certificates;
 use crate::cli::CheckOptions;
 use crate::outcome::{Outcome, colour, complain, print, warn, wrong_config};
 use crate::script;
@@ -46,7 +47,14 @@ pub(crate) fn run(config: &Path, options: &CheckOptions) -> Outcome {
             for problem in &wrong {
                 complain(&format!("error: {problem}"));
             }
-            if !wrong.is_empty() {
+            let certificates = certificates::judge(&model, options.at);
+            for warning in &certificates.warnings {
+                complain(&format!("warning: {warning}\n"));
+            }
+            for problem in &certificates.problems {
+                complain(&format!("error: {problem}\n"));
+            }
+            if !(wrong.is_empty() && certificates.problems.is_empty()) {
                 return Outcome::Wrong;
             }
             let sites = counted(model.sites.len(), "site");

@@ -128,6 +128,9 @@ pub(crate) struct CheckOptions {
     /// Print the configuration as it takes effect, every default filled in
     #[arg(long)]
     pub(crate) dump: bool,
+    /// Judge certificates as of this day, such as 2027-01-31, instead of today
+    #[arg(long, value_name = "DATE")]
+    pub(crate) at: Option<jiff::civil::Date>,
 }
 
 /// Options of `status`.

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod certificates;
 mod check;
 mod cli;
 mod control;

@@ -9,6 +9,7 @@ pub mod plan;
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, ErrorKind};
+use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -415,26 +416,29 @@ impl Found {
 
     /// Says what of its dates does not fit.
     fn warn(&self, source: &Source, now_s: i64) {
-        let certificate = self.certificate(source, Vec::new(), None);
-        if let Some(warning) = validity_warning(&certificate, now_s) {
+        let valid_s = self.judged.not_before_s..=self.judged.not_after_s;
+        if let Some(warning) = validity_warning(source, valid_s, now_s) {
             tracing::warn!("{warning}");
         }
     }
 }
 
-/// What is to be said of a certificate's dates at some time.
+/// What is to be said at `now_s` of a certificate that is valid in these seconds since 1970.
 #[must_use]
-pub fn validity_warning(certificate: &Certificate, now_s: i64) -> Option<String> {
-    let source = describe(&certificate.source);
-    match certificate.validity(now_s) {
+pub fn validity_warning(
+    source: &Source,
+    valid_s: RangeInclusive<i64>,
+    now_s: i64,
+) -> Option<String> {
+    let source = describe(source);
+    let (first, last) = (date(*valid_s.start()), date(*valid_s.end()));
+    match Validity::at(now_s, valid_s) {
         Validity::Valid => None,
         Validity::Expired => Some(format!(
-            "{source}: expired on {}: clients refuse it; put a newer one in its place",
-            date(certificate.not_after_s)
+            "{source}: expired on {last}: clients refuse it; put a newer one in its place"
         )),
         Validity::NotYet => Some(format!(
-            "{source}: not valid before {}: clients refuse it until then; look at the clock",
-            date(certificate.not_before_s)
+            "{source}: not valid before {first}: clients refuse it until then; look at the clock"
         )),
     }
 }

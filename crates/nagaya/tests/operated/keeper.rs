@@ -342,3 +342,29 @@ fn a_certificate_for_development_is_made_and_its_authority_stays() {
     gateway.wait_for_message("generation 2 serves");
     assert_eq!(fs::read(&path).unwrap(), kept);
 }
+
+#[test]
+fn check_judges_certificates_as_of_a_day() {
+    let (builder, keys) = two_sites();
+    let (status, said, _) = builder.run(&["check"]);
+    assert!(status.success() && said.contains("fine (2 sites"), "{said}");
+    // As made here they are valid from 1975 to 4096.
+    for (day, expected) in [
+        ("1974-12-31", "not valid before 1975-01-01"),
+        ("4096-01-03", "expired on 4096-01-01"),
+        ("2030-06-01", ""),
+    ] {
+        let (status, _, warned) = builder.run(&["check", "--at", day]);
+        assert!(status.success(), "{warned}");
+        assert!(warned.contains(expected), "{warned}");
+        assert_eq!(warned.is_empty(), expected.is_empty(), "{warned}");
+    }
+    assert_eq!(
+        builder.run(&["check", "--at", "tomorrow"]).0.code(),
+        Some(2)
+    );
+    builder.directory().write("b.key", keys[0].serialize_pem());
+    let (status, _, warned) = builder.run(&["check"]);
+    assert_eq!(status.code(), Some(2));
+    assert!(warned.contains("error: ") && warned.contains("b.key: not the private key of"));
+}
