@@ -26,5 +26,6 @@ mod spool;
 mod static_files;
 mod steady_clients;
 mod stragglers;
+mod tls;
 mod tls_flood;
 mod vectors;

@@ -1,0 +1,252 @@
+//! TLS as clients meet it: curl, OpenSSL by Python's `ssl`, and bytes that are cut anywhere.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use testkit::{Gateway, free_port};
+
+use crate::fixtures::tls;
+
+/// Python that connects: `open(host, …)` gives a connection under TLS, `ask` a reply's first line and body.
+const CLIENT: &str = r#"
+import socket, ssl, sys
+port = int(sys.argv[1])
+def context(version=None, certificate=None):
+    it = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    it.check_hostname, it.verify_mode = False, ssl.CERT_NONE
+    if version: it.minimum_version = it.maximum_version = version
+    if certificate: it.load_cert_chain(certificate)
+    return it
+def connect(context, host, session=None):
+    plain = socket.create_connection(("127.0.0.1", port), 25)
+    return context.wrap_socket(plain, server_hostname=host, session=session)
+def ask(tls, host, path="/"):
+    tls.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+    data = b""
+    while b"\r\n\r\n" not in data: data += more(tls)
+    head, body = data.split(b"\r\n\r\n", 1)
+    length = [int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")][0]
+    while len(body) < length: body += more(tls)
+    return head.split(b" ")[1].decode(), body
+def more(tls):
+    data = tls.recv(65536)
+    if not data: raise EOFError()
+    return data
+"#;
+
+fn python(to: SocketAddr, script: &str, more: &[&str]) -> String {
+    let output = Command::new("python3")
+        .args(["-c", &format!("{CLIENT}\n{script}"), &to.port().to_string()])
+        .args(more)
+        .output()
+        .expect("python3 runs");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn curl(arguments: &[&str]) -> Output {
+    Command::new("curl")
+        .args(["-sk", "--max-time", "25"])
+        .args(arguments)
+        .output()
+        .expect("curl runs")
+}
+
+/// A gateway with TLS for `*.example`, whose sites are these.
+fn gateway(listen: &str, sites: &str) -> (Gateway, SocketAddr) {
+    gateway_with(listen, sites, |_| ())
+}
+
+fn gateway_with(listen: &str, sites: &str, prepare: impl FnOnce(&Path)) -> (Gateway, SocketAddr) {
+    let config = format!(
+        "[control]\nsocket = \"{{dir}}/control\"\n\
+         [[listen]]\naddress = \"127.0.0.1:{{port}}\"\n\
+         [[listen]]\naddress = \"127.0.0.1:{{tls}}\"\ntls = {listen}\n\
+         [tls]\ncertificates = [\"{{dir}}/all.pem\"]\n{sites}"
+    );
+    let port = free_port();
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &config).with("tls", port);
+    let directory = builder.directory().path().to_owned();
+    tls::certificate(&directory.join("all.pem"), &["*.example"]);
+    prepare(&directory);
+    (builder.start(), SocketAddr::from(([127, 0, 0, 1], port)))
+}
+
+const FINE: &str = "rules = [{ handler = { respond = { body = \"fine\" } } }]\n";
+
+#[test]
+fn files_and_uploads_pass_whole_in_every_version_over_kept_connections() {
+    let sites = "[[sites]]\nhosts = [\"a.example\"]\nroot = \"{dir}/www\"\n";
+    let (_gateway, to) = gateway_with("true", sites, |directory| {
+        let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
+        std::fs::create_dir(directory.join("www")).expect("a directory");
+        for (name, end) in [
+            ("small.txt", 20),
+            ("page.txt", 43_008),
+            ("large.bin", 3_000_000),
+        ] {
+            std::fs::write(directory.join("www").join(name), &bytes[..end]).expect("a file");
+        }
+    });
+    let script = r#"
+for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+    tls = connect(context(version), "a.example")
+    for name, length in (("small.txt", 20), ("page.txt", 43008), ("large.bin", 3000000), ("small.txt", 20)):
+        status, body = ask(tls, "a.example", "/" + name)
+        assert status == "200" and body == bytes(at % 251 for at in range(length)), (name, status, len(body))
+    print(tls.version())
+"#;
+    assert_eq!(python(to, script, &[]), "TLSv1.2\nTLSv1.3\n");
+    let url = format!("https://127.0.0.1:{}/small.txt", to.port());
+    let host = ["-H", "Host: a.example"];
+    // Without a name that is ours there is no certificate to show, and without a default no other.
+    assert!(!curl(&[&url, host[0], host[1]]).status.success());
+}
+
+#[test]
+fn plain_http_on_a_port_of_tls_is_told_so_in_words() {
+    let (gateway, to) = gateway(
+        "true",
+        &format!("[[sites]]\nhosts = [\"a.example\"]\n{FINE}"),
+    );
+    let reply = curl(&["-i", &format!("http://{to}/")]);
+    let text = String::from_utf8_lossy(&reply.stdout).into_owned();
+    assert!(text.starts_with("HTTP/1.1 400"), "{text}");
+    assert!(text.ends_with("This port speaks TLS. Come with https:// instead of http."));
+    drop(gateway);
+}
+
+#[test]
+fn a_session_is_resumed_in_both_versions() {
+    let (_gateway, to) = gateway(
+        "true",
+        &format!("[[sites]]\nhosts = [\"a.example\"]\n{FINE}"),
+    );
+    let script = r#"
+for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+    it = context(version)
+    tls = connect(it, "a.example")
+    first, _ = ask(tls, "a.example")
+    again = connect(it, "a.example", tls.session)
+    second, _ = ask(again, "a.example")
+    print(first, tls.session_reused, second, again.session_reused)
+"#;
+    let twice = "200 False 200 True\n".repeat(2);
+    assert_eq!(python(to, script, &[]), twice);
+}
+
+#[test]
+fn a_name_that_nobody_has_is_refused_or_shown_the_default_and_misdirected() {
+    let sites = format!("[[sites]]\nhosts = [\"a.example\"]\n{FINE}");
+    let script = r#"
+try:
+    print(ask(connect(context(), "b.elsewhere"), "b.elsewhere")[0])
+except ssl.SSLError as error:
+    print(error.reason)
+"#;
+    let (_gateway, to) = gateway("true", &sites);
+    assert_eq!(python(to, script, &[]), "TLSV1_UNRECOGNIZED_NAME\n");
+    let (_gateway, to) = gateway("{ default = \"a.example\" }", &sites);
+    assert_eq!(python(to, script, &[]), "421\n");
+}
+
+/// Makes `by-NAME.pem`: a certificate by the authority `NAME.pem`, with its key.
+fn client_certificate(directory: &Path, authority: &str) {
+    let script = "openssl req -batch -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -subj /CN=somebody \
+        -keyout key -out request && printf 'extendedKeyUsage=clientAuth\\n' >extensions && \
+        openssl x509 -req -days 30 -in request -CA $1.pem -CAkey $1.pem -CAcreateserial -extfile extensions -out leaf && \
+        cat leaf key >by-$1.pem && rm key leaf request extensions";
+    let made = Command::new("sh")
+        .args(["-c", script, "sh", authority])
+        .current_dir(directory)
+        .output()
+        .expect("a shell");
+    assert!(made.status.success(), "{made:?}");
+}
+
+/// CVE-2025-23419, and CVE-2026-32305's kin: terms are judged by the host that is served.
+#[test]
+fn a_session_without_a_client_certificate_opens_no_site_that_wants_one() {
+    let sites = format!(
+        "[[sites]]\nhosts = [\"open.example\"]\n{FINE}\
+         [[sites]]\nhosts = [\"staff.example\"]\n{FINE}\
+         tls = {{ client_ca = \"{{dir}}/staff.pem\" }}\n"
+    );
+    let (gateway, to) = gateway_with("true", &sites, |directory| {
+        tls::certificate(&directory.join("staff.pem"), &["staff"]);
+        tls::certificate(&directory.join("stranger.pem"), &["stranger"]);
+        for of in ["staff", "stranger"] {
+            client_certificate(directory, of);
+        }
+    });
+    let script = r#"
+def attempt(what):
+    try: return what()
+    except (ssl.SSLError, ConnectionError, EOFError) as error: return "refused"
+staff, stranger = sys.argv[2], sys.argv[3]
+it = context()
+open_ = connect(it, "open.example")
+print(ask(open_, "open.example")[0], ask(open_, "staff.example")[0])
+print(attempt(lambda: ask(connect(it, "staff.example"), "staff.example")[0]))
+try:
+    again = connect(it, "staff.example", open_.session)
+    print(attempt(lambda: ask(again, "staff.example")[0]))
+except (ssl.SSLError, ValueError):
+    print("refused")
+print(attempt(lambda: ask(connect(context(None, stranger), "staff.example"), "staff.example")[0]))
+own = context(None, staff)
+tls = connect(own, "staff.example")
+print(ask(tls, "staff.example")[0], ask(tls, "open.example")[0])
+"#;
+    let file = |name: &str| gateway.directory().path().join(name).display().to_string();
+    let told = python(
+        to,
+        script,
+        &[&file("by-staff.pem"), &file("by-stranger.pem")],
+    );
+    assert_eq!(told, "200 421\nrefused\nrefused\nrefused\n200 421\n");
+}
+
+#[test]
+fn what_comes_without_tls_is_sent_to_it_and_browsers_are_told_to_stay() {
+    let sites = format!(
+        "[[sites]]\nhosts = [\"a.example\"]\n{FINE}tls = {{ redirect = true, hsts = \"365d\" }}\n"
+    );
+    let (gateway, to) = gateway("{ default = \"a.example\" }", &sites);
+    let plain = format!("http://{}/a%20b?c=d", gateway.address());
+    let reply = curl(&["-i", "-H", "Host: a.example", &plain]);
+    let text = String::from_utf8_lossy(&reply.stdout).into_owned();
+    assert!(text.starts_with("HTTP/1.1 308"), "{text}");
+    assert!(
+        text.contains("Location: https://a.example/a%20b?c=d\r\n"),
+        "{text}"
+    );
+    assert!(!text.contains("Strict-Transport-Security"), "{text}");
+    let sealed = format!("https://a.example:{}/", to.port());
+    let resolve = format!("a.example:{}:127.0.0.1", to.port());
+    let reply = curl(&["-i", "--resolve", &resolve, &sealed]);
+    let text = String::from_utf8_lossy(&reply.stdout).into_owned();
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+    assert!(
+        text.contains("Strict-Transport-Security: max-age=31536000\r\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_killed_keeper_ends_no_connection_and_the_next_one_signs() {
+    let (gateway, to) = gateway(
+        "true",
+        &format!("[[sites]]\nhosts = [\"a.example\"]\n{FINE}"),
+    );
+    let script = r#"
+import os, signal
+tls = connect(context(), "a.example")
+first = ask(tls, "a.example")[0]
+os.kill(int(sys.argv[2]), signal.SIGKILL)
+print(first, ask(tls, "a.example")[0], ask(connect(context(), "a.example"), "a.example")[0])
+"#;
+    let keeper = gateway.keeper_pid();
+    assert_eq!(python(to, script, &[&keeper.to_string()]), "200 200 200\n");
+}
