@@ -4,11 +4,17 @@
 //! metrics), whose doing it was, and detail for the log. Which status a client sees is decided in
 //! [`crate::error_reply`] and nowhere else; the detail never leaves the machine.
 
+use std::ops::{Deref, DerefMut};
 use std::{fmt, io};
 
-/// A failed exchange.
+/// A failed exchange. It is hardly ever made and passes many hands: in a box, what goes well need
+/// not have room for it.
 #[derive(Debug, Clone)]
-pub struct Error {
+pub struct Error(Box<Failure>);
+
+/// What is known of a failed exchange.
+#[derive(Debug, Clone)]
+pub struct Failure {
     /// What happened.
     pub kind: Kind,
     /// Stable snake_case word for logs and metrics.
@@ -74,11 +80,16 @@ impl Error {
 
     /// Makes an error.
     pub fn new(kind: Kind, reason: &'static str, detail: impl Into<String>) -> Self {
-        Self {
+        Self::of(Failure {
             kind,
             reason,
             detail: detail.into(),
-        }
+        })
+    }
+
+    #[cold]
+    fn of(failure: Failure) -> Self {
+        Self(Box::new(failure))
     }
 
     /// The system said no.
@@ -106,6 +117,20 @@ impl Error {
             _ => "client_gone",
         };
         Self::io(Kind::ClientGone, reason, error)
+    }
+}
+
+impl Deref for Error {
+    type Target = Failure;
+
+    fn deref(&self) -> &Failure {
+        &self.0
+    }
+}
+
+impl DerefMut for Error {
+    fn deref_mut(&mut self) -> &mut Failure {
+        &mut self.0
     }
 }
 

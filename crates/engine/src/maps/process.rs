@@ -177,7 +177,7 @@ async fn run(
     let ordering = worker.programs.run_map(order);
     let process = match attended(program, mailbox, ordering).await {
         Ok(process) => process,
-        Err(error) => return (ProcessEnd::Unstarted, error.detail, 0),
+        Err(error) => return (ProcessEnd::Unstarted, error.detail.clone(), 0),
     };
     program.running.fetch_add(1, Relaxed);
     let mut talk = Talk::new(worker, program, mailbox, pipes);

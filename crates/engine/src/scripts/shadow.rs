@@ -132,7 +132,7 @@ impl<'a> Aside<'a> {
         {
             return Some(Word::Denied {
                 reason: error.reason,
-                detail: error.detail,
+                detail: error.detail.clone(),
             });
         }
         let word = match phase {
