@@ -55,6 +55,12 @@ impl ReadBuffer {
         }
     }
 
+    /// Takes it as it is and leaves an empty one.
+    pub fn take(&mut self) -> Self {
+        let empty = Self::new(&self.pool);
+        std::mem::replace(self, empty)
+    }
+
     /// The bytes read and not yet consumed.
     pub fn data(&self) -> &[u8] {
         let block = self.block.as_deref().unwrap_or_default();

@@ -161,6 +161,14 @@ impl Deadline {
         self.with(|slot| (slot.at_ms, slot.awaited) = (NEVER, Awaited::Progress));
     }
 
+    /// Takes the deadline off and forgets who waited for it.
+    pub fn rest(&self) {
+        self.with(|slot| {
+            (slot.at_ms, slot.awaited) = (NEVER, Awaited::Progress);
+            slot.waker = None;
+        });
+    }
+
     /// Ready once the deadline has passed; otherwise wakes the task when it does.
     pub fn poll_expired(&self, cx: &mut Context<'_>) -> Poll<()> {
         let now_ms = self.table.now_ms();

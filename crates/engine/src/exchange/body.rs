@@ -130,8 +130,16 @@ impl Body {
     /// The bare stream and what was read of it, for a tunnel; `None` where there is no stream.
     pub fn take_stream(&mut self) -> Option<Stream> {
         match self {
-            Self::H1(body) => Some(body.take_stream()),
+            Self::H1(body) => body.take_stream(),
             Self::Memory(_) => None,
+        }
+    }
+
+    /// Lets go of the connection, or of what was in memory.
+    pub(super) fn detach(&mut self) {
+        match self {
+            Self::H1(body) => body.detach(),
+            Self::Memory(body) => *body = MemoryBody::default(),
         }
     }
 }

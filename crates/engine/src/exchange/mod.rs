@@ -39,7 +39,6 @@ use crate::scripts::scripted::Scripted;
 use crate::shedding::note::Note;
 use crate::shedding::tenants::Stay;
 use crate::spool::Spool;
-use crate::write_buffer::WriteBuffer;
 
 /// Stands in records for the status nobody was left to see.
 const CLIENT_LEFT: u16 = 499;
@@ -69,8 +68,6 @@ pub struct Exchange {
     pub record: Record,
     /// What its scripts left behind; `None` until the first one.
     pub scripted: Option<Box<Scripted>>,
-    /// Memory for the bytes of a reply, while there is none.
-    pub spare_out: WriteBuffer,
 }
 
 /// Facts gathered on the way, for the access record and the metrics.
@@ -163,7 +160,6 @@ impl Exchange {
             aborts_on_close: false,
             record: Record::default(),
             scripted: None,
-            spare_out: WriteBuffer::default(),
         }
     }
 

@@ -11,7 +11,6 @@ use super::encoding::Encoding;
 use super::h1::{H1Reply, Terms};
 use super::memory::{self, MemoryReply};
 use crate::error::{Error, Kind, Result};
-use crate::write_buffer::WriteBuffer;
 
 /// How much an encoder makes before it is framed, in one chunk.
 const MADE_BYTES: usize = 8 * 1024;
@@ -107,10 +106,13 @@ impl Reply {
         }
     }
 
-    pub(super) fn into_write_buffer(self) -> WriteBuffer {
-        match self.carrier {
-            Carrier::H1(reply) => reply.into_write_buffer(),
-            Carrier::Memory(_) => WriteBuffer::default(),
+    /// Lets go of the connection, or of what was in memory.
+    pub(super) fn detach(&mut self) {
+        (self.collecting, self.encoding) = (None, None);
+        self.has_overflowed = false;
+        match &mut self.carrier {
+            Carrier::H1(reply) => reply.detach(),
+            Carrier::Memory(reply) => *reply = MemoryReply::default(),
         }
     }
 

@@ -21,7 +21,8 @@ pub struct Spares {
 }
 
 impl Spares {
-    /// Takes one, or makes one. It has neither a body to read nor a reply to write.
+    /// Takes one, or makes one. It has neither a body to read nor a reply to write: halves that it
+    /// has from the last connection are to be attached to the next.
     pub fn acquire(&self) -> Box<Exchange> {
         let kept = self.kept.borrow_mut().pop();
         kept.unwrap_or_else(|| {
@@ -34,12 +35,53 @@ impl Spares {
     /// Takes one back and keeps it for the next connection.
     pub fn give(&self, mut exchange: Box<Exchange>) {
         exchange.reset();
-        exchange.body = Body::Memory(MemoryBody::default());
-        let reply = std::mem::replace(&mut exchange.reply, MemoryReply::default().into());
-        exchange.spare_out = reply.into_write_buffer();
+        exchange.body.detach();
+        exchange.reply.detach();
         let mut kept = self.kept.borrow_mut();
         if kept.len() < KEPT_MAX {
             kept.push(exchange);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::super::h1::{H1Body, H1Reply};
+    use super::*;
+    use crate::buffer::BufferPool;
+    use crate::clock::Clock;
+    use crate::deadline::Deadlines;
+    use crate::fixture::block_on;
+    use crate::io::Io;
+
+    fn io() -> Rc<Io> {
+        let (ours, _) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        ours.set_nonblocking(true).expect("a socket");
+        Rc::new(Io::new(ours.into()).expect("registered"))
+    }
+
+    #[test]
+    fn an_exchange_at_rest_keeps_its_halves_and_holds_no_connection() {
+        block_on(async {
+            let (first, next) = (io(), io());
+            let (deadlines, clock) = (Deadlines::new(), Rc::new(Clock::new()));
+            let spares = Spares::default();
+            let mut exchange = spares.acquire();
+            let body = H1Body::new(Rc::clone(&first), &deadlines, &BufferPool::default());
+            exchange.body = Body::H1(body);
+            exchange.reply = H1Reply::new(Rc::clone(&first), &deadlines, &clock).into();
+            spares.give(exchange);
+            assert_eq!(Rc::strong_count(&first), 1);
+            let mut exchange = spares.acquire();
+            let Body::H1(body) = &mut exchange.body else {
+                panic!("it has no half to read with");
+            };
+            body.attach(&next);
+            let reply = exchange.reply.h1();
+            reply.expect("a half to write with").attach(&next);
+            assert_eq!(Rc::strong_count(&next), 3);
+        });
     }
 }

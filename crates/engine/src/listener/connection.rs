@@ -318,16 +318,26 @@ impl Connection {
     fn exchange(&self) -> Box<Exchange> {
         let worker = &self.worker;
         let mut exchange = worker.spares.acquire();
-        let io = || Rc::clone(&self.io);
-        let out = std::mem::take(&mut exchange.spare_out);
         exchange.request.peer = self.origin.peer;
         exchange
             .request
             .announced
             .clone_from(&self.origin.announced);
         exchange.request.tls.clone_from(&self.origin.tls);
-        exchange.body = Body::H1(H1Body::new(io(), &worker.deadlines, &worker.buffers));
-        exchange.reply = H1Reply::new(io(), &worker.deadlines, &worker.clock, out).into();
+        match &mut exchange.body {
+            Body::H1(body) => body.attach(&self.io),
+            Body::Memory(_) => {
+                let io = Rc::clone(&self.io);
+                exchange.body = Body::H1(H1Body::new(io, &worker.deadlines, &worker.buffers));
+            }
+        }
+        match exchange.reply.h1() {
+            Some(reply) => reply.attach(&self.io),
+            None => {
+                let io = Rc::clone(&self.io);
+                exchange.reply = H1Reply::new(io, &worker.deadlines, &worker.clock).into();
+            }
+        }
         exchange
     }
 

@@ -432,7 +432,7 @@ impl Over {
         };
         Self {
             last_word,
-            ..Self::of(error.reason, error.detail)
+            ..Self::of(error.reason, error.detail.as_str())
         }
     }
 

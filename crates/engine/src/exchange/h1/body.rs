@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use wire::{BodyCaps, BodyDecoder, Framing, HeadCaps, RequestHead};
 
 use super::super::body::Stream;
-use super::{Arrears, Pace};
+use super::{Arrears, Attached, Pace};
 use crate::buffer::{BufferPool, ReadBuffer};
 use crate::deadline::{Deadline, Deadlines};
 use crate::decoding::Decoding;
@@ -18,10 +18,8 @@ use crate::io::{HangUp, Io};
 /// Reads request heads and bodies.
 #[derive(Debug)]
 pub struct H1Body {
-    io: Rc<Io>,
-    clock: Rc<Deadlines>,
+    io: Attached,
     deadline: Deadline,
-    pool: BufferPool,
     buffer: ReadBuffer,
     decoding: Decoding,
     framing: Framing,
@@ -55,10 +53,8 @@ impl H1Body {
             trailer_bytes: 0,
         };
         Self {
-            io,
-            clock: Rc::clone(clock),
+            io: Attached(Some(io)),
             deadline: clock.register(),
-            pool: pool.clone(),
             buffer: ReadBuffer::new(pool),
             decoding: Decoding::new(BodyDecoder::new(Framing::None, &none)),
             framing: Framing::None,
@@ -69,6 +65,18 @@ impl H1Body {
             body_bytes: 0,
             begun: false,
         }
+    }
+
+    /// Has it read from this connection from here on.
+    pub(crate) fn attach(&mut self, io: &Rc<Io>) {
+        self.io = Attached(Some(Rc::clone(io)));
+    }
+
+    /// Lets go of the connection, which has nothing more to read just now.
+    pub(in crate::exchange) fn detach(&mut self) {
+        debug_assert!(self.buffer.is_empty());
+        self.io = Attached(None);
+        self.deadline.rest();
     }
 
     /// Reads one request head whose first bytes may be there. The last one has `header_ms` to come.
@@ -157,11 +165,11 @@ impl H1Body {
         Ok(())
     }
 
-    pub(crate) fn take_stream(&mut self) -> Stream {
-        Stream {
-            io: Rc::clone(&self.io),
-            buffer: std::mem::replace(&mut self.buffer, ReadBuffer::new(&self.pool)),
-        }
+    pub(crate) fn take_stream(&mut self) -> Option<Stream> {
+        Some(Stream {
+            io: self.io.0.clone()?,
+            buffer: self.buffer.take(),
+        })
     }
 
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
@@ -183,7 +191,7 @@ impl H1Body {
             ))),
             Poll::Ready(Ok(count)) => {
                 self.deadline.clear();
-                self.arrears.pay(count, self.pace, self.clock.now_ms());
+                self.arrears.pay(count, self.pace, self.deadline.now_ms());
                 self.begun = true;
                 self.received += count as u64;
                 Poll::Ready(Ok(()))
@@ -197,7 +205,7 @@ impl H1Body {
         if let Poll::Ready(read) = self.io.poll_fill(cx, &mut self.buffer) {
             return Poll::Ready(read);
         }
-        let patience_ms = self.arrears.patience_ms(self.pace, self.clock.now_ms());
+        let patience_ms = self.arrears.patience_ms(self.pace, self.deadline.now_ms());
         self.deadline.set_if_clear(patience_ms);
         self.deadline
             .poll_expired(cx)

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use wire::{CHUNK_END, FieldId, LAST_CHUNK, Method, Version, encode_chunk_head, encode_field};
 
-use super::{Arrears, Terms};
+use super::{Arrears, Attached, Terms};
 use crate::clock::Clock;
 use crate::deadline::{Deadline, Deadlines};
 use crate::error::{Error, Kind, Result};
@@ -25,8 +25,7 @@ const BACKED_UP_BYTES: usize = 16 * 1024;
 /// Writes replies.
 #[derive(Debug)]
 pub struct H1Reply {
-    io: Rc<Io>,
-    timer: Rc<Deadlines>,
+    io: Attached,
     clock: Rc<Clock>,
     deadline: Deadline,
     out: WriteBuffer,
@@ -91,13 +90,12 @@ struct Facts {
 
 impl H1Reply {
     /// Makes the writing half of a connection.
-    pub fn new(io: Rc<Io>, timer: &Rc<Deadlines>, clock: &Rc<Clock>, out: WriteBuffer) -> Self {
+    pub fn new(io: Rc<Io>, timer: &Rc<Deadlines>, clock: &Rc<Clock>) -> Self {
         Self {
-            io,
-            timer: Rc::clone(timer),
+            io: Attached(Some(io)),
             clock: Rc::clone(clock),
             deadline: timer.register(),
-            out,
+            out: WriteBuffer::default(),
             coding: Coding::NoHead,
             facts: Facts {
                 method: Method::Get,
@@ -112,6 +110,18 @@ impl H1Reply {
             sent_bytes: 0,
             probe: Probe::Unsent,
         }
+    }
+
+    /// Has it go to this connection from here on.
+    pub(crate) fn attach(&mut self, io: &Rc<Io>) {
+        self.io = Attached(Some(Rc::clone(io)));
+    }
+
+    /// Lets go of the connection, which has taken everything.
+    pub(in crate::exchange) fn detach(&mut self) {
+        self.io = Attached(None);
+        self.out.clear();
+        self.deadline.rest();
     }
 
     /// Gets ready for the reply to a request. `keep` says whether the connection may live on.
@@ -364,7 +374,7 @@ impl H1Reply {
     fn note_taken(&mut self, count: usize) {
         self.deadline.clear();
         self.arrears
-            .pay(count, self.terms.pace, self.timer.now_ms());
+            .pay(count, self.terms.pace, self.deadline.now_ms());
     }
 
     /// The client takes nothing just now: how long may that go on?
@@ -372,7 +382,7 @@ impl H1Reply {
         loop {
             let patience_ms = self
                 .arrears
-                .patience_ms(self.terms.pace, self.timer.now_ms());
+                .patience_ms(self.terms.pace, self.deadline.now_ms());
             if self.deadline.set_if_clear(patience_ms) {
                 self.untaken_bytes = self.io.untaken_bytes();
             }
@@ -416,12 +426,6 @@ impl H1Reply {
             let _ = os::stream::reset_on_close(self.io.as_fd());
         }
         self.coding = Coding::Ended;
-    }
-
-    /// Leaves its memory to another reply.
-    pub(crate) fn into_write_buffer(mut self) -> WriteBuffer {
-        self.out.clear();
-        self.out
     }
 
     pub(crate) fn has_started(&self) -> bool {
@@ -469,10 +473,7 @@ mod tests {
         ours.set_nonblocking(true).expect("a socket");
         let io = Rc::new(Io::new(ours.into()).expect("registered"));
         let (timer, clock) = (Deadlines::new(), Rc::new(Clock::new()));
-        (
-            H1Reply::new(io, &timer, &clock, WriteBuffer::default()),
-            theirs,
-        )
+        (H1Reply::new(io, &timer, &clock), theirs)
     }
 
     #[test]
