@@ -42,6 +42,7 @@ test_tools=(
   memcached:memcached:required
   mariadbd:mariadb-server:required
   redis-server:redis-server:required
+  openssl:openssl:required
   pebble:pebble:required
   /usr/bin/chromium*:chromium:optional
   ip:iproute2:optional

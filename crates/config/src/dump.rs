@@ -3,6 +3,7 @@
 //! The idea: what is printed loads again to the same model. Upstreams that came from a URL are
 //! left out of the list, for the handler's URL makes them anew.
 
+mod acme;
 mod conditions;
 mod handler;
 mod limit;
@@ -77,11 +78,14 @@ pub fn dump(model: &Model) -> String {
     for map in &model.maps {
         out.map(map);
     }
+    for acme in &model.acme {
+        out.account(acme, model);
+    }
     for shed in &model.shed {
         out.shed(shed);
     }
     for site in &model.sites {
-        out.site(site, &model.upstreams);
+        out.site(site, model);
     }
     out.text
 }
@@ -145,7 +149,7 @@ impl Lines {
         self.limits(&upstream.limits);
     }
 
-    fn site(&mut self, site: &Site, upstreams: &[Upstream]) {
+    fn site(&mut self, site: &Site, model: &Model) {
         self.section("[[sites]]");
         self.key("hosts", list(&site.hosts, quote));
         // The default may be no name that could be written: an IPv6 address.
@@ -177,11 +181,11 @@ impl Lines {
         self.settings(&site.settings);
         self.key("compress", compress(&site.compress));
         if *site.tls != SiteTls::default() {
-            self.key("tls", site_tls(&site.tls));
+            self.key("tls", site_tls(&site.tls, model));
         }
         self.files(&site.files);
         for rule in &site.rules {
-            self.rule(rule, upstreams);
+            self.rule(rule, &model.upstreams);
         }
     }
 
@@ -331,14 +335,16 @@ fn compress(compress: &Compress) -> String {
     braces(entries.into_iter().flatten())
 }
 
-fn site_tls(tls: &SiteTls) -> String {
+fn site_tls(tls: &SiteTls, model: &Model) -> String {
     let path = |name: &str, path: &Path| format!("{name} = {}", quote_path(path));
     let files = tls.files.as_ref();
     let client = tls.client.as_ref();
+    let account = tls.acme.and_then(|index| model.acme.get(index));
     let entries = [
         files.map(|files| path("certificate", &files.certificate)),
         files.map(|files| path("key", &files.key)),
         tls.local.then(|| "local = true".to_owned()),
+        account.map(|account| format!("acme = {}", quote(&account.name))),
         client.map(|client| path("client_ca", &client.file)),
         client.map(|client| format!("client_auth = {}", quote(client.mode.name()))),
         Some(format!("redirect = {}", tls.redirect)),

@@ -3,6 +3,7 @@
 //! The idea: a value of these types cannot be wrong. Defaults are filled in, names resolve, ranges
 //! hold. [`crate::load`] is the only producer. No file, clock or socket is touched here.
 
+mod acme;
 mod cgroup;
 mod condition;
 mod file;
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+pub use acme::{Acme, AcmeBinding, AcmeCertificate};
 pub use cgroup::{CPU_PERIOD_US, Cgroup, IoLimit};
 pub use condition::{Condition, Glob};
 pub use file::{Auth, ErrorPage, FileIdentity, Guarded};
@@ -107,6 +109,8 @@ pub struct Model {
     pub tenants: Vec<Tenant>,
     /// `[maps.NAME]` in file order, names unique. Rules and texts refer to them by index.
     pub maps: Vec<Map>,
+    /// `[acme.NAME]` in file order, names unique. Sites refer to them by index into this list.
+    pub acme: Vec<Acme>,
     /// Rules that send requests away when there is too much to do, in file order, names unique.
     pub shed: Vec<Shed>,
     /// Upstreams by name. Handlers refer to them by index into this list.

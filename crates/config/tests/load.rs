@@ -264,6 +264,72 @@ tls = { local = true }
 }
 
 #[test]
+fn sites_have_their_certificates_ordered_with_accounts() {
+    let hosts: Vec<String> = (0..101).map(|i| format!("\"{i}.many.example\"")).collect();
+    let text = format!(
+        r#"
+[[listen]]
+address = "127.0.0.1:443"
+tls = true
+[acme.le]
+directory = "https://ca.example/directory"
+contact = ["ops@example.jp", "https://example.jp/contact"]
+fallback = "other"
+[acme.other]
+directory = "https://b.example/"
+eab = {{ id = "kid-1", key = "eab.key" }}
+store = "store"
+lease = "1m"
+[[sites]]
+hosts = ["www.example.jp", "*.example.jp", "example.jp"]
+root = "/srv"
+tls = {{ acme = "le" }}
+[[sites]]
+hosts = ["c.example"]
+root = "/srv"
+[[sites]]
+hosts = [{}]
+root = "/srv"
+tls = {{ acme = "other" }}
+"#,
+        hosts.join(", ")
+    );
+    let sources = Sources::from_text("/etc/nagaya/nagaya.toml", &text);
+    let (model, warnings) = config::load_and_warn(&sources).expect("valid");
+    let [le, other] = &model.acme[..] else {
+        panic!("two accounts");
+    };
+    let contact = ["mailto:ops@example.jp", "https://example.jp/contact"];
+    assert_eq!(le.contact, contact);
+    assert_eq!((&le.fallback[..], le.lease_ms), (&[1][..], 30_000));
+    assert_eq!(le.store.to_str(), Some("/var/lib/nagaya/acme/le"));
+    let binding = other.binding.as_ref().expect("a binding");
+    assert_eq!(binding.key.to_str(), Some("/etc/nagaya/eab.key"));
+    assert_eq!(other.store.to_str(), Some("/etc/nagaya/store/other"));
+    let wanted: Vec<_> = model.acme_certificates().collect();
+    let shown = |index: usize| {
+        let wanted: &config::model::AcmeCertificate = &wanted[index];
+        (
+            wanted.name.as_str(),
+            wanted.account,
+            wanted.names.len(),
+            wanted.site,
+        )
+    };
+    assert_eq!(shown(0), ("www.example.jp", 0, 2, 0));
+    assert_eq!(shown(1), ("0.many.example", 1, 100, 2));
+    assert_eq!(shown(2), ("100.many.example", 1, 1, 2));
+    assert_eq!(wanted.len(), 3);
+    let file = "/var/lib/nagaya/acme/le/certificates/www.example.jp.pem";
+    assert_eq!(wanted[0].file(&model).to_str(), Some(file));
+    let told = warnings.to_string();
+    assert!(
+        told.contains("no certificate is ordered for `*.example.jp`"),
+        "{told}"
+    );
+}
+
+#[test]
 fn tls_of_a_site_that_no_listener_speaks_is_warned_of() {
     let text = format!("{LISTEN}{SITE}tls = {{ hsts = \"1d\" }}\n");
     let (_, warnings) = config::load_and_warn(&Sources::from_text("a.toml", &text)).expect("valid");

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
     match Role::of_this_process() {
         Some(Role::Server { user }) => return server::run(&user).into(),
         Some(Role::Spawner) => return spawner::run(),
+        Some(Role::Acme { user }) => return keeper::acme::run(&user),
         Some(Role::Keeper { user }) => return keeper::run(&user),
         Some(Role::Successor { format }) => return supervisor::succeed(&format),
         None => {}

@@ -148,6 +148,17 @@ impl Certificates {
         changed
     }
 
+    /// Has files looked at now.
+    pub(super) fn look_soon(&mut self) {
+        self.next_look = Instant::now();
+    }
+
+    /// The certificate of a source, and it as DER, where there is one.
+    pub(super) fn judged(&self, source: &Source) -> Option<(&Judged, Option<&Blob>)> {
+        let found = self.entries.get(source)?.found.as_ref()?;
+        Some((&found.judged, found.chain.first().map(|leaf| &**leaf)))
+    }
+
     /// The numbers of all keys.
     pub(super) fn keys(&self) -> Vec<KeyId> {
         let found = self.entries.values().filter_map(|it| it.found.as_ref());

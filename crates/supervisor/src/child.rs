@@ -9,6 +9,7 @@ use std::process::ExitStatus;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use ipc::acme::{FromAcme, ToAcme};
 use ipc::handover::{ChildProcess, FromSuccessor, ToSuccessor};
 use ipc::keeper::{FromKeeper, ToKeeper};
 use ipc::manifest::{FromSpawner, ToSpawner};
@@ -250,6 +251,43 @@ impl Keeper {
     }
 
     /// What becomes readable when it ends: it says nothing that it was not asked.
+    pub(super) fn link(&self) -> BorrowedFd<'_> {
+        self.0.link.as_fd()
+    }
+
+    /// Ends it, if it does not end by itself soon, and tells how it ended and how long it lived.
+    pub(super) fn end(self) -> io::Result<(ExitStatus, Duration)> {
+        self.0.end()
+    }
+}
+
+/// A running acme process; killed when dropped.
+#[derive(Debug)]
+pub(super) struct AcmeProcess(Child);
+
+impl AcmeProcess {
+    /// Starts this program again as one that becomes `user`.
+    pub(super) fn start(user: &str) -> io::Result<AcmeProcess> {
+        let user = user.to_owned();
+        Ok(AcmeProcess(Child::start(&Role::Acme { user })?))
+    }
+
+    /// Its process id.
+    pub(super) fn pid(&self) -> u32 {
+        self.0.pid()
+    }
+
+    /// Tells it something.
+    pub(super) fn send(&self, message: &ToAcme) -> io::Result<()> {
+        message.send(self.link())
+    }
+
+    /// Hears what it says; `UnexpectedEof` when it has ended.
+    pub(super) fn recv(&self) -> io::Result<FromAcme> {
+        FromAcme::recv(self.link())
+    }
+
+    /// What becomes readable when it says something or ends.
     pub(super) fn link(&self) -> BorrowedFd<'_> {
         self.0.link.as_fd()
     }

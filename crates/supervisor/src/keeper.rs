@@ -10,9 +10,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use config::reason;
-use ipc::certificates::KeyId;
+use ipc::certificates::{KeyId, KeyKind};
 use ipc::handover::ChildProcess;
-use ipc::keeper::{Candidate, FromKeeper, Judged, Local, Settings, ToKeeper};
+use ipc::keeper::{Candidate, FromKeeper, Judged, Local, Request, Settings, ToKeeper};
 
 use crate::child::{self, BackOff, Child, Keeper};
 
@@ -137,6 +137,18 @@ impl Keys {
         let count = candidates.len();
         match self.ask(&ToKeeper::Judge { candidates })? {
             FromKeeper::Judged { verdicts } if verdicts.len() == count => Ok(verdicts),
+            _ => Err(self.answered_otherwise()),
+        }
+    }
+
+    /// Has a key made, and the request for a certificate of these names.
+    pub(super) fn request(
+        &mut self,
+        kind: KeyKind,
+        names: Vec<String>,
+    ) -> Result<Result<Request, String>, String> {
+        match self.ask(&ToKeeper::Request { kind, names })? {
+            FromKeeper::Requested { result } => Ok(result),
             _ => Err(self.answered_otherwise()),
         }
     }

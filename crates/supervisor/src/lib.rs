@@ -7,6 +7,7 @@
 //! for. Privileges go to the spawner alone; the server has none.
 #![forbid(unsafe_code)]
 
+mod acme;
 mod authority;
 pub mod certificates;
 mod child;
@@ -41,6 +42,7 @@ use ipc::server::{LastReload, ReloadOutcome, Tally, ToServer, ToSupervisor};
 use os::cgroup::Base;
 use os::signal::{Signal, Signals};
 
+use self::acme::Authorities;
 use self::child::{BackOff, Server};
 use self::keeper::Keys;
 use self::notify::Notify;
@@ -72,6 +74,7 @@ pub struct Supervisor {
     keys: Keys,
     /// The keeper that the server has links to.
     linked: u64,
+    authorities: Authorities,
     /// Where control groups stand: gone after the programs.
     base: Base,
     wanted: Wanted,
@@ -125,6 +128,7 @@ impl Supervisor {
             programs,
             keys,
             linked: 0,
+            authorities: Authorities::default(),
             base,
             wanted: Wanted::default(),
             stored: current.loose.known_before.clone(),
@@ -184,6 +188,7 @@ impl Supervisor {
                 Woken::Signals => {}
                 Woken::Spawner => self.programs.lose("it ended"),
                 Woken::Keeper => self.keys.lose("it ended"),
+                Woken::Acme => self.on_acme_word(),
                 Woken::Server => self.on_word(),
                 Woken::Successor => self.on_successor(),
                 Woken::Retiring(at) => self.on_retiring(at),
@@ -191,6 +196,7 @@ impl Supervisor {
         }
         self.on_time(Instant::now());
         self.mind_keys();
+        self.mind_authorities();
         self.begin_what_is_wanted();
         Ok(())
     }
@@ -221,8 +227,7 @@ impl Supervisor {
                 message,
             }) => self.on_refused(generation, &message),
             Ok(ToSupervisor::OpenLog { path }) => self.open_log(path),
-            // Nothing is published yet.
-            Ok(ToSupervisor::Challenged { .. }) => {}
+            Ok(ToSupervisor::Challenged { number }) => self.on_challenged(number),
             Ok(ToSupervisor::Drained) => tracing::info!("everything under way is finished"),
             Ok(ToSupervisor::Stuck { report }) => tracing::error!(report, "a worker stands still"),
             // Only one that retires says so.
@@ -354,6 +359,7 @@ impl Supervisor {
             phase => return self.phase = phase,
         }
         self.current.loose.store(&mut self.stored);
+        self.publish_again();
         os::process::release_memory();
         let summary = self.current.summary();
         let changed = self.current.changed();

@@ -16,6 +16,7 @@ use ipc::manifest::Manifest;
 use ipc::server::{Configure, ReloadOutcome, SOURCES_BYTES_MAX, Tally, ToServer};
 use os::cgroup::Base;
 
+use crate::acme::Wishes;
 use crate::certificates::plan::Plan;
 use crate::certificates::{Certificates, Lacking};
 use crate::keeper::Keys;
@@ -57,6 +58,8 @@ pub(super) struct Generation {
     pub(super) loose: LooseFiles,
     /// What is said of limits that the overrides file changed when it was read.
     changed: Option<String>,
+    /// What it wants of authorities.
+    pub(super) wishes: Wishes,
     /// Its certificates; `None` where no listener speaks TLS.
     pub(super) certificates: Option<Certificates>,
     /// Its control socket.
@@ -148,6 +151,7 @@ impl Generation {
         let overrides = sources.overrides_alone();
         let changed = config::overrides::told(&model);
         let scripts = model.scripts_start_max();
+        let wishes = Wishes::of(&model);
         let sources = keep(&sources);
         let sources =
             sources.map_err(|error| format!("keep the configuration: {}", reason(&error)));
@@ -165,6 +169,7 @@ impl Generation {
                 sites: model.sites.len(),
                 loose,
                 changed,
+                wishes,
                 certificates,
                 control,
                 limits_overrides: model.limits_overrides,

@@ -87,7 +87,8 @@ impl Supervisor {
         let retiring = self.retiring.iter().flat_map(Retiring::pids);
         let leaving = self.leaving.0.iter().map(|(child, _)| child.pid());
         let upgrade = self.upgrade.iter().flat_map(|upgrade| upgrade.pids());
-        retiring.chain(leaving).chain(upgrade).collect()
+        let others = retiring.chain(leaving).chain(upgrade);
+        others.chain(self.authorities.pid()).collect()
     }
 
     /// Servers that finish, as another supervisor may have them.

@@ -12,6 +12,11 @@ pub enum Role {
     },
     /// The spawner.
     Spawner,
+    /// The acme process, which becomes this user.
+    Acme {
+        /// Its name.
+        user: String,
+    },
     /// The keeper, which becomes this user.
     Keeper {
         /// Its name.
@@ -36,6 +41,7 @@ impl Role {
         match self {
             Role::Server { user } => vec!["server", "--user", user],
             Role::Spawner => vec!["spawner", "--link"],
+            Role::Acme { user } => vec!["acme", "--user", user],
             Role::Keeper { user } => vec!["keeper", "--user", user],
             Role::Successor { format } => vec!["successor", "--format", format],
         }
@@ -50,6 +56,7 @@ impl Role {
         match *words.as_slice() {
             ["server", "--user", user] => Some(Role::Server { user: user.into() }),
             ["spawner", "--link"] => Some(Role::Spawner),
+            ["acme", "--user", user] => Some(Role::Acme { user: user.into() }),
             ["keeper", "--user", user] => Some(Role::Keeper { user: user.into() }),
             ["successor", "--format", format] => Some(Role::Successor {
                 format: format.into(),

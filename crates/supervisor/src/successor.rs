@@ -18,6 +18,7 @@ use ipc::server::{LastReload, ReloadOutcome, Tally, ToServer, ToSupervisor};
 use os::exec::{Handed, Inherited};
 use os::signal::Signals;
 
+use crate::acme::Authorities;
 use crate::child::{self, BackOff, Server};
 use crate::handover::{Arriving, Leaving};
 use crate::keeper::Keys;
@@ -235,6 +236,7 @@ impl Supervisor {
             keys: ManuallyDrop::into_inner(keys),
             // The set and its numbers are told with links of this supervisor's.
             linked: 0,
+            authorities: Authorities::default(),
             base: arriving.base,
             wanted: Wanted::default(),
             back_off: BackOff::default(),

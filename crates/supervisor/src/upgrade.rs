@@ -253,6 +253,8 @@ impl Supervisor {
         // It has said its last.
         let _ = upgrade.successor.end();
         self.leave_signals();
+        // The next program starts another, and holds the leases.
+        self.authorities.end();
         error_log::flush(FLUSH);
         let error = match Program::running() {
             Ok(running) => {

@@ -15,6 +15,7 @@ pub(super) enum Woken {
     Signals,
     Spawner,
     Keeper,
+    Acme,
     Server,
     Successor,
     Retiring(usize),
@@ -34,6 +35,7 @@ impl Supervisor {
         let others = [upgrade.map(Upgrade::until), self.retiring_until()];
         let until = until.into_iter().chain(self.programs.until());
         let until = until.chain(self.keys_until());
+        let until = until.chain(self.authorities_until());
         let until = until.chain(others.into_iter().flatten()).min();
         let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
         let retiring = self.retiring.iter().enumerate();
@@ -43,6 +45,7 @@ impl Supervisor {
             (Woken::Server, self.phase.server().map(Server::link)),
             (Woken::Spawner, self.programs.link()),
             (Woken::Keeper, self.keys.link()),
+            (Woken::Acme, self.authorities.link()),
             (Woken::Successor, upgrade.map(Upgrade::link)),
         ];
         let links = links.into_iter().chain(retiring);

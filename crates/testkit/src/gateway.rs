@@ -230,7 +230,12 @@ impl Gateway {
         self.child_called("keeper")
     }
 
-    fn child_called(&self, name: &str) -> u32 {
+    /// Process id of the child that is one of these: `server`, `spawner`, `keeper`, `acme`.
+    ///
+    /// # Panics
+    /// When there is none for a while.
+    #[must_use]
+    pub fn child_called(&self, name: &str) -> u32 {
         eventually(PATIENCE, &format!("a {name} process"), || {
             let children = self.children();
             let named = |id: &&u32| {

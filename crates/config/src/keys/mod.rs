@@ -4,6 +4,7 @@
 //! defaults of the lowering and the reference manual, so that none of them can drift from the
 //! others. What a key's value means stands in `lower`.
 
+mod acme;
 mod handler;
 mod include;
 mod key;
@@ -22,6 +23,7 @@ mod tests;
 mod tls;
 mod upstream;
 
+pub(crate) use acme::{ACME, EAB};
 pub(crate) use handler::{HANDLER, PROXY, PROXY_REDIRECT, RESPOND};
 pub(crate) use include::INCLUDE;
 pub(crate) use key::{Fallback, Key, Kind, NO_KEY, Section, default_of};
@@ -57,6 +59,8 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &SHED,
     &SHED_RESPOND,
     &MAP,
+    &ACME,
+    &EAB,
     &SITE,
     &SITE_LOG,
     &SITE_TLS,

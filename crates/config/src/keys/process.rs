@@ -16,7 +16,7 @@ pub(super) const TIB: u64 = 1 << 40;
 pub(crate) const TOP: Section = Section {
     title: "top level",
     about: "Keys before the first table of a file. In an included file `[[listen]]`, \
-        `[upstreams.NAME]`, `[tenants.NAME]`, `[maps.NAME]`, `[[shed]]` and `[[sites]]` add to what is there; any other key may be set in one file only.",
+        `[upstreams.NAME]`, `[tenants.NAME]`, `[maps.NAME]`, `[acme.NAME]`, `[[shed]]` and `[[sites]]` add to what is there; any other key may be set in one file only.",
     keys: &[
         key(
             "workers",
@@ -127,6 +127,13 @@ pub(crate) const TOP: Section = Section {
             Value("{}"),
             "Maps, by name: programs and files that answer a key with a text.",
             "maps = { load = { program = [\"./loadaverage.pl\"] } }",
+        ),
+        key(
+            "acme",
+            Kind::Other("table of tables"),
+            Value("{}"),
+            "Accounts with authorities that issue certificates, by name.",
+            "acme = { le = { directory = \"https://acme-v02.api.letsencrypt.org/directory\" } }",
         ),
         key(
             "shed",

@@ -28,6 +28,8 @@ const INSTEAD: &[(&str, &str)] = &[
     ("file", "cache"),
 ];
 
+const ACME: &str = "[acme.le]\ndirectory = \"https://ca.example/\"\n[acme.other]\ndirectory = \"https://b.example/\"\n";
+
 const MAPS: &str = "[maps.ldavg]\nprogram = [\"true\"]\n[maps.load]\nfile = \"load.txt\"\n";
 
 /// What stands around a section's keys to make a configuration that loads.
@@ -94,7 +96,17 @@ fn frame(section: &Section) -> Frame {
                 "certificate = \"certs/a.pem\"",
                 "client_ca = \"certs/staff.pem\"",
             ];
-            within("tls = { ", own, " }\n")
+            within("tls = { ", own, &format!(" }}\n{ACME}"))
+        }
+        "[acme.NAME]" => {
+            let own = &["directory = \"https://ca.example/directory\""];
+            let other = "\n[acme.other]\ndirectory = \"https://b.example/\"\n";
+            frame(&format!("{LISTEN}{SITE}[acme.le]\n"), own, other)
+        }
+        "eab = { … }" => {
+            let own = &["id = \"kid-2\"", "key = \"other.key\""];
+            let before = "[acme.le]\ndirectory = \"https://ca.example/\"\neab = { ";
+            within(before, own, " }\n")
         }
         "auth = { … }" => within("auth = { ", &["file = \"/etc/nagaya/htpasswd\""], " }\n"),
         "compress = { … }" => within("compress = { ", &[], " }\n"),

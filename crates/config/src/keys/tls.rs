@@ -100,6 +100,14 @@ pub(crate) const SITE_TLS: Section = Section {
             "local = true",
         ),
         key(
+            "acme",
+            Kind::Text,
+            Absent("nothing is ordered"),
+            "The account (`[acme.NAME]`) that the site's certificate is ordered and renewed with. Beside `certificate` that file is served \
+             with, until its certificate is due.",
+            "acme = \"le\"",
+        ),
+        key(
             "client_ca",
             Kind::Text,
             Absent("clients are asked for no certificate"),

@@ -31,6 +31,8 @@ pub(crate) struct Context<'a> {
     lines: RefCell<BTreeMap<usize, Vec<usize>>>,
     /// The names of the maps, by their index; known before anything asks one.
     pub(crate) maps: RefCell<Vec<String>>,
+    /// The names of the accounts with authorities, by their index; known before sites are read.
+    pub(crate) accounts: RefCell<Vec<String>>,
     /// Files that keys name, judged.
     pub(crate) files: FileCache,
 }
@@ -131,6 +133,7 @@ impl<'a> Context<'a> {
             nothing: DeTable::new(),
             lines: RefCell::default(),
             maps: RefCell::default(),
+            accounts: RefCell::default(),
             files: Default::default(),
         }
     }

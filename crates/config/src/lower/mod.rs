@@ -3,6 +3,7 @@
 //! The idea: each part is lowered as far as it goes, whatever is wrong elsewhere, with a default
 //! standing in for what could not be read; the model is handed out only if nothing was reported.
 
+mod acme;
 pub(crate) mod cgroup;
 mod conditions;
 mod context;
@@ -85,6 +86,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
     let (log, user) = (log(&tops), user::server(&tops));
     // First: whatever is a text may ask them.
     let maps = map::define_all(&tops, &user);
+    let acme = acme::define_all(&tops);
     let mut upstreams = Upstreams::default();
     for named in tops.members("upstreams") {
         upstreams.define(&named);
@@ -134,11 +136,13 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         tenants: tenants.finish(),
         shed: shed::lower_all(&tops, &upstreams, &maps),
         maps,
+        acme,
         upstreams: upstreams.finish(),
         sites,
         guarded: Default::default(),
     };
     tls::judge(&tops, &model.listeners, &model.sites);
+    acme::judge(&tops, &model.sites);
     model.guarded = files::guarded(context, &model);
     listen::check_believed(&tops, &believed, &model);
     model

@@ -6,7 +6,7 @@ use super::context::problem;
 use super::table::Table;
 use super::tops::Tops;
 use super::value::Value;
-use super::{files, values};
+use super::{acme, files, values};
 use crate::glob;
 use crate::keys;
 use crate::model::{
@@ -87,6 +87,7 @@ pub(super) fn of_site(table: &Table<'_>) -> SiteTls {
     SiteTls {
         files,
         local,
+        acme: acme::of_site(&table),
         client: client(&table).map(Arc::new),
         redirect: table.flag("redirect"),
         hsts_s: table.some_number("hsts").map(|ms| ms / 1_000),
@@ -121,7 +122,7 @@ pub(super) fn judge(tops: &Tops<'_>, listeners: &[Listener], sites: &[Site]) {
     }
     let asks = |site: &Site| *site.tls != SiteTls::default();
     let Some(place) = tops
-        .optional_elements("sites")
+        .elements_again("sites")
         .into_iter()
         .find_map(|site| site.member("tls"))
         .filter(|_| sites.iter().any(asks))

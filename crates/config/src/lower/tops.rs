@@ -96,6 +96,13 @@ impl<'a> Tops<'a> {
         elements.flatten().collect()
     }
 
+    /// As [`Self::optional_elements`], once what is wrong with them was reported.
+    pub(crate) fn elements_again(&self, name: &'static str) -> Vec<Value<'a>> {
+        let values = self.tables.iter().filter_map(|table| table.get(name));
+        let lists = values.filter(|value| value.is_list());
+        lists.filter_map(|value| value.list()).flatten().collect()
+    }
+
     /// As [`Self::optional_elements`], of a list that must have one: `example` is one.
     pub(crate) fn elements(&self, name: &'static str, example: &str) -> Vec<Value<'a>> {
         let elements = self.optional_elements(name);

@@ -37,6 +37,8 @@ pub struct SiteTls {
     pub files: Option<CertificateFiles>,
     /// Whether it is made here, by an authority for development, where there are no files.
     pub local: bool,
+    /// Whose account its certificate is ordered with; index into [`super::Model::acme`].
+    pub acme: Option<usize>,
     /// What it asks of clients; `None` for nothing.
     pub client: Option<Arc<ClientCertificates>>,
     /// Whether what comes without TLS is sent to the same address with it.

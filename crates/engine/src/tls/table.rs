@@ -133,8 +133,12 @@ fn is_understood(kind: KeyKind, schemes: &[u16]) -> bool {
     }
 }
 
-/// Where a site's own certificate may come from, the first that is there.
+/// Where a site's own certificate may come from, the first that is there. One that has its certificate ordered is
+/// answered for by name: its file counts until the authority's is better.
 pub(crate) fn sources(site: &model::Site) -> Box<[Source]> {
+    if site.tls.acme.is_some() {
+        return Box::default();
+    }
     let files = site.tls.files.iter();
     let files = files.filter_map(|files| files.certificate.to_str());
     files.map(|path| Source::File(path.to_owned())).collect()

@@ -4,6 +4,7 @@
 mod fixtures;
 
 mod access_log;
+mod acme;
 mod commands;
 mod descriptors;
 mod ending;

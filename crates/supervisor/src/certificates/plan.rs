@@ -89,8 +89,18 @@ impl Plan {
             let hosts = site.hosts.iter().map(HostPattern::to_string);
             (site.name(), hosts.collect())
         });
+        // Whoever is to be given one has none to begin with.
+        let ordered = model.acme_certificates().map(|certificate| {
+            let chain = certificate.file(model);
+            Planned {
+                source: Source::Acme(chain.display().to_string()),
+                chain,
+                key: None,
+                harm: Harm::Nobody,
+            }
+        });
         Some(Plan {
-            named: named.collect(),
+            named: named.chain(ordered).collect(),
             patterns: model.tls.certificates.clone(),
             local: local.collect(),
         })

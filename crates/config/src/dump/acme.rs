@@ -1,0 +1,33 @@
+//! `[acme.NAME]`.
+
+use super::Lines;
+use super::write::{braces, list, quote, quote_path};
+use crate::model::{Acme, Model};
+
+impl Lines {
+    pub(super) fn account(&mut self, acme: &Acme, model: &Model) {
+        self.section(&format!("[acme.{}]", quote(&acme.name)));
+        self.key("directory", quote(&acme.directory));
+        self.key("contact", list(&acme.contact, quote));
+        if let Some(binding) = &acme.binding {
+            let (id, key) = (quote(&binding.id), quote_path(&binding.key));
+            let entries = [format!("id = {id}"), format!("key = {key}")];
+            self.key("eab", braces(entries));
+        }
+        let name = |index: &usize| {
+            let account = model.acme.get(*index);
+            quote(account.map_or("", |account| account.name.as_str()))
+        };
+        self.key("fallback", list(&acme.fallback, name));
+        if let Some(profile) = &acme.profile {
+            self.key("profile", quote(profile));
+        }
+        if let Some(file) = &acme.authorities {
+            self.key("ca", quote_path(file));
+        }
+        if let Some(store) = acme.store.parent() {
+            self.key("store", quote_path(store));
+        }
+        self.duration("lease", acme.lease_ms);
+    }
+}

@@ -1,0 +1,96 @@
+//! Keys of `[acme.NAME]`.
+
+use super::key::Fallback::{Absent, Required, Value};
+use super::key::{Kind, Section, key};
+
+const SECOND: u64 = 1_000;
+const HOUR: u64 = 3_600 * SECOND;
+
+pub(crate) const ACME: Section = Section {
+    title: "[acme.NAME]",
+    about: "An account with an authority that issues certificates by ACME (RFC 8555). Sites name it: `tls = { acme = \"NAME\" }`. \
+        Whoever has one has agreed to the authority's terms. A name is letters, digits, `-` and `_`.",
+    keys: &[
+        key(
+            "directory",
+            Kind::Text,
+            Required,
+            "The URL of the authority's directory.",
+            "directory = \"https://acme-v02.api.letsencrypt.org/directory\"",
+        ),
+        key(
+            "contact",
+            Kind::Other("text, or list of texts"),
+            Value("[]"),
+            "Where the authority may write to: mail addresses, or other URLs.",
+            "contact = \"ops@example.jp\"",
+        ),
+        key(
+            "eab",
+            Kind::Other("table"),
+            Absent("the account stands for itself"),
+            "The customer's account that this one is bound to, where the authority wants that.",
+            "eab = { id = \"kid-1\", key = \"eab.key\" }",
+        ),
+        key(
+            "fallback",
+            Kind::Other("text, or list of texts"),
+            Value("[]"),
+            "Other accounts, by name: the next one has its turn after every third failure in a row.",
+            "fallback = \"other\"",
+        ),
+        key(
+            "profile",
+            Kind::Text,
+            Absent("the authority's default"),
+            "Which of the authority's profiles is ordered.",
+            "profile = \"shortlived\"",
+        ),
+        key(
+            "ca",
+            Kind::Text,
+            Absent("the machine's authorities"),
+            "PEM file of the authorities that the directory's own certificate may come from: for an authority of your own. \
+             Everybody must be able to read it.",
+            "ca = \"/etc/nagaya/our-ca.pem\"",
+        ),
+        key(
+            "store",
+            Kind::Text,
+            Value("/var/lib/nagaya/acme"),
+            "The directory that holds accounts, keys and certificates, each account's below its name. It is made where it is missing. \
+             Several machines may share it.",
+            "store = \"/srv/shared/acme\"",
+        ),
+        key(
+            "lease",
+            Kind::Duration(SECOND, HOUR),
+            Value("30s"),
+            "For how long another machine that shares the store must have been silent before this one orders in its place.",
+            "lease = \"1m\"",
+        ),
+    ],
+    later: &["challenges", "on_demand", "export"],
+};
+
+pub(crate) const EAB: Section = Section {
+    title: "eab = { … }",
+    about: "External account binding (RFC 8555, 7.3.4). One of an authority's customers has both from its pages.",
+    keys: &[
+        key(
+            "id",
+            Kind::Text,
+            Required,
+            "The key's identifier.",
+            "id = \"kid-1\"",
+        ),
+        key(
+            "key",
+            Kind::Text,
+            Required,
+            "File with the key, in base64url. The supervisor alone reads it; it need not be readable to others.",
+            "key = \"eab.key\"",
+        ),
+    ],
+    later: &[],
+};

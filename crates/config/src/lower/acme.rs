@@ -1,0 +1,168 @@
+//! `[acme.NAME]`, and what sites say of them.
+
+use super::context::{Spot, problem};
+use super::table::Table;
+use super::tops::Tops;
+use super::value::Value;
+use super::values;
+use crate::keys;
+use crate::model::{Acme, AcmeBinding, HostPattern, Site};
+
+/// Accounts there may be.
+const ACCOUNTS_MAX: usize = 100;
+/// Bytes of a name.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Takes in every `[acme.NAME]`.
+pub(super) fn define_all(tops: &Tops<'_>) -> Vec<Acme> {
+    let mut accounts: Vec<Acme> = Vec::new();
+    let mut spots: Vec<Spot> = Vec::new();
+    let members = tops.members("acme");
+    let names: Vec<String> = members.iter().map(|it| it.name.to_owned()).collect();
+    for value in members {
+        let known = accounts.iter().position(|known| known.name == value.name);
+        if let Some(first) = known.and_then(|at| spots.get(at)) {
+            let message = format!("account `{}` is defined twice", value.name);
+            let finding = problem(value.spot(), message);
+            value
+                .context
+                .report(finding.other("the first", first.clone()));
+            continue;
+        }
+        if accounts.len() >= ACCOUNTS_MAX {
+            value.report(format!("there are more than {ACCOUNTS_MAX} accounts"));
+            break;
+        }
+        accounts.push(account(&value, &names));
+        spots.push(value.spot());
+    }
+    let names = accounts.iter().map(|account| account.name.clone());
+    *tops.context.accounts.borrow_mut() = names.collect();
+    accounts
+}
+
+fn account(value: &Value<'_>, names: &[String]) -> Acme {
+    let name = value.name;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(fits) {
+        value.report(format!(
+            "`{name}` cannot be an account's name: letters, digits, `-` and `_` can"
+        ));
+    }
+    let table = value.table(&keys::ACME);
+    let table = table.unwrap_or_else(|| Table::empty(value.context, &keys::ACME));
+    let texts = |key| table.get(key).map(|value| value.one_or_list());
+    let contact = texts("contact").unwrap_or_default();
+    let fallback = texts("fallback").unwrap_or_default();
+    let fallback = fallback.iter().filter_map(|other| {
+        let found = named(other, names)?;
+        if names.get(found).is_some_and(|found| found == name) {
+            other.report("an account cannot stand in for itself");
+        }
+        Some(found)
+    });
+    let store = table.get("store").and_then(|value| values::path(&value));
+    let default = || keys::default_of(&keys::ACME, "store").into();
+    Acme {
+        name: name.to_owned(),
+        directory: table
+            .required("directory")
+            .and_then(url)
+            .unwrap_or_default(),
+        contact: contact.iter().filter_map(mailbox).collect(),
+        binding: binding(&table),
+        fallback: fallback.collect(),
+        profile: table.get("profile").and_then(|value| plain(&value)),
+        authorities: table.get("ca").and_then(|value| values::path(&value)),
+        store: store.unwrap_or_else(default).join(name),
+        lease_ms: table.duration("lease"),
+    }
+}
+
+fn binding(table: &Table<'_>) -> Option<AcmeBinding> {
+    let table = table.get("eab")?.table(&keys::EAB)?;
+    Some(AcmeBinding {
+        id: table.required("id").and_then(|value| plain(&value))?,
+        key: table
+            .required("key")
+            .and_then(|value| values::path(&value))?,
+    })
+}
+
+fn url(value: Value<'_>) -> Option<String> {
+    let text = plain(&value)?;
+    if !text.starts_with("https://") && !text.starts_with("http://") {
+        value.report_help(
+            format!("`{text}` is no URL"),
+            "as in `https://acme-v02.api.letsencrypt.org/directory`",
+        );
+        return None;
+    }
+    Some(text)
+}
+
+fn plain(value: &Value<'_>) -> Option<String> {
+    let text = value.text()?;
+    if !values::is_plain(text) || text.contains(' ') {
+        value.report(format!("`{}` must be one word of plain text", value.name));
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+/// A mail address as the URL that it stands for; any other URL as it is.
+fn mailbox(value: &Value<'_>) -> Option<String> {
+    let text = plain(value)?;
+    if !text.contains('@') && !text.contains(':') {
+        value.report_help(
+            format!("`{text}` is neither a mail address nor a URL"),
+            "as in `ops@example.jp`",
+        );
+    }
+    Some(match text.contains(':') {
+        true => text,
+        false => format!("mailto:{text}"),
+    })
+}
+
+/// The index of the account that a text names.
+fn named(value: &Value<'_>, names: &[String]) -> Option<usize> {
+    let name = value.text()?;
+    let found = names.iter().position(|known| known == name);
+    if found.is_none() {
+        let finding = problem(value.spot(), format!("there is no account `{name}`"));
+        let finding = match keys::nearest(name, names.iter().map(String::as_str)) {
+            Some(meant) => finding.meant(Some(meant)),
+            None => finding.help(format!("describe it: `[acme.{name}]`")),
+        };
+        value.context.report(finding.absence());
+    }
+    found
+}
+
+/// `acme` of a site's `tls`.
+pub(super) fn of_site(table: &Table<'_>) -> Option<usize> {
+    let value = table.get("acme")?;
+    let names = value.context.accounts.borrow();
+    named(&value, &names)
+}
+
+/// Warns of hosts that no certificate is ordered for.
+pub(super) fn judge(tops: &Tops<'_>, sites: &[Site]) {
+    let places = tops.elements_again("sites");
+    for (site, place) in sites.iter().zip(places) {
+        let Some(place) = place.member("tls").filter(|_| site.tls.acme.is_some()) else {
+            continue;
+        };
+        let unordered = site
+            .hosts
+            .iter()
+            .find(|host| !matches!(host, HostPattern::Exact(_)));
+        if let Some(host) = unordered {
+            let message = format!("no certificate is ordered for `{host}`");
+            let help = "name each host that is to have one";
+            let finding = problem(place.spot(), message);
+            tops.context.warn(finding.help(help));
+        }
+    }
+}

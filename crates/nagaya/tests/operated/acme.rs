@@ -1,0 +1,270 @@
+//! Certificates from an authority: ordered, stored, answered for on several machines, and never lost.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::client::Outcome;
+use testkit::gateway::{Builder, Gateway};
+use testkit::pebble::{Accounts, Pebble};
+use testkit::processes::await_ended;
+use testkit::wait::{eventually, free_port};
+use testkit::{RawClient, TempDir};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
+/// How long an authority that refuses nine of ten nonces may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+const HARSH: [(&str, &str); 1] = [("PEBBLE_WFE_NONCEREJECT", "90")];
+
+const CONFIG: &str = r#"
+workers = 1
+[[listen]]
+address = "127.0.0.1:{port}"
+[[listen]]
+address = "127.0.0.1:{http}"
+[[listen]]
+address = "127.0.0.1:{tls}"
+tls = true
+[acme.test]
+directory = "{directory}"
+ca = "{ca}"
+contact = "ops@example.jp"
+eab = { id = "{id}", key = "{key}" }
+store = "{store}"
+lease = "2s"
+[[sites]]
+hosts = ["www.example.jp", "example.jp"]
+rules = [{ handler = { respond = { body = "the site" } } }]
+{wish}
+"#;
+
+/// What makes the site wish for a certificate.
+const WISH: &str = "tls = { acme = \"test\" }";
+
+/// An authority, and a store that outlives gateways.
+struct Town {
+    pebble: Pebble,
+    store: TempDir,
+    key: PathBuf,
+}
+
+impl Town {
+    fn new(settings: &[(&str, &str)]) -> Option<Town> {
+        let pebble = Pebble::start(Accounts::Bound, settings)?;
+        let store = TempDir::new();
+        let key = store.write("eab.key", format!("{}\n", pebble.binding().1));
+        Some(Town { pebble, store, key })
+    }
+
+    fn gateway(&self, (http, tls): (u16, u16), wish: &str) -> Builder {
+        Gateway::with_config(BINARY, CONFIG)
+            .with("http", http)
+            .with("tls", tls)
+            .with("directory", self.pebble.url())
+            .with("ca", self.pebble.authorities().display())
+            .with("id", self.pebble.binding().0)
+            .with("key", self.key.display())
+            .with("store", self.store.path().join("store").display())
+            .with("wish", wish)
+    }
+
+    /// The gateway that the authority reaches.
+    fn reached(&self, wish: &str) -> Gateway {
+        let ports = (self.pebble.http_port(), self.pebble.tls_port());
+        self.gateway(ports, wish).start()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.store.path().join("store/test").join(name)
+    }
+
+    fn until_there(&self, name: &str) -> PathBuf {
+        let file = self.file(name);
+        eventually(PATIENCE, name, || file.exists().then(|| file.clone()))
+    }
+
+    fn until_certified(&self) -> PathBuf {
+        self.until_there("certificates/www.example.jp.pem")
+    }
+}
+
+fn openssl(arguments: &[&str], file: &Path) -> String {
+    let output = Command::new("openssl").args(arguments).arg(file).output();
+    let output = output.expect("openssl is installed");
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The file holds a chain for both names, and the key that belongs to it.
+fn assert_sound(file: &Path) {
+    let names = openssl(&["x509", "-noout", "-ext", "subjectAltName", "-in"], file);
+    for name in ["DNS:www.example.jp", "DNS:example.jp"] {
+        assert!(names.contains(name), "{names}");
+    }
+    let of_chain = openssl(&["x509", "-noout", "-pubkey", "-in"], file);
+    let of_key = openssl(&["pkey", "-pubout", "-in"], file);
+    assert_eq!(of_chain, of_key);
+    assert_eq!(
+        fs::metadata(file).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+}
+
+fn get(port: u16, path: &str) -> String {
+    let mut client = RawClient::connect(([127, 0, 0, 1], port).into());
+    let request = format!("GET {path} HTTP/1.1\r\nHost: example.jp\r\nConnection: close\r\n\r\n");
+    match client.ask(request.as_bytes()) {
+        Outcome::Reply(reply) => String::from_utf8(reply.body).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_site_has_its_certificate_ordered_and_keeps_all_other_challenges() {
+    let Some(town) = Town::new(&HARSH) else {
+        return;
+    };
+    let gateway = town.reached(WISH);
+    let file = town.until_certified();
+    assert_sound(&file);
+    gateway.wait_for_message("issued");
+    let shown = || {
+        let address = format!("127.0.0.1:{}", town.pebble.tls_port());
+        let arguments = [
+            "s_client",
+            "-connect",
+            &address,
+            "-servername",
+            "example.jp",
+        ];
+        let output = Command::new("openssl")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output();
+        let shown = output.unwrap().stdout;
+        String::from_utf8_lossy(&shown)
+            .contains("Pebble")
+            .then_some(())
+    };
+    eventually(PATIENCE, "clients are shown it", shown);
+    let path = "/.well-known/acme-challenge/of-the-site";
+    assert_eq!(get(town.pebble.http_port(), path), "the site");
+    for name in ["account.json", "pending"] {
+        let mode = fs::metadata(town.file(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{name}");
+    }
+    eventually(PATIENCE, "nothing is left over", || {
+        let count = |name| fs::read_dir(town.file(name)).unwrap().count();
+        (count("pending") + count("challenges") == 0).then_some(())
+    });
+    let key = fs::read_to_string(town.file("account.json")).unwrap();
+    assert!(!gateway.stderr().contains(&key));
+}
+
+#[test]
+fn a_machine_that_shares_the_store_answers_for_the_one_that_orders() {
+    let Some(town) = Town::new(&[]) else {
+        return;
+    };
+    let mut writer = town.gateway((free_port(), free_port()), "").start();
+    eventually(PATIENCE, "the lease", || {
+        town.file("lease.1").exists().then_some(())
+    });
+    // The authority reaches this one alone.
+    let reader = town.reached(WISH);
+    eventually(PATIENCE, "the reader", || {
+        let mut marks = fs::read_dir(town.file("readers")).ok()?;
+        marks.next().map(drop)
+    });
+    let config = CONFIG.replace("{wish}", WISH);
+    writer.reload(&config);
+    assert_sound(&town.until_certified());
+    writer.wait_for_message("issued");
+    assert!(!reader.stderr().contains("issued"));
+    reader.wait_for_message("www.example.jp.pem: taken");
+}
+
+#[test]
+fn the_machine_that_is_left_orders_when_the_other_has_died() {
+    let Some(town) = Town::new(&[]) else {
+        return;
+    };
+    let first = town.gateway((free_port(), free_port()), "").start();
+    eventually(PATIENCE, "the lease", || {
+        town.file("lease.1").exists().then_some(())
+    });
+    let second = town.reached(WISH);
+    kill_process(
+        Pid::from_raw(i32::try_from(first.pid()).unwrap()).unwrap(),
+        Signal::STOP,
+    )
+    .unwrap();
+    assert_sound(&town.until_certified());
+    second.wait_for_message("issued");
+    kill_process(
+        Pid::from_raw(i32::try_from(first.pid()).unwrap()).unwrap(),
+        Signal::CONT,
+    )
+    .unwrap();
+    let certificate = fs::read(town.until_certified()).unwrap();
+    first.wait_for_message("writes=false");
+    assert_eq!(fs::read(town.until_certified()).unwrap(), certificate);
+    assert!(!town.file("lease.1").exists());
+}
+
+/// Who is killed, and the file whose appearance is the moment.
+const DEATHS: [(&str, &str); 12] = [
+    ("acme", "account.json"),
+    ("gateway", "account.json"),
+    ("acme", "challenges/"),
+    ("server", "challenges/"),
+    ("gateway", "challenges/"),
+    ("keeper", "challenges/"),
+    ("acme", "pending/www.example.jp.order"),
+    ("gateway", "pending/www.example.jp.order"),
+    ("acme", "pending/www.example.jp.key"),
+    ("gateway", "pending/www.example.jp.key"),
+    ("keeper", "pending/www.example.jp.key"),
+    ("gateway", "certificates/"),
+];
+
+#[test]
+fn whoever_dies_at_whatever_step_there_is_a_certificate_with_its_key_in_the_end() {
+    for (who, moment) in DEATHS {
+        let Some(town) = Town::new(&HARSH) else {
+            return;
+        };
+        let gateway = town.reached(WISH);
+        let is_there = || match moment.strip_suffix('/') {
+            Some(part) => {
+                let mut entries = fs::read_dir(town.file(part)).ok()?;
+                entries.next().map(drop)
+            }
+            None => town.file(moment).exists().then_some(()),
+        };
+        eventually(PATIENCE, moment, is_there);
+        let victim = match who {
+            "gateway" => gateway.pid(),
+            name => gateway.child_called(name),
+        };
+        let pid = Pid::from_raw(i32::try_from(victim).unwrap()).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+        let gateway = match who {
+            "gateway" => {
+                drop(gateway);
+                town.reached(WISH)
+            }
+            _ => {
+                await_ended(victim);
+                gateway
+            }
+        };
+        assert_sound(&town.until_certified());
+        drop(gateway);
+        println!("{who} at {moment}");
+    }
+}

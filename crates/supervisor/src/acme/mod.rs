@@ -1,0 +1,342 @@
+//! What the supervisor does for the acme process: it keeps the stores, and is its way to the others.
+//!
+//! The idea: the acme process says names of certificates, and each is looked up in the generation's
+//! plan before anything is done in its name. A key is kept in the store before the request for its
+//! certificate leaves, a chain is judged by the keeper with its key before it is stored, and a proof
+//! is published once the server answers with it and other machines have had the time to see it. All
+//! of it is done between two phases, while a server serves; what cannot be done is answered so, and
+//! the process tries again later. Whatever it is told by the store's files is no more than the
+//! account, orders under way and tokens: certificates go the way of all files.
+
+mod lease;
+mod relay;
+mod store;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use config::model::{Acme, AcmeCertificate, Model};
+use config::reason;
+use ipc::acme::{Account, Binding, CertificateState, ChallengeKind, Held, ToAcme};
+use ipc::certificates::{Blob, Source};
+use ipc::keeper::Judged;
+use ipc::server::{CHALLENGES_MAX, Challenge, ToServer};
+
+use os::file::Wait;
+
+use crate::child::{AcmeProcess, BackOff};
+use store::Store;
+
+/// Whom the acme process becomes, if there is such a user and it is not the server's: what the
+/// package makes for it, and what every system has.
+const USERS: [&str; 3] = ["nagaya-acme", "bin", "daemon"];
+/// How often another machine's challenges are looked for.
+const READ: Duration = Duration::from_secs(1);
+/// How long other machines have to see a challenge.
+const READ_BY_OTHERS: Duration = Duration::from_millis(2_500);
+/// Bytes of a file with a key for a binding.
+const BINDING_BYTES_MAX: usize = 4_096;
+
+/// What a configuration wants of authorities.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Wishes {
+    accounts: Vec<Acme>,
+    certificates: Vec<(AcmeCertificate, Vec<Source>)>,
+}
+
+impl Wishes {
+    /// Those of a configuration. For each certificate where it comes from: the store, and before it
+    /// is there the file that its site names.
+    pub(super) fn of(model: &Model) -> Wishes {
+        let certificates = model.acme_certificates().map(|certificate| {
+            let own = certificate.file(model).display().to_string();
+            let site = model.sites.get(certificate.site);
+            let files = site.and_then(|site| site.tls.files.as_ref());
+            let files = files.map(|files| files.certificate.display().to_string());
+            let sources = std::iter::once(Source::Acme(own));
+            let sources = sources.chain(files.map(Source::File)).collect();
+            (certificate, sources)
+        });
+        Wishes {
+            accounts: model.acme.clone(),
+            certificates: certificates.collect(),
+        }
+    }
+
+    fn certificate(&self, name: &str) -> Option<&(AcmeCertificate, Vec<Source>)> {
+        let mut certificates = self.certificates.iter();
+        certificates.find(|(certificate, _)| certificate.name == name)
+    }
+}
+
+/// The acme process, and what is done for it.
+#[derive(Debug, Default)]
+pub(super) struct Authorities {
+    process: ProcessState,
+    back_off: BackOff,
+    /// What is wanted by the generation whose stores are open.
+    wishes: Wishes,
+    /// By account; `None` where it cannot be opened.
+    stores: Vec<Option<Store>>,
+    /// What is published here, by the numbers of the process.
+    shown: BTreeMap<u32, Shown>,
+    /// What other machines have published.
+    read: Vec<Challenge>,
+    next_read: Option<Instant>,
+    /// The number under which the server was told last.
+    told: u32,
+    states: BTreeMap<String, CertificateState>,
+}
+
+#[derive(Debug, Default)]
+enum ProcessState {
+    #[default]
+    Absent,
+    Running(AcmeProcess),
+    Resting {
+        until: Instant,
+    },
+}
+
+/// A challenge that is published.
+#[derive(Debug)]
+struct Shown {
+    challenge: Challenge,
+    store: usize,
+    /// The number the server is to answer to, and the earliest time to say that all see it; `None`
+    /// once that was said.
+    awaited: Option<(u32, Instant)>,
+    is_answered: bool,
+}
+
+impl Authorities {
+    /// What becomes readable when the process says something or ends.
+    pub(super) fn link(&self) -> Option<BorrowedFd<'_>> {
+        match &self.process {
+            ProcessState::Running(process) => Some(process.link()),
+            ProcessState::Absent | ProcessState::Resting { .. } => None,
+        }
+    }
+
+    /// Its process id, where it is there.
+    pub(super) fn pid(&self) -> Option<u32> {
+        match &self.process {
+            ProcessState::Running(process) => Some(process.pid()),
+            ProcessState::Absent | ProcessState::Resting { .. } => None,
+        }
+    }
+
+    /// Ends the process and leaves the stores to others.
+    pub(super) fn end(&mut self) {
+        *self = Authorities {
+            told: self.told,
+            ..Authorities::default()
+        };
+    }
+
+    /// When there is next something to be done.
+    fn until(&self) -> Option<Instant> {
+        let resting = match &self.process {
+            ProcessState::Resting { until } => Some(*until),
+            ProcessState::Absent | ProcessState::Running(_) => None,
+        };
+        let leases = self.stores.iter().flatten().map(Store::until);
+        let shown = self.shown.values().filter(|shown| shown.is_answered);
+        let shown = shown.filter_map(|shown| Some(shown.awaited?.1));
+        let soonest = leases.chain(shown).chain(resting).min();
+        soonest.into_iter().chain(self.next_read).min()
+    }
+
+    fn say(&mut self, message: &ToAcme) {
+        let ProcessState::Running(process) = &self.process else {
+            return;
+        };
+        if let Err(error) = process.send(message) {
+            self.lose(&format!("it does not hear: {}", reason(&error)));
+        }
+    }
+
+    /// Ends the process, if it has not ended, and rests before the next.
+    fn lose(&mut self, why: &str) {
+        let process = match std::mem::take(&mut self.process) {
+            ProcessState::Running(process) => process,
+            state => return self.process = state,
+        };
+        let pid = process.pid();
+        let lived = match process.end() {
+            Ok((status, lived)) => {
+                let lived_ms = lived.as_millis();
+                tracing::error!(pid, %status, lived_ms, "lost the acme process: {why}");
+                lived
+            }
+            Err(error) => {
+                tracing::error!(pid, error = reason(&error), "cannot end the acme process");
+                Duration::ZERO
+            }
+        };
+        let rest = self.back_off.rest(lived);
+        let until = Instant::now() + rest;
+        self.process = ProcessState::Resting { until };
+        // Nobody asks any more for what it had published.
+        for (_, shown) in std::mem::take(&mut self.shown) {
+            self.take_back(&shown);
+        }
+    }
+
+    fn take_back(&mut self, shown: &Shown) {
+        let store = self.stores.get_mut(shown.store).and_then(Option::as_mut);
+        if let Some(Err(error)) = store.map(|store| store.withdraw(&shown.challenge)) {
+            tracing::debug!(error = reason(&error), "a challenge stays in the store");
+        }
+    }
+
+    /// The store of a certificate that this machine may write, or why there is none.
+    fn store_of(&mut self, certificate: &str) -> Result<(usize, &mut Store), String> {
+        let known = self.wishes.certificate(certificate);
+        let (known, _) = known.ok_or("no site wants this certificate")?;
+        let index = known.account;
+        let store = self.stores.get_mut(index).and_then(Option::as_mut);
+        let store = store.ok_or("its store cannot be opened")?;
+        match store.is_held() {
+            true => Ok((index, store)),
+            false => Err("another machine writes its store".into()),
+        }
+    }
+
+    /// Opens the stores of what is wanted now; those that stay are kept.
+    fn adopt(&mut self, wishes: &Wishes) {
+        let mut before = std::mem::take(&mut self.stores);
+        for acme in &wishes.accounts {
+            let is_same = |store: &Option<Store>| {
+                store
+                    .as_ref()
+                    .is_some_and(|it| it.directory() == acme.store)
+            };
+            let kept = before.iter().position(is_same);
+            let lease = Duration::from_millis(acme.lease_ms);
+            let store = match kept.and_then(|at| before.get_mut(at)?.take()) {
+                Some(store) => Some(store),
+                None => match Store::open(&acme.store, lease) {
+                    Ok(store) => Some(store),
+                    Err(error) => {
+                        let (path, error) = (acme.store.display(), reason(&error));
+                        tracing::error!(account = acme.name, "store {path}: {error}");
+                        None
+                    }
+                },
+            };
+            self.stores.push(store);
+        }
+        self.wishes = wishes.clone();
+        let wishes = &self.wishes;
+        self.states
+            .retain(|name, _| wishes.certificate(name).is_some());
+    }
+
+    /// Keeps leases; tells whether another machine writes now, or this one.
+    fn step(&mut self, now: Instant) -> bool {
+        let mut changed = false;
+        for store in self.stores.iter_mut().flatten() {
+            if store.until() > now {
+                continue;
+            }
+            let before = store.is_held();
+            let stepped = store.step(now);
+            let path = store.directory().display();
+            if let Err(error) = stepped {
+                tracing::error!(error = reason(&error), "the lease of {path}");
+            }
+            if before != store.is_held() {
+                changed = true;
+                tracing::info!(writes = store.is_held(), "store {path}");
+            }
+        }
+        changed
+    }
+
+    /// Reads what other machines have published; tells whether that changed.
+    fn read_others(&mut self, now: Instant) -> bool {
+        if self.next_read.is_some_and(|next| next > now) {
+            return false;
+        }
+        let mut read = Vec::new();
+        let mut is_reader = false;
+        for store in self.stores.iter_mut().flatten().filter(|it| !it.is_held()) {
+            is_reader = true;
+            let published = store.say_reader(now).and_then(|()| store.published());
+            match published {
+                Ok(published) => read.extend(published),
+                Err(error) => tracing::error!(error = reason(&error), "challenges of others"),
+            }
+        }
+        self.next_read = is_reader.then(|| now + READ);
+        read.truncate(CHALLENGES_MAX / 2);
+        let changed = read != self.read;
+        self.read = read;
+        changed
+    }
+
+    fn published(&mut self) -> ToServer {
+        self.told = self.told.saturating_add(1);
+        let own = self.shown.values().map(|shown| shown.challenge.clone());
+        ToServer::Challenges {
+            number: self.told,
+            challenges: own.chain(self.read.iter().cloned()).collect(),
+        }
+    }
+}
+
+/// The accounts as the process is told them.
+fn account(acme: &Acme, store: Option<&Store>) -> Account {
+    let binding = acme.binding.as_ref().and_then(|binding| {
+        let key = read_binding(&binding.key);
+        let key = key.inspect_err(|error| {
+            let (path, error) = (binding.key.display(), reason(error));
+            tracing::error!(account = acme.name, "{path}: {error}");
+        });
+        Some(Binding {
+            id: binding.id.clone(),
+            key: key.ok()?,
+        })
+    });
+    let authorities = acme.authorities.as_ref();
+    Account {
+        name: acme.name.clone(),
+        directory: acme.directory.clone(),
+        contact: acme.contact.clone(),
+        binding,
+        challenges: vec![ChallengeKind::Http01],
+        profile: acme.profile.clone(),
+        authorities: authorities.map_or_else(String::new, |path| path.display().to_string()),
+        credentials: store.and_then(Store::account).map(Blob::from),
+        is_writer: store.is_some_and(Store::is_held),
+    }
+}
+
+fn read_binding(path: &Path) -> io::Result<String> {
+    let file = os::file::open(path, Wait::Allowed)?;
+    let bytes = os::file::read_whole(file.as_fd(), BINDING_BYTES_MAX)?;
+    let text = String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData)?;
+    Ok(text.trim().to_owned())
+}
+
+fn held(judged: &Judged, leaf: Option<&Blob>) -> Held {
+    Held {
+        names: judged.names.clone(),
+        not_before_s: judged.not_before_s,
+        not_after_s: judged.not_after_s,
+        leaf: leaf.cloned().unwrap_or_default(),
+    }
+}
+
+/// Whom the process becomes beside a server of this user.
+fn user(server: &str) -> &str {
+    if !os::process::is_root() {
+        return server;
+    }
+    let fits = |user: &&str| *user != server && os::process::check_user(user).is_ok();
+    USERS.into_iter().find(fits).unwrap_or(server)
+}

@@ -1,0 +1,330 @@
+//! What is done when the acme process says something, and between that.
+//!
+//! The idea: each word is looked up in the plan and done at once, by the store, the keeper or the
+//! server, and answered; what the server has to answer first is answered when it has.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use config::reason;
+use ipc::acme::{FromAcme, Held, Plan, Proof, ToAcme, Wanted};
+use ipc::certificates::{Blob, KeyKind};
+use ipc::keeper::Candidate;
+use ipc::server::{CHALLENGES_MAX, Challenge, ChallengeProof};
+
+use super::{ProcessState, READ_BY_OTHERS, Shown, Wishes, account, held, user};
+use crate::Supervisor;
+use crate::child::{AcmeProcess, Server};
+use crate::phase::Phase;
+
+impl Supervisor {
+    /// When there is next something to be done for the acme process.
+    pub(crate) fn authorities_until(&self) -> Option<Instant> {
+        let is_serving = matches!(self.phase, Phase::Serving { .. });
+        is_serving.then(|| self.authorities.until()).flatten()
+    }
+
+    /// Does what is to be done for the acme process while a server serves.
+    pub(crate) fn mind_authorities(&mut self) {
+        if !matches!(self.phase, Phase::Serving { .. }) {
+            return;
+        }
+        if self.current.certificates.is_none() || self.current.wishes.accounts.is_empty() {
+            if self.authorities.wishes != Wishes::default() {
+                self.authorities.end();
+            }
+            return;
+        }
+        let now = Instant::now();
+        let mut is_another_plan = self.authorities.wishes != self.current.wishes;
+        if is_another_plan {
+            self.authorities.adopt(&self.current.wishes);
+        }
+        is_another_plan |= self.authorities.step(now);
+        if self.authorities.read_others(now) {
+            self.publish();
+        }
+        self.say_what_all_see(now);
+        let is_wanted = match &self.authorities.process {
+            ProcessState::Absent => true,
+            ProcessState::Resting { until } => *until <= now,
+            ProcessState::Running(_) => false,
+        };
+        if is_wanted {
+            self.start_acme();
+        } else if is_another_plan {
+            self.tell_plan();
+        }
+    }
+
+    fn start_acme(&mut self) {
+        match AcmeProcess::start(user(&self.current.user)) {
+            Ok(process) => {
+                tracing::info!(pid = process.pid(), "acme process started");
+                self.authorities.process = ProcessState::Running(process);
+                self.tell_plan();
+            }
+            Err(error) => {
+                tracing::error!(error = reason(&error), "start the acme process");
+                let until = Instant::now() + self.authorities.back_off.rest(Duration::ZERO);
+                self.authorities.process = ProcessState::Resting { until };
+            }
+        }
+    }
+
+    fn tell_plan(&mut self) {
+        let wishes = &self.authorities.wishes;
+        let stores = &self.authorities.stores;
+        let accounts = wishes.accounts.iter().zip(stores);
+        let accounts = accounts.map(|(acme, store)| account(acme, store.as_ref()));
+        let known = self.current.certificates.as_ref();
+        let certificates = wishes.certificates.iter().map(|(certificate, sources)| {
+            let found = sources.iter().find_map(|source| known?.judged(source));
+            let index = |index: usize| u16::try_from(index).unwrap_or(u16::MAX);
+            let first = wishes.accounts.get(certificate.account);
+            let others = first.map_or(&[][..], |acme| &acme.fallback);
+            let accounts = std::iter::once(&certificate.account).chain(others);
+            let store = stores.get(certificate.account).and_then(Option::as_ref);
+            Wanted {
+                certificate: certificate.name.clone(),
+                accounts: accounts.map(|it| index(*it)).collect(),
+                names: certificate.names.clone(),
+                held: found.map(|(judged, leaf)| held(judged, leaf)),
+                order: store.and_then(|store| store.order(&certificate.name)),
+            }
+        });
+        let plan = Plan {
+            accounts: accounts.collect(),
+            certificates: certificates.collect(),
+        };
+        self.authorities.say(&ToAcme::Plan(plan));
+    }
+
+    /// Deals with a word of the acme process, or with its end.
+    pub(crate) fn on_acme_word(&mut self) {
+        let ProcessState::Running(process) = &self.authorities.process else {
+            return;
+        };
+        match process.recv() {
+            Ok(word) => self.do_for_acme(word),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                self.authorities.lose("it ended");
+                self.publish();
+            }
+            Err(error) => {
+                let why = format!("the link to it failed: {}", reason(&error));
+                self.authorities.lose(&why);
+                self.publish();
+            }
+        }
+    }
+
+    fn do_for_acme(&mut self, word: FromAcme) {
+        match word {
+            FromAcme::Account {
+                account,
+                credentials,
+            } => self.keep_account(&account, &credentials),
+            FromAcme::Request { certificate, names } => {
+                let result = self.request(&certificate, names);
+                self.authorities.say(&ToAcme::Requested {
+                    certificate,
+                    result,
+                });
+            }
+            FromAcme::Publish {
+                number,
+                certificate,
+                name,
+                proof,
+            } => {
+                if let Err(why) = self.show(number, &certificate, name, proof) {
+                    let result = Err(why);
+                    self.authorities.say(&ToAcme::Published { number, result });
+                }
+            }
+            FromAcme::Withdraw { numbers } => {
+                for number in numbers {
+                    if let Some(shown) = self.authorities.shown.remove(&number) {
+                        self.authorities.take_back(&shown);
+                    }
+                }
+                self.publish();
+            }
+            FromAcme::Ordered {
+                certificate,
+                account,
+                url,
+            } => {
+                let kept = self.authorities.store_of(&certificate);
+                let kept = kept.and_then(|(_, store)| {
+                    let kept = store.keep_order(&certificate, &account, &url);
+                    kept.map_err(|error| reason(&error))
+                });
+                if let Err(error) = kept {
+                    tracing::error!(certificate, error, "an order is not kept");
+                }
+            }
+            FromAcme::Issued { certificate, chain } => {
+                let result = self.store(&certificate, &chain);
+                self.authorities.say(&ToAcme::Stored {
+                    certificate,
+                    result,
+                });
+            }
+            FromAcme::State(state) => {
+                if self
+                    .authorities
+                    .wishes
+                    .certificate(&state.certificate)
+                    .is_some()
+                {
+                    let name = state.certificate.clone();
+                    self.authorities.states.insert(name, state);
+                }
+            }
+        }
+    }
+
+    fn keep_account(&mut self, account: &str, credentials: &Blob) {
+        let accounts = &self.authorities.wishes.accounts;
+        let index = accounts.iter().position(|acme| acme.name == account);
+        let stores = &mut self.authorities.stores;
+        let store = index.and_then(|index| stores.get_mut(index)?.as_mut());
+        let kept = store.map(|store| store.keep_account(&credentials.0));
+        if let Some(Err(error)) = kept {
+            tracing::error!(account, error = reason(&error), "the account is not kept");
+        }
+    }
+
+    /// Has a key made and kept, and the request for its certificate made.
+    fn request(&mut self, certificate: &str, names: Vec<String>) -> Result<Blob, String> {
+        let known = self.authorities.wishes.certificate(certificate);
+        let (known, _) = known.ok_or("no site wants this certificate")?;
+        if names.is_empty() || !names.iter().all(|name| known.names.contains(name)) {
+            return Err("these are not its names".into());
+        }
+        self.authorities.store_of(certificate)?;
+        let made = self.keys.request(KeyKind::P256, names)??;
+        let (_, store) = self.authorities.store_of(certificate)?;
+        let kept = store.keep_key(certificate, &made.key.0);
+        kept.map_err(|error| format!("keep its key: {}", reason(&error)))?;
+        Ok(made.request)
+    }
+
+    /// Publishes a proof, once the server answers with it.
+    fn show(
+        &mut self,
+        number: u32,
+        certificate: &str,
+        name: String,
+        proof: Proof,
+    ) -> Result<(), String> {
+        let known = self.authorities.wishes.certificate(certificate);
+        let (known, _) = known.ok_or("no site wants this certificate")?;
+        if !known.names.contains(&name) {
+            return Err("it has no such name".into());
+        }
+        if self.authorities.shown.len() >= CHALLENGES_MAX / 2 {
+            return Err("too much is published".into());
+        }
+        let Proof::Http {
+            token,
+            authorization,
+        } = proof
+        else {
+            return Err("this challenge is not configured".into());
+        };
+        let challenge = Challenge {
+            name,
+            proof: ChallengeProof::Http {
+                token,
+                authorization,
+            },
+        };
+        let (index, store) = self.authorities.store_of(certificate)?;
+        let published = store.publish(&challenge).and_then(|()| store.has_readers());
+        let has_readers = published.map_err(|error| format!("publish: {}", reason(&error)))?;
+        let wait = if has_readers {
+            READ_BY_OTHERS
+        } else {
+            Duration::ZERO
+        };
+        let told = self.authorities.told.saturating_add(1);
+        let shown = Shown {
+            challenge,
+            store: index,
+            awaited: Some((told, Instant::now() + wait)),
+            is_answered: false,
+        };
+        self.authorities.shown.insert(number, shown);
+        self.publish();
+        Ok(())
+    }
+
+    /// Tells the server everything that is published.
+    pub(crate) fn publish(&mut self) {
+        let message = self.authorities.published();
+        let told = self
+            .phase
+            .server()
+            .map(|server: &Server| server.send(&message));
+        if let Some(Err(error)) = told {
+            self.lose_server_by("it does not take challenges", &error);
+        }
+    }
+
+    /// Tells a server that may be another one.
+    pub(crate) fn publish_again(&mut self) {
+        if !self.authorities.shown.is_empty() || !self.authorities.read.is_empty() {
+            self.publish();
+        }
+    }
+
+    /// The server answers with what was said under this number.
+    pub(crate) fn on_challenged(&mut self, number: u32) {
+        for shown in self.authorities.shown.values_mut() {
+            shown.is_answered |= shown.awaited.is_some_and(|(told, _)| told <= number);
+        }
+        self.say_what_all_see(Instant::now());
+    }
+
+    fn say_what_all_see(&mut self, now: Instant) {
+        let mut seen = Vec::new();
+        for (number, shown) in &mut self.authorities.shown {
+            if shown.is_answered && shown.awaited.is_some_and(|(_, until)| until <= now) {
+                shown.awaited = None;
+                seen.push(*number);
+            }
+        }
+        for number in seen {
+            let result = Ok(());
+            self.authorities.say(&ToAcme::Published { number, result });
+        }
+    }
+
+    /// Stores a chain with its key, once the keeper has found that they belong together.
+    fn store(&mut self, certificate: &str, chain: &Blob) -> Result<Held, String> {
+        let (_, store) = self.authorities.store_of(certificate)?;
+        let key = store.key(certificate);
+        let key = key.map_err(|error| format!("its key: {}", reason(&error)))?;
+        let pem = [&chain.0[..], b"\n", &key].concat();
+        let file = format!("the certificate that was issued for {certificate}");
+        let candidate = Candidate {
+            chain_file: file.clone(),
+            key_file: file,
+            chain: pem.clone().into(),
+            key: Blob::default(),
+        };
+        let verdict = self.keys.judge(vec![candidate])?.pop();
+        let judged = verdict.ok_or("the keeper says nothing of it")??;
+        let (_, store) = self.authorities.store_of(certificate)?;
+        let kept = store.keep_certificate(certificate, &pem);
+        kept.map_err(|error| format!("store it: {}", reason(&error)))?;
+        if let Some(certificates) = &mut self.current.certificates {
+            certificates.look_soon();
+        }
+        let leaf = judged.chain.first();
+        Ok(held(&judged, leaf))
+    }
+}

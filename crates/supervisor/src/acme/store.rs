@@ -1,0 +1,293 @@
+//! The store of an account: a directory that several machines may share, and one writes.
+//!
+//! The idea: everything in it is a file that is replaced as a whole, for its owner alone, and all
+//! writing goes by the [`Lease`]. What there is:
+//!
+//! | below the store | what |
+//! |---|---|
+//! | `account.json` | the account's key, and where it is |
+//! | `certificates/NAME.pem` | a chain and its key in one file, so that both change at once |
+//! | `pending/NAME.key` | the key of an order under way, until its chain has come |
+//! | `pending/NAME.order` | the account, and the URL of an order that is being finished |
+//! | `challenges/TOKEN` | the host, and what is answered to an authority that asks there |
+//! | `readers/OWNER` | a machine that answers challenges, too: changed while it lives |
+//! | `lease.N`, `writing.N.OWNER` | who writes ([`Lease`]) |
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ipc::acme::TOKEN_BYTES_MAX;
+use ipc::server::{CHALLENGES_MAX, Challenge, ChallengeProof};
+
+use super::lease::{Lease, make_directory};
+
+/// Bytes of a file of the store.
+const FILE_BYTES_MAX: u64 = 512 * 1024;
+/// A machine that reads says so this often, and is believed for three times as long.
+const READER_BEAT: Duration = Duration::from_secs(5);
+
+/// A store.
+#[derive(Debug)]
+pub(super) struct Store {
+    directory: PathBuf,
+    lease: Lease,
+    /// When this machine said last that it reads.
+    said: Option<Instant>,
+}
+
+impl Store {
+    /// Opens the store in this directory, which is made where it is missing.
+    pub(super) fn open(directory: &Path, lease: Duration) -> io::Result<Store> {
+        let lease = Lease::new(directory, lease)?;
+        for part in ["certificates", "pending", "challenges", "readers"] {
+            make_directory(&directory.join(part))?;
+        }
+        Ok(Store {
+            directory: directory.to_owned(),
+            lease,
+            said: None,
+        })
+    }
+
+    /// Where it is.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Whether this machine writes it.
+    pub(super) fn is_held(&self) -> bool {
+        self.lease.is_held()
+    }
+
+    /// When it is to be looked at again.
+    pub(super) fn until(&self) -> Instant {
+        self.lease.until()
+    }
+
+    /// Keeps the lease, or takes it over.
+    pub(super) fn step(&mut self, now: Instant) -> io::Result<()> {
+        let before = self.lease.is_held();
+        self.lease.step(now)?;
+        if !before && self.lease.is_held() {
+            // What the one before had published is asked for by nobody.
+            self.clear("challenges")?;
+        }
+        Ok(())
+    }
+
+    /// The account, where it was made.
+    pub(super) fn account(&self) -> Option<Vec<u8>> {
+        self.read("account.json").ok()
+    }
+
+    /// Keeps the account.
+    pub(super) fn keep_account(&mut self, json: &[u8]) -> io::Result<()> {
+        self.lease.write("account.json", json)
+    }
+
+    /// The account and the URL of an order that was being finished.
+    pub(super) fn order(&self, certificate: &str) -> Option<(String, String)> {
+        let text = self.read(&order_name(certificate)).ok()?;
+        let text = String::from_utf8(text).ok()?;
+        let (account, url) = text.trim_end().split_once('\n')?;
+        Some((account.to_owned(), url.to_owned()))
+    }
+
+    /// Keeps which order is being finished.
+    pub(super) fn keep_order(
+        &mut self,
+        certificate: &str,
+        account: &str,
+        url: &str,
+    ) -> io::Result<()> {
+        let text = format!("{account}\n{url}\n");
+        self.lease.write(&order_name(certificate), text.as_bytes())
+    }
+
+    /// The key of an order under way.
+    pub(super) fn key(&self, certificate: &str) -> io::Result<Vec<u8>> {
+        self.read(&key_name(certificate))
+    }
+
+    /// Keeps the key of an order under way, before anybody hears of it.
+    pub(super) fn keep_key(&mut self, certificate: &str, pem: &[u8]) -> io::Result<()> {
+        self.lease.write(&key_name(certificate), pem)
+    }
+
+    /// Puts a chain and the key of its order in the place of the certificate.
+    pub(super) fn keep_certificate(&mut self, certificate: &str, pem: &[u8]) -> io::Result<()> {
+        let name = format!("certificates/{certificate}.pem");
+        self.lease.write(&name, pem)?;
+        // The order first: without it, its key is nobody's.
+        self.lease.remove(&order_name(certificate))?;
+        self.lease.remove(&key_name(certificate))
+    }
+
+    /// Has other machines answer with this.
+    pub(super) fn publish(&mut self, challenge: &Challenge) -> io::Result<()> {
+        let ChallengeProof::Http {
+            token,
+            authorization,
+        } = &challenge.proof;
+        let text = format!("{}\n{authorization}\n", challenge.name);
+        self.lease
+            .write(&format!("challenges/{token}"), text.as_bytes())
+    }
+
+    /// Takes it back.
+    pub(super) fn withdraw(&mut self, challenge: &Challenge) -> io::Result<()> {
+        let ChallengeProof::Http { token, .. } = &challenge.proof;
+        self.lease.remove(&format!("challenges/{token}"))
+    }
+
+    /// What the machine that writes has published.
+    pub(super) fn published(&self) -> io::Result<Vec<Challenge>> {
+        let entries = fs::read_dir(self.directory.join("challenges"))?;
+        let tokens = entries.take(CHALLENGES_MAX).filter_map(|entry| {
+            let token = entry.ok()?.file_name().into_string().ok()?;
+            let text = self.read(&format!("challenges/{token}")).ok()?;
+            let text = String::from_utf8(text).ok()?;
+            let (name, authorization) = text.trim_end().split_once('\n')?;
+            let fits = authorization.len() <= TOKEN_BYTES_MAX * 2 && token.len() <= TOKEN_BYTES_MAX;
+            fits.then(|| Challenge {
+                name: name.to_owned(),
+                proof: ChallengeProof::Http {
+                    token,
+                    authorization: authorization.to_owned(),
+                },
+            })
+        });
+        Ok(tokens.collect())
+    }
+
+    /// Says that this machine answers, too.
+    pub(super) fn say_reader(&mut self, now: Instant) -> io::Result<()> {
+        let is_due = |said: Instant| now.duration_since(said) >= READER_BEAT;
+        if self.said.is_none_or(is_due) {
+            // Of no worth to anybody: it may be half written.
+            fs::write(self.mark(), "reads\n")?;
+            self.said = Some(now);
+        }
+        Ok(())
+    }
+
+    /// Whether other machines answer, too. Their marks are compared with one that is made now, so
+    /// that the clock is that of whoever keeps the files.
+    pub(super) fn has_readers(&self) -> io::Result<bool> {
+        let own = self.mark();
+        fs::write(&own, "writes\n")?;
+        let now = fs::metadata(&own)?.modified()?;
+        fs::remove_file(&own)?;
+        let entries = fs::read_dir(self.directory.join("readers"))?;
+        Ok(entries.filter_map(Result::ok).any(|entry| {
+            let said = entry.metadata().and_then(|facts| facts.modified());
+            let age = said.map(|said| now.duration_since(said).unwrap_or_default());
+            age.is_ok_and(|age| age < READER_BEAT * 3)
+        }))
+    }
+
+    fn mark(&self) -> PathBuf {
+        self.directory.join("readers").join(self.lease.owner())
+    }
+
+    fn clear(&mut self, part: &str) -> io::Result<()> {
+        for entry in fs::read_dir(self.directory.join(part))? {
+            if let Ok(name) = entry?.file_name().into_string() {
+                self.lease.remove(&format!("{part}/{name}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let file = File::open(self.directory.join(name))?;
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        match bytes.len() as u64 > FILE_BYTES_MAX {
+            true => Err(ErrorKind::FileTooLarge.into()),
+            false => Ok(bytes),
+        }
+    }
+}
+
+fn order_name(certificate: &str) -> String {
+    format!("pending/{certificate}.order")
+}
+
+fn key_name(certificate: &str) -> String {
+    format!("pending/{certificate}.key")
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::TempDir;
+
+    use super::*;
+
+    fn store(directory: &TempDir) -> Store {
+        let mut store = Store::open(directory.path(), Duration::from_secs(30)).unwrap();
+        store.step(Instant::now()).unwrap();
+        store
+    }
+
+    fn challenge(token: &str) -> Challenge {
+        Challenge {
+            name: "a.example".into(),
+            proof: ChallengeProof::Http {
+                token: token.into(),
+                authorization: format!("{token}.thumb"),
+            },
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_found_again_and_a_certificate_ends_its_order() {
+        let directory = TempDir::new();
+        let mut first = store(&directory);
+        assert!(first.is_held());
+        first.keep_account(b"{}").unwrap();
+        first.keep_order("a.example", "le", "https://ca/1").unwrap();
+        first.keep_key("a.example", b"key").unwrap();
+        drop(first);
+        let mut second = store(&directory);
+        assert_eq!(second.account().as_deref(), Some(&b"{}"[..]));
+        let order = ("le".into(), "https://ca/1".into());
+        assert_eq!(second.order("a.example"), Some(order));
+        assert_eq!(second.key("a.example").unwrap(), b"key");
+        assert_eq!(second.order("b.example"), None);
+        second.keep_certificate("a.example", b"chain key").unwrap();
+        assert_eq!(second.order("a.example"), None);
+        assert!(second.key("a.example").is_err());
+        let file = directory.path().join("certificates/a.example.pem");
+        assert_eq!(fs::read(file).unwrap(), b"chain key");
+    }
+
+    #[test]
+    fn readers_see_what_is_published_and_the_writer_sees_that_there_are_readers() {
+        let directory = TempDir::new();
+        let mut writer = store(&directory);
+        let mut reader = store(&directory);
+        assert!(writer.is_held() && !reader.is_held());
+        assert!(!writer.has_readers().unwrap());
+        writer.publish(&challenge("one")).unwrap();
+        assert_eq!(reader.published().unwrap(), [challenge("one")]);
+        assert!(reader.publish(&challenge("two")).is_err());
+        // Both are of one process here, and have one name.
+        fs::write(directory.path().join("readers/another"), "").unwrap();
+        assert!(writer.has_readers().unwrap());
+        reader.say_reader(Instant::now()).unwrap();
+        writer.withdraw(&challenge("one")).unwrap();
+        assert_eq!(reader.published().unwrap(), []);
+    }
+
+    #[test]
+    fn what_the_writer_before_had_published_is_taken_back() {
+        let directory = TempDir::new();
+        let mut first = store(&directory);
+        first.publish(&challenge("one")).unwrap();
+        drop(first);
+        assert_eq!(store(&directory).published().unwrap(), []);
+    }
+}
