@@ -20,6 +20,9 @@ const RECORD_BYTES: usize = 16 * 1024;
 const RECORD_OVERHEAD: usize = 64;
 /// Most bytes that one message of a handshake takes on its way out; a chain of certificates is the largest.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Most bytes that may lie there before more are taken: a message of 64 KiB in records of a usual size. In records of a
+/// byte each it would be twenty times as much.
+const UNOPENED_MAX: usize = 128 * 1024;
 
 /// The TLS of one connection.
 pub(crate) struct Session {
@@ -27,8 +30,9 @@ pub(crate) struct Session {
     /// Opened and not yet taken, from `taken` on.
     opened: Vec<u8>,
     taken: usize,
-    /// A part of a record that has arrived.
+    /// A part of a record that has arrived, from `discarded` on.
     unopened: Vec<u8>,
+    discarded: usize,
     end: SessionEnd,
 }
 
@@ -102,6 +106,7 @@ impl Session {
             opened: Vec::new(),
             taken: 0,
             unopened: Vec::new(),
+            discarded: 0,
             end: SessionEnd::Open,
         })
     }
@@ -115,6 +120,10 @@ impl Session {
         arrived: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Rest, SessionFailure> {
+        if self.unopened.len() > UNOPENED_MAX {
+            let error = Error::General("a message in too many records".to_owned());
+            return Err(self.fail(&error, out));
+        }
         self.unopened.extend_from_slice(arrived);
         self.rest(out)
     }
@@ -125,9 +134,21 @@ impl Session {
             match self.step(out) {
                 Ok(SessionStep::Again) => {}
                 Ok(SessionStep::Told) => self.end = SessionEnd::Told,
-                Ok(SessionStep::Rest(rest)) => return Ok(rest),
+                Ok(SessionStep::Rest(rest)) => {
+                    self.forget_discarded();
+                    return Ok(rest);
+                }
                 Err(error) => return Err(self.fail(&error, out)),
             }
+        }
+    }
+
+    /// Keeps no more than what has to be seen again: once at each rest, as there may be thousands of small records.
+    fn forget_discarded(&mut self) {
+        let discarded = std::mem::take(&mut self.discarded);
+        if discarded > 0 {
+            self.unopened.drain(..discarded.min(self.unopened.len()));
+            self.unopened.shrink_to_fit();
         }
     }
 
@@ -140,9 +161,8 @@ impl Session {
 
     /// One step of the machine. It is always given what was kept: it remembers how far in that it has come.
     fn step(&mut self, out: &mut Vec<u8>) -> Result<SessionStep, Error> {
-        let mut unopened = std::mem::take(&mut self.unopened);
-        let UnbufferedStatus { discard, state } =
-            self.connection.process_tls_records(&mut unopened);
+        let unopened = self.unopened.get_mut(self.discarded..).unwrap_or_default();
+        let UnbufferedStatus { discard, state } = self.connection.process_tls_records(unopened);
         let step = match state {
             Err(error) => Err(error),
             Ok(ConnectionState::ReadTraffic(mut traffic)) => loop {
@@ -172,10 +192,7 @@ impl Session {
             // Early data is never asked for.
             Ok(_) => Err(Error::HandshakeNotComplete),
         };
-        unopened.drain(..discard.min(unopened.len()));
-        if !unopened.is_empty() {
-            self.unopened = unopened;
-        }
+        self.discarded += discard;
         step
     }
 
@@ -340,5 +357,49 @@ impl SessionFailure {
 impl From<SessionFailure> for io::Error {
     fn from(failure: SessionFailure) -> Self {
         Self::new(io::ErrorKind::InvalidData, failure.detail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::crypto::aws_lc_rs::default_provider;
+    use rustls::server::ResolvesServerCertUsingSni;
+
+    use super::*;
+
+    fn session() -> Session {
+        let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
+        let builder = builder.with_safe_default_protocol_versions();
+        let builder = builder.expect("versions").with_no_client_auth();
+        let nobody = Arc::new(ResolvesServerCertUsingSni::new());
+        Session::server(Arc::new(builder.with_cert_resolver(nobody))).expect("a session")
+    }
+
+    /// A hello of 65,280 bytes, of which its head has come.
+    const BEGUN: [u8; 9] = [22, 3, 1, 0, 4, 1, 0, 0xff, 0];
+
+    #[test]
+    fn a_part_of_a_message_is_kept_while_something_is_said() {
+        let (mut session, mut out) = (session(), Vec::new());
+        let rest = session.receive(&BEGUN, &mut out).expect("a part");
+        assert_eq!(rest, Rest::Handshake);
+        let mut room = [0; 512];
+        assert!(session.seal(b"early", &mut out, &mut room).is_err());
+        session.close(&mut out);
+        assert_eq!(session.unopened, BEGUN);
+    }
+
+    #[test]
+    fn a_message_in_records_of_a_byte_each_is_refused_before_it_is_whole() {
+        let (mut session, mut out) = (session(), Vec::new());
+        session.receive(&BEGUN, &mut out).expect("a part");
+        let pieces = [22, 3, 3, 0, 1, 0].repeat(512);
+        let failed = (0..127).find_map(|_| session.receive(&pieces, &mut out).err());
+        let failed = failed.expect("refused");
+        assert_eq!(
+            failed.detail,
+            "unexpected error: a message in too many records"
+        );
+        assert!(session.unopened.len() < UNOPENED_MAX + 2 * pieces.len());
     }
 }
