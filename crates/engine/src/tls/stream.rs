@@ -197,6 +197,9 @@ impl TlsStream {
             let (plain, room) = block.split_at_mut(GATHER_MAX);
             let plain = plain.get_mut(..count.min(GATHER_MAX)).unwrap_or_default();
             let read = os::file::read_at(file, plain, offset)?;
+            if read == 0 {
+                return Ok((0, GATHER_MAX, 0));
+            }
             let plain = plain.get(..read).unwrap_or_default();
             Ok((read, GATHER_MAX, session.seal(plain, first, room)?))
         })
