@@ -99,12 +99,22 @@ fn openssl(arguments: &[&str], file: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+const NAMES: [&str; 2] = ["DNS:www.example.jp", "DNS:example.jp"];
+
+/// The names that the chain in a file is for.
+fn names_in(file: &Path) -> String {
+    openssl(&["x509", "-noout", "-ext", "subjectAltName", "-in"], file)
+}
+
 /// The file holds a chain for both names, and the key that belongs to it.
 fn assert_sound(file: &Path) {
-    let names = openssl(&["x509", "-noout", "-ext", "subjectAltName", "-in"], file);
-    for name in ["DNS:www.example.jp", "DNS:example.jp"] {
-        assert!(names.contains(name), "{names}");
-    }
+    let names = names_in(file);
+    assert!(NAMES.iter().all(|name| names.contains(name)), "{names}");
+    assert_with_key(file);
+}
+
+/// The file holds a chain, and the key that belongs to it.
+fn assert_with_key(file: &Path) {
     let of_chain = openssl(&["x509", "-noout", "-pubkey", "-in"], file);
     let of_key = openssl(&["pkey", "-pubout", "-in"], file);
     assert_eq!(of_chain, of_key);
@@ -263,7 +273,11 @@ fn whoever_dies_at_whatever_step_there_is_a_certificate_with_its_key_in_the_end(
                 gateway
             }
         };
-        assert_sound(&town.until_certified());
+        let file = town.until_certified();
+        let names = names_in(&file);
+        // One whose proof was asked for while nobody answered is left out, and tried again by itself.
+        assert!(NAMES.iter().any(|name| names.contains(name)), "{names}");
+        assert_with_key(&file);
         drop(gateway);
         println!("{who} at {moment}");
     }
