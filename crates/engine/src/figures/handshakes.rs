@@ -9,7 +9,7 @@ use control::{HandshakeFailure, Handshakes, Status};
 use super::prometheus::{Text, seconds};
 use super::table::{count, grid};
 use crate::permits::questions::moment;
-use crate::tls::failures::{FAILURES_MAX, Failure, Whose, alert_name, version_name};
+use crate::tls::failures::{FAILURES_MAX, FailedHandshake, Whose, alert_name, version_name};
 use crate::worker::Shared;
 
 /// Failed handshakes that a table shows.
@@ -85,7 +85,7 @@ pub(crate) fn why(shared: &Shared, rest: &str) -> String {
     }
 }
 
-fn shown(failure: &Failure) -> HandshakeFailure {
+fn shown(failure: &FailedHandshake) -> HandshakeFailure {
     HandshakeFailure {
         at: moment(failure.at),
         client: failure.client.to_string(),
@@ -106,7 +106,7 @@ fn plain(text: &str) -> String {
     text.escape_debug().to_string()
 }
 
-fn table(found: &[Failure]) -> String {
+fn table(found: &[FailedHandshake]) -> String {
     let heads = [
         "at",
         "client",
@@ -246,8 +246,8 @@ mod tests {
 
     use super::*;
 
-    fn failure(client: &str, name: Option<&str>, reason: &'static str) -> Failure {
-        Failure {
+    fn failure(client: &str, name: Option<&str>, reason: &'static str) -> FailedHandshake {
+        FailedHandshake {
             at: Duration::from_secs(1_750_000_000),
             client: client.parse().expect("an address"),
             name: name.map(Box::from),

@@ -22,7 +22,7 @@ use tokio::io::unix::AsyncFd;
 use wire::client_hello::{self, ClientHello, HELLO_RECEIVED_MAX, Reading};
 
 use super::facts::TlsFacts;
-use super::failures::Failure as Failed;
+use super::failures::FailedHandshake;
 use super::handshake::{Made, Who};
 use super::keeper::KeeperKey;
 use super::policy::Policy;
@@ -399,7 +399,7 @@ impl Handshake<'_> {
             let _ = os::stream::send(self.socket.as_fd(), over.last_word);
             let _ = os::stream::shutdown_write(self.socket.as_fd());
         }
-        self.worker.shared.failures.record(Failed {
+        self.worker.shared.failures.record(FailedHandshake {
             at: self.worker.clock.unix_at(Instant::now()),
             client: self.client(),
             name: self.name,

@@ -20,7 +20,7 @@ const OFFERED_MAX: usize = 5;
 
 /// A handshake that came to nothing.
 #[derive(Debug, Clone)]
-pub(crate) struct Failure {
+pub(crate) struct FailedHandshake {
     /// When, since 1970.
     pub(crate) at: Duration,
     /// The client.
@@ -46,7 +46,7 @@ pub(crate) struct Failures {
 
 #[derive(Debug, Default)]
 struct Known {
-    last: VecDeque<Failure>,
+    last: VecDeque<FailedHandshake>,
     /// By reason, of which the code has only so many.
     by_reason: BTreeMap<&'static str, u64>,
     /// By number, of which there are 256.
@@ -63,7 +63,7 @@ pub(crate) enum Whose<'a> {
 
 impl Failures {
     /// Takes note of a failure.
-    pub(crate) fn record(&self, mut failure: Failure) {
+    pub(crate) fn record(&self, mut failure: FailedHandshake) {
         cut(&mut failure.detail);
         failure.offered.truncate(OFFERED_MAX);
         failure.name = failure.name.take().map(|name| {
@@ -98,7 +98,7 @@ impl Failures {
     }
 
     /// Those of a name or a client, the newest first.
-    pub(crate) fn find(&self, asked: &Whose<'_>) -> Vec<Failure> {
+    pub(crate) fn find(&self, asked: &Whose<'_>) -> Vec<FailedHandshake> {
         let known = self.lock();
         let found = known
             .last
@@ -129,7 +129,7 @@ impl Whose<'_> {
         }
     }
 
-    fn fits(&self, failure: &Failure) -> bool {
+    fn fits(&self, failure: &FailedHandshake) -> bool {
         match self {
             Whose::Client(client) => failure.client.to_canonical() == *client,
             Whose::Name(name) => {
@@ -194,7 +194,7 @@ mod tests {
     fn only_so_many_are_remembered_and_all_are_counted() {
         let failures = Failures::default();
         for _ in 0..FAILURES_MAX + 10 {
-            let mut long = Failure {
+            let mut long = FailedHandshake {
                 at: Duration::ZERO,
                 client: [192, 0, 2, 7].into(),
                 name: Some("é".repeat(400).into()),
