@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ipc::server::{Challenge, ChallengeProof};
 
 /// Where HTTP-01 is asked.
-const PATH: &[u8] = b"/.well-known/acme-challenge/";
+pub(crate) const PATH: &[u8] = b"/.well-known/acme-challenge/";
 
 /// What is published now.
 #[derive(Debug, Default)]

@@ -79,10 +79,11 @@ async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
     scripts::arm_filters(arrived, exchange);
     make_canonical(routed, exchange)?;
     if let Some(proof) = proof_for_authority(routed, exchange) {
-        return reply_head::answer(arrived, exchange, proof.as_bytes()).await;
+        // Boxed, as the next: few requests are answered so, and others need not have room for it.
+        return Box::pin(reply_head::answer(arrived, exchange, proof.as_bytes())).await;
     }
-    if tls::site::redirect(routed, exchange).await? {
-        return Ok(());
+    if tls::site::lacks_tls(routed, exchange) {
+        return Box::pin(tls::site::redirect(routed, exchange)).await;
     }
     shedding::pass(routed, exchange)?;
     bounds::check_announced_length(routed, exchange)?;

@@ -4,8 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use config::model::{
-    self, Compress, Condition, Files, Handler, LevelCaps, LevelTimeouts, Root, Settings, SiteTls,
-    TryEntry,
+    self, Compress, Condition, Files, Handler, LevelCaps, LevelTimeouts, Root, Settings, TryEntry,
 };
 use ipc::certificates::Source;
 use os::file::FileFacts;
@@ -84,8 +83,10 @@ pub struct Site {
     pub(crate) vm: VmIndex,
     /// Where its own certificate may come from, the first that is there.
     pub(crate) certificates: Box<[Source]>,
-    /// What it asks of clients that come with TLS, and without.
-    pub(crate) tls: Arc<SiteTls>,
+    /// Whether what comes without TLS is sent to the same address with it.
+    pub(crate) redirects_to_tls: bool,
+    /// How long browsers are told to come with TLS alone, in seconds.
+    pub(crate) strict_transport_s: Option<u64>,
     sources: Arc<Vec<Matcher>>,
     guarded: Guarded,
 }
@@ -202,7 +203,8 @@ impl Site {
             rules,
             needs_file,
             certificates: table::sources(site),
-            tls: Arc::clone(&site.tls),
+            redirects_to_tls: site.tls.redirect,
+            strict_transport_s: site.tls.hsts_s,
             sources,
             guarded: copies.guarded.clone(),
         })

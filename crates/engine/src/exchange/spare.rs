@@ -37,6 +37,7 @@ impl Spares {
         exchange.reset();
         exchange.body.detach();
         exchange.reply.detach();
+        (exchange.request.tls, exchange.request.announced) = (None, None);
         let mut kept = self.kept.borrow_mut();
         if kept.len() < KEPT_MAX {
             kept.push(exchange);

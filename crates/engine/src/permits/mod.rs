@@ -11,7 +11,6 @@ mod caps;
 pub(crate) mod compiled;
 pub(crate) mod elsewhere;
 pub(crate) mod gates;
-#[allow(dead_code, reason = "sessions will ask")]
 pub(crate) mod handshake;
 pub(crate) mod held;
 mod hours;

@@ -131,7 +131,7 @@ impl Handshake<'_> {
             false => StepKind::Full,
         };
         let who = self.who(site, kind);
-        let client = self.peer.address.ip();
+        let client = self.client();
         let site = site.and_then(|site| self.serving.generation.sites.get(site as usize));
         let permit = site.map(|site| admit(self.worker, self.serving, site, client));
         let _permit = permit.transpose().map_err(Over::of_error)?;
@@ -279,7 +279,7 @@ impl Handshake<'_> {
         let mut tenant = DefaultHasher::new();
         site.map(|site| &*site.tenant_name).hash(&mut tenant);
         Who {
-            client: self.peer.address.ip(),
+            client: self.client(),
             tenant: tenant.finish(),
             weight: site.map_or(1, |site| site.weight),
             kind,

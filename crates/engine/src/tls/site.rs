@@ -3,13 +3,12 @@
 use fastcgi::environment::Scheme;
 use wire::FieldId;
 
+use crate::challenges;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
 use crate::reply_head;
 use crate::stage::{Arrived, Routed};
 
-/// Where proofs that a host is ours are asked for (RFC 8555, 8.3): without TLS.
-const CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";
 /// The field by which browsers are told to come with TLS alone (RFC 6797).
 const STRICT_TRANSPORT: &[u8] = b"Strict-Transport-Security";
 
@@ -30,39 +29,35 @@ pub(crate) fn check_policy(routed: Routed<'_>, exchange: &Exchange) -> Result<()
     }
 }
 
-/// Sends a request that came without TLS to the same address with it, where the site wants that;
-/// whether it did.
+/// Whether a request came without TLS to a site that wants it; challenges may.
+pub(crate) fn lacks_tls(routed: Routed<'_>, exchange: &Exchange) -> bool {
+    let request = &exchange.request;
+    routed.site.redirects_to_tls
+        && request.scheme() == Scheme::Http
+        && !request.head.path().starts_with(challenges::PATH)
+}
+
+/// Sends the client to the same address with TLS.
 ///
 /// # Errors
 /// As of any answer.
-pub(crate) async fn redirect(routed: Routed<'_>, exchange: &mut Exchange) -> Result<bool> {
-    let request = &exchange.request;
-    if !routed.site.tls.redirect
-        || request.scheme() == Scheme::Https
-        || request.head.path().starts_with(CHALLENGES)
-    {
-        return Ok(false);
-    }
-    let head = &request.head;
+pub(crate) async fn redirect(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
+    let head = &exchange.request.head;
     let mut target = [b"https://", head.host().as_bytes(), head.path_wire()].concat();
     if let Some(query) = head.query() {
         target.push(b'?');
         target.extend_from_slice(query);
     }
     exchange.outgoing.status = 308;
-    exchange
-        .outgoing
-        .fields
-        .push_known(FieldId::Location, &target);
-    // Boxed: few sites ask for it, and others need not have room for it.
-    Box::pin(reply_head::answer(*routed, exchange, b"")).await?;
-    Ok(true)
+    let fields = &mut exchange.outgoing.fields;
+    fields.push_known(FieldId::Location, &target);
+    reply_head::answer(*routed, exchange, b"").await
 }
 
 /// Tells the browser to come with TLS alone, where the site says so and who answers does not.
 pub(crate) fn say_strict_transport(arrived: Arrived<'_>, exchange: &mut Exchange) {
     let routed = arrived.routed(&exchange.route);
-    let said = routed.and_then(|routed| routed.site.tls.hsts_s);
+    let said = routed.and_then(|routed| routed.site.strict_transport_s);
     let fields = &mut exchange.outgoing.fields;
     if let Some(seconds) = said
         && fields.get_named(STRICT_TRANSPORT).is_none()

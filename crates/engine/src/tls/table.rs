@@ -61,15 +61,6 @@ impl CertificateTable {
         }
     }
 
-    /// All there are.
-    #[allow(
-        dead_code,
-        reason = "what is asked of certificates is answered with it"
-    )]
-    pub(crate) fn set(&self) -> &CertificateSet {
-        &self.set
-    }
-
     /// The certificate that comes from `source`.
     pub(crate) fn of_source(&self, source: &Source) -> Option<&Certificate> {
         self.at(*self.by_source.get(source)?)
