@@ -192,3 +192,18 @@ pub(crate) mod path {
         Ok(PathBuf::from(OsString::from_vec(bytes)))
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    /// Shows `look` every beginning of a sound message, and the message with each byte changed.
+    pub(crate) fn mangled(sound: &[u8], look: impl Fn(&[u8])) {
+        for at in 0..sound.len() {
+            look(&sound[..at]);
+            for value in [0, 1, 2, 3, 0x7f, 0x80, 0xff] {
+                let mut bytes = sound.to_vec();
+                bytes[at] = value;
+                look(&bytes);
+            }
+        }
+    }
+}

@@ -3,8 +3,8 @@
 //! The idea: a message is a plain type; serde and postcard write it down, and its descriptors
 //! travel beside the bytes ([`codec`]). Each link has a module: [`server`] for supervisor and
 //! server, [`manifest`] for supervisor and spawner, [`order`] for a worker and the spawner,
-//! [`keeper`] for the keeper and whoever speaks to it, [`acme`] for supervisor and acme process;
-//! [`certificates`] is what the keeper leaves to others.
+//! [`keeper`] for supervisor and keeper, [`signing`] for a server and the keeper, [`acme`] for
+//! supervisor and acme process; [`certificates`] is what the keeper leaves to others.
 //! Whoever has more privileges decodes as if it were hostile what it hears from who has fewer:
 //! every length is checked against what is there, and every text has a cap. [`groups`] says which
 //! control groups a configuration asks for, so that all of them mean the same ones. Sockets are
@@ -20,3 +20,4 @@ pub mod keeper;
 pub mod manifest;
 pub mod order;
 pub mod server;
+pub mod signing;

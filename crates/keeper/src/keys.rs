@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use ipc::certificates::KeyId;
-use ipc::keeper::{Parts, Refusal, Sign};
+use ipc::signing::{Parts, Refusal, Sign};
 use rustls::SignatureScheme;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::PrivateKeyDer;

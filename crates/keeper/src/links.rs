@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use config::reason;
-use ipc::keeper::{Answer, Asked, Question, Refusal};
+use ipc::signing::{Answer, Asked, Question, Refusal};
 
 use crate::keys::Keys;
 use crate::tickets::Tickets;

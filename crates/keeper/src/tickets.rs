@@ -11,7 +11,8 @@ use std::sync::{Mutex, PoisonError};
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
 use aws_lc_rs::rand;
-use ipc::keeper::{Settings, TICKET_KEYS_MAX, TicketKey};
+use ipc::keeper::Settings;
+use ipc::signing::{TICKET_KEYS_MAX, TicketKey};
 
 /// What is derived: a name and a key.
 const DERIVED_BYTES: usize = 16 + 32;

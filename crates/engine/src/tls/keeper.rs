@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use ipc::certificates::{KeyId, KeyKind};
-use ipc::keeper::{Answer, Asked, KeeperLink, Parts, Sign};
+use ipc::signing::{Answer, Asked, KeeperLink, Parts, Sign};
 use rustls::sign::{Signer, SigningKey};
 use rustls::{SignatureAlgorithm, SignatureScheme};
 
@@ -259,7 +259,7 @@ impl Signer for KeeperSigner {
 mod tests {
     use std::os::fd::AsFd;
 
-    use ipc::keeper::{Question, Refusal};
+    use ipc::signing::{Question, Refusal};
 
     use super::*;
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use ipc::keeper::{Answer, Asked, TicketKey};
+use ipc::signing::{Answer, Asked, TicketKey};
 use rustls::server::ProducesTickets;
 
 use super::keeper::Keeper;
@@ -159,7 +159,7 @@ fn unix_s() -> u64 {
 mod tests {
     use std::os::fd::AsFd;
 
-    use ipc::keeper::Question;
+    use ipc::signing::Question;
 
     use super::*;
 

@@ -1,0 +1,513 @@
+//! What a server asks the keeper while it shakes hands, and what it is answered.
+//!
+//! The idea: each thread that may wait has a link of its own, and asks one question at a time
+//! ([`KeeperLink`]). It names a key by its number and never says what is to be signed, only the
+//! parts of which the keeper makes the one message that TLS signs ([`Sign`]); parts of any other
+//! shape are no question. Both ends take the other's word for hostile.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::certificates::KeyId;
+use crate::codec::{self, BadMessage};
+
+/// Bytes of a question of the server's, and of an answer.
+pub const QUESTION_BYTES_MAX: usize = 512;
+/// Bytes of an answer to the server.
+pub const ANSWER_BYTES_MAX: usize = 8 * 1024;
+/// Bytes of a signature: RSA of 16,384 bits.
+const SIGNATURE_BYTES_MAX: usize = 2_048;
+/// Generations of ticket keys that are told at once.
+pub const TICKET_KEYS_MAX: usize = 16;
+
+/// What the server asks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// Its number, which the answer has, too.
+    pub number: u32,
+    /// What is asked.
+    pub what: Asked,
+}
+
+/// What the server wants to have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Asked {
+    /// A signature.
+    Sign(Sign),
+    /// The keys of tickets under a policy.
+    TicketKeys {
+        /// A hash of what the policy says.
+        policy: [u8; 32],
+    },
+}
+
+/// Of what the keeper makes a message, and with what it signs it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sign {
+    /// The key.
+    pub key: KeyId,
+    /// The scheme, as TLS numbers it (RFC 8446, 4.2.3).
+    pub scheme: u16,
+    /// What is signed.
+    pub parts: Parts,
+}
+
+/// What of a signed message is not the same in all of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Parts {
+    /// Of a server's `CertificateVerify` in TLS 1.3 (RFC 8446, 4.4.3).
+    Tls13 {
+        /// The hash of the handshake so far: 32 or 48 bytes.
+        transcript: Vec<u8>,
+    },
+    /// Of a `ServerKeyExchange` in TLS 1.2 (RFC 8422, 5.4).
+    Tls12 {
+        /// What the client made up.
+        client_random: [u8; 32],
+        /// What the server made up.
+        server_random: [u8; 32],
+        /// `ServerECDHParams`: a named curve and a point on it.
+        params: Vec<u8>,
+    },
+}
+
+/// What stands before the transcript's hash in what a server signs in TLS 1.3.
+const CONTEXT: &[u8; 34] = b"TLS 1.3, server CertificateVerify\0";
+/// How many spaces stand before that.
+const SPACES: usize = 64;
+/// A named curve follows (RFC 8422, 5.4).
+const NAMED_CURVE: u8 = 3;
+/// Curves, and the bytes of a point on each: X25519, P-256, P-384.
+const CURVES: [([u8; 2], u8); 3] = [([0, 29], 32), ([0, 23], 65), ([0, 24], 97)];
+
+impl Parts {
+    /// The parts of a message that TLS has signed; `None` for any other.
+    #[must_use]
+    pub fn of_message(message: &[u8]) -> Option<Parts> {
+        let rest = message.strip_prefix(&[b' '; SPACES]);
+        let parts = match rest.and_then(|rest| rest.strip_prefix(CONTEXT)) {
+            Some(transcript) => Parts::Tls13 {
+                transcript: transcript.to_vec(),
+            },
+            None => {
+                let (client_random, rest) = message.split_first_chunk()?;
+                let (server_random, params) = rest.split_first_chunk()?;
+                Parts::Tls12 {
+                    client_random: *client_random,
+                    server_random: *server_random,
+                    params: params.to_vec(),
+                }
+            }
+        };
+        parts.message().is_some().then_some(parts)
+    }
+
+    /// The message that these are parts of; `None` where they are of another shape.
+    #[must_use]
+    pub fn message(&self) -> Option<Vec<u8>> {
+        match self {
+            Parts::Tls13 { transcript } => {
+                let is_hash = matches!(transcript.len(), 32 | 48);
+                is_hash.then(|| [&[b' '; SPACES][..], CONTEXT, transcript].concat())
+            }
+            Parts::Tls12 {
+                client_random,
+                server_random,
+                params,
+            } => is_point(params).then(|| [client_random, server_random, &params[..]].concat()),
+        }
+    }
+}
+
+/// Whether these are parameters of a key exchange over a curve.
+fn is_point(params: &[u8]) -> bool {
+    let [NAMED_CURVE, high, low, bytes, point @ ..] = params else {
+        return false;
+    };
+    let is_curve = CURVES.contains(&([*high, *low], *bytes));
+    // Points on the curves of NIST are written uncompressed.
+    let is_written = *bytes == 32 || point.first() == Some(&4);
+    is_curve && point.len() == usize::from(*bytes) && is_written
+}
+
+impl Question {
+    /// The question that a packet is.
+    ///
+    /// # Errors
+    /// A packet that is none: whoever sent it is not to be answered any more.
+    pub fn decode(bytes: &[u8]) -> Result<Question, BadMessage> {
+        if bytes.len() > QUESTION_BYTES_MAX {
+            return Err(BadMessage::new("larger than a question is"));
+        }
+        let question: Question = codec::decode(bytes, Vec::new())?;
+        match &question.what {
+            Asked::Sign(sign) if sign.parts.message().is_none() => {
+                Err(BadMessage::new("nothing that TLS signs"))
+            }
+            _ => Ok(question),
+        }
+    }
+
+    /// Receives the next one; says `WouldBlock` where there is none.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the server has gone, `InvalidData` for what is no question.
+    pub fn try_recv(link: BorrowedFd<'_>) -> io::Result<Question> {
+        let mut buffer = [0; QUESTION_BYTES_MAX];
+        let (bytes, fds) = os::fdpass::try_recv(link, &mut buffer)?;
+        if fds.is_none_or(|fds| !fds.is_empty()) {
+            return Err(BadMessage::new("descriptors beside a question").into());
+        }
+        Ok(Question::decode(buffer.get(..bytes).unwrap_or_default())?)
+    }
+}
+
+/// What the keeper answers.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// The signature.
+    Signature {
+        /// As TLS has it.
+        bytes: Vec<u8>,
+        /// What making it took of a processor, in microseconds.
+        cpu_us: u32,
+    },
+    /// Keys of tickets, the current one first.
+    TicketKeys(Vec<TicketKey>),
+    /// There is none.
+    Refused(Refusal),
+}
+
+/// Why the keeper does not do what it is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// It has no such key.
+    UnknownKey,
+    /// The key does not sign by this scheme, or not in this version of TLS.
+    Scheme,
+    /// The key has signed as often as one may in a second.
+    KeyCap,
+    /// All keys together have.
+    Cap,
+    /// The key cannot sign: it is broken.
+    Failed,
+}
+
+impl Refusal {
+    /// Its word, in logs and metrics: stable.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Refusal::UnknownKey => "unknown_key",
+            Refusal::Scheme => "scheme",
+            Refusal::KeyCap => "key_cap",
+            Refusal::Cap => "cap",
+            Refusal::Failed => "failed",
+        }
+    }
+}
+
+/// A key for tickets under one policy.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TicketKey {
+    /// What names it in a ticket.
+    pub name: [u8; 16],
+    /// The key.
+    pub secret: [u8; 32],
+    /// Until when it is the current one: seconds since 1970. From then on ask again.
+    pub issues_until_s: u64,
+    /// Until when its tickets are accepted.
+    pub accepted_until_s: u64,
+}
+
+impl fmt::Debug for TicketKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TicketKey(accepted until {})", self.accepted_until_s)
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Answer::Signature { bytes, .. } => write!(f, "Signature({} bytes)", bytes.len()),
+            Answer::TicketKeys(keys) => f.debug_tuple("TicketKeys").field(keys).finish(),
+            Answer::Refused(refusal) => f.debug_tuple("Refused").field(refusal).finish(),
+        }
+    }
+}
+
+/// An answer on its way.
+#[derive(Serialize, Deserialize)]
+struct Numbered {
+    number: u32,
+    answer: Answer,
+}
+
+impl Answer {
+    /// Sends it as the answer to a question of this number, or says `WouldBlock`.
+    ///
+    /// # Errors
+    /// When the server has gone, or does not take its answers.
+    pub fn try_send(self, number: u32, link: BorrowedFd<'_>) -> io::Result<()> {
+        let bytes = codec::encode(&Numbered {
+            number,
+            answer: self,
+        })?;
+        os::fdpass::try_send(link, &bytes, &[])
+    }
+
+    /// The answer that a packet is, and its number.
+    ///
+    /// # Errors
+    /// A packet that is none.
+    pub fn decode(bytes: &[u8]) -> Result<(u32, Answer), BadMessage> {
+        let Numbered { number, answer } = codec::decode(bytes, Vec::new())?;
+        let is_bounded = match &answer {
+            Answer::Signature { bytes, .. } => bytes.len() <= SIGNATURE_BYTES_MAX,
+            Answer::TicketKeys(keys) => (1..=TICKET_KEYS_MAX).contains(&keys.len()),
+            Answer::Refused(_) => true,
+        };
+        is_bounded
+            .then_some((number, answer))
+            .ok_or_else(|| BadMessage::new("larger than an answer is"))
+    }
+}
+
+/// The server's end of a link to the keeper, for one thread that may wait.
+#[derive(Debug)]
+pub struct KeeperLink {
+    link: OwnedFd,
+    asked: u32,
+}
+
+impl KeeperLink {
+    /// Asks over `link`, one end of `os::fdpass::packet_pair`.
+    #[must_use]
+    pub fn new(link: OwnedFd) -> KeeperLink {
+        KeeperLink { link, asked: 0 }
+    }
+
+    /// Asks, and waits for the answer. What comes late, to a question that was given up, is
+    /// passed over by the next.
+    ///
+    /// # Errors
+    /// `TimedOut` after `patience`; anything else means that this keeper does not answer any more.
+    pub fn ask(&mut self, what: Asked, patience: Duration) -> io::Result<Answer> {
+        self.asked = self.asked.wrapping_add(1);
+        let number = self.asked;
+        let question = codec::encode(&Question { number, what })?;
+        let link = self.link.as_fd();
+        // One question at a time: there is room unless nobody reads.
+        os::fdpass::try_send(link, &question, &[])?;
+        let until = Instant::now() + patience;
+        let mut buffer = [0; ANSWER_BYTES_MAX];
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || os::net::wait_readable(&[link], Some(left))? != [true] {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let (bytes, _) = match os::fdpass::try_recv(link, &mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                received => received?,
+            };
+            let (of, answer) = Answer::decode(buffer.get(..bytes).unwrap_or_default())?;
+            if of == number {
+                return Ok(answer);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tls13() -> Parts {
+        Parts::Tls13 {
+            transcript: vec![7; 32],
+        }
+    }
+
+    fn tls12(params: &[u8]) -> Parts {
+        Parts::Tls12 {
+            client_random: [1; 32],
+            server_random: [2; 32],
+            params: params.to_vec(),
+        }
+    }
+
+    fn x25519() -> Vec<u8> {
+        [&[3, 0, 29, 32][..], &[9; 32]].concat()
+    }
+
+    fn sign(parts: Parts) -> Asked {
+        Asked::Sign(Sign {
+            key: KeyId(5),
+            scheme: 0x0403,
+            parts,
+        })
+    }
+
+    fn signature(bytes: Vec<u8>) -> Answer {
+        Answer::Signature { bytes, cpu_us: 9 }
+    }
+
+    fn ticket_key() -> TicketKey {
+        TicketKey {
+            name: [3; 16],
+            secret: [4; 32],
+            issues_until_s: 5,
+            accepted_until_s: 6,
+        }
+    }
+
+    #[test]
+    fn questions_get_their_answers_and_late_ones_are_passed_over() {
+        let (server, keeper) = os::fdpass::packet_pair().unwrap();
+        let mut link = KeeperLink::new(server);
+        let nobody = link.ask(sign(tls13()), Duration::from_millis(1));
+        assert_eq!(nobody.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let answers = std::thread::spawn(move || {
+            let mut numbers = Vec::new();
+            while numbers.len() < 2 {
+                os::net::wait_readable(&[keeper.as_fd()], None).unwrap();
+                let question = Question::try_recv(keeper.as_fd()).unwrap();
+                let said = vec![u8::try_from(question.number).unwrap(); 3];
+                signature(said)
+                    .try_send(question.number, keeper.as_fd())
+                    .unwrap();
+                numbers.push(question.number);
+            }
+            numbers
+        });
+        let answer = link.ask(sign(tls12(&x25519())), Duration::from_secs(10));
+        assert_eq!(answer.unwrap(), signature(vec![2; 3]));
+        assert_eq!(answers.join().unwrap(), [1, 2]);
+        let gone = link.ask(sign(tls13()), Duration::from_secs(10));
+        assert_ne!(gone.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn a_message_becomes_its_parts_and_they_become_the_message() {
+        let tls13_of = |hash: usize| [&[b' '; 64][..], CONTEXT, &vec![7; hash]].concat();
+        let tls12_of = |params: &[u8]| [&[1; 32][..], &[2; 32], params].concat();
+        let p256 = [&[3, 0, 23, 65, 4][..], &[9; 64]].concat();
+        let p384 = [&[3, 0, 24, 97, 4][..], &[9; 96]].concat();
+        for message in [
+            tls13_of(32),
+            tls13_of(48),
+            tls12_of(&x25519()),
+            tls12_of(&p256),
+            tls12_of(&p384),
+        ] {
+            let parts = Parts::of_message(&message).unwrap();
+            assert_eq!(parts.message().unwrap(), message);
+        }
+        let client = b"TLS 1.3, client CertificateVerify\0";
+        for (other, message) in [
+            ("no hash", tls13_of(0)),
+            ("a hash of another length", tls13_of(64)),
+            (
+                "a client's signature",
+                [&[b' '; 64][..], client, &[7; 32]].concat(),
+            ),
+            ("63 spaces", tls13_of(32).split_off(1)),
+            ("a curve of the client's making", tls12_of(&[1, 0, 29, 32])),
+            ("no point", tls12_of(&[3, 0, 29, 0])),
+            ("a point too short", tls12_of(&x25519()[..35])),
+            (
+                "something behind it",
+                tls12_of(&[&x25519()[..], &[0]].concat()),
+            ),
+            ("a compressed point", {
+                let mut p256 = p256;
+                p256[4] = 2;
+                tls12_of(&p256)
+            }),
+            (
+                "another curve",
+                tls12_of(&[&[3, 0, 25, 65, 4][..], &[9; 64]].concat()),
+            ),
+            ("randoms alone", tls12_of(&[])),
+            ("any 32 bytes", vec![0; 32]),
+            ("nothing", Vec::new()),
+        ] {
+            assert_eq!(Parts::of_message(&message), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_tls_does_not_sign_is_no_question() {
+        for parts in [
+            Parts::Tls13 {
+                transcript: vec![0; 33],
+            },
+            tls12(&[]),
+            tls12(&[0x30; 100]),
+        ] {
+            let question = Question {
+                number: 1,
+                what: sign(parts.clone()),
+            };
+            let bytes = codec::encode(&question).unwrap();
+            assert!(Question::decode(&bytes).is_err(), "{parts:?}");
+        }
+    }
+
+    #[test]
+    fn the_largest_question_passes() {
+        let p384 = [&[3, 0, 24, 97, 4][..], &[9; 96]].concat();
+        let question = Question {
+            number: u32::MAX,
+            what: sign(tls12(&p384)),
+        };
+        let bytes = codec::encode(&question).unwrap();
+        assert_eq!(Question::decode(&bytes).unwrap(), question);
+        let padded = [bytes, vec![0; QUESTION_BYTES_MAX]].concat();
+        assert!(Question::decode(&padded).is_err());
+    }
+
+    #[test]
+    fn answers_larger_than_any_are_refused() {
+        let decoded = |answer| {
+            let bytes = codec::encode(&Numbered { number: 1, answer }).unwrap();
+            Answer::decode(&bytes)
+        };
+        assert!(decoded(signature(vec![0; SIGNATURE_BYTES_MAX])).is_ok());
+        assert!(decoded(signature(vec![0; SIGNATURE_BYTES_MAX + 1])).is_err());
+        assert!(decoded(Answer::TicketKeys(vec![ticket_key(); TICKET_KEYS_MAX])).is_ok());
+        assert!(decoded(Answer::TicketKeys(vec![ticket_key(); TICKET_KEYS_MAX + 1])).is_err());
+        assert!(decoded(Answer::TicketKeys(Vec::new())).is_err());
+    }
+
+    #[test]
+    fn secrets_are_never_shown() {
+        let shown = format!("{:?}", Answer::TicketKeys(vec![ticket_key()]));
+        assert_eq!(shown, "TicketKeys([TicketKey(accepted until 6)])");
+        let shown = format!("{:?}", signature(vec![1, 2]));
+        assert_eq!(shown, "Signature(2 bytes)");
+    }
+
+    #[test]
+    fn every_cut_and_every_changed_byte_is_refused_or_understood_never_a_panic() {
+        let question = Question {
+            number: 3,
+            what: sign(tls12(&x25519())),
+        };
+        let answer = Numbered {
+            number: 3,
+            answer: Answer::TicketKeys(vec![ticket_key(); 2]),
+        };
+        let messages = [codec::encode(&question), codec::encode(&answer)];
+        for sound in messages {
+            crate::codec::tests::mangled(&sound.unwrap(), |bytes| {
+                let _ = Question::decode(bytes);
+                let _ = Answer::decode(bytes);
+            });
+        }
+    }
+}
