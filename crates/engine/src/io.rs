@@ -115,7 +115,8 @@ impl Io {
         }
     }
 
-    /// Writes as much as the socket takes.
+    /// Writes as much as is taken: by the socket, or where it does not take all of a record, by TLS. What that keeps
+    /// leaves with the next write, or with [`Self::poll_flush`].
     pub fn poll_write(
         &self,
         cx: &mut Context<'_>,
@@ -129,6 +130,14 @@ impl Io {
             [one] => os::stream::send(socket, one),
             many => os::stream::send_vectored(socket, many),
         })
+    }
+
+    /// Ready when the socket has taken all that was written.
+    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Socket(_) => Poll::Ready(Ok(())),
+            Self::Tls(tls) => tls.poll_flush(cx),
+        }
     }
 
     /// As [`Self::poll_write`], for a head whose body follows at once by other means.
@@ -270,6 +279,16 @@ impl Io {
         }
         // The peer may be gone already; there is nothing left to tell it then.
         let _ = os::stream::shutdown_write(self.as_fd());
+    }
+
+    /// Has the peer see, when the connection is closed, that it did not get everything: a plain end would be the end of
+    /// what it reads.
+    pub fn end_in_reset(&self) {
+        if let Self::Tls(tls) = self {
+            tls.end_unsaid();
+        }
+        // What is closed already cannot be told anything.
+        let _ = os::stream::reset_on_close(self.as_fd());
     }
 
     /// The descriptor, for options and peer names.

@@ -66,7 +66,7 @@ impl WriteBuffer {
     }
 
     /// Sends what waits, then as much of `data` as goes; says how much of `data` went.
-    /// With no `data`, ready with 0 when nothing waits any more.
+    /// With no `data`, ready with 0 when nothing waits any more, here or in the stream.
     pub fn poll_send(
         &mut self,
         io: &Io,
@@ -78,7 +78,7 @@ impl WriteBuffer {
             let head = waiting.len();
             let both = [IoSlice::new(waiting), IoSlice::new(data)];
             let slices = match (head, data.is_empty()) {
-                (0, true) => return Poll::Ready(Ok(0)),
+                (0, true) => return io.poll_flush(cx).map_ok(|()| 0),
                 (0, false) => both.get(1..),
                 (_, true) => both.get(..1),
                 (_, false) => both.get(..),
@@ -89,7 +89,7 @@ impl WriteBuffer {
                 continue;
             }
             self.clear();
-            if written > head || data.is_empty() {
+            if written > head {
                 return Poll::Ready(Ok(written - head));
             }
         }

@@ -26,7 +26,7 @@ use super::failures::FailedHandshake;
 use super::handshake::{Made, Who};
 use super::keeper::KeeperKey;
 use super::policy::Policy;
-use super::session::{self, Rest, Session};
+use super::session::{self, AwaitedFlight, Rest, Session};
 use super::stream::TlsStream;
 use super::table::CertificateTable;
 use crate::deadline::{Awaited, Deadline};
@@ -71,8 +71,35 @@ struct Over {
 /// What a step of a handshake has come to.
 struct Stepped {
     session: Session,
+    /// What it signs with, where it still has to.
+    key: Arc<KeeperKey>,
     out: Vec<u8>,
     rest: Result<Rest, session::SessionFailure>,
+}
+
+impl Stepped {
+    /// Has the session hear what was received, on the thread that `key` was told of.
+    fn hear(mut session: Session, key: Arc<KeeperKey>, received: &[u8], mut out: Vec<u8>) -> Self {
+        let rest = session.receive(received, &mut out);
+        let rest = rest.map_err(|failure| session::SessionFailure {
+            reason: key.failed().unwrap_or(failure.reason),
+            ..failure
+        });
+        Self {
+            session,
+            key,
+            out,
+            rest,
+        }
+    }
+
+    /// What the step turned out to be.
+    fn was(&self) -> StepKind {
+        match self.session.is_resumed() {
+            true => StepKind::Short,
+            false => StepKind::Full,
+        }
+    }
 }
 
 /// Makes the handshake of a fresh connection; `None` where it comes to nothing.
@@ -301,27 +328,16 @@ impl Handshake<'_> {
         let policy = Arc::clone(policy);
         let step = move |thread: usize| {
             policy.tickets.refresh(&keeper, thread);
-            let key = Arc::new(KeeperKey::new(keeper, thread, key, kind));
+            let key = Arc::new(KeeperKey::new(keeper, key, kind));
+            key.step_on(thread);
             let certified = CertifiedKey::new(chain, Arc::clone(&key) as _);
-            let mut out = Vec::new();
             let session = Session::server(policy.config(certified));
-            let stepped = session.map(|mut session| {
-                let rest = session.receive(&received, &mut out);
-                let unsigned = |failure: session::SessionFailure| session::SessionFailure {
-                    reason: key.failed().unwrap_or(failure.reason),
-                    ..failure
-                };
-                let rest = rest.map_err(unsigned);
-                Stepped { session, out, rest }
-            });
-            let is_resumed = stepped.as_ref().is_ok_and(|it| it.session.is_resumed());
+            let stepped =
+                session.map(|it| Stepped::hear(it, Arc::clone(&key), &received, Vec::new()));
             Made {
+                was: stepped.as_ref().map_or(StepKind::Full, Stepped::was),
                 value: stepped,
-                was: match is_resumed {
-                    true => StepKind::Short,
-                    false => StepKind::Full,
-                },
-                elsewhere_ns: key.spent_ns(),
+                elsewhere_ns: key.take_spent_ns(),
             }
         };
         let made = self.worker.shared.handshakes.run(who, &self.deadline, step);
@@ -339,7 +355,8 @@ impl Handshake<'_> {
     ) -> Result<(Session, Vec<u8>), Over> {
         for _ in 0..READS_MAX {
             let Stepped {
-                mut session,
+                session,
+                key,
                 mut out,
                 rest,
             } = stepped;
@@ -355,36 +372,41 @@ impl Handshake<'_> {
             self.send(&mut out).await?;
             let mut received = Vec::new();
             self.read(&mut received).await?;
-            let is_cheap = session.is_tls13() && !policy.asks_clients;
-            stepped = if is_cheap {
-                let rest = session.receive(&received, &mut out);
-                Stepped { session, out, rest }
-            } else {
-                self.step_on(session, received, out, who).await?
+            let kind = match session.awaited() {
+                AwaitedFlight::Hello => who.kind,
+                AwaitedFlight::Finished if !policy.asks_clients => {
+                    stepped = Stepped::hear(session, key, &received, out);
+                    continue;
+                }
+                AwaitedFlight::Keys | AwaitedFlight::Finished => StepKind::Short,
             };
+            let who = Who { kind, ..who };
+            stepped = self.step_on(session, key, received, out, who).await?;
         }
         Err(Over::of("bad_hello", "it does not come to an end"))
     }
 
-    /// A later step that costs: the key exchange of TLS 1.2, or a client's certificate.
+    /// A later step that costs: a second hello, the key exchange of TLS 1.2, or a client's certificate.
     async fn step_on(
         &mut self,
-        mut session: Session,
+        session: Session,
+        key: Arc<KeeperKey>,
         received: Vec<u8>,
-        mut out: Vec<u8>,
+        out: Vec<u8>,
         who: Who,
     ) -> Result<Stepped, Over> {
-        let step = move |_| {
-            let rest = session.receive(&received, &mut out);
+        let is_hello = session.awaited() == AwaitedFlight::Hello;
+        let step = move |thread| {
+            key.step_on(thread);
+            let stepped = Stepped::hear(session, Arc::clone(&key), &received, out);
             Made {
-                value: Stepped { session, out, rest },
-                was: StepKind::Short,
-                elsewhere_ns: 0,
+                was: match is_hello {
+                    true => stepped.was(),
+                    false => StepKind::Short,
+                },
+                value: stepped,
+                elsewhere_ns: key.take_spent_ns(),
             }
-        };
-        let who = Who {
-            kind: StepKind::Short,
-            ..who
         };
         let made = self.worker.shared.handshakes.run(who, &self.deadline, step);
         let made = made.await.map_err(Over::of_error)?;

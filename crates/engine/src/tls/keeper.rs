@@ -7,7 +7,7 @@
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -127,38 +127,43 @@ impl Keeper {
     }
 }
 
-/// A key of the keeper's, to be used by one step on one thread.
+/// A key of the keeper's, to be used by one handshake, on the thread that makes its step.
 #[derive(Clone)]
 pub(crate) struct KeeperKey {
     keeper: Arc<Keeper>,
-    thread: usize,
     key: KeyId,
     kind: KeyKind,
     told: Arc<Told>,
 }
 
-/// What the step is told of its signatures.
+/// What a step and its signatures tell each other.
 #[derive(Debug, Default)]
 struct Told {
+    /// The thread whose step it is.
+    thread: AtomicUsize,
     spent_us: AtomicU64,
     failed: OnceLock<&'static str>,
 }
 
 impl KeeperKey {
-    /// The key of this number, for a step on this thread.
-    pub(crate) fn new(keeper: Arc<Keeper>, thread: usize, key: KeyId, kind: KeyKind) -> Self {
+    /// The key of this number.
+    pub(crate) fn new(keeper: Arc<Keeper>, key: KeyId, kind: KeyKind) -> Self {
         Self {
             keeper,
-            thread,
             key,
             kind,
             told: Arc::default(),
         }
     }
 
-    /// What the keeper spent for it, in nanoseconds of processor time.
-    pub(crate) fn spent_ns(&self) -> u64 {
-        self.told.spent_us.load(Relaxed).saturating_mul(1_000)
+    /// A step begins on this thread, whose link is to be used from now on.
+    pub(crate) fn step_on(&self, thread: usize) {
+        self.told.thread.store(thread, Relaxed);
+    }
+
+    /// What the keeper spent for it since that was asked last, in nanoseconds of processor time.
+    pub(crate) fn take_spent_ns(&self) -> u64 {
+        self.told.spent_us.swap(0, Relaxed).saturating_mul(1_000)
     }
 
     /// Why it was not signed with, if it should have been.
@@ -173,7 +178,7 @@ impl KeeperKey {
             scheme: scheme.into(),
             parts,
         });
-        match self.keeper.ask(self.thread, &what)? {
+        match self.keeper.ask(self.told.thread.load(Relaxed), &what)? {
             Answer::Signature { bytes, cpu_us } => {
                 self.told.spent_us.fetch_add(cpu_us.into(), Relaxed);
                 Ok(bytes)
@@ -290,7 +295,7 @@ mod tests {
     }
 
     fn key(keeper: &Arc<Keeper>) -> KeeperKey {
-        KeeperKey::new(Arc::clone(keeper), 0, KeyId(7), KeyKind::P256)
+        KeeperKey::new(Arc::clone(keeper), KeyId(7), KeyKind::P256)
     }
 
     #[test]
@@ -309,7 +314,8 @@ mod tests {
         ];
         let signer = key.choose_scheme(&offered).expect("a scheme");
         assert_eq!(signer.sign(&message()).expect("a signature"), [1, 2, 3]);
-        assert_eq!((key.spent_ns(), key.failed()), (40_000, None));
+        assert_eq!((key.take_spent_ns(), key.failed()), (40_000, None));
+        assert_eq!(key.take_spent_ns(), 0, "it was told already");
         assert!(signer.sign(&message()).is_err());
         assert_eq!(key.failed(), Some(KEEPER_REFUSED));
         let asked = other.join().expect("no panic");

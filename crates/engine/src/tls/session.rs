@@ -56,6 +56,17 @@ pub(crate) enum Rest {
     Open,
 }
 
+/// What comes next from a client whose handshake goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AwaitedFlight {
+    /// A hello again, which is still to be signed for.
+    Hello,
+    /// Its part of the keys in TLS 1.2.
+    Keys,
+    /// Its last word in TLS 1.3, perhaps with a certificate before it.
+    Finished,
+}
+
 /// Why a session cannot go on.
 #[derive(Debug)]
 pub(crate) struct SessionFailure {
@@ -287,9 +298,15 @@ impl Session {
         }
     }
 
-    /// Whether TLS 1.3 is spoken, in which the client's last word costs little if it shows no certificate.
-    pub(crate) fn is_tls13(&self) -> bool {
-        self.connection.protocol_version() == Some(ProtocolVersion::TLSv1_3)
+    /// What the handshake waits for.
+    pub(crate) fn awaited(&self) -> AwaitedFlight {
+        let is_tls13 = self.connection.protocol_version() == Some(ProtocolVersion::TLSv1_3);
+        match self.connection.negotiated_key_exchange_group() {
+            _ if !is_tls13 => AwaitedFlight::Keys,
+            // It was asked for a key of another group (RFC 8446, 4.1.4): nothing is signed yet.
+            None => AwaitedFlight::Hello,
+            Some(_) => AwaitedFlight::Finished,
+        }
     }
 
     /// Whether it stands on an earlier session, as far as is known.

@@ -1,8 +1,8 @@
 //! A socket with TLS around every byte: what [`crate::io::Io`] does on a plain one, sealed and opened.
 //!
-//! The idea: a write is done when all of what it was sealed into was taken by the socket. So nobody above has to flush,
-//! and a write that has to wait is made again with the same bytes, as on a plain socket. Blocks of the worker are
-//! borrowed for the length of a call; a connection at rest holds none.
+//! The idea: what is sealed is taken. The part of it that the socket does not take at once is kept, and sent before
+//! anything else is; whoever has said his last flushes. So a write that has to wait has taken nothing, and may be made
+//! again with other bytes. Blocks of the worker are borrowed for the length of a call; a connection at rest holds none.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -21,6 +21,8 @@ const GATHER_MAX: usize = 48 * 1024;
 const RECEIVE_MAX: usize = 64 * 1024;
 /// Most bytes that the other end may have us send by itself, unread.
 const UNASKED_MAX: usize = 64 * 1024;
+/// How often is received in a row, where nothing comes of it that anybody could read.
+const VAIN_MAX: usize = 4;
 
 const _: () = assert!(sealed_bytes(SEAL_MAX) <= BLOCK_BYTES);
 const _: () = assert!(GATHER_MAX + sealed_bytes(GATHER_MAX) <= BLOCK_BYTES);
@@ -38,8 +40,6 @@ struct Inner {
     session: Session,
     /// Sealed and not yet taken by the socket.
     unsent: Vec<u8>,
-    /// How much plaintext was taken when all of that is sent.
-    promised: usize,
     is_closed: bool,
 }
 
@@ -63,7 +63,6 @@ impl TlsStream {
         let inner = Inner {
             session,
             unsent,
-            promised: 0,
             is_closed: false,
         };
         Self {
@@ -81,7 +80,7 @@ impl TlsStream {
     /// How many bytes can be taken; 0 is the end.
     pub(crate) fn poll_opened(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let inner = &mut *self.inner.borrow_mut();
-        loop {
+        for _ in 0..VAIN_MAX {
             let opened = inner.session.opened().len();
             if opened > 0 || inner.session.is_told_of_end() {
                 return Poll::Ready(Ok(opened));
@@ -89,10 +88,8 @@ impl TlsStream {
             if inner.session.is_broken() {
                 return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
             }
-            // What the handshake ends with may be what the other end waits for.
-            if inner.promised == 0
-                && let Poll::Ready(Err(error)) = self.poll_flush(inner, cx)
-            {
+            // What is kept may be what the other end waits for.
+            if let Poll::Ready(Err(error)) = self.poll_sent(inner, cx) {
                 return Poll::Ready(Err(error));
             }
             let ready = ready!(self.socket.poll_read_ready(cx))?;
@@ -115,6 +112,9 @@ impl TlsStream {
                 return Poll::Ready(end);
             }
         }
+        // Empty records and new keys may come without end: others have their turn.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Takes bytes that were opened.
@@ -131,10 +131,8 @@ impl TlsStream {
 
     /// Tries to send what the session says by itself. Who lets too much of it lie has had enough.
     fn send_unasked(&self, inner: &mut Inner) {
-        if inner.promised == 0 {
-            // What is wrong with the socket is found by whoever uses it next.
-            let _ = self.try_flush(inner);
-        }
+        // What is wrong with the socket is found by whoever uses it next.
+        let _ = self.try_flush(inner);
         if inner.unsent.len() > UNASKED_MAX + BLOCK_BYTES {
             inner.unsent.clear();
             inner.session.break_off();
@@ -154,7 +152,12 @@ impl TlsStream {
         Ok(true)
     }
 
-    fn poll_flush(&self, inner: &mut Inner, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Sends what is kept; ready when the socket has taken all of it.
+    pub(crate) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_sent(&mut self.inner.borrow_mut(), cx)
+    }
+
+    fn poll_sent(&self, inner: &mut Inner, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.try_flush(inner)? {
             ready!(self.socket.poll_write_ready(cx))?.clear_ready();
             // Registers for the next change; one that came meanwhile is ready at once.
@@ -163,7 +166,7 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Seals and sends as much as is taken at once; done when the socket has taken it.
+    /// Seals as much as fits into a block, and sends of it what the socket takes.
     pub(crate) fn poll_write(
         &self,
         cx: &mut Context<'_>,
@@ -213,28 +216,21 @@ impl TlsStream {
         seal: impl FnOnce(&mut Session, &mut Vec<u8>, &mut [u8]) -> io::Result<(usize, usize, usize)>,
     ) -> Poll<io::Result<usize>> {
         let inner = &mut *self.inner.borrow_mut();
-        ready!(self.poll_flush(inner, cx))?;
-        if inner.promised > 0 {
-            return Poll::Ready(Ok(std::mem::take(&mut inner.promised)));
-        }
+        ready!(self.poll_sent(inner, cx))?;
         let mut block = self.pool.acquire();
         let sealed = seal(&mut inner.session, &mut inner.unsent, &mut block);
-        let sent = sealed.and_then(|(plain, at, count)| {
+        let taken = sealed.and_then(|(plain, at, count)| {
             let sealed = block.get(at..at + count).unwrap_or_default();
-            let sent = match plain {
-                0 => count,
-                _ if self.try_flush(inner)? => self.try_send(sealed, follows)?,
+            let sent = match self.try_flush(inner)? {
+                true if !sealed.is_empty() => self.try_send(sealed, follows)?,
                 _ => 0,
             };
-            inner
-                .unsent
-                .extend_from_slice(sealed.get(sent..).unwrap_or_default());
+            let kept = sealed.get(sent..).unwrap_or_default();
+            inner.unsent.extend_from_slice(kept);
             Ok(plain)
         });
         self.pool.give(block);
-        inner.promised = sent?;
-        ready!(self.poll_flush(inner, cx))?;
-        Poll::Ready(Ok(std::mem::take(&mut inner.promised)))
+        Poll::Ready(taken)
     }
 
     /// Sends as much as the socket takes.
@@ -253,6 +249,11 @@ impl TlsStream {
     /// Sealed bytes that the socket has not taken.
     pub(crate) fn unsent(&self) -> usize {
         self.inner.borrow().unsent.len()
+    }
+
+    /// Has the connection end without a word, so that its end is not taken for that of what was sent.
+    pub(crate) fn end_unsaid(&self) {
+        self.inner.borrow_mut().is_closed = true;
     }
 
     /// Says that nothing more will be sent, if the socket takes it at once.

@@ -28,4 +28,5 @@ mod steady_clients;
 mod stragglers;
 mod tls;
 mod tls_flood;
+mod tls_hostile;
 mod vectors;

@@ -35,7 +35,7 @@ def more(tls):
     return data
 "#;
 
-fn python(to: SocketAddr, script: &str, more: &[&str]) -> String {
+pub(crate) fn python(to: SocketAddr, script: &str, more: &[&str]) -> String {
     let output = Command::new("python3")
         .args(["-c", &format!("{CLIENT}\n{script}"), &to.port().to_string()])
         .args(more)
@@ -54,13 +54,27 @@ fn curl(arguments: &[&str]) -> Output {
 }
 
 /// A gateway with TLS for `*.example`, whose sites are these.
-fn gateway(listen: &str, sites: &str) -> (Gateway, SocketAddr) {
+pub(crate) fn gateway(listen: &str, sites: &str) -> (Gateway, SocketAddr) {
     gateway_with(listen, sites, |_| ())
 }
 
-fn gateway_with(listen: &str, sites: &str, prepare: impl FnOnce(&Path)) -> (Gateway, SocketAddr) {
+pub(crate) fn gateway_with(
+    listen: &str,
+    sites: &str,
+    prepare: impl FnOnce(&Path),
+) -> (Gateway, SocketAddr) {
+    gateway_under("", listen, sites, prepare)
+}
+
+/// As [`gateway_with`], with these keys of the process.
+pub(crate) fn gateway_under(
+    process: &str,
+    listen: &str,
+    sites: &str,
+    prepare: impl FnOnce(&Path),
+) -> (Gateway, SocketAddr) {
     let config = format!(
-        "[control]\nsocket = \"{{dir}}/control\"\n\
+        "{process}[control]\nsocket = \"{{dir}}/control\"\n\
          [[listen]]\naddress = \"127.0.0.1:{{port}}\"\n\
          [[listen]]\naddress = \"127.0.0.1:{{tls}}\"\ntls = {listen}\n\
          [tls]\ncertificates = [\"{{dir}}/all.pem\"]\n{sites}"
@@ -73,7 +87,7 @@ fn gateway_with(listen: &str, sites: &str, prepare: impl FnOnce(&Path)) -> (Gate
     (builder.start(), SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
-const FINE: &str = "rules = [{ handler = { respond = { body = \"fine\" } } }]\n";
+pub(crate) const FINE: &str = "rules = [{ handler = { respond = { body = \"fine\" } } }]\n";
 
 #[test]
 fn files_and_uploads_pass_whole_in_every_version_over_kept_connections() {

@@ -422,8 +422,7 @@ impl H1Reply {
     pub(crate) fn abort(&mut self) {
         self.facts.keep = false;
         if self.coding == Coding::UntilClose {
-            // A plain close would look like the end of the body; a reset does not.
-            let _ = os::stream::reset_on_close(self.io.as_fd());
+            self.io.end_in_reset();
         }
         self.coding = Coding::Ended;
     }

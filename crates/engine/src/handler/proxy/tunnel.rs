@@ -107,10 +107,13 @@ impl Lane {
     ) -> Poll<io::Result<()>> {
         let mut out = WriteBuffer::default();
         while !self.is_over {
-            if buffer.is_empty() && ready!(from.poll_fill(cx, buffer))? == 0 {
-                to.shutdown_write();
-                self.is_over = true;
-                continue;
+            if buffer.is_empty() {
+                ready!(to.poll_flush(cx))?;
+                if ready!(from.poll_fill(cx, buffer))? == 0 {
+                    to.shutdown_write();
+                    self.is_over = true;
+                    continue;
+                }
             }
             let count = ready!(out.poll_send(to, cx, buffer.data()))?;
             buffer.consume(count);
