@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-pub use acme::{Acme, AcmeBinding, AcmeCertificate};
+pub use acme::{Acme, AcmeBinding, AcmeCertificate, AcmeChallenge};
 pub use cgroup::{CPU_PERIOD_US, Cgroup, IoLimit};
 pub use condition::{Condition, Glob};
 pub use file::{Auth, ErrorPage, FileIdentity, Guarded};

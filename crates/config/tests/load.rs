@@ -1,6 +1,6 @@
 //! A configuration becomes the model it says.
 
-use config::model::{Handler, LevelCaps, LevelTimeouts, Template};
+use config::model::{AcmeChallenge, Handler, LevelCaps, LevelTimeouts, Template};
 use config::{Sources, load};
 
 use crate::written::{LISTEN, SITE, model, problems};
@@ -278,6 +278,7 @@ fallback = "other"
 [acme.other]
 directory = "https://b.example/"
 eab = {{ id = "kid-1", key = "eab.key" }}
+challenges = ["tls-alpn-01", "http-01"]
 store = "store"
 lease = "1m"
 [[sites]]
@@ -306,6 +307,9 @@ tls = {{ acme = "other" }}
     let binding = other.binding.as_ref().expect("a binding");
     assert_eq!(binding.key.to_str(), Some("/etc/nagaya/eab.key"));
     assert_eq!(other.store.to_str(), Some("/etc/nagaya/store/other"));
+    assert_eq!(le.challenges, [AcmeChallenge::Http01]);
+    let both = [AcmeChallenge::TlsAlpn01, AcmeChallenge::Http01];
+    assert_eq!(other.challenges, both);
     let wanted: Vec<_> = model.acme_certificates().collect();
     let shown = |index: usize| {
         let wanted: &config::model::AcmeCertificate = &wanted[index];

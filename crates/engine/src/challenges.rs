@@ -1,4 +1,4 @@
-//! What authorities are answered with that look whether a name is ours (RFC 8555, 8.3).
+//! What authorities are answered with that look whether a name is ours (RFC 8555, 8.3; RFC 8737).
 //!
 //! The idea: a table of what is published, swapped whole, for all workers. Only what is in it is
 //! answered from it, under the host it is for; whatever else is asked for below the same path is the
@@ -7,10 +7,22 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ipc::certificates::{Blob, KeyId, KeyKind};
 use ipc::server::{Challenge, ChallengeProof};
 
 /// Where HTTP-01 is asked.
 pub(crate) const PATH: &[u8] = b"/.well-known/acme-challenge/";
+
+/// The certificate that an authority is shown in a handshake.
+#[derive(Debug)]
+pub(crate) struct HandshakeProof {
+    /// It, as DER.
+    pub(crate) certificate: Blob,
+    /// The keeper's number for its key.
+    pub(crate) key: KeyId,
+    /// What its key is.
+    pub(crate) kind: KeyKind,
+}
 
 /// What is published now.
 #[derive(Debug, Default)]
@@ -23,6 +35,8 @@ pub(crate) struct Challenges {
 struct Table {
     /// Key authorizations by host and token.
     http: HashMap<(String, Vec<u8>), Arc<str>>,
+    /// Certificates by what a client says it wants.
+    handshakes: HashMap<String, Arc<HandshakeProof>>,
 }
 
 impl Challenges {
@@ -30,12 +44,27 @@ impl Challenges {
     pub(crate) fn replace(&self, challenges: Vec<Challenge>) {
         let mut table = Table::default();
         for Challenge { name, proof } in challenges {
-            let ChallengeProof::Http {
-                token,
-                authorization,
-            } = proof;
-            let key = (name, token.into_bytes());
-            table.http.insert(key, authorization.into());
+            match proof {
+                ChallengeProof::Http {
+                    token,
+                    authorization,
+                } => {
+                    let key = (name, token.into_bytes());
+                    table.http.insert(key, authorization.into());
+                }
+                ChallengeProof::TlsAlpn {
+                    certificate,
+                    key,
+                    kind,
+                } => {
+                    let proof = HandshakeProof {
+                        certificate,
+                        key,
+                        kind,
+                    };
+                    table.handshakes.insert(name, Arc::new(proof));
+                }
+            }
         }
         *self.lock() = Arc::new(table);
     }
@@ -49,6 +78,11 @@ impl Challenges {
         let table = Arc::clone(&self.lock());
         let key = (host.to_owned(), token.to_vec());
         table.http.get(&key).cloned()
+    }
+
+    /// What a client is shown that speaks `acme-tls/1` alone and wants this name.
+    pub(crate) fn handshake(&self, name: &str) -> Option<Arc<HandshakeProof>> {
+        self.lock().handshakes.get(name).cloned()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Arc<Table>> {

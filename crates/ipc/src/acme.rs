@@ -338,7 +338,8 @@ fn is_line(text: &str, bytes_max: usize) -> bool {
 impl Proof {
     /// Whether it is of the form that RFC 8555 gives it: base64url, and for an authorization two
     /// of these with a dot between them.
-    fn is_sound(&self) -> bool {
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
         let is_base64 = |text: &str| {
             let mut bytes = text.bytes();
             let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);

@@ -11,6 +11,7 @@ use config::model::ListenAddress;
 use os::cgroup::Layout;
 use serde::{Deserialize, Serialize};
 
+use crate::certificates::{Blob, KeyId, KeyKind};
 use crate::codec::{self, BadMessage, beside};
 
 /// Bytes in one message to the server.
@@ -134,6 +135,16 @@ pub enum ChallengeProof {
         token: String,
         /// The body.
         authorization: String,
+    },
+    /// The certificate of a handshake with the protocol `acme-tls/1` (RFC 8737); the name is what
+    /// such a client says it wants.
+    TlsAlpn {
+        /// It, as DER.
+        certificate: Blob,
+        /// The keeper's number for its key.
+        key: KeyId,
+        /// What its key is.
+        kind: KeyKind,
     },
 }
 
@@ -589,6 +600,17 @@ mod tests {
         }
     }
 
+    fn challenge_in_a_handshake() -> Challenge {
+        Challenge {
+            name: "b.example".into(),
+            proof: ChallengeProof::TlsAlpn {
+                certificate: Blob::from(*b"DER"),
+                key: KeyId(7),
+                kind: KeyKind::P256,
+            },
+        }
+    }
+
     /// A message and its descriptors' contents, as text.
     fn shown(message: &ToServer) -> String {
         let bytes = codec::encode(message).unwrap();
@@ -629,7 +651,7 @@ mod tests {
             },
             ToServer::Challenges {
                 number: 3,
-                challenges: vec![challenge()],
+                challenges: vec![challenge(), challenge_in_a_handshake()],
             },
             log("/a", Ok(memory("a"))),
             log("/b", Err("no such directory".into())),

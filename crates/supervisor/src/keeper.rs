@@ -18,6 +18,8 @@ use crate::child::{self, BackOff, Child, Keeper};
 
 /// How long the keeper may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// How long the key of a challenge may be asked for.
+const CHALLENGE_MAX: Duration = Duration::from_secs(3_600);
 /// Whom it becomes, if there is such a user and it is not the server's: what the package makes for
 /// it, and what every system has.
 const USERS: [&str; 3] = ["nagaya-keys", "nobody", "daemon"];
@@ -149,6 +151,25 @@ impl Keys {
     ) -> Result<Result<Request, String>, String> {
         match self.ask(&ToKeeper::Request { kind, names })? {
             FromKeeper::Requested { result } => Ok(result),
+            _ => Err(self.answered_otherwise()),
+        }
+    }
+
+    /// Has the certificate made that answers a challenge for a name. Its key is kept for as long
+    /// as an order may take.
+    pub(super) fn challenge(
+        &mut self,
+        name: String,
+        digest: [u8; 32],
+    ) -> Result<Result<Judged, String>, String> {
+        match self.ask(&ToKeeper::Challenge { name, digest })? {
+            FromKeeper::Challenge { result } => {
+                let now = Instant::now();
+                self.challenges.retain(|(_, until)| *until > now);
+                let made = result.as_ref().map(|made| (made.key, now + CHALLENGE_MAX));
+                self.challenges.extend(made.ok());
+                Ok(result)
+            }
             _ => Err(self.answered_otherwise()),
         }
     }

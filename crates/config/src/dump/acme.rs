@@ -2,7 +2,8 @@
 
 use super::Lines;
 use super::write::{braces, list, quote, quote_path};
-use crate::model::{Acme, Model};
+use crate::lower::names::Named;
+use crate::model::{Acme, AcmeChallenge, Model};
 
 impl Lines {
     pub(super) fn account(&mut self, acme: &Acme, model: &Model) {
@@ -19,6 +20,8 @@ impl Lines {
             quote(account.map_or("", |account| account.name.as_str()))
         };
         self.key("fallback", list(&acme.fallback, name));
+        let challenge = |challenge: &AcmeChallenge| quote(challenge.name());
+        self.key("challenges", list(&acme.challenges, challenge));
         if let Some(profile) = &acme.profile {
             self.key("profile", quote(profile));
         }

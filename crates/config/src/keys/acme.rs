@@ -40,6 +40,14 @@ pub(crate) const ACME: Section = Section {
             "fallback = \"other\"",
         ),
         key(
+            "challenges",
+            Kind::Other("list of `\"http-01\"` and `\"tls-alpn-01\"`"),
+            Value("[\"http-01\"]"),
+            "How the authority is shown that a name is ours: by a reply over plain HTTP on port 80, or by a certificate in a handshake on port 443. \
+             Of several the first one that it offers is taken, and after a failure the next one.",
+            "challenges = [\"tls-alpn-01\"]",
+        ),
+        key(
             "profile",
             Kind::Text,
             Absent("the authority's default"),
@@ -70,7 +78,7 @@ pub(crate) const ACME: Section = Section {
             "lease = \"1m\"",
         ),
     ],
-    later: &["challenges", "on_demand", "export"],
+    later: &["on_demand", "export"],
 };
 
 pub(crate) const EAB: Section = Section {

@@ -1,12 +1,13 @@
 //! `[acme.NAME]`, and what sites say of them.
 
 use super::context::{Spot, problem};
+use super::names::Named;
 use super::table::Table;
 use super::tops::Tops;
 use super::value::Value;
 use super::values;
 use crate::keys;
-use crate::model::{Acme, AcmeBinding, HostPattern, Site};
+use crate::model::{Acme, AcmeBinding, AcmeChallenge, HostPattern, Site};
 
 /// Accounts there may be.
 const ACCOUNTS_MAX: usize = 100;
@@ -72,11 +73,34 @@ fn account(value: &Value<'_>, names: &[String]) -> Acme {
         contact: contact.iter().filter_map(mailbox).collect(),
         binding: binding(&table),
         fallback: fallback.collect(),
+        challenges: challenges(&table),
         profile: table.get("profile").and_then(|value| plain(&value)),
         authorities: table.get("ca").and_then(|value| values::path(&value)),
         store: store.unwrap_or_else(default).join(name),
         lease_ms: table.duration("lease"),
     }
+}
+
+fn challenges(table: &Table<'_>) -> Vec<AcmeChallenge> {
+    let mut challenges: Vec<AcmeChallenge> = Vec::new();
+    let values = table.list("challenges");
+    if values.is_empty()
+        && let Some(list) = table.get("challenges").filter(Value::is_list)
+    {
+        list.report("`challenges` is empty: nothing could be shown to an authority");
+    }
+    for value in values {
+        match value.choice() {
+            Some(challenge) if challenges.contains(&challenge) => {
+                value.report(format!("`{}` stands here twice", challenge.name()));
+            }
+            challenge => challenges.extend(challenge),
+        }
+    }
+    if challenges.is_empty() {
+        challenges.push(AcmeChallenge::Http01);
+    }
+    challenges
 }
 
 fn binding(table: &Table<'_>) -> Option<AcmeBinding> {

@@ -2,9 +2,9 @@
 
 use crate::include::Broken;
 use crate::model::{
-    Balance, Cache, ClientAuth, Degrade, EarlyHints, EncodedSlash, LimitOn, LogFormat, LogLevel,
-    MetricsFormat, Mode, OnError, Protocol, ProxyVersion, ScriptsVm, ServerClass, ShedScope,
-    Slashes, Symlinks, TlsVersion, UnderscoreFields,
+    AcmeChallenge, Balance, Cache, ClientAuth, Degrade, EarlyHints, EncodedSlash, LimitOn,
+    LogFormat, LogLevel, MetricsFormat, Mode, OnError, Protocol, ProxyVersion, ScriptsVm,
+    ServerClass, ShedScope, Slashes, Symlinks, TlsVersion, UnderscoreFields,
 };
 
 /// A choice that is written as a word.
@@ -47,6 +47,13 @@ impl Named for ClientAuth {
 impl Named for TlsVersion {
     const NAMES: &'static [(&'static str, TlsVersion)] =
         &[("1.2", TlsVersion::V12), ("1.3", TlsVersion::V13)];
+}
+
+impl Named for AcmeChallenge {
+    const NAMES: &'static [(&'static str, AcmeChallenge)] = &[
+        ("http-01", AcmeChallenge::Http01),
+        ("tls-alpn-01", AcmeChallenge::TlsAlpn01),
+    ];
 }
 
 impl Named for LogFormat {

@@ -21,6 +21,8 @@ pub struct Acme {
     pub binding: Option<AcmeBinding>,
     /// Accounts that have their turn when this one fails; indices into [`Model::acme`].
     pub fallback: Vec<usize>,
+    /// How names are shown to be ours, the preferred way first; never empty.
+    pub challenges: Vec<AcmeChallenge>,
     /// Which of the authority's profiles is ordered; `None`: its default.
     pub profile: Option<String>,
     /// PEM file of the authorities that the directory's own certificate may come from; `None`: the
@@ -31,6 +33,15 @@ pub struct Acme {
     /// For how long another machine must have been silent before this one writes there. Default
     /// 30 s.
     pub lease_ms: u64,
+}
+
+/// A way of showing an authority that a name is ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AcmeChallenge {
+    /// A reply over plain HTTP (RFC 8555, 8.3).
+    Http01,
+    /// A certificate in a handshake (RFC 8737).
+    TlsAlpn01,
 }
 
 /// External account binding (RFC 8555, 7.3.4).

@@ -15,8 +15,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use config::model::ListenTls;
-use ipc::certificates::Certificate;
+use ipc::certificates::{Certificate, KeyId, KeyKind};
 use limits::handshake::StepKind;
+use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;
 use tokio::io::unix::AsyncFd;
 use wire::client_hello::{self, ClientHello, HELLO_RECEIVED_MAX, Reading};
@@ -33,7 +34,7 @@ use crate::deadline::{Awaited, Deadline};
 use crate::error::{Error, Kind};
 use crate::exchange::request::Peer;
 use crate::io::{Io, poll_out, receive};
-use crate::permits::handshake::admit;
+use crate::permits::handshake::{HandshakePermit, admit};
 use crate::worker::Worker;
 use crate::worker::serving::Serving;
 
@@ -66,6 +67,13 @@ struct Over {
     alert: Option<u8>,
     detail: String,
     last_word: &'static [u8],
+}
+
+/// What the client is shown.
+struct Shown {
+    chain: Vec<CertificateDer<'static>>,
+    key: KeyId,
+    kind: KeyKind,
 }
 
 /// What a step of a handshake has come to.
@@ -121,7 +129,8 @@ pub(crate) async fn accept(
         cpu_us: 0,
     };
     match handshake.run(tls).await {
-        Ok((session, unsent, policy)) => {
+        Ok(None) => None,
+        Ok(Some((session, unsent, policy))) => {
             let facts = TlsFacts {
                 agreed: session.agreed(),
                 name: handshake.name,
@@ -139,7 +148,11 @@ pub(crate) async fn accept(
 }
 
 impl Handshake<'_> {
-    async fn run(&mut self, tls: &ListenTls) -> Result<(Session, Vec<u8>, Arc<Policy>), Over> {
+    /// Has it made; none where it was made for its own sake alone.
+    async fn run(
+        &mut self,
+        tls: &ListenTls,
+    ) -> Result<Option<(Session, Vec<u8>, Arc<Policy>)>, Over> {
         let timeouts = &self.serving.generation.process.timeouts;
         self.deadline
             .set_for(Awaited::FirstRequest, timeouts.header_ms);
@@ -149,6 +162,9 @@ impl Handshake<'_> {
         self.offered.clone_from(&hello.offered);
         let table = self.worker.shared.certificates.table();
         let asked = hello.name.as_deref().and_then(|name| self.site_of(name));
+        if hello.is_acme {
+            return self.prove(asked, received).await.map(|()| None);
+        }
         let (site, certificate) = self.choose(&table, &hello, asked, tls)?;
         let policies = &self.serving.generation.policies;
         let policy = policies.of(site).cloned();
@@ -158,16 +174,48 @@ impl Handshake<'_> {
             false => StepKind::Full,
         };
         let who = self.who(site, kind);
-        let client = self.client();
-        let site = site.and_then(|site| self.serving.generation.sites.get(site as usize));
-        let permit = site.map(|site| admit(self.worker, self.serving, site, client));
-        let _permit = permit.transpose().map_err(Over::of_error)?;
-        let stepped = self
-            .begin(&table, certificate, &policy, who, received)
-            .await?;
+        let _permit = self.admit(site)?;
+        let shown = Shown {
+            chain: table.chain(certificate),
+            key: certificate.key,
+            kind: certificate.kind,
+        };
+        let stepped = self.begin(shown, &policy, who, received).await?;
         let (session, unsent) = self.finish(stepped, &policy, who).await?;
         self.deadline.clear();
-        Ok((session, unsent, policy))
+        Ok(Some((session, unsent, policy)))
+    }
+
+    /// Asks the limits of a site.
+    fn admit(&self, site: Option<u32>) -> Result<Option<HandshakePermit>, Over> {
+        let site = site.and_then(|site| self.serving.generation.sites.get(site as usize));
+        let permit = site.map(|site| admit(self.worker, self.serving, site, self.client()));
+        Ok(permit.transpose().map_err(Over::of_error)?.flatten())
+    }
+
+    /// Shows an authority the certificate of a challenge, and closes (RFC 8737, 3).
+    async fn prove(&mut self, site: Option<u32>, received: Vec<u8>) -> Result<(), Over> {
+        let challenges = &self.worker.shared.challenges;
+        let proof = self.name.as_deref();
+        let proof = proof.and_then(|name| challenges.handshake(name));
+        let policy = self.serving.generation.policies.of_authorities().cloned();
+        let (Some(proof), Some(policy)) = (proof, policy) else {
+            return Err(Over {
+                last_word: UNRECOGNIZED_NAME,
+                ..Over::of("no_certificate", "no challenge is published for it")
+            });
+        };
+        let who = self.who(site, StepKind::Full);
+        let _permit = self.admit(site)?;
+        let shown = Shown {
+            chain: vec![CertificateDer::from(proof.certificate.0.to_vec())],
+            key: proof.key,
+            kind: proof.kind,
+        };
+        let stepped = self.begin(shown, &policy, who, received).await?;
+        let (mut session, mut unsent) = self.finish(stepped, &policy, who).await?;
+        session.close(&mut unsent);
+        self.send(&mut unsent).await
     }
 
     /// Reads until the hello is whole.
@@ -316,14 +364,11 @@ impl Handshake<'_> {
     /// The first step: key exchange and signature, unless an earlier session is resumed.
     async fn begin(
         &mut self,
-        table: &Arc<CertificateTable>,
-        certificate: &Certificate,
+        Shown { chain, key, kind }: Shown,
         policy: &Arc<Policy>,
         who: Who,
         received: Vec<u8>,
     ) -> Result<Stepped, Over> {
-        let chain = table.chain(certificate);
-        let (key, kind) = (certificate.key, certificate.kind);
         let keeper = Arc::clone(&self.worker.shared.keeper);
         let policy = Arc::clone(policy);
         let step = move |thread: usize| {

@@ -25,6 +25,9 @@ use crate::error::{Error, Kind, Result};
 /// What HTTP/1.1 is called in a handshake (RFC 7301).
 const HTTP11: &[u8] = b"http/1.1";
 
+/// What authorities look at challenges with (RFC 8737).
+const ACME: &[u8] = b"acme-tls/1";
+
 /// Terms of TLS.
 #[derive(Debug)]
 pub(crate) struct Policy {
@@ -44,6 +47,8 @@ pub(crate) struct Policies {
     all: Vec<Arc<Policy>>,
     /// By site.
     of_sites: Vec<u32>,
+    /// That of authorities which look at a challenge.
+    of_authorities: Option<Arc<Policy>>,
 }
 
 impl Policies {
@@ -83,7 +88,13 @@ impl Policies {
         let of_sites = sites.map(|site| place(site.tls.client.as_deref()));
         let of_sites = of_sites.collect::<Result<_>>()?;
         policies.of_sites = of_sites;
+        policies.of_authorities = Some(Arc::new(Policy::for_authorities()?));
         Ok(policies)
+    }
+
+    /// The policy of authorities which look at a challenge; none where nobody speaks TLS.
+    pub(crate) fn of_authorities(&self) -> Option<&Arc<Policy>> {
+        self.of_authorities.as_ref()
     }
 
     /// The policy of a site, or of a host that has none.
@@ -129,6 +140,18 @@ impl Policy {
             tickets,
             config,
         })
+    }
+
+    /// That of a handshake that only shows a certificate: with the one protocol that this is done by
+    /// (RFC 8737), and nothing to be resumed.
+    fn for_authorities() -> Result<Self> {
+        let both = [TlsVersion::V12, TlsVersion::V13];
+        let mut policy = Self::new(identity(&[], None), &both, None)?;
+        policy.config.alpn_protocols = vec![ACME.to_vec()];
+        // Without a key, as nobody asks for one.
+        policy.config.ticketer = Tickets::new(policy.id);
+        policy.config.send_tls13_tickets = 0;
+        Ok(policy)
     }
 
     /// What rustls is to go by in one handshake that is answered with this certificate.

@@ -290,10 +290,18 @@ impl Orders {
             profile: account.profile.as_deref(),
             certificate,
             names: errand.names.clone(),
+            failures: self.failures(errand),
             begun: begun.map(|(_, url)| url.clone()),
             replaces: replaces.and_then(identifier_of),
         };
         order.run().await
+    }
+
+    fn failures(&self, errand: &Errand) -> Vec<u32> {
+        let state = self.state.borrow();
+        let course = state.courses.get(&errand.wanted.certificate);
+        let of = |name: &String| course.map_or(0, |course| course.failures_of(name));
+        errand.names.iter().map(of).collect()
     }
 
     fn is_suggested(&self, certificate: &str) -> bool {

@@ -34,6 +34,8 @@ pub(super) struct Order<'a> {
     pub(super) profile: Option<&'a str>,
     pub(super) certificate: &'a str,
     pub(super) names: Vec<String>,
+    /// How often each of them failed lately: each time it is the next challenge's turn.
+    pub(super) failures: Vec<u32>,
     /// The URL of an order that was being finished.
     pub(super) begun: Option<String>,
     /// The certificate that it replaces, for an authority that wants to know.
@@ -245,8 +247,12 @@ impl Order<'_> {
             let mut offered = authorization.challenges.iter();
             offered.any(|challenge| challenge.r#type == wanted)
         };
-        let kind = self.challenges.iter().find(offered);
-        let kind = *kind.ok_or("the authority offers none of the configured challenges for it")?;
+        let kinds: Vec<_> = self.challenges.iter().filter(offered).collect();
+        let place = self.names.iter().position(|known| known == name);
+        let failures = place.and_then(|place| self.failures.get(place));
+        let turn = failures.map_or(0, |failures| *failures as usize % kinds.len().max(1));
+        let kind = kinds.get(turn);
+        let kind = **kind.ok_or("the authority offers none of the configured challenges for it")?;
         let mut challenge = authorization
             .challenge(challenge_type(kind))
             .ok_or("the authority has taken the challenge back")?;

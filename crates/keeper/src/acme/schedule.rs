@@ -105,6 +105,11 @@ impl Course {
         names.iter().filter(|name| !rests(name)).collect()
     }
 
+    /// How often a name did not validate since it last did.
+    pub(super) fn failures_of(&self, name: &str) -> u32 {
+        self.left_out.get(name).map_or(0, |out| out.failures)
+    }
+
     /// When the first of the names that rest may be tried.
     pub(super) fn first_name_s(&self) -> i64 {
         let until = self.left_out.values().map(|out| out.until_s);

@@ -36,6 +36,7 @@ contact = "ops@example.jp"
 eab = { id = "{id}", key = "{key}" }
 store = "{store}"
 lease = "2s"
+challenges = ["{challenge}"]
 [[sites]]
 hosts = ["www.example.jp", "example.jp"]
 rules = [{ handler = { respond = { body = "the site" } } }]
@@ -50,6 +51,8 @@ struct Town {
     pebble: Pebble,
     store: TempDir,
     key: PathBuf,
+    /// How the authority is shown names.
+    challenge: &'static str,
 }
 
 impl Town {
@@ -57,7 +60,12 @@ impl Town {
         let pebble = Pebble::start(Accounts::Bound, settings)?;
         let store = TempDir::new();
         let key = store.write("eab.key", format!("{}\n", pebble.binding().1));
-        Some(Town { pebble, store, key })
+        Some(Town {
+            pebble,
+            store,
+            key,
+            challenge: "http-01",
+        })
     }
 
     fn gateway(&self, (http, tls): (u16, u16), wish: &str) -> Builder {
@@ -70,6 +78,7 @@ impl Town {
             .with("key", self.key.display())
             .with("store", self.store.path().join("store").display())
             .with("wish", wish)
+            .with("challenge", self.challenge)
     }
 
     /// The gateway that the authority reaches.
@@ -175,11 +184,54 @@ fn a_site_has_its_certificate_ordered_and_keeps_all_other_challenges() {
     assert!(!gateway.stderr().contains(&key));
 }
 
+/// What a client is told that wants this name and speaks `acme-tls/1` alone.
+fn challenge_shown(town: &Town, name: &str) -> String {
+    let address = format!("127.0.0.1:{}", town.pebble.tls_port());
+    let mut client = Command::new("openssl");
+    client.args(["s_client", "-connect", &address, "-servername", name]);
+    let output = client.args(["-alpn", "acme-tls/1"]).stdin(Stdio::null());
+    let output = output.output().unwrap();
+    let (shown, told) = (output.stdout, output.stderr);
+    String::from_utf8_lossy(&[shown, told].concat()).into_owned()
+}
+
 #[test]
-fn a_machine_that_shares_the_store_answers_for_the_one_that_orders() {
-    let Some(town) = Town::new(&[]) else {
+fn a_name_is_shown_in_a_handshake_while_that_is_asked_for_and_no_longer() {
+    let Some(town) = Town::new(&HARSH) else {
         return;
     };
+    let challenge = "tls-alpn-01";
+    let town = Town { challenge, ..town };
+    // Nothing else of it is reached.
+    let gateway = town.gateway((free_port(), town.pebble.tls_port()), WISH);
+    let gateway = gateway.start();
+    eventually(PATIENCE, "the certificate of a challenge", || {
+        let shown = challenge_shown(&town, "www.example.jp");
+        shown.contains("ALPN protocol: acme-tls/1").then_some(())
+    });
+    let strange = challenge_shown(&town, "other.example.jp");
+    assert!(strange.contains("unrecognized name"), "{strange}");
+    assert_sound(&town.until_certified());
+    gateway.wait_for_message("issued");
+    eventually(PATIENCE, "nothing is shown any more", || {
+        let shown = challenge_shown(&town, "www.example.jp");
+        shown.contains("no peer certificate").then_some(())
+    });
+    let left = fs::read_dir(town.file("challenges")).unwrap().count();
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn a_machine_that_shares_the_store_answers_for_the_one_that_orders() {
+    for challenge in ["http-01", "tls-alpn-01"] {
+        let Some(town) = Town::new(&[]) else {
+            return;
+        };
+        order_through_another_machine(Town { challenge, ..town });
+    }
+}
+
+fn order_through_another_machine(town: Town) {
     let mut writer = town.gateway((free_port(), free_port()), "").start();
     eventually(PATIENCE, "the lease", || {
         town.file("lease.1").exists().then_some(())
@@ -191,6 +243,7 @@ fn a_machine_that_shares_the_store_answers_for_the_one_that_orders() {
         marks.next().map(drop)
     });
     let config = CONFIG.replace("{wish}", WISH);
+    let config = config.replace("{challenge}", town.challenge);
     writer.reload(&config);
     assert_sound(&town.until_certified());
     writer.wait_for_message("issued");
@@ -227,7 +280,9 @@ fn the_machine_that_is_left_orders_when_the_other_has_died() {
 }
 
 /// Who is killed, and the file whose appearance is the moment.
-const DEATHS: [(&str, &str); 12] = [
+const DEATHS: [(&str, &str); 14] = [
+    ("keeper", "challenges/tls-alpn"),
+    ("server", "challenges/tls-alpn"),
     ("acme", "account.json"),
     ("gateway", "account.json"),
     ("acme", "challenges/"),
@@ -248,6 +303,11 @@ fn whoever_dies_at_whatever_step_there_is_a_certificate_with_its_key_in_the_end(
         let Some(town) = Town::new(&HARSH) else {
             return;
         };
+        let (moment, challenge) = match moment.strip_suffix("tls-alpn") {
+            Some(moment) => (moment, "tls-alpn-01"),
+            None => (moment, "http-01"),
+        };
+        let town = Town { challenge, ..town };
         let gateway = town.reached(WISH);
         let is_there = || match moment.strip_suffix('/') {
             Some(part) => {

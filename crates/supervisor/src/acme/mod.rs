@@ -9,6 +9,7 @@
 //! account, orders under way and tokens: certificates go the way of all files.
 
 mod lease;
+mod proofs;
 mod relay;
 mod store;
 
@@ -18,17 +19,18 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use config::model::{Acme, AcmeCertificate, Model};
+use config::model::{Acme, AcmeCertificate, AcmeChallenge, Model};
 use config::reason;
 use ipc::acme::{Account, Binding, CertificateState, ChallengeKind, Held, ToAcme};
 use ipc::certificates::{Blob, Source};
 use ipc::keeper::Judged;
-use ipc::server::{CHALLENGES_MAX, Challenge, ToServer};
+use ipc::server::CHALLENGES_MAX;
 
 use os::file::Wait;
 
 use crate::child::{AcmeProcess, BackOff};
-use store::Store;
+use proofs::Proofs;
+use store::{Publication, Store};
 
 /// Whom the acme process becomes, if there is such a user and it is not the server's: what the
 /// package makes for it, and what every system has.
@@ -84,10 +86,9 @@ pub(super) struct Authorities {
     /// What is published here, by the numbers of the process.
     shown: BTreeMap<u32, Shown>,
     /// What other machines have published.
-    read: Vec<Challenge>,
+    read: Vec<Publication>,
     next_read: Option<Instant>,
-    /// The number under which the server was told last.
-    told: u32,
+    proofs: Proofs,
     states: BTreeMap<String, CertificateState>,
 }
 
@@ -104,7 +105,7 @@ enum ProcessState {
 /// A challenge that is published.
 #[derive(Debug)]
 struct Shown {
-    challenge: Challenge,
+    publication: Publication,
     store: usize,
     /// The number the server is to answer to, and the earliest time to say that all see it; `None`
     /// once that was said.
@@ -132,7 +133,7 @@ impl Authorities {
     /// Ends the process and leaves the stores to others.
     pub(super) fn end(&mut self) {
         *self = Authorities {
-            told: self.told,
+            proofs: std::mem::take(&mut self.proofs),
             ..Authorities::default()
         };
     }
@@ -188,7 +189,7 @@ impl Authorities {
 
     fn take_back(&mut self, shown: &Shown) {
         let store = self.stores.get_mut(shown.store).and_then(Option::as_mut);
-        if let Some(Err(error)) = store.map(|store| store.withdraw(&shown.challenge)) {
+        if let Some(Err(error)) = store.map(|store| store.withdraw(&shown.publication)) {
             tracing::debug!(error = reason(&error), "a challenge stays in the store");
         }
     }
@@ -279,13 +280,10 @@ impl Authorities {
         changed
     }
 
-    fn published(&mut self) -> ToServer {
-        self.told = self.told.saturating_add(1);
-        let own = self.shown.values().map(|shown| shown.challenge.clone());
-        ToServer::Challenges {
-            number: self.told,
-            challenges: own.chain(self.read.iter().cloned()).collect(),
-        }
+    /// Everything that is published, here and by other machines.
+    fn published(&self) -> impl Iterator<Item = &Publication> {
+        let own = self.shown.values().map(|shown| &shown.publication);
+        own.chain(&self.read)
     }
 }
 
@@ -308,11 +306,18 @@ fn account(acme: &Acme, store: Option<&Store>) -> Account {
         directory: acme.directory.clone(),
         contact: acme.contact.clone(),
         binding,
-        challenges: vec![ChallengeKind::Http01],
+        challenges: acme.challenges.iter().map(kind).collect(),
         profile: acme.profile.clone(),
         authorities: authorities.map_or_else(String::new, |path| path.display().to_string()),
         credentials: store.and_then(Store::account).map(Blob::from),
         is_writer: store.is_some_and(Store::is_held),
+    }
+}
+
+fn kind(challenge: &AcmeChallenge) -> ChallengeKind {
+    match challenge {
+        AcmeChallenge::Http01 => ChallengeKind::Http01,
+        AcmeChallenge::TlsAlpn01 => ChallengeKind::TlsAlpn01,
     }
 }
 

@@ -10,8 +10,9 @@ use config::reason;
 use ipc::acme::{FromAcme, Held, Plan, Proof, ToAcme, Wanted};
 use ipc::certificates::{Blob, KeyKind};
 use ipc::keeper::Candidate;
-use ipc::server::{CHALLENGES_MAX, Challenge, ChallengeProof};
+use ipc::server::CHALLENGES_MAX;
 
+use super::store::Publication;
 use super::{ProcessState, READ_BY_OTHERS, Shown, Wishes, account, held, user};
 use crate::Supervisor;
 use crate::child::{AcmeProcess, Server};
@@ -41,7 +42,8 @@ impl Supervisor {
             self.authorities.adopt(&self.current.wishes);
         }
         is_another_plan |= self.authorities.step(now);
-        if self.authorities.read_others(now) {
+        let is_signed = !self.keys.is_running() || self.authorities.proofs.are_of(self.keys.life());
+        if self.authorities.read_others(now) || !is_signed {
             self.publish();
         }
         self.say_what_all_see(now);
@@ -228,31 +230,20 @@ impl Supervisor {
         if self.authorities.shown.len() >= CHALLENGES_MAX / 2 {
             return Err("too much is published".into());
         }
-        let Proof::Http {
-            token,
-            authorization,
-        } = proof
-        else {
-            return Err("this challenge is not configured".into());
-        };
-        let challenge = Challenge {
-            name,
-            proof: ChallengeProof::Http {
-                token,
-                authorization,
-            },
-        };
+        let publication = Publication { name, proof };
+        self.authorities.proofs.make(&publication, &mut self.keys)?;
         let (index, store) = self.authorities.store_of(certificate)?;
-        let published = store.publish(&challenge).and_then(|()| store.has_readers());
+        let published = store.publish(&publication);
+        let published = published.and_then(|()| store.has_readers());
         let has_readers = published.map_err(|error| format!("publish: {}", reason(&error)))?;
         let wait = if has_readers {
             READ_BY_OTHERS
         } else {
             Duration::ZERO
         };
-        let told = self.authorities.told.saturating_add(1);
+        let told = self.authorities.proofs.next();
         let shown = Shown {
-            challenge,
+            publication,
             store: index,
             awaited: Some((told, Instant::now() + wait)),
             is_answered: false,
@@ -264,7 +255,9 @@ impl Supervisor {
 
     /// Tells the server everything that is published.
     pub(crate) fn publish(&mut self) {
-        let message = self.authorities.published();
+        let mut proofs = std::mem::take(&mut self.authorities.proofs);
+        let message = proofs.told(self.authorities.published(), &mut self.keys);
+        self.authorities.proofs = proofs;
         let told = self
             .phase
             .server()

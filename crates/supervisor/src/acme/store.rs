@@ -10,6 +10,7 @@
 //! | `pending/NAME.key` | the key of an order under way, until its chain has come |
 //! | `pending/NAME.order` | the account, and the URL of an order that is being finished |
 //! | `challenges/TOKEN` | the host, and what is answered to an authority that asks there |
+//! | `challenges/HOST.tls-alpn` | the host, and the digest that a certificate shows to an authority |
 //! | `readers/OWNER` | a machine that answers challenges, too: changed while it lives |
 //! | `lease.N`, `writing.N.OWNER` | who writes ([`Lease`]) |
 
@@ -18,8 +19,8 @@ use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ipc::acme::TOKEN_BYTES_MAX;
-use ipc::server::{CHALLENGES_MAX, Challenge, ChallengeProof};
+use ipc::acme::Proof;
+use ipc::server::CHALLENGES_MAX;
 
 use super::lease::{Lease, make_directory};
 
@@ -27,6 +28,65 @@ use super::lease::{Lease, make_directory};
 const FILE_BYTES_MAX: u64 = 512 * 1024;
 /// A machine that reads says so this often, and is believed for three times as long.
 const READER_BEAT: Duration = Duration::from_secs(5);
+
+/// What the name of a file ends with that has the digest of a certificate; no token has a dot.
+const TLS_ALPN: &str = ".tls-alpn";
+
+/// What is published of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Publication {
+    /// The name.
+    pub(super) name: String,
+    /// What an authority is shown.
+    pub(super) proof: Proof,
+}
+
+impl Publication {
+    /// Its file, and what stands in it below the name; none where no other machine shows it.
+    fn entry(&self) -> Option<(String, String)> {
+        match &self.proof {
+            Proof::Http {
+                token,
+                authorization,
+            } => Some((token.clone(), authorization.clone())),
+            Proof::TlsAlpn { digest } => {
+                let digest = digest.iter().map(|byte| format!("{byte:02x}"));
+                Some((format!("{}{TLS_ALPN}", self.name), digest.collect()))
+            }
+            Proof::Dns { .. } => None,
+        }
+    }
+
+    /// What such a file says.
+    fn of_entry(file: String, text: &str) -> Option<Publication> {
+        let (name, shown) = text.trim_end().split_once('\n')?;
+        let proof = match file.strip_suffix(TLS_ALPN) {
+            Some(_) => Proof::TlsAlpn {
+                digest: digest_of(shown)?,
+            },
+            None => Proof::Http {
+                token: file,
+                authorization: shown.to_owned(),
+            },
+        };
+        let name = name.to_owned();
+        proof.is_sound().then_some(Publication { name, proof })
+    }
+}
+
+/// The digest that these digits spell.
+fn digest_of(text: &str) -> Option<[u8; 32]> {
+    let mut digest = [0; 32];
+    if text.len() != 2 * digest.len() {
+        return None;
+    }
+    for (at, byte) in digest.iter_mut().enumerate() {
+        let digits = text.get(2 * at..2 * at + 2)?;
+        let is_plain = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        *byte = u8::from_str_radix(digits, 16).ok().filter(|_| is_plain)?;
+    }
+    Some(digest)
+}
 
 /// A store.
 #[derive(Debug)]
@@ -126,40 +186,33 @@ impl Store {
     }
 
     /// Has other machines answer with this.
-    pub(super) fn publish(&mut self, challenge: &Challenge) -> io::Result<()> {
-        let ChallengeProof::Http {
-            token,
-            authorization,
-        } = &challenge.proof;
-        let text = format!("{}\n{authorization}\n", challenge.name);
+    pub(super) fn publish(&mut self, publication: &Publication) -> io::Result<()> {
+        let Some((file, shown)) = publication.entry() else {
+            return Ok(());
+        };
+        let text = format!("{}\n{shown}\n", publication.name);
         self.lease
-            .write(&format!("challenges/{token}"), text.as_bytes())
+            .write(&format!("challenges/{file}"), text.as_bytes())
     }
 
     /// Takes it back.
-    pub(super) fn withdraw(&mut self, challenge: &Challenge) -> io::Result<()> {
-        let ChallengeProof::Http { token, .. } = &challenge.proof;
-        self.lease.remove(&format!("challenges/{token}"))
+    pub(super) fn withdraw(&mut self, publication: &Publication) -> io::Result<()> {
+        match publication.entry() {
+            Some((file, _)) => self.lease.remove(&format!("challenges/{file}")),
+            None => Ok(()),
+        }
     }
 
     /// What the machine that writes has published.
-    pub(super) fn published(&self) -> io::Result<Vec<Challenge>> {
+    pub(super) fn published(&self) -> io::Result<Vec<Publication>> {
         let entries = fs::read_dir(self.directory.join("challenges"))?;
-        let tokens = entries.take(CHALLENGES_MAX).filter_map(|entry| {
-            let token = entry.ok()?.file_name().into_string().ok()?;
-            let text = self.read(&format!("challenges/{token}")).ok()?;
+        let published = entries.take(CHALLENGES_MAX).filter_map(|entry| {
+            let file = entry.ok()?.file_name().into_string().ok()?;
+            let text = self.read(&format!("challenges/{file}")).ok()?;
             let text = String::from_utf8(text).ok()?;
-            let (name, authorization) = text.trim_end().split_once('\n')?;
-            let fits = authorization.len() <= TOKEN_BYTES_MAX * 2 && token.len() <= TOKEN_BYTES_MAX;
-            fits.then(|| Challenge {
-                name: name.to_owned(),
-                proof: ChallengeProof::Http {
-                    token,
-                    authorization: authorization.to_owned(),
-                },
-            })
+            Publication::of_entry(file, &text)
         });
-        Ok(tokens.collect())
+        Ok(published.collect())
     }
 
     /// Says that this machine answers, too.
@@ -232,10 +285,10 @@ mod tests {
         store
     }
 
-    fn challenge(token: &str) -> Challenge {
-        Challenge {
+    fn challenge(token: &str) -> Publication {
+        Publication {
             name: "a.example".into(),
-            proof: ChallengeProof::Http {
+            proof: Proof::Http {
                 token: token.into(),
                 authorization: format!("{token}.thumb"),
             },
@@ -280,6 +333,43 @@ mod tests {
         reader.say_reader(Instant::now()).unwrap();
         writer.withdraw(&challenge("one")).unwrap();
         assert_eq!(reader.published().unwrap(), []);
+    }
+
+    #[test]
+    fn readers_see_the_digest_of_a_certificate_and_nothing_that_is_none() {
+        let directory = TempDir::new();
+        let mut writer = store(&directory);
+        let digest = std::array::from_fn(|at| u8::try_from(at * 8).unwrap());
+        let publication = Publication {
+            name: "2001:db8::1".into(),
+            proof: Proof::TlsAlpn { digest },
+        };
+        writer.publish(&publication).unwrap();
+        assert_eq!(
+            writer.published().unwrap(),
+            std::slice::from_ref(&publication)
+        );
+        for (file, text) in [
+            ("a.tls-alpn", "a.example\n0011\n".to_owned()),
+            ("b.tls-alpn", format!("b.example\n{}\n", "+1".repeat(32))),
+            ("c.tls-alpn", "c.example".to_owned()),
+            ("d", "d.example\nanother.thumb\n".to_owned()),
+        ] {
+            fs::write(directory.path().join("challenges").join(file), text).unwrap();
+        }
+        assert_eq!(
+            writer.published().unwrap(),
+            std::slice::from_ref(&publication)
+        );
+        writer.withdraw(&publication).unwrap();
+        assert_eq!(writer.published().unwrap(), []);
+        // It is answered by a record, and no machine's file.
+        let proof = Proof::Dns {
+            value: "value".into(),
+        };
+        let name = "a.example".into();
+        writer.publish(&Publication { name, proof }).unwrap();
+        assert_eq!(writer.published().unwrap(), []);
     }
 
     #[test]
