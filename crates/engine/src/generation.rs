@@ -165,7 +165,7 @@ impl Generation {
             room: Room::ENOUGH,
             logs: Targets::default(),
             scripts: None,
-            guarded: Guarded::of(&model.guarded),
+            guarded: Guarded::of(model)?,
             exact: HashMap::with_capacity(model.sites.len()),
             below: HashMap::new(),
             any: None,

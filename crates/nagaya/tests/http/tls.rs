@@ -77,11 +77,12 @@ pub(crate) fn gateway_under(
         "{process}[control]\nsocket = \"{{dir}}/control\"\n\
          [[listen]]\naddress = \"127.0.0.1:{{port}}\"\n\
          [[listen]]\naddress = \"127.0.0.1:{{tls}}\"\ntls = {listen}\n\
-         [tls]\ncertificates = [\"{{dir}}/all.pem\"]\n{sites}"
+         [tls]\ncertificates = [\"{{dir}}/all.pem\", \"{{dir}}/live/*\"]\n{sites}"
     );
     let port = free_port();
     let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &config).with("tls", port);
     let directory = builder.directory().path().to_owned();
+    std::fs::create_dir(directory.join("live")).expect("a directory");
     tls::certificate(&directory.join("all.pem"), &["*.example"]);
     prepare(&directory);
     (builder.start(), SocketAddr::from(([127, 0, 0, 1], port)))

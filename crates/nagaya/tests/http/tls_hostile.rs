@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::{ScriptedUpstream, Seen, Step};
 
-use crate::tls::{FINE, gateway, gateway_under, python};
+use crate::fixtures::tls;
+use crate::tls::{FINE, gateway, gateway_under, gateway_with, python};
 
 /// A body of so many bytes, no two parts of which are alike.
 fn body(bytes: usize) -> Vec<u8> {
@@ -145,6 +146,44 @@ except (ssl.SSLError, ConnectionError):
     print("broken off")
 "#;
     assert_eq!(python(to, script, &[]), "broken off\n");
+}
+
+/// Keys that a pattern leads to, through links and by other names, lie below a site's root.
+#[test]
+fn keys_where_certificates_are_looked_for_are_never_served() {
+    let sites = "[[sites]]\nhosts = [\"a.example\"]\nroot = \"{dir}\"\n\
+        tls = { certificate = \"{dir}/live/own/fullchain.pem\", key = \"{dir}/live/own/privkey.pem\" }\n";
+    let (gateway, to) = gateway_with("true", sites, |directory| {
+        for name in ["a.example", "own"] {
+            let (archive, live) = (directory.join("archive"), directory.join("live").join(name));
+            let archive = archive.join(name);
+            std::fs::create_dir_all(&archive).expect("a directory");
+            std::fs::create_dir_all(&live).expect("a directory");
+            tls::certificate(&archive.join("privkey1.pem"), &[name, "a.example"]);
+            for link in ["fullchain.pem", "privkey.pem"] {
+                let to = format!("../../archive/{name}/privkey1.pem");
+                std::os::unix::fs::symlink(to, live.join(link)).expect("a link");
+            }
+        }
+        std::fs::write(directory.join("other.pem"), "no key").expect("a file");
+        std::fs::copy(directory.join("all.pem"), directory.join("all.pem.bak")).expect("a copy");
+    });
+    let script = r#"
+tls = connect(context(), "a.example")
+for path in sys.argv[2:]: print(path, ask(tls, "a.example", path)[0])
+"#;
+    let guarded = [
+        "/all.pem",
+        "/all.pem.bak",
+        "/live/a.example/privkey.pem",
+        "/archive/a.example/privkey1.pem",
+        "/live/own/privkey.pem",
+        "/archive/own/privkey1.pem",
+    ];
+    let told = python(to, script, &[&guarded[..], &["/other.pem"]].concat());
+    let expected = guarded.map(|path| format!("{path} 404\n")).concat();
+    assert_eq!(told, expected + "/other.pem 200\n");
+    drop(gateway);
 }
 
 #[test]
