@@ -110,6 +110,9 @@ pub enum Source {
 pub struct Certificate {
     /// Where it comes from.
     pub source: Source,
+    /// The tenant whose site names its file: it is answered with for that tenant's hosts alone, whatever names stand in
+    /// it. `None`: for every host that it is good for.
+    pub tenant: Option<String>,
     /// What it is good for: names in lower case, with `*.` at the front where it is a wildcard,
     /// and addresses as text.
     pub names: Vec<String>,
@@ -262,6 +265,7 @@ mod tests {
     fn certificate(name: &str, chain: Vec<u32>) -> Certificate {
         Certificate {
             source: Source::File(format!("/etc/nagaya/{name}.pem")),
+            tenant: None,
             names: vec![name.into(), format!("*.{name}")],
             not_before_s: 10,
             not_after_s: 20,

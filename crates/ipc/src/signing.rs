@@ -411,8 +411,11 @@ mod tests {
                 let _ = signature(vec![7]).try_send(question.number, keeper.as_fd());
             }
         });
-        let mut answered = || link.ask(sign(tls13()), Duration::from_millis(100)).is_ok();
-        assert!(std::iter::repeat_with(&mut answered).take(100).any(|is| is));
+        let begun = Instant::now();
+        while link.ask(sign(tls13()), Duration::from_secs(1)).is_err() {
+            assert!(begun.elapsed() < Duration::from_secs(20));
+            std::thread::yield_now();
+        }
     }
 
     #[test]

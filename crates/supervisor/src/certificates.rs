@@ -177,13 +177,15 @@ impl Certificates {
             number: os::cpu::monotonic_us(),
             ..CertificateSet::default()
         };
+        let tenants = self.plan.tenants();
         for (source, entry) in &self.entries {
             match (&entry.found, &entry.problem) {
                 (Some(found), problem) => {
                     let chain = found.chain.iter();
                     let chain = chain.map(|blob| interned.place((**blob).clone()));
                     let chain = chain.collect();
-                    let certificate = found.certificate(source, chain, problem.clone());
+                    let mut certificate = found.certificate(source, chain, problem.clone());
+                    certificate.tenant = tenants.get(source).map(|&tenant| tenant.to_owned());
                     set.certificates.push(certificate);
                 }
                 (None, Some(problem)) => set.broken.push(Broken {
@@ -415,6 +417,7 @@ impl Found {
     ) -> Certificate {
         Certificate {
             source: source.clone(),
+            tenant: None,
             names: self.judged.names.clone(),
             not_before_s: self.judged.not_before_s,
             not_after_s: self.judged.not_after_s,

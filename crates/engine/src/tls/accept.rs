@@ -316,7 +316,8 @@ impl Handshake<'_> {
         if hello.name.is_none() {
             let local = self.peer.local_ip;
             let site = self.site_of(&local.to_canonical().to_string());
-            if let Some(certificate) = table.of_address(local, &hello.schemes) {
+            let tenant = self.tenant_of(site);
+            if let Some(certificate) = table.of_address(local, tenant, &hello.schemes) {
                 return Ok((site, certificate));
             }
         }
@@ -339,13 +340,17 @@ impl Handshake<'_> {
         host: &str,
     ) -> Option<&'t Certificate> {
         let sites = &self.serving.generation.sites;
-        let site = site.and_then(|site| sites.get(site as usize));
         let own = site.and_then(|site| {
-            let sources = site.certificates.iter();
+            let sources = sites.get(site as usize)?.certificates.iter();
             let mut found = sources.filter_map(|source| table.of_source(source));
             found.next()
         });
-        own.or_else(|| table.of_name(host, &hello.schemes))
+        own.or_else(|| table.of_name(host, self.tenant_of(site), &hello.schemes))
+    }
+
+    fn tenant_of(&self, site: Option<u32>) -> Option<&str> {
+        let site = self.serving.generation.sites.get(site? as usize)?;
+        Some(&site.tenant_name)
     }
 
     /// On whose account the steps go.

@@ -131,6 +131,9 @@ impl Session {
         arrived: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Rest, SessionFailure> {
+        if self.is_broken() {
+            return Err(SessionFailure::of(&Error::HandshakeNotComplete));
+        }
         if self.unopened.len() > UNOPENED_MAX {
             let error = Error::General("a message in too many records".to_owned());
             return Err(self.fail(&error, out));
@@ -166,7 +169,9 @@ impl Session {
     /// Ends a session that cannot go on; what it has to say of that is put behind `out`.
     fn fail(&mut self, error: &Error, out: &mut Vec<u8>) -> SessionFailure {
         self.end = SessionEnd::Broken;
-        while let Ok(SessionStep::Again) = self.step(out) {}
+        // What came behind the mistake is not looked at: rustls has said its last word, and panics where it finds another
+        // mistake.
+        while self.connection.wants_write() && matches!(self.step(out), Ok(SessionStep::Again)) {}
         SessionFailure::of(error)
     }
 
@@ -246,6 +251,9 @@ impl Session {
         first: &mut Vec<u8>,
         room: &mut [u8],
     ) -> io::Result<usize> {
+        if self.is_broken() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         self.rest(first)?;
         match self
             .connection
@@ -404,6 +412,20 @@ mod tests {
         assert!(session.seal(b"early", &mut out, &mut room).is_err());
         session.close(&mut out);
         assert_eq!(session.unopened, BEGUN);
+    }
+
+    #[test]
+    fn behind_one_mistake_no_other_is_looked_at() {
+        let (mut session, mut out) = (session(), Vec::new());
+        let mistakes = [22, 3, 1, 0, 4, 2, 0, 0, 0].repeat(3);
+        let failed = session.receive(&mistakes, &mut out);
+        assert!(failed.is_err());
+        assert_eq!((out[0], out.len()), (21, 7), "one alert: {out:?}");
+        let mut room = [0; 512];
+        assert!(session.seal(b"late", &mut out, &mut room).is_err());
+        assert!(session.receive(&mistakes, &mut out).is_err());
+        session.close(&mut out);
+        assert_eq!(out.len(), 7);
     }
 
     #[test]

@@ -66,12 +66,20 @@ impl CertificateTable {
         self.at(*self.by_source.get(source)?)
     }
 
-    /// The best certificate for a host with a key that a client of these signature schemes can check; exact names before
-    /// wildcards, of which one stands for one label (RFC 6125, 6.4.3).
-    pub(crate) fn of_name(&self, name: &str, schemes: &[u16]) -> Option<&Certificate> {
+    /// The best certificate for a host of this tenant's with a key that a client of these signature schemes can check;
+    /// exact names before wildcards, of which one stands for one label (RFC 6125, 6.4.3). What another tenant's site
+    /// names is none, whatever names it is good for.
+    pub(crate) fn of_name(
+        &self,
+        name: &str,
+        tenant: Option<&str>,
+        schemes: &[u16],
+    ) -> Option<&Certificate> {
+        let is_for = |it: &&Certificate| it.tenant.is_none() || it.tenant.as_deref() == tenant;
         let fits = |name: &str| {
             let found = self.by_name.get(name)?;
-            let mut found = found.iter().filter_map(|index| self.at(*index));
+            let found = found.iter().filter_map(|index| self.at(*index));
+            let mut found = found.filter(is_for);
             let first = found.clone().next();
             found.find(|it| is_understood(it.kind, schemes)).or(first)
         };
@@ -80,11 +88,16 @@ impl CertificateTable {
     }
 
     /// The certificate for an address.
-    pub(crate) fn of_address(&self, address: IpAddr, schemes: &[u16]) -> Option<&Certificate> {
+    pub(crate) fn of_address(
+        &self,
+        address: IpAddr,
+        tenant: Option<&str>,
+        schemes: &[u16],
+    ) -> Option<&Certificate> {
         if address.is_unspecified() {
             return None;
         }
-        self.of_name(&address.to_canonical().to_string(), schemes)
+        self.of_name(&address.to_canonical().to_string(), tenant, schemes)
     }
 
     /// A certificate's chain, to be shown.
@@ -144,6 +157,7 @@ mod tests {
     fn certificate(file: &str, names: &[&str], kind: KeyKind, not_after_s: i64) -> Certificate {
         Certificate {
             source: Source::File(file.into()),
+            tenant: None,
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             not_before_s: 0,
             not_after_s,
@@ -173,7 +187,7 @@ mod tests {
     fn a_name_leads_to_the_best_certificate_that_the_client_can_check() {
         let table = table();
         let found = |name: &str, schemes: &[u16]| {
-            let found = table.of_name(name, schemes)?;
+            let found = table.of_name(name, None, schemes)?;
             match &found.source {
                 Source::File(file) => Some(file.clone()),
                 _ => None,
@@ -190,15 +204,50 @@ mod tests {
         ] {
             assert_eq!(found(name, schemes).as_deref(), expected, "{name}");
         }
-        let address = table.of_address([192, 0, 2, 1].into(), &[0x0403]);
+        let address = table.of_address([192, 0, 2, 1].into(), None, &[0x0403]);
         assert_eq!(address.map(|it| it.not_after_s), Some(9));
         let mapped = "::ffff:192.0.2.1".parse().expect("an address");
-        assert!(table.of_address(mapped, &[]).is_some());
+        assert!(table.of_address(mapped, None, &[]).is_some());
         let source = Source::File("ec".into());
         assert_eq!(table.of_source(&source).map(|it| it.not_after_s), Some(5));
         assert_eq!(
             table.chain(table.of_source(&source).expect("there")).len(),
             1
         );
+    }
+
+    #[test]
+    fn what_a_tenants_site_names_answers_for_no_other_tenant() {
+        let theirs = Certificate {
+            tenant: Some("one".into()),
+            ..certificate(
+                "theirs",
+                &["a.example", "*.example"],
+                KeyKind::P256,
+                i64::MAX,
+            )
+        };
+        let ours = certificate("ours", &["a.example"], KeyKind::P256, 5);
+        let table = CertificateTable::new(CertificateSet {
+            number: 1,
+            blobs: vec![Blob::from(*b"leaf")],
+            certificates: vec![theirs, ours],
+            broken: Vec::new(),
+        });
+        for (name, tenant, expected) in [
+            ("a.example", Some("one"), Some(i64::MAX)),
+            ("a.example", Some("two"), Some(5)),
+            ("a.example", None, Some(5)),
+            ("b.example", Some("one"), Some(i64::MAX)),
+            ("b.example", Some("two"), None),
+            ("b.example", None, None),
+        ] {
+            let found = table.of_name(name, tenant, &[0x0403]);
+            assert_eq!(
+                found.map(|it| it.not_after_s),
+                expected,
+                "{name} {tenant:?}"
+            );
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! opens, counts bytes and hands them on; what they mean is found out elsewhere. A file that is as
 //! it was when it was read last is known by its stamp, and not opened.
 
+use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -42,6 +43,8 @@ pub struct Planned {
     pub key: Option<PathBuf>,
     /// Who suffers if there is something wrong with it.
     pub harm: Harm,
+    /// Whose site names it; `None` where the configuration has it for everybody.
+    pub tenant: Option<String>,
 }
 
 /// Who suffers from a certificate that cannot be used.
@@ -79,6 +82,7 @@ impl Plan {
                     true => Harm::Site,
                     false => Harm::Configuration,
                 },
+                tenant: Some(site.tenant.clone()),
             })
         });
         let local = model
@@ -97,6 +101,8 @@ impl Plan {
                 chain,
                 key: None,
                 harm: Harm::Nobody,
+                // It was ordered for hosts of the site alone.
+                tenant: None,
             }
         });
         Some(Plan {
@@ -104,6 +110,13 @@ impl Plan {
             patterns: model.tls.certificates.clone(),
             local: local.collect(),
         })
+    }
+
+    /// The tenant whose site names a source.
+    pub(super) fn tenants(&self) -> HashMap<&Source, &str> {
+        let named = self.named.iter();
+        let of_tenants = named.filter_map(|it| Some((&it.source, it.tenant.as_deref()?)));
+        of_tenants.collect()
     }
 
     /// Every certificate there is to be read, each once, and what is wrong with patterns.
@@ -155,6 +168,7 @@ fn found(pattern: &str) -> Result<Vec<Planned>, String> {
             key: (is_certbot && key.is_file()).then_some(key),
             chain,
             harm: Harm::Configuration,
+            tenant: None,
         }
     });
     Ok(planned.collect())
@@ -297,6 +311,7 @@ mod tests {
                 chain,
                 key: None,
                 harm: Harm::Configuration,
+                tenant: None,
             };
             let problem = planned.read().unwrap_err().problem;
             assert!(problem.contains(expected), "{problem}");
