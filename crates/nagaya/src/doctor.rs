@@ -4,6 +4,8 @@
 //! somebody with the right to can type. Nothing is changed by looking. What the configuration
 //! needs is told from what would only be nice: the exit status is about the first.
 
+mod tls;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -67,6 +69,7 @@ pub(crate) fn run(config: &Path) -> Outcome {
     findings.extend(sensors());
     findings.extend(room(&advice_of_machine()));
     if let Some(model) = &model {
+        findings.extend(tls::look(model));
         findings.extend(needs(&host, model));
     }
     let outcome = print(page(&findings, model.as_ref().map(|_| config)).as_bytes());

@@ -1,5 +1,15 @@
 //! Seconds as calendars and clocks show them, here or in Greenwich.
 
+/// Whether something keeps this machine's clock at the world's time, as the kernel was told.
+#[must_use]
+pub fn is_synchronized() -> bool {
+    // SAFETY: `timex` is plain numbers, of which zeros ask for nothing to be changed.
+    let mut state: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a value that lives through the call, which only fills it.
+    let clock = unsafe { libc::adjtimex(&raw mut state) };
+    clock >= 0 && state.status & libc::STA_UNSYNC == 0
+}
+
 /// A second as people write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CalendarTime {

@@ -71,8 +71,13 @@ pub fn hide_memory() -> io::Result<bool> {
     // Pages as they come into use: whatever is only reserved costs nothing.
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     // Under a limit, what is only reserved counts: at some later moment there would be no memory.
-    let is_unlimited = getrlimit(Resource::Memlock).current.is_none();
-    Ok(is_unlimited && mlockall(flags).is_ok())
+    Ok(may_lock_memory() && mlockall(flags).is_ok())
+}
+
+/// Whether a process like this one may keep all its memory from swap.
+#[must_use]
+pub fn may_lock_memory() -> bool {
+    getrlimit(Resource::Memlock).current.is_none()
 }
 
 /// Closes every descriptor beyond the three of every process, but this one: whatever was left open

@@ -315,6 +315,15 @@ pub fn first_closed(directory: &Path, wish: Wish) -> Option<&Path> {
         .or_else(|| is_closed(directory, wanted).then_some(directory))
 }
 
+/// The directory that something would have to be made in for `directory` to be there, or itself; and
+/// why this process may not write there, if it may not.
+pub fn writable(directory: &Path) -> (&Path, io::Result<()>) {
+    let mut way = directory.ancestors();
+    let there = way.find(|path| path.is_dir()).unwrap_or(directory);
+    let access = rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK);
+    (there, access.map_err(io::Error::from))
+}
+
 /// Whether a descriptor's file system is one whose calls on names and pages in memory never wait
 /// for another machine or process, as those of network file systems and FUSE may.
 pub fn is_local(fd: BorrowedFd<'_>) -> io::Result<bool> {
