@@ -146,6 +146,18 @@ impl Lines {
             self.key("agent", port);
         }
         self.key("proxy_protocol", quote(upstream.proxy_protocol.name()));
+        if let Some(tls) = &upstream.tls {
+            let ca = tls
+                .file
+                .iter()
+                .map(|file| format!("ca = {}", quote_path(file)));
+            let name = tls
+                .name
+                .iter()
+                .map(|name| format!("name = {}", quote(name)));
+            let verify = [format!("verify = {}", tls.verify)];
+            self.key("tls", braces(ca.chain(name).chain(verify)));
+        }
         self.limits(&upstream.limits);
     }
 

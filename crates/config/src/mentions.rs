@@ -8,6 +8,13 @@ use toml::de::{DeTable, DeValue};
 use crate::include::Broken;
 use crate::lower::names::Named;
 
+/// Where distributions keep the certificates of authorities in one file.
+pub(crate) const AUTHORITIES: [&str; 3] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+];
+
 /// Names as written in the file.
 #[derive(Debug, Default)]
 pub(crate) struct Mentions {
@@ -68,17 +75,7 @@ pub(crate) fn find(text: &str) -> Mentions {
     mentions.scripts.extend(scripts_of(top));
     mentions.libraries.extend(of_scripts(top, "lib"));
     mentions.directories.extend(of_scripts(top, "cache_files"));
-    for table in ["tenants", "upstreams"] {
-        let named = member(top, table).and_then(DeValue::as_table);
-        let levels = named.into_iter().flat_map(|named| named.values());
-        for level in levels.filter_map(|level| level.get_ref().as_table()) {
-            mentions.data.extend(refusal_pages(level));
-            mentions.scripts.extend(scripts_of(level));
-            let servers = elements(level, "servers");
-            let sockets = servers.filter_map(socket_of);
-            mentions.fastcgi_sockets.extend(sockets);
-        }
-    }
+    find_levels(top, &mut mentions);
     find_maps(top, &mut mentions);
     for site in elements(top, "sites").filter_map(DeValue::as_table) {
         let directories = ["root", "within"]
@@ -101,6 +98,9 @@ pub(crate) fn find(text: &str) -> Mentions {
         mentions.scripts.extend(scripts_of(site));
         mentions.scripts.extend(rules().flat_map(scripts_of));
         mentions.scripts.extend(rules().flat_map(handler_scripts));
+        if rules().any(forwards_by_tls) {
+            mentions.data.extend(AUTHORITIES.map(str::to_owned));
+        }
         let sockets = rules().filter_map(fastcgi_socket);
         mentions.fastcgi_sockets.extend(sockets);
         let log = member(site, "log").and_then(DeValue::as_table);
@@ -125,6 +125,25 @@ fn includes_of(include: &DeValue<'_>) -> Vec<(String, Broken)> {
         .into_iter()
         .chain(elements(table, "files").filter_map(text_of));
     patterns.map(|pattern| (pattern, broken)).collect()
+}
+
+/// What tenants and upstreams name.
+fn find_levels(top: &DeTable<'_>, mentions: &mut Mentions) {
+    for table in ["tenants", "upstreams"] {
+        let named = member(top, table).and_then(DeValue::as_table);
+        let levels = named.into_iter().flat_map(|named| named.values());
+        for level in levels.filter_map(|level| level.get_ref().as_table()) {
+            mentions.data.extend(refusal_pages(level));
+            mentions.scripts.extend(scripts_of(level));
+            let servers = elements(level, "servers");
+            let sockets = servers.filter_map(socket_of);
+            mentions.fastcgi_sockets.extend(sockets);
+            let authorities = member(level, "tls")
+                .into_iter()
+                .flat_map(authorities_of_servers);
+            mentions.data.extend(authorities);
+        }
+    }
 }
 
 fn find_maps(top: &DeTable<'_>, mentions: &mut Mentions) {
@@ -200,6 +219,27 @@ fn password_file(level: &DeTable<'_>) -> Option<String> {
 fn authorities_of_clients(site: &DeTable<'_>) -> Option<String> {
     let tls = member(site, "tls")?.as_table()?;
     text_of(member(tls, "client_ca")?)
+}
+
+/// Files of authorities that the `tls` of an upstream needs.
+fn authorities_of_servers(tls: &DeValue<'_>) -> Vec<String> {
+    let own = tls.as_table().and_then(|tls| member(tls, "ca"));
+    match own.and_then(text_of) {
+        Some(own) => vec![own],
+        None => AUTHORITIES.map(str::to_owned).to_vec(),
+    }
+}
+
+/// Whether a rule forwards to a URL of `https`.
+fn forwards_by_tls(rule: &DeTable<'_>) -> bool {
+    let proxy = member(rule, "handler")
+        .and_then(DeValue::as_table)
+        .and_then(|handler| member(handler, "proxy"));
+    let url = proxy.and_then(|proxy| match proxy.as_table() {
+        Some(proxy) => member(proxy, "upstream")?.as_str(),
+        None => proxy.as_str(),
+    });
+    url.is_some_and(|url| url.starts_with("https://"))
 }
 
 /// Files of the scripts that a level names, whatever the phase.

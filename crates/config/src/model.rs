@@ -61,7 +61,7 @@ pub use template::{Template, TemplatePart};
 pub use tls::{
     CertificateFiles, ClientAuth, ClientCertificates, ListenTls, SiteTls, Tls, TlsVersion,
 };
-pub use upstream::{Balance, Protocol, ProxyVersion, Server, ServerAddress, Upstream};
+pub use upstream::{Balance, Protocol, ProxyVersion, Server, ServerAddress, Upstream, UpstreamTls};
 
 /// How long compiling a script may take beside requests that are served.
 const COMPILE_MAX: Duration = Duration::from_millis(10);

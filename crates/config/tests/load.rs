@@ -385,3 +385,71 @@ fn rules_below_one_that_answers_everything_are_warned_of() {
     assert_eq!(told.matches("never reached").count(), 1, "{told}");
     assert_eq!(warned("match = { method = \"GET\" }, ANSWER", ""), "");
 }
+
+#[test]
+fn tls_to_servers_is_believed_by_a_file_or_by_the_machine_which_share_what_they_hold() {
+    let text = r#"
+[[listen]]
+address = "127.0.0.1:80"
+[upstreams.a]
+servers = ["a.internal:443"]
+tls = true
+[upstreams.b]
+servers = ["b.internal:443"]
+tls = { ca = "own.pem", name = "B.internal" }
+[upstreams.c]
+servers = ["c.internal:443"]
+tls = { verify = false }
+[[sites]]
+hosts = ["a"]
+rules = [
+  { match = { path = "/a" }, handler = { proxy = "a" } },
+  { match = { path = "/b" }, handler = { proxy = "b" } },
+  { match = { path = "/c" }, handler = { proxy = "c" } },
+  { match = { path = "/d" }, handler = { proxy = "https://D.example/v1" } },
+  { handler = { proxy = "http://d.example" } },
+]
+"#;
+    let sources = Sources::from_text("/etc/nagaya/nagaya.toml", text)
+        .with_file("/etc/ssl/certs/ca-certificates.crt", b"the machine's")
+        .with_file("/etc/nagaya/own.pem", b"own");
+    let (model, warnings) = config::load_and_warn(&sources).expect("valid");
+    let warned = warnings.to_string();
+    assert!(
+        warned.contains("can read and change everything"),
+        "{warned}"
+    );
+    assert_eq!(warned.matches("can read and change").count(), 1);
+    let upstream = |name: &str| {
+        let mut upstreams = model.upstreams.iter();
+        upstreams
+            .find(|upstream| upstream.name == name)
+            .expect(name)
+    };
+    let tls = |name: &str| upstream(name).tls.clone().expect(name);
+    let url = tls("https://d.example:443");
+    assert_eq!(&*tls("a").authorities, b"the machine's");
+    assert!(std::sync::Arc::ptr_eq(
+        &tls("a").authorities,
+        &url.authorities
+    ));
+    assert_eq!(
+        (tls("a").file.as_deref(), url.name.as_deref()),
+        (None, None)
+    );
+    let own = tls("b");
+    assert_eq!(&*own.authorities, b"own");
+    assert_eq!(
+        own.file.as_deref(),
+        Some(std::path::Path::new("/etc/nagaya/own.pem"))
+    );
+    assert_eq!(
+        (own.name.as_deref(), own.verify),
+        (Some("b.internal"), true)
+    );
+    assert!(!tls("c").verify && tls("c").authorities.is_empty());
+    assert!(
+        upstream("http://d.example:80").tls.is_none(),
+        "another upstream"
+    );
+}

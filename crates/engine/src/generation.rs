@@ -26,6 +26,7 @@ use crate::shedding::compiled::Shedding;
 use crate::site::Site;
 use crate::stats::SiteStats;
 use crate::tls::policy::Policies;
+use crate::tls::servers::{self, AllServerTerms};
 use ipc::groups::{Owner, Shape};
 
 /// Labels of a host looked at when searching for a wildcard.
@@ -44,6 +45,8 @@ pub struct Generation {
     pub(crate) tls_listeners: HashMap<ListenAddress, ListenTls>,
     /// On what terms its sites do.
     pub(crate) policies: Policies,
+    /// On what terms TLS is spoken to its upstreams, by their index.
+    pub(crate) server_terms: AllServerTerms,
     /// The addresses it listens on: nobody is forwarded to them by what a script says.
     pub listeners: Box<[SocketAddr]>,
     /// Who has to say for whom it speaks, by listener; of most, nobody.
@@ -154,6 +157,7 @@ impl Generation {
             senders: senders(model),
             tls_listeners: tls_listeners(model),
             policies: Policies::compile(model, before.map(|before| &before.policies))?,
+            server_terms: servers::compile(model, before.map_or(&[], |it| &it.server_terms))?,
             upstreams: upstreams.map(Arc::new).collect(),
             maps: map::compile(model, before.map_or(&[], |before| &before.maps))?,
             texts_ask_maps: texts::texts_ask(model),

@@ -31,11 +31,13 @@ const FIGURES_MAX: usize = 1;
 const NAMES_MAX: usize = 4;
 /// Threads at work at once on bodies set aside.
 const SPOOL_MAX: usize = 4;
+/// Threads at work at once on handshakes with back ends.
+const HANDSHAKES_MAX: usize = 2;
 /// Passwords compared at once, for each worker; they may all be one worker's.
 pub(crate) const PASSWORDS_MAX: usize = 2;
 /// Threads of one worker's lanes.
 const LANES_MAX: usize =
-    LOCAL_MAX + REMOTE_MAX + COMPRESS_MAX + FIGURES_MAX + NAMES_MAX + SPOOL_MAX;
+    LOCAL_MAX + REMOTE_MAX + COMPRESS_MAX + FIGURES_MAX + NAMES_MAX + SPOOL_MAX + HANDSHAKES_MAX;
 /// Exchanges of one worker in a lane for files or names, those at work included.
 const WAITING_MAX: usize = 1_024;
 /// Exchanges that wait for one root of a file system that may hang, those at work included.
@@ -59,6 +61,8 @@ pub enum Lane {
     Names,
     /// The disk bodies are set aside on.
     Spool,
+    /// The processor, for a step of a handshake with a back end.
+    Handshakes,
 }
 
 /// One worker's way to its helper threads.
@@ -77,6 +81,7 @@ struct Lanes {
     figures: Places,
     names: Places,
     spool: Places,
+    handshakes: Places,
     compress: Arc<Semaphore>,
 }
 
@@ -118,6 +123,7 @@ impl Default for Helpers {
             figures: Places::new(FIGURES_MAX, FIGURES_WAITING_MAX),
             names: Places::new(NAMES_MAX, WAITING_MAX),
             spool: Places::new(SPOOL_MAX, WAITING_MAX),
+            handshakes: Places::new(HANDSHAKES_MAX, WAITING_MAX),
             compress: Arc::new(Semaphore::new(COMPRESS_MAX)),
         };
         Self {
@@ -167,6 +173,7 @@ impl Helpers {
             Lane::Figures => &self.lanes.figures,
             Lane::Names => &self.lanes.names,
             Lane::Spool => &self.lanes.spool,
+            Lane::Handshakes => &self.lanes.handshakes,
         }
     }
 

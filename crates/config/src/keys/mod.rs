@@ -38,7 +38,7 @@ pub(crate) use shed::{SHED, SHED_RESPOND};
 pub(crate) use site::{AUTH, COMPRESS, EDITS, FILES, MATCH, RULE, RULE_LOG, SITE, SITE_LOG};
 pub(crate) use suggest::{nearest, others_handler, phase_of_handler};
 pub(crate) use tls::{LISTEN_TLS, SITE_TLS, TLS};
-pub(crate) use upstream::{SERVER, UPSTREAM};
+pub(crate) use upstream::{SERVER, UPSTREAM, UPSTREAM_TLS};
 
 /// Every section, in the order of the reference.
 pub(crate) const SECTIONS: &[&Section] = &[
@@ -55,6 +55,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &SCRIPTS,
     &UPSTREAM,
     &SERVER,
+    &UPSTREAM_TLS,
     &TENANT,
     &SHED,
     &SHED_RESPOND,

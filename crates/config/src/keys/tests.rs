@@ -75,6 +75,10 @@ fn frame(section: &Section) -> Frame {
             )
         }
         "[upstreams.NAME]" => table("[upstreams.app]", &["servers = [\"127.0.0.1:9001\"]"]),
+        "tls = { … } of [upstreams.NAME]" => {
+            let before = "[upstreams.app]\nservers = [\"127.0.0.1:9001\"]\ntls = { ";
+            within(before, &[], " }\n")
+        }
         "servers = [{ … }]" => {
             let own = &["address = \"127.0.0.1:9001\""];
             within("[upstreams.app]\nservers = [{ ", own, " }]\n")
@@ -204,6 +208,8 @@ fn framed(section: &Section, lines: &[&str]) -> String {
 fn sources(text: &str) -> Sources {
     Sources::from_text("/etc/nagaya/nagaya.toml", text)
         .with_file("/etc/nagaya/htpasswd", HTPASSWD)
+        .with_file("/etc/ssl/certs/ca-certificates.crt", b"PEM")
+        .with_file("/etc/nagaya/certs/internal.pem", b"PEM")
         .with_file("/etc/nagaya/hooks/init.rb", b"p 1")
         .with_file("/etc/nagaya/certs/staff.pem", b"authorities")
         .with_file("/etc/nagaya/certs/other.pem", b"others")

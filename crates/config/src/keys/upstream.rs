@@ -86,7 +86,45 @@ pub(crate) const UPSTREAM: Section = Section {
              For HTTP alone.",
             "proxy_protocol = \"v2\"",
         ),
+        key(
+            "tls",
+            Kind::Other("`true` or a table"),
+            Absent("plain HTTP"),
+            "Whether its servers are spoken to by TLS (1.2 or 1.3); a URL that begins with `https://` says the same. For HTTP alone.",
+            "tls = true",
+        ),
         LIMITS_OF_LEVEL,
+    ],
+    later: &[],
+};
+
+pub(crate) const UPSTREAM_TLS: Section = Section {
+    title: "tls = { … } of [upstreams.NAME]",
+    about: "TLS to the servers of an upstream; `true` is an empty table. All of it has to be agreed on within \
+        `timeouts.upstream_connect`.",
+    keys: &[
+        key(
+            "ca",
+            Kind::Text,
+            Absent("the authorities that this machine trusts"),
+            "PEM file of the authorities that vouch for the servers' certificates, read with the configuration. \
+             A certificate that vouches for itself stands for itself.",
+            "ca = \"certs/internal.pem\"",
+        ),
+        key(
+            "name",
+            Kind::Text,
+            Absent("the host of each server's address"),
+            "The name that the servers are asked for, and that their certificates must have.",
+            "name = \"app.internal\"",
+        ),
+        key(
+            "verify",
+            Kind::Flag,
+            Value("true"),
+            "Whether a server has to prove who it is. Without that whoever is on the way can read and change everything.",
+            "verify = false",
+        ),
     ],
     later: &[],
 };

@@ -11,6 +11,8 @@ pub(crate) struct FileCache {
     pub(super) users: RefCell<BTreeMap<PathBuf, Option<Users>>>,
     pub(super) pages: RefCell<BTreeMap<PathBuf, Option<Arc<[u8]>>>>,
     pub(super) scripts: RefCell<Judged>,
+    /// Certificates of authorities.
+    pub(super) authorities: RefCell<BTreeMap<PathBuf, Arc<[u8]>>>,
 }
 
 pub(super) type Users = Arc<BTreeMap<String, String>>;

@@ -1,5 +1,6 @@
 //! TLS of listeners, process and sites. Certificates are not read here: only who keeps their keys does.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::context::problem;
@@ -9,8 +10,10 @@ use super::value::Value;
 use super::{acme, files, values};
 use crate::glob;
 use crate::keys;
+use crate::mentions::AUTHORITIES;
 use crate::model::{
     CertificateFiles, ClientCertificates, ListenTls, Listener, Site, SiteTls, Tls, TlsVersion,
+    UpstreamTls,
 };
 
 /// `tls` of a listener.
@@ -94,6 +97,77 @@ pub(super) fn of_site(table: &Table<'_>) -> SiteTls {
     }
 }
 
+/// `tls` of an upstream.
+pub(super) fn of_upstream(value: &Value<'_>) -> Option<UpstreamTls> {
+    if let Some(flag) = value.as_flag() {
+        let table = Table::empty(value.context, &keys::UPSTREAM_TLS);
+        return flag.then(|| to_servers(value, &table)).flatten();
+    }
+    to_servers(value, &value.table(&keys::UPSTREAM_TLS)?)
+}
+
+/// What a table says of the TLS that `value` asks for.
+pub(super) fn to_servers(value: &Value<'_>, table: &Table<'_>) -> Option<UpstreamTls> {
+    let verify = table.flag("verify");
+    let ca = table.get("ca");
+    let file = ca.as_ref().and_then(values::path);
+    let authorities = match (&ca, &file) {
+        (Some(ca), _) if !verify => {
+            ca.report("`ca` says nothing with `verify = false`");
+            return None;
+        }
+        (Some(ca), Some(file)) => authorities(ca, file)?,
+        (Some(_), None) => return None,
+        (None, _) if verify => authorities_of_machine(value)?,
+        (None, _) => Arc::default(),
+    };
+    if let Some(verify) = table.get("verify").filter(|_| !verify) {
+        let message = "whoever is on the way to the servers can read and change everything";
+        let finding = problem(verify.spot(), message);
+        let help = "name who vouches for them, `ca = \"FILE\"`, and take `verify` out";
+        table.context.warn(finding.help(help));
+    }
+    let name = table.get("name");
+    let name = name.map(|value| values::host(&value, value.text()?));
+    Some(UpstreamTls {
+        authorities,
+        file,
+        name: match name {
+            Some(name) => Some(name?),
+            None => None,
+        },
+        verify,
+    })
+}
+
+/// The certificates of those whom this machine trusts.
+fn authorities_of_machine(value: &Value<'_>) -> Option<Arc<[u8]>> {
+    let data = &value.context.sources.data;
+    let is_there = |bundle: &&Path| matches!(data.get(*bundle), Some(Ok(_)));
+    match AUTHORITIES.iter().map(Path::new).find(is_there) {
+        Some(bundle) => authorities(value, bundle),
+        None => {
+            let message =
+                "this machine has no certificates of authorities that could vouch for a server";
+            let help = "install `ca-certificates`, or name a file: `ca = \"FILE\"`";
+            value.report_help(message, help);
+            None
+        }
+    }
+}
+
+/// What a file of authorities holds, shared by all that name it.
+fn authorities(value: &Value<'_>, file: &Path) -> Option<Arc<[u8]>> {
+    let cache = &value.context.files.authorities;
+    if let Some(known) = cache.borrow().get(file) {
+        return Some(Arc::clone(known));
+    }
+    let bytes = Arc::<[u8]>::from(files::content(value, file)?);
+    let known = Arc::clone(&bytes);
+    cache.borrow_mut().insert(file.to_owned(), known);
+    Some(bytes)
+}
+
 fn client(table: &Table<'_>) -> Option<ClientCertificates> {
     let Some(value) = table.get("client_ca") else {
         if let Some(mode) = table.get("client_auth") {
@@ -107,9 +181,8 @@ fn client(table: &Table<'_>) -> Option<ClientCertificates> {
     };
     let mode = table.choice("client_auth");
     let file = values::path(&value)?;
-    let authorities = files::content(&value, &file)?;
     Some(ClientCertificates {
-        authorities: Arc::from(authorities),
+        authorities: authorities(&value, &file)?,
         file,
         mode,
     })

@@ -7,10 +7,12 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::context::{Spot, problem};
 use super::limits::{Level, limits};
 use super::table::Table;
+use super::tls;
 use super::value::Value;
 use super::values;
 use crate::keys;
@@ -169,20 +171,26 @@ impl Upstreams {
         let (address, name, prefix) = if text.starts_with("unix:") {
             (unix(value, text)?, text.to_owned(), None)
         } else {
-            let (authority, prefix) = url(value, text)?;
-            let with_port = if has_port(authority) {
-                authority.to_owned()
-            } else {
-                format!("{authority}:80")
+            let (scheme, authority, prefix) = url(value, text)?;
+            let with_port = match scheme {
+                _ if has_port(authority) => authority.to_owned(),
+                "https" => format!("{authority}:443"),
+                _ => format!("{authority}:80"),
             };
             let address = server_address(value, &with_port)?;
             (
                 address,
-                format!("http://{}", with_port.to_ascii_lowercase()),
+                format!("{scheme}://{}", with_port.to_ascii_lowercase()),
                 prefix,
             )
         };
+        let is_tls = name.starts_with("https:");
         let upstream = self.inline(value, name, Protocol::Http, address);
+        let inline = self.list.get_mut(upstream);
+        if let Some(inline) = inline.filter(|it| is_tls && it.tls.is_none()) {
+            let nothing = Table::empty(value.context, &keys::UPSTREAM_TLS);
+            inline.tls = tls::to_servers(value, &nothing).map(Arc::new);
+        }
         Some(Target { upstream, prefix })
     }
 
@@ -284,8 +292,15 @@ fn filled(name: String, table: &Table<'_>, protocol: Protocol, servers: Vec<Serv
             .some_number("agent")
             .and_then(|port| u16::try_from(port).ok()),
         proxy_protocol,
+        tls: table
+            .get("tls")
+            .and_then(|value| tls::of_upstream(&value))
+            .map(Arc::new),
         limits: limits(table.get("limits"), Level::Upstream),
     };
+    if upstream.tls.is_some() {
+        judge_tls(&upstream, table);
+    }
     if upstream.proxy_protocol != ProxyVersion::Off {
         let problem = match protocol {
             Protocol::FastCgi => {
@@ -307,6 +322,18 @@ fn filled(name: String, table: &Table<'_>, protocol: Protocol, servers: Vec<Serv
         );
     }
     upstream
+}
+
+fn judge_tls(upstream: &Upstream, table: &Table<'_>) {
+    let is_unix = |server: &Server| matches!(server.address, ServerAddress::Unix(_));
+    let is_named = upstream.tls.as_ref().is_some_and(|tls| tls.name.is_some());
+    if upstream.protocol == Protocol::FastCgi {
+        table.report_at(&["tls"], "`tls` is for HTTP: FastCGI is spoken plain");
+    } else if !is_named && upstream.servers.iter().any(is_unix) {
+        let message =
+            "a server at a Unix socket has no name that its certificate could have: say `name`";
+        table.report_at(&["tls"], message);
+    }
 }
 
 fn server(value: &Value<'_>) -> Option<Server> {
@@ -412,15 +439,11 @@ fn has_port(authority: &str) -> bool {
         .is_some_and(|(_, port)| !port.ends_with(']'))
 }
 
-/// Authority and path of `http://HOST:PORT/PREFIX`.
-fn url<'v>(value: &Value<'_>, text: &'v str) -> Option<(&'v str, Option<String>)> {
+/// Scheme, authority and path of `http://HOST:PORT/PREFIX`.
+fn url<'v>(value: &Value<'_>, text: &'v str) -> Option<(&'v str, &'v str, Option<String>)> {
     let (scheme, rest) = text.split_once("://")?;
     match scheme {
-        "http" => {}
-        "https" => {
-            value.report("TLS to upstreams (`https://`) is not supported by this build");
-            return None;
-        }
+        "http" | "https" => {}
         "fastcgi" => {
             let help = "forward to it with `handler = { fastcgi = \"HOST:PORT\" }`";
             value.report_help("`proxy` forwards HTTP", help);
@@ -429,7 +452,7 @@ fn url<'v>(value: &Value<'_>, text: &'v str) -> Option<(&'v str, Option<String>)
         _ => {
             value.report_help(
                 format!("`{scheme}://` is unknown"),
-                "a URL to forward to begins with `http://`",
+                "a URL to forward to begins with `http://` or `https://`",
             );
             return None;
         }
@@ -440,9 +463,9 @@ fn url<'v>(value: &Value<'_>, text: &'v str) -> Option<(&'v str, Option<String>)
         return None;
     }
     if path.trim_end_matches('/').is_empty() {
-        return Some((authority, None));
+        return Some((scheme, authority, None));
     }
-    Some((authority, Some(prefix(value, path)?)))
+    Some((scheme, authority, Some(prefix(value, path)?)))
 }
 
 /// A path's beginning: `/` and what follows, without a slash at its end.

@@ -34,6 +34,8 @@ pub struct Upstream {
     pub agent_port: Option<u16>,
     /// How a connection begins by saying for whom it is made. Default not at all.
     pub proxy_protocol: ProxyVersion,
+    /// How TLS is spoken to its servers; `None` is plain.
+    pub tls: Option<Arc<UpstreamTls>>,
     /// Limits that every request forwarded to it meets. None for an inline URL or address.
     pub limits: Arc<[Limit]>,
 }
@@ -44,6 +46,20 @@ pub struct Upstream {
 pub enum Protocol {
     Http,
     FastCgi,
+}
+
+/// TLS to an upstream's servers.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UpstreamTls {
+    /// Certificates of the authorities that are believed, in PEM, read when the configuration was
+    /// loaded.
+    pub authorities: Arc<[u8]>,
+    /// Their file; `None` for those that the machine trusts.
+    pub file: Option<PathBuf>,
+    /// The name the servers must have; `None` is the host of each one's address.
+    pub name: Option<String>,
+    /// Whether they have to prove it.
+    pub verify: bool,
 }
 
 /// How a connection says for which client it is made.

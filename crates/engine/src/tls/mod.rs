@@ -6,6 +6,7 @@ pub(crate) mod failures;
 pub(crate) mod handshake;
 pub(crate) mod keeper;
 pub(crate) mod policy;
+pub(crate) mod servers;
 pub(crate) mod session;
 pub(crate) mod site;
 pub(crate) mod stream;

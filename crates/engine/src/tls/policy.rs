@@ -23,7 +23,7 @@ use super::tickets::Tickets;
 use crate::error::{Error, Kind, Result};
 
 /// What HTTP/1.1 is called in a handshake (RFC 7301).
-const HTTP11: &[u8] = b"http/1.1";
+pub(super) const HTTP11: &[u8] = b"http/1.1";
 
 /// What authorities look at challenges with (RFC 8737).
 const ACME: &[u8] = b"acme-tls/1";

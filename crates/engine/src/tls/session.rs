@@ -8,9 +8,14 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use rustls::client::UnbufferedClientConnection;
+use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
-use rustls::{CommonState, Error, HandshakeKind, ProtocolVersion, ServerConfig};
+use rustls::{
+    CertificateError, ClientConfig, CommonState, Error, HandshakeKind, InvalidMessage,
+    ProtocolVersion, ServerConfig,
+};
 
 /// Most plaintext that is sealed at once: six records.
 pub(crate) const SEAL_MAX: usize = 6 * RECORD_BYTES;
@@ -26,7 +31,7 @@ const UNOPENED_MAX: usize = 128 * 1024;
 
 /// The TLS of one connection.
 pub(crate) struct Session {
-    connection: UnbufferedServerConnection,
+    side: Side,
     /// Opened and not yet taken, from `taken` on.
     opened: Vec<u8>,
     taken: usize,
@@ -34,6 +39,14 @@ pub(crate) struct Session {
     unopened: Vec<u8>,
     discarded: usize,
     end: SessionEnd,
+}
+
+/// Which end of the connection this is. Both do the same once they have begun.
+enum Side {
+    /// A client has come to us.
+    Server(UnbufferedServerConnection),
+    /// We have come to a server.
+    Client(UnbufferedClientConnection),
 }
 
 /// How far the two have come to the end.
@@ -112,14 +125,35 @@ impl Session {
     /// A configuration that rustls does not take.
     pub(crate) fn server(config: Arc<ServerConfig>) -> Result<Self, SessionFailure> {
         let connection = UnbufferedServerConnection::new(config);
-        Ok(Self {
-            connection: connection.map_err(|error| SessionFailure::of(&error))?,
+        let connection = connection.map_err(|error| SessionFailure::of(&error))?;
+        Ok(Self::at(Side::Server(connection)))
+    }
+
+    /// A session with a server that has to be `name`; it begins with what is put behind `out`.
+    ///
+    /// # Errors
+    /// A configuration that rustls does not take.
+    pub(crate) fn client(
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+        out: &mut Vec<u8>,
+    ) -> Result<Self, SessionFailure> {
+        let connection = UnbufferedClientConnection::new(config, name);
+        let connection = connection.map_err(|error| SessionFailure::of_server(&error))?;
+        let mut session = Self::at(Side::Client(connection));
+        session.rest(out)?;
+        Ok(session)
+    }
+
+    fn at(side: Side) -> Self {
+        Self {
+            side,
             opened: Vec::new(),
             taken: 0,
             unopened: Vec::new(),
             discarded: 0,
             end: SessionEnd::Open,
-        })
+        }
     }
 
     /// Opens what has arrived. What is to be sent for it is put behind `out`, also where it fails: an alert.
@@ -171,42 +205,20 @@ impl Session {
         self.end = SessionEnd::Broken;
         // What came behind the mistake is not looked at: rustls has said its last word, and panics where it finds another
         // mistake.
-        while self.connection.wants_write() && matches!(self.step(out), Ok(SessionStep::Again)) {}
-        SessionFailure::of(error)
+        while self.state().wants_write() && matches!(self.step(out), Ok(SessionStep::Again)) {}
+        match self.side {
+            Side::Server(_) => SessionFailure::of(error),
+            Side::Client(_) => SessionFailure::of_server(error),
+        }
     }
 
     /// One step of the machine. It is always given what was kept: it remembers how far in that it has come.
     fn step(&mut self, out: &mut Vec<u8>) -> Result<SessionStep, Error> {
         let unopened = self.unopened.get_mut(self.discarded..).unwrap_or_default();
-        let UnbufferedStatus { discard, state } = self.connection.process_tls_records(unopened);
-        let step = match state {
-            Err(error) => Err(error),
-            Ok(ConnectionState::ReadTraffic(mut traffic)) => loop {
-                match traffic.next_record() {
-                    Some(Ok(record)) => self.opened.extend_from_slice(record.payload),
-                    Some(Err(error)) => break Err(error),
-                    None => break Ok(SessionStep::Again),
-                }
-            },
-            Ok(ConnectionState::EncodeTlsData(mut message)) => {
-                encode(out, |room| match message.encode(room) {
-                    Ok(count) => Ok(count),
-                    Err(EncodeError::InsufficientSize(size)) => Err(Some(size.required_size)),
-                    Err(EncodeError::AlreadyEncoded) => Err(None),
-                })
-                .map(|()| SessionStep::Again)
-            }
-            Ok(ConnectionState::TransmitTlsData(sent)) => {
-                sent.done();
-                Ok(SessionStep::Again)
-            }
-            Ok(ConnectionState::BlockedHandshake) => Ok(SessionStep::Rest(Rest::Handshake)),
-            Ok(ConnectionState::WriteTraffic(_) | ConnectionState::Closed) => {
-                Ok(SessionStep::Rest(Rest::Open))
-            }
-            Ok(ConnectionState::PeerClosed) => Ok(SessionStep::Told),
-            // Early data is never asked for.
-            Ok(_) => Err(Error::HandshakeNotComplete),
+        let opened = &mut self.opened;
+        let (discard, step) = match &mut self.side {
+            Side::Server(it) => walk(it.process_tls_records(unopened), opened, out),
+            Side::Client(it) => walk(it.process_tls_records(unopened), opened, out),
         };
         self.discarded += discard;
         step
@@ -255,16 +267,10 @@ impl Session {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         self.rest(first)?;
-        match self
-            .connection
-            .process_tls_records(&mut self.unopened)
-            .state
-        {
-            Ok(ConnectionState::WriteTraffic(mut traffic)) => {
-                let broken = |_: EncryptError| io::Error::from(io::ErrorKind::BrokenPipe);
-                traffic.encrypt(plain, room).map_err(broken)
-            }
-            _ => Err(io::ErrorKind::BrokenPipe.into()),
+        let unopened = &mut self.unopened;
+        match &mut self.side {
+            Side::Server(it) => sealed(it.process_tls_records(unopened), plain, room),
+            Side::Client(it) => sealed(it.process_tls_records(unopened), plain, room),
         }
     }
 
@@ -273,21 +279,38 @@ impl Session {
         if self.is_broken() || self.rest(out).is_err() {
             return;
         }
-        let status = self.connection.process_tls_records(&mut self.unopened);
-        if let Ok(ConnectionState::WriteTraffic(mut traffic)) = status.state {
-            let closed = encode(out, |room| match traffic.queue_close_notify(room) {
-                Ok(count) => Ok(count),
-                Err(EncryptError::InsufficientSize(size)) => Err(Some(size.required_size)),
-                Err(_) => Err(None),
-            });
-            // Without the word, the end of the stream says it.
-            drop(closed);
+        let unopened = &mut self.unopened;
+        match &mut self.side {
+            Side::Server(it) => closed(it.process_tls_records(unopened), out),
+            Side::Client(it) => closed(it.process_tls_records(unopened), out),
+        }
+    }
+
+    /// What the end of the stream means that comes without TLS's word for it. Browsers often leave that out, and what
+    /// they ask for says itself how long it is; of a server's reply it may be a part.
+    ///
+    /// # Errors
+    /// Somebody may have cut the stream.
+    pub(crate) fn end_without_word(&self) -> io::Result<()> {
+        match self.side {
+            Side::Server(_) => Ok(()),
+            Side::Client(_) => Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the connection ended without TLS's word for it (close_notify)",
+            )),
+        }
+    }
+
+    fn state(&self) -> &CommonState {
+        match &self.side {
+            Side::Server(connection) => connection,
+            Side::Client(connection) => connection,
         }
     }
 
     /// What the handshake has come to.
     pub(crate) fn agreed(&self) -> Agreed {
-        let state: &CommonState = &self.connection;
+        let state = self.state();
         let suite = state.negotiated_cipher_suite();
         let suite = suite.and_then(|suite| suite.suite().as_str());
         let group = state.negotiated_key_exchange_group();
@@ -308,8 +331,8 @@ impl Session {
 
     /// What the handshake waits for.
     pub(crate) fn awaited(&self) -> AwaitedFlight {
-        let is_tls13 = self.connection.protocol_version() == Some(ProtocolVersion::TLSv1_3);
-        match self.connection.negotiated_key_exchange_group() {
+        let is_tls13 = self.state().protocol_version() == Some(ProtocolVersion::TLSv1_3);
+        match self.state().negotiated_key_exchange_group() {
             _ if !is_tls13 => AwaitedFlight::Keys,
             // It was asked for a key of another group (RFC 8446, 4.1.4): nothing is signed yet.
             None => AwaitedFlight::Hello,
@@ -319,13 +342,79 @@ impl Session {
 
     /// Whether it stands on an earlier session, as far as is known.
     pub(crate) fn is_resumed(&self) -> bool {
-        self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
+        self.state().handshake_kind() == Some(HandshakeKind::Resumed)
     }
 }
 
 /// Room that is enough for so much plaintext.
 pub(crate) const fn sealed_bytes(plain: usize) -> usize {
     plain + (plain / RECORD_BYTES + 1) * RECORD_OVERHEAD
+}
+
+/// Does what a machine wants done; says how much of what has arrived it has done with.
+fn walk<Data>(
+    status: UnbufferedStatus<'_, '_, Data>,
+    opened: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) -> (usize, Result<SessionStep, Error>) {
+    let step = match status.state {
+        Err(error) => Err(error),
+        Ok(ConnectionState::ReadTraffic(mut traffic)) => loop {
+            match traffic.next_record() {
+                Some(Ok(record)) => opened.extend_from_slice(record.payload),
+                Some(Err(error)) => break Err(error),
+                None => break Ok(SessionStep::Again),
+            }
+        },
+        Ok(ConnectionState::EncodeTlsData(mut message)) => {
+            encode(out, |room| match message.encode(room) {
+                Ok(count) => Ok(count),
+                Err(EncodeError::InsufficientSize(size)) => Err(Some(size.required_size)),
+                Err(EncodeError::AlreadyEncoded) => Err(None),
+            })
+            .map(|()| SessionStep::Again)
+        }
+        Ok(ConnectionState::TransmitTlsData(sent)) => {
+            sent.done();
+            Ok(SessionStep::Again)
+        }
+        Ok(ConnectionState::BlockedHandshake) => Ok(SessionStep::Rest(Rest::Handshake)),
+        Ok(ConnectionState::WriteTraffic(_) | ConnectionState::Closed) => {
+            Ok(SessionStep::Rest(Rest::Open))
+        }
+        Ok(ConnectionState::PeerClosed) => Ok(SessionStep::Told),
+        // Early data is never asked for.
+        Ok(_) => Err(Error::HandshakeNotComplete),
+    };
+    (status.discard, step)
+}
+
+/// Seals into `room` what a machine at rest lets be said.
+fn sealed<Data>(
+    status: UnbufferedStatus<'_, '_, Data>,
+    plain: &[u8],
+    room: &mut [u8],
+) -> io::Result<usize> {
+    match status.state {
+        Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+            let broken = |_: EncryptError| io::Error::from(io::ErrorKind::BrokenPipe);
+            traffic.encrypt(plain, room).map_err(broken)
+        }
+        _ => Err(io::ErrorKind::BrokenPipe.into()),
+    }
+}
+
+/// Puts the last word behind `out`, where a machine at rest has one.
+fn closed<Data>(status: UnbufferedStatus<'_, '_, Data>, out: &mut Vec<u8>) {
+    if let Ok(ConnectionState::WriteTraffic(mut traffic)) = status.state {
+        let closed = encode(out, |room| match traffic.queue_close_notify(room) {
+            Ok(count) => Ok(count),
+            Err(EncryptError::InsufficientSize(size)) => Err(Some(size.required_size)),
+            Err(_) => Err(None),
+        });
+        // Without the word, the end of the stream says it.
+        drop(closed);
+    }
 }
 
 /// Writes a message behind `out`, whatever room it needs.
@@ -351,6 +440,40 @@ fn encode(
 }
 
 impl SessionFailure {
+    /// Why a server that we have come to is not spoken with.
+    fn of_server(error: &Error) -> Self {
+        use CertificateError as Wrong;
+        let (reason, detail) = match error {
+            Error::InvalidCertificate(wrong) => {
+                let detail = match wrong {
+                    Wrong::Expired | Wrong::ExpiredContext { .. } => "its certificate has expired",
+                    Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => {
+                        "its certificate is not valid yet"
+                    }
+                    Wrong::UnknownIssuer => "nobody who is believed vouches for its certificate",
+                    Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => {
+                        "its certificate is another's"
+                    }
+                    _ => "its certificate is no good",
+                };
+                ("upstream_certificate", format!("{detail} ({error})"))
+            }
+            Error::AlertReceived(alert) => {
+                let detail = format!("it ended the handshake with the alert {alert:?}");
+                ("upstream_handshake", detail)
+            }
+            Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+                ("upstream_handshake", "it does not speak TLS".to_owned())
+            }
+            _ => ("upstream_handshake", error.to_string()),
+        };
+        Self {
+            reason,
+            alert: None,
+            detail,
+        }
+    }
+
     fn of(error: &Error) -> Self {
         use rustls::PeerIncompatible as Odd;
         let alert = match error {
@@ -440,5 +563,49 @@ mod tests {
             "unexpected error: a message in too many records"
         );
         assert!(session.unopened.len() < UNOPENED_MAX + 2 * pieces.len());
+    }
+
+    fn server_name() -> ServerName<'static> {
+        ServerName::try_from("a.test").expect("a name")
+    }
+
+    fn client() -> (Session, Vec<u8>) {
+        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+        let builder = builder.with_safe_default_protocol_versions();
+        let nobody = rustls::RootCertStore::empty();
+        let config = builder.expect("versions").with_root_certificates(nobody);
+        let config = Arc::new(config.with_no_client_auth());
+        let mut hello = Vec::new();
+        let session = Session::client(config, server_name(), &mut hello);
+        (session.expect("a session"), hello)
+    }
+
+    #[test]
+    fn a_server_that_speaks_no_tls_is_told_so_once() {
+        for (said, detail) in [
+            (
+                &b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"[..],
+                "it does not speak TLS",
+            ),
+            (
+                b"\x15\x03\x03\x00\x02\x02\x28",
+                "it ended the handshake with the alert HandshakeFailure",
+            ),
+        ] {
+            let (mut session, hello) = client();
+            assert!(hello.starts_with(&[22, 3, 1]), "a hello comes first");
+            let mut out = Vec::new();
+            let failed = session.receive(said, &mut out).expect_err("no hello");
+            assert_eq!(failed.reason, "upstream_handshake");
+            assert_eq!(failed.detail, detail);
+            assert!(out.len() <= 7, "at most an alert: {out:?}");
+            assert!(session.is_broken() && session.opened().is_empty());
+        }
+    }
+
+    #[test]
+    fn an_end_without_a_word_may_be_a_cut_where_a_server_speaks() {
+        assert!(session().end_without_word().is_ok());
+        assert!(client().0.end_without_word().is_err());
     }
 }

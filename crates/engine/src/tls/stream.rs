@@ -97,7 +97,7 @@ impl TlsStream {
             let room = block.get_mut(..RECEIVE_MAX).unwrap_or_default();
             let received = receive(&self.socket, ready, room);
             let opened = match received {
-                Ok(0) => Some(Ok(0)),
+                Ok(0) => Some(inner.session.end_without_word().map(|()| 0)),
                 Ok(count) => {
                     let arrived = block.get(..count).unwrap_or_default();
                     let opened = inner.session.receive(arrived, &mut inner.unsent);

@@ -208,6 +208,7 @@ mod tests {
         model::Upstream {
             agent_port: None,
             proxy_protocol: model::ProxyVersion::Off,
+            tls: None,
             name: "app".into(),
             protocol: model::Protocol::Http,
             servers: Vec::new(),

@@ -1,4 +1,4 @@
-//! Making a connection: name to addresses, then each address in turn.
+//! Making a connection: name to addresses, then each address in turn, then TLS.
 //!
 //! Names are looked up on the helper pool and again after `timeouts.resolve`: each name once at a
 //! time, however many ask and whether or not they stay. Who needs an answer waits for it no longer
@@ -18,6 +18,7 @@ use os::stream::{Target, connect};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use super::handshake::shake_hands;
 use super::link::Link;
 use super::server::Server;
 use crate::error::{Error, Kind, Result};
@@ -42,21 +43,25 @@ pub(super) struct Names {
     ended: Notify,
 }
 
-/// Connects to a server.
+/// Connects to a server, with TLS where that is spoken. What is said on the connection begins with `opening`.
 ///
 /// # Errors
-/// When its name has no address, or none of them accepts in time.
-pub(super) async fn dial(resources: &Resources, server: &Server) -> Result<Box<Link>> {
+/// When its name has no address, none of them accepts in time, or TLS with it comes to nothing.
+pub(super) async fn dial(
+    resources: &Resources,
+    server: &Server,
+    opening: &[u8],
+) -> Result<Box<Link>> {
     match &server.address {
-        ServerAddress::Tcp(address) => to(resources, server, Target::Tcp(*address)).await,
-        ServerAddress::Unix(path) => to(resources, server, Target::Unix(path)).await,
+        ServerAddress::Tcp(address) => to(resources, server, Target::Tcp(*address), opening).await,
+        ServerAddress::Unix(path) => to(resources, server, Target::Unix(path), opening).await,
         ServerAddress::Name { host, port } => {
             let (name, port) = (host.clone(), *port);
             let work = move || look_up(&name, port);
             let addresses = server.names.addresses(resources, host, work).await?;
             let mut failure = unreachable(server, &io::ErrorKind::NotFound.into());
             for address in addresses.iter() {
-                match to(resources, server, Target::Tcp(*address)).await {
+                match to(resources, server, Target::Tcp(*address), opening).await {
                     Ok(link) => return Ok(link),
                     Err(error) => failure = error,
                 }
@@ -81,7 +86,12 @@ pub(super) async fn addresses_of(
     names.addresses(resources, host, work).await
 }
 
-async fn to(resources: &Resources, server: &Server, target: Target<'_>) -> Result<Box<Link>> {
+async fn to(
+    resources: &Resources,
+    server: &Server,
+    target: Target<'_>,
+    opening: &[u8],
+) -> Result<Box<Link>> {
     let deadline = resources.deadlines.register();
     let io = connect(target)
         .and_then(Io::new)
@@ -90,11 +100,17 @@ async fn to(resources: &Resources, server: &Server, target: Target<'_>) -> Resul
     io.connected(&deadline)
         .await
         .map_err(|error| unreachable(server, &error))?;
-    Ok(Box::new(Link::new(
-        io,
-        &resources.buffers,
-        &resources.deadlines,
-    )))
+    let (io, unsent) = match &server.tls {
+        None => (io, opening),
+        Some(tls) => {
+            let made = shake_hands(resources, (server, tls), io, opening, &deadline);
+            // In a box: hardly any request waits for it.
+            (Box::pin(made).await?, &[][..])
+        }
+    };
+    let mut link = Link::new(io, &resources.buffers, &resources.deadlines);
+    link.out.bytes().extend_from_slice(unsent);
+    Ok(Box::new(link))
 }
 
 fn unreachable(server: &Server, error: &io::Error) -> Error {

@@ -142,6 +142,7 @@ fn upstream((name, addresses): &DynamicKey) -> model::Upstream {
     model::Upstream {
         agent_port: None,
         proxy_protocol: ProxyVersion::Off,
+        tls: None,
         name: name.to_string(),
         protocol: Protocol::Http,
         servers: addresses.iter().map(server).collect(),

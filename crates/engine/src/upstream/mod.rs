@@ -9,6 +9,7 @@
 mod balance;
 mod dial;
 pub(crate) mod dynamic;
+mod handshake;
 pub(crate) mod link;
 pub(crate) mod named;
 pub(crate) mod server;
@@ -31,6 +32,7 @@ use crate::agents::Agents;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::request::Request;
 use crate::stats::{UpstreamStats, WorkerStats};
+use crate::tls::servers::ServerTerms;
 use crate::worker::resources::Resources;
 
 /// Longest idle life of a FastCGI connection: it holds a process of php-fpm, for which another
@@ -91,8 +93,8 @@ pub struct Reached {
 
 impl Pool {
     /// Makes a pool without connections.
-    pub fn new(
-        config: &Arc<model::Upstream>,
+    pub(crate) fn new(
+        (config, terms): (&Arc<model::Upstream>, &Option<Arc<ServerTerms>>),
         stats: &WorkerStats,
         slots: &AllSlots,
         agents: &Agents,
@@ -104,6 +106,9 @@ impl Pool {
             }
             if config.agent_port.is_some() {
                 server.told = Some(agents.of(&config.name, &server.label));
+            }
+            if let Some(terms) = terms {
+                server.tls = terms.with(&server.address).map(Arc::new);
             }
             Rc::new(server)
         };
@@ -165,6 +170,7 @@ impl Pool {
             tries,
             agent_port,
             proxy_protocol,
+            tls,
             limits: _,
         } = &*self.config;
         *name == other.name
@@ -178,6 +184,7 @@ impl Pool {
             && *tries == other.tries
             && *agent_port == other.agent_port
             && *proxy_protocol == other.proxy_protocol
+            && *tls == other.tls
     }
 
     /// The servers, in the order of the configuration.
@@ -191,7 +198,7 @@ impl Pool {
     }
 
     /// Connects to one server after another, as many as a request may try. Nothing has been sent,
-    /// so each may be tried.
+    /// so each may be tried. A connection that is made begins with `opening`.
     ///
     /// # Errors
     /// The last server's, when none can be reached.
@@ -200,10 +207,11 @@ impl Pool {
         resources: &Resources,
         tried: &mut Tried,
         fresh: Fresh,
+        opening: &[u8],
     ) -> Result<Reached> {
         let mut failure = None;
         for _ in 0..self.config.tries.max(1) {
-            match self.connect(resources, tried, fresh).await {
+            match self.connect(resources, tried, fresh, opening).await {
                 Ok(chosen) => return Ok(chosen),
                 Err(error) if error.reason == "upstream_none_left" => {
                     return Err(failure.unwrap_or(error));
@@ -224,6 +232,7 @@ impl Pool {
         resources: &Resources,
         tried: &mut Tried,
         fresh: Fresh,
+        opening: &[u8],
     ) -> Result<Reached> {
         let now_ms = resources.deadlines.now_ms();
         let Some(index) = balance::choose(&self.servers, self.config.balance, tried, now_ms) else {
@@ -243,7 +252,7 @@ impl Pool {
         if let Some(link) = idle {
             return Ok(Reached { link, in_flight });
         }
-        match dial::dial(resources, server).await {
+        match dial::dial(resources, server, opening).await {
             Ok(link) => Ok(Reached { link, in_flight }),
             Err(error) => {
                 in_flight.note_end(resources, &error);
@@ -253,15 +262,17 @@ impl Pool {
         }
     }
 
-    /// Begins a connection with what it says of the client it was made for, if it says that.
-    pub fn announce(&self, request: &Request, out: &mut Vec<u8>) {
+    /// What a connection that is made for this request begins with: who its client is, if that is said.
+    pub fn opening(&self, request: &Request) -> Vec<u8> {
+        let mut out = Vec::new();
         match self.config.proxy_protocol {
             ProxyVersion::Off => {}
-            ProxyVersion::V1 => proxy_protocol::write_v1(endpoints(request), out),
+            ProxyVersion::V1 => proxy_protocol::write_v1(endpoints(request), &mut out),
             ProxyVersion::V2 => {
-                proxy_protocol::write_v2(endpoints(request), request.id.as_bytes(), out);
+                proxy_protocol::write_v2(endpoints(request), request.id.as_bytes(), &mut out);
             }
         }
+        out
     }
 
     /// Counts a failure; after enough in a row the server rests.
@@ -377,6 +388,31 @@ rules = [{ handler = { proxy = "app" } }]
         check(&format!("{servers}\nkeepalive = 3"), false);
         check(&format!("{servers}\ntries = 1"), false);
         check(r#"servers = ["127.0.0.1:9001"]"#, false);
+        check(&format!("{servers}\ntls = {{ verify = false }}"), false);
+    }
+
+    #[test]
+    fn connections_over_tls_are_kept_on_the_same_terms_and_under_the_same_name_alone() {
+        let terms = |tls: &str| CONFIG.replace("9000\"]", &format!("9000\"]\ntls = {tls}"));
+        let fixture = Fixture::new(&terms("{ verify = false, name = \"a.test\" }"));
+        for (tls, is_kept) in [
+            ("{ verify = false, name = \"a.test\" }", true),
+            ("{ verify = false, name = \"b.test\" }", false),
+            ("{ verify = false }", false),
+        ] {
+            let before = fixture.worker.serving();
+            fixture.reload(generation_after(&before.generation, &terms(tls)));
+            let after = fixture.worker.serving();
+            let same = Rc::ptr_eq(&before.pools[0], &after.pools[0]);
+            assert_eq!(same, is_kept, "{tls}");
+            let [before, after] = [&before, &after].map(|it| it.generation.server_terms[0].clone());
+            let same = Arc::ptr_eq(&before.expect("terms"), &after.expect("terms"));
+            assert_eq!(same, is_kept, "{tls}");
+        }
+        let before = fixture.worker.serving();
+        fixture.reload(generation_after(&before.generation, CONFIG));
+        let after = fixture.worker.serving();
+        assert!(!Rc::ptr_eq(&before.pools[0], &after.pools[0]));
     }
 
     #[test]

@@ -96,7 +96,11 @@ fn place(said: &[u8]) -> Result<&str, &'static str> {
     }
     let text = match text.split_once("://") {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => rest,
-        Some(_) => return Err("only http can be spoken to what a script names"),
+        Some(_) => {
+            return Err(
+                "only http can be spoken to what a script names: for https write an upstream with `tls` and say its name",
+            );
+        }
         None => text,
     };
     let text = text.strip_suffix('/').unwrap_or(text);

@@ -13,6 +13,7 @@ use super::slots::Slots;
 use crate::agents::Told;
 use crate::error::{Error, Kind};
 use crate::stats::{Health, UpstreamStats, WorkerStats, bump};
+use crate::tls::servers::ServerTls;
 use crate::worker::resources::Resources;
 
 /// How long a connection has to be idle to count as kept by its server too. One that means to
@@ -38,6 +39,8 @@ pub struct Server {
     pub(super) told: Option<Arc<Told>>,
     /// The addresses its name stands for.
     pub(super) names: Rc<Names>,
+    /// How TLS is spoken with it; `None` is plain.
+    pub(super) tls: Option<Arc<ServerTls>>,
     /// Requests in flight on this worker.
     pub(super) in_flight: Cell<u32>,
     /// Smooth weighted round robin: what the server is still owed.
@@ -132,6 +135,7 @@ impl Server {
             slots: None,
             told: None,
             names: Rc::default(),
+            tls: None,
             in_flight: Cell::new(0),
             owed: Cell::new(0),
             fails: Cell::new(0),
@@ -255,7 +259,8 @@ impl Server {
         None
     }
 
-    pub(super) fn keep(&self, link: Box<Link>, keepalive: usize, now_ms: u64) {
+    pub(super) fn keep(&self, mut link: Box<Link>, keepalive: usize, now_ms: u64) {
+        link.out.clear();
         let mut idle = self.idle.borrow_mut();
         if idle.len() < keepalive {
             idle.push((now_ms, link));

@@ -47,16 +47,22 @@ impl Serving {
     ) -> Rc<Self> {
         let known = before.map_or(&[][..], |serving| &serving.pools).iter();
         let known: HashMap<&str, &Rc<Pool>> = known.map(|pool| (pool.name(), pool)).collect();
-        let pool = |config: &Arc<model::Upstream>| match known.get(config.name.as_str()) {
-            Some(pool) if pool.suits(config) => Rc::clone(pool),
-            _ => Rc::new(Pool::new(
-                config,
-                stats,
-                &shared.slots,
-                &shared.sensors.agents,
-            )),
-        };
-        let pools: Vec<_> = generation.upstreams.iter().map(pool).collect();
+        let pool =
+            |(config, terms): (&Arc<model::Upstream>, &_)| match known.get(config.name.as_str()) {
+                Some(pool) if pool.suits(config) => Rc::clone(pool),
+                _ => Rc::new(Pool::new(
+                    (config, terms),
+                    stats,
+                    &shared.slots,
+                    &shared.sensors.agents,
+                )),
+            };
+        let pools: Vec<_> = generation
+            .upstreams
+            .iter()
+            .zip(&generation.server_terms)
+            .map(pool)
+            .collect();
         let mut slotted: HashMap<Arc<str>, Vec<Rc<Pool>>> = HashMap::new();
         for pool in &pools {
             for server in pool

@@ -30,4 +30,5 @@ mod tls;
 mod tls_cves;
 mod tls_flood;
 mod tls_hostile;
+mod tls_upstreams;
 mod vectors;

@@ -84,7 +84,8 @@ impl Ask<'_> {
             false => Fresh::OrSettled,
         };
         loop {
-            let reached = self.pool.reach(self.chosen.worker, &mut tried, fresh).await;
+            let reached = self.pool.reach(self.chosen.worker, &mut tried, fresh, &[]);
+            let reached = reached.await;
             let last = self.pool.last_tried(&tried);
             exchange.record.upstream = last.map(|last| last.label.clone());
             let reached = reached?;
@@ -112,7 +113,6 @@ impl Ask<'_> {
             in_flight,
         } = reached;
         let server = in_flight.server();
-        link.out.clear();
         let connection = match self.pool.keeps() {
             true => Connection::Keep,
             false => Connection::Close,

@@ -154,7 +154,9 @@ impl Forward<'_> {
         let mut tried = Tried::default();
         let mut fresh = Fresh::No;
         loop {
-            let reached = pool.reach(self.chosen.worker, &mut tried, fresh).await;
+            let opening = pool.opening(&exchange.request);
+            let reached = pool.reach(self.chosen.worker, &mut tried, fresh, &opening);
+            let reached = reached.await;
             exchange.record.upstream = pool.last_tried(&tried).map(|last| last.label.clone());
             let reached = reached?;
             exchange.invite_body().await?;
@@ -181,8 +183,6 @@ impl Forward<'_> {
             in_flight,
         } = reached;
         let server = in_flight.server();
-        link.out.clear();
-        pool.announce(&exchange.request, link.out.bytes());
         head::write(link.out.bytes(), exchange, self, pool.host_of(server));
         let mut attempt = Attempt::new(self, exchange, spooled, &link);
         if let Err(failure) = attempt.read_head(self, exchange, &mut link).await {

@@ -12,11 +12,12 @@ use wire::{Authority, FieldId, field_value_ok};
 use super::mapping;
 use crate::exchange::Exchange;
 use crate::exchange::request::Request;
+use crate::io::Io;
 use crate::maps::answers::Answers;
 use crate::template::expand;
 
-/// Rewrites the fields of a reply that `server` has sent.
-pub(super) fn rewrite(proxy: &Proxy, exchange: &mut Exchange, server: &str) {
+/// Rewrites the fields of a reply that `server` has sent over `io`.
+pub(super) fn rewrite(proxy: &Proxy, exchange: &mut Exchange, (io, server): (&Io, &str)) {
     let Some(redirects) = proxy.redirects.as_deref() else {
         return;
     };
@@ -27,6 +28,7 @@ pub(super) fn rewrite(proxy: &Proxy, exchange: &mut Exchange, server: &str) {
         proxy,
         redirects,
         server,
+        is_https: matches!(io, Io::Tls(_)),
     };
     for id in [FieldId::Location, FieldId::ContentLocation] {
         if fields.contains(id) {
@@ -49,6 +51,8 @@ struct Rewriting<'a> {
     redirects: &'a ProxyRedirects,
     /// What the server is called.
     server: &'a str,
+    /// Whether TLS is spoken with it.
+    is_https: bool,
 }
 
 impl Rewriting<'_> {
@@ -92,7 +96,9 @@ impl Rewriting<'_> {
 
     /// A URL of the server itself, as a path of the rule.
     fn of_server(&self, location: &Location<'_>) -> Option<Vec<u8>> {
-        let origin = location.origin.filter(|origin| !origin.is_https)?;
+        let origin = location
+            .origin
+            .filter(|origin| origin.is_https == self.is_https)?;
         let is_told = self.proxy.host != ProxyHost::Client;
         let told = mapping::host(self.request, self.proxy, self.server);
         let is_own = origin.is_at(self.server.as_bytes()) || is_told && origin.is_at(told);

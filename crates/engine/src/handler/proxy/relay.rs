@@ -178,7 +178,7 @@ impl Attempt {
         server: &str,
     ) -> Result<()> {
         let size = copy_head(forward, exchange, link);
-        redirects::rewrite(forward.proxy, exchange, server);
+        redirects::rewrite(forward.proxy, exchange, (&link.io, server));
         reply_head::send(**forward.chosen, exchange, size).await?;
         poll_fn(|cx| {
             self.poll_upload(cx, &mut exchange.body, link)

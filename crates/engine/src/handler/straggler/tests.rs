@@ -93,7 +93,7 @@ impl Scene {
         let pool = &serving.pools[0];
         let mut tried = Tried::default();
         let reached = pool
-            .reach(&self.fixture.worker, &mut tried, Fresh::Yes)
+            .reach(&self.fixture.worker, &mut tried, Fresh::Yes, &[])
             .await;
         let Reached { link, in_flight } = reached.expect("it listens");
         let server = self.accept();
