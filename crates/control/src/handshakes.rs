@@ -19,6 +19,20 @@ pub struct Handshakes {
     pub failed: Named<u64>,
     /// Those among them that the client ended, by the word it said.
     pub client_alerts: Named<u64>,
+    /// Those after which a request came, of each tenant that had some.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_tenant: Vec<TenantHandshakes>,
+}
+
+/// A tenant's handshakes after which a request came: before that anybody can say its names.
+#[derive(Debug, Default, Clone, Serialize)]
+pub struct TenantHandshakes {
+    /// Its name.
+    pub tenant: String,
+    /// How many.
+    pub handshakes: u64,
+    /// What they took of processors, the keeper's included.
+    pub cpu_us: u64,
 }
 
 /// A handshake that came to nothing.

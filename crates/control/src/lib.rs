@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod certificates;
 mod handshakes;
 mod json;
 mod limits;
@@ -15,7 +16,8 @@ mod sensors;
 mod status;
 
 pub use agent::Agent;
-pub use handshakes::{HandshakeFailure, Handshakes};
+pub use certificates::{AcmeProcess, Certificate, CertificateOrder, Certificates, Keeper};
+pub use handshakes::{HandshakeFailure, Handshakes, TenantHandshakes};
 pub use json::json;
 pub use limits::{Concurrent, Key, Limit};
 pub use named::Named;

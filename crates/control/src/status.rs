@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::{Handshakes, Limit, Named};
+use crate::{AcmeProcess, Certificates, Handshakes, Keeper, Limit, Named};
 
 /// Everything, at one moment (or nearly so: the workers go on counting).
 #[derive(Debug, Default, Clone, Serialize)]
@@ -66,6 +66,15 @@ pub struct Status {
     /// What TLS handshakes came to; none before a listener spoke TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handshakes: Option<Handshakes>,
+    /// Certificates in short; none before a listener spoke TLS, as the two below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificates: Option<Certificates>,
+    /// The keeper of private keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keeper: Option<Keeper>,
+    /// The process that asks authorities for certificates, where there is one to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acme: Option<AcmeProcess>,
     /// What programs used, by group, in the order of the configuration, each after those it is in
     /// and in whose figures it is contained.
     pub groups: Vec<Group>,
@@ -216,6 +225,17 @@ pub struct Replies {
     pub bytes_in: u64,
     /// Bytes of reply bodies.
     pub bytes_out: u64,
+    /// TLS handshakes after which a request came.
+    #[serde(skip_serializing_if = "is_none")]
+    pub handshakes: u64,
+    /// What these took of processors.
+    #[serde(skip_serializing_if = "is_none")]
+    pub handshake_us: u64,
+}
+
+/// Whether a count is of nothing.
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 fn by_class<S: Serializer>(counts: &[u64; 5], serializer: S) -> Result<S::Ok, S::Error> {
@@ -230,6 +250,8 @@ impl Replies {
         }
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
+        self.handshakes += other.handshakes;
+        self.handshake_us += other.handshake_us;
     }
 
     /// How many exchanges they are.

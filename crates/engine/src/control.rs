@@ -16,6 +16,7 @@ use ipc::server::LastReload;
 
 use crate::error::{Error, Kind, Result};
 use crate::figures;
+use crate::figures::certs;
 use crate::permits::questions;
 use crate::sensors::view::Report;
 use crate::worker::Shared;
@@ -25,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How long a question may take, and each part of its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// What is said to a question nobody knows.
-const UNKNOWN: &str = "error: unknown question; known are: status, reload, upgrade, sensors, limits list, limits top, limits set, why, why-tls\n";
+const UNKNOWN: &str = "error: unknown question; known are: status, reload, upgrade, sensors, limits list, limits top, limits set, why, why-tls, certs, certs-renew, certs-rehearse\n";
 /// Bytes of a question without its line feed.
 pub const QUESTION_BYTES_MAX: usize = 8 * 1_024;
 
@@ -103,12 +104,23 @@ fn answer(stream: OwnedFd, shared: &Shared) -> io::Result<()> {
         "upgrade" => told(&shared.process.tally().last_upgrade),
         "sensors" => Report::of_server(shared).table(),
         "sensors json" => Report::of_server(shared).json(),
-        other => match other.strip_prefix("why-tls ") {
-            Some(whose) => figures::why_tls(shared, whose),
-            None => questions::answer(shared, other).unwrap_or_else(|| UNKNOWN.to_owned()),
-        },
+        other => answer_of_names(shared, other)
+            .or_else(|| questions::answer(shared, other))
+            .unwrap_or_else(|| UNKNOWN.to_owned()),
     };
     stream.write_all(answer.as_bytes())
+}
+
+/// Answers what is asked with a name of a host.
+fn answer_of_names(shared: &Shared, question: &str) -> Option<String> {
+    let (what, rest) = question.split_once(' ').unwrap_or((question, ""));
+    match what {
+        "why-tls" => Some(figures::why_tls(shared, rest)),
+        "certs" => Some(certs::certs(shared, rest)),
+        "certs-rehearse" => Some(certs::rehearse(shared, rest)),
+        "certs-renew" => Some(certs::renew(shared, rest)),
+        _ => None,
+    }
 }
 
 /// When the last reload or upgrade began and how it ended, in a line, and below it what is said of it.

@@ -113,6 +113,7 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
                 let answer = ToSupervisor::Challenged { number };
                 sender.send(&answer).map_err(unheard)?;
             }
+            ToServer::CertificateNews(news) => server.shared.orders.take(news),
             ToServer::Certificates { set } => certificates::changed(&server.shared, &set),
             ToServer::Keeper { links, set } => certificates::next(&server.shared, links, &set),
             ToServer::Drain => {
@@ -155,6 +156,7 @@ impl ServerThreads {
     fn start(first: Configure, sender: &LinkSender, receiver: &mut LinkReceiver) -> Result<Self> {
         let (workers, generation) = compile(&first, None)?;
         let (shared, receivers) = Shared::new(workers);
+        shared.orders.ask_over(sender);
         let watched = Arc::new(Watched::new(shared.clone()));
         let (threads, runtimes) = start_workers(&generation, &shared, receivers, sender)?;
         let (warden, report) = (Arc::clone(&watched), sender.clone());

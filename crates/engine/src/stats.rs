@@ -148,6 +148,9 @@ pub struct Replies {
     pub bytes_in: AtomicU64,
     /// Bytes of reply bodies.
     pub bytes_out: AtomicU64,
+    /// TLS handshakes after which a request came, and what these took of processors, in microseconds.
+    pub handshakes: AtomicU64,
+    pub handshake_us: AtomicU64,
 }
 
 /// A site's counters: none until its first exchange, then one counters a worker.
@@ -415,6 +418,12 @@ impl Replies {
         }
         bump(&self.bytes_in, bytes_in);
         bump(&self.bytes_out, bytes_out);
+    }
+
+    /// Counts the handshake of a connection whose first request this is.
+    pub(crate) fn count_handshake(&self, cpu_us: u64) {
+        bump(&self.handshakes, 1);
+        bump(&self.handshake_us, cpu_us);
     }
 }
 

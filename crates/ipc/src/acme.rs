@@ -57,6 +57,11 @@ pub enum ToAcme {
         /// The certificate.
         certificate: String,
     },
+    /// An operator wants to know whether its names would validate; nothing is to be ordered.
+    Rehearse {
+        /// The certificate.
+        certificate: String,
+    },
 }
 
 /// Everything the acme process is to see to.
@@ -230,12 +235,55 @@ pub struct CertificateState {
     pub last_try_s: i64,
     /// When it is tried next.
     pub next_try_s: i64,
+    /// How often it was tried in this run.
+    pub tries: u32,
+    /// How often an authority issued it in this run.
+    pub issued: u32,
+    /// How often it was rehearsed in this run.
+    pub rehearsals: u32,
+    /// What went wrong in the last of these; empty when nothing did.
+    pub rehearsal: String,
     /// Failures since it last went well.
     pub failures: u32,
     /// What went wrong last; empty when nothing did.
     pub error: String,
     /// Names that were left out, each with why.
     pub left_out: Vec<(String, String)>,
+}
+
+/// A certificate that is ordered, and how it goes with it, as a server is told for operators.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrderedCertificate {
+    /// The path of its chain in the store.
+    pub path: String,
+    /// The account in the configuration that orders it.
+    pub account: String,
+    /// What it is to be good for, at most [`ORDER_NAMES_MAX`].
+    pub names: Vec<String>,
+    /// Whether this machine orders: it holds the store's lease.
+    pub is_ordered_here: bool,
+    /// How it goes; names that were left out are in its error.
+    pub state: CertificateState,
+}
+
+impl OrderedCertificate {
+    /// Bytes of what went wrong, of which a name may be told a thousand times.
+    const ERROR_BYTES_MAX: usize = 1_024;
+
+    /// It, with what went wrong in one bounded text.
+    #[must_use]
+    pub fn bounded(mut self) -> OrderedCertificate {
+        let error = &mut self.state.error;
+        for (name, why) in std::mem::take(&mut self.state.left_out) {
+            let join = if error.is_empty() { "" } else { "; " };
+            if error.len() < Self::ERROR_BYTES_MAX {
+                error.push_str(&format!("{join}{name}: {why}"));
+            }
+        }
+        codec::cut(error, Self::ERROR_BYTES_MAX);
+        codec::cut(&mut self.state.rehearsal, Self::ERROR_BYTES_MAX);
+        self
+    }
 }
 
 impl ToAcme {
@@ -315,6 +363,7 @@ impl FromAcme {
             }
             FromAcme::State(state) => {
                 codec::cut(&mut state.error, TEXT_BYTES_MAX);
+                codec::cut(&mut state.rehearsal, TEXT_BYTES_MAX);
                 for (_, why) in &mut state.left_out {
                     codec::cut(why, TEXT_BYTES_MAX);
                 }

@@ -11,6 +11,7 @@ use config::model::ListenAddress;
 use os::cgroup::Layout;
 use serde::{Deserialize, Serialize};
 
+use crate::acme::OrderedCertificate;
 use crate::certificates::{Blob, KeyId, KeyKind};
 use crate::codec::{self, BadMessage, beside};
 
@@ -24,6 +25,8 @@ pub const TO_SERVER_FDS_MAX: usize = 65_536;
 pub const TO_SUPERVISOR_BYTES_MAX: usize = 64 * 1024;
 /// Challenges that are published at once: each takes less than two KiB.
 pub const CHALLENGES_MAX: usize = 2_000;
+/// Ordered certificates in one message: each takes less than 30 KiB.
+pub const ORDERED_MAX: usize = 100;
 /// As much of a text as fits a message to the supervisor beside its numbers.
 const TEXT_BYTES_MAX: usize = TO_SUPERVISOR_BYTES_MAX - 64;
 
@@ -115,6 +118,8 @@ pub enum ToServer {
         /// All that are published, at most [`CHALLENGES_MAX`].
         challenges: Vec<Challenge>,
     },
+    /// Tell operators this.
+    CertificateNews(CertificateNews),
 }
 
 /// What an authority is answered with that looks whether a name is ours.
@@ -225,6 +230,28 @@ pub struct Tally {
     pub files_set_aside: u64,
     /// The first of them.
     pub set_aside: Vec<SetAsideFile>,
+}
+
+/// What operators are told of certificates that are ordered, and of the two processes for them.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateNews {
+    /// Whether what was told of certificates before is to be forgotten.
+    pub anew: bool,
+    /// The keeper of private keys.
+    pub keeper: ProcessLife,
+    /// The process that asks authorities.
+    pub acme: ProcessLife,
+    /// Those of which something has changed, at most [`ORDERED_MAX`].
+    pub certificates: Vec<OrderedCertificate>,
+}
+
+/// A process that the supervisor keeps, where one is wanted.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessLife {
+    /// The process; 0: there is none.
+    pub pid: u32,
+    /// How often it was started again after an unwanted end.
+    pub restarts: u64,
 }
 
 /// What came of a reload, or of an upgrade.
@@ -397,6 +424,16 @@ pub enum ToSupervisor {
         /// All of it, as [`HeldPermits::bounded`] has it.
         held: Vec<HeldPermits>,
     },
+    /// An operator wants a certificate ordered now.
+    Renew {
+        /// The path of its chain in the store.
+        path: String,
+    },
+    /// An operator wants to know whether its names would validate.
+    Rehearse {
+        /// The path of its chain in the store.
+        path: String,
+    },
 }
 
 /// Of what the supervisor says, what comes before the first descriptor.
@@ -413,6 +450,7 @@ enum Beginning {
     Certificates,
     Keeper,
     Challenges,
+    CertificateNews,
 }
 
 impl ToServer {
@@ -449,6 +487,7 @@ impl ToServer {
             | ToServer::Tally(_)
             | ToServer::Retire
             | ToServer::Challenges { .. }
+            | ToServer::CertificateNews(_)
             | ToServer::HeldElsewhere { .. } => Vec::new(),
         }
     }
@@ -466,6 +505,7 @@ impl Unheld {
             Beginning::Drain
             | Beginning::Tally
             | Beginning::Challenges
+            | Beginning::CertificateNews
             | Beginning::Retire
             | Beginning::HeldElsewhere => Err(BadMessage::new("no descriptors belong to it")),
         }
@@ -498,6 +538,8 @@ impl ToSupervisor {
             | ToSupervisor::Stuck { report: text } => codec::cut(text, TEXT_BYTES_MAX),
             ToSupervisor::Ready { .. }
             | ToSupervisor::Challenged { .. }
+            | ToSupervisor::Renew { .. }
+            | ToSupervisor::Rehearse { .. }
             | ToSupervisor::Held { .. }
             | ToSupervisor::Drained => {}
         }
@@ -653,6 +695,10 @@ mod tests {
                 number: 3,
                 challenges: vec![challenge(), challenge_in_a_handshake()],
             },
+            ToServer::CertificateNews(CertificateNews {
+                certificates: vec![OrderedCertificate::default()],
+                ..CertificateNews::default()
+            }),
             log("/a", Ok(memory("a"))),
             log("/b", Err("no such directory".into())),
         ] {
@@ -692,6 +738,9 @@ mod tests {
                 path: "/var/log/example.jp".into(),
             },
             ToSupervisor::Challenged { number: 3 },
+            ToSupervisor::Renew {
+                path: "/store/a.example.pem".to_owned(),
+            },
             ToSupervisor::Drained,
             ToSupervisor::Stuck {
                 report: "worker 0: 10 s in example.jp".into(),

@@ -198,6 +198,15 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// All there are.
+    pub const ALL: [Refusal; 5] = [
+        Refusal::UnknownKey,
+        Refusal::Scheme,
+        Refusal::KeyCap,
+        Refusal::Cap,
+        Refusal::Failed,
+    ];
+
     /// Its word, in logs and metrics: stable.
     #[must_use]
     pub fn word(self) -> &'static str {

@@ -11,6 +11,7 @@ use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcom
 use clap_complete::Shell;
 
 use crate::agent::AgentOptions;
+use crate::certs::CertsOptions;
 use crate::control::Where;
 use crate::limits::{Limits, WhyOptions};
 use crate::man;
@@ -30,7 +31,7 @@ pub(crate) const CONFIG_INSTALLED: &str = "/etc/nagaya/nagaya.toml";
 #[derive(Debug, Parser)]
 #[command(name = "nagaya", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
-    /// Configuration file [default: nagaya.toml; status, reload, upgrade, sensors, limits and why look for that here, then in /etc/nagaya]
+    /// Configuration file [default: nagaya.toml; status, certs, reload, upgrade, sensors, limits and why look for that here, then in /etc/nagaya]
     #[arg(short, long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -52,6 +53,7 @@ Run the version installed now          nagaya upgrade
 Is the machine overloaded, and how?    nagaya sensors
 Which limit is full, and for whom?     nagaya limits top
 Why was this request refused?          nagaya why REQUEST-ID
+Which certificate ends when?           nagaya certs
 What does this machine lack?           nagaya doctor
 What does my script do, and how fast?  nagaya script run FILE
 How fast is it, and is that so?        nagaya bench http://127.0.0.1/
@@ -89,6 +91,10 @@ pub(crate) enum Command {
     Upgrade(ReloadOptions),
     /// Ask the running gateway how it is
     Status(StatusOptions),
+    /// Every certificate: where it comes from, until when it is valid, how its next order goes
+    ///
+    /// Those with a problem come first, then those that end first.
+    Certs(CertsOptions),
     /// What is measured of the machine, the gateway and its back ends, and what can be raised
     ///
     /// Asks the running gateway; where none answers, reads this machine for a second.
@@ -218,6 +224,7 @@ fn config_of(named: Option<&Path>, command: &Command, is_there: impl Fn(&Path) -
             | Command::Sensors(_)
             | Command::Limits(_)
             | Command::Why(_)
+            | Command::Certs(_)
     );
     let installed = Path::new(CONFIG_INSTALLED);
     match named {
@@ -325,6 +332,7 @@ mod tests {
         for (line, there, meant) in [
             ("status", vec![installed], installed),
             ("why 1", vec![installed], installed),
+            ("certs renew a.example", vec![installed], installed),
             ("sensors --watch", vec![installed], installed),
             ("limits list", vec![installed], installed),
             ("limits top", vec![CONFIG, installed], CONFIG),
@@ -351,6 +359,7 @@ mod tests {
             "check",
             "doctor",
             "status",
+            "certs",
             "sensors",
             "limits",
             "why",

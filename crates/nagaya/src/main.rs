@@ -5,6 +5,7 @@
 
 mod agent;
 mod certificates;
+mod certs;
 mod check;
 mod cli;
 mod control;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::Check(options) => check::run(&config, &options),
         Command::Doctor => doctor::run(&config),
         Command::Status(options) => status::run(&config, &options),
+        Command::Certs(options) => certs::run(&config, &options),
         Command::Reload(options) => reload::run(Order::Reload, &config, &options),
         Command::Upgrade(options) => reload::run(Order::Upgrade, &config, &options),
         Command::Sensors(options) => sensors::run(&config, &options),

@@ -13,6 +13,7 @@ use config::reason;
 use ipc::certificates::{KeyId, KeyKind};
 use ipc::handover::ChildProcess;
 use ipc::keeper::{Candidate, FromKeeper, Judged, Local, Request, Settings, ToKeeper};
+use ipc::server::ProcessLife;
 
 use crate::child::{self, BackOff, Child, Keeper};
 
@@ -84,6 +85,14 @@ impl Keys {
         match &self.state {
             KeeperState::Running(keeper) => Some(keeper.pid()),
             KeeperState::Absent | KeeperState::Resting { .. } => None,
+        }
+    }
+
+    /// The process, for who asks how it is.
+    pub(super) fn life_of_process(&self) -> ProcessLife {
+        ProcessLife {
+            pid: self.pid().unwrap_or(0),
+            restarts: self.life.saturating_sub(1),
         }
     }
 

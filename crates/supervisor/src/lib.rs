@@ -197,6 +197,7 @@ impl Supervisor {
         self.on_time(Instant::now());
         self.mind_keys();
         self.mind_authorities();
+        self.tell_operators();
         self.begin_what_is_wanted();
         Ok(())
     }
@@ -228,6 +229,8 @@ impl Supervisor {
             }) => self.on_refused(generation, &message),
             Ok(ToSupervisor::OpenLog { path }) => self.open_log(path),
             Ok(ToSupervisor::Challenged { number }) => self.on_challenged(number),
+            Ok(ToSupervisor::Renew { path }) => self.renew(&path),
+            Ok(ToSupervisor::Rehearse { path }) => self.rehearse(&path),
             Ok(ToSupervisor::Drained) => tracing::info!("everything under way is finished"),
             Ok(ToSupervisor::Stuck { report }) => tracing::error!(report, "a worker stands still"),
             // Only one that retires says so.
@@ -360,6 +363,7 @@ impl Supervisor {
         }
         self.current.loose.store(&mut self.stored);
         self.publish_again();
+        self.authorities.tell_all();
         os::process::release_memory();
         let summary = self.current.summary();
         let changed = self.current.changed();
@@ -556,14 +560,6 @@ impl Supervisor {
             self.current.summary()
         ));
         self.send_tally();
-    }
-
-    /// Has the server show what is counted and known now.
-    fn send_tally(&mut self) {
-        let tally = ToServer::Tally(self.tally.clone());
-        if let Some(Err(error)) = self.phase.server().map(|server| server.send(&tally)) {
-            self.lose_server_by("it does not hear", &error);
-        }
     }
 
     fn is_draining(&self) -> bool {

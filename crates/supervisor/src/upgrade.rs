@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use config::reason;
 use ipc::handover::{ChildProcess, FromSuccessor, ToSuccessor};
 use ipc::manifest::find_in_path;
-use ipc::server::{LastReload, ReloadOutcome, Tally};
+use ipc::server::{LastReload, ReloadOutcome, Tally, ToServer};
 use os::exec::{Handed, Program};
 use os::signal::Signal;
 
@@ -126,6 +126,14 @@ impl Upgrade {
 }
 
 impl Supervisor {
+    /// Has the server show what is counted and known now.
+    pub(super) fn send_tally(&mut self) {
+        let tally = ToServer::Tally(self.tally.clone());
+        if let Some(Err(error)) = self.phase.server().map(|server| server.send(&tally)) {
+            self.lose_server_by("it does not hear", &error);
+        }
+    }
+
     /// Tries the new program.
     pub(super) fn upgrade(&mut self) {
         self.upgrade_begun_us = os::cpu::monotonic_us();

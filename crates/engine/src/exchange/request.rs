@@ -135,6 +135,13 @@ impl fmt::Debug for RequestId {
 }
 
 impl Request {
+    /// What the handshake of its connection took of processors, in microseconds, where it is the first request there:
+    /// from here on somebody has asked for it who made it to its end.
+    pub(crate) fn own_handshake_us(&self) -> Option<u64> {
+        let tls = self.tls.as_ref()?;
+        (self.number == 1).then_some(tls.cpu_us)
+    }
+
     /// How the client speaks: to us, or to a proxy of ours, as that tells.
     pub(crate) fn scheme(&self) -> Scheme {
         let told = || self.head.fields.get(FieldId::XForwardedProto);

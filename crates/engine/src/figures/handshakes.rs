@@ -1,13 +1,15 @@
 //! What handshakes came to, in each of the forms that figures have, nothing where nobody speaks TLS; and those
 //! that failed, for `nagaya why --tls`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
 
-use control::{HandshakeFailure, Handshakes, Status};
+use control::{HandshakeFailure, Handshakes, Status, TenantHandshakes};
 
 use super::prometheus::{Text, seconds};
 use super::table::{count, grid};
+use super::workers;
 use crate::permits::questions::moment;
 use crate::tls::failures::{FAILURES_MAX, FailedHandshake, Whose, alert_name, version_name};
 use crate::worker::Shared;
@@ -30,7 +32,29 @@ pub(super) fn collect(shared: &Shared) -> Option<Handshakes> {
         waiting: shared.handshakes.waiting(),
         failed,
         client_alerts,
+        by_tenant: by_tenant(shared),
     })
+}
+
+/// What tenants are charged with: handshakes after which a request came.
+fn by_tenant(shared: &Shared) -> Vec<TenantHandshakes> {
+    let Some(generation) = shared.generation() else {
+        return Vec::new();
+    };
+    let mut tenants: BTreeMap<&str, TenantHandshakes> = BTreeMap::new();
+    for site in &generation.sites {
+        let replies = workers::replies(site.stats.of_workers());
+        if replies.handshakes > 0 {
+            let tenant = tenants.entry(&site.tenant_name).or_default();
+            tenant.handshakes += replies.handshakes;
+            tenant.cpu_us += replies.handshake_us;
+        }
+    }
+    let named = |(name, sum): (&str, TenantHandshakes)| TenantHandshakes {
+        tenant: name.to_owned(),
+        ..sum
+    };
+    tenants.into_iter().map(named).collect()
 }
 
 /// Puts it into samples.
@@ -56,6 +80,13 @@ pub(super) fn prometheus(figures: &Status, text: &mut Text) {
     let alerts = alerts.map(|(alert, count)| ([("alert", alert)], count));
     let help = "TLS handshakes that clients ended, by what they said of it.";
     text.each("tls_client_alerts_total", help, alerts);
+    let tenants = || figures.by_tenant.iter();
+    let made = tenants().map(|it| ([("tenant", &it.tenant)], it.handshakes));
+    let help = "TLS handshakes after which a request came, by tenant.";
+    text.each("tenant_handshakes_total", help, made);
+    let took = tenants().map(|it| ([("tenant", &it.tenant)], seconds(it.cpu_us)));
+    let help = "Processor time these took.";
+    text.each("tenant_handshake_cpu_seconds_total", help, took);
 }
 
 /// Puts it into a line.

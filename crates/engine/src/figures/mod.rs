@@ -4,6 +4,8 @@
 //! metrics and table are made of the same. Nothing here runs on the way of a request. Sites without
 //! a single exchange are left out, so that ten thousand sites of which ten are busy make ten lines.
 
+mod certificates;
+pub(crate) mod certs;
 mod groups;
 mod handshakes;
 mod maps;
@@ -66,6 +68,9 @@ pub(crate) fn collect(shared: &Shared) -> Status {
         shedding,
         shed_by_tenant,
         handshakes: handshakes::collect(shared),
+        certificates: certificates::collect(shared),
+        keeper: certificates::keeper(shared),
+        acme: certificates::acme(shared),
         ..workers::counted(&shared.stats, uptime)
     };
     status.programs.running = shared.programs_running.load(Relaxed);

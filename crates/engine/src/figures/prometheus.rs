@@ -3,7 +3,8 @@
 use std::fmt::{Display, Write as _};
 
 use control::{
-    Limit, Map, Phase, Programs, Replies, Scripts, Status, Stragglers, Times, Upstream, Worker,
+    Certificates, Limit, Map, Phase, Programs, Replies, Scripts, Status, Stragglers, Times,
+    Upstream, Worker,
 };
 
 use super::groups::{FIGURES, Unit};
@@ -28,6 +29,7 @@ pub(crate) fn prometheus(figures: &Status) -> String {
     shed::prometheus(figures, &mut text);
     tried::prometheus(figures, &mut text);
     handshakes::prometheus(figures, &mut text);
+    certificates(figures, &mut text);
     groups(figures, &mut text);
     let help = "Time from a request's head to its reply's end.";
     text.histogram("request_seconds", help, &figures.time.total);
@@ -271,6 +273,61 @@ fn sensors(figures: &Status, text: &mut Text) {
     let lags = lags.filter_map(|(worker, lag)| Some(([("worker", worker.to_string())], (*lag)?)));
     let help = "How late a worker came to what was ready, at worst in the last second.";
     text.each("loop_lag_seconds", help, lags);
+}
+
+/// Certificates, and the two processes for them.
+fn certificates(figures: &Status, text: &mut Text) {
+    if let Some(of) = &figures.certificates {
+        certificate_counts(of, text);
+    }
+    if let Some(of) = &figures.keeper {
+        let help = "Signatures that the keeper of private keys made for this server.";
+        text.one("keeper_signatures_total", help, of.signatures);
+        let help = "What the keeper refused; key_cap and cap: the caps of signatures a second.";
+        let refused = of.refused.iter();
+        let refused = refused.map(|(reason, count)| ([("reason", reason)], count));
+        text.each("keeper_refused_total", help, refused);
+        let help = "Times that the keeper had to be started again.";
+        text.one("keeper_restarts_total", help, of.restarts);
+        let help = "Whether there is a keeper now.";
+        text.one("keeper_up", help, u8::from(of.pid.is_some()));
+    }
+    if let Some(of) = &figures.acme {
+        let help = "Times that the acme process had to be started again.";
+        text.one("acme_restarts_total", help, of.restarts);
+        let help = "Whether there is an acme process now.";
+        text.one("acme_up", help, u8::from(of.pid.is_some()));
+    }
+}
+
+fn certificate_counts(of: &Certificates, text: &mut Text) {
+    let served = of.served.iter();
+    let served = served.map(|(source, count)| ([("source", source)], count));
+    text.each(
+        "certificates",
+        "Certificates that clients are shown.",
+        served,
+    );
+    let help = "Sources of certificates that hold something wrong now.";
+    text.one("certificates_broken", help, of.broken);
+    let ending = of.ending_within_days.iter();
+    let ending = ending.map(|(days, count)| ([("days", days)], count));
+    let help = "Certificates that end within so many days; 0: that have ended.";
+    text.each("certificates_ending", help, ending);
+    let help = "When a certificate ends, in seconds since 1970, of the first hundred that do.";
+    let first = of.first_to_end.iter();
+    let first = first.map(|(name, end_s)| ([("name", name)], end_s));
+    text.each("certificate_expiry_seconds", help, first);
+    if of.orders + of.awaited > 0 {
+        let help = "Orders of certificates since the acme process started.";
+        text.one("acme_orders_total", help, of.orders);
+        let help = "Certificates that were issued since then.";
+        text.one("acme_issued_total", help, of.issued);
+        let help = "Certificates of which the last order failed.";
+        text.one("acme_failing", help, of.failing);
+        let help = "Certificates that are ordered and not there yet.";
+        text.one("acme_awaited", help, of.awaited);
+    }
 }
 
 /// A tenant's group has no site, a site's group no rule, only one that a script made has `script`; what is used in one counts above, too.

@@ -125,6 +125,7 @@ fn figures() -> Status {
         by_class: [0, 20, 3, 4, 5].map(|count| count * factor),
         bytes_in: 12_345 * factor,
         bytes_out: 9_876_543 * factor,
+        ..Replies::default()
     };
     let site = |name: &str, factor| Site {
         site: name.to_owned(),

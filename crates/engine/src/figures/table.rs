@@ -10,7 +10,7 @@ use control::{
 };
 use ipc::groups::Owner;
 
-use super::{handshakes, shed, tried};
+use super::{certificates, handshakes, shed, tried};
 use crate::stats::BOUNDS_US;
 
 /// Sites shown, the busiest first.
@@ -74,6 +74,15 @@ pub(crate) fn table(figures: &Status) -> String {
     }
     if let Some(of) = &figures.handshakes {
         line("handshakes", handshakes::line(of));
+    }
+    if let Some(of) = &figures.certificates {
+        line("certificates", certificates::line(of));
+    }
+    if let Some(of) = &figures.keeper {
+        line("keeper", certificates::keeper_line(of));
+    }
+    if let Some(of) = &figures.acme {
+        line("acme", certificates::acme_line(of));
     }
     line("life", life(figures));
     refused(figures, &mut out);

@@ -104,6 +104,8 @@ pub(super) fn replies<'a>(counters: impl Iterator<Item = &'a stats::Replies>) ->
             by_class: counters.by_class.each_ref().map(read),
             bytes_in: read(&counters.bytes_in),
             bytes_out: read(&counters.bytes_out),
+            handshakes: read(&counters.handshakes),
+            handshake_us: read(&counters.handshake_us),
         });
     }
     sum

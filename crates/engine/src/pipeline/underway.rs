@@ -192,6 +192,9 @@ fn count(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) {
     if let Some(replies) = replies {
         let (bytes_in, bytes_out) = (exchange.body.bytes_read(), exchange.reply.body_bytes());
         replies.count(exchange.status(), bytes_in, bytes_out);
+        if let Some(cpu_us) = exchange.request.own_handshake_us() {
+            replies.count_handshake(cpu_us);
+        }
     }
     let total = ended.saturating_duration_since(exchange.request.received);
     let total_us = u64::try_from(total.as_micros()).unwrap_or(u64::MAX);

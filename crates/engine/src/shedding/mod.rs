@@ -66,6 +66,9 @@ impl Shedding {
             return Err(reply::refuse(routed, exchange, rule, (tenant, share)));
         }
         if self.measures {
+            if let Some(cpu_us) = exchange.request.own_handshake_us() {
+                counters.charge_handshake(cpu_us);
+            }
             exchange.stay = Some(Stay::begin(counters, exchange.request.received));
         }
         Ok(())

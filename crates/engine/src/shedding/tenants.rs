@@ -84,10 +84,12 @@ pub(super) struct Counters {
     shed: AtomicU64,
     /// Requests that a rule in shadow would have shed. They count as begun.
     shadow_shed: AtomicU64,
+    /// Processor time of handshakes after which a request came, in microseconds.
+    handshakes_us: AtomicU64,
     /// By rule: what is left over of shares.
     left_over: [AtomicU16; SHED_RULES_MAX],
     /// What was seen when it was measured last, by the thread that does.
-    seen: [AtomicU64; 3],
+    seen: [AtomicU64; 4],
 }
 
 /// A request's stay. It ends when this is dropped.
@@ -269,23 +271,25 @@ impl Load {
     }
 
     fn measure(&self, now: Instant, cpu_us: Option<u64>) {
-        let [mut used_us, mut begun, mut shed] = [0; 3];
+        let [mut used_us, mut begun, mut shed, mut handshakes_us] = [0; 4];
         for counters in self.all_counters() {
             let since = counters.measure(now);
             used_us += since[0];
             begun += since[1];
             shed += since[2];
+            handshakes_us += since[3];
         }
         let mut measured = self.lock();
         let time = now.saturating_duration_since(measured.at);
         measured.at = now;
-        let used = Duration::from_micros(used_us + begun * LEAST_US);
+        let least_us = begun * LEAST_US + handshakes_us;
+        let used = Duration::from_micros(used_us + least_us);
         let used_s = used.as_secs_f64();
         measured.meter.note(time, used_s, begun + shed, begun);
         measured.cpu = cpu_us.map(|cpu_us| {
             let (mut meter, before_us) = measured.cpu.unwrap_or((Meter::default(), cpu_us));
             let programs_us = cpu_us.saturating_sub(before_us);
-            let used = Duration::from_micros(programs_us + begun * LEAST_US);
+            let used = Duration::from_micros(programs_us + least_us);
             meter.note(time, used.as_secs_f64(), begun + shed, begun);
             (meter, cpu_us)
         });
@@ -304,6 +308,7 @@ impl Counters {
             begun: AtomicU64::new(0),
             shed: AtomicU64::new(0),
             shadow_shed: AtomicU64::new(0),
+            handshakes_us: AtomicU64::new(0),
             // The first request is let in, however small the share.
             left_over: std::array::from_fn(|_| AtomicU16::new(WHOLE - 1)),
             seen: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -324,6 +329,11 @@ impl Counters {
         bump(&self.shed, 1);
     }
 
+    /// Charges the handshake of a connection whose first request has come.
+    pub(super) fn charge_handshake(&self, cpu_us: u64) {
+        bump(&self.handshakes_us, cpu_us);
+    }
+
     pub(super) fn count_shadow_shed(&self) {
         bump(&self.shadow_shed, 1);
     }
@@ -342,20 +352,23 @@ impl Counters {
             .store(staying << TIME_BITS | time_us & TIME_MASK, Relaxed);
     }
 
-    /// How long requests have stayed, requests begun and requests shed since it was measured last.
-    fn measure(&self, now: Instant) -> [u64; 3] {
+    /// How long requests have stayed, requests begun, requests shed and what handshakes took since it was measured
+    /// last.
+    fn measure(&self, now: Instant) -> [u64; 4] {
         let word = self.word.load(Relaxed);
         let staying = word >> TIME_BITS;
         let used_us = word.wrapping_add(staying.wrapping_mul(self.micros(now))) & TIME_MASK;
         let seen = |at: usize, now: u64| self.seen[at].swap(now, Relaxed);
         let used_us = used_us.wrapping_sub(seen(0, used_us)) & TIME_MASK;
         let (begun, shed) = (self.begun.load(Relaxed), self.shed.load(Relaxed));
+        let handshakes_us = self.handshakes_us.load(Relaxed);
         // What ended an instant after `now` was read makes the time go back: that is none.
         let is_forward = used_us < TIME_MASK / 2;
         [
             if is_forward { used_us } else { 0 },
             begun.wrapping_sub(seen(1, begun)),
             shed.wrapping_sub(seen(2, shed)),
+            handshakes_us.wrapping_sub(seen(3, handshakes_us)),
         ]
     }
 
@@ -425,6 +438,24 @@ mod tests {
     }
 
     #[test]
+    fn a_handshake_is_charged_once_a_request_has_come_and_once() {
+        let load = Load::new("t");
+        let counters = load.counters(0, 1).unwrap();
+        counters.charge_handshake(300_000);
+        let second = load.started + Duration::from_secs(1);
+        load.measure(second, Some(5));
+        let demand = load.lock().meter.demand();
+        assert!(demand > 0.0);
+        assert!(
+            load.lock()
+                .cpu
+                .is_some_and(|(meter, _)| meter.demand() == demand)
+        );
+        load.measure(second + Duration::from_secs(60), Some(5));
+        assert!(load.lock().meter.demand() < demand / 1_000.0);
+    }
+
+    #[test]
     fn the_first_request_is_let_in_at_any_share_and_one_in_twenty_after_it() {
         let counters = Counters::new(Instant::now());
         let share = shed::share(0.05);
@@ -470,13 +501,13 @@ mod tests {
         let mut stay = Stay::begin(&counters, at(100));
         stay.pause(at(150));
         stay.pause(at(160));
-        assert_eq!(counters.measure(at(10_000)), [50_000, 1, 0]);
+        assert_eq!(counters.measure(at(10_000)), [50_000, 1, 0, 0]);
         stay.go_on(at(20_000));
         stay.go_on(at(20_010));
-        assert_eq!(counters.measure(at(20_030)), [30_000, 0, 0]);
+        assert_eq!(counters.measure(at(20_030)), [30_000, 0, 0, 0]);
         stay.pause(at(20_040));
         drop(stay);
-        assert_eq!(counters.measure(at(90_000)), [10_000, 0, 0]);
+        assert_eq!(counters.measure(at(90_000)), [10_000, 0, 0, 0]);
     }
 
     #[test]

@@ -180,8 +180,9 @@ impl Handshake<'_> {
             key: certificate.key,
             kind: certificate.kind,
         };
-        let stepped = self.begin(shown, &policy, who, received).await?;
-        let (session, unsent) = self.finish(stepped, &policy, who).await?;
+        let made = self.make(shown, &policy, who, received).await;
+        self.count(certificate, &made);
+        let (session, unsent) = made?;
         self.deadline.clear();
         Ok(Some((session, unsent, policy)))
     }
@@ -216,6 +217,29 @@ impl Handshake<'_> {
         let (mut session, mut unsent) = self.finish(stepped, &policy, who).await?;
         session.close(&mut unsent);
         self.send(&mut unsent).await
+    }
+
+    /// Makes the steps.
+    async fn make(
+        &mut self,
+        shown: Shown,
+        policy: &Arc<Policy>,
+        who: Who,
+        received: Vec<u8>,
+    ) -> Result<(Session, Vec<u8>), Over> {
+        let stepped = self.begin(shown, policy, who, received).await?;
+        self.finish(stepped, policy, who).await
+    }
+
+    /// Counts what a certificate was good for.
+    fn count<T>(&self, certificate: &Certificate, made: &Result<T, Over>) {
+        let is_completed = match made {
+            Ok(_) => true,
+            Err(over) if over.alert.is_some() => false,
+            Err(_) => return,
+        };
+        let certificates = &self.worker.shared.certificates;
+        certificates.count(&certificate.source, is_completed);
     }
 
     /// Reads until the hello is whole.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use ipc::certificates::{KeyId, KeyKind};
-use ipc::signing::{Answer, Asked, KeeperLink, Parts, Sign};
+use ipc::signing::{Answer, Asked, KeeperLink, Parts, Refusal, Sign};
 use rustls::sign::{Signer, SigningKey};
 use rustls::{SignatureAlgorithm, SignatureScheme};
 
@@ -33,6 +33,9 @@ pub(crate) struct Keeper {
     links: Mutex<Links>,
     replaced: Condvar,
     is_there: AtomicBool,
+    signatures: AtomicU64,
+    /// By reason, in the order of [`Refusal::ALL`].
+    refused: [AtomicU64; Refusal::ALL.len()],
 }
 
 #[derive(Debug, Default)]
@@ -61,6 +64,32 @@ impl Keeper {
         !self.is_there.load(Relaxed)
     }
 
+    /// How many signatures it made.
+    pub(crate) fn signatures(&self) -> u64 {
+        self.signatures.load(Relaxed)
+    }
+
+    /// How often it refused, by the word for why.
+    pub(crate) fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = Refusal::ALL.iter().zip(&self.refused);
+        counts.map(|(refusal, count)| (refusal.word(), count.load(Relaxed)))
+    }
+
+    fn count(&self, answer: &Answer) {
+        match answer {
+            Answer::Signature { .. } => {
+                self.signatures.fetch_add(1, Relaxed);
+            }
+            Answer::Refused(refusal) => {
+                let place = Refusal::ALL.iter().position(|it| it == refusal);
+                if let Some(count) = place.and_then(|place| self.refused.get(place)) {
+                    count.fetch_add(1, Relaxed);
+                }
+            }
+            Answer::TicketKeys(_) => {}
+        }
+    }
+
     /// Asks on a handshake thread, and waits for the answer.
     ///
     /// # Errors
@@ -72,6 +101,7 @@ impl Keeper {
             match link.ask(what.clone(), ANSWER_MAX) {
                 Ok(answer) => {
                     self.give_back(thread, link, version);
+                    self.count(&answer);
                     return Ok(answer);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
@@ -264,7 +294,7 @@ impl Signer for KeeperSigner {
 mod tests {
     use std::os::fd::AsFd;
 
-    use ipc::signing::{Question, Refusal};
+    use ipc::signing::Question;
 
     use super::*;
 
@@ -318,6 +348,8 @@ mod tests {
         assert_eq!(key.take_spent_ns(), 0, "it was told already");
         assert!(signer.sign(&message()).is_err());
         assert_eq!(key.failed(), Some(KEEPER_REFUSED));
+        let refused: Vec<_> = keeper.refused().filter(|(_, count)| *count > 0).collect();
+        assert_eq!((keeper.signatures(), refused), (1, vec![("key_cap", 1)]));
         let asked = other.join().expect("no panic");
         assert!(
             matches!(&asked[0], Asked::Sign(sign) if sign.key == KeyId(7) && sign.scheme == 0x0403)

@@ -5,6 +5,7 @@ pub(crate) mod facts;
 pub(crate) mod failures;
 pub(crate) mod handshake;
 pub(crate) mod keeper;
+pub(crate) mod order_book;
 pub(crate) mod policy;
 pub(crate) mod servers;
 pub(crate) mod session;

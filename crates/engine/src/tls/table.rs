@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use config::model;
 use ipc::certificates::{Certificate, CertificateSet, KeyKind, Source};
@@ -25,6 +25,17 @@ pub(crate) struct CertificateTable {
 pub(crate) struct Certificates {
     /// Held to copy or replace it.
     table: Mutex<Arc<CertificateTable>>,
+    /// By source, once there was something to count. Held for one count, or to copy all.
+    counts: Mutex<HashMap<Source, Counts>>,
+}
+
+/// What handshakes with a certificate came to.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// They were completed.
+    pub(crate) completed: u64,
+    /// The client ended them by an alert when it had seen the certificate.
+    pub(crate) alerts: u64,
 }
 
 impl Certificates {
@@ -33,8 +44,32 @@ impl Certificates {
         Arc::clone(&self.table.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Counts a handshake that was completed with a certificate of this source, or that the client ended.
+    pub(crate) fn count(&self, source: &Source, is_completed: bool) {
+        let mut counts = self.lock_counts();
+        let counts = match counts.get_mut(source) {
+            Some(counts) => counts,
+            None => counts.entry(source.clone()).or_default(),
+        };
+        match is_completed {
+            true => counts.completed += 1,
+            false => counts.alerts += 1,
+        }
+    }
+
+    /// What was counted, by source.
+    pub(crate) fn counts(&self) -> HashMap<Source, Counts> {
+        self.lock_counts().clone()
+    }
+
+    fn lock_counts(&self) -> MutexGuard<'_, HashMap<Source, Counts>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Puts another one in force.
     pub(crate) fn replace(&self, table: CertificateTable) {
+        self.lock_counts()
+            .retain(|source, _| table.of_source(source).is_some());
         *self.table.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
     }
 }
@@ -64,6 +99,11 @@ impl CertificateTable {
     /// The certificate that comes from `source`.
     pub(crate) fn of_source(&self, source: &Source) -> Option<&Certificate> {
         self.at(*self.by_source.get(source)?)
+    }
+
+    /// All of it.
+    pub(crate) fn set(&self) -> &CertificateSet {
+        &self.set
     }
 
     /// The best certificate for a host of this tenant's with a key that a client of these signature schemes can check;

@@ -24,6 +24,7 @@ use crate::stderr_log::Complaints;
 use crate::tls::failures::Failures;
 use crate::tls::handshake::Handshakes;
 use crate::tls::keeper::Keeper;
+use crate::tls::order_book::OrderBook;
 use crate::tls::table::Certificates;
 use crate::upstream::slots::AllSlots;
 
@@ -73,6 +74,8 @@ pub struct Shared {
     pub(crate) keeper: Arc<Keeper>,
     /// Handshakes that came to nothing lately.
     pub(crate) failures: Arc<Failures>,
+    /// Certificates that are ordered of authorities.
+    pub(crate) orders: Arc<OrderBook>,
     /// What authorities are answered with.
     pub(crate) challenges: Arc<Challenges>,
     /// Counters of the process.
@@ -116,6 +119,7 @@ impl Shared {
             keeper,
             certificates: Arc::default(),
             failures: Arc::default(),
+            orders: Arc::default(),
             challenges: Arc::default(),
             process,
             generation: Arc::default(),

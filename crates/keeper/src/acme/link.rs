@@ -74,7 +74,9 @@ impl Link {
                 certificate,
                 result,
             } => give(&self.stored, &certificate, result),
-            message @ (ToAcme::Plan(_) | ToAcme::Renew { .. }) => return Some(message),
+            message @ (ToAcme::Plan(_) | ToAcme::Renew { .. } | ToAcme::Rehearse { .. }) => {
+                return Some(message);
+            }
         }
         None
     }

@@ -10,6 +10,7 @@ mod brake;
 mod client;
 mod link;
 mod order;
+mod rehearsal;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -120,6 +121,8 @@ struct OrdersState {
     suggestions: HashMap<String, i64>,
     ready: HashMap<String, Ready>,
     under_way: HashSet<String>,
+    /// Certificates that are rehearsed.
+    rehearsing: HashSet<String>,
     brake: Brake,
 }
 
@@ -160,13 +163,14 @@ impl Orders {
         }
     }
 
-    fn hear(&self, message: ToAcme) {
+    fn hear(self: &Rc<Self>, message: ToAcme) {
         match self.link.answer(message) {
             Some(ToAcme::Plan(plan)) => self.take(plan),
             Some(ToAcme::Renew { certificate }) => {
                 let mut state = self.state.borrow_mut();
                 state.courses.entry(certificate).or_default().want_now();
             }
+            Some(ToAcme::Rehearse { certificate }) => self.rehearse(&certificate),
             _ => {}
         }
     }
@@ -196,6 +200,22 @@ impl Orders {
         state
             .suggestions
             .retain(|name, _| courses.contains_key(name));
+        for wanted in &state.plan.certificates {
+            let course = courses.get(&wanted.certificate);
+            // Where another machine orders there is nothing to tell.
+            if course.is_some_and(|it| authority(&state.plan, wanted, it).is_some()) {
+                self.tell_state(courses, wanted);
+            }
+        }
+    }
+
+    /// Says how it goes with a certificate.
+    fn tell_state(&self, courses: &HashMap<String, Course>, wanted: &Wanted) {
+        if let Some(course) = courses.get(&wanted.certificate) {
+            let next_s = course.next_s(&wanted.certificate, &wanted.names, wanted.held.as_ref());
+            let told = course.state(&wanted.certificate, next_s);
+            self.link.tell(&FromAcme::State(told));
+        }
     }
 
     /// Starts every order that is due, and tells for how long there is none.
@@ -341,10 +361,7 @@ impl Orders {
                 course.fail(now_s, asked_s, why);
             }
         }
-        let held = wanted.held.as_ref();
-        let next_s = course.next_s(certificate, &wanted.names, held);
-        let told = course.state(certificate, next_s);
-        self.link.tell(&FromAcme::State(told));
+        self.tell_state(&state.courses, wanted);
     }
 
     /// The account, made or found again when it is first needed.
@@ -371,11 +388,27 @@ impl Orders {
         Ok(ready)
     }
 
+    /// Makes an account, and has it kept.
     async fn make(
         &self,
         account: &Account,
         client: &Client,
     ) -> Result<instant_acme::Account, NotIssued> {
+        let (made, credentials) = self.create(account, client).await?;
+        let json = serde_json::to_vec(&credentials).map_err(|error| error.to_string())?;
+        self.link.tell(&FromAcme::Account {
+            account: account.name.clone(),
+            credentials: Blob::from(json),
+        });
+        tracing::info!(account = account.name, id = made.id(), "account made");
+        Ok(made)
+    }
+
+    async fn create(
+        &self,
+        account: &Account,
+        client: &Client,
+    ) -> Result<(instant_acme::Account, AccountCredentials), NotIssued> {
         let contact: Vec<&str> = account.contact.iter().map(String::as_str).collect();
         let new = NewAccount {
             contact: &contact,
@@ -390,19 +423,12 @@ impl Orders {
             }
             None => None,
         };
-        let (made, credentials) = insist(async || {
+        let created = insist(async || {
             let builder = instant_acme::Account::builder_with_http(Box::new(client.clone()));
             let directory = account.directory.clone();
             builder.create(&new, directory, binding.as_ref()).await
-        })
-        .await?;
-        let json = serde_json::to_vec(&credentials).map_err(|error| error.to_string())?;
-        self.link.tell(&FromAcme::Account {
-            account: account.name.clone(),
-            credentials: Blob::from(json),
         });
-        tracing::info!(account = account.name, id = made.id(), "account made");
-        Ok(made)
+        Ok(created.await?)
     }
 
     fn spawn_suggestion(
@@ -420,6 +446,7 @@ impl Orders {
                 if let Some(course) = state.courses.get_mut(&certificate) {
                     course.suggest(window);
                     state.suggestions.insert(certificate, now_s() + again_s);
+                    orders.tell_state(&state.courses, &wanted);
                 }
             }
             let _ = done.send(wanted.certificate).await;

@@ -134,6 +134,12 @@ impl Order<'_> {
         Ok(self.link.store(self.certificate, chain).await?)
     }
 
+    /// Has the names validated, and nothing more.
+    pub(super) async fn rehearse(mut self) -> Result<(), NotIssued> {
+        let mut order = self.begin().await?;
+        self.validate(&mut order).await
+    }
+
     /// Finishes what was being finished, where that can be done.
     async fn resume(&mut self) -> Option<Held> {
         let url = self.begun.take()?;

@@ -72,6 +72,10 @@ struct LeftOut {
 pub(super) struct Course {
     window: Option<Window>,
     failures: u32,
+    tries: u32,
+    issued: u32,
+    rehearsals: u32,
+    rehearsal: String,
     last_try_s: i64,
     /// Not tried before.
     rests_until_s: i64,
@@ -143,6 +147,7 @@ impl Course {
     /// Begins a try.
     pub(super) fn begin(&mut self, now_s: i64) {
         self.last_try_s = now_s;
+        self.tries = self.tries.saturating_add(1);
         self.is_wanted_now = false;
     }
 
@@ -150,6 +155,7 @@ impl Course {
     pub(super) fn succeed(&mut self, names: &[String]) {
         self.left_out.retain(|name, _| !names.contains(name));
         self.window = None;
+        self.issued = self.issued.saturating_add(1);
         self.failures = 0;
         self.rests_until_s = 0;
         self.error.clear();
@@ -160,6 +166,12 @@ impl Course {
         self.failures = self.failures.saturating_add(1);
         self.rests_until_s = now_s.saturating_add(rest_s(self.failures, asked_s));
         self.error = why;
+    }
+
+    /// A rehearsal has ended, and what was wrong in it, if anything.
+    pub(super) fn rehearsed(&mut self, why: String) {
+        self.rehearsals = self.rehearsals.saturating_add(1);
+        self.rehearsal = why;
     }
 
     /// A name of it did not validate.
@@ -186,6 +198,10 @@ impl Course {
             certificate: certificate.to_owned(),
             last_try_s: self.last_try_s,
             next_try_s,
+            tries: self.tries,
+            issued: self.issued,
+            rehearsals: self.rehearsals,
+            rehearsal: self.rehearsal.clone(),
             failures: self.failures,
             error: self.error.clone(),
             left_out: left_out

@@ -86,6 +86,7 @@ impl StandIn {
     fn restart(&mut self) {
         let (link, process) = begin();
         self.link = link;
+        self.states.clear();
         let before = self.process.replace(process).expect("there is one");
         before.join().expect("no panic").expect("it ended well");
     }
@@ -191,9 +192,13 @@ impl StandIn {
     }
 
     fn until_state(&mut self, pebble: Option<&Pebble>, certificate: &str) -> Told {
-        self.states.remove(certificate);
+        let tries = |known: &BTreeMap<String, Told>| {
+            let told = known.get(certificate);
+            told.map_or(0, |told| told.tries + told.rehearsals)
+        };
+        let before = tries(&self.states);
         let until = Instant::now() + PATIENCE;
-        while !self.states.contains_key(certificate) {
+        while tries(&self.states) == before {
             let chain = self.turn(pebble);
             assert!(chain.is_none(), "a chain for {certificate}");
             assert!(Instant::now() < until, "nothing is said of {certificate}");
@@ -353,6 +358,61 @@ fn nothing_is_ordered_where_another_machine_writes() {
     let readable = os::net::wait_readable(&[supervisor.link.as_fd()], Some(Duration::from_secs(2)));
     assert_eq!(readable.expect("poll"), [false]);
     supervisor.restart();
+}
+
+#[test]
+fn names_are_validated_for_an_operator_and_nothing_is_ordered() {
+    let Some(pebble) = Pebble::start(Accounts::Free, &[]) else {
+        return;
+    };
+    let mut supervisor = StandIn::new(Web::start(pebble.http_port()));
+    let account = account(&pebble, ChallengeKind::Http01);
+    let names = ["a.example", "b.example"];
+    supervisor.say(&plan(account, vec![wanted("a.example", &names)]));
+    supervisor.until_issued(Some(&pebble));
+    supervisor.until_state(Some(&pebble), "a.example");
+    let rehearse = |supervisor: &mut StandIn| {
+        let certificate = "a.example".to_owned();
+        supervisor.say(&ToAcme::Rehearse { certificate });
+        supervisor.until_state(Some(&pebble), "a.example")
+    };
+    let told = rehearse(&mut supervisor);
+    assert_eq!(
+        (told.rehearsals, told.rehearsal.as_str(), told.tries),
+        (1, "", 1)
+    );
+    assert_eq!(supervisor.requests, 1);
+    // What is not known is not rehearsed.
+    let certificate = "no.example".to_owned();
+    supervisor.say(&ToAcme::Rehearse { certificate });
+    assert_eq!(rehearse(&mut supervisor).rehearsals, 2);
+}
+
+#[test]
+fn a_rehearsal_tells_which_names_would_not_validate() {
+    let Some(pebble) = Pebble::start(Accounts::Free, &[]) else {
+        return;
+    };
+    let mut supervisor = StandIn::new(Web::start(pebble.http_port()));
+    supervisor.hidden = vec!["hidden.example".into()];
+    let account = account(&pebble, ChallengeKind::Http01);
+    // It is served with until long after this test.
+    let mut wanted = wanted("a.example", &["a.example", "hidden.example"]);
+    wanted.held = Some(Held {
+        names: wanted.names.clone(),
+        not_before_s: now_s() - 1_000,
+        not_after_s: now_s() + 1_000_000,
+        leaf: Blob::default(),
+    });
+    supervisor.say(&plan(account, vec![wanted]));
+    let certificate = "a.example".to_owned();
+    supervisor.say(&ToAcme::Rehearse { certificate });
+    let told = supervisor.until_state(Some(&pebble), "a.example");
+    assert!(told.rehearsal.starts_with("hidden.example: "), "{told:?}");
+    assert_eq!(
+        (told.rehearsals, told.tries, supervisor.requests),
+        (1, 0, 0)
+    );
 }
 
 #[test]

@@ -44,11 +44,11 @@ rules = [{ handler = { respond = { body = "the site" } } }]
 "#;
 
 /// What makes the site wish for a certificate.
-const WISH: &str = "tls = { acme = \"test\" }";
+pub(crate) const WISH: &str = "tls = { acme = \"test\" }";
 
 /// An authority, and a store that outlives gateways.
-struct Town {
-    pebble: Pebble,
+pub(crate) struct Town {
+    pub(crate) pebble: Pebble,
     store: TempDir,
     key: PathBuf,
     /// How the authority is shown names.
@@ -56,7 +56,7 @@ struct Town {
 }
 
 impl Town {
-    fn new(settings: &[(&str, &str)]) -> Option<Town> {
+    pub(crate) fn new(settings: &[(&str, &str)]) -> Option<Town> {
         let pebble = Pebble::start(Accounts::Bound, settings)?;
         let store = TempDir::new();
         let key = store.write("eab.key", format!("{}\n", pebble.binding().1));
@@ -82,7 +82,7 @@ impl Town {
     }
 
     /// The gateway that the authority reaches.
-    fn reached(&self, wish: &str) -> Gateway {
+    pub(crate) fn reached(&self, wish: &str) -> Gateway {
         let ports = (self.pebble.http_port(), self.pebble.tls_port());
         self.gateway(ports, wish).start()
     }
@@ -96,7 +96,7 @@ impl Town {
         eventually(PATIENCE, name, || file.exists().then(|| file.clone()))
     }
 
-    fn until_certified(&self) -> PathBuf {
+    pub(crate) fn until_certified(&self) -> PathBuf {
         self.until_there("certificates/www.example.jp.pem")
     }
 }

@@ -5,6 +5,7 @@ mod fixtures;
 
 mod access_log;
 mod acme;
+mod certs;
 mod commands;
 mod descriptors;
 mod ending;

@@ -9,6 +9,7 @@
 //! account, orders under way and tokens: certificates go the way of all files.
 
 mod lease;
+mod operators;
 mod proofs;
 mod relay;
 mod store;
@@ -90,6 +91,10 @@ pub(super) struct Authorities {
     next_read: Option<Instant>,
     proofs: Proofs,
     states: BTreeMap<String, CertificateState>,
+    /// What the server knows of them.
+    telling: operators::Telling,
+    /// How often the process was started again.
+    restarts: u64,
 }
 
 #[derive(Debug, Default)]
@@ -134,8 +139,10 @@ impl Authorities {
     pub(super) fn end(&mut self) {
         *self = Authorities {
             proofs: std::mem::take(&mut self.proofs),
+            restarts: self.restarts,
             ..Authorities::default()
         };
+        self.telling.begin_anew();
     }
 
     /// When there is next something to be done.
@@ -147,7 +154,8 @@ impl Authorities {
         let leases = self.stores.iter().flatten().map(Store::until);
         let shown = self.shown.values().filter(|shown| shown.is_answered);
         let shown = shown.filter_map(|shown| Some(shown.awaited?.1));
-        let soonest = leases.chain(shown).chain(resting).min();
+        let telling = self.telling.until();
+        let soonest = leases.chain(shown).chain(resting).chain(telling).min();
         soonest.into_iter().chain(self.next_read).min()
     }
 
@@ -181,6 +189,7 @@ impl Authorities {
         let rest = self.back_off.rest(lived);
         let until = Instant::now() + rest;
         self.process = ProcessState::Resting { until };
+        self.restarts += 1;
         // Nobody asks any more for what it had published.
         for (_, shown) in std::mem::take(&mut self.shown) {
             self.take_back(&shown);
@@ -235,6 +244,7 @@ impl Authorities {
         let wishes = &self.wishes;
         self.states
             .retain(|name, _| wishes.certificate(name).is_some());
+        self.telling.begin_anew();
     }
 
     /// Keeps leases; tells whether another machine writes now, or this one.
@@ -252,6 +262,7 @@ impl Authorities {
             }
             if before != store.is_held() {
                 changed = true;
+                self.telling.begin_anew();
                 tracing::info!(writes = store.is_held(), "store {path}");
             }
         }

@@ -182,6 +182,7 @@ impl Supervisor {
                     .is_some()
                 {
                     let name = state.certificate.clone();
+                    self.authorities.telling.add(name.clone());
                     self.authorities.states.insert(name, state);
                 }
             }

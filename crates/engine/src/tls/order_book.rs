@@ -1,0 +1,114 @@
+//! What the supervisor tells of certificates that are ordered, kept for who asks; and the way back, for who wants one
+//! ordered now.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use ipc::acme::OrderedCertificate;
+use ipc::server::{CertificateNews, LinkSender, ProcessLife, ToSupervisor};
+
+/// Certificates that are ordered of authorities, by the paths of their chains.
+#[derive(Debug, Default)]
+pub(crate) struct OrderBook {
+    supervisor: OnceLock<LinkSender>,
+    /// Held to copy it, or to take what has changed.
+    known: Mutex<BTreeMap<String, OrderedCertificate>>,
+    /// Held to copy or replace it.
+    processes: Mutex<[ProcessLife; 2]>,
+}
+
+impl OrderBook {
+    /// Passes on what is wanted over this link.
+    pub(crate) fn ask_over(&self, supervisor: &LinkSender) {
+        // There is one link in a server's life.
+        let _ = self.supervisor.set(supervisor.clone());
+    }
+
+    /// Takes what is told now.
+    pub(crate) fn take(&self, news: CertificateNews) {
+        *self.lives() = [news.keeper, news.acme];
+        let mut known = self.lock();
+        if news.anew {
+            known.clear();
+        }
+        for certificate in news.certificates {
+            known.insert(certificate.path.clone(), certificate);
+        }
+    }
+
+    /// The keeper, and the process that asks authorities.
+    pub(crate) fn processes(&self) -> [ProcessLife; 2] {
+        *self.lives()
+    }
+
+    fn lives(&self) -> MutexGuard<'_, [ProcessLife; 2]> {
+        self.processes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at all of them, by the paths of their chains, without a copy.
+    pub(crate) fn look<T>(
+        &self,
+        look: impl FnOnce(&BTreeMap<String, OrderedCertificate>) -> T,
+    ) -> T {
+        look(&self.lock())
+    }
+
+    /// A copy of all of them.
+    pub(crate) fn all(&self) -> BTreeMap<String, OrderedCertificate> {
+        self.lock().clone()
+    }
+
+    /// Has the certificate for this name ordered now; what it is called.
+    ///
+    /// # Errors
+    /// Why that cannot be.
+    pub(crate) fn renew(&self, name: &str) -> Result<String, String> {
+        self.ask(name, |path| ToSupervisor::Renew { path })
+    }
+
+    /// Has an authority look whether the names of the certificate for this one would validate; what it is called.
+    ///
+    /// # Errors
+    /// Why that cannot be.
+    pub(crate) fn rehearse(&self, name: &str) -> Result<String, String> {
+        self.ask(name, |path| ToSupervisor::Rehearse { path })
+    }
+
+    fn ask(&self, name: &str, what: fn(String) -> ToSupervisor) -> Result<String, String> {
+        let known = self.lock();
+        let found = known.values().find(|it| is_meant(it, name));
+        let found = found.ok_or_else(|| {
+            format!("no certificate for {name} is ordered of an authority: nagaya certs shows where each comes from")
+        })?;
+        if !found.is_ordered_here {
+            return Err(format!(
+                "another machine orders the certificate for {name}: ask there"
+            ));
+        }
+        let path = found.path.clone();
+        let called = found.names.first().cloned().unwrap_or_default();
+        drop(known);
+        let asked = self.supervisor.get();
+        match asked.map(|link| link.send(&what(path))) {
+            Some(Ok(())) => Ok(called),
+            Some(Err(error)) => Err(format!(
+                "the supervisor does not hear: {}",
+                config::reason(&error)
+            )),
+            None => Err("there is no supervisor".to_owned()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, OrderedCertificate>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_meant(certificate: &OrderedCertificate, name: &str) -> bool {
+    certificate
+        .names
+        .iter()
+        .any(|it| it.eq_ignore_ascii_case(name))
+}

@@ -1,0 +1,218 @@
+//! `nagaya certs`: what an operator sees of certificates, and one that is ordered when he says so.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use testkit::gateway::Gateway;
+use testkit::{eventually, free_port};
+
+use super::acme::{Town, WISH};
+use crate::fixtures::tls::{self, TlsClient, credulous};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
+const PATIENCE: Duration = Duration::from_secs(60);
+const CONTROL: &str = "\n[control]\nsocket = \"{dir}/control\"\n";
+
+const CONFIG: &str = r#"
+workers = 1
+[control]
+socket = "{dir}/control"
+[[listen]]
+address = "127.0.0.1:{port}"
+[[listen]]
+address = "127.0.0.1:{tls}"
+tls = true
+[tls]
+certificates = ["{dir}/*.pem"]
+[[sites]]
+hosts = ["a.example"]
+rules = [{ handler = { respond = { body = "a" } } }]
+[[sites]]
+hosts = ["figures.example"]
+rules = [{ handler = { metrics = "prometheus" } }]
+"#;
+
+/// What a command of the gateway's says: its status, and both its outputs.
+fn said(gateway: &Gateway, words: &[&str]) -> (Option<i32>, String, String) {
+    let config = gateway.directory().path().join("nagaya.toml");
+    let output = Command::new(BINARY)
+        .args(words)
+        .arg("-c")
+        .arg(config)
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+/// The rows of `certs --json`.
+fn rows(gateway: &Gateway, name: &str) -> Vec<Value> {
+    let (status, out, err) = said(gateway, &["certs", name, "--json"]);
+    assert_eq!(status, Some(0), "{err}");
+    serde_json::from_str(&out).unwrap()
+}
+
+fn metrics(gateway: &Gateway) -> String {
+    let request = b"GET / HTTP/1.1\r\nHost: figures.example\r\nConnection: close\r\n\r\n";
+    match gateway.ask(request) {
+        testkit::client::Outcome::Reply(reply) => String::from_utf8(reply.body).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn each_certificate_is_told_with_what_was_done_with_it_and_what_is_wrong() {
+    let port = free_port();
+    let builder = Gateway::with_config(BINARY, CONFIG).with("tls", port);
+    let directory = builder.directory().path().to_owned();
+    tls::certificate(&directory.join("a.pem"), &["a.example", "www.a.example"]);
+    let gateway = builder.start();
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut client =
+        TlsClient::connect(&credulous(), [127, 0, 0, 1], address, "a.example").unwrap();
+    assert_eq!(client.get("/").unwrap().0, 200);
+
+    let row = rows(&gateway, "a.example").remove(0);
+    assert_eq!(
+        (&row["source"], &row["handshakes"]),
+        (&"file".into(), &1.into())
+    );
+    assert_eq!(
+        (&row["client_alerts"], &row["key"]),
+        (&0.into(), &"P-256".into())
+    );
+    let days = row["valid_s"].as_i64().unwrap() / 86_400;
+    assert!((29..=30).contains(&days), "{row}");
+    let (_, table, _) = said(&gateway, &["certs"]);
+    let shown = format!("{}/a.pem", directory.display());
+    assert!(
+        table.contains("a.example +1") && table.contains(&shown),
+        "{table}"
+    );
+
+    // A client that does not believe it says so, and that is counted.
+    let believes_nobody = rustls::ClientConfig::builder()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    let refused = TlsClient::connect(
+        &believes_nobody.into(),
+        [127, 0, 0, 1],
+        address,
+        "a.example",
+    );
+    assert!(refused.is_err());
+    eventually(PATIENCE, "an alert", || {
+        (rows(&gateway, "www.a.example")[0]["client_alerts"] == 1).then_some(())
+    });
+
+    // A broken file keeps the certificate, and says so.
+    fs::write(directory.join("a.pem"), "nothing").unwrap();
+    let problem = eventually(PATIENCE, "a problem", || {
+        rows(&gateway, "a.example")[0]["problem"]
+            .as_str()
+            .map(str::to_owned)
+    });
+    assert!(problem.contains("a.pem"), "{problem}");
+    let (_, status, _) = said(&gateway, &["status"]);
+    assert!(status.contains("certificates 1 · 1 broken"), "{status}");
+    let text = metrics(&gateway);
+    for sample in [
+        "nagaya_certificates{source=\"file\"} 1",
+        "nagaya_certificates_broken 1",
+        "nagaya_certificates_ending{days=\"30\"} 1",
+        "nagaya_certificate_expiry_seconds{name=\"a.example\"} ",
+        "nagaya_keeper_signatures_total 2",
+        "nagaya_keeper_up 1",
+        "nagaya_keeper_refused_total{reason=\"key_cap\"} 0",
+    ] {
+        assert!(text.contains(sample), "{sample} is missing in:\n{text}");
+    }
+    let (code, _, err) = said(&gateway, &["certs", "no.example"]);
+    assert_eq!(code, Some(1));
+    assert!(err.contains("no certificate is for no.example"), "{err}");
+    let (code, _, err) = said(&gateway, &["certs", "renew", "a.example"]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("is ordered of an authority"), "{err}");
+}
+
+#[test]
+fn a_keeper_that_died_is_told_and_counted() {
+    let builder = Gateway::with_config(BINARY, CONFIG).with("tls", free_port());
+    tls::certificate(&builder.directory().path().join("a.pem"), &["a.example"]);
+    let gateway = builder.start();
+    let pid = gateway.keeper_pid();
+    let (_, status, _) = said(&gateway, &["status"]);
+    assert!(
+        status.contains(&format!("keeper       pid {pid} · 0 signatures")),
+        "{status}"
+    );
+    let raw = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    kill_process(raw, Signal::KILL).unwrap();
+    eventually(PATIENCE, "another keeper", || {
+        let text = metrics(&gateway);
+        let is_back = text.contains("nagaya_keeper_restarts_total 1");
+        (is_back && text.contains("nagaya_keeper_up 1")).then_some(())
+    });
+}
+
+#[test]
+fn a_certificate_is_ordered_when_an_operator_says_so_and_he_is_told_what_came_of_it() {
+    let Some(town) = Town::new(&[]) else {
+        return;
+    };
+    let gateway = town.reached(&format!("{WISH}{CONTROL}"));
+    let file = town.until_certified();
+    let order = eventually(PATIENCE, "the first order", || {
+        let order = rows(&gateway, "example.jp").remove(0)["order"].clone();
+        (order["issued"] == 1).then_some(order)
+    });
+    assert_eq!(
+        (&order["here"], &order["failures"]),
+        (&true.into(), &0.into())
+    );
+    assert!(
+        order["next_try"].as_str() > order["last_try"].as_str(),
+        "{order}"
+    );
+    let before = fs::read(&file).unwrap();
+    let (code, out, err) = said(&gateway, &["certs", "renew", "example.jp"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert!(
+        out.contains("the certificate for example.jp was issued"),
+        "{out}"
+    );
+    assert_ne!(fs::read(&file).unwrap(), before);
+    let (_, status, _) = said(&gateway, &["status"]);
+    assert!(status.contains("acme         pid "), "{status}");
+
+    // Names are looked at, and nothing is ordered.
+    let issued = fs::read(&file).unwrap();
+    let (code, out, err) = said(&gateway, &["certs", "rehearse", "example.jp"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert!(out.contains("with all 2 names"), "{out}");
+    assert_eq!(fs::read(&file).unwrap(), issued);
+
+    // Without its authority an order fails, and the certificate that is there serves on.
+    drop(town.pebble);
+    let (code, _, err) = said(&gateway, &["certs", "renew", "www.example.jp"]);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("no certificate for www.example.jp:"), "{err}");
+    let row = rows(&gateway, "www.example.jp").remove(0);
+    assert!(
+        row["problem"].is_string() && row["valid_s"].as_i64() > Some(0),
+        "{row}"
+    );
+    assert_eq!(row["order"]["failures"], 1);
+    let (code, _, err) = said(&gateway, &["certs", "rehearse", "www.example.jp"]);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("would not be issued"), "{err}");
+}
