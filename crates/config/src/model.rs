@@ -57,7 +57,7 @@ pub use site::{
     Compress, EncodedSlash, Expires, Files, LevelCaps, LevelTimeouts, Lifetime, Root, Rule,
     Settings, Site, Slashes, Symlinks, TryEntry, UnderscoreFields,
 };
-pub use template::{Template, TemplatePart};
+pub use template::{Template, TemplatePart, TlsClientFact};
 pub use tls::{
     CertificateFiles, ClientAuth, ClientCertificates, ListenTls, SiteTls, Tls, TlsVersion,
 };

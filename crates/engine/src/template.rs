@@ -25,6 +25,11 @@ pub(crate) fn expand(template: &Template, request: &Request, answers: &Answers, 
             TemplatePart::Scheme => out.extend_from_slice(request.scheme_word()),
             TemplatePart::Client => out.extend_from_slice(request.client.to_string().as_bytes()),
             TemplatePart::RequestId => out.extend_from_slice(request.id.as_bytes()),
+            TemplatePart::TlsClient(fact) => {
+                if let Some(tls) = &request.tls {
+                    tls.push_client(*fact, out);
+                }
+            }
             TemplatePart::Method => out.extend_from_slice(head.method_bytes()),
             TemplatePart::Map(lookup) => {
                 let mut key = Vec::new();

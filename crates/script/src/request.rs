@@ -84,6 +84,35 @@ pub enum Property {
     Connection,
     /// Requests so far on this connection, this one counted.
     ConnectionRequests,
+    /// What the connection's handshake came to.
+    Tls(TlsProperty),
+}
+
+/// What a handshake came to, and what the client's certificate says: none without TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TlsProperty {
+    /// `TLSv1.3`.
+    Protocol,
+    /// The cipher suite.
+    Cipher,
+    /// The host the client asked for in it.
+    ServerName,
+    /// The certificate's subject, as RFC 4514 writes names.
+    ClientSubject,
+    /// Who signed it.
+    ClientIssuer,
+    /// Its number, in hexadecimal digits.
+    ClientSerial,
+    /// SHA-256 over it, in hexadecimal digits.
+    ClientFingerprint,
+    /// `SUCCESS`, or `NONE` where there is none.
+    ClientVerify,
+    /// From when it is valid.
+    ClientNotBefore,
+    /// Until when.
+    ClientNotAfter,
+    /// It in PEM, escaped as in a URL.
+    ClientEscapedPem,
 }
 
 /// Which fields.

@@ -10,7 +10,7 @@ use super::context::{Finding, problem};
 use super::value::Value;
 use super::values;
 use crate::keys;
-use crate::model::{MapLookup, Template, TemplatePart};
+use crate::model::{MapLookup, Template, TemplatePart, TlsClientFact};
 
 /// What a template is for, hence which bytes its text may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,38 @@ const VARIABLES: &[(&str, TemplatePart)] = &[
     ("client", TemplatePart::Client),
     ("request_id", TemplatePart::RequestId),
     ("method", TemplatePart::Method),
+    (
+        "tls_client_subject",
+        TemplatePart::TlsClient(TlsClientFact::Subject),
+    ),
+    (
+        "tls_client_issuer",
+        TemplatePart::TlsClient(TlsClientFact::Issuer),
+    ),
+    (
+        "tls_client_serial",
+        TemplatePart::TlsClient(TlsClientFact::Serial),
+    ),
+    (
+        "tls_client_fingerprint",
+        TemplatePart::TlsClient(TlsClientFact::Fingerprint),
+    ),
+    (
+        "tls_client_verify",
+        TemplatePart::TlsClient(TlsClientFact::Verify),
+    ),
+    (
+        "tls_client_not_before",
+        TemplatePart::TlsClient(TlsClientFact::NotBefore),
+    ),
+    (
+        "tls_client_not_after",
+        TemplatePart::TlsClient(TlsClientFact::NotAfter),
+    ),
+    (
+        "tls_client_cert",
+        TemplatePart::TlsClient(TlsClientFact::EscapedPem),
+    ),
 ];
 
 /// What other servers call them.
@@ -52,6 +84,15 @@ const OTHERS_VARIABLES: &[(&str, &str)] = &[
     ("binary_remote_addr", "client"),
     ("unique_id", "request_id"),
     ("request_method", "method"),
+    ("ssl_client_s_dn", "tls_client_subject"),
+    ("ssl_client_i_dn", "tls_client_issuer"),
+    ("ssl_client_serial", "tls_client_serial"),
+    ("ssl_client_fingerprint", "tls_client_fingerprint"),
+    ("ssl_client_verify", "tls_client_verify"),
+    ("ssl_client_v_start", "tls_client_not_before"),
+    ("ssl_client_v_end", "tls_client_not_after"),
+    ("ssl_client_cert", "tls_client_cert"),
+    ("ssl_client_escaped_cert", "tls_client_cert"),
 ];
 
 /// A template; `None` after its problems were reported.

@@ -30,8 +30,31 @@ pub enum TemplatePart {
     RequestId,
     /// `$method`.
     Method,
+    /// `$tls_client_…`: what the client's certificate says; empty where it has shown none.
+    TlsClient(TlsClientFact),
     /// `${NAME:KEY|DEFAULT}`: a map's answer.
     Map(Box<MapLookup>),
+}
+
+/// Something that a client's certificate says, or what was found of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TlsClientFact {
+    /// `$tls_client_subject`: its subject, as RFC 4514 writes names.
+    Subject,
+    /// `$tls_client_issuer`: who signed it.
+    Issuer,
+    /// `$tls_client_serial`: its number, in hexadecimal digits.
+    Serial,
+    /// `$tls_client_fingerprint`: SHA-256 over it, in hexadecimal digits.
+    Fingerprint,
+    /// `$tls_client_verify`: `SUCCESS`, or `NONE` where there is none.
+    Verify,
+    /// `$tls_client_not_before`: from when it is valid, as OpenSSL writes dates.
+    NotBefore,
+    /// `$tls_client_not_after`: until when.
+    NotAfter,
+    /// `$tls_client_cert`: it in PEM, escaped as in a URL.
+    EscapedPem,
 }
 
 impl Template {

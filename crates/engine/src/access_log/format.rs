@@ -271,6 +271,10 @@ fn secured<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>))
         Value::word(tls.name.as_deref().unwrap_or_default()),
     );
     put("handshake_us", Value::Number(tls.cpu_us));
+    if let Some(client) = tls.client() {
+        put("tls_client_subject", Value::word(&client.subject));
+        put("tls_client_serial", Value::word(&client.serial));
+    }
 }
 
 fn json(facts: &Facts<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {

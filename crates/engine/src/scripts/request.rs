@@ -10,15 +10,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+use config::model::TlsClientFact;
 use ipc::order::wish;
 use os::cgroup::{Layout, Limits};
-use script::{Ask, Phase, Property, Refused, Request, Scope, Side, Woken};
+use script::{Ask, Phase, Property, Refused, Request, Scope, Side, TlsProperty, Woken};
 use wire::{FieldId, Fields, Version, field_name_ok, field_value_ok};
 
 use super::asks;
 use super::scripted::Scripted;
 use crate::exchange::Exchange;
 use crate::stage::{Arrived, Routed};
+use crate::tls::facts::TlsFacts;
 use crate::upstream::named::named;
 
 /// Fields that frame a message or belong to one connection, and the request's name: ours.
@@ -192,9 +194,31 @@ fn read_request(exchange: &Exchange, property: Property, out: &mut Vec<u8>) -> b
         Property::RequestLength => number(head.bytes as u64 + exchange.body.bytes_read(), out),
         Property::Connection => number(request.connection, out),
         Property::ConnectionRequests => number(request.number, out),
+        Property::Tls(property) => {
+            let tls = request.tls.as_deref();
+            return tls.is_some_and(|tls| read_tls(tls, property, out));
+        }
         _ => return false,
     }
     true
+}
+
+/// What its handshake came to.
+fn read_tls(tls: &TlsFacts, property: TlsProperty, out: &mut Vec<u8>) -> bool {
+    let fact = match property {
+        TlsProperty::Protocol => return word(tls.agreed.version, out),
+        TlsProperty::Cipher => return word(&tls.agreed.cipher, out),
+        TlsProperty::ServerName => return word(tls.name.as_deref().unwrap_or_default(), out),
+        TlsProperty::ClientSubject => TlsClientFact::Subject,
+        TlsProperty::ClientIssuer => TlsClientFact::Issuer,
+        TlsProperty::ClientSerial => TlsClientFact::Serial,
+        TlsProperty::ClientFingerprint => TlsClientFact::Fingerprint,
+        TlsProperty::ClientVerify => TlsClientFact::Verify,
+        TlsProperty::ClientNotBefore => TlsClientFact::NotBefore,
+        TlsProperty::ClientNotAfter => TlsClientFact::NotAfter,
+        TlsProperty::ClientEscapedPem => TlsClientFact::EscapedPem,
+    };
+    tls.push_client(fact, out)
 }
 
 pub(super) fn arrived(scripted: Option<&Scripted>) -> Option<Arrived<'_>> {

@@ -4,6 +4,7 @@
 //! Until the name has led to a certificate, and limits and queue have let it in, a client has cost some parsing and
 //! nothing else. What comes to nothing is recorded, once.
 
+use std::cell::OnceCell;
 use std::future::poll_fn;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -136,6 +137,7 @@ pub(crate) async fn accept(
                 name: handshake.name,
                 policy: policy.id,
                 cpu_us: handshake.cpu_us,
+                client: OnceCell::new(),
             };
             let stream = TlsStream::new(handshake.socket, session, unsent, &worker.buffers);
             Some((Io::Tls(Box::new(stream)), Rc::new(facts)))

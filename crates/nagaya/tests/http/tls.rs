@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use testkit::{Gateway, free_port};
+use testkit::fastcgi::printed;
+use testkit::{FastCgiResponder, Gateway, Step, eventually, free_port};
 
 use crate::fixtures::tls;
 
@@ -221,6 +222,101 @@ print(ask(tls, "staff.example")[0], ask(tls, "open.example")[0])
         &[&file("by-staff.pem"), &file("by-stranger.pem")],
     );
     assert_eq!(told, "200 421\nrefused\nrefused\nrefused\n200 421\n");
+}
+
+/// A gateway whose site asks clients for certificates, and tells of them to whoever answers at `program`, by fields,
+/// a script and records.
+fn that_tells_of_clients(program: SocketAddr) -> (Gateway, SocketAddr) {
+    let script = "Nginx::Headers_out.new[\"X-Script\"] = Nginx::Var.new.ssl_client_s_dn.to_s";
+    let sites = format!(
+        "[log]\naccess = \"{{dir}}/access.log\"\nformat = \"json\"\n\
+         [[sites]]\nhosts = [\"staff.example\"]\nroot = \"{{dir}}/www\"\n\
+         tls = {{ client_ca = \"{{dir}}/staff.pem\", client_auth = \"ask\" }}\n\
+         scripts = {{ header_filter = {{ code = '{script}' }} }}\n\
+         [sites.reply_headers.set]\n\
+         X-Subject = \"$tls_client_subject\"\nX-Verify = \"$tls_client_verify\"\n\
+         [[sites.rules]]\nhandler = {{ fastcgi = {{ address = \"{program}\" }} }}\nmatch = {{ file = \"*.php\" }}\n"
+    );
+    gateway_with("true", &sites, |directory| {
+        std::fs::create_dir(directory.join("www")).expect("a directory");
+        std::fs::write(directory.join("www/a.php"), "not shown").expect("a file");
+        tls::certificate(&directory.join("staff.pem"), &["staff"]);
+        client_certificate(directory, "staff");
+    })
+}
+
+/// What programs, fields, scripts and records say of a client's certificate, whatever the client says of itself.
+#[test]
+fn what_a_clients_certificate_says_is_told_and_no_field_can_forge_it() {
+    let page = b"Content-Type: text/plain\r\n\r\nhello";
+    let responder = FastCgiResponder::start(move |_| vec![Step::Send(printed(page))]);
+    let (gateway, to) = that_tells_of_clients(responder.address());
+    let certificate = gateway.directory().path().join("by-staff.pem");
+    let certificate = certificate.display().to_string();
+    let resolve = format!("staff.example:{}:127.0.0.1", to.port());
+    let url = format!("https://staff.example:{}/a.php", to.port());
+    let ask = |more: &[&str]| {
+        let forged = [
+            "SSL_CLIENT_S_DN: CN=root",
+            "SSL-CLIENT-S-DN: CN=root",
+            "X-Subject: CN=root",
+        ];
+        let mut arguments = vec!["-i", "--resolve", &resolve, &url];
+        arguments.extend(forged.iter().flat_map(|field| ["-H", field]));
+        arguments.extend(more);
+        String::from_utf8_lossy(&curl(&arguments).stdout).into_owned()
+    };
+    for (more, subject, verified) in [
+        (
+            &["--cert", &certificate][..],
+            Some("CN=somebody"),
+            "SUCCESS",
+        ),
+        (&[][..], None, "NONE"),
+    ] {
+        let text = ask(more);
+        assert!(
+            text.starts_with("HTTP/1.1 200"),
+            "{text}\n{}",
+            gateway.stderr()
+        );
+        let shown = subject.unwrap_or_default();
+        for field in [
+            format!("X-Subject: {shown}\r\n"),
+            format!("X-Verify: {verified}\r\n"),
+            format!("X-Script: {shown}\r\n"),
+        ] {
+            assert!(text.contains(&field), "{field} is missing in {text}");
+        }
+        let call = responder.next_call();
+        assert_eq!(call.param("SSL_CLIENT_VERIFY"), Some(verified));
+        assert_eq!(call.param("SSL_CLIENT_S_DN"), subject);
+        assert_eq!(
+            call.param("SSL_CLIENT_S_DN_CN"),
+            subject.map(|_| "somebody")
+        );
+        assert_eq!(call.param("SSL_CLIENT_I_DN"), subject.map(|_| "CN=test"));
+        let serial = call.param("SSL_CLIENT_M_SERIAL");
+        assert_eq!(serial.is_some(), subject.is_some());
+        assert!(serial.is_none_or(|it| it.bytes().all(|it| it.is_ascii_hexdigit())));
+        let pem = call.param("SSL_CLIENT_CERT");
+        assert_eq!(
+            pem.is_some_and(|it| it.starts_with("-----BEGIN CERTIFICATE-----\n")),
+            subject.is_some()
+        );
+    }
+    let log = gateway.directory().path().join("access.log");
+    let record = eventually(tls::PATIENCE, "records", || {
+        let text = std::fs::read_to_string(&log).ok()?;
+        (text.matches("/a.php").count() >= 2).then_some(text)
+    });
+    assert_eq!(
+        record
+            .matches("\"tls_client_subject\":\"CN=somebody\"")
+            .count(),
+        1,
+        "{record}"
+    );
 }
 
 #[test]

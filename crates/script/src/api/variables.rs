@@ -10,7 +10,7 @@ use super::chapter::{Chapter, takes};
 use super::entries::{Classes, function, holder, method, reader};
 use super::native::{answered, request};
 use super::request::{body, initialize, own, text, write};
-use crate::request::{Property, Request, Side};
+use crate::request::{Property, Request, Side, TlsProperty};
 use crate::state::NativeCall;
 
 use super::arguments::split_once;
@@ -44,7 +44,13 @@ pub(super) const CHAPTER: Chapter = Chapter {
            `content_length`, `status`, `body_bytes_sent`, `bytes_sent`, `upstream_addr`, \
            `upstream_status`, `upstream_response_time`, \
            `proxy_host`, `proxy_add_x_forwarded_for`, `fastcgi_script_name`, `fastcgi_path_info`, \
-           `msec`, `time_local` and `time_iso8601` (both in UTC), `pid`, `pipe`, `nginx_version`, and by \
+           `msec`, `time_local` and `time_iso8601` (both in UTC), `pid`, `pipe`, `nginx_version`; of a request \
+           over TLS `ssl_protocol`, `ssl_cipher` and `ssl_server_name`, and where the client has shown a certificate \
+           `tls_client_subject`, `tls_client_issuer`, `tls_client_serial`, `tls_client_fingerprint` (SHA-256), \
+           `tls_client_not_before`, `tls_client_not_after` and `tls_client_cert` (PEM, escaped as in a URL); \
+           `tls_client_verify` is `SUCCESS`, or `NONE` without one, and `ssl_client_s_dn`, `ssl_client_i_dn`, \
+           `ssl_client_serial`, `ssl_client_v_start`, `ssl_client_v_end`, `ssl_client_verify` and \
+           `ssl_client_escaped_cert` are nginx's names for these; and by \
            prefix: `http_NAME`, `sent_http_NAME`, `upstream_http_NAME` (a field of the upstream's or \
            the program's reply, as it came; from `header_filter` on), `arg_NAME`, `cookie_NAME`. What was \
            sent (`bytes_sent`, `body_bytes_sent`) is known in `log`.\n\n\
@@ -162,9 +168,81 @@ const VARIABLES: &[(&str, From)] = &[
     ("server_name", From::Property(Property::SiteName)),
     ("server_port", From::Property(Property::LocalPort)),
     ("server_protocol", From::Property(Property::Protocol)),
+    (
+        "ssl_cipher",
+        From::Property(Property::Tls(TlsProperty::Cipher)),
+    ),
+    (
+        "ssl_client_escaped_cert",
+        From::Property(Property::Tls(TlsProperty::ClientEscapedPem)),
+    ),
+    (
+        "ssl_client_i_dn",
+        From::Property(Property::Tls(TlsProperty::ClientIssuer)),
+    ),
+    (
+        "ssl_client_s_dn",
+        From::Property(Property::Tls(TlsProperty::ClientSubject)),
+    ),
+    (
+        "ssl_client_serial",
+        From::Property(Property::Tls(TlsProperty::ClientSerial)),
+    ),
+    (
+        "ssl_client_v_end",
+        From::Property(Property::Tls(TlsProperty::ClientNotAfter)),
+    ),
+    (
+        "ssl_client_v_start",
+        From::Property(Property::Tls(TlsProperty::ClientNotBefore)),
+    ),
+    (
+        "ssl_client_verify",
+        From::Property(Property::Tls(TlsProperty::ClientVerify)),
+    ),
+    (
+        "ssl_protocol",
+        From::Property(Property::Tls(TlsProperty::Protocol)),
+    ),
+    (
+        "ssl_server_name",
+        From::Property(Property::Tls(TlsProperty::ServerName)),
+    ),
     ("status", From::Property(Property::Status)),
     ("time_iso8601", From::Made(|_, out| iso(out))),
     ("time_local", From::Made(|_, out| log_time(out))),
+    (
+        "tls_client_cert",
+        From::Property(Property::Tls(TlsProperty::ClientEscapedPem)),
+    ),
+    (
+        "tls_client_fingerprint",
+        From::Property(Property::Tls(TlsProperty::ClientFingerprint)),
+    ),
+    (
+        "tls_client_issuer",
+        From::Property(Property::Tls(TlsProperty::ClientIssuer)),
+    ),
+    (
+        "tls_client_not_after",
+        From::Property(Property::Tls(TlsProperty::ClientNotAfter)),
+    ),
+    (
+        "tls_client_not_before",
+        From::Property(Property::Tls(TlsProperty::ClientNotBefore)),
+    ),
+    (
+        "tls_client_serial",
+        From::Property(Property::Tls(TlsProperty::ClientSerial)),
+    ),
+    (
+        "tls_client_subject",
+        From::Property(Property::Tls(TlsProperty::ClientSubject)),
+    ),
+    (
+        "tls_client_verify",
+        From::Property(Property::Tls(TlsProperty::ClientVerify)),
+    ),
     ("upstream_addr", From::Property(Property::UpstreamAddress)),
     (
         "upstream_response_time",

@@ -4,8 +4,6 @@ use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use config::model::Template;
 use fastcgi::environment::{Client, Environment, Request, Scheme, Script, Server, Trust};
 use wire::{Framing, strip_hop_by_hop};
@@ -88,30 +86,23 @@ fn tls_variables(tls: &TlsFacts, environment: &mut Environment) -> Result<()> {
         b"Initial"
     };
     environment.set(b"SSL_SESSION_RESUMED", resumed)?;
-    let verified: &[u8] = match &agreed.client_certificate {
-        Some(_) => b"SUCCESS",
-        None => b"NONE",
+    let Some(client) = tls.client() else {
+        environment.set(b"SSL_CLIENT_VERIFY", b"NONE")?;
+        return Ok(());
     };
-    environment.set(b"SSL_CLIENT_VERIFY", verified)?;
-    if let Some(der) = &agreed.client_certificate {
-        environment.set(b"SSL_CLIENT_CERT", pem(der).as_bytes())?;
+    for (name, value) in [
+        ("SSL_CLIENT_VERIFY", "SUCCESS"),
+        ("SSL_CLIENT_S_DN", &client.subject),
+        ("SSL_CLIENT_S_DN_CN", &client.common_name),
+        ("SSL_CLIENT_I_DN", &client.issuer),
+        ("SSL_CLIENT_M_SERIAL", &client.serial),
+        ("SSL_CLIENT_V_START", &client.not_before),
+        ("SSL_CLIENT_V_END", &client.not_after),
+        ("SSL_CLIENT_CERT", &client.pem),
+    ] {
+        environment.set(name.as_bytes(), value.as_bytes())?;
     }
     Ok(())
-}
-
-/// A certificate as text (RFC 7468).
-fn pem(der: &[u8]) -> String {
-    let text = STANDARD.encode(der);
-    let mut out = "-----BEGIN CERTIFICATE-----\n".to_owned();
-    let mut rest = text.as_str();
-    while !rest.is_empty() {
-        let (line, behind) = rest.split_at(rest.len().min(64));
-        out.push_str(line);
-        out.push('\n');
-        rest = behind;
-    }
-    out.push_str("-----END CERTIFICATE-----\n");
-    out
 }
 
 fn seen<'a>(
