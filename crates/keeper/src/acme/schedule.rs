@@ -156,6 +156,8 @@ impl Course {
         self.left_out.retain(|name, _| !names.contains(name));
         self.window = None;
         self.issued = self.issued.saturating_add(1);
+        // Whoever wanted it meanwhile has it.
+        self.is_wanted_now = false;
         self.failures = 0;
         self.rests_until_s = 0;
         self.error.clear();
@@ -349,6 +351,7 @@ mod tests {
         course.want_now();
         assert_eq!(course.next_s("a", &wanted, Some(&fresh)), 0);
         course.begin(10);
+        course.want_now();
         course.succeed(&wanted);
         assert!(course.next_s("a", &wanted, Some(&fresh)) > 50 * DAY);
     }
