@@ -132,6 +132,8 @@ fn each_certificate_is_told_with_what_was_done_with_it_and_what_is_wrong() {
         "nagaya_certificate_expiry_seconds{name=\"a.example\"} ",
         "nagaya_keeper_signatures_total 2",
         "nagaya_keeper_up 1",
+        "nagaya_tenant_handshakes_total{tenant=\"a.example\"} 1\n",
+        "nagaya_tenant_handshake_cpu_seconds_total{tenant=\"a.example\"} 0.",
         "nagaya_keeper_refused_total{reason=\"key_cap\"} 0",
     ] {
         assert!(text.contains(sample), "{sample} is missing in:\n{text}");
@@ -193,6 +195,16 @@ fn a_certificate_is_ordered_when_an_operator_says_so_and_he_is_told_what_came_of
     assert_ne!(fs::read(&file).unwrap(), before);
     let (_, status, _) = said(&gateway, &["status"]);
     assert!(status.contains("acme         pid "), "{status}");
+
+    // Another server is told what the one before knew.
+    let server = Pid::from_raw(i32::try_from(gateway.server_pid()).unwrap()).unwrap();
+    kill_process(server, Signal::KILL).unwrap();
+    eventually(PATIENCE, "another server that knows", || {
+        let (code, out, _) = said(&gateway, &["certs", "example.jp", "--json"]);
+        let rows: Vec<Value> = serde_json::from_str(&out).ok()?;
+        let tries = rows.first()?["order"]["tries"].as_u64()?;
+        (code == Some(0) && tries == 2).then_some(())
+    });
 
     // Names are looked at, and nothing is ordered.
     let issued = fs::read(&file).unwrap();
