@@ -44,6 +44,8 @@ test_tools=(
   redis-server:redis-server:required
   openssl:openssl:required
   pebble:pebble:required
+  testssl:testssl.sh:required
+  pip3:python3-pip:required
   /usr/bin/chromium*:chromium:optional
   ip:iproute2:optional
   nft:nftables:optional
@@ -103,7 +105,16 @@ main() {
   # nginx and haproxy live in sbin, which an ordinary user's PATH may lack.
   PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
   install_missing
+  [ "${1:-}" != test ] || install_python
   require_cargo
+}
+
+# Clients that speak TLS wrongly, of which Debian has no package: beside what is built, for tests alone.
+install_python() {
+  local place="${CARGO_TARGET_DIR:-target}/test-python"
+  [ -d "$place/tlslite" ] && return 0
+  python3 -m pip install --quiet --disable-pip-version-check --target "$place" tlslite-ng==0.8.2 ||
+    echo "bootstrap: tlslite-ng is not to be had here; going on without it" >&2
 }
 
 install_missing() {

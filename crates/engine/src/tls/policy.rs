@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use config::model::{ClientAuth, ClientCertificates, Model, TlsVersion};
+use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -113,7 +114,7 @@ impl Policy {
         let wrong = |error: &dyn std::fmt::Display| {
             Error::new(Kind::Internal, "tls_policy", error.to_string())
         };
-        let provider = Arc::new(default_provider());
+        let provider = Arc::new(provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_protocol_versions(&spoken(versions));
         let builder = builder.map_err(|error| wrong(&error))?;
@@ -134,6 +135,7 @@ impl Policy {
         config.ticketer = Arc::clone(&tickets) as _;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.alpn_protocols = vec![HTTP11.to_vec()];
+        config.ignore_client_order = true;
         Ok(Self {
             id,
             asks_clients: client.is_some(),
@@ -170,6 +172,16 @@ impl ResolvesServerCert for Chosen {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.clone()
     }
+}
+
+/// What is computed with: of the ciphers, all of which are strong, the one that costs both ends least comes first.
+fn provider() -> CryptoProvider {
+    let mut provider = default_provider();
+    provider.cipher_suites.sort_by_key(|suite| {
+        let name = suite.suite().as_str().unwrap_or_default();
+        !name.contains("AES_128_GCM")
+    });
+    provider
 }
 
 fn spoken(versions: &[TlsVersion]) -> Vec<&'static SupportedProtocolVersion> {

@@ -27,6 +27,7 @@ mod static_files;
 mod steady_clients;
 mod stragglers;
 mod tls;
+mod tls_clients;
 mod tls_cves;
 mod tls_flood;
 mod tls_hostile;
