@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use testkit::skip::{lacks, lacks_program};
-use testkit::{TempDir, eventually};
+use testkit::{Gateway, Peer, ScriptedUpstream, TempDir, eventually, free_port};
 
 use crate::fixtures::tls::{self, PATIENCE, TlsClient};
 use crate::tls::{FINE, gateway, gateway_with};
@@ -217,4 +217,124 @@ fn certificates_change_under_load_and_nobody_is_refused() {
     });
     assert!(asked > 100, "{asked}");
     println!("{asked} requests, none failed");
+}
+
+/// The first block of this language in the guide's section about nginx, as it stands there.
+fn of_the_guide(language: &str) -> String {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/tls.md");
+    let guide = std::fs::read_to_string(guide).expect("the guide");
+    let section = guide
+        .split("## From certbot and nginx")
+        .nth(1)
+        .expect("a section");
+    let mut lines = section.lines().map(str::trim_start);
+    let fence = format!("```{language}");
+    lines.find(|line| **line == fence).expect("a block");
+    lines
+        .take_while(|line| *line != "```")
+        .fold(String::new(), |text, line| text + line + "\n")
+}
+
+/// Files as certbot has them, the `number`th time.
+fn renewed_by_certbot(etc: &Path, number: u32) {
+    let (live, archive) = (
+        etc.join("live/www.example.jp"),
+        etc.join("archive/www.example.jp"),
+    );
+    for directory in [&live, &archive] {
+        std::fs::create_dir_all(directory).expect("a directory");
+    }
+    for directory in ["live", "archive"] {
+        use std::os::unix::fs::PermissionsExt;
+        let closed = std::fs::Permissions::from_mode(0o700);
+        std::fs::set_permissions(etc.join(directory), closed).expect("closed");
+    }
+    std::fs::write(etc.join("live/README"), "about these links").expect("a file");
+    let both = archive.join("both.pem");
+    tls::certificate(&both, &["www.example.jp"]);
+    let text = std::fs::read_to_string(&both).expect("a file");
+    let (chain, key) = text.split_at(text.find("-----BEGIN PRIVATE").expect("a key"));
+    std::fs::remove_file(&both).expect("a file");
+    for (name, content) in [("fullchain", chain), ("privkey", key)] {
+        std::fs::write(archive.join(format!("{name}{number}.pem")), content).expect("a file");
+        let link = live.join(format!("{name}.pem"));
+        let _ = std::fs::remove_file(&link);
+        let to = format!("../../archive/www.example.jp/{name}{number}.pem");
+        std::os::unix::fs::symlink(to, link).expect("a link");
+    }
+}
+
+/// What curl is answered for a page of the guide's site; behind it the status, and where it is sent to.
+fn asked(scheme: &str, port: u16, path: &str) -> String {
+    let output = Command::new("curl")
+        .args(["-sk", "--max-time", "25"])
+        .args(["-w", " %{http_code} %{redirect_url}"])
+        .args(["--resolve", &format!("www.example.jp:{port}:127.0.0.1")])
+        .arg(format!("{scheme}://www.example.jp:{port}{path}"))
+        .output()
+        .expect("curl runs");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn the_guides_way_from_certbot_and_nginx_leads_to_the_same_answers() {
+    let back_end = ScriptedUpstream::fixed("of the back end");
+    let place = TempDir::new();
+    let etc = place.path().join("letsencrypt");
+    renewed_by_certbot(&etc, 1);
+    let challenge = "www/.well-known/acme-challenge/token";
+    place.write("www/index.html", "the page");
+    place.write(challenge, "of certbot");
+    let moved = |text: String| {
+        text.replace("/etc/letsencrypt", &etc.display().to_string())
+            .replace(
+                "/var/www/html",
+                &place.path().join("www").display().to_string(),
+            )
+            .replace("127.0.0.1:3000", &back_end.address().to_string())
+    };
+    let sealed = free_port();
+    let config = moved(of_the_guide("toml"))
+        .replace("0.0.0.0:80", "127.0.0.1:{port}")
+        .replace("0.0.0.0:443", "127.0.0.1:{tls}");
+    let gateway = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &config)
+        .with("tls", sealed)
+        .start();
+    let of_nginx = free_port();
+    let nginx = moved(of_the_guide("nginx"))
+        .replace("listen 80", "listen 127.0.0.1:{port}")
+        .replace("listen 443", &format!("listen 127.0.0.1:{of_nginx}"));
+    let Some(nginx) = Peer::nginx(&nginx) else {
+        return;
+    };
+    for path in ["/", "/api/it?a=b", "/nothing"] {
+        let told = [sealed, of_nginx].map(|port| asked("https", port, path));
+        let ends = told
+            .each_ref()
+            .map(|told| told.rsplit(' ').nth(1).map(str::to_owned));
+        assert_eq!(ends[0], ends[1], "{path}: {told:?}");
+        assert!(path == "/nothing" || told[0] == told[1], "{path}: {told:?}");
+    }
+    let plain = [gateway.address().port(), nginx.address().port()];
+    let sent = plain.map(|port| asked("http", port, "/a?b"));
+    assert!(
+        sent[0].ends_with(" 308 https://www.example.jp/a?b"),
+        "{sent:?}"
+    );
+    assert!(
+        sent[1].ends_with(" 301 https://www.example.jp/a?b"),
+        "{sent:?}"
+    );
+    let token = asked("http", plain[0], "/.well-known/acme-challenge/token");
+    assert_eq!(token, "of certbot 200 ");
+    let shown = || {
+        let to = ([127, 0, 0, 1], sealed).into();
+        let client = TlsClient::connect(&tls::credulous(), [127, 6, 2, 1], to, "www.example.jp");
+        client.expect("a handshake").shown()
+    };
+    let before = shown();
+    renewed_by_certbot(&etc, 2);
+    eventually(PATIENCE, "what certbot renewed", || {
+        (shown() != before).then_some(())
+    });
 }
