@@ -156,7 +156,11 @@ impl Lines {
                 .iter()
                 .map(|name| format!("name = {}", quote(name)));
             let verify = [format!("verify = {}", tls.verify)];
-            self.key("tls", braces(ca.chain(name).chain(verify)));
+            let files = tls.certificate.iter().flat_map(|files| {
+                let certificate = format!("certificate = {}", quote_path(&files.certificate));
+                [certificate, format!("key = {}", quote_path(&files.key))]
+            });
+            self.key("tls", braces(ca.chain(name).chain(files).chain(verify)));
         }
         self.limits(&upstream.limits);
     }

@@ -396,7 +396,7 @@ servers = ["a.internal:443"]
 tls = true
 [upstreams.b]
 servers = ["b.internal:443"]
-tls = { ca = "own.pem", name = "B.internal" }
+tls = { ca = "own.pem", name = "B.internal", certificate = "we.pem", key = "we.key" }
 [upstreams.c]
 servers = ["c.internal:443"]
 tls = { verify = false }
@@ -447,6 +447,11 @@ rules = [
         (own.name.as_deref(), own.verify),
         (Some("b.internal"), true)
     );
+    let files = own.certificate.as_ref().expect("a certificate to be shown");
+    assert_eq!(files.certificate.to_str(), Some("/etc/nagaya/we.pem"));
+    assert_eq!(files.key.to_str(), Some("/etc/nagaya/we.key"));
+    let mut guarded = model.guarded.iter();
+    assert!(guarded.any(|file| *file.path == *files.key), "never served");
     assert!(!tls("c").verify && tls("c").authorities.is_empty());
     assert!(
         upstream("http://d.example:80").tls.is_none(),

@@ -9,7 +9,7 @@ pub struct Certificate {
     pub name: String,
     /// All that it is good for, or is to be.
     pub names: Vec<String>,
-    /// `file`, `acme` or `local`.
+    /// `file`, `acme`, `local`, or `upstream` where it is shown to back ends.
     pub source: &'static str,
     /// The path of its file, the account that orders it, or the site it was made for.
     pub of: String,

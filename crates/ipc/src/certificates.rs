@@ -99,6 +99,8 @@ pub enum Source {
     /// A file in PEM, by its path: the one that a site names, or one that `[tls] certificates`
     /// leads to.
     File(String),
+    /// A file in PEM whose certificate is shown to the servers of an upstream, and to nobody else.
+    Upstream(String),
     /// An authority's, by ACME, by the path of its chain in the store.
     Acme(String),
     /// Our own authority for development, for the hosts of the site of this name.

@@ -94,6 +94,17 @@ pub struct Candidate {
     pub chain: Blob,
     /// What stands in the file with the key; empty where that is the same one.
     pub key: Blob,
+    /// To whom the certificate is shown: its key signs nothing else.
+    pub shown_to: ShownTo,
+}
+
+/// To whom a certificate is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ShownTo {
+    /// Clients: its key signs as a server.
+    Clients,
+    /// The servers of an upstream: its key signs as a client.
+    Servers,
 }
 
 /// What the keeper says to the supervisor.
@@ -271,6 +282,7 @@ mod tests {
             key_file: "a.key".into(),
             chain: Blob::from(*b"chain"),
             key: Blob::from(*b"key"),
+            shown_to: ShownTo::Servers,
         };
         vec![
             ToKeeper::Settings(Settings {

@@ -16,7 +16,9 @@ use crate::certificates::KeyId;
 use crate::codec::{self, BadMessage};
 
 /// Bytes of a question of the server's, and of an answer.
-pub const QUESTION_BYTES_MAX: usize = 512;
+pub const QUESTION_BYTES_MAX: usize = TRANSCRIPT_BYTES_MAX + 512;
+/// Bytes of a handshake of TLS 1.2 that a client signs, with two chains of certificates.
+const TRANSCRIPT_BYTES_MAX: usize = 24 * 1024;
 /// Bytes of an answer to the server.
 pub const ANSWER_BYTES_MAX: usize = 8 * 1024;
 /// Bytes of a signature: RSA of 16,384 bits.
@@ -73,10 +75,22 @@ pub enum Parts {
         /// `ServerECDHParams`: a named curve and a point on it.
         params: Vec<u8>,
     },
+    /// Of a client's `CertificateVerify` in TLS 1.3: what a back end is shown.
+    Tls13Client {
+        /// As a server's.
+        transcript: Vec<u8>,
+    },
+    /// Of a client's `CertificateVerify` in TLS 1.2 (RFC 5246, 7.4.8).
+    Tls12Client {
+        /// The messages of the handshake so far, whole.
+        transcript: Vec<u8>,
+    },
 }
 
 /// What stands before the transcript's hash in what a server signs in TLS 1.3.
 const CONTEXT: &[u8; 34] = b"TLS 1.3, server CertificateVerify\0";
+/// As [`CONTEXT`], for what a client signs.
+const CLIENT_CONTEXT: &[u8; 34] = b"TLS 1.3, client CertificateVerify\0";
 /// How many spaces stand before that.
 const SPACES: usize = 64;
 /// A named curve follows (RFC 8422, 5.4).
@@ -89,11 +103,14 @@ impl Parts {
     #[must_use]
     pub fn of_message(message: &[u8]) -> Option<Parts> {
         let rest = message.strip_prefix(&[b' '; SPACES]);
-        let parts = match rest.and_then(|rest| rest.strip_prefix(CONTEXT)) {
-            Some(transcript) => Parts::Tls13 {
-                transcript: transcript.to_vec(),
+        let of = |context: &[u8]| rest?.strip_prefix(context).map(<[u8]>::to_vec);
+        let parts = match (of(CONTEXT), of(CLIENT_CONTEXT)) {
+            (Some(transcript), _) => Parts::Tls13 { transcript },
+            (None, Some(transcript)) => Parts::Tls13Client { transcript },
+            (None, None) if is_client_transcript(message) => Parts::Tls12Client {
+                transcript: message.to_vec(),
             },
-            None => {
+            (None, None) => {
                 let (client_random, rest) = message.split_first_chunk()?;
                 let (server_random, params) = rest.split_first_chunk()?;
                 Parts::Tls12 {
@@ -110,9 +127,10 @@ impl Parts {
     #[must_use]
     pub fn message(&self) -> Option<Vec<u8>> {
         match self {
-            Parts::Tls13 { transcript } => {
-                let is_hash = matches!(transcript.len(), 32 | 48);
-                is_hash.then(|| [&[b' '; SPACES][..], CONTEXT, transcript].concat())
+            Parts::Tls13 { transcript } => hashed(CONTEXT, transcript),
+            Parts::Tls13Client { transcript } => hashed(CLIENT_CONTEXT, transcript),
+            Parts::Tls12Client { transcript } => {
+                is_client_transcript(transcript).then(|| transcript.clone())
             }
             Parts::Tls12 {
                 client_random,
@@ -121,6 +139,41 @@ impl Parts {
             } => is_point(params).then(|| [client_random, server_random, &params[..]].concat()),
         }
     }
+}
+
+fn hashed(context: &[u8], transcript: &[u8]) -> Option<Vec<u8>> {
+    let is_hash = matches!(transcript.len(), 32 | 48);
+    is_hash.then(|| [&[b' '; SPACES][..], context, transcript].concat())
+}
+
+/// Whether these are the messages of a handshake of TLS 1.2 up to where a client signs, each whole: hello, the server's
+/// hello, certificates, the status of one where it is told, key exchange, request, and word that it has done; then our
+/// certificates and key exchange (RFC 5246, 7.3). No parameters that a server signs are that long.
+fn is_client_transcript(messages: &[u8]) -> bool {
+    const TYPES: &[u8] = &[1, 2, 11, 12, 13, 14, 11, 16];
+    const STATUS: u8 = 22;
+    const TLS12: &[u8] = &[3, 3];
+    if messages.len() > TRANSCRIPT_BYTES_MAX || messages.len() <= 64 + 4 + 97 {
+        return false;
+    }
+    let (mut rest, mut types) = (messages, TYPES.iter());
+    let mut before = 0;
+    while let [kind, high, middle, low, behind @ ..] = rest {
+        let bytes = u32::from_be_bytes([0, *high, *middle, *low]) as usize;
+        let Some((body, next)) = behind.split_at_checked(bytes) else {
+            return false;
+        };
+        let is_hello = matches!(kind, 1 | 2);
+        if is_hello && !body.starts_with(TLS12) {
+            return false;
+        }
+        let is_status = *kind == STATUS && before == 11 && types.len() == TYPES.len() - 3;
+        if !is_status && types.next() != Some(kind) {
+            return false;
+        }
+        (rest, before) = (next, *kind);
+    }
+    rest.is_empty() && types.len() == 0
 }
 
 /// Whether these are parameters of a key exchange over a curve.
@@ -356,6 +409,12 @@ mod tests {
         [&[3, 0, 29, 32][..], &[9; 32]].concat()
     }
 
+    /// Messages of a handshake of these types.
+    fn transcript(types: &[u8]) -> Vec<u8> {
+        let message = |kind: &u8| [&[*kind, 0, 0, 40, 3, 3][..], &[8; 38]].concat();
+        types.iter().flat_map(message).collect()
+    }
+
     fn sign(parts: Parts) -> Asked {
         Asked::Sign(Sign {
             key: KeyId(5),
@@ -430,6 +489,8 @@ mod tests {
     #[test]
     fn a_message_becomes_its_parts_and_they_become_the_message() {
         let tls13_of = |hash: usize| [&[b' '; 64][..], CONTEXT, &vec![7; hash]].concat();
+        let tls13_client_of =
+            |hash: usize| [&[b' '; 64][..], CLIENT_CONTEXT, &vec![7; hash]].concat();
         let tls12_of = |params: &[u8]| [&[1; 32][..], &[2; 32], params].concat();
         let p256 = [&[3, 0, 23, 65, 4][..], &[9; 64]].concat();
         let p384 = [&[3, 0, 24, 97, 4][..], &[9; 96]].concat();
@@ -439,18 +500,18 @@ mod tests {
             tls12_of(&x25519()),
             tls12_of(&p256),
             tls12_of(&p384),
+            tls13_client_of(32),
+            tls13_client_of(48),
+            transcript(&[1, 2, 11, 12, 13, 14, 11, 16]),
+            transcript(&[1, 2, 11, 22, 12, 13, 14, 11, 16]),
         ] {
             let parts = Parts::of_message(&message).unwrap();
             assert_eq!(parts.message().unwrap(), message);
         }
-        let client = b"TLS 1.3, client CertificateVerify\0";
         for (other, message) in [
             ("no hash", tls13_of(0)),
             ("a hash of another length", tls13_of(64)),
-            (
-                "a client's signature",
-                [&[b' '; 64][..], client, &[7; 32]].concat(),
-            ),
+            ("no hash of a client's", tls13_client_of(0)),
             ("63 spaces", tls13_of(32).split_off(1)),
             ("a curve of the client's making", tls12_of(&[1, 0, 29, 32])),
             ("no point", tls12_of(&[3, 0, 29, 0])),
@@ -477,6 +538,52 @@ mod tests {
     }
 
     #[test]
+    fn what_a_client_signs_in_tls_1_2_is_a_whole_handshake_and_nothing_else() {
+        for (other, message) in [
+            (
+                "a handshake cut short",
+                transcript(&[1, 2, 11, 12, 13, 14, 11]),
+            ),
+            (
+                "one that goes on",
+                transcript(&[1, 2, 11, 12, 13, 14, 11, 16, 15]),
+            ),
+            (
+                "one in which nobody is asked",
+                transcript(&[1, 2, 11, 12, 14, 11, 16]),
+            ),
+            (
+                "one of another order",
+                transcript(&[2, 1, 11, 12, 13, 14, 11, 16]),
+            ),
+            (
+                "a status too many",
+                transcript(&[1, 2, 11, 22, 22, 12, 13, 14, 11, 16]),
+            ),
+            ("one of TLS 1.1", {
+                let mut transcript = transcript(&[1, 2, 11, 12, 13, 14, 11, 16]);
+                transcript[5] = 2;
+                transcript
+            }),
+            (
+                "bytes behind it",
+                [&transcript(&[1, 2, 11, 12, 13, 14, 11, 16])[..], &[16]].concat(),
+            ),
+            ("a transcript without end", {
+                let mut transcript = transcript(&[1, 2, 11, 12, 13, 14, 11, 16]);
+                transcript.resize(TRANSCRIPT_BYTES_MAX + 1, 0);
+                transcript
+            }),
+        ] {
+            assert_eq!(Parts::of_message(&message), None, "{other}");
+            let parts = Parts::Tls12Client {
+                transcript: message,
+            };
+            assert_eq!(parts.message(), None, "{other}");
+        }
+    }
+
+    #[test]
     fn what_tls_does_not_sign_is_no_question() {
         for parts in [
             Parts::Tls13 {
@@ -484,6 +591,15 @@ mod tests {
             },
             tls12(&[]),
             tls12(&[0x30; 100]),
+            Parts::Tls13Client {
+                transcript: vec![0; 33],
+            },
+            Parts::Tls12Client {
+                transcript: vec![0x30; 300],
+            },
+            Parts::Tls12Client {
+                transcript: [&[1; 32][..], &[2; 32], &x25519()].concat(),
+            },
         ] {
             let question = Question {
                 number: 1,
@@ -496,10 +612,14 @@ mod tests {
 
     #[test]
     fn the_largest_question_passes() {
-        let p384 = [&[3, 0, 24, 97, 4][..], &[9; 96]].concat();
+        let mut transcript = transcript(&[1, 2, 11, 12, 13, 14, 11]);
+        let left = TRANSCRIPT_BYTES_MAX - transcript.len() - 4;
+        let [.., high, low] = left.to_be_bytes();
+        transcript.extend([16, 0, high, low]);
+        transcript.resize(TRANSCRIPT_BYTES_MAX, 0);
         let question = Question {
             number: u32::MAX,
-            what: sign(tls12(&p384)),
+            what: sign(Parts::Tls12Client { transcript }),
         };
         let bytes = codec::encode(&question).unwrap();
         assert_eq!(Question::decode(&bytes).unwrap(), question);

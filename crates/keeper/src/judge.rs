@@ -250,6 +250,7 @@ mod tests {
             key_file: if key.is_empty() { "a.pem" } else { "a.key" }.into(),
             chain: Blob::from(chain.as_bytes()),
             key: Blob::from(key.as_bytes()),
+            shown_to: ipc::keeper::ShownTo::Clients,
         }
     }
 

@@ -7,11 +7,12 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use ipc::certificates::KeyId;
+use ipc::keeper::ShownTo;
 use ipc::signing::{Parts, Refusal, Sign};
 use rustls::SignatureScheme;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
@@ -62,6 +63,8 @@ struct Key {
     der: PrivateKeyDer<'static>,
     /// Held to take a copy of the pointer, and while the key is parsed.
     signing: Mutex<Option<Arc<dyn SigningKey>>>,
+    /// To whom its certificates are shown: a bit each.
+    shown_to: AtomicU8,
     /// It has signed since it was last looked at.
     is_used: AtomicBool,
     signed: Rate,
@@ -106,14 +109,17 @@ impl Keys {
         }
     }
 
-    /// Takes a key in; one that is there already has the number that it has.
-    pub(crate) fn add(&self, name: &str, der: PrivateKeyDer<'static>) -> KeyId {
+    /// Takes a key in, whose certificate is shown to these; one that is there already has the number that it has.
+    pub(crate) fn add(&self, name: &str, der: PrivateKeyDer<'static>, shown_to: ShownTo) -> KeyId {
         let content = content_of(&der);
         let mut numbered = self
             .numbered
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         if let Some(id) = numbered.by_content.get(&content) {
+            if let Some(key) = numbered.by_id.get(id) {
+                key.shown_to.fetch_or(bit(shown_to), Ordering::Relaxed);
+            }
             return *id;
         }
         // Four thousand million keys are never there in one life.
@@ -124,6 +130,7 @@ impl Keys {
             content,
             der,
             signing: Mutex::default(),
+            shown_to: AtomicU8::new(bit(shown_to)),
             is_used: AtomicBool::default(),
             signed: Rate::default(),
         };
@@ -164,6 +171,9 @@ impl Keys {
         let message = asked.parts.message().ok_or(Refusal::Scheme)?;
         if !is_of_version(scheme, &asked.parts) {
             return Err(Refusal::Scheme);
+        }
+        if key.shown_to.load(Ordering::Relaxed) & bit(audience(&asked.parts)) == 0 {
+            return Err(Refusal::UnknownKey);
         }
         if !key.signed.admits(self.caps.by_key, now_s) {
             tell_of_cap(&key.name, self.caps.by_key);
@@ -214,6 +224,21 @@ impl Keys {
     }
 }
 
+fn bit(shown_to: ShownTo) -> u8 {
+    match shown_to {
+        ShownTo::Clients => 1,
+        ShownTo::Servers => 2,
+    }
+}
+
+/// To whom a certificate is shown where this is signed.
+fn audience(parts: &Parts) -> ShownTo {
+    match parts {
+        Parts::Tls13 { .. } | Parts::Tls12 { .. } => ShownTo::Clients,
+        Parts::Tls13Client { .. } | Parts::Tls12Client { .. } => ShownTo::Servers,
+    }
+}
+
 /// Whether this version of TLS signs by the scheme: 1.3 has no PKCS#1 (RFC 8446, 4.2.3).
 fn is_of_version(scheme: SignatureScheme, parts: &Parts) -> bool {
     use SignatureScheme::{
@@ -225,7 +250,7 @@ fn is_of_version(scheme: SignatureScheme, parts: &Parts) -> bool {
         ECDSA_NISTP256_SHA256 | ECDSA_NISTP384_SHA384 | ECDSA_NISTP521_SHA512 | ED25519 => true,
         RSA_PSS_SHA256 | RSA_PSS_SHA384 | RSA_PSS_SHA512 => true,
         RSA_PKCS1_SHA256 | RSA_PKCS1_SHA384 | RSA_PKCS1_SHA512 => {
-            matches!(parts, Parts::Tls12 { .. })
+            matches!(parts, Parts::Tls12 { .. } | Parts::Tls12Client { .. })
         }
         _ => false,
     }
@@ -313,7 +338,7 @@ mod tests {
                 &[0x0804, 0x0805, 0x0806],
             ),
         ] {
-            let id = keys.add("a.key", key(algorithm));
+            let id = keys.add("a.key", key(algorithm), ShownTo::Clients);
             for scheme in schemes {
                 for (parts, allowed) in [(tls12(), in_12), (tls13(), in_13)] {
                     let signed = keys.sign(&sign(id, scheme, parts), 0);
@@ -331,7 +356,11 @@ mod tests {
         use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
         let keys = keys(100, 100);
         let pair = KeyPair::generate().unwrap();
-        let id = keys.add("a", PrivatePkcs8KeyDer::from(pair.serialize_der()).into());
+        let id = keys.add(
+            "a",
+            PrivatePkcs8KeyDer::from(pair.serialize_der()).into(),
+            ShownTo::Clients,
+        );
         let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, pair.public_key_raw());
         for parts in [tls12(), tls13()] {
             let signature = keys.sign(&sign(id, P256, parts.clone()), 0).unwrap();
@@ -344,24 +373,24 @@ mod tests {
     fn the_same_key_has_one_number_and_none_is_given_twice() {
         let keys = keys(100, 100);
         let one = key(&rcgen::PKCS_ED25519);
-        let id = keys.add("a", one.clone_key());
-        assert_eq!(keys.add("b", one.clone_key()), id);
-        let other = keys.add("c", key(&rcgen::PKCS_ED25519));
+        let id = keys.add("a", one.clone_key(), ShownTo::Clients);
+        assert_eq!(keys.add("b", one.clone_key(), ShownTo::Clients), id);
+        let other = keys.add("c", key(&rcgen::PKCS_ED25519), ShownTo::Clients);
         assert_ne!(other, id);
         keys.keep(&[other]);
         assert_eq!(keys.count(), 1);
         let gone = keys.sign(&sign(id, 0x0807, tls13()), 0);
         assert_eq!(gone.unwrap_err(), Refusal::UnknownKey);
         assert!(keys.sign(&sign(other, 0x0807, tls13()), 0).is_ok());
-        let again = keys.add("a", one);
+        let again = keys.add("a", one, ShownTo::Clients);
         assert!(again != id && again != other);
     }
 
     #[test]
     fn signatures_a_second_are_capped_by_key_and_in_all() {
         let keys = keys(3, 5);
-        let one = keys.add("a", key(&rcgen::PKCS_ED25519));
-        let other = keys.add("b", key(&rcgen::PKCS_ED25519));
+        let one = keys.add("a", key(&rcgen::PKCS_ED25519), ShownTo::Clients);
+        let other = keys.add("b", key(&rcgen::PKCS_ED25519), ShownTo::Clients);
         let refusals = |id, count: usize, now_s| {
             let signed = (0..count).map(|_| keys.sign(&sign(id, 0x0807, tls13()), now_s));
             let refused = signed.filter_map(Result::err);
@@ -377,7 +406,7 @@ mod tests {
     fn keys_that_were_not_used_for_long_are_parsed_again() {
         let keys = keys(10, u64::from(u32::MAX));
         let ids: Vec<_> = (0..PARSED_MAX + 50)
-            .map(|_| keys.add("a", key(&rcgen::PKCS_ED25519)))
+            .map(|_| keys.add("a", key(&rcgen::PKCS_ED25519), ShownTo::Clients))
             .collect();
         for _ in 0..2 {
             for id in &ids {
@@ -397,8 +426,40 @@ mod tests {
     fn a_key_that_cannot_be_parsed_fails_when_it_is_asked() {
         let keys = keys(10, 10);
         let der = PrivatePkcs8KeyDer::from(b"no key".to_vec());
-        let id = keys.add("a", der.into());
+        let id = keys.add("a", der.into(), ShownTo::Clients);
         let failed = keys.sign(&sign(id, P256, tls13()), 0);
         assert_eq!(failed.unwrap_err(), Refusal::Failed);
+    }
+
+    #[test]
+    fn a_key_signs_for_those_alone_who_are_shown_its_certificate() {
+        let keys = keys(100, 100);
+        let transcript = |types: &[u8]| {
+            let message = |kind: &u8| [&[*kind, 0, 0, 40, 3, 3][..], &[8; 38]].concat();
+            types.iter().flat_map(message).collect::<Vec<_>>()
+        };
+        let client12 = Parts::Tls12Client {
+            transcript: transcript(&[1, 2, 11, 12, 13, 14, 11, 16]),
+        };
+        let client13 = Parts::Tls13Client {
+            transcript: vec![7; 32],
+        };
+        let one = key(&rcgen::PKCS_ECDSA_P256_SHA256);
+        let id = keys.add("a", one.clone_key(), ShownTo::Servers);
+        let signs = |parts: &Parts| keys.sign(&sign(id, P256, parts.clone()), 0).map(drop);
+        for parts in [&client12, &client13] {
+            assert_eq!(signs(parts), Ok(()));
+        }
+        for parts in [tls12(), tls13()] {
+            assert_eq!(signs(&parts), Err(Refusal::UnknownKey));
+        }
+        let site = key(&rcgen::PKCS_ECDSA_P256_SHA256);
+        let site = keys.add("b", site, ShownTo::Clients);
+        for parts in [&client12, &client13] {
+            let signed = keys.sign(&sign(site, P256, parts.clone()), 0);
+            assert_eq!(signed.unwrap_err(), Refusal::UnknownKey);
+        }
+        assert_eq!(keys.add("c", one, ShownTo::Clients), id);
+        assert_eq!(signs(&tls13()), Ok(()), "it is planned for both now");
     }
 }

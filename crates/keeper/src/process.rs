@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use config::reason;
 use ipc::certificates::KeyKind;
-use ipc::keeper::{Candidate, FromKeeper, Judged, Local, TO_KEEPER_FDS_MAX, ToKeeper};
+use ipc::keeper::{Candidate, FromKeeper, Judged, Local, ShownTo, TO_KEEPER_FDS_MAX, ToKeeper};
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 
 use crate::judge::{Pair, judge};
@@ -132,9 +132,9 @@ impl Keeper {
             let shares = candidates.chunks(share);
             let judges = shares.map(|share| {
                 scope.spawn(|| {
-                    let verdicts = share.iter().map(|candidate| {
-                        judge(candidate).map(|pair| self.keep(&candidate.chain_file, pair))
-                    });
+                    let verdicts = share
+                        .iter()
+                        .map(|candidate| judge(candidate).map(|pair| self.keep(candidate, pair)));
                     verdicts.collect::<Vec<_>>()
                 })
             });
@@ -149,9 +149,10 @@ impl Keeper {
     }
 
     /// Keeps the key of a pair.
-    fn keep(&self, name: &str, pair: Pair) -> Judged {
+    fn keep(&self, candidate: &Candidate, pair: Pair) -> Judged {
+        let (name, shown_to) = (&candidate.chain_file, candidate.shown_to);
         Judged {
-            key: self.secrets.keys.add(name, pair.key),
+            key: self.secrets.keys.add(name, pair.key, shown_to),
             names: pair.names,
             not_before_s: pair.not_before_s,
             not_after_s: pair.not_after_s,
@@ -188,7 +189,7 @@ impl Keeper {
             not_before_s: made.not_before_s,
             not_after_s: made.not_after_s,
             kind: KeyKind::P256,
-            key: self.secrets.keys.add(name, made.key),
+            key: self.secrets.keys.add(name, made.key, ShownTo::Clients),
             chain: made.chain,
         })
     }

@@ -461,7 +461,7 @@ pub fn validity_warning(
 #[must_use]
 pub fn describe(source: &Source) -> String {
     match source {
-        Source::File(path) | Source::Acme(path) => path.clone(),
+        Source::File(path) | Source::Upstream(path) | Source::Acme(path) => path.clone(),
         Source::Local(site) => format!("site {site}: its certificate for development"),
     }
 }

@@ -77,7 +77,7 @@ fn frame(section: &Section) -> Frame {
         "[upstreams.NAME]" => table("[upstreams.app]", &["servers = [\"127.0.0.1:9001\"]"]),
         "tls = { … } of [upstreams.NAME]" => {
             let before = "[upstreams.app]\nservers = [\"127.0.0.1:9001\"]\ntls = { ";
-            within(before, &[], " }\n")
+            within(before, &["certificate = \"certs/own.pem\""], " }\n")
         }
         "servers = [{ … }]" => {
             let own = &["address = \"127.0.0.1:9001\""];

@@ -119,6 +119,21 @@ pub(crate) const UPSTREAM_TLS: Section = Section {
             "name = \"app.internal\"",
         ),
         key(
+            "certificate",
+            Kind::Text,
+            Absent("none is shown"),
+            "PEM file with the certificate that the servers are shown where they ask for one, and those between it and its authority. \
+             A file that changes is taken within seconds.",
+            "certificate = \"certs/gateway.pem\"",
+        ),
+        key(
+            "key",
+            Kind::Text,
+            Absent("`certificate` holds it, too"),
+            "PEM file with the certificate's private key, without a password. The keeper has it, and signs handshakes with it.",
+            "key = \"certs/gateway.key\"",
+        ),
+        key(
             "verify",
             Kind::Flag,
             Value("true"),

@@ -43,7 +43,10 @@ pub(crate) fn guarded(context: &Context<'_>, model: &Model) -> Arc<[Guarded]> {
     let named = users.keys().map(PathBuf::as_path);
     let required = model.scripts.lib.iter().flat_map(|library| &library.files);
     let sites = model.sites.iter();
-    let keys = sites.filter_map(|site| Some(site.tls.files.as_ref()?.key.as_path()));
+    let upstreams = model.upstreams.iter().filter_map(|it| it.tls.as_ref());
+    let files = sites.filter_map(|site| site.tls.files.as_ref());
+    let files = files.chain(upstreams.filter_map(|tls| tls.certificate.as_ref()));
+    let keys = files.map(|files| files.key.as_path());
     let named = named.chain(required.map(|file| file.path.as_path()));
     let named = named.chain(keys);
     let mut files = BTreeMap::new();

@@ -67,21 +67,7 @@ fn versions(table: &Table<'_>) -> Vec<TlsVersion> {
 /// `tls` of a site.
 pub(super) fn of_site(table: &Table<'_>) -> SiteTls {
     let table = table.table("tls", &keys::SITE_TLS);
-    let certificate = table
-        .get("certificate")
-        .and_then(|value| values::path(&value));
-    let key = table.get("key").and_then(|value| values::path(&value));
-    if table.get("certificate").is_none()
-        && let Some(key) = table.get("key")
-    {
-        let finding = problem(key.spot(), "`key` says nothing without `certificate`");
-        table.context.report(finding.absence());
-    }
-    let files = certificate.map(|certificate| CertificateFiles {
-        key: key.unwrap_or_else(|| certificate.clone()),
-        certificate,
-        is_loose: table.context.is_loose(table.file),
-    });
+    let files = certificate_files(&table);
     let local = table.flag("local");
     if let (true, Some(value), Some(_)) = (local, table.get("local"), &files) {
         let finding = problem(value.spot(), "`local` says nothing beside `certificate`");
@@ -95,6 +81,25 @@ pub(super) fn of_site(table: &Table<'_>) -> SiteTls {
         redirect: table.flag("redirect"),
         hsts_s: table.some_number("hsts").map(|ms| ms / 1_000),
     }
+}
+
+/// A certificate and its key.
+fn certificate_files(table: &Table<'_>) -> Option<CertificateFiles> {
+    let certificate = table
+        .get("certificate")
+        .and_then(|value| values::path(&value));
+    let key = table.get("key").and_then(|value| values::path(&value));
+    if table.get("certificate").is_none()
+        && let Some(key) = table.get("key")
+    {
+        let finding = problem(key.spot(), "`key` says nothing without `certificate`");
+        table.context.report(finding.absence());
+    }
+    certificate.map(|certificate| CertificateFiles {
+        key: key.unwrap_or_else(|| certificate.clone()),
+        certificate,
+        is_loose: table.context.is_loose(table.file),
+    })
 }
 
 /// `tls` of an upstream.
@@ -137,6 +142,7 @@ pub(super) fn to_servers(value: &Value<'_>, table: &Table<'_>) -> Option<Upstrea
             None => None,
         },
         verify,
+        certificate: certificate_files(table),
     })
 }
 

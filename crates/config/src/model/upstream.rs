@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::limit::Limit;
+use super::tls::CertificateFiles;
 
 /// `[upstreams.NAME]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,6 +61,8 @@ pub struct UpstreamTls {
     pub name: Option<String>,
     /// Whether they have to prove it.
     pub verify: bool,
+    /// The files of the certificate that they are shown, where they ask for one.
+    pub certificate: Option<CertificateFiles>,
 }
 
 /// How a connection says for which client it is made.

@@ -113,6 +113,7 @@ fn pid(life: ProcessLife) -> Option<u32> {
 pub(super) fn word(source: &Source) -> &'static str {
     match source {
         Source::File(_) => "file",
+        Source::Upstream(_) => "upstream",
         Source::Acme(_) => "acme",
         Source::Local(_) => "local",
     }

@@ -115,7 +115,7 @@ fn row(source: &Source, orders: &mut BTreeMap<String, OrderedCertificate>) -> Ce
         ..Certificate::default()
     };
     match source {
-        Source::File(path) => Certificate {
+        Source::File(path) | Source::Upstream(path) => Certificate {
             of: path.clone(),
             ..row
         },

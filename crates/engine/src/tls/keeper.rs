@@ -21,6 +21,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// How long a step that is under way waits for the next keeper.
 const NEXT_MAX: Duration = Duration::from_millis(300);
 
+/// The link for those who are on no handshake thread.
+pub(crate) const ASIDE: usize = usize::MAX;
+
 /// There is no keeper now, or it does not answer.
 pub(crate) const KEEPER_LOST: &str = "keeper_lost";
 /// The keeper does not sign this, or not so often.
@@ -44,6 +47,14 @@ struct Links {
     free: Vec<Option<KeeperLink>>,
     /// How often they were replaced.
     version: u64,
+}
+
+impl Links {
+    /// That of a thread; the last for whoever is [`ASIDE`].
+    fn place(&mut self, thread: usize) -> Option<&mut Option<KeeperLink>> {
+        let last = self.free.len().checked_sub(1)?;
+        self.free.get_mut(thread.min(last))
+    }
 }
 
 impl Keeper {
@@ -118,7 +129,8 @@ impl Keeper {
     fn take(&self, thread: usize, until: Instant) -> Option<(KeeperLink, u64)> {
         let mut links = self.lock();
         loop {
-            if let Some(link) = links.free.get_mut(thread).and_then(Option::take) {
+            let place = links.place(thread);
+            if let Some(link) = place.and_then(Option::take) {
                 return Some((link, links.version));
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -133,9 +145,11 @@ impl Keeper {
     fn give_back(&self, thread: usize, link: KeeperLink, version: u64) {
         let mut links = self.lock();
         if links.version == version
-            && let Some(place) = links.free.get_mut(thread)
+            && let Some(place) = links.place(thread)
         {
             *place = Some(link);
+            // Of several who ask aside, one goes on.
+            self.replaced.notify_all();
         }
     }
 

@@ -7,23 +7,28 @@ use std::fmt;
 use std::sync::Arc;
 
 use config::model::{Model, ServerAddress, UpstreamTls};
+use ipc::certificates::Source;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, Tls12Resumption};
+use rustls::client::{ResolvesClientCert, Resumption, Tls12Resumption};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
+use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore,
     SignatureScheme,
 };
 
+use super::keeper::{ASIDE, Keeper, KeeperKey};
 use super::policy::HTTP11;
 use super::session::{Session, SessionFailure};
+use super::table::Certificates;
 use crate::error::{Error, Kind, Result};
+use crate::worker::shared::Shared;
 
 /// Names whose sessions are kept with a server: it has one. Of each, rustls keeps eight tickets.
 const NAMES_MAX: usize = 1;
@@ -120,8 +125,15 @@ impl ServerTerms {
     }
 
     /// TLS to the server of this address; `None` where it has no name.
-    pub(crate) fn with(&self, address: &ServerAddress) -> Option<ServerTls> {
+    pub(crate) fn with(&self, address: &ServerAddress, shared: &Shared) -> Option<ServerTls> {
         let mut config = self.config.clone();
+        if let Some(files) = &self.of.certificate {
+            config.client_auth_cert_resolver = Arc::new(Identity {
+                source: Source::Upstream(files.certificate.display().to_string()),
+                certificates: Arc::clone(&shared.certificates),
+                keeper: Arc::clone(&shared.keeper),
+            });
+        }
         config.resumption = Resumption::in_memory_sessions(NAMES_MAX)
             .tls12_resumption(Tls12Resumption::SessionIdOrTickets);
         Some(ServerTls {
@@ -138,6 +150,30 @@ impl ServerTls {
     /// What rustls has against it.
     pub(crate) fn begin(&self, out: &mut Vec<u8>) -> std::result::Result<Session, SessionFailure> {
         Session::client(Arc::clone(&self.config), self.name.clone(), out)
+    }
+}
+
+/// What servers are shown that ask who we are: the certificate that is in force when they ask.
+#[derive(Debug)]
+struct Identity {
+    source: Source,
+    certificates: Arc<Certificates>,
+    keeper: Arc<Keeper>,
+}
+
+impl ResolvesClientCert for Identity {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        let table = self.certificates.table();
+        let certificate = table.of_source(&self.source)?;
+        let (key, kind) = (certificate.key, certificate.kind);
+        let key = KeeperKey::new(Arc::clone(&self.keeper), key, kind);
+        key.step_on(ASIDE);
+        let chain = table.chain(certificate);
+        Some(Arc::new(CertifiedKey::new(chain, Arc::new(key))))
+    }
+
+    fn has_certs(&self) -> bool {
+        true
     }
 }
 
@@ -322,8 +358,12 @@ mod tests {
                 ServerAddress::Tcp(([127, 0, 0, 1], 1).into()),
                 ServerAddress::Tcp("[::ffff:192.0.2.1]:1".parse().expect("an address")),
             ];
-            let names =
-                servers.map(|it| terms.with(&it).expect("a name").name.to_str().into_owned());
+            let names = servers.map(|it| {
+                name_of(&terms.of, &it)
+                    .expect("a name")
+                    .to_str()
+                    .into_owned()
+            });
             assert_eq!(names, expected, "{tls}");
         }
     }

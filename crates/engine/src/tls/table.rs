@@ -81,6 +81,10 @@ impl CertificateTable {
         let mut by_source = HashMap::with_capacity(set.certificates.len());
         for (certificate, index) in set.certificates.iter().zip(0_u32..) {
             by_source.insert(certificate.source.clone(), index);
+            if matches!(certificate.source, Source::Upstream(_)) {
+                // No client is shown it, whatever it is good for.
+                continue;
+            }
             for name in &certificate.names {
                 by_name.entry(name.as_str().into()).or_default().push(index);
             }

@@ -26,14 +26,13 @@ use wire::proxy_protocol::{self, Endpoints};
 pub(crate) use link::Link;
 pub(crate) use server::label;
 pub(crate) use server::{InFlight, Server};
-pub(crate) use slots::AllSlots;
 
-use crate::agents::Agents;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::request::Request;
 use crate::stats::{UpstreamStats, WorkerStats};
 use crate::tls::servers::ServerTerms;
 use crate::worker::resources::Resources;
+use crate::worker::shared::Shared;
 
 /// Longest idle life of a FastCGI connection: it holds a process of php-fpm, for which another
 /// program at the same pool may wait.
@@ -96,19 +95,18 @@ impl Pool {
     pub(crate) fn new(
         (config, terms): (&Arc<model::Upstream>, &Option<Arc<ServerTerms>>),
         stats: &WorkerStats,
-        slots: &AllSlots,
-        agents: &Agents,
+        shared: &Shared,
     ) -> Self {
         let server = |server| {
             let mut server = Server::new(server, &config.name, stats);
             if config.protocol == Protocol::FastCgi {
-                server.slots = Some(slots.of(&server.label));
+                server.slots = Some(shared.slots.of(&server.label));
             }
             if config.agent_port.is_some() {
-                server.told = Some(agents.of(&config.name, &server.label));
+                server.told = Some(shared.sensors.agents.of(&config.name, &server.label));
             }
             if let Some(terms) = terms {
-                server.tls = terms.with(&server.address).map(Arc::new);
+                server.tls = terms.with(&server.address, shared).map(Arc::new);
             }
             Rc::new(server)
         };

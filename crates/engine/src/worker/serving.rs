@@ -50,12 +50,7 @@ impl Serving {
         let pool =
             |(config, terms): (&Arc<model::Upstream>, &_)| match known.get(config.name.as_str()) {
                 Some(pool) if pool.suits(config) => Rc::clone(pool),
-                _ => Rc::new(Pool::new(
-                    (config, terms),
-                    stats,
-                    &shared.slots,
-                    &shared.sensors.agents,
-                )),
+                _ => Rc::new(Pool::new((config, terms), stats, shared)),
             };
         let pools: Vec<_> = generation
             .upstreams

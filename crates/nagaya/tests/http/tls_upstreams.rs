@@ -12,6 +12,7 @@ use testkit::client::{Body, reply};
 use testkit::{Gateway, Outcome, Peer, Reply, TempDir, eventually, free_port, quick_once};
 
 use crate::fixtures::certificates::Authority;
+use crate::fixtures::memory::{found_in_memory, secrets};
 
 const CONFIG: &str = r#"
 workers = 1
@@ -573,4 +574,73 @@ fn scripts_and_urls_lead_to_servers_that_speak_tls() {
     assert_eq!(ask(&gateway, "/end").status, 502);
     gateway.wait_for_message("upstream_certificate");
     assert!(matches!(gateway.ask(&get("/end")), Outcome::Reply(_)));
+}
+
+#[test]
+fn a_server_that_asks_who_we_are_is_shown_a_certificate_whose_key_the_keeper_has() {
+    let (directory, authority) = certificates();
+    let key = authority.write_pair(&directory, "gateway", &["gateway.test"], |_| ());
+    Authority::new().write_pair(&directory, "stranger", &["gateway.test"], |_| ());
+    let dir = directory.path().display();
+    for version in ["TLSv1.2", "TLSv1.3"] {
+        let server = format!(
+            "ssl_protocols {version}; ssl_client_certificate {dir}/ca.pem; ssl_verify_client on;\n\
+             location / {{ return 200 \"$ssl_protocol $ssl_client_verify $ssl_session_reused\"; }}"
+        );
+        let Some(nginx) = nginx(&directory, &server) else {
+            return;
+        };
+        let shown = |name: &str| {
+            let files = format!("certificate = \"{dir}/{name}.pem\", key = \"{dir}/{name}.key\"");
+            servers(nginx.address(), &format!("{{ ca = \"{{ca}}\", {files} }}"))
+        };
+        let upstreams = [
+            ("gateway", shown("gateway"), ""),
+            ("stranger", shown("stranger"), ""),
+            ("nobody", servers(nginx.address(), BY_CA), ""),
+        ];
+        let gateway = gateway(&directory, &upstreams);
+        for _ in 0..3 {
+            let told = ask(&gateway, "/gateway/");
+            let expected = format!("{version} SUCCESS .");
+            assert_eq!((told.status, told.text()), (200, expected));
+        }
+        for name in ["stranger", "nobody"] {
+            let refused = ask(&gateway, &format!("/{name}/"));
+            assert_eq!(refused.status, 400, "nginx's word for it: {name} {version}");
+        }
+        let secrets = secrets(&key);
+        assert!(found_in_memory(gateway.keeper_pid(), &secrets) > 0);
+        assert_eq!(found_in_memory(gateway.server_pid(), &secrets), 0);
+    }
+}
+
+#[test]
+fn openssl_that_wants_a_certificate_is_shown_one_and_refuses_who_has_none() {
+    let (directory, authority) = certificates();
+    authority.write_pair(&directory, "gateway", &["gateway.test"], |_| ());
+    let both = ["gateway.pem", "gateway.key"]
+        .map(|file| std::fs::read_to_string(directory.path().join(file)).expect("a file"));
+    directory.write("both.pem", both.concat());
+    let dir = directory.path().display();
+    let wants = [
+        "-www",
+        "-CAfile",
+        "ca.pem",
+        "-Verify",
+        "1",
+        "-verify_return_error",
+    ];
+    let server = OpenSsl::start(&directory, &wants);
+    let shown = format!("{{ ca = \"{{ca}}\", certificate = \"{dir}/both.pem\" }}");
+    let upstreams = [
+        ("shown", servers(server.1, &shown), ""),
+        ("nobody", servers(server.1, BY_CA), ""),
+    ];
+    let gateway = gateway(&directory, &upstreams);
+    let page = ask(&gateway, "/shown/");
+    assert_eq!(page.status, 200);
+    assert!(page.text().contains("gateway.test") || page.text().contains("Client certificate"));
+    assert_eq!(ask(&gateway, "/nobody/").status, 502);
+    gateway.wait_for_message("CertificateRequired");
 }

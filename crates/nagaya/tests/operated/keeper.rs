@@ -2,8 +2,8 @@
 //! becomes of files that are wrong or change.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256};
@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use testkit::{Gateway, eventually, free_port};
 
 use crate::fixtures::certificates::{chain_of, write_pair};
+use crate::fixtures::memory::{found_in_memory, secrets};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -51,81 +52,6 @@ fn status(pid: u32) -> BTreeMap<String, String> {
     let lines = text.lines().filter_map(|line| line.split_once(':'));
     let lines = lines.map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
     lines.collect()
-}
-
-/// The secret numbers of a key, as they may lie in memory: whole, and as a library's numbers do,
-/// lowest byte first.
-fn secrets(key: &KeyPair) -> Vec<Vec<u8>> {
-    use x509_parser::der_parser::der::parse_der;
-    let der = key.serialize_der();
-    let (_, outer) = parse_der(&der).expect("PKCS#8");
-    let outer = outer.as_sequence().expect("a sequence");
-    let inner = outer[2].as_slice().expect("a key").to_vec();
-    let (_, inner) = parse_der(&inner).expect("a private key");
-    let inner = inner.as_sequence().expect("a sequence").clone();
-    let mut numbers: Vec<Vec<u8>> = match inner.len() {
-        // RFC 8017, A.1.2: private exponent, two primes, and what is made of them.
-        9 => inner[3..]
-            .iter()
-            .map(|it| it.as_slice().expect("a number").to_vec())
-            .collect(),
-        // RFC 5915, 3: the scalar.
-        _ => vec![inner[1].as_slice().expect("a scalar").to_vec()],
-    };
-    for number in &mut numbers {
-        let zeros = number.iter().take_while(|byte| **byte == 0).count();
-        number.drain(..zeros);
-        number.truncate(32);
-        assert_eq!(number.len(), 32, "as much as cannot be there by chance");
-    }
-    let reversed = numbers.clone().into_iter().map(|mut number| {
-        number.reverse();
-        number
-    });
-    let text = key.serialize_pem();
-    let line = text.lines().nth(1).expect("a line of PEM").as_bytes();
-    let mut secrets: Vec<_> = numbers.iter().cloned().chain(reversed).collect();
-    secrets.push(line.get(30..).expect("what is no header").to_vec());
-    secrets
-}
-
-/// How many of these byte strings lie somewhere in the memory of a process.
-fn found_in_memory(pid: u32, secrets: &[Vec<u8>]) -> usize {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("a process");
-    let memory = File::open(format!("/proc/{pid}/mem")).expect("memory of a process");
-    let mut found = vec![false; secrets.len()];
-    for line in maps.lines() {
-        let mut words = line.split_whitespace();
-        let range = words.next().and_then(|range| range.split_once('-'));
-        let is_readable = words.next().is_some_and(|rights| rights.starts_with('r'));
-        let (Some((start, end)), true) = (range, is_readable) else {
-            continue;
-        };
-        let number = |text: &str| u64::from_str_radix(text, 16).expect("an address");
-        let (start, end) = (number(start), number(end));
-        let mut bytes = vec![0; usize::try_from(end - start).expect("a length")];
-        // What the kernel keeps for itself cannot be read.
-        let Ok(read) = memory.read_at(&mut bytes, start) else {
-            continue;
-        };
-        bytes.truncate(read);
-        for (secret, found) in secrets.iter().zip(&mut found) {
-            *found = *found || contains(&bytes, secret);
-        }
-    }
-    found.into_iter().filter(|found| *found).count()
-}
-
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    let first = part[0];
-    let mut rest = bytes;
-    while let Some(at) = rest.iter().position(|byte| *byte == first) {
-        if rest[at..].starts_with(part) {
-            return true;
-        }
-        rest = &rest[at + 1..];
-    }
-    false
 }
 
 #[test]

@@ -116,7 +116,7 @@ impl Authorities {
 fn path(sources: &[Source]) -> Option<&str> {
     sources.iter().find_map(|source| match source {
         Source::Acme(path) => Some(path.as_str()),
-        Source::File(_) | Source::Local(_) => None,
+        Source::File(_) | Source::Upstream(_) | Source::Local(_) => None,
     })
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use config::reason;
 use ipc::acme::{FromAcme, Held, Plan, Proof, ToAcme, Wanted};
 use ipc::certificates::{Blob, KeyKind};
-use ipc::keeper::Candidate;
+use ipc::keeper::{Candidate, ShownTo};
 use ipc::server::CHALLENGES_MAX;
 
 use super::store::Publication;
@@ -309,6 +309,7 @@ impl Supervisor {
             key_file: file,
             chain: pem.clone().into(),
             key: Blob::default(),
+            shown_to: ShownTo::Clients,
         };
         let verdict = self.keys.judge(vec![candidate])?.pop();
         let judged = verdict.ok_or("the keeper says nothing of it")??;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use config::model::{HostPattern, Model};
 use config::reason;
 use ipc::certificates::Source;
-use ipc::keeper::{CHAIN_FILE_BYTES_MAX, Candidate, KEY_FILE_BYTES_MAX};
+use ipc::keeper::{CHAIN_FILE_BYTES_MAX, Candidate, KEY_FILE_BYTES_MAX, ShownTo};
 use os::file::{FileKind, Wait};
 
 /// Files that one pattern may lead to.
@@ -68,10 +68,25 @@ pub(super) struct Stamp {
 }
 
 impl Plan {
-    /// That of a configuration; `None` where no listener speaks TLS.
+    /// That of a configuration; `None` where no listener speaks TLS and no upstream is shown a certificate.
     #[must_use]
     pub fn of(model: &Model) -> Option<Plan> {
-        model.listeners.iter().find(|it| it.tls.is_some())?;
+        let upstreams = model.upstreams.iter().filter_map(|it| it.tls.as_ref());
+        let shown = upstreams.filter_map(|tls| tls.certificate.as_ref());
+        let shown = shown.map(|files| Planned {
+            source: Source::Upstream(files.certificate.display().to_string()),
+            chain: files.certificate.clone(),
+            key: (files.key != files.certificate).then(|| files.key.clone()),
+            harm: match files.is_loose {
+                true => Harm::Site,
+                false => Harm::Configuration,
+            },
+            tenant: None,
+        });
+        let shown: Vec<_> = shown.collect();
+        if shown.is_empty() && model.listeners.iter().all(|it| it.tls.is_none()) {
+            return None;
+        }
         let named = model.sites.iter().filter_map(|site| {
             let files = site.tls.files.as_ref()?;
             Some(Planned {
@@ -106,7 +121,7 @@ impl Plan {
             }
         });
         Some(Plan {
-            named: named.chain(ordered).collect(),
+            named: named.chain(ordered).chain(shown).collect(),
             patterns: model.tls.certificates.clone(),
             local: local.collect(),
         })
@@ -200,6 +215,10 @@ impl Planned {
             key_file,
             chain: chain.into(),
             key: key.into(),
+            shown_to: match self.source {
+                Source::Upstream(_) => ShownTo::Servers,
+                Source::File(_) | Source::Acme(_) | Source::Local(_) => ShownTo::Clients,
+            },
         })
     }
 }
