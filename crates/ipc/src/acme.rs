@@ -303,6 +303,14 @@ impl ToAcme {
         let (bytes, fds) = os::fdpass::recv(link, TO_ACME_BYTES_MAX, 0)?;
         codec::decode_passed(&bytes, fds)
     }
+
+    /// The message that these bytes are.
+    ///
+    /// # Errors
+    /// Bytes that are none.
+    pub fn decode(bytes: &[u8]) -> Result<ToAcme, BadMessage> {
+        codec::decode(bytes, Vec::new())
+    }
 }
 
 impl FromAcme {

@@ -186,12 +186,24 @@ impl ToKeeper {
     /// When the supervisor has gone, or says what cannot be understood.
     pub fn recv(link: BorrowedFd<'_>) -> io::Result<ToKeeper> {
         let (bytes, fds) = os::fdpass::recv(link, TO_KEEPER_BYTES_MAX, TO_KEEPER_FDS_MAX)?;
-        let message = codec::decode_passed(&bytes, fds)?;
-        match &message {
+        let message: ToKeeper = codec::decode_passed(&bytes, fds)?;
+        Ok(message.bounded()?)
+    }
+
+    /// The message that these bytes are, without descriptors.
+    ///
+    /// # Errors
+    /// Bytes that are none, or one that is larger than it may be.
+    pub fn decode(bytes: &[u8]) -> Result<ToKeeper, BadMessage> {
+        codec::decode::<ToKeeper>(bytes, Vec::new())?.bounded()
+    }
+
+    fn bounded(self) -> Result<ToKeeper, BadMessage> {
+        match &self {
             ToKeeper::Judge { candidates } if candidates.len() > BATCH_MAX => {
-                Err(BadMessage::new("more files than a batch has").into())
+                Err(BadMessage::new("more files than a batch has"))
             }
-            _ => Ok(message),
+            _ => Ok(self),
         }
     }
 }
@@ -213,6 +225,16 @@ impl FromKeeper {
         let (bytes, fds) = os::fdpass::recv(link, FROM_KEEPER_BYTES_MAX, 0)?;
         let mut message = codec::decode_passed(&bytes, fds)?;
         FromKeeper::bound(&mut message)?;
+        Ok(message)
+    }
+
+    /// The message that these bytes are.
+    ///
+    /// # Errors
+    /// As [`ToKeeper::decode`].
+    pub fn decode(bytes: &[u8]) -> Result<FromKeeper, BadMessage> {
+        let mut message: FromKeeper = codec::decode(bytes, Vec::new())?;
+        message.bound()?;
         Ok(message)
     }
 

@@ -27,7 +27,7 @@ pub mod wait;
 
 pub use alone::{alone, alone_with};
 pub use client::{Outcome, RawClient, Reply};
-pub use corpus::replay;
+pub use corpus::{mutate, replay};
 pub use fastcgi::{Call, FastCgiResponder};
 pub use gateway::Gateway;
 pub use message::Head;

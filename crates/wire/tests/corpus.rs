@@ -1,7 +1,7 @@
 //! Replays every file of the fuzzing corpora through the property it was found with.
 
 use crate::properties;
-use testkit::replay;
+use testkit::{mutate, replay};
 
 #[test]
 fn request_head() {
@@ -41,9 +41,11 @@ fn redirects() {
 #[test]
 fn client_hello() {
     replay("client_hello", properties::client_hello);
+    mutate("client_hello", properties::client_hello);
 }
 
 #[test]
 fn proxy_protocol() {
     replay("proxy_protocol", properties::proxy_protocol);
+    mutate("proxy_protocol", properties::proxy_protocol);
 }

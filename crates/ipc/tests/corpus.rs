@@ -1,0 +1,16 @@
+//! Replays every file of the fuzzing corpora through the property it was found with, and what a mutator makes of them.
+
+use crate::properties;
+use testkit::{mutate, replay};
+
+#[test]
+fn keeper_messages() {
+    replay("keeper_messages", properties::keeper_messages);
+    mutate("keeper_messages", properties::keeper_messages);
+}
+
+#[test]
+fn acme_messages() {
+    replay("acme_messages", properties::acme_messages);
+    mutate("acme_messages", properties::acme_messages);
+}

@@ -1,0 +1,7 @@
+//! Fuzzes the property `keeper_messages`.
+#![no_main]
+
+#[path = "../../crates/ipc/tests/properties/mod.rs"]
+mod properties;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| properties::keeper_messages(bytes));
