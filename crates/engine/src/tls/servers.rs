@@ -4,7 +4,7 @@
 //! as its connections are. So nothing that began on other terms, or as another's, is ever gone on with.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use config::model::{Model, ServerAddress, UpstreamTls};
 use ipc::certificates::Source;
@@ -46,8 +46,17 @@ pub(crate) type AllServerTerms = Vec<Option<Arc<ServerTerms>>>;
 
 /// TLS to one server, as one worker speaks it.
 pub(crate) struct ServerTls {
-    config: Arc<ClientConfig>,
+    /// Held to take a copy of the pointer, or to begin anew.
+    current: Mutex<Current>,
     name: ServerName<'static>,
+    identity: Option<Arc<Identity>>,
+}
+
+/// A configuration with its sessions, all of them begun by who we are now.
+struct Current {
+    /// The certificate that is shown.
+    leaf: Option<CertificateDer<'static>>,
+    config: Arc<ClientConfig>,
 }
 
 impl fmt::Debug for ServerTls {
@@ -127,20 +136,32 @@ impl ServerTerms {
     /// TLS to the server of this address; `None` where it has no name.
     pub(crate) fn with(&self, address: &ServerAddress, shared: &Shared) -> Option<ServerTls> {
         let mut config = self.config.clone();
-        if let Some(files) = &self.of.certificate {
-            config.client_auth_cert_resolver = Arc::new(Identity {
+        let identity = self.of.certificate.as_ref().map(|files| {
+            Arc::new(Identity {
                 source: Source::Upstream(files.certificate.display().to_string()),
                 certificates: Arc::clone(&shared.certificates),
                 keeper: Arc::clone(&shared.keeper),
-            });
+            })
+        });
+        if let Some(identity) = &identity {
+            config.client_auth_cert_resolver = Arc::clone(identity) as _;
         }
-        config.resumption = Resumption::in_memory_sessions(NAMES_MAX)
-            .tls12_resumption(Tls12Resumption::SessionIdOrTickets);
+        config.resumption = no_sessions();
         Some(ServerTls {
-            config: Arc::new(config),
+            current: Mutex::new(Current {
+                leaf: None,
+                config: Arc::new(config),
+            }),
             name: name_of(&self.of, address)?,
+            identity,
         })
     }
+}
+
+/// Where sessions are kept that are to come.
+fn no_sessions() -> Resumption {
+    let sessions = Resumption::in_memory_sessions(NAMES_MAX);
+    sessions.tls12_resumption(Tls12Resumption::SessionIdOrTickets)
 }
 
 impl ServerTls {
@@ -149,7 +170,21 @@ impl ServerTls {
     /// # Errors
     /// What rustls has against it.
     pub(crate) fn begin(&self, out: &mut Vec<u8>) -> std::result::Result<Session, SessionFailure> {
-        Session::client(Arc::clone(&self.config), self.name.clone(), out)
+        Session::client(self.config(), self.name.clone(), out)
+    }
+
+    /// With whoever we are now: a server goes on with a session as with him who began it.
+    fn config(&self) -> Arc<ClientConfig> {
+        let leaf = self.identity.as_ref().and_then(|it| it.leaf());
+        let current = self.current.lock();
+        let mut current = current.unwrap_or_else(PoisonError::into_inner);
+        if current.leaf != leaf {
+            let mut config = ClientConfig::clone(&current.config);
+            config.resumption = no_sessions();
+            let config = Arc::new(config);
+            *current = Current { leaf, config };
+        }
+        Arc::clone(&current.config)
     }
 }
 
@@ -159,6 +194,14 @@ struct Identity {
     source: Source,
     certificates: Arc<Certificates>,
     keeper: Arc<Keeper>,
+}
+
+impl Identity {
+    fn leaf(&self) -> Option<CertificateDer<'static>> {
+        let table = self.certificates.table();
+        let certificate = table.of_source(&self.source)?;
+        table.chain(certificate).into_iter().next()
+    }
 }
 
 impl ResolvesClientCert for Identity {

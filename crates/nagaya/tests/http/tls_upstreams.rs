@@ -609,6 +609,19 @@ fn a_server_that_asks_who_we_are_is_shown_a_certificate_whose_key_the_keeper_has
             let refused = ask(&gateway, &format!("/{name}/"));
             assert_eq!(refused.status, 400, "nginx's word for it: {name} {version}");
         }
+        // What changes is shown without a reload.
+        let place = |name: &str| directory.path().join(name);
+        let stranger = ["stranger.key", "stranger.pem"].map(|name| std::fs::read(place(name)));
+        for end in ["key", "pem"] {
+            let (from, to) = (format!("gateway.{end}"), format!("stranger.{end}"));
+            std::fs::copy(place(&from), place(&to)).expect("a file");
+        }
+        eventually(Duration::from_secs(20), "the other certificate", || {
+            (ask(&gateway, "/stranger/").status == 200).then_some(())
+        });
+        for (name, bytes) in ["stranger.key", "stranger.pem"].iter().zip(stranger) {
+            std::fs::write(place(name), bytes.expect("a file")).expect("a file");
+        }
         let secrets = secrets(&key);
         assert!(found_in_memory(gateway.keeper_pid(), &secrets) > 0);
         assert_eq!(found_in_memory(gateway.server_pid(), &secrets), 0);
