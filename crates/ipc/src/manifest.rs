@@ -210,7 +210,7 @@ fn is_program(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use os::cgroup::{CpuLimit, Device, IoLimit};
+    use os::cgroup::{CpuLimit, Device, IoLimit, NumberList};
 
     use super::*;
 
@@ -282,6 +282,8 @@ mod tests {
                 read_ops: Some(0),
                 write_ops: None,
             }],
+            cpus: NumberList::parse("0-3,8"),
+            mems: None,
         };
         let group = |path: &[&str], limits| Group {
             path: path.iter().map(|&name| name.to_owned()).collect(),

@@ -46,7 +46,7 @@ pub struct Run {
     /// Index of the rule in the site.
     pub rule: u32,
     /// The group a script wants it born in, below its rule's: one name, as [`wish`] makes it.
-    pub group: Option<Group>,
+    pub group: Option<Box<Group>>,
     /// The file, relative to the site's root, as it was resolved: no `.` nor `..`.
     pub script: Vec<u8>,
     /// Whether `Started` is to be said. Few ask: it costs both ends a turn while the program loads.
@@ -400,7 +400,7 @@ mod tests {
             generation: 2,
             site: 3,
             rule: 4,
-            group: Some(wish("a/b c", Limits::default())),
+            group: Some(Box::new(wish("a/b c", Limits::default()))),
             script: b"cgi-bin/hello.cgi".to_vec(),
             says_start: true,
             environment: vec![
@@ -605,10 +605,10 @@ mod tests {
             let Order::Run(mut sent) = run() else {
                 unreachable!();
             };
-            sent.group = Some(Group {
+            sent.group = Some(Box::new(Group {
                 path: path.iter().map(|&name| name.to_owned()).collect(),
                 limits: Limits::default(),
-            });
+            }));
             let fds = sent.fds().map(|fd| fd.try_clone_to_owned().unwrap());
             let bytes = codec::encode(&Order::Run(sent)).unwrap();
             let arrived = Order::decode(&bytes, fds.into());

@@ -102,6 +102,7 @@ fn groups(host: &Host) -> Vec<Finding> {
         (Controller::Memory, "memory"),
         (Controller::Pids, "processes"),
         (Controller::Io, "disks"),
+        (Controller::Cpuset, "which processors, for scripts"),
     ];
     let each = wanted.into_iter().map(|(controller, use_for)| {
         let what = format!("cgroup {} ({use_for})", controller.name());

@@ -627,3 +627,50 @@ Nginx::Headers_out.new["X-Used"] = used.inspect + ' ' + c.stat.inspect
     let gone = || (!group.exists()).then_some(());
     eventually(PATIENCE, "the group goes when nothing wants it", gone);
 }
+
+#[test]
+fn a_script_says_on_which_cpus_its_program_runs() {
+    if !has(&[Controller::Cpuset]) {
+        return;
+    }
+    let attach = r#"
+cpus = Nginx::Request.new.var.arg_cpus
+unless cpus.nil?
+  c = Cgroup::CPUSET.new("pinned")
+  c.cpus = cpus
+  c.attach
+end
+"#;
+    let limits = "cgroup = { pids = 60 }\n  scripts = { access = \"{dir}/attach.rb\" }";
+    let config = CONFIG.replacen("cgroup = { {one} }", limits, 1);
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &config)
+        .with("required", "true")
+        .with("tenant", "pids = 80")
+        .with("site", "pids = 70")
+        .with("two", "pids = 60");
+    builder.directory().write("attach.rb", attach);
+    let program = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\n\
+                   grep Cpus_allowed_list /proc/self/status\n";
+    builder
+        .directory()
+        .write_program("site/one/cpus.cgi", program);
+    let gateway = builder.start();
+    let allowed = |query: &str| {
+        let reply = get(&gateway, "app.test", &format!("/one/cpus.cgi{query}"));
+        let text = body(&reply);
+        let list = text.strip_prefix("Cpus_allowed_list:").map(str::trim);
+        list.map(str::to_owned).ok_or((reply.status, text))
+    };
+    let all = allowed("").expect("a program without a group of its own runs");
+    let ends: Vec<&str> = all.split([',', '-']).collect();
+    for cpus in [ends[0], ends[ends.len() - 1], ends[0], &all] {
+        let found = allowed(&format!("?cpus={cpus}"));
+        assert_eq!(found.as_deref(), Ok(cpus), "{}", gateway.stderr());
+    }
+    // One that no machine of tests has: rather none than a program that runs anywhere.
+    let (status, _) = allowed("?cpus=8191").expect_err("it is refused");
+    assert_eq!(status, 500);
+    gateway.wait_for_message("group_failed");
+    assert_eq!(allowed("?cpus="), Ok(all.clone()));
+    assert_eq!(allowed(""), Ok(all));
+}

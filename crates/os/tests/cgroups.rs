@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use os::cgroup::{
-    Base, Controller, Controllers, CpuLimit, Group, Host, IoLimit, Layout, Leaf, Limits, Sight,
-    Tree, Usage,
+    Base, Controller, Controllers, CpuLimit, Group, Host, IoLimit, Layout, Leaf, Limits,
+    NumberList, Sight, Tree, Usage,
 };
 
 /// How long something may take that takes no time on a quiet machine.
@@ -376,6 +376,67 @@ fn the_limits_of_memory_and_disks_are_what_the_kernel_says_they_are() {
         "io.max",
     );
     assert_eq!(said, "");
+}
+
+/// CPUs that a program may run on, as the kernel lists them.
+fn allowed_cpus(pid: &str) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    line.expect("Linux tells it").trim().to_owned()
+}
+
+#[test]
+fn a_program_runs_on_the_cpus_of_its_group_and_on_others_when_they_change() {
+    let Some(mut here) = Groups::with(&[Controller::Cpuset, Controller::Pids]) else {
+        return;
+    };
+    let all = allowed_cpus("self");
+    let ends: Vec<&str> = all.split([',', '-']).collect();
+    let (first, last) = (ends[0], ends[ends.len() - 1]);
+    let pids = Limits {
+        pids: Some(50),
+        ..Limits::default()
+    };
+    let outer = [named(&["site"], pids.clone())];
+    here.apply(&outer);
+    let lists = |cpus: &str| {
+        let limits = Limits {
+            cpus: NumberList::parse(cpus),
+            ..pids.clone()
+        };
+        named(&["site", "script"], limits)
+    };
+    // A group that is there without lists gets some as well as a fresh one.
+    let mut child = start(
+        here.tree.leaf_within(&outer, &lists("")).unwrap(),
+        "sleep 600",
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut child = start(
+        here.tree.leaf_within(&outer, &lists(first)).unwrap(),
+        "exec sleep 600",
+    );
+    let pid = child.id().to_string();
+    assert_eq!(allowed_cpus(&pid), first);
+    for cpus in [last, first, &all, last, "", first] {
+        here.tree.leaf_within(&outer, &lists(cpus)).unwrap();
+        let expected = if cpus.is_empty() { &all } else { cpus };
+        assert_eq!(&allowed_cpus(&pid), expected, "{cpus:?}");
+    }
+    // No machine of tests has this one.
+    let refused = here.tree.leaf_within(&outer, &lists("8191")).unwrap_err();
+    assert!(refused.to_string().contains("8191"), "{refused}");
+    here.tree.leaf_within(&outer, &lists("")).unwrap();
+    assert_eq!(
+        allowed_cpus(&pid),
+        all,
+        "nothing is left of what was refused"
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

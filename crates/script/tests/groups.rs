@@ -122,6 +122,14 @@ fn limits_are_read_as_they_were_set() {
             "c = Cgroup::BLKIO.new('a'); c.throttle_read_bps_device = '8:0 4096'; c.throttle_read_bps_device",
             Datum::from("8:0 4096"),
         ),
+        (
+            "c = Cgroup::CPUSET.new('a'); c.cpus = '0-1'; c.mems = '0'; c.cpus = ''; [c.cpus, c.mems].inspect",
+            Datum::from("[nil, \"0\"]"),
+        ),
+        (
+            "c = Cgroup::CPUSET.new('a'); c.cpus = '0,2-3'; c.mems = nil; c.cpus",
+            Datum::from("0,2-3"),
+        ),
         ("Cgroup::CPU.new('a/b').group_name", Datum::from("a/b")),
         (
             "c = Cgroup::CPU.new('a'); c.create; c.delete; c.exist?",
@@ -216,7 +224,15 @@ fn what_groups_cannot_do_is_told() {
     for (script, said) in [
         ("Cgroup::CPU.new('a').cfs_quota_us = 5", "from 1000 to"),
         ("Cgroup::CPU.new('a').attach(1)", "moves nothing that runs"),
-        ("Cgroup::CPUSET.new('a').cpus = '0'", "cfs_quota_us"),
+        (
+            "Cgroup::CPUSET.new('a').cpus = '0;1'",
+            "cpus are numbers as",
+        ),
+        ("Cgroup::CPUSET.new('a').mems = 0", "mems are numbers as"),
+        (
+            "Cgroup::CPUSET.new('a').cpus = '0,' * 200 + '0'",
+            "cpus are numbers as",
+        ),
         ("Cgroup::CPU.new('a').rt_runtime_us = 1", "real-time"),
         ("Cgroup::CPUACCT.new('a').usage_percpu", "over all cores"),
         ("Cgroup::MEMORY.new('').usage_in_bytes", "a group's name"),

@@ -411,7 +411,7 @@ impl Spawner {
             entry.site.root.display(),
             run.script.escape_ascii()
         );
-        let mut cradle = self.groups.cradle(&entry, run.group.as_ref())?;
+        let mut cradle = self.groups.cradle(&entry, run.group.as_deref())?;
         let started = os::spawn::spawn(&Birth {
             directory: found.runnable.directory.as_fd(),
             name: &found.runnable.name,

@@ -108,11 +108,12 @@ fn rules(site: &Site, site_index: u32, shape: &Shape<'_>) -> Vec<RuleManifest> {
 }
 
 /// Controllers that scripts may set limits of, where the machine has them.
-const WISHED: [Controller; 4] = [
+const WISHED: [Controller; 5] = [
     Controller::Cpu,
     Controller::Memory,
     Controller::Pids,
     Controller::Io,
+    Controller::Cpuset,
 ];
 
 /// The groups, with the limits that can be had, and where they stand; `more` are controllers that

@@ -285,8 +285,8 @@ impl Exchange {
     }
 
     /// The group that a script wants this request's program to be born in.
-    pub(crate) fn wished_group(&self) -> Option<os::cgroup::Group> {
+    pub(crate) fn wished_group(&self) -> Option<Box<os::cgroup::Group>> {
         let wish = self.scripted.as_ref()?.scope.cgroup.as_ref()?;
-        Some(wished(&wish.name, wish.limits.clone()))
+        Some(Box::new(wished(&wish.name, wish.limits.clone())))
     }
 }

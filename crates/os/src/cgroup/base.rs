@@ -168,6 +168,9 @@ impl Base {
             .map_err(|error| Error::new(format!("make a group in {}", group.display()), error))?;
         // Kernels before 5.11 had groups that did not count those below them.
         let _ = interface::write(&directory.join("memory.use_hierarchy"), "1");
+        if version == Version::V1 {
+            fill(&directory, group);
+        }
         self.locks.push(lock);
         self.layout.hierarchies.push(Hierarchy {
             version,
@@ -299,6 +302,18 @@ fn make(group: &Path) -> io::Result<(PathBuf, OwnedFd)> {
         }
     }
     Err(io::Error::other("every name is taken"))
+}
+
+/// Version 1 makes groups without a CPU and without memory, which no process may enter: ours gets
+/// what the group above it has, and groups below it are made with that. Elsewhere than in the
+/// hierarchy of cpuset these files are not there.
+fn fill(directory: &Path, above: &Path) {
+    for file in ["cpuset.cpus", "cpuset.mems"] {
+        if let Ok(list) = interface::read(&above.join(file)) {
+            let _ = interface::write(&directory.join(file), list.trim());
+        }
+    }
+    let _ = interface::write(&directory.join("cgroup.clone_children"), "1");
 }
 
 /// Locks a directory, if nobody has and it is still there.

@@ -15,16 +15,19 @@ pub enum Controller {
     Pids,
     /// Reading from and writing to block devices.
     Io,
+    /// Which CPUs and which memory nodes.
+    Cpuset,
 }
 
 impl Controller {
     /// Every controller.
-    pub const ALL: [Controller; 5] = [
+    pub const ALL: [Controller; 6] = [
         Controller::Cpu,
         Controller::CpuTime,
         Controller::Memory,
         Controller::Pids,
         Controller::Io,
+        Controller::Cpuset,
     ];
 
     /// Its name in version 2, and in what people read.
@@ -43,6 +46,7 @@ impl Controller {
             Controller::Memory => "memory",
             Controller::Pids => "pids",
             Controller::Io => "blkio",
+            Controller::Cpuset => "cpuset",
         }
     }
 

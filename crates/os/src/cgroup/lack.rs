@@ -132,7 +132,7 @@ fn delegation(group: &Path, controller: &str) -> String {
     let mut services = names.filter(|name| name.ends_with(".service"));
     match services.next() {
         Some(service) if !service.starts_with("user@") => {
-            format!("systemctl edit {service}: [Service] Delegate=cpu memory io pids")
+            format!("systemctl edit {service}: [Service] Delegate=cpu cpuset memory io pids")
         }
         _ if Path::new("/run/systemd/system").exists() => {
             let user = if crate::process::is_root() {

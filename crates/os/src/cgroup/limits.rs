@@ -2,6 +2,7 @@
 
 use super::controllers::{Controller, Controllers};
 use super::device::Device;
+use super::numbers::NumberList;
 use serde::{Deserialize, Serialize};
 
 /// Limits of one group; what is absent is not limited by it, though a group above may.
@@ -19,6 +20,10 @@ pub struct Limits {
     pub pids: Option<u32>,
     /// Reads and writes, by disk.
     pub io: Vec<IoLimit>,
+    /// CPUs that processes may run on.
+    pub cpus: Option<NumberList>,
+    /// Memory nodes that they may have memory of.
+    pub mems: Option<NumberList>,
 }
 
 /// Processor time a group may use.
@@ -59,6 +64,10 @@ impl Limits {
             ),
             (Controller::Pids, self.pids.is_some()),
             (Controller::Io, !self.io.is_empty()),
+            (
+                Controller::Cpuset,
+                self.cpus.is_some() || self.mems.is_some(),
+            ),
         ];
         let wanted = wanted.into_iter().filter(|(_, is)| *is);
         wanted.map(|(controller, _)| controller).collect()
@@ -129,9 +138,10 @@ mod tests {
         let limits = Limits {
             cpu_weight: Some(50),
             pids: Some(9),
+            mems: NumberList::parse("0"),
             ..Limits::default()
         };
         let names: Vec<_> = limits.needs().iter().map(Controller::name).collect();
-        assert_eq!(names, ["cpu", "pids"]);
+        assert_eq!(names, ["cpu", "pids", "cpuset"]);
     }
 }

@@ -3,18 +3,39 @@
 //! The idea: a change from one set of limits to another becomes a short list of writes, each of
 //! which the kernel takes given those before it. Nothing here touches a file.
 
+use std::fmt;
+
 use super::controllers::Controller;
 use super::device::Device;
 use super::layout::Version;
 use super::limits::{CpuLimit, IoLimit, Limits};
+use super::numbers::NumberList;
 
 /// One value for one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Write {
     pub(super) controller: Controller,
     pub(super) file: &'static str,
-    pub(super) value: String,
+    pub(super) value: Value,
     pub(super) absence: Absence,
+}
+
+/// What is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Value {
+    /// This text.
+    Text(String),
+    /// What this file of the group above says.
+    OfGroupAbove(&'static str),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Text(text) => f.write_str(text),
+            Value::OfGroupAbove(file) => write!(f, "{file} of the group above"),
+        }
+    }
 }
 
 /// What it means when a kernel does not have the file.
@@ -42,8 +63,29 @@ pub(super) fn writes(version: Version, before: Option<&Limits>, after: &Limits) 
         list.add(Controller::Pids, "pids.max", or_max(pids));
     }
     list.io();
+    list.cpuset(&CPUS, |limits| limits.cpus.as_ref());
+    list.cpuset(&MEMS, |limits| limits.mems.as_ref());
     list.writes
 }
+
+/// The files of a list of CPUs or memory nodes.
+struct Lists {
+    group: &'static str,
+    leaf: &'static str,
+    /// What a group in version 2 has, whether or not it was given anything.
+    effective: &'static str,
+}
+
+const CPUS: Lists = Lists {
+    group: "cpuset.cpus",
+    leaf: "run/cpuset.cpus",
+    effective: "cpuset.cpus.effective",
+};
+const MEMS: Lists = Lists {
+    group: "cpuset.mems",
+    leaf: "run/cpuset.mems",
+    effective: "cpuset.mems.effective",
+};
 
 struct List<'a> {
     writes: Vec<Write>,
@@ -62,20 +104,15 @@ impl List<'_> {
     }
 
     fn add(&mut self, controller: Controller, file: &'static str, value: String) {
-        self.push(controller, file, value, Absence::Fails);
+        self.push(controller, file, Value::Text(value), Absence::Fails);
     }
 
     fn add_if_there(&mut self, controller: Controller, file: &'static str, value: &str) {
-        self.push(controller, file, value.to_owned(), Absence::Harmless);
+        let value = Value::Text(value.to_owned());
+        self.push(controller, file, value, Absence::Harmless);
     }
 
-    fn push(
-        &mut self,
-        controller: Controller,
-        file: &'static str,
-        value: String,
-        absence: Absence,
-    ) {
+    fn push(&mut self, controller: Controller, file: &'static str, value: Value, absence: Absence) {
         self.writes.push(Write {
             controller,
             file,
@@ -212,6 +249,39 @@ impl List<'_> {
             self.add(Controller::Io, file, format!("{} {value}", limit.device));
         }
     }
+
+    /// A leaf in version 1 has a list of its own, at every moment within that of its group, and
+    /// neither may be empty: the way from one list to another leads over all that the group above
+    /// has. In version 2 an empty list means that of the group above, and stands in every leaf; but
+    /// where a program runs the kernel empties none.
+    fn cpuset(&mut self, files: &Lists, of: fn(&Limits) -> Option<&NumberList>) {
+        let is_known = |before: &Limits| of(before) == of(self.after);
+        if self.before.is_some_and(is_known) {
+            return;
+        }
+        let list = of(self.after).map(|list| Value::Text(list.as_str().to_owned()));
+        let absence = match list {
+            Some(_) => Absence::Fails,
+            // What stands there may be what an earlier limit left, or no group of this kind.
+            None => Absence::Harmless,
+        };
+        let version = self.version;
+        let mut add = |file, value| self.push(Controller::Cpuset, file, value, absence);
+        match version {
+            Version::V1 => {
+                let all = Value::OfGroupAbove(files.group);
+                add(files.group, all.clone());
+                add(files.leaf, list.clone().unwrap_or(all));
+                if let Some(list) = list {
+                    add(files.group, list);
+                }
+            }
+            Version::V2 => {
+                let all = Value::OfGroupAbove(files.effective);
+                add(files.group, list.unwrap_or(all));
+            }
+        }
+    }
 }
 
 impl IoLimit {
@@ -294,6 +364,7 @@ mod tests {
                 "memory.high = 900",
                 "pids.max = 7",
                 "io.max = 8:0 rbps=1 wbps=max riops=max wiops=4",
+                "cpuset.cpus = 1-2",
             ],
         );
         check(
@@ -313,6 +384,9 @@ mod tests {
                 "blkio.throttle.write_bps_device = 8:0 0",
                 "blkio.throttle.read_iops_device = 8:0 0",
                 "blkio.throttle.write_iops_device = 8:0 4",
+                "cpuset.cpus = cpuset.cpus of the group above",
+                "run/cpuset.cpus = 1-2",
+                "cpuset.cpus = 1-2",
             ],
         );
     }
@@ -391,9 +465,53 @@ mod tests {
             Version::V2,
             None,
             &cpu(100, 0),
-            &["cpu.max.burst = 0", "cpu.max = 10000 100000"],
+            &[
+                "cpu.max.burst = 0",
+                "cpu.max = 10000 100000",
+                "cpuset.cpus = cpuset.cpus.effective of the group above",
+                "cpuset.mems = cpuset.mems.effective of the group above",
+            ],
         );
-        check(Version::V1, None, &Limits::default(), &[]);
+        check(
+            Version::V1,
+            None,
+            &Limits::default(),
+            &[
+                "cpuset.cpus = cpuset.cpus of the group above",
+                "run/cpuset.cpus = cpuset.cpus of the group above",
+                "cpuset.mems = cpuset.mems of the group above",
+                "run/cpuset.mems = cpuset.mems of the group above",
+            ],
+        );
+    }
+
+    #[test]
+    fn cpus_and_memory_nodes_taken_away_are_those_of_the_group_above() {
+        let lists = |cpus, mems| Limits {
+            cpus: NumberList::parse(cpus),
+            mems: NumberList::parse(mems),
+            ..Limits::default()
+        };
+        let (before, after) = (lists("0", "0"), lists("0", ""));
+        check(
+            Version::V2,
+            Some(&before),
+            &after,
+            &["cpuset.mems = cpuset.mems.effective of the group above"],
+        );
+        check(
+            Version::V1,
+            Some(&before),
+            &after,
+            &[
+                "cpuset.mems = cpuset.mems of the group above",
+                "run/cpuset.mems = cpuset.mems of the group above",
+            ],
+        );
+        // A group that was found there and may have had others.
+        let found = writes(Version::V2, None, &lists("", "1"));
+        let harmless: Vec<_> = found.iter().map(|write| write.absence).collect();
+        assert_eq!(harmless, [Absence::Harmless, Absence::Fails]);
     }
 
     #[test]
@@ -421,6 +539,7 @@ mod tests {
                 read_ops: None,
                 write_ops: Some(4),
             }],
+            cpus: NumberList::parse("1-2"),
             ..cpu(100, 20_000)
         }
     }

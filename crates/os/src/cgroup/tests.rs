@@ -49,7 +49,8 @@ impl Drop for Machine {
 }
 
 const KNOWN: &str = "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t1\t1\t1\ncpuacct\t1\t1\t1\n\
-                     memory\t0\t1\t0\npids\t0\t1\t1\nblkio\t0\t1\t1\n";
+                     memory\t0\t1\t0\npids\t0\t1\t1\nblkio\t0\t1\t1\n\
+                     cpuset\t0\t1\t1\n";
 
 /// The files of a group in version 2 that was given these controllers.
 fn v2_files<'a>(controllers: &'a str, procs: &'a str) -> [(&'a str, &'a str); 5] {
@@ -86,12 +87,15 @@ fn full_machine() -> Machine {
     for path in ["v1/cpu/a", "v1/mem", "v1/pids/app"] {
         machine.group(path, &procs);
     }
-    machine.group("uni", &[("cgroup.controllers", "cpu io memory pids")]);
-    machine.group("uni/own", &v2_files("cpu io memory pids", &own));
+    machine.group(
+        "uni",
+        &[("cgroup.controllers", "cpu cpuset io memory pids")],
+    );
+    machine.group("uni/own", &v2_files("cpu cpuset io memory pids", &own));
     machine.group("uni/poor", &v2_files("pids", &own));
     machine.group(
         "uni/busy",
-        &v2_files("cpu memory pids io", &format!("{own}\n1\n2\n")),
+        &v2_files("cpu cpuset memory pids io", &format!("{own}\n1\n2\n")),
     );
     let mut threads = v2_files("pids", &own);
     threads[0].1 = "threaded\n";
@@ -99,7 +103,7 @@ fn full_machine() -> Machine {
     machine.group(
         "top",
         &[
-            ("cgroup.controllers", "cpu io memory pids"),
+            ("cgroup.controllers", "cpu cpuset io memory pids"),
             ("cgroup.subtree_control", ""),
             ("cgroup.procs", "1\n2\n"),
         ],
@@ -126,44 +130,44 @@ fn in_version_2_a_group_must_have_been_given_controllers_and_be_ours_alone() {
         (
             String::new(),
             "0::/own",
-            "cpu=-NotMounted cpuacct=-NotMounted memory=-SwitchedOff pids=-NotMounted io=-NotMounted",
+            "cpu=-NotMounted cpuacct=-NotMounted memory=-SwitchedOff pids=-NotMounted io=-NotMounted cpuset=-NotMounted",
         ),
         (
             unified.clone(),
             "0::/own",
-            "cpu=V2:uni/own cpuacct=V2:uni/own memory=V2:uni/own pids=V2:uni/own io=V2:uni/own",
+            "cpu=V2:uni/own cpuacct=V2:uni/own memory=V2:uni/own pids=V2:uni/own io=V2:uni/own cpuset=V2:uni/own",
         ),
         // What runs before a service of systemd's, asked for the service.
         (
             unified.clone(),
             "0::/own/.control",
-            "cpu=V2:uni/own cpuacct=V2:uni/own memory=V2:uni/own pids=V2:uni/own io=V2:uni/own",
+            "cpu=V2:uni/own cpuacct=V2:uni/own memory=V2:uni/own pids=V2:uni/own io=V2:uni/own cpuset=V2:uni/own",
         ),
         (
             unified.clone(),
             "0::/poor",
-            "cpu=-NotDelegated cpuacct=V2:uni/poor memory=-NotDelegated pids=V2:uni/poor io=-NotDelegated",
+            "cpu=-NotDelegated cpuacct=V2:uni/poor memory=-NotDelegated pids=V2:uni/poor io=-NotDelegated cpuset=-NotDelegated",
         ),
         (
             unified.clone(),
             "0::/busy",
-            "cpu=-Shared cpuacct=V2:uni/busy memory=-Shared pids=-Shared io=-Shared",
+            "cpu=-Shared cpuacct=V2:uni/busy memory=-Shared pids=-Shared io=-Shared cpuset=-Shared",
         ),
         (
             unified.clone(),
             "0::/threads",
-            "cpu=-NotDelegated cpuacct=-Threaded memory=-NotDelegated pids=-Threaded io=-NotDelegated",
+            "cpu=-NotDelegated cpuacct=-Threaded memory=-NotDelegated pids=-Threaded io=-NotDelegated cpuset=-NotDelegated",
         ),
         (
             unified.clone(),
             "0::/../elsewhere",
-            "cpu=-OutsideMount cpuacct=-OutsideMount memory=-OutsideMount pids=-OutsideMount io=-OutsideMount",
+            "cpu=-OutsideMount cpuacct=-OutsideMount memory=-OutsideMount pids=-OutsideMount io=-OutsideMount cpuset=-OutsideMount",
         ),
         // The root of the hierarchy may have processes beside groups.
         (
             top.clone(),
             "0::/",
-            "cpu=V2:top cpuacct=V2:top memory=V2:top pids=V2:top io=V2:top",
+            "cpu=V2:top cpuacct=V2:top memory=V2:top pids=V2:top io=V2:top cpuset=V2:top",
         ),
     ] {
         check_places(&machine, &mountinfo, cgroup, expected);
@@ -182,18 +186,18 @@ fn controllers_are_found_one_by_one_in_either_version() {
         (
             format!("{cpu}{memory}"),
             "2:cpu,cpuacct:/a\n3:memory:/docker/1\n0::/",
-            "cpu=V1:v1/cpu/a cpuacct=V1:v1/cpu/a memory=V1:v1/mem pids=-NotMounted io=-NotMounted",
+            "cpu=V1:v1/cpu/a cpuacct=V1:v1/cpu/a memory=V1:v1/mem pids=-NotMounted io=-NotMounted cpuset=-NotMounted",
         ),
         (
             format!("{cpu}{memory}"),
             "2:cpu,cpuacct:/gone\n3:memory:/docker/2",
-            "cpu=-NoGroup cpuacct=-NoGroup memory=-OutsideMount pids=-NotMounted io=-NotMounted",
+            "cpu=-NoGroup cpuacct=-NoGroup memory=-OutsideMount pids=-NotMounted io=-NotMounted cpuset=-NotMounted",
         ),
         // Some controllers in version 1, the rest in version 2.
         (
             format!("{cpu}{pids}{unified}"),
             "2:cpu,cpuacct:/a\n4:pids:/app\n0::/own",
-            "cpu=V1:v1/cpu/a cpuacct=V1:v1/cpu/a memory=V2:uni/own pids=V1:v1/pids/app io=V2:uni/own",
+            "cpu=V1:v1/cpu/a cpuacct=V1:v1/cpu/a memory=V2:uni/own pids=V1:v1/pids/app io=V2:uni/own cpuset=V2:uni/own",
         ),
     ] {
         check_places(&machine, &mountinfo, cgroup, expected);
@@ -425,6 +429,48 @@ fn in_version_1_no_group_gets_more_than_those_above() {
     let leaf = tree.leaf(&groups, &groups[1].path).unwrap();
     assert!(leaf.directory().is_none());
     assert_eq!(leaf.procs().count(), 1);
+}
+
+/// A script's list in a tree of version 2, where the kernel says that the group has these.
+fn lists_in_version_2(effective: &str) -> (Result<(), String>, String) {
+    let machine = Machine::new();
+    let base = machine.group("base", &[("cgroup.subtree_control", "cpuset pids")]);
+    let files = [
+        ("cgroup.procs", ""),
+        ("cgroup.subtree_control", "cpuset"),
+        ("cpuset.cpus", ""),
+        ("cpuset.cpus.effective", effective),
+        ("pids.max", ""),
+    ];
+    for path in ["site", "site/run", "site/script", "site/script/run"] {
+        machine.group(&format!("base/{path}"), &files);
+    }
+    let layout = layout(Version::V2, &base, &[Controller::Cpuset, Controller::Pids]);
+    let mut tree = Tree::default();
+    let pids = Limits {
+        pids: Some(9),
+        ..Limits::default()
+    };
+    let groups = [group(&["site"], pids)];
+    tree.apply(&layout, &groups).unwrap();
+    let lists = Limits {
+        cpus: NumberList::parse("1,2"),
+        ..Limits::default()
+    };
+    let wish = group(&["site", "script"], lists);
+    let leaf = tree.leaf_within(&groups, &wish).map(|_| ());
+    let wrote = fs::read_to_string(base.join("site/script/cpuset.cpus")).unwrap();
+    (leaf.map_err(|error| error.to_string()), wrote)
+}
+
+#[test]
+fn a_program_is_refused_a_group_without_any_of_the_cpus_it_was_to_have() {
+    for effective in ["1-2\n", "2\n"] {
+        assert_eq!(lists_in_version_2(effective), (Ok(()), "1,2".to_owned()));
+    }
+    let (leaf, _) = lists_in_version_2("0\n");
+    let said = leaf.unwrap_err();
+    assert!(said.contains("have 1,2 alone in"), "{said}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use super::kill::{groups, remove};
 use super::layout::{Hierarchy, Layout, Version};
 use super::leaf::{Leaf, RUN};
 use super::limits::Limits;
-use super::settings::{Absence, writes};
+use super::settings::{Absence, Value, Write, writes};
 use super::{Error, interface};
 
 /// Groups of a list that are made at once.
@@ -302,21 +302,16 @@ impl Tree {
         // Not known until every file is written.
         node.written = None;
         for hierarchy in &self.layout.hierarchies {
+            let directory = hierarchy.group(&group.path);
             for write in writes(hierarchy.version, before.as_ref(), &group.limits) {
-                if !hierarchy.controllers.contains(write.controller) {
-                    continue;
+                if hierarchy.controllers.contains(write.controller) {
+                    put(&directory, &write)?;
                 }
-                let file = hierarchy.group(&group.path).join(write.file);
-                match interface::write(&file, &write.value) {
-                    Ok(()) => {}
-                    Err(error)
-                        if write.absence == Absence::Harmless
-                            && error.kind() == io::ErrorKind::NotFound => {}
-                    Err(error) => {
-                        let what = format!("write {} to {}", write.value, file.display());
-                        return Err(Error::new(what, error));
-                    }
-                }
+            }
+            if hierarchy.version == Version::V2
+                && hierarchy.controllers.contains(Controller::Cpuset)
+            {
+                are_had(&directory, &group.limits)?;
             }
         }
         node.written = Some(group.limits.clone());
@@ -380,6 +375,50 @@ fn standing_in(groups: &[Group]) -> BTreeMap<Vec<String>, Controllers> {
         }
     }
     standing
+}
+
+/// Writes a value to its file in a group.
+fn put(group: &Path, write: &Write) -> Result<(), Error> {
+    let file = group.join(write.file);
+    let written = match &write.value {
+        Value::Text(text) => interface::write(&file, text),
+        Value::OfGroupAbove(name) => {
+            let above = file.ancestors().nth(2).unwrap_or(group).join(name);
+            interface::read(&above).and_then(|text| interface::write(&file, text.trim()))
+        }
+    };
+    match written {
+        Err(error)
+            if write.absence == Absence::Harmless && error.kind() == io::ErrorKind::NotFound =>
+        {
+            Ok(())
+        }
+        Err(error) => {
+            let what = format!("write {} to {}", write.value, file.display());
+            Err(Error::new(what, error))
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Whether a group in version 2 has no other CPUs and memory nodes than it was given: it has those
+/// of the group above it where that has none of them.
+fn are_had(group: &Path, limits: &Limits) -> Result<(), Error> {
+    let given = [
+        (&limits.cpus, "cpuset.cpus.effective"),
+        (&limits.mems, "cpuset.mems.effective"),
+    ];
+    for (list, file) in given {
+        let Some(list) = list else { continue };
+        let file = group.join(file);
+        let what = || format!("have {} alone in {}", list.as_str(), group.display());
+        let had = interface::read(&file).map_err(|error| Error::new(what(), error))?;
+        if !list.covers(had.trim()) {
+            let why = io::Error::other("the group above has none of them");
+            return Err(Error::new(what(), why));
+        }
+    }
+    Ok(())
 }
 
 /// Whether nothing runs in a group and those below it, or it is not there.

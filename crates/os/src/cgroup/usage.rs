@@ -89,7 +89,7 @@ impl Usage {
                 self.pids = number(&group.join("pids.current"));
                 self.pids_hits = keyed(&group.join("pids.events"), "max");
             }
-            Controller::Io => {}
+            Controller::Io | Controller::Cpuset => {}
         }
     }
 
@@ -117,7 +117,7 @@ impl Usage {
                 self.pids = number(&group.join("pids.current"));
                 self.pids_hits = sum_below(group, "pids.events", "max");
             }
-            Controller::Io => {}
+            Controller::Io | Controller::Cpuset => {}
         }
     }
 }

@@ -6,13 +6,13 @@
 use std::sync::{Arc, Mutex};
 
 use mruby::{Answer, MethodOf};
-use os::cgroup::{Controller, CpuTimes, Device, Layout, Usage};
+use os::cgroup::{Controller, CpuTimes, Device, Layout, NumberList, Usage};
 
 use super::chapter::{Chapter, takes};
 use super::entries::{Classes, hidden, in_ruby, module};
 use super::native::{answered, holding, request, scope};
 use crate::scope::CgroupWish;
-use crate::shared::{Given, Groups, Key, enter};
+use crate::shared::{Form, Given, Groups, Key, enter};
 use crate::state::NativeCall;
 
 /// Functions of the module.
@@ -27,7 +27,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
            machine has. Objects of one name are one group, in all workers. It stands below the group \
            that `cgroup` of the rule, site or tenant makes, and can only have less than that; without \
            one there, the program of a request that attached is refused. The worker itself is never \
-           moved. What is not there raises a NotImplementedError: real-time shares, CPU sets, figures by \
+           moved. What is not there raises a NotImplementedError: real-time shares, figures by \
            core. The figures are read off the kernel when they are asked for, as they stand for \
            the group below the rule of this request: of all programs it has had since it was made (it goes \
            when nothing has run in it for ten seconds). They are `nil` where it does not stand, and where \
@@ -71,6 +71,13 @@ pub(super) const CHAPTER: Chapter = Chapter {
             "Cgroup::BLKIO#throttle_read_bps_device=",
             "text",
             "`\"8:0 1048576\"`; also `throttle_write_bps_device=` and both with `iops`.",
+        ),
+        in_ruby(
+            "Cgroup::CPUSET#cpus=",
+            "text",
+            "CPUs by number, as the kernel lists them: `\"0-1,4\"`; `\"\"` or `nil` for those of the group \
+             above. Also `mems=`, for memory nodes. Where the group above has none of them the program is \
+             refused.",
         ),
         in_ruby(
             "Cgroup::CPU#create",
@@ -178,9 +185,13 @@ fn get(call: &mut NativeCall<'_>) -> Answer {
         let groups = groups(call);
         let groups = enter(&groups);
         let given = groups.given(&name);
-        Ok(Answer::Datum(match key.is_of_disks() {
-            true => given.and_then(|given| given.disks(key)).as_deref().into(),
-            false => given.and_then(|given| given.number(key)).into(),
+        let Some(given) = given else {
+            return Ok(Answer::Nil);
+        };
+        Ok(Answer::Datum(match key.form() {
+            Form::Number(..) => given.number(key).into(),
+            Form::Disks => given.disks(key).as_deref().into(),
+            Form::List => given.list(key).map(NumberList::as_str).into(),
         }))
     }))
 }
@@ -188,9 +199,10 @@ fn get(call: &mut NativeCall<'_>) -> Answer {
 fn set(call: &mut NativeCall<'_>) -> Answer {
     answered(name(call).and_then(|name| {
         let key = key(call)?;
-        let change = match key.is_of_disks() {
-            true => disk(call, key)?,
-            false => number(call, key)?,
+        let change = match key.form() {
+            Form::Number(least, most) => number(call, key, least, most)?,
+            Form::Disks => disk(call, key)?,
+            Form::List => list(call, key)?,
         };
         held(call, &name)?;
         let groups = groups(call);
@@ -248,12 +260,16 @@ fn times(layout: &Layout, path: &[String]) -> Option<String> {
     Some(format!("user {user}\nsystem {system}"))
 }
 
+/// The limit's name, for messages.
+fn said(call: &NativeCall<'_>) -> String {
+    String::from_utf8_lossy(&call.name(1).unwrap_or_default()).into_owned()
+}
+
 type Change = Box<dyn FnOnce(&mut Given)>;
 
 /// A number within what the kernel takes; `nil` and what is negative take the limit away.
-fn number(call: &NativeCall<'_>, key: Key) -> Result<Change, Answer> {
-    let (least, most) = key.range();
-    let said = String::from_utf8_lossy(&call.name(1).unwrap_or_default()).into_owned();
+fn number(call: &NativeCall<'_>, key: Key, least: i64, most: i64) -> Result<Change, Answer> {
+    let said = said(call);
     let value = match (call.truth(2), call.int(2)) {
         (false, _) => None,
         (true, Some(value)) if value < 0 => None,
@@ -291,6 +307,23 @@ fn disk(call: &NativeCall<'_>, key: Key) -> Result<Change, Answer> {
             "a limit of a disk is told as \"MAJOR:MINOR NUMBER\": \"8:0 1048576\"",
         )),
     }
+}
+
+/// `0-3,8`; `nil` and an empty text take the list away.
+fn list(call: &NativeCall<'_>, key: Key) -> Result<Change, Answer> {
+    let list = match (call.truth(2), call.bytes(2)) {
+        (false, _) | (true, Some(b"")) => None,
+        (true, text) => {
+            let text = text.and_then(|text| std::str::from_utf8(text).ok());
+            Some(text.and_then(NumberList::parse).ok_or_else(|| {
+                let said = said(call);
+                Answer::argument_error(format!(
+                    "{said} are numbers as \"0-3,8\", or \"\" for those of the group above"
+                ))
+            })?)
+        }
+    };
+    Ok(Box::new(move |given: &mut Given| given.set_list(key, list)))
 }
 
 fn attach(call: &mut NativeCall<'_>) -> Answer {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use os::cgroup::{CpuLimit, Device, IoLimit, Limits};
+use os::cgroup::{CpuLimit, Device, IoLimit, Limits, NumberList};
 
 use super::enter;
 
@@ -32,6 +32,19 @@ pub(crate) enum Key {
     WriteBytes,
     ReadOps,
     WriteOps,
+    Cpus,
+    Mems,
+}
+
+/// What a limit is told in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A number: the least and the most that the kernel takes.
+    Number(i64, i64),
+    /// A number for each disk.
+    Disks,
+    /// Numbers of CPUs or memory nodes.
+    List,
 }
 
 impl Key {
@@ -47,28 +60,22 @@ impl Key {
             b"throttle_write_bps_device" => Self::WriteBytes,
             b"throttle_read_iops_device" => Self::ReadOps,
             b"throttle_write_iops_device" => Self::WriteOps,
+            b"cpus" => Self::Cpus,
+            b"mems" => Self::Mems,
             _ => return None,
         })
     }
 
-    /// The least and the most that the kernel takes.
-    pub(crate) fn range(self) -> (i64, i64) {
+    pub(crate) fn form(self) -> Form {
         match self {
-            Self::CpuQuotaUs => (1_000, 1_000_000_000),
-            Self::CpuPeriodUs => (1_000, 1_000_000),
-            Self::CpuShares => (2, 262_144),
-            Self::Pids => (1, i64::from(u32::MAX)),
-            Self::MemoryBytes | Self::MemorySwapBytes => (4_096, i64::MAX),
-            Self::ReadBytes | Self::WriteBytes | Self::ReadOps | Self::WriteOps => (1, i64::MAX),
+            Self::CpuQuotaUs => Form::Number(1_000, 1_000_000_000),
+            Self::CpuPeriodUs => Form::Number(1_000, 1_000_000),
+            Self::CpuShares => Form::Number(2, 262_144),
+            Self::Pids => Form::Number(1, i64::from(u32::MAX)),
+            Self::MemoryBytes | Self::MemorySwapBytes => Form::Number(4_096, i64::MAX),
+            Self::ReadBytes | Self::WriteBytes | Self::ReadOps | Self::WriteOps => Form::Disks,
+            Self::Cpus | Self::Mems => Form::List,
         }
-    }
-
-    /// Whether it is set for a disk each.
-    pub(crate) fn is_of_disks(self) -> bool {
-        matches!(
-            self,
-            Self::ReadBytes | Self::WriteBytes | Self::ReadOps | Self::WriteOps
-        )
     }
 }
 
@@ -77,6 +84,7 @@ impl Key {
 pub(crate) struct Given {
     numbers: BTreeMap<Key, i64>,
     disks: BTreeMap<(Key, Device), i64>,
+    lists: BTreeMap<Key, NumberList>,
 }
 
 #[derive(Debug, Default)]
@@ -180,11 +188,23 @@ impl Given {
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
 
+    pub(crate) fn list(&self, key: Key) -> Option<&NumberList> {
+        self.lists.get(&key)
+    }
+
     /// Sets a limit, or takes it away.
     pub(crate) fn set(&mut self, key: Key, value: Option<i64>) {
         match value {
             Some(value) => self.numbers.insert(key, value),
             None => self.numbers.remove(&key),
+        };
+    }
+
+    /// Sets a list, or takes it away.
+    pub(crate) fn set_list(&mut self, key: Key, list: Option<NumberList>) {
+        match list {
+            Some(list) => self.lists.insert(key, list),
+            None => self.lists.remove(&key),
         };
     }
 
@@ -220,6 +240,8 @@ impl Given {
             memory_high_bytes: None,
             pids: number(Key::Pids).and_then(|pids| u32::try_from(pids).ok()),
             io: self.io(),
+            cpus: self.list(Key::Cpus).cloned(),
+            mems: self.list(Key::Mems).cloned(),
         }
     }
 

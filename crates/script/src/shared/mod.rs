@@ -15,7 +15,7 @@ mod tests;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub(crate) use groups::{Given, Groups, Key};
+pub(crate) use groups::{Form, Given, Groups, Key};
 pub(crate) use kept::{BY_FILE, Kept};
 pub(crate) use lock::{Entered, Lock, Locks, Turn};
 pub(crate) use pool::{Bounds, Namespace, Pool, Refusal};

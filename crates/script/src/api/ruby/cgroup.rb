@@ -43,7 +43,7 @@ module Cgroup
     def stat; Cgroup.__figure(@group_name, :cpuacct_stat) end
   end
   class CPUSET < Group
-    __without "limit CPU time by Cgroup::CPU#cfs_quota_us", :cpus, :cpus=, :mems, :mems=
+    __limits :cpus, :mems
   end
   class BLKIO < Group
     __limits :throttle_read_bps_device, :throttle_write_bps_device, :throttle_read_iops_device, :throttle_write_iops_device
