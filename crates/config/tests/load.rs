@@ -196,6 +196,63 @@ fn an_error_log_that_may_be_given_away_is_not_the_access_log_of_all() {
 }
 
 #[test]
+fn nobody_else_writes_where_a_sites_user_may_read() {
+    let site = |host: &str, user: &str, log: &str| {
+        let user = match user {
+            "" => String::new(),
+            user => format!("user = \"{user}\"\n"),
+        };
+        format!("[[sites]]\nhosts = [\"{host}\"]\n{user}root = \"/srv\"\nlog = {{ {log} }}\n")
+    };
+    let errors = "access = \"/logs/a.access\", error = \"/logs/a\"";
+    let theirs = "`/logs/a` is user `one`'s to read, and another site writes there";
+    let one_file = "`access` and `error` are one file";
+    for (first, second, expected) in [
+        (
+            ("one", errors),
+            ("two", "access = \"\", error = \"/logs/$site\""),
+            "",
+        ),
+        (("one", errors), ("two", "access = \"/logs/a\""), theirs),
+        (("two", "access = \"/logs/a\""), ("one", errors), theirs),
+        (("one", errors), ("two", errors), theirs),
+        (("one", errors), ("", errors), theirs),
+        (("one", errors), ("one", errors), ""),
+        (("", errors), ("", errors), ""),
+        (("", errors), ("two", "access = \"/logs/a\""), ""),
+        (
+            ("one", errors),
+            (
+                "two",
+                "access = \"\" }\nrules = [{ log = { access = \"/logs/a\" } }]\n# {",
+            ),
+            theirs,
+        ),
+        (
+            ("one", "access = \"/logs/$host\", error = \"/logs/a\""),
+            ("two", ""),
+            one_file,
+        ),
+        (
+            ("", "access = \"/logs/$host\", error = \"/logs/a\""),
+            ("two", ""),
+            one_file,
+        ),
+    ] {
+        let sites = site("a", first.0, first.1) + &site("b", second.0, second.1);
+        let told = match load(&Sources::from_text(
+            "nagaya.toml",
+            &format!("{LISTEN}{sites}"),
+        )) {
+            Ok(_) => String::new(),
+            Err(told) => told.to_string(),
+        };
+        assert!(told.contains(expected), "{sites}: {told}");
+        assert_eq!(told.is_empty(), expected.is_empty(), "{sites}: {told}");
+    }
+}
+
+#[test]
 fn tls_is_said_of_listeners_the_process_and_sites() {
     use config::model::{ClientAuth, ListenTls, TlsVersion};
     let text = r#"

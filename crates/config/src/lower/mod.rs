@@ -7,6 +7,7 @@ mod acme;
 pub(crate) mod cgroup;
 mod conditions;
 mod context;
+mod error_logs;
 mod fields;
 mod file_cache;
 mod files;

@@ -18,7 +18,7 @@ use super::tops::Tops;
 use super::upstream::Upstreams;
 use super::user::{Role, wrong_user};
 use super::value::Value;
-use super::{files, handler, tls, values};
+use super::{error_logs, files, handler, tls, values};
 use crate::alike::Alike;
 use crate::keys;
 use crate::model::{
@@ -59,11 +59,12 @@ pub(crate) fn lower_all(
         let mut site = site(value, upstreams, around, &mut hosts)?;
         sharing.note(value, &site, upstreams);
         alike.share(&mut site);
-        Some(site)
+        Some((value, site))
     });
-    let sites = sites.collect();
+    let sites: Vec<_> = sites.collect();
     sharing.judge(tops.context);
-    sites
+    error_logs::judge(&sites);
+    sites.into_iter().map(|(_, site)| site).collect()
 }
 
 /// Whether all that may have been a script was understood: otherwise its own mistake is told.
@@ -150,7 +151,7 @@ fn site(
         compress: Arc::new(compress),
         error_pages: error_pages(&table),
         settings: Arc::new(settings(&table)),
-        error_log: error_log(&log_table, &[around.log, &log], &rules),
+        error_log: error_log(&log_table, around.log),
         log,
         limits,
         scripts,
@@ -159,15 +160,12 @@ fn site(
     })
 }
 
-/// The site's own error log, which is no access log as well: it may be given to the site's user.
-fn error_log(table: &Table<'_>, access: &[&LogTarget], rules: &[Rule]) -> Option<String> {
+/// The site's own error log, which is not the access log of all as well ([`error_logs`]).
+fn error_log(table: &Table<'_>, access: &LogTarget) -> Option<String> {
     let value = table.get("error")?;
     let target = values::log_of_site(&value)?;
-    let mut all = rules.iter().filter_map(|rule| rule.log.as_ref());
     match target {
-        LogTarget::File(_)
-            if access.contains(&&target) || all.any(|of_rule| *of_rule == target) =>
-        {
+        LogTarget::File(_) if target == *access => {
             value.report("`access` and `error` are one file");
             None
         }
