@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use config::{LastGood, reason};
+use config::reason;
 use ipc::server::{LastReload, ReloadOutcome, Tally, ToServer, ToSupervisor};
 use os::cgroup::Base;
 use os::signal::{Signal, Signals};
@@ -83,7 +83,7 @@ pub struct Supervisor {
     /// When the reload under way, or the last one, began.
     reload_begun_us: u64,
     /// The last good versions that are stored.
-    stored: LastGood,
+    stored: loose::Stored,
     /// No server has been ready yet: one that ends by itself will not do better next time.
     fresh: bool,
     /// When the upgrade under way, or the last one, began.
@@ -131,7 +131,7 @@ impl Supervisor {
             authorities: Authorities::default(),
             base,
             wanted: Wanted::default(),
-            stored: current.loose.known_before.clone(),
+            stored: current.loose.stored_before(),
             current,
             back_off: BackOff::default(),
             tally,

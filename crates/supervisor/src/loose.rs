@@ -17,7 +17,7 @@ pub(super) struct LooseFiles {
     /// Their last good versions, once the generation is in force.
     pub(super) last_good: LastGood,
     /// Those that were known before it.
-    pub(super) known_before: LastGood,
+    known_before: LastGood,
     /// How many are set aside.
     pub(super) files_set_aside: u64,
     /// The first of them.
@@ -27,6 +27,10 @@ pub(super) struct LooseFiles {
     /// Where the versions are stored; `None` where no file may be set aside.
     store: Option<PathBuf>,
 }
+
+/// Which last good versions are stored, and where; nothing where that is not known.
+#[derive(Debug, Default)]
+pub(super) struct Stored(Option<(PathBuf, LastGood)>);
 
 impl LooseFiles {
     /// Those of a configuration; says in the log which are broken.
@@ -57,17 +61,25 @@ impl LooseFiles {
         }
     }
 
+    /// What was stored when they were read.
+    pub(super) fn stored_before(&self) -> Stored {
+        let path = self.store.clone();
+        Stored(path.map(|path| (path, self.known_before.clone())))
+    }
+
     /// Stores what came into force of files that may be set aside, for the next start, unless it
-    /// is what is stored.
-    pub(super) fn store(&self, stored: &mut LastGood) {
+    /// is what is stored there.
+    pub(super) fn store(&self, stored: &mut Stored) {
         let Some(path) = &self.store else {
             return;
         };
-        if *stored == self.last_good {
+        let is_it =
+            |(at, versions): &(PathBuf, LastGood)| at == path && *versions == self.last_good;
+        if stored.0.as_ref().is_some_and(is_it) {
             return;
         }
         match last_good::write(path, &self.last_good) {
-            Ok(()) => *stored = self.last_good.clone(),
+            Ok(()) => stored.0 = Some((path.clone(), self.last_good.clone())),
             Err(error) => {
                 let (file, error) = (path.display().to_string(), reason(&error));
                 tracing::error!(

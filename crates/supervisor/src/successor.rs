@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use config::{LastGood, reason};
+use config::reason;
 use ipc::handover::{FORMAT, FromSuccessor, RetiringProcesses, ToSuccessor};
 use ipc::server::{LastReload, ReloadOutcome, Tally, ToServer, ToSupervisor};
 use os::exec::{Handed, Inherited};
@@ -22,6 +22,7 @@ use crate::acme::Authorities;
 use crate::child::{self, BackOff, Server};
 use crate::handover::{Arriving, Leaving};
 use crate::keeper::Keys;
+use crate::loose::Stored;
 use crate::notify::Notify;
 use crate::phase::Phase;
 use crate::programs::Programs;
@@ -242,7 +243,7 @@ impl Supervisor {
             back_off: BackOff::default(),
             tally: arriving.tally,
             reload_begun_us: 0,
-            stored: LastGood::default(),
+            stored: Stored::default(),
             fresh: false,
             upgrade_begun_us: 0,
             upgrade: None,

@@ -234,6 +234,18 @@ fn after_a_restart_the_stored_version_serves_and_what_never_was_right_is_left_ou
 }
 
 #[test]
+fn where_versions_are_stored_may_change_by_a_reload() {
+    let gateway = started(&[("a.toml", &site("a", "a1"))]);
+    let directory = gateway.directory().path();
+    let config = directory.join("nagaya.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("last_good = \"moved\"\n{text}")).unwrap();
+    reload(&gateway);
+    let moved = std::fs::read_to_string(directory.join("moved"));
+    assert!(moved.is_ok_and(|text| text.contains("a.toml")));
+}
+
+#[test]
 fn a_store_that_is_spoilt_costs_what_it_held_and_nothing_else() {
     let gateway = started(&[("a.toml", &site("a", "a1")), ("b.toml", &site("b", "b1"))]);
     let again = Restarted::after(gateway, |gateway| {
