@@ -15,6 +15,8 @@ use crate::stage::Arrived;
 const STATUSES: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
 /// The second after 1970 that means long ago.
 const PAST_S: u64 = 1;
+/// The media type of a reply that has several parts of a file.
+const OF_PARTS: &[u8] = b"multipart/byteranges";
 
 /// Tells in the reply's fields how long it may be kept, where a level says so.
 pub(crate) fn tell(arrived: Arrived<'_>, exchange: &mut Exchange) {
@@ -47,10 +49,13 @@ fn lifetime(arrived: Arrived<'_>, exchange: &Exchange) -> Lifetime {
     let Some(expires) = levels.filter_map(|level| level.expires.as_ref()).next() else {
         return Lifetime::Unsaid;
     };
-    if let Some(content_type) = exchange.outgoing.fields.get(FieldId::ContentType) {
-        return expires.of(essence(content_type));
+    let content_type = exchange.outgoing.fields.get(FieldId::ContentType);
+    let content_type = content_type.map(essence);
+    if let Some(content_type) = content_type.filter(|it| !it.eq_ignore_ascii_case(OF_PARTS)) {
+        return expires.of(content_type);
     }
-    // A reply that says "not modified" has no type; its file's name does.
+    // A reply that says "not modified" has no type, and one of several parts has another; the name
+    // of its file tells it.
     let file = exchange.route.file.as_deref();
     let site = arrived.site(&exchange.route);
     match (
@@ -58,7 +63,7 @@ fn lifetime(arrived: Arrived<'_>, exchange: &Exchange) -> Lifetime {
         file.filter(|file| file.exists()),
         site,
     ) {
-        (304, Some(file), Some(site)) => {
+        (206 | 304, Some(file), Some(site)) => {
             let name = Resolved::name(file);
             expires.of(essence(media_types::of(&site.files, name).as_bytes()))
         }

@@ -218,12 +218,24 @@ fn replies_say_how_long_they_may_be_kept() {
             None => assert_eq!(dated, "", "{path}"),
         }
     }
-    // What is not modified may be kept on as long, by the type its file has.
-    let etag = field(&get(&gateway, "/a.css"), "ETag");
-    let again = format!("GET /a.css HTTP/1.1\r\nHost: a\r\nIf-None-Match: {etag}\r\n\r\n");
-    let again = reply(gateway.ask(again.as_bytes()));
-    assert_eq!(
-        (again.status, field(&again, "Cache-Control").as_str()),
-        (304, "max-age=7200")
-    );
+    check_files_kept_in_part(&gateway);
+}
+
+/// What is not modified, and parts, may be kept as long, by the type their file has.
+fn check_files_kept_in_part(gateway: &Gateway) {
+    let etag = field(&get(gateway, "/a.css"), "ETag");
+    for (asked, status) in [
+        (format!("If-None-Match: {etag}"), 304),
+        ("Range: bytes=0-0".to_owned(), 206),
+        ("Range: bytes=0-0,-1".to_owned(), 206),
+    ] {
+        let again = format!("GET /a.css HTTP/1.1\r\nHost: a\r\n{asked}\r\n\r\n");
+        let again = reply(gateway.ask(again.as_bytes()));
+        let control = field(&again, "Cache-Control");
+        assert_eq!(
+            (again.status, &*control),
+            (status, "max-age=7200"),
+            "{asked}"
+        );
+    }
 }
