@@ -13,6 +13,8 @@ use crate::site_log::{self, Audience};
 use crate::stage::Arrived;
 use crate::stderr_log::Due;
 
+/// Bytes of a file or path that are told: what a client asks for may be long.
+const PLACE_BYTES_MAX: usize = 1_024;
 /// Reasons of a 404 that a link is to blame for.
 const OF_LINKS: [&str; 3] = ["symlink_dangling", "symlink_outside", "symlink_refused"];
 
@@ -33,7 +35,10 @@ pub(crate) fn tell(arrived: Arrived<'_>, exchange: &Exchange, error: &Error, sta
         return;
     };
     let (request, site) = (&exchange.request, &*site.name);
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let text = |bytes: &[u8]| {
+        let beginning = bytes.get(..PLACE_BYTES_MAX).unwrap_or(bytes);
+        String::from_utf8_lossy(beginning).into_owned()
+    };
     let file = exchange.route.file.as_deref().map(Resolved::name).map(text);
     let path = file.is_none().then(|| text(request.head.path()));
     let place = file.as_deref().or(path.as_deref()).unwrap_or_default();

@@ -111,6 +111,10 @@ fn a_flood_of_causes_is_counted_and_not_told() {
     "#;
     let gateway = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), config).start();
     let mut client = gateway.client();
+    let long = "x".repeat(4_000);
+    assert_eq!(status(&gateway, "a", &format!("/{long}"), ""), 403);
+    gateway.wait_for_message("path=/x");
+    assert!(!gateway.stderr().contains(&long[..1_024]));
     for number in 0..200 {
         let request = format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!(reply(client.ask(request.as_bytes())).status, 403);
