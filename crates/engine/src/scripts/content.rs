@@ -20,6 +20,7 @@ pub(crate) async fn content(chosen: Chosen<'_>, exchange: &mut Exchange) -> Resu
     };
     outcome::show_fields(exchange);
     let ended = phases::run(**chosen, exchange, Phase::Content, used).await?;
+    phases::let_go(chosen, exchange);
     if let Err(failure) = ended {
         outcome::keep_fields(exchange);
         return Err(outcome::denied(&failure));

@@ -43,9 +43,16 @@ pub(crate) async fn access(chosen: Chosen<'_>, exchange: &mut Exchange) -> Resul
     }
 }
 
-/// Lets the tenant's VM go before the handler, where nothing more of the request runs in it: the
-/// reply may take as long as its client wants.
+/// Lets the tenant's VM go before a handler that is no script, as [`let_go`].
 pub(crate) fn leave_vm(chosen: Chosen<'_>, exchange: &mut Exchange) {
+    if chosen.rule.is_none_or(|rule| rule.script.is_none()) {
+        let_go(chosen, exchange);
+    }
+}
+
+/// Lets the tenant's VM go once a reply is about to be made, where nothing more of the request runs
+/// in it: the reply may take as long as its client wants.
+pub(super) fn let_go(chosen: Chosen<'_>, exchange: &mut Exchange) {
     let scripted = exchange.scripted.as_ref();
     if !scripted.is_some_and(|scripted| scripted.keeps_vm()) {
         return;
@@ -53,9 +60,8 @@ pub(crate) fn leave_vm(chosen: Chosen<'_>, exchange: &mut Exchange) {
     let route = &exchange.route;
     let is_next =
         |phase| has(**chosen, phase) && Cursor::default().next(**chosen, route, phase).is_some();
-    let is_handler = chosen.rule.is_some_and(|rule| rule.script.is_some());
     let mut later = [Phase::HeaderFilter, Phase::BodyFilter, Phase::Log].into_iter();
-    if !is_handler && !later.any(is_next) {
+    if !later.any(is_next) {
         exchange.scripted().keep_vm(None);
     }
 }

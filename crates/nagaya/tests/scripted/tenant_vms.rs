@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::fixtures::files::get;
@@ -50,6 +52,7 @@ fn site(tenant: usize) -> String {
          rules = [\n\
          {{ match = {{ path = \"/count\" }}, handler = {{ script = {{ code = \"Nginx.rputs $counter.next\" }} }} }},\n\
          {{ match = {{ path = \"/break\" }}, handler = {{ script = {{ code = \"class String; undef_method :upcase; end; module Kernel; undef_method :raise; end\" }} }} }},\n\
+         {{ match = {{ path = \"/long\" }}, handler = {{ script = {{ code = \"Nginx.rputs 'x' * 9_000_000\" }} }} }},\n\
          {{ match = {{ path = \"/waits\" }}, handler = {{ proxy = \"http://{{upstream}}\" }} }},\n\
          ]\n[tenants.t{tenant}]\n"
     )
@@ -199,4 +202,18 @@ fn a_reply_that_takes_its_time_keeps_no_vm_where_no_script_follows() {
         matches!(&outcome, Outcome::Reply(reply) if reply.text() == "late"),
         "{outcome:?}"
     );
+}
+
+#[test]
+fn a_client_that_reads_nothing_of_what_a_script_wrote_keeps_no_vm() {
+    let gateway = gateway("vms = 1\nwall = \"5s\"", 2);
+    let mut stalled = TcpStream::connect(gateway.address()).unwrap();
+    stalled.set_read_timeout(Some(PATIENCE)).unwrap();
+    stalled
+        .write_all(b"GET /long HTTP/1.1\r\nHost: t0.test\r\n\r\n")
+        .unwrap();
+    let mut begun = [0; 12];
+    stalled.read_exact(&mut begun).unwrap();
+    assert_eq!(&begun, b"HTTP/1.1 200");
+    assert_eq!(said(&gateway, 1, "/count"), "1");
 }
