@@ -27,6 +27,9 @@ const OF_BODY: [&[u8]; 5] = [
     b"Accept-Ranges",
 ];
 
+/// What keeps a reply as it is, be it said of it or by whoever asks (RFC 9111 §5.2).
+const NO_TRANSFORM: &[u8] = b"no-transform";
+
 /// Settles coding and conditions of a reply that is about to start; says how long its body is now.
 pub(crate) fn settle(arrived: Arrived<'_>, exchange: &mut Exchange, size: BodySize) -> BodySize {
     if exchange.outgoing.is_settled {
@@ -91,7 +94,7 @@ fn may_be_coded(exchange: &Exchange, compress: &Compress) -> bool {
         && !fields.contains(FieldId::ContentEncoding)
         && !fields.contains(FieldId::ContentRange)
         && content_type.is_some_and(|it| media_types::is_compressed(compress, it))
-        && !lists(fields, FieldId::CacheControl, &[b"no-transform"])
+        && !lists(fields, FieldId::CacheControl, &[NO_TRANSFORM])
 }
 
 /// Whether one of `words` stands in the lists of a field.
@@ -128,7 +131,8 @@ struct Coded {
 fn coded(arrived: Arrived<'_>, exchange: &Exchange, compress: &Compress) -> Option<Coded> {
     let head = &exchange.request.head;
     let accepted = head.fields.get(FieldId::AcceptEncoding)?;
-    if head.version == Version::Http10 {
+    let is_as_it_is = lists(&head.fields, FieldId::CacheControl, &[NO_TRANSFORM]);
+    if head.version == Version::Http10 || is_as_it_is {
         return None;
     }
     Some(Coded {
@@ -248,6 +252,13 @@ compress = { min_bytes = 100 }
                 LONG,
                 "Content-Type: text/html|Vary: Accept-Encoding|Content-Encoding: gzip",
                 true,
+            ),
+            (
+                "/|Accept-Encoding: gzip|Cache-Control: max-age=0, no-transform",
+                "Content-Type: text/html",
+                LONG,
+                "Content-Type: text/html|Vary: Accept-Encoding",
+                false,
             ),
             (
                 "/",
