@@ -5,9 +5,12 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use super::model::{Alike, Ask};
+use super::generator;
+use super::model::{Alike, Ask, ServiceAddress};
+use load::client::{Scheme, Secured};
 
 /// Longest wait for one reply.
 const REPLY_WAIT: Duration = Duration::from_secs(30);
@@ -26,20 +29,20 @@ pub(crate) struct Answer {
 }
 
 /// Asks a server of this machine.
-pub(crate) fn ask(port: u16, ask: &Ask) -> Result<Answer, String> {
-    let request = request(port, ask, "Connection: close\r\n");
-    let (_, bytes) = exchange(port, &request, &ask.method).map_err(|e| e.to_string())?;
+pub(crate) fn ask(address: ServiceAddress, ask: &Ask) -> Result<Answer, String> {
+    let request = request(address.port, ask, "Connection: close\r\n");
+    let (_, bytes) = exchange(address, &request, &ask.method).map_err(|e| e.to_string())?;
     parse(&bytes, &ask.method).ok_or_else(|| format!("no whole HTTP reply: {}", shown(&bytes)))
 }
 
 /// A GET of a path.
-pub(crate) fn get(port: u16, path: &str) -> Result<Answer, String> {
+pub(crate) fn get(address: ServiceAddress, path: &str) -> Result<Answer, String> {
     let plain = Ask {
         method: "GET".into(),
         path: path.to_owned(),
         ..Ask::default()
     };
-    ask(port, &plain)
+    ask(address, &plain)
 }
 
 /// What is sent; `more` are fields on top.
@@ -86,34 +89,54 @@ pub(crate) fn differences(ours: &Answer, theirs: &Answer, alike: &Alike) -> Vec<
     found
 }
 
-/// Connects, asks, and reads until the reply is whole by its own framing, or the end.
+/// Connects, asks, and reads until the reply is whole by its own framing, or the end. The socket
+/// is still open.
 pub(crate) fn exchange(
-    port: u16,
+    address: ServiceAddress,
     request: &[u8],
     method: &str,
-) -> std::io::Result<(TcpStream, Vec<u8>)> {
-    let address: SocketAddr = (Ipv4Addr::LOCALHOST, port).into();
-    let mut stream = TcpStream::connect_timeout(&address, REPLY_WAIT)?;
+) -> std::io::Result<(OwnedFd, Vec<u8>)> {
+    let socket: SocketAddr = (Ipv4Addr::LOCALHOST, address.port).into();
+    let mut stream = TcpStream::connect_timeout(&socket, REPLY_WAIT)?;
     stream.set_read_timeout(Some(REPLY_WAIT))?;
     stream.set_write_timeout(Some(REPLY_WAIT))?;
+    match address.scheme {
+        Scheme::Http => {
+            let reply = converse(&mut stream, request, method)?;
+            Ok((stream.into(), reply))
+        }
+        Scheme::Https => {
+            let tls = generator::tls(1);
+            let mut stream = Secured::over(stream.into(), &tls)?;
+            let reply = converse(&mut stream, request, method)?;
+            Ok((stream.into_socket(), reply))
+        }
+    }
+}
+
+fn converse(
+    stream: &mut (impl Read + Write),
+    request: &[u8],
+    method: &str,
+) -> std::io::Result<Vec<u8>> {
     stream.write_all(request)?;
     let deadline = Instant::now() + REPLY_WAIT;
     let mut input = Vec::new();
     let mut chunk = vec![0; 64 * 1024];
     loop {
         match stream.read(&mut chunk) {
-            Ok(0) => return Ok((stream, input)),
+            Ok(0) => return Ok(input),
             Ok(count) => input.extend(chunk.iter().take(count)),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             // Some servers reset what they close; what came may be whole.
             Err(error) if !input.is_empty() && error.kind() == ErrorKind::ConnectionReset => {
-                return Ok((stream, input));
+                return Ok(input);
             }
             Err(error) => return Err(error),
         }
         let is_whole = input.len() < 1024 * 1024 && is_framed(&input, method);
         if is_whole || input.len() > REPLY_BYTES_MAX || Instant::now() > deadline {
-            return Ok((stream, input));
+            return Ok(input);
         }
     }
 }

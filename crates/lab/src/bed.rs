@@ -15,7 +15,7 @@ use super::answer;
 use super::child::{Running, Start};
 use super::hook::Surroundings;
 use super::interrupt;
-use super::model::{Command, Content, Experiment, Ready, Service, SiteFile};
+use super::model::{Command, Content, Experiment, Ready, Service, ServiceAddress, SiteFile};
 use super::ports::Ports;
 use super::program::Programs;
 use super::template::Values;
@@ -45,7 +45,7 @@ pub(crate) struct Bed {
 #[derive(Debug)]
 pub(crate) struct Started {
     pub(crate) name: String,
-    pub(crate) port: u16,
+    pub(crate) address: ServiceAddress,
     pub(crate) home: PathBuf,
     pub(crate) running: Running,
     pub(crate) values: Values,
@@ -88,10 +88,10 @@ impl Bed {
         let name = &service.name;
         self.values.set(
             format!("backend.{name}"),
-            format!("127.0.0.1:{}", started.port),
+            format!("127.0.0.1:{}", started.address.port),
         );
         self.values
-            .set(format!("backend.{name}.port"), started.port);
+            .set(format!("backend.{name}.port"), started.address.port);
         self.values
             .set(format!("backend.{name}.home"), started.home.display());
         self.backends.push(started);
@@ -152,7 +152,10 @@ impl Bed {
         };
         let mut started = Started {
             name: service.name.clone(),
-            port,
+            address: ServiceAddress {
+                port,
+                scheme: service.scheme,
+            },
             running: start.run()?,
             home,
             values,
@@ -187,7 +190,7 @@ impl Bed {
     }
 
     fn wait_until_up(&self, service: &Service, started: &mut Started) -> Result<(), Error> {
-        let what = || format!("wait for {} on port {}", started.name, started.port);
+        let what = || format!("wait for {} on port {}", started.name, started.address.port);
         let doing = what();
         let deadline = Instant::now() + service.ready_within;
         let mut last = String::from("nothing happened");
@@ -218,13 +221,13 @@ impl Bed {
         match ready {
             Ready::AtOnce => Ok(()),
             Ready::Port => {
-                connected(TcpStream::connect((Ipv4Addr::LOCALHOST, started.port)).map(drop))
+                connected(TcpStream::connect((Ipv4Addr::LOCALHOST, started.address.port)).map(drop))
             }
             Ready::Unix(path) => {
                 let path = started.values.fill(path)?;
                 connected(UnixStream::connect(path).map(drop))
             }
-            Ready::Path(path) => match answer::get(started.port, &started.values.fill(path)?) {
+            Ready::Path(path) => match answer::get(started.address, &started.values.fill(path)?) {
                 Ok(answer) if answer.status < 400 => Ok(()),
                 Ok(answer) => Err(format!("status {}", answer.status)),
                 Err(error) => Err(error),
@@ -307,7 +310,10 @@ impl Bed {
         ];
         for backend in &self.backends {
             let name = backend.name.to_ascii_uppercase().replace('-', "_");
-            found.push((format!("LAB_BACKEND_{name}_PORT"), backend.port.to_string()));
+            found.push((
+                format!("LAB_BACKEND_{name}_PORT"),
+                backend.address.port.to_string(),
+            ));
             found.push((
                 format!("LAB_BACKEND_{name}_HOME"),
                 backend.home.display().to_string(),

@@ -1,13 +1,14 @@
 //! From a row's load to plans of the generator, and from their outcomes to figures.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use super::model::{Arrivals, Ask, Background, Failures, Load, Rate, Window};
+use super::model::{Arrivals, Ask, Background, Failures, Load, Rate, ServiceAddress, Window};
 use load::Error;
 use load::client::{
     self, End, Judge, Keep, Opening, Outcome, Pace, Persistence, Plan, RequestBuilder, Reuse,
-    SocketOptions, Times, Url, WarmUp,
+    Scheme, SocketOptions, Times, Tls, Url, WarmUp,
 };
 
 /// The generator's core, where there are two.
@@ -16,6 +17,10 @@ pub(crate) const CORE: usize = 1;
 const BESIDE: Duration = Duration::from_secs(600);
 /// Seconds of a step of a timeline.
 const TIMELINE_STEP: f64 = 0.1;
+/// Addresses of the clients of a load begin here, where it has several.
+const FIRST_CLIENT: Ipv4Addr = Ipv4Addr::new(127, 1, 0, 1);
+/// Those of a load beside it.
+const FIRST_BESIDE: Ipv4Addr = Ipv4Addr::new(127, 2, 0, 1);
 /// Digits of the times that are kept of a slice.
 const STORED_DIGITS: u8 = 2;
 
@@ -23,14 +28,12 @@ const STORED_DIGITS: u8 = 2;
 pub(crate) fn plan(
     load: &Load,
     asks: &[Ask],
-    port: u16,
+    address: ServiceAddress,
     rate: Rate,
     seed: u64,
 ) -> Result<Plan, Error> {
-    let requests: Result<Vec<_>, Error> = asks
-        .iter()
-        .map(|ask| request(ask, port, load.keep_alive))
-        .collect();
+    let requests: Result<Vec<_>, Error> =
+        asks.iter().map(|ask| request(ask, address, load)).collect();
     let reuse = match (load.keep_alive, load.requests_per_connection) {
         (false, _) => Reuse::Close,
         (true, Some(count)) => Reuse::Requests(count),
@@ -67,7 +70,10 @@ pub(crate) fn plan(
         },
         deadline: load.deadline,
         keep: Keep::Histograms,
-        socket: SocketOptions::default(),
+        socket: SocketOptions {
+            local: addresses(FIRST_CLIENT, load.clients),
+            ..SocketOptions::default()
+        },
     })
 }
 
@@ -75,7 +81,7 @@ pub(crate) fn plan(
 pub(crate) fn beside(
     background: &Background,
     load: &Load,
-    port: u16,
+    address: ServiceAddress,
     seed: u64,
 ) -> Result<Plan, Error> {
     let own = Load {
@@ -83,15 +89,19 @@ pub(crate) fn beside(
         keep_alive: background.keep_alive,
         requests: None,
         requests_per_connection: None,
+        clients: background.clients,
+        tls_names: background.tls_names,
         ..load.clone()
     };
     let mut plan = plan(
         &own,
         std::slice::from_ref(&background.ask),
-        port,
+        address,
         background.rate,
         seed,
     )?;
+    // Whoever loads beside comes from elsewhere.
+    plan.socket.local = addresses(FIRST_BESIDE, background.clients);
     plan.end.after = Some(BESIDE + Duration::from_secs_f64(load.seconds));
     Ok(plan)
 }
@@ -111,13 +121,13 @@ fn pace(load: &Load, rate: Rate, seed: u64) -> Pace {
     }
 }
 
-fn request(ask: &Ask, port: u16, keep_alive: bool) -> Result<client::Request, Error> {
-    let url: Url = format!("http://127.0.0.1:{port}{}", ask.path).parse()?;
+fn request(ask: &Ask, address: ServiceAddress, load: &Load) -> Result<client::Request, Error> {
+    let url: Url = url(address, ask).parse()?;
     let builder = RequestBuilder {
         method: ask.method.clone(),
         headers: ask.headers.clone(),
         body: ask.body.clone(),
-        persistence: if keep_alive {
+        persistence: if load.keep_alive {
             Persistence::Keep
         } else {
             Persistence::Close
@@ -127,7 +137,44 @@ fn request(ask: &Ask, port: u16, keep_alive: bool) -> Result<client::Request, Er
         label: Some(ask.label.clone()),
         ..RequestBuilder::default()
     };
-    builder.build(&url)
+    let mut request = builder.build(&url)?;
+    if let Some(speaks) = &mut request.endpoint.tls {
+        *speaks = Tls {
+            resume: load.tls_resume,
+            versions: load.tls_version.into_iter().collect(),
+            groups: load.tls_groups.clone(),
+            ..tls(load.tls_names)
+        };
+    }
+    Ok(request)
+}
+
+/// What is asked for, as a URL.
+pub(crate) fn url(address: ServiceAddress, ask: &Ask) -> String {
+    let scheme = match address.scheme {
+        Scheme::Http => "http",
+        Scheme::Https => "https",
+    };
+    format!("{scheme}://127.0.0.1:{}{}", address.port, ask.path)
+}
+
+/// TLS that asks for `localhost`, or for so many names in turn.
+pub(crate) fn tls(names: u32) -> Tls {
+    if names == 1 {
+        return Tls::to("localhost");
+    }
+    let name = |n: u32| format!("site-{n}.example");
+    Tls {
+        more_names: (1..names).map(name).collect(),
+        ..Tls::to(&name(0))
+    }
+}
+
+/// So many addresses of this machine; none where the kernel may choose.
+fn addresses(first: Ipv4Addr, clients: u32) -> Vec<IpAddr> {
+    let several = (0..clients).filter(|_| clients > 1);
+    let nth = |n: u32| Ipv4Addr::from(u32::from(first).saturating_add(n));
+    several.map(|n| nth(n).into()).collect()
 }
 
 /// `goodput_in.NAME` of parts of a slice.
@@ -188,6 +235,11 @@ pub(crate) fn figures(outcome: &Outcome) -> BTreeMap<String, f64> {
     if refused.count() > 0 {
         found.insert("refused_p99_us".into(), refused.quantile_us(0.99) as f64);
     }
+    let made = outcome.handshakes;
+    if made.full + made.resumed > 0 {
+        let resumed = made.resumed as f64 / (made.full + made.resumed) as f64;
+        found.insert("resumed_share".into(), resumed);
+    }
     if outcome.schedule.due > 0 {
         let late = outcome.schedule.late_by_generator as f64 / outcome.schedule.due as f64;
         found.insert("late_share".into(), late);
@@ -235,4 +287,22 @@ pub(crate) fn words(load: &Load) -> String {
         "{} connections, {kept}, {length}{rate}{deadline}",
         load.connections
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_clients_and_names_are_different_ones() {
+        assert!(addresses(FIRST_CLIENT, 1).is_empty());
+        let clients = addresses(FIRST_CLIENT, 300);
+        assert_eq!(clients.len(), 300);
+        assert_eq!(clients[255], IpAddr::from([127, 1, 1, 0]));
+        assert!(!addresses(FIRST_BESIDE, 200).contains(&clients[0]));
+        assert_eq!(tls(1), Tls::to("localhost"));
+        let several = tls(3);
+        assert_eq!(several.name, "site-0.example");
+        assert_eq!(several.more_names, ["site-1.example", "site-2.example"]);
+    }
 }

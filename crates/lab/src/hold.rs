@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use super::answer;
 use super::bed::Started;
 use super::interrupt;
-use super::model::Ask;
+use super::model::{Ask, ServiceAddress};
 use load::Error;
 use load::server::{Server, Which};
 
@@ -32,7 +32,7 @@ pub(crate) fn measure(
     let pid = started.running.pid();
     let mut server = Server::find(&Which::Pid(pid))?;
     // A first request makes what is made once.
-    answer::ask(started.port, ask).map_err(|e| Error::new(doing(), e))?;
+    answer::ask(started.address, ask).map_err(|e| Error::new(doing(), e))?;
     wait(settle)?;
     let memory = |server: &mut Server| {
         let tree = server.read_memory().tree;
@@ -40,13 +40,13 @@ pub(crate) fn measure(
     };
     let alone = memory(&mut server);
     let watched_before = watched(&server.processes());
-    let request = answer::request(started.port, ask, "");
+    let request = answer::request(started.address.port, ask, "");
     let mut held = Vec::with_capacity(connections);
     for count in 0..connections {
         if count % CHECK_EVERY == 0 {
             interrupt::check()?;
         }
-        let opened = open(started.port, &request, &ask.method);
+        let opened = open(started.address, &request, &ask.method);
         held.push(opened.map_err(|e| Error::new(format!("{}: number {}", doing(), count + 1), e))?);
     }
     let watched_after = watched(&server.processes());
@@ -73,8 +73,8 @@ fn check_descriptors(connections: usize) -> Result<(), String> {
 }
 
 /// Connects, asks, and reads the whole reply.
-fn open(port: u16, request: &[u8], method: &str) -> std::io::Result<TcpStream> {
-    let (stream, reply) = answer::exchange(port, request, method)?;
+fn open(address: ServiceAddress, request: &[u8], method: &str) -> std::io::Result<OwnedFd> {
+    let (stream, reply) = answer::exchange(address, request, method)?;
     match answer::is_framed(&reply, method) {
         true => Ok(stream),
         false => Err(std::io::ErrorKind::UnexpectedEof.into()),

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use load::client::{Scheme, TlsResume, TlsVersion};
+
 /// An experiment. Names in it are known to exist.
 #[derive(Debug, Clone)]
 pub(crate) struct Experiment {
@@ -79,6 +81,15 @@ pub(crate) struct Service {
     pub(crate) backends: Vec<String>,
     pub(crate) before_slice: Vec<Command>,
     pub(crate) after_slice: Vec<Command>,
+    /// What its port speaks.
+    pub(crate) scheme: Scheme,
+}
+
+/// Where a service is reached, on this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ServiceAddress {
+    pub(crate) port: u16,
+    pub(crate) scheme: Scheme,
 }
 
 /// When a service is up.
@@ -250,6 +261,13 @@ pub(crate) struct Load {
     /// Pause between slices.
     pub(crate) rest: Duration,
     pub(crate) windows: Vec<Window>,
+    /// Addresses of this machine that connections come from, in turn; 1 leaves it to the kernel.
+    pub(crate) clients: u32,
+    /// Names that TLS asks for, in turn; 1 is `localhost` alone.
+    pub(crate) tls_names: u32,
+    pub(crate) tls_resume: TlsResume,
+    pub(crate) tls_version: Option<TlsVersion>,
+    pub(crate) tls_groups: Vec<String>,
 }
 
 /// A part of a slice that has a goodput of its own; seconds since recording began.
@@ -297,6 +315,10 @@ pub(crate) struct Background {
     pub(crate) connections: usize,
     pub(crate) keep_alive: bool,
     pub(crate) rate: Rate,
+    /// As the load's.
+    pub(crate) clients: u32,
+    /// As the load's.
+    pub(crate) tls_names: u32,
 }
 
 /// What is read of the server beside its CPU time.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::bed::Started;
 use super::generator;
 use super::interrupt;
-use super::model::{Ask, Load, Rate, Read, Row};
+use super::model::{Ask, Load, Rate, Read, Row, ServiceAddress};
 use super::tenants;
 use load::Error;
 use load::client::{Outcome, Plan, Running};
@@ -33,17 +33,17 @@ pub(crate) fn load(
     started: &Started,
     rate: Rate,
     seed: u64,
-    backend_port: impl Fn(&str) -> Option<u16>,
+    address_of: impl Fn(&str) -> Option<ServiceAddress>,
 ) -> Result<Measured, Error> {
-    let plan = generator::plan(&row.load, asks, started.port, rate, seed)?;
+    let plan = generator::plan(&row.load, asks, started.address, rate, seed)?;
     let mut background = Vec::new();
     for (index, beside) in row.background.iter().enumerate() {
-        let port = match &beside.backend {
-            None => started.port,
-            Some(name) => backend_port(name)
+        let address = match &beside.backend {
+            None => started.address,
+            Some(name) => address_of(name)
                 .ok_or_else(|| Error::new("load a back end", format!("{name} does not run")))?,
         };
-        let plan = generator::beside(beside, &row.load, port, seed ^ (index as u64 + 1))?;
+        let plan = generator::beside(beside, &row.load, address, seed ^ (index as u64 + 1))?;
         background.push(Running::start(plan));
     }
     let watched = watch(&row.read, started.running.pid(), || run(plan))?;
@@ -69,13 +69,18 @@ pub(crate) fn load(
 }
 
 /// Replies per second of a short load flat out.
-pub(crate) fn flat_out(base: &Load, asks: &[Ask], port: u16, seconds: f64) -> Result<f64, Error> {
+pub(crate) fn flat_out(
+    base: &Load,
+    asks: &[Ask],
+    address: ServiceAddress,
+    seconds: f64,
+) -> Result<f64, Error> {
     let short = Load {
         requests: None,
         seconds,
         ..base.clone()
     };
-    let outcome = run(generator::plan(&short, asks, port, Rate::Full, 0)?)?;
+    let outcome = run(generator::plan(&short, asks, address, Rate::Full, 0)?)?;
     Ok(outcome.per_second())
 }
 

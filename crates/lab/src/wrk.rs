@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::generator;
 use super::hook::Surroundings;
-use super::model::{Ask, Command, Load};
+use super::model::{Ask, Command, Load, ServiceAddress};
 use super::program;
 use load::Error;
 
@@ -22,7 +23,7 @@ pub(crate) fn run(
     surroundings: &Surroundings<'_>,
     load: &Load,
     ask: &Ask,
-    port: u16,
+    address: ServiceAddress,
 ) -> Result<(f64, BTreeMap<String, f64>), Error> {
     let wrk = program::on_path("wrk").ok_or_else(|| Error::new("start wrk", "it is not there"))?;
     let seconds = load.seconds.max(1.0).round();
@@ -32,7 +33,7 @@ pub(crate) fn run(
         "--latency".into(),
         format!("-c{}", load.connections),
         format!("-d{seconds}s"),
-        format!("http://127.0.0.1:{port}{}", ask.path),
+        generator::url(address, ask),
     ];
     let within = Duration::from_secs_f64(seconds + 60.0);
     let said = surroundings.said(&Command::Words(words.into()), within)?;

@@ -174,7 +174,7 @@ impl<'a> Load<'a> {
             },
             keep: self.keep(),
             socket: SocketOptions {
-                local,
+                local: local.into_iter().collect(),
                 buffer_bytes: flags.buffer_bytes,
             },
             ..Plan::new(requests)

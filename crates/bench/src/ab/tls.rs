@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use super::flags::Flags;
 use super::refusal::{Refusal, refuse_plainly};
-use load::client::{Tls, TlsFacts, TlsVersion};
+use load::client::{Tls, TlsFacts, TlsResume, TlsVersion};
 
 /// Suites the generator knows: the standard's name and OpenSSL's.
 const SUITES: [(&str, &str); 9] = [
@@ -60,10 +60,13 @@ pub(crate) fn asked(flags: &Flags, name: &str) -> Result<Tls, Refusal> {
     }
     Ok(Tls {
         name: name.to_owned(),
+        more_names: Vec::new(),
         sni: flags.sni && is_name(name),
         versions,
         suites,
+        groups: Vec::new(),
         identity: flags.identity.clone(),
+        resume: TlsResume::Never,
     })
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use load::client::{CONNECTIONS_MAX, REQUESTS_MAX, Scheme, THREADS_MAX};
 
-use super::options::{Options, WarmUpWord};
+use super::options::{Options, ResumeWord, WarmUpWord};
 use super::target::Target;
 
 /// A condition under which the options cannot be meant, and what is said then.
@@ -34,9 +34,11 @@ fn of_targets(options: &Options, targets: &[Target]) -> Vec<Rule> {
     let has_tls = targets.iter().chain(&options.vs).any(is_tls);
     let asks_tls = options.tls_version.is_some()
         || !options.tls_suites.is_empty()
+        || !options.tls_groups.is_empty()
         || options.tls_name.is_some()
         || options.no_tls_name
-        || options.tls_identity.is_some();
+        || options.tls_identity.is_some()
+        || options.tls_resume == ResumeWord::Always;
     vec![
         (
             targets.is_empty(),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 use load::client::{
-    ByRequest, Errors, Failure, FirstReply, Interval, LeftOut, Outcome, Schedule, Series, Times,
-    TlsFacts,
+    ByRequest, Errors, Failure, FirstReply, Handshakes, Interval, LeftOut, Outcome, Schedule,
+    Series, Times, TlsFacts,
 };
 use load::server::{Sample, Spent, Throttling, TreeFigures};
 
@@ -135,6 +135,10 @@ pub(crate) fn outcome() -> Outcome {
             status: 200,
         }),
         kept: 0,
+        handshakes: Handshakes {
+            full: 40,
+            resumed: 10,
+        },
         each: Vec::new(),
         interrupted: false,
     }

@@ -114,6 +114,15 @@ pub(crate) struct Options {
         help_heading = "TLS"
     )]
     pub(crate) tls_suites: Vec<String>,
+    /// Groups of the key exchange by their standard names, with commas: X25519MLKEM768, X25519,
+    /// secp256r1, secp384r1 [default: all]
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        help_heading = "TLS"
+    )]
+    pub(crate) tls_groups: Vec<String>,
     /// Name to ask for (SNI) [default: the URL's host]
     #[arg(long, value_name = "NAME", help_heading = "TLS")]
     pub(crate) tls_name: Option<String>,
@@ -123,6 +132,15 @@ pub(crate) struct Options {
     /// PEM file with a client's certificate and key
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub(crate) tls_identity: Option<PathBuf>,
+    /// Whether new connections take up the session of one before them: with --no-keep-alive
+    /// full handshakes are measured, or resumed ones
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "never",
+        help_heading = "TLS"
+    )]
+    pub(crate) tls_resume: ResumeWord,
 
     /// Threads that send, each with its share of the connections
     #[arg(long, value_name = "N", default_value = "1", value_parser = units::count, help_heading = "Generator")]
@@ -179,6 +197,7 @@ Examples:
   What does it cost?       nagaya bench http://127.0.0.1:8080/ --listen 8080 --cooldown 30s
   Is B faster than A?      nagaya bench http://127.0.0.1:8080/ --vs http://127.0.0.1:8081/ --listen 8080 --listen 8081
   How much is too much?    nagaya bench http://127.0.0.1:8080/ --until 'p99<50ms,errors<0.1%'
+  What do handshakes cost? nagaya bench https://127.0.0.1:8443/ --no-keep-alive --listen 8443
   A mix                    nagaya bench 9@http://127.0.0.1:8080/ http://127.0.0.1:8080/search?q=a
   For a program to read    nagaya bench http://127.0.0.1:8080/ --quiet --json -
 
@@ -222,6 +241,15 @@ pub(crate) enum TlsWord {
     /// TLS 1.3
     #[value(name = "1.3")]
     V13,
+}
+
+/// `--tls-resume`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ResumeWord {
+    /// Every handshake is a full one
+    Never,
+    /// Where the server has given a ticket
+    Always,
 }
 
 /// `--warm-up`.

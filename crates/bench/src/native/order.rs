@@ -10,12 +10,12 @@ use crate::compare;
 use crate::search::{self, Goals};
 use load::client::{
     Address, Arrivals, End, HttpVersion, Judge, Keep, Opening, Pace, Persistence, Plan, Request,
-    RequestBuilder, Reuse, SocketOptions, Tls, TlsVersion, WarmUp,
+    RequestBuilder, Reuse, SocketOptions, Tls, TlsResume, TlsVersion, WarmUp,
 };
 use load::server::Which;
 
 use super::contradictions;
-use super::options::{ArrivalsWord, HttpWord, Options, TlsWord, WarmUpWord};
+use super::options::{ArrivalsWord, HttpWord, Options, ResumeWord, TlsWord, WarmUpWord};
 use super::record::Asked;
 use super::target::{self, Target};
 
@@ -220,7 +220,12 @@ fn set_tls(tls: &mut Tls, options: &Options) {
         None => Vec::new(),
     };
     tls.suites.clone_from(&options.tls_suites);
+    tls.groups.clone_from(&options.tls_groups);
     tls.identity.clone_from(&options.tls_identity);
+    tls.resume = match options.tls_resume {
+        ResumeWord::Never => TlsResume::Never,
+        ResumeWord::Always => TlsResume::Always,
+    };
 }
 
 fn plan(options: &Options, requests: Vec<Request>) -> Plan {
@@ -269,7 +274,7 @@ fn plan(options: &Options, requests: Vec<Request>) -> Plan {
         },
         keep: Keep::Histograms,
         socket: SocketOptions {
-            local: options.from,
+            local: options.from.into_iter().collect(),
             buffer_bytes: options.socket_buffer,
         },
         ..Plan::new(requests)
@@ -362,6 +367,8 @@ fn until(options: &Options, plan: &Plan, goals: &Goals) -> search::Options {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use clap::Parser;
 
     use super::*;
@@ -457,7 +464,7 @@ mod tests {
         );
         assert_eq!(
             plan_of("--from 127.0.0.2").socket.local,
-            "127.0.0.2".parse().ok()
+            ["127.0.0.2".parse::<IpAddr>().expect("an address")]
         );
     }
 
@@ -492,12 +499,13 @@ mod tests {
 
     #[test]
     fn tls_options_reach_the_endpoint() {
-        let line = "https://127.0.0.1/ --tls-version 1.3 --tls-name a.jp --tls-suites A,B";
+        let line = "https://127.0.0.1/ --tls-version 1.3 --tls-name a.jp --tls-suites A,B --tls-resume always";
         let plan = order(line).expect("goes together").plan;
         let tls = plan.requests[0].endpoint.tls.clone().expect("TLS");
         assert_eq!((tls.name.as_str(), tls.sni), ("a.jp", true));
         assert_eq!(tls.versions, [TlsVersion::V13]);
         assert_eq!(tls.suites, ["A", "B"]);
+        assert_eq!(tls.resume, TlsResume::Always);
     }
 
     #[test]

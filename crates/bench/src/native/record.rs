@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use load::client::{
-    Arrivals, Errors, FirstReply, Interval, Judge, LeftOut, Opening, Outcome, Pace, Plan, Reuse,
-    Schedule, WarmUp,
+    Arrivals, Errors, FirstReply, Handshakes, Interval, Judge, LeftOut, Opening, Outcome, Pace,
+    Plan, Reuse, Schedule, WarmUp,
 };
 use load::in_words;
 use report::units;
@@ -53,6 +53,8 @@ pub(crate) struct Report {
     pub(crate) statuses: BTreeMap<u16, u64>,
     /// Exchanges over a connection that had served another.
     pub(crate) on_kept_connections: u64,
+    /// Handshakes of TLS; none without TLS.
+    pub(crate) handshakes: Option<HandshakesRecord>,
     /// Bytes received, heads included, after TLS.
     pub(crate) received_bytes: u64,
     pub(crate) body_bytes: u64,
@@ -66,6 +68,15 @@ pub(crate) struct Report {
     pub(crate) first: Option<FirstRecord>,
     /// What the server spent; none where none was watched.
     pub(crate) server: Option<ServerRecord>,
+}
+
+/// Handshakes of TLS that were completed while recording.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct HandshakesRecord {
+    pub(crate) full: u64,
+    pub(crate) resumed: u64,
+    /// Both, a second.
+    pub(crate) per_second: f64,
 }
 
 /// What was asked for.
@@ -276,6 +287,7 @@ impl Report {
             cut: outcome.cut,
             statuses: outcome.statuses.clone(),
             on_kept_connections: outcome.on_kept_connections,
+            handshakes: handshakes(outcome),
             received_bytes: outcome.received_bytes,
             body_bytes: outcome.body_bytes,
             sent_bytes: outcome.sent_bytes,
@@ -324,6 +336,16 @@ pub(super) fn per_second(count: u64, seconds: f64) -> f64 {
     } else {
         0.0
     }
+}
+
+fn handshakes(outcome: &Outcome) -> Option<HandshakesRecord> {
+    let Handshakes { full, resumed } = outcome.handshakes;
+    let has_tls = full + resumed > 0 || outcome.first.as_ref().is_some_and(|f| f.tls.is_some());
+    has_tls.then(|| HandshakesRecord {
+        full,
+        resumed,
+        per_second: per_second(full + resumed, outcome.recorded.as_secs_f64()),
+    })
 }
 
 fn by_url(asked: &Asked, outcome: &Outcome) -> Vec<UrlRecord> {

@@ -4,7 +4,7 @@ use report::units;
 use report::{Cell, Column, Document, Paint, Table, Tone};
 
 use super::notes;
-use super::record::{Asked, PaceWord, Report, per_second};
+use super::record::{Asked, HandshakesRecord, PaceWord, Report, per_second};
 use super::tables;
 use super::timeline::{self, TimelineStep};
 use super::watch;
@@ -115,6 +115,9 @@ pub(crate) fn facts(report: &Report) -> Vec<(String, String)> {
     if !classes.is_empty() {
         fact("Statuses", classes.join("   "));
     }
+    if let Some(made) = &report.handshakes {
+        fact("Handshakes", handshakes(made));
+    }
     fact("Received", received(report));
     if let Some(first) = &report.first {
         let bytes = units::bytes(first.body_bytes as f64);
@@ -162,6 +165,22 @@ fn failed(report: &Report) -> String {
         units::count(report.failed),
         units::count(attempts),
         units::share(report.failed as f64 / attempts.max(1) as f64)
+    )
+}
+
+fn handshakes(made: &HandshakesRecord) -> String {
+    let all = made.full + made.resumed;
+    let resumed = match all {
+        0 => String::new(),
+        all => format!(
+            ", {} of them resumed",
+            units::share(made.resumed as f64 / all as f64)
+        ),
+    };
+    format!(
+        "{}   ({}{resumed})",
+        units::per_second(made.per_second),
+        units::count(all)
     )
 }
 

@@ -4,11 +4,16 @@ use std::time::Duration;
 
 use super::super::model::{Arrivals, Failures, Load, Rate, Window};
 use super::super::source::{Table, Value};
+use load::client::{TlsResume, TlsVersion};
+
+/// The addresses 127.1.0.1 to 127.1.255.250.
+const CLIENTS_MAX: u64 = 64_000;
 
 pub(super) const KEYS: &str = "\
     connections keep_alive requests_per_connection seconds requests blocks warm_up_seconds \
     rate arrivals ramp_seconds timeout_seconds deadline_ms failures restart_blocks \
-    rest_seconds windows";
+    rest_seconds windows clients tls_names tls_resume tls_version \
+    tls_groups";
 
 impl Default for Load {
     fn default() -> Load {
@@ -29,6 +34,11 @@ impl Default for Load {
             restart_blocks: 0,
             rest: Duration::ZERO,
             windows: Vec::new(),
+            clients: 1,
+            tls_names: 1,
+            tls_resume: TlsResume::Never,
+            tls_version: None,
+            tls_groups: Vec::new(),
         }
     }
 }
@@ -86,7 +96,35 @@ pub(super) fn load(table: &Table<'_>, base: &Load) -> Load {
         windows: table
             .get("windows")
             .map_or_else(|| base.windows.clone(), |value| windows(&value, length)),
+        clients: clients(table).unwrap_or(base.clients),
+        tls_names: tls_names(table).unwrap_or(base.tls_names),
+        tls_resume: table
+            .get("tls_resume")
+            .and_then(|value| {
+                value.one_of(&[("never", TlsResume::Never), ("always", TlsResume::Always)])
+            })
+            .unwrap_or(base.tls_resume),
+        tls_version: table
+            .get("tls_version")
+            .and_then(|value| value.one_of(&[("1.2", TlsVersion::V12), ("1.3", TlsVersion::V13)]))
+            .or(base.tls_version),
+        tls_groups: match table.has("tls_groups") {
+            true => table.texts("tls_groups"),
+            false => base.tls_groups.clone(),
+        },
     }
+}
+
+/// Addresses that connections come from.
+pub(super) fn clients(table: &Table<'_>) -> Option<u32> {
+    let found = table.count("clients", 1, CLIENTS_MAX);
+    found.map(|count| count as u32)
+}
+
+/// Names that TLS asks for.
+pub(super) fn tls_names(table: &Table<'_>) -> Option<u32> {
+    let found = table.count("tls_names", 1, 100_000);
+    found.map(|count| count as u32)
 }
 
 /// `{ halved = [40, 60] }`: names, and seconds from and until.

@@ -18,7 +18,7 @@ const ROW: &str = "\
 const ASK: &str = "label method path headers body weight patience_ms tenant share repeat";
 const BACKGROUND: &str = "\
     label method path headers body weight patience_ms tenant share backend connections \
-    keep_alive rate";
+    keep_alive rate clients tls_names";
 const TARGET: &str = "of variant than row at_least at_most more_at_most";
 /// Longest body of a request.
 const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -448,6 +448,8 @@ fn background(table: &Table<'_>, known: &Known<'_>) -> Vec<Background> {
             connections: table.count("connections", 1, 20_000).unwrap_or(1) as usize,
             keep_alive: table.flag("keep_alive").unwrap_or(true),
             rate: rate.unwrap_or(Rate::Full),
+            clients: loads::clients(&table).unwrap_or(1),
+            tls_names: loads::tls_names(&table).unwrap_or(1),
         })
     };
     list.iter().filter_map(one).collect()

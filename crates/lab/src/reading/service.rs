@@ -7,13 +7,14 @@ use std::time::Duration;
 use super::super::model::{Ready, Service};
 use super::super::source::{Table, Value, nearest};
 use super::{beside, command, commands, limited, stays_below, words};
+use load::client::Scheme;
 
 const BACKEND: &str = "\
     backends needs command config configs values environment prepare ready ready_seconds cores \
     workers before_slice after_slice";
 const VARIANT: &str = "\
     name nagaya backends needs command config configs values environment prepare ready \
-    ready_seconds cores workers before_slice after_slice";
+    ready_seconds cores workers before_slice after_slice tls";
 /// The core of what is measured.
 const VARIANT_CORE: usize = 0;
 /// The core of everything else, the generator included.
@@ -168,6 +169,10 @@ fn parts(table: &Table<'_>, name: String, directory: &Path, core: usize) -> Serv
         backends: Vec::new(),
         before_slice: commands(table, "before_slice"),
         after_slice: commands(table, "after_slice"),
+        scheme: match table.flag("tls") {
+            Some(true) => Scheme::Https,
+            _ => Scheme::Http,
+        },
     }
 }
 

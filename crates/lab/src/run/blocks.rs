@@ -40,11 +40,11 @@ impl Run<'_> {
             };
             self.progress
                 .doing(&format!("warming up {}", self.name(place.variant)));
-            let port = self.started(*place)?.port;
+            let address = self.started(*place)?.address;
             let mut reached = 0.0;
             // On a busy machine even a second may pass without a reply.
             for _ in 0..CALIBRATIONS_MAX {
-                reached = slice::flat_out(&row.load, asks, port, seconds)?;
+                reached = slice::flat_out(&row.load, asks, address, seconds)?;
                 if reached > 0.0 {
                     break;
                 }
@@ -271,8 +271,8 @@ impl Run<'_> {
         let mut measured = match &row.measure {
             Measure::Load(asks) if place.arm == Arm::Wrk => self.with_wrk(row, asks, started)?,
             Measure::Load(asks) => {
-                let port = |name: &str| self.bed.backend(name).map(|backend| backend.port);
-                slice::load(row, asks, started, rate, seed, port)?
+                let address = |name: &str| self.bed.backend(name).map(|backend| backend.address);
+                slice::load(row, asks, started, rate, seed, address)?
             }
             Measure::Hold {
                 ask,
@@ -315,9 +315,11 @@ impl Run<'_> {
             .ok_or_else(|| Error::new("start wrk", "nothing is asked for"))?;
         let output = self.bed.command_output();
         let surroundings = self.bed.surroundings(None, &output);
-        let port = started.port;
+        let address = started.address;
         let pid = started.running.pid();
-        let watched = slice::watch(&[], pid, || wrk::run(&surroundings, &row.load, ask, port))?;
+        let watched = slice::watch(&[], pid, || {
+            wrk::run(&surroundings, &row.load, ask, address)
+        })?;
         let (requests, mut figures) = watched.done?;
         figures.insert(
             "per_cpu_second".into(),

@@ -473,7 +473,7 @@ impl Run<'_> {
             let mut first: Option<(String, Answer)> = None;
             for place in places {
                 let name = self.name(place.variant);
-                let answer = answer::ask(self.started(*place)?.port, ask)
+                let answer = answer::ask(self.started(*place)?.address, ask)
                     .map_err(|e| Error::new(format!("ask {name} for {}", ask.path), e))?;
                 if let Some(expected) = row.alike.expected.filter(|status| *status != answer.status)
                 {

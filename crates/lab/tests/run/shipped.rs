@@ -36,8 +36,12 @@ fn run(name: &str, more: &[&str]) -> Vec<String> {
 
 /// Rows of the experiment's file, as they are named there.
 fn rows(name: &str) -> Vec<String> {
-    let file = root().join("lab").join(name).join("experiment.toml");
-    let text = std::fs::read_to_string(file).unwrap();
+    let lab = root().join("lab");
+    let file = [format!("{name}.toml"), format!("{name}/experiment.toml")]
+        .map(|file| lab.join(file))
+        .into_iter()
+        .find(|file| file.exists());
+    let text = std::fs::read_to_string(file.unwrap()).unwrap();
     let rows = text.split("[[rows]]").skip(1);
     let named = |row: &str| {
         row.lines()
@@ -74,6 +78,16 @@ fn a_page_as_a_file_out_of_php_and_counted() {
 #[test]
 fn a_page_that_is_compressed() {
     check("compression");
+}
+
+#[test]
+fn full_and_resumed_handshakes() {
+    check("tls-handshakes");
+}
+
+#[test]
+fn kept_connections_over_tls() {
+    check("tls-kept");
 }
 
 #[test]

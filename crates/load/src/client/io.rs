@@ -10,7 +10,7 @@ use rustix::net::{
     sockopt,
 };
 
-use super::outcome::TlsFacts;
+use super::outcome::{Handshakes, TlsFacts};
 use super::plan::{Address, SocketOptions};
 use super::tls::TlsStream;
 
@@ -64,6 +64,21 @@ impl Io {
         }
     }
 
+    /// The handshake that it began with, once that is over.
+    pub(crate) fn handshake(&self) -> Handshakes {
+        match self {
+            Io::Plain(_) => Handshakes::default(),
+            Io::Tls(stream) if stream.is_resumed() => Handshakes {
+                full: 0,
+                resumed: 1,
+            },
+            Io::Tls(_) => Handshakes {
+                full: 1,
+                resumed: 0,
+            },
+        }
+    }
+
     pub(crate) fn tls_facts(&self) -> Option<TlsFacts> {
         match self {
             Io::Plain(_) => None,
@@ -102,8 +117,12 @@ pub(crate) fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// Begins a connection without waiting for it.
-pub(crate) fn connect(address: &Address, options: &SocketOptions) -> io::Result<OwnedFd> {
+/// Begins a connection, the `nth` of its load, without waiting for it.
+pub(crate) fn connect(
+    address: &Address,
+    options: &SocketOptions,
+    nth: usize,
+) -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let family = match address {
         Address::Tcp(SocketAddr::V4(_)) => AddressFamily::INET,
@@ -118,8 +137,8 @@ pub(crate) fn connect(address: &Address, options: &SocketOptions) -> io::Result<
     let begun = match address {
         Address::Tcp(address) => {
             sockopt::set_tcp_nodelay(&socket, true)?;
-            if let Some(local) = options.local {
-                rustix::net::bind(&socket, &SocketAddr::new(local, 0))?;
+            if let Some(local) = options.local.get(nth % options.local.len().max(1)) {
+                rustix::net::bind(&socket, &SocketAddr::new(*local, 0))?;
             }
             rustix::net::connect(&socket, address)
         }

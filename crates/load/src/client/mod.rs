@@ -33,4 +33,5 @@ pub use request::{HttpVersion, Persistence, RequestBuilder};
 pub use run::run;
 pub use running::Running;
 pub use series::{BUSY_MAX, GENERATOR_LATE_MAX_US};
+pub use tls::Secured;
 pub use url::{Scheme, Url, split_authority};

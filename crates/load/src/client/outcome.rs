@@ -24,6 +24,8 @@ pub struct Outcome {
     pub on_kept_connections: u64,
     /// Exchanges after which the server let the connection be kept.
     pub kept: u64,
+    /// Handshakes of TLS that were completed while recording.
+    pub handshakes: Handshakes,
     /// Statuses of whole replies, each with its count.
     pub statuses: BTreeMap<u16, u64>,
     /// Exchanges without a whole reply.
@@ -69,6 +71,23 @@ pub struct LeftOut {
     pub completed: u64,
     /// Whether the rate stood still in the end; `None` where that was not asked for.
     pub steady: Option<bool>,
+}
+
+/// Handshakes of TLS that were completed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Handshakes {
+    /// Those that agreed on all anew, the server's signature included.
+    pub full: u64,
+    /// Those that took up a session.
+    pub resumed: u64,
+}
+
+impl Handshakes {
+    /// Adds others.
+    pub fn add(&mut self, other: Handshakes) {
+        self.full += other.full;
+        self.resumed += other.resumed;
+    }
 }
 
 /// Exchanges without a whole reply, by what went wrong.

@@ -124,14 +124,21 @@ pub enum Address {
 pub struct Tls {
     /// The name asked for, also what is sent as SNI.
     pub name: String,
+    /// Further names; every connection asks for another of all of them.
+    pub more_names: Vec<String>,
     /// Whether the name is sent.
     pub sni: bool,
     /// Versions offered; empty means all that are known.
     pub versions: Vec<TlsVersion>,
     /// Cipher suites offered, by their standard names; empty means all that are known.
     pub suites: Vec<String>,
+    /// Groups of the key exchange offered, by their standard names; empty means all that are
+    /// known.
+    pub groups: Vec<String>,
     /// PEM file with a client's certificate and key.
     pub identity: Option<PathBuf>,
+    /// Whether a connection takes up the session of one before it.
+    pub resume: TlsResume,
 }
 
 impl Tls {
@@ -140,12 +147,24 @@ impl Tls {
     pub fn to(name: &str) -> Tls {
         Tls {
             name: name.to_owned(),
+            more_names: Vec::new(),
             sni: true,
             versions: Vec::new(),
             suites: Vec::new(),
+            groups: Vec::new(),
             identity: None,
+            resume: TlsResume::Never,
         }
     }
+}
+
+/// Whether handshakes are full or short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TlsResume {
+    /// Always full: many people's browsers have no session in common.
+    Never,
+    /// Short wherever the server has given a ticket or a session's number that is still unused.
+    Always,
 }
 
 /// Versions of TLS.
@@ -251,8 +270,8 @@ pub enum Keep {
 /// Settings of the sockets; the kernel's own where there is none.
 #[derive(Debug, Clone, Default)]
 pub struct SocketOptions {
-    /// Address to connect from.
-    pub local: Option<std::net::IpAddr>,
+    /// Addresses to connect from, in turn by connection.
+    pub local: Vec<std::net::IpAddr>,
     /// Send and receive buffer.
     pub buffer_bytes: Option<usize>,
 }

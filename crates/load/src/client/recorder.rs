@@ -1,7 +1,9 @@
 //! What one thread counts. No channel and no lock: recorders are merged when the load is over.
 
 use super::live::{Broken, Live};
-use super::outcome::{ByRequest, Errors, Exchange, Failure, FirstReply, LeftOut, Outcome};
+use super::outcome::{
+    ByRequest, Errors, Exchange, Failure, FirstReply, Handshakes, LeftOut, Outcome,
+};
 use super::outcome::{Schedule, Series, Times};
 use super::plan::{Judge, Keep, Pace, Plan};
 use super::pulse::Beat;
@@ -114,6 +116,7 @@ pub(crate) struct Counts {
     body_bytes: u64,
     pub(crate) sent_bytes: u64,
     pub(crate) cut: u64,
+    pub(crate) handshakes: Handshakes,
 }
 
 /// Exchanges on new connections.
@@ -406,6 +409,7 @@ impl Recorder {
         outcome.body_bytes = self.counts.body_bytes;
         outcome.sent_bytes = self.counts.sent_bytes;
         outcome.cut = self.counts.cut;
+        outcome.handshakes = self.counts.handshakes;
         let counted = (100..).zip(&self.statuses).filter(|(_, count)| **count > 0);
         outcome.statuses = counted.map(|(status, count)| (status, *count)).collect();
         outcome.schedule = self.schedule;

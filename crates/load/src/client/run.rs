@@ -9,7 +9,7 @@ use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
 use super::generator::Generator;
 use super::live::{Live, Phase};
 use super::order::Routes;
-use super::outcome::{Errors, LeftOut, Outcome, Schedule, Times};
+use super::outcome::{Errors, Handshakes, LeftOut, Outcome, Schedule, Times};
 use super::plan::{CONNECTIONS_MAX, Keep, Pace, Plan, REQUESTS_MAX, Reuse, THREADS_MAX};
 use super::shared::Shared;
 use crate::Error;
@@ -172,6 +172,7 @@ impl Default for Outcome {
             each: Vec::new(),
             interrupted: false,
             kept: 0,
+            handshakes: Handshakes::default(),
         }
     }
 }

@@ -207,6 +207,7 @@ impl Outcome {
         self.judged_failed += other.judged_failed;
         self.on_kept_connections += other.on_kept_connections;
         self.kept += other.kept;
+        self.handshakes.add(other.handshakes);
         for (status, count) in &other.statuses {
             *self.statuses.entry(*status).or_default() += count;
         }

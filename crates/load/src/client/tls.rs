@@ -3,37 +3,45 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::version::{TLS12, TLS13};
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, NamedGroup, ProtocolVersion,
-    SignatureScheme, SupportedCipherSuite,
+    ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, NamedGroup,
+    ProtocolVersion, SignatureScheme, SupportedCipherSuite,
 };
 
 use super::io::{receive, send};
 use super::key_bits::key_bits;
 use super::outcome::TlsFacts;
-use super::plan::{Tls, TlsVersion};
+use super::plan::{Tls, TlsResume, TlsVersion};
 
 /// Reads of the socket for one of its data.
 const FILLS_MAX: usize = 16;
+/// Servers whose sessions are kept; each gives its newest tickets, which serve once.
+const SESSIONS_MAX: usize = 64;
+/// A prime, so that steps of it come to every name.
+const NAMES_STEP: usize = 7_919;
 
 /// What every connection to an endpoint begins with.
 #[derive(Debug, Clone)]
 pub(crate) struct TlsTarget {
     config: Arc<ClientConfig>,
-    name: ServerName<'static>,
+    names: Arc<[ServerName<'static>]>,
+    /// Connections so far.
+    begun: Arc<AtomicUsize>,
 }
 
 impl TlsTarget {
     pub(crate) fn new(tls: &Tls) -> Result<TlsTarget, String> {
         let mut provider = aws_lc_rs::default_provider();
         keep_suites(&mut provider, &tls.suites)?;
+        keep_groups(&mut provider, &tls.groups)?;
         let provider = Arc::new(provider);
         let versions = match tls.versions.as_slice() {
             [] => vec![&TLS13, &TLS12],
@@ -67,14 +75,30 @@ impl TlsTarget {
             }
         };
         config.enable_sni = tls.sni;
-        // Many people's browsers have no session in common, so the load's connections have none.
-        config.resumption = Resumption::disabled();
-        let name = ServerName::try_from(tls.name.clone())
-            .map_err(|_| format!("`{}` is no name TLS can ask for", tls.name))?;
+        config.resumption = match tls.resume {
+            TlsResume::Never => Resumption::disabled(),
+            TlsResume::Always => Resumption::in_memory_sessions(SESSIONS_MAX),
+        };
+        let name = |name: &String| {
+            ServerName::try_from(name.clone())
+                .map_err(|_| format!("`{name}` is no name TLS can ask for"))
+        };
+        let names = std::iter::once(&tls.name).chain(&tls.more_names).map(name);
         Ok(TlsTarget {
             config: Arc::new(config),
-            name,
+            names: names.collect::<Result<_, _>>()?,
+            begun: Arc::default(),
         })
+    }
+
+    /// The name of the next connection: far from the one before, and each as often as the others.
+    fn next_name(&self) -> Option<ServerName<'static>> {
+        let nth = match self.names.len() {
+            1 => 0,
+            _ => self.begun.fetch_add(1, Ordering::Relaxed),
+        };
+        let at = nth.wrapping_mul(NAMES_STEP) % self.names.len().max(1);
+        self.names.get(at).cloned()
     }
 }
 
@@ -94,6 +118,27 @@ fn keep_suites(provider: &mut CryptoProvider, names: &[String]) -> Result<(), St
     Ok(())
 }
 
+fn keep_groups(provider: &mut CryptoProvider, names: &[String]) -> Result<(), String> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let name = |group: NamedGroup| format!("{group:?}");
+    let known: Vec<String> = provider
+        .kx_groups
+        .iter()
+        .map(|group| name(group.name()))
+        .collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+        let known = known.join(", ");
+        return Err(format!(
+            "the group `{unknown}` is not known; there are {known}"
+        ));
+    }
+    let kept = |group: &&dyn SupportedKxGroup| names.contains(&name(group.name()));
+    provider.kx_groups.retain(kept);
+    Ok(())
+}
+
 /// The standard's name: rustls marks the suites of TLS 1.3 in its own way.
 fn suite_name(suite: &SupportedCipherSuite) -> String {
     let name = suite.suite().as_str().unwrap_or("unknown");
@@ -109,7 +154,10 @@ pub(crate) struct TlsStream {
 
 impl TlsStream {
     pub(crate) fn new(socket: OwnedFd, target: &TlsTarget) -> Result<TlsStream, rustls::Error> {
-        let session = ClientConnection::new(target.config.clone(), target.name.clone())?;
+        let name = target
+            .next_name()
+            .ok_or(rustls::Error::HandshakeNotComplete)?;
+        let session = ClientConnection::new(target.config.clone(), name)?;
         Ok(TlsStream { socket, session })
     }
 
@@ -198,6 +246,11 @@ impl TlsStream {
         Ok(count)
     }
 
+    /// Whether it has taken up the session of another.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.session.handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
     /// What was agreed on.
     pub(crate) fn facts(&self) -> TlsFacts {
         let suite = self.session.negotiated_cipher_suite();
@@ -223,6 +276,47 @@ impl TlsStream {
                 other => format!("{other:?}"),
             }),
         }
+    }
+}
+
+/// TLS over a socket that blocks, for whoever makes a connection of his own.
+#[derive(Debug)]
+pub struct Secured(TlsStream);
+
+impl Secured {
+    /// Agrees on keys, which takes as long as the socket's timeouts let it.
+    ///
+    /// # Errors
+    /// What cannot be spoken as asked for, and failures of the socket.
+    pub fn over(socket: OwnedFd, tls: &Tls) -> io::Result<Secured> {
+        let target = TlsTarget::new(tls).map_err(io::Error::other)?;
+        let mut stream = TlsStream::new(socket, &target).map_err(io::Error::other)?;
+        match stream.agree()? {
+            true => Ok(Secured(stream)),
+            false => Err(ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// The socket, still open; the session is forgotten.
+    #[must_use]
+    pub fn into_socket(self) -> OwnedFd {
+        self.0.socket
+    }
+}
+
+impl Read for Secured {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Write for Secured {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map(drop)
     }
 }
 

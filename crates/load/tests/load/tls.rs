@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::{constant, load};
 use load::client::{
-    Address, Endpoint, Live, Outcome, Plan, ReplyTo, Request, Reuse, Tls, TlsVersion, run,
+    Address, Endpoint, Live, Outcome, Plan, ReplyTo, Request, Reuse, Tls, TlsResume, TlsVersion,
+    run,
 };
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
@@ -134,6 +135,25 @@ fn connections_in_tls_are_closed_or_kept_as_asked() {
     open.pace = constant(500.0);
     // Tickets that come on idle connections are no reason to drop them.
     assert!(check(&open).on_kept_connections >= 15);
+}
+
+#[test]
+fn handshakes_are_full_or_take_up_a_session_as_asked() {
+    for version in [TlsVersion::V12, TlsVersion::V13] {
+        for (resume, full) in [(TlsResume::Never, 20), (TlsResume::Always, 3)] {
+            let mut tls = Tls::to("localhost");
+            tls.versions = vec![version];
+            tls.resume = resume;
+            let mut closing = plan(tls);
+            closing.reuse = Reuse::Close;
+            let made = check(&closing).handshakes;
+            assert_eq!(made.full + made.resumed, 20, "{version:?} {resume:?}");
+            // One of the first three may have ended before the others began.
+            assert!((1..=full).contains(&made.full), "{version:?} {made:?}");
+            assert_eq!(made.resumed > 0, resume == TlsResume::Always);
+        }
+    }
+    assert_eq!(check(&plan(Tls::to("localhost"))).handshakes.full, 3);
 }
 
 #[test]

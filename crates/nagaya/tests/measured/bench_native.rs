@@ -106,6 +106,47 @@ fn what_was_counted_is_what_the_server_saw() {
 }
 
 #[test]
+fn handshakes_are_counted_full_or_resumed_as_asked() {
+    let config = r#"
+[[listen]]
+address = "127.0.0.1:{port}"
+[[listen]]
+address = "127.0.0.1:{tls}"
+tls = true
+[[sites]]
+hosts = ["localhost"]
+tls = { local = true }
+rules = [{ handler = { respond = { body = "fine" } } }]
+"#;
+    let port = free_port();
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), config).with("tls", port);
+    let _gateway = builder.start();
+    let target = format!("https://localhost:{port}/");
+    let base = [&target, "--requests", "40", "--connections", "2"];
+    let closing = ["--no-keep-alive", "--tls-groups", "X25519"];
+    for (more, full, resumed) in [
+        (&[][..], 2..=2, 0..=0),
+        (&closing, 40..=40, 0..=0),
+        (
+            &["--no-keep-alive", "--tls-resume", "always"],
+            1..=2,
+            38..=39,
+        ),
+    ] {
+        let report = report(&[&base, more].concat());
+        assert_eq!(number(&report, "completed"), 40, "{report:#}");
+        let made = |kind: &str| number(&report, &format!("handshakes.{kind}"));
+        assert!(full.contains(&made("full")), "{report:#}");
+        assert!(resumed.contains(&made("resumed")), "{report:#}");
+        let agreed = report["first"]["tls"].as_str().unwrap_or_default();
+        assert!(agreed.starts_with("TLSv1.3, TLS_AES_"), "{agreed}");
+    }
+    let output = bench(&[&base[..], &closing].concat());
+    let told = stdout(&output);
+    assert!(told.contains("(40, 0 % of them resumed)"), "{told}");
+}
+
+#[test]
 fn urls_are_asked_for_by_weight() {
     let upstream = ScriptedUpstream::fixed("hello");
     let (often, seldom) = (format!("3@{}", url(&upstream, "/a")), url(&upstream, "/b"));

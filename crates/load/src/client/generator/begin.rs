@@ -128,7 +128,7 @@ impl Generator<'_> {
         let endpoint = &shared.routes.endpoints[connection.endpoint];
         connection.active_ns = self.now_ns;
         connection.begun_ns = self.now_ns;
-        let socket = match io::connect(&endpoint.address, &shared.plan.socket) {
+        let socket = match io::connect(&endpoint.address, &shared.plan.socket, index) {
             Ok(socket) => socket,
             Err(error) => return self.fail(index, Class::Connect, Some(&error)),
         };
@@ -218,7 +218,7 @@ impl Generator<'_> {
             return;
         };
         match io.agree() {
-            Ok(true) => {}
+            Ok(true) => self.recorder.counts.handshakes.add(io.handshake()),
             Ok(false) => {
                 let unsent = io.has_unsent();
                 connection.active_ns = self.now_ns;
