@@ -199,7 +199,7 @@ pub struct Configure {
     /// them already.
     #[serde(with = "beside")]
     pub programs: Vec<OwnedFd>,
-    /// Links to the keeper ([`crate::keeper::KeeperLink`]), one more than there are workers; none
+    /// Links to the keeper ([`crate::signing::KeeperLink`]), one more than there are workers; none
     /// where the server has them already, or no listener speaks TLS.
     #[serde(with = "beside")]
     pub keeper: Vec<OwnedFd>,
