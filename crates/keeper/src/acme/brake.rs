@@ -2,11 +2,12 @@
 //!
 //! The idea: ten in ten seconds for each account, and for each domain that somebody has registered,
 //! so that one who has thousands of names spends neither an authority's patience nor its limits for
-//! others. Time comes in. Without the public suffix list a registered domain is the last two labels
-//! of a name, or three where the last one is a country's and the one before it is a word that
-//! countries use, as in `example.co.jp`: a guess, wrong in who waits for whom for some seconds.
+//! others. Time comes in. What a registered domain is says the public suffix list, as it was when
+//! this program was made; authorities count by it, too.
 
 use std::collections::{HashMap, VecDeque};
+
+use psl::{List, Psl};
 
 /// Orders within [`SPAN_S`].
 const ORDERS_MAX: usize = 10;
@@ -14,12 +15,6 @@ const ORDERS_MAX: usize = 10;
 const SPAN_S: i64 = 10;
 /// Accounts and domains that are remembered; those of the last ten seconds alone count.
 const KEYS_MAX: usize = 100_000;
-/// Labels below a country's that are taken for a suffix.
-const SECOND_LEVELS: [&str; 12] = [
-    "ac", "co", "com", "ed", "edu", "go", "gov", "gr", "lg", "ne", "net", "or",
-];
-/// Letters of a country's label.
-const COUNTRY_LABEL: usize = 2;
 
 /// Remembers the orders of the last ten seconds.
 #[derive(Debug, Default)]
@@ -60,21 +55,11 @@ impl Brake {
     }
 }
 
-/// The domain that somebody has registered, above a name.
-fn registered(name: &str) -> &str {
-    let mut ends = name.rmatch_indices('.').map(|(at, _)| at);
-    let (Some(last), second) = (ends.next(), ends.next()) else {
-        return name;
-    };
-    let country = name.len() - last - 1 == COUNTRY_LABEL;
-    let from_second = second.map_or(0, |at| at + 1);
-    let second_level = name.get(from_second..last).unwrap_or_default();
-    let is_suffix = country && second.is_some() && SECOND_LEVELS.contains(&second_level);
-    let from = match is_suffix {
-        true => ends.next().map_or(0, |at| at + 1),
-        false => from_second,
-    };
-    name.get(from..).unwrap_or(name)
+/// The domain that somebody has registered, above a name; a name without one is its own.
+pub(super) fn registered(name: &str) -> &str {
+    let domain = List.domain(name.as_bytes());
+    let domain = domain.and_then(|domain| std::str::from_utf8(domain.as_bytes()).ok());
+    domain.unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -84,22 +69,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_registered_domain_is_guessed() {
+    fn a_registered_domain_is_what_the_public_suffix_list_says() {
         let cases = [
             ("example.com", "example.com"),
             ("a.b.example.com", "example.com"),
             ("*.example.com", "example.com"),
-            ("example.jp", "example.jp"),
             ("www.example.jp", "example.jp"),
             ("www.example.co.jp", "example.co.jp"),
-            ("example.co.jp", "example.co.jp"),
             ("www.example.com.au", "example.com.au"),
+            // What a guess by labels gets wrong.
+            ("shop.example.kawasaki.jp", "shop.example.kawasaki.jp"),
+            ("www.city.kawasaki.jp", "city.kawasaki.jp"),
+            ("www.example.pvt.k12.ma.us", "example.pvt.k12.ma.us"),
+            // Each of these is somebody's own.
+            ("a.github.io", "a.github.io"),
+            ("b.a.github.io", "a.github.io"),
+            ("www.xn--85x722f.xn--55qx5d.cn", "xn--85x722f.xn--55qx5d.cn"),
             ("co.jp", "co.jp"),
             ("localhost", "localhost"),
+            ("192.0.2.7", "2.7"),
             ("", ""),
-            ("a.", "a."),
-            ("www.abc.jp", "abc.jp"),
-            ("..", "."),
+            (".", "."),
+            ("..", ".."),
         ];
         for (name, expected) in cases {
             assert_eq!(registered(name), expected, "{name}");
