@@ -5,6 +5,7 @@ MAKEFLAGS += --no-print-directory
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 PORT ?= 8080
+TLS_PORT ?= 8443
 ARGS ?=
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
@@ -13,11 +14,11 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-run: ## build, then serve the demo on 127.0.0.1:8080 (PORT=8090 for another port)
-	@scripts/demo.sh --port-free $(PORT)
+run: ## build, then serve the demo on 127.0.0.1:8080 and, over TLS, 8443 (PORT=8090 TLS_PORT=8453 for others)
+	@scripts/demo.sh --ports-free $(PORT) $(TLS_PORT)
 	@scripts/bootstrap.sh build
 	cargo build --release --locked -p nagaya
-	@scripts/demo.sh "$(TARGET_DIR)/release/nagaya" $(PORT)
+	@scripts/demo.sh "$(TARGET_DIR)/release/nagaya" $(PORT) $(TLS_PORT)
 
 demo: ## one crawler, twenty sites, four PHP workers: on nginx, then on Nagaya, in a minute
 	@scripts/bootstrap.sh demo

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Serves the demo and prints what to try.
 #
-#   scripts/demo.sh BINARY PORT         serve until Ctrl-C
-#   scripts/demo.sh --port-free PORT    only see whether the port is free
+#   scripts/demo.sh BINARY PORT TLS_PORT         serve until Ctrl-C
+#   scripts/demo.sh --ports-free PORT TLS_PORT   only see whether the ports are free
 #
 # Run by root, the server becomes `nobody`, who may not be able to read this checkout; and where
-# others may write, no program is started. In both cases a copy of the files is served. Another port
-# than nagaya.toml's, and a php-fpm, need another configuration: a copy of that. All gone at exit.
+# others may write, no program is started. In both cases a copy of the files is served. Other ports
+# than nagaya.toml's, and a php-fpm, need another configuration: a copy of that. All gone at exit,
+# but for the authority for development: it stays in the checkout, so that a browser is told of it
+# once. The gateway makes it where it is missing or its time is over.
 #
 # PHP is run by a php-fpm of the demo's own, on a socket in its temporary directory. PHP_FPM says
 # which (default: the newest installed); empty is none.
@@ -15,17 +17,14 @@ cd "$(dirname "$0")/.."
 umask 022
 
 main() {
-  if [ "$1" = --port-free ]; then
-    port_must_be_free "$2"
-    return
-  fi
+  port=$2 tls_port=$3
+  ports_must_be_free
+  if [ "$1" = --ports-free ]; then return; fi
   local binary=$1
-  port=$2
-  port_must_be_free "$port"
   place=$PWD php=
   scratch=$(mktemp -d "${TMPDIR:-/tmp}/nagaya-demo.XXXXXX")
   trap clean_up EXIT
-  own_port=$(sed -n 's/^address = "127\.0\.0\.1:\([0-9]*\)"$/\1/p' nagaya.toml)
+  { read -r own_port && read -r own_tls_port; } < <(sed -n 's/^address = "127\.0\.0\.1:\([0-9]*\)"$/\1/p' nagaya.toml)
   if files_need_copy; then
     place=$scratch
     mkdir "$place/examples"
@@ -33,19 +32,26 @@ main() {
     chmod -R a+rX,go-w "$place"
   fi
   start_php
-  if [ "$place" = "$scratch" ] || [ -n "$php" ] || [ "$port" != "$own_port" ]; then
+  if [ "$place" = "$scratch" ] || [ -n "$php" ] || [ "$port $tls_port" != "$own_port $own_tls_port" ] ||
+    ! authority_can_stay; then
     stage_configuration
   fi
   serve "$(realpath "$binary")"
 }
 
-port_must_be_free() {
-  case "$1" in '' | *[!0-9]*) echo "make run: PORT=$1 is not a port" >&2; exit 2 ;; esac
-  listening "$1" || return 0
-  cat >&2 <<TEXT
-make run: something listens on 127.0.0.1:$1 already. Stop it, or choose another port:
+ports_must_be_free() {
+  port_must_be_free PORT "$port"
+  port_must_be_free TLS_PORT "$tls_port"
+  [ "$port" != "$tls_port" ] || { echo "make run: PORT and TLS_PORT are both $port" >&2; exit 2; }
+}
 
-    make run PORT=$(($1 + 10))
+port_must_be_free() {
+  case "$2" in '' | *[!0-9]*) echo "make run: $1=$2 is not a port" >&2; exit 2 ;; esac
+  listening "$2" || return 0
+  cat >&2 <<TEXT
+make run: something listens on 127.0.0.1:$2 already. Stop it, or choose another port:
+
+    make run $1=$(($2 + 10))
 
 TEXT
   exit 1
@@ -64,8 +70,30 @@ files_need_copy() {
 stage_configuration() {
   [ -e "$scratch/examples" ] || ln -s "$PWD/examples" "$scratch/examples"
   place=$scratch
-  sed "s/127\.0\.0\.1:$own_port/127.0.0.1:$port/g" nagaya.toml >"$place/nagaya.toml"
+  on_our_ports "$own_port" "$own_tls_port" nagaya.toml >"$place/nagaya.toml"
+  if authority_can_stay && [ -e nagaya-development.pem ]; then
+    cp -p nagaya-development.* "$place/"
+  fi
   [ -z "$php" ] || sed -i "s|unix:/run/php/php-fpm.sock|unix:$scratch/php.sock|" "$place/nagaya.toml"
+}
+
+# A file that names two ports, with ours in their place; either may be the other's.
+on_our_ports() {
+  sed "s/:$1\b/:{port}/g; s/:$2\b/:{tls_port}/g; s/{port}/$port/g; s/{tls_port}/$tls_port/g" "$3"
+}
+
+# Whether the authority in the checkout is ours, or can be.
+authority_can_stay() {
+  if [ -e nagaya-development.pem ]; then [ -O nagaya-development.pem ]; else [ -w . ]; fi
+}
+
+# Has the authority that was used stay in the checkout, and says where its certificate is found.
+keep_authority() {
+  authority=nagaya-development.crt
+  if [ "$place" = "$PWD" ]; then return; fi
+  if ! authority_can_stay || ! cp -pf "$place"/nagaya-development.* .; then
+    authority=$place/nagaya-development.crt
+  fi
 }
 
 # As the user the server becomes, so that it can ask; each worker may keep a few processes.
@@ -135,7 +163,7 @@ serve() {
   while kill -0 "$server" 2>/dev/null && ! grep -qs ' ready: ' "$scratch/said"; do
     sleep 0.05
   done
-  kill -0 "$server" 2>/dev/null && print_lines
+  kill -0 "$server" 2>/dev/null && keep_authority && print_lines
   # A signal ends `wait` early; the server is still draining then.
   while kill -0 "$server" 2>/dev/null; do
     status=0
@@ -146,12 +174,16 @@ serve() {
 
 print_lines() {
   echo
-  echo "  Nagaya serves http://127.0.0.1:$port/ from $place/nagaya.toml"
-  echo "  Try, in another terminal:"
+  echo "  Nagaya serves http://127.0.0.1:$port/ and https://localhost:$tls_port/ from $place/nagaya.toml"
+  echo "  Try, in another terminal, from $PWD:"
   echo
   local left_out=
   [ -n "$php" ] || left_out='/\.php/d;'
-  sed "$left_out s/127\.0\.0\.1:8080/127.0.0.1:$port/g; s/^./    &/" examples/demo/try.txt
+  on_our_ports 8080 8443 examples/demo/try.txt |
+    sed "$left_out s|nagaya-development\.crt|$authority|; s/^./    &/"
+  echo
+  echo "  For a browser that believes https://localhost:$tls_port/ have it trust $authority,"
+  echo "  as an authority for web sites. Its key stays beside it: take its trust away when you are done."
   echo
   if [ -z "$php" ]; then
     echo "  The page of PHP is left out: it takes a php-fpm. On Debian and Ubuntu: apt install php-fpm"

@@ -28,36 +28,49 @@ main() {
 }
 
 try_as() {
-  local user=$1 checkout="$work/$1-$3" port
-  port=$(free_port)
+  local user=$1 checkout="$work/$1-$3" port tls_port
+  port=$(free_port) tls_port=$(free_port)
   private_checkout "$user" "$2" "$checkout"
   # The real one may be taken on this machine.
   if [ "$3" = own-port ]; then
-    sed -i "s/:8080/:$port/" "$checkout/nagaya.toml"
+    sed -i "s/:8080/:$port/; s/:8443/:$tls_port/" "$checkout/nagaya.toml"
     chown --reference="$checkout" "$checkout/nagaya.toml"
   fi
-  : >"$work/output" # what the last one printed must not be taken for this one's
-  local php=()
-  [ "$3" != own-port ] || php=(PHP_FPM=)
-  as "$user" env "${php[@]}" "$checkout/scripts/demo.sh" "$checkout/nagaya" "$port" \
-    >"$work/output" 2>&1 </dev/null &
-  demo=$!
-  until grep -q 'Ctrl-C ends it' "$work/output"; do
-    kill -0 "$demo" 2>/dev/null || fail "as $user the demo ended: $(cat "$work/output")"
-    sleep 0.05
-  done
+  start_demo "$user" "$3"
   local line lines=0
   while IFS= read -r line; do
     try_line "$user" "$line"
     lines=$((lines + 1))
   done < <(sed -n 's/^    \(curl .*\)/\1/p' "$work/output")
-  [ "$lines" -ge 11 ] || fail "only $lines lines to try were printed"
+  [ "$lines" -ge 13 ] || fail "only $lines lines to try were printed"
   php_is_tried_or_left_out
-  taken_port_is_said "$user" "$checkout" "$port"
+  taken_port_is_said "$user" PORT "$port" "$(free_port)"
+  taken_port_is_said "$user" TLS_PORT "$(free_port)" "$tls_port"
+  local authority
+  authority=$(cksum <"$checkout/nagaya-development.crt")
   stop
-  if listening "$port"; then fail "something still listens on port $port"; fi
+  if listening "$port" || listening "$tls_port"; then fail "something still listens on $port or $tls_port"; fi
+  nothing_is_left "$checkout"
+  start_demo "$user" "$3"
+  [ "$(cksum <"$checkout/nagaya-development.crt")" = "$authority" ] || fail "another authority after another start"
+  try_line "$user" "$(grep -m 1 -- '--cacert' "$work/output")"
+  stop
   nothing_is_left "$checkout"
   echo "test-demo: as $user on $3, all $lines lines do what they say"
+}
+
+# The demo as make run starts it: the names are those of try_as.
+start_demo() {
+  : >"$work/output" # what the last one printed must not be taken for this one's
+  local php=()
+  [ "$2" != own-port ] || php=(PHP_FPM=)
+  as "$1" env "${php[@]}" "$checkout/scripts/demo.sh" "$checkout/nagaya" "$port" "$tls_port" \
+    >"$work/output" 2>&1 </dev/null &
+  demo=$!
+  until grep -q 'Ctrl-C ends it' "$work/output"; do
+    kill -0 "$demo" 2>/dev/null || fail "as $1 the demo ended: $(cat "$work/output")"
+    sleep 0.05
+  done
 }
 
 # What a clone made under umask 077 holds of the demo.
@@ -80,7 +93,7 @@ as() {
 try_line() {
   local user=$1 line=$2
   local command=${line%%  #*} promise=${line##*# } said
-  said=$(bash -c "$command" 2>/dev/null </dev/null) || fail "as $user: exit status $? from: $command"
+  said=$(cd "$checkout" && bash -c "$command" 2>/dev/null </dev/null) || fail "as $user: exit status $? from: $command"
   grep -qiF -- "$promise" <<<"$said" || fail "as $user: no '$promise' from: $command
 $said"
 }
@@ -103,8 +116,8 @@ nothing_is_left() {
 
 taken_port_is_said() {
   local said
-  if said=$(as "$1" "$2/scripts/demo.sh" --port-free "$3" 2>&1); then fail "a taken port passes for free"; fi
-  grep -q "make run PORT=" <<<"$said" || fail "of a taken port is said: $said"
+  if said=$(as "$1" "$checkout/scripts/demo.sh" --ports-free "$3" "$4" 2>&1); then fail "a taken $2 passes for free"; fi
+  grep -q "make run $2=" <<<"$said" || fail "of a taken $2 is said: $said"
 }
 
 free_port() {

@@ -16,6 +16,7 @@ use rcgen::{
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
 
 /// Names of one request.
 const NAMES_MAX: usize = 100;
@@ -105,21 +106,26 @@ impl Authority {
         Ok((authority, Blob::from(text.into_bytes())))
     }
 
-    /// The one that [`Authority::make`] told.
+    /// The one that [`Authority::make`] told; `None` where its time is over.
     ///
     /// # Errors
     /// In words, where it is another's.
-    pub(crate) fn of_pem(pem: &[u8]) -> Result<Authority, String> {
+    pub(crate) fn of_pem(pem: &[u8]) -> Result<Option<Authority>, String> {
         let certificate = CertificateDer::from_pem_slice(pem);
         let certificate = certificate.map_err(|error| format!("no certificate: {error}"))?;
+        let (_, parsed) = X509Certificate::from_der(&certificate)
+            .map_err(|error| format!("no certificate: {error}"))?;
+        if parsed.validity().not_after < ASN1Time::now() {
+            return Ok(None);
+        }
         let key = PrivatePkcs8KeyDer::from_pem_slice(pem);
         let key = key.map_err(|error| format!("no private key: {error}"))?;
         let key = KeyPair::from_pkcs8_der_and_sign_algo(&key, &rcgen::PKCS_ECDSA_P256_SHA256);
         let key = key.map_err(said)?;
-        Ok(Authority {
+        Ok(Some(Authority {
             issuer: Issuer::new(authority()?, key),
             certificate: Blob::from(&*certificate),
-        })
+        }))
     }
 
     /// Makes a certificate of these names.
@@ -179,7 +185,7 @@ fn said(error: rcgen::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use x509_parser::prelude::{FromDer, X509Certificate, X509CertificationRequest};
+    use x509_parser::prelude::X509CertificationRequest;
 
     use super::*;
 
@@ -226,7 +232,7 @@ mod tests {
     #[test]
     fn an_authority_that_was_kept_certifies_as_the_one_it_was() {
         let (_, kept) = Authority::make().unwrap();
-        let authority = Authority::of_pem(&kept.0).unwrap();
+        let authority = Authority::of_pem(&kept.0).unwrap().unwrap();
         let made = authority.certify(&["localhost".into()]).unwrap();
         let (_, leaf) = X509Certificate::from_der(&made.chain[0].0).unwrap();
         let (_, root) = X509Certificate::from_der(&made.chain[1].0).unwrap();
@@ -238,5 +244,15 @@ mod tests {
         assert_eq!(leaf.issuer(), root.subject());
         assert!(root.is_ca() && !leaf.is_ca());
         assert!(Authority::of_pem(b"").is_err());
+    }
+
+    #[test]
+    fn an_authority_whose_time_is_over_is_none() {
+        let key = KeyPair::generate().unwrap();
+        let mut params = authority().unwrap();
+        params.not_after = params.not_before + Duration::from_secs(3_600);
+        let ended = params.self_signed(&key).unwrap();
+        let kept = ended.pem() + &key.serialize_pem();
+        assert!(matches!(Authority::of_pem(kept.as_bytes()), Ok(None)));
     }
 }

@@ -164,14 +164,18 @@ impl Keeper {
     /// Makes a certificate for development.
     fn local(&mut self, pem: &[u8], names: Vec<String>) -> Result<Local, String> {
         let mut told = None;
-        let authority = match &self.authority {
-            Some(authority) => authority,
-            None if pem.is_empty() => {
+        let kept = match (&self.authority, pem) {
+            (Some(_), _) | (None, []) => None,
+            (None, pem) => Authority::of_pem(pem)?,
+        };
+        let authority = match (&self.authority, kept) {
+            (Some(authority), _) => authority,
+            (None, Some(kept)) => self.authority.insert(kept),
+            (None, None) => {
                 let (authority, pem) = Authority::make()?;
                 told = Some(pem);
                 self.authority.insert(authority)
             }
-            None => self.authority.insert(Authority::of_pem(pem)?),
         };
         let made = authority.certify(&names)?;
         let name = names.first().cloned().unwrap_or_default();

@@ -1,7 +1,8 @@
 //! The authority for development: a key in a file beside the configuration, and the certificate
 //! that a person has his browser trust.
 //!
-//! The idea: it is made once, where a site first says `local`, so that it is trusted once. The key
+//! The idea: it is made once, where a site first says `local`, so that it is trusted once, and once
+//! more when it has ended. The key
 //! is its owner's to read alone; what is there and others may read is not used. Where nothing can
 //! be written each keeper makes one of its own.
 
@@ -38,6 +39,11 @@ pub(crate) fn certify(
             )));
         }
     };
+    let certificate = path.with_extension(CERTIFICATE);
+    if !known.is_empty() && !certificate.exists() {
+        // Whoever is to trust it looks for this file; without it all else goes on.
+        let _ = write(&certificate, public(&known), 0o644);
+    }
     let made = match keys.local(known, names)? {
         Ok(made) => made,
         Err(problem) => {
@@ -74,11 +80,11 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// Keeps one that was made, and says how it is trusted.
 fn keep(path: &Path, pem: &[u8]) {
     let certificate = path.with_extension(CERTIFICATE);
-    let written = write(path, pem, 0o600).and_then(|()| {
-        let end = pem.windows(16).position(|part| part == b"-----BEGIN PRIVA");
-        let public = pem.get(..end.unwrap_or(0)).unwrap_or_default();
-        write(&certificate, public, 0o644)
-    });
+    // What was there has ended, or has lost its key.
+    for before in [path, &certificate] {
+        let _ = std::fs::remove_file(before);
+    }
+    let written = write(path, pem, 0o600).and_then(|()| write(&certificate, public(pem), 0o644));
     match written {
         Ok(()) => tracing::info!(
             file = certificate.display().to_string(),
@@ -90,6 +96,12 @@ fn keep(path: &Path, pem: &[u8]) {
             "the authority for development cannot be kept: there is another after each start"
         ),
     }
+}
+
+/// The certificate alone, of a file that has the key below it.
+fn public(pem: &[u8]) -> &[u8] {
+    let end = pem.windows(16).position(|part| part == b"-----BEGIN PRIVA");
+    pem.get(..end.unwrap_or(0)).unwrap_or_default()
 }
 
 fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {

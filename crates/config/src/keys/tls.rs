@@ -96,7 +96,7 @@ pub(crate) const SITE_TLS: Section = Section {
             Kind::Flag,
             Value("false"),
             "Whether the certificate is made here, by an authority of our own that only those trust who are told to: for development. Says nothing beside `certificate`. \
-             Its certificate is written to `nagaya-development.crt` beside the configuration.",
+             Its certificate is written to `nagaya-development.crt` beside the configuration. The default site's is good for `localhost`, `127.0.0.1` and `::1`.",
             "local = true",
         ),
         key(

@@ -14,6 +14,7 @@ mod from_apache;
 mod keeper;
 mod metrics;
 mod readme;
+mod readme_figures;
 mod reload_command;
 mod reload_under_load;
 mod set_aside;

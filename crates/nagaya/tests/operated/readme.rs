@@ -1,5 +1,5 @@
 //! What the documents show works: configurations are checked, commands are run, links lead
-//! somewhere; and figures are those of the stored results, misses among them.
+//! somewhere.
 //!
 //! Absolute paths of a real machine (`/srv`, `/etc/nagaya`, `/run`, `/var/log`) are moved below a
 //! temporary directory, and addresses to free ports; nothing else is changed.
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use testkit::temp::copy;
-use testkit::{Gateway, TempDir};
+use testkit::{Gateway, TempDir, free_port};
 
 pub(crate) const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
@@ -139,185 +139,6 @@ fn links_lead_somewhere() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-#[test]
-fn the_figures_of_the_readme_are_what_the_results_give() {
-    let here = TempDir::new();
-    let readme = here.write("README.md", read(&root().join("README.md")));
-    let mut words: Vec<String> = vec!["draw".into()];
-    for name in IN_SHORT {
-        let data = read(&root().join("lab/results").join(name).join("summary.jsonl"));
-        here.write(&format!("{name}/summary.jsonl"), data);
-        words.push(here.path().join(name).display().to_string());
-    }
-    words.extend(["--readme".into(), readme.display().to_string()]);
-    let output = run(
-        &nagaya_lab(),
-        &words.iter().map(String::as_str).collect::<Vec<_>>(),
-    );
-    assert!(output.0, "{}", output.1);
-    let shown = read(&root().join("README.md"));
-    assert_eq!(shown, read(&readme), "run make readme-figures");
-    let demo = read(&root().join("lab/results/demo.txt"));
-    for document in ["README.md", "README.ja.md"] {
-        let shown = blocks(document, "text").remove(0);
-        assert_eq!(shown, demo, "{document}: run make readme-figures");
-    }
-}
-
-#[test]
-fn every_figure_of_an_experiment_stands_in_its_report() {
-    let rows = experiments();
-    assert!(rows.len() >= 20, "only {} rows", rows.len());
-    for (row, reports) in rows {
-        let known = figures(&reports.concat());
-        let cells: Vec<&str> = row.split('|').skip(3).take(2).collect();
-        for figure in figures(&cells.join(" ")) {
-            assert!(
-                known.contains(&figure),
-                "{figure} is not in the report: {row}"
-            );
-        }
-    }
-}
-
-#[test]
-fn what_the_results_missed_stands_in_the_readme_or_the_figures() {
-    let rows = experiments();
-    let readme = read(&root().join("README.md"));
-    let mut misses = 0;
-    for entry in fs::read_dir(root().join("lab/results")).expect("there are results") {
-        let directory = entry.expect("an entry").path();
-        let name = directory.file_name().unwrap_or_default().to_string_lossy();
-        let report = directory.join("report.md");
-        if !report.exists() {
-            continue;
-        }
-        let text = read(&report);
-        for line in text
-            .lines()
-            .filter(|line| line.starts_with("**Not reached: "))
-        {
-            misses += 1;
-            if IN_SHORT.contains(&name.as_ref()) {
-                let line = line
-                    .trim_start_matches("**Not reached: ")
-                    .trim_end_matches(".**");
-                assert!(readme.contains(&format!("\n- {line}\n")), "{name}: {line}");
-                continue;
-            }
-            let (before, _) = line
-                .split_once(" (wanted")
-                .expect("it says what was wanted");
-            let got = figures(before).pop().expect("it says what was seen");
-            let link = format!("](../lab/results/{name}/report.md)");
-            let told = |row: &str| row.contains(&link) && row.contains('✗');
-            let is_told = rows
-                .iter()
-                .any(|(row, _)| told(row) && figures(row).contains(&got));
-            assert!(is_told, "{FIGURES} does not say: {name}: {line}");
-        }
-    }
-    assert!(misses >= 20, "only {misses} misses found");
-}
-
-#[test]
-fn the_japanese_documents_say_all_that_the_english_ones_do() {
-    for name in ["README", "docs/guide/tour", "docs/figures"] {
-        let texts = ["md", "ja.md"].map(|end| read(&root().join(format!("{name}.{end}"))));
-        let [english, japanese] = texts.each_ref().map(|text| outline(text));
-        assert_eq!(
-            english.len(),
-            japanese.len(),
-            "{name}: headings, rows, lists and code"
-        );
-        for (english, japanese) in english.iter().zip(&japanese) {
-            assert_eq!(english, japanese, "{name}");
-        }
-        let [english, japanese] = texts.each_ref().map(|text| links(text));
-        assert_eq!(english, japanese, "{name}");
-    }
-}
-
-#[test]
-fn the_readme_is_a_front_page() {
-    for name in ["README.md", "README.ja.md"] {
-        let lines = read(&root().join(name)).lines().count();
-        assert!(lines <= 200, "{name}: {lines} lines, at most 200");
-    }
-}
-
-/// Results whose figures stand in the README in short, with all that they missed.
-const IN_SHORT: [&str; 4] = ["proxy", "static", "respond", "fastcgi"];
-
-/// The document that has what the README leaves out.
-const FIGURES: &str = "docs/figures.md";
-
-/// The rows of the figures that tell of an experiment, each with the reports it names.
-fn experiments() -> Vec<(String, Vec<String>)> {
-    let report =
-        |link: &String| link.starts_with("../lab/results/") && link.ends_with("/report.md");
-    let rows = read(&root().join(FIGURES));
-    let rows = rows.lines().filter(|line| line.starts_with("| ["));
-    rows.map(|row| {
-        let reports = links(row).into_iter().filter(report);
-        let texts = reports
-            .map(|link| read(&root().join("docs").join(link)))
-            .collect();
-        (row.to_owned(), texts)
-    })
-    .filter(|(_, reports): &(_, Vec<String>)| !reports.is_empty())
-    .collect()
-}
-
-/// Numbers, as they are written.
-fn figures(text: &str) -> Vec<String> {
-    let is_part = |c: char| c.is_ascii_digit() || c == '.' || c == ',';
-    text.split(|c| !is_part(c))
-        .map(|figure| figure.trim_matches(['.', ',']).to_owned())
-        .filter(|figure| !figure.is_empty())
-        .collect()
-}
-
-/// Which documents a text links to, in alphabetical order, whatever their language.
-fn links(text: &str) -> Vec<String> {
-    let targets = text.split("](").skip(1);
-    let mut found: Vec<String> = targets
-        .filter_map(|rest| rest.split([')', '#']).next())
-        .map(|target| target.replace(".ja.md", ".md"))
-        .collect();
-    found.sort();
-    found
-}
-
-/// What two languages have in common: headings by their depth, code less its comments, and the
-/// figures of rows and of points.
-fn outline(text: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut is_code = false;
-    for line in text.lines() {
-        let fence = line.starts_with("```");
-        is_code ^= fence;
-        if is_code || fence {
-            let code = line.split("  # ").next().unwrap_or(line).trim_end();
-            let comment = code.starts_with("# ") && !code.ends_with(".rb");
-            found.extend((!comment).then(|| code.to_owned()));
-        } else if let Some((marks, _)) = line.split_once(' ')
-            && marks.bytes().all(|byte| byte == b'#')
-        {
-            found.push(marks.to_owned());
-        } else if line.starts_with("| ") || line.starts_with("- ") {
-            // What is said of an experiment or a status is words; languages count in their own.
-            let has_words = line.starts_with("| [") || line.starts_with("| `");
-            let cells = line.split(" | ").enumerate();
-            let cells = cells.filter(|(at, _)| !(has_words && *at == 1));
-            let mut told: Vec<String> = cells.flat_map(|(_, cell)| figures(cell)).collect();
-            told.sort();
-            found.push(format!("{} {}", &line[..1], told.join(" ")));
-        }
-    }
-    found
-}
-
 /// Runs a line of a `sh` block, or says that it is none to be run.
 fn try_line(
     line: &str,
@@ -368,7 +189,7 @@ fn try_line(
 }
 
 /// The program of experiments, built beside the gateway.
-fn nagaya_lab() -> String {
+pub(crate) fn nagaya_lab() -> String {
     let program = Path::new(NAGAYA).with_file_name("nagaya-lab");
     assert!(program.exists(), "first: cargo build -p lab");
     program.display().to_string()
@@ -383,10 +204,12 @@ fn on_this_machine(
     document: &str,
 ) -> (String, PathBuf) {
     if line.starts_with("curl ") {
-        (
-            line.replace("127.0.0.1:8080", &demo.address().to_string()),
-            root(),
-        )
+        let directory = demo.directory().path().to_owned();
+        let tls_port = read(&directory.join("tls_port"));
+        let line = line
+            .replace("127.0.0.1:8080", &demo.address().to_string())
+            .replace("localhost:8443", &format!("localhost:{tls_port}"));
+        (line, directory)
     } else if let Some(rest) = line.strip_prefix("nagaya bench ") {
         let rest = measure_shortly(rest, demo);
         (
@@ -444,14 +267,16 @@ fn measure_shortly(arguments: &str, demo: &Gateway) -> String {
     words.join(" ") + shorter
 }
 
-/// The gateway that `make run` starts, on a free port.
+/// The gateway that `make run` starts, on free ports.
 fn demo() -> Gateway {
-    let config = read(&root().join("nagaya.toml")).replace("127.0.0.1:8080", "127.0.0.1:{port}");
-    let demo = Gateway::with_config(NAGAYA, &config);
-    copy(
-        &root().join("examples"),
-        &demo.directory().path().join("examples"),
-    );
+    let config = read(&root().join("nagaya.toml"))
+        .replace("127.0.0.1:8080", "127.0.0.1:{port}")
+        .replace("127.0.0.1:8443", "127.0.0.1:{tls}");
+    let tls_port = free_port();
+    let demo = Gateway::with_config(NAGAYA, &config).with("tls", tls_port);
+    let directory = demo.directory();
+    copy(&root().join("examples"), &directory.path().join("examples"));
+    directory.write("tls_port", tls_port.to_string());
     demo.start()
 }
 

@@ -18,6 +18,8 @@ use os::file::{FileKind, Wait};
 
 /// Files that one pattern may lead to.
 const FILES_MAX: usize = ipc::certificates::CERTIFICATES_MAX;
+/// By what names a machine calls itself.
+const THIS_MACHINE: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// What certbot calls a chain and a key, in a directory for each certificate.
 const CERTBOT: (&str, &str) = ("fullchain.pem", "privkey.pem");
 
@@ -104,10 +106,7 @@ impl Plan {
             .sites
             .iter()
             .filter(|site| site.tls.local && site.tls.files.is_none());
-        let local = local.map(|site| {
-            let hosts = site.hosts.iter().map(HostPattern::to_string);
-            (site.name(), hosts.collect())
-        });
+        let local = local.map(|site| (site.name(), names_here(&site.hosts)));
         // Whoever is to be given one has none to begin with.
         let ordered = model.acme_certificates().map(|certificate| {
             let chain = certificate.file(model);
@@ -150,6 +149,21 @@ impl Plan {
         files.retain(|file| known.insert(file.source.clone()));
         (files, problems)
     }
+}
+
+/// What the certificate for development of a site with these hosts is good for. The default site's
+/// is good for this machine.
+fn names_here(hosts: &[HostPattern]) -> Vec<String> {
+    let mut names = Vec::new();
+    for host in hosts {
+        match host {
+            HostPattern::Any => names.extend(THIS_MACHINE.map(str::to_owned)),
+            other => names.push(other.to_string().replace(['[', ']'], "")),
+        }
+    }
+    names.sort();
+    names.dedup();
+    names
 }
 
 /// The certificates that a pattern leads to: files, and directories as certbot makes them. Of files
@@ -280,6 +294,24 @@ mod tests {
             (format!("{}/{}", end[1], end[0]), planned.key.is_some())
         });
         named.collect()
+    }
+
+    #[test]
+    fn a_certificate_for_development_names_hosts_and_this_machine() {
+        let hosts = [
+            HostPattern::Exact("[2001:db8::1]".into()),
+            HostPattern::Any,
+            HostPattern::Below("a.example".into()),
+            HostPattern::Exact("localhost".into()),
+        ];
+        let names = [
+            "*.a.example",
+            "127.0.0.1",
+            "2001:db8::1",
+            "::1",
+            "localhost",
+        ];
+        assert_eq!(names_here(&hosts), names);
     }
 
     #[test]
