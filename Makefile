@@ -60,6 +60,8 @@ soak: ## the long run, two hours: reloads under load, programs, scripts, mutated
 	umask 022; NAGAYA_SOAK_S=600 cargo test --locked -p nagaya --test scripted -- scripts_soak --nocapture
 	umask 022; NAGAYA_MUTATIONS=200000 cargo test --locked -p nagaya --test http -- mutations
 	umask 022; NAGAYA_CERTIFICATE_CHANGES=100 cargo test --locked -p nagaya --test http -- certificates_change --nocapture
+	umask 022; NAGAYA_PEBBLE=$$(scripts/pebble.sh) cargo test --locked -p keeper -- acme
+	umask 022; NAGAYA_PEBBLE=$$(scripts/pebble.sh) cargo test --locked -p nagaya --test operated -- acme:: certs:: --include-ignored
 	cargo run --locked --profile quick -p load --example memory
 	NAGAYA_SIMULATIONS=400 cargo test --locked --profile quick -p bench --lib simulation -- --nocapture
 	cargo run --release --locked -p bench --example comparisons

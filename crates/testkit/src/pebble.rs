@@ -1,7 +1,8 @@
 //! Pebble, an authority for tests, and beside it a name server that has every name here.
 //!
 //! The idea: it is as an authority is, but refuses good nonces where it is told to, forgets all when
-//! it ends, and asks on ports that are free.
+//! it ends, and asks on ports that are free. Debian's knows neither profiles nor windows of renewal:
+//! `scripts/pebble.sh` makes one that does, and `NAGAYA_PEBBLE` names it.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -28,6 +29,7 @@ pub struct Pebble {
     names: Child,
     directory: TempDir,
     listen: u16,
+    reports: u16,
     management: u16,
     http: u16,
     tls: u16,
@@ -50,8 +52,9 @@ impl Pebble {
     /// When they do not start.
     #[must_use]
     pub fn start(accounts: Accounts, settings: &[(&str, &str)]) -> Option<Self> {
-        let installed = |name: &str| Path::new("/usr/bin").join(name).exists();
-        if !installed("pebble") || !installed("pebble-challtestsrv") {
+        let program = std::env::var_os("NAGAYA_PEBBLE").unwrap_or_else(|| "/usr/bin/pebble".into());
+        let names = Path::new("/usr/bin/pebble-challtestsrv");
+        if !Path::new(&program).exists() || !names.exists() {
             lacks_program("pebble");
             return None;
         }
@@ -68,12 +71,14 @@ impl Pebble {
                 "managementListenAddress": "127.0.0.1:{reports}",
                 "certificate": "{certificate}", "privateKey": "{certificate}",
                 "httpPort": {http}, "tlsPort": {tls}, "ocspResponderURL": "",
+                "profiles": {{"default": {{"validityPeriod": 7776000}},
+                              "shortlived": {{"validityPeriod": 518400}}}},
                 "externalAccountBindingRequired": {bound},
                 "externalAccountMACKeys": {{"{id}": "{key}"}}}}}}"#
             ),
         );
         let log = |name| std::fs::File::create(directory.path().join(name)).expect("a log file");
-        let names = Command::new("pebble-challtestsrv")
+        let names = Command::new(names)
             .args([
                 "-defaultIPv6",
                 "",
@@ -91,7 +96,7 @@ impl Pebble {
             .stderr(Stdio::null())
             .spawn()
             .expect("start pebble-challtestsrv");
-        let pebble = Command::new("pebble")
+        let pebble = Command::new(program)
             .arg("-config")
             .arg(config)
             .args(["-dnsserver", &format!("127.0.0.1:{dns}")])
@@ -112,6 +117,7 @@ impl Pebble {
             names,
             directory,
             listen,
+            reports,
             management,
             http,
             tls,
@@ -152,6 +158,12 @@ impl Pebble {
     #[must_use]
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.directory.path().join("pebble.log")).unwrap_or_default()
+    }
+
+    /// The port of its own management, which speaks https: `POST /set-renewal-info/`.
+    #[must_use]
+    pub fn reports_port(&self) -> u16 {
+        self.reports
     }
 
     /// The port of the name server's management: `POST /set-txt`, `/clear-txt`.

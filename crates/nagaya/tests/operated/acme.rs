@@ -37,6 +37,7 @@ eab = { id = "{id}", key = "{key}" }
 store = "{store}"
 lease = "2s"
 challenges = ["{challenge}"]
+{further}
 [[sites]]
 hosts = ["www.example.jp", "example.jp"]
 rules = [{ handler = { respond = { body = "the site" } } }]
@@ -53,6 +54,8 @@ pub(crate) struct Town {
     key: PathBuf,
     /// How the authority is shown names.
     challenge: &'static str,
+    /// What else the account says.
+    further: &'static str,
 }
 
 impl Town {
@@ -65,6 +68,7 @@ impl Town {
             store,
             key,
             challenge: "http-01",
+            further: "",
         })
     }
 
@@ -79,6 +83,7 @@ impl Town {
             .with("store", self.store.path().join("store").display())
             .with("wish", wish)
             .with("challenge", self.challenge)
+            .with("further", self.further)
     }
 
     /// The gateway that the authority reaches.
@@ -244,6 +249,7 @@ fn order_through_another_machine(town: Town) {
     });
     let config = CONFIG.replace("{wish}", WISH);
     let config = config.replace("{challenge}", town.challenge);
+    let config = config.replace("{further}", town.further);
     writer.reload(&config);
     assert_sound(&town.until_certified());
     writer.wait_for_message("issued");
@@ -277,6 +283,52 @@ fn the_machine_that_is_left_orders_when_the_other_has_died() {
     first.wait_for_message("writes=false");
     assert_eq!(fs::read(town.until_certified()).unwrap(), certificate);
     assert!(!town.file("lease.1").exists());
+}
+
+/// Says that a certificate is to be renewed within a window that is over.
+fn wants_renewal(pebble: &Pebble, file: &Path) {
+    let window =
+        r#"{"suggestedWindow": {"start": "2025-01-02T04:00:00Z", "end": "2025-01-03T04:00:00Z"}}"#;
+    let certificate = openssl(&["x509", "-in"], file);
+    let said = serde_json::json!({"Certificate": certificate, "ARIResponse": window});
+    let place = format!(
+        "https://127.0.0.1:{}/set-renewal-info/",
+        pebble.reports_port()
+    );
+    let curl = Command::new("curl")
+        .args(["-sSfk", "--data-binary", &said.to_string(), &place])
+        .status();
+    assert!(curl.unwrap().success());
+}
+
+#[test]
+#[ignore = "needs a Pebble that Debian does not have yet: make soak"]
+fn an_authoritys_profile_is_had_and_its_wish_to_renew_heard_after_a_start() {
+    let Some(town) = Town::new(&HARSH) else {
+        return;
+    };
+    let further = "profile = \"shortlived\"";
+    let town = Town { further, ..town };
+    let gateway = town.reached(WISH);
+    let file = town.until_certified();
+    assert_sound(&file);
+    let ends_within = |seconds: &str| {
+        let told = Command::new("openssl")
+            .args(["x509", "-noout", "-checkend", seconds, "-in"])
+            .arg(&file)
+            .status();
+        !told.unwrap().success()
+    };
+    assert!(ends_within("518400") && !ends_within("432000"));
+    gateway.wait_for_message("issued");
+    drop(gateway);
+    let first = fs::read(&file).unwrap();
+    wants_renewal(&town.pebble, &file);
+    let _gateway = town.reached(WISH);
+    eventually(PATIENCE, "another certificate", || {
+        (fs::read(&file).ok()? != first).then_some(())
+    });
+    assert_sound(&file);
 }
 
 /// Who is killed, and the file whose appearance is the moment.
