@@ -40,6 +40,8 @@ pub struct Certificate {
 /// How it goes with a certificate that is ordered of an authority.
 #[derive(Debug, Default, Clone, Serialize)]
 pub struct CertificateOrder {
+    /// What it is ordered for; what is served may still be for other names.
+    pub names: Vec<String>,
     /// Whether this machine orders it: another one that shares the store may.
     pub here: bool,
     /// How often it was tried since the acme process started.

@@ -25,7 +25,11 @@ pub(crate) fn certs(shared: &Shared, rest: &str) -> String {
     let mut rows = rows(shared, now_s());
     if !name.is_empty() {
         let name = name.trim_end_matches('.');
-        rows.retain(|row| row.names.iter().any(|known| covers(known, name)));
+        rows.retain(|row| {
+            let ordered = row.order.iter().flat_map(|order| &order.names);
+            let mut names = row.names.iter().chain(ordered);
+            names.any(|known| covers(known, name))
+        });
     }
     match is_json {
         true => control::json(&rows),
@@ -145,6 +149,7 @@ fn shown(order: &OrderedCertificate) -> CertificateOrder {
     let known = |seconds: i64| (seconds > 0).then(|| at(seconds));
     let state = &order.state;
     CertificateOrder {
+        names: order.names.clone(),
         here: order.is_ordered_here,
         tries: state.tries,
         issued: state.issued,

@@ -111,6 +111,8 @@ struct Orders {
     state: RefCell<OrdersState>,
     /// One account is made at a time.
     making: tokio::sync::Mutex<()>,
+    /// A permit for each rehearsal under way.
+    rehearsals: tokio::sync::Semaphore,
 }
 
 #[derive(Default)]
@@ -121,7 +123,7 @@ struct OrdersState {
     suggestions: HashMap<String, i64>,
     ready: HashMap<String, Ready>,
     under_way: HashSet<String>,
-    /// Certificates that are rehearsed.
+    /// Certificates that are rehearsed, or wait for it.
     rehearsing: HashSet<String>,
     brake: Brake,
 }
@@ -141,6 +143,7 @@ impl Orders {
             link,
             state: RefCell::default(),
             making: tokio::sync::Mutex::default(),
+            rehearsals: tokio::sync::Semaphore::new(rehearsal::REHEARSALS_MAX),
         }
     }
 

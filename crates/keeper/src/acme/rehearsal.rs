@@ -2,9 +2,11 @@
 //!
 //! The idea: an order is made and its proofs are shown, as ever, and there it ends: nothing is signed, no key is made,
 //! and what is served stays. Let's Encrypt has a place for that, where nothing counts against its limits; of others the
-//! directory itself is asked. The limits of orders in a short time hold for these, too.
+//! directory itself is asked. The limits of orders in a short time hold for these, too: who has thousands looked at
+//! waits for each one's turn.
 
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use super::client::Client;
 use super::order::{NotIssued, Order};
@@ -12,7 +14,11 @@ use super::{Orders, Ready, now_s};
 use ipc::acme::{Account, Wanted};
 
 /// Rehearsals under way at once.
-const REHEARSALS_MAX: usize = 4;
+pub(super) const REHEARSALS_MAX: usize = 4;
+/// Those that wait for their turn, with them.
+const ASKED_MAX: usize = 64;
+/// How long one waits for its turn.
+const TURN_MAX: Duration = Duration::from_secs(300);
 /// Where Let's Encrypt takes orders, and where it takes those that are to count for nothing.
 const LETS_ENCRYPT: [&str; 2] = [
     "https://acme-v02.api.letsencrypt.org/directory",
@@ -41,21 +47,8 @@ impl Orders {
         let Some(account) = account.filter(|_| !state.rehearsing.contains(certificate)) else {
             return;
         };
-        let names: Vec<&String> = wanted.names.iter().collect();
-        let is_full = state.rehearsing.len() >= REHEARSALS_MAX;
-        let refused = match state.brake.pass(&account.name, &names, now_s()) {
-            _ if is_full => {
-                Some("others are rehearsed: try again when these have ended".to_owned())
-            }
-            Err(until_s) => {
-                let wait_s = until_s.saturating_sub(now_s());
-                Some(format!(
-                    "there are too many orders: try again in {wait_s} s"
-                ))
-            }
-            Ok(()) => None,
-        };
-        if let Some(why) = refused {
+        if state.rehearsing.len() >= ASKED_MAX {
+            let why = format!("{ASKED_MAX} others are rehearsed: try again when these have ended");
             if let Some(course) = state.courses.get_mut(certificate) {
                 course.rehearsed(why);
             }
@@ -64,9 +57,31 @@ impl Orders {
         state.rehearsing.insert(certificate.to_owned());
         let orders = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let outcome = orders.validate(&wanted, &account).await;
+            let outcome = orders.rehearsed(&wanted, &account).await;
             orders.conclude_rehearsal(&wanted, outcome);
         });
+    }
+
+    /// Has a certificate rehearsed when it is its turn.
+    async fn rehearsed(&self, wanted: &Wanted, account: &Account) -> Result<(), NotIssued> {
+        let until = Instant::now() + TURN_MAX;
+        let place = tokio::time::timeout(TURN_MAX, self.rehearsals.acquire()).await;
+        let _place = place.map_err(|_| NotIssued::Whole("the others took too long".into()))?;
+        let names: Vec<&String> = wanted.names.iter().collect();
+        let pass = |now_s| {
+            let brake = &mut self.state.borrow_mut().brake;
+            brake.pass(&account.name, &names, now_s)
+        };
+        while let Err(until_s) = pass(now_s()) {
+            let wait_s = u64::try_from(until_s.saturating_sub(now_s())).unwrap_or(0);
+            let wait = Duration::from_secs(wait_s.max(1));
+            if Instant::now() + wait > until {
+                let why = format!("there are too many orders: try again in {wait_s} s");
+                return Err(NotIssued::Whole(why));
+            }
+            tokio::time::sleep(wait).await;
+        }
+        self.validate(wanted, account).await
     }
 
     /// Has the names of a certificate validated.

@@ -416,6 +416,41 @@ fn a_rehearsal_tells_which_names_would_not_validate() {
 }
 
 #[test]
+fn rehearsals_beyond_what_leaves_in_ten_seconds_wait_for_their_turn() {
+    let Some(pebble) = Pebble::start(Accounts::Free, &[]) else {
+        return;
+    };
+    let mut supervisor = StandIn::new(Web::start(pebble.http_port()));
+    let account = account(&pebble, ChallengeKind::Http01);
+    let names: Vec<String> = (0..12).map(|index| format!("w{index}.example")).collect();
+    let certificates = names.iter().map(|name| Wanted {
+        held: Some(Held {
+            names: vec![name.clone()],
+            not_before_s: now_s() - 1_000,
+            not_after_s: now_s() + 1_000_000,
+            leaf: Blob::default(),
+        }),
+        ..wanted(name, &[name])
+    });
+    supervisor.say(&plan(account, certificates.collect()));
+    for certificate in names.iter().cloned() {
+        supervisor.say(&ToAcme::Rehearse { certificate });
+    }
+    let until = Instant::now() + PATIENCE;
+    let has_ended = |supervisor: &StandIn, name: &String| {
+        let told = supervisor.states.get(name);
+        told.is_some_and(|told| told.rehearsals == 1)
+    };
+    while !names.iter().all(|name| has_ended(&supervisor, name)) {
+        supervisor.turn(Some(&pebble));
+        assert!(Instant::now() < until, "{:?}", supervisor.states);
+    }
+    for name in &names {
+        assert_eq!(supervisor.states[name].rehearsal, "", "{name}");
+    }
+}
+
+#[test]
 fn what_an_operator_wants_is_ordered_whatever_is_held() {
     let Some(pebble) = Pebble::start(Accounts::Free, &[]) else {
         return;

@@ -211,6 +211,12 @@ fn a_certificate_is_ordered_when_an_operator_says_so_and_he_is_told_what_came_of
     let (code, out, err) = said(&gateway, &["certs", "rehearse", "example.jp"]);
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     assert!(out.contains("with all 2 names"), "{out}");
+    let (code, out, err) = said(&gateway, &["certs", "rehearse"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert_eq!(
+        out,
+        "1/1 www.example.jp: the authority takes all 2 names for yours\nall 1 certificates would be issued\n"
+    );
     assert_eq!(fs::read(&file).unwrap(), issued);
 
     // Without its authority an order fails, and the certificate that is there serves on.
@@ -227,4 +233,14 @@ fn a_certificate_is_ordered_when_an_operator_says_so_and_he_is_told_what_came_of
     let (code, _, err) = said(&gateway, &["certs", "rehearse", "www.example.jp"]);
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains("would not be issued"), "{err}");
+    let (code, out, err) = said(&gateway, &["certs", "rehearse"]);
+    assert_eq!(code, Some(1), "{out}");
+    assert!(
+        out.starts_with("1/1 www.example.jp: would not be issued: "),
+        "{out}"
+    );
+    assert!(
+        err.contains("0 would be issued, 1 would not: www.example.jp\n"),
+        "{err}"
+    );
 }
