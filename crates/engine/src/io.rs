@@ -16,6 +16,11 @@ use crate::buffer::ReadBuffer;
 use crate::deadline::Deadline;
 use crate::tls::stream::{Follows, TlsStream};
 
+/// How long what a client still sends is read after the last reply, so that it can read that reply.
+const FAREWELL_MS: u64 = 2_000;
+/// How much of it is read.
+const FAREWELL_BYTES: usize = 1 << 20;
+
 /// Most bytes one `sendfile` hands to the kernel, so that one download can't hold a worker: a tenth
 /// of a millisecond. In parts of 256 KiB a megabyte costs a twelfth more.
 pub(crate) const SENDFILE_MAX: usize = 1024 * 1024;
@@ -279,6 +284,20 @@ impl Io {
         }
         // The peer may be gone already; there is nothing left to tell it then.
         let _ = os::stream::shutdown_write(self.as_fd());
+    }
+
+    /// Says that nothing more will be sent, and reads for a while what the peer still sends:
+    /// closing with unread bytes would reset the connection and could destroy the last reply.
+    pub async fn farewell(&self, deadline: &Deadline) {
+        self.shutdown_write();
+        deadline.set(FAREWELL_MS);
+        let mut block = [0; 4096];
+        let mut left = FAREWELL_BYTES;
+        while left > 0
+            && let Ok(count @ 1..) = self.read(&mut block, deadline).await
+        {
+            left = left.saturating_sub(count);
+        }
     }
 
     /// Has the peer see, when the connection is closed, that it did not get everything: a plain end would be the end of

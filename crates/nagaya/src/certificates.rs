@@ -77,6 +77,7 @@ impl Report {
                 let valid_s = pair.not_before_s..=pair.not_after_s;
                 self.warnings
                     .extend(validity_warning(&planned.source, valid_s, at_s));
+                self.warnings.extend(planned.exposed());
             }
             Err(problem) => self.problems.push(problem),
         }

@@ -318,10 +318,21 @@ pub fn first_closed(directory: &Path, wish: Wish) -> Option<&Path> {
 /// The directory that something would have to be made in for `directory` to be there, or itself; and
 /// why this process may not write there, if it may not.
 pub fn writable(directory: &Path) -> (&Path, io::Result<()>) {
+    /// procfs, sysfs, cgroup and cgroup2: root may write there, and make no file.
+    const KERNELS: [u32; 4] = [0x9fa0, 0x6265_6572, 0x0027_e0eb, 0x6367_7270];
     let mut way = directory.ancestors();
     let there = way.find(|path| path.is_dir()).unwrap_or(directory);
-    let access = rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK);
-    (there, access.map_err(io::Error::from))
+    let may_write = || {
+        rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK)?;
+        let kind = rustix::fs::statfs(there)?.f_type;
+        match KERNELS.iter().any(|it| i64::from(*it) == kind) {
+            true => Err(io::Error::other(
+                "the kernel's own: no file can be made there",
+            )),
+            false => Ok(()),
+        }
+    };
+    (there, may_write())
 }
 
 /// Whether a descriptor's file system is one whose calls on names and pages in memory never wait

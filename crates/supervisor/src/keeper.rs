@@ -17,8 +17,9 @@ use ipc::server::ProcessLife;
 
 use crate::child::{self, BackOff, Child, Keeper};
 
-/// How long the keeper may take to answer.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// How long the keeper may take to answer, twice: the largest batch of keys takes it a second, and a
+/// machine that stands still for longer uses up one of the two.
+const ANSWER_MAX: Duration = Duration::from_secs(4);
 /// How long the key of a challenge may be asked for.
 const CHALLENGE_MAX: Duration = Duration::from_secs(3_600);
 /// Whom it becomes, if there is such a user and it is not the server's: what the package makes for
@@ -138,6 +139,12 @@ impl Keys {
             return Ok(());
         }
         self.tell(&ToKeeper::Settings(settings))
+    }
+
+    /// Looks whether it still answers; one that does not is lost.
+    pub(super) fn look(&mut self) {
+        // What is wrong has been told.
+        let _ = self.judge(Vec::new());
     }
 
     /// Has files judged; a verdict for each, in their order.
@@ -260,7 +267,11 @@ impl Keys {
         let KeeperState::Running(keeper) = &self.state else {
             return Err("there is no keeper".into());
         };
-        keeper.hear(ANSWER_MAX).map_err(|error| self.silent(&error))
+        let heard = match keeper.hear(ANSWER_MAX) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => keeper.hear(ANSWER_MAX),
+            heard => heard,
+        };
+        heard.map_err(|error| self.silent(&error))
     }
 
     fn tell(&mut self, message: &ToKeeper) -> Result<(), String> {

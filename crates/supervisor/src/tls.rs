@@ -47,6 +47,7 @@ impl Supervisor {
         let Some(certificates) = certificates.filter(is_due) else {
             return;
         };
+        self.keys.look();
         match certificates.look(&mut self.keys) {
             Ok(true) => self.tell_certificates(|set| ToServer::Certificates { set }),
             Ok(false) => {}

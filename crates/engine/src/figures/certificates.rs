@@ -85,10 +85,10 @@ pub(super) fn is_failing(order: &OrderedCertificate) -> bool {
     !order.state.error.is_empty()
 }
 
-/// The keeper; `None` before a listener spoke TLS.
+/// The keeper; `None` where there never was one.
 pub(super) fn keeper(shared: &Shared) -> Option<Keeper> {
     let [life, _] = shared.orders.processes();
-    shared.handshakes.is_started().then(|| Keeper {
+    (life != ProcessLife::default()).then(|| Keeper {
         pid: pid(life),
         restarts: life.restarts,
         signatures: shared.keeper.signatures(),

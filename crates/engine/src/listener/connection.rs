@@ -34,10 +34,6 @@ use crate::worker::Worker;
 const LINGER_MS: u64 = 1_000;
 /// Busy halves a worker may hold and still let connections linger with theirs.
 const LINGERING_MAX: usize = 256;
-/// How long what a client still sends is read after the last reply, so that it can read that reply.
-const FAREWELL_MS: u64 = 2_000;
-/// How much of it is read.
-const FAREWELL_BYTES: usize = 1 << 20;
 
 /// What keeps a connection counted: on the load table and in its client's slots.
 struct Counted {
@@ -241,7 +237,7 @@ async fn live(counted: Counted, listener: Arc<Listener>, io: Rc<Io>, origin: Ori
         match Box::pin(connection.busy(&deadline)).await {
             Ended::Idle if !connection.worker.is_draining() => {}
             Ended::Idle | Ended::Close => return,
-            Ended::Farewell => return Box::pin(connection.farewell(&deadline)).await,
+            Ended::Farewell => return Box::pin(connection.io.farewell(&deadline)).await,
         }
     }
 }
@@ -429,20 +425,6 @@ impl Connection {
         match body.drain().await {
             Ok(()) => Ended::Idle,
             Err(_) => Ended::Farewell,
-        }
-    }
-
-    /// Says that nothing more will be sent, and reads for a while what the client still sends:
-    /// closing with unread bytes would reset the connection and could destroy the last reply.
-    async fn farewell(&self, deadline: &Deadline) {
-        self.io.shutdown_write();
-        deadline.set(FAREWELL_MS);
-        let mut block = [0; 4096];
-        let mut left = FAREWELL_BYTES;
-        while left > 0
-            && let Ok(count @ 1..) = self.io.read(&mut block, deadline).await
-        {
-            left = left.saturating_sub(count);
         }
     }
 }

@@ -143,7 +143,12 @@ pub(crate) async fn accept(
             Some((Io::Tls(Box::new(stream)), Rc::new(facts)))
         }
         Err(over) => {
-            handshake.record(over);
+            let is_for_people = over.last_word == PLAIN;
+            let (socket, deadline) = handshake.record(over);
+            if is_for_people {
+                // The rest of its request may be unread.
+                Io::Socket(socket).farewell(&deadline).await;
+            }
             None
         }
     }
@@ -491,7 +496,7 @@ impl Handshake<'_> {
     }
 
     /// Takes note of a handshake that came to nothing, and says its last word.
-    fn record(self, over: Over) {
+    fn record(self, over: Over) -> (AsyncFd<OwnedFd>, Deadline) {
         if !over.last_word.is_empty() {
             // The client may be gone already; there is nothing left to tell it then.
             let _ = os::stream::send(self.socket.as_fd(), over.last_word);
@@ -506,6 +511,7 @@ impl Handshake<'_> {
             offered: self.offered,
             detail: over.detail,
         });
+        (self.socket, self.deadline)
     }
 
     fn client(&self) -> IpAddr {

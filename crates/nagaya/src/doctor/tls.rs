@@ -201,6 +201,11 @@ mod tests {
         assert_eq!(found[2].1, CheckState::Fine, "what is missing can be made");
         assert_eq!(found[3].1, CheckState::Lacking);
         assert!(!store.exists(), "nothing is changed by looking");
+        // Root may write there; whoever is not root may not.
+        for place in ["/proc/nagaya/store", "/sys/nagaya"] {
+            let found = super::store("le", std::path::Path::new(place));
+            assert_eq!(found.state, CheckState::Lacking, "{place}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! TLS as clients meet it: curl, OpenSSL by Python's `ssl`, and bytes that are cut anywhere.
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -130,6 +131,17 @@ fn plain_http_on_a_port_of_tls_is_told_so_in_words() {
     let text = String::from_utf8_lossy(&reply.stdout).into_owned();
     assert!(text.starts_with("HTTP/1.1 400"), "{text}");
     assert!(text.ends_with("This port speaks TLS. Come with https:// instead of http."));
+    // A request of which most is still to be read does not have the words lost to a reset.
+    let mut client = TcpStream::connect(to).expect("connected");
+    let long = "GET /".to_owned() + &"a".repeat(200_000);
+    client.write_all(long.as_bytes()).expect("taken");
+    client.write_all(b" HTTP/1.1\r\n").expect("taken");
+    let mut text = String::new();
+    client.read_to_string(&mut text).expect("no reset");
+    assert!(
+        text.ends_with("Come with https:// instead of http."),
+        "{text}"
+    );
     drop(gateway);
 }
 

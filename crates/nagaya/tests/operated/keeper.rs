@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256};
 use rustix::process::{Pid, Signal, kill_process};
@@ -221,6 +221,21 @@ fn a_keeper_that_is_killed_comes_back_with_every_key() {
         });
     }
     assert!(gateway.children().contains(&gateway.server_pid()));
+}
+
+#[test]
+fn a_keeper_that_does_not_answer_is_replaced_within_a_dozen_seconds() {
+    let (builder, _) = two_sites();
+    let gateway = builder.start();
+    let first = gateway.keeper_pid();
+    let id = i32::try_from(first).ok().and_then(Pid::from_raw).unwrap();
+    let begun = Instant::now();
+    kill_process(id, Signal::STOP).unwrap();
+    gateway.wait_for_message("lost the keeper: it does not answer");
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    eventually(PATIENCE, "another keeper", || {
+        (gateway.keeper_pid() != first).then_some(())
+    });
 }
 
 #[test]

@@ -213,6 +213,25 @@ impl Planned {
         Some((Stamp::of(&self.chain)?, key))
     }
 
+    /// By whom its key may be read beside those who should, if by anybody: everybody, or whoever
+    /// is served the file by another name that it has.
+    #[must_use]
+    pub fn exposed(&self) -> Option<String> {
+        let file = self.key.as_ref().unwrap_or(&self.chain);
+        let facts = std::fs::metadata(file).ok()?;
+        let (path, names) = (file.display(), facts.nlink());
+        if facts.mode() & 0o007 != 0 {
+            return Some(format!(
+                "{path}: anybody on this machine may read the private key: chmod o= {path}"
+            ));
+        }
+        (names > 1).then(|| {
+            format!(
+                "{path}: the file of the private key has {names} names (hard links), and may be served by another: copy it and remove the others"
+            )
+        })
+    }
+
     /// Reads its files.
     ///
     /// # Errors
@@ -312,6 +331,28 @@ mod tests {
             "localhost",
         ];
         assert_eq!(names_here(&hosts), names);
+    }
+
+    #[test]
+    fn a_key_that_others_may_come_by_is_told() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = testkit::TempDir::new();
+        let key = directory.write("a.key", "");
+        let planned = Planned {
+            source: Source::File("a".into()),
+            chain: directory.write("a.pem", ""),
+            key: Some(key.clone()),
+            harm: Harm::Nobody,
+            tenant: None,
+        };
+        let told = |mode: u32| {
+            std::fs::set_permissions(&key, PermissionsExt::from_mode(mode)).unwrap();
+            planned.exposed().unwrap_or_default()
+        };
+        assert_eq!(told(0o640), "");
+        assert!(told(0o644).contains("anybody on this machine"));
+        std::fs::hard_link(&key, directory.path().join("other.txt")).unwrap();
+        assert!(told(0o600).contains("has 2 names"));
     }
 
     #[test]
