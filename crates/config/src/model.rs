@@ -29,7 +29,10 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-pub use acme::{Acme, AcmeBinding, AcmeCertificate, AcmeChallenge};
+pub use acme::{
+    Acme, AcmeBinding, AcmeCertificate, AcmeChallenge, Covering, DemandedHosts, OnDemand,
+    is_orderable,
+};
 pub use cgroup::{CPU_PERIOD_US, Cgroup, IoLimit};
 pub use condition::{Condition, Glob};
 pub use file::{Auth, ErrorPage, FileIdentity, Guarded};

@@ -390,6 +390,80 @@ tls = {{ acme = "other" }}
     );
 }
 
+const DEMANDING: &str = r#"
+[[listen]]
+address = "127.0.0.1:443"
+tls = true
+[maps.customers]
+program = ["true"]
+[acme.le]
+directory = "https://ca.example/directory"
+on_demand = { map = "customers", tenant = 5 }
+[acme.other]
+directory = "https://b.example/"
+[[sites]]
+hosts = ["www.example.jp", "*.shops.example.jp", "*"]
+root = "/srv"
+tls = { acme = "le" }
+[[sites]]
+hosts = ["own.shops.example.jp", "*.inner.shops.example.jp"]
+root = "/srv"
+tls = { acme = "other" }
+"#;
+
+#[test]
+fn names_that_a_site_covers_by_a_pattern_alone_are_ordered_on_demand() {
+    let sources = Sources::from_text("/etc/nagaya/nagaya.toml", DEMANDING);
+    let (model, warnings) = config::load_and_warn(&sources).expect("valid");
+    let demand = model.acme[0].on_demand.as_ref().expect("it is said");
+    let counts = (demand.per_tenant, demand.per_domain, demand.in_all);
+    assert_eq!((counts, demand.names), ((5, 25, 100), 10_000));
+    assert_eq!(demand.unused_ms, 30 * 86_400_000);
+    // The other account has none.
+    assert_eq!(warnings.count(), 1, "{warnings}");
+    let hosts = model.demanded_hosts().expect("there are some");
+    let long = format!("{}.jp", "a".repeat(64));
+    let longer = "a.".repeat(126) + "jp";
+    for (host, is_covered) in [
+        ("a.shops.example.jp", true),
+        ("a.b.shops.example.jp", true),
+        ("example.com", true),
+        ("xn--85x722f.jp", true),
+        ("www.example.jp", false),
+        ("own.shops.example.jp", false),
+        ("a.inner.shops.example.jp", false),
+        ("*.shops.example.jp", false),
+        ("a_b.example.com", false),
+        ("-a.example.com", false),
+        ("A.example.com", false),
+        ("a..example.com", false),
+        ("example.com.", false),
+        ("../example.com", false),
+        ("localhost", false),
+        ("192.0.2.7", false),
+        ("", false),
+        (&long, false),
+        (&longer, false),
+    ] {
+        assert_eq!(hosts.covering(host).is_some(), is_covered, "{host}");
+    }
+    let covering = hosts.covering("example.com").expect("covered");
+    assert_eq!((covering.account, covering.site), (0, 0));
+}
+
+#[test]
+fn nothing_is_ordered_on_demand_without_a_map() {
+    for (wrong, complaint) in [
+        ("{ tenant = 5 }", "map"),
+        ("{ map = \"customer\" }", "there is no map `customer`"),
+        ("true", "on_demand"),
+    ] {
+        let text = DEMANDING.replace("{ map = \"customers\", tenant = 5 }", wrong);
+        let told = config::load(&Sources::from_text("a.toml", &text)).expect_err(wrong);
+        assert!(told.to_string().contains(complaint), "{told}");
+    }
+}
+
 #[test]
 fn tls_of_a_site_that_no_listener_speaks_is_warned_of() {
     let text = format!("{LISTEN}{SITE}tls = {{ hsts = \"1d\" }}\n");

@@ -82,6 +82,22 @@ pub struct Certificates {
     pub failing: u64,
     /// Certificates that are ordered and not there yet.
     pub awaited: u64,
+    /// What clients asked for that no site names; `None` where none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_demand: Option<OnDemand>,
+}
+
+/// Names that clients asked for and a site covers by a pattern alone.
+#[derive(Debug, Default, Clone, Serialize)]
+pub struct OnDemand {
+    /// Times that a map was asked about a name.
+    pub asked: u64,
+    /// Of these, those that it accepted, and that were wanted of the authority.
+    pub accepted: u64,
+    /// Names whose certificates came while handshakes waited.
+    pub obtained: u64,
+    /// Handshakes that wait now.
+    pub waiting: u64,
 }
 
 /// What the keeper of private keys did for this server, and how it is.

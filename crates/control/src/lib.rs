@@ -16,7 +16,9 @@ mod sensors;
 mod status;
 
 pub use agent::Agent;
-pub use certificates::{AcmeProcess, Certificate, CertificateOrder, Certificates, Keeper};
+pub use certificates::{
+    AcmeProcess, Certificate, CertificateOrder, Certificates, Keeper, OnDemand,
+};
 pub use handshakes::{HandshakeFailure, Handshakes, TenantHandshakes};
 pub use json::json;
 pub use limits::{Concurrent, Key, Limit};

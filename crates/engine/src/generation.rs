@@ -188,10 +188,13 @@ impl Generation {
         copies.of_tenants = of_tenants.collect();
         let mut limits = compiled::Builder::new(model)?;
         for (site, stats) in model.sites.iter().zip(stats(model, before)) {
+            let account = site.tls.acme.and_then(|account| model.acme.get(account));
+            let demand_map = account.and_then(|it| Some(it.on_demand.as_ref()?.map));
             generation.point_hosts(site, &mut targets)?;
             targets.add_error_log(site);
             let (model, before) = (site, generation.sites.last());
             let mut site = Site::compile(model, stats, before, &mut copies, &mut limits)?;
+            site.demand_map = demand_map;
             for (rule, model_rule) in site.rules.iter_mut().zip(&model.rules) {
                 rule.log = targets.add_rule(model, model_rule);
             }
@@ -231,6 +234,15 @@ impl Generation {
             Some(destination) => Some(*destination),
             None => self.below_of(host).or(self.any),
         }
+    }
+
+    /// The map that is asked whether a certificate may be ordered for a canonical host: where its site covers it by a
+    /// pattern alone, and has such names ordered.
+    pub(crate) fn demand_map(&self, host: &str) -> Option<&Arc<Map>> {
+        let site = self.destination_of(host)?.site;
+        let map = self.sites.get(site as usize)?.demand_map?;
+        let is_demanded = !self.exact.contains_key(host) && model::is_orderable(host);
+        self.maps.get(map).filter(|_| is_demanded)
     }
 
     fn below_of(&self, host: &str) -> Option<Destination> {

@@ -109,11 +109,11 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
             ToServer::Tally(tally) => server.shared.process.show(tally),
             ToServer::LogFile { path, result } => server.order(Order::Opened { path, result }),
             ToServer::Challenges { number, challenges } => {
-                server.shared.challenges.replace(challenges);
-                let answer = ToSupervisor::Challenged { number };
-                sender.send(&answer).map_err(unheard)?;
+                let shown = certificates::show(&server.shared, &sender, number, challenges);
+                shown.map_err(unheard)?;
             }
             ToServer::CertificateNews(news) => server.shared.orders.take(news),
+            ToServer::NotObtained(told) => certificates::not_obtained(&server.shared, &told),
             ToServer::Certificates { set } => certificates::changed(&server.shared, &set),
             ToServer::Keeper { links, set } => certificates::next(&server.shared, links, &set),
             ToServer::Drain => {

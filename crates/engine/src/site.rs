@@ -83,6 +83,8 @@ pub struct Site {
     pub(crate) vm: VmIndex,
     /// Where its own certificate may come from, the first that is there.
     pub(crate) certificates: Box<[Source]>,
+    /// The map that accepts names whose certificates are ordered on demand; `None`: none are.
+    pub(crate) demand_map: Option<usize>,
     /// Whether what comes without TLS is sent to the same address with it.
     pub(crate) redirects_to_tls: bool,
     /// How long browsers are told to come with TLS alone, in seconds.
@@ -203,6 +205,7 @@ impl Site {
             rules,
             needs_file,
             certificates: table::sources(site),
+            demand_map: None,
             redirects_to_tls: site.tls.redirect,
             strict_transport_s: site.tls.hsts_s,
             sources,

@@ -57,6 +57,8 @@ pub enum ToAcme {
         /// The certificate.
         certificate: String,
     },
+    /// A client asks for a name: this is to be held beside what the plan says, or its `demand` is another now.
+    Demand(Wanted),
     /// An operator wants to know whether its names would validate; nothing is to be ordered.
     Rehearse {
         /// The certificate.
@@ -95,6 +97,30 @@ pub struct Account {
     pub credentials: Option<Blob>,
     /// Whether this machine may order: it holds the store's lease.
     pub is_writer: bool,
+    /// How much may be ordered on demand; `None`: nothing.
+    pub budgets: Option<Budgets>,
+}
+
+/// How many names may be ordered that were not known before (`config::model::OnDemand`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budgets {
+    /// Of a tenant's sites within three hours.
+    pub per_tenant: u32,
+    /// Below a registered domain within seven days.
+    pub per_domain: u32,
+    /// Within three hours.
+    pub in_all: u32,
+    /// For how many seconds a name need not be asked for and is renewed all the same.
+    pub unused_s: i64,
+}
+
+/// Who wants a certificate that no site names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Demand {
+    /// The tenant whose site covers it.
+    pub tenant: String,
+    /// When it was last asked for and accepted: seconds since 1970; 0: not in this run, or it was refused since.
+    pub asked_s: i64,
 }
 
 /// External account binding (RFC 8555, 7.3.4).
@@ -134,8 +160,10 @@ pub struct Wanted {
     pub names: Vec<String>,
     /// What is served with now.
     pub held: Option<Held>,
-    /// The URL of an order that a run before this one had begun to finish, with the account's name.
+    /// The URL of an order that a run before this one had begun, with the account's name.
     pub order: Option<(String, String)>,
+    /// Who wants it, where it is ordered on demand.
+    pub demand: Option<Demand>,
 }
 
 /// What is known of a certificate that is served with.
@@ -184,7 +212,7 @@ pub enum FromAcme {
         /// Their numbers.
         numbers: Vec<u32>,
     },
-    /// An order is about to be finished: the next run is to look at it first.
+    /// An order was begun: the next run is to look at it first.
     Ordered {
         /// The certificate.
         certificate: String,
@@ -202,6 +230,15 @@ pub enum FromAcme {
     },
     /// How it goes with a certificate, for whoever asks.
     State(CertificateState),
+    /// A certificate that was demanded is not ordered now: who waits for it need wait no longer.
+    Refused {
+        /// The certificate.
+        certificate: String,
+        /// Why.
+        why: String,
+        /// Whether nothing is remembered of it here.
+        is_forgotten: bool,
+    },
 }
 
 /// What an authority is shown.
@@ -369,6 +406,12 @@ impl FromAcme {
             FromAcme::Issued { certificate, chain } => {
                 is_name(certificate) && chain.0.len() <= CHAIN_BYTES_MAX
             }
+            FromAcme::Refused {
+                certificate, why, ..
+            } => {
+                codec::cut(why, TEXT_BYTES_MAX);
+                is_name(certificate)
+            }
             FromAcme::State(state) => {
                 codec::cut(&mut state.error, TEXT_BYTES_MAX);
                 codec::cut(&mut state.rehearsal, TEXT_BYTES_MAX);
@@ -459,6 +502,11 @@ mod tests {
                 left_out: vec![("b.example".into(), "no such name".into())],
                 ..CertificateState::default()
             }),
+            FromAcme::Refused {
+                certificate: "a.example".into(),
+                why: "enough was ordered".into(),
+                is_forgotten: true,
+            },
         ]
     }
 

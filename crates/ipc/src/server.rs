@@ -120,6 +120,19 @@ pub enum ToServer {
     },
     /// Tell operators this.
     CertificateNews(CertificateNews),
+    /// No certificate comes of what was demanded, for now.
+    NotObtained(NotObtained),
+}
+
+/// What a client asked for that there will be no certificate for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotObtained {
+    /// The name.
+    pub name: String,
+    /// Why.
+    pub why: String,
+    /// Whether that may be otherwise a moment later: it is not to be remembered.
+    pub is_passing: bool,
 }
 
 /// What an authority is answered with that looks whether a name is ours.
@@ -434,6 +447,13 @@ pub enum ToSupervisor {
         /// The path of its chain in the store.
         path: String,
     },
+    /// A client asks for a name that a site covers by a pattern alone, and the account's map was asked.
+    Demand {
+        /// The name.
+        name: String,
+        /// Whether the map accepts it.
+        is_accepted: bool,
+    },
 }
 
 /// Of what the supervisor says, what comes before the first descriptor.
@@ -451,6 +471,7 @@ enum Beginning {
     Keeper,
     Challenges,
     CertificateNews,
+    NotObtained,
 }
 
 impl ToServer {
@@ -488,6 +509,7 @@ impl ToServer {
             | ToServer::Retire
             | ToServer::Challenges { .. }
             | ToServer::CertificateNews(_)
+            | ToServer::NotObtained(_)
             | ToServer::HeldElsewhere { .. } => Vec::new(),
         }
     }
@@ -506,6 +528,7 @@ impl Unheld {
             | Beginning::Tally
             | Beginning::Challenges
             | Beginning::CertificateNews
+            | Beginning::NotObtained
             | Beginning::Retire
             | Beginning::HeldElsewhere => Err(BadMessage::new("no descriptors belong to it")),
         }
@@ -540,6 +563,7 @@ impl ToSupervisor {
             | ToSupervisor::Challenged { .. }
             | ToSupervisor::Renew { .. }
             | ToSupervisor::Rehearse { .. }
+            | ToSupervisor::Demand { .. }
             | ToSupervisor::Held { .. }
             | ToSupervisor::Drained => {}
         }

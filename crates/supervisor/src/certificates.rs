@@ -159,6 +159,17 @@ impl Certificates {
         Some((&found.judged, found.chain.first().map(|leaf| &**leaf)))
     }
 
+    /// What authorities have issued: the paths of chains in stores, and until when each is valid.
+    pub(super) fn ordered(&self) -> impl Iterator<Item = (&str, i64)> {
+        self.entries.iter().filter_map(|(source, entry)| {
+            let found = entry.found.as_ref()?;
+            match source {
+                Source::Acme(path) => Some((path.as_str(), found.judged.not_after_s)),
+                Source::File(_) | Source::Upstream(_) | Source::Local(_) => None,
+            }
+        })
+    }
+
     /// The numbers of all keys.
     pub(super) fn keys(&self) -> Vec<KeyId> {
         let found = self.entries.values().filter_map(|it| it.found.as_ref());

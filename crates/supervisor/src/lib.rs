@@ -231,6 +231,7 @@ impl Supervisor {
             Ok(ToSupervisor::Challenged { number }) => self.on_challenged(number),
             Ok(ToSupervisor::Renew { path }) => self.renew(&path),
             Ok(ToSupervisor::Rehearse { path }) => self.rehearse(&path),
+            Ok(ToSupervisor::Demand { name, is_accepted }) => self.demand(name, is_accepted),
             Ok(ToSupervisor::Drained) => tracing::info!("everything under way is finished"),
             Ok(ToSupervisor::Stuck { report }) => tracing::error!(report, "a worker stands still"),
             // Only one that retires says so.

@@ -49,7 +49,10 @@ impl Supervisor {
         };
         self.keys.look();
         match certificates.look(&mut self.keys) {
-            Ok(true) => self.tell_certificates(|set| ToServer::Certificates { set }),
+            Ok(true) => {
+                self.find_demanded();
+                self.tell_certificates(|set| ToServer::Certificates { set });
+            }
             Ok(false) => {}
             Err(lacking) => log(lacking),
         }

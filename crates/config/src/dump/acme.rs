@@ -4,6 +4,7 @@ use super::Lines;
 use super::write::{braces, list, quote, quote_path};
 use crate::lower::names::Named;
 use crate::model::{Acme, AcmeChallenge, Model};
+use crate::units;
 
 impl Lines {
     pub(super) fn account(&mut self, acme: &Acme, model: &Model) {
@@ -32,5 +33,20 @@ impl Lines {
             self.key("store", quote_path(store));
         }
         self.duration("lease", acme.lease_ms);
+        if let Some(demand) = &acme.on_demand {
+            let map = model.maps.get(demand.map);
+            let map = quote(map.map_or("", |map| map.name.as_str()));
+            self.key(
+                "on_demand",
+                braces([
+                    format!("map = {map}"),
+                    format!("tenant = {}", demand.per_tenant),
+                    format!("domain = {}", demand.per_domain),
+                    format!("total = {}", demand.in_all),
+                    format!("names = {}", demand.names),
+                    format!("unused = {}", quote(units::duration(demand.unused_ms))),
+                ]),
+            );
+        }
     }
 }

@@ -5,6 +5,7 @@ use super::key::{Kind, Section, key};
 
 const SECOND: u64 = 1_000;
 const HOUR: u64 = 3_600 * SECOND;
+const DAY: u64 = 24 * HOUR;
 
 pub(crate) const ACME: Section = Section {
     title: "[acme.NAME]",
@@ -77,8 +78,69 @@ pub(crate) const ACME: Section = Section {
             "For how long another machine that shares the store must have been silent before this one orders in its place.",
             "lease = \"1m\"",
         ),
+        key(
+            "on_demand",
+            Kind::Other("table"),
+            Absent("names are ordered that sites have among their hosts"),
+            "Names that a site covers by a pattern, as `*.example.jp` or `*`, are ordered once a handshake asks for one and a map accepts it.",
+            "on_demand = { map = \"customers\" }",
+        ),
     ],
-    later: &["on_demand", "export"],
+    later: &["export"],
+};
+
+pub(crate) const ON_DEMAND: Section = Section {
+    title: "on_demand = { … }",
+    about: "Certificates for names that are known once somebody asks for them. The budgets are counted by this machine, and begin \
+        with what lies in the store; renewals count for none of them.",
+    keys: &[
+        key(
+            "map",
+            Kind::Text,
+            Required,
+            "The map (`[maps.NAME]`) that is asked first. A file is asked for the name; a program for the name and the client's address, \
+             with a space between. An answer accepts the name; none, or an empty one, refuses it.",
+            "map = \"customers\"",
+        ),
+        key(
+            "tenant",
+            Kind::Count(1, 10_000),
+            Value("30"),
+            "How many new names of one tenant's sites are ordered within three hours.",
+            "tenant = 10",
+        ),
+        key(
+            "domain",
+            Kind::Count(1, 10_000),
+            Value("25"),
+            "How many new names below one registered domain are ordered within seven days. Let's Encrypt issues 50 in that time, \
+             the hosts of sites among them.",
+            "domain = 10",
+        ),
+        key(
+            "total",
+            Kind::Count(1, 10_000),
+            Value("100"),
+            "How many new names are ordered within three hours. Let's Encrypt takes 300 orders of an account in that time, \
+             those for hosts of sites among them.",
+            "total = 50",
+        ),
+        key(
+            "names",
+            Kind::Count(1, 100_000),
+            Value("10000"),
+            "For how many names there are certificates at once.",
+            "names = 2000",
+        ),
+        key(
+            "unused",
+            Kind::Duration(DAY, 400 * DAY),
+            Value("30d"),
+            "For how long nobody need ask for a name so that it is renewed all the same.",
+            "unused = \"14d\"",
+        ),
+    ],
+    later: &[],
 };
 
 pub(crate) const EAB: Section = Section {

@@ -23,7 +23,7 @@ mod tests;
 mod tls;
 mod upstream;
 
-pub(crate) use acme::{ACME, EAB};
+pub(crate) use acme::{ACME, EAB, ON_DEMAND};
 pub(crate) use handler::{HANDLER, PROXY, PROXY_REDIRECT, RESPOND};
 pub(crate) use include::INCLUDE;
 pub(crate) use key::{Fallback, Key, Kind, NO_KEY, Section, default_of};
@@ -62,6 +62,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &MAP,
     &ACME,
     &EAB,
+    &ON_DEMAND,
     &SITE,
     &SITE_LOG,
     &SITE_TLS,

@@ -104,13 +104,19 @@ fn frame(section: &Section) -> Frame {
         }
         "[acme.NAME]" => {
             let own = &["directory = \"https://ca.example/directory\""];
-            let other = "\n[acme.other]\ndirectory = \"https://b.example/\"\n";
+            let other = "\n[acme.other]\ndirectory = \"https://b.example/\"\n[maps.customers]\nfile = \"customers.txt\"\n";
             frame(&format!("{LISTEN}{SITE}[acme.le]\n"), own, other)
         }
         "eab = { … }" => {
             let own = &["id = \"kid-2\"", "key = \"other.key\""];
             let before = "[acme.le]\ndirectory = \"https://ca.example/\"\neab = { ";
             within(before, own, " }\n")
+        }
+        "on_demand = { … }" => {
+            let before = format!(
+                "{MAPS}[maps.customers]\nfile = \"customers.txt\"\n[acme.le]\ndirectory = \"https://ca.example/\"\non_demand = {{ "
+            );
+            within(&before, &["map = \"load\""], " }\n")
         }
         "auth = { … }" => within("auth = { ", &["file = \"/etc/nagaya/htpasswd\""], " }\n"),
         "compress = { … }" => within("compress = { ", &[], " }\n"),

@@ -7,7 +7,7 @@ use super::tops::Tops;
 use super::value::Value;
 use super::values;
 use crate::keys;
-use crate::model::{Acme, AcmeBinding, AcmeChallenge, HostPattern, Site};
+use crate::model::{Acme, AcmeBinding, AcmeChallenge, HostPattern, OnDemand, Site};
 
 /// Accounts there may be.
 const ACCOUNTS_MAX: usize = 100;
@@ -78,6 +78,7 @@ fn account(value: &Value<'_>, names: &[String]) -> Acme {
         authorities: table.get("ca").and_then(|value| values::path(&value)),
         store: store.unwrap_or_else(default).join(name),
         lease_ms: table.duration("lease"),
+        on_demand: on_demand(&table),
     }
 }
 
@@ -110,6 +111,21 @@ fn binding(table: &Table<'_>) -> Option<AcmeBinding> {
         key: table
             .required("key")
             .and_then(|value| values::path(&value))?,
+    })
+}
+
+fn on_demand(table: &Table<'_>) -> Option<OnDemand> {
+    let table = table.get("on_demand")?.table(&keys::ON_DEMAND)?;
+    let map = table.required("map")?;
+    let map = values::map_named(&map, map.text()?, map.spot())?;
+    let count = |key| usize::try_from(table.count(key)).unwrap_or(usize::MAX);
+    Some(OnDemand {
+        map,
+        per_tenant: count("tenant"),
+        per_domain: count("domain"),
+        in_all: count("total"),
+        names: count("names"),
+        unused_ms: table.duration("unused"),
     })
 }
 
@@ -172,10 +188,12 @@ pub(super) fn of_site(table: &Table<'_>) -> Option<usize> {
 }
 
 /// Warns of hosts that no certificate is ordered for.
-pub(super) fn judge(tops: &Tops<'_>, sites: &[Site]) {
+pub(super) fn judge(tops: &Tops<'_>, accounts: &[Acme], sites: &[Site]) {
     let places = tops.elements_again("sites");
     for (site, place) in sites.iter().zip(places) {
-        let Some(place) = place.member("tls").filter(|_| site.tls.acme.is_some()) else {
+        let account = site.tls.acme.and_then(|account| accounts.get(account));
+        let is_bound = account.is_some_and(|account| account.on_demand.is_none());
+        let Some(place) = place.member("tls").filter(|_| is_bound) else {
             continue;
         };
         let unordered = site
@@ -184,7 +202,7 @@ pub(super) fn judge(tops: &Tops<'_>, sites: &[Site]) {
             .find(|host| !matches!(host, HostPattern::Exact(_)));
         if let Some(host) = unordered {
             let message = format!("no certificate is ordered for `{host}`");
-            let help = "name each host that is to have one";
+            let help = "name each host that is to have one, or give the account `on_demand`";
             let finding = problem(place.spot(), message);
             tops.context.warn(finding.help(help));
         }

@@ -143,7 +143,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         guarded: Default::default(),
     };
     tls::judge(&tops, &model.listeners, &model.sites);
-    acme::judge(&tops, &model.sites);
+    acme::judge(&tops, &model.acme, &model.sites);
     model.guarded = files::guarded(context, &model);
     listen::check_believed(&tops, &believed, &model);
     model

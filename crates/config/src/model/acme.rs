@@ -1,6 +1,7 @@
 //! `[acme.NAME]`: accounts with authorities, and the certificates that sites want of them.
 
-use std::path::PathBuf;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 
 use super::Model;
 use super::host::HostPattern;
@@ -33,6 +34,25 @@ pub struct Acme {
     /// For how long another machine must have been silent before this one writes there. Default
     /// 30 s.
     pub lease_ms: u64,
+    /// Certificates for names that are known once somebody asks for them; `None`: none.
+    pub on_demand: Option<OnDemand>,
+}
+
+/// `on_demand` of `[acme.NAME]`: whose names are ordered that no site has among its hosts, but covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnDemand {
+    /// Who accepts a name; index into [`Model::maps`].
+    pub map: usize,
+    /// New names of a tenant's sites within three hours. Default 30.
+    pub per_tenant: usize,
+    /// New names below a domain that somebody has registered within seven days. Default 25.
+    pub per_domain: usize,
+    /// New names within three hours. Default 100.
+    pub in_all: usize,
+    /// Names that there are certificates for at once. Default 10,000.
+    pub names: usize,
+    /// For how long a name need not be asked for and is renewed all the same. Default 30 days.
+    pub unused_ms: u64,
 }
 
 /// A way of showing an authority that a name is ours.
@@ -71,14 +91,98 @@ impl AcmeCertificate {
     #[must_use]
     pub fn file(&self, model: &Model) -> PathBuf {
         let store = model.acme.get(self.account).map(|acme| &*acme.store);
-        let store = store.unwrap_or(std::path::Path::new(""));
+        self.file_in(store.unwrap_or(Path::new("")))
+    }
+
+    /// Where it lies in its account's store.
+    #[must_use]
+    pub fn file_in(&self, store: &Path) -> PathBuf {
         store
             .join("certificates")
             .join(format!("{}.pem", self.name))
     }
 }
 
+/// Whose certificates are ordered on demand, by host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DemandedHosts {
+    /// Hosts that sites have among theirs.
+    exact: HashSet<String>,
+    below: HashMap<String, Option<Covering>>,
+    any: Option<Covering>,
+}
+
+/// A site that covers a host by a pattern and has its certificates ordered on demand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Covering {
+    /// Whose account orders; index into [`Model::acme`].
+    pub account: usize,
+    /// Index into [`Model::sites`].
+    pub site: usize,
+}
+
+impl DemandedHosts {
+    /// The site that a canonical host is sent to, where it is covered by a pattern alone and a certificate may be
+    /// ordered for it: exact hosts before the longest pattern before the default site, as requests are.
+    #[must_use]
+    pub fn covering(&self, host: &str) -> Option<Covering> {
+        if self.exact.contains(host) || !is_orderable(host) {
+            return None;
+        }
+        let below = host.match_indices('.');
+        let mut below = below.filter_map(|(at, _)| self.below.get(host.get(at + 1..)?));
+        below.next().copied().unwrap_or(self.any)
+    }
+}
+
+/// Whether an authority may be asked for a host: a name of several labels of letters, digits and hyphens within (RFC
+/// 1123, 2.1), the last one no number.
+#[must_use]
+pub fn is_orderable(host: &str) -> bool {
+    let is_label = |label: &str| {
+        let mut bytes = label.bytes();
+        let is_plain =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        (1..=63).contains(&label.len())
+            && bytes.all(is_plain)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let last = host.rsplit_once('.').map(|(_, last)| last);
+    let is_number = |last: &str| last.bytes().all(|byte| byte.is_ascii_digit());
+    host.len() <= 253 && host.split('.').all(is_label) && last.is_some_and(|last| !is_number(last))
+}
+
 impl Model {
+    /// Which hosts certificates are ordered for on demand; `None` where no account does.
+    #[must_use]
+    pub fn demanded_hosts(&self) -> Option<DemandedHosts> {
+        if self.acme.iter().all(|it| it.on_demand.is_none()) {
+            return None;
+        }
+        let mut demanded = DemandedHosts::default();
+        for (index, site) in self.sites.iter().enumerate() {
+            let account = site.tls.acme.filter(|account| {
+                let account = self.acme.get(*account);
+                account.is_some_and(|it| it.on_demand.is_some())
+            });
+            let covering = account.map(|account| Covering {
+                account,
+                site: index,
+            });
+            for host in &site.hosts {
+                match host {
+                    HostPattern::Exact(name) => drop(demanded.exact.insert(name.clone())),
+                    HostPattern::Below(name) => {
+                        demanded.below.insert(name.clone(), covering);
+                    }
+                    HostPattern::Any => demanded.any = covering,
+                }
+            }
+        }
+        Some(demanded)
+    }
+
     /// The certificates that sites want of authorities, in the order of the sites. Names that no
     /// challenge can validate are left out.
     pub fn acme_certificates(&self) -> impl Iterator<Item = AcmeCertificate> {

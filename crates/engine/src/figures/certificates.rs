@@ -4,13 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use control::{AcmeProcess, Certificates, Keeper};
+use control::{AcmeProcess, Certificates, Keeper, OnDemand};
 use ipc::acme::OrderedCertificate;
 use ipc::certificates::Source;
 use ipc::server::ProcessLife;
 
+use crate::tls::demands::Demands;
 use crate::tls::table::CertificateTable;
 use crate::worker::Shared;
 
@@ -33,7 +35,21 @@ pub(super) fn collect(shared: &Shared) -> Option<Certificates> {
     }
     let table = shared.certificates.table();
     let look = |orders: &_| summary(&table, orders, now_s());
-    Some(shared.orders.look(look))
+    Some(Certificates {
+        on_demand: on_demand(&shared.demands),
+        ..shared.orders.look(look)
+    })
+}
+
+fn on_demand(demands: &Demands) -> Option<OnDemand> {
+    let counts = &demands.counts;
+    let asked = counts.asked.load(Relaxed);
+    (asked > 0).then(|| OnDemand {
+        asked,
+        accepted: counts.accepted.load(Relaxed),
+        obtained: counts.obtained.load(Relaxed),
+        waiting: demands.waiting() as u64,
+    })
 }
 
 fn summary(
@@ -77,6 +93,7 @@ fn summary(
         issued,
         failing,
         awaited,
+        on_demand: None,
     }
 }
 
@@ -125,12 +142,15 @@ pub(super) fn line(of: &Certificates) -> String {
     let mut text = served.to_string();
     let soon = of.ending_within_days.get("14").copied().unwrap_or(0);
     let over = of.ending_within_days.get("0").copied().unwrap_or(0);
+    let demanded = of.on_demand.clone().unwrap_or_default();
     for (number, what) in [
         (over, "expired"),
         (soon.saturating_sub(over), "end within 14 days"),
         (of.broken, "broken"),
         (of.failing, "failing orders"),
         (of.awaited, "still to come"),
+        (demanded.obtained, "on demand"),
+        (demanded.waiting, "handshakes waiting for one"),
     ] {
         if number > 0 {
             let _ = write!(text, " · {number} {what}");

@@ -385,7 +385,7 @@ pub(crate) mod tests {
         let shared = town();
         let found = |name: &str| {
             certs(&shared, &format!("json {name}"))
-                .matches("\"names\"")
+                .matches("\"source\"")
                 .count()
         };
         for (name, count) in [

@@ -245,6 +245,22 @@ const ADVICE: &[(&str, &str)] = &[
         "no certificate is for this name: give the site one, or the listener a default",
     ),
     (
+        "name_refused",
+        "its site has names ordered on demand, and on_demand's map does not accept this one; asked again after a minute",
+    ),
+    (
+        "not_obtained",
+        "its map accepts the name, but no certificate came of it; asked again after a minute",
+    ),
+    (
+        "obtained_late",
+        "its certificate was not there within 10 s; the order may go on: nagaya certs shows how",
+    ),
+    (
+        "demands_full",
+        "too many handshakes, or too many of this client, wait for certificates that are ordered on demand",
+    ),
+    (
         "no_shared_version",
         "the client offers no version of TLS that is allowed here: see versions of [tls]",
     ),

@@ -328,6 +328,17 @@ fn certificate_counts(of: &Certificates, text: &mut Text) {
         let help = "Certificates that are ordered and not there yet.";
         text.one("acme_awaited", help, of.awaited);
     }
+    if let Some(of) = &of.on_demand {
+        let help =
+            "Times that a map was asked whether a name may have a certificate ordered on demand.";
+        text.one("acme_demands_total", help, of.asked);
+        let help = "Of these, those that it accepted.";
+        text.one("acme_demands_accepted_total", help, of.accepted);
+        let help = "Of these, those whose certificates came while handshakes waited.";
+        text.one("acme_demands_obtained_total", help, of.obtained);
+        let help = "Handshakes that wait for a certificate now.";
+        text.one("acme_demands_waiting", help, of.waiting);
+    }
 }
 
 /// A tenant's group has no site, a site's group no rule, only one that a script made has `script`; what is used in one counts above, too.

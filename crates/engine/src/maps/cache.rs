@@ -17,7 +17,7 @@ const ENTRY_BYTES: usize = 128;
 
 /// The answers of one map.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(crate) struct Cache {
     limits: MapCache,
     kept: HashMap<Box<[u8]>, CachedAnswer>,
     /// Keys in the order their answers came, with the answers' numbers: that of a key that has been
@@ -38,7 +38,7 @@ struct CachedAnswer {
 
 /// What is known of a key.
 #[derive(Debug)]
-pub(super) enum Look {
+pub(crate) enum Look {
     /// Its answer.
     Fresh(Answer),
     /// It was asked already: this hears the answer.
@@ -48,7 +48,7 @@ pub(super) enum Look {
 }
 
 impl Cache {
-    pub(super) fn new(limits: MapCache) -> Self {
+    pub(crate) fn new(limits: MapCache) -> Self {
         Self {
             limits,
             kept: HashMap::new(),
@@ -60,7 +60,7 @@ impl Cache {
     }
 
     /// Looks for a key's answer.
-    pub(super) fn look(&mut self, key: &[u8], now: Instant) -> Look {
+    pub(crate) fn look(&mut self, key: &[u8], now: Instant) -> Look {
         let life = Duration::from_millis(self.limits.ms);
         let is_fresh = |kept: &&CachedAnswer| now.saturating_duration_since(kept.came) < life;
         if let Some(kept) = self.kept.get(key).filter(is_fresh) {
@@ -81,7 +81,7 @@ impl Cache {
     }
 
     /// Keeps an answer, and tells who waits for it.
-    pub(super) fn answer(
+    pub(crate) fn answer(
         &mut self,
         key: Box<[u8]>,
         answer: Answer,
@@ -109,8 +109,36 @@ impl Cache {
     }
 
     /// Gives up a key that was asked, and names who waits for it.
-    pub(super) fn fail(&mut self, key: &[u8]) -> Vec<oneshot::Sender<Answer>> {
+    pub(crate) fn fail(&mut self, key: &[u8]) -> Vec<oneshot::Sender<Answer>> {
         self.waiting.remove(key).unwrap_or_default()
+    }
+
+    /// Gives up the keys that were asked and are as this says, and names who waits for each.
+    pub(crate) fn fail_where(
+        &mut self,
+        is_meant: impl Fn(&[u8]) -> bool,
+    ) -> Vec<Vec<oneshot::Sender<Answer>>> {
+        let meant = self.waiting.extract_if(|key, _| is_meant(key));
+        meant.map(|(_, waiting)| waiting).collect()
+    }
+
+    /// Whether a key's answer is known, or was asked for.
+    pub(crate) fn is_known(&self, key: &[u8], now: Instant) -> bool {
+        let life = Duration::from_millis(self.limits.ms);
+        let kept = self.kept.get(key);
+        let is_fresh = kept.is_some_and(|kept| now.saturating_duration_since(kept.came) < life);
+        is_fresh || self.waiting.contains_key(key)
+    }
+
+    /// Keys whose answers are awaited.
+    pub(crate) fn asked(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Answers that are kept.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> usize {
+        self.kept.len()
     }
 
     /// Lets go of what is stale, and of the oldest while there is too much.

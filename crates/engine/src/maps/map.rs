@@ -139,7 +139,7 @@ impl Map {
     }
 
     /// The answer to a key, for a request of this worker's.
-    pub(super) async fn answer(&self, resources: &Resources, key: &[u8]) -> Answer {
+    pub(crate) async fn answer(&self, resources: &Resources, key: &[u8]) -> Answer {
         let program = match self.look_up(key) {
             Ok(answer) => return answer,
             Err(program) => program,

@@ -11,7 +11,7 @@
 
 pub(crate) mod answers;
 mod back_off;
-mod cache;
+pub(crate) mod cache;
 mod file;
 pub(crate) mod mailbox;
 pub(crate) mod map;

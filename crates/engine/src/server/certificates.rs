@@ -1,8 +1,11 @@
 //! Certificates and links to the keeper, as the supervisor hands them over.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ipc::certificates::CertificateSet;
+use ipc::server::{Challenge, LinkSender, NotObtained, ToSupervisor};
 
 use super::internal;
 use crate::error::Result;
@@ -29,7 +32,40 @@ pub(super) fn take(shared: &Shared, links: Vec<OwnedFd>, certificates: Option<Ce
         shared.handshakes.use_links(links);
     }
     if let Some(certificates) = certificates {
-        shared.certificates.replace(certificates);
+        replace(shared, certificates);
+    }
+}
+
+/// Answers with these, and lets those go on who have waited for one of them.
+fn replace(shared: &Shared, table: CertificateTable) {
+    shared.certificates.replace(table);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now_s = now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+    let table = shared.certificates.table();
+    shared.demands.look_at(&table, now_s);
+}
+
+/// Answers authorities with these from now on, and says so.
+pub(super) fn show(
+    shared: &Shared,
+    supervisor: &LinkSender,
+    number: u32,
+    challenges: Vec<Challenge>,
+) -> io::Result<()> {
+    shared.challenges.replace(challenges);
+    supervisor.send(&ToSupervisor::Challenged { number })
+}
+
+/// Tells those who wait for a name that no certificate comes of it.
+pub(super) fn not_obtained(shared: &Shared, told: &NotObtained) {
+    let NotObtained {
+        name,
+        why,
+        is_passing,
+    } = told;
+    match is_passing {
+        true => shared.demands.put_off(name, why),
+        false => shared.demands.refuse(name, why, Instant::now()),
     }
 }
 
@@ -42,7 +78,7 @@ pub(super) fn next(shared: &Shared, links: Vec<OwnedFd>, set: &OwnedFd) {
 /// Answers with certificates that have changed; those from before stay where they cannot be read.
 pub(super) fn changed(shared: &Shared, set: &OwnedFd) {
     match table(set) {
-        Ok(table) => shared.certificates.replace(table),
+        Ok(table) => replace(shared, table),
         Err(error) => tracing::error!(
             error = error.to_string(),
             "the certificates that changed cannot be read, those from before are answered with"

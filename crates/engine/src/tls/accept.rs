@@ -27,6 +27,7 @@ use super::facts::TlsFacts;
 use super::failures::FailedHandshake;
 use super::handshake::{Made, Who};
 use super::keeper::KeeperKey;
+use super::obtain::{note_use, obtain};
 use super::policy::Policy;
 use super::session::{self, AwaitedFlight, Rest, Session};
 use super::stream::TlsStream;
@@ -35,6 +36,7 @@ use crate::deadline::{Awaited, Deadline};
 use crate::error::{Error, Kind};
 use crate::exchange::request::Peer;
 use crate::io::{Io, poll_out, receive};
+use crate::maps::Map;
 use crate::permits::handshake::{HandshakePermit, admit};
 use crate::worker::Worker;
 use crate::worker::serving::Serving;
@@ -167,10 +169,17 @@ impl Handshake<'_> {
         self.deadline.set(timeouts.handshake_ms);
         self.name.clone_from(&hello.name);
         self.offered.clone_from(&hello.offered);
-        let table = self.worker.shared.certificates.table();
+        let mut table = self.worker.shared.certificates.table();
         let asked = hello.name.as_deref().and_then(|name| self.site_of(name));
         if hello.is_acme {
             return self.prove(asked, received).await.map(|()| None);
+        }
+        let map = self.map_of(&table, &hello, asked);
+        let permit = map.as_ref().map(|_| self.admit(asked)).transpose()?;
+        if let (Some(map), Some(name)) = (map, hello.name.as_deref()) {
+            self.obtain(&map, name).await?;
+            self.deadline.set(timeouts.handshake_ms);
+            table = self.worker.shared.certificates.table();
         }
         let (site, certificate) = self.choose(&table, &hello, asked, tls)?;
         let policies = &self.serving.generation.policies;
@@ -181,7 +190,10 @@ impl Handshake<'_> {
             false => StepKind::Full,
         };
         let who = self.who(site, kind);
-        let _permit = self.admit(site)?;
+        let _permit = match permit {
+            Some(permit) => permit,
+            None => self.admit(site)?,
+        };
         let shown = Shown {
             chain: table.chain(certificate),
             key: certificate.key,
@@ -192,6 +204,33 @@ impl Handshake<'_> {
         let (session, unsent) = made?;
         self.deadline.clear();
         Ok(Some((session, unsent, policy)))
+    }
+
+    /// The map that is to be asked before there is a certificate for the name that a client asks for; none where there is
+    /// one, or none is ordered on demand.
+    fn map_of(
+        &self,
+        table: &CertificateTable,
+        hello: &ClientHello,
+        asked: Option<u32>,
+    ) -> Option<Arc<Map>> {
+        let name = hello.name.as_deref()?;
+        let map = self.serving.generation.demand_map(name)?;
+        let known = self.certificate(table, hello, asked, name);
+        let is_there = known.is_some_and(|it| note_use(self.worker, map, name, self.client(), it));
+        (!is_there).then(|| Arc::clone(map))
+    }
+
+    /// Waits for a certificate.
+    async fn obtain(&self, map: &Arc<Map>, name: &str) -> Result<(), Over> {
+        let obtained = obtain(self.worker, map, name, self.client()).await;
+        obtained.map_err(|(reason, detail)| Over {
+            last_word: match reason {
+                "name_refused" => UNRECOGNIZED_NAME,
+                _ => INTERNAL_ERROR,
+            },
+            ..Over::of(reason, detail)
+        })
     }
 
     /// Asks the limits of a site.

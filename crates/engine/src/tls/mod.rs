@@ -2,10 +2,12 @@
 
 pub(crate) mod accept;
 pub(crate) mod client_certificate;
+pub(crate) mod demands;
 pub(crate) mod facts;
 pub(crate) mod failures;
 pub(crate) mod handshake;
 pub(crate) mod keeper;
+pub(crate) mod obtain;
 pub(crate) mod order_book;
 pub(crate) mod policy;
 pub(crate) mod servers;

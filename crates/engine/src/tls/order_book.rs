@@ -90,15 +90,21 @@ impl OrderBook {
         let path = found.path.clone();
         let called = found.names.first().cloned().unwrap_or_default();
         drop(known);
-        let asked = self.supervisor.get();
-        match asked.map(|link| link.send(&what(path))) {
-            Some(Ok(())) => Ok(called),
-            Some(Err(error)) => Err(format!(
-                "the supervisor does not hear: {}",
-                config::reason(&error)
-            )),
-            None => Err("there is no supervisor".to_owned()),
-        }
+        self.say(&what(path)).map(|()| called)
+    }
+
+    /// Has the supervisor know that a client asks for a name, and whether its map accepts it.
+    ///
+    /// # Errors
+    /// Why that cannot be.
+    pub(crate) fn demand(&self, name: String, is_accepted: bool) -> Result<(), String> {
+        self.say(&ToSupervisor::Demand { name, is_accepted })
+    }
+
+    fn say(&self, what: &ToSupervisor) -> Result<(), String> {
+        let supervisor = self.supervisor.get().ok_or("there is no supervisor")?;
+        let said = supervisor.send(what);
+        said.map_err(|error| format!("the supervisor does not hear: {}", config::reason(&error)))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, OrderedCertificate>> {

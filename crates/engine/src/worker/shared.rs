@@ -21,6 +21,7 @@ use crate::shares::Shares;
 use crate::shedding::remembered::AllRemembered;
 use crate::stats::{ProcessStats, WorkerStats};
 use crate::stderr_log::Complaints;
+use crate::tls::demands::Demands;
 use crate::tls::failures::Failures;
 use crate::tls::handshake::Handshakes;
 use crate::tls::keeper::Keeper;
@@ -76,6 +77,8 @@ pub struct Shared {
     pub(crate) failures: Arc<Failures>,
     /// Certificates that are ordered of authorities.
     pub(crate) orders: Arc<OrderBook>,
+    /// Names that clients ask for and nobody has a certificate for.
+    pub(crate) demands: Arc<Demands>,
     /// What authorities are answered with.
     pub(crate) challenges: Arc<Challenges>,
     /// Counters of the process.
@@ -120,6 +123,7 @@ impl Shared {
             certificates: Arc::default(),
             failures: Arc::default(),
             orders: Arc::default(),
+            demands: Arc::default(),
             challenges: Arc::default(),
             process,
             generation: Arc::default(),

@@ -9,17 +9,25 @@ use std::collections::{HashMap, VecDeque};
 
 use psl::{List, Psl};
 
-/// Orders within [`SPAN_S`].
-const ORDERS_MAX: usize = 10;
-/// The stretch of time that is looked at, in seconds.
-const SPAN_S: i64 = 10;
-/// Accounts and domains that are remembered; those of the last ten seconds alone count.
+/// Orders of an account or a domain within ten seconds.
+const TEN_IN_TEN: Pace = Pace {
+    orders_max: 10,
+    span_s: 10,
+};
+/// Whose orders are remembered; those of the last span alone count.
 const KEYS_MAX: usize = 100_000;
 
-/// Remembers the orders of the last ten seconds.
+/// So many orders in so long a time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    pub(super) orders_max: usize,
+    pub(super) span_s: i64,
+}
+
+/// Remembers whose orders left when, as far back as their pace looks.
 #[derive(Debug, Default)]
 pub(super) struct Brake {
-    orders: HashMap<String, VecDeque<i64>>,
+    orders: HashMap<String, (Pace, VecDeque<i64>)>,
 }
 
 impl Brake {
@@ -29,29 +37,39 @@ impl Brake {
         keys.push(format!("account {account}"));
         keys.sort_unstable();
         keys.dedup();
-        let full = keys.iter().filter_map(|key| self.full_until(key, now_s));
-        if let Some(until_s) = full.max() {
+        let full = keys
+            .iter()
+            .map(|key| self.full_until(key, TEN_IN_TEN, now_s));
+        if let Some(until_s) = full.flatten().max() {
             return Err(until_s);
         }
-        if self.orders.len() >= KEYS_MAX {
-            self.orders
-                .retain(|_, times| times.back().is_some_and(|last| last + SPAN_S > now_s));
-        }
         for key in keys {
-            let times = self.orders.entry(key).or_default();
-            if times.len() >= ORDERS_MAX {
-                times.pop_front();
-            }
-            times.push_back(now_s);
+            self.note(key, TEN_IN_TEN, now_s);
         }
         Ok(())
     }
 
-    /// When the oldest of as many orders as may be is long enough ago.
-    fn full_until(&self, key: &str, now_s: i64) -> Option<i64> {
-        let times = self.orders.get(key)?;
-        let until_s = times.front()? + SPAN_S;
-        (times.len() >= ORDERS_MAX && until_s > now_s).then_some(until_s)
+    /// Notes an order, none of later ones.
+    pub(super) fn note(&mut self, key: String, pace: Pace, now_s: i64) {
+        if self.orders.len() >= KEYS_MAX {
+            self.orders.retain(|_, (pace, times)| {
+                times.back().is_some_and(|last| last + pace.span_s > now_s)
+            });
+        }
+        let (known, times) = self.orders.entry(key).or_insert((pace, VecDeque::new()));
+        *known = pace;
+        while times.len() >= pace.orders_max {
+            times.pop_front();
+        }
+        times.push_back(now_s);
+    }
+
+    /// When the oldest of as many orders as may be is long enough ago; `None`: it is already.
+    pub(super) fn full_until(&self, key: &str, pace: Pace, now_s: i64) -> Option<i64> {
+        let (_, times) = self.orders.get(key)?;
+        let first = times.len().checked_sub(pace.orders_max)?;
+        let until_s = times.get(first)? + pace.span_s;
+        (until_s > now_s).then_some(until_s)
     }
 }
 
@@ -127,11 +145,11 @@ mod tests {
                 }
             }
             for (from_s, account, domain) in &passed {
-                let within = |at_s: &i64| (*from_s..from_s + SPAN_S).contains(at_s);
+                let within = |at_s: &i64| (*from_s..from_s + TEN_IN_TEN.span_s).contains(at_s);
                 let of_account = passed.iter().filter(|(at, its, _)| within(at) && its == account);
-                prop_assert!(of_account.count() <= ORDERS_MAX);
+                prop_assert!(of_account.count() <= TEN_IN_TEN.orders_max);
                 let of_domain = passed.iter().filter(|(at, _, its)| within(at) && its == domain);
-                prop_assert!(of_domain.count() <= ORDERS_MAX);
+                prop_assert!(of_domain.count() <= TEN_IN_TEN.orders_max);
             }
         }
     }

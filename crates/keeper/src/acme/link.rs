@@ -74,7 +74,10 @@ impl Link {
                 certificate,
                 result,
             } => give(&self.stored, &certificate, result),
-            message @ (ToAcme::Plan(_) | ToAcme::Renew { .. } | ToAcme::Rehearse { .. }) => {
+            message @ (ToAcme::Plan(_)
+            | ToAcme::Demand(_)
+            | ToAcme::Renew { .. }
+            | ToAcme::Rehearse { .. }) => {
                 return Some(message);
             }
         }

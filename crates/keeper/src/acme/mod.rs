@@ -8,6 +8,7 @@
 
 mod brake;
 mod client;
+mod demand;
 mod link;
 mod order;
 mod rehearsal;
@@ -33,6 +34,7 @@ use tokio::sync::mpsc;
 
 use brake::Brake;
 use client::Client;
+use demand::{Spending, budgets, first_account};
 use link::Link;
 use order::{NotIssued, Order, insist};
 use schedule::{Course, Window};
@@ -126,6 +128,7 @@ struct OrdersState {
     /// Certificates that are rehearsed, or wait for it.
     rehearsing: HashSet<String>,
     brake: Brake,
+    spending: Spending,
 }
 
 /// What an order needs of the plan.
@@ -169,6 +172,7 @@ impl Orders {
     fn hear(self: &Rc<Self>, message: ToAcme) {
         match self.link.answer(message) {
             Some(ToAcme::Plan(plan)) => self.take(plan),
+            Some(ToAcme::Demand(wanted)) => self.take_demand(wanted),
             Some(ToAcme::Renew { certificate }) => {
                 let mut state = self.state.borrow_mut();
                 state.courses.entry(certificate).or_default().want_now();
@@ -189,6 +193,7 @@ impl Orders {
         };
         state.ready.retain(|name, _| same(name));
         let mut courses = std::mem::take(&mut state.courses);
+        state.spending.learn(plan, &courses);
         state.courses = plan
             .certificates
             .iter()
@@ -207,15 +212,16 @@ impl Orders {
             let course = courses.get(&wanted.certificate);
             // Where another machine orders there is nothing to tell.
             if course.is_some_and(|it| authority(&state.plan, wanted, it).is_some()) {
-                self.tell_state(courses, wanted);
+                self.tell_state(&state.plan.accounts, courses, wanted);
             }
         }
     }
 
     /// Says how it goes with a certificate.
-    fn tell_state(&self, courses: &HashMap<String, Course>, wanted: &Wanted) {
+    fn tell_state(&self, accounts: &[Account], courses: &HashMap<String, Course>, wanted: &Wanted) {
         if let Some(course) = courses.get(&wanted.certificate) {
-            let next_s = course.next_s(&wanted.certificate, &wanted.names, wanted.held.as_ref());
+            let next_s = demand::next_s(wanted, course, budgets(accounts, wanted), now_s());
+            let next_s = if next_s == i64::MAX { 0 } else { next_s };
             let told = course.state(&wanted.certificate, next_s);
             self.link.tell(&FromAcme::State(told));
         }
@@ -226,6 +232,8 @@ impl Orders {
         let now_s = now_s();
         let mut next_s = i64::MAX;
         let state = &mut *self.state.borrow_mut();
+        let mut refused = Vec::new();
+        let mut new_under_way = demand::under_way(&state.plan, &state.under_way, now_s);
         for wanted in &state.plan.certificates {
             if state.under_way.len() >= ORDERS_MAX {
                 break;
@@ -240,9 +248,10 @@ impl Orders {
             let Some((account, is_first)) = authority(&state.plan, wanted, course) else {
                 continue;
             };
-            let due_s = course.next_s(certificate, &wanted.names, wanted.held.as_ref());
+            let budgets = budgets(&state.plan.accounts, wanted);
+            let due_s = demand::next_s(wanted, course, budgets, now_s);
             let asked_s = state.suggestions.get(certificate).copied().unwrap_or(0);
-            let asks = wanted.held.is_some() && is_first;
+            let asks = wanted.held.is_some() && is_first && due_s < i64::MAX;
             if due_s > now_s && asks && asked_s <= now_s {
                 state.under_way.insert(certificate.clone());
                 state
@@ -252,6 +261,15 @@ impl Orders {
                 continue;
             }
             let names = course.names(&wanted.names, now_s);
+            let is_new = due_s <= now_s && demand::is_new(wanted, now_s);
+            let first = first_account(&state.plan.accounts, wanted).filter(|_| is_new);
+            if let Some(Err(why)) = first.map(|it| state.spending.check(it, wanted, now_s)) {
+                refused.push((certificate.clone(), why));
+                continue;
+            }
+            if is_new && new_under_way >= demand::ORDERS_MAX {
+                continue;
+            }
             let brake = &mut state.brake;
             let allowed = match (due_s <= now_s, names.is_empty()) {
                 (false, _) => Err(due_s),
@@ -264,6 +282,10 @@ impl Orders {
                 continue;
             }
             course.begin(now_s);
+            if let Some(first) = first {
+                state.spending.note(first, wanted, now_s);
+                new_under_way += 1;
+            }
             state.under_way.insert(certificate.clone());
             let errand = Errand {
                 names: names.into_iter().cloned().collect(),
@@ -273,6 +295,7 @@ impl Orders {
             };
             self.spawn_order(errand, done.clone());
         }
+        self.refuse(state, refused);
         let wait_s = u64::try_from(next_s.saturating_sub(now_s)).unwrap_or(0);
         Duration::from_secs(wait_s.max(1)).min(LOOK_MAX)
     }
@@ -346,6 +369,7 @@ impl Orders {
             return;
         };
         wanted.order = None;
+        let is_new = demand::is_new(wanted, now_s);
         match outcome {
             Ok(held) => {
                 course.succeed(&errand.names);
@@ -364,7 +388,11 @@ impl Orders {
                 course.fail(now_s, asked_s, why);
             }
         }
-        self.tell_state(&state.courses, wanted);
+        let name = wanted.names.first().map_or("", String::as_str);
+        if let Some((_, why)) = course.rest(name, now_s).filter(|_| is_new) {
+            self.tell_refused(certificate, why.to_owned(), false);
+        }
+        self.tell_state(&state.plan.accounts, &state.courses, wanted);
     }
 
     /// The account, made or found again when it is first needed.
@@ -449,7 +477,7 @@ impl Orders {
                 if let Some(course) = state.courses.get_mut(&certificate) {
                     course.suggest(window);
                     state.suggestions.insert(certificate, now_s() + again_s);
-                    orders.tell_state(&state.courses, &wanted);
+                    orders.tell_state(&state.plan.accounts, &state.courses, &wanted);
                 }
             }
             let _ = done.send(wanted.certificate).await;

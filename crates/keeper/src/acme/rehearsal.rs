@@ -52,7 +52,7 @@ impl Orders {
             if let Some(course) = state.courses.get_mut(certificate) {
                 course.rehearsed(why);
             }
-            return self.tell_state(&state.courses, &wanted);
+            return self.tell_state(&state.plan.accounts, &state.courses, &wanted);
         }
         state.rehearsing.insert(certificate.to_owned());
         let orders = Rc::clone(self);
@@ -155,7 +155,7 @@ impl Orders {
         }
         let mut known = state.plan.certificates.iter();
         if let Some(wanted) = known.find(|it| it.certificate == *certificate) {
-            self.tell_state(&state.courses, wanted);
+            self.tell_state(&state.plan.accounts, &state.courses, wanted);
         }
     }
 }

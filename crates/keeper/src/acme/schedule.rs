@@ -114,6 +114,28 @@ impl Course {
         self.left_out.get(name).map_or(0, |out| out.failures)
     }
 
+    /// When it was last tried.
+    pub(super) fn last_try_s(&self) -> i64 {
+        self.last_try_s
+    }
+
+    /// Whether an operator wants it now.
+    pub(super) fn is_wanted_now(&self) -> bool {
+        self.is_wanted_now
+    }
+
+    /// Until when the certificate of one name rests, and why, if it does.
+    pub(super) fn rest(&self, name: &str, now_s: i64) -> Option<(i64, &str)> {
+        let out = self.left_out.get(name);
+        let out = out.map(|out| (out.until_s, out.why.as_str()));
+        let whole = (self.rests_until_s, self.error.as_str());
+        let last = out
+            .into_iter()
+            .chain([whole])
+            .max_by_key(|(until_s, _)| *until_s);
+        last.filter(|(until_s, _)| *until_s > now_s)
+    }
+
     /// When the first of the names that rest may be tried.
     pub(super) fn first_name_s(&self) -> i64 {
         let until = self.left_out.values().map(|out| out.until_s);

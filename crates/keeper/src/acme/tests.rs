@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use ipc::acme::{Binding, CertificateState as Told, ChallengeKind, Proof};
+use ipc::acme::{Binding, Budgets, CertificateState as Told, ChallengeKind, Demand, Proof};
 use rcgen::{CertificateParams, KeyPair};
 use testkit::pebble::{Accounts, Pebble};
 
@@ -26,6 +26,8 @@ struct StandIn {
     credentials: Option<Blob>,
     order: Option<(String, String)>,
     states: BTreeMap<String, Told>,
+    /// What it does not order: which, why, and whether it forgets it.
+    refused: Vec<(String, String, bool)>,
     requests: usize,
     accounts: usize,
     /// Names whose proofs are not shown.
@@ -75,6 +77,7 @@ impl StandIn {
             keys: HashMap::new(),
             credentials: None,
             order: None,
+            refused: Vec::new(),
             states: BTreeMap::new(),
             requests: 0,
             accounts: 0,
@@ -130,6 +133,11 @@ impl StandIn {
             }
             FromAcme::Ordered { account, url, .. } => self.order = Some((account, url)),
             FromAcme::Withdraw { .. } => {}
+            FromAcme::Refused {
+                certificate,
+                why,
+                is_forgotten,
+            } => self.refused.push((certificate, why, is_forgotten)),
             FromAcme::State(state) => {
                 self.states.insert(state.certificate.clone(), state);
             }
@@ -247,6 +255,7 @@ fn account(pebble: &Pebble, challenge: ChallengeKind) -> Account {
         authorities: pebble.authorities().display().to_string(),
         credentials: None,
         is_writer: true,
+        budgets: None,
     }
 }
 
@@ -257,6 +266,7 @@ fn wanted(certificate: &str, names: &[&str]) -> Wanted {
         names: names.iter().map(|name| (*name).to_owned()).collect(),
         held: None,
         order: None,
+        demand: None,
     }
 }
 
@@ -312,6 +322,65 @@ fn a_name_that_does_not_validate_is_left_out_and_told_and_the_others_are_ordered
     let (name, why) = &told.left_out[0];
     assert_eq!(name, "hidden.example");
     assert!(why.contains("404"), "{why}");
+}
+
+/// A name that a client asks for, now.
+fn demanded(name: &str) -> ToAcme {
+    let demand = Demand {
+        tenant: "example".into(),
+        asked_s: super::now_s(),
+    };
+    ToAcme::Demand(Wanted {
+        demand: Some(demand),
+        ..wanted(name, &[name])
+    })
+}
+
+#[test]
+fn what_is_demanded_is_ordered_within_the_budgets_and_each_refusal_says_why() {
+    let Some(pebble) = Pebble::start(Accounts::Free, &[]) else {
+        return;
+    };
+    let mut supervisor = StandIn::new(Web::start(pebble.http_port()));
+    supervisor.hidden = vec!["hidden.example".into()];
+    let account = Account {
+        budgets: Some(Budgets {
+            per_tenant: 2,
+            per_domain: 10,
+            in_all: 10,
+            unused_s: 1_000,
+        }),
+        ..account(&pebble, ChallengeKind::Http01)
+    };
+    supervisor.say(&plan(account, Vec::new()));
+    supervisor.say(&demanded("a.example"));
+    assert_eq!(supervisor.until_issued(Some(&pebble)).names, ["a.example"]);
+    supervisor.say(&demanded("hidden.example"));
+    while supervisor.refused.is_empty() {
+        assert_eq!(supervisor.turn(Some(&pebble)), None);
+    }
+    let (name, why, is_forgotten) = supervisor.refused.remove(0);
+    assert_eq!((name.as_str(), is_forgotten), ("hidden.example", false));
+    assert!(why.contains("404"), "{why}");
+    // It rests, and whoever asks for it meanwhile is told at once.
+    supervisor.say(&demanded("hidden.example"));
+    for index in 0..100 {
+        supervisor.say(&demanded(&format!("n{index}.example")));
+    }
+    while supervisor.refused.len() < 101 {
+        assert_eq!(supervisor.turn(Some(&pebble)), None, "nothing is ordered");
+    }
+    let (name, why, _) = supervisor.refused.remove(0);
+    assert_eq!(name, "hidden.example");
+    assert!(
+        why.contains("404") && why.contains("tried again in"),
+        "{why}"
+    );
+    for (_, why, is_forgotten) in &supervisor.refused {
+        assert!(why.starts_with("2 new names of tenant example"), "{why}");
+        assert!(is_forgotten);
+    }
+    assert_eq!(supervisor.requests, 1);
 }
 
 #[test]

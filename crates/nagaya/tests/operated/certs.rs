@@ -38,7 +38,7 @@ rules = [{ handler = { metrics = "prometheus" } }]
 "#;
 
 /// What a command of the gateway's says: its status, and both its outputs.
-fn said(gateway: &Gateway, words: &[&str]) -> (Option<i32>, String, String) {
+pub(super) fn said(gateway: &Gateway, words: &[&str]) -> (Option<i32>, String, String) {
     let config = gateway.directory().path().join("nagaya.toml");
     let output = Command::new(BINARY)
         .args(words)
@@ -55,7 +55,7 @@ fn said(gateway: &Gateway, words: &[&str]) -> (Option<i32>, String, String) {
 }
 
 /// The rows of `certs --json`.
-fn rows(gateway: &Gateway, name: &str) -> Vec<Value> {
+pub(super) fn rows(gateway: &Gateway, name: &str) -> Vec<Value> {
     let (status, out, err) = said(gateway, &["certs", name, "--json"]);
     assert_eq!(status, Some(0), "{err}");
     serde_json::from_str(&out).unwrap()

@@ -7,6 +7,7 @@ mod access_log;
 mod acme;
 mod certs;
 mod commands;
+mod demand;
 mod descriptors;
 mod ending;
 mod error_log;

@@ -8,6 +8,7 @@
 //! the process tries again later. Whatever it is told by the store's files is no more than the
 //! account, orders under way and tokens: certificates go the way of all files.
 
+mod demand;
 mod lease;
 mod operators;
 mod proofs;
@@ -20,7 +21,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use config::model::{Acme, AcmeCertificate, AcmeChallenge, Model};
+use config::model::{Acme, AcmeCertificate, AcmeChallenge, DemandedHosts, Model};
 use config::reason;
 use ipc::acme::{Account, Binding, CertificateState, ChallengeKind, Held, ToAcme};
 use ipc::certificates::{Blob, Source};
@@ -30,6 +31,7 @@ use ipc::server::CHALLENGES_MAX;
 use os::file::Wait;
 
 use crate::child::{AcmeProcess, BackOff};
+use demand::Demanded;
 use proofs::Proofs;
 use store::{Publication, Store};
 
@@ -48,6 +50,8 @@ const BINDING_BYTES_MAX: usize = 4_096;
 pub(super) struct Wishes {
     accounts: Vec<Acme>,
     certificates: Vec<(AcmeCertificate, Vec<Source>)>,
+    /// Which hosts are ordered on demand, and the tenants of all sites; `None`: no host is.
+    demanded: Option<(DemandedHosts, Vec<String>)>,
 }
 
 impl Wishes {
@@ -66,6 +70,10 @@ impl Wishes {
         Wishes {
             accounts: model.acme.clone(),
             certificates: certificates.collect(),
+            demanded: model.demanded_hosts().map(|hosts| {
+                let tenants = model.sites.iter().map(|site| site.tenant.clone());
+                (hosts, tenants.collect())
+            }),
         }
     }
 
@@ -90,6 +98,8 @@ pub(super) struct Authorities {
     read: Vec<Publication>,
     next_read: Option<Instant>,
     proofs: Proofs,
+    /// What clients have asked for, by name.
+    demanded: BTreeMap<String, Demanded>,
     states: BTreeMap<String, CertificateState>,
     /// What the server knows of them.
     telling: operators::Telling,
@@ -205,7 +215,7 @@ impl Authorities {
 
     /// The store of a certificate that this machine may write, or why there is none.
     fn store_of(&mut self, certificate: &str) -> Result<(usize, &mut Store), String> {
-        let known = self.wishes.certificate(certificate);
+        let known = self.certificate(certificate);
         let (known, _) = known.ok_or("no site wants this certificate")?;
         let index = known.account;
         let store = self.stores.get_mut(index).and_then(Option::as_mut);
@@ -241,9 +251,10 @@ impl Authorities {
             self.stores.push(store);
         }
         self.wishes = wishes.clone();
-        let wishes = &self.wishes;
+        self.adopt_demanded();
+        let (wishes, demanded) = (&self.wishes, &self.demanded);
         self.states
-            .retain(|name, _| wishes.certificate(name).is_some());
+            .retain(|name, _| wishes.certificate(name).is_some() || demanded.contains_key(name));
         self.telling.begin_anew();
     }
 
@@ -322,6 +333,7 @@ fn account(acme: &Acme, store: Option<&Store>) -> Account {
         authorities: authorities.map_or_else(String::new, |path| path.display().to_string()),
         credentials: store.and_then(Store::account).map(Blob::from),
         is_writer: store.is_some_and(Store::is_held),
+        budgets: acme.on_demand.as_ref().map(demand::budgets),
     }
 }
 

@@ -11,7 +11,7 @@ use ipc::acme::{OrderedCertificate, ToAcme};
 use ipc::certificates::Source;
 use ipc::server::{CertificateNews, ORDERED_MAX, ProcessLife, ToServer};
 
-use super::{Authorities, Store, Wishes};
+use super::{Authorities, Store};
 use crate::Supervisor;
 use crate::phase::Phase;
 
@@ -76,6 +76,7 @@ impl Authorities {
         let (anew, changed) = (known.anew, known.changed);
         self.telling.lives = Some([keeper, acme]);
         let wanted = self.wishes.certificates.iter();
+        let wanted = wanted.chain(self.demanded.values().map(|it| &it.wish));
         let told = wanted.filter(|(it, _)| anew || changed.contains(&it.name));
         let told: Vec<_> = told.filter_map(|wanted| self.ordered(wanted)).collect();
         let news = |certificates: &[OrderedCertificate]| CertificateNews {
@@ -120,10 +121,11 @@ fn path(sources: &[Source]) -> Option<&str> {
     })
 }
 
-impl Wishes {
+impl Authorities {
     /// The name of the certificate whose chain lies at this path.
     fn name_of(&self, wanted: &str) -> Option<&str> {
-        let mut certificates = self.certificates.iter();
+        let certificates = self.wishes.certificates.iter();
+        let mut certificates = certificates.chain(self.demanded.values().map(|it| &it.wish));
         let found = certificates.find(|(_, sources)| path(sources) == Some(wanted));
         found.map(|(certificate, _)| certificate.name.as_str())
     }
@@ -132,7 +134,7 @@ impl Wishes {
 impl Supervisor {
     /// Has a certificate ordered now, whenever it is due.
     pub(crate) fn renew(&mut self, path: &str) {
-        let Some(certificate) = self.authorities.wishes.name_of(path) else {
+        let Some(certificate) = self.authorities.name_of(path) else {
             return;
         };
         let certificate = certificate.to_owned();
@@ -142,7 +144,7 @@ impl Supervisor {
 
     /// Has an authority look whether a certificate's names would validate.
     pub(crate) fn rehearse(&mut self, path: &str) {
-        if let Some(certificate) = self.authorities.wishes.name_of(path) {
+        if let Some(certificate) = self.authorities.name_of(path) {
             let certificate = certificate.to_owned();
             self.authorities.say(&ToAcme::Rehearse { certificate });
         }
@@ -168,6 +170,7 @@ impl Supervisor {
 mod tests {
     use ipc::acme::CertificateState;
 
+    use super::super::Wishes;
     use super::*;
 
     /// So many certificates wanted, and none ordered yet.
@@ -247,7 +250,7 @@ mod tests {
     #[test]
     fn a_certificate_is_found_by_the_path_of_its_chain() {
         let authorities = authorities(2);
-        let found = |path: &str| authorities.wishes.name_of(path).map(str::to_owned);
+        let found = |path: &str| authorities.name_of(path).map(str::to_owned);
         assert_eq!(
             found("/store/le/certificates/w1.example.pem"),
             Some("w1.example".into())

@@ -6,9 +6,10 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use config::model::AcmeCertificate;
 use config::reason;
-use ipc::acme::{FromAcme, Held, Plan, Proof, ToAcme, Wanted};
-use ipc::certificates::{Blob, KeyKind};
+use ipc::acme::{Demand, FromAcme, Held, Plan, Proof, ToAcme, Wanted};
+use ipc::certificates::{Blob, KeyKind, Source};
 use ipc::keeper::{Candidate, ShownTo};
 use ipc::server::CHALLENGES_MAX;
 
@@ -75,31 +76,44 @@ impl Supervisor {
     }
 
     fn tell_plan(&mut self) {
+        self.find_demanded();
         let wishes = &self.authorities.wishes;
         let stores = &self.authorities.stores;
         let accounts = wishes.accounts.iter().zip(stores);
         let accounts = accounts.map(|(acme, store)| account(acme, store.as_ref()));
-        let known = self.current.certificates.as_ref();
-        let certificates = wishes.certificates.iter().map(|(certificate, sources)| {
-            let found = sources.iter().find_map(|source| known?.judged(source));
-            let index = |index: usize| u16::try_from(index).unwrap_or(u16::MAX);
-            let first = wishes.accounts.get(certificate.account);
-            let others = first.map_or(&[][..], |acme| &acme.fallback);
-            let accounts = std::iter::once(&certificate.account).chain(others);
-            let store = stores.get(certificate.account).and_then(Option::as_ref);
-            Wanted {
-                certificate: certificate.name.clone(),
-                accounts: accounts.map(|it| index(*it)).collect(),
-                names: certificate.names.clone(),
-                held: found.map(|(judged, leaf)| held(judged, leaf)),
-                order: store.and_then(|store| store.order(&certificate.name)),
-            }
-        });
+        let certificates = wishes.certificates.iter();
+        let certificates = certificates.map(|wish| self.wanted(wish, None));
+        let demanded = self.authorities.demanded.values();
+        let demanded = demanded.map(|it| self.wanted(&it.wish, Some(it.demand.clone())));
         let plan = Plan {
             accounts: accounts.collect(),
-            certificates: certificates.collect(),
+            certificates: certificates.chain(demanded).collect(),
         };
         self.authorities.say(&ToAcme::Plan(plan));
+    }
+
+    /// A certificate as the process is told of it.
+    pub(super) fn wanted(
+        &self,
+        (certificate, sources): &(AcmeCertificate, Vec<Source>),
+        demand: Option<Demand>,
+    ) -> Wanted {
+        let (accounts, stores) = (&self.authorities.wishes.accounts, &self.authorities.stores);
+        let known = self.current.certificates.as_ref();
+        let found = sources.iter().find_map(|source| known?.judged(source));
+        let index = |index: usize| u16::try_from(index).unwrap_or(u16::MAX);
+        let first = accounts.get(certificate.account);
+        let others = first.map_or(&[][..], |acme| &acme.fallback);
+        let accounts = std::iter::once(&certificate.account).chain(others);
+        let store = stores.get(certificate.account).and_then(Option::as_ref);
+        Wanted {
+            certificate: certificate.name.clone(),
+            accounts: accounts.map(|it| index(*it)).collect(),
+            names: certificate.names.clone(),
+            held: found.map(|(judged, leaf)| held(judged, leaf)),
+            order: store.and_then(|store| store.order(&certificate.name)),
+            demand,
+        }
     }
 
     /// Deals with a word of the acme process, or with its end.
@@ -175,17 +189,17 @@ impl Supervisor {
                 });
             }
             FromAcme::State(state) => {
-                if self
-                    .authorities
-                    .wishes
-                    .certificate(&state.certificate)
-                    .is_some()
-                {
+                if self.authorities.certificate(&state.certificate).is_some() {
                     let name = state.certificate.clone();
                     self.authorities.telling.add(name.clone());
                     self.authorities.states.insert(name, state);
                 }
             }
+            FromAcme::Refused {
+                certificate,
+                why,
+                is_forgotten,
+            } => self.refuse_demand(certificate, why, is_forgotten),
         }
     }
 
@@ -202,7 +216,7 @@ impl Supervisor {
 
     /// Has a key made and kept, and the request for its certificate made.
     fn request(&mut self, certificate: &str, names: Vec<String>) -> Result<Blob, String> {
-        let known = self.authorities.wishes.certificate(certificate);
+        let known = self.authorities.certificate(certificate);
         let (known, _) = known.ok_or("no site wants this certificate")?;
         if names.is_empty() || !names.iter().all(|name| known.names.contains(name)) {
             return Err("these are not its names".into());
@@ -223,7 +237,7 @@ impl Supervisor {
         name: String,
         proof: Proof,
     ) -> Result<(), String> {
-        let known = self.authorities.wishes.certificate(certificate);
+        let known = self.authorities.certificate(certificate);
         let (known, _) = known.ok_or("no site wants this certificate")?;
         if !known.names.contains(&name) {
             return Err("it has no such name".into());
@@ -316,6 +330,9 @@ impl Supervisor {
         let (_, store) = self.authorities.store_of(certificate)?;
         let kept = store.keep_certificate(certificate, &pem);
         kept.map_err(|error| format!("store it: {}", reason(&error)))?;
+        if let Some(demanded) = self.authorities.demanded.get_mut(certificate) {
+            demanded.is_held = true;
+        }
         if let Some(certificates) = &mut self.current.certificates {
             certificates.look_soon();
         }

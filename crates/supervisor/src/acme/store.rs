@@ -8,7 +8,7 @@
 //! | `account.json` | the account's key, and where it is |
 //! | `certificates/NAME.pem` | a chain and its key in one file, so that both change at once |
 //! | `pending/NAME.key` | the key of an order under way, until its chain has come |
-//! | `pending/NAME.order` | the account, and the URL of an order that is being finished |
+//! | `pending/NAME.order` | the account, and the URL of an order that was begun |
 //! | `challenges/TOKEN` | the host, and what is answered to an authority that asks there |
 //! | `challenges/HOST.tls-alpn` | the host, and the digest that a certificate shows to an authority |
 //! | `readers/OWNER` | a machine that answers challenges, too: changed while it lives |
@@ -147,7 +147,7 @@ impl Store {
         self.lease.write("account.json", json)
     }
 
-    /// The account and the URL of an order that was being finished.
+    /// The account and the URL of an order that was begun.
     pub(super) fn order(&self, certificate: &str) -> Option<(String, String)> {
         let text = self.read(&order_name(certificate)).ok()?;
         let text = String::from_utf8(text).ok()?;
@@ -155,7 +155,7 @@ impl Store {
         Some((account.to_owned(), url.to_owned()))
     }
 
-    /// Keeps which order is being finished.
+    /// Keeps which order was begun.
     pub(super) fn keep_order(
         &mut self,
         certificate: &str,
@@ -183,6 +183,12 @@ impl Store {
         // The order first: without it, its key is nobody's.
         self.lease.remove(&order_name(certificate))?;
         self.lease.remove(&key_name(certificate))
+    }
+
+    /// Takes a certificate away that nobody uses any more.
+    pub(super) fn remove_certificate(&mut self, certificate: &str) -> io::Result<()> {
+        self.lease
+            .remove(&format!("certificates/{certificate}.pem"))
     }
 
     /// Has other machines answer with this.

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use config::model::{HostPattern, Model};
+use config::model::{DemandedHosts, HostPattern, Model};
 use config::reason;
 use ipc::certificates::Source;
 use ipc::keeper::{CHAIN_FILE_BYTES_MAX, Candidate, KEY_FILE_BYTES_MAX, ShownTo};
@@ -20,6 +20,8 @@ use os::file::{FileKind, Wait};
 const FILES_MAX: usize = ipc::certificates::CERTIFICATES_MAX;
 /// By what names a machine calls itself.
 const THIS_MACHINE: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+/// The directory of a store that has certificates (`config::model::AcmeCertificate::file`).
+const CERTIFICATES: &str = "certificates";
 /// What certbot calls a chain and a key, in a directory for each certificate.
 const CERTBOT: (&str, &str) = ("fullchain.pem", "privkey.pem");
 
@@ -32,6 +34,8 @@ pub struct Plan {
     patterns: Vec<String>,
     /// Sites that have theirs made here: by name, with their hosts.
     pub(super) local: Vec<(String, Vec<String>)>,
+    /// Which hosts have theirs ordered on demand, and the directory of each account's.
+    demanded: Option<(DemandedHosts, Vec<PathBuf>)>,
 }
 
 /// A certificate that is to be read.
@@ -123,6 +127,10 @@ impl Plan {
             named: named.chain(ordered).chain(shown).collect(),
             patterns: model.tls.certificates.clone(),
             local: local.collect(),
+            demanded: model.demanded_hosts().map(|hosts| {
+                let stores = model.acme.iter().map(|it| it.store.join(CERTIFICATES));
+                (hosts, stores.collect())
+            }),
         })
     }
 
@@ -144,6 +152,7 @@ impl Plan {
                 Err(why) => problems.push(format!("tls.certificates: {why}")),
             }
         }
+        files.extend(self.demanded());
         // What a site names as well stays as the site has it.
         let mut known = std::collections::HashSet::new();
         files.retain(|file| known.insert(file.source.clone()));
@@ -164,6 +173,38 @@ fn names_here(hosts: &[HostPattern]) -> Vec<String> {
     names.sort();
     names.dedup();
     names
+}
+
+impl Plan {
+    /// What was ordered on demand and lies in the stores. One that cannot be read has none as yet.
+    fn demanded(&self) -> Vec<Planned> {
+        let mut planned = Vec::new();
+        let Some((hosts, stores)) = &self.demanded else {
+            return planned;
+        };
+        for (account, store) in stores.iter().enumerate() {
+            let is_theirs = |host: &str| {
+                let covering = hosts.covering(host);
+                covering.is_some_and(|it| it.account == account)
+            };
+            let entries = std::fs::read_dir(store).into_iter().flatten();
+            let names = entries.take(FILES_MAX).filter_map(|entry| {
+                let name = entry.ok()?.file_name().into_string().ok()?;
+                is_theirs(name.strip_suffix(".pem")?).then_some(name)
+            });
+            planned.extend(names.map(|name| {
+                let chain = store.join(name);
+                Planned {
+                    source: Source::Acme(chain.display().to_string()),
+                    chain,
+                    key: None,
+                    harm: Harm::Nobody,
+                    tenant: None,
+                }
+            }));
+        }
+        planned
+    }
 }
 
 /// The certificates that a pattern leads to: files, and directories as certbot makes them. Of files

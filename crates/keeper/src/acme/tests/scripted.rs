@@ -45,6 +45,7 @@ impl Scripted {
             authorities: String::new(),
             credentials: None,
             is_writer: true,
+            budgets: None,
         }
     }
 

@@ -1,0 +1,131 @@
+//! A certificate for a name that a client asks for and a site covers: its map is asked, then the supervisor.
+//!
+//! What asks goes on when the handshake that began it has gone: others may wait for the same name.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use ipc::certificates::{Certificate, Source};
+use tokio::time::timeout;
+
+use super::demands::{Demands, NOT_ACCEPTED, WAIT};
+use crate::helper::Lane;
+use crate::maps::Map;
+use crate::maps::cache::Look;
+use crate::worker::Worker;
+
+/// Why a handshake does not get the certificate that it would wait for: a stable word, and more.
+pub(crate) type NotObtained = (&'static str, String);
+
+/// Waits until there is a certificate.
+///
+/// # Errors
+/// Where none comes, or not within [`WAIT`].
+pub(crate) async fn obtain(
+    worker: &Rc<Worker>,
+    map: &Arc<Map>,
+    name: &str,
+    client: IpAddr,
+) -> Result<(), NotObtained> {
+    let demands = &worker.shared.demands;
+    let full = || ("demands_full", String::new());
+    let _place = Demands::place(demands, client).ok_or_else(full)?;
+    let answer = match demands.look(name, Instant::now()).ok_or_else(full)? {
+        Look::Fresh(answer) => answer,
+        Look::Waits(heard) => wait(heard).await?,
+        Look::Asks(heard) => {
+            let (worker, map) = (Rc::clone(worker), Arc::clone(map));
+            let name = name.to_owned();
+            tokio::task::spawn_local(async move { demand(&worker, &map, &name, client).await });
+            wait(heard).await?
+        }
+    };
+    match answer {
+        None => Ok(()),
+        Some(why) if *why == *NOT_ACCEPTED.as_bytes() => Err((
+            "name_refused",
+            format!("map {} does not accept it", map.name()),
+        )),
+        Some(why) => Err(("not_obtained", String::from_utf8_lossy(&why).into_owned())),
+    }
+}
+
+type Heard = tokio::sync::oneshot::Receiver<Option<Arc<[u8]>>>;
+
+async fn wait(heard: Heard) -> Result<Option<Arc<[u8]>>, NotObtained> {
+    match timeout(WAIT, heard).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(_)) | Err(_) => Err(("obtained_late", String::new())),
+    }
+}
+
+/// Sees to one name, until it is refused, there, or has taken too long.
+async fn demand(worker: &Rc<Worker>, map: &Map, name: &str, client: IpAddr) {
+    let demands = &worker.shared.demands;
+    demands.counts.asked.fetch_add(1, Relaxed);
+    if !accepts(worker, map, name, client).await {
+        return demands.refuse(name, NOT_ACCEPTED, Instant::now());
+    }
+    demands.counts.accepted.fetch_add(1, Relaxed);
+    if let Err(why) = tell(worker, name, true).await {
+        return demands.put_off(name, &why);
+    }
+    let Some(Look::Waits(heard)) = demands.join(name, Instant::now()) else {
+        return;
+    };
+    if timeout(WAIT, heard).await.is_err() {
+        demands.give_up(name);
+    }
+}
+
+/// Whether a name's certificate does; of one that was ordered the supervisor is told that it is in use, and whether the
+/// map still accepts the name.
+pub(crate) fn note_use(
+    worker: &Rc<Worker>,
+    map: &Arc<Map>,
+    name: &str,
+    client: IpAddr,
+    certificate: &Certificate,
+) -> bool {
+    if !matches!(certificate.source, Source::Acme(_)) {
+        return true;
+    }
+    let now = Instant::now();
+    let now_s = worker.clock.unix_at(now).as_secs();
+    let does = u64::try_from(certificate.not_after_s).is_ok_and(|until_s| until_s > now_s);
+    if !does || !worker.shared.demands.is_news(name, now) {
+        return does;
+    }
+    let (worker, map) = (Rc::clone(worker), Arc::clone(map));
+    let name = name.to_owned();
+    tokio::task::spawn_local(async move {
+        let is_accepted = accepts(&worker, &map, &name, client).await;
+        let told = tell(&worker, &name, is_accepted).await;
+        let demands = &worker.shared.demands;
+        demands.told(&name, told.is_ok(), Instant::now());
+    });
+    true
+}
+
+/// Whether a map accepts a name: an answer does, none or an empty one does not.
+async fn accepts(worker: &Worker, map: &Map, name: &str, client: IpAddr) -> bool {
+    let key = match map.processes() {
+        Some(_) => format!("{name} {}", client.to_canonical()),
+        // White space ends the keys of a file.
+        None => name.to_owned(),
+    };
+    let answer = map.answer(worker, key.as_bytes()).await;
+    answer.is_some_and(|answer| !answer.is_empty())
+}
+
+async fn tell(worker: &Worker, name: &str, is_accepted: bool) -> Result<(), String> {
+    let (orders, name) = (Arc::clone(&worker.shared.orders), name.to_owned());
+    // The supervisor may be slow to listen.
+    let told = worker
+        .helpers
+        .run(Lane::Figures, move || orders.demand(name, is_accepted));
+    told.await.unwrap_or_else(|error| Err(error.to_string()))
+}

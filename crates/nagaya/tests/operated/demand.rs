@@ -1,0 +1,251 @@
+//! Certificates for names that nobody knew before a client asked: ordered in the handshake, within budgets.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use testkit::TempDir;
+use testkit::gateway::Gateway;
+use testkit::pebble::{Accounts, Pebble};
+use testkit::processes::await_ended;
+use testkit::wait::eventually;
+
+use super::certs::{rows, said};
+use crate::fixtures::tls::{TlsClient, connect_from, credulous, hello};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
+const PATIENCE: Duration = Duration::from_secs(120);
+const CLIENT: [u8; 4] = [127, 0, 0, 1];
+
+const CONFIG: &str = r#"
+workers = 1
+[control]
+socket = "{dir}/control"
+[[listen]]
+address = "127.0.0.1:{port}"
+[[listen]]
+address = "127.0.0.1:{http}"
+[[listen]]
+address = "127.0.0.1:{tls}"
+tls = true
+[maps.customers]
+{map}
+[acme.test]
+directory = "{directory}"
+ca = "{ca}"
+store = "{store}"
+lease = "2s"
+challenges = ["{challenge}"]
+on_demand = { map = "customers", total = 2 }
+[[sites]]
+hosts = ["*.example.jp"]
+rules = [{ handler = { respond = { body = "a shop" } } }]
+tls = { acme = "test" }
+"#;
+
+/// A map that accepts one name, from one client.
+const PROGRAM: &str = r#"program = ["sh", "-c", "while read l; do [ \"$l\" = 'shop.example.jp 127.0.0.1' ] && echo yes || echo NULL; done"]"#;
+const EVERYTHING: &str = r#"program = ["sh", "-c", "while read l; do echo yes; done"]"#;
+const NOTHING: &str = r#"program = ["sh", "-c", "while read l; do echo NULL; done"]"#;
+
+/// An authority, and a store that outlives gateways.
+struct Town {
+    pebble: Pebble,
+    store: TempDir,
+}
+
+impl Town {
+    fn new() -> Option<Town> {
+        Some(Town {
+            pebble: Pebble::start(Accounts::Free, &[])?,
+            store: TempDir::new(),
+        })
+    }
+
+    fn gateway(&self, map: &str, challenge: &str) -> Gateway {
+        Gateway::with_config(BINARY, &CONFIG.replace("{map}", map))
+            .with("http", self.pebble.http_port())
+            .with("tls", self.pebble.tls_port())
+            .with("directory", self.pebble.url())
+            .with("ca", self.pebble.authorities().display())
+            .with("store", self.store.path().join("store").display())
+            .with("challenge", challenge)
+            .start()
+    }
+
+    fn to(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.pebble.tls_port()).into()
+    }
+
+    /// What lies in a part of the store.
+    fn files(&self, part: &str) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.store.path().join("store/test").join(part));
+        let entries = entries.into_iter().flatten();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+
+    fn is_answered(&self, name: &str) -> bool {
+        let client = TlsClient::connect(&credulous(), CLIENT, self.to(), name);
+        client.is_ok_and(|mut client| client.get("/").unwrap().0 == 200)
+    }
+}
+
+fn why(gateway: &Gateway, name: &str) -> String {
+    let (status, out, err) = said(gateway, &["why", "--tls", name]);
+    assert_eq!(status, Some(0), "{err}");
+    out
+}
+
+#[test]
+fn a_name_that_its_map_accepts_is_ordered_in_the_handshake_and_lasts() {
+    let file = TempDir::new();
+    let file = file.write("customers.txt", "shop.example.jp of-somebody\n");
+    for (map, challenge) in [
+        (PROGRAM.to_owned(), "http-01"),
+        (format!("file = {file:?}"), "tls-alpn-01"),
+    ] {
+        let Some(town) = Town::new() else {
+            return;
+        };
+        let mut gateway = town.gateway(&map, challenge);
+        eventually(PATIENCE, "its certificate", || {
+            town.is_answered("shop.example.jp").then_some(())
+        });
+        eventually(PATIENCE, "operators are told of its order", || {
+            let row = rows(&gateway, "shop.example.jp").remove(0);
+            let is_told = row["source"] == "acme" && row["of"] == "test";
+            (is_told && row["order"]["issued"] == 1).then_some(())
+        });
+        assert_eq!(town.files("certificates").len(), 1);
+        for (name, reason) in [
+            ("other.example.jp", "name_refused"),
+            // No site has it.
+            ("www.example.org", "no_certificate"),
+            // No authority would certify it.
+            ("a_b.example.jp", "no_certificate"),
+        ] {
+            assert!(!town.is_answered(name), "{name}");
+            assert!(why(&gateway, name).contains(reason), "{name}");
+        }
+        let (_, status, _) = said(&gateway, &["status"]);
+        assert!(status.contains("on demand"), "{status}");
+        let server = gateway.server_pid();
+        gateway.stop();
+        await_ended(server);
+        // Nobody is asked again for what lies in the store.
+        let gateway = town.gateway(NOTHING, challenge);
+        gateway.wait_for_message("ready: generation 1");
+        assert!(town.is_answered("shop.example.jp"));
+        assert!(
+            !gateway.stderr().contains("ordered"),
+            "{}",
+            gateway.stderr()
+        );
+    }
+}
+
+#[test]
+fn the_configuration_that_the_guide_shows_is_right() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/tls.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let section = guide.split("## Names that are known").nth(1).unwrap();
+    let block = section.split("```toml\n").nth(1).unwrap();
+    let directory = TempDir::new();
+    let block = block.split("```").next().unwrap();
+    let config = block
+        .replace("/usr/local/bin/customers", "/bin/true")
+        .replace("/srv/shops", directory.path().to_str().unwrap());
+    let config = directory.write("nagaya.toml", config);
+    let checked = Command::new(BINARY)
+        .args(["check", "-c"])
+        .arg(config)
+        .output();
+    let checked = checked.unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+}
+
+/// What becomes of handshakes with made-up names, many at once; each from another client.
+fn make_up(town: &Town, names: usize) {
+    let (config, next) = (credulous(), AtomicUsize::new(0));
+    let make_up = || {
+        loop {
+            let number = next.fetch_add(1, Relaxed);
+            if number >= names {
+                return;
+            }
+            let [_, high, middle, low] = u32::try_from(number).unwrap().to_be_bytes();
+            let hello = hello(&config, &format!("n{number}.example.jp"));
+            let from = [127, 8 + high, middle, low.max(1)];
+            let mut client = connect_from(from, town.to()).unwrap();
+            client.write_all(&hello).unwrap();
+            // It is refused, or has shown a certificate.
+            let _ = client.read(&mut [0; 1_024]);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(make_up);
+        }
+    });
+}
+
+#[test]
+fn made_up_names_order_nothing_beyond_what_the_map_accepts_and_the_budgets_hold() {
+    for (map, most, reason) in [
+        (NOTHING, 0, "name_refused"),
+        (EVERYTHING, 2, "2 new names of account test were ordered"),
+    ] {
+        let Some(town) = Town::new() else {
+            return;
+        };
+        let gateway = town.gateway(map, "http-01");
+        gateway.wait_for_message("acme process started");
+        make_up(&town, 400);
+        assert!(!town.is_answered("n399.example.jp"));
+        let told = why(&gateway, "n399.example.jp");
+        assert!(told.contains(reason), "{told}");
+        let ordered = gateway.stderr().matches("ordered account").count();
+        assert!(ordered <= most, "{}", gateway.stderr());
+        let orders = town.files("certificates").len() + town.files("pending").len() / 2;
+        assert!(orders <= most, "{orders}");
+    }
+}
+
+#[test]
+#[ignore = "prints figures that depend on the machine"]
+fn what_a_hundred_thousand_made_up_names_cost() {
+    for map in [NOTHING, EVERYTHING] {
+        let town = Town::new().expect("pebble is installed");
+        let gateway = town.gateway(map, "http-01");
+        gateway.wait_for_message("acme process started");
+        make_up(&town, 1_000);
+        let pids = [
+            ("server", gateway.server_pid()),
+            ("supervisor", gateway.pid()),
+            ("acme", gateway.child_called("acme")),
+        ];
+        let memory = |pid| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+            let line = status
+                .lines()
+                .find(|line| line.starts_with("VmRSS"))
+                .unwrap();
+            line.to_owned()
+        };
+        let before = pids.map(|(_, pid)| memory(pid));
+        let begun = Instant::now();
+        make_up(&town, 100_000);
+        println!("{map}: {} s", begun.elapsed().as_secs());
+        for ((who, pid), before) in pids.iter().zip(before) {
+            println!("{who}: {before} -> {}", memory(*pid));
+        }
+        println!("certificates: {}", town.files("certificates").len());
+        println!("{}", said(&gateway, &["status"]).1);
+    }
+}

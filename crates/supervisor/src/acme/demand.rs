@@ -1,0 +1,351 @@
+//! Names that no site has among its hosts, ordered because clients ask for them.
+//!
+//! The idea: the server has asked the map, and its word is not believed: that a site covers a name by a pattern and has
+//! such names ordered is looked up here, and how many may be new the acme process counts. A name that waits for its
+//! first certificate is remembered for a day, so many at once; one that has a certificate is what the store's file says
+//! it is, and needs no other list.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use config::model::{AcmeCertificate, OnDemand};
+use config::reason;
+use ipc::acme::{Budgets, Demand, ToAcme};
+use ipc::certificates::Source;
+use ipc::server::{NotObtained, ToServer};
+
+use super::{Authorities, Store, Wishes};
+use crate::Supervisor;
+
+/// Names that wait for their first certificate.
+const PENDING_MAX: usize = 1_000;
+/// For how long one is remembered that nobody asks for any more.
+const PENDING_S: i64 = 24 * 3_600;
+/// For how long a certificate lies in the store when it has ended.
+const ENDED_S: i64 = 30 * 24 * 3_600;
+
+/// A name that clients have asked for.
+#[derive(Debug)]
+pub(super) struct Demanded {
+    /// Its certificate, and where that comes from.
+    pub(super) wish: (AcmeCertificate, Vec<Source>),
+    /// Who wants it.
+    pub(super) demand: Demand,
+    /// Whether there is one.
+    pub(super) is_held: bool,
+}
+
+/// Why a name is not taken.
+#[derive(Debug, PartialEq, Eq)]
+struct NotTaken {
+    why: String,
+    /// Whether that may be otherwise a moment later.
+    is_passing: bool,
+}
+
+impl From<String> for NotTaken {
+    fn from(why: String) -> NotTaken {
+        NotTaken {
+            why,
+            is_passing: false,
+        }
+    }
+}
+
+impl Demanded {
+    /// A name as these wishes have it; `None` where it is not ordered on demand.
+    fn new(name: &str, wishes: &Wishes) -> Option<Demanded> {
+        let (hosts, tenants) = wishes.demanded.as_ref()?;
+        let covering = hosts.covering(name)?;
+        let certificate = AcmeCertificate {
+            name: name.to_owned(),
+            account: covering.account,
+            names: vec![name.to_owned()],
+            site: covering.site,
+        };
+        let store = &wishes.accounts.get(covering.account)?.store;
+        let file = certificate.file_in(store).display().to_string();
+        let tenant = tenants.get(covering.site).cloned().unwrap_or_default();
+        Some(Demanded {
+            wish: (certificate, vec![Source::Acme(file)]),
+            demand: Demand { tenant, asked_s: 0 },
+            is_held: false,
+        })
+    }
+
+    /// Whether it is still worth remembering.
+    fn counts(&self, now_s: i64) -> bool {
+        self.is_held || self.demand.asked_s > now_s - PENDING_S
+    }
+}
+
+/// How much may be ordered.
+pub(super) fn budgets(of: &OnDemand) -> Budgets {
+    let count = |count| u32::try_from(count).unwrap_or(u32::MAX);
+    Budgets {
+        per_tenant: count(of.per_tenant),
+        per_domain: count(of.per_domain),
+        in_all: count(of.in_all),
+        unused_s: i64::try_from(of.unused_ms / 1_000).unwrap_or(i64::MAX),
+    }
+}
+
+impl Authorities {
+    /// A certificate that is ordered, and where it comes from.
+    pub(super) fn certificate(&self, name: &str) -> Option<&(AcmeCertificate, Vec<Source>)> {
+        let demanded = || self.demanded.get(name).map(|it| &it.wish);
+        self.wishes.certificate(name).or_else(demanded)
+    }
+
+    /// Keeps of what was demanded what other wishes have as well.
+    pub(super) fn adopt_demanded(&mut self) {
+        for (name, before) in std::mem::take(&mut self.demanded) {
+            if let Some(mut demanded) = Demanded::new(&name, &self.wishes) {
+                demanded.demand.asked_s = before.demand.asked_s;
+                demanded.is_held = before.is_held;
+                self.demanded.insert(name, demanded);
+            }
+        }
+    }
+
+    /// Notes that a name is asked for; whether there is anything to say to the process.
+    fn demand(&mut self, name: &str, now_s: i64) -> Result<bool, NotTaken> {
+        let fresh = Demanded::new(name, &self.wishes);
+        let fresh = fresh.ok_or("no site has certificates ordered for it on demand".to_owned())?;
+        let account = fresh.wish.0.account;
+        let store = self.stores.get(account).and_then(Option::as_ref);
+        if !store.is_some_and(Store::is_held) {
+            let why = "another machine writes its store, and orders";
+            return Err(NotTaken {
+                why: why.into(),
+                is_passing: true,
+            });
+        }
+        if let Some(known) = self.demanded.get_mut(name) {
+            let is_told = known.demand.asked_s == now_s;
+            known.demand.asked_s = now_s;
+            return Ok(!is_told);
+        }
+        let count = self.demanded.len();
+        self.demanded.retain(|_, it| it.counts(now_s));
+        if self.demanded.len() < count {
+            self.telling.begin_anew();
+        }
+        let pending = self.demanded.values().filter(|it| !it.is_held);
+        if pending.count() >= PENDING_MAX {
+            return Err(format!("{PENDING_MAX} names wait for their certificates already").into());
+        }
+        let of = self.wishes.accounts.get(account);
+        let names = of
+            .and_then(|it| it.on_demand.as_ref())
+            .map_or(0, |it| it.names);
+        let of_account = self
+            .demanded
+            .values()
+            .filter(|it| it.wish.0.account == account);
+        if of_account.count() >= names {
+            return Err(
+                format!("{names} names have certificates already, or wait for them").into(),
+            );
+        }
+        self.demanded.insert(name.to_owned(), fresh);
+        self.demand(name, now_s)
+    }
+}
+
+impl Supervisor {
+    /// A client asks for a name, and its map was asked.
+    pub(crate) fn demand(&mut self, name: String, is_accepted: bool) {
+        let now_s = now_s();
+        if self.authorities.pid().is_none() {
+            let why = "the acme process is being started again".into();
+            return self.tell_not_obtained(name, why, true);
+        }
+        let is_news = match self.authorities.demanded.get_mut(&name) {
+            _ if is_accepted => self.authorities.demand(&name, now_s),
+            Some(known) => {
+                known.demand.asked_s = 0;
+                Ok(true)
+            }
+            None => Ok(false),
+        };
+        match is_news {
+            Ok(true) => {
+                if let Some(known) = self.authorities.demanded.get(&name) {
+                    let wanted = self.wanted(&known.wish, Some(known.demand.clone()));
+                    self.authorities.say(&ToAcme::Demand(wanted));
+                }
+            }
+            Ok(false) => {}
+            Err(not) => self.tell_not_obtained(name, not.why, not.is_passing),
+        }
+    }
+
+    /// The acme process does not order what was demanded.
+    pub(super) fn refuse_demand(&mut self, name: String, why: String, is_forgotten: bool) {
+        let demanded = &mut self.authorities.demanded;
+        if is_forgotten && demanded.get(&name).is_some_and(|it| !it.is_held) {
+            demanded.remove(&name);
+        }
+        self.tell_not_obtained(name, why, false);
+    }
+
+    fn tell_not_obtained(&mut self, name: String, why: String, is_passing: bool) {
+        let message = ToServer::NotObtained(NotObtained {
+            name,
+            why,
+            is_passing,
+        });
+        let told = self.phase.server().map(|server| server.send(&message));
+        if let Some(Err(error)) = told {
+            self.lose_server_by("it does not hear of what it demanded", &error);
+        }
+    }
+
+    /// Finds what the stores have of names that are ordered on demand.
+    pub(crate) fn find_demanded(&mut self) {
+        let Some(certificates) = &self.current.certificates else {
+            return;
+        };
+        let authorities = &mut self.authorities;
+        if authorities.wishes.demanded.is_none() {
+            return;
+        }
+        let now_s = now_s();
+        for (path, until_s) in certificates.ordered() {
+            let name = path
+                .rsplit('/')
+                .next()
+                .and_then(|it| it.strip_suffix(".pem"));
+            let fresh = name.and_then(|name| Demanded::new(name, &authorities.wishes));
+            let (Some(name), Some(fresh)) = (name, fresh) else {
+                continue;
+            };
+            if !authorities.demanded.contains_key(name) {
+                authorities.telling.add(name.to_owned());
+            }
+            let demanded = authorities.demanded.entry(name.to_owned()).or_insert(fresh);
+            demanded.is_held = true;
+            let store = authorities.stores.get_mut(demanded.wish.0.account);
+            let store = store.and_then(Option::as_mut).filter(|it| it.is_held());
+            if until_s.saturating_add(ENDED_S) < now_s
+                && demanded.demand.asked_s == 0
+                && let Some(store) = store
+            {
+                tracing::info!(
+                    name,
+                    "taken out of the store: it has ended, and nobody asks for it"
+                );
+                if let Err(error) = store.remove_certificate(name) {
+                    tracing::error!(name, error = reason(&error), "it stays in the store");
+                }
+                demanded.is_held = false;
+            }
+        }
+    }
+}
+
+fn now_s() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use testkit::TempDir;
+
+    use super::*;
+
+    const NOW_S: i64 = 1_000_000;
+
+    const CONFIG: &str = r#"
+[[listen]]
+address = "127.0.0.1:8443"
+tls = true
+[maps.customers]
+program = ["true"]
+[acme.le]
+directory = "https://acme.example/dir"
+store = "{store}"
+on_demand = { map = "customers", names = 1_500 }
+[[sites]]
+hosts = ["own.shops.example", "*.shops.example"]
+root = "/srv"
+tls = { acme = "le" }
+"#;
+
+    fn wishes(config: &str, store: &TempDir) -> Wishes {
+        let store = store.path().display().to_string();
+        let text = config.replace("{store}", &store);
+        let model = config::load(&config::Sources::from_text("nagaya.toml", &text));
+        Wishes::of(&model.unwrap_or_else(|problems| panic!("{problems}")))
+    }
+
+    /// Authorities whose store this machine writes.
+    fn authorities(store: &TempDir) -> Authorities {
+        let mut authorities = Authorities::default();
+        authorities.adopt(&wishes(CONFIG, store));
+        assert!(authorities.step(Instant::now()));
+        authorities
+    }
+
+    #[test]
+    fn a_name_is_taken_where_a_site_covers_it_and_this_machine_orders() {
+        let store = TempDir::new();
+        let mut authorities = authorities(&store);
+        for name in [
+            "own.shops.example",
+            "other.example",
+            "../a.shops.example",
+            "*.shops.example",
+        ] {
+            let refused = authorities.demand(name, NOW_S).unwrap_err();
+            assert!(refused.why.starts_with("no site has"), "{refused:?}");
+        }
+        assert_eq!(authorities.demand("a.shops.example", NOW_S), Ok(true));
+        assert_eq!(authorities.demand("a.shops.example", NOW_S), Ok(false));
+        assert_eq!(authorities.demand("a.shops.example", NOW_S + 1), Ok(true));
+        let (certificate, sources) = authorities.certificate("a.shops.example").unwrap();
+        assert_eq!(certificate.names, ["a.shops.example"]);
+        let file = store.path().join("le/certificates/a.shops.example.pem");
+        assert_eq!(sources[..], [Source::Acme(file.display().to_string())]);
+        assert_eq!(
+            authorities.demanded["a.shops.example"].demand.tenant,
+            "own.shops.example"
+        );
+        // What another configuration covers no more is forgotten.
+        let other = CONFIG.replace("*.shops.example", "*.elsewhere.example");
+        authorities.adopt(&wishes(&other, &store));
+        assert!(authorities.certificate("a.shops.example").is_none());
+        let mut reader = Authorities::default();
+        reader.adopt(&wishes(CONFIG, &store));
+        let refused = reader.demand("a.shops.example", NOW_S).unwrap_err();
+        assert!(refused.why.starts_with("another machine") && refused.is_passing);
+    }
+
+    #[test]
+    fn so_many_names_wait_and_so_many_have_certificates_whatever_the_server_says() {
+        let store = TempDir::new();
+        let mut authorities = authorities(&store);
+        let mut demand = |from: usize, count: usize, now_s| {
+            let name = |index| format!("n{index}.shops.example");
+            let told = (from..from + count).map(|it| authorities.demand(&name(it), now_s));
+            let taken = told.filter(Result::is_ok).count();
+            (taken, authorities.demanded.len())
+        };
+        assert_eq!(demand(0, 5_000, NOW_S), (PENDING_MAX, PENDING_MAX));
+        // Who is not asked for any more makes room.
+        assert_eq!(demand(5_000, 10, NOW_S + PENDING_S), (10, 10));
+        for demanded in authorities.demanded.values_mut() {
+            demanded.is_held = true;
+        }
+        for index in 0..2_000 {
+            let name = format!("m{index}.shops.example");
+            if authorities.demand(&name, NOW_S + PENDING_S).is_ok() {
+                authorities.demanded.get_mut(&name).unwrap().is_held = true;
+            }
+        }
+        assert_eq!(authorities.demanded.len(), 1_500);
+    }
+}
