@@ -1,7 +1,7 @@
 //! One order, from its beginning to a certificate that is stored.
 //!
 //! The idea: what can be tried again is (an authority may refuse every nonce it gave), what a run
-//! before this one had begun to finish is looked at first, and a failure says whose it is: that of
+//! before this one had begun is looked at first, and a failure says whose it is: that of
 //! some names, which are left out next time, or that of the whole.
 
 use std::rc::Rc;
@@ -36,7 +36,7 @@ pub(super) struct Order<'a> {
     pub(super) names: Vec<String>,
     /// How often each of them failed lately: each time it is the next challenge's turn.
     pub(super) failures: Vec<u32>,
-    /// The URL of an order that was being finished.
+    /// The URL of an order that was begun.
     pub(super) begun: Option<String>,
     /// The certificate that it replaces, for an authority that wants to know.
     pub(super) replaces: Option<CertificateIdentifier<'static>>,
@@ -126,9 +126,15 @@ impl Order<'_> {
     /// Has it issued and stored.
     pub(super) async fn run(mut self) -> Result<Held, NotIssued> {
         if let Some(held) = self.resume().await {
-            return Ok(held);
+            return held;
         }
         let mut order = self.begin().await?;
+        // The next run goes on with it, and need not order again.
+        self.link.tell(&FromAcme::Ordered {
+            certificate: self.certificate.to_owned(),
+            account: self.account_name.to_owned(),
+            url: order.url().to_owned(),
+        });
         self.validate(&mut order).await?;
         let chain = self.finish(&mut order).await?;
         Ok(self.link.store(self.certificate, chain).await?)
@@ -140,22 +146,25 @@ impl Order<'_> {
         self.validate(&mut order).await
     }
 
-    /// Finishes what was being finished, where that can be done.
-    async fn resume(&mut self) -> Option<Held> {
+    /// Goes on with what a run before this one had begun, where that can be done.
+    async fn resume(&mut self) -> Option<Result<Held, NotIssued>> {
         let url = self.begun.take()?;
         let mut order = insist(async || self.account.order(url.clone()).await)
             .await
             .ok()?;
-        if !matches!(
-            order.state().status,
-            OrderStatus::Ready | OrderStatus::Processing | OrderStatus::Valid
-        ) {
+        let status = order.state().status;
+        if status == OrderStatus::Invalid {
             return None;
         }
         tracing::info!(
             certificate = self.certificate,
             "an order goes on where it was left"
         );
+        if status == OrderStatus::Pending
+            && let Err(why) = self.validate(&mut order).await
+        {
+            return Some(Err(why));
+        }
         let finished = self.finish(&mut order).await;
         let stored = match finished {
             Ok(chain) => self.link.store(self.certificate, chain).await,
@@ -166,7 +175,7 @@ impl Order<'_> {
             let certificate = self.certificate;
             tracing::warn!(certificate, error = why, "it is ordered anew");
         }
-        stored.ok()
+        stored.ok().map(Ok)
     }
 
     async fn begin(&mut self) -> Result<instant_acme::Order, NotIssued> {
@@ -280,11 +289,6 @@ impl Order<'_> {
             insist(async || order.refresh().await.map(drop)).await?;
         }
         if order.state().status == OrderStatus::Ready {
-            self.link.tell(&FromAcme::Ordered {
-                certificate: self.certificate.to_owned(),
-                account: self.account_name.to_owned(),
-                url: order.url().to_owned(),
-            });
             let request = self.link.request(self.certificate, &self.names).await?;
             insist(async || order.finalize_csr(&request.0).await).await?;
         }

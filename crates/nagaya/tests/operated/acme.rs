@@ -15,6 +15,8 @@ use testkit::processes::await_ended;
 use testkit::wait::{eventually, free_port};
 use testkit::{RawClient, TempDir};
 
+use super::upgrade::{Installed, upgraded};
+
 const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
 /// How long an authority that refuses nine of ten nonces may take.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -72,8 +74,12 @@ impl Town {
         })
     }
 
-    fn gateway(&self, (http, tls): (u16, u16), wish: &str) -> Builder {
-        Gateway::with_config(BINARY, CONFIG)
+    fn gateway(&self, ports: (u16, u16), wish: &str) -> Builder {
+        self.of(Path::new(BINARY), CONFIG, ports, wish)
+    }
+
+    fn of(&self, program: &Path, config: &str, (http, tls): (u16, u16), wish: &str) -> Builder {
+        Gateway::with_config(program, config)
             .with("http", http)
             .with("tls", tls)
             .with("directory", self.pebble.url())
@@ -94,6 +100,17 @@ impl Town {
 
     fn file(&self, name: &str) -> PathBuf {
         self.store.path().join("store/test").join(name)
+    }
+
+    /// Whether a file is there, or any in a directory.
+    fn is_there(&self, moment: &str) -> bool {
+        match moment.strip_suffix('/') {
+            Some(part) => {
+                let entries = fs::read_dir(self.file(part));
+                entries.is_ok_and(|mut entries| entries.next().is_some())
+            }
+            None => self.file(moment).exists(),
+        }
     }
 
     fn until_there(&self, name: &str) -> PathBuf {
@@ -361,14 +378,7 @@ fn whoever_dies_at_whatever_step_there_is_a_certificate_with_its_key_in_the_end(
         };
         let town = Town { challenge, ..town };
         let gateway = town.reached(WISH);
-        let is_there = || match moment.strip_suffix('/') {
-            Some(part) => {
-                let mut entries = fs::read_dir(town.file(part)).ok()?;
-                entries.next().map(drop)
-            }
-            None => town.file(moment).exists().then_some(()),
-        };
-        eventually(PATIENCE, moment, is_there);
+        eventually(PATIENCE, moment, || town.is_there(moment).then_some(()));
         let victim = match who {
             "gateway" => gateway.pid(),
             name => gateway.child_called(name),
@@ -392,5 +402,62 @@ fn whoever_dies_at_whatever_step_there_is_a_certificate_with_its_key_in_the_end(
         assert_with_key(&file);
         drop(gateway);
         println!("{who} at {moment}");
+    }
+}
+
+/// When another program takes over: at the appearance of these.
+const UPGRADES: [&str; 6] = [
+    "account.json",
+    "challenges/",
+    "challenges/tls-alpn",
+    "pending/www.example.jp.order",
+    "pending/www.example.jp.key",
+    "certificates/",
+];
+
+#[test]
+fn another_program_goes_on_with_an_order_and_orders_nothing_twice() {
+    for moment in UPGRADES {
+        let Some(town) = Town::new(&HARSH) else {
+            return;
+        };
+        let (moment, challenge) = match moment.strip_suffix("tls-alpn") {
+            Some(moment) => (moment, "tls-alpn-01"),
+            None => (moment, "http-01"),
+        };
+        let town = Town { challenge, ..town };
+        let installed = Installed::new();
+        let ports = (town.pebble.http_port(), town.pebble.tls_port());
+        let config = format!("{CONFIG}\n[control]\nsocket = \"{{dir}}/control\"\n");
+        let gateway = town.of(&installed.path(), &config, ports, WISH).start();
+        let supervisor = gateway.pid();
+        eventually(PATIENCE, moment, || town.is_there(moment).then_some(()));
+        let lease = || fs::read_dir(town.file("")).unwrap().filter_map(Result::ok);
+        upgraded(&gateway);
+        assert_eq!(gateway.pid(), supervisor);
+        let file = town.until_certified();
+        assert_sound(&file);
+        let certificate = fs::read(&file).unwrap();
+        eventually(PATIENCE, "nothing is left over", || {
+            let count = |name| fs::read_dir(town.file(name)).unwrap().count();
+            (count("pending") + count("challenges") == 0).then_some(())
+        });
+        let told = town.pebble.log();
+        assert_eq!(
+            told.matches("Issued certificate serial").count(),
+            1,
+            "{told}"
+        );
+        // The order itself may not have been kept yet when the first moments came.
+        let orders = told.matches("Added order").count();
+        let is_kept = moment.starts_with("pending") || moment.starts_with("certificates");
+        assert!(orders == 1 || orders == 2 && !is_kept, "{moment}: {told}");
+        let leases = lease().filter(|entry| {
+            let name = entry.file_name();
+            name.to_string_lossy().starts_with("lease.")
+        });
+        assert_eq!(leases.count(), 1, "{moment}");
+        assert_eq!(fs::read(&file).unwrap(), certificate);
+        println!("upgraded at {moment}");
     }
 }

@@ -23,16 +23,16 @@ const WEBSOCKET: &[u8] = b"GET /ws HTTP/1.1\r\nHost: app.test\r\nConnection: Upg
 const CONTROL: &str = "[control]\nsocket = \"{dir}/control\"";
 
 /// A place where a program is installed.
-struct Installed(TempDir);
+pub(super) struct Installed(TempDir);
 
 impl Installed {
-    fn new() -> Installed {
+    pub(super) fn new() -> Installed {
         let installed = Installed(TempDir::new());
         symlink(BINARY, installed.path()).unwrap();
         installed
     }
 
-    fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         self.0.path().join("nagaya")
     }
 
@@ -97,7 +97,7 @@ fn upgrade(gateway: &Gateway) -> (Option<i32>, String, String) {
     said(&command(gateway, "upgrade").output().unwrap())
 }
 
-fn upgraded(gateway: &Gateway) {
+pub(super) fn upgraded(gateway: &Gateway) {
     let (status, out, err) = upgrade(gateway);
     assert_eq!((status, err.as_str()), (Some(0), ""), "{out}");
 }
