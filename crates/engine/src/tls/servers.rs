@@ -4,7 +4,7 @@
 //! as its connections are. So nothing that began on other terms, or as another's, is ever gone on with.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use config::model::{Model, ServerAddress, UpstreamTls};
 use ipc::certificates::Source;
@@ -26,7 +26,7 @@ use rustls::{
 use super::keeper::{ASIDE, Keeper, KeeperKey};
 use super::policy::HTTP11;
 use super::session::{Session, SessionFailure};
-use super::table::Certificates;
+use super::table::{CertificateTable, Certificates};
 use crate::error::{Error, Kind, Result};
 use crate::worker::shared::Shared;
 
@@ -57,6 +57,10 @@ struct Current {
     /// The certificate that is shown.
     leaf: Option<CertificateDer<'static>>,
     config: Arc<ClientConfig>,
+    /// How often it was another one.
+    who: u64,
+    /// The set of certificates that it was last looked up in.
+    set: u64,
 }
 
 impl fmt::Debug for ServerTls {
@@ -151,6 +155,8 @@ impl ServerTerms {
             current: Mutex::new(Current {
                 leaf: None,
                 config: Arc::new(config),
+                who: 0,
+                set: 0,
             }),
             name: name_of(&self.of, address)?,
             identity,
@@ -175,16 +181,34 @@ impl ServerTls {
 
     /// With whoever we are now: a server goes on with a session as with him who began it.
     fn config(&self) -> Arc<ClientConfig> {
-        let leaf = self.identity.as_ref().and_then(|it| it.leaf());
+        Arc::clone(&self.current().config)
+    }
+
+    /// Who we are to the server now: another number where another certificate is shown.
+    pub(crate) fn who(&self) -> u64 {
+        self.current().who
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
         let current = self.current.lock();
         let mut current = current.unwrap_or_else(PoisonError::into_inner);
+        let Some(identity) = &self.identity else {
+            return current;
+        };
+        let table = identity.certificates.table();
+        let set = table.set().number;
+        if std::mem::replace(&mut current.set, set) == set {
+            return current;
+        }
+        let leaf = identity.leaf(&table);
         if current.leaf != leaf {
             let mut config = ClientConfig::clone(&current.config);
             config.resumption = no_sessions();
-            let config = Arc::new(config);
-            *current = Current { leaf, config };
+            current.config = Arc::new(config);
+            current.leaf = leaf;
+            current.who += 1;
         }
-        Arc::clone(&current.config)
+        current
     }
 }
 
@@ -197,8 +221,7 @@ struct Identity {
 }
 
 impl Identity {
-    fn leaf(&self) -> Option<CertificateDer<'static>> {
-        let table = self.certificates.table();
+    fn leaf(&self, table: &CertificateTable) -> Option<CertificateDer<'static>> {
         let certificate = table.of_source(&self.source)?;
         table.chain(certificate).into_iter().next()
     }

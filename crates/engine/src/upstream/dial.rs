@@ -100,6 +100,7 @@ async fn to(
     io.connected(&deadline)
         .await
         .map_err(|error| unreachable(server, &error))?;
+    let who = server.who();
     let (io, unsent) = match &server.tls {
         None => (io, opening),
         Some(tls) => {
@@ -110,6 +111,7 @@ async fn to(
     };
     let mut link = Link::new(io, &resources.buffers, &resources.deadlines);
     link.out.bytes().extend_from_slice(unsent);
+    link.who = who;
     Ok(Box::new(link))
 }
 

@@ -31,6 +31,8 @@ pub struct Link {
     untaken_bytes: u64,
     /// Whether it carried an exchange before.
     pub reused: bool,
+    /// Who we are to the server, as [`Server::who`](super::server::Server::who) had it.
+    pub who: u64,
 }
 
 impl Link {
@@ -45,6 +47,7 @@ impl Link {
             sending: deadlines.register(),
             untaken_bytes: 0,
             reused: false,
+            who: 0,
         }
     }
 

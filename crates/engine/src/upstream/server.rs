@@ -229,12 +229,19 @@ impl Server {
         tracing::warn!(%name, %server, fails, rest_ms, "upstream server rests");
     }
 
+    /// Who we are to it now, by the certificate that is shown: what is kept and was begun as another
+    /// is used no more.
+    pub(super) fn who(&self) -> u64 {
+        self.tls.as_ref().map_or(0, |tls| tls.who())
+    }
+
     /// A connection that is still open, the one used last first.
     pub(super) fn take_idle(&self) -> Option<Box<Link>> {
         let mut cx = Context::from_waker(Waker::noop());
         let mut idle = self.idle.borrow_mut();
+        let who = self.who();
         while let Some((_, mut link)) = idle.pop() {
-            if !link.is_stale(&mut cx) {
+            if link.who == who && !link.is_stale(&mut cx) {
                 link.reused = true;
                 return Some(link);
             }
@@ -262,7 +269,7 @@ impl Server {
     pub(super) fn keep(&self, mut link: Box<Link>, keepalive: usize, now_ms: u64) {
         link.out.clear();
         let mut idle = self.idle.borrow_mut();
-        if idle.len() < keepalive {
+        if idle.len() < keepalive && link.who == self.who() {
             idle.push((now_ms, link));
         }
         if self.is_wanted() {
@@ -280,16 +287,18 @@ impl Server {
         self.slots.as_ref().is_some_and(|slots| slots.are_wanted())
     }
 
-    /// Closes connections that were idle for too long or that the server has closed, and looks how
-    /// long its requests have waited.
+    /// Closes connections that were idle for too long, that the server has closed or that were begun
+    /// as another, and looks how long its requests have waited.
     pub(super) fn sweep(&self, now_ms: u64, idle_ms: u64) {
         if let Some(slots) = &self.slots {
             let (count, oldest_ms) = self.stats.unheard(slots.answered_ms());
             slots.look(count, oldest_ms.unwrap_or(now_ms), now_ms);
         }
         let (mut cx, wanted) = (Context::from_waker(Waker::noop()), self.is_wanted());
+        let who = self.who();
         self.idle.borrow_mut().retain(|(since_ms, link)| {
-            !wanted && now_ms.saturating_sub(*since_ms) < idle_ms && !link.is_stale(&mut cx)
+            let is_young = now_ms.saturating_sub(*since_ms) < idle_ms;
+            !wanted && is_young && link.who == who && !link.is_stale(&mut cx)
         });
     }
 }

@@ -194,6 +194,15 @@ def serve(plain):
         elif path == "/cut":
             tls.sendall(b"HTTP/1.1 200 OK\r\n\r\nhalf")
             return cut(tls)
+        elif path == "/torn":
+            tls.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nwhole\r\n")
+            return cut(tls)
+        elif path == "/short":
+            tls.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
+            return tls.unwrap()
+        elif path == "/hints":
+            tls.sendall(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n")
+            tls.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwhole")
         elif path == "/elsewhere":
             host = [line[6:] for line in head.split(b"\r\n") if line.lower().startswith(b"host: ")][0]
             tls.sendall(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: https://%s/there\r\n\r\n" % host)
@@ -231,6 +240,71 @@ fn a_reply_that_ends_with_the_connection_is_whole_only_by_tls_s_word() {
     let half = ask(&gateway, "/a/cut");
     assert!(!half.complete, "somebody may have cut it: {half:?}");
     gateway.wait_for_message("without TLS's word for it");
+    // One that says how long it is, is not whole by that word.
+    for path in ["/a/torn", "/a/short"] {
+        let half = ask(&gateway, path);
+        assert!(!half.complete, "{path}: {half:?}");
+    }
+}
+
+#[test]
+fn hints_before_a_reply_reach_the_client() {
+    let (directory, _) = certificates();
+    let Some(python) = python(&directory) else {
+        return;
+    };
+    let more = ", early_hints = \"all\"";
+    let gateway = gateway(&directory, &[("a", servers(python.address(), BY_CA), more)]);
+    let mut client = gateway.client();
+    let hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n";
+    for _ in 0..3 {
+        client.send(&get("/a/hints"));
+        assert!(client.read_exactly(hints.len()) == hints);
+        assert_eq!(reply(client.read_reply(Body::Framed)).text(), "whole");
+    }
+}
+
+#[test]
+fn kept_connections_end_with_the_authorities_and_the_certificate_they_began_with() {
+    let (directory, authority) = certificates();
+    authority.write_pair(&directory, "gateway", &["gateway.test"], |_| ());
+    authority.write_pair(&directory, "next", &["gateway.test"], |_| ());
+    let dir = directory.path().display();
+    let server = format!(
+        "ssl_client_certificate {dir}/ca.pem; ssl_verify_client on;\n\
+         location / {{ return 200 \"$connection $ssl_client_serial\"; }}"
+    );
+    let Some(nginx) = nginx(&directory, &server) else {
+        return;
+    };
+    let files = format!("certificate = \"{dir}/gateway.pem\", key = \"{dir}/gateway.key\"");
+    let terms = format!("{{ ca = \"{{ca}}\", {files} }}");
+    let mut gateway = gateway(&directory, &[("a", servers(nginx.address(), &terms), "")]);
+    let told = |gateway: &Gateway| {
+        let told = ask(gateway, "/a/").text();
+        let words = told.split_once(' ');
+        words.map(|(connection, serial)| (connection.to_owned(), serial.to_owned()))
+    };
+    let first = told(&gateway).expect("who we are");
+    eventually(Duration::from_secs(20), "a kept connection", || {
+        (told(&gateway)? == first).then_some(())
+    });
+    let place = |name: &str| directory.path().join(name);
+    for end in ["key", "pem"] {
+        let (from, to) = (format!("next.{end}"), format!("gateway.{end}"));
+        std::fs::rename(place(&from), place(&to)).expect("a file");
+    }
+    let next = eventually(Duration::from_secs(20), "another certificate", || {
+        told(&gateway).filter(|(_, serial)| *serial != first.1)
+    });
+    assert_ne!(next.0, first.0);
+    // Another authority: nobody it does not vouch for is spoken with any more.
+    directory.write("ca.pem", Authority::new().pem);
+    let config = std::fs::read_to_string(gateway.directory().path().join("nagaya.toml"));
+    gateway.reload(&config.expect("its configuration"));
+    gateway.wait_for_message("generation 2 serves");
+    assert_eq!(ask(&gateway, "/a/").status, 502);
+    gateway.wait_for_message("upstream_certificate");
 }
 
 #[test]
