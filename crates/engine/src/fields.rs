@@ -13,9 +13,12 @@ use crate::template::expand;
 
 /// Changes the request's fields before a handler sees them.
 pub(crate) fn edit_request(chosen: Chosen<'_>, exchange: &mut Exchange) {
+    let process = &chosen.serving.generation.process.request_headers;
+    if process.is_empty() && !chosen.site.edits_requests {
+        return;
+    }
     let Exchange { request, route, .. } = exchange;
     let mut fields = std::mem::take(&mut request.head.fields);
-    let process = &chosen.serving.generation.process.request_headers;
     let levels = chosen.settings(route);
     let levels = levels.map(|settings| &settings.request_headers);
     let known = (&*request, &route.answers);
@@ -26,11 +29,14 @@ pub(crate) fn edit_request(chosen: Chosen<'_>, exchange: &mut Exchange) {
 
 /// Changes the reply's fields just before its head is sent.
 pub(crate) fn edit_reply(arrived: Arrived<'_>, exchange: &mut Exchange) {
-    if arrived
-        .site(&exchange.route)
-        .is_some_and(|site| site.says_expiry)
-    {
+    let site = arrived.site(&exchange.route);
+    let edits = site.is_some_and(|site| site.edits_replies);
+    if site.is_some_and(|site| site.says_expiry) {
         expiry::tell(arrived, exchange);
+    }
+    let process = &arrived.serving.generation.process.reply_headers;
+    if process.is_empty() && !edits {
+        return;
     }
     let Exchange {
         request,
@@ -38,7 +44,6 @@ pub(crate) fn edit_reply(arrived: Arrived<'_>, exchange: &mut Exchange) {
         outgoing,
         ..
     } = exchange;
-    let process = &arrived.serving.generation.process.reply_headers;
     let levels = arrived.settings(route);
     let levels = levels.map(|settings| &settings.reply_headers);
     let known = (&*request, &route.answers);

@@ -77,6 +77,10 @@ pub struct Site {
     pub(crate) scripts: Option<Arc<plan::Level>>,
     /// Whether it or one of its rules says how long replies may be kept.
     pub(crate) says_expiry: bool,
+    /// Whether it or one of its rules changes fields of requests.
+    pub(crate) edits_requests: bool,
+    /// Whether it or one of its rules changes fields of replies.
+    pub(crate) edits_replies: bool,
     /// Whether a request to it may run a script.
     pub(crate) has_scripts: bool,
     /// The VM in which its requests run scripts.
@@ -156,9 +160,6 @@ impl Site {
         let rules = site.rules.iter();
         let rules = rules.map(|rule| Rule::compile(rule, &name, limits, &mut copies.scripts, vm));
         let rules = rules.collect::<Result<Box<[Rule]>>>()?;
-        let mut levels = site.rules.iter().map(|rule| &rule.settings);
-        let says_expiry =
-            site.settings.expires.is_some() || levels.any(|level| level.expires.is_some());
         let asking_limits = limits.asking(site)?;
         let tenant_scripts = copies.tenant_scripts(site.tenant_index);
         let scripts = copies.scripts.level(vm, &site.scripts);
@@ -174,7 +175,9 @@ impl Site {
         };
         Ok(Self {
             rules_ask_maps,
-            says_expiry,
+            says_expiry: any_level(site, |level| level.expires.is_some()),
+            edits_requests: any_level(site, |level| !level.request_headers.is_empty()),
+            edits_replies: any_level(site, |level| !level.reply_headers.is_empty()),
             limits_ask_maps: !asking_limits.is_empty() || rules.iter().any(Rule::limits_ask_maps),
             asking_limits,
             tenant: limits.tenant(site)?,
@@ -257,6 +260,12 @@ fn compress_min_bytes(site: &model::Site) -> usize {
     let of_rules = site.rules.iter().filter_map(|rule| rule.compress.as_ref());
     let all = of_rules.chain([&site.compress]).map(|it| it.min_bytes);
     all.fold(site.files.compress_min_bytes, usize::min)
+}
+
+/// Whether the site's settings are such, or those of one of its rules.
+fn any_level(site: &model::Site, is_such: impl FnMut(&Arc<Settings>) -> bool) -> bool {
+    let rules = site.rules.iter().map(|rule| &rule.settings);
+    rules.chain([&site.settings]).any(is_such)
 }
 
 /// Most levels set nothing: requests need not look at them.

@@ -261,3 +261,16 @@ pub struct FieldEdits {
     /// Set where there is none yet; an inner level's come first.
     pub default: Vec<(String, Template)>,
 }
+
+impl FieldEdits {
+    /// Whether nothing is changed.
+    pub fn is_empty(&self) -> bool {
+        let Self {
+            set,
+            add,
+            remove,
+            default,
+        } = self;
+        set.is_empty() && add.is_empty() && remove.is_empty() && default.is_empty()
+    }
+}
