@@ -16,10 +16,15 @@ void ngy_claim_fiber(mrb_value fiber)
   ((struct RFiber *)mrb_ptr(fiber))->flags |= OF_HOOKS;
 }
 
+mrb_bool ngy_is_claimed(const struct RFiber *fiber)
+{
+  return fiber && fiber->flags & OF_HOOKS;
+}
+
 static mrb_value resume(mrb_state *mrb, mrb_value self)
 {
   const ngy_vm *vm = mrb->allocf_ud;
-  if (((struct RFiber *)mrb_ptr(self))->flags & OF_HOOKS)
+  if (ngy_is_claimed((struct RFiber *)mrb_ptr(self)))
     mrb_raise(mrb, mrb_class_get(mrb, "FiberError"),
               "this is the fiber that a hook runs in, which nobody else may resume: make one with Fiber.new");
   return vm->resume(mrb, self);

@@ -343,6 +343,18 @@ static mrb_value new_object(mrb_state *mrb, mrb_value self)
   return mrb_exec_irep(mrb, self, (struct RProc *)MRB_METHOD_PROC(method));
 }
 
+/* Learns from the first script that a fiber's block calls where that stands then. */
+static void learn_block(mrb_state *mrb, ngy_vm *vm)
+{
+  const struct mrb_context *context = mrb->c;
+  const mrb_callinfo *call = context->ci, *base = context->cibase;
+  if (vm->block || call != base + 1 || !ngy_is_claimed(context->fib)) return;
+  vm->block = base->proc->body.irep;
+  mrb_irep_incref(mrb, (struct mrb_irep *)vm->block); /* no other ever lies there */
+  vm->behind_call = base->pc;
+  vm->script_at = call->stack - base->stack;
+}
+
 /* Nagaya.__run(index): the compiled script, in this very frame, so that it may wait. */
 static mrb_value run_script(mrb_state *mrb, mrb_value self)
 {
@@ -352,6 +364,7 @@ static mrb_value run_script(mrb_state *mrb, mrb_value self)
   if (given(mrb, &index) == 1 && mrb_integer_p(*index)) script = mrb_ary_entry(vm->roots, mrb_integer(*index));
   (void)self;
   if (!mrb_proc_p(script)) mrb_raise(mrb, E_ARGUMENT_ERROR, "no such script");
+  learn_block(mrb, vm);
   ngy_forget_match(mrb, vm->match_root);
   mrb->c->ci->mid = 0; /* the top of a script is in no method */
   mrb_vm_ci_target_class_set(mrb->c->ci, mrb->object_class);
@@ -608,6 +621,29 @@ static void rearm(mrb_state *mrb, struct mrb_context *context)
   context->status = MRB_FIBER_CREATED;
 }
 
+/* Puts a fiber that is armed where its block has called this script: the steps up to there are the
+ * same each time, and many. FALSE: they have to be gone. */
+static mrb_bool call_script(mrb_state *mrb, ngy_vm *vm, struct mrb_context *context, mrb_value script)
+{
+  mrb_callinfo *base = context->cibase, *call = base + 1;
+  if (context->status != MRB_FIBER_CREATED || base->proc->body.irep != vm->block || !mrb_proc_p(script)) return FALSE;
+  const struct RProc *proc = mrb_proc_ptr(script);
+  mrb_int registers = proc->body.irep->nregs;
+  if (context->stbase + vm->script_at + registers >= context->stend || call + 1 >= context->ciend) return FALSE;
+  ngy_forget_match(mrb, vm->match_root);
+  base->pc = vm->behind_call;
+  memset(call, 0, sizeof *call);
+  call->stack = base->stack + vm->script_at;
+  call->stack[0] = mrb_top_self(mrb);
+  for (mrb_int i = 1; i <= registers; i++) call->stack[i] = mrb_nil_value();
+  mrb_vm_ci_target_class_set(call, mrb->object_class);
+  mrb_vm_ci_proc_set(call, proc);
+  call[1].stack = call->stack + registers; /* whoever resumes a fiber writes there what its wait came to */
+  context->ci = call;
+  context->status = MRB_FIBER_SUSPENDED;
+  return TRUE;
+}
+
 static mrb_value resume(mrb_state *mrb, void *data)
 {
   order *what = data;
@@ -616,11 +652,15 @@ static mrb_value resume(mrb_state *mrb, void *data)
   if (mrb_type(fiber) != MRB_TT_FIBER) mrb_raise(mrb, E_ARGUMENT_ERROR, "no such fiber");
   struct mrb_context *context = ((struct RFiber *)mrb_ptr(fiber))->cxt;
   ngy_swap_match(mrb, (size_t)what->root);
+  mrb_bool is_called = FALSE;
+  if (what->value->kind == NGY_INTEGER) {
+    is_called = call_script(mrb, vm, context, mrb_ary_entry(vm->roots, (mrb_int)what->value->integer));
+  }
   if (what->value->kind == NGY_RAISE) {
     mrb_ary_set(mrb, vm->roots, ROOT_PENDING, exception_of(mrb, what->value));
     vm->raising = 1;
     mrb->code_fetch_hook = ngy_fetched;
-  } else {
+  } else if (!is_called) {
     value = value_of(mrb, vm, mrb_nil_value(), NULL, what->value);
   }
   value = mrb_fiber_resume(mrb, fiber, 1, &value);

@@ -100,6 +100,9 @@ typedef struct ngy_vm {
   mrb_func_t texts[NGY_TEXTS];      /* methods of String that ours stand before */
   mrb_func_t resume;                /* mruby's Fiber#resume */
   mrb_sym names[NGY_MATCH_NAMES], initialize;
+  const struct mrb_irep *block;     /* what fibers of hooks begin with, once known */
+  const mrb_code *behind_call;      /* where it goes on when its script has ended */
+  mrb_int script_at;                /* the script's first register among its own */
   size_t match_root;                /* whose `$~` it is that is seen */
   int has_match;
 } ngy_vm;
@@ -122,6 +125,7 @@ void ngy_fetched(mrb_state *mrb, const struct mrb_irep *irep, const mrb_code *pc
 void ngy_swap_match(mrb_state *mrb, size_t root);
 void ngy_forget_match(mrb_state *mrb, size_t root);
 void ngy_claim_fiber(mrb_value fiber);
+mrb_bool ngy_is_claimed(const struct RFiber *fiber);
 void ngy_prepare_fibers(mrb_state *mrb);
 void ngy_prepare_times(mrb_state *mrb);
 void ngy_prepare_missing(mrb_state *mrb);

@@ -74,6 +74,53 @@ fn a_reused_fiber_runs_one_script_after_another() {
 }
 
 #[test]
+fn a_script_begins_as_an_interpreters_first_does() {
+    let many = (0..100).map(|n| format!("a{n} = {n}")).collect::<Vec<_>>();
+    let many = format!("{}; a0 + a99", many.join("; "));
+    for source in [
+        "[self.to_s, __method__, self.class.to_s]",
+        "return 5; 6",
+        "[1, 2].each { |n| return n }; 3",
+        "proc { return 7 }.call; 8",
+        "lambda { return 9 }.call",
+        "[1, 2].each { |n| break n }",
+        "def made_at_the_top; 10; end; made_at_the_top + Object.new.send(:made_at_the_top)",
+        "n = 1; $kept = -> { n += 1 }; $kept.call; $kept.call",
+        "x = y = nil; [x, y, local_variables.size]",
+        "raise 'it fails'",
+        "begin; raise 'it fails'; ensure; $ensured = 1; end",
+        "1\n2\nnothing_of_that_name",
+        "def deep(n) n == 0 ? 0 : 1 + deep(n - 1) end; deep(200)",
+        "Fiber.new { |a| Fiber.yield a + 1; 3 }.resume(1)",
+        "eval('1 + 2')",
+        "Nagaya.__run(-1)",
+        &many,
+    ] {
+        let mut first = unused_in(&Memory::of(64 << 20));
+        let expected = ended(&mut first, source);
+        for vm in [&mut first, &mut opened()] {
+            for _ in 0..3 {
+                assert_eq!(ended(vm, source), expected, "{source}");
+                alive(vm);
+            }
+        }
+    }
+}
+
+/// What a script ends with in a fiber of its own, and once more in the same.
+fn ended(vm: &mut Vm<World>, source: &str) -> [Result<Halt, Error>; 2] {
+    let script = vm.compile(source.as_bytes(), "script.rb", 1).unwrap();
+    let fiber = vm.fiber().unwrap();
+    let first = vm.resume(fiber, Resume::Script(script), None);
+    let fiber = match first {
+        Ok(_) => fiber,
+        // It is dead.
+        Err(_) => vm.fiber().unwrap(),
+    };
+    [first, vm.resume(fiber, Resume::Script(script), None)]
+}
+
+#[test]
 fn a_wait_with_c_in_the_way_names_what_is_in_the_way() {
     for (source, named) in [
         ("Class.new { Nagaya.wait }", "called by new"),

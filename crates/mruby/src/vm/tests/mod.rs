@@ -47,7 +47,16 @@ fn opened_with(memory_bytes: usize) -> Vm<World> {
     opened_in(&Memory::of(memory_bytes))
 }
 
+/// All scripts but an interpreter's first begin in the way that the first has shown.
 fn opened_in(memory: &Rc<Memory>) -> Vm<World> {
+    let mut vm = unused_in(memory);
+    start(&mut vm, "nil").expect("a script runs");
+    vm.host().finished = None;
+    vm
+}
+
+/// One that has run no script.
+fn unused_in(memory: &Rc<Memory>) -> Vm<World> {
     let budget = Budget {
         memory: Rc::clone(memory),
         cpu: Duration::from_millis(5) * patience(),
