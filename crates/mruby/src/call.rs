@@ -123,7 +123,7 @@ pub struct Call<'a, H: Host> {
     pub(crate) objects: &'a slab::Slab<Rc<dyn Any>>,
 }
 
-impl<H: Host> Call<'_, H> {
+impl<'a, H: Host> Call<'a, H> {
     /// What was lent for this run.
     pub fn lent(&mut self) -> Option<&mut H::Lent> {
         self.lent.as_deref_mut()
@@ -226,6 +226,11 @@ impl<H: Host> Call<'_, H> {
         self.held_by(self.receiver)
     }
 
+    /// As [`Call::attached`], for no longer than the call.
+    pub fn held<T: 'static>(&self) -> Option<&'a T> {
+        self.object(self.receiver)?.downcast_ref()
+    }
+
     /// The number the receiver was stamped with; 0 for none.
     pub fn stamp(&self) -> u64 {
         // SAFETY: of any value.
@@ -238,10 +243,14 @@ impl<H: Host> Call<'_, H> {
     }
 
     fn held_by<T: 'static>(&self, value: RawValue) -> Option<Rc<T>> {
+        Rc::clone(self.object(value)?).downcast().ok()
+    }
+
+    fn object(&self, value: RawValue) -> Option<&'a Rc<dyn Any>> {
         // SAFETY: of any value.
         let handle = unsafe { raw::ngy_handle(value) };
         let index = usize::try_from(handle).ok()?.checked_sub(1)?;
-        Rc::clone(self.objects.get(index)?).downcast().ok()
+        self.objects.get(index)
     }
 }
 

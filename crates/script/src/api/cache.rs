@@ -252,7 +252,7 @@ fn usage() -> Answer {
 }
 
 fn get(call: &mut NativeCall<'_>) -> Answer {
-    let Some(handle) = call.attached::<CacheHandle>() else {
+    let Some(handle) = call.held::<CacheHandle>() else {
         return unopened();
     };
     let mut out = std::mem::take(call.scratch);
@@ -266,7 +266,7 @@ fn get(call: &mut NativeCall<'_>) -> Answer {
 }
 
 fn set(call: &mut NativeCall<'_>) -> Answer {
-    let Some(handle) = call.attached::<CacheHandle>() else {
+    let Some(handle) = call.held::<CacheHandle>() else {
         return unopened();
     };
     let bounds = bounds(call);
@@ -280,7 +280,7 @@ fn set(call: &mut NativeCall<'_>) -> Answer {
 }
 
 fn add(call: &mut NativeCall<'_>, sign: i64) -> Answer {
-    let Some(handle) = call.attached::<CacheHandle>() else {
+    let Some(handle) = call.held::<CacheHandle>() else {
         return unopened();
     };
     let by = match call.count() {
@@ -300,7 +300,7 @@ fn add(call: &mut NativeCall<'_>, sign: i64) -> Answer {
 }
 
 fn delete(call: &mut NativeCall<'_>) -> Answer {
-    let Some(handle) = call.attached::<CacheHandle>() else {
+    let Some(handle) = call.held::<CacheHandle>() else {
         return unopened();
     };
     match call.bytes(0) {
@@ -347,7 +347,7 @@ fn shm_status(call: &mut NativeCall<'_>) -> Answer {
 }
 
 fn with(call: &mut NativeCall<'_>, act: impl FnOnce(&Namespace, Bounds) -> Answer) -> Answer {
-    match call.attached::<CacheHandle>() {
+    match call.held::<CacheHandle>() {
         Some(handle) => act(&handle.0, bounds(call)),
         None => unopened(),
     }

@@ -5,11 +5,14 @@
 //! when an entry comes, goes or changes its length, not by counters that are counted up. Who finds
 //! it full gives up the entries of its own namespace that were longest not asked for.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+
+use siphasher::sip::SipHasher13;
 
 use super::enter;
 use super::shard::Shard;
@@ -22,6 +25,9 @@ const NAMESPACES_MAX: usize = 1_024;
 
 /// Entries that are given up for a new one before it is refused.
 const EVICTED_MAX: usize = 10_000;
+
+/// Longest name whose hash is remembered.
+const REMEMBERED_BYTES_MAX: usize = 256;
 
 /// Characters of the longest number.
 const DIGITS_MAX: usize = 20;
@@ -64,13 +70,33 @@ pub(crate) struct Used {
 /// Strings by name.
 #[derive(Debug)]
 pub(crate) struct Namespace {
+    /// No other has it.
+    number: u64,
     used: Arc<Used>,
-    hasher: RandomState,
+    hasher: SipHasher13,
     shards: [Padded; SHARDS],
     /// The shard the hand is in.
     hand: AtomicUsize,
     /// Whether something was changed since whoever keeps it in a file asked last.
     is_changed: AtomicBool,
+}
+
+/// A name and its hash in a namespace.
+struct Hashed {
+    namespace: u64,
+    name: Vec<u8>,
+    hash: u64,
+}
+
+thread_local! {
+    /// What was hashed last: a script that counts asks for a name and stores under it.
+    static HASHED: RefCell<Hashed> = const {
+        RefCell::new(Hashed {
+            namespace: 0,
+            name: Vec::new(),
+            hash: 0,
+        })
+    };
 }
 
 /// A shard in cache lines of its own.
@@ -146,9 +172,11 @@ impl Used {
 
 impl Namespace {
     fn new(used: Arc<Used>) -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
         Self {
+            number: NUMBERS.fetch_add(1, Relaxed),
             used,
-            hasher: RandomState::new(),
+            hasher: SipHasher13::new_with_keys(secret(), secret()),
             shards: Default::default(),
             hand: AtomicUsize::new(0),
             is_changed: AtomicBool::new(false),
@@ -157,7 +185,7 @@ impl Namespace {
 
     /// Appends a key's value; `false` when there is none.
     pub(crate) fn get(&self, key: &[u8], out: &mut Vec<u8>) -> bool {
-        let hash = self.hasher.hash_one(key);
+        let hash = self.hash(key);
         match enter(self.shard(hash)).get(hash, key) {
             Some(value) => {
                 out.extend_from_slice(value);
@@ -203,7 +231,7 @@ impl Namespace {
 
     /// Takes a key away; says whether it was there.
     pub(crate) fn delete(&self, key: &[u8]) -> bool {
-        let hash = self.hasher.hash_one(key);
+        let hash = self.hash(key);
         let removed = enter(self.shard(hash)).remove(hash, key);
         if let Some(bytes) = removed {
             self.used.shrink(bytes, 1);
@@ -278,7 +306,7 @@ impl Namespace {
         key: &[u8],
         mut attempt: impl FnMut(&mut Shard, u64) -> Result<Option<T>, Refusal>,
     ) -> Result<T, Refusal> {
-        let hash = self.hasher.hash_one(key);
+        let hash = self.hash(key);
         for _ in 0..=EVICTED_MAX {
             if let Some(done) = attempt(&mut enter(self.shard(hash)), hash)? {
                 return Ok(done);
@@ -327,6 +355,21 @@ impl Namespace {
         false
     }
 
+    fn hash(&self, name: &[u8]) -> u64 {
+        if name.len() > REMEMBERED_BYTES_MAX {
+            return self.hasher.hash(name);
+        }
+        HASHED.with_borrow_mut(|last| {
+            if last.namespace != self.number || last.name != name {
+                last.namespace = self.number;
+                last.name.clear();
+                last.name.extend_from_slice(name);
+                last.hash = self.hasher.hash(name);
+            }
+            last.hash
+        })
+    }
+
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
         let index = usize::try_from(hash & 0xff).unwrap_or(0) % SHARDS;
         &self.shards[index].0
@@ -337,6 +380,11 @@ impl Drop for Namespace {
     fn drop(&mut self) {
         self.clear();
     }
+}
+
+/// A key of a hash that nobody can foresee.
+fn secret() -> u64 {
+    RandomState::new().hash_one(())
 }
 
 /// A number as `to_s` writes it.
