@@ -128,6 +128,7 @@ unsafe extern "C" fn dispatch<H: Host>(
 
 impl<H: Host> Inner<H> {
     /// Writes an answer down; what its pointers point to stays until the next call.
+    #[inline(always)]
     fn put(&mut self, given: Answer, receiver: RawValue, answer: &mut RawAnswer) {
         *answer = RawAnswer::nil();
         match given {

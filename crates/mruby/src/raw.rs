@@ -56,6 +56,7 @@ pub(crate) struct RawAnswer {
 }
 
 impl RawAnswer {
+    #[inline]
     pub(crate) fn nil() -> Self {
         Self {
             integer: 0,

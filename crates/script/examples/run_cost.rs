@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use script::{
-    Budgets, Files, Interpreter, Phase, Script, ServerClass, Settings, Source, Step, Trial,
+    Begun, Budgets, Files, Interpreter, Phase, Script, ServerClass, Settings, Source, Trial,
 };
 
 fn main() {
@@ -49,12 +49,11 @@ fn main() {
         first.await.expect("the script runs");
         for _ in 0..runs {
             // As the engine does it.
-            let begun =
-                interpreter.begin_at_once(Phase::Access, &script, std::time::Instant::now());
-            let mut run = begun.expect("it is compiled").expect("there is room");
-            let step = run.step(Some(&mut request)).expect("the script runs");
+            let now = Instant::now();
+            let begun = interpreter.run_at_once(Phase::Access, &script, now, Some(&mut request));
+            let begun = begun.expect("it is compiled").expect("the script runs");
             assert!(
-                matches!(step, Step::Done(_)),
+                matches!(begun, Begun::Done(_)),
                 "only scripts that do not wait"
             );
             request.scope.output.clear();

@@ -38,7 +38,7 @@ mod wait;
 
 pub use api::reference;
 pub use failure::{Cause, Exceeded, Failure};
-pub use interpreter::{Interpreter, Ran, Run, Step, Wait};
+pub use interpreter::{Begun, Interpreter, Ran, Run, Step, Wait};
 pub use library::{Library, LibraryFile};
 pub use mruby::{Datum, Raised};
 pub use phase::Phase;

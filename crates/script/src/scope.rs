@@ -234,13 +234,18 @@ impl Scope {
     /// Becomes another request's: gives up everything and keeps some memory.
     pub fn renew(&mut self) {
         self.release_all();
-        let mut output = std::mem::take(&mut self.output);
-        output.clear();
-        output.shrink_to(OUTPUT_BYTES_KEPT);
-        *self = Self {
-            output,
-            ..Self::default()
-        };
+        self.serial = next_serial();
+        self.output.clear();
+        self.output.shrink_to(OUTPUT_BYTES_KEPT);
+        (self.returned, self.redirect, self.redirects) = (None, None, 0);
+        (self.upstream, self.server_of, self.cgroup) = (None, None, None);
+        // Mostly there are none, and to drop even that takes a while.
+        for notes in [&mut self.notes, &mut self.shadow_notes] {
+            if !notes.is_empty() {
+                notes.clear();
+            }
+        }
+        (self.notes_bytes, self.next_held) = (0, 0);
     }
 
     /// Gives up everything held, the last first.

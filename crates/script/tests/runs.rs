@@ -426,14 +426,14 @@ fn nothing_runs_in_a_new_interpreter_before_it_has_started() {
         assert!(said.contains("not yet"), "{said}");
         assert!(
             interpreter
-                .begin_at_once(Phase::Access, &kept, Instant::now())
+                .run_at_once(Phase::Access, &kept, Instant::now(), None)
                 .is_none()
         );
         let ran = interpreter.run(Phase::Access, &kept, None).await;
         assert_eq!(ran.expect("it has started by now").value, Datum::Int(42));
         assert!(
             interpreter
-                .begin_at_once(Phase::Access, &kept, Instant::now())
+                .run_at_once(Phase::Access, &kept, Instant::now(), None)
                 .is_some()
         );
     });

@@ -8,9 +8,9 @@
 use std::rc::Rc;
 use std::time::Instant;
 
-use script::{Failure, Phase, Run, Step, Wait};
+use script::{Begun, Failure, Phase, Run, Step, Wait};
 
-use super::phases::{self, Cursor, begin_at_once, has};
+use super::phases::{self, Cursor, has, run_at_once};
 use super::plan::Use;
 use super::scripted::Scripted;
 use crate::exchange::Exchange;
@@ -61,14 +61,11 @@ impl Rest {
     /// Runs what is left until it is over or waits.
     fn run(&mut self, arrived: Arrived<'_>, exchange: &mut Exchange, now: Instant) {
         while let Some(used) = self.place.next(arrived, &exchange.route, Phase::Log) {
-            let ended = match begin_at_once(arrived, exchange, (Phase::Log, used), now) {
+            let ended = match run_at_once(arrived, exchange, (Phase::Log, used), now) {
                 None => return self.next = Next::Begin(used),
+                Some(Ok(Begun::Done(_))) => Ok(()),
+                Some(Ok(Begun::Waits(waiting))) => return self.next = Next::Wait(waiting),
                 Some(Err(failure)) => Err(failure),
-                Some(Ok(mut run)) => match run.step(Some(exchange)) {
-                    Ok(Step::Done(_)) => Ok(()),
-                    Ok(Step::Waits(wait)) => return self.next = Next::Wait(Box::new((run, wait))),
-                    Err(failure) => Err(failure),
-                },
             };
             told(arrived, exchange, ended);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use script::{Datum, Failure, Phase, Run, Step, Wait};
+use script::{Begun, Datum, Failure, Phase, Run, Step, Wait};
 
 use super::lifecycle::Scripts;
 use super::next::Next;
@@ -152,18 +152,12 @@ pub(super) async fn run(
     let scripted = exchange.scripted.get_or_insert_default();
     scripted.enter(arrived.worker, arrived.serving, phase);
     let now = arrived.worker.clock.moment();
-    let begun = match begin_at_once(arrived, exchange, (phase, used), now) {
-        Some(begun) => begun,
+    let ended = match run_at_once(arrived, exchange, (phase, used), now) {
+        Some(Ok(Begun::Done(ran))) => Ok(ran.value),
         // Boxed, as the next: few scripts wait, and requests need not have room for it.
-        None => Box::pin(begin(arrived, exchange, phase, used)).await?,
-    };
-    let ended = match begun {
-        Ok(mut run) => match run.step(Some(exchange)) {
-            Ok(Step::Done(ran)) => Ok(ran.value),
-            Ok(Step::Waits(wait)) => Box::pin(go_on(run, wait, exchange)).await?,
-            Err(failure) => Err(failure),
-        },
-        Err(failure) => Err(failure),
+        Some(Ok(Begun::Waits(waiting))) => Box::pin(go_on(waiting, exchange)).await?,
+        Some(Err(failure)) => Err(failure),
+        None => Box::pin(run_late(arrived, exchange, phase, used)).await?,
     };
     arrived.worker.stats.scripts.count(phase, &ended);
     Ok(ended)
@@ -184,17 +178,38 @@ pub(super) fn name_of(arrived: Arrived<'_>, exchange: &Exchange, used: Use) -> A
     plan.map_or_else(Arc::default, |plan| plan.name_of(vm, used))
 }
 
-/// Begins a script where nothing has to be opened or waited for first; `None` otherwise. The time is
-/// about `now`.
-pub(super) fn begin_at_once(
+/// Begins a script and lets it go on where nothing has to be opened or waited for first; `None`
+/// otherwise. The time is about `now`.
+pub(super) fn run_at_once(
     arrived: Arrived<'_>,
     exchange: &mut Exchange,
     (phase, used): (Phase, Use),
     now: Instant,
-) -> Option<std::result::Result<Run, Failure>> {
+) -> Option<std::result::Result<Begun, Failure>> {
     let scripts = scripts_of(arrived, exchange)?;
-    let script = scripts.script(used)?;
-    scripts.interpreter().begin_at_once(phase, script, now)
+    let (interpreter, script) = (
+        Rc::clone(scripts.interpreter()),
+        scripts.script(used)?.clone(),
+    );
+    interpreter.run_at_once(phase, &script, now, Some(exchange))
+}
+
+/// As [`run`], for a script that has to be waited for before it begins.
+async fn run_late(
+    arrived: Arrived<'_>,
+    exchange: &mut Exchange,
+    phase: Phase,
+    used: Use,
+) -> Result<Ended> {
+    let mut run = match begin(arrived, exchange, phase, used).await? {
+        Ok(run) => run,
+        Err(failure) => return Ok(Err(failure)),
+    };
+    match run.step(Some(exchange)) {
+        Ok(Step::Done(ran)) => Ok(Ok(ran.value)),
+        Ok(Step::Waits(wait)) => go_on(Box::new((run, wait)), exchange).await,
+        Err(failure) => Ok(Err(failure)),
+    }
 }
 
 /// What runs the scripts of a request, if it is open.
@@ -254,7 +269,8 @@ fn no_scripts() -> Error {
 }
 
 /// Goes on with a script that waits, to its end or until the client has gone.
-async fn go_on(mut run: Run, mut wait: Wait, exchange: &mut Exchange) -> Result<Ended> {
+async fn go_on(waiting: Box<(Run, Wait)>, exchange: &mut Exchange) -> Result<Ended> {
+    let (mut run, mut wait) = *waiting;
     loop {
         let waited = match wait.needs_request() {
             true => {

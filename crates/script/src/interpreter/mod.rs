@@ -29,7 +29,7 @@ use crate::state::State;
 use crate::together::Together;
 use stores::spell;
 
-pub use run::{Ran, Run, Step, Wait};
+pub use run::{Begun, Ran, Run, Step, Wait};
 
 /// How often the file of a script with `cache = "mtime"` is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -223,14 +223,15 @@ impl Interpreter {
         self.begin_in_vm(phase, script).await
     }
 
-    /// As [`Interpreter::begin`], where nothing has to be waited for first, as a file that is to be
-    /// read; `None` otherwise. The time is about `now`: it says whether files are due to be looked at.
-    pub fn begin_at_once(
+    /// Begins a script and lets it go on, where nothing has to be waited for first, as a file that is to
+    /// be read; `None` otherwise. The time is about `now`: it says whether files are due to be looked at.
+    pub fn run_at_once(
         self: &Rc<Self>,
         phase: Phase,
         script: &Script,
         now: Instant,
-    ) -> Option<Result<Run, Failure>> {
+        request: Option<&mut (dyn Request + 'static)>,
+    ) -> Option<Result<Begun, Failure>> {
         if !self.is_started() {
             return None;
         }
@@ -238,7 +239,8 @@ impl Interpreter {
             Some(slot) => Ok(Ready::kept(slot)),
             None => self.compiled(script, seen_text(script)?),
         };
-        Some(ready.and_then(|ready| Run::begin(self, phase, script, ready)))
+        let run = ready.and_then(|ready| Run::begin(self, phase, script, ready));
+        Some(run.and_then(|run| run.go_on(request)))
     }
 
     /// Whether scripts may run in the VM as it is.

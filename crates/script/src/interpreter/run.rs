@@ -38,6 +38,14 @@ pub enum Step {
     Waits(Wait),
 }
 
+/// What a script came to that began and went on at once.
+pub enum Begun {
+    /// It has come to its end.
+    Done(Ran),
+    /// It waits.
+    Waits(Box<(Run, Wait)>),
+}
+
 /// What a run waits for, and until when at most.
 pub struct Wait {
     pending: Pending,
@@ -142,6 +150,17 @@ impl Run {
                 Err(failure_of(self.script.name(), error, allowed))
             }
         }
+    }
+
+    /// As [`Run::step`], of one that is kept only if it waits.
+    pub(super) fn go_on(
+        mut self,
+        request: Option<&mut (dyn Request + 'static)>,
+    ) -> Result<Begun, Failure> {
+        Ok(match self.step(request)? {
+            Step::Done(ran) => Begun::Done(ran),
+            Step::Waits(wait) => Begun::Waits(Box::new((self, wait))),
+        })
     }
 
     fn new_deadline(&self) -> Instant {
