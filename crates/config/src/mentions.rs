@@ -44,7 +44,7 @@ pub(crate) struct Mentions {
     pub(crate) last_good: Option<String>,
     /// The user the server becomes.
     pub(crate) user: Option<String>,
-    /// Users that programs of sites and maps run as.
+    /// Users that programs of sites, maps and accounts run as.
     pub(crate) program_users: Vec<String>,
 }
 
@@ -77,6 +77,7 @@ pub(crate) fn find(text: &str) -> Mentions {
     mentions.directories.extend(of_scripts(top, "cache_files"));
     find_levels(top, &mut mentions);
     find_maps(top, &mut mentions);
+    find_accounts(top, &mut mentions);
     for site in elements(top, "sites").filter_map(DeValue::as_table) {
         let directories = ["root", "within"]
             .iter()
@@ -153,6 +154,16 @@ fn find_maps(top: &DeTable<'_>, mentions: &mut Mentions) {
         let text = |key| member(map, key).and_then(text_of);
         mentions.program_users.extend(text("user"));
         mentions.map_files.extend(text("file"));
+    }
+}
+
+fn find_accounts(top: &DeTable<'_>, mentions: &mut Mentions) {
+    let accounts = member(top, "acme").and_then(DeValue::as_table);
+    let accounts = accounts.into_iter().flat_map(|accounts| accounts.values());
+    for account in accounts.filter_map(|account| account.get_ref().as_table()) {
+        let dns = member(account, "dns").and_then(DeValue::as_table);
+        let user = dns.and_then(|dns| member(dns, "user")).and_then(text_of);
+        mentions.program_users.extend(user);
     }
 }
 

@@ -465,6 +465,46 @@ fn nothing_is_ordered_on_demand_without_a_map() {
 }
 
 #[test]
+fn wildcards_are_ordered_where_records_show_them_and_stand_for_what_they_are_good_for() {
+    let text = r#"
+[[listen]]
+address = "127.0.0.1:443"
+tls = true
+[acme.le]
+directory = "https://ca.example/directory"
+challenges = ["dns-01"]
+dns = { program = ["./dns.sh", "zone"] }
+[[sites]]
+hosts = ["www.example.jp", "example.jp", "*.example.jp", "a.b.example.jp", "*"]
+root = "/srv"
+tls = { acme = "le" }
+"#;
+    let sources = Sources::from_text("/etc/nagaya/nagaya.toml", text);
+    let (model, warnings) = config::load_and_warn(&sources).expect("valid");
+    let dns = model.acme[0].dns.as_ref().expect("a program");
+    assert_eq!(dns.program.command, ["./dns.sh", "zone"]);
+    assert_eq!(dns.program.directory.to_str(), Some("/etc/nagaya"));
+    let user = (dns.program.user.as_str(), dns.program.has_own_user);
+    assert_eq!((user, dns.timeout_ms), (("nagaya-dns", false), 120_000));
+    let wanted: Vec<_> = model.acme_certificates().collect();
+    assert_eq!(
+        wanted[0].names,
+        ["example.jp", "*.example.jp", "a.b.example.jp"]
+    );
+    let told = warnings.to_string();
+    assert!(
+        told.contains("no certificate is ordered for `*`\n"),
+        "{told}"
+    );
+    let unused = text.replace("[\"dns-01\"]", "[\"http-01\"]");
+    let sources = Sources::from_text("a.toml", &unused);
+    let (_, warnings) = config::load_and_warn(&sources).expect("valid");
+    let told = warnings.to_string();
+    assert!(told.contains("`dns` says nothing"), "{told}");
+    assert!(told.contains("ordered for `*.example.jp`"), "{told}");
+}
+
+#[test]
 fn tls_of_a_site_that_no_listener_speaks_is_warned_of() {
     let text = format!("{LISTEN}{SITE}tls = {{ hsts = \"1d\" }}\n");
     let (_, warnings) = config::load_and_warn(&Sources::from_text("a.toml", &text)).expect("valid");

@@ -39,6 +39,12 @@ pub enum ToSpawner {
         #[serde(with = "beside")]
         links: Vec<OwnedFd>,
     },
+    /// Take chores over this link, of which there is one: where another was, what it ran is ended.
+    Chores {
+        /// The spawner's end.
+        #[serde(with = "beside")]
+        link: OwnedFd,
+    },
 }
 
 /// What the spawner says to the supervisor.
@@ -82,8 +88,17 @@ pub struct Manifest {
 pub struct MapManifest {
     /// Its index in the model.
     pub index: u32,
-    /// Its name.
-    pub name: String,
+    /// What it runs.
+    pub program: NamedProgram,
+    /// How many of it run.
+    pub processes: u32,
+}
+
+/// A program that the configuration names, and not what a client asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedProgram {
+    /// Whose it is, in messages: `map load`.
+    pub whose: String,
     /// The program and its arguments.
     pub command: Vec<String>,
     /// Where it starts.
@@ -91,8 +106,6 @@ pub struct MapManifest {
     pub directory: PathBuf,
     /// The user it runs as; `None` is the user of the spawner itself, which is not root.
     pub user: Option<String>,
-    /// How many of it run.
-    pub processes: u32,
 }
 
 /// A site that runs programs.
@@ -138,6 +151,7 @@ impl ToSpawner {
         let fds: Vec<_> = match self {
             ToSpawner::Manifest(_) => Vec::new(),
             ToSpawner::Workers { links } => links.iter().map(AsFd::as_fd).collect(),
+            ToSpawner::Chores { link } => vec![link.as_fd()],
         };
         os::fdpass::send(link, &codec::encode(self)?, &fds)
     }
@@ -217,10 +231,12 @@ mod tests {
     fn map(index: u32, user: Option<&str>) -> MapManifest {
         MapManifest {
             index,
-            name: "load".into(),
-            command: vec!["perl".into(), "load average.pl".into(), String::new()],
-            directory: "/etc/nagaya".into(),
-            user: user.map(str::to_owned),
+            program: NamedProgram {
+                whose: "map load".into(),
+                command: vec!["perl".into(), "load average.pl".into(), String::new()],
+                directory: "/etc/nagaya".into(),
+                user: user.map(str::to_owned),
+            },
             processes: 4,
         }
     }

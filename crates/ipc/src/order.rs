@@ -12,6 +12,7 @@ use os::cgroup::{Group, Limits, directory_name};
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, BadMessage, beside};
+use crate::manifest::NamedProgram;
 
 /// Bytes in one order; what is longer cannot be sent.
 pub const ORDER_BYTES_MAX: usize = 128 * 1024;
@@ -27,6 +28,8 @@ pub enum Order {
     Run(Run),
     /// Run a map's program; answered likewise.
     RunMap(RunMap),
+    /// Run a chore; answered likewise. Said over the supervisor's own link alone.
+    RunChore(RunChore),
     /// Kill a program and all in its process group. Nothing happens where it has ended.
     Kill {
         /// The worker's number for it.
@@ -73,6 +76,25 @@ pub struct RunMap {
     pub generation: u64,
     /// Index of the map in the generation's model.
     pub map: u32,
+    /// Its standard input.
+    #[serde(with = "beside")]
+    pub stdin: OwnedFd,
+    /// Its standard output.
+    #[serde(with = "beside")]
+    pub stdout: OwnedFd,
+    /// Its standard error.
+    #[serde(with = "beside")]
+    pub stderr: OwnedFd,
+}
+
+/// A program to run on the gateway's own behalf. No manifest has it: the supervisor, which makes
+/// manifests, asks for it itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RunChore {
+    /// The supervisor's number for it; none of its chores that has not ended may have it.
+    pub id: u64,
+    /// What is run.
+    pub program: NamedProgram,
     /// Its standard input.
     #[serde(with = "beside")]
     pub stdin: OwnedFd,
@@ -250,13 +272,16 @@ pub struct Unheld {
 enum Beginning {
     Run { id: u64 },
     RunMap { id: u64 },
+    RunChore { id: u64 },
     Kill,
 }
 
 impl Unheld {
     fn decode(bytes: &[u8]) -> Result<Unheld, BadMessage> {
         match codec::decode_beginning(bytes)? {
-            Beginning::Run { id } | Beginning::RunMap { id } => Ok(Unheld { id }),
+            Beginning::Run { id } | Beginning::RunMap { id } | Beginning::RunChore { id } => {
+                Ok(Unheld { id })
+            }
             Beginning::Kill => Err(BadMessage::new("no descriptors belong to it")),
         }
     }
@@ -276,6 +301,7 @@ impl Order {
         match self {
             Order::Run(run) => os::fdpass::try_send(link, &bytes, &run.fds()),
             Order::RunMap(run) => os::fdpass::try_send(link, &bytes, &run.fds()),
+            Order::RunChore(run) => os::fdpass::try_send(link, &bytes, &run.fds()),
             Order::Kill { .. } => os::fdpass::try_send(link, &bytes, &[]),
         }
     }
@@ -318,6 +344,7 @@ impl Order {
         match self {
             Order::Run(run) => Some(run.id),
             Order::RunMap(run) => Some(run.id),
+            Order::RunChore(run) => Some(run.id),
             Order::Kill { .. } => None,
         }
     }
@@ -354,6 +381,12 @@ impl Run {
 }
 
 impl RunMap {
+    fn fds(&self) -> [BorrowedFd<'_>; 3] {
+        [&self.stdin, &self.stdout, &self.stderr].map(AsFd::as_fd)
+    }
+}
+
+impl RunChore {
     fn fds(&self) -> [BorrowedFd<'_>; 3] {
         [&self.stdin, &self.stdout, &self.stderr].map(AsFd::as_fd)
     }

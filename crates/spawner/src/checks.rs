@@ -20,7 +20,7 @@ use os::file::{FileFacts, FileKind, NoFile, Symlinks, Wait};
 use os::user::User;
 
 use super::lookups::{Found, Wanted, WantedScript};
-use super::{Refusal, manifests, maps};
+use super::{Refusal, manifests, named};
 
 const SETUID_SETGID: u32 = 0o6000;
 const WRITE_OTHERS: u32 = 0o022;
@@ -67,7 +67,7 @@ pub(super) fn find_at_once(
 pub(super) fn find(wanted: &Wanted) -> Result<Found, Refusal> {
     match wanted {
         Wanted::Script(wanted) => find_script(wanted),
-        Wanted::Map(map) => maps::find(map),
+        Wanted::Named(program) => named::find(program),
     }
 }
 

@@ -13,7 +13,7 @@ mod environment;
 mod groups;
 mod lookups;
 mod manifests;
-mod maps;
+mod named;
 mod programs;
 mod worker;
 
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use config::reason;
 use ipc::manifest::{FromSpawner, Manifest, SiteManifest, ToSpawner};
-use ipc::order::{Failure, Order, Report, Run, RunMap, Unheld};
+use ipc::order::{Failure, Order, Report, Run, RunChore, RunMap, Unheld};
 use os::net::Want;
 use os::signal::ChildEnds;
 use os::spawn::Birth;
@@ -34,7 +34,7 @@ use os::spawn::Birth;
 use self::groups::Groups;
 use self::lookups::{Found, Lookups, Ordered, Wanted, WantedScript};
 use self::manifests::Manifests;
-use self::programs::{Program, Programs};
+use self::programs::{Asker, Program, Programs};
 use self::worker::Worker;
 
 /// How long the last lines of the error log may take.
@@ -47,6 +47,8 @@ const ENDS_A_TURN: usize = 64;
 const LAST_ENDS: Duration = Duration::from_secs(1);
 /// How often an ending spawner looks for what was left to it meanwhile.
 const LAST_LOOK: Duration = Duration::from_millis(20);
+/// Chores that run at once.
+const CHORES_MAX: usize = 8;
 /// Devices known to answer at once; more are asked each time.
 const LOCAL_DEVICES_MAX: usize = 1_024;
 /// How often groups that are to go are looked at.
@@ -210,12 +212,24 @@ impl Spawner {
             ToSpawner::Manifest(manifest) => self.take_manifest(manifest),
             ToSpawner::Workers { links } => {
                 for link in links {
-                    self.workers.insert(self.workers_seen, Worker::new(link));
-                    self.workers_seen += 1;
+                    self.add_worker(Worker::new(link, false));
                 }
                 Ok(())
             }
+            ToSpawner::Chores { link } => {
+                let before = self.workers.iter().find(|(_, worker)| worker.has_chores);
+                if let Some(number) = before.map(|(number, _)| *number) {
+                    self.lose_worker(number);
+                }
+                self.add_worker(Worker::new(link, true));
+                Ok(())
+            }
         }
+    }
+
+    fn add_worker(&mut self, worker: Worker) {
+        self.workers.insert(self.workers_seen, worker);
+        self.workers_seen += 1;
     }
 
     fn take_manifest(&mut self, manifest: Manifest) -> io::Result<()> {
@@ -251,9 +265,15 @@ impl Spawner {
                 return Ok(());
             };
             worker.flush()?;
+            let has_chores = worker.has_chores;
             match worker.next_order(&mut self.buffer)? {
                 None => return Ok(()),
                 Some(Ok(Order::Kill { id })) => self.kill((number, id)),
+                Some(Ok(Order::RunChore(run))) if has_chores => self.run_chore(number, run)?,
+                Some(Ok(Order::RunChore(_))) => {
+                    let error = "a worker has no chores";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+                }
                 Some(Ok(Order::Run(run))) => self.run(number, run)?,
                 Some(Ok(Order::RunMap(run))) => self.run_map(number, run)?,
                 Some(Err(Unheld { id })) => {
@@ -294,12 +314,25 @@ impl Spawner {
         let order = self.number((worker, run.id))?;
         let processes_max = self.manifests.map_processes_max();
         match self.manifests.find_map(&run).cloned() {
-            Ok(_) if self.programs.count_of_maps() >= processes_max => {
+            Ok(_) if self.programs.count_of(Asker::Map) >= processes_max => {
                 let what = format!("{processes_max} programs of maps run, all there are to be");
                 self.refuse(order, Refusal::new(Failure::ProgramsFull, what));
             }
-            Ok(map) => self.look_for(order, Ordered::Map(run), Wanted::Map(map)),
+            Ok(map) => self.look_for(order, Ordered::Map(run), Wanted::Named(map.program)),
             Err(refusal) => self.refuse(order, refusal),
+        }
+        Ok(())
+    }
+
+    /// As [`Self::run`], for a chore, of which there are few as well.
+    fn run_chore(&mut self, supervisor: u64, run: RunChore) -> io::Result<()> {
+        let order = self.number((supervisor, run.id))?;
+        if self.programs.count_of(Asker::Supervisor) >= CHORES_MAX {
+            let what = format!("{CHORES_MAX} chores run, all there are to be");
+            self.refuse(order, Refusal::new(Failure::ProgramsFull, what));
+        } else {
+            let wanted = Wanted::Named(run.program.clone());
+            self.look_for(order, Ordered::Chore(run), wanted);
         }
         Ok(())
     }
@@ -322,7 +355,7 @@ impl Spawner {
     /// Finds a program, if that can be done at once; otherwise tells what is to be looked for.
     fn find(&self, run: &Run) -> Result<Result<Found, Wanted>, Refusal> {
         let programs_max = self.manifests.programs_max();
-        let running = self.programs.count() - self.programs.count_of_maps();
+        let running = self.programs.count_of(Asker::Request);
         if running + self.lookups.count() >= programs_max {
             let what = format!("{programs_max} programs run, as many as may (caps.programs)");
             return Err(Refusal::new(Failure::ProgramsFull, what));
@@ -389,7 +422,14 @@ impl Spawner {
         }
         let started = match run {
             Ordered::Rule(run) => self.start_program(order, run, &found),
-            Ordered::Map(run) => maps::start(&self.manifests, order, run, &found),
+            Ordered::Map(run) => self.manifests.find_map(run).and_then(|map| {
+                let stdio = [&run.stdin, &run.stdout, &run.stderr].map(AsFd::as_fd);
+                named::start(order, (&map.program, Asker::Map), stdio, &found)
+            }),
+            Ordered::Chore(run) => {
+                let stdio = [&run.stdin, &run.stdout, &run.stderr].map(AsFd::as_fd);
+                named::start(order, (&run.program, Asker::Supervisor), stdio, &found)
+            }
         };
         match started {
             Ok(program) => self.programs.add(program),
@@ -432,7 +472,7 @@ impl Spawner {
             script,
             limits: entry.rule.limits,
             group: cradle.watch.take(),
-            is_of_map: false,
+            asker: Asker::Request,
             is_killed: false,
         })
     }

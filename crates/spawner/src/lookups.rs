@@ -16,8 +16,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use config::reason;
-use ipc::manifest::{MapManifest, SiteManifest};
-use ipc::order::{Failure, Run, RunMap};
+use ipc::manifest::{NamedProgram, SiteManifest};
+use ipc::order::{Failure, Run, RunChore, RunMap};
 use os::user::User;
 
 use super::Refusal;
@@ -35,20 +35,22 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A thread's stack: the database of users is the C library's, and takes some.
 const STACK_BYTES: usize = 512 * 1024;
 
-/// A program that a worker has ordered.
+/// A program that was ordered.
 #[derive(Debug)]
 pub(super) enum Ordered {
     /// A rule's.
     Rule(Run),
     /// A map's.
     Map(RunMap),
+    /// A chore.
+    Chore(RunChore),
 }
 
 /// What is to be found.
 #[derive(Debug)]
 pub(super) enum Wanted {
     Script(WantedScript),
-    Map(MapManifest),
+    Named(NamedProgram),
 }
 
 /// A site's script that is to be found.
@@ -66,7 +68,7 @@ impl Wanted {
     fn directory(&self) -> &Path {
         match self {
             Wanted::Script(wanted) => &wanted.site.within,
-            Wanted::Map(map) => &map.directory,
+            Wanted::Named(program) => &program.directory,
         }
     }
 }

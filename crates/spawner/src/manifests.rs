@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use config::reason;
-use ipc::manifest::{Manifest, MapManifest, RuleManifest, SiteManifest};
+use ipc::manifest::{Manifest, MapManifest, NamedProgram, RuleManifest, SiteManifest};
 use ipc::order::{Failure, Run, RunMap};
 use os::user::User;
 
@@ -123,10 +123,9 @@ pub(super) fn look_up_user(site: &SiteManifest) -> Result<Arc<User>, Refusal> {
     look_up(name_of_user(site), &format!("site {}", site.name))
 }
 
-/// Who a map's program runs as. May wait likewise.
-pub(super) fn look_up_user_of_map(map: &MapManifest) -> Result<Arc<User>, Refusal> {
-    let name = map.user.as_deref().unwrap_or_default();
-    look_up(name, &format!("map {}", map.name))
+/// Who a program runs as that the configuration names. May wait likewise.
+pub(super) fn look_up_user_of(program: &NamedProgram) -> Result<Arc<User>, Refusal> {
+    look_up(program.user.as_deref().unwrap_or_default(), &program.whose)
 }
 
 fn look_up(name: &str, whose: &str) -> Result<Arc<User>, Refusal> {

@@ -33,10 +33,20 @@ pub(super) struct Program {
     pub(super) limits: Limits,
     /// Its group, if it has one.
     pub(super) group: Option<Watch>,
-    /// Whether a map asks it, and no request waits for its end.
-    pub(super) is_of_map: bool,
+    pub(super) asker: Asker,
     /// Whether we have killed it.
     pub(super) is_killed: bool,
+}
+
+/// Who has a program run; each has places of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asker {
+    /// A request, which waits for its end.
+    Request,
+    /// A map, which asks it.
+    Map,
+    /// The supervisor, as a chore.
+    Supervisor,
 }
 
 impl Programs {
@@ -44,10 +54,9 @@ impl Programs {
         self.by_pid.len()
     }
 
-    /// Those that maps ask.
-    pub(super) fn count_of_maps(&self) -> usize {
+    pub(super) fn count_of(&self, asker: Asker) -> usize {
         let programs = self.by_pid.values();
-        programs.filter(|program| program.is_of_map).count()
+        programs.filter(|program| program.asker == asker).count()
     }
 
     pub(super) fn has(&self, order: Order) -> bool {

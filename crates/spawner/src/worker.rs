@@ -1,4 +1,4 @@
-//! A worker's link.
+//! A worker's link, or the one over which the supervisor has its chores done.
 //!
 //! The idea: the spawner waits for nobody. What a worker does not read yet is queued, and nothing
 //! more is taken from it meanwhile; so the queue holds no more than the ends of programs that run.
@@ -13,17 +13,20 @@ use os::net::Want;
 /// Reports that may wait for a worker to read: of every program that may run, and some.
 const QUEUE_MAX: usize = 65_536;
 
-/// The link to a worker.
+/// The link to a worker, or to the supervisor.
 #[derive(Debug)]
 pub(super) struct Worker {
     link: OwnedFd,
+    /// Whether it is the supervisor's: chores are ordered over it, and nothing else.
+    pub(super) has_chores: bool,
     queue: VecDeque<Vec<u8>>,
 }
 
 impl Worker {
-    pub(super) fn new(link: OwnedFd) -> Worker {
+    pub(super) fn new(link: OwnedFd, has_chores: bool) -> Worker {
         Worker {
             link,
+            has_chores,
             queue: VecDeque::new(),
         }
     }

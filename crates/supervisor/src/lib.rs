@@ -11,6 +11,7 @@ mod acme;
 mod authority;
 pub mod certificates;
 mod child;
+mod chores;
 mod handover;
 mod keeper;
 mod last_good;
@@ -185,7 +186,7 @@ impl Supervisor {
         // From the last on: what is dealt with may go.
         for woken in woken.into_iter().rev() {
             match woken {
-                Woken::Signals => {}
+                Woken::Signals | Woken::Chores => {}
                 Woken::Spawner => self.programs.lose("it ended"),
                 Woken::Keeper => self.keys.lose("it ended"),
                 Woken::Acme => self.on_acme_word(),
@@ -197,6 +198,7 @@ impl Supervisor {
         self.on_time(Instant::now());
         self.mind_keys();
         self.mind_authorities();
+        self.mind_chores();
         self.tell_operators();
         self.begin_what_is_wanted();
         Ok(())

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use config::model::{Cgi, Handler, MapSource, Model, Site, Symlinks};
 use config::reason;
 use ipc::groups::Shape;
-use ipc::manifest::{Manifest, MapManifest, RuleManifest, SiteManifest};
+use ipc::manifest::{Manifest, MapManifest, NamedProgram, RuleManifest, SiteManifest};
 use os::cgroup::{Base, Controller, Controllers, Group, Layout};
 
 use crate::surroundings;
@@ -40,6 +40,7 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Mani
         }
     }
     let maps = maps(model, &mut problems);
+    problems.extend(surroundings::unbecomable_chores(model));
     let may_wish = model.all_scripts().next().is_some();
     let more = Controllers::from_iter(may_wish.then_some(WISHED).into_iter().flatten());
     let (layout, groups) = groups(&shape, more, base).unwrap_or_else(|found| {
@@ -71,10 +72,12 @@ fn maps(model: &Model, problems: &mut Vec<String>) -> Vec<MapManifest> {
         match surroundings::user_of_map(map, program) {
             Ok(user) => manifest.push(MapManifest {
                 index,
-                name: map.name.clone(),
-                command: program.command.clone(),
-                directory: program.directory.clone(),
-                user,
+                program: NamedProgram {
+                    whose: format!("map {}", map.name),
+                    command: program.command.clone(),
+                    directory: program.directory.clone(),
+                    user,
+                },
                 processes: u32::try_from(program.processes).unwrap_or(u32::MAX),
             }),
             Err(problem) => problems.push(problem),

@@ -168,6 +168,19 @@ impl Programs {
         })
     }
 
+    /// A link to the spawner for chores, if there is a spawner; the one before is closed by it.
+    pub(super) fn link_for_chores(&mut self) -> Option<OwnedFd> {
+        let SpawnerState::Running(spawner) = &self.state else {
+            return None;
+        };
+        let sent = os::fdpass::packet_pair().and_then(|(ours, link)| {
+            spawner.send(&ToSpawner::Chores { link })?;
+            Ok(ours)
+        });
+        let failed = |error: &_| self.lose(&format!("it does not take a link: {}", reason(error)));
+        sent.inspect_err(failed).ok()
+    }
+
     /// Ends the spawner, if it has not ended, and rests before the next.
     pub(super) fn lose(&mut self, why: &str) {
         let spawner = match std::mem::take(&mut self.state) {

@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
-use config::model::{Handler, Map, MapProgram, MapSource, Model, Rule, ServerAddress, Site};
+use config::model::{Chore, Handler, Map, MapProgram, MapSource, Model, Rule, ServerAddress, Site};
 use config::reason;
 use os::user::User;
 
@@ -33,6 +33,14 @@ pub fn user_of_map(map: &Map, program: &MapProgram) -> Result<Option<String>, St
     becomes(&program.user, program.has_own_user, ("map", &map.name))
 }
 
+/// Whom a chore runs as, likewise; `whose` is a kind and a name.
+///
+/// # Errors
+/// As [`user`].
+pub fn user_of_chore(chore: &Chore, whose: (&str, &str)) -> Result<Option<String>, String> {
+    becomes(&chore.user, chore.has_own_user, whose)
+}
+
 fn becomes(
     user: &str,
     is_named: bool,
@@ -55,16 +63,28 @@ fn becomes(
     ))
 }
 
-/// The sites and maps whose programs cannot run as they should from here, a line each.
+/// The programs that run as `dns` of accounts, each with its account's name.
+fn chores(model: &Model) -> impl Iterator<Item = (&str, &Chore)> {
+    let chores = model.acme.iter();
+    chores.filter_map(|acme| Some((acme.name.as_str(), &acme.dns.as_ref()?.program)))
+}
+
+/// The sites, maps and accounts whose programs cannot run as they should from here, a line each.
 pub fn unbecomable(model: &Model) -> impl Iterator<Item = String> {
     let starts_programs = |rule: &Rule| matches!(rule.handler, Some(Handler::Cgi(_)));
     let sites = model.sites.iter();
     let sites = sites.filter(move |site| site.rules.iter().any(starts_programs));
     let of_sites = sites.filter_map(|site| user(site).err());
-    of_sites.chain(model.maps.iter().filter_map(|map| match &map.source {
+    let of_maps = model.maps.iter().filter_map(|map| match &map.source {
         MapSource::Program(program) => user_of_map(map, program).err(),
         MapSource::File(_) => None,
-    }))
+    });
+    of_sites.chain(of_maps).chain(unbecomable_chores(model))
+}
+
+/// Those of accounts alone.
+pub(crate) fn unbecomable_chores(model: &Model) -> impl Iterator<Item = String> {
+    chores(model).filter_map(|(name, chore)| user_of_chore(chore, ("account", name)).err())
 }
 
 /// What may be meant otherwise: sockets that are none, programs of maps that are not there, a line
@@ -78,7 +98,7 @@ pub fn warnings(model: &Model) -> Vec<String> {
         ServerAddress::Unix(path) => Some((name, path.as_path())),
         ServerAddress::Tcp(_) | ServerAddress::Name { .. } => None,
     });
-    let lacking = sockets.take(SOCKETS_MAX).filter_map(|(name, path)| {
+    let of_sockets = sockets.take(SOCKETS_MAX).filter_map(|(name, path)| {
         let why = lack(path)?;
         let path = path.display().to_string();
         Some(match name.contains(&path) {
@@ -86,9 +106,22 @@ pub fn warnings(model: &Model) -> Vec<String> {
             false => format!("upstream {name}: socket {path}: {why}"),
         })
     });
-    lacking
-        .chain(model.maps.iter().filter_map(lacking_program))
-        .collect()
+    let of_maps = model.maps.iter().filter_map(lacking_program);
+    let of_accounts = chores(model).filter_map(|(name, chore)| lacking_chore(name, chore));
+    of_sockets.chain(of_maps).chain(of_accounts).collect()
+}
+
+/// What is wrong with a chore, or with whom it runs as where the configuration does not say.
+fn lacking_chore(name: &str, chore: &Chore) -> Option<String> {
+    let user = &chore.user;
+    let is_default = !chore.has_own_user && os::process::is_root();
+    if is_default && User::look_up(user).is_err() {
+        return Some(format!(
+            "account {name}: there is no user {user}, whom its program runs as: make it, or name \
+             another by `user`"
+        ));
+    }
+    lacking(&format!("account {name}"), &chore.command, &chore.directory)
 }
 
 /// What is wrong with the program of a map, as far as a look can tell.
@@ -96,13 +129,20 @@ fn lacking_program(map: &Map) -> Option<String> {
     let MapSource::Program(program) = &map.source else {
         return None;
     };
-    let word = program.command.first().filter(|word| !word.is_empty())?;
-    let name = &map.name;
+    lacking(
+        &format!("map {}", map.name),
+        &program.command,
+        &program.directory,
+    )
+}
+
+fn lacking(whose: &str, command: &[String], directory: &Path) -> Option<String> {
+    let word = command.first().filter(|word| !word.is_empty())?;
     if !word.contains('/') {
         let is_there = find_in_path(word).is_some();
-        return (!is_there).then(|| format!("map {name}: {}", missing_in_path(word)));
+        return (!is_there).then(|| format!("{whose}: {}", missing_in_path(word)));
     }
-    let path = program.directory.join(word);
+    let path = directory.join(word);
     let why = match std::fs::metadata(&path) {
         Ok(facts) if !facts.is_file() => "no file".to_owned(),
         Ok(facts) if facts.permissions().mode() & 0o111 == 0 => {
@@ -114,7 +154,7 @@ fn lacking_program(map: &Map) -> Option<String> {
         Err(error) => reason(&error),
     };
     let path = path.display();
-    Some(format!("map {name}: program {path}: {why}"))
+    Some(format!("{whose}: program {path}: {why}"))
 }
 
 /// Why nobody can be reached at `path`, as far as a look can tell.

@@ -16,6 +16,7 @@ pub(super) enum Woken {
     Spawner,
     Keeper,
     Acme,
+    Chores,
     Server,
     Successor,
     Retiring(usize),
@@ -36,6 +37,7 @@ impl Supervisor {
         let until = until.into_iter().chain(self.programs.until());
         let until = until.chain(self.keys_until());
         let until = until.chain(self.authorities_until());
+        let until = until.chain(self.authorities.chores_until());
         let until = until.chain(others.into_iter().flatten()).min();
         let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
         let retiring = self.retiring.iter().enumerate();
@@ -48,7 +50,9 @@ impl Supervisor {
             (Woken::Acme, self.authorities.link()),
             (Woken::Successor, upgrade.map(Upgrade::link)),
         ];
-        let links = links.into_iter().chain(retiring);
+        let chores = self.authorities.chores().fds();
+        let chores = chores.map(|fd| (Woken::Chores, Some(fd)));
+        let links = links.into_iter().chain(retiring).chain(chores);
         let links = links.filter_map(|(who, link)| Some((who, link?)));
         let (who, fds): (Vec<_>, Vec<_>) = links.unzip();
         let readable = os::net::wait_readable(&fds, wait)?;

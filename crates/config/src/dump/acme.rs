@@ -23,6 +23,14 @@ impl Lines {
         self.key("fallback", list(&acme.fallback, name));
         let challenge = |challenge: &AcmeChallenge| quote(challenge.name());
         self.key("challenges", list(&acme.challenges, challenge));
+        if let Some(dns) = &acme.dns {
+            let program = format!("program = {}", list(&dns.program.command, quote));
+            let user = format!("user = {}", quote(&dns.program.user));
+            let timeout = format!("timeout = {}", quote(units::duration(dns.timeout_ms)));
+            let user = dns.program.has_own_user.then_some(user);
+            let entries = std::iter::once(program).chain(user).chain([timeout]);
+            self.key("dns", braces(entries));
+        }
         if let Some(profile) = &acme.profile {
             self.key("profile", quote(profile));
         }

@@ -42,11 +42,19 @@ pub(crate) const ACME: Section = Section {
         ),
         key(
             "challenges",
-            Kind::Other("list of `\"http-01\"` and `\"tls-alpn-01\"`"),
+            Kind::Other("list of `\"http-01\"`, `\"tls-alpn-01\"` and `\"dns-01\"`"),
             Value("[\"http-01\"]"),
-            "How the authority is shown that a name is ours: by a reply over plain HTTP on port 80, or by a certificate in a handshake on port 443. \
+            "How the authority is shown that a name is ours: by a reply over plain HTTP on port 80, by a certificate in a handshake on port 443, or by \
+             a record in the domain name system, which `dns` puts there and which alone is good for wildcards. \
              Of several the first one that it offers is taken, and after a failure the next one.",
             "challenges = [\"tls-alpn-01\"]",
+        ),
+        key(
+            "dns",
+            Kind::Other("table"),
+            Absent("no records are made"),
+            "What puts records into the domain name system, for `dns-01`.",
+            "dns = { program = [\"./dns.sh\"] }",
         ),
         key(
             "profile",
@@ -138,6 +146,40 @@ pub(crate) const ON_DEMAND: Section = Section {
             Value("30d"),
             "For how long nobody need ask for a name so that it is renewed all the same.",
             "unused = \"14d\"",
+        ),
+    ],
+    later: &[],
+};
+
+pub(crate) const ACME_DNS: Section = Section {
+    title: "dns = { … } of [acme.NAME]",
+    about: "A program that puts a `TXT` record into the domain name system and takes it away again. It is given three words more: \
+        `present` or `cleanup`, the record's name (`_acme-challenge.example.jp.`, with the dot at its end) and its value: what lego gives its `exec` programs. \
+        It ends with 0 once everybody sees the record, and may meet several values of one name, which it leaves to each other. \
+        Its environment is empty but for `PATH`; at most 8 run at once, and what it writes is told, up to 4 KiB, where it fails.",
+    keys: &[
+        key(
+            "program",
+            Kind::Other("list of texts: a program and its arguments"),
+            Required,
+            "The program. One without a slash is looked for in `/usr/local/bin`, `/usr/bin` and `/bin`; any other, and what its arguments name, \
+             is relative to the directory of the configuration file, where it starts.",
+            "program = [\"./dns.sh\"]",
+        ),
+        key(
+            "user",
+            Kind::Text,
+            Absent("`nagaya-dns`, where the gateway is started as root"),
+            "Who the program runs as. Uid 0 is refused. \
+             Whoever has a password for the domain name system had better be nobody else: not the server's user, and not `nagaya-acme`.",
+            "user = \"dns\"",
+        ),
+        key(
+            "timeout",
+            Kind::Duration(SECOND, HOUR),
+            Value("2m"),
+            "How long it may take, and others take to see the record. It is killed then, with its process group.",
+            "timeout = \"10m\"",
         ),
     ],
     later: &[],

@@ -103,7 +103,10 @@ fn frame(section: &Section) -> Frame {
             within("tls = { ", own, &format!(" }}\n{ACME}"))
         }
         "[acme.NAME]" => {
-            let own = &["directory = \"https://ca.example/directory\""];
+            let own = &[
+                "directory = \"https://ca.example/directory\"",
+                "dns = { program = [\"true\"] }",
+            ];
             let other = "\n[acme.other]\ndirectory = \"https://b.example/\"\n[maps.customers]\nfile = \"customers.txt\"\n";
             frame(&format!("{LISTEN}{SITE}[acme.le]\n"), own, other)
         }
@@ -117,6 +120,10 @@ fn frame(section: &Section) -> Frame {
                 "{MAPS}[maps.customers]\nfile = \"customers.txt\"\n[acme.le]\ndirectory = \"https://ca.example/\"\non_demand = {{ "
             );
             within(&before, &["map = \"load\""], " }\n")
+        }
+        "dns = { … } of [acme.NAME]" => {
+            let before = "[acme.le]\ndirectory = \"https://ca.example/\"\nchallenges = [\"dns-01\"]\ndns = { ";
+            within(before, &["program = [\"true\"]"], " }\n")
         }
         "auth = { … }" => within("auth = { ", &["file = \"/etc/nagaya/htpasswd\""], " }\n"),
         "compress = { … }" => within("compress = { ", &[], " }\n"),

@@ -1,16 +1,22 @@
 //! `[acme.NAME]`, and what sites say of them.
 
+use super::command::command;
 use super::context::{Spot, problem};
 use super::names::Named;
 use super::table::Table;
 use super::tops::Tops;
+use super::user::{Role, wrong_user};
 use super::value::Value;
 use super::values;
 use crate::keys;
-use crate::model::{Acme, AcmeBinding, AcmeChallenge, HostPattern, OnDemand, Site};
+use crate::model::{
+    Acme, AcmeBinding, AcmeChallenge, AcmeDns, Chore, HostPattern, Model, OnDemand,
+};
 
 /// Accounts there may be.
 const ACCOUNTS_MAX: usize = 100;
+/// Who makes records: the package makes it.
+const DNS_USER: &str = "nagaya-dns";
 /// Bytes of a name.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -64,6 +70,7 @@ fn account(value: &Value<'_>, names: &[String]) -> Acme {
     });
     let store = table.get("store").and_then(|value| values::path(&value));
     let default = || keys::default_of(&keys::ACME, "store").into();
+    let challenges = challenges(&table);
     Acme {
         name: name.to_owned(),
         directory: table
@@ -73,7 +80,8 @@ fn account(value: &Value<'_>, names: &[String]) -> Acme {
         contact: contact.iter().filter_map(mailbox).collect(),
         binding: binding(&table),
         fallback: fallback.collect(),
-        challenges: challenges(&table),
+        dns: dns(&table, &challenges),
+        challenges,
         profile: table.get("profile").and_then(|value| plain(&value)),
         authorities: table.get("ca").and_then(|value| values::path(&value)),
         store: store.unwrap_or_else(default).join(name),
@@ -102,6 +110,39 @@ fn challenges(table: &Table<'_>) -> Vec<AcmeChallenge> {
         challenges.push(AcmeChallenge::Http01);
     }
     challenges
+}
+
+fn dns(table: &Table<'_>, challenges: &[AcmeChallenge]) -> Option<AcmeDns> {
+    let value = table.get("dns");
+    let is_wanted = challenges.contains(&AcmeChallenge::Dns01);
+    if let (true, None, Some(challenges)) = (is_wanted, &value, table.get("challenges")) {
+        challenges.report_help(
+            "`dns-01` needs a program that puts records there",
+            "name it: `dns = { program = [\"./dns.sh\"] }`",
+        );
+    } else if let (false, Some(value)) = (is_wanted, &value) {
+        let message = "`dns` says nothing without `dns-01` among `challenges`";
+        let help = "add it: `challenges = [\"dns-01\"]`";
+        let finding = problem(value.spot(), message.to_owned());
+        value.context.warn(finding.help(help));
+    }
+    let table = value?.table(&keys::ACME_DNS)?;
+    let own = table.get("user").and_then(|value| {
+        let name = value.text()?;
+        if let Some((message, help)) = wrong_user(value.context.sources, Role::Programs, name) {
+            value.report_help(message, help);
+        }
+        Some(name.to_owned())
+    });
+    Some(AcmeDns {
+        program: Chore {
+            command: command(table.required("program")?),
+            directory: table.context.sources.resolve(table.file, ""),
+            has_own_user: own.is_some(),
+            user: own.unwrap_or_else(|| DNS_USER.to_owned()),
+        },
+        timeout_ms: table.duration("timeout"),
+    })
 }
 
 fn binding(table: &Table<'_>) -> Option<AcmeBinding> {
@@ -188,21 +229,31 @@ pub(super) fn of_site(table: &Table<'_>) -> Option<usize> {
 }
 
 /// Warns of hosts that no certificate is ordered for.
-pub(super) fn judge(tops: &Tops<'_>, accounts: &[Acme], sites: &[Site]) {
+pub(super) fn judge(tops: &Tops<'_>, model: &Model) {
     let places = tops.elements_again("sites");
-    for (site, place) in sites.iter().zip(places) {
-        let account = site.tls.acme.and_then(|account| accounts.get(account));
-        let is_bound = account.is_some_and(|account| account.on_demand.is_none());
-        let Some(place) = place.member("tls").filter(|_| is_bound) else {
+    for (site, place) in model.sites.iter().zip(places) {
+        let account = site.tls.acme.and_then(|index| model.acme.get(index));
+        let account = account.filter(|account| account.on_demand.is_none());
+        let (Some(place), Some(account)) = (place.member("tls"), account) else {
             continue;
         };
-        let unordered = site
-            .hosts
-            .iter()
-            .find(|host| !matches!(host, HostPattern::Exact(_)));
+        let unordered = site.hosts.iter().find(|host| match host {
+            HostPattern::Exact(_) => false,
+            HostPattern::Below(_) => !account.orders_wildcards(),
+            HostPattern::Any => true,
+        });
         if let Some(host) = unordered {
             let message = format!("no certificate is ordered for `{host}`");
-            let help = "name each host that is to have one, or give the account `on_demand`";
+            let help = match host {
+                HostPattern::Below(_) => format!(
+                    "name each host that is to have one, or show the authority all names below by \
+                     records: `challenges = [\"dns-01\"]` and `dns` of [acme.{}]",
+                    account.name
+                ),
+                HostPattern::Exact(_) | HostPattern::Any => {
+                    "name each host that is to have one, or give the account `on_demand`".to_owned()
+                }
+            };
             let finding = problem(place.spot(), message);
             tops.context.warn(finding.help(help));
         }

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use super::command::command;
 use super::context::{Spot, problem};
 use super::table::Table;
 use super::tops::Tops;
@@ -16,9 +17,6 @@ use crate::model::{Map, MapCache, MapProgram, MapSource};
 
 /// Maps there may be.
 const MAPS_MAX: usize = 1_000;
-/// Arguments of a program, and bytes of all.
-const ARGUMENTS_MAX: usize = 100;
-const COMMAND_BYTES_MAX: usize = 32 * 1024;
 /// Keys that say something of programs alone.
 const OF_PROGRAMS: [&str; 8] = [
     "user",
@@ -30,8 +28,7 @@ const OF_PROGRAMS: [&str; 8] = [
     "cache_bytes",
     "on_error",
 ];
-/// What stands before a program in Apache.
-const APACHES: &str = "prg:";
+
 /// Takes in every `[maps.NAME]`; `user` is the server's.
 pub(crate) fn define_all(tops: &Tops<'_>, user: &str) -> Vec<Map> {
     let mut maps: Vec<Map> = Vec::new();
@@ -166,58 +163,6 @@ fn program(table: &Table<'_>, server_user: &str) -> MapProgram {
         cache,
         on_error: table.get("on_error").and_then(on_error),
     }
-}
-
-fn command(value: Value<'_>) -> Vec<String> {
-    if value.is_text() {
-        let line = value.text().unwrap_or_default();
-        value.report_help(
-            "`program` must be a list, not a text",
-            format!("write {}", apart(line)),
-        );
-        return Vec::new();
-    }
-    let Some(elements) = value.list() else {
-        return Vec::new();
-    };
-    let words: Vec<String> = elements
-        .iter()
-        .filter_map(|element| element.text().map(str::to_owned))
-        .collect();
-    let bytes: usize = words.iter().map(String::len).sum();
-    if elements.is_empty() || words.first().is_some_and(String::is_empty) {
-        value.report("`program` names no program");
-    } else if words.iter().any(|word| word.contains('\0')) {
-        value.report("no word of `program` may hold a NUL");
-    } else if words.len() > ARGUMENTS_MAX || bytes > COMMAND_BYTES_MAX {
-        value.report(format!(
-            "`program` has more than {ARGUMENTS_MAX} words or {COMMAND_BYTES_MAX} bytes"
-        ));
-    }
-    let first = words.first().map_or("", String::as_str);
-    if first.starts_with(APACHES) {
-        value.report_help(
-            "`prg:` is Apache's word for a program",
-            format!("leave out `prg:`: {:?}", without_apaches(first)),
-        );
-    } else if words.len() == 1 && first.contains(' ') && !first.contains('/') {
-        value.report_help(
-            "`program` is one word with spaces in it",
-            format!("write each word apart: {}", apart(first)),
-        );
-    }
-    words
-}
-
-/// A line of words as the list it is meant to be.
-fn apart(line: &str) -> String {
-    let words = without_apaches(line).split_whitespace();
-    let words: Vec<String> = words.map(|word| format!("{word:?}")).collect();
-    format!("[{}]", words.join(", "))
-}
-
-fn without_apaches(word: &str) -> &str {
-    word.strip_prefix(APACHES).unwrap_or(word)
 }
 
 fn on_error(value: Value<'_>) -> Option<String> {

@@ -5,6 +5,7 @@
 
 mod acme;
 pub(crate) mod cgroup;
+mod command;
 mod conditions;
 mod context;
 mod error_logs;
@@ -143,7 +144,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         guarded: Default::default(),
     };
     tls::judge(&tops, &model.listeners, &model.sites);
-    acme::judge(&tops, &model.acme, &model.sites);
+    acme::judge(&tops, &model);
     model.guarded = files::guarded(context, &model);
     listen::check_believed(&tops, &believed, &model);
     model

@@ -53,6 +53,7 @@ impl Named for AcmeChallenge {
     const NAMES: &'static [(&'static str, AcmeChallenge)] = &[
         ("http-01", AcmeChallenge::Http01),
         ("tls-alpn-01", AcmeChallenge::TlsAlpn01),
+        ("dns-01", AcmeChallenge::Dns01),
     ];
 }
 

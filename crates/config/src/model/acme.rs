@@ -24,6 +24,9 @@ pub struct Acme {
     pub fallback: Vec<usize>,
     /// How names are shown to be ours, the preferred way first; never empty.
     pub challenges: Vec<AcmeChallenge>,
+    /// What puts records into the domain name system; there is one where `challenges` has
+    /// [`AcmeChallenge::Dns01`], and only there.
+    pub dns: Option<AcmeDns>,
     /// Which of the authority's profiles is ordered; `None`: its default.
     pub profile: Option<String>,
     /// PEM file of the authorities that the directory's own certificate may come from; `None`: the
@@ -62,6 +65,31 @@ pub enum AcmeChallenge {
     Http01,
     /// A certificate in a handshake (RFC 8737).
     TlsAlpn01,
+    /// A record in the domain name system (RFC 8555, 8.4).
+    Dns01,
+}
+
+/// `dns` of `[acme.NAME]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AcmeDns {
+    /// What is run to put a record there and to take it away.
+    pub program: Chore,
+    /// How long it may take. Default 2 min.
+    pub timeout_ms: u64,
+}
+
+/// A program that is run now and then, on the gateway's own behalf.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chore {
+    /// The program and its arguments; at least the first. One without a slash is looked for in the
+    /// usual directories.
+    pub command: Vec<String>,
+    /// Where it starts: the directory of the configuration file that names it.
+    pub directory: PathBuf,
+    /// Who it runs as.
+    pub user: String,
+    /// Whether the configuration names that user itself.
+    pub has_own_user: bool,
 }
 
 /// External account binding (RFC 8555, 7.3.4).
@@ -84,6 +112,14 @@ pub struct AcmeCertificate {
     pub names: Vec<String>,
     /// Index into [`Model::sites`].
     pub site: usize,
+}
+
+impl Acme {
+    /// Whether it can order a certificate for all names below one.
+    #[must_use]
+    pub fn orders_wildcards(&self) -> bool {
+        self.challenges.contains(&AcmeChallenge::Dns01)
+    }
 }
 
 impl AcmeCertificate {
@@ -184,16 +220,27 @@ impl Model {
     }
 
     /// The certificates that sites want of authorities, in the order of the sites. Names that no
-    /// challenge can validate are left out.
+    /// challenge can validate are left out, and those that a wildcard of the site is good for:
+    /// authorities refuse both in one order.
     pub fn acme_certificates(&self) -> impl Iterator<Item = AcmeCertificate> {
         let wanting = self.sites.iter().enumerate();
         let wanting = wanting.filter_map(|(index, site)| Some((index, site, site.tls.acme?)));
         wanting.flat_map(|(index, site, account)| {
-            let exact = site.hosts.iter().filter_map(|host| match host {
+            let has_wildcards = self.acme.get(account).is_some_and(Acme::orders_wildcards);
+            let is_covered = |name: &str| {
+                let above = name.split_once('.').map(|(_, above)| above);
+                let mut hosts = site.hosts.iter();
+                has_wildcards
+                    && hosts
+                        .any(|host| matches!(host, HostPattern::Below(it) if Some(&**it) == above))
+            };
+            let names = site.hosts.iter().filter_map(|host| match host {
+                HostPattern::Exact(name) if is_covered(name) => None,
                 HostPattern::Exact(name) => Some(name.clone()),
-                HostPattern::Below(_) | HostPattern::Any => None,
+                HostPattern::Below(_) => has_wildcards.then(|| host.to_string()),
+                HostPattern::Any => None,
             });
-            let names: Vec<String> = exact.collect();
+            let names: Vec<String> = names.collect();
             let certificate = |names: &[String]| AcmeCertificate {
                 name: names
                     .first()

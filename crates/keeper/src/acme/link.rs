@@ -1,7 +1,8 @@
 //! The supervisor, as orders see it: what they ask of it, and what it answers.
 //!
 //! The idea: a question is a message with a name or number, and whoever asked waits for the message
-//! that answers it. None is waited for longer than [`ANSWER_MAX`]; who stops waiting is forgotten.
+//! that answers it. None is waited for longer than [`ANSWER_MAX`], or
+//! [`SHOWN_MAX`] for what is shown; who stops waiting is forgotten.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -13,8 +14,11 @@ use ipc::acme::{FromAcme, Held, Proof, ToAcme};
 use ipc::certificates::Blob;
 use tokio::sync::oneshot;
 
-/// How long an answer may take: a program that changes records is among what is waited for.
+/// How long an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(180);
+/// How long it may take that something is shown: programs that put records into the domain name
+/// system take their turns, and the supervisor knows for how long.
+const SHOWN_MAX: Duration = Duration::from_secs(3 * 3_600);
 /// What is said where nothing comes back.
 const SILENT: &str = "the supervisor does not answer";
 
@@ -93,7 +97,7 @@ impl Link {
         let (certificate, names) = (certificate.to_owned(), names.to_vec());
         let key = certificate.clone();
         let message = FromAcme::Request { certificate, names };
-        self.ask(&self.requested, key, &message).await
+        self.ask(&self.requested, key, &message, ANSWER_MAX).await
     }
 
     /// Has a proof shown, for as long as what is returned is kept.
@@ -116,7 +120,8 @@ impl Link {
             link: Rc::clone(self),
             number,
         };
-        self.ask(&self.published, number, &message).await?;
+        self.ask(&self.published, number, &message, SHOWN_MAX)
+            .await?;
         Ok(published)
     }
 
@@ -126,8 +131,8 @@ impl Link {
             certificate: certificate.to_owned(),
             chain: Blob::from(chain.into_bytes()),
         };
-        self.ask(&self.stored, certificate.to_owned(), &message)
-            .await
+        let key = certificate.to_owned();
+        self.ask(&self.stored, key, &message, ANSWER_MAX).await
     }
 
     async fn ask<K: std::hash::Hash + Eq + Clone, T>(
@@ -135,11 +140,12 @@ impl Link {
         waiting: &Askers<K, T>,
         key: K,
         message: &FromAcme,
+        patience: Duration,
     ) -> Result<T, String> {
         let (give, given) = oneshot::channel();
         waiting.borrow_mut().insert(key.clone(), give);
         self.tell(message);
-        let answer = tokio::time::timeout(ANSWER_MAX, given).await;
+        let answer = tokio::time::timeout(patience, given).await;
         waiting.borrow_mut().remove(&key);
         match answer {
             Ok(Ok(result)) => result,

@@ -12,6 +12,7 @@ use instant_acme::{
     Identifier, KeyAuthorization, NewOrder, OrderStatus, Problem,
 };
 use ipc::acme::{ChallengeKind, FromAcme, Held, Proof};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::link::{Link, Published};
@@ -49,6 +50,16 @@ pub(super) enum NotIssued {
     Names(Vec<(String, String)>),
     /// Nothing that is a name's.
     Whole(String),
+}
+
+/// Names that are not shown, each with why.
+type Failed = Vec<(String, String)>;
+
+/// A name whose proof is shown, for as long as this is kept.
+struct Shown {
+    name: String,
+    kind: ChallengeKind,
+    _published: Published,
 }
 
 impl From<Error> for NotIssued {
@@ -219,16 +230,9 @@ impl Order<'_> {
             Ok(())
         })
         .await?;
-        let mut shown = Vec::new();
-        let mut failed = Vec::new();
-        let mut all = order.authorizations();
-        while let Some(authorization) = all.next().await {
-            let authorization = authorization?;
-            let name = authorization.identifier().to_string();
-            match self.show(&name, authorization).await {
-                Ok(published) => shown.extend(published),
-                Err(why) => failed.push((name, why)),
-            }
+        let (shown, mut failed) = self.show(order).await?;
+        for published in &shown {
+            self.have_looked(order, published).await?;
         }
         let mut all = order.authorizations();
         while let Some(authorization) = all.next().await {
@@ -248,15 +252,52 @@ impl Order<'_> {
         }
     }
 
-    /// Shows one name's proof, and has the authority look; nothing where it knows already.
-    async fn show(
+    /// Shows the proof of every name that the authority does not know for ours, all at the same
+    /// time; tells those that are shown, and those that cannot be, with why.
+    async fn show(&self, order: &mut instant_acme::Order) -> Result<(Vec<Shown>, Failed), Error> {
+        let mut failed = Vec::new();
+        let mut asked = JoinSet::new();
+        let mut all = order.authorizations();
+        while let Some(authorization) = all.next().await {
+            let authorization = authorization?;
+            let name = authorization.identifier().to_string();
+            if authorization.status == AuthorizationStatus::Valid {
+                continue;
+            }
+            let (kind, proof) = match self.choose(&name, authorization) {
+                Ok(chosen) => chosen,
+                Err(why) => {
+                    failed.push((name, why));
+                    continue;
+                }
+            };
+            let (link, certificate) = (Rc::clone(self.link), self.certificate.to_owned());
+            asked.spawn_local(async move {
+                let published = link.publish(&certificate, &name, proof).await;
+                (name, kind, published)
+            });
+        }
+        let mut shown = Vec::new();
+        while let Some(answered) = asked.join_next().await {
+            match answered {
+                Ok((name, kind, Ok(published))) => shown.push(Shown {
+                    name,
+                    kind,
+                    _published: published,
+                }),
+                Ok((name, _, Err(why))) => failed.push((name, why)),
+                Err(error) => tracing::error!(%error, "a name is not shown"),
+            }
+        }
+        Ok((shown, failed))
+    }
+
+    /// The challenge whose turn it is for a name, and what answers it.
+    fn choose(
         &self,
         name: &str,
-        mut authorization: AuthorizationHandle<'_>,
-    ) -> Result<Option<Published>, String> {
-        if authorization.status == AuthorizationStatus::Valid {
-            return Ok(None);
-        }
+        authorization: AuthorizationHandle<'_>,
+    ) -> Result<(ChallengeKind, Proof), String> {
         let offered = |kind: &&ChallengeKind| {
             let wanted = challenge_type(**kind);
             let mut offered = authorization.challenges.iter();
@@ -268,17 +309,38 @@ impl Order<'_> {
         let turn = failures.map_or(0, |failures| *failures as usize % kinds.len().max(1));
         let kind = kinds.get(turn);
         let kind = **kind.ok_or("the authority offers none of the configured challenges for it")?;
-        let mut challenge = authorization
+        // What a challenge borrows, it borrows for as long as that lives.
+        let mut authorization = authorization;
+        let challenge = authorization
             .challenge(challenge_type(kind))
             .ok_or("the authority has taken the challenge back")?;
         let proof = proof(kind, &challenge.token, &challenge.key_authorization())?;
-        let name = name.strip_prefix("*.").unwrap_or(name);
-        let published = self.link.publish(self.certificate, name, proof).await?;
-        // Whether it was heard is seen by what becomes of the authorization.
-        if let Err(error) = insist(async || challenge.set_ready().await).await {
-            tracing::debug!(name, %error, "a challenge is not taken");
+        Ok((kind, proof))
+    }
+
+    /// Has the authority look at what is shown.
+    async fn have_looked(
+        &self,
+        order: &mut instant_acme::Order,
+        shown: &Shown,
+    ) -> Result<(), Error> {
+        let mut all = order.authorizations();
+        while let Some(authorization) = all.next().await {
+            let mut authorization = authorization?;
+            let name = authorization.identifier().to_string();
+            if name != shown.name {
+                continue;
+            }
+            let challenge = authorization.challenge(challenge_type(shown.kind));
+            let Some(mut challenge) = challenge else {
+                continue;
+            };
+            // Whether it was heard is seen by what becomes of the authorization.
+            if let Err(error) = insist(async || challenge.set_ready().await).await {
+                tracing::debug!(name, %error, "a challenge is not taken");
+            }
         }
-        Ok(Some(published))
+        Ok(())
     }
 
     /// From an order that may be finished to a chain in PEM.

@@ -162,6 +162,7 @@ impl StandIn {
                 tokens.insert(token, authorization);
             }
             (Proof::Dns { value }, Some(pebble)) => {
+                let name = name.strip_prefix("*.").unwrap_or(name);
                 pebble.set_text(&format!("_acme-challenge.{name}."), &value);
             }
             (proof, _) => panic!("nobody wants {proof:?}"),

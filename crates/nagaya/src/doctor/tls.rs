@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
-use config::model::{HostPattern, ListenAddress, Model};
+use config::model::{AcmeChallenge, HostPattern, ListenAddress, Model};
 use config::reason;
 use os::calendar;
 
@@ -84,7 +84,12 @@ fn store(account: &str, directory: &std::path::Path) -> Finding {
 
 /// Asks a few names as an authority would, by HTTP-01.
 fn ports(model: &Model) -> Vec<Finding> {
-    let sites = model.sites.iter().filter(|site| site.tls.acme.is_some());
+    let asks = |account: usize| {
+        let account = model.acme.get(account);
+        account.is_some_and(|acme| acme.challenges.contains(&AcmeChallenge::Http01))
+    };
+    let sites = model.sites.iter();
+    let sites = sites.filter(|site| site.tls.acme.is_some_and(asks));
     let names = sites
         .flat_map(|site| &site.hosts)
         .filter_map(|host| match host {

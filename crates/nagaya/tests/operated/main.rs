@@ -9,6 +9,7 @@ mod certs;
 mod commands;
 mod demand;
 mod descriptors;
+mod dns;
 mod ending;
 mod error_log;
 mod from_apache;

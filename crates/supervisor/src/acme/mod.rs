@@ -12,6 +12,7 @@ mod demand;
 mod lease;
 mod operators;
 mod proofs;
+mod records;
 mod relay;
 mod store;
 
@@ -31,8 +32,10 @@ use ipc::server::CHALLENGES_MAX;
 use os::file::Wait;
 
 use crate::child::{AcmeProcess, BackOff};
+use crate::chores::Chores;
 use demand::Demanded;
 use proofs::Proofs;
+use records::Records;
 use store::{Publication, Store};
 
 /// Whom the acme process becomes, if there is such a user and it is not the server's: what the
@@ -100,11 +103,20 @@ pub(super) struct Authorities {
     proofs: Proofs,
     /// What clients have asked for, by name.
     demanded: BTreeMap<String, Demanded>,
+    records: Records,
+    chores: Chores<Purpose>,
     states: BTreeMap<String, CertificateState>,
     /// What the server knows of them.
     telling: operators::Telling,
     /// How often the process was started again.
     restarts: u64,
+}
+
+/// What a program is run for.
+#[derive(Debug)]
+enum Purpose {
+    /// The record with this value.
+    Record(String),
 }
 
 #[derive(Debug, Default)]
@@ -169,6 +181,17 @@ impl Authorities {
         soonest.into_iter().chain(self.next_read).min()
     }
 
+    /// Programs that are run.
+    pub(super) fn chores(&self) -> &Chores<impl std::fmt::Debug> {
+        &self.chores
+    }
+
+    /// When there is next something to be done about these, whether a server serves or not.
+    pub(super) fn chores_until(&self) -> Option<Instant> {
+        let until = self.chores.until().into_iter();
+        until.chain(self.records.until()).min()
+    }
+
     fn say(&mut self, message: &ToAcme) {
         let ProcessState::Running(process) = &self.process else {
             return;
@@ -201,6 +224,7 @@ impl Authorities {
         self.process = ProcessState::Resting { until };
         self.restarts += 1;
         // Nobody asks any more for what it had published.
+        self.records.withdraw_all();
         for (_, shown) in std::mem::take(&mut self.shown) {
             self.take_back(&shown);
         }
@@ -256,12 +280,14 @@ impl Authorities {
         self.states
             .retain(|name, _| wishes.certificate(name).is_some() || demanded.contains_key(name));
         self.telling.begin_anew();
+        (0..self.stores.len()).for_each(|index| self.inherit_records(index));
     }
 
     /// Keeps leases; tells whether another machine writes now, or this one.
     fn step(&mut self, now: Instant) -> bool {
-        let mut changed = false;
-        for store in self.stores.iter_mut().flatten() {
+        let mut changed = Vec::new();
+        let stores = self.stores.iter_mut().enumerate();
+        for (index, store) in stores.filter_map(|(index, it)| Some((index, it.as_mut()?))) {
             if store.until() > now {
                 continue;
             }
@@ -272,12 +298,15 @@ impl Authorities {
                 tracing::error!(error = reason(&error), "the lease of {path}");
             }
             if before != store.is_held() {
-                changed = true;
+                changed.push(index);
                 self.telling.begin_anew();
                 tracing::info!(writes = store.is_held(), "store {path}");
             }
         }
-        changed
+        for index in &changed {
+            self.inherit_records(*index);
+        }
+        !changed.is_empty()
     }
 
     /// Reads what other machines have published; tells whether that changed.
@@ -341,6 +370,7 @@ fn kind(challenge: &AcmeChallenge) -> ChallengeKind {
     match challenge {
         AcmeChallenge::Http01 => ChallengeKind::Http01,
         AcmeChallenge::TlsAlpn01 => ChallengeKind::TlsAlpn01,
+        AcmeChallenge::Dns01 => ChallengeKind::Dns01,
     }
 }
 

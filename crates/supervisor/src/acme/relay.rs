@@ -14,7 +14,7 @@ use ipc::keeper::{Candidate, ShownTo};
 use ipc::server::CHALLENGES_MAX;
 
 use super::store::Publication;
-use super::{ProcessState, READ_BY_OTHERS, Shown, Wishes, account, held, user};
+use super::{ProcessState, Purpose, READ_BY_OTHERS, Shown, Wishes, account, held, user};
 use crate::Supervisor;
 use crate::child::{AcmeProcess, Server};
 use crate::phase::Phase;
@@ -161,8 +161,9 @@ impl Supervisor {
             }
             FromAcme::Withdraw { numbers } => {
                 for number in numbers {
-                    if let Some(shown) = self.authorities.shown.remove(&number) {
-                        self.authorities.take_back(&shown);
+                    match self.authorities.shown.remove(&number) {
+                        Some(shown) => self.authorities.take_back(&shown),
+                        None => self.authorities.records.withdraw(number),
                     }
                 }
                 self.publish();
@@ -229,7 +230,25 @@ impl Supervisor {
         Ok(made.request)
     }
 
-    /// Publishes a proof, once the server answers with it.
+    /// Goes on with programs that were run, and has others run.
+    pub(crate) fn mind_chores(&mut self) {
+        loop {
+            let now = Instant::now();
+            self.authorities.advance_records(now);
+            let link = || self.programs.link_for_chores();
+            let ended = self.authorities.chores.step(now, link);
+            if ended.is_empty() {
+                return;
+            }
+            for (purpose, outcome) in ended {
+                match purpose {
+                    Purpose::Record(value) => self.on_record(&value, outcome),
+                }
+            }
+        }
+    }
+
+    /// Publishes a proof, once the server answers with it, or a record is there.
     fn show(
         &mut self,
         number: u32,
@@ -246,6 +265,12 @@ impl Supervisor {
             return Err("too much is published".into());
         }
         let publication = Publication { name, proof };
+        if let Proof::Dns { .. } = publication.proof {
+            return self.authorities.present(number, certificate, publication);
+        }
+        if publication.name.starts_with("*.") {
+            return Err("a wildcard is shown by a record alone".into());
+        }
         self.authorities.proofs.make(&publication, &mut self.keys)?;
         let (index, store) = self.authorities.store_of(certificate)?;
         let published = store.publish(&publication);

@@ -11,6 +11,7 @@
 //! | `pending/NAME.order` | the account, and the URL of an order that was begun |
 //! | `challenges/TOKEN` | the host, and what is answered to an authority that asks there |
 //! | `challenges/HOST.tls-alpn` | the host, and the digest that a certificate shows to an authority |
+//! | `challenges/VALUE.dns` | the host, and the value of a record in the domain name system that may be there |
 //! | `readers/OWNER` | a machine that answers challenges, too: changed while it lives |
 //! | `lease.N`, `writing.N.OWNER` | who writes ([`Lease`]) |
 
@@ -31,6 +32,8 @@ const READER_BEAT: Duration = Duration::from_secs(5);
 
 /// What the name of a file ends with that has the digest of a certificate; no token has a dot.
 const TLS_ALPN: &str = ".tls-alpn";
+/// What one ends with that has a record, which no machine shows.
+const DNS: &str = ".dns";
 
 /// What is published of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,32 +45,35 @@ pub(super) struct Publication {
 }
 
 impl Publication {
-    /// Its file, and what stands in it below the name; none where no other machine shows it.
-    fn entry(&self) -> Option<(String, String)> {
+    /// Its file, and what stands in it below the name.
+    fn entry(&self) -> (String, String) {
         match &self.proof {
             Proof::Http {
                 token,
                 authorization,
-            } => Some((token.clone(), authorization.clone())),
+            } => (token.clone(), authorization.clone()),
             Proof::TlsAlpn { digest } => {
                 let digest = digest.iter().map(|byte| format!("{byte:02x}"));
-                Some((format!("{}{TLS_ALPN}", self.name), digest.collect()))
+                (format!("{}{TLS_ALPN}", self.name), digest.collect())
             }
-            Proof::Dns { .. } => None,
+            Proof::Dns { value } => (format!("{value}{DNS}"), value.clone()),
         }
     }
 
     /// What such a file says.
     fn of_entry(file: String, text: &str) -> Option<Publication> {
         let (name, shown) = text.trim_end().split_once('\n')?;
-        let proof = match file.strip_suffix(TLS_ALPN) {
-            Some(_) => Proof::TlsAlpn {
-                digest: digest_of(shown)?,
-            },
-            None => Proof::Http {
+        let shown_as = shown.to_owned();
+        let proof = if file.ends_with(TLS_ALPN) {
+            let digest = digest_of(shown)?;
+            Proof::TlsAlpn { digest }
+        } else if file.ends_with(DNS) {
+            Proof::Dns { value: shown_as }
+        } else {
+            Proof::Http {
                 token: file,
-                authorization: shown.to_owned(),
-            },
+                authorization: shown_as,
+            }
         };
         let name = name.to_owned();
         proof.is_sound().then_some(Publication { name, proof })
@@ -131,7 +137,8 @@ impl Store {
         let before = self.lease.is_held();
         self.lease.step(now)?;
         if !before && self.lease.is_held() {
-            // What the one before had published is asked for by nobody.
+            // What the one before had published is asked for by nobody; of records it is to be
+            // known that they may be there.
             self.clear("challenges")?;
         }
         Ok(())
@@ -193,9 +200,7 @@ impl Store {
 
     /// Has other machines answer with this.
     pub(super) fn publish(&mut self, publication: &Publication) -> io::Result<()> {
-        let Some((file, shown)) = publication.entry() else {
-            return Ok(());
-        };
+        let (file, shown) = publication.entry();
         let text = format!("{}\n{shown}\n", publication.name);
         self.lease
             .write(&format!("challenges/{file}"), text.as_bytes())
@@ -203,14 +208,27 @@ impl Store {
 
     /// Takes it back.
     pub(super) fn withdraw(&mut self, publication: &Publication) -> io::Result<()> {
-        match publication.entry() {
-            Some((file, _)) => self.lease.remove(&format!("challenges/{file}")),
-            None => Ok(()),
-        }
+        let (file, _) = publication.entry();
+        self.lease.remove(&format!("challenges/{file}"))
     }
 
-    /// What the machine that writes has published.
+    /// What the machine that writes has published, for all machines to show.
     pub(super) fn published(&self) -> io::Result<Vec<Publication>> {
+        let mut entries = self.entries()?;
+        entries.retain(|it| !matches!(it.proof, Proof::Dns { .. }));
+        Ok(entries)
+    }
+
+    /// Records that may be there: of each its name and its value.
+    pub(super) fn records(&self) -> io::Result<Vec<(String, String)>> {
+        let records = self.entries()?.into_iter().filter_map(|it| match it.proof {
+            Proof::Dns { value } => Some((it.name, value)),
+            Proof::Http { .. } | Proof::TlsAlpn { .. } => None,
+        });
+        Ok(records.collect())
+    }
+
+    fn entries(&self) -> io::Result<Vec<Publication>> {
         let entries = fs::read_dir(self.directory.join("challenges"))?;
         let published = entries.take(CHALLENGES_MAX).filter_map(|entry| {
             let file = entry.ok()?.file_name().into_string().ok()?;
@@ -253,7 +271,9 @@ impl Store {
 
     fn clear(&mut self, part: &str) -> io::Result<()> {
         for entry in fs::read_dir(self.directory.join(part))? {
-            if let Ok(name) = entry?.file_name().into_string() {
+            if let Ok(name) = entry?.file_name().into_string()
+                && !name.ends_with(DNS)
+            {
                 self.lease.remove(&format!("{part}/{name}"))?;
             }
         }
@@ -369,13 +389,24 @@ mod tests {
         );
         writer.withdraw(&publication).unwrap();
         assert_eq!(writer.published().unwrap(), []);
-        // It is answered by a record, and no machine's file.
-        let proof = Proof::Dns {
-            value: "value".into(),
-        };
-        let name = "a.example".into();
-        writer.publish(&Publication { name, proof }).unwrap();
+    }
+
+    #[test]
+    fn a_record_is_shown_by_no_machine_and_stays_known_until_it_is_taken_back() {
+        let directory = TempDir::new();
+        let mut writer = store(&directory);
+        let value = "va-lue_1".to_owned();
+        let name = "*.a.example".to_owned();
+        let left = [(name.clone(), value.clone())];
+        let proof = Proof::Dns { value };
+        let publication = Publication { name, proof };
+        writer.publish(&publication).unwrap();
         assert_eq!(writer.published().unwrap(), []);
+        drop(writer);
+        let mut next = store(&directory);
+        assert_eq!(next.records().unwrap(), left);
+        next.withdraw(&publication).unwrap();
+        assert_eq!(next.records().unwrap(), []);
     }
 
     #[test]

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{chown, symlink};
 use std::time::Duration;
 
-use ipc::manifest::{Manifest, SiteManifest};
-use ipc::order::{End, Failure, LimitHit, Order, Report};
+use ipc::manifest::{Manifest, NamedProgram, SiteManifest, ToSpawner};
+use ipc::order::{End, Failure, LimitHit, Order, Report, RunChore};
 use os::file::Symlinks;
 use os::spawn::Limits;
 use testkit::processes::await_ended;
@@ -594,4 +594,57 @@ fn the_spawner_ends_with_its_link_and_takes_everything_along() {
     for pid in [pid.to_string(), child, fugitive.trim().to_owned()] {
         await_ended(pid);
     }
+}
+
+/// A chore that ends well, with its output.
+fn chore(id: u64) -> (Order, OwnedFd) {
+    let (output, stdout) = os::pipe::from_program().unwrap();
+    let (_, stdin) = os::pipe::to_program().unwrap();
+    let program = NamedProgram {
+        whose: "a test".into(),
+        command: ["sh", "-c", "echo done"].map(str::to_owned).to_vec(),
+        directory: "/".into(),
+        user: None,
+    };
+    let order = Order::RunChore(RunChore {
+        id,
+        program,
+        stdin,
+        stderr: stdout.try_clone().unwrap(),
+        stdout,
+    });
+    (order, output)
+}
+
+#[test]
+fn a_chore_is_run_for_the_supervisor_and_for_nobody_else() {
+    let tenant = Tenant::new();
+    let spawner = Spawner::start(tenant.plan());
+    let worker = spawner.worker();
+    let (order, _output) = chore(1);
+    worker.send(&order);
+    worker.is_dropped();
+    let chores = || {
+        let (link, its) = os::fdpass::packet_pair().unwrap();
+        let chores = ToSpawner::Chores { link: its };
+        chores.send(spawner.link().as_fd()).unwrap();
+        Worker { link, next: 1 }
+    };
+    let supervisor = chores();
+    if os::process::is_root() {
+        // Where no user is named the spawner itself would be it.
+        let (order, _output) = chore(7);
+        supervisor.send(&order);
+        let report = supervisor.hear().unwrap();
+        let refused = Failure::UserIsRoot;
+        assert!(matches!(report, Report::Failed { failure, .. } if failure == refused));
+    } else {
+        let (order, output) = chore(7);
+        supervisor.send(&order);
+        drop(order);
+        assert_eq!(supervisor.hear_ended().end, End::Exit(0));
+        assert_eq!(read(output), "done\n");
+    }
+    let _next = chores();
+    supervisor.is_dropped();
 }

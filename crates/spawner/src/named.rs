@@ -1,18 +1,18 @@
-//! The programs of maps: found where the operator says, started as who the operator says.
+//! The programs of maps, and chores: found where the operator says, started as who the operator says.
 //!
 //! The idea: such a program is named by the configuration, which its operator alone writes, and
 //! not by what a client asks for. So it need not lie in a site's directory nor belong to anybody
 //! in particular; whoever may run it may. It never runs as root.
 
 use std::ffi::CString;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use config::reason;
-use ipc::manifest::{MapManifest, find_in_path, missing_in_path};
-use ipc::order::{Failure, RunMap};
+use ipc::manifest::{NamedProgram, find_in_path, missing_in_path};
+use ipc::order::Failure;
 use os::file::{NoFile, open_directory};
 use os::spawn::{Birth, Birthplace, Limits};
 
@@ -20,36 +20,29 @@ use super::Refusal;
 use super::checks::Runnable;
 use super::environment;
 use super::lookups::Found;
-use super::manifests::{self, Manifests};
-use super::programs::{self, Order, Program};
+use super::manifests;
+use super::programs::{self, Asker, Order, Program};
 
-/// Finds a map's program and who it runs as, however long it takes: for a thread of its own.
-pub(super) fn find(map: &MapManifest) -> Result<Found, Refusal> {
-    let user = manifests::look_up_user_of_map(map)?;
-    let name = &map.name;
+/// Finds such a program and who it runs as, however long it takes: for a thread of its own.
+pub(super) fn find(program: &NamedProgram) -> Result<Found, Refusal> {
+    let user = manifests::look_up_user_of(program)?;
+    let whose = &program.whose;
     if user.uid == 0 && os::process::is_root() {
-        let what = format!("map {name}: programs do not run as root: give it a `user`");
+        let what = format!("{whose}: programs do not run as root: give it a `user`");
         return Err(Refusal::new(Failure::UserIsRoot, what));
     }
-    let directory = open_directory(&map.directory).map_err(|error| {
-        let (path, reason) = (map.directory.display(), reason(&error));
+    let directory = open_directory(&program.directory).map_err(|error| {
+        let (path, reason) = (program.directory.display(), reason(&error));
         let failure = match NoFile::of(&error) {
             Some(NoFile::Absent) => Failure::NotFound,
             _ => Failure::SpawnFailed,
         };
-        Refusal::new(failure, format!("map {name}: directory {path}: {reason}"))
+        Refusal::new(failure, format!("{whose}: directory {path}: {reason}"))
     })?;
-    let program = locate(map)?;
-    let program = CString::new(program.as_os_str().as_bytes()).map_err(|_| {
-        Refusal::new(
-            Failure::NotFound,
-            format!("map {name}: no name of a program"),
-        )
-    })?;
-    let runnable = Runnable {
-        directory,
-        name: program,
-    };
+    let path = locate(program)?;
+    let name = CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| Refusal::new(Failure::NotFound, format!("{whose}: no name of a program")))?;
+    let runnable = Runnable { directory, name };
     Ok(Found {
         user,
         runnable,
@@ -58,43 +51,43 @@ pub(super) fn find(map: &MapManifest) -> Result<Found, Refusal> {
 }
 
 /// The program's file.
-fn locate(map: &MapManifest) -> Result<PathBuf, Refusal> {
-    let name = &map.name;
-    let word = map.command.first().map(String::as_str).unwrap_or_default();
-    let missing = |what: String| Refusal::new(Failure::NotFound, format!("map {name}: {what}"));
+fn locate(program: &NamedProgram) -> Result<PathBuf, Refusal> {
+    let whose = &program.whose;
+    let word = program
+        .command
+        .first()
+        .map(String::as_str)
+        .unwrap_or_default();
+    let missing = |what: String| Refusal::new(Failure::NotFound, format!("{whose}: {what}"));
     if !word.contains('/') {
         return find_in_path(word).ok_or_else(|| missing(missing_in_path(word)));
     }
-    let path = map.directory.join(word);
+    let path = program.directory.join(word);
     match std::fs::metadata(&path) {
         Err(error) => Err(missing(format!("{}: {}", path.display(), reason(&error)))),
         Ok(facts) if !facts.is_file() => Err(Refusal::new(
             Failure::NotRegular,
-            format!("map {name}: {} is no regular file", path.display()),
+            format!("{whose}: {} is no regular file", path.display()),
         )),
         Ok(facts) if facts.permissions().mode() & 0o111 == 0 => {
             let path = path.display();
-            let what = format!("map {name}: {path} is not executable: chmod +x {path}");
+            let what = format!("{whose}: {path} is not executable: chmod +x {path}");
             Err(Refusal::new(Failure::NotExecutable, what))
         }
         Ok(_) => Ok(path),
     }
 }
 
-/// Starts a program that was found.
+/// Starts one that was found; `stdio` is its standard input, output and error.
 pub(super) fn start(
-    manifests: &Manifests,
     order: Order,
-    run: &RunMap,
+    (program, asker): (&NamedProgram, Asker),
+    stdio: [BorrowedFd<'_>; 3],
     found: &Found,
 ) -> Result<Program, Refusal> {
-    let map = manifests.find_map(run)?;
-    let shown = format!(
-        "{} of map {}",
-        found.runnable.name.to_string_lossy(),
-        map.name
-    );
-    let words = map.command.iter().skip(1);
+    let name = found.runnable.name.to_string_lossy();
+    let shown = format!("{name} of {}", program.whose);
+    let words = program.command.iter().skip(1);
     let arguments: Result<Vec<CString>, _> =
         words.map(|word| CString::new(word.as_str())).collect();
     let arguments = arguments.map_err(|_| {
@@ -108,8 +101,8 @@ pub(super) fn start(
         name: &found.runnable.name,
         arguments: &arguments,
         environment: &environment,
-        stdio: [run.stdin.as_fd(), run.stdout.as_fd(), run.stderr.as_fd()],
-        user: map.user.is_some().then_some(&*found.user),
+        stdio,
+        user: program.user.is_some().then_some(&*found.user),
         limits: &limits,
         birthplace: Birthplace::Own,
     });
@@ -123,7 +116,7 @@ pub(super) fn start(
         script: shown,
         limits,
         group: None,
-        is_of_map: true,
+        asker,
         is_killed: false,
     })
 }

@@ -1,0 +1,305 @@
+//! Certificates of names that are shown by records: what the program is asked for, and that each
+//! record is taken away again, whoever ends in between.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::TempDir;
+use testkit::gateway::{Builder, Gateway};
+use testkit::pebble::{Accounts, Pebble};
+use testkit::processes::await_ended;
+use testkit::wait::{eventually, free_port};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const CONFIG: &str = r#"
+workers = 1
+control = { socket = "{place}/nagaya.sock" }
+[[listen]]
+address = "127.0.0.1:{port}"
+[[listen]]
+address = "127.0.0.1:{http}"
+[[listen]]
+address = "127.0.0.1:{tls}"
+tls = true
+[acme.test]
+directory = "{directory}"
+ca = "{ca}"
+store = "{place}/store"
+challenges = [{challenges}]
+dns = { program = ["{place}/dns.sh", "zone"], {user}timeout = "{timeout}" }
+[[sites]]
+hosts = ["example.jp", "*.example.jp", "www.example.jp"]
+rules = [{ handler = { respond = { body = "the site" } } }]
+tls = { acme = "test" }
+"#;
+
+/// Notes what it was asked for and by whom, does it, and then what the test wants besides.
+const PROGRAM: &str = r#"#!/bin/sh
+echo "$(id -un) $* $(env | grep -cv '^PWD=\|^SHLVL=\|^_=')" >> {place}/log/calls
+if [ $2 = present ]; then path=set-txt; else path=clear-txt; fi
+. {place}/log/first
+curl -sSf -o {place}/log/answer -d "{\"host\": \"$3\", \"value\": \"$4\"}" http://127.0.0.1:{names}/$path
+"#;
+
+/// An authority, a program that makes records, and a store that outlives gateways.
+struct Zone {
+    pebble: Pebble,
+    place: TempDir,
+    timeout: &'static str,
+    challenges: &'static str,
+}
+
+impl Zone {
+    /// `first` is what the program does before it makes a record, in the words of a shell.
+    fn new(first: &str) -> Option<Zone> {
+        let pebble = Pebble::start(Accounts::Free, &[])?;
+        let place = TempDir::new();
+        let path = place.path().display().to_string();
+        let program = PROGRAM.replace("{place}", &path);
+        let program = program.replace("{names}", &pebble.names_port().to_string());
+        place.write_program("dns.sh", program);
+        let first = place.write("log/first", first);
+        let everybody = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(first.parent().unwrap(), everybody).unwrap();
+        Some(Zone {
+            pebble,
+            place,
+            timeout: "1m",
+            challenges: "\"dns-01\"",
+        })
+    }
+
+    fn builder(&self) -> Builder {
+        let is_root = rustix::process::geteuid().is_root();
+        Gateway::with_config(BINARY, CONFIG)
+            .with("http", self.pebble.http_port())
+            .with("tls", free_port())
+            .with("challenges", self.challenges)
+            .with("directory", self.pebble.url())
+            .with("ca", self.pebble.authorities().display())
+            .with("place", self.place.path().display())
+            .with("timeout", self.timeout)
+            .with("user", if is_root { "user = \"daemon\", " } else { "" })
+    }
+
+    fn then(&self, first: &str) {
+        self.place.write("log/first", first);
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.place.path().join("store/test").join(name)
+    }
+
+    /// What the program was asked for.
+    fn calls(&self) -> Vec<String> {
+        let calls = fs::read_to_string(self.place.path().join("log/calls"));
+        let calls = calls.unwrap_or_default();
+        calls.lines().map(str::to_owned).collect()
+    }
+
+    /// Records that the store says may be there.
+    fn kept(&self) -> usize {
+        let entries = fs::read_dir(self.file("challenges"));
+        entries.map_or(0, |entries| entries.count())
+    }
+
+    fn until_called(&self, what: &str) {
+        let called = || {
+            self.calls()
+                .iter()
+                .any(|it| it.contains(what))
+                .then_some(())
+        };
+        eventually(PATIENCE, what, called);
+    }
+
+    fn until_certified(&self) -> PathBuf {
+        let file = self.file("certificates/example.jp.pem");
+        eventually(PATIENCE, "the certificate", || {
+            file.exists().then(|| file.clone())
+        })
+    }
+
+    /// Whatever was put there was taken away after it, and the store knows of nothing more.
+    fn until_tidy(&self) {
+        eventually(PATIENCE, "every record is taken away", || {
+            (self.kept() == 0).then_some(())
+        });
+        let calls = self.calls();
+        let ends = |call: &str| call.split(' ').skip(4).take(1).collect::<String>();
+        for (at, call) in calls.iter().enumerate() {
+            let later = calls.get(at + 1..).unwrap();
+            let cleaned = |it: &String| it.contains(" cleanup ") && ends(it) == ends(call);
+            assert!(
+                !call.contains(" present ") || later.iter().any(cleaned),
+                "{calls:#?}"
+            );
+        }
+    }
+}
+
+fn names_in(file: &Path) -> String {
+    let mut openssl = Command::new("openssl");
+    openssl.args(["x509", "-noout", "-ext", "subjectAltName", "-in"]);
+    let output = openssl.arg(file).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn certs(zone: &Zone, gateway: &Gateway, name: &str) -> String {
+    let config = gateway.directory().path().join("nagaya.toml");
+    let output = Command::new(BINARY)
+        .args(["certs", name, "-c"])
+        .arg(config)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?} {}", zone.kept());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn kill(pid: u32) {
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+}
+
+#[test]
+fn a_wildcard_is_ordered_by_records_that_a_program_makes_and_takes_away() {
+    let Some(zone) = Zone::new("") else {
+        return;
+    };
+    let gateway = zone.builder().start();
+    let names = names_in(&zone.until_certified());
+    assert!(names.contains("DNS:*.example.jp"), "{names}");
+    assert!(names.contains("DNS:example.jp"), "{names}");
+    assert!(!names.contains("www"), "a wildcard is good for it: {names}");
+    gateway.wait_for_message("issued");
+    zone.until_tidy();
+    let user = rustix::process::geteuid().is_root().then_some("daemon");
+    let calls = zone.calls();
+    for call in &calls {
+        let words: Vec<_> = call.split(' ').collect();
+        let [who, zone, action, name, value, variables] = words[..] else {
+            panic!("{call}");
+        };
+        assert!(user.is_none_or(|user| who == user), "{call}");
+        assert!(["present", "cleanup"].contains(&action), "{call}");
+        assert_eq!((zone, name), ("zone", "_acme-challenge.example.jp."));
+        // A digest in base64url; of variables there is PATH.
+        assert_eq!((value.len(), variables), (43, "1"), "{call}");
+    }
+    assert_eq!(calls.len(), 4, "{calls:#?}");
+    let told = certs(&zone, &gateway, "*.example.jp");
+    assert!(told.contains("acme test"), "{told}");
+    assert_eq!(certs(&zone, &gateway, "a.example.jp"), told);
+}
+
+#[test]
+fn names_that_can_be_shown_otherwise_are_where_that_is_preferred() {
+    let Some(zone) = Zone::new("") else {
+        return;
+    };
+    let challenges = "\"http-01\", \"dns-01\"";
+    let zone = Zone { challenges, ..zone };
+    let _gateway = zone.builder().start();
+    let names = names_in(&zone.until_certified());
+    assert!(names.contains("DNS:example.jp"), "{names}");
+    zone.until_tidy();
+    assert_eq!(zone.calls().len(), 2, "{:#?}", zone.calls());
+}
+
+#[test]
+fn a_program_that_fails_is_told_with_what_it_wrote() {
+    let Some(zone) = Zone::new("echo no such zone >&2; echo ask hosting; exit 3") else {
+        return;
+    };
+    let gateway = zone.builder().start();
+    gateway.wait_for_message("it ended with status 3: no such zone; ask hosting");
+    eventually(PATIENCE, "an operator is told", || {
+        let told = certs(&zone, &gateway, "*.example.jp");
+        told.contains("no such zone").then_some(())
+    });
+    // What could not be taken away either is known to be left.
+    assert!(zone.kept() > 0);
+    zone.then("");
+    drop(gateway);
+    let _gateway = zone.builder().start();
+    zone.until_certified();
+    zone.until_tidy();
+}
+
+#[test]
+fn a_program_that_hangs_is_killed_with_all_that_it_has_started() {
+    let Some(zone) = Zone::new("") else {
+        return;
+    };
+    let started = zone.place.path().join("log/started");
+    let hang = format!("sleep 1000 & echo $! > {}; wait", started.display());
+    zone.then(&hang);
+    let zone = Zone {
+        timeout: "1s",
+        ..zone
+    };
+    let gateway = zone.builder().start();
+    gateway.wait_for_message("it was killed after 1 s");
+    let pid: u32 = eventually(PATIENCE, "what it has started", || {
+        let text = fs::read_to_string(&started).ok()?;
+        text.trim().parse().ok()
+    });
+    zone.then("");
+    await_ended(pid);
+    zone.until_tidy();
+}
+
+#[test]
+fn whoever_dies_between_two_steps_no_record_stays() {
+    for (who, step) in [
+        ("acme", " present "),
+        ("acme", " cleanup "),
+        ("gateway", " present "),
+        ("gateway", " cleanup "),
+        ("spawner", " present "),
+        ("spawner", " cleanup "),
+    ] {
+        // At the first of these steps the program waits to be killed, or for the other's death.
+        let Some(zone) = Zone::new("") else {
+            return;
+        };
+        let gate = zone.place.path().join("log/gate");
+        let action = step.trim();
+        let gate = gate.display();
+        zone.then(&format!(
+            "if [ $2 = {action} ]; then while [ ! -e {gate} ]; do sleep 0.05; done; fi"
+        ));
+        let gateway = zone.builder().start();
+        zone.until_called(step);
+        let victim = match who {
+            "gateway" => gateway.pid(),
+            name => gateway.child_called(name),
+        };
+        kill(victim);
+        let gateway = match who {
+            "gateway" => {
+                drop(gateway);
+                zone.then("");
+                zone.builder().start()
+            }
+            _ => {
+                await_ended(victim);
+                gateway
+            }
+        };
+        zone.place.write("log/gate", "");
+        if who != "spawner" {
+            zone.until_certified();
+        }
+        zone.until_tidy();
+        drop(gateway);
+        println!("{who} at {action}");
+    }
+}
