@@ -14,7 +14,7 @@ MRuby::Build.new("host") do |conf|
   ].each { |gem| conf.gem core: "mruby-#{gem}" }
 
   defines = ENV.fetch("BINDGEN_EXTRA_CLANG_ARGS").split
-  conf.cc.flags << defines << %w[-O3 -fPIC -g]
+  conf.cc.flags << defines << %w[-O3 -fPIE -g]
   more = ENV.fetch("NAGAYA_MRUBY_FLAGS", "").split
   conf.cc.flags << more
   conf.linker.flags << more.grep(/sanitize/)
