@@ -2,9 +2,11 @@
 //!
 //! Nobody has proved who he is when a handshake is paid for, and anybody may say any name. So turns go to clients
 //! first, over all names together: each has an account of the processor time it took, and only whose has not paid
-//! beyond the round is let into the second stage, one at a time. There the short ones go first, within a share that
-//! leaves the full ones theirs, and among those of a kind tenants take turns by their weight. What is charged in
-//! advance is an estimate, replaced by what was measured. Each of the three stages is a [`Ring`].
+//! beyond the round is let into the second stage: whoever comes anew waits for nobody who has had his turn. There the
+//! short ones go first, within a share that leaves the full ones theirs, and among those of a kind tenants take turns by
+//! their weight. Of those outside one at a time is let in out of its turn, with a small share of its own: newcomers
+//! without end keep nobody out. What is charged in advance is an estimate, replaced by what was measured. Each of the
+//! three stages is a [`Ring`].
 //!
 //! A client is an IPv4 address, or a /64 of IPv6. Where the queue is full, a newcomer pushes out the last of the
 //! client that has most in it, or of the tenant that has, if that is more than the newcomer's own would have.
@@ -22,9 +24,7 @@ use crate::time::Time;
 
 use super::group::Seed;
 use super::ring::{Account, Newcomers, Ring, Turn as Order};
-use accounts::{
-    Client, KindAccount, Tenant, Waiting, client_number, kind_of, length, lengthen, weight_of,
-};
+use accounts::{Class, Client, Cost, Tenant, Waiting, client_number, length, lengthen};
 
 /// Clients and tenants without waiters that are remembered at most, each.
 const IDLE_MAX: usize = 16_384;
@@ -95,6 +95,7 @@ pub struct Turn {
     client: u64,
     tenant: u64,
     kind: StepKind,
+    class: Class,
     charged_ns: u64,
 }
 
@@ -112,10 +113,12 @@ pub struct Queue {
     tenants: HashMap<u64, Tenant, Seed>,
     /// Clients that have something to let in, and nothing there.
     outside: Ring,
-    /// Kinds, and tenants by kind, of what was let in.
-    kinds: Ring,
-    of_kinds: [KindAccount; 2],
-    inside: [Ring; 2],
+    /// Classes, and tenants by class, of what was let in.
+    classes: Ring,
+    of_classes: [Account; Class::ALL.len()],
+    inside: [Ring; Class::ALL.len()],
+    /// By kind.
+    costs: [Cost; 2],
     /// By how many wait.
     client_lengths: BTreeSet<(u64, u64)>,
     tenant_lengths: BTreeSet<(u64, u64)>,
@@ -137,12 +140,10 @@ impl Queue {
             clients: HashMap::with_hasher(seed),
             tenants: HashMap::with_hasher(seed),
             outside: Ring::new(Newcomers::Unrested),
-            kinds: Ring::new(Newcomers::Rested),
-            of_kinds: [
-                KindAccount::new(StepKind::Short),
-                KindAccount::new(StepKind::Full),
-            ],
-            inside: [Ring::new(Newcomers::Rested), Ring::new(Newcomers::Rested)],
+            classes: Ring::new(Newcomers::Unrested),
+            of_classes: Class::ALL.map(|class| Account::new(Time::ZERO, class.weight())),
+            inside: Class::ALL.map(|_| Ring::new(Newcomers::Rested)),
+            costs: [StepKind::Short, StepKind::Full].map(Cost::new),
             client_lengths: BTreeSet::new(),
             tenant_lengths: BTreeSet::new(),
             idle_clients: BTreeSet::new(),
@@ -198,34 +199,38 @@ impl Queue {
     pub fn next(&mut self, now: Time) -> Option<Turn> {
         self.now = self.now.max(now);
         self.let_in();
-        if self.kinds.len() == 0 {
-            self.admit(self.outside.first(Order::Oldest)?);
+        let is_beyond_inside = self.inside[Class::Beyond as usize].len() > 0;
+        match self.outside.first(Order::Oldest) {
+            Some(client) if self.classes.len() == 0 => self.admit(client, Class::of),
+            Some(client) if !is_beyond_inside => self.admit(client, |_| Class::Beyond),
+            _ => {}
         }
-        let kind = kind_of(self.kinds.first(Order::Oldest)?);
-        self.next_of(kind)
+        let class = Class::at(self.classes.first(Order::Oldest)?);
+        self.next_of(class)
     }
 
     /// As [`Queue::next`], of short steps alone: what the full ones need is not there.
     pub fn next_short(&mut self, now: Time) -> Option<Turn> {
         self.now = self.now.max(now);
         self.let_in();
-        while self.inside[StepKind::Short as usize].len() == 0 {
-            self.admit(self.outside.first(Order::Oldest)?);
+        while self.inside[Class::Short as usize].len() == 0 {
+            self.admit(self.outside.first(Order::Oldest)?, Class::of);
         }
-        self.next_of(StepKind::Short)
+        self.next_of(Class::Short)
     }
 
-    fn next_of(&mut self, kind: StepKind) -> Option<Turn> {
-        let at = kind as usize;
+    fn next_of(&mut self, class: Class) -> Option<Turn> {
+        let at = class as usize;
         let tenant = self.inside[at].first(Order::Oldest)?;
         let (_, place) = *self.tenants.get(&tenant)?.inside[at].first()?;
-        let client = self.take(place)?.client;
-        let charged_ns = self.charge(client, tenant, kind);
+        let Waiting { client, kind, .. } = self.take(place)?;
+        let charged_ns = self.charge(client, tenant, kind, class);
         Some(Turn {
             id: StepId(place),
             client,
             tenant,
             kind,
+            class,
             charged_ns,
         })
     }
@@ -251,8 +256,8 @@ impl Queue {
     /// Replaces what was charged for a step by the processor time it took, and takes note of what it was.
     pub fn settle(&mut self, now: Time, turn: &Turn, was: StepKind, cpu_ns: u64) {
         self.now = self.now.max(now);
-        self.of_kinds[was as usize].cost.note(cpu_ns);
-        let (unit_ns, at, charged_ns) = (self.unit_ns(), turn.kind as usize, turn.charged_ns);
+        self.costs[was as usize].measured.note(cpu_ns);
+        let (unit_ns, at, charged_ns) = (self.unit_ns(), turn.class as usize, turn.charged_ns);
         if let Some(client) = self.clients.get_mut(&turn.client) {
             client.is_distrusted |= was > turn.kind;
             let account = &mut client.account;
@@ -263,8 +268,8 @@ impl Queue {
             let account = &mut tenant.accounts[at];
             self.inside[at].correct(now, turn.tenant, account, charged_ns, cpu_ns, unit_ns);
         }
-        let account = &mut self.of_kinds[at].account;
-        self.kinds
+        let account = &mut self.of_classes[at];
+        self.classes
             .correct(now, at as u64, account, charged_ns, cpu_ns, unit_ns);
     }
 }
@@ -277,7 +282,7 @@ impl Queue {
 
     /// The quantum of weight 1.
     fn unit_ns(&self) -> u64 {
-        self.of_kinds[StepKind::Full as usize].cost_ns()
+        self.costs[StepKind::Full as usize].ns()
     }
 
     /// What a newcomer is taken to be.
@@ -337,7 +342,7 @@ impl Queue {
             .entry(newcomer.tenant)
             .or_insert_with(|| Tenant {
                 weight,
-                accounts: [Account::new(now, weight), Account::new(now, weight)],
+                accounts: Class::ALL.map(|_| Account::new(now, weight)),
                 inside: Default::default(),
                 waiting: BTreeSet::new(),
             });
@@ -381,15 +386,15 @@ impl Queue {
         }
     }
 
-    /// Lets in all clients that have not paid beyond the round: each once, so all in all as often as they came.
+    /// Lets in all clients that have paid less than the round: each once, so all in all as often as they came.
     fn let_in(&mut self) {
-        while let Some(client) = self.outside.first_due() {
-            self.admit(client);
+        while let Some(client) = self.outside.first_before() {
+            self.admit(client, Class::of);
         }
     }
 
-    /// Lets in the first step of a client that stands outside.
-    fn admit(&mut self, number: u64) {
+    /// Lets in the first step of a client that stands outside, into the class for its kind.
+    fn admit(&mut self, number: u64, class_of: impl Fn(StepKind) -> Class) {
         let unit_ns = self.unit_ns();
         let Some(client) = self.clients.get_mut(&number) else {
             return;
@@ -403,28 +408,32 @@ impl Queue {
             return;
         };
         self.last += 1;
-        waiting.inside = Some(self.last);
-        let (at, now) = (kind as usize, self.now);
+        let class = class_of(kind);
+        waiting.inside = Some((self.last, class));
+        let (at, now) = (class as usize, self.now);
         if let Some(tenant) = self.tenants.get_mut(&waiting.tenant) {
             tenant.inside[at].insert((self.last, place));
             let (account, weight) = (&mut tenant.accounts[at], tenant.weight);
             self.inside[at].push(now, waiting.tenant, account, weight, unit_ns, None);
         }
-        let account = &mut self.of_kinds[at].account;
-        let weight = weight_of(kind);
-        self.kinds
+        let account = &mut self.of_classes[at];
+        let weight = class.weight();
+        if class == Class::Beyond {
+            self.classes.defer(account, unit_ns);
+        }
+        self.classes
             .push(now, at as u64, account, weight, unit_ns, None);
     }
 
     /// Takes one out, wherever it stands.
     fn take(&mut self, place: u64) -> Option<Waiting> {
         let waiting = self.waiting.remove(&place)?;
-        let at = waiting.kind as usize;
         self.ends.remove(&(waiting.until, place));
         if let Some(tenant) = self.tenants.get_mut(&waiting.tenant) {
             let before = tenant.length(0);
             tenant.waiting.remove(&(waiting.kind, place));
-            if let Some(since) = waiting.inside {
+            if let Some((since, class)) = waiting.inside {
+                let at = class as usize;
                 tenant.inside[at].remove(&(since, place));
                 self.inside[at].pop(waiting.tenant, &mut tenant.accounts[at]);
             }
@@ -435,8 +444,9 @@ impl Queue {
                 self.idle_tenants.insert((self.now, waiting.tenant));
             }
         }
-        if waiting.inside.is_some() {
-            self.kinds.pop(at as u64, &mut self.of_kinds[at].account);
+        if let Some((_, class)) = waiting.inside {
+            let at = class as usize;
+            self.classes.pop(at as u64, &mut self.of_classes[at]);
         }
         self.leave_client(place, &waiting);
         Some(waiting)
@@ -466,19 +476,22 @@ impl Queue {
     }
 
     /// Charges all three for a step that begins.
-    fn charge(&mut self, client: u64, tenant: u64, kind: StepKind) -> u64 {
-        let (at, now) = (kind as usize, self.now);
-        let cost_ns = self.of_kinds[at].cost_ns();
+    fn charge(&mut self, client: u64, tenant: u64, kind: StepKind, class: Class) -> u64 {
+        let (at, now) = (class as usize, self.now);
+        let cost_ns = self.costs[kind as usize].ns();
         if let Some(client_account) = self.clients.get_mut(&client) {
             let account = &mut client_account.account;
-            self.outside.charge(now, client, account, cost_ns);
+            match class {
+                Class::Beyond => self.outside.charge_aside(now, client, account, cost_ns),
+                _ => self.outside.charge(now, client, account, cost_ns),
+            }
         }
         if let Some(tenant_accounts) = self.tenants.get_mut(&tenant) {
             let account = &mut tenant_accounts.accounts[at];
             self.inside[at].charge(now, tenant, account, cost_ns);
         }
-        let account = &mut self.of_kinds[at].account;
-        self.kinds.charge(now, at as u64, account, cost_ns);
+        let account = &mut self.of_classes[at];
+        self.classes.charge(now, at as u64, account, cost_ns);
         cost_ns
     }
 

@@ -100,7 +100,8 @@ pub(super) enum Newcomers {
     Rested,
     /// Without credit: anybody can come as somebody new, as clients can.
     Strangers,
-    /// Without credit, and a rest earns none either: who comes back begins at the round, or at its debt.
+    /// Without credit, and a rest earns none either: who comes back begins right before the round, or at its debt. That
+    /// others get turns beside newcomers without end is the caller's business.
     Unrested,
 }
 
@@ -151,10 +152,15 @@ impl Ring {
         }
     }
 
-    /// The flow to be served next, if it has not paid beyond the round.
-    pub(super) fn first_due(&self) -> Option<u64> {
+    /// The flow to be served next, if it has paid less than the round.
+    pub(super) fn first_before(&self) -> Option<u64> {
         let &(paid_ns, _, first) = self.order.first()?;
-        (paid_ns <= self.round_ns).then_some(first)
+        (paid_ns < self.round_ns).then_some(first)
+    }
+
+    /// Has a flow without waiters come back as one that has just paid so much.
+    pub(super) fn defer(&self, account: &mut Account, cost_ns: u64) {
+        account.paid_ns = account.paid_ns.max(self.round_ns.saturating_add(cost_ns));
     }
 
     /// The flow with most waiters for its weight, and how long its queue is for it.
@@ -201,7 +207,14 @@ impl Ring {
     /// Charges a flow for a service that begins.
     pub(super) fn charge(&mut self, now: Time, id: u64, account: &mut Account, cost_ns: u64) {
         self.advance(account.paid_ns);
-        self.drift(cost_ns / (self.weights + u64::from(account.weight)));
+        if self.newcomers != Newcomers::Unrested {
+            self.drift(cost_ns / (self.weights + u64::from(account.weight)));
+        }
+        self.charge_aside(now, id, account, cost_ns);
+    }
+
+    /// As [`Self::charge`], for a service out of turn: the round does not follow it.
+    pub(super) fn charge_aside(&mut self, now: Time, id: u64, account: &mut Account, cost_ns: u64) {
         let round_ns = self.round_ns;
         self.turn += 1;
         let turn = self.turn;
@@ -287,7 +300,8 @@ impl Ring {
     /// The least a flow without waiters begins with: strangers have earned no credit.
     fn start(&self, account: &Account, unit_ns: u64) -> u64 {
         match (self.newcomers, account.turn) {
-            (Newcomers::Strangers, 0) | (Newcomers::Unrested, _) => self.round_ns,
+            (Newcomers::Strangers, 0) => self.round_ns,
+            (Newcomers::Unrested, _) => self.round_ns - 1,
             _ => self.least(unit_ns, REST_QUANTA_MAX),
         }
     }

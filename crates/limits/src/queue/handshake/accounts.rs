@@ -1,4 +1,4 @@
-//! What is known of clients, tenants and kinds of steps in the queue of handshakes.
+//! What is known of clients, tenants and classes of steps in the queue of handshakes.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,8 +13,16 @@ use super::StepKind;
 const FULL_NS: u64 = 1_000_000;
 /// The same of what is short.
 const SHORT_NS: u64 = 200_000;
-/// Of the time, while both wait, short steps get so many parts for each that full ones get.
-const SHORT_WEIGHT: u32 = 3;
+/// In what order those go that were let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Short steps.
+    Short,
+    /// Full ones.
+    Full,
+    /// One of a client that has paid beyond the round, let in out of its turn.
+    Beyond,
+}
 
 #[derive(Debug)]
 pub(super) struct Waiting {
@@ -22,8 +30,8 @@ pub(super) struct Waiting {
     pub(super) tenant: u64,
     pub(super) kind: StepKind,
     pub(super) until: Time,
-    /// When it was let in, as a number; `None`: not yet.
-    pub(super) inside: Option<u64>,
+    /// When it was let in, as a number, and among whom; `None`: not yet.
+    pub(super) inside: Option<(u64, Class)>,
 }
 
 #[derive(Debug)]
@@ -40,25 +48,24 @@ pub(super) struct Client {
 #[derive(Debug)]
 pub(super) struct Tenant {
     pub(super) weight: u32,
-    /// By kind.
-    pub(super) accounts: [Account; 2],
-    pub(super) inside: [BTreeSet<(u64, u64)>; 2],
+    /// By class.
+    pub(super) accounts: [Account; Class::ALL.len()],
+    pub(super) inside: [BTreeSet<(u64, u64)>; Class::ALL.len()],
     /// All that waits.
     pub(super) waiting: BTreeSet<(StepKind, u64)>,
 }
 
+/// What steps of a kind take.
 #[derive(Debug)]
-pub(super) struct KindAccount {
-    pub(super) account: Account,
-    pub(super) cost: Average,
-    pub(super) guess_ns: u64,
+pub(super) struct Cost {
+    pub(super) measured: Average,
+    guess_ns: u64,
 }
 
-impl KindAccount {
+impl Cost {
     pub(super) fn new(kind: StepKind) -> Self {
         Self {
-            account: Account::new(Time::ZERO, weight_of(kind)),
-            cost: Average::default(),
+            measured: Average::default(),
             guess_ns: match kind {
                 StepKind::Short => SHORT_NS,
                 StepKind::Full => FULL_NS,
@@ -66,8 +73,38 @@ impl KindAccount {
         }
     }
 
-    pub(super) fn cost_ns(&self) -> u64 {
-        self.cost.value_ns().unwrap_or(self.guess_ns)
+    pub(super) fn ns(&self) -> u64 {
+        self.measured.value_ns().unwrap_or(self.guess_ns)
+    }
+}
+
+impl Class {
+    /// In the order of their numbers.
+    pub(super) const ALL: [Self; 3] = [Self::Short, Self::Full, Self::Beyond];
+
+    pub(super) fn of(kind: StepKind) -> Self {
+        match kind {
+            StepKind::Short => Self::Short,
+            StepKind::Full => Self::Full,
+        }
+    }
+
+    /// The class that a ring of classes knows by this number.
+    pub(super) fn at(number: u64) -> Self {
+        match number {
+            0 => Self::Short,
+            1 => Self::Full,
+            _ => Self::Beyond,
+        }
+    }
+
+    /// Its part of the time, while all wait.
+    pub(super) fn weight(self) -> u32 {
+        match self {
+            Self::Short => 27,
+            Self::Full => 9,
+            Self::Beyond => 1,
+        }
     }
 }
 
@@ -95,20 +132,6 @@ pub(super) fn lengthen(lengths: &mut BTreeSet<(u64, u64)>, number: u64, before: 
     }
     if after > 0 {
         lengths.insert((after, number));
-    }
-}
-
-pub(super) fn kind_of(at: u64) -> StepKind {
-    match at {
-        0 => StepKind::Short,
-        _ => StepKind::Full,
-    }
-}
-
-pub(super) fn weight_of(kind: StepKind) -> u32 {
-    match kind {
-        StepKind::Short => SHORT_WEIGHT,
-        StepKind::Full => 1,
     }
 }
 

@@ -67,7 +67,17 @@ impl Arrival {
 type Fate = Result<u64, Refused>;
 
 /// Serves arrivals on so many threads until 100 ms after the last; what waits then has no fate.
-fn simulate(threads: usize, mut arrivals: Vec<Arrival>) -> Vec<(Arrival, Option<Fate>)> {
+fn simulate(threads: usize, arrivals: Vec<Arrival>) -> Vec<(Arrival, Option<Fate>)> {
+    simulate_patient(threads, usize::MAX, arrivals)
+}
+
+/// As [`simulate`], where a client does not come while so many of its own are under way.
+fn simulate_patient(
+    threads: usize,
+    under_way_max: usize,
+    mut arrivals: Vec<Arrival>,
+) -> Vec<(Arrival, Option<Fate>)> {
+    let mut under_way: HashMap<u32, usize> = HashMap::new();
     arrivals.sort_by_key(|arrival| arrival.at_ns);
     let end = arrivals.last().map_or(0, |last| last.at_ns) + 100 * MS_NS;
     let mut queue = Queue::new(PLACES, 7);
@@ -80,6 +90,7 @@ fn simulate(threads: usize, mut arrivals: Vec<Arrival>) -> Vec<(Arrival, Option<
         for thread in &mut busy {
             if let Some((_, turn, who)) = thread.take_if(|(until, ..)| *until <= now) {
                 let arrival: &Arrival = &arrivals[who];
+                *under_way.entry(arrival.client).or_default() -= 1;
                 queue.settle(Time(now), &turn, arrival.was, arrival.cost_ns);
             }
         }
@@ -89,12 +100,19 @@ fn simulate(threads: usize, mut arrivals: Vec<Arrival>) -> Vec<(Arrival, Option<
                 kind: arrival.kind,
                 ..step(Time(now), arrival.client, arrival.tenant)
             };
+            let own = under_way.entry(arrival.client).or_default();
+            if *own >= under_way_max {
+                next += 1;
+                continue;
+            }
             match queue.push(Time(now), &asked) {
                 Err(why) => fates[next] = Some(Err(why)),
                 Ok((place, pushed_out)) => {
+                    *own += 1;
                     by_place.insert(place, next);
                     if let Some(who) = pushed_out.and_then(|out| by_place.remove(&out)) {
                         fates[who] = Some(Err(Refused::OverShare));
+                        *under_way.entry(arrivals[who].client).or_default() -= 1;
                     }
                 }
             }
@@ -103,6 +121,7 @@ fn simulate(threads: usize, mut arrivals: Vec<Arrival>) -> Vec<(Arrival, Option<
         while let Some(place) = queue.expired(Time(now)) {
             let who = by_place.remove(&place).expect("it waited");
             fates[who] = Some(Err(Refused::Late));
+            *under_way.entry(arrivals[who].client).or_default() -= 1;
         }
         for thread in busy.iter_mut().filter(|thread| thread.is_none()) {
             let Some(turn) = queue.next(Time(now)) else {
@@ -176,6 +195,23 @@ fn beside_a_flood_over_ten_thousand_names_nobody_else_is_lost_or_late() {
     arrivals.extend(strangers(77));
     let wait_ns = longest_wait_ns(&simulate(1, arrivals));
     assert!(wait_ns < 30 * MS_NS, "{wait_ns} ns");
+}
+
+#[test]
+fn who_comes_anew_waits_for_nobody_who_has_had_his_turn() {
+    // Each of the flood begins another when one of its own is done: all wait all the time, and have had the same.
+    for (own, tenant) in [(1, 1), (2, 1), (5, 1), (1, 77), (2, 77), (5, 77)] {
+        let mut arrivals = flood(|number| match tenant {
+            1 => 1,
+            _ => fastrand::Rng::with_seed(!number).u64(0..10_000),
+        });
+        for arrival in &mut arrivals {
+            arrival.cost_ns = fastrand::Rng::with_seed(arrival.at_ns).u64(700_000..1_300_000);
+        }
+        arrivals.extend(strangers(tenant));
+        let wait_ns = longest_wait_ns(&simulate_patient(1, own, arrivals));
+        assert!(wait_ns < 8 * MS_NS, "{own} each, {tenant}: {wait_ns} ns");
+    }
 }
 
 /// How often each of these clients got its turn.
@@ -535,7 +571,7 @@ proptest! {
         let left: HashSet<_> = std::iter::from_fn(|| queue.next(now)).map(|turn| turn.id).collect();
         assert_eq!(left, waiting.into_iter().collect());
         assert!(queue.client_lengths.is_empty() && queue.tenant_lengths.is_empty());
-        assert!(queue.outside.len() == 0 && queue.kinds.len() == 0);
+        assert!(queue.outside.len() == 0 && queue.classes.len() == 0);
     }
 }
 
