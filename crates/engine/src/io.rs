@@ -153,6 +153,14 @@ impl Io {
         }
     }
 
+    /// As [`Self::poll_write`], for the last bytes of the connection.
+    pub fn poll_write_last(&self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Socket(socket) => poll_out(socket, cx, |it| os::stream::send(it, data)),
+            Self::Tls(tls) => tls.poll_write_last(cx, data),
+        }
+    }
+
     /// Copies from `file` at `offset`, at most [`SENDFILE_MAX`] bytes; `Ok(0)` means the file ended.
     pub fn poll_sendfile(
         &self,

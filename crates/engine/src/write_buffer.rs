@@ -54,10 +54,22 @@ impl WriteBuffer {
 
     /// Sends what waits and lets the kernel hold its end back for what follows at once.
     pub fn poll_send_more(&mut self, io: &Io, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.poll_send_all(|waiting| io.poll_write_more(cx, waiting))
+    }
+
+    /// Sends what waits, the last bytes of the connection.
+    pub fn poll_send_last(&mut self, io: &Io, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.poll_send_all(|waiting| io.poll_write_last(cx, waiting))
+    }
+
+    fn poll_send_all(
+        &mut self,
+        mut write: impl FnMut(&[u8]) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
         let mut written = 0;
         while !self.is_empty() {
             let waiting = self.bytes.get(self.sent..).unwrap_or_default();
-            let count = ready!(io.poll_write_more(cx, waiting))?;
+            let count = ready!(write(waiting))?;
             self.sent += count;
             written += count;
         }

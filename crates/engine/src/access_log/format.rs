@@ -263,8 +263,8 @@ fn secured<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>))
         return;
     };
     put("tls_version", Value::word(tls.agreed.version));
-    put("tls_cipher", Value::word(&tls.agreed.cipher));
-    put("tls_group", Value::word(&tls.agreed.group));
+    put("tls_cipher", Value::word(tls.agreed.cipher));
+    put("tls_group", Value::word(tls.agreed.group));
     put("tls_resumed", Value::Number(tls.agreed.is_resumed.into()));
     put(
         "tls_name",

@@ -207,7 +207,7 @@ fn read_request(exchange: &Exchange, property: Property, out: &mut Vec<u8>) -> b
 fn read_tls(tls: &TlsFacts, property: TlsProperty, out: &mut Vec<u8>) -> bool {
     let fact = match property {
         TlsProperty::Protocol => return word(tls.agreed.version, out),
-        TlsProperty::Cipher => return word(&tls.agreed.cipher, out),
+        TlsProperty::Cipher => return word(tls.agreed.cipher, out),
         TlsProperty::ServerName => return word(tls.name.as_deref().unwrap_or_default(), out),
         TlsProperty::ClientSubject => TlsClientFact::Subject,
         TlsProperty::ClientIssuer => TlsClientFact::Issuer,

@@ -13,7 +13,7 @@ use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 use rustls::{
-    CertificateError, ClientConfig, CommonState, Error, HandshakeKind, InvalidMessage,
+    CertificateError, CipherSuite, ClientConfig, CommonState, Error, HandshakeKind, InvalidMessage,
     ProtocolVersion, ServerConfig,
 };
 
@@ -97,9 +97,9 @@ pub(crate) struct Agreed {
     /// The version, as OpenSSL and programs call it: `TLSv1.3`.
     pub(crate) version: &'static str,
     /// The cipher suite, as IANA calls it.
-    pub(crate) cipher: String,
+    pub(crate) cipher: &'static str,
     /// The group of the key exchange, as IANA calls it; empty where there was none.
-    pub(crate) group: String,
+    pub(crate) group: &'static str,
     /// Whether it stands on an earlier one.
     pub(crate) is_resumed: bool,
     /// The certificate the client has shown, in DER.
@@ -311,8 +311,7 @@ impl Session {
     /// What the handshake has come to.
     pub(crate) fn agreed(&self) -> Agreed {
         let state = self.state();
-        let suite = state.negotiated_cipher_suite();
-        let suite = suite.and_then(|suite| suite.suite().as_str());
+        let suite = state.negotiated_cipher_suite().map(|suite| suite.suite());
         let group = state.negotiated_key_exchange_group();
         let certificates = state.peer_certificates();
         Agreed {
@@ -320,8 +319,10 @@ impl Session {
                 Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
                 _ => "TLSv1.3",
             },
-            cipher: suite.unwrap_or_default().replace("TLS13_", "TLS_"),
-            group: group.map_or(String::new(), |group| format!("{:?}", group.name())),
+            cipher: suite.map_or("", cipher_name),
+            group: group
+                .and_then(|group| group.name().as_str())
+                .unwrap_or_default(),
             is_resumed: state.handshake_kind() == Some(HandshakeKind::Resumed),
             client_certificate: certificates
                 .and_then(|chain| chain.first())
@@ -343,6 +344,16 @@ impl Session {
     /// Whether it stands on an earlier session, as far as is known.
     pub(crate) fn is_resumed(&self) -> bool {
         self.state().handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+}
+
+/// What IANA calls a suite: rustls marks those of TLS 1.3 in its own way.
+fn cipher_name(suite: CipherSuite) -> &'static str {
+    match suite {
+        CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
+        CipherSuite::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => "TLS_CHACHA20_POLY1305_SHA256",
+        suite => suite.as_str().unwrap_or_default(),
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! The idea: what is sealed is taken. The part of it that the socket does not take at once is kept, and sent before
 //! anything else is; whoever has said his last flushes. So a write that has to wait has taken nothing, and may be made
-//! again with other bytes. Blocks of the worker are borrowed for the length of a call; a connection at rest holds none.
+//! again with other bytes. What more follows at once behind, as a body does behind its head, or a reply behind the last
+//! flight of a handshake, is held for it: both leave in one call. Blocks of the worker are borrowed for the length of a
+//! call; a connection at rest holds none.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -19,6 +21,8 @@ use crate::io::receive;
 const GATHER_MAX: usize = 48 * 1024;
 /// Most ciphertext that is received at once.
 const RECEIVE_MAX: usize = 64 * 1024;
+/// Most sealed bytes that are held for what follows.
+const HELD_MAX: usize = 8 * 1024;
 /// Most bytes that the other end may have us send by itself, unread.
 const UNASKED_MAX: usize = 64 * 1024;
 /// How often is received in a row, where nothing comes of it that anybody could read.
@@ -40,6 +44,8 @@ struct Inner {
     session: Session,
     /// Sealed and not yet taken by the socket.
     unsent: Vec<u8>,
+    /// Whether that was not offered to the socket yet: what is sealed next may leave with it.
+    is_held: bool,
     is_closed: bool,
 }
 
@@ -62,6 +68,7 @@ impl TlsStream {
     ) -> Self {
         let inner = Inner {
             session,
+            is_held: !unsent.is_empty(),
             unsent,
             is_closed: false,
         };
@@ -141,6 +148,7 @@ impl TlsStream {
 
     /// Sends what is sealed, until all is taken (`true`) or the socket takes no more.
     fn try_flush(&self, inner: &mut Inner) -> io::Result<bool> {
+        inner.is_held = false;
         while !inner.unsent.is_empty() {
             match os::stream::send(self.socket.as_fd(), &inner.unsent) {
                 Ok(count) if count == inner.unsent.len() => inner.unsent = Vec::new(),
@@ -188,6 +196,19 @@ impl TlsStream {
         })
     }
 
+    /// As [`Self::poll_write`], for the last bytes of all: TLS's word for the end leaves with them.
+    pub(crate) fn poll_write_last(
+        &self,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let taken = ready!(self.poll_write(cx, &[IoSlice::new(data)], Follows::More))?;
+        if taken == data.len() {
+            self.close();
+        }
+        Poll::Ready(Ok(taken))
+    }
+
     /// Seals and sends a part of a file whose pages are in memory; 0 where it has ended.
     pub(crate) fn poll_send_file(
         &self,
@@ -216,29 +237,49 @@ impl TlsStream {
         seal: impl FnOnce(&mut Session, &mut Vec<u8>, &mut [u8]) -> io::Result<(usize, usize, usize)>,
     ) -> Poll<io::Result<usize>> {
         let inner = &mut *self.inner.borrow_mut();
-        ready!(self.poll_sent(inner, cx))?;
+        if !inner.is_held || inner.unsent.len() > HELD_MAX {
+            ready!(self.poll_sent(inner, cx))?;
+        }
         let mut block = self.pool.acquire();
         let sealed = seal(&mut inner.session, &mut inner.unsent, &mut block);
         let taken = sealed.and_then(|(plain, at, count)| {
             let sealed = block.get(at..at + count).unwrap_or_default();
-            let sent = match self.try_flush(inner)? {
-                true if !sealed.is_empty() => self.try_send(sealed, follows)?,
-                _ => 0,
-            };
-            let kept = sealed.get(sent..).unwrap_or_default();
-            inner.unsent.extend_from_slice(kept);
+            self.send_or_hold(inner, sealed, follows)?;
             Ok(plain)
         });
         self.pool.give(block);
         Poll::Ready(taken)
     }
 
-    /// Sends as much as the socket takes.
-    fn try_send(&self, sealed: &[u8], follows: Follows) -> io::Result<usize> {
+    /// Sends what is kept and what was sealed behind it, as much as the socket takes, or holds both for what follows.
+    fn send_or_hold(&self, inner: &mut Inner, sealed: &[u8], follows: Follows) -> io::Result<()> {
+        if follows == Follows::More && inner.unsent.len() + sealed.len() <= HELD_MAX {
+            inner.unsent.extend_from_slice(sealed);
+            inner.is_held = true;
+            return Ok(());
+        }
+        if sealed.is_empty() {
+            return self.try_flush(inner).map(drop);
+        }
+        inner.is_held = false;
+        let sent = self.try_send(&inner.unsent, sealed, follows)?;
+        let of_kept = sent.min(inner.unsent.len());
+        inner.unsent.drain(..of_kept);
+        let rest = sealed.get(sent - of_kept..).unwrap_or_default();
+        inner.unsent.extend_from_slice(rest);
+        if inner.unsent.is_empty() {
+            inner.unsent = Vec::new();
+        }
+        Ok(())
+    }
+
+    /// Offers the socket what is kept and what was sealed behind it; says how many bytes it takes.
+    fn try_send(&self, kept: &[u8], sealed: &[u8], follows: Follows) -> io::Result<usize> {
         let socket = self.socket.as_fd();
-        let sent = match follows {
-            Follows::More => os::stream::send_more(socket, sealed),
-            Follows::Nothing => os::stream::send(socket, sealed),
+        let sent = match (kept, follows) {
+            ([], Follows::More) => os::stream::send_more(socket, sealed),
+            ([], Follows::Nothing) => os::stream::send(socket, sealed),
+            _ => os::stream::send_vectored(socket, &[IoSlice::new(kept), IoSlice::new(sealed)]),
         };
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
@@ -285,4 +326,130 @@ fn gather(data: &[IoSlice<'_>], room: &mut [u8]) -> usize {
         end += count;
     }
     end
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::Arc;
+
+    use rustls::crypto::aws_lc_rs::default_provider;
+    use rustls::pki_types::{PrivateKeyDer, ServerName};
+    use rustls::{ClientConfig, RootCertStore, ServerConfig};
+    use tokio::io::Interest;
+
+    use super::*;
+    use crate::fixture::block_on;
+    use crate::io::register;
+    use crate::tls::session::Rest;
+
+    /// Two sessions that may speak, and what the server's still has to say.
+    fn sessions() -> (Session, Session, Vec<u8>) {
+        let made = rcgen::generate_simple_self_signed(vec!["a.test".into()]).expect("made");
+        let certificate = made.cert.der().clone();
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).expect("a root");
+        let provider = Arc::new(default_provider());
+        let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+        let server = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .expect("a pair");
+        let mut server = Session::server(Arc::new(server)).expect("a session");
+        let (name, mut said) = (ServerName::try_from("a.test").expect("a name"), Vec::new());
+        let mut client = Session::client(Arc::new(client), name, &mut said).expect("a session");
+        let (mut reply, mut last) = (Vec::new(), Vec::new());
+        server.receive(&said, &mut reply).expect("a hello");
+        let rest = client.receive(&reply, &mut last).expect("its reply");
+        assert_eq!(rest, Rest::Open);
+        reply.clear();
+        let rest = server.receive(&last, &mut reply).expect("the last flight");
+        assert_eq!(rest, Rest::Open);
+        (server, client, reply)
+    }
+
+    /// A stream over a socket that keeps apart what is sent by each call, its other end, and who listens there.
+    fn stream() -> (TlsStream, OwnedFd, Session) {
+        let (here, there) = os::fdpass::packet_pair().expect("a pair");
+        let (server, client, unsent) = sessions();
+        assert!(!unsent.is_empty(), "tickets are still to be sent");
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let socket = register(here, interest).expect("registered");
+        let stream = TlsStream::new(socket, server, unsent, &BufferPool::default());
+        (stream, there, client)
+    }
+
+    /// Has the client hear what one call has sent; whether there was one.
+    fn hear(there: &OwnedFd, client: &mut Session) -> bool {
+        let mut packet = [0; 64 * 1024];
+        let Ok((count, _)) = os::fdpass::try_recv(there.as_fd(), &mut packet) else {
+            return false;
+        };
+        let mut out = Vec::new();
+        client
+            .receive(&packet[..count], &mut out)
+            .expect("records in order");
+        true
+    }
+
+    #[test]
+    fn a_handshakes_last_flight_a_reply_and_the_end_leave_in_one_call() {
+        block_on(async {
+            let (stream, there, mut client) = stream();
+            assert!(!hear(&there, &mut client));
+            let taken = poll_fn(|cx| stream.poll_write_last(cx, b"a reply")).await;
+            assert_eq!(taken.expect("sent"), 7);
+            assert!(hear(&there, &mut client));
+            assert_eq!(client.opened(), b"a reply");
+            assert!(client.is_told_of_end());
+            drop(stream);
+            assert!(!hear(&there, &mut client), "the end is said once");
+        });
+    }
+
+    #[test]
+    fn a_head_leaves_with_what_follows_unless_it_is_long() {
+        block_on(async {
+            let (stream, there, mut client) = stream();
+            let write = async |data: &[u8], follows| {
+                let data = [IoSlice::new(data)];
+                let taken = poll_fn(|cx| stream.poll_write(cx, &data, follows)).await;
+                taken.expect("sent")
+            };
+            write(b"head ", Follows::More).await;
+            assert!(!hear(&there, &mut client));
+            write(b"body", Follows::Nothing).await;
+            assert!(hear(&there, &mut client));
+            assert_eq!(client.opened(), b"head body");
+            client.take(9);
+            write(&[b'h'; HELD_MAX], Follows::More).await;
+            assert!(hear(&there, &mut client), "it does not wait");
+            assert_eq!(client.opened().len(), HELD_MAX);
+            client.take(HELD_MAX);
+            write(b"held", Follows::More).await;
+            poll_fn(|cx| stream.poll_flush(cx)).await.expect("flushed");
+            assert!(hear(&there, &mut client));
+            assert_eq!(client.opened(), b"held");
+        });
+    }
+
+    #[test]
+    fn whoever_waits_for_a_request_has_sent_what_was_held() {
+        block_on(async {
+            let (stream, there, mut client) = stream();
+            poll_fn(|cx| {
+                assert!(stream.poll_opened(cx).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+            assert!(hear(&there, &mut client), "the tickets");
+        });
+    }
 }

@@ -292,6 +292,11 @@ impl H1Reply {
     }
 
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        if self.coding == Coding::Ended && !self.facts.keep && !self.out.is_empty() {
+            let waiting = self.out.len();
+            let last = self.out.poll_send_last(&self.io, cx).map_ok(|_| 0);
+            ready!(self.note_written(cx, waiting, last))?;
+        }
         self.poll_send(cx, &[]).map_ok(drop)
     }
 
