@@ -205,13 +205,12 @@ impl Question {
         }
     }
 
-    /// Receives the next one; says `WouldBlock` where there is none.
+    /// Waits for the next one; `buffer` has [`QUESTION_BYTES_MAX`] bytes.
     ///
     /// # Errors
     /// `UnexpectedEof` when the server has gone, `InvalidData` for what is no question.
-    pub fn try_recv(link: BorrowedFd<'_>) -> io::Result<Question> {
-        let mut buffer = [0; QUESTION_BYTES_MAX];
-        let (bytes, fds) = os::fdpass::try_recv(link, &mut buffer)?;
+    pub fn recv(link: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Question> {
+        let (bytes, fds) = os::fdpass::recv_waiting(link, buffer)?;
         if fds.is_none_or(|fds| !fds.is_empty()) {
             return Err(BadMessage::new("descriptors beside a question").into());
         }
@@ -344,20 +343,28 @@ impl Answer {
 pub struct KeeperLink {
     link: OwnedFd,
     asked: u32,
+    /// How long is waited for an answer at the link as it is.
+    patience: Option<Duration>,
+    buffer: Vec<u8>,
 }
 
 impl KeeperLink {
     /// Asks over `link`, one end of `os::fdpass::packet_pair`.
     #[must_use]
     pub fn new(link: OwnedFd) -> KeeperLink {
-        KeeperLink { link, asked: 0 }
+        KeeperLink {
+            link,
+            asked: 0,
+            patience: None,
+            buffer: vec![0; ANSWER_BYTES_MAX],
+        }
     }
 
     /// Asks, and waits for the answer. What comes late, to a question that was given up, is
     /// passed over by the next.
     ///
     /// # Errors
-    /// `TimedOut` after `patience`; anything else means that this keeper does not answer any more.
+    /// `TimedOut` after `patience`, or twice that where late answers come; anything else means that this keeper does not answer any more.
     pub fn ask(&mut self, what: Asked, patience: Duration) -> io::Result<Answer> {
         self.asked = self.asked.wrapping_add(1);
         let number = self.asked;
@@ -368,20 +375,24 @@ impl KeeperLink {
             io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
             _ => error,
         })?;
+        if self.patience != Some(patience) {
+            os::fdpass::wait_at_most(link, patience)?;
+            self.patience = Some(patience);
+        }
         let until = Instant::now() + patience;
-        let mut buffer = [0; ANSWER_BYTES_MAX];
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() || os::net::wait_readable(&[link], Some(left))? != [true] {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            let (bytes, _) = match os::fdpass::try_recv(link, &mut buffer) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            let (bytes, _) = match os::fdpass::recv_waiting(link, &mut self.buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
                 received => received?,
             };
-            let (of, answer) = Answer::decode(buffer.get(..bytes).unwrap_or_default())?;
+            let (of, answer) = Answer::decode(self.buffer.get(..bytes).unwrap_or_default())?;
             if of == number {
                 return Ok(answer);
+            }
+            if Instant::now() >= until {
+                return Err(io::ErrorKind::TimedOut.into());
             }
         }
     }
@@ -445,8 +456,8 @@ mod tests {
         let answers = std::thread::spawn(move || {
             let mut numbers = Vec::new();
             while numbers.len() < 2 {
-                os::net::wait_readable(&[keeper.as_fd()], None).unwrap();
-                let question = Question::try_recv(keeper.as_fd()).unwrap();
+                let mut buffer = [0; QUESTION_BYTES_MAX];
+                let question = Question::recv(keeper.as_fd(), &mut buffer).unwrap();
                 let said = vec![u8::try_from(question.number).unwrap(); 3];
                 signature(said)
                     .try_send(question.number, keeper.as_fd())
@@ -472,9 +483,8 @@ mod tests {
             assert_eq!(nobody.unwrap_err().kind(), io::ErrorKind::TimedOut);
         }
         std::thread::spawn(move || {
-            while os::net::wait_readable(&[keeper.as_fd()], None).is_ok()
-                && let Ok(question) = Question::try_recv(keeper.as_fd())
-            {
+            let mut buffer = [0; QUESTION_BYTES_MAX];
+            while let Ok(question) = Question::recv(keeper.as_fd(), &mut buffer) {
                 // As the keeper does: one that finds no room is missed by nobody.
                 let _ = signature(vec![7]).try_send(question.number, keeper.as_fd());
             }

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use config::reason;
-use ipc::signing::{Answer, Asked, Question, Refusal};
+use ipc::signing::{Answer, Asked, QUESTION_BYTES_MAX, Question, Refusal};
+use os::cpu::CpuLaps;
 
 use crate::keys::Keys;
 use crate::tickets::Tickets;
@@ -60,8 +61,10 @@ impl Secrets {
     }
 
     fn serve(&self, link: &OwnedFd) {
+        let mut buffer = vec![0; QUESTION_BYTES_MAX];
+        let mut laps = CpuLaps::begin();
         loop {
-            match self.answer_one(link) {
+            match self.answer_one(link, &mut buffer, &mut laps) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     let error = reason(&error);
@@ -73,13 +76,9 @@ impl Secrets {
         }
     }
 
-    fn answer_one(&self, link: &OwnedFd) -> io::Result<()> {
-        os::net::wait_readable(&[link.as_fd()], None)?;
-        let question = match Question::try_recv(link.as_fd()) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            question => question?,
-        };
-        let answer = self.answer(&question.what);
+    fn answer_one(&self, link: &OwnedFd, buffer: &mut [u8], laps: &mut CpuLaps) -> io::Result<()> {
+        let question = Question::recv(link.as_fd(), buffer)?;
+        let answer = self.answer(&question.what, laps);
         match answer.try_send(question.number, link.as_fd()) {
             // Of so many answers whose questions were given up long ago, one more is missed by nobody.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
@@ -87,22 +86,19 @@ impl Secrets {
         }
     }
 
-    /// What is answered to a question.
-    pub(crate) fn answer(&self, asked: &Asked) -> Answer {
+    /// What is answered to a question. A signature takes what has gone by since the one before, its question's and
+    /// its answer's way through the kernel included.
+    pub(crate) fn answer(&self, asked: &Asked, laps: &mut CpuLaps) -> Answer {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now_s = now.map_or(0, |now| now.as_secs());
         match asked {
-            Asked::Sign(sign) => {
-                let begun_ns = os::cpu::thread_cpu_ns();
-                match self.keys.sign(sign, now_s) {
-                    Ok(bytes) => {
-                        let took_ns = os::cpu::thread_cpu_ns().saturating_sub(begun_ns);
-                        let cpu_us = u32::try_from(took_ns / 1_000).unwrap_or(u32::MAX);
-                        Answer::Signature { bytes, cpu_us }
-                    }
-                    Err(refusal) => Answer::Refused(refusal),
+            Asked::Sign(sign) => match self.keys.sign(sign, now_s) {
+                Ok(bytes) => {
+                    let cpu_us = u32::try_from(laps.lap_ns() / 1_000).unwrap_or(u32::MAX);
+                    Answer::Signature { bytes, cpu_us }
                 }
-            }
+                Err(refusal) => Answer::Refused(refusal),
+            },
             Asked::TicketKeys { policy } => match self.tickets.keys(policy, now_s) {
                 Ok(keys) => Answer::TicketKeys(keys),
                 Err(_) => Answer::Refused(Refusal::Failed),

@@ -47,10 +47,11 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((one, other))
 }
 
-/// Makes the two ends of a link for [`try_send`] and [`try_recv`], neither of which ever waits.
+/// Makes the two ends of a link for [`try_send`] and [`try_recv`], neither of which ever waits, and for
+/// [`recv_waiting`].
 pub fn packet_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    let kind = SocketType::SEQPACKET;
+    let (one, other) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
     for end in [&one, &other] {
         // Room for a few of the largest; the kernel gives what it allows.
         sockopt::set_socket_send_buffer_size(end, LOOSE_BUFFER_BYTES)?;
@@ -79,10 +80,33 @@ pub type Passed = Option<Vec<OwnedFd>>;
 /// Receives one packet into `buffer`, and at most [`LOOSE_FDS_MAX`] descriptors with it; says
 /// `WouldBlock` where none waits, `UnexpectedEof` at the other end's close.
 pub fn try_recv(link: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Passed)> {
+    recv_loose(link, buffer, RecvFlags::DONTWAIT)
+}
+
+/// As [`try_recv`], but waits for a packet: for so long as [`wait_at_most`] allows at this end.
+pub fn recv_waiting(link: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Passed)> {
+    recv_loose(link, buffer, RecvFlags::empty())
+}
+
+/// How long [`recv_waiting`] waits at this end from now on before it says `WouldBlock`; at first it is for ever.
+pub fn wait_at_most(link: BorrowedFd<'_>, wait: Duration) -> io::Result<()> {
+    let wait = Some(wait.max(Duration::from_micros(1)));
+    Ok(sockopt::set_socket_timeout(
+        link,
+        sockopt::Timeout::Recv,
+        wait,
+    )?)
+}
+
+fn recv_loose(
+    link: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    flags: RecvFlags,
+) -> io::Result<(usize, Passed)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LOOSE_FDS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut fds = Some(Vec::new());
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let flags = RecvFlags::CMSG_CLOEXEC | flags;
     let slices = &mut [IoSliceMut::new(buffer)];
     let bytes = receive(link, slices, &mut control, flags, &mut fds, LOOSE_FDS_MAX)?;
     match bytes {

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use limits::Time;
 use limits::handshake::{Newcomer, Queue, Refused, StepId, StepKind};
+use os::cpu::CpuLaps;
 use tokio::sync::oneshot;
 
 use crate::deadline::Deadline;
@@ -74,8 +76,8 @@ pub(crate) struct Stepped<T> {
 pub(crate) struct Handshakes {
     pool: Arc<Pool>,
     threads: usize,
-    /// Held while they are started.
-    is_started: Mutex<bool>,
+    /// How many of them were started. Held while they are.
+    started: Mutex<usize>,
 }
 
 /// What handshakes have come to.
@@ -88,12 +90,12 @@ pub(crate) struct Totals {
 }
 
 /// A step that waits: called once, it is made or refused, and says what it was and what it took.
-type Waiting = Box<dyn FnOnce(Fate) -> (StepKind, u64) + Send>;
+type Waiting = Box<dyn FnOnce(Fate<'_>) -> (StepKind, u64) + Send>;
 
 /// What becomes of a step.
-enum Fate {
-    /// It is made on the thread of this number.
-    Made(usize),
+enum Fate<'a> {
+    /// It is made on the thread of this number, of whose time it takes a lap.
+    Made(usize, &'a mut CpuLaps),
     Refused(Refused),
 }
 
@@ -112,6 +114,8 @@ struct Pool {
 struct WaitingAll {
     queue: Queue,
     steps: HashMap<StepId, Waiting>,
+    /// Threads that have nothing to do.
+    idle: usize,
 }
 
 impl fmt::Debug for Pool {
@@ -127,6 +131,7 @@ impl Handshakes {
         let waiting = WaitingAll {
             queue: Queue::new(STEPS_MAX, RandomState::new().hash_one(begun)),
             steps: HashMap::new(),
+            idle: 0,
         };
         Self {
             pool: Arc::new(Pool {
@@ -139,28 +144,32 @@ impl Handshakes {
                 totals: Totals::default(),
             }),
             threads,
-            is_started: Mutex::new(false),
+            started: Mutex::new(0),
         }
     }
 
-    /// Starts the threads, if they are not yet.
+    /// Starts the threads that are not yet.
     ///
     /// # Errors
     /// When one cannot be had; those that were had go on.
     pub(crate) fn start(&self) -> Result<()> {
-        let started = self.is_started.lock();
-        let mut is_started = started.unwrap_or_else(PoisonError::into_inner);
-        for number in 0..self.threads {
-            if *is_started {
-                break;
-            }
+        self.start_by(std::thread::Builder::spawn)
+    }
+
+    /// As [`Self::start`], with threads made by `spawn`.
+    fn start_by<T>(
+        &self,
+        spawn: impl Fn(std::thread::Builder, Box<dyn FnOnce() + Send>) -> io::Result<T>,
+    ) -> Result<()> {
+        let started = self.started.lock();
+        let mut started = started.unwrap_or_else(PoisonError::into_inner);
+        for number in *started..self.threads {
             let pool = Arc::clone(&self.pool);
-            std::thread::Builder::new()
-                .name(format!("handshake-{number}"))
-                .spawn(move || pool.run(number))
+            let thread = std::thread::Builder::new().name(format!("handshake-{number}"));
+            spawn(thread, Box::new(move || pool.run(number)))
                 .map_err(|error| Error::io(Kind::Internal, "handshake_threads", &error))?;
+            *started += 1;
         }
-        *is_started = true;
         Ok(())
     }
 
@@ -179,8 +188,8 @@ impl Handshakes {
 
     /// Whether the threads were started.
     pub(crate) fn is_started(&self) -> bool {
-        let started = self.is_started.lock();
-        *started.unwrap_or_else(PoisonError::into_inner)
+        let started = self.started.lock();
+        *started.unwrap_or_else(PoisonError::into_inner) > 0
     }
 
     /// The threads that run, as the system numbers them.
@@ -206,12 +215,10 @@ impl Handshakes {
         step: impl FnOnce(usize) -> Made<T> + Send + 'static,
     ) -> Result<Stepped<T>> {
         let (hand_over, mut result) = oneshot::channel();
-        let waiting = Box::new(move |fate| match fate {
-            Fate::Made(thread) => {
-                let begun_ns = os::cpu::thread_cpu_ns();
+        let waiting = Box::new(move |fate: Fate<'_>| match fate {
+            Fate::Made(thread, laps) => {
                 let made = step(thread);
-                let own_ns = os::cpu::thread_cpu_ns().saturating_sub(begun_ns);
-                let cpu_ns = own_ns.saturating_add(made.elsewhere_ns);
+                let cpu_ns = laps.lap_ns().saturating_add(made.elsewhere_ns);
                 let stepped = Stepped {
                     value: made.value,
                     cpu_us: cpu_ns / 1_000,
@@ -304,8 +311,12 @@ impl Pool {
         let (id, pushed_out) = waiting.queue.push(now, &newcomer)?;
         waiting.steps.insert(id, step);
         let pushed_out = pushed_out.and_then(|id| waiting.steps.remove(&id));
+        let is_awaited = waiting.idle > 0;
         drop(waiting);
-        self.wake.notify_one();
+        // To wake nobody costs a call of the kernel, too.
+        if is_awaited {
+            self.wake.notify_one();
+        }
         if let Some(step) = pushed_out {
             step(Fate::Refused(Refused::OverShare));
         }
@@ -321,6 +332,7 @@ impl Pool {
         if let Some(id) = self.thread_ids.get(thread) {
             id.store(os::process::thread_id(), Relaxed);
         }
+        let mut laps = CpuLaps::begin();
         let mut waiting = self.lock();
         while !self.is_over.load(Relaxed) {
             let now = self.now();
@@ -338,27 +350,28 @@ impl Pool {
                 false => waiting.queue.next(now),
             };
             let Some(turn) = turn else {
+                waiting.idle += 1;
                 let waited = self.wake.wait(waiting);
                 waiting = waited.unwrap_or_else(PoisonError::into_inner);
+                waiting.idle -= 1;
                 continue;
             };
             let step = waiting.steps.remove(&turn.id);
             drop(waiting);
-            let (was, cpu_ns) = step.map_or((StepKind::Short, 0), |step| self.make(step, thread));
+            let (was, cpu_ns) = step.map_or((StepKind::Short, 0), |step| {
+                self.make(step, thread, &mut laps)
+            });
             waiting = self.lock();
             let now = self.now();
             waiting.queue.settle(now, &turn, was, cpu_ns);
         }
     }
 
-    fn make(&self, step: Waiting, thread: usize) -> (StepKind, u64) {
-        let begun_ns = os::cpu::thread_cpu_ns();
+    /// Makes a step. It takes a lap: what the thread has done since the one before.
+    fn make(&self, step: Waiting, thread: usize, laps: &mut CpuLaps) -> (StepKind, u64) {
         // A step that panics is its connection's end, and nobody else's.
-        let made = catch_unwind(AssertUnwindSafe(|| step(Fate::Made(thread))));
-        let (was, cpu_ns) = made.unwrap_or_else(|_| {
-            let spent_ns = os::cpu::thread_cpu_ns().saturating_sub(begun_ns);
-            (StepKind::Full, spent_ns)
-        });
+        let made = catch_unwind(AssertUnwindSafe(|| step(Fate::Made(thread, laps))));
+        let (was, cpu_ns) = made.unwrap_or_else(|_| (StepKind::Full, laps.lap_ns()));
         self.totals.made[was as usize].fetch_add(1, Relaxed);
         self.totals.cpu_us.fetch_add(cpu_ns / 1_000, Relaxed);
         (was, cpu_ns)
@@ -398,6 +411,30 @@ mod tests {
             was: StepKind::Full,
             elsewhere_ns: 0,
         }
+    }
+
+    #[test]
+    fn a_thread_that_cannot_be_had_is_made_up_for_and_no_other_again() {
+        let handshakes = Handshakes::new(3, Instant::now(), Arc::default());
+        let spawned = std::cell::RefCell::new(Vec::new());
+        let start = |have: usize| {
+            handshakes.start_by(|thread, _| {
+                let number = spawned.borrow().len();
+                spawned.borrow_mut().push(thread);
+                match number < have {
+                    true => Ok(()),
+                    false => Err(io::ErrorKind::WouldBlock.into()),
+                }
+            })
+        };
+        assert!(start(0).is_err() && !handshakes.is_started());
+        spawned.borrow_mut().clear();
+        assert!(start(2).is_err() && handshakes.is_started());
+        spawned.borrow_mut().clear();
+        assert!(start(9).is_ok());
+        assert_eq!(spawned.borrow().len(), 1, "only the one that was missing");
+        assert!(start(9).is_ok());
+        assert_eq!(spawned.borrow().len(), 1);
     }
 
     #[test]

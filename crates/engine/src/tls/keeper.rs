@@ -47,6 +47,8 @@ struct Links {
     free: Vec<Option<KeeperLink>>,
     /// How often they were replaced.
     version: u64,
+    /// Who wait for one.
+    awaited_by: usize,
 }
 
 impl Links {
@@ -137,8 +139,10 @@ impl Keeper {
             if left.is_zero() {
                 return None;
             }
+            links.awaited_by += 1;
             let waited = self.replaced.wait_timeout(links, left);
             links = waited.unwrap_or_else(PoisonError::into_inner).0;
+            links.awaited_by -= 1;
         }
     }
 
@@ -148,8 +152,10 @@ impl Keeper {
             && let Some(place) = links.place(thread)
         {
             *place = Some(link);
-            // Of several who ask aside, one goes on.
-            self.replaced.notify_all();
+            // Of several who ask aside, one goes on. To tell nobody costs a call of the kernel, too.
+            if links.awaited_by > 0 {
+                self.replaced.notify_all();
+            }
         }
     }
 
@@ -308,7 +314,7 @@ impl Signer for KeeperSigner {
 mod tests {
     use std::os::fd::AsFd;
 
-    use ipc::signing::Question;
+    use ipc::signing::{QUESTION_BYTES_MAX, Question};
 
     use super::*;
 
@@ -322,8 +328,8 @@ mod tests {
     fn answering(end: OwnedFd, answers: Vec<Answer>) -> std::thread::JoinHandle<Vec<Asked>> {
         std::thread::spawn(move || {
             let answer = |answer: Answer| {
-                os::net::wait_readable(&[end.as_fd()], None).expect("a question");
-                let question = Question::try_recv(end.as_fd()).expect("a question");
+                let mut buffer = [0; QUESTION_BYTES_MAX];
+                let question = Question::recv(end.as_fd(), &mut buffer).expect("a question");
                 answer.try_send(question.number, end.as_fd()).expect("sent");
                 question.what
             };
