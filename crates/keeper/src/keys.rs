@@ -19,22 +19,26 @@ use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::sign::SigningKey;
 
-/// Parsed keys that are kept.
-const PARSED_MAX: usize = 1_024;
+/// Bytes of DER that a key counts for, at least, where those that are parsed are counted.
+const PARSED_BYTES_LEAST: usize = 128;
 
-/// How many signatures may be had in a second.
+/// How many signatures may be had in a second, and how many keys may stay parsed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caps {
     /// By one key.
     pub(crate) by_key: u64,
     /// By all of them.
     pub(crate) in_all: u64,
+    /// Bytes of the DER of keys that are parsed, which takes about eight times that.
+    pub(crate) parsed_bytes: usize,
 }
 
 /// More than a machine of many cores signs for honest clients, and few enough to be seen.
 pub(crate) const CAPS: Caps = Caps {
     by_key: 20_000,
     in_all: 60_000,
+    // Ten thousand keys on P-256 and more, or 1,200 of RSA-2048, which take long enough to sign anyway.
+    parsed_bytes: 1_500_000,
 };
 
 /// All keys.
@@ -42,8 +46,8 @@ pub(crate) const CAPS: Caps = Caps {
 pub(crate) struct Keys {
     /// Held to look a key up, and to change which there are.
     numbered: RwLock<Numbered>,
-    /// Keys that are parsed, in the order of their parsing. Held while one is moved.
-    parsed: Mutex<VecDeque<Arc<Key>>>,
+    /// Keys that are parsed. Held while one is moved.
+    parsed: Mutex<Parsed>,
     signed: Rate,
     caps: Caps,
 }
@@ -53,6 +57,14 @@ struct Numbered {
     by_id: HashMap<KeyId, Arc<Key>>,
     by_content: HashMap<[u8; 32], KeyId>,
     given: u32,
+}
+
+/// Keys that are parsed, in the order of their parsing.
+#[derive(Debug, Default)]
+struct Parsed {
+    keys: VecDeque<Arc<Key>>,
+    /// What they count for, all together.
+    bytes: usize,
 }
 
 /// A key.
@@ -68,6 +80,13 @@ struct Key {
     /// It has signed since it was last looked at.
     is_used: AtomicBool,
     signed: Rate,
+}
+
+impl Key {
+    /// What it counts for among those that are parsed.
+    fn parsed_bytes(&self) -> usize {
+        self.der.secret_der().len().max(PARSED_BYTES_LEAST)
+    }
 }
 
 impl fmt::Debug for Key {
@@ -151,7 +170,9 @@ impl Keys {
         drop(numbered);
         let numbered = self.numbered.read().unwrap_or_else(PoisonError::into_inner);
         let mut parsed = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
-        parsed.retain(|key| numbered.by_content.contains_key(&key.content));
+        let is_kept = |key: &Arc<Key>| numbered.by_content.contains_key(&key.content);
+        parsed.keys.retain(is_kept);
+        parsed.bytes = parsed.keys.iter().map(|key| key.parsed_bytes()).sum();
     }
 
     /// How many there are.
@@ -205,18 +226,20 @@ impl Keys {
     /// Notes that a key is parsed, and lets go of one that was not used since it was looked at.
     fn make_room(&self, key: Arc<Key>) {
         let mut parsed = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
-        parsed.push_back(key);
+        parsed.bytes += key.parsed_bytes();
+        parsed.keys.push_back(key);
         // Each is looked at twice at most: the second time it is unused.
-        for _ in 0..2 * PARSED_MAX {
-            if parsed.len() <= PARSED_MAX {
+        for _ in 0..2 * parsed.keys.len() {
+            if parsed.bytes <= self.caps.parsed_bytes {
                 return;
             }
-            let Some(first) = parsed.pop_front() else {
+            let Some(first) = parsed.keys.pop_front() else {
                 return;
             };
             if first.is_used.swap(false, Ordering::Relaxed) {
-                parsed.push_back(first);
+                parsed.keys.push_back(first);
             } else {
+                parsed.bytes -= first.parsed_bytes();
                 let mut signing = first.signing.lock().unwrap_or_else(PoisonError::into_inner);
                 *signing = None;
             }
@@ -295,7 +318,11 @@ mod tests {
     const P256: u16 = 0x0403;
 
     fn keys(by_key: u64, in_all: u64) -> Keys {
-        Keys::new(Caps { by_key, in_all })
+        Keys::new(Caps {
+            by_key,
+            in_all,
+            parsed_bytes: 100 * PARSED_BYTES_LEAST,
+        })
     }
 
     fn key(algorithm: &'static rcgen::SignatureAlgorithm) -> PrivateKeyDer<'static> {
@@ -405,21 +432,18 @@ mod tests {
     #[test]
     fn keys_that_were_not_used_for_long_are_parsed_again() {
         let keys = keys(10, u64::from(u32::MAX));
-        let ids: Vec<_> = (0..PARSED_MAX + 50)
+        let ids: Vec<_> = (0..150)
             .map(|_| keys.add("a", key(&rcgen::PKCS_ED25519), ShownTo::Clients))
             .collect();
         for _ in 0..2 {
             for id in &ids {
                 keys.sign(&sign(*id, 0x0807, tls13()), 0).unwrap();
             }
-            assert_eq!(keys.parsed.lock().unwrap().len(), PARSED_MAX);
+            assert_eq!(keys.parsed.lock().unwrap().keys.len(), 100);
         }
         let numbered = keys.numbered.read().unwrap();
         let is_parsed = |key: &&Arc<Key>| key.signing.lock().unwrap().is_some();
-        assert_eq!(
-            numbered.by_id.values().filter(is_parsed).count(),
-            PARSED_MAX
-        );
+        assert_eq!(numbered.by_id.values().filter(is_parsed).count(), 100);
     }
 
     #[test]
