@@ -5,6 +5,7 @@
 //! without wildcards names one file, which must exist; a directory to be listed must exist too,
 //! for a misspelt one would silently serve nothing.
 
+use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 
 use crate::glob;
@@ -28,16 +29,22 @@ pub fn expand(base: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     let start = if pattern.starts_with('/') { "/" } else { "" };
     let mut found = vec![PathBuf::from(start)];
     let mut listed = false;
-    for part in pattern.split('/').filter(|part| !part.is_empty()) {
-        if !glob::has_wildcard(part) {
-            found.iter_mut().for_each(|path| path.push(part));
+    let mut parts = pattern.split('/').filter(|part| !part.is_empty());
+    let mut part = parts.next();
+    // Whether what was found is a file for certain.
+    let mut are_files = false;
+    while let Some(this) = part {
+        part = parts.next();
+        are_files = glob::has_wildcard(this) && part.is_none();
+        if !glob::has_wildcard(this) {
+            found.iter_mut().for_each(|path| path.push(this));
             continue;
         }
         let mut next = Vec::new();
         for path in &found {
-            match names_in(&base.join(path), part) {
+            match names_in(&base.join(path), this, part.is_some()) {
                 Ok(names) => next.extend(names.iter().map(|name| path.join(name))),
-                // Below a wildcard, not every match has to be a directory.
+                // Below a wildcard, not every directory has to be one that may be listed.
                 Err(_) if listed => {}
                 Err(why) => return Err(format!("`{}`: {why}", path.display())),
             }
@@ -45,24 +52,38 @@ pub fn expand(base: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
         found = next;
         listed = true;
     }
-    if listed {
+    if listed && !are_files {
         found.retain(|path| base.join(path).is_file());
     }
     Ok(found)
 }
 
-fn names_in(directory: &Path, part: &str) -> Result<Vec<String>, String> {
+/// The names in a directory that match: those of directories, or those of files.
+fn names_in(directory: &Path, part: &str, directories: bool) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(|error| reason(&error))? {
-        let name = entry.map_err(|error| reason(&error))?.file_name();
-        let Ok(name) = name.into_string() else {
+        let entry = entry.map_err(|error| reason(&error))?;
+        let Ok(name) = entry.file_name().into_string() else {
             continue;
         };
         let hidden = name.starts_with('.') && !part.starts_with('.');
-        if !hidden && glob::matches(part.as_bytes(), name.as_bytes()) {
+        if !hidden && glob::matches(part.as_bytes(), name.as_bytes()) && is(&entry, directories) {
             names.push(name);
         }
     }
     names.sort();
     Ok(names)
+}
+
+/// Whether an entry is, or leads to, a directory, or else a file. Most lists say so themselves.
+fn is(entry: &DirEntry, directory: bool) -> bool {
+    let kind = entry.file_type();
+    match kind {
+        Ok(kind) if !kind.is_symlink() => match directory {
+            true => kind.is_dir(),
+            false => kind.is_file(),
+        },
+        _ if directory => entry.path().is_dir(),
+        _ => entry.path().is_file(),
+    }
 }

@@ -26,8 +26,9 @@ use crate::keeper::Keys;
 
 /// How often files are looked at, at most.
 const LOOK: Duration = Duration::from_secs(2);
-/// Of this process's time looking at them takes a hundredth.
+/// Of this process's time looking at them takes a hundredth, unless they would be looked at more seldom than this.
 const LOOK_SHARE: u32 = 100;
+const LOOK_AT_LEAST: Duration = Duration::from_secs(10);
 /// How long a key that is in no set any more may still be asked for.
 const KEY_LINGERS: Duration = Duration::from_secs(60);
 /// A certificate made here is made again when it has less to live.
@@ -136,7 +137,7 @@ impl Certificates {
         let begun = Instant::now();
         let changed = self.pass(keys, Mode::Look);
         let now = Instant::now();
-        self.next_look = now + LOOK.max((now - begun) * LOOK_SHARE);
+        self.next_look = now + ((now - begun) * LOOK_SHARE).clamp(LOOK, LOOK_AT_LEAST);
         if matches!(changed, Ok(true)) {
             self.forget = Some(now + KEY_LINGERS);
         }

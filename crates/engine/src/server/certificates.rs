@@ -78,7 +78,11 @@ pub(super) fn next(shared: &Shared, links: Vec<OwnedFd>, set: &OwnedFd) {
 /// Answers with certificates that have changed; those from before stay where they cannot be read.
 pub(super) fn changed(shared: &Shared, set: &OwnedFd) {
     match table(set) {
-        Ok(table) => replace(shared, table),
+        Ok(table) => {
+            replace(shared, table);
+            // Both sets were there for a moment.
+            os::process::release_memory();
+        }
         Err(error) => tracing::error!(
             error = error.to_string(),
             "the certificates that changed cannot be read, those from before are answered with"

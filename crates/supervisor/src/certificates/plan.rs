@@ -421,6 +421,19 @@ mod tests {
         for pattern in ["live/a.example", "live/a.example/"] {
             assert_eq!(names(&format!("{root}/{pattern}")), [certbot("a.example")]);
         }
+        for (leads_to, link) in [
+            ("a.pem", "c/z.pem"),
+            ("nowhere", "c/y.pem"),
+            ("../c", "live/c.example"),
+            ("b.example", "live/d.example"),
+        ] {
+            std::os::unix::fs::symlink(leads_to, directory.path().join(link)).unwrap();
+        }
+        let linked = names(&format!("{root}/c/*.pem"));
+        assert_eq!(linked, [file("a.pem"), file("z.pem")]);
+        let linked = names(&format!("{root}/live/*"));
+        let sites = ["a.example", "b.example", "d.example"];
+        assert_eq!(linked, sites.map(certbot));
         let absent = names(&format!("{root}/c/absent.pem"));
         assert_eq!(
             absent,
