@@ -35,7 +35,7 @@ pub(crate) fn judge(model: &Model, at: Option<Date>) -> Report {
     let share = files.len().div_ceil(threads.min(THREADS_MAX)).max(1);
     let mut report = Report {
         problems,
-        warnings: Vec::new(),
+        warnings: plan.missing(),
     };
     let reports = std::thread::scope(|scope| {
         let judges: Vec<_> = files

@@ -104,6 +104,9 @@ impl Certificates {
         before: Option<&Certificates>,
         keys: &mut Keys,
     ) -> Result<Certificates, Lacking> {
+        for missing in plan.missing() {
+            tracing::warn!("{missing}");
+        }
         let mut certificates = Certificates {
             plan,
             authority,

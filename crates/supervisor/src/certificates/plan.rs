@@ -141,12 +141,27 @@ impl Plan {
         of_tenants.collect()
     }
 
+    /// What is to be said of directories that certificates are looked for in and that are not there
+    /// yet: certbot makes its with the first certificate.
+    #[must_use]
+    pub fn missing(&self) -> Vec<String> {
+        let missing = self.patterns.iter().filter_map(|pattern| {
+            let directory = to_come(pattern)?;
+            let directory = directory.display();
+            Some(format!(
+                "tls.certificates: `{directory}`: there is no such directory yet, and so no certificate from it"
+            ))
+        });
+        missing.collect()
+    }
+
     /// Every certificate there is to be read, each once, and what is wrong with patterns.
     #[must_use]
     pub fn files(&self) -> (Vec<Planned>, Vec<String>) {
         let mut files = self.named.clone();
         let mut problems = Vec::new();
-        for pattern in &self.patterns {
+        let there = self.patterns.iter().filter(|it| to_come(it).is_none());
+        for pattern in there {
             match found(pattern) {
                 Ok(found) => files.extend(found),
                 Err(why) => problems.push(format!("tls.certificates: {why}")),
@@ -205,6 +220,16 @@ impl Plan {
         }
         planned
     }
+}
+
+/// The directory of a pattern that is still to be made, if it is.
+fn to_come(pattern: &str) -> Option<PathBuf> {
+    let wildcard = pattern.find(['*', '?', '['])?;
+    let (directory, _) = pattern.get(..wildcard)?.rsplit_once('/')?;
+    let directory = PathBuf::from(directory);
+    let there = std::fs::symlink_metadata(&directory);
+    let is_missing = there.is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    is_missing.then_some(directory)
 }
 
 /// The certificates that a pattern leads to: files, and directories as certbot makes them. Of files
@@ -372,6 +397,25 @@ mod tests {
             "localhost",
         ];
         assert_eq!(names_here(&hosts), names);
+    }
+
+    #[test]
+    fn a_directory_of_a_pattern_may_be_still_to_come() {
+        let directory = testkit::TempDir::new();
+        let root = directory.path().display();
+        let plan = |pattern: &str| Plan {
+            patterns: vec![format!("{root}/{pattern}")],
+            ..Plan::default()
+        };
+        let live = plan("etc/live/*");
+        assert_eq!(live.files(), (vec![], vec![]));
+        assert!(live.missing()[0].contains("etc/live`: there is no such directory yet"));
+        directory.write("etc/live/a.example/fullchain.pem", "");
+        assert_eq!(live.files().0.len(), 1);
+        assert!(live.missing().is_empty());
+        // What stands in a directory that is there is no directory to come.
+        directory.write("file", "");
+        assert_eq!(plan("file/*").files().1.len(), 1);
     }
 
     #[test]
