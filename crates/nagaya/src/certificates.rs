@@ -1,8 +1,10 @@
 //! The certificates of a configuration, judged as the keeper would, by whoever types `check`.
 
+use std::collections::HashSet;
 use std::io::ErrorKind;
 
-use config::model::Model;
+use config::model::{HostPattern, Model, Site};
+use ipc::certificates::Source;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -11,6 +13,8 @@ use supervisor::certificates::validity_warning;
 
 /// Threads that judge.
 const THREADS_MAX: usize = 8;
+/// Hosts without a certificate that are told one by one.
+const TOLD_MAX: usize = 10;
 
 /// What is to be said of certificates, a line each.
 #[derive(Debug, Default)]
@@ -19,6 +23,10 @@ pub(crate) struct Report {
     pub(crate) problems: Vec<String>,
     /// What does not.
     pub(crate) warnings: Vec<String>,
+    /// What the certificates that clients are shown are good for.
+    names: HashSet<String>,
+    /// Whether some were not read.
+    is_in_part: bool,
 }
 
 /// Reads and judges all of them, as of a day in this machine's time zone, or as of now.
@@ -36,6 +44,7 @@ pub(crate) fn judge(model: &Model, at: Option<Date>) -> Report {
     let mut report = Report {
         problems,
         warnings: plan.missing(),
+        ..Report::default()
     };
     let reports = std::thread::scope(|scope| {
         let judges: Vec<_> = files
@@ -48,8 +57,48 @@ pub(crate) fn judge(model: &Model, at: Option<Date>) -> Report {
     for part in reports {
         report.problems.extend(part.problems);
         report.warnings.extend(part.warnings);
+        report.names.extend(part.names);
+        report.is_in_part |= part.is_in_part;
+    }
+    if !report.is_in_part && report.problems.is_empty() {
+        report.warn_of_hosts(model);
     }
     report
+}
+
+/// The hosts that clients are to be shown a certificate for, which nobody makes: those that
+/// listeners fall back to, and those of sites that send clients to TLS or want theirs.
+fn in_want(model: &Model) -> Vec<&str> {
+    let tls = model.listeners.iter().filter_map(|it| it.tls.as_ref());
+    let mut hosts: Vec<&str> = tls.filter_map(|tls| tls.default.as_deref()).collect();
+    if model.listeners.iter().all(|it| it.tls.is_none()) {
+        return hosts;
+    }
+    let is_made = |site: &&Site| {
+        let tls = &site.tls;
+        tls.files.is_some() || tls.local || tls.acme.is_some()
+    };
+    let made = model.sites.iter().filter(is_made).flat_map(exact);
+    let made: HashSet<&str> = made.collect();
+    let mut defaults = model.sites.iter().filter(is_made);
+    let has_default = defaults.any(|site| site.hosts.contains(&HostPattern::Any));
+    let wants = |site: &&Site| {
+        let tls = &site.tls;
+        !is_made(site) && (tls.redirect || tls.hsts_s.is_some() || tls.client.is_some())
+    };
+    hosts.extend(model.sites.iter().filter(wants).flat_map(exact));
+    hosts.retain(|host| !made.contains(*host) && !has_default);
+    hosts.sort_unstable();
+    hosts.dedup();
+    hosts
+}
+
+/// The hosts of a site that stand for themselves.
+fn exact(site: &Site) -> impl Iterator<Item = &str> {
+    site.hosts.iter().filter_map(|host| match host {
+        HostPattern::Exact(name) => Some(name.as_str()),
+        HostPattern::Below(_) | HostPattern::Any => None,
+    })
 }
 
 impl Report {
@@ -61,11 +110,32 @@ impl Report {
         report
     }
 
+    /// Warns of hosts that no certificate is good for.
+    fn warn_of_hosts(&mut self, model: &Model) {
+        let is_covered = |host: &&str| {
+            let host = host.trim_matches(['[', ']']);
+            let above = host.split_once('.').map(|(_, above)| format!("*.{above}"));
+            self.names.contains(host) || above.is_some_and(|it| self.names.contains(&it))
+        };
+        let hosts = in_want(model).into_iter();
+        let hosts: Vec<&str> = hosts.filter(|host| !is_covered(host)).collect();
+        for host in hosts.iter().take(TOLD_MAX) {
+            self.warnings.push(format!(
+                "no certificate is good for {host}: clients that ask for it by https are refused; put one where `tls.certificates` looks, or give its site `acme`"
+            ));
+        }
+        if let more @ 1.. = hosts.len().saturating_sub(TOLD_MAX) {
+            self.warnings
+                .push(format!("no certificate is good for {more} more hosts"));
+        }
+    }
+
     fn add(&mut self, planned: &Planned, at_s: i64) {
         let candidate = match planned.read() {
             Ok(candidate) => candidate,
             // The service may read what the user of this command may not.
             Err(why) if why.kind == ErrorKind::PermissionDenied => {
+                self.is_in_part = true;
                 let unread = format!("{}: it is not judged here; ask as root", why.problem);
                 return self.warnings.push(unread);
             }
@@ -78,6 +148,9 @@ impl Report {
                 self.warnings
                     .extend(validity_warning(&planned.source, valid_s, at_s));
                 self.warnings.extend(planned.exposed());
+                if !matches!(planned.source, Source::Upstream(_)) {
+                    self.names.extend(pair.names);
+                }
             }
             Err(problem) => self.problems.push(problem),
         }

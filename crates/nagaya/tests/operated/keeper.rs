@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, Instant};
 
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256};
@@ -282,6 +282,37 @@ fn a_certificate_for_development_is_made_and_its_authority_stays() {
     gateway.signal(Signal::HUP);
     gateway.wait_for_message("generation 2 serves");
     assert_eq!(fs::read(&path).unwrap(), kept);
+}
+
+#[test]
+fn check_warns_of_hosts_that_no_certificate_is_good_for() {
+    let config = r#"
+[[listen]]
+address = "127.0.0.1:{port}"
+tls = { default = "c.example" }
+[tls]
+certificates = ["{dir}/*.pem"]
+[[sites]]
+hosts = ["a.example", "b.a.example", "c.example", "*.d.example"]
+tls = { redirect = true }
+rules = [{ handler = { respond = { body = "a" } } }]
+[[sites]]
+hosts = ["plain.example"]
+rules = [{ handler = { respond = { body = "a" } } }]
+"#;
+    let builder = gateway(config);
+    let directory = builder.directory();
+    let key = KeyPair::generate().unwrap();
+    let chain = chain_of(&key, &["a.example", "*.a.example"]);
+    let both = directory.write("a.pem", chain + &key.serialize_pem());
+    fs::set_permissions(both, PermissionsExt::from_mode(0o600)).unwrap();
+    let (status, _, warned) = builder.run(&["check"]);
+    assert!(status.success(), "{warned}");
+    assert!(
+        warned.contains("no certificate is good for c.example: "),
+        "{warned}"
+    );
+    assert_eq!(warned.matches("no certificate").count(), 1, "{warned}");
 }
 
 #[test]
