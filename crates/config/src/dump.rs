@@ -130,6 +130,8 @@ impl Lines {
         let versions = |version: &TlsVersion| quote(version.name());
         self.key("versions", list(&model.tls.versions, versions));
         self.duration("tickets", model.tls.tickets_ms);
+        let script_files = list(&model.tls.script_files, |path| quote_path(path));
+        self.key("script_files", script_files);
     }
 
     fn upstream(&mut self, upstream: &Upstream) {
@@ -361,6 +363,7 @@ fn site_tls(tls: &SiteTls, model: &Model) -> String {
         files.map(|files| path("key", &files.key)),
         tls.local.then(|| "local = true".to_owned()),
         account.map(|account| format!("acme = {}", quote(&account.name))),
+        Some(format!("script = {}", tls.script)),
         client.map(|client| path("client_ca", &client.file)),
         client.map(|client| format!("client_auth = {}", quote(client.mode.name()))),
         Some(format!("redirect = {}", tls.redirect)),

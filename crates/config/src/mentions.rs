@@ -73,8 +73,10 @@ pub(crate) fn find(text: &str) -> Mentions {
     mentions.data.extend(refusal_pages(top));
     mentions.data.extend(shed_pages(top));
     mentions.scripts.extend(scripts_of(top));
-    mentions.libraries.extend(of_scripts(top, "lib"));
-    mentions.directories.extend(of_scripts(top, "cache_files"));
+    mentions.libraries.extend(listed(top, "scripts", "lib"));
+    for (table, key) in [("scripts", "cache_files"), ("tls", "script_files")] {
+        mentions.directories.extend(listed(top, table, key));
+    }
     find_levels(top, &mut mentions);
     find_maps(top, &mut mentions);
     find_accounts(top, &mut mentions);
@@ -260,10 +262,10 @@ fn scripts_of<'a>(level: &'a DeTable<'_>) -> impl Iterator<Item = String> + 'a {
     phases.flat_map(|phase| script_files(phase.get_ref()))
 }
 
-/// Directories that a key of `[scripts]` names.
-fn of_scripts(top: &DeTable<'_>, key: &str) -> Vec<String> {
-    let scripts = member(top, "scripts").and_then(DeValue::as_table);
-    let named = scripts.and_then(|scripts| member(scripts, key));
+/// Directories that a key of a table names.
+fn listed(top: &DeTable<'_>, table: &str, key: &str) -> Vec<String> {
+    let table = member(top, table).and_then(DeValue::as_table);
+    let named = table.and_then(|table| member(table, key));
     named.map(script_files).unwrap_or_default()
 }
 

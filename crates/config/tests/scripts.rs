@@ -46,6 +46,54 @@ fn names(scripts: &[Script]) -> Vec<&str> {
 }
 
 #[test]
+fn scripts_that_choose_certificates_stand_before_rules_and_run_where_a_site_lets_them() {
+    let config = |process: &str, site: &str| {
+        format!(
+            "{process}[[listen]]\naddress = \"127.0.0.1:8443\"\ntls = true\n\
+             [tls]\nscript_files = \"customers\"\n[[sites]]\nhosts = [\"a.example\"]\n{site}\
+             rules = [{{ handler = {{ respond = {{ body = \"x\" }} }} }}]\n"
+        )
+    };
+    let own = "tls = { script = true }\nscripts = { ssl_handshake = { code = \"p 1\", on_error = \"allow\" } }\n";
+    let model = model(&config("", own));
+    assert_eq!(model.tls.script_files, [PathBuf::from("/customers")]);
+    let site = &model.sites[0];
+    assert!(site.tls.script && site.scripts.ssl_handshake[0].on_error == OnError::Allow);
+    let warned = |process: &str, site: &str| {
+        let sources = Sources::from_text("nagaya.toml", &config(process, site));
+        let (_, warnings) = config::load_and_warn(&sources).unwrap_or_else(|it| panic!("{it}"));
+        warnings.to_string()
+    };
+    let process = "[scripts]\nssl_handshake = { code = \"p 1\" }\n";
+    assert_eq!(warned("", own), "");
+    assert_eq!(warned(process, "tls = { script = true }\n"), "");
+    let told = warned("", "tls = { script = true }\n");
+    assert!(told.contains("no script runs in its handshakes"), "{told}");
+    for (script, problem) in [
+        (
+            "{ code = \"p 1\", mode = \"shadow\" }",
+            "`mode` says nothing of `ssl_handshake`",
+        ),
+        (
+            "{ code = \"p 1\", optional = true }",
+            "`optional` says nothing of `ssl_handshake`",
+        ),
+    ] {
+        let text = config("", &format!("scripts = {{ ssl_handshake = {script} }}\n"));
+        let told = load(&Sources::from_text("nagaya.toml", &text)).expect_err(script);
+        assert!(told.to_string().contains(problem), "{told}");
+    }
+    let rule = "rules = [{ scripts = { ssl_handshake = { code = \"p 1\" } } }]\n";
+    let text = config("", "").replace("rules = [{ ", &rule.replace("}]\n", "}, { "));
+    let told = load(&Sources::from_text("nagaya.toml", &text)).expect_err("on a rule");
+    assert!(
+        told.to_string()
+            .contains("`ssl_handshake` cannot stand on a rule"),
+        "{told}"
+    );
+}
+
+#[test]
 fn every_level_holds_the_scripts_written_on_it() {
     let model = model(EVERYWHERE);
     let process = &model.scripts;

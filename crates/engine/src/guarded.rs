@@ -5,7 +5,8 @@
 //! it has once links are followed, and by what the file is, for which other names (hard links)
 //! count for nothing. Copies as compressors and editors leave them are guarded, too. A script
 //! that was replaced is known anew from when it is read again. Where certificates are looked for
-//! no file in PEM is served: their keys lie there, and others may come.
+//! no file in PEM is served: their keys lie there, and others may come; below directories where
+//! scripts name some, no file at all.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
@@ -34,6 +35,8 @@ struct GuardedFiles {
     names: HashSet<Box<[u8]>>,
     /// Where certificates and their keys are looked for.
     certificates: Vec<Matcher>,
+    /// Directories below which scripts name certificates, each with a slash at its end.
+    below: Vec<Box<[u8]>>,
     /// Device and inode of each: held for one look or one change.
     files: RwLock<HashMap<(u64, u64), Of>>,
 }
@@ -58,9 +61,12 @@ impl Guarded {
             let born_ns = identity.born_ns;
             Some(((identity.device, identity.inode), Of { born_ns, name }))
         });
+        let below = model.tls.script_files.iter();
+        let below = below.map(|path| [path.as_os_str().as_bytes(), b"/"].concat().into());
         Ok(Self(Arc::new(GuardedFiles {
             names: files.iter().map(|file| bytes(&file.path)).collect(),
             certificates: certificates(model)?,
+            below: below.collect(),
             files: RwLock::new(known.collect()),
         })))
     }
@@ -68,6 +74,9 @@ impl Guarded {
     /// Whether a file of this full name is guarded, or a copy of one that is.
     pub(crate) fn holds(&self, name: &[u8]) -> bool {
         let guarded = &*self.0;
+        if guarded.below.iter().any(|it| name.starts_with(it)) {
+            return true;
+        }
         let is_any = !(guarded.names.is_empty() && guarded.certificates.is_empty());
         let mut copy_of = Some(name).filter(|_| is_any);
         while let Some(name) = copy_of {

@@ -109,11 +109,11 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
             ToServer::Tally(tally) => server.shared.process.show(tally),
             ToServer::LogFile { path, result } => server.order(Order::Opened { path, result }),
             ToServer::Challenges { number, challenges } => {
-                let shown = certificates::show(&server.shared, &sender, number, challenges);
-                shown.map_err(unheard)?;
+                certificates::show(&server.shared, &sender, number, challenges).map_err(unheard)?;
             }
             ToServer::CertificateNews(news) => server.shared.orders.take(news),
             ToServer::NotObtained(told) => certificates::not_obtained(&server.shared, &told),
+            ToServer::Certificate(answer) => server.shared.certifier.hear(answer),
             ToServer::Certificates { set } => certificates::changed(&server.shared, &set),
             ToServer::Keeper { links, set } => certificates::next(&server.shared, links, &set),
             ToServer::Drain => {
@@ -157,6 +157,7 @@ impl ServerThreads {
         let (workers, generation) = compile(&first, None)?;
         let (shared, receivers) = Shared::new(workers);
         shared.orders.ask_over(sender);
+        shared.certifier.ask_over(sender);
         let watched = Arc::new(Watched::new(shared.clone()));
         let (threads, runtimes) = start_workers(&generation, &shared, receivers, sender)?;
         let (warden, report) = (Arc::clone(&watched), sender.clone());

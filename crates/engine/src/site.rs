@@ -89,6 +89,8 @@ pub struct Site {
     pub(crate) certificates: Box<[Source]>,
     /// The map that accepts names whose certificates are ordered on demand; `None`: none are.
     pub(crate) demand_map: Option<usize>,
+    /// Whether scripts may say what certificate is shown.
+    pub(crate) is_shown_by_scripts: bool,
     /// Whether what comes without TLS is sent to the same address with it.
     pub(crate) redirects_to_tls: bool,
     /// How long browsers are told to come with TLS alone, in seconds.
@@ -169,10 +171,7 @@ impl Site {
             || scripts.is_some()
             || rules.iter().any(of_rules);
         let name: Arc<str> = name.into();
-        let tenant_name = match *site.tenant == *name {
-            true => Arc::clone(&name),
-            false => Arc::from(&*site.tenant),
-        };
+        let tenant_name = like(&name, &site.tenant);
         Ok(Self {
             rules_ask_maps,
             says_expiry: any_level(site, |level| level.expires.is_some()),
@@ -209,6 +208,7 @@ impl Site {
             needs_file,
             certificates: table::sources(site),
             demand_map: None,
+            is_shown_by_scripts: site.tls.script,
             redirects_to_tls: site.tls.redirect,
             strict_transport_s: site.tls.hsts_s,
             sources,
@@ -329,6 +329,14 @@ fn is_health_check(rule: &model::Rule) -> bool {
             |condition| matches!(condition, Condition::Path(globs) if globs.iter().all(is_plain)),
         ),
         _ => false,
+    }
+}
+
+/// A text, sharing what `known` has where it is the same.
+fn like(known: &Arc<str>, text: &str) -> Arc<str> {
+    match **known == *text {
+        true => Arc::clone(known),
+        false => Arc::from(text),
     }
 }
 

@@ -72,6 +72,12 @@ pub enum ToKeeper {
         /// The names.
         names: Vec<String>,
     },
+    /// As `Judge`, of what a script wants shown: its key is one of those that scripts may have in
+    /// all, and none that is planned becomes another by it.
+    JudgeScripted {
+        /// It.
+        candidate: Candidate,
+    },
 }
 
 /// By what the keeper works.
@@ -328,6 +334,15 @@ mod tests {
             ToKeeper::Local {
                 authority: Blob::default(),
                 names: vec!["localhost".into()],
+            },
+            ToKeeper::JudgeScripted {
+                candidate: Candidate {
+                    chain_file: "a.pem".into(),
+                    key_file: "a.pem".into(),
+                    chain: Blob::from(*b"both"),
+                    key: Blob::default(),
+                    shown_to: ShownTo::Clients,
+                },
             },
         ]
     }

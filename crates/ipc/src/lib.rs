@@ -2,7 +2,7 @@
 //!
 //! The idea: a message is a plain type; serde and postcard write it down, and its descriptors
 //! travel beside the bytes ([`codec`]). Each link has a module: [`server`] for supervisor and
-//! server, [`manifest`] for supervisor and spawner, [`order`] for a worker and the spawner,
+//! server, [`scripted`] for certificates that these two speak of, [`manifest`] for supervisor and spawner, [`order`] for a worker and the spawner,
 //! [`keeper`] for supervisor and keeper, [`signing`] for a server and the keeper, [`acme`] for
 //! supervisor and acme process; [`certificates`] is what the keeper leaves to others.
 //! Whoever has more privileges decodes as if it were hostile what it hears from who has fewer:
@@ -19,5 +19,6 @@ pub mod handover;
 pub mod keeper;
 pub mod manifest;
 pub mod order;
+pub mod scripted;
 pub mod server;
 pub mod signing;

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::acme::OrderedCertificate;
 use crate::certificates::{Blob, KeyId, KeyKind};
 use crate::codec::{self, BadMessage, beside};
+use crate::scripted;
 
 /// Bytes in one message to the server.
 pub const TO_SERVER_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -122,6 +123,8 @@ pub enum ToServer {
     CertificateNews(CertificateNews),
     /// No certificate comes of what was demanded, for now.
     NotObtained(NotObtained),
+    /// The answer to `Certificate`.
+    Certificate(scripted::CertificateAnswer),
 }
 
 /// What a client asked for that there will be no certificate for.
@@ -454,6 +457,8 @@ pub enum ToSupervisor {
         /// Whether the map accepts it.
         is_accepted: bool,
     },
+    /// A script wants a certificate shown.
+    Certificate(scripted::CertificateQuestion),
 }
 
 /// Of what the supervisor says, what comes before the first descriptor.
@@ -472,6 +477,7 @@ enum Beginning {
     Challenges,
     CertificateNews,
     NotObtained,
+    Certificate,
 }
 
 impl ToServer {
@@ -510,6 +516,7 @@ impl ToServer {
             | ToServer::Challenges { .. }
             | ToServer::CertificateNews(_)
             | ToServer::NotObtained(_)
+            | ToServer::Certificate(_)
             | ToServer::HeldElsewhere { .. } => Vec::new(),
         }
     }
@@ -529,6 +536,7 @@ impl Unheld {
             | Beginning::Challenges
             | Beginning::CertificateNews
             | Beginning::NotObtained
+            | Beginning::Certificate
             | Beginning::Retire
             | Beginning::HeldElsewhere => Err(BadMessage::new("no descriptors belong to it")),
         }
@@ -564,6 +572,7 @@ impl ToSupervisor {
             | ToSupervisor::Renew { .. }
             | ToSupervisor::Rehearse { .. }
             | ToSupervisor::Demand { .. }
+            | ToSupervisor::Certificate(_)
             | ToSupervisor::Held { .. }
             | ToSupervisor::Drained => {}
         }

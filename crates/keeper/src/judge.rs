@@ -6,8 +6,10 @@
 
 use std::net::IpAddr;
 
-use ipc::certificates::{Blob, CHAIN_MAX, DER_BYTES_MAX, KeyKind, NAME_BYTES_MAX, NAMES_MAX};
-use ipc::keeper::Candidate;
+use ipc::certificates::{
+    Blob, CHAIN_MAX, DER_BYTES_MAX, KeyId, KeyKind, NAME_BYTES_MAX, NAMES_MAX,
+};
+use ipc::keeper::{Candidate, Judged};
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -29,6 +31,20 @@ pub struct Pair {
     pub chain: Vec<Blob>,
     /// The key as it is written.
     pub(crate) key: PrivateKeyDer<'static>,
+}
+
+impl Pair {
+    /// What is told of it, once its key has a number.
+    pub(crate) fn judged(self, key: KeyId) -> Judged {
+        Judged {
+            key,
+            names: self.names,
+            not_before_s: self.not_before_s,
+            not_after_s: self.not_after_s,
+            kind: self.kind,
+            chain: self.chain,
+        }
+    }
 }
 
 /// What is read of a leaf.

@@ -3,7 +3,8 @@
 //! The idea: a key is kept as it is written, and parsed when it is first asked to sign; of those
 //! parsed, the ones used last stay. The same key has the same number as long as it is kept, so that
 //! a certificate that is renewed with it, or planned anew, costs nothing. Two counts a second, one
-//! of each key and one of all, bound what somebody can do who asks in a server's name.
+//! of each key and one of all, bound what somebody can do who asks in a server's name. Keys that
+//! scripts bring are kept beside those that are planned, so many and no more, and take nothing from them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -21,6 +22,11 @@ use rustls::sign::SigningKey;
 
 /// Bytes of DER that a key counts for, at least, where those that are parsed are counted.
 const PARSED_BYTES_LEAST: usize = 128;
+
+/// Keys of scripts that are kept.
+const SCRIPTED_MAX: usize = 10_000;
+/// Bytes of them all.
+const SCRIPTED_BYTES_MAX: usize = 16 << 20;
 
 /// How many signatures may be had in a second, and how many keys may stay parsed.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +63,8 @@ struct Numbered {
     by_id: HashMap<KeyId, Arc<Key>>,
     by_content: HashMap<[u8; 32], KeyId>,
     given: u32,
+    /// Keys of scripts alone, and their bytes.
+    scripted: (usize, usize),
 }
 
 /// Keys that are parsed, in the order of their parsing.
@@ -69,6 +77,7 @@ struct Parsed {
 
 /// A key.
 struct Key {
+    id: KeyId,
     /// What is said where it signs too often: the file it came from.
     name: String,
     content: [u8; 32],
@@ -77,6 +86,8 @@ struct Key {
     signing: Mutex<Option<Arc<dyn SigningKey>>>,
     /// To whom its certificates are shown: a bit each.
     shown_to: AtomicU8,
+    /// Scripts have brought it, and nobody else.
+    is_scripted: AtomicBool,
     /// It has signed since it was last looked at.
     is_used: AtomicBool,
     signed: Rate,
@@ -129,33 +140,60 @@ impl Keys {
     }
 
     /// Takes a key in, whose certificate is shown to these; one that is there already has the number that it has.
-    pub(crate) fn add(&self, name: &str, der: PrivateKeyDer<'static>, shown_to: ShownTo) -> KeyId {
-        let content = content_of(&der);
+    pub(crate) fn add(&self, name: &str, der: &PrivateKeyDer<'_>, shown_to: ShownTo) -> KeyId {
+        let content = content_of(der);
         let mut numbered = self
             .numbered
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(id) = numbered.by_content.get(&content) {
-            if let Some(key) = numbered.by_id.get(id) {
-                key.shown_to.fetch_or(bit(shown_to), Ordering::Relaxed);
-            }
-            return *id;
-        }
-        // Four thousand million keys are never there in one life.
-        numbered.given = numbered.given.saturating_add(1);
-        let id = KeyId(numbered.given);
-        let key = Key {
-            name: name.to_owned(),
-            content,
-            der,
-            signing: Mutex::default(),
-            shown_to: AtomicU8::new(bit(shown_to)),
-            is_used: AtomicBool::default(),
-            signed: Rate::default(),
+        let Some(key) = numbered.of_content(&content) else {
+            return numbered.insert(name, content, der, shown_to);
         };
-        numbered.by_content.insert(content, id);
-        numbered.by_id.insert(id, Arc::new(key));
-        id
+        key.shown_to.fetch_or(bit(shown_to), Ordering::Relaxed);
+        if key.is_scripted.swap(false, Ordering::Relaxed) {
+            let (count, bytes) = numbered.scripted;
+            let own = key.der.secret_der().len();
+            numbered.scripted = (count.saturating_sub(1), bytes.saturating_sub(own));
+        }
+        key.id
+    }
+
+    /// Takes in the key of a certificate that a script shows to clients. One that is planned for them stays what it is.
+    ///
+    /// # Errors
+    /// In words: there is no room, or it is planned for somebody else.
+    pub(crate) fn add_scripted(
+        &self,
+        name: &str,
+        der: &PrivateKeyDer<'_>,
+    ) -> Result<KeyId, String> {
+        let content = content_of(der);
+        let mut numbered = self
+            .numbered
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(key) = numbered.of_content(&content) {
+            return match key.shown_to.load(Ordering::Relaxed) & bit(ShownTo::Clients) {
+                0 => Err(format!(
+                    "{name}: its key is shown to the servers of an upstream and to no client: have another made"
+                )),
+                _ => Ok(key.id),
+            };
+        }
+        let (count, bytes) = numbered.scripted;
+        let bytes = bytes + der.secret_der().len();
+        if count >= SCRIPTED_MAX || bytes > SCRIPTED_BYTES_MAX {
+            return Err(format!(
+                "{name}: scripts have {count} keys in use already, and more than {SCRIPTED_MAX} or 16 MiB are not kept: \
+                 let the configuration name certificates that are always there"
+            ));
+        }
+        numbered.scripted = (count + 1, bytes);
+        let id = numbered.insert(name, content, der, ShownTo::Clients);
+        if let Some(key) = numbered.by_id.get(&id) {
+            key.is_scripted.store(true, Ordering::Relaxed);
+        }
+        Ok(id)
     }
 
     /// Forgets every key but these.
@@ -167,6 +205,11 @@ impl Keys {
             .unwrap_or_else(PoisonError::into_inner);
         numbered.by_id.retain(|id, _| kept.contains(id));
         numbered.by_content.retain(|_, id| kept.contains(id));
+        let scripted = numbered.by_id.values();
+        let scripted = scripted.filter(|key| key.is_scripted.load(Ordering::Relaxed));
+        numbered.scripted = scripted.fold((0, 0), |(count, bytes), key| {
+            (count + 1, bytes + key.der.secret_der().len())
+        });
         drop(numbered);
         let numbered = self.numbered.read().unwrap_or_else(PoisonError::into_inner);
         let mut parsed = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -244,6 +287,38 @@ impl Keys {
                 *signing = None;
             }
         }
+    }
+}
+
+impl Numbered {
+    fn of_content(&self, content: &[u8; 32]) -> Option<Arc<Key>> {
+        self.by_id.get(self.by_content.get(content)?).cloned()
+    }
+
+    fn insert(
+        &mut self,
+        name: &str,
+        content: [u8; 32],
+        der: &PrivateKeyDer<'_>,
+        shown_to: ShownTo,
+    ) -> KeyId {
+        // Four thousand million keys are never there in one life.
+        self.given = self.given.saturating_add(1);
+        let id = KeyId(self.given);
+        let key = Key {
+            id,
+            name: name.to_owned(),
+            content,
+            der: der.clone_key(),
+            signing: Mutex::default(),
+            shown_to: AtomicU8::new(bit(shown_to)),
+            is_scripted: AtomicBool::default(),
+            is_used: AtomicBool::default(),
+            signed: Rate::default(),
+        };
+        self.by_content.insert(content, id);
+        self.by_id.insert(id, Arc::new(key));
+        id
     }
 }
 
@@ -365,7 +440,7 @@ mod tests {
                 &[0x0804, 0x0805, 0x0806],
             ),
         ] {
-            let id = keys.add("a.key", key(algorithm), ShownTo::Clients);
+            let id = keys.add("a.key", &key(algorithm), ShownTo::Clients);
             for scheme in schemes {
                 for (parts, allowed) in [(tls12(), in_12), (tls13(), in_13)] {
                     let signed = keys.sign(&sign(id, scheme, parts), 0);
@@ -385,7 +460,7 @@ mod tests {
         let pair = KeyPair::generate().unwrap();
         let id = keys.add(
             "a",
-            PrivatePkcs8KeyDer::from(pair.serialize_der()).into(),
+            &PrivatePkcs8KeyDer::from(pair.serialize_der()).into(),
             ShownTo::Clients,
         );
         let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, pair.public_key_raw());
@@ -400,24 +475,24 @@ mod tests {
     fn the_same_key_has_one_number_and_none_is_given_twice() {
         let keys = keys(100, 100);
         let one = key(&rcgen::PKCS_ED25519);
-        let id = keys.add("a", one.clone_key(), ShownTo::Clients);
-        assert_eq!(keys.add("b", one.clone_key(), ShownTo::Clients), id);
-        let other = keys.add("c", key(&rcgen::PKCS_ED25519), ShownTo::Clients);
+        let id = keys.add("a", &one, ShownTo::Clients);
+        assert_eq!(keys.add("b", &one, ShownTo::Clients), id);
+        let other = keys.add("c", &key(&rcgen::PKCS_ED25519), ShownTo::Clients);
         assert_ne!(other, id);
         keys.keep(&[other]);
         assert_eq!(keys.count(), 1);
         let gone = keys.sign(&sign(id, 0x0807, tls13()), 0);
         assert_eq!(gone.unwrap_err(), Refusal::UnknownKey);
         assert!(keys.sign(&sign(other, 0x0807, tls13()), 0).is_ok());
-        let again = keys.add("a", one, ShownTo::Clients);
+        let again = keys.add("a", &one, ShownTo::Clients);
         assert!(again != id && again != other);
     }
 
     #[test]
     fn signatures_a_second_are_capped_by_key_and_in_all() {
         let keys = keys(3, 5);
-        let one = keys.add("a", key(&rcgen::PKCS_ED25519), ShownTo::Clients);
-        let other = keys.add("b", key(&rcgen::PKCS_ED25519), ShownTo::Clients);
+        let one = keys.add("a", &key(&rcgen::PKCS_ED25519), ShownTo::Clients);
+        let other = keys.add("b", &key(&rcgen::PKCS_ED25519), ShownTo::Clients);
         let refusals = |id, count: usize, now_s| {
             let signed = (0..count).map(|_| keys.sign(&sign(id, 0x0807, tls13()), now_s));
             let refused = signed.filter_map(Result::err);
@@ -433,7 +508,7 @@ mod tests {
     fn keys_that_were_not_used_for_long_are_parsed_again() {
         let keys = keys(10, u64::from(u32::MAX));
         let ids: Vec<_> = (0..150)
-            .map(|_| keys.add("a", key(&rcgen::PKCS_ED25519), ShownTo::Clients))
+            .map(|_| keys.add("a", &key(&rcgen::PKCS_ED25519), ShownTo::Clients))
             .collect();
         for _ in 0..2 {
             for id in &ids {
@@ -450,7 +525,7 @@ mod tests {
     fn a_key_that_cannot_be_parsed_fails_when_it_is_asked() {
         let keys = keys(10, 10);
         let der = PrivatePkcs8KeyDer::from(b"no key".to_vec());
-        let id = keys.add("a", der.into(), ShownTo::Clients);
+        let id = keys.add("a", &der.into(), ShownTo::Clients);
         let failed = keys.sign(&sign(id, P256, tls13()), 0);
         assert_eq!(failed.unwrap_err(), Refusal::Failed);
     }
@@ -469,7 +544,7 @@ mod tests {
             transcript: vec![7; 32],
         };
         let one = key(&rcgen::PKCS_ECDSA_P256_SHA256);
-        let id = keys.add("a", one.clone_key(), ShownTo::Servers);
+        let id = keys.add("a", &one, ShownTo::Servers);
         let signs = |parts: &Parts| keys.sign(&sign(id, P256, parts.clone()), 0).map(drop);
         for parts in [&client12, &client13] {
             assert_eq!(signs(parts), Ok(()));
@@ -478,12 +553,44 @@ mod tests {
             assert_eq!(signs(&parts), Err(Refusal::UnknownKey));
         }
         let site = key(&rcgen::PKCS_ECDSA_P256_SHA256);
-        let site = keys.add("b", site, ShownTo::Clients);
+        let site = keys.add("b", &site, ShownTo::Clients);
         for parts in [&client12, &client13] {
             let signed = keys.sign(&sign(site, P256, parts.clone()), 0);
             assert_eq!(signed.unwrap_err(), Refusal::UnknownKey);
         }
-        assert_eq!(keys.add("c", one, ShownTo::Clients), id);
+        assert_eq!(keys.add("c", &one, ShownTo::Clients), id);
         assert_eq!(signs(&tls13()), Ok(()), "it is planned for both now");
+    }
+
+    #[test]
+    fn what_scripts_bring_is_bounded_and_leaves_planned_keys_as_they_are() {
+        let keys = keys(100, 100);
+        let make = || key(&rcgen::PKCS_ECDSA_P256_SHA256);
+        let (planned, upstream, own) = (make(), make(), make());
+        let id = keys.add("a", &planned, ShownTo::Clients);
+        assert_eq!(keys.add_scripted("b", &planned), Ok(id));
+        let of_upstream = keys.add("c", &upstream, ShownTo::Servers);
+        let problem = keys.add_scripted("d", &upstream).unwrap_err();
+        assert!(problem.starts_with("d: its key is shown to the servers"));
+        let signed = keys.sign(&sign(of_upstream, P256, tls13()), 0);
+        assert_eq!(signed.unwrap_err(), Refusal::UnknownKey);
+        let scripted = keys.add_scripted("e", &own).unwrap();
+        assert!(keys.sign(&sign(scripted, P256, tls13()), 0).is_ok());
+        assert_eq!(keys.numbered.read().unwrap().scripted.0, 1);
+        assert_eq!(keys.add("f", &own, ShownTo::Clients), scripted);
+        assert_eq!(keys.numbered.read().unwrap().scripted, (0, 0));
+        for number in 0..SCRIPTED_MAX {
+            let der = PrivatePkcs8KeyDer::from(number.to_be_bytes().to_vec()).into();
+            keys.add_scripted("g", &der).unwrap();
+        }
+        let problem = keys.add_scripted("h", &make()).unwrap_err();
+        assert!(problem.contains("10000 keys in use"), "{problem}");
+        assert_eq!(keys.add_scripted("b", &planned), Ok(id));
+        keys.add("i", &make(), ShownTo::Clients);
+        keys.keep(&[id, scripted]);
+        assert_eq!(keys.numbered.read().unwrap().scripted, (0, 0));
+        assert!(keys.add_scripted("h", &make()).is_ok());
+        let large = PrivatePkcs8KeyDer::from(vec![0; SCRIPTED_BYTES_MAX]).into();
+        assert!(keys.add_scripted("j", &large).is_err());
     }
 }

@@ -108,6 +108,16 @@ impl Keeper {
                 let verdicts = self.judge(&candidates);
                 return Some(FromKeeper::Judged { verdicts });
             }
+            ToKeeper::JudgeScripted { candidate } => {
+                let keys = &self.secrets.keys;
+                let verdict = judge(&candidate).and_then(|pair| {
+                    let id = keys.add_scripted(&candidate.chain_file, &pair.key)?;
+                    Ok(pair.judged(id))
+                });
+                return Some(FromKeeper::Judged {
+                    verdicts: vec![verdict],
+                });
+            }
             ToKeeper::Request { kind, names } => {
                 let result = making::request(kind, &names);
                 return Some(FromKeeper::Requested { result });
@@ -151,14 +161,8 @@ impl Keeper {
     /// Keeps the key of a pair.
     fn keep(&self, candidate: &Candidate, pair: Pair) -> Judged {
         let (name, shown_to) = (&candidate.chain_file, candidate.shown_to);
-        Judged {
-            key: self.secrets.keys.add(name, pair.key, shown_to),
-            names: pair.names,
-            not_before_s: pair.not_before_s,
-            not_after_s: pair.not_after_s,
-            kind: pair.kind,
-            chain: pair.chain,
-        }
+        let id = self.secrets.keys.add(name, &pair.key, shown_to);
+        pair.judged(id)
     }
 
     /// Makes a certificate for development.
@@ -193,7 +197,7 @@ impl Keeper {
             not_before_s: made.not_before_s,
             not_after_s: made.not_after_s,
             kind: KeyKind::P256,
-            key: self.secrets.keys.add(name, made.key, ShownTo::Clients),
+            key: self.secrets.keys.add(name, &made.key, ShownTo::Clients),
             chain: made.chain,
         })
     }

@@ -42,7 +42,7 @@ pub use interpreter::{Begun, Interpreter, Ran, Run, Step, Wait};
 pub use library::{Library, LibraryFile};
 pub use mruby::{Datum, Raised};
 pub use phase::Phase;
-pub use request::{Property, Refused, Request, Side, TlsProperty};
+pub use request::{Property, Refused, Request, ShownPart, Side, TlsProperty};
 pub use scope::{CgroupWish, DECLINED, Redirect, Said, Scope};
 pub use script::{Cache, Script, Source};
 pub use settings::{Budgets, Read, Reader, ServerClass, Settings, Waiting};

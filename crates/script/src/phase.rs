@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A moment in the life of a worker or a request at which scripts run.
+/// A moment in the life of a worker, a connection or a request at which scripts run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// A worker's VM has opened.
@@ -11,6 +11,8 @@ pub enum Phase {
     WorkerInit,
     /// Before a worker's VM closes.
     WorkerExit,
+    /// Chooses the certificate of a handshake.
+    SslHandshake,
     /// Before a request is resolved.
     Rewrite,
     /// After permits, before the handler.
@@ -34,6 +36,7 @@ impl Phase {
             Self::Init => "init",
             Self::WorkerInit => "worker_init",
             Self::WorkerExit => "worker_exit",
+            Self::SslHandshake => "ssl_handshake",
             Self::Rewrite => "rewrite",
             Self::Access => "access",
             Self::Set => "set",
@@ -50,10 +53,11 @@ impl Phase {
     }
 
     /// All of them, in the order they come.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Init,
         Self::WorkerInit,
         Self::WorkerExit,
+        Self::SslHandshake,
         Self::Rewrite,
         Self::Access,
         Self::Set,

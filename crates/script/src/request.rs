@@ -86,6 +86,38 @@ pub enum Property {
     ConnectionRequests,
     /// What the connection's handshake came to.
     Tls(TlsProperty),
+    /// Of the certificate that a handshake shows. Only to be written, in `ssl_handshake`; nothing
+    /// takes it back.
+    Shown(ShownPart),
+}
+
+/// A part of what a handshake is to show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ShownPart {
+    /// The file of the chain.
+    Certificate,
+    /// The file of its key.
+    Key,
+    /// The chain, in PEM.
+    CertificateData,
+    /// Its key, in PEM.
+    KeyData,
+}
+
+impl ShownPart {
+    /// All of them.
+    pub(crate) const ALL: [Self; 4] = [
+        Self::Certificate,
+        Self::Key,
+        Self::CertificateData,
+        Self::KeyData,
+    ];
+
+    /// Whether it is the name of a file.
+    #[must_use]
+    pub fn is_file(self) -> bool {
+        matches!(self, Self::Certificate | Self::Key)
+    }
 }
 
 /// What a handshake came to, and what the client's certificate says: none without TLS.

@@ -6,6 +6,7 @@
 //! another set, and a wrong one keeps what it was and says so.
 
 pub mod plan;
+pub(crate) mod scripted;
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, ErrorKind};
@@ -21,6 +22,7 @@ use ipc::certificates::{
 use ipc::keeper::{BATCH_BYTES_MAX, BATCH_MAX, Candidate, Judged};
 
 use self::plan::{Harm, Plan, Planned, Stamp};
+use self::scripted::Scripted;
 use crate::authority;
 use crate::keeper::Keys;
 
@@ -172,6 +174,16 @@ impl Certificates {
                 Source::File(_) | Source::Upstream(_) | Source::Local(_) => None,
             }
         })
+    }
+
+    /// What scripts may choose.
+    pub(super) fn scripted(&self) -> &Scripted {
+        &self.plan.scripted
+    }
+
+    /// Has keys that nobody asks for forgotten, in a while.
+    pub(super) fn forget_keys(&mut self, now: Instant) {
+        self.forget.get_or_insert(now + KEY_LINGERS);
     }
 
     /// The numbers of all keys.

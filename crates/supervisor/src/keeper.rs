@@ -5,6 +5,7 @@
 //! numbers the keys anew, and server and keeper are given links to each other. Open connections and
 //! sessions that are resumed need none of it meanwhile.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use config::reason;
 use ipc::certificates::{KeyId, KeyKind};
 use ipc::handover::ChildProcess;
 use ipc::keeper::{Candidate, FromKeeper, Judged, Local, Request, Settings, ToKeeper};
+use ipc::scripted::CertificateQuestion;
 use ipc::server::ProcessLife;
 
 use crate::child::{self, BackOff, Child, Keeper};
@@ -22,6 +24,8 @@ use crate::child::{self, BackOff, Child, Keeper};
 const ANSWER_MAX: Duration = Duration::from_secs(4);
 /// How long the key of a challenge may be asked for.
 const CHALLENGE_MAX: Duration = Duration::from_secs(3_600);
+/// How long the key of a certificate that scripts choose may be asked for after it was asked for last.
+const SCRIPTED_MAX: Duration = Duration::from_secs(600);
 /// Whom it becomes, if there is such a user and it is not the server's: what the package makes for
 /// it, and what every system has.
 const USERS: [&str; 3] = ["nagaya-keys", "nobody", "daemon"];
@@ -36,6 +40,10 @@ pub(super) struct Keys {
     settings: Option<Settings>,
     /// Keys of challenges, and until when they may be asked for.
     challenges: Vec<(KeyId, Instant)>,
+    /// Keys of certificates that scripts choose, and until when they may be asked for.
+    scripted: HashMap<KeyId, Instant>,
+    /// What certificates the server's scripts want, asked while it cannot hear the answer.
+    pub(super) unanswered: Vec<CertificateQuestion>,
 }
 
 #[derive(Debug, Default)]
@@ -122,6 +130,7 @@ impl Keys {
         tracing::info!(pid = keeper.pid(), "keeper started");
         self.state = KeeperState::Running(keeper);
         self.life += 1;
+        self.scripted.clear();
         match self.settings {
             Some(settings) => self.tell(&ToKeeper::Settings(settings)),
             None => Ok(()),
@@ -203,10 +212,41 @@ impl Keys {
         }
     }
 
-    /// Has every key forgotten but these, and those of challenges that are under way.
+    /// Has what a script wants shown judged.
+    pub(super) fn judge_scripted(
+        &mut self,
+        candidate: Candidate,
+    ) -> Result<Result<Judged, String>, String> {
+        match self.ask(&ToKeeper::JudgeScripted { candidate })? {
+            FromKeeper::Judged { mut verdicts } if verdicts.len() == 1 => Ok(verdicts.remove(0)),
+            _ => Err(self.answered_otherwise()),
+        }
+    }
+
+    /// Keeps a key that was judged for a script, for a while.
+    pub(super) fn keep_scripted(&mut self, key: KeyId) {
+        self.scripted.insert(key, Instant::now() + SCRIPTED_MAX);
+    }
+
+    /// Whether a key that was judged for a script is kept; from now on it is for a while.
+    pub(super) fn is_still_scripted(&mut self, key: KeyId) -> bool {
+        let until = self.scripted.get_mut(&key);
+        until
+            .map(|until| *until = Instant::now() + SCRIPTED_MAX)
+            .is_some()
+    }
+
+    /// Whether there are such keys that nobody asks for any more.
+    pub(super) fn has_unused_scripted(&self, now: Instant) -> bool {
+        self.scripted.values().any(|until| *until <= now)
+    }
+
+    /// Has every key forgotten but these, those of challenges that are under way, and those that scripts use.
     pub(super) fn keep(&mut self, mut keys: Vec<KeyId>) -> Result<(), String> {
         let now = Instant::now();
         self.challenges.retain(|(_, until)| *until > now);
+        self.scripted.retain(|_, until| *until > now);
+        keys.extend(self.scripted.keys());
         keys.extend(self.challenges.iter().map(|(key, _)| *key));
         self.tell(&ToKeeper::Keep { keys })
     }

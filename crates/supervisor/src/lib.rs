@@ -234,6 +234,7 @@ impl Supervisor {
             Ok(ToSupervisor::Renew { path }) => self.renew(&path),
             Ok(ToSupervisor::Rehearse { path }) => self.rehearse(&path),
             Ok(ToSupervisor::Demand { name, is_accepted }) => self.demand(name, is_accepted),
+            Ok(ToSupervisor::Certificate(question)) => self.find_certificate(question),
             Ok(ToSupervisor::Drained) => tracing::info!("everything under way is finished"),
             Ok(ToSupervisor::Stuck { report }) => tracing::error!(report, "a worker stands still"),
             // Only one that retires says so.

@@ -33,6 +33,7 @@ impl Supervisor {
             return;
         }
         let now = Instant::now();
+        self.answer_late_questions();
         if self.current.certificates.is_none() {
             return self.keys.end();
         }
@@ -42,6 +43,7 @@ impl Supervisor {
         if self.keys.is_running() && self.linked != self.keys.life() {
             return self.link_keeper();
         }
+        self.forget_scripted(now);
         let certificates = self.current.certificates.as_mut();
         let is_due = |it: &&mut Certificates| it.next_look() <= now && self.keys.is_running();
         let Some(certificates) = certificates.filter(is_due) else {
@@ -76,6 +78,8 @@ impl Supervisor {
     /// Links to the keeper for a server that has none; none without a keeper.
     pub(super) fn links_to_keeper(&mut self) -> Vec<OwnedFd> {
         self.linked = 0;
+        // Another server asked that.
+        self.keys.unanswered.clear();
         if self.current.certificates.is_none() {
             return Vec::new();
         }

@@ -7,7 +7,7 @@ use crate::lower::script::Place;
 use crate::model::{AllowedAddress, Budgets, PhaseScripts, Script, Scripts, Source};
 
 /// A level's scripts by phase, and where each stands.
-type Phases<'a> = [(&'static str, &'a [Script], Place); 5];
+type Phases<'a> = [(&'static str, &'a [Script], Place); 6];
 
 impl Lines {
     /// `[scripts]`.
@@ -82,6 +82,7 @@ pub(super) fn script(script: &Script, place: Place) -> String {
 
 fn phases(scripts: &PhaseScripts) -> Phases<'_> {
     [
+        ("ssl_handshake", &scripts.ssl_handshake, Place::Handshake),
         ("rewrite", &scripts.rewrite, Place::Phase),
         ("access", &scripts.access, Place::Phase),
         ("header_filter", &scripts.header_filter, Place::Phase),

@@ -71,6 +71,14 @@ pub(super) const ALLOW_OF_PROXY: Key = key(
     "script = \"hooks/route.rb\", allow = [\"10.0.0.0/8\", \"127.0.0.1:9000\"]",
 );
 
+const SSL_HANDSHAKE: Key = key(
+    "ssl_handshake",
+    SCRIPTS_IN_ORDER,
+    Value("[]"),
+    "Run for handshakes of TLS to sites with `tls = { script = true }`, before anything is computed for them: may name \
+     the certificate that is shown. Not on a rule, because there is no request yet.",
+    "ssl_handshake = \"hooks/certificate.rb\"",
+);
 const REWRITE: Key = key(
     "rewrite",
     SCRIPTS_IN_ORDER,
@@ -156,6 +164,7 @@ pub(crate) const SCRIPTS: Section = Section {
              served to anybody.",
             "lib = [\"lib\"]",
         ),
+        SSL_HANDSHAKE,
         REWRITE,
         ACCESS,
         HEADER_FILTER,
@@ -291,7 +300,14 @@ pub(crate) const LEVEL_SCRIPTS: Section = Section {
     about: "Scripts of a tenant, a site or a rule, by phase. In one request those of `[scripts]` run first, then those of \
         the tenant, the site and each rule it matched, up to the one that answers. The phases `set` and `content` stand \
         in handlers: `handler = { proxy = { script = … } }` and `handler = { script = … }`.",
-    keys: &[REWRITE, ACCESS, HEADER_FILTER, BODY_FILTER, LOG],
+    keys: &[
+        SSL_HANDSHAKE,
+        REWRITE,
+        ACCESS,
+        HEADER_FILTER,
+        BODY_FILTER,
+        LOG,
+    ],
     later: &[],
 };
 
@@ -329,7 +345,8 @@ pub(crate) const SCRIPT: Section = Section {
             Kind::Choice(&["deny", "allow"]),
             Value("deny"),
             "What becomes of the request when the script raises before the reply: it is answered 500, or goes on as if \
-             there were no such script. Only in `rewrite`, `access`, `header_filter` and `body_filter`.",
+             there were no such script; of a handshake: it is refused, or goes on with the site's own certificate. Only in \
+             `ssl_handshake`, `rewrite`, `access`, `header_filter` and `body_filter`.",
             "on_error = \"allow\"",
         ),
         key(

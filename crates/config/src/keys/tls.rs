@@ -69,6 +69,14 @@ pub(crate) const TLS: Section = Section {
              The keys are made by chance where private keys are kept, and gone when that process is: then clients make full handshakes.",
             "tickets = \"1h\"",
         ),
+        key(
+            "script_files",
+            Kind::Other("directory, or list of directories"),
+            Value("[]"),
+            "Directories below which scripts of the phase `ssl_handshake` may name the files of a certificate and its key. They are \
+             opened by the process that reads all certificates, and no link leads out of the directory.",
+            "script_files = \"/etc/ssl/customers\"",
+        ),
     ],
     later: &[],
 };
@@ -106,6 +114,14 @@ pub(crate) const SITE_TLS: Section = Section {
             "The account (`[acme.NAME]`) that the site's certificate is ordered and renewed with. Beside `certificate` that file is served \
              with, until its certificate is due.",
             "acme = \"le\"",
+        ),
+        key(
+            "script",
+            Kind::Flag,
+            Value("false"),
+            "Whether scripts of the phase `ssl_handshake` run for its handshakes, and may name the certificate that is shown. Where they \
+             name none, the site's own is, as without them.",
+            "script = true",
         ),
         key(
             "client_ca",

@@ -144,6 +144,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         guarded: Default::default(),
     };
     tls::judge(&tops, &model.listeners, &model.sites);
+    tls::judge_scripts(&tops, &model);
     acme::judge(&tops, &model);
     model.guarded = files::guarded(context, &model);
     listen::check_believed(&tops, &believed, &model);

@@ -31,6 +31,8 @@ const DIRECTORIES_MAX: usize = 16;
 pub(crate) enum Place {
     /// `init`, `worker_init` or `worker_exit`.
     Process,
+    /// The phase `ssl_handshake`.
+    Handshake,
     /// A phase that runs before the reply has been sent.
     Phase,
     /// The phase `log`.
@@ -60,6 +62,10 @@ impl Place {
             ),
             (Place::Process, "optional") => Some("it runs for no request"),
             (Place::Process, "mode") => Some("it runs for no request that it could leave alone"),
+            (Place::Handshake, "optional") => Some("what it says is who the site is"),
+            (Place::Handshake, "mode") => {
+                Some("a handshake shows one certificate, and it is the one that it says")
+            }
             (Place::Log, "on_error") => Some("the reply has been sent when it runs"),
             (Place::Log, "mode") => Some(
                 "it changes nothing of a request: the reply has been sent when it runs, and what it does elsewhere it does",
@@ -89,7 +95,7 @@ pub(crate) fn process(tops: &Tops<'_>) -> Scripts {
         lib: libraries(&table),
         phases: Arc::new(phases(&table)),
         budgets: budgets(&table),
-        cache_files: cache_files(&table),
+        cache_files: existing_directories(&table, "cache_files").into(),
         env: env(&table),
     }
 }
@@ -103,6 +109,12 @@ pub(crate) fn level(value: Option<Value<'_>>, level: Level) -> Arc<PhaseScripts>
         rewrite.report_help(
             "`rewrite` cannot stand on a rule: rules are chosen after it has run",
             "put it on the site, and let the script look at the path",
+        );
+    }
+    if let Some(handshake) = table.get("ssl_handshake").filter(|_| level == Level::Rule) {
+        handshake.report_help(
+            "`ssl_handshake` cannot stand on a rule: there is no request yet that a rule could match",
+            "put it on the site, and let the script look at `servername`",
         );
     }
     Arc::new(phases(&table))
@@ -120,6 +132,7 @@ fn all(table: &Table<'_>, name: &'static str, place: Place) -> Vec<Script> {
 
 fn phases(table: &Table<'_>) -> PhaseScripts {
     PhaseScripts {
+        ssl_handshake: all(table, "ssl_handshake", Place::Handshake),
         rewrite: all(table, "rewrite", Place::Phase),
         access: all(table, "access", Place::Phase),
         header_filter: all(table, "header_filter", Place::Phase),
@@ -193,7 +206,10 @@ fn report_misplaced(table: &Table<'_>, script: &str, place: Place) {
     for key in ["cache", "on_error", "optional", "mode"] {
         if let (Some(value), Some(why)) = (table.get(key), place.objection(key)) {
             let places = match key {
-                "on_error" | "mode" => {
+                "on_error" => {
+                    "; it may stand in `ssl_handshake`, `rewrite`, `access`, `header_filter` and `body_filter`"
+                }
+                "mode" => {
                     "; it may stand in `rewrite`, `access`, `header_filter` and `body_filter`"
                 }
                 _ => "",
@@ -236,8 +252,8 @@ fn read(value: &Value<'_>, path: &PathBuf) -> Option<Arc<[u8]>> {
     found.ok().flatten()
 }
 
-/// `cache_files`.
-fn cache_files(table: &Table<'_>) -> Arc<[PathBuf]> {
+/// Directories that a key lists, each of which has to be there.
+pub(super) fn existing_directories(table: &Table<'_>, key: &'static str) -> Vec<PathBuf> {
     let directory = |value: &Value<'_>| {
         let path = values::path(value)?;
         if let Some(why) = value.context.sources.directory_missing(&path) {
@@ -245,7 +261,7 @@ fn cache_files(table: &Table<'_>) -> Arc<[PathBuf]> {
         }
         Some(path)
     };
-    let listed = directories(table, "cache_files");
+    let listed = directories(table, key);
     listed.iter().filter_map(directory).collect()
 }
 

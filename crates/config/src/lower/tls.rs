@@ -7,13 +7,13 @@ use super::context::problem;
 use super::table::Table;
 use super::tops::Tops;
 use super::value::Value;
-use super::{acme, files, values};
+use super::{acme, files, script, values};
 use crate::glob;
 use crate::keys;
 use crate::mentions::AUTHORITIES;
 use crate::model::{
-    CertificateFiles, ClientCertificates, ListenTls, Listener, Site, SiteTls, Tls, TlsVersion,
-    UpstreamTls,
+    CertificateFiles, ClientCertificates, ListenTls, Listener, Model, Site, SiteTls, Tls,
+    TlsVersion, UpstreamTls,
 };
 
 /// `tls` of a listener.
@@ -37,6 +37,7 @@ pub(super) fn of_process(tops: &Tops<'_>) -> Tls {
         certificates: certificates.iter().filter_map(pattern).collect(),
         versions: versions(&table),
         tickets_ms: table.duration("tickets"),
+        script_files: script::existing_directories(&table, "script_files"),
     }
 }
 
@@ -77,6 +78,7 @@ pub(super) fn of_site(table: &Table<'_>) -> SiteTls {
         files,
         local,
         acme: acme::of_site(&table),
+        script: table.flag("script"),
         client: client(&table).map(Arc::new),
         redirect: table.flag("redirect"),
         hsts_s: table.some_number("hsts").map(|ms| ms / 1_000),
@@ -192,6 +194,30 @@ fn client(table: &Table<'_>) -> Option<ClientCertificates> {
         file,
         mode,
     })
+}
+
+/// Warns where a site lets scripts choose its certificate and none is there to do so.
+pub(super) fn judge_scripts(tops: &Tops<'_>, model: &Model) {
+    let of_tenant = |site: &Site| {
+        let tenant = model.tenants.get(site.tenant_index?)?;
+        Some(!tenant.scripts.ssl_handshake.is_empty())
+    };
+    let has_any = |site: &Site| {
+        !model.scripts.phases.ssl_handshake.is_empty()
+            || !site.scripts.ssl_handshake.is_empty()
+            || of_tenant(site).unwrap_or(false)
+    };
+    let sites = model.sites.iter().zip(tops.elements_again("sites"));
+    for (_, place) in sites.filter(|(site, _)| site.tls.script && !has_any(site)) {
+        if let Some(place) = place.member("tls") {
+            let finding = problem(
+                place.spot(),
+                "`script = true`, and no script runs in its handshakes",
+            );
+            let help = "add `scripts = { ssl_handshake = \"hooks/certificate.rb\" }`";
+            tops.context.warn(finding.help(help));
+        }
+    }
 }
 
 /// Warns where TLS is asked for that no listener speaks.

@@ -69,6 +69,8 @@ pub enum ScriptsVm {
 /// The scripts of one level, by phase, each phase's in the order they run in.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PhaseScripts {
+    /// In a handshake, before a certificate is shown. Never on a rule.
+    pub ssl_handshake: Vec<Script>,
     /// Before a request is resolved. Never on a rule: rules are chosen after it.
     pub rewrite: Vec<Script>,
     /// After rules, rates, passwords and permits, before the handler.
@@ -210,6 +212,7 @@ impl PhaseScripts {
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Script> {
         let phases = [
+            &self.ssl_handshake,
             &self.rewrite,
             &self.access,
             &self.header_filter,

@@ -20,6 +20,8 @@ pub struct Tls {
     pub versions: Vec<TlsVersion>,
     /// How long tickets are sealed with one key, in milliseconds.
     pub tickets_ms: u64,
+    /// Directories below which scripts may name certificates and keys; absolute.
+    pub script_files: Vec<PathBuf>,
 }
 
 /// A version of TLS.
@@ -39,6 +41,8 @@ pub struct SiteTls {
     pub local: bool,
     /// Whose account its certificate is ordered with; index into [`super::Model::acme`].
     pub acme: Option<usize>,
+    /// Whether scripts may choose what is shown.
+    pub script: bool,
     /// What it asks of clients; `None` for nothing.
     pub client: Option<Arc<ClientCertificates>>,
     /// Whether what comes without TLS is sent to the same address with it.

@@ -261,6 +261,22 @@ const ADVICE: &[(&str, &str)] = &[
         "too many handshakes, or too many of this client, wait for certificates that are ordered on demand",
     ),
     (
+        "script_certificate",
+        "the certificate that a script of ssl_handshake names cannot be shown: what stands beside it says why",
+    ),
+    (
+        "script_said",
+        "a script of ssl_handshake refused it by Nginx.return",
+    ),
+    (
+        "script_raised",
+        "a script of ssl_handshake failed: the error log has the way there",
+    ),
+    (
+        "script_late",
+        "a script of ssl_handshake was not done before timeouts.handshake ended",
+    ),
+    (
         "no_shared_version",
         "the client offers no version of TLS that is allowed here: see versions of [tls]",
     ),

@@ -11,6 +11,7 @@
 mod asks;
 mod content;
 pub(crate) mod filters;
+pub(crate) mod handshake;
 pub(crate) mod lifecycle;
 mod log;
 mod next;

@@ -100,6 +100,7 @@ pub(crate) type InShadow = (Arc<str>, Phase);
 /// The scripts of one level.
 #[derive(Debug, Default)]
 pub(crate) struct Level {
+    ssl_handshake: Box<[Use]>,
     rewrite: Box<[Use]>,
     access: Box<[Use]>,
     header_filter: Box<[Use]>,
@@ -111,6 +112,7 @@ impl Level {
     /// Those of a phase, in the order they run in.
     pub(super) fn of(&self, phase: Phase) -> &[Use] {
         match phase {
+            Phase::SslHandshake => &self.ssl_handshake,
             Phase::Rewrite => &self.rewrite,
             Phase::Access => &self.access,
             Phase::HeaderFilter => &self.header_filter,
@@ -297,6 +299,7 @@ impl Builder {
         }
         let level = (!scripts.is_empty()).then(|| {
             Arc::new(Level {
+                ssl_handshake: self.all(vm, Phase::SslHandshake, &scripts.ssl_handshake),
                 rewrite: self.all(vm, Phase::Rewrite, &scripts.rewrite),
                 access: self.all(vm, Phase::Access, &scripts.access),
                 header_filter: self.all(vm, Phase::HeaderFilter, &scripts.header_filter),

@@ -22,6 +22,7 @@ use crate::exchange::Exchange;
 use crate::stage::{Arrived, Routed};
 use crate::tls::facts::TlsFacts;
 use crate::upstream::named::named;
+use crate::worker::serving::Serving;
 
 /// Fields that frame a message or belong to one connection, and the request's name: ours.
 const OWN: [FieldId; 11] = [
@@ -73,15 +74,7 @@ impl Request for Exchange {
 
     fn server_of(&self, upstream: &[u8], out: &mut Vec<u8>) -> bool {
         let arrived = arrived(self.scripted.as_deref());
-        let name = std::str::from_utf8(upstream).ok();
-        let named = arrived
-            .zip(name)
-            .and_then(|(it, name)| named(it.serving, name));
-        let Some(server) = named.and_then(|(_, upstream)| upstream.servers.first()) else {
-            return false;
-        };
-        out.extend_from_slice(server.address.to_string().as_bytes());
-        true
+        arrived.is_some_and(|it| server_of(it.serving, upstream, out))
     }
 
     fn group(&self, name: &str) -> Option<(&Layout, Vec<String>)> {
@@ -159,6 +152,17 @@ impl Request for Exchange {
     fn perform<'a>(&'a mut self, ask: Ask) -> Pin<Box<dyn Future<Output = Woken> + 'a>> {
         Box::pin(asks::perform(self, ask))
     }
+}
+
+/// The first server of an upstream.
+pub(super) fn server_of(serving: &Serving, upstream: &[u8], out: &mut Vec<u8>) -> bool {
+    let name = std::str::from_utf8(upstream).ok();
+    let named = name.and_then(|name| named(serving, name));
+    let Some(server) = named.and_then(|(_, upstream)| upstream.servers.first()) else {
+        return false;
+    };
+    out.extend_from_slice(server.address.to_string().as_bytes());
+    true
 }
 
 /// What the client sent, and who it is.
@@ -420,13 +424,13 @@ fn text(text: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
 }
 
 /// A word that is empty where there is none.
-fn word(word: &str, out: &mut Vec<u8>) -> bool {
+pub(super) fn word(word: &str, out: &mut Vec<u8>) -> bool {
     out.extend_from_slice(word.as_bytes());
     !word.is_empty()
 }
 
 /// An address; a Unix socket has none.
-fn address(address: std::net::IpAddr, out: &mut Vec<u8>) -> bool {
+pub(super) fn address(address: std::net::IpAddr, out: &mut Vec<u8>) -> bool {
     let is_known = !address.is_unspecified();
     if is_known {
         crate::address::push(address, out);
@@ -435,7 +439,7 @@ fn address(address: std::net::IpAddr, out: &mut Vec<u8>) -> bool {
 }
 
 /// A port; a Unix socket has none.
-fn port(port: u16, out: &mut Vec<u8>) -> bool {
+pub(super) fn port(port: u16, out: &mut Vec<u8>) -> bool {
     if port != 0 {
         number(port.into(), out);
     }

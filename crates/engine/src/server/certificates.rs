@@ -30,6 +30,7 @@ fn table(set: &OwnedFd) -> Result<CertificateTable> {
 pub(super) fn take(shared: &Shared, links: Vec<OwnedFd>, certificates: Option<CertificateTable>) {
     if !links.is_empty() {
         shared.handshakes.use_links(links);
+        shared.certifier.forget();
     }
     if let Some(certificates) = certificates {
         replace(shared, certificates);
@@ -72,6 +73,7 @@ pub(super) fn not_obtained(shared: &Shared, told: &NotObtained) {
 /// Another keeper has come, with links of its own, and numbers of its own for keys.
 pub(super) fn next(shared: &Shared, links: Vec<OwnedFd>, set: &OwnedFd) {
     shared.handshakes.use_links(links);
+    shared.certifier.forget();
     changed(shared, set);
 }
 

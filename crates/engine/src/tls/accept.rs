@@ -4,6 +4,9 @@
 //! Until the name has led to a certificate, and limits and queue have let it in, a client has cost some parsing and
 //! nothing else. What comes to nothing is recorded, once.
 
+mod proof;
+mod scripts;
+
 use std::cell::OnceCell;
 use std::future::poll_fn;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -55,13 +58,15 @@ const INTERNAL_ERROR: &[u8] = &[21, 3, 3, 0, 2, 2, 80];
 /// A handshake under way.
 struct Handshake<'a> {
     worker: &'a Rc<Worker>,
-    serving: &'a Serving,
+    serving: &'a Rc<Serving>,
     socket: AsyncFd<OwnedFd>,
     peer: Peer,
     deadline: Deadline,
     name: Option<Box<str>>,
     offered: Vec<u16>,
     cpu_us: u64,
+    /// Processor time that scripts took and nobody was charged for yet.
+    unpaid_ns: u64,
 }
 
 /// Why a handshake ends, and what is sent for it.
@@ -130,6 +135,7 @@ pub(crate) async fn accept(
         name: None,
         offered: Vec::new(),
         cpu_us: 0,
+        unpaid_ns: 0,
     };
     match handshake.run(tls).await {
         Ok(None) => None,
@@ -174,22 +180,28 @@ impl Handshake<'_> {
         if hello.is_acme {
             return self.prove(asked, received).await.map(|()| None);
         }
+        let mut permit = None;
+        if let Some(site) = self.scripted_site(&hello, asked, tls) {
+            permit = Some(self.admit(Some(site))?);
+            if let Some(shown) = self.shown_by_scripts(site, &hello).await? {
+                let (who, policy) = (self.who_says(Some(site), &hello), self.policy(Some(site))?);
+                let (session, unsent) = self.make(shown, &policy, who, received).await?;
+                self.deadline.clear();
+                return Ok(Some((session, unsent, policy)));
+            }
+        }
         let map = self.map_of(&table, &hello, asked);
-        let permit = map.as_ref().map(|_| self.admit(asked)).transpose()?;
+        if map.is_some() && permit.is_none() {
+            permit = Some(self.admit(asked)?);
+        }
         if let (Some(map), Some(name)) = (map, hello.name.as_deref()) {
             self.obtain(&map, name).await?;
             self.deadline.set(timeouts.handshake_ms);
             table = self.worker.shared.certificates.table();
         }
         let (site, certificate) = self.choose(&table, &hello, asked, tls)?;
-        let policies = &self.serving.generation.policies;
-        let policy = policies.of(site).cloned();
-        let policy = policy.ok_or_else(|| Over::of("no_certificate", "no policy"))?;
-        let kind = match hello.offers_resumption {
-            true => StepKind::Short,
-            false => StepKind::Full,
-        };
-        let who = self.who(site, kind);
+        let policy = self.policy(site)?;
+        let who = self.who_says(site, &hello);
         let _permit = match permit {
             Some(permit) => permit,
             None => self.admit(site)?,
@@ -233,36 +245,17 @@ impl Handshake<'_> {
         })
     }
 
+    /// The terms of a site.
+    fn policy(&self, site: Option<u32>) -> Result<Arc<Policy>, Over> {
+        let policy = self.serving.generation.policies.of(site).cloned();
+        policy.ok_or_else(|| Over::of("no_certificate", "no policy"))
+    }
+
     /// Asks the limits of a site.
     fn admit(&self, site: Option<u32>) -> Result<Option<HandshakePermit>, Over> {
         let site = site.and_then(|site| self.serving.generation.sites.get(site as usize));
         let permit = site.map(|site| admit(self.worker, self.serving, site, self.client()));
         Ok(permit.transpose().map_err(Over::of_error)?.flatten())
-    }
-
-    /// Shows an authority the certificate of a challenge, and closes (RFC 8737, 3).
-    async fn prove(&mut self, site: Option<u32>, received: Vec<u8>) -> Result<(), Over> {
-        let challenges = &self.worker.shared.challenges;
-        let proof = self.name.as_deref();
-        let proof = proof.and_then(|name| challenges.handshake(name));
-        let policy = self.serving.generation.policies.of_authorities().cloned();
-        let (Some(proof), Some(policy)) = (proof, policy) else {
-            return Err(Over {
-                last_word: UNRECOGNIZED_NAME,
-                ..Over::of("no_certificate", "no challenge is published for it")
-            });
-        };
-        let who = self.who(site, StepKind::Full);
-        let _permit = self.admit(site)?;
-        let shown = Shown {
-            chain: vec![CertificateDer::from(proof.certificate.0.to_vec())],
-            key: proof.key,
-            kind: proof.kind,
-        };
-        let stepped = self.begin(shown, &policy, who, received).await?;
-        let (mut session, mut unsent) = self.finish(stepped, &policy, who).await?;
-        session.close(&mut unsent);
-        self.send(&mut unsent).await
     }
 
     /// Makes the steps.
@@ -423,6 +416,17 @@ impl Handshake<'_> {
         Some(&site.tenant_name)
     }
 
+    /// On whose account the first step goes.
+    fn who_says(&self, site: Option<u32>, hello: &ClientHello) -> Who {
+        self.who(
+            site,
+            match hello.offers_resumption {
+                true => StepKind::Short,
+                false => StepKind::Full,
+            },
+        )
+    }
+
     /// On whose account the steps go.
     fn who(&self, site: Option<u32>, kind: StepKind) -> Who {
         let site = site.and_then(|site| self.serving.generation.sites.get(site as usize));
@@ -446,6 +450,7 @@ impl Handshake<'_> {
     ) -> Result<Stepped, Over> {
         let keeper = Arc::clone(&self.worker.shared.keeper);
         let policy = Arc::clone(policy);
+        let unpaid_ns = std::mem::take(&mut self.unpaid_ns);
         let step = move |thread: usize| {
             policy.tickets.refresh(&keeper, thread);
             let key = Arc::new(KeeperKey::new(keeper, key, kind));
@@ -457,7 +462,7 @@ impl Handshake<'_> {
             Made {
                 was: stepped.as_ref().map_or(StepKind::Full, Stepped::was),
                 value: stepped,
-                elsewhere_ns: key.take_spent_ns(),
+                elsewhere_ns: unpaid_ns.saturating_add(key.take_spent_ns()),
             }
         };
         let made = self.worker.shared.handshakes.run(who, &self.deadline, step);

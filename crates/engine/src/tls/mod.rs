@@ -1,6 +1,7 @@
 //! TLS: what comes before the first request of a connection, and around every byte of it.
 
 pub(crate) mod accept;
+pub(crate) mod certifier;
 pub(crate) mod client_certificate;
 pub(crate) mod demands;
 pub(crate) mod facts;

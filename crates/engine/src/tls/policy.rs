@@ -36,6 +36,7 @@ pub(crate) struct Policy {
     pub(crate) id: [u8; 32],
     /// Whether clients are asked for a certificate.
     pub(crate) asks_clients: bool,
+    speaks_13: bool,
     /// The keys of its tickets.
     pub(crate) tickets: Arc<Tickets>,
     config: ServerConfig,
@@ -139,6 +140,7 @@ impl Policy {
         Ok(Self {
             id,
             asks_clients: client.is_some(),
+            speaks_13: versions.contains(&TlsVersion::V13),
             tickets,
             config,
         })
@@ -154,6 +156,12 @@ impl Policy {
         policy.config.ticketer = Tickets::new(policy.id);
         policy.config.send_tls13_tickets = 0;
         Ok(policy)
+    }
+
+    /// What the version is called that is spoken with a client who offers these.
+    pub(crate) fn version_with(&self, offered: &[u16]) -> &'static str {
+        let is_13 = self.speaks_13 && offered.contains(&0x0304);
+        if is_13 { "TLSv1.3" } else { "TLSv1.2" }
     }
 
     /// What rustls is to go by in one handshake that is answered with this certificate.

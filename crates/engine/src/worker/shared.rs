@@ -21,6 +21,7 @@ use crate::shares::Shares;
 use crate::shedding::remembered::AllRemembered;
 use crate::stats::{ProcessStats, WorkerStats};
 use crate::stderr_log::Complaints;
+use crate::tls::certifier::Certifier;
 use crate::tls::demands::Demands;
 use crate::tls::failures::Failures;
 use crate::tls::handshake::Handshakes;
@@ -75,6 +76,8 @@ pub struct Shared {
     pub(crate) keeper: Arc<Keeper>,
     /// Handshakes that came to nothing lately.
     pub(crate) failures: Arc<Failures>,
+    /// Certificates that scripts choose.
+    pub(crate) certifier: Arc<Certifier>,
     /// Certificates that are ordered of authorities.
     pub(crate) orders: Arc<OrderBook>,
     /// Names that clients ask for and nobody has a certificate for.
@@ -122,6 +125,7 @@ impl Shared {
             keeper,
             certificates: Arc::default(),
             failures: Arc::default(),
+            certifier: Arc::default(),
             orders: Arc::default(),
             demands: Arc::default(),
             challenges: Arc::default(),

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use script::{Phase, Property, Trial};
+use script::{Phase, Property, TlsProperty, Trial};
 
 use super::RunOptions;
 
@@ -111,6 +111,10 @@ pub(super) fn request(options: &RunOptions) -> Option<Trial> {
         Phase::HeaderFilter | Phase::BodyFilter | Phase::Log
     ) {
         set(Property::Status, &options.status.to_string());
+    }
+    if options.phase == Phase::SslHandshake {
+        set(Property::Tls(TlsProperty::ServerName), &options.host);
+        set(Property::Tls(TlsProperty::Protocol), "TLSv1.3");
     }
     if options.phase == Phase::BodyFilter {
         set(Property::Body, &options.reply);

@@ -66,8 +66,8 @@ pub(crate) struct RunOptions {
     /// The script; `-` is standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// When it is to run: rewrite, access, set, content, header_filter, body_filter, log, init,
-    /// worker_init or worker_exit
+    /// When it is to run: ssl_handshake, rewrite, access, set, content, header_filter, body_filter,
+    /// log, init, worker_init or worker_exit
     #[arg(long, value_name = "PHASE", default_value = "access", value_parser = phase)]
     phase: Phase,
     /// Method and target of the request

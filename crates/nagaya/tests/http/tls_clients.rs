@@ -219,22 +219,6 @@ fn certificates_change_under_load_and_nobody_is_refused() {
     println!("{asked} requests, none failed");
 }
 
-/// The first block of this language in the guide's section about nginx, as it stands there.
-fn of_the_guide(language: &str) -> String {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/tls.md");
-    let guide = std::fs::read_to_string(guide).expect("the guide");
-    let section = guide
-        .split("## From certbot and nginx")
-        .nth(1)
-        .expect("a section");
-    let mut lines = section.lines().map(str::trim_start);
-    let fence = format!("```{language}");
-    lines.find(|line| **line == fence).expect("a block");
-    lines
-        .take_while(|line| *line != "```")
-        .fold(String::new(), |text, line| text + line + "\n")
-}
-
 /// Files as certbot has them, the `number`th time.
 fn renewed_by_certbot(etc: &Path, number: u32) {
     let (live, archive) = (
@@ -294,14 +278,14 @@ fn the_guides_way_from_certbot_and_nginx_leads_to_the_same_answers() {
             .replace("127.0.0.1:3000", &back_end.address().to_string())
     };
     let sealed = free_port();
-    let config = moved(of_the_guide("toml"))
+    let config = moved(tls::of_the_guide("From certbot and nginx", "toml"))
         .replace("0.0.0.0:80", "127.0.0.1:{port}")
         .replace("0.0.0.0:443", "127.0.0.1:{tls}");
     let gateway = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &config)
         .with("tls", sealed)
         .start();
     let of_nginx = free_port();
-    let nginx = moved(of_the_guide("nginx"))
+    let nginx = moved(tls::of_the_guide("From certbot and nginx", "nginx"))
         .replace("listen 80", "listen 127.0.0.1:{port}")
         .replace("listen 443", &format!("listen 127.0.0.1:{of_nginx}"));
     let Some(nginx) = Peer::nginx(&nginx) else {

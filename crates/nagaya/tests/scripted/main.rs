@@ -15,4 +15,5 @@ mod scripts_life;
 mod scripts_limiter;
 mod scripts_requests;
 mod scripts_soak;
+mod ssl_handshake;
 mod tenant_vms;

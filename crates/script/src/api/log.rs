@@ -25,7 +25,7 @@ const TAKES: mruby::Takes = mruby::Takes {
     texts: 1 << 1,
 };
 
-const NGINX: Classes = &["Nginx"];
+const NGINX_AND_SSL: Classes = &["Nginx", "Nginx::SSL"];
 const APACHE: Classes = &["Apache"];
 const BOTH: Classes = &["Nginx", "Apache"];
 
@@ -40,9 +40,13 @@ pub(super) const CHAPTER: Chapter = Chapter {
     classes: &[],
     constants: &[],
     methods: &[
-        function(NGINX, &["errlogger", "log"], (TAKES, LEVEL), DOC, |call| {
-            write(call, nginx)
-        }),
+        function(
+            NGINX_AND_SSL,
+            &["errlogger", "log"],
+            (TAKES, LEVEL),
+            DOC,
+            |call| write(call, nginx),
+        ),
         function(APACHE, &["errlogger", "log"], (TAKES, LEVEL), DOC, |call| {
             write(call, apache)
         }),

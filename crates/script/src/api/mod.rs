@@ -40,6 +40,7 @@ mod regexp;
 mod request;
 mod require;
 mod server;
+mod ssl;
 mod stores;
 mod upstream;
 mod uri;
@@ -85,6 +86,7 @@ const CHAPTERS: &[&Chapter] = &[
     &connection::CHAPTER,
     &finfo::CHAPTER,
     &filter::CHAPTER,
+    &ssl::CHAPTER,
     &upstream::CHAPTER,
     &rack::CHAPTER,
     &userdata::CHAPTER,

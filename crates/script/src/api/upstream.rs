@@ -15,6 +15,7 @@ use crate::state::NativeCall;
 const UPSTREAM: Classes = &["Nginx::Upstream"];
 const ESCAPING: Classes = &["Nginx::Utils", "Apache"];
 const AUTHN: Classes = &["Apache::AuthnProvider"];
+const ACME: Classes = &["Nginx::SSL::ACME::Client", "Nginx::SSL::ACME::Dehydrated"];
 
 /// What an object of `Nginx::Upstream` holds.
 struct UpstreamHandle {
@@ -28,12 +29,14 @@ const SERVER_BYTES_MAX: usize = 255;
 
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "Upstream, Utils, and what is not there",
-    text: "`Nginx::SSL`, `Nginx::Stream` and `Apache::AuthnProvider` are there so that scripts that name \
-           them compile; using one raises `NotImplementedError`.",
+    text: "`Nginx::Stream`, `Nginx::SSL::ACME` and `Apache::AuthnProvider` are there so that scripts that \
+           name them compile; using one raises `NotImplementedError`.",
     classes: &[
         holder("Nginx::Upstream"),
         module("Nginx::Utils"),
-        class("Nginx::SSL"),
+        module("Nginx::SSL::ACME"),
+        class("Nginx::SSL::ACME::Client"),
+        class("Nginx::SSL::ACME::Dehydrated"),
         class("Nginx::Stream"),
         class("Nginx::Stream::Connection"),
         class("Nginx::Stream::Async"),
@@ -87,12 +90,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
             "The text percent-encoded, but for letters, digits and `-._~`: as a name or value in a query.",
             escape,
         ),
-        no_class(&["Nginx::SSL"], |_| {
-            not_there(
-                "Nginx::SSL",
-                "certificates are configured, and no script runs while one is chosen",
-            )
-        }),
+        no_class(ACME, |_| no_acme()),
         no_class(
             &[
                 "Nginx::Stream",
@@ -107,9 +105,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
                 "read Authorization in headers_in in `access`, or use basic_auth in the configuration",
             )
         }),
-        no_method(&["Nginx::SSL"], |_| {
-            not_there("Nginx::SSL", "Nginx.errlogger writes to the error log")
-        }),
+        no_method(ACME, |_| no_acme()),
         no_method(
             &[
                 "Nginx::Stream",
@@ -146,6 +142,13 @@ const fn no_class(classes: Classes, native: super::entries::Native) -> Method {
 
 const fn no_method(classes: Classes, native: super::entries::Native) -> Method {
     function(classes, &["method_missing"], (takes(0, 64), ""), "", native)
+}
+
+fn no_acme() -> Answer {
+    not_there(
+        "Nginx::SSL::ACME",
+        "the gateway orders certificates itself: tls = { acme = \"NAME\" } of a site",
+    )
 }
 
 fn initialize(call: &mut NativeCall<'_>) -> Answer {

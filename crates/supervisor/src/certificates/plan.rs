@@ -16,6 +16,8 @@ use ipc::certificates::Source;
 use ipc::keeper::{CHAIN_FILE_BYTES_MAX, Candidate, KEY_FILE_BYTES_MAX, ShownTo};
 use os::file::{FileKind, Wait};
 
+use super::scripted::Scripted;
+
 /// Files that one pattern may lead to.
 const FILES_MAX: usize = ipc::certificates::CERTIFICATES_MAX;
 /// By what names a machine calls itself.
@@ -36,6 +38,8 @@ pub struct Plan {
     pub(super) local: Vec<(String, Vec<String>)>,
     /// Which hosts have theirs ordered on demand, and the directory of each account's.
     demanded: Option<(DemandedHosts, Vec<PathBuf>)>,
+    /// What scripts may choose.
+    pub(super) scripted: Scripted,
 }
 
 /// A certificate that is to be read.
@@ -131,6 +135,7 @@ impl Plan {
                 let stores = model.acme.iter().map(|it| it.store.join(CERTIFICATES));
                 (hosts, stores.collect())
             }),
+            scripted: Scripted::of(model),
         })
     }
 

@@ -137,6 +137,7 @@ const FLOORS: [(&str, &[&str]); 8] = [
             "shedding/rows.rs",
             "shedding/stepping.rs",
             "tls/accept.rs",
+            "tls/accept/",
             "tls/obtain.rs",
             "tls/site.rs",
         ],
