@@ -514,6 +514,7 @@ mod tests {
                 Order::Run(run) => ('r', run.id),
                 Order::Kill { id } => ('k', id),
                 Order::RunMap(run) => ('m', run.id),
+                Order::RunChore(run) => ('c', run.id),
             })
             .collect()
     }
