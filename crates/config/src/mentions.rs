@@ -163,9 +163,11 @@ fn find_accounts(top: &DeTable<'_>, mentions: &mut Mentions) {
     let accounts = member(top, "acme").and_then(DeValue::as_table);
     let accounts = accounts.into_iter().flat_map(|accounts| accounts.values());
     for account in accounts.filter_map(|account| account.get_ref().as_table()) {
-        let dns = member(account, "dns").and_then(DeValue::as_table);
-        let user = dns.and_then(|dns| member(dns, "user")).and_then(text_of);
-        mentions.program_users.extend(user);
+        for (table, key) in [("dns", "user"), ("export", "owner")] {
+            let table = member(account, table).and_then(DeValue::as_table);
+            let user = table.and_then(|table| member(table, key)).and_then(text_of);
+            mentions.program_users.extend(user);
+        }
     }
 }
 

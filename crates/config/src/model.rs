@@ -30,8 +30,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 pub use acme::{
-    Acme, AcmeBinding, AcmeCertificate, AcmeChallenge, AcmeDns, Chore, Covering, DemandedHosts,
-    OnDemand, is_orderable,
+    Acme, AcmeBinding, AcmeCertificate, AcmeChallenge, AcmeDns, AcmeExport, Chore, Covering,
+    DemandedHosts, OnDemand, is_orderable,
 };
 pub use cgroup::{CPU_PERIOD_US, Cgroup, IoLimit};
 pub use condition::{Condition, Glob};

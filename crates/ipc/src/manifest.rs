@@ -106,6 +106,8 @@ pub struct NamedProgram {
     pub directory: PathBuf,
     /// The user it runs as; `None` is the user of the spawner itself, which is not root.
     pub user: Option<String>,
+    /// Whether that may be root, where its file is root's and nobody else's to write.
+    pub may_be_root: bool,
 }
 
 /// A site that runs programs.
@@ -236,6 +238,7 @@ mod tests {
                 command: vec!["perl".into(), "load average.pl".into(), String::new()],
                 directory: "/etc/nagaya".into(),
                 user: user.map(str::to_owned),
+                may_be_root: false,
             },
             processes: 4,
         }

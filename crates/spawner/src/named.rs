@@ -2,13 +2,14 @@
 //!
 //! The idea: such a program is named by the configuration, which its operator alone writes, and
 //! not by what a client asks for. So it need not lie in a site's directory nor belong to anybody
-//! in particular; whoever may run it may. It never runs as root.
+//! in particular; whoever may run it may. It runs as root where that is said of it, and where nobody but
+//! root can write its file.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 use config::reason;
 use ipc::manifest::{NamedProgram, find_in_path, missing_in_path};
@@ -27,7 +28,8 @@ use super::programs::{self, Asker, Order, Program};
 pub(super) fn find(program: &NamedProgram) -> Result<Found, Refusal> {
     let user = manifests::look_up_user_of(program)?;
     let whose = &program.whose;
-    if user.uid == 0 && os::process::is_root() {
+    let is_root = user.uid == 0 && os::process::is_root();
+    if is_root && !program.may_be_root {
         let what = format!("{whose}: programs do not run as root: give it a `user`");
         return Err(Refusal::new(Failure::UserIsRoot, what));
     }
@@ -40,6 +42,11 @@ pub(super) fn find(program: &NamedProgram) -> Result<Found, Refusal> {
         Refusal::new(failure, format!("{whose}: directory {path}: {reason}"))
     })?;
     let path = locate(program)?;
+    if is_root && !is_roots(&path) {
+        let path = path.display();
+        let what = format!("{whose}: {path} is to run as root, and others may write it");
+        return Err(Refusal::new(Failure::WritableByOthers, what));
+    }
     let name = CString::new(path.as_os_str().as_bytes())
         .map_err(|_| Refusal::new(Failure::NotFound, format!("{whose}: no name of a program")))?;
     let runnable = Runnable { directory, name };
@@ -48,6 +55,11 @@ pub(super) fn find(program: &NamedProgram) -> Result<Found, Refusal> {
         runnable,
         local_device: None,
     })
+}
+
+/// Whether a file belongs to root and nobody else may write it.
+fn is_roots(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|facts| facts.uid() == 0 && facts.mode() & 0o022 == 0)
 }
 
 /// The program's file.

@@ -65,6 +65,7 @@ pub(super) fn program(
         command: chore.command.iter().cloned().chain(more).collect(),
         directory: chore.directory.clone(),
         user,
+        may_be_root: false,
     }
 }
 
@@ -262,6 +263,7 @@ mod tests {
                 command: vec!["true".into()],
                 directory: "/".into(),
                 user: None,
+                may_be_root: false,
             };
             chores.add(purpose, program, LIMIT);
         }

@@ -77,6 +77,7 @@ fn maps(model: &Model, problems: &mut Vec<String>) -> Vec<MapManifest> {
                     command: program.command.clone(),
                     directory: program.directory.clone(),
                     user,
+                    may_be_root: false,
                 },
                 processes: u32::try_from(program.processes).unwrap_or(u32::MAX),
             }),

@@ -63,10 +63,14 @@ fn becomes(
     ))
 }
 
-/// The programs that run as `dns` of accounts, each with its account's name.
+/// The programs that are run for accounts, each with its account's name.
 fn chores(model: &Model) -> impl Iterator<Item = (&str, &Chore)> {
-    let chores = model.acme.iter();
-    chores.filter_map(|acme| Some((acme.name.as_str(), &acme.dns.as_ref()?.program)))
+    model.acme.iter().flat_map(|acme| {
+        let dns = acme.dns.as_ref().map(|dns| &dns.program);
+        let run = acme.export.as_ref().and_then(|export| export.run.as_ref());
+        let all = dns.into_iter().chain(run);
+        all.map(|chore| (acme.name.as_str(), chore))
+    })
 }
 
 /// The sites, maps and accounts whose programs cannot run as they should from here, a line each.
@@ -84,7 +88,13 @@ pub fn unbecomable(model: &Model) -> impl Iterator<Item = String> {
 
 /// Those of accounts alone.
 pub(crate) fn unbecomable_chores(model: &Model) -> impl Iterator<Item = String> {
-    chores(model).filter_map(|(name, chore)| user_of_chore(chore, ("account", name)).err())
+    let of_files = model.acme.iter().filter_map(|acme| {
+        let export = acme.export.as_ref().filter(|it| it.run.is_none())?;
+        becomes(export.owner.as_ref()?, true, ("account", &acme.name)).err()
+    });
+    let chores = chores(model);
+    let chores = chores.filter_map(|(name, chore)| user_of_chore(chore, ("account", name)).err());
+    chores.chain(of_files)
 }
 
 /// What may be meant otherwise: sockets that are none, programs of maps that are not there, a line

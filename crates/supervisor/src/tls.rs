@@ -54,6 +54,7 @@ impl Supervisor {
             Ok(true) => {
                 self.find_demanded();
                 self.tell_certificates(|set| ToServer::Certificates { set });
+                self.authorities.look_at_exports();
             }
             Ok(false) => {}
             Err(lacking) => log(lacking),

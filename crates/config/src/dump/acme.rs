@@ -31,6 +31,16 @@ impl Lines {
             let entries = std::iter::once(program).chain(user).chain([timeout]);
             self.key("dns", braces(entries));
         }
+        if let Some(export) = &acme.export {
+            let directory = format!("directory = {}", quote_path(&export.directory));
+            let owner = export.owner.as_ref();
+            let owner = owner.map(|owner| format!("owner = {}", quote(owner)));
+            let mode = format!("mode = {}", quote(format!("{:04o}", export.mode)));
+            let run = export.run.as_ref();
+            let run = run.map(|run| format!("run = {}", list(&run.command, quote)));
+            let entries = [Some(directory), owner, Some(mode), run];
+            self.key("export", braces(entries.into_iter().flatten()));
+        }
         if let Some(profile) = &acme.profile {
             self.key("profile", quote(profile));
         }

@@ -57,6 +57,13 @@ pub(crate) const ACME: Section = Section {
             "dns = { program = [\"./dns.sh\"] }",
         ),
         key(
+            "export",
+            Kind::Other("table"),
+            Absent("nothing is written for others"),
+            "Where certificates and keys are written for other daemons, after each renewal, and at the start where they are missing or older.",
+            "export = { directory = \"/srv/tls\" }",
+        ),
+        key(
             "profile",
             Kind::Text,
             Absent("the authority's default"),
@@ -94,7 +101,7 @@ pub(crate) const ACME: Section = Section {
             "on_demand = { map = \"customers\" }",
         ),
     ],
-    later: &["export"],
+    later: &[],
 };
 
 pub(crate) const ON_DEMAND: Section = Section {
@@ -180,6 +187,45 @@ pub(crate) const ACME_DNS: Section = Section {
             Value("2m"),
             "How long it may take, and others take to see the record. It is killed then, with its process group.",
             "timeout = \"10m\"",
+        ),
+    ],
+    later: &[],
+};
+
+pub(crate) const ACME_EXPORT: Section = Section {
+    title: "export = { … } of [acme.NAME]",
+    about: "Files for other daemons: of each certificate `NAME/fullchain.pem`, `NAME/privkey.pem`, and both in `NAME/combined.pem`, key first. \
+        NAME is the certificate's first name, with `_` for `*`.",
+    keys: &[
+        key(
+            "directory",
+            Kind::Text,
+            Required,
+            "The directory. It is made where it is missing, and the one above it must be there. No link may be on the way to it, and nobody but root \
+             (or whoever starts the gateway) may be able to write to it or above it.",
+            "directory = \"/srv/tls\"",
+        ),
+        key(
+            "owner",
+            Kind::Text,
+            Absent("whoever starts the gateway"),
+            "Whose the files are, and of whose first group.",
+            "owner = \"root\"",
+        ),
+        key(
+            "mode",
+            Kind::Text,
+            Value("0600"),
+            "Who may read them: octal digits.",
+            "mode = \"0640\"",
+        ),
+        key(
+            "run",
+            Kind::Other("list of texts: a program and its arguments"),
+            Absent("nothing is run"),
+            "What is run as `owner`, which must be named then, a second after files have changed; once for all of them. It may take two minutes, and is tried again \
+             where it fails. As root it runs if nobody else may write its file.",
+            "run = [\"true\"]",
         ),
     ],
     later: &[],

@@ -23,7 +23,7 @@ mod tests;
 mod tls;
 mod upstream;
 
-pub(crate) use acme::{ACME, ACME_DNS, EAB, ON_DEMAND};
+pub(crate) use acme::{ACME, ACME_DNS, ACME_EXPORT, EAB, ON_DEMAND};
 pub(crate) use handler::{HANDLER, PROXY, PROXY_REDIRECT, RESPOND};
 pub(crate) use include::INCLUDE;
 pub(crate) use key::{Fallback, Key, Kind, NO_KEY, Section, default_of};
@@ -64,6 +64,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &EAB,
     &ON_DEMAND,
     &ACME_DNS,
+    &ACME_EXPORT,
     &SITE,
     &SITE_LOG,
     &SITE_TLS,

@@ -125,6 +125,11 @@ fn frame(section: &Section) -> Frame {
             let before = "[acme.le]\ndirectory = \"https://ca.example/\"\nchallenges = [\"dns-01\"]\ndns = { ";
             within(before, &["program = [\"true\"]"], " }\n")
         }
+        "export = { … } of [acme.NAME]" => {
+            let before = "[acme.le]\ndirectory = \"https://ca.example/\"\nexport = { ";
+            let own = &["directory = \"/srv/own\"", "owner = \"daemon\""];
+            within(before, own, " }\n")
+        }
         "auth = { … }" => within("auth = { ", &["file = \"/etc/nagaya/htpasswd\""], " }\n"),
         "compress = { … }" => within("compress = { ", &[], " }\n"),
         "request_headers, reply_headers" => within("reply_headers = { ", &[], " }\n"),

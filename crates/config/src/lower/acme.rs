@@ -10,7 +10,7 @@ use super::value::Value;
 use super::values;
 use crate::keys;
 use crate::model::{
-    Acme, AcmeBinding, AcmeChallenge, AcmeDns, Chore, HostPattern, Model, OnDemand,
+    Acme, AcmeBinding, AcmeChallenge, AcmeDns, AcmeExport, Chore, HostPattern, Model, OnDemand,
 };
 
 /// Accounts there may be.
@@ -81,6 +81,7 @@ fn account(value: &Value<'_>, names: &[String]) -> Acme {
         binding: binding(&table),
         fallback: fallback.collect(),
         dns: dns(&table, &challenges),
+        export: export(&table),
         challenges,
         profile: table.get("profile").and_then(|value| plain(&value)),
         authorities: table.get("ca").and_then(|value| values::path(&value)),
@@ -142,6 +143,47 @@ fn dns(table: &Table<'_>, challenges: &[AcmeChallenge]) -> Option<AcmeDns> {
             user: own.unwrap_or_else(|| DNS_USER.to_owned()),
         },
         timeout_ms: table.duration("timeout"),
+    })
+}
+
+fn export(table: &Table<'_>) -> Option<AcmeExport> {
+    let table = table.get("export")?.table(&keys::ACME_EXPORT)?;
+    let mode = values::mode(&table.text("mode")).filter(|mode| mode & 0o133 == 0);
+    if mode.is_none() {
+        let message = "`mode` is three or four octal digits, and lets nobody else write or anybody execute, as in `\"0640\"`";
+        table.report_at(&["mode"], message);
+    }
+    let owner = table.get("owner").and_then(|value| {
+        let name = value.text()?;
+        let wrong = wrong_user(value.context.sources, Role::Files, name);
+        // Root it may be, where that is said.
+        if let Some((message, help)) = wrong.filter(|_| name != "root") {
+            value.report_help(message, help);
+        }
+        Some(name.to_owned())
+    });
+    let run = table.get("run").and_then(|value| {
+        let Some(owner) = &owner else {
+            value.report_help(
+                "whom `run` runs as is to be said",
+                "name whose the files are: `owner = \"root\"`",
+            );
+            return None;
+        };
+        Some(Chore {
+            command: command(value),
+            directory: table.context.sources.resolve(table.file, ""),
+            user: owner.clone(),
+            has_own_user: true,
+        })
+    });
+    Some(AcmeExport {
+        directory: table
+            .required("directory")
+            .and_then(|value| values::path(&value))?,
+        owner,
+        mode: mode.unwrap_or(0o600),
+        run,
     })
 }
 

@@ -31,7 +31,7 @@ pub(super) fn listeners<'a>(tops: &Tops<'a>) -> (Vec<Listener>, Vec<Value<'a>>) 
     let tables = tops.elements("listen", "`address = \"127.0.0.1:8080\"`");
     for table in tables.iter().filter_map(|value| value.table(&keys::LISTEN)) {
         let backlog = table.count("backlog") as u32;
-        let mode = mode(&table.text("mode"));
+        let mode = values::mode(&table.text("mode"));
         let Some(value) = table.required("address") else {
             continue;
         };
@@ -69,12 +69,6 @@ pub(super) fn listeners<'a>(tops: &Tops<'a>) -> (Vec<Listener>, Vec<Value<'a>>) 
         listeners.push(listener);
     }
     (listeners, open)
-}
-
-fn mode(text: &str) -> Option<u32> {
-    let is_octal = text.bytes().all(|byte| byte.is_ascii_digit()) && (3..=4).contains(&text.len());
-    let mode = u32::from_str_radix(text, 8).ok();
-    mode.filter(|mode| is_octal && *mode <= 0o777)
 }
 
 fn senders_of(value: &Value<'_>, address: &ListenAddress) -> Option<Senders> {

@@ -29,6 +29,8 @@ pub(crate) enum Role {
     Programs,
     /// A site's error log, which is made that user's.
     ErrorLog,
+    /// Files that are written for others.
+    Files,
     /// Nobody: the site has neither.
     Nobody,
 }
@@ -48,7 +50,7 @@ pub(crate) fn wrong_user(
         let help = "name a user without privileges, such as `www-data`";
         let message = match role {
             Role::Server => "the server must not stay root",
-            Role::Programs | Role::ErrorLog | Role::Nobody => {
+            Role::Programs | Role::ErrorLog | Role::Files | Role::Nobody => {
                 "a site's programs must not run as root"
             }
         };
@@ -59,6 +61,7 @@ pub(crate) fn wrong_user(
         Role::Server => format!("the server cannot become user `{name}`: {}", why?),
         Role::Programs => format!("programs cannot run as user `{name}`: {}", why?),
         Role::ErrorLog => format!("no error log can be given to user `{name}`: {}", why?),
+        Role::Files => format!("no files can be given to user `{name}`: {}", why?),
         Role::Nobody => return None,
     };
     Some((message, "create it, or let `user` name another"))

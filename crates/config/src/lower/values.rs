@@ -206,6 +206,13 @@ pub(crate) fn log_of_site(value: &Value<'_>) -> Option<LogTarget> {
     Some(target)
 }
 
+/// Who may do what with a file or a socket, in octal digits.
+pub(crate) fn mode(text: &str) -> Option<u32> {
+    let is_octal = text.bytes().all(|byte| byte.is_ascii_digit()) && (3..=4).contains(&text.len());
+    let mode = u32::from_str_radix(text, 8).ok();
+    mode.filter(|mode| is_octal && *mode <= 0o777)
+}
+
 /// An entry of `hosts`.
 pub(crate) fn host_pattern(value: &Value<'_>) -> Option<HostPattern> {
     let text = value.text()?;

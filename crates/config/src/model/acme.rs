@@ -27,6 +27,8 @@ pub struct Acme {
     /// What puts records into the domain name system; there is one where `challenges` has
     /// [`AcmeChallenge::Dns01`], and only there.
     pub dns: Option<AcmeDns>,
+    /// Where its certificates and keys are written for other daemons.
+    pub export: Option<AcmeExport>,
     /// Which of the authority's profiles is ordered; `None`: its default.
     pub profile: Option<String>,
     /// PEM file of the authorities that the directory's own certificate may come from; `None`: the
@@ -76,6 +78,19 @@ pub struct AcmeDns {
     pub program: Chore,
     /// How long it may take. Default 2 min.
     pub timeout_ms: u64,
+}
+
+/// `export` of `[acme.NAME]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AcmeExport {
+    /// Where each certificate has a directory.
+    pub directory: PathBuf,
+    /// Whose the files are; `None`: whoever starts the gateway.
+    pub owner: Option<String>,
+    /// Who may do what with them. Default 0600.
+    pub mode: u32,
+    /// What is run as their owner when some have changed.
+    pub run: Option<Chore>,
 }
 
 /// A program that is run now and then, on the gateway's own behalf.

@@ -218,7 +218,7 @@ fn a_program_that_fails_is_told_with_what_it_wrote() {
     let Some(zone) = Zone::new("echo no such zone >&2; echo ask hosting; exit 3") else {
         return;
     };
-    let gateway = zone.builder().start();
+    let mut gateway = zone.builder().start();
     gateway.wait_for_message("it ended with status 3: no such zone; ask hosting");
     eventually(PATIENCE, "an operator is told", || {
         let told = certs(&zone, &gateway, "*.example.jp");
@@ -227,7 +227,7 @@ fn a_program_that_fails_is_told_with_what_it_wrote() {
     // What could not be taken away either is known to be left.
     assert!(zone.kept() > 0);
     zone.then("");
-    drop(gateway);
+    gateway.stop();
     let _gateway = zone.builder().start();
     zone.until_certified();
     zone.until_tidy();
@@ -282,10 +282,12 @@ fn whoever_dies_between_two_steps_no_record_stays() {
             "gateway" => gateway.pid(),
             name => gateway.child_called(name),
         };
+        let children = gateway.children();
         kill(victim);
         let gateway = match who {
             "gateway" => {
                 drop(gateway);
+                children.into_iter().for_each(await_ended);
                 zone.then("");
                 zone.builder().start()
             }

@@ -12,6 +12,7 @@ mod descriptors;
 mod dns;
 mod ending;
 mod error_log;
+mod export;
 mod from_apache;
 mod keeper;
 mod metrics;

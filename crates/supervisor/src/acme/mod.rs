@@ -9,6 +9,7 @@
 //! account, orders under way and tokens: certificates go the way of all files.
 
 mod demand;
+mod export;
 mod lease;
 mod operators;
 mod proofs;
@@ -34,6 +35,7 @@ use os::file::Wait;
 use crate::child::{AcmeProcess, BackOff};
 use crate::chores::Chores;
 use demand::Demanded;
+use export::Exports;
 use proofs::Proofs;
 use records::Records;
 use store::{Publication, Store};
@@ -105,6 +107,7 @@ pub(super) struct Authorities {
     demanded: BTreeMap<String, Demanded>,
     records: Records,
     chores: Chores<Purpose>,
+    exports: Exports,
     states: BTreeMap<String, CertificateState>,
     /// What the server knows of them.
     telling: operators::Telling,
@@ -117,6 +120,8 @@ pub(super) struct Authorities {
 enum Purpose {
     /// The record with this value.
     Record(String),
+    /// The files of this account have changed.
+    Export(String),
 }
 
 #[derive(Debug, Default)]
@@ -177,7 +182,8 @@ impl Authorities {
         let shown = self.shown.values().filter(|shown| shown.is_answered);
         let shown = shown.filter_map(|shown| Some(shown.awaited?.1));
         let telling = self.telling.until();
-        let soonest = leases.chain(shown).chain(resting).chain(telling).min();
+        let others = telling.into_iter().chain(self.exports.until());
+        let soonest = leases.chain(shown).chain(resting).chain(others).min();
         soonest.into_iter().chain(self.next_read).min()
     }
 
@@ -190,6 +196,11 @@ impl Authorities {
     pub(super) fn chores_until(&self) -> Option<Instant> {
         let until = self.chores.until().into_iter();
         until.chain(self.records.until()).min()
+    }
+
+    /// Has files for others looked at: a certificate is another.
+    pub(super) fn look_at_exports(&mut self) {
+        self.exports.look();
     }
 
     fn say(&mut self, message: &ToAcme) {
@@ -281,6 +292,7 @@ impl Authorities {
             .retain(|name, _| wishes.certificate(name).is_some() || demanded.contains_key(name));
         self.telling.begin_anew();
         (0..self.stores.len()).for_each(|index| self.inherit_records(index));
+        self.exports.look();
     }
 
     /// Keeps leases; tells whether another machine writes now, or this one.

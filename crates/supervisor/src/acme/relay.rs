@@ -48,6 +48,8 @@ impl Supervisor {
             self.publish();
         }
         self.say_what_all_see(now);
+        let certificates = self.current.certificates.as_ref();
+        self.authorities.advance_exports(certificates, now);
         let is_wanted = match &self.authorities.process {
             ProcessState::Absent => true,
             ProcessState::Resting { until } => *until <= now,
@@ -243,6 +245,7 @@ impl Supervisor {
             for (purpose, outcome) in ended {
                 match purpose {
                     Purpose::Record(value) => self.on_record(&value, outcome),
+                    Purpose::Export(account) => self.on_exported(&account, &outcome),
                 }
             }
         }

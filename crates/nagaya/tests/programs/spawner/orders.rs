@@ -605,6 +605,7 @@ fn chore(id: u64) -> (Order, OwnedFd) {
         command: ["sh", "-c", "echo done"].map(str::to_owned).to_vec(),
         directory: "/".into(),
         user: None,
+        may_be_root: false,
     };
     let order = Order::RunChore(RunChore {
         id,
