@@ -449,6 +449,18 @@ fn names_that_a_site_covers_by_a_pattern_alone_are_ordered_on_demand() {
     }
     let covering = hosts.covering("example.com").expect("covered");
     assert_eq!((covering.account, covering.site), (0, 0));
+    // Where a wildcard is ordered, names right below it are not.
+    let wild = "challenges = [\"dns-01\"]\ndns = { program = [\"true\"] }\non_demand";
+    let wild = DEMANDING.replacen("on_demand", wild, 1);
+    let model = config::load(&Sources::from_text("/etc/nagaya/nagaya.toml", &wild)).expect("valid");
+    let hosts = model.demanded_hosts().expect("there are some");
+    for (host, is_covered) in [
+        ("a.shops.example.jp", false),
+        ("a.b.shops.example.jp", true),
+        ("example.com", true),
+    ] {
+        assert_eq!(hosts.covering(host).is_some(), is_covered, "{host}");
+    }
 }
 
 #[test]

@@ -160,6 +160,8 @@ pub struct DemandedHosts {
     /// Hosts that sites have among theirs.
     exact: HashSet<String>,
     below: HashMap<String, Option<Covering>>,
+    /// Of these, those that a wildcard is ordered for.
+    wildcards: HashSet<String>,
     any: Option<Covering>,
 }
 
@@ -177,7 +179,11 @@ impl DemandedHosts {
     /// ordered for it: exact hosts before the longest pattern before the default site, as requests are.
     #[must_use]
     pub fn covering(&self, host: &str) -> Option<Covering> {
-        if self.exact.contains(host) || !is_orderable(host) {
+        let has_wildcard = |(_, above): (&str, &str)| self.wildcards.contains(above);
+        if self.exact.contains(host)
+            || !is_orderable(host)
+            || host.split_once('.').is_some_and(has_wildcard)
+        {
             return None;
         }
         let below = host.match_indices('.');
@@ -225,6 +231,10 @@ impl Model {
                 match host {
                     HostPattern::Exact(name) => drop(demanded.exact.insert(name.clone())),
                     HostPattern::Below(name) => {
+                        let account = site.tls.acme.and_then(|it| self.acme.get(it));
+                        if account.is_some_and(Acme::orders_wildcards) {
+                            demanded.wildcards.insert(name.clone());
+                        }
                         demanded.below.insert(name.clone(), covering);
                     }
                     HostPattern::Any => demanded.any = covering,

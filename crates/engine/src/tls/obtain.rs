@@ -90,7 +90,8 @@ pub(crate) fn note_use(
     client: IpAddr,
     certificate: &Certificate,
 ) -> bool {
-    if !matches!(certificate.source, Source::Acme(_)) {
+    let is_own = certificate.names.iter().any(|known| known == name);
+    if !is_own || !matches!(certificate.source, Source::Acme(_)) {
         return true;
     }
     let now = Instant::now();

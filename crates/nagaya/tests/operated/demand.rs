@@ -14,7 +14,7 @@ use testkit::TempDir;
 use testkit::gateway::Gateway;
 use testkit::pebble::{Accounts, Pebble};
 use testkit::processes::await_ended;
-use testkit::wait::eventually;
+use testkit::wait::{eventually, free_port};
 
 use super::certs::{rows, said};
 use crate::fixtures::tls::{TlsClient, connect_from, credulous, hello};
@@ -69,9 +69,14 @@ impl Town {
     }
 
     fn gateway(&self, map: &str, challenge: &str) -> Gateway {
+        let ports = (self.pebble.http_port(), self.pebble.tls_port());
+        self.gateway_at(ports, map, challenge)
+    }
+
+    fn gateway_at(&self, (http, tls): (u16, u16), map: &str, challenge: &str) -> Gateway {
         Gateway::with_config(BINARY, &CONFIG.replace("{map}", map))
-            .with("http", self.pebble.http_port())
-            .with("tls", self.pebble.tls_port())
+            .with("http", http)
+            .with("tls", tls)
             .with("directory", self.pebble.url())
             .with("ca", self.pebble.authorities().display())
             .with("store", self.store.path().join("store").display())
@@ -148,6 +153,24 @@ fn a_name_that_its_map_accepts_is_ordered_in_the_handshake_and_lasts() {
             gateway.stderr()
         );
     }
+}
+
+#[test]
+fn the_machine_that_orders_does_so_for_clients_of_the_others() {
+    let Some(town) = Town::new() else {
+        return;
+    };
+    let ports = (free_port(), free_port());
+    let writer = town.gateway_at(ports, NOTHING, "http-01");
+    writer.wait_for_message("writes=true");
+    // Clients and the authority reach this one alone.
+    let reader = town.gateway(PROGRAM, "http-01");
+    eventually(PATIENCE, "its certificate", || {
+        town.is_answered("shop.example.jp").then_some(())
+    });
+    assert!(!town.is_answered("other.example.jp"));
+    writer.wait_for_message("issued");
+    assert!(!reader.stderr().contains("issued"), "{}", reader.stderr());
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! first certificate is remembered for a day, so many at once; one that has a certificate is what the store's file says
 //! it is, and needs no other list.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use config::model::{AcmeCertificate, OnDemand};
 use config::reason;
@@ -13,7 +13,7 @@ use ipc::acme::{Budgets, Demand, ToAcme};
 use ipc::certificates::Source;
 use ipc::server::{NotObtained, ToServer};
 
-use super::{Authorities, Store, Wishes};
+use super::{Authorities, Wishes};
 use crate::Supervisor;
 
 /// Names that wait for their first certificate.
@@ -32,23 +32,6 @@ pub(super) struct Demanded {
     pub(super) demand: Demand,
     /// Whether there is one.
     pub(super) is_held: bool,
-}
-
-/// Why a name is not taken.
-#[derive(Debug, PartialEq, Eq)]
-struct NotTaken {
-    why: String,
-    /// Whether that may be otherwise a moment later.
-    is_passing: bool,
-}
-
-impl From<String> for NotTaken {
-    fn from(why: String) -> NotTaken {
-        NotTaken {
-            why,
-            is_passing: false,
-        }
-    }
 }
 
 impl Demanded {
@@ -108,17 +91,19 @@ impl Authorities {
     }
 
     /// Notes that a name is asked for; whether there is anything to say to the process.
-    fn demand(&mut self, name: &str, now_s: i64) -> Result<bool, NotTaken> {
+    fn demand(&mut self, name: &str, now_s: i64) -> Result<bool, String> {
         let fresh = Demanded::new(name, &self.wishes);
-        let fresh = fresh.ok_or("no site has certificates ordered for it on demand".to_owned())?;
+        let fresh = fresh.ok_or("no site has certificates ordered for it on demand")?;
         let account = fresh.wish.0.account;
-        let store = self.stores.get(account).and_then(Option::as_ref);
-        if !store.is_some_and(Store::is_held) {
-            let why = "another machine writes its store, and orders";
-            return Err(NotTaken {
-                why: why.into(),
-                is_passing: true,
-            });
+        match self.stores.get_mut(account).and_then(Option::as_mut) {
+            None => return Err("its store cannot be opened".into()),
+            Some(store) if store.is_held() => {}
+            // The machine that writes orders it, and the certificate comes by the store.
+            Some(store) => {
+                store.ask(name, Instant::now());
+                self.next_read = Some(Instant::now());
+                return Ok(false);
+            }
         }
         if let Some(known) = self.demanded.get_mut(name) {
             let is_told = known.demand.asked_s == now_s;
@@ -132,7 +117,9 @@ impl Authorities {
         }
         let pending = self.demanded.values().filter(|it| !it.is_held);
         if pending.count() >= PENDING_MAX {
-            return Err(format!("{PENDING_MAX} names wait for their certificates already").into());
+            return Err(format!(
+                "{PENDING_MAX} names wait for their certificates already"
+            ));
         }
         let of = self.wishes.accounts.get(account);
         let names = of
@@ -143,16 +130,47 @@ impl Authorities {
             .values()
             .filter(|it| it.wish.0.account == account);
         if of_account.count() >= names {
-            return Err(
-                format!("{names} names have certificates already, or wait for them").into(),
-            );
+            return Err(format!(
+                "{names} names have certificates already, or wait for them"
+            ));
         }
         self.demanded.insert(name.to_owned(), fresh);
         self.demand(name, now_s)
     }
 }
 
+impl Authorities {
+    /// What clients of other machines ask for, accepted there.
+    fn asked_elsewhere(&mut self, now: Instant) -> Vec<String> {
+        if self.next_heard.is_some_and(|next| next > now) {
+            return Vec::new();
+        }
+        let mut asked = Vec::new();
+        let mut hears = false;
+        let stores = self.stores.iter_mut().zip(&self.wishes.accounts);
+        let demanding = stores.filter(|(_, account)| account.on_demand.is_some());
+        for store in demanding.filter_map(|(store, _)| store.as_mut().filter(|it| it.is_held())) {
+            hears = true;
+            match store.asked() {
+                Ok(names) => asked.extend(names),
+                Err(error) => {
+                    tracing::error!(error = reason(&error), "what other machines ask for")
+                }
+            }
+        }
+        self.next_heard = hears.then(|| now + super::READ);
+        asked
+    }
+}
+
 impl Supervisor {
+    /// Has ordered what clients of other machines ask for.
+    pub(super) fn mind_demands(&mut self, now: Instant) {
+        for name in self.authorities.asked_elsewhere(now) {
+            self.demand(name, true);
+        }
+    }
+
     /// A client asks for a name, and its map was asked.
     pub(crate) fn demand(&mut self, name: String, is_accepted: bool) {
         let now_s = now_s();
@@ -176,7 +194,7 @@ impl Supervisor {
                 }
             }
             Ok(false) => {}
-            Err(not) => self.tell_not_obtained(name, not.why, not.is_passing),
+            Err(why) => self.tell_not_obtained(name, why, false),
         }
     }
 
@@ -251,8 +269,6 @@ fn now_s() -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use testkit::TempDir;
 
     use super::*;
@@ -301,7 +317,7 @@ tls = { acme = "le" }
             "*.shops.example",
         ] {
             let refused = authorities.demand(name, NOW_S).unwrap_err();
-            assert!(refused.why.starts_with("no site has"), "{refused:?}");
+            assert!(refused.starts_with("no site has"), "{refused}");
         }
         assert_eq!(authorities.demand("a.shops.example", NOW_S), Ok(true));
         assert_eq!(authorities.demand("a.shops.example", NOW_S), Ok(false));
@@ -320,8 +336,10 @@ tls = { acme = "le" }
         assert!(authorities.certificate("a.shops.example").is_none());
         let mut reader = Authorities::default();
         reader.adopt(&wishes(CONFIG, &store));
-        let refused = reader.demand("a.shops.example", NOW_S).unwrap_err();
-        assert!(refused.why.starts_with("another machine") && refused.is_passing);
+        assert_eq!(reader.demand("a.shops.example", NOW_S), Ok(false));
+        reader.read_others(Instant::now());
+        let later = Instant::now() + super::super::READ;
+        assert_eq!(authorities.asked_elsewhere(later), ["a.shops.example"]);
     }
 
     #[test]

@@ -102,6 +102,8 @@ pub(super) struct Authorities {
     /// What other machines have published.
     read: Vec<Publication>,
     next_read: Option<Instant>,
+    /// When it is looked next what other machines ask for.
+    next_heard: Option<Instant>,
     proofs: Proofs,
     /// What clients have asked for, by name.
     demanded: BTreeMap<String, Demanded>,
@@ -184,7 +186,8 @@ impl Authorities {
         let telling = self.telling.until();
         let others = telling.into_iter().chain(self.exports.until());
         let soonest = leases.chain(shown).chain(resting).chain(others).min();
-        soonest.into_iter().chain(self.next_read).min()
+        let looks = self.next_read.into_iter().chain(self.next_heard);
+        soonest.into_iter().chain(looks).min()
     }
 
     /// Programs that are run.

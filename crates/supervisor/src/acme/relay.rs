@@ -48,6 +48,7 @@ impl Supervisor {
             self.publish();
         }
         self.say_what_all_see(now);
+        self.mind_demands(now);
         let certificates = self.current.certificates.as_ref();
         self.authorities.advance_exports(certificates, now);
         let is_wanted = match &self.authorities.process {

@@ -12,9 +12,10 @@
 //! | `challenges/TOKEN` | the host, and what is answered to an authority that asks there |
 //! | `challenges/HOST.tls-alpn` | the host, and the digest that a certificate shows to an authority |
 //! | `challenges/VALUE.dns` | the host, and the value of a record in the domain name system that may be there |
-//! | `readers/OWNER` | a machine that answers challenges, too: changed while it lives |
+//! | `readers/OWNER` | a machine that answers challenges, too: changed while it lives; names that its clients ask for |
 //! | `lease.N`, `writing.N.OWNER` | who writes ([`Lease`]) |
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -29,6 +30,12 @@ use super::lease::{Lease, make_directory};
 const FILE_BYTES_MAX: u64 = 512 * 1024;
 /// A machine that reads says so this often, and is believed for three times as long.
 const READER_BEAT: Duration = Duration::from_secs(5);
+
+/// For how long it says that a name is asked for there, and how many names.
+const ASKED: Duration = Duration::from_secs(30);
+const ASKS_MAX: usize = 200;
+/// Machines that are listened to.
+const READERS_MAX: usize = 100;
 
 /// What the name of a file ends with that has the digest of a certificate; no token has a dot.
 const TLS_ALPN: &str = ".tls-alpn";
@@ -101,6 +108,10 @@ pub(super) struct Store {
     lease: Lease,
     /// When this machine said last that it reads.
     said: Option<Instant>,
+    /// The names it would have ordered, were it to write, and since when.
+    asks: Vec<(String, Instant)>,
+    /// The names that other machines asked for when that was read last.
+    heard: HashSet<String>,
 }
 
 impl Store {
@@ -114,6 +125,8 @@ impl Store {
             directory: directory.to_owned(),
             lease,
             said: None,
+            asks: Vec::new(),
+            heard: HashSet::new(),
         })
     }
 
@@ -243,11 +256,41 @@ impl Store {
     pub(super) fn say_reader(&mut self, now: Instant) -> io::Result<()> {
         let is_due = |said: Instant| now.duration_since(said) >= READER_BEAT;
         if self.said.is_none_or(is_due) {
-            // Of no worth to anybody: it may be half written.
-            fs::write(self.mark(), "reads\n")?;
+            self.asks
+                .retain(|(_, since)| now.duration_since(*since) < ASKED);
+            let names = self.asks.iter().map(|(name, _)| format!("{name}\n"));
+            // What is lost of it, where it is half written, is asked for again.
+            fs::write(self.mark(), format!("reads\n{}", names.collect::<String>()))?;
             self.said = Some(now);
         }
         Ok(())
+    }
+
+    /// Has the machine that writes know that a name is asked for here.
+    pub(super) fn ask(&mut self, name: &str, now: Instant) {
+        let is_known = self.asks.iter().any(|(known, _)| known == name);
+        if !is_known && self.asks.len() < ASKS_MAX {
+            self.asks.push((name.to_owned(), now));
+            self.said = None;
+        }
+    }
+
+    /// The names that other machines ask for and did not ask for before.
+    pub(super) fn asked(&mut self) -> io::Result<Vec<String>> {
+        let mut heard = HashSet::new();
+        for entry in fs::read_dir(self.directory.join("readers"))?.take(READERS_MAX) {
+            let Ok(owner) = entry?.file_name().into_string() else {
+                continue;
+            };
+            // One that has gone meanwhile asks for nothing.
+            let text = self.read(&format!("readers/{owner}")).unwrap_or_default();
+            let text = String::from_utf8(text).unwrap_or_default();
+            let names = text.lines().skip(1).take(ASKS_MAX);
+            heard.extend(names.map(str::to_owned));
+        }
+        let before = std::mem::replace(&mut self.heard, heard);
+        let fresh = self.heard.iter().filter(|name| !before.contains(*name));
+        Ok(fresh.cloned().collect())
     }
 
     /// Whether other machines answer, too. Their marks are compared with one that is made now, so
@@ -359,6 +402,29 @@ mod tests {
         reader.say_reader(Instant::now()).unwrap();
         writer.withdraw(&challenge("one")).unwrap();
         assert_eq!(reader.published().unwrap(), []);
+    }
+
+    #[test]
+    fn the_writer_hears_once_what_a_reader_asks_for_and_a_reader_does_not_ask_for_ever() {
+        let directory = TempDir::new();
+        let mut writer = store(&directory);
+        let mut reader = store(&directory);
+        let now = Instant::now();
+        for index in 0..2 * ASKS_MAX {
+            reader.ask(&format!("n{}.example", index / 2), now);
+        }
+        reader.ask("one.more.example", now);
+        reader.say_reader(now).unwrap();
+        let mut asked = writer.asked().unwrap();
+        asked.sort();
+        assert_eq!(asked.len(), ASKS_MAX);
+        assert_eq!(asked[0], "n0.example");
+        assert_eq!(writer.asked().unwrap(), Vec::<String>::new());
+        reader.say_reader(now + ASKED).unwrap();
+        reader.ask("n0.example", now + ASKED);
+        assert!(writer.asked().unwrap().is_empty());
+        reader.say_reader(now + ASKED).unwrap();
+        assert_eq!(writer.asked().unwrap(), ["n0.example"]);
     }
 
     #[test]
