@@ -107,12 +107,8 @@ impl Pebble {
             .stderr(log("pebble.err"))
             .spawn()
             .expect("start pebble");
-        for (what, port) in [("pebble", listen), ("its names", management)] {
-            eventually(PATIENCE, what, || {
-                TcpStream::connect(("127.0.0.1", port)).ok()
-            });
-        }
-        Some(Self {
+        // Ended, too, where one of them does not come up.
+        let started = Self {
             pebble,
             names,
             directory,
@@ -121,7 +117,13 @@ impl Pebble {
             management,
             http,
             tls,
-        })
+        };
+        for (what, port) in [("pebble", listen), ("its names", management)] {
+            eventually(PATIENCE, what, || {
+                TcpStream::connect(("127.0.0.1", port)).ok()
+            });
+        }
+        Some(started)
     }
 
     /// The URL of its directory.
