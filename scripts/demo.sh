@@ -82,8 +82,9 @@ on_our_ports() {
   sed "s/:$1\b/:{port}/g; s/:$2\b/:{tls_port}/g; s/{port}/$port/g; s/{tls_port}/$tls_port/g" "$3"
 }
 
-# Whether the authority in the checkout is ours, or can be.
+# Whether the authority in the checkout is ours, or can be: in another's, links lead where he likes.
 authority_can_stay() {
+  if ! [ -O . ]; then return 1; fi
   if [ -e nagaya-development.pem ]; then [ -O nagaya-development.pem ]; else [ -w . ]; fi
 }
 
@@ -91,7 +92,7 @@ authority_can_stay() {
 keep_authority() {
   authority=nagaya-development.crt
   if [ "$place" = "$PWD" ]; then return; fi
-  if ! authority_can_stay || ! cp -pf "$place"/nagaya-development.* .; then
+  if ! authority_can_stay || ! cp -p --remove-destination "$place"/nagaya-development.* .; then
     authority=$place/nagaya-development.crt
   fi
 }

@@ -38,7 +38,7 @@ pub(crate) fn judge(model: &Model, at: Option<Date>) -> Report {
     let at_s = day
         .map_or_else(Timestamp::now, |day| day.timestamp())
         .as_second();
-    let (files, problems) = plan.files();
+    let (files, problems, _) = plan.files();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let share = files.len().div_ceil(threads.min(THREADS_MAX)).max(1);
     let mut report = Report {

@@ -43,6 +43,8 @@ pub(super) struct Certificates {
     /// Where the authority for development is kept.
     authority: PathBuf,
     entries: BTreeMap<Source, Entry>,
+    /// What could not be looked through the last time, and why.
+    unread: Vec<String>,
     /// The keeper that judged them.
     life: u64,
     /// DER that many chains have, each once.
@@ -113,6 +115,7 @@ impl Certificates {
             plan,
             authority,
             life: 0,
+            unread: Vec::new(),
             entries: before.map_or_else(BTreeMap::new, |before| before.entries.clone()),
             shared: before.map_or_else(HashSet::new, |before| before.shared.clone()),
             next_look: Instant::now() + LOOK,
@@ -230,7 +233,7 @@ impl Certificates {
     /// One look at everything that is planned; tells whether something changed.
     fn pass(&mut self, keys: &mut Keys, mode: Mode) -> Result<bool, Lacking> {
         let life = keys.life();
-        let (files, mut problems) = self.plan.files();
+        let (files, mut problems, unread) = self.plan.files();
         if mode == Mode::Plan && !problems.is_empty() {
             return Err(Lacking::Wrong(problems));
         }
@@ -238,7 +241,17 @@ impl Certificates {
         let mut wanted: HashSet<Source> = files.iter().map(|it| it.source.clone()).collect();
         wanted.extend(local.iter().map(|(site, _)| Source::Local(site.clone())));
         let count = self.entries.len();
-        self.entries.retain(|source, _| wanted.contains(source));
+        let unread: Vec<_> = problems.iter().cloned().chain(unread).collect();
+        // What cannot be looked for has not gone.
+        let may_be_there = |entry: &Entry| !unread.is_empty() && entry.life == life;
+        let entries = &mut self.entries;
+        entries.retain(|source, entry| wanted.contains(source) || may_be_there(entry));
+        if self.unread != unread {
+            for what in &unread {
+                tracing::warn!("certificates cannot be looked for, those known stay: {what}");
+            }
+            self.unread = unread;
+        }
         let mut changed = self.entries.len() != count;
         let (fresh, unread) = self.read_changed(files, life, mode);
         for (planned, entry) in unread {

@@ -342,6 +342,8 @@ impl Pool {
                 if let Some(step) = step {
                     step(Fate::Refused(Refused::Late));
                 }
+                // The next step's client does not pay for it.
+                laps.lap_ns();
                 waiting = self.lock();
                 continue;
             }

@@ -160,11 +160,13 @@ impl Plan {
         missing.collect()
     }
 
-    /// Every certificate there is to be read, each once, and what is wrong with patterns.
+    /// Every certificate there is to be read, each once; what is wrong with patterns; and which
+    /// stores cannot be looked through now, so that more may be there.
     #[must_use]
-    pub fn files(&self) -> (Vec<Planned>, Vec<String>) {
+    pub fn files(&self) -> (Vec<Planned>, Vec<String>, Vec<String>) {
         let mut files = self.named.clone();
         let mut problems = Vec::new();
+        let mut unread = Vec::new();
         let there = self.patterns.iter().filter(|it| to_come(it).is_none());
         for pattern in there {
             match found(pattern) {
@@ -172,11 +174,11 @@ impl Plan {
                 Err(why) => problems.push(format!("tls.certificates: {why}")),
             }
         }
-        files.extend(self.demanded());
+        files.extend(self.demanded(&mut unread));
         // What a site names as well stays as the site has it.
         let mut known = std::collections::HashSet::new();
         files.retain(|file| known.insert(file.source.clone()));
-        (files, problems)
+        (files, problems, unread)
     }
 }
 
@@ -196,8 +198,8 @@ fn names_here(hosts: &[HostPattern]) -> Vec<String> {
 }
 
 impl Plan {
-    /// What was ordered on demand and lies in the stores. One that cannot be read has none as yet.
-    fn demanded(&self) -> Vec<Planned> {
+    /// What was ordered on demand and lies in the stores. One that is not there has none as yet.
+    fn demanded(&self, unread: &mut Vec<String>) -> Vec<Planned> {
         let mut planned = Vec::new();
         let Some((hosts, stores)) = &self.demanded else {
             return planned;
@@ -207,9 +209,19 @@ impl Plan {
                 let covering = hosts.covering(host);
                 covering.is_some_and(|it| it.account == account)
             };
-            let entries = std::fs::read_dir(store).into_iter().flatten();
-            let names = entries.take(FILES_MAX).filter_map(|entry| {
-                let name = entry.ok()?.file_name().into_string().ok()?;
+            let entries = std::fs::read_dir(store).and_then(|entries| {
+                let names = entries.take(FILES_MAX).map(|entry| Ok(entry?.file_name()));
+                names.collect::<std::io::Result<Vec<_>>>()
+            });
+            let entries = entries.unwrap_or_else(|error| {
+                if error.kind() != ErrorKind::NotFound {
+                    let why = config::reason(&error);
+                    unread.push(format!("`{}`: {why}", store.display()));
+                }
+                Vec::new()
+            });
+            let names = entries.into_iter().filter_map(|name| {
+                let name = name.into_string().ok()?;
                 is_theirs(name.strip_suffix(".pem")?).then_some(name)
             });
             planned.extend(names.map(|name| {
@@ -413,7 +425,7 @@ mod tests {
             ..Plan::default()
         };
         let live = plan("etc/live/*");
-        assert_eq!(live.files(), (vec![], vec![]));
+        assert_eq!(live.files(), (vec![], vec![], vec![]));
         assert!(live.missing()[0].contains("etc/live`: there is no such directory yet"));
         directory.write("etc/live/a.example/fullchain.pem", "");
         assert_eq!(live.files().0.len(), 1);
@@ -421,6 +433,31 @@ mod tests {
         // What stands in a directory that is there is no directory to come.
         directory.write("file", "");
         assert_eq!(plan("file/*").files().1.len(), 1);
+    }
+
+    #[test]
+    fn a_store_that_is_still_to_come_is_empty_and_one_that_cannot_be_read_is_told() {
+        let directory = testkit::TempDir::new();
+        let store = directory.path().join("store");
+        let text = format!(
+            "[[listen]]\naddress = '127.0.0.1:1'\ntls = true\n[maps.m]\nfile = 'm'\n\
+             [acme.le]\ndirectory = 'https://a/dir'\ncontact = 'a@b.c'\nstore = '{}'\non_demand = {{ map = 'm' }}\n\
+             [[sites]]\nhosts = ['*.a.example']\ntls = {{ acme = 'le' }}\n\
+             rules = [{{ handler = {{ respond = {{ body = 'a' }} }} }}]\n",
+            store.display()
+        );
+        let sources = config::Sources::from_text("/etc/nagaya.toml", &text);
+        let sources = sources.with_file("/etc/m", b"");
+        let model = config::load(&sources).expect("valid");
+        let plan = Plan::of(&model).expect("a listener speaks TLS");
+        assert_eq!(plan.files(), (vec![], vec![], vec![]));
+        directory.write("store/le/certificates/b.a.example.pem", "");
+        assert_eq!(plan.files().0.len(), 1);
+        std::fs::remove_dir_all(store.join("le")).expect("ours");
+        directory.write("store/le", "no directory");
+        let (files, problems, unread) = plan.files();
+        assert_eq!((files, problems), (vec![], vec![]));
+        assert!(unread[0].contains("le/certificates`: "), "{unread:?}");
     }
 
     #[test]
