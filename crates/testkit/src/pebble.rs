@@ -79,16 +79,8 @@ impl Pebble {
         );
         let log = |name| std::fs::File::create(directory.path().join(name)).expect("a log file");
         let names = Command::new(names)
-            .args([
-                "-defaultIPv6",
-                "",
-                "-http01",
-                "",
-                "-https01",
-                "",
-                "-tlsalpn01",
-                "",
-            ])
+            .args(["-defaultIPv6", "", "-http01", ""])
+            .args(["-https01", "", "-tlsalpn01", ""])
             .args(["-dns01", &format!("127.0.0.1:{dns}")])
             .args(["-management", &format!("127.0.0.1:{management}")])
             .stdin(Stdio::null())
