@@ -121,6 +121,8 @@ pub struct Demand {
     pub tenant: String,
     /// When it was last asked for and accepted: seconds since 1970; 0: not in this run, or it was refused since.
     pub asked_s: i64,
+    /// When its first certificate came, where that is no longer ago than budgets look back; `None`: it spent nothing.
+    pub first_s: Option<i64>,
 }
 
 /// External account binding (RFC 8555, 7.3.4).

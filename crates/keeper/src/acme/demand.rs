@@ -52,12 +52,11 @@ impl Spending {
     /// Counts what was ordered before this process began: the store knows when.
     pub(super) fn learn(&mut self, plan: &Plan, known: &HashMap<String, Course>) {
         let wanted = plan.certificates.iter();
-        let wanted =
-            wanted.filter(|it| it.demand.is_some() && !known.contains_key(&it.certificate));
-        let held = wanted.filter_map(|it| Some((it.held.as_ref()?.not_before_s, it)));
-        let mut held: Vec<_> = held.collect();
-        held.sort_unstable_by_key(|(at_s, _)| *at_s);
-        for (at_s, wanted) in held {
+        let wanted = wanted.filter(|it| !known.contains_key(&it.certificate));
+        let first = wanted.filter_map(|it| Some((it.demand.as_ref()?.first_s?, it)));
+        let mut first: Vec<_> = first.collect();
+        first.sort_unstable_by_key(|(at_s, _)| *at_s);
+        for (at_s, wanted) in first {
             if let Some(account) = first_account(&plan.accounts, wanted) {
                 self.note(account, wanted, at_s);
             }
@@ -225,6 +224,7 @@ mod tests {
             demand: Some(Demand {
                 tenant: tenant.into(),
                 asked_s,
+                first_s: None,
             }),
         }
     }
@@ -279,6 +279,32 @@ mod tests {
             }
         }
         assert_eq!(ordered, 5);
+    }
+
+    #[test]
+    fn after_a_start_first_certificates_count_and_renewals_do_not() {
+        let of = |name: &str, first_s| {
+            let mut wanted = Wanted {
+                held: Some(held(name, NOW_S + 89 * DAY)),
+                ..wanted(name, "x", 0)
+            };
+            let demand = wanted.demand.iter_mut();
+            demand.for_each(|demand| demand.first_s = first_s);
+            wanted
+        };
+        let names = ["a.one.example", "b.two.example", "c.three.example"];
+        let check = |first_s| {
+            let mut spending = Spending::default();
+            let plan = Plan {
+                accounts: vec![account()],
+                certificates: names.iter().map(|name| of(name, first_s)).collect(),
+            };
+            spending.learn(&plan, &HashMap::new());
+            spending.check(&account(), &wanted("d.four.example", "x", NOW_S), NOW_S)
+        };
+        assert_eq!(check(None), Ok(()));
+        assert!(check(Some(NOW_S - 60)).is_err());
+        assert_eq!(check(Some(NOW_S - HOURS_S)), Ok(()));
     }
 
     #[test]

@@ -330,6 +330,7 @@ fn demanded(name: &str) -> ToAcme {
     let demand = Demand {
         tenant: "example".into(),
         asked_s: super::now_s(),
+        first_s: None,
     };
     ToAcme::Demand(Wanted {
         demand: Some(demand),

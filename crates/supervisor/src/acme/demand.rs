@@ -5,7 +5,7 @@
 //! first certificate is remembered for a day, so many at once; one that has a certificate is what the store's file says
 //! it is, and needs no other list.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use config::model::{AcmeCertificate, OnDemand};
 use config::reason;
@@ -20,6 +20,8 @@ use crate::Supervisor;
 const PENDING_MAX: usize = 1_000;
 /// For how long one is remembered that nobody asks for any more.
 const PENDING_S: i64 = 24 * 3_600;
+/// How often it is looked what has ended.
+const FIND: Duration = Duration::from_secs(3_600);
 /// For how long a certificate lies in the store when it has ended.
 const ENDED_S: i64 = 30 * 24 * 3_600;
 
@@ -50,7 +52,11 @@ impl Demanded {
         let tenant = tenants.get(covering.site).cloned().unwrap_or_default();
         Some(Demanded {
             wish: (certificate, vec![Source::Acme(file)]),
-            demand: Demand { tenant, asked_s: 0 },
+            demand: Demand {
+                tenant,
+                asked_s: 0,
+                first_s: None,
+            },
             is_held: false,
         })
     }
@@ -84,6 +90,7 @@ impl Authorities {
         for (name, before) in std::mem::take(&mut self.demanded) {
             if let Some(mut demanded) = Demanded::new(&name, &self.wishes) {
                 demanded.demand.asked_s = before.demand.asked_s;
+                demanded.demand.first_s = before.demand.first_s;
                 demanded.is_held = before.is_held;
                 self.demanded.insert(name, demanded);
             }
@@ -110,11 +117,7 @@ impl Authorities {
             known.demand.asked_s = now_s;
             return Ok(!is_told);
         }
-        let count = self.demanded.len();
-        self.demanded.retain(|_, it| it.counts(now_s));
-        if self.demanded.len() < count {
-            self.telling.begin_anew();
-        }
+        self.forget_demanded(now_s);
         let pending = self.demanded.values().filter(|it| !it.is_held);
         if pending.count() >= PENDING_MAX {
             return Err(format!(
@@ -136,6 +139,77 @@ impl Authorities {
         }
         self.demanded.insert(name.to_owned(), fresh);
         self.demand(name, now_s)
+    }
+
+    /// Forgets names that are not worth remembering, and their orders.
+    fn forget_demanded(&mut self, now_s: i64) {
+        let gone = self.demanded.iter().filter(|(_, it)| !it.counts(now_s));
+        let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
+        if !gone.is_empty() {
+            self.telling.begin_anew();
+        }
+        for name in gone {
+            if let Ok((_, store)) = self.store_of(&name)
+                && let Err(error) = store.remove_order(&name)
+            {
+                tracing::error!(name, error = reason(&error), "its order stays in the store");
+            }
+            self.demanded.remove(&name);
+        }
+    }
+
+    /// Keeps that a name is new for which a certificate comes now.
+    pub(super) fn note_first(&mut self, name: &str) {
+        if !self.demanded.contains_key(name) {
+            return;
+        }
+        let Ok((_, store)) = self.store_of(name) else {
+            return;
+        };
+        if store.has_certificate(name) {
+            return;
+        }
+        let now_s = now_s();
+        if let Err(error) = store.keep_first(name, now_s) {
+            tracing::error!(
+                name,
+                error = reason(&error),
+                "it is not kept that it is new"
+            );
+        }
+        if let Some(demanded) = self.demanded.get_mut(name) {
+            demanded.demand.first_s = Some(now_s);
+        }
+    }
+
+    /// Notes that a certificate lies in its store that ends then; one that has ended long ago, and that nobody has
+    /// asked for since, is taken out of it.
+    fn find(&mut self, name: &str, until_s: i64, now_s: i64) {
+        let Some(mut fresh) = Demanded::new(name, &self.wishes) else {
+            return;
+        };
+        let store = self.stores.get_mut(fresh.wish.0.account);
+        let store = store.and_then(Option::as_mut);
+        if !self.demanded.contains_key(name) {
+            fresh.demand.first_s = store.as_ref().and_then(|store| store.first_s(name));
+            self.telling.add(name.to_owned());
+        }
+        let demanded = self.demanded.entry(name.to_owned()).or_insert(fresh);
+        demanded.is_held = true;
+        let unused_since_s = now_s - ENDED_S;
+        if until_s < unused_since_s
+            && demanded.demand.asked_s < unused_since_s
+            && let Some(store) = store.filter(|it| it.is_held())
+        {
+            tracing::info!(
+                name,
+                "taken out of the store: it has ended, and nobody asks for it"
+            );
+            if let Err(error) = store.remove_certificate(name) {
+                tracing::error!(name, error = reason(&error), "it stays in the store");
+            }
+            demanded.is_held = false;
+        }
     }
 }
 
@@ -225,6 +299,7 @@ impl Supervisor {
             return;
         };
         let authorities = &mut self.authorities;
+        authorities.next_find = Some(Instant::now() + FIND);
         if authorities.wishes.demanded.is_none() {
             return;
         }
@@ -234,31 +309,11 @@ impl Supervisor {
                 .rsplit('/')
                 .next()
                 .and_then(|it| it.strip_suffix(".pem"));
-            let fresh = name.and_then(|name| Demanded::new(name, &authorities.wishes));
-            let (Some(name), Some(fresh)) = (name, fresh) else {
-                continue;
-            };
-            if !authorities.demanded.contains_key(name) {
-                authorities.telling.add(name.to_owned());
-            }
-            let demanded = authorities.demanded.entry(name.to_owned()).or_insert(fresh);
-            demanded.is_held = true;
-            let store = authorities.stores.get_mut(demanded.wish.0.account);
-            let store = store.and_then(Option::as_mut).filter(|it| it.is_held());
-            if until_s.saturating_add(ENDED_S) < now_s
-                && demanded.demand.asked_s == 0
-                && let Some(store) = store
-            {
-                tracing::info!(
-                    name,
-                    "taken out of the store: it has ended, and nobody asks for it"
-                );
-                if let Err(error) = store.remove_certificate(name) {
-                    tracing::error!(name, error = reason(&error), "it stays in the store");
-                }
-                demanded.is_held = false;
+            if let Some(name) = name {
+                authorities.find(name, until_s, now_s);
             }
         }
+        authorities.forget_demanded(now_s);
     }
 }
 
@@ -340,6 +395,57 @@ tls = { acme = "le" }
         reader.read_others(Instant::now());
         let later = Instant::now() + super::super::READ;
         assert_eq!(authorities.asked_elsewhere(later), ["a.shops.example"]);
+    }
+
+    #[test]
+    fn what_has_ended_and_was_last_asked_for_long_ago_leaves_the_store() {
+        let store = TempDir::new();
+        let mut authorities = authorities(&store);
+        let (name, now_s) = ("a.shops.example", 100 * ENDED_S);
+        let file = store.path().join("le/certificates/a.shops.example.pem");
+        std::fs::write(&file, "").unwrap();
+        authorities.demand(name, now_s - ENDED_S).unwrap();
+        authorities.find(name, now_s - 2 * ENDED_S, now_s);
+        assert!(file.exists());
+        authorities.find(name, now_s - 2 * ENDED_S, now_s + 1);
+        assert!(!file.exists());
+        authorities.forget_demanded(now_s + 1);
+        assert!(authorities.demanded.is_empty());
+    }
+
+    #[test]
+    fn a_first_certificate_is_marked_and_a_renewal_is_not() {
+        let store = TempDir::new();
+        let mut authorities = authorities(&store);
+        let renewed = store.path().join("le/certificates/b.shops.example.pem");
+        std::fs::write(renewed, "").unwrap();
+        for (name, is_first) in [("a.shops.example", true), ("b.shops.example", false)] {
+            authorities.demand(name, NOW_S).unwrap();
+            authorities.note_first(name);
+            let known = authorities.demanded[name].demand.first_s;
+            let (_, store) = authorities.store_of(name).unwrap();
+            assert_eq!((known.is_some(), store.first_s(name)), (is_first, known));
+        }
+        // The next one that writes finds it.
+        drop(authorities);
+        let mut next = self::authorities(&store);
+        next.find("a.shops.example", NOW_S, NOW_S);
+        assert!(next.demanded["a.shops.example"].demand.first_s.is_some());
+    }
+
+    #[test]
+    fn the_order_of_a_name_that_is_forgotten_leaves_the_store() {
+        let store = TempDir::new();
+        let mut authorities = authorities(&store);
+        let name = "a.shops.example";
+        authorities.demand(name, NOW_S).unwrap();
+        let (_, of) = authorities.store_of(name).unwrap();
+        of.keep_order(name, "le", "https://ca/1").unwrap();
+        of.keep_key(name, b"key").unwrap();
+        authorities.forget_demanded(NOW_S + PENDING_S);
+        assert!(authorities.demanded.is_empty());
+        let left = std::fs::read_dir(store.path().join("le/pending")).unwrap();
+        assert_eq!(left.count(), 0);
     }
 
     #[test]

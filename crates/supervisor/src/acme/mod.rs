@@ -107,6 +107,8 @@ pub(super) struct Authorities {
     proofs: Proofs,
     /// What clients have asked for, by name.
     demanded: BTreeMap<String, Demanded>,
+    /// When it is looked what of them has ended; `None`: at once.
+    next_find: Option<Instant>,
     records: Records,
     chores: Chores<Purpose>,
     exports: Exports,

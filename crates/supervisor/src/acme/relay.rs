@@ -43,6 +43,9 @@ impl Supervisor {
             self.authorities.adopt(&self.current.wishes);
         }
         is_another_plan |= self.authorities.step(now);
+        if self.authorities.next_find.is_none_or(|next| next <= now) {
+            self.find_demanded();
+        }
         let is_signed = !self.keys.is_running() || self.authorities.proofs.are_of(self.keys.life());
         if self.authorities.read_others(now) || !is_signed {
             self.publish();
@@ -356,6 +359,7 @@ impl Supervisor {
         };
         let verdict = self.keys.judge(vec![candidate])?.pop();
         let judged = verdict.ok_or("the keeper says nothing of it")??;
+        self.authorities.note_first(certificate);
         let (_, store) = self.authorities.store_of(certificate)?;
         let kept = store.keep_certificate(certificate, &pem);
         kept.map_err(|error| format!("store it: {}", reason(&error)))?;

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `account.json` | the account's key, and where it is |
 //! | `certificates/NAME.pem` | a chain and its key in one file, so that both change at once |
+//! | `firsts/NAME` | when the first certificate came of a name that is ordered on demand: for a week |
 //! | `pending/NAME.key` | the key of an order under way, until its chain has come |
 //! | `pending/NAME.order` | the account, and the URL of an order that was begun |
 //! | `challenges/TOKEN` | the host, and what is answered to an authority that asks there |
@@ -19,7 +20,7 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use ipc::acme::Proof;
 use ipc::server::CHALLENGES_MAX;
@@ -30,6 +31,12 @@ use super::lease::{Lease, make_directory};
 const FILE_BYTES_MAX: u64 = 512 * 1024;
 /// A machine that reads says so this often, and is believed for three times as long.
 const READER_BEAT: Duration = Duration::from_secs(5);
+/// How long it is remembered that a name was new.
+const FIRST: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// How long what belongs to an order lies there that nobody has gone on with.
+const PENDING: Duration = Duration::from_secs(30 * 24 * 3_600);
+/// How often what is too old is looked for.
+const SWEEP: Duration = Duration::from_secs(24 * 3_600);
 
 /// For how long it says that a name is asked for there, and how many names.
 const ASKED: Duration = Duration::from_secs(30);
@@ -112,13 +119,15 @@ pub(super) struct Store {
     asks: Vec<(String, Instant)>,
     /// The names that other machines asked for when that was read last.
     heard: HashSet<String>,
+    /// When this machine looked last for what is too old.
+    swept: Option<Instant>,
 }
 
 impl Store {
     /// Opens the store in this directory, which is made where it is missing.
     pub(super) fn open(directory: &Path, lease: Duration) -> io::Result<Store> {
         let lease = Lease::new(directory, lease)?;
-        for part in ["certificates", "pending", "challenges", "readers"] {
+        for part in ["certificates", "firsts", "pending", "challenges", "readers"] {
             make_directory(&directory.join(part))?;
         }
         Ok(Store {
@@ -127,6 +136,7 @@ impl Store {
             said: None,
             asks: Vec::new(),
             heard: HashSet::new(),
+            swept: None,
         })
     }
 
@@ -153,6 +163,29 @@ impl Store {
             // What the one before had published is asked for by nobody; of records it is to be
             // known that they may be there.
             self.clear("challenges")?;
+            self.swept = None;
+        }
+        let is_due = |swept: Instant| now.duration_since(swept) >= SWEEP;
+        if self.lease.is_held() && self.swept.is_none_or(is_due) {
+            self.swept = Some(now);
+            self.sweep("firsts", FIRST)?;
+            self.sweep("pending", PENDING)?;
+        }
+        Ok(())
+    }
+
+    /// Removes files that nobody has changed for so long.
+    fn sweep(&mut self, part: &str, kept: Duration) -> io::Result<()> {
+        let now = SystemTime::now();
+        for entry in fs::read_dir(self.directory.join(part))? {
+            let entry = entry?;
+            let changed = entry.metadata().and_then(|facts| facts.modified());
+            let age = changed.map(|changed| now.duration_since(changed).unwrap_or_default());
+            if age.is_ok_and(|age| age > kept)
+                && let Ok(name) = entry.file_name().into_string()
+            {
+                self.lease.remove(&format!("{part}/{name}"))?;
+            }
         }
         Ok(())
     }
@@ -200,9 +233,36 @@ impl Store {
     pub(super) fn keep_certificate(&mut self, certificate: &str, pem: &[u8]) -> io::Result<()> {
         let name = format!("certificates/{certificate}.pem");
         self.lease.write(&name, pem)?;
+        self.remove_order(certificate)
+    }
+
+    /// Forgets an order that was begun.
+    pub(super) fn remove_order(&mut self, certificate: &str) -> io::Result<()> {
         // The order first: without it, its key is nobody's.
-        self.lease.remove(&order_name(certificate))?;
-        self.lease.remove(&key_name(certificate))
+        for name in [order_name(certificate), key_name(certificate)] {
+            if self.directory.join(&name).exists() {
+                self.lease.remove(&name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is a certificate.
+    pub(super) fn has_certificate(&self, certificate: &str) -> bool {
+        let name = format!("certificates/{certificate}.pem");
+        self.directory.join(name).exists()
+    }
+
+    /// When the first certificate of a name came, where that is known still.
+    pub(super) fn first_s(&self, certificate: &str) -> Option<i64> {
+        let text = self.read(&format!("firsts/{certificate}")).ok()?;
+        std::str::from_utf8(&text).ok()?.trim_end().parse().ok()
+    }
+
+    /// Keeps when it came.
+    pub(super) fn keep_first(&mut self, certificate: &str, at_s: i64) -> io::Result<()> {
+        let name = format!("firsts/{certificate}");
+        self.lease.write(&name, format!("{at_s}\n").as_bytes())
     }
 
     /// Takes a certificate away that nobody uses any more.
@@ -352,6 +412,35 @@ mod tests {
         let mut store = Store::open(directory.path(), Duration::from_secs(30)).unwrap();
         store.step(Instant::now()).unwrap();
         store
+    }
+
+    #[test]
+    fn orders_that_nobody_goes_on_with_and_firsts_that_count_no_more_leave_the_store() {
+        let directory = TempDir::new();
+        let mut first = store(&directory);
+        let day = Duration::from_secs(24 * 3_600);
+        for (days, name) in [(6, "new"), (8, "week"), (31, "month")] {
+            first.keep_order(name, "le", "https://ca/1").unwrap();
+            first.keep_key(name, b"key").unwrap();
+            first.keep_first(name, days).unwrap();
+            let changed = SystemTime::now() - day * u32::try_from(days).unwrap();
+            for file in [format!("firsts/{name}"), order_name(name), key_name(name)] {
+                let file = File::options()
+                    .append(true)
+                    .open(directory.path().join(file));
+                file.unwrap().set_modified(changed).unwrap();
+            }
+        }
+        first.step(Instant::now() + SWEEP).unwrap();
+        let kept = ["new", "week", "month"].map(|name| {
+            let is_pending = first.order(name).is_some() && first.key(name).is_ok();
+            (first.first_s(name), is_pending)
+        });
+        assert_eq!(kept, [(Some(6), true), (None, true), (None, false)]);
+        first.remove_order("week").unwrap();
+        assert!(first.order("week").is_none() && first.key("week").is_err());
+        let left = fs::read_dir(directory.path().join("pending")).unwrap();
+        assert_eq!(left.count(), 2);
     }
 
     fn challenge(token: &str) -> Publication {
