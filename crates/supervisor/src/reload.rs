@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use config::model::{LogLevel, Model};
@@ -59,7 +60,7 @@ pub(super) struct Generation {
     /// What is said of limits that the overrides file changed when it was read.
     changed: Option<String>,
     /// What it wants of authorities.
-    pub(super) wishes: Wishes,
+    pub(super) wishes: Arc<Wishes>,
     /// Its certificates; `None` where no listener speaks TLS.
     pub(super) certificates: Option<Certificates>,
     /// Its control socket.
@@ -151,7 +152,7 @@ impl Generation {
         let overrides = sources.overrides_alone();
         let changed = config::overrides::told(&model);
         let scripts = model.scripts_start_max();
-        let wishes = Wishes::of(&model);
+        let wishes = Arc::new(Wishes::of(&model));
         let sources = keep(&sources);
         let sources =
             sources.map_err(|error| format!("keep the configuration: {}", reason(&error)));

@@ -20,6 +20,11 @@ const WEEK_S: i64 = 7 * 24 * 3_600;
 /// Orders of new names that are under way at once: the other half is for names that sites have.
 pub(super) const ORDERS_MAX: usize = super::ORDERS_MAX / 2;
 
+/// Places for orders that only names on demand get, whose clients wait.
+const KEPT_PLACES: usize = 2;
+/// For how long a client waits for its certificate.
+const WAITED_S: i64 = 10;
+
 /// What was ordered of new names.
 #[derive(Debug, Default)]
 pub(super) struct Spending {
@@ -129,6 +134,26 @@ pub(super) fn next_s(
     }
 }
 
+/// What is wanted: first what clients wait for now.
+pub(super) fn in_turn(plan: &Plan, now_s: i64) -> impl Iterator<Item = &Wanted> {
+    let is_waited_for = move |it: &&Wanted| {
+        let demand = it.demand.as_ref();
+        demand.is_some_and(|it| it.asked_s > now_s.saturating_sub(WAITED_S))
+    };
+    let others = plan.certificates.iter();
+    let others = others.filter(move |it| !is_waited_for(it));
+    plan.certificates.iter().filter(is_waited_for).chain(others)
+}
+
+/// How many orders may be under way when one more is begun for this certificate.
+pub(super) fn places(plan: &Plan, wanted: &Wanted) -> usize {
+    let mut accounts = plan.accounts.iter();
+    match wanted.demand.is_none() && accounts.any(|it| it.budgets.is_some()) {
+        true => super::ORDERS_MAX - KEPT_PLACES,
+        false => super::ORDERS_MAX,
+    }
+}
+
 impl Orders {
     /// Takes a certificate that a client asks for, or what has become of one that was asked for.
     pub(super) fn take_demand(&self, wanted: Wanted) {
@@ -149,7 +174,7 @@ impl Orders {
     }
 
     pub(super) fn tell_refused(&self, certificate: &str, why: String, is_forgotten: bool) {
-        self.link.tell(&FromAcme::Refused {
+        self.link.tell(FromAcme::Refused {
             certificate: certificate.to_owned(),
             why,
             is_forgotten,
@@ -326,6 +351,28 @@ mod tests {
         assert_eq!(next(&course, NOW_S + 1), NOW_S + 60);
         course.want_now();
         assert_eq!(next(&course, NOW_S), 0);
+    }
+
+    #[test]
+    fn what_clients_wait_for_comes_before_what_sites_have_and_finds_a_place() {
+        let own = Wanted {
+            demand: None,
+            ..wanted("own.example", "x", 0)
+        };
+        let plan = Plan {
+            accounts: vec![account()],
+            certificates: vec![
+                own,
+                wanted("earlier.example", "x", NOW_S - WAITED_S),
+                wanted("now.example", "x", NOW_S),
+            ],
+        };
+        let turns: Vec<_> = in_turn(&plan, NOW_S).collect();
+        let names = turns.iter().map(|it| it.certificate.as_str());
+        let names: Vec<_> = names.collect();
+        assert_eq!(names, ["now.example", "own.example", "earlier.example"]);
+        let kept = places(&plan, turns[0]) - places(&plan, turns[1]);
+        assert_eq!(kept, KEPT_PLACES);
     }
 
     #[test]

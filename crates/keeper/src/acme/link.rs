@@ -1,13 +1,16 @@
 //! The supervisor, as orders see it: what they ask of it, and what it answers.
 //!
 //! The idea: a question is a message with a name or number, and whoever asked waits for the message
-//! that answers it. None is waited for longer than [`ANSWER_MAX`], or
+//! that answers it. What is said waits in a queue of its own for the supervisor to hear it, so that whoever speaks goes
+//! on hearing: two that wait for each other's ear hear nothing. No answer is waited for longer than [`ANSWER_MAX`], or
 //! [`SHOWN_MAX`] for what is shown; who stops waiting is forgotten.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use ipc::acme::{FromAcme, Held, Proof, ToAcme};
@@ -19,6 +22,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(180);
 /// How long it may take that something is shown: programs that put records into the domain name
 /// system take their turns, and the supervisor knows for how long.
 const SHOWN_MAX: Duration = Duration::from_secs(3 * 3_600);
+/// What waits to be heard: more than the certificates of a plan, of which each may be told of at once.
+const UNHEARD_MAX: usize = 100_000;
 /// What is said where nothing comes back.
 const SILENT: &str = "the supervisor does not answer";
 
@@ -26,7 +31,7 @@ type Askers<K, T> = RefCell<HashMap<K, oneshot::Sender<Result<T, String>>>>;
 
 /// The link to the supervisor.
 pub(super) struct Link {
-    link: OwnedFd,
+    said: SyncSender<FromAcme>,
     numbers: Cell<u32>,
     requested: Askers<String, Blob>,
     published: Askers<u32, ()>,
@@ -42,28 +47,32 @@ pub(super) struct Published {
 impl Drop for Published {
     fn drop(&mut self) {
         let numbers = vec![self.number];
-        self.link.tell(&FromAcme::Withdraw { numbers });
+        self.link.tell(FromAcme::Withdraw { numbers });
     }
 }
 
 impl Link {
     /// The link over this socket; its messages are read elsewhere.
-    pub(super) fn new(link: OwnedFd) -> Rc<Link> {
-        Rc::new(Link {
-            link,
+    ///
+    /// # Errors
+    /// When there is no thread for what is said.
+    pub(super) fn new(link: OwnedFd) -> io::Result<Rc<Link>> {
+        let (said, unheard) = sync_channel(UNHEARD_MAX);
+        let speaker = std::thread::Builder::new().name("speaker".into());
+        speaker.spawn(move || speak(&link, &unheard))?;
+        Ok(Rc::new(Link {
+            said,
             numbers: Cell::new(0),
             requested: RefCell::default(),
             published: RefCell::default(),
             stored: RefCell::default(),
-        })
+        }))
     }
 
     /// Says something that is not answered. That the supervisor has gone is heard by whoever reads.
-    pub(super) fn tell(&self, message: &FromAcme) {
-        if let Err(error) = message.send(self.link.as_fd()) {
-            let error = config::reason(&error);
-            tracing::error!(error, "the supervisor does not hear");
-        }
+    pub(super) fn tell(&self, message: FromAcme) {
+        // The other end lasts as long as this one.
+        let _ = self.said.send(message);
     }
 
     /// Gives an answer to whoever waits for it; gives back what is none.
@@ -144,12 +153,22 @@ impl Link {
     ) -> Result<T, String> {
         let (give, given) = oneshot::channel();
         waiting.borrow_mut().insert(key.clone(), give);
-        self.tell(message);
+        self.tell(message.clone());
         let answer = tokio::time::timeout(patience, given).await;
         waiting.borrow_mut().remove(&key);
         match answer {
             Ok(Ok(result)) => result,
             Ok(Err(_)) | Err(_) => Err(SILENT.to_owned()),
+        }
+    }
+}
+
+/// Says one thing after the other.
+fn speak(link: &OwnedFd, unheard: &Receiver<FromAcme>) {
+    for message in unheard {
+        if let Err(error) = message.send(link.as_fd()) {
+            let error = config::reason(&error);
+            tracing::error!(error, "the supervisor does not hear");
         }
     }
 }

@@ -90,7 +90,7 @@ fn serve(link: OwnedFd) -> io::Result<()> {
         .enable_all()
         .build()?;
     let local = tokio::task::LocalSet::new();
-    let orders = Rc::new(Orders::new(Link::new(link)));
+    let orders = Rc::new(Orders::new(Link::new(link)?));
     local.block_on(&runtime, orders.work(messages));
     Ok(())
 }
@@ -156,7 +156,12 @@ impl Orders {
             let wait = self.start_what_is_due(&done);
             tokio::select! {
                 message = messages.recv() => match message {
-                    Some(message) => self.hear(message),
+                    Some(message) => {
+                        self.hear(message);
+                        // What has come with it is heard before anything else.
+                        let more = std::iter::from_fn(|| messages.try_recv().ok());
+                        more.take(MESSAGES_MAX).for_each(|message| self.hear(message));
+                    }
                     None => return,
                 },
                 certificate = ended.recv() => {
@@ -223,7 +228,7 @@ impl Orders {
             let next_s = demand::next_s(wanted, course, budgets(accounts, wanted), now_s());
             let next_s = if next_s == i64::MAX { 0 } else { next_s };
             let told = course.state(&wanted.certificate, next_s);
-            self.link.tell(&FromAcme::State(told));
+            self.link.tell(FromAcme::State(told));
         }
     }
 
@@ -234,9 +239,9 @@ impl Orders {
         let state = &mut *self.state.borrow_mut();
         let mut refused = Vec::new();
         let mut new_under_way = demand::under_way(&state.plan, &state.under_way, now_s);
-        for wanted in &state.plan.certificates {
-            if state.under_way.len() >= ORDERS_MAX {
-                break;
+        for wanted in demand::in_turn(&state.plan, now_s) {
+            if state.under_way.len() >= demand::places(&state.plan, wanted) {
+                continue;
             }
             let certificate = &wanted.certificate;
             if state.under_way.contains(certificate) {
@@ -427,7 +432,7 @@ impl Orders {
     ) -> Result<instant_acme::Account, NotIssued> {
         let (made, credentials) = self.create(account, client).await?;
         let json = serde_json::to_vec(&credentials).map_err(|error| error.to_string())?;
-        self.link.tell(&FromAcme::Account {
+        self.link.tell(FromAcme::Account {
             account: account.name.clone(),
             credentials: Blob::from(json),
         });

@@ -141,7 +141,7 @@ impl Order<'_> {
         }
         let mut order = self.begin().await?;
         // The next run goes on with it, and need not order again.
-        self.link.tell(&FromAcme::Ordered {
+        self.link.tell(FromAcme::Ordered {
             certificate: self.certificate.to_owned(),
             account: self.account_name.to_owned(),
             url: order.url().to_owned(),

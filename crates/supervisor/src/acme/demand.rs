@@ -324,6 +324,8 @@ fn now_s() -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use testkit::TempDir;
 
     use super::*;
@@ -346,11 +348,12 @@ root = "/srv"
 tls = { acme = "le" }
 "#;
 
-    fn wishes(config: &str, store: &TempDir) -> Wishes {
+    fn wishes(config: &str, store: &TempDir) -> Arc<Wishes> {
         let store = store.path().display().to_string();
         let text = config.replace("{store}", &store);
         let model = config::load(&config::Sources::from_text("nagaya.toml", &text));
-        Wishes::of(&model.unwrap_or_else(|problems| panic!("{problems}")))
+        let model = model.unwrap_or_else(|problems| panic!("{problems}"));
+        Arc::new(Wishes::of(&model))
     }
 
     /// Authorities whose store this machine writes.

@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::model::{Acme, AcmeCertificate, AcmeChallenge, DemandedHosts, Model};
@@ -94,7 +95,7 @@ pub(super) struct Authorities {
     process: ProcessState,
     back_off: BackOff,
     /// What is wanted by the generation whose stores are open.
-    wishes: Wishes,
+    wishes: Arc<Wishes>,
     /// By account; `None` where it cannot be opened.
     stores: Vec<Option<Store>>,
     /// What is published here, by the numbers of the process.
@@ -267,7 +268,7 @@ impl Authorities {
     }
 
     /// Opens the stores of what is wanted now; those that stay are kept.
-    fn adopt(&mut self, wishes: &Wishes) {
+    fn adopt(&mut self, wishes: &Arc<Wishes>) {
         let mut before = std::mem::take(&mut self.stores);
         for acme in &wishes.accounts {
             let is_same = |store: &Option<Store>| {
@@ -290,7 +291,7 @@ impl Authorities {
             };
             self.stores.push(store);
         }
-        self.wishes = wishes.clone();
+        self.wishes = Arc::clone(wishes);
         self.adopt_demanded();
         let (wishes, demanded) = (&self.wishes, &self.demanded);
         self.states

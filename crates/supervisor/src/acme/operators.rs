@@ -187,7 +187,7 @@ mod tests {
         let model = config::load(&config::Sources::from_text("nagaya.toml", &text));
         let model = model.unwrap_or_else(|problems| panic!("{problems}"));
         Authorities {
-            wishes: Wishes::of(&model),
+            wishes: std::sync::Arc::new(Wishes::of(&model)),
             stores: vec![None],
             ..Authorities::default()
         }
@@ -221,7 +221,9 @@ mod tests {
             told(&authorities.due(later + GATHERED, KEEPER)),
             [(false, 2)]
         );
-        authorities.wishes.certificates.clear();
+        std::sync::Arc::make_mut(&mut authorities.wishes)
+            .certificates
+            .clear();
         authorities.telling.begin_anew();
         assert_eq!(told(&authorities.due(later, KEEPER)), [(true, 0)]);
         // Another keeper is told at once.

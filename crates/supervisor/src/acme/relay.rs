@@ -4,6 +4,7 @@
 //! server, and answered; what the server has to answer first is answered when it has.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::model::AcmeCertificate;
@@ -32,13 +33,14 @@ impl Supervisor {
             return;
         }
         if self.current.certificates.is_none() || self.current.wishes.accounts.is_empty() {
-            if self.authorities.wishes != Wishes::default() {
+            if *self.authorities.wishes != Wishes::default() {
                 self.authorities.end();
             }
             return;
         }
         let now = Instant::now();
-        let mut is_another_plan = self.authorities.wishes != self.current.wishes;
+        // Those of one generation are the same, and all their hosts need not be looked at.
+        let mut is_another_plan = !Arc::ptr_eq(&self.authorities.wishes, &self.current.wishes);
         if is_another_plan {
             self.authorities.adopt(&self.current.wishes);
         }
