@@ -109,7 +109,7 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
             ToServer::Tally(tally) => server.shared.process.show(tally),
             ToServer::LogFile { path, result } => server.order(Order::Opened { path, result }),
             ToServer::Challenges { number, challenges } => {
-                certificates::show(&server.shared, &sender, number, challenges).map_err(unheard)?;
+                certificates::show(&server.shared, number, challenges);
             }
             ToServer::CertificateNews(news) => server.shared.orders.take(news),
             ToServer::NotObtained(told) => certificates::not_obtained(&server.shared, &told),
@@ -156,7 +156,7 @@ impl ServerThreads {
     fn start(first: Configure, sender: &LinkSender, receiver: &mut LinkReceiver) -> Result<Self> {
         let (workers, generation) = compile(&first, None)?;
         let (shared, receivers) = Shared::new(workers);
-        shared.orders.ask_over(sender);
+        shared.orders.ask_over(sender).map_err(unheard)?;
         shared.certifier.ask_over(sender);
         let watched = Arc::new(Watched::new(shared.clone()));
         let (threads, runtimes) = start_workers(&generation, &shared, receivers, sender)?;

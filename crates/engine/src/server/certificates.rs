@@ -1,11 +1,10 @@
 //! Certificates and links to the keeper, as the supervisor hands them over.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ipc::certificates::CertificateSet;
-use ipc::server::{Challenge, LinkSender, NotObtained, ToSupervisor};
+use ipc::server::{Challenge, NotObtained};
 
 use super::internal;
 use crate::error::Result;
@@ -47,14 +46,9 @@ fn replace(shared: &Shared, table: CertificateTable) {
 }
 
 /// Answers authorities with these from now on, and says so.
-pub(super) fn show(
-    shared: &Shared,
-    supervisor: &LinkSender,
-    number: u32,
-    challenges: Vec<Challenge>,
-) -> io::Result<()> {
+pub(super) fn show(shared: &Shared, number: u32, challenges: Vec<Challenge>) {
     shared.challenges.replace(challenges);
-    supervisor.send(&ToSupervisor::Challenged { number })
+    shared.orders.teller.challenged(number);
 }
 
 /// Tells those who wait for a name that no certificate comes of it.

@@ -16,4 +16,5 @@ pub(crate) mod session;
 pub(crate) mod site;
 pub(crate) mod stream;
 pub(crate) mod table;
+pub(crate) mod teller;
 pub(crate) mod tickets;

@@ -12,7 +12,7 @@ use ipc::certificates::{Certificate, Source};
 use tokio::time::timeout;
 
 use super::demands::{Demands, NOT_ACCEPTED, WAIT};
-use crate::helper::Lane;
+use super::teller::AskedName;
 use crate::maps::Map;
 use crate::maps::cache::Look;
 use crate::worker::Worker;
@@ -70,7 +70,7 @@ async fn demand(worker: &Rc<Worker>, map: &Map, name: &str, client: IpAddr) {
         return demands.refuse(name, NOT_ACCEPTED, Instant::now());
     }
     demands.counts.accepted.fetch_add(1, Relaxed);
-    if let Err(why) = tell(worker, name, true).await {
+    if let Err(why) = tell(worker, name, true, false) {
         return demands.put_off(name, &why);
     }
     let Some(Look::Waits(heard)) = demands.join(name, Instant::now()) else {
@@ -104,7 +104,7 @@ pub(crate) fn note_use(
     let name = name.to_owned();
     tokio::task::spawn_local(async move {
         let is_accepted = accepts(&worker, &map, &name, client).await;
-        let told = tell(&worker, &name, is_accepted).await;
+        let told = tell(&worker, &name, is_accepted, true);
         let demands = &worker.shared.demands;
         demands.told(&name, told.is_ok(), Instant::now());
     });
@@ -122,11 +122,10 @@ async fn accepts(worker: &Worker, map: &Map, name: &str, client: IpAddr) -> bool
     answer.is_some_and(|answer| !answer.is_empty())
 }
 
-async fn tell(worker: &Worker, name: &str, is_accepted: bool) -> Result<(), String> {
-    let (orders, name) = (Arc::clone(&worker.shared.orders), name.to_owned());
-    // The supervisor may be slow to listen.
-    let told = worker
-        .helpers
-        .run(Lane::Figures, move || orders.demand(name, is_accepted));
-    told.await.unwrap_or_else(|error| Err(error.to_string()))
+fn tell(worker: &Worker, name: &str, is_accepted: bool, is_in_use: bool) -> Result<(), String> {
+    worker.shared.orders.teller.put(AskedName {
+        name: name.to_owned(),
+        is_accepted,
+        is_in_use,
+    })
 }

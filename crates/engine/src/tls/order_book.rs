@@ -2,15 +2,20 @@
 //! ordered now.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ipc::acme::OrderedCertificate;
 use ipc::server::{CertificateNews, LinkSender, ProcessLife, ToSupervisor};
+
+use super::teller::Teller;
 
 /// Certificates that are ordered of authorities, by the paths of their chains.
 #[derive(Debug, Default)]
 pub(crate) struct OrderBook {
     supervisor: OnceLock<LinkSender>,
+    /// What is said when the supervisor listens.
+    pub(crate) teller: Arc<Teller>,
     /// Held to copy it, or to take what has changed.
     known: Mutex<BTreeMap<String, OrderedCertificate>>,
     /// Held to copy or replace it.
@@ -19,9 +24,13 @@ pub(crate) struct OrderBook {
 
 impl OrderBook {
     /// Passes on what is wanted over this link.
-    pub(crate) fn ask_over(&self, supervisor: &LinkSender) {
+    ///
+    /// # Errors
+    /// When there is no thread for it.
+    pub(crate) fn ask_over(&self, supervisor: &LinkSender) -> io::Result<()> {
         // There is one link in a server's life.
         let _ = self.supervisor.set(supervisor.clone());
+        self.teller.tell_over(supervisor.clone())
     }
 
     /// Takes what is told now.
@@ -91,14 +100,6 @@ impl OrderBook {
         let called = found.names.first().cloned().unwrap_or_default();
         drop(known);
         self.say(&what(path)).map(|()| called)
-    }
-
-    /// Has the supervisor know that a client asks for a name, and whether its map accepts it.
-    ///
-    /// # Errors
-    /// Why that cannot be.
-    pub(crate) fn demand(&self, name: String, is_accepted: bool) -> Result<(), String> {
-        self.say(&ToSupervisor::Demand { name, is_accepted })
     }
 
     fn say(&self, what: &ToSupervisor) -> Result<(), String> {
