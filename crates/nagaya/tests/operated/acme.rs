@@ -326,7 +326,7 @@ fn an_authoritys_profile_is_had_and_its_wish_to_renew_heard_after_a_start() {
     };
     let further = "profile = \"shortlived\"";
     let town = Town { further, ..town };
-    let gateway = town.reached(WISH);
+    let mut gateway = town.reached(WISH);
     let file = town.until_certified();
     assert_sound(&file);
     let ends_within = |seconds: &str| {
@@ -338,7 +338,7 @@ fn an_authoritys_profile_is_had_and_its_wish_to_renew_heard_after_a_start() {
     };
     assert!(ends_within("518400") && !ends_within("432000"));
     gateway.wait_for_message("issued");
-    drop(gateway);
+    gateway.stop();
     let first = fs::read(&file).unwrap();
     wants_renewal(&town.pebble, &file);
     let _gateway = town.reached(WISH);
@@ -383,11 +383,14 @@ fn whoever_dies_at_whatever_step_there_is_a_certificate_with_its_key_in_the_end(
             "gateway" => gateway.pid(),
             name => gateway.child_called(name),
         };
+        let children = gateway.children();
         let pid = Pid::from_raw(i32::try_from(victim).unwrap()).unwrap();
         kill_process(pid, Signal::KILL).unwrap();
         let gateway = match who {
             "gateway" => {
                 drop(gateway);
+                // They end by themselves, and hold the ports until then.
+                children.into_iter().for_each(await_ended);
                 town.reached(WISH)
             }
             _ => {
