@@ -45,11 +45,12 @@ bench: ## the figures: beside nginx, HAProxy, h2o and Apache, written to lab/res
 	cargo build --release --locked -p nagaya -p lab
 	"$(TARGET_DIR)/release/nagaya-lab" run proxy static respond fastcgi many-sites access-limiter connection-reuse --together lab/results/bench.md $(ARGS)
 
-lab: ## PHP, conditions, programs, control groups, overload and scripts that wait measured: lab/results/NAME/; two hours and a half
+lab: ## PHP, conditions, programs, control groups, overload, scripts that wait and TLS measured: lab/results/NAME/; three hours
 	@scripts/bootstrap.sh lab
 	cargo build --release --locked -p nagaya -p lab
 	cargo build --release --locked -p lab --examples
 	"$(TARGET_DIR)/release/nagaya-lab" run static-and-php php-or-config rule-cost cgroup overload script-waits \
+	  tls-handshakes tls-kept tls-flood tls-idle \
 	  --peer birth="$(TARGET_DIR)/release/examples/birth" --peer attach="$(TARGET_DIR)/release/examples/attach" $(ARGS)
 
 soak: ## the long run, two hours: reloads under load, programs, scripts, mutated requests, comparisons, fuzzing
