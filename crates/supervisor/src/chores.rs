@@ -31,8 +31,8 @@ pub(super) struct Chores<T> {
     /// To the spawner.
     link: Option<OwnedFd>,
     running: BTreeMap<u64, Running<T>>,
-    waiting: VecDeque<(T, NamedProgram, Duration)>,
-    /// When to look for a spawner that is not there.
+    waiting: VecDeque<WaitingChore<T>>,
+    /// When to look for a spawner that is not there, or does not listen.
     next_look: Option<Instant>,
     /// The next one's number.
     next: u64,
@@ -49,7 +49,10 @@ struct Running<T> {
     is_late: bool,
 }
 
-/// How a chore ended: what it wrote, if it went well, or why not.
+/// One that waits, and for how long it may run.
+type WaitingChore<T> = (T, NamedProgram, Duration);
+
+/// How a chore ended: if it went well, or why not and what it wrote.
 pub(super) type ChoreEnd = Result<(), String>;
 
 /// What is run for a chore, with these words more; `user` is whom it runs as, if not as the spawner.
@@ -117,23 +120,32 @@ impl<T> Chores<T> {
             self.next_look = self.link.is_none().then(|| now + SOON);
         }
         while self.link.is_some() && self.running.len() < RUNNING_MAX {
-            let Some((purpose, program, limit)) = self.waiting.pop_front() else {
+            let Some(waiting) = self.waiting.pop_front() else {
                 break;
             };
-            ended.extend(self.start(now, (purpose, program, limit)));
+            ended.extend(self.start(now, waiting));
+            if self.next_look.is_some() {
+                break;
+            }
         }
         ended
     }
 
+    /// Has one started; where the spawner is slow to listen, it waits in its place.
     fn start(
         &mut self,
         now: Instant,
-        (purpose, program, limit): (T, NamedProgram, Duration),
+        (purpose, program, limit): WaitingChore<T>,
     ) -> Option<(T, ChoreEnd)> {
         let id = self.next;
         let link = self.link.as_ref()?;
-        let output = match order(link.as_fd(), id, program) {
+        let output = match order(link.as_fd(), id, program.clone()) {
             Ok(output) => output,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.waiting.push_front((purpose, program, limit));
+                self.next_look = Some(now + SOON);
+                return None;
+            }
             Err(error) => return Some((purpose, Err(format!("have it run: {}", reason(&error))))),
         };
         self.next += 1;
@@ -247,17 +259,17 @@ impl<T> Running<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use ipc::order::{Ended, Failure};
 
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(5);
 
-    /// Chores, and the spawner's end of their link.
-    fn chores(count: usize) -> (Chores<usize>, OwnedFd) {
-        let (link, spawner) = os::fdpass::packet_pair().unwrap();
-        let mut chores = Chores::default();
-        for purpose in 0..count {
+    /// Adds one for each of these purposes.
+    fn add(chores: &mut Chores<usize>, purposes: Range<usize>) {
+        for purpose in purposes {
             let program = NamedProgram {
                 whose: "a test".into(),
                 command: vec!["true".into()],
@@ -267,6 +279,13 @@ mod tests {
             };
             chores.add(purpose, program, LIMIT);
         }
+    }
+
+    /// Chores, and the spawner's end of their link.
+    fn chores(count: usize) -> (Chores<usize>, OwnedFd) {
+        let (link, spawner) = os::fdpass::packet_pair().unwrap();
+        let mut chores = Chores::default();
+        add(&mut chores, 0..count);
         assert!(chores.step(Instant::now(), || Some(link)).is_empty());
         (chores, spawner)
     }
@@ -343,5 +362,23 @@ mod tests {
         let told = chores.step(late, || None);
         assert_eq!(told, [(0, Err("the spawner has gone".into()))]);
         assert_eq!((chores.fds().count(), chores.until()), (0, None));
+    }
+    #[test]
+    fn those_that_the_spawner_does_not_listen_to_wait_in_their_places() {
+        let (mut chores, spawner) = chores(1);
+        let link = chores.link.as_ref().unwrap();
+        while (Order::Kill { id: 77 }).try_send(link.as_fd()).is_ok() {}
+        add(&mut chores, 1..3);
+        let now = Instant::now();
+        assert!(chores.step(now, || None).is_empty());
+        assert_eq!(chores.until(), Some(now + SOON));
+        let heard = ordered(&spawner);
+        let runs = heard.iter().filter(|it| matches!(it, Order::RunChore(_)));
+        assert_eq!(runs.count(), 1, "the first one");
+        assert!(chores.step(now + SOON, || None).is_empty());
+        assert_eq!(ordered(&spawner).len(), 2);
+        say(&spawner, &ended(1, End::Exit(0)));
+        say(&spawner, &ended(2, End::Exit(0)));
+        assert_eq!(chores.step(now, || None), [(1, Ok(())), (2, Ok(()))]);
     }
 }
