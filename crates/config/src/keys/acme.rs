@@ -114,7 +114,8 @@ pub(crate) const ON_DEMAND: Section = Section {
             Kind::Text,
             Required,
             "The map (`[maps.NAME]`) that is asked first. A file is asked for the name; a program for the name and the client's address, \
-             with a space between. An answer accepts the name; none, or an empty one, refuses it.",
+             with a space between. An answer accepts the name; none, or an empty one, refuses it; \
+             a program that fails says neither.",
             "map = \"customers\"",
         ),
         key(

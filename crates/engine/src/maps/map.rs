@@ -138,23 +138,36 @@ impl Map {
         }
     }
 
-    /// The answer to a key, for a request of this worker's.
+    /// The answer to a key, for a request of this worker's; of a program that fails, what `on_error`
+    /// says.
     pub(crate) async fn answer(&self, resources: &Resources, key: &[u8]) -> Answer {
+        match self.ask(resources, key).await {
+            Ok(answer) | Err(answer) => answer,
+        }
+    }
+
+    /// The answer to a key.
+    ///
+    /// # Errors
+    /// Where the program fails; it is counted. Comes with what `on_error` says.
+    pub(crate) async fn ask(
+        &self,
+        resources: &Resources,
+        key: &[u8],
+    ) -> std::result::Result<Answer, Answer> {
         let program = match self.look_up(key) {
-            Ok(answer) => return answer,
+            Ok(answer) => return Ok(answer),
             Err(program) => program,
         };
-        // A sender that is gone belonged to a worker that has ended.
-        let lost = |_| program.on_error();
-        match program.ask(resources, key) {
-            Asked::Known(answer) => answer,
-            Asked::Later(answer) => answer.await.unwrap_or_else(lost),
+        let answer = match program.ask(resources, key) {
+            Asked::Known(answer) => Some(answer),
+            Asked::Later(answer) => answer.await.ok(),
             Asked::Unattended(answer) => {
-                match timeout(program.timeout() + UNATTENDED, answer).await {
-                    Ok(answer) => answer.unwrap_or_else(lost),
-                    Err(_) => program.on_error(),
-                }
+                let answer = timeout(program.timeout() + UNATTENDED, answer).await;
+                answer.ok().and_then(std::result::Result::ok)
             }
-        }
+            Asked::Failed => None,
+        };
+        answer.ok_or_else(|| program.on_error())
     }
 }

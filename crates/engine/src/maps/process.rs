@@ -67,8 +67,7 @@ struct Hosted {
 
 impl Drop for Hosted {
     fn drop(&mut self) {
-        self.program
-            .tell_failure(self.mailbox.enter(MailboxState::Ended));
+        self.program.fail(self.mailbox.enter(MailboxState::Ended));
     }
 }
 
@@ -90,7 +89,7 @@ async fn live(worker: Rc<Worker>, hosted: Hosted) {
         let rest = back_off.rest(started.elapsed(), worker.draw());
         // What came since it ended the next one is asked, if that comes at once.
         if !rest.is_zero() {
-            unanswered += tell_failure(program, mailbox.enter(MailboxState::Resting));
+            unanswered += fail(program, mailbox.enter(MailboxState::Resting));
         }
         program.stats.restarts.fetch_add(1, Relaxed);
         if let Some(alike) = told.count(&words, Instant::now()) {
@@ -186,7 +185,7 @@ async fn run(
         ProcessEnd::Retired => mailbox.enter(MailboxState::Ended),
         _ => mailbox.fail(),
     };
-    let unanswered = tell_failure(program, unanswered);
+    let unanswered = fail(program, unanswered);
     let finishing = finish(&end, &mut talk, &process);
     let outcome = attended(program, mailbox, finishing).await;
     program.running.fetch_sub(1, Relaxed);
@@ -201,9 +200,9 @@ async fn run(
 }
 
 /// Tells them that there is no answer; how many questions that were.
-fn tell_failure(program: &Program, failed: Vec<Whom>) -> usize {
+fn fail(program: &Program, failed: Vec<Whom>) -> usize {
     let count = failed.len();
-    program.tell_failure(failed);
+    program.fail(failed);
     count
 }
 
@@ -225,7 +224,7 @@ async fn attended<T>(program: &Program, mailbox: &Mailbox, work: impl Future<Out
             done = &mut work => return done,
             () = sleep(tick(program)) => {
                 let (late, _) = mailbox.expire(program.timeout(), Instant::now());
-                program.tell_failure(late);
+                program.fail(late);
             }
         }
     }
@@ -410,7 +409,7 @@ impl<'a> Talk<'a> {
             ready!(self.tick.as_mut().poll(cx));
             let now = Instant::now();
             let (late, is_silent) = self.mailbox.expire(self.program.timeout(), now);
-            self.program.tell_failure(late);
+            self.program.fail(late);
             if is_silent {
                 return Poll::Ready(ProcessEnd::Silent);
             }

@@ -20,10 +20,12 @@ use crate::worker::resources::Resources;
 pub(crate) enum Asked {
     /// The answer.
     Known(Answer),
-    /// It comes within the time a question may take.
+    /// It comes within the time a question may take, or its sender goes: there is none.
     Later(oneshot::Receiver<Answer>),
     /// The same, but nobody attends to it yet.
     Unattended(oneshot::Receiver<Answer>),
+    /// There is none.
+    Failed,
 }
 
 /// How much longer the queue of a process may be than another's and still be chosen, because
@@ -128,14 +130,14 @@ impl Program {
     pub(super) fn ask(&self, resources: &Resources, key: &[u8]) -> Asked {
         self.stats.questions.fetch_add(1, Relaxed);
         if !can_be_asked(key, self.key_bytes) {
-            return Asked::Known(self.on_error());
+            return Asked::Failed;
         }
         let now = Instant::now();
         let Some(cache) = &self.cache else {
             let (hear, heard) = oneshot::channel();
             return match self.put(resources, key, Whom::One(hear), now) {
                 Ok(state) => later(state, heard),
-                Err(_) => Asked::Known(self.on_error()),
+                Err(_) => Asked::Failed,
             };
         };
         let look = lock(cache).look(key, now);
@@ -151,8 +153,8 @@ impl Program {
             Look::Asks(heard) => match self.put(resources, key, Whom::All(key.into()), now) {
                 Ok(state) => later(state, heard),
                 Err(whom) => {
-                    self.tell_failure([whom]);
-                    Asked::Later(heard)
+                    self.fail([whom]);
+                    Asked::Failed
                 }
             },
         }
@@ -205,17 +207,12 @@ impl Program {
         }
     }
 
-    /// Tells them that there is no answer. That is not kept: the next one may be.
-    pub(super) fn tell_failure(&self, failed: impl IntoIterator<Item = Whom>) {
+    /// There is no answer: whoever waits for one is told by its sender's end. That is not kept: the
+    /// next one may be.
+    pub(super) fn fail(&self, failed: impl IntoIterator<Item = Whom>) {
         for whom in failed {
-            let waiting = match (whom, &self.cache) {
-                (Whom::One(hear), _) => vec![hear],
-                (Whom::All(key), Some(cache)) => lock(cache).fail(&key),
-                (Whom::All(_), None) => Vec::new(),
-            };
-            for hear in waiting.into_iter().filter(|hear| !hear.is_closed()) {
-                // Whoever goes now hears nothing.
-                let _ = hear.send(self.on_error());
+            if let (Whom::All(key), Some(cache)) = (whom, &self.cache) {
+                drop(lock(cache).fail(&key));
             }
         }
     }

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use super::demands::{Demands, NOT_ACCEPTED, WAIT};
 use super::teller::AskedName;
 use crate::maps::Map;
+use crate::maps::answers::Answer;
 use crate::maps::cache::Look;
 use crate::worker::Worker;
 
@@ -66,8 +67,10 @@ async fn wait(heard: Heard) -> Result<Option<Arc<[u8]>>, NotObtained> {
 async fn demand(worker: &Rc<Worker>, map: &Map, name: &str, client: IpAddr) {
     let demands = &worker.shared.demands;
     demands.counts.asked.fetch_add(1, Relaxed);
-    if !accepts(worker, map, name, client).await {
-        return demands.refuse(name, NOT_ACCEPTED, Instant::now());
+    match accepts(worker, map, name, client).await {
+        Some(true) => {}
+        Some(false) => return demands.refuse(name, NOT_ACCEPTED, Instant::now()),
+        None => return demands.put_off(name, &format!("map {} gives no answer", map.name())),
     }
     demands.counts.accepted.fetch_add(1, Relaxed);
     if let Err(why) = tell(worker, name, true, false) {
@@ -104,22 +107,27 @@ pub(crate) fn note_use(
     let name = name.to_owned();
     tokio::task::spawn_local(async move {
         let is_accepted = accepts(&worker, &map, &name, client).await;
-        let told = tell(&worker, &name, is_accepted, true);
+        // A map that fails is asked again with the next handshake.
+        let is_told = is_accepted.is_some_and(|it| tell(&worker, &name, it, true).is_ok());
         let demands = &worker.shared.demands;
-        demands.told(&name, told.is_ok(), Instant::now());
+        demands.told(&name, is_told, Instant::now());
     });
     true
 }
 
-/// Whether a map accepts a name: an answer does, none or an empty one does not.
-async fn accepts(worker: &Worker, map: &Map, name: &str, client: IpAddr) -> bool {
+/// Whether a map accepts a name: an answer does, none or an empty one does not. `None` where the map
+/// fails, unless it has an answer for that (`on_error`).
+async fn accepts(worker: &Worker, map: &Map, name: &str, client: IpAddr) -> Option<bool> {
     let key = match map.processes() {
         Some(_) => format!("{name} {}", client.to_canonical()),
         // White space ends the keys of a file.
         None => name.to_owned(),
     };
-    let answer = map.answer(worker, key.as_bytes()).await;
-    answer.is_some_and(|answer| !answer.is_empty())
+    let accepts = |answer: Answer| answer.is_some_and(|answer| !answer.is_empty());
+    match map.ask(worker, key.as_bytes()).await {
+        Ok(answer) => Some(accepts(answer)),
+        Err(answer) => accepts(answer).then_some(true),
+    }
 }
 
 fn tell(worker: &Worker, name: &str, is_accepted: bool, is_in_use: bool) -> Result<(), String> {

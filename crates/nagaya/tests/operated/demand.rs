@@ -156,6 +156,31 @@ fn a_name_that_its_map_accepts_is_ordered_in_the_handshake_and_lasts() {
 }
 
 #[test]
+fn a_map_that_fails_refuses_nothing_for_longer_than_it_fails() {
+    let Some(town) = Town::new() else {
+        return;
+    };
+    let place = TempDir::new();
+    let works = place.path().join("works");
+    let program = format!(
+        "[ -e {} ] && while read l; do echo yes; done",
+        works.display()
+    );
+    let map = format!("program = [\"sh\", \"-c\", {program:?}]");
+    let gateway = town.gateway(&map, "http-01");
+    let name = "shop.example.jp";
+    assert!(!town.is_answered(name));
+    let told = why(&gateway, name);
+    assert!(told.contains("map customers gives no answer"), "{told}");
+    place.write("works", "");
+    eventually(PATIENCE, "its certificate", || {
+        town.is_answered(name).then_some(())
+    });
+    let told = why(&gateway, name);
+    assert!(!told.contains("name_refused"), "{told}");
+}
+
+#[test]
 fn the_machine_that_orders_does_so_for_clients_of_the_others() {
     let Some(town) = Town::new() else {
         return;
