@@ -3,7 +3,8 @@
 //! The idea: a record is in the store before the program is first run for it, and until it was run
 //! to take it away, so that whoever goes on with the store does that, whichever process ended in
 //! between. Each record has one state, and what is to be done next follows from that and from
-//! whether somebody waits for it: the program is never run twice at once for one.
+//! whether somebody waits for it: the program is never run twice at once for one. One that it does
+//! not take away is given up in the end, and said to be the operator's.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,13 +12,16 @@ use std::time::{Duration, Instant};
 use config::model::{Acme, AcmeDns};
 use config::reason;
 use ipc::acme::{Proof, ToAcme};
-use ipc::server::CHALLENGES_MAX;
 
 use super::store::Publication;
 use super::{Authorities, Purpose};
 use crate::{Supervisor, chores, surroundings};
 
-/// When a record that could not be taken away is tried again first, and at the longest.
+/// Those that may be there at once: twice as many as the orders under way have names. The second
+/// half are those that wait to be taken away, while others wait to be put there.
+const RECORDS_MAX: usize = 5_000;
+/// When a record that could not be taken away is tried again first, and when at the latest: that
+/// far, half a day goes by.
 const FIRST_REST: Duration = Duration::from_secs(10);
 const LONGEST_REST: Duration = Duration::from_secs(6 * 3_600);
 /// What whoever orders is told of what went wrong, the end of it; all is in the error log.
@@ -92,13 +96,46 @@ impl Record {
     fn is_done(&self) -> bool {
         self.state == State::Absent && self.wanted.is_empty()
     }
+
+    /// Notes that it could not be taken away.
+    fn stick(&mut self, value: &str, now: Instant) {
+        if self.rest == LONGEST_REST && self.wanted.is_empty() {
+            return self.give_up(value);
+        }
+        let until = now + self.rest;
+        self.state = State::Stuck { until };
+        self.rest = (self.rest * 2).min(LONGEST_REST);
+    }
+
+    /// Leaves it to the operator.
+    fn give_up(&mut self, value: &str) {
+        let (account, name) = (&self.account, asked_name(&self.name));
+        tracing::error!(
+            account,
+            name,
+            value,
+            "the program of `dns` does not take this record away, and is asked no more: remove it by hand"
+        );
+        self.state = State::Absent;
+    }
 }
 
 impl Records {
-    /// Whether there is room for another.
-    pub(super) fn has_room(&self) -> bool {
-        let wanted = |record: &Record| record.wanted.len().max(1);
-        self.0.values().map(wanted).sum::<usize>() < CHALLENGES_MAX / 2
+    /// Whether there is room for another; where there is none, the one gives way that could not be
+    /// taken away for longest.
+    fn has_room(&mut self) -> bool {
+        let open = self.0.values().filter(|record| !record.is_done());
+        let count: usize = open.map(|record| record.wanted.len().max(1)).sum();
+        if count < RECORDS_MAX {
+            return true;
+        }
+        let is_stuck =
+            |it: &Record| matches!(it.state, State::Stuck { .. }) && it.wanted.is_empty();
+        let stuck = self.0.iter_mut().filter(|(_, record)| is_stuck(record));
+        let longest = stuck.max_by_key(|(_, record)| record.rest);
+        longest
+            .map(|(value, record)| record.give_up(value))
+            .is_some()
     }
 
     /// Has a record put there for the acme process.
@@ -161,11 +198,7 @@ impl Records {
                 return told;
             }
             _ if went_well => record.state = State::Absent,
-            _ => {
-                let until = now + record.rest;
-                record.state = State::Stuck { until };
-                record.rest = (record.rest * 2).min(LONGEST_REST);
-            }
+            _ => record.stick(value, now),
         }
         Vec::new()
     }
@@ -261,7 +294,7 @@ impl Authorities {
             record.state = State::Running(deed);
             let whose = format!("account {}", acme.name);
             let user = surroundings::user_of_chore(&dns.program, ("account", &acme.name));
-            let asked = format!("_acme-challenge.{}.", bare(&record.name));
+            let asked = asked_name(&record.name);
             let more = [deed.word(), &asked, value];
             let program = chores::program(&dns.program, whose, user.ok().flatten(), &more);
             let limit = Duration::from_millis(dns.timeout_ms);
@@ -274,8 +307,11 @@ impl Authorities {
 }
 
 /// Where the authority asks: of a wildcard, where it asks of what stands behind it.
-fn bare(name: &str) -> &str {
-    name.strip_prefix("*.").unwrap_or(name)
+fn asked_name(name: &str) -> String {
+    format!(
+        "_acme-challenge.{}.",
+        name.strip_prefix("*.").unwrap_or(name)
+    )
 }
 
 impl Supervisor {
@@ -299,5 +335,70 @@ impl Supervisor {
             let result = result.clone();
             self.authorities.say(&ToAcme::Published { number, result });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Has a record come into the state that follows from how the program ends; whether it was run.
+    fn run(records: &mut Records, value: &str, went_well: bool, now: Instant) -> bool {
+        let record = records.0.get_mut(value).expect("known");
+        let Some(deed) = record.next(now) else {
+            return false;
+        };
+        record.state = State::Running(deed);
+        records.end(value, went_well, now);
+        true
+    }
+
+    /// Records that nobody wants.
+    fn left(count: usize) -> Records {
+        let mut records = Records::default();
+        let left = (0..count).map(|value| ("a.example".into(), value.to_string()));
+        records.inherit("le", left.collect());
+        records
+    }
+
+    #[test]
+    fn a_record_that_is_never_taken_away_is_given_up_after_half_a_day() {
+        let mut records = left(1);
+        let begun = Instant::now();
+        let (mut now, mut tries) = (begun, 0);
+        while !records.0["0"].is_done() {
+            assert!(run(&mut records, "0", false, now));
+            tries += 1;
+            now = records.until().unwrap_or(now);
+        }
+        assert_eq!(tries, 13);
+        let hours = (now - begun).as_secs() / 3_600;
+        assert_eq!(hours, 11);
+        // One that is wanted meanwhile is put there again.
+        records.want(1, "le", "a.example".into(), "0".into());
+        assert!(run(&mut records, "0", true, now));
+        assert_eq!(records.0["0"].state, State::There);
+    }
+
+    #[test]
+    fn what_cannot_be_taken_away_makes_room_and_what_waits_to_be_does_not() {
+        let mut records = left(RECORDS_MAX);
+        let now = Instant::now();
+        assert!(!records.has_room());
+        assert!(run(&mut records, "1", false, now) && run(&mut records, "2", false, now));
+        let later = records.until().expect("both are stuck");
+        assert!(run(&mut records, "2", false, later));
+        records.want(1, "le", "a.example".into(), "3".into());
+        assert!(records.has_room(), "2 has been tried for longest");
+        assert!(records.0["2"].is_done() && !records.0["1"].is_done());
+        for number in 2..100 {
+            let value = format!("w{number}");
+            if records.has_room() {
+                records.want(number, "le", "b.example".into(), value);
+            }
+        }
+        let open = records.0.values().filter(|record| !record.is_done());
+        assert_eq!(open.count(), RECORDS_MAX);
+        assert!(records.0["1"].is_done() && !records.has_room());
     }
 }

@@ -23,7 +23,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use ipc::acme::Proof;
-use ipc::server::CHALLENGES_MAX;
 
 use super::lease::{Lease, make_directory};
 
@@ -41,6 +40,8 @@ const SWEEP: Duration = Duration::from_secs(24 * 3_600);
 /// For how long it says that a name is asked for there, and how many names.
 const ASKED: Duration = Duration::from_secs(30);
 const ASKS_MAX: usize = 200;
+/// Challenges that are looked through: more than there are at once, with all records.
+const PUBLISHED_MAX: usize = 10_000;
 /// Machines that are listened to.
 const READERS_MAX: usize = 100;
 
@@ -287,24 +288,25 @@ impl Store {
 
     /// What the machine that writes has published, for all machines to show.
     pub(super) fn published(&self) -> io::Result<Vec<Publication>> {
-        let mut entries = self.entries()?;
-        entries.retain(|it| !matches!(it.proof, Proof::Dns { .. }));
-        Ok(entries)
+        self.entries(|file| !file.ends_with(DNS))
     }
 
     /// Records that may be there: of each its name and its value.
     pub(super) fn records(&self) -> io::Result<Vec<(String, String)>> {
-        let records = self.entries()?.into_iter().filter_map(|it| match it.proof {
+        let records = self.entries(|file| file.ends_with(DNS))?;
+        let records = records.into_iter().filter_map(|it| match it.proof {
             Proof::Dns { value } => Some((it.name, value)),
             Proof::Http { .. } | Proof::TlsAlpn { .. } => None,
         });
         Ok(records.collect())
     }
 
-    fn entries(&self) -> io::Result<Vec<Publication>> {
+    /// What the files say whose names are so.
+    fn entries(&self, is_meant: impl Fn(&str) -> bool) -> io::Result<Vec<Publication>> {
         let entries = fs::read_dir(self.directory.join("challenges"))?;
-        let published = entries.take(CHALLENGES_MAX).filter_map(|entry| {
-            let file = entry.ok()?.file_name().into_string().ok()?;
+        let names = entries.take(PUBLISHED_MAX);
+        let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let published = names.filter(|file| is_meant(file)).filter_map(|file| {
             let text = self.read(&format!("challenges/{file}")).ok()?;
             let text = String::from_utf8(text).ok()?;
             Publication::of_entry(file, &text)
