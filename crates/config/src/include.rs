@@ -2,8 +2,8 @@
 //!
 //! The idea: a pattern is walked component by component, so `*` stays within one directory
 //! name; results are sorted, so the order of sites never depends on the file system. A pattern
-//! without wildcards names one file, which must exist; a directory to be listed must exist too,
-//! for a misspelt one would silently serve nothing.
+//! without wildcards names one file. A directory to be listed must exist, for a misspelt one would
+//! silently serve nothing; whoever lets one be still to come has looked before.
 
 use std::fs::DirEntry;
 use std::path::{Path, PathBuf};

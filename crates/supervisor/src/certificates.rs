@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::{self, ErrorKind};
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -108,6 +108,12 @@ impl Certificates {
         before: Option<&Certificates>,
         keys: &mut Keys,
     ) -> Result<Certificates, Lacking> {
+        if let Some(before) = before {
+            let lost = plan.lost(&before.plan, before.files());
+            if !lost.is_empty() {
+                return Err(Lacking::Wrong(lost.into_iter().map(lacking).collect()));
+            }
+        }
         for missing in plan.missing() {
             tracing::warn!("{missing}");
         }
@@ -179,6 +185,15 @@ impl Certificates {
         })
     }
 
+    /// The files that certificates for clients were found in.
+    fn files(&self) -> impl Iterator<Item = &Path> + Clone {
+        let found = self.entries.iter().filter(|(_, it)| it.found.is_some());
+        found.filter_map(|(source, _)| match source {
+            Source::File(path) => Some(Path::new(path)),
+            Source::Upstream(_) | Source::Acme(_) | Source::Local(_) => None,
+        })
+    }
+
     /// What scripts may choose.
     pub(super) fn scripted(&self) -> &Scripted {
         &self.plan.scripted
@@ -233,9 +248,11 @@ impl Certificates {
     /// One look at everything that is planned; tells whether something changed.
     fn pass(&mut self, keys: &mut Keys, mode: Mode) -> Result<bool, Lacking> {
         let life = keys.life();
-        let (files, mut problems, unread) = self.plan.files();
-        if mode == Mode::Plan && !problems.is_empty() {
-            return Err(Lacking::Wrong(problems));
+        let (files, mut problems, mut unread) = self.plan.files();
+        match mode {
+            Mode::Plan if problems.is_empty() => {}
+            Mode::Plan => return Err(Lacking::Wrong(problems)),
+            Mode::Look => unread.extend(self.plan.lost(&self.plan, self.files())),
         }
         let local = self.plan.local.clone();
         let mut wanted: HashSet<Source> = files.iter().map(|it| it.source.clone()).collect();
@@ -353,6 +370,9 @@ impl Certificates {
             }
         } else if let Some(found) = &entry.found {
             found.warn(&planned.source, now_s());
+            if let Some(exposed) = planned.exposed() {
+                tracing::warn!("{exposed}");
+            }
             if mode == Mode::Look && before.is_some_and(|before| before.life == entry.life) {
                 let name = found.judged.names.first();
                 tracing::info!(name, "{}: taken", describe(&planned.source));
@@ -407,6 +427,13 @@ impl Certificates {
         let chain = chain.collect();
         Found { judged, chain }
     }
+}
+
+/// What is said of a directory by whose want certificates would be lost.
+fn lacking(lost: String) -> String {
+    format!(
+        "tls.certificates: {lost}, and certificates would be lost that clients are shown: correct it, or make the directory"
+    )
 }
 
 /// A planned certificate whose files were read.

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -67,6 +68,36 @@ fn metrics(gateway: &Gateway) -> String {
         testkit::client::Outcome::Reply(reply) => String::from_utf8(reply.body).unwrap(),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_misspelt_directory_refuses_a_reload_and_one_that_goes_takes_no_certificate_along() {
+    let port = free_port();
+    let config = CONFIG.replace("{dir}/*.pem", "{dir}/live/*.pem");
+    let builder = Gateway::with_config(BINARY, &config).with("tls", port);
+    let directory = builder.directory().path().to_owned();
+    let (live, file) = (directory.join("live"), directory.join("nagaya.toml"));
+    fs::create_dir(&live).unwrap();
+    tls::certificate(&live.join("a.pem"), &["a.example"]);
+    fs::set_permissions(live.join("a.pem"), fs::Permissions::from_mode(0o644)).unwrap();
+    let gateway = builder.start();
+    gateway.wait_for_message("anybody on this machine may read the private key");
+    let right = fs::read_to_string(&file).unwrap();
+    let refused = |name: &str| {
+        let (status, _, told) = said(&gateway, &["reload"]);
+        assert_ne!(status, Some(0), "{told}");
+        let why = format!("{name}`: there is no such directory, and certificates would be lost");
+        assert!(told.contains(&why), "{told}");
+    };
+    fs::write(&file, right.replace("/live/", "/lvie/")).unwrap();
+    refused("/lvie");
+    fs::write(&file, right).unwrap();
+    fs::remove_dir_all(&live).unwrap();
+    gateway.wait_for_message("those known stay: ");
+    let to = SocketAddr::from(([127, 0, 0, 1], port));
+    let client = TlsClient::connect(&credulous(), [127, 0, 0, 1], to, "a.example");
+    assert_eq!(client.unwrap().get("/").unwrap().0, 200);
+    refused("/live");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! opens, counts bytes and hands them on; what they mean is found out elsewhere. A file that is as
 //! it was when it was read last is known by its stamp, and not opened.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -150,14 +150,46 @@ impl Plan {
     /// yet: certbot makes its with the first certificate.
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
-        let missing = self.patterns.iter().filter_map(|pattern| {
-            let directory = to_come(pattern)?;
+        let missing = self.to_come().map(|(_, directory)| {
             let directory = directory.display();
-            Some(format!(
+            format!(
                 "tls.certificates: `{directory}`: there is no such directory yet, and so no certificate from it"
-            ))
+            )
         });
         missing.collect()
+    }
+
+    /// Patterns, each with the directory that is still to be made.
+    fn to_come(&self) -> impl Iterator<Item = (&String, &Path)> {
+        let patterns = self.patterns.iter();
+        patterns.filter_map(|pattern| Some((pattern, to_come(pattern)?)))
+    }
+
+    /// The directories that are not there although certificates are known from them, or from where
+    /// the plan before looked in their place.
+    pub(super) fn lost<'a>(
+        &self,
+        before: &Plan,
+        known: impl Iterator<Item = &'a Path> + Clone,
+    ) -> Vec<String> {
+        let has = |directory: &Path| known.clone().any(|path| path.starts_with(directory));
+        let is_new = |pattern: &String| !before.patterns.contains(pattern);
+        let is_moved = || {
+            let there: HashSet<PathBuf> = self.files().0.into_iter().map(|it| it.chain).collect();
+            let mut left = before
+                .patterns
+                .iter()
+                .filter(|it| !self.patterns.contains(it));
+            left.any(|pattern| {
+                let mut lost = known.clone().filter(|path| !there.contains(*path));
+                lost.any(|path| path.starts_with(above(pattern)))
+            })
+        };
+        let lost = self
+            .to_come()
+            .filter(|(pattern, directory)| has(directory) || is_new(pattern) && is_moved());
+        lost.map(|(_, directory)| format!("`{}`: there is no such directory", directory.display()))
+            .collect()
     }
 
     /// Every certificate there is to be read, each once; what is wrong with patterns; and which
@@ -176,7 +208,7 @@ impl Plan {
         }
         files.extend(self.demanded(&mut unread));
         // What a site names as well stays as the site has it.
-        let mut known = std::collections::HashSet::new();
+        let mut known = HashSet::new();
         files.retain(|file| known.insert(file.source.clone()));
         (files, problems, unread)
     }
@@ -240,13 +272,19 @@ impl Plan {
 }
 
 /// The directory of a pattern that is still to be made, if it is.
-fn to_come(pattern: &str) -> Option<PathBuf> {
-    let wildcard = pattern.find(['*', '?', '['])?;
-    let (directory, _) = pattern.get(..wildcard)?.rsplit_once('/')?;
-    let directory = PathBuf::from(directory);
-    let there = std::fs::symlink_metadata(&directory);
+fn to_come(pattern: &str) -> Option<&Path> {
+    let directory = above(pattern);
+    let there = std::fs::symlink_metadata(directory);
     let is_missing = there.is_err_and(|error| error.kind() == ErrorKind::NotFound);
-    is_missing.then_some(directory)
+    (is_missing && directory != Path::new(pattern)).then_some(directory)
+}
+
+/// What everything lies below that a pattern leads to; of one without wildcards all of it.
+fn above(pattern: &str) -> &Path {
+    let wildcard = pattern.find(['*', '?', '[']);
+    let slash = wildcard.and_then(|at| pattern.get(..at)?.rfind('/'));
+    let directory = slash.and_then(|at| pattern.get(..at.max(1)));
+    Path::new(directory.unwrap_or(pattern))
 }
 
 /// The certificates that a pattern leads to: files, and directories as certbot makes them. Of files
@@ -433,6 +471,35 @@ mod tests {
         // What stands in a directory that is there is no directory to come.
         directory.write("file", "");
         assert_eq!(plan("file/*").files().1.len(), 1);
+    }
+
+    #[test]
+    fn a_directory_that_certificates_came_from_is_lost_and_so_is_one_in_its_place() {
+        let directory = testkit::TempDir::new();
+        let root = directory.path().display();
+        let plan = |patterns: &[&str]| Plan {
+            patterns: patterns.iter().map(|it| format!("{root}/{it}")).collect(),
+            ..Plan::default()
+        };
+        let file = directory.write("live/a.example/fullchain.pem", "");
+        let lost = |before: &[&str], next: &[&str]| {
+            let lost = plan(next).lost(&plan(before), [&*file].into_iter());
+            assert!(
+                lost.iter()
+                    .all(|it| it.contains("there is no such directory"))
+            );
+            lost.len()
+        };
+        let (live, other) = ("live/*", "lvie/*");
+        assert_eq!(lost(&[live], &[live]), 0);
+        assert_eq!(lost(&[live], &[other]), 1, "misspelt");
+        assert_eq!(lost(&["live/a.example"], &[other]), 1);
+        assert_eq!(lost(&[live], &[live, other]), 0, "to come");
+        assert_eq!(lost(&[live], &["live/*.example", other]), 0);
+        assert_eq!(lost(&[live], &[]), 0, "wanted so");
+        assert_eq!(lost(&[other], &[other]), 0, "of another pattern");
+        std::fs::remove_dir_all(directory.path().join("live")).expect("ours");
+        assert_eq!(lost(&[live], &[live]), 1);
     }
 
     #[test]
