@@ -5,137 +5,63 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use testkit::RawClient;
 use testkit::client::Outcome;
-use testkit::gateway::{Builder, Gateway};
+use testkit::gateway::Gateway;
 use testkit::pebble::{Accounts, Pebble};
 use testkit::processes::await_ended;
 use testkit::wait::{eventually, free_port};
-use testkit::{RawClient, TempDir};
 
+use super::town::{BINARY, PATIENCE, Town, names_in, openssl};
 use super::upgrade::{Installed, upgraded};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
-/// How long an authority that refuses nine of ten nonces may take.
-const PATIENCE: Duration = Duration::from_secs(120);
 const HARSH: [(&str, &str); 1] = [("PEBBLE_WFE_NONCEREJECT", "90")];
 
 const CONFIG: &str = r#"
-workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
-[[listen]]
-address = "127.0.0.1:{http}"
-[[listen]]
-address = "127.0.0.1:{tls}"
-tls = true
-[acme.test]
-directory = "{directory}"
-ca = "{ca}"
 contact = "ops@example.jp"
-eab = { id = "{id}", key = "{key}" }
-store = "{store}"
+eab = { id = "{id}", key = "{place}/eab.key" }
 lease = "2s"
 challenges = ["{challenge}"]
-{further}
 [[sites]]
 hosts = ["www.example.jp", "example.jp"]
 rules = [{ handler = { respond = { body = "the site" } } }]
-{wish}
+tls = { acme = "test" }
 "#;
 
 /// What makes the site wish for a certificate.
-pub(crate) const WISH: &str = "tls = { acme = \"test\" }";
+const WISH: &str = "tls = { acme = \"test\" }";
 
-/// An authority, and a store that outlives gateways.
-pub(crate) struct Town {
-    pub(crate) pebble: Pebble,
-    store: TempDir,
-    key: PathBuf,
-    /// How the authority is shown names.
-    challenge: &'static str,
-    /// What else the account says.
-    further: &'static str,
+/// An authority that knows its customers, and is shown names in this way.
+pub(crate) fn town(challenge: &str, settings: &[(&str, &str)]) -> Option<Town> {
+    let config = CONFIG.replace("{challenge}", challenge);
+    let town = Town::new(Accounts::Bound, settings, &config)?;
+    let key = format!("{}\n", town.pebble.binding().1);
+    town.place.write("eab.key", key);
+    Some(town)
 }
 
-impl Town {
-    pub(crate) fn new(settings: &[(&str, &str)]) -> Option<Town> {
-        let pebble = Pebble::start(Accounts::Bound, settings)?;
-        let store = TempDir::new();
-        let key = store.write("eab.key", format!("{}\n", pebble.binding().1));
-        Some(Town {
-            pebble,
-            store,
-            key,
-            challenge: "http-01",
-            further: "",
-        })
-    }
+/// A machine that wants no certificate, and that nobody reaches.
+fn aside(town: &Town) -> Gateway {
+    let config = town.config.replace(WISH, "");
+    let ports = (free_port(), free_port());
+    town.gateway(BINARY, &config, ports).start()
+}
 
-    fn gateway(&self, ports: (u16, u16), wish: &str) -> Builder {
-        self.of(Path::new(BINARY), CONFIG, ports, wish)
-    }
-
-    fn of(&self, program: &Path, config: &str, (http, tls): (u16, u16), wish: &str) -> Builder {
-        Gateway::with_config(program, config)
-            .with("http", http)
-            .with("tls", tls)
-            .with("directory", self.pebble.url())
-            .with("ca", self.pebble.authorities().display())
-            .with("id", self.pebble.binding().0)
-            .with("key", self.key.display())
-            .with("store", self.store.path().join("store").display())
-            .with("wish", wish)
-            .with("challenge", self.challenge)
-            .with("further", self.further)
-    }
-
-    /// The gateway that the authority reaches.
-    pub(crate) fn reached(&self, wish: &str) -> Gateway {
-        let ports = (self.pebble.http_port(), self.pebble.tls_port());
-        self.gateway(ports, wish).start()
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.store.path().join("store/test").join(name)
-    }
-
-    /// Whether a file is there, or any in a directory.
-    fn is_there(&self, moment: &str) -> bool {
-        match moment.strip_suffix('/') {
-            Some(part) => {
-                let entries = fs::read_dir(self.file(part));
-                entries.is_ok_and(|mut entries| entries.next().is_some())
-            }
-            None => self.file(moment).exists(),
-        }
-    }
-
-    fn until_there(&self, name: &str) -> PathBuf {
-        let file = self.file(name);
-        eventually(PATIENCE, name, || file.exists().then(|| file.clone()))
-    }
-
-    pub(crate) fn until_certified(&self) -> PathBuf {
-        self.until_there("certificates/www.example.jp.pem")
+/// Whether a file is there, or any in a directory.
+fn is_there(town: &Town, moment: &str) -> bool {
+    match moment.strip_suffix('/') {
+        Some(part) => !town.files(part).is_empty(),
+        None => town.file(moment).exists(),
     }
 }
 
-fn openssl(arguments: &[&str], file: &Path) -> String {
-    let output = Command::new("openssl").args(arguments).arg(file).output();
-    let output = output.expect("openssl is installed");
-    assert!(output.status.success(), "{arguments:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
+pub(crate) fn until_certified(town: &Town) -> PathBuf {
+    town.until_there("certificates/www.example.jp.pem")
 }
 
 const NAMES: [&str; 2] = ["DNS:www.example.jp", "DNS:example.jp"];
-
-/// The names that the chain in a file is for.
-fn names_in(file: &Path) -> String {
-    openssl(&["x509", "-noout", "-ext", "subjectAltName", "-in"], file)
-}
 
 /// The file holds a chain for both names, and the key that belongs to it.
 fn assert_sound(file: &Path) {
@@ -166,11 +92,11 @@ fn get(port: u16, path: &str) -> String {
 
 #[test]
 fn a_site_has_its_certificate_ordered_and_keeps_all_other_challenges() {
-    let Some(town) = Town::new(&HARSH) else {
+    let Some(town) = town("http-01", &HARSH) else {
         return;
     };
-    let gateway = town.reached(WISH);
-    let file = town.until_certified();
+    let gateway = town.reached().start();
+    let file = until_certified(&town);
     assert_sound(&file);
     gateway.wait_for_message("issued");
     let shown = || {
@@ -199,8 +125,8 @@ fn a_site_has_its_certificate_ordered_and_keeps_all_other_challenges() {
         assert_eq!(mode & 0o077, 0, "{name}");
     }
     eventually(PATIENCE, "nothing is left over", || {
-        let count = |name| fs::read_dir(town.file(name)).unwrap().count();
-        (count("pending") + count("challenges") == 0).then_some(())
+        let count = town.files("pending").len() + town.files("challenges").len();
+        (count == 0).then_some(())
     });
     let key = fs::read_to_string(town.file("account.json")).unwrap();
     assert!(!gateway.stderr().contains(&key));
@@ -219,56 +145,49 @@ fn challenge_shown(town: &Town, name: &str) -> String {
 
 #[test]
 fn a_name_is_shown_in_a_handshake_while_that_is_asked_for_and_no_longer() {
-    let Some(town) = Town::new(&HARSH) else {
+    let Some(town) = town("tls-alpn-01", &HARSH) else {
         return;
     };
-    let challenge = "tls-alpn-01";
-    let town = Town { challenge, ..town };
     // Nothing else of it is reached.
-    let gateway = town.gateway((free_port(), town.pebble.tls_port()), WISH);
-    let gateway = gateway.start();
+    let ports = (free_port(), town.pebble.tls_port());
+    let gateway = town.gateway(BINARY, &town.config, ports).start();
     eventually(PATIENCE, "the certificate of a challenge", || {
         let shown = challenge_shown(&town, "www.example.jp");
         shown.contains("ALPN protocol: acme-tls/1").then_some(())
     });
     let strange = challenge_shown(&town, "other.example.jp");
     assert!(strange.contains("unrecognized name"), "{strange}");
-    assert_sound(&town.until_certified());
+    assert_sound(&until_certified(&town));
     gateway.wait_for_message("issued");
     eventually(PATIENCE, "nothing is shown any more", || {
         let shown = challenge_shown(&town, "www.example.jp");
         shown.contains("no peer certificate").then_some(())
     });
-    let left = fs::read_dir(town.file("challenges")).unwrap().count();
-    assert_eq!(left, 0);
+    assert_eq!(town.files("challenges").len(), 0);
 }
 
 #[test]
 fn a_machine_that_shares_the_store_answers_for_the_one_that_orders() {
     for challenge in ["http-01", "tls-alpn-01"] {
-        let Some(town) = Town::new(&[]) else {
+        let Some(town) = town(challenge, &[]) else {
             return;
         };
-        order_through_another_machine(Town { challenge, ..town });
+        order_through_another_machine(&town);
     }
 }
 
-fn order_through_another_machine(town: Town) {
-    let mut writer = town.gateway((free_port(), free_port()), "").start();
+fn order_through_another_machine(town: &Town) {
+    let mut writer = aside(town);
     eventually(PATIENCE, "the lease", || {
         town.file("lease.1").exists().then_some(())
     });
     // The authority reaches this one alone.
-    let reader = town.reached(WISH);
+    let reader = town.reached().start();
     eventually(PATIENCE, "the reader", || {
-        let mut marks = fs::read_dir(town.file("readers")).ok()?;
-        marks.next().map(drop)
+        (!town.files("readers").is_empty()).then_some(())
     });
-    let config = CONFIG.replace("{wish}", WISH);
-    let config = config.replace("{challenge}", town.challenge);
-    let config = config.replace("{further}", town.further);
-    writer.reload(&config);
-    assert_sound(&town.until_certified());
+    writer.reload(&town.config);
+    assert_sound(&until_certified(town));
     writer.wait_for_message("issued");
     assert!(!reader.stderr().contains("issued"));
     reader.wait_for_message("www.example.jp.pem: taken");
@@ -276,29 +195,29 @@ fn order_through_another_machine(town: Town) {
 
 #[test]
 fn the_machine_that_is_left_orders_when_the_other_has_died() {
-    let Some(town) = Town::new(&[]) else {
+    let Some(town) = town("http-01", &[]) else {
         return;
     };
-    let first = town.gateway((free_port(), free_port()), "").start();
+    let first = aside(&town);
     eventually(PATIENCE, "the lease", || {
         town.file("lease.1").exists().then_some(())
     });
-    let second = town.reached(WISH);
+    let second = town.reached().start();
     kill_process(
         Pid::from_raw(i32::try_from(first.pid()).unwrap()).unwrap(),
         Signal::STOP,
     )
     .unwrap();
-    assert_sound(&town.until_certified());
+    assert_sound(&until_certified(&town));
     second.wait_for_message("issued");
     kill_process(
         Pid::from_raw(i32::try_from(first.pid()).unwrap()).unwrap(),
         Signal::CONT,
     )
     .unwrap();
-    let certificate = fs::read(town.until_certified()).unwrap();
+    let certificate = fs::read(until_certified(&town)).unwrap();
     first.wait_for_message("writes=false");
-    assert_eq!(fs::read(town.until_certified()).unwrap(), certificate);
+    assert_eq!(fs::read(until_certified(&town)).unwrap(), certificate);
     assert!(!town.file("lease.1").exists());
 }
 
@@ -321,13 +240,14 @@ fn wants_renewal(pebble: &Pebble, file: &Path) {
 #[test]
 #[ignore = "needs a Pebble that Debian does not have yet: make soak"]
 fn an_authoritys_profile_is_had_and_its_wish_to_renew_heard_after_a_start() {
-    let Some(town) = Town::new(&HARSH) else {
+    let Some(mut town) = town("http-01", &HARSH) else {
         return;
     };
-    let further = "profile = \"shortlived\"";
-    let town = Town { further, ..town };
-    let mut gateway = town.reached(WISH);
-    let file = town.until_certified();
+    town.config = town
+        .config
+        .replace("lease =", "profile = \"shortlived\"\nlease =");
+    let mut gateway = town.reached().start();
+    let file = until_certified(&town);
     assert_sound(&file);
     let ends_within = |seconds: &str| {
         let told = Command::new("openssl")
@@ -341,7 +261,7 @@ fn an_authoritys_profile_is_had_and_its_wish_to_renew_heard_after_a_start() {
     gateway.stop();
     let first = fs::read(&file).unwrap();
     wants_renewal(&town.pebble, &file);
-    let _gateway = town.reached(WISH);
+    let _gateway = town.reached().start();
     eventually(PATIENCE, "another certificate", || {
         (fs::read(&file).ok()? != first).then_some(())
     });
@@ -369,16 +289,15 @@ const DEATHS: [(&str, &str); 14] = [
 #[test]
 fn whoever_dies_at_whatever_step_there_is_a_certificate_with_its_key_in_the_end() {
     for (who, moment) in DEATHS {
-        let Some(town) = Town::new(&HARSH) else {
-            return;
-        };
         let (moment, challenge) = match moment.strip_suffix("tls-alpn") {
             Some(moment) => (moment, "tls-alpn-01"),
             None => (moment, "http-01"),
         };
-        let town = Town { challenge, ..town };
-        let gateway = town.reached(WISH);
-        eventually(PATIENCE, moment, || town.is_there(moment).then_some(()));
+        let Some(town) = town(challenge, &HARSH) else {
+            return;
+        };
+        let gateway = town.reached().start();
+        eventually(PATIENCE, moment, || is_there(&town, moment).then_some(()));
         let victim = match who {
             "gateway" => gateway.pid(),
             name => gateway.child_called(name),
@@ -391,14 +310,14 @@ fn whoever_dies_at_whatever_step_there_is_a_certificate_with_its_key_in_the_end(
                 drop(gateway);
                 // They end by themselves, and hold the ports until then.
                 children.into_iter().for_each(await_ended);
-                town.reached(WISH)
+                town.reached().start()
             }
             _ => {
                 await_ended(victim);
                 gateway
             }
         };
-        let file = town.until_certified();
+        let file = until_certified(&town);
         let names = names_in(&file);
         // One whose proof was asked for while nobody answered is left out, and tried again by itself.
         assert!(NAMES.iter().any(|name| names.contains(name)), "{names}");
@@ -421,29 +340,26 @@ const UPGRADES: [&str; 6] = [
 #[test]
 fn another_program_goes_on_with_an_order_and_orders_nothing_twice() {
     for moment in UPGRADES {
-        let Some(town) = Town::new(&HARSH) else {
-            return;
-        };
         let (moment, challenge) = match moment.strip_suffix("tls-alpn") {
             Some(moment) => (moment, "tls-alpn-01"),
             None => (moment, "http-01"),
         };
-        let town = Town { challenge, ..town };
+        let Some(town) = town(challenge, &HARSH) else {
+            return;
+        };
         let installed = Installed::new();
-        let ports = (town.pebble.http_port(), town.pebble.tls_port());
-        let config = format!("{CONFIG}\n[control]\nsocket = \"{{dir}}/control\"\n");
-        let gateway = town.of(&installed.path(), &config, ports, WISH).start();
+        let gateway = town.gateway(installed.path(), &town.config, town.ports());
+        let gateway = gateway.start();
         let supervisor = gateway.pid();
-        eventually(PATIENCE, moment, || town.is_there(moment).then_some(()));
-        let lease = || fs::read_dir(town.file("")).unwrap().filter_map(Result::ok);
+        eventually(PATIENCE, moment, || is_there(&town, moment).then_some(()));
         upgraded(&gateway);
         assert_eq!(gateway.pid(), supervisor);
-        let file = town.until_certified();
+        let file = until_certified(&town);
         assert_sound(&file);
         let certificate = fs::read(&file).unwrap();
         eventually(PATIENCE, "nothing is left over", || {
-            let count = |name| fs::read_dir(town.file(name)).unwrap().count();
-            (count("pending") + count("challenges") == 0).then_some(())
+            let count = town.files("pending").len() + town.files("challenges").len();
+            (count == 0).then_some(())
         });
         let told = town.pebble.log();
         assert_eq!(
@@ -455,9 +371,10 @@ fn another_program_goes_on_with_an_order_and_orders_nothing_twice() {
         let orders = told.matches("Added order").count();
         let is_kept = moment.starts_with("pending") || moment.starts_with("certificates");
         assert!(orders == 1 || orders == 2 && !is_kept, "{moment}: {told}");
-        let leases = lease().filter(|entry| {
-            let name = entry.file_name();
-            name.to_string_lossy().starts_with("lease.")
+        let files = town.files("");
+        let leases = files.iter().filter(|it| {
+            let name = it.file_name().unwrap().to_string_lossy();
+            name.starts_with("lease.")
         });
         assert_eq!(leases.count(), 1, "{moment}");
         assert_eq!(fs::read(&file).unwrap(), certificate);

@@ -12,12 +12,11 @@ use serde_json::Value;
 use testkit::gateway::Gateway;
 use testkit::{eventually, free_port};
 
-use super::acme::{Town, WISH};
+use super::acme::{town, until_certified};
 use crate::fixtures::tls::{self, TlsClient, credulous};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
 const PATIENCE: Duration = Duration::from_secs(60);
-const CONTROL: &str = "\n[control]\nsocket = \"{dir}/control\"\n";
 
 const CONFIG: &str = r#"
 workers = 1
@@ -199,11 +198,11 @@ fn a_keeper_that_died_is_told_and_counted() {
 
 #[test]
 fn a_certificate_is_ordered_when_an_operator_says_so_and_he_is_told_what_came_of_it() {
-    let Some(town) = Town::new(&[]) else {
+    let Some(town) = town("http-01", &[]) else {
         return;
     };
-    let gateway = town.reached(&format!("{WISH}{CONTROL}"));
-    let file = town.until_certified();
+    let gateway = town.reached().start();
+    let file = until_certified(&town);
     let order = eventually(PATIENCE, "the first order", || {
         let order = rows(&gateway, "example.jp").remove(0)["order"].clone();
         (order["issued"] == 1).then_some(order)

@@ -4,45 +4,29 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use testkit::TempDir;
 use testkit::gateway::Gateway;
-use testkit::pebble::{Accounts, Pebble};
+use testkit::pebble::Accounts;
 use testkit::processes::await_ended;
 use testkit::wait::{eventually, free_port};
 
 use super::certs::{rows, said};
+use super::town::{BINARY, PATIENCE, Town};
 use crate::fixtures::tls::{TlsClient, connect_from, credulous, hello};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
-const PATIENCE: Duration = Duration::from_secs(120);
 const CLIENT: [u8; 4] = [127, 0, 0, 1];
 
 const CONFIG: &str = r#"
-workers = 1
-[control]
-socket = "{dir}/control"
-[[listen]]
-address = "127.0.0.1:{port}"
-[[listen]]
-address = "127.0.0.1:{http}"
-[[listen]]
-address = "127.0.0.1:{tls}"
-tls = true
-[maps.customers]
-{map}
-[acme.test]
-directory = "{directory}"
-ca = "{ca}"
-store = "{store}"
 lease = "2s"
 challenges = ["{challenge}"]
 on_demand = { map = "customers", total = 2 }
+[maps.customers]
+{map}
 [[sites]]
 hosts = ["*.example.jp"]
 rules = [{ handler = { respond = { body = "a shop" } } }]
@@ -54,51 +38,27 @@ const PROGRAM: &str = r#"program = ["sh", "-c", "while read l; do [ \"$l\" = 'sh
 const EVERYTHING: &str = r#"program = ["sh", "-c", "while read l; do echo yes; done"]"#;
 const NOTHING: &str = r#"program = ["sh", "-c", "while read l; do echo NULL; done"]"#;
 
-/// An authority, and a store that outlives gateways.
-struct Town {
-    pebble: Pebble,
-    store: TempDir,
+fn town() -> Option<Town> {
+    Town::new(Accounts::Free, &[], CONFIG)
 }
 
-impl Town {
-    fn new() -> Option<Town> {
-        Some(Town {
-            pebble: Pebble::start(Accounts::Free, &[])?,
-            store: TempDir::new(),
-        })
-    }
+fn reached(town: &Town, map: &str, challenge: &str) -> Gateway {
+    reached_at(town, town.ports(), map, challenge)
+}
 
-    fn gateway(&self, map: &str, challenge: &str) -> Gateway {
-        let ports = (self.pebble.http_port(), self.pebble.tls_port());
-        self.gateway_at(ports, map, challenge)
-    }
+fn reached_at(town: &Town, ports: (u16, u16), map: &str, challenge: &str) -> Gateway {
+    let config = town.config.replace("{map}", map);
+    let gateway = town.gateway(BINARY, &config, ports);
+    gateway.with("challenge", challenge).start()
+}
 
-    fn gateway_at(&self, (http, tls): (u16, u16), map: &str, challenge: &str) -> Gateway {
-        Gateway::with_config(BINARY, &CONFIG.replace("{map}", map))
-            .with("http", http)
-            .with("tls", tls)
-            .with("directory", self.pebble.url())
-            .with("ca", self.pebble.authorities().display())
-            .with("store", self.store.path().join("store").display())
-            .with("challenge", challenge)
-            .start()
-    }
+fn to(town: &Town) -> SocketAddr {
+    ([127, 0, 0, 1], town.pebble.tls_port()).into()
+}
 
-    fn to(&self) -> SocketAddr {
-        ([127, 0, 0, 1], self.pebble.tls_port()).into()
-    }
-
-    /// What lies in a part of the store.
-    fn files(&self, part: &str) -> Vec<PathBuf> {
-        let entries = fs::read_dir(self.store.path().join("store/test").join(part));
-        let entries = entries.into_iter().flatten();
-        entries.map(|entry| entry.unwrap().path()).collect()
-    }
-
-    fn is_answered(&self, name: &str) -> bool {
-        let client = TlsClient::connect(&credulous(), CLIENT, self.to(), name);
-        client.is_ok_and(|mut client| client.get("/").unwrap().0 == 200)
-    }
+fn is_answered(town: &Town, name: &str) -> bool {
+    let client = TlsClient::connect(&credulous(), CLIENT, to(town), name);
+    client.is_ok_and(|mut client| client.get("/").unwrap().0 == 200)
 }
 
 fn why(gateway: &Gateway, name: &str) -> String {
@@ -115,12 +75,12 @@ fn a_name_that_its_map_accepts_is_ordered_in_the_handshake_and_lasts() {
         (PROGRAM.to_owned(), "http-01"),
         (format!("file = {file:?}"), "tls-alpn-01"),
     ] {
-        let Some(town) = Town::new() else {
+        let Some(town) = town() else {
             return;
         };
-        let mut gateway = town.gateway(&map, challenge);
+        let mut gateway = reached(&town, &map, challenge);
         eventually(PATIENCE, "its certificate", || {
-            town.is_answered("shop.example.jp").then_some(())
+            is_answered(&town, "shop.example.jp").then_some(())
         });
         eventually(PATIENCE, "operators are told of its order", || {
             let row = rows(&gateway, "shop.example.jp").remove(0);
@@ -135,7 +95,7 @@ fn a_name_that_its_map_accepts_is_ordered_in_the_handshake_and_lasts() {
             // No authority would certify it.
             ("a_b.example.jp", "no_certificate"),
         ] {
-            assert!(!town.is_answered(name), "{name}");
+            assert!(!is_answered(&town, name), "{name}");
             assert!(why(&gateway, name).contains(reason), "{name}");
         }
         let (_, status, _) = said(&gateway, &["status"]);
@@ -144,9 +104,9 @@ fn a_name_that_its_map_accepts_is_ordered_in_the_handshake_and_lasts() {
         gateway.stop();
         await_ended(server);
         // Nobody is asked again for what lies in the store.
-        let gateway = town.gateway(NOTHING, challenge);
+        let gateway = reached(&town, NOTHING, challenge);
         gateway.wait_for_message("ready: generation 1");
-        assert!(town.is_answered("shop.example.jp"));
+        assert!(is_answered(&town, "shop.example.jp"));
         assert!(
             !gateway.stderr().contains("ordered"),
             "{}",
@@ -157,7 +117,7 @@ fn a_name_that_its_map_accepts_is_ordered_in_the_handshake_and_lasts() {
 
 #[test]
 fn a_map_that_fails_refuses_nothing_for_longer_than_it_fails() {
-    let Some(town) = Town::new() else {
+    let Some(town) = town() else {
         return;
     };
     let place = TempDir::new();
@@ -167,14 +127,14 @@ fn a_map_that_fails_refuses_nothing_for_longer_than_it_fails() {
         works.display()
     );
     let map = format!("program = [\"sh\", \"-c\", {program:?}]");
-    let gateway = town.gateway(&map, "http-01");
+    let gateway = reached(&town, &map, "http-01");
     let name = "shop.example.jp";
-    assert!(!town.is_answered(name));
+    assert!(!is_answered(&town, name));
     let told = why(&gateway, name);
     assert!(told.contains("map customers gives no answer"), "{told}");
     place.write("works", "");
     eventually(PATIENCE, "its certificate", || {
-        town.is_answered(name).then_some(())
+        is_answered(&town, name).then_some(())
     });
     let told = why(&gateway, name);
     assert!(!told.contains("name_refused"), "{told}");
@@ -182,18 +142,18 @@ fn a_map_that_fails_refuses_nothing_for_longer_than_it_fails() {
 
 #[test]
 fn the_machine_that_orders_does_so_for_clients_of_the_others() {
-    let Some(town) = Town::new() else {
+    let Some(town) = town() else {
         return;
     };
     let ports = (free_port(), free_port());
-    let writer = town.gateway_at(ports, NOTHING, "http-01");
+    let writer = reached_at(&town, ports, NOTHING, "http-01");
     writer.wait_for_message("writes=true");
     // Clients and the authority reach this one alone.
-    let reader = town.gateway(PROGRAM, "http-01");
+    let reader = reached(&town, PROGRAM, "http-01");
     eventually(PATIENCE, "its certificate", || {
-        town.is_answered("shop.example.jp").then_some(())
+        is_answered(&town, "shop.example.jp").then_some(())
     });
-    assert!(!town.is_answered("other.example.jp"));
+    assert!(!is_answered(&town, "other.example.jp"));
     writer.wait_for_message("issued");
     assert!(!reader.stderr().contains("issued"), "{}", reader.stderr());
 }
@@ -230,7 +190,7 @@ fn make_up(town: &Town, names: usize) {
             let [_, high, middle, low] = u32::try_from(number).unwrap().to_be_bytes();
             let hello = hello(&config, &format!("n{number}.example.jp"));
             let from = [127, 8 + high, middle, low.max(1)];
-            let mut client = connect_from(from, town.to()).unwrap();
+            let mut client = connect_from(from, to(town)).unwrap();
             client.write_all(&hello).unwrap();
             // It is refused, or has shown a certificate.
             let _ = client.read(&mut [0; 1_024]);
@@ -249,13 +209,13 @@ fn made_up_names_order_nothing_beyond_what_the_map_accepts_and_the_budgets_hold(
         (NOTHING, 0, "name_refused"),
         (EVERYTHING, 2, "2 new names of account test were ordered"),
     ] {
-        let Some(town) = Town::new() else {
+        let Some(town) = town() else {
             return;
         };
-        let gateway = town.gateway(map, "http-01");
+        let gateway = reached(&town, map, "http-01");
         gateway.wait_for_message("acme process started");
         make_up(&town, 400);
-        assert!(!town.is_answered("n399.example.jp"));
+        assert!(!is_answered(&town, "n399.example.jp"));
         let told = why(&gateway, "n399.example.jp");
         assert!(told.contains(reason), "{told}");
         let ordered = gateway.stderr().matches("ordered account").count();
@@ -269,8 +229,8 @@ fn made_up_names_order_nothing_beyond_what_the_map_accepts_and_the_budgets_hold(
 #[ignore = "prints figures that depend on the machine"]
 fn what_a_hundred_thousand_made_up_names_cost() {
     for map in [NOTHING, EVERYTHING] {
-        let town = Town::new().expect("pebble is installed");
-        let gateway = town.gateway(map, "http-01");
+        let town = town().expect("pebble is installed");
+        let gateway = reached(&town, map, "http-01");
         gateway.wait_for_message("acme process started");
         make_up(&town, 1_000);
         let pids = [

@@ -4,34 +4,18 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::path::PathBuf;
 
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::TempDir;
-use testkit::gateway::{Builder, Gateway};
-use testkit::pebble::{Accounts, Pebble};
+use testkit::gateway::Gateway;
+use testkit::pebble::Accounts;
 use testkit::processes::await_ended;
-use testkit::wait::{eventually, free_port};
+use testkit::wait::eventually;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
-const PATIENCE: Duration = Duration::from_secs(120);
+use super::certs::said;
+use super::town::{PATIENCE, Town, names_in};
 
 const CONFIG: &str = r#"
-workers = 1
-control = { socket = "{place}/nagaya.sock" }
-[[listen]]
-address = "127.0.0.1:{port}"
-[[listen]]
-address = "127.0.0.1:{http}"
-[[listen]]
-address = "127.0.0.1:{tls}"
-tls = true
-[acme.test]
-directory = "{directory}"
-ca = "{ca}"
-store = "{place}/store"
 challenges = [{challenges}]
 dns = { program = ["{place}/dns.sh", "zone"], {user}timeout = "{timeout}" }
 [[sites]]
@@ -48,10 +32,9 @@ if [ $2 = present ]; then path=set-txt; else path=clear-txt; fi
 curl -sSf -o {place}/log/answer -d "{\"host\": \"$3\", \"value\": \"$4\"}" http://127.0.0.1:{names}/$path
 "#;
 
-/// An authority, a program that makes records, and a store that outlives gateways.
+/// A town with a program that makes records.
 struct Zone {
-    pebble: Pebble,
-    place: TempDir,
+    town: Town,
     timeout: &'static str,
     challenges: &'static str,
 }
@@ -59,55 +42,46 @@ struct Zone {
 impl Zone {
     /// `first` is what the program does before it makes a record, in the words of a shell.
     fn new(first: &str) -> Option<Zone> {
-        let pebble = Pebble::start(Accounts::Free, &[])?;
-        let place = TempDir::new();
+        let town = Town::new(Accounts::Free, &[], CONFIG)?;
+        let place = &town.place;
         let path = place.path().display().to_string();
         let program = PROGRAM.replace("{place}", &path);
-        let program = program.replace("{names}", &pebble.names_port().to_string());
+        let program = program.replace("{names}", &town.pebble.names_port().to_string());
         place.write_program("dns.sh", program);
         let first = place.write("log/first", first);
         let everybody = fs::Permissions::from_mode(0o777);
         fs::set_permissions(first.parent().unwrap(), everybody).unwrap();
         Some(Zone {
-            pebble,
-            place,
+            town,
             timeout: "1m",
             challenges: "\"dns-01\"",
         })
     }
 
-    fn builder(&self) -> Builder {
+    fn start(&self) -> Gateway {
         let is_root = rustix::process::geteuid().is_root();
-        Gateway::with_config(BINARY, CONFIG)
-            .with("http", self.pebble.http_port())
-            .with("tls", free_port())
+        self.town
+            .reached()
             .with("challenges", self.challenges)
-            .with("directory", self.pebble.url())
-            .with("ca", self.pebble.authorities().display())
-            .with("place", self.place.path().display())
             .with("timeout", self.timeout)
             .with("user", if is_root { "user = \"daemon\", " } else { "" })
+            .start()
     }
 
     fn then(&self, first: &str) {
-        self.place.write("log/first", first);
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.place.path().join("store/test").join(name)
+        self.town.place.write("log/first", first);
     }
 
     /// What the program was asked for.
     fn calls(&self) -> Vec<String> {
-        let calls = fs::read_to_string(self.place.path().join("log/calls"));
+        let calls = fs::read_to_string(self.town.place.path().join("log/calls"));
         let calls = calls.unwrap_or_default();
         calls.lines().map(str::to_owned).collect()
     }
 
     /// Records that the store says may be there.
     fn kept(&self) -> usize {
-        let entries = fs::read_dir(self.file("challenges"));
-        entries.map_or(0, |entries| entries.count())
+        self.town.files("challenges").len()
     }
 
     fn until_called(&self, what: &str) {
@@ -121,10 +95,7 @@ impl Zone {
     }
 
     fn until_certified(&self) -> PathBuf {
-        let file = self.file("certificates/example.jp.pem");
-        eventually(PATIENCE, "the certificate", || {
-            file.exists().then(|| file.clone())
-        })
+        self.town.until_there("certificates/example.jp.pem")
     }
 
     /// Whatever was put there was taken away after it, and the store knows of nothing more.
@@ -145,22 +116,10 @@ impl Zone {
     }
 }
 
-fn names_in(file: &Path) -> String {
-    let mut openssl = Command::new("openssl");
-    openssl.args(["x509", "-noout", "-ext", "subjectAltName", "-in"]);
-    let output = openssl.arg(file).output().unwrap();
-    String::from_utf8(output.stdout).unwrap()
-}
-
 fn certs(zone: &Zone, gateway: &Gateway, name: &str) -> String {
-    let config = gateway.directory().path().join("nagaya.toml");
-    let output = Command::new(BINARY)
-        .args(["certs", name, "-c"])
-        .arg(config)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?} {}", zone.kept());
-    String::from_utf8(output.stdout).unwrap()
+    let (status, out, err) = said(gateway, &["certs", name]);
+    assert_eq!(status, Some(0), "{err} {}", zone.kept());
+    out
 }
 
 fn kill(pid: u32) {
@@ -173,7 +132,7 @@ fn a_wildcard_is_ordered_by_records_that_a_program_makes_and_takes_away() {
     let Some(zone) = Zone::new("") else {
         return;
     };
-    let gateway = zone.builder().start();
+    let gateway = zone.start();
     let names = names_in(&zone.until_certified());
     assert!(names.contains("DNS:*.example.jp"), "{names}");
     assert!(names.contains("DNS:example.jp"), "{names}");
@@ -206,7 +165,7 @@ fn names_that_can_be_shown_otherwise_are_where_that_is_preferred() {
     };
     let challenges = "\"http-01\", \"dns-01\"";
     let zone = Zone { challenges, ..zone };
-    let _gateway = zone.builder().start();
+    let _gateway = zone.start();
     let names = names_in(&zone.until_certified());
     assert!(names.contains("DNS:example.jp"), "{names}");
     zone.until_tidy();
@@ -218,7 +177,7 @@ fn a_program_that_fails_is_told_with_what_it_wrote() {
     let Some(zone) = Zone::new("echo no such zone >&2; echo ask hosting; exit 3") else {
         return;
     };
-    let mut gateway = zone.builder().start();
+    let mut gateway = zone.start();
     gateway.wait_for_message("it ended with status 3: no such zone; ask hosting");
     eventually(PATIENCE, "an operator is told", || {
         let told = certs(&zone, &gateway, "*.example.jp");
@@ -228,7 +187,7 @@ fn a_program_that_fails_is_told_with_what_it_wrote() {
     assert!(zone.kept() > 0);
     zone.then("");
     gateway.stop();
-    let _gateway = zone.builder().start();
+    let _gateway = zone.start();
     zone.until_certified();
     zone.until_tidy();
 }
@@ -238,14 +197,14 @@ fn a_program_that_hangs_is_killed_with_all_that_it_has_started() {
     let Some(zone) = Zone::new("") else {
         return;
     };
-    let started = zone.place.path().join("log/started");
+    let started = zone.town.place.path().join("log/started");
     let hang = format!("sleep 1000 & echo $! > {}; wait", started.display());
     zone.then(&hang);
     let zone = Zone {
         timeout: "1s",
         ..zone
     };
-    let gateway = zone.builder().start();
+    let gateway = zone.start();
     gateway.wait_for_message("it was killed after 1 s");
     let pid: u32 = eventually(PATIENCE, "what it has started", || {
         let text = fs::read_to_string(&started).ok()?;
@@ -270,13 +229,13 @@ fn whoever_dies_between_two_steps_no_record_stays() {
         let Some(zone) = Zone::new("") else {
             return;
         };
-        let gate = zone.place.path().join("log/gate");
+        let gate = zone.town.place.path().join("log/gate");
         let action = step.trim();
         let gate = gate.display();
         zone.then(&format!(
             "if [ $2 = {action} ]; then while [ ! -e {gate} ]; do sleep 0.05; done; fi"
         ));
-        let gateway = zone.builder().start();
+        let gateway = zone.start();
         zone.until_called(step);
         let victim = match who {
             "gateway" => gateway.pid(),
@@ -289,14 +248,14 @@ fn whoever_dies_between_two_steps_no_record_stays() {
                 drop(gateway);
                 children.into_iter().for_each(await_ended);
                 zone.then("");
-                zone.builder().start()
+                zone.start()
             }
             _ => {
                 await_ended(victim);
                 gateway
             }
         };
-        zone.place.write("log/gate", "");
+        zone.town.place.write("log/gate", "");
         if who != "spawner" {
             zone.until_certified();
         }

@@ -5,30 +5,15 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
-use testkit::TempDir;
 use testkit::gateway::Gateway;
-use testkit::pebble::{Accounts, Pebble};
-use testkit::wait::{eventually, free_port};
+use testkit::pebble::Accounts;
+use testkit::wait::eventually;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
-const PATIENCE: Duration = Duration::from_secs(120);
+use super::certs::said;
+use super::town::{PATIENCE, Town};
 
 const CONFIG: &str = r#"
-workers = 1
-control = { socket = "{place}/nagaya.sock" }
-[[listen]]
-address = "127.0.0.1:{port}"
-[[listen]]
-address = "127.0.0.1:{http}"
-[[listen]]
-address = "127.0.0.1:{tls}"
-tls = true
-[acme.test]
-directory = "{directory}"
-ca = "{ca}"
-store = "{place}/store"
 export = { directory = "{place}/export", owner = "{owner}", mode = "0640", run = ["{place}/run.sh", "it"] }
 [[sites]]
 hosts = ["mail.example.jp"]
@@ -42,16 +27,15 @@ echo "$(id -u) $* $(grep -h -c BEGIN {place}/export/mail.example.jp/*.pem | tr '
 "#;
 
 struct Host {
-    pebble: Pebble,
-    place: TempDir,
+    town: Town,
     /// The number and the name of whom the files belong to.
     owner: (u32, String),
 }
 
 impl Host {
     fn new() -> Option<Host> {
-        let pebble = Pebble::start(Accounts::Free, &[])?;
-        let place = TempDir::new();
+        let town = Town::new(Accounts::Free, &[], CONFIG)?;
+        let place = &town.place;
         let path = place.path().display().to_string();
         place.write_program("run.sh", PROGRAM.replace("{place}", &path));
         fs::create_dir(place.path().join("log")).unwrap();
@@ -64,30 +48,23 @@ impl Host {
         };
         let number = String::from_utf8(id(&["-u", &name])).unwrap();
         let owner = (number.trim().parse().unwrap(), name);
-        Some(Host {
-            pebble,
-            place,
-            owner,
-        })
+        Some(Host { town, owner })
     }
 
     fn start(&self) -> Gateway {
-        Gateway::with_config(BINARY, CONFIG)
-            .with("http", self.pebble.http_port())
-            .with("tls", free_port())
-            .with("directory", self.pebble.url())
-            .with("ca", self.pebble.authorities().display())
-            .with("place", self.place.path().display())
-            .with("owner", &self.owner.1)
-            .start()
+        self.town.reached().with("owner", &self.owner.1).start()
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        self.place.path().join("export/mail.example.jp").join(name)
+        self.in_place("export/mail.example.jp").join(name)
+    }
+
+    fn in_place(&self, name: &str) -> PathBuf {
+        self.town.place.path().join(name)
     }
 
     fn runs(&self) -> Vec<String> {
-        let runs = fs::read_to_string(self.place.path().join("log/runs"));
+        let runs = fs::read_to_string(self.in_place("log/runs"));
         runs.unwrap_or_default()
             .lines()
             .map(str::to_owned)
@@ -95,7 +72,7 @@ impl Host {
     }
 
     fn until_run(&self, times: usize) {
-        let mark = self.place.path().join("export/.test.changed");
+        let mark = self.in_place("export/.test.changed");
         eventually(PATIENCE, "it is run", || {
             (self.runs().len() == times && !mark.exists()).then_some(())
         });
@@ -126,13 +103,8 @@ fn files_for_others_follow_each_renewal_and_what_was_left_out_is_made_up_for() {
     }
     let both = fs::read_to_string(host.file("combined.pem")).unwrap();
     assert!(both.starts_with("-----BEGIN PRIVATE KEY"));
-    let config = gateway.directory().path().join("nagaya.toml");
-    let renewed = Command::new(BINARY)
-        .args(["certs", "renew", "mail.example.jp", "-c"])
-        .arg(config)
-        .output()
-        .unwrap();
-    assert!(renewed.status.success(), "{renewed:?}");
+    let renewed = said(&gateway, &["certs", "renew", "mail.example.jp"]);
+    assert_eq!(renewed.0, Some(0), "{renewed:?}");
     host.until_run(2);
     assert_ne!(fs::read_to_string(host.file("combined.pem")).unwrap(), both);
     gateway.stop();
@@ -143,7 +115,7 @@ fn files_for_others_follow_each_renewal_and_what_was_left_out_is_made_up_for() {
     assert!(host.file("privkey.pem").exists());
     gateway.stop();
     // Somebody died after the files were written.
-    host.place.write("export/.test.changed", "");
+    host.town.place.write("export/.test.changed", "");
     let mut gateway = host.start();
     host.until_run(4);
     gateway.stop();

@@ -22,4 +22,5 @@ mod reload_command;
 mod reload_under_load;
 mod set_aside;
 mod supervisor;
+mod town;
 mod upgrade;
