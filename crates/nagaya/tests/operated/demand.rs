@@ -4,7 +4,6 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::process::Command;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -156,26 +155,6 @@ fn the_machine_that_orders_does_so_for_clients_of_the_others() {
     assert!(!is_answered(&town, "other.example.jp"));
     writer.wait_for_message("issued");
     assert!(!reader.stderr().contains("issued"), "{}", reader.stderr());
-}
-
-#[test]
-fn the_configuration_that_the_guide_shows_is_right() {
-    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/tls.md");
-    let guide = fs::read_to_string(guide).unwrap();
-    let section = guide.split("## Names that are known").nth(1).unwrap();
-    let block = section.split("```toml\n").nth(1).unwrap();
-    let directory = TempDir::new();
-    let block = block.split("```").next().unwrap();
-    let config = block
-        .replace("/usr/local/bin/customers", "/bin/true")
-        .replace("/srv/shops", directory.path().to_str().unwrap());
-    let config = directory.write("nagaya.toml", config);
-    let checked = Command::new(BINARY)
-        .args(["check", "-c"])
-        .arg(config)
-        .output();
-    let checked = checked.unwrap();
-    assert!(checked.status.success(), "{checked:?}");
 }
 
 /// What becomes of handshakes with made-up names, many at once; each from another client.

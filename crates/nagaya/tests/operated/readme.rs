@@ -1,8 +1,8 @@
 //! What the documents show works: configurations are checked, commands are run, links lead
 //! somewhere.
 //!
-//! Absolute paths of a real machine (`/srv`, `/etc/nagaya`, `/run`, `/var/log`) are moved below a
-//! temporary directory, and addresses to free ports; nothing else is changed.
+//! Absolute paths of a real machine (`/srv`, `/etc/nagaya`, `/run`, `/var` and others) are moved
+//! below a temporary directory, and addresses to free ports; nothing else is changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,12 @@ use std::process::Command;
 use testkit::temp::copy;
 use testkit::{Gateway, TempDir, free_port};
 
+use crate::fixtures::tls::certificate;
+
 pub(crate) const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
 /// Documents whose blocks are run.
-const DOCUMENTS: [&str; 22] = [
+const DOCUMENTS: [&str; 23] = [
     "README.md",
     "README.ja.md",
     "docs/guide/tour.md",
@@ -33,6 +35,7 @@ const DOCUMENTS: [&str; 22] = [
     "docs/guide/scripts.md",
     "docs/guide/from-mod-mruby-and-ngx-mruby.md",
     "docs/guide/from-apache.md",
+    "docs/guide/tls.md",
     "docs/guide/logs-and-status.md",
     "docs/guide/upgrade.md",
     "docs/guide/ab.md",
@@ -298,7 +301,10 @@ impl Machine {
             read(&root().join("examples/demo/htpasswd")),
         );
         for place in [
+            "etc/ssl/customers",
             "run/nagaya",
+            "srv/shops",
+            "var/www/html",
             "var/log/nagaya",
             "var/lib/nagaya/cache",
             "sites.d",
@@ -315,7 +321,7 @@ impl Machine {
 
     pub(crate) fn serve(&self, config: &str, document: &str) -> Gateway {
         let mut config = self.moved(config);
-        for address in ["0.0.0.0:80", "127.0.0.1:8080"] {
+        for address in ["0.0.0.0:80", "127.0.0.1:8080", "0.0.0.0:443"] {
             config = config.replacen(&format!("\"{address}\""), "\"127.0.0.1:{port}\"", 1);
         }
         // Whoever runs the tests need not know a web server's user.
@@ -335,7 +341,14 @@ impl Machine {
     fn moved(&self, config: &str) -> String {
         let here = self.directory.path().display();
         let mut config = config.to_owned();
-        for place in ["/srv/", "/etc/nagaya/", "/run/nagaya/", "/var/"] {
+        for place in [
+            "/srv/",
+            "/etc/nagaya/",
+            "/etc/letsencrypt/",
+            "/etc/ssl/",
+            "/run/nagaya/",
+            "/var/",
+        ] {
             config = config.replace(&format!("\"{place}"), &format!("\"{here}{place}"));
         }
         config
@@ -343,7 +356,7 @@ impl Machine {
 }
 
 /// Writes the scripts that a configuration names: as the document shows them, below their names, or
-/// ones that do nothing; and the maps, with a line.
+/// ones that do nothing; the maps, with a line; and a certificate.
 pub(crate) fn write_named_files(directory: &TempDir, config: &str, document: &str) {
     let shown = blocks(document, "ruby");
     for name in config.split('"').filter(|word| word.starts_with("hooks/")) {
@@ -353,6 +366,11 @@ pub(crate) fn write_named_files(directory: &TempDir, config: &str, document: &st
     }
     for name in config.split('"').filter(|word| word.starts_with("maps/")) {
         directory.write(name, "a.example 127.0.0.1:8081\n");
+    }
+    if config.contains("\"certs/*.pem\"") {
+        let place = directory.path().join("certs");
+        fs::create_dir(&place).expect("a fresh directory takes another");
+        certificate(&place.join("www.pem"), &["www.example.jp"]);
     }
     if config.contains("lib = [\"lib\"]") {
         directory.write("lib/shop/cart.rb", "nil\n");
