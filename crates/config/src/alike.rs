@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::model::{
-    Compress, Files, Limit, PhaseScripts, Script, Settings, Site, SiteTls, TryEntry,
+    Compress, Files, Limit, PhaseScripts, Script, Settings, Site, SitePool, SiteTls, TryEntry,
 };
 
 /// The values seen last.
@@ -23,6 +23,7 @@ pub(crate) struct Alike {
     site_scripts: Last<PhaseScripts>,
     rule_scripts: Last<PhaseScripts>,
     tls: Last<SiteTls>,
+    pool: Last<SitePool>,
 }
 
 #[derive(Debug)]
@@ -37,6 +38,7 @@ impl Alike {
         self.compress.share(&mut site.compress);
         self.settings.share(&mut site.settings);
         self.tls.share(&mut site.tls);
+        self.pool.share(&mut site.pool);
         share_limits(&mut self.site_limits, &mut site.limits);
         share_scripts(&self.no_scripts, &mut self.site_scripts, &mut site.scripts);
         for rule in &mut site.rules {

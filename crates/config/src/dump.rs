@@ -8,6 +8,7 @@ mod conditions;
 mod handler;
 mod limit;
 mod map;
+mod pool;
 mod script;
 mod shed;
 pub(crate) mod write;
@@ -78,6 +79,7 @@ pub fn dump(model: &Model) -> String {
     for map in &model.maps {
         out.map(map);
     }
+    out.pools(model);
     for acme in &model.acme {
         out.account(acme, model);
     }
@@ -178,6 +180,7 @@ impl Lines {
             self.key("user", quote(&site.user));
         }
         self.cgroup(site.cgroup.as_deref());
+        self.key("pool", pool::of_site(&site.pool));
         if let Some(root) = &site.root {
             self.root(root);
         }
@@ -203,7 +206,7 @@ impl Lines {
         }
         self.files(&site.files);
         for rule in &site.rules {
-            self.rule(rule, &model.upstreams);
+            self.rule(rule, model);
         }
     }
 
@@ -267,7 +270,7 @@ impl Lines {
         }
     }
 
-    fn rule(&mut self, rule: &Rule, upstreams: &[Upstream]) {
+    fn rule(&mut self, rule: &Rule, model: &Model) {
         self.section("[[sites.rules]]");
         // Said, it would be a name.
         let name = if rule.is_named { "name" } else { "# name" };
@@ -276,7 +279,7 @@ impl Lines {
             self.key("match", conditions::conditions(&rule.conditions));
         }
         if let Some(given) = &rule.handler {
-            self.key("handler", handler::handler(given, upstreams));
+            self.key("handler", handler::handler(given, model));
         }
         if let Some(target) = &rule.log {
             self.key(

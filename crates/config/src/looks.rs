@@ -2,7 +2,8 @@
 //!
 //! The idea: a look ends in what was found or in words for why not; nothing is remembered here.
 
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use crate::keys;
 use crate::reason::reason;
@@ -11,6 +12,17 @@ use crate::reason::reason;
 const MAP_BYTES_MAX: u64 = 16 << 20;
 /// Names in a directory among which one that was meant is looked for.
 const NAMES_MAX: usize = 1_000;
+
+/// Where distributions and panels put php-fpm: a directory, what stands before the version in a name
+/// there, and what behind it. Of one version in several places the first counts.
+const PHPS: [(&str, &str, &str); 6] = [
+    ("usr/sbin", "php-fpm", ""),
+    ("opt/plesk/php", "", "/sbin/php-fpm"),
+    ("opt/alt", "php", "/usr/sbin/php-fpm"),
+    ("opt/alt", "php-fpm", "/usr/sbin/php-fpm"),
+    ("opt/cpanel", "ea-php", "/root/usr/sbin/php-fpm"),
+    ("opt/remi", "php", "/root/usr/sbin/php-fpm"),
+];
 
 /// Lines of a map's file that have a key and no value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -69,6 +81,39 @@ pub(crate) fn look_at_map(path: &Path) -> Result<Valueless, String> {
     Ok(valueless)
 }
 
+/// Every php-fpm below `machine`, by its version.
+pub(crate) fn find_phps(machine: &Path) -> BTreeMap<String, PathBuf> {
+    let mut found = BTreeMap::new();
+    for (directory, before, behind) in PHPS {
+        let directory = machine.join(directory);
+        let entries = std::fs::read_dir(&directory)
+            .into_iter()
+            .flatten()
+            .flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        for name in names.collect::<BTreeSet<_>>() {
+            let version = name.strip_prefix(before).and_then(php_version);
+            let program = directory.join(format!("{name}{behind}"));
+            if let Some(version) = version.filter(|_| program.is_file()) {
+                found.entry(version).or_insert(program);
+            }
+        }
+    }
+    found
+}
+
+/// `8.2`, for which some write `82`.
+fn php_version(text: &str) -> Option<String> {
+    let (major, minor) = match text.split_once('.') {
+        Some(parts) => parts,
+        None => text.split_at_checked(1)?,
+    };
+    let is_number = |text: &str| {
+        (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    (is_number(major) && is_number(minor)).then(|| format!("{major}.{minor}"))
+}
+
 /// Why there is no such directory, if there is none.
 pub(crate) fn look_at_directory(path: &Path) -> Result<(), String> {
     match std::fs::metadata(path) {
@@ -93,4 +138,50 @@ fn look_beside(path: &Path) -> Option<String> {
         .collect();
     let name = path.file_name()?.to_str()?;
     keys::nearest(name, names.iter().map(String::as_str)).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn php_is_found_where_distributions_and_panels_put_it() {
+        let machine = testkit::TempDir::new();
+        let places = [
+            ("5.6", "opt/alt/php-fpm56/usr/sbin/php-fpm"),
+            ("7.4", "opt/alt/php74/usr/sbin/php-fpm"),
+            ("8.1", "opt/cpanel/ea-php81/root/usr/sbin/php-fpm"),
+            ("8.2", "usr/sbin/php-fpm8.2"),
+            ("8.3", "opt/plesk/php/8.3/sbin/php-fpm"),
+            ("8.4", "opt/remi/php84/root/usr/sbin/php-fpm"),
+        ];
+        let others = ["opt/remi/php82/root/usr/sbin/php-fpm", "usr/sbin/php-fpm"];
+        let names = places.iter().map(|(_, name)| *name).chain(others);
+        for name in names {
+            machine.write(name, "");
+        }
+        std::fs::create_dir_all(machine.path().join("opt/alt/php80/usr/sbin"))
+            .expect("a directory");
+        let expected =
+            places.map(|(version, name)| (version.to_owned(), machine.path().join(name)));
+        assert_eq!(find_phps(machine.path()), BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn versions_of_php_are_told_from_other_names() {
+        for (name, version) in [
+            ("8.2", Some("8.2")),
+            ("82", Some("8.2")),
+            ("56", Some("5.6")),
+            ("810", Some("8.10")),
+            ("8", None),
+            ("", None),
+            ("8.2.1", None),
+            ("-8.2", None),
+            ("8.x", None),
+            ("é2", None),
+        ] {
+            assert_eq!(php_version(name).as_deref(), version, "{name:?}");
+        }
+    }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Mentions {
     pub(crate) last_good: Option<String>,
     /// The user the server becomes.
     pub(crate) user: Option<String>,
+    /// Whether rules want PHP, one is described, or a pool may name one.
+    pub(crate) wants_php: bool,
     /// Users that programs of sites, maps and accounts run as.
     pub(crate) program_users: Vec<String>,
 }
@@ -77,6 +79,7 @@ pub(crate) fn find(text: &str) -> Mentions {
     for (table, key) in [("scripts", "cache_files"), ("tls", "script_files")] {
         mentions.directories.extend(listed(top, table, key));
     }
+    mentions.wants_php = top.contains_key("php");
     find_levels(top, &mut mentions);
     find_maps(top, &mut mentions);
     find_accounts(top, &mut mentions);
@@ -107,7 +110,11 @@ pub(crate) fn find(text: &str) -> Mentions {
         let sockets = rules().filter_map(fastcgi_socket);
         mentions.fastcgi_sockets.extend(sockets);
         let log = member(site, "log").and_then(DeValue::as_table);
-        if rules().any(runs_programs) || log.is_some_and(|log| log.contains_key("error")) {
+        mentions.wants_php |=
+            site.contains_key("pool") || rules().any(|rule| has_handler(rule, &["php"]));
+        if rules().any(|rule| has_handler(rule, &["cgi", "php", "app"]))
+            || log.is_some_and(|log| log.contains_key("error"))
+        {
             let user = member(site, "user").and_then(text_of);
             mentions.program_users.extend(user);
         }
@@ -209,9 +216,10 @@ fn log_files<'a>(level: &'a DeTable<'_>) -> impl Iterator<Item = String> + 'a {
     targets.filter(|target| !["", "-"].contains(&target.as_str()))
 }
 
-fn runs_programs(rule: &DeTable<'_>) -> bool {
+/// Whether a rule's handler is one of these.
+fn has_handler(rule: &DeTable<'_>, words: &[&str]) -> bool {
     let handler = member(rule, "handler").and_then(DeValue::as_table);
-    handler.is_some_and(|handler| handler.contains_key("cgi"))
+    handler.is_some_and(|handler| words.iter().any(|word| handler.contains_key(*word)))
 }
 
 /// Pages of refusals that the limits of a level name.

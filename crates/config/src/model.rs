@@ -13,6 +13,7 @@ mod limit;
 mod map;
 mod mode;
 pub(crate) mod number;
+mod pool;
 mod process;
 mod script;
 pub mod sensor;
@@ -47,6 +48,7 @@ pub use limit::{
 };
 pub use map::{Map, MapCache, MapLookup, MapMatch, MapProgram, MapSource};
 pub use mode::Mode;
+pub use pool::{AppPool, Isolate, Php, PhpPool, Pool, PoolProgram, Pools, Share, SitePool};
 pub use process::{
     Caps, Control, FieldEdits, ListenAddress, Listener, Log, LogFormat, LogLevel, LogTarget,
     Senders, Timeouts,
@@ -116,6 +118,13 @@ pub struct Model {
     pub acme: Vec<Acme>,
     /// Rules that send requests away when there is too much to do, in file order, names unique.
     pub shed: Vec<Shed>,
+    /// What all pools share.
+    pub pool_terms: Pools,
+    /// `[php.VERSION]`, and those that were found where distributions put them, by version; those
+    /// that no pool runs are left out.
+    pub php: Vec<Php>,
+    /// The pools that sites have, each once.
+    pub pools: Vec<Pool>,
     /// Upstreams by name. Handlers refer to them by index into this list.
     pub upstreams: Vec<Upstream>,
     /// Sites in file order; at least one.

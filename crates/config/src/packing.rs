@@ -13,7 +13,7 @@ use crate::model::FileIdentity;
 use crate::sources::{Existence, Overrides, SourceFile, Sources};
 
 /// First bytes of the form; changes whenever the form does.
-const MAGIC: &[u8; 8] = b"nagaya05";
+const MAGIC: &[u8; 8] = b"nagaya06";
 
 pub(crate) fn pack(sources: &Sources) -> Vec<u8> {
     let mut out = Packer {
@@ -69,6 +69,11 @@ pub(crate) fn pack(sources: &Sources) -> Vec<u8> {
         out.path(canonical);
     }
     pack_identities(&mut out, sources);
+    out.number(sources.phps.len());
+    for (version, program) in &sources.phps {
+        out.text(version);
+        out.path(program);
+    }
     out.bytes
 }
 
@@ -132,6 +137,10 @@ pub(crate) fn unpack(bytes: &[u8]) -> Option<Sources> {
             born_ns: input.long()?,
         };
         sources.identities.insert(path, identity);
+    }
+    for _ in 0..input.number()? {
+        let (version, program) = (input.text()?, input.path()?);
+        sources.phps.insert(version, program);
     }
     input.rest.is_empty().then_some(sources)
 }

@@ -19,7 +19,9 @@ use crate::aside::{Aside, Stays};
 use crate::diagnostics::Diagnostics;
 use crate::include::Broken;
 use crate::last_good::{LastGood, Standing};
-use crate::looks::{Valueless, look_at_directory, look_at_map, meant_name, read_bytes, read_text};
+use crate::looks::{
+    Valueless, find_phps, look_at_directory, look_at_map, meant_name, read_bytes, read_text,
+};
 use crate::model::FileIdentity;
 use crate::reason::reason;
 use crate::{include, keys, library, mentions, packing};
@@ -55,6 +57,8 @@ pub struct Sources {
     pub(crate) canonical: BTreeMap<PathBuf, PathBuf>,
     /// What the files of scripts and passwords are, whatever they are called.
     pub(crate) identities: BTreeMap<PathBuf, FileIdentity>,
+    /// Every php-fpm that was found, by its version; none where nobody asks for one.
+    pub(crate) phps: BTreeMap<String, PathBuf>,
     /// What was seen of the files of maps, which workers read themselves. Not looked at in another process.
     pub(crate) map_files: BTreeMap<PathBuf, Result<Valueless, String>>,
     /// Directories logs are to be made in, that are missing. Not looked at in another process.
@@ -65,6 +69,8 @@ pub struct Sources {
     pub(crate) last_good: Option<PathBuf>,
     /// Whether the user of the server is one of them. Not looked at in another process.
     pub(crate) is_user_named: bool,
+    /// Whether the server becomes its user, and programs theirs. Not looked at in another process.
+    pub(crate) becomes_users: bool,
 }
 
 /// What was found of the overrides file.
@@ -127,6 +133,9 @@ impl Sources {
             sources.follow_includes(next, &mentions.includes, &mut seen, aside);
             sources.fetch(next, &mentions);
             is_user_named |= mentions.user.is_some();
+            if mentions.wants_php && sources.phps.is_empty() {
+                sources.phps = find_phps(Path::new("/"));
+            }
             let named = mentions.limits_overrides.as_deref();
             overrides = overrides.or(named.map(|path| sources.resolve(next, path)));
             if let Some(path) = mentions.last_good.filter(|_| next == 0) {
@@ -185,6 +194,7 @@ impl Sources {
             let default = keys::default_of(&keys::TOP, "user");
             self.users.insert(default.to_owned(), Ok(()));
         }
+        self.becomes_users = true;
         self.look_up_named_users(find);
     }
 
@@ -216,6 +226,12 @@ impl Sources {
     /// Adds a file that keys may name, as if it had been read at `path` (absolute).
     pub fn with_file(mut self, path: &str, bytes: &[u8]) -> Sources {
         self.data.insert(PathBuf::from(path), Ok(bytes.to_vec()));
+        self
+    }
+
+    /// Adds a php-fpm, as if it had been found at `path` (absolute).
+    pub fn with_php(mut self, version: &str, path: &str) -> Sources {
+        self.phps.insert(version.to_owned(), PathBuf::from(path));
         self
     }
 
@@ -276,11 +292,13 @@ impl Sources {
             libraries: BTreeMap::new(),
             canonical: BTreeMap::new(),
             identities: BTreeMap::new(),
+            phps: BTreeMap::new(),
             map_files: BTreeMap::new(),
             missing_for_logs: BTreeMap::new(),
             users: BTreeMap::new(),
             last_good: None,
             is_user_named: false,
+            becomes_users: false,
         }
     }
 

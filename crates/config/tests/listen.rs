@@ -3,12 +3,13 @@
 use config::{Sources, load, load_and_warn};
 
 const SITE: &str = "[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\nuser = \"www-data\"\n";
-const HANDLERS: [(&str, bool); 5] = [
+const HANDLERS: [(&str, bool); 6] = [
     ("static = true", false),
     ("respond = { status = 200 }", false),
     ("proxy = \"http://127.0.0.1:9000\"", false),
     ("fastcgi = \"127.0.0.1:9000\"", true),
     ("cgi = true", true),
+    ("app = { command = [\"a\"], directory = \"/a\" }", true),
 ];
 
 /// What is wrong where sites run programs, and nothing where they do not.

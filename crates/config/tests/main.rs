@@ -7,6 +7,7 @@ mod listen;
 mod load;
 mod maps;
 mod overrides;
+mod pools;
 mod programs;
 mod properties;
 mod scripts;

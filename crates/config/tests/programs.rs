@@ -290,7 +290,7 @@ fn words_of_other_programs_are_answered_with_what_to_write() {
         ),
         (
             "handler = { php = \"127.0.0.1:9000\" }",
-            "did you mean `fastcgi`?",
+            "is named by `fastcgi = \"unix:/PATH\"`",
         ),
         (
             "handler = { cgi = true }\ncgroup = { cpu = \"0.01%\" }",

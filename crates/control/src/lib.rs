@@ -12,6 +12,7 @@ mod handshakes;
 mod json;
 mod limits;
 mod named;
+mod pools;
 mod sensors;
 mod status;
 
@@ -23,8 +24,9 @@ pub use handshakes::{HandshakeFailure, Handshakes, TenantHandshakes};
 pub use json::json;
 pub use limits::{Concurrent, Key, Limit};
 pub use named::Named;
+pub use pools::PoolStanding;
 pub use sensors::{Advice, Missing, Sensor, Sensors};
 pub use status::{
-    Group, Map, Phase, Programs, RefusedReload, Replies, ScriptInShadow, Scripts, SetAside,
+    Group, Map, Phase, Pool, Programs, RefusedReload, Replies, ScriptInShadow, Scripts, SetAside,
     ShedRule, ShedTenant, Site, Status, Stragglers, Time, Times, Upstream, Worker,
 };

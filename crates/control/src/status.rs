@@ -53,6 +53,9 @@ pub struct Status {
     pub upstreams: Vec<Upstream>,
     /// What maps were asked, in the order of the configuration.
     pub maps: Vec<Map>,
+    /// Pools that somebody has asked for, in the order of the configuration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<Pool>,
     /// Limits that requests have met, in the order of the configuration.
     pub limits: Vec<Limit>,
     /// What each sensor says; `null` for one that this machine does not have.
@@ -320,6 +323,31 @@ pub struct Map {
     pub processes: Option<usize>,
 }
 
+/// A pool of processes.
+#[derive(Debug, Default, Clone, Serialize)]
+pub struct Pool {
+    /// Its id.
+    pub pool: String,
+    /// What messages call it.
+    pub name: String,
+    /// Whose it is.
+    pub tenant: String,
+    /// `cold`, `starting`, `warm` or `failed`, as far as is known.
+    pub state: &'static str,
+    /// Requests that wait until it runs.
+    pub waiting: u64,
+    /// Starts that were waited for and came to something.
+    pub starts: u64,
+    /// Starts that came to nothing.
+    pub failures: u64,
+    /// Requests that waited until it ran.
+    pub waited: u64,
+    /// How long, all together.
+    pub waited_us: u64,
+    /// Requests refused for want of it, by reason.
+    pub refused: Named<u64>,
+}
+
 /// A script in shadow, in one phase.
 #[derive(Debug, Default, Clone, Serialize)]
 pub struct ScriptInShadow {
@@ -388,6 +416,9 @@ pub struct Group {
     /// What the script that made it calls it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
+    /// The pool, in a group that is a pool's alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
     /// What was counted, by the figure's name; what the machine does not count is left out.
     #[serde(flatten)]
     pub used: Named<u64>,

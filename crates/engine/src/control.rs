@@ -1,7 +1,7 @@
 //! The control socket: answers `nagaya status` and what is asked of limits, on a thread of its own.
 //!
 //! One question a connection, one connection at a time, each with little time: whoever asks may
-//! wait, the workers never do. Asked is in one line (`status`, `sensors`, each with `json` after it or not,
+//! wait, the workers never do. Asked is in one line (`status`, `sensors`, `pools`, each with `json` after it or not,
 //! `reload`, `upgrade`, or what [`questions`] knows), and only a whole one is carried out: the rest of `concurrent=40` may be
 //! `0`. Only root and the server's own user are answered.
 
@@ -12,11 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use ipc::pools::PoolQuestion;
 use ipc::server::LastReload;
 
 use crate::error::{Error, Kind, Result};
 use crate::figures;
-use crate::figures::certs;
+use crate::figures::{certs, standing};
 use crate::permits::questions;
 use crate::sensors::view::Report;
 use crate::worker::Shared;
@@ -26,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How long a question may take, and each part of its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// What is said to a question nobody knows.
-const UNKNOWN: &str = "error: unknown question; known are: status, reload, upgrade, sensors, limits list, limits top, limits set, why, why-tls, certs, certs-renew, certs-rehearse\n";
+const UNKNOWN: &str = "error: unknown question; known are: status, reload, upgrade, sensors, pools, pools-restart, pools-stop, pools-clear, limits list, limits top, limits set, why, why-tls, certs, certs-renew, certs-rehearse\n";
 /// Bytes of a question without its line feed.
 pub const QUESTION_BYTES_MAX: usize = 8 * 1_024;
 
@@ -102,6 +103,8 @@ fn answer(stream: OwnedFd, shared: &Shared) -> io::Result<()> {
         "status json" => control::json(&figures::collect(shared)),
         "reload" => told(&shared.process.tally().last_reload),
         "upgrade" => told(&shared.process.tally().last_upgrade),
+        "pools" => standing::pools(shared, false),
+        "pools json" => standing::pools(shared, true),
         "sensors" => Report::of_server(shared).table(),
         "sensors json" => Report::of_server(shared).json(),
         other => answer_of_names(shared, other)
@@ -119,6 +122,9 @@ fn answer_of_names(shared: &Shared, question: &str) -> Option<String> {
         "certs" => Some(certs::certs(shared, rest)),
         "certs-rehearse" => Some(certs::rehearse(shared, rest)),
         "certs-renew" => Some(certs::renew(shared, rest)),
+        "pools-restart" => Some(standing::act(shared, rest, PoolQuestion::Restart)),
+        "pools-stop" => Some(standing::act(shared, rest, PoolQuestion::Stop)),
+        "pools-clear" => Some(standing::act(shared, rest, PoolQuestion::Clear)),
         _ => None,
     }
 }

@@ -48,6 +48,11 @@ pub enum Kind {
         /// Seconds.
         retry_after_s: u16,
     },
+    /// The pool that should answer does not run: when to come back.
+    NotWarm {
+        /// Seconds.
+        retry_after_s: u16,
+    },
     /// There is too much to do altogether: the status says how it is told so.
     Shed(u16),
     /// A program ran into a limit set for it.
@@ -74,6 +79,7 @@ impl Error {
             | Kind::UpstreamBroken
             | Kind::UpstreamSlow
             | Kind::Full
+            | Kind::NotWarm { .. }
             | Kind::Limited => false,
         }
     }

@@ -43,7 +43,7 @@ pub(crate) fn status_of(kind: Kind) -> Option<u16> {
         Kind::ClientSlow => Some(408),
         Kind::UpstreamDown | Kind::UpstreamBroken => Some(502),
         Kind::UpstreamSlow => Some(504),
-        Kind::Full | Kind::Limited => Some(503),
+        Kind::Full | Kind::Limited | Kind::NotWarm { .. } => Some(503),
         Kind::Internal => Some(500),
     }
 }
@@ -93,7 +93,10 @@ async fn answer_with(
         fields.push_known(FieldId::RetryAfter, seconds);
     }
     // Who runs into a limit may know which kind it was; how large it is, is the operator's.
-    let is_told = matches!(error.kind, Kind::Limited | Kind::OverLimit { .. });
+    let is_told = matches!(
+        error.kind,
+        Kind::Limited | Kind::OverLimit { .. } | Kind::NotWarm { .. }
+    );
     page_for(arrived, exchange, status, is_told.then_some(error.reason)).await?;
     exchange.reply.finish();
     Ok(())
@@ -103,7 +106,9 @@ async fn answer_with(
 fn retry_after_s(kind: Kind) -> Option<u16> {
     match kind {
         Kind::Full => Some(1),
-        Kind::OverLimit { retry_after_s, .. } => Some(retry_after_s),
+        Kind::OverLimit { retry_after_s, .. } | Kind::NotWarm { retry_after_s } => {
+            Some(retry_after_s)
+        }
         _ => None,
     }
 }
@@ -234,7 +239,12 @@ fn log(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) {
             let (limit, key) = (exchange.record.limit.as_deref(), &exchange.record.limit_key);
             tracing::debug!(%client, request_id = %id, site, reason = error.reason, limit, key, "request refused");
         }
-        Kind::Refused(_) | Kind::Shed(_) | Kind::ClientGone | Kind::ClientSlow => {
+        // Why a pool does not start its spawner says, once a start.
+        Kind::Refused(_)
+        | Kind::Shed(_)
+        | Kind::ClientGone
+        | Kind::ClientSlow
+        | Kind::NotWarm { .. } => {
             if let Kind::Refused(status) = error.kind {
                 causes::tell(arrived, exchange, error, status);
             }
@@ -272,7 +282,7 @@ fn log_failure(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) {
 fn audience(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) -> Audience {
     let route = &exchange.route;
     let routed = arrived.routed(route);
-    let runs_program = routed.is_some_and(|routed| routed.chosen(route).runs_program());
+    let runs_program = routed.is_some_and(|routed| routed.chosen(route).handler.starts_programs());
     let is_its_doing = matches!(
         error.kind,
         Kind::UpstreamBroken | Kind::UpstreamSlow | Kind::Limited
@@ -339,6 +349,7 @@ reply_headers = { set = { X-Site = "a" } }
             (Kind::UpstreamBroken, Some(502)),
             (Kind::UpstreamSlow, Some(504)),
             (Kind::Full, Some(503)),
+            (Kind::NotWarm { retry_after_s: 1 }, Some(503)),
             (Kind::Shed(302), Some(302)),
             (over_limit, Some(429)),
             (Kind::Limited, Some(503)),

@@ -32,6 +32,7 @@ impl Fixture {
     pub(crate) fn of(generation: Arc<Generation>) -> Self {
         let (shared, _) = Shared::new(1);
         shared.limits.put_in_force(&generation.limits);
+        shared.program_pools.put_in_force(&generation.program_pools);
         shared.set_generation(&generation);
         let worker = Worker::new(
             0,
@@ -60,6 +61,8 @@ impl Fixture {
     /// Serves another generation from now on.
     pub(crate) fn reload(&self, generation: Arc<Generation>) {
         self.shared.limits.put_in_force(&generation.limits);
+        let pools = &self.shared.program_pools;
+        pools.put_in_force(&generation.program_pools);
         self.shared.set_generation(&generation);
         self.worker.swap(generation);
     }

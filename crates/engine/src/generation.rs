@@ -20,6 +20,7 @@ use crate::maps::map::Map;
 use crate::maps::texts;
 use crate::permits::compiled;
 use crate::permits::compiled::Limits;
+use crate::programs::pools::{self, ProgramPool};
 use crate::room::Room;
 use crate::scripts::plan::{Builder as ScriptsBuilder, Plan};
 use crate::shedding::compiled::Shedding;
@@ -57,6 +58,8 @@ pub struct Generation {
     pub maps: Box<[Arc<Map>]>,
     /// Whether a text asks one of them.
     pub(crate) texts_ask_maps: bool,
+    /// Its pools of processes, in the order of the model.
+    pub(crate) program_pools: Arc<[Arc<ProgramPool>]>,
     /// Its limits, but for those of sites and rules.
     pub limits: Limits,
     /// Its rules that shed; `None` is none.
@@ -161,6 +164,7 @@ impl Generation {
             upstreams: upstreams.map(Arc::new).collect(),
             maps: map::compile(model, before.map_or(&[], |before| &before.maps))?,
             texts_ask_maps: texts::texts_ask(model),
+            program_pools: pools::compile(model, before.map_or(&[], |it| &it.program_pools)),
             limits: Limits::default(),
             shedding,
             groups,

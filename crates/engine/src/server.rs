@@ -55,7 +55,7 @@ const END_LOOK: Duration = Duration::from_millis(10);
 /// # Errors
 /// When the first generation can't be served, or the link breaks.
 pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
-    let number = first.generation;
+    let generation = first.generation;
     let sender = LinkSender::new(&link).map_err(unheard)?;
     let mut receiver = LinkReceiver::new(link);
     let mut server = match ServerThreads::start(first, &sender, &mut receiver) {
@@ -65,18 +65,17 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
             return sender.send(&ToSupervisor::Drained).map_err(unheard);
         }
         Err(error) => {
-            sender
-                .send(&ToSupervisor::Refused {
-                    generation: number,
-                    message: error.to_string(),
-                })
-                .map_err(unheard)?;
+            let message = error.to_string();
+            let refused = ToSupervisor::Refused {
+                generation,
+                message,
+            };
+            sender.send(&refused).map_err(unheard)?;
             return Err(error);
         }
     };
-    sender
-        .send(&ToSupervisor::Ready { generation: number })
-        .map_err(unheard)?;
+    let ready = ToSupervisor::Ready { generation };
+    sender.send(&ready).map_err(unheard)?;
     loop {
         let message = match receiver.receive() {
             Ok(Ok(message)) => message,
@@ -114,6 +113,7 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
             ToServer::CertificateNews(news) => server.shared.orders.take(news),
             ToServer::NotObtained(told) => certificates::not_obtained(&server.shared, &told),
             ToServer::Certificate(answer) => server.shared.certifier.hear(answer),
+            ToServer::Pools { number, answer } => server.shared.pool_inquiries.hear(number, answer),
             ToServer::Certificates { set } => certificates::changed(&server.shared, &set),
             ToServer::Keeper { links, set } => certificates::next(&server.shared, links, &set),
             ToServer::Drain => {
@@ -158,6 +158,7 @@ impl ServerThreads {
         let (shared, receivers) = Shared::new(workers);
         shared.orders.ask_over(sender).map_err(unheard)?;
         shared.certifier.ask_over(sender);
+        shared.pool_inquiries.ask_over(sender);
         let watched = Arc::new(Watched::new(shared.clone()));
         let (threads, runtimes) = start_workers(&generation, &shared, receivers, sender)?;
         let (warden, report) = (Arc::clone(&watched), sender.clone());
@@ -251,6 +252,8 @@ impl ServerThreads {
         self.use_programs(configure.programs);
         certificates::take(&self.shared, configure.keeper, certificates);
         self.shared.limits.put_in_force(&generation.limits);
+        let pools = &self.shared.program_pools;
+        pools.put_in_force(&generation.program_pools);
         let before = self.shared.generation();
         self.swap(generation, added, &kept)?;
         if let Some(before) = before {

@@ -126,7 +126,10 @@ impl Worker {
             peers: shared.peers.clone(),
             clients: Arc::clone(&shared.clients),
             access_log: AccessLog::new(Arc::clone(&shared.access_log)),
-            programs: Programs::new(Arc::clone(&shared.programs_running)),
+            programs: Programs::new(
+                Arc::clone(&shared.programs_running),
+                Arc::clone(&shared.program_pools),
+            ),
             auth_checks: Checks::default(),
             opened: RefCell::default(),
             scripts_logging: Cell::new(0),
@@ -254,6 +257,12 @@ impl Worker {
     /// Whether connections are to end with the reply under way.
     pub fn is_draining(&self) -> bool {
         self.draining.get()
+    }
+
+    /// Whether connections end that wait for a request. Who was told that his connection is kept may
+    /// have sent one, and another server can be connected to by the next.
+    pub fn ends_idle(&self) -> bool {
+        self.is_draining() && !self.shared.process.spares_idle.load(Relaxed)
     }
 
     /// Ends connections that wait for a request, where these are not spared, and lets the others end

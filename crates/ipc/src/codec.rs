@@ -86,7 +86,7 @@ pub(crate) fn decode_beginning<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, B
 }
 
 /// A text, cut at a character where it is longer than `bytes_max`.
-pub(crate) fn cut(text: &mut String, bytes_max: usize) {
+pub fn cut(text: &mut String, bytes_max: usize) {
     let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -1,8 +1,9 @@
 //! The control groups a configuration asks for, and whether this machine can have them.
 //!
 //! The idea: two steps. [`Shape`] is what the model alone says: a group for each tenant, site and
-//! rule that has a `cgroup` and runs programs, one inside the other, and which of them each rule's
-//! programs are born in. [`Verdict`] is what becomes of it on a machine: limits that cannot be had
+//! rule that has a `cgroup` and runs programs, one inside the other, and one for each pool, with
+//! limits above it or not, which makes its processes known; and which of them each rule's programs
+//! and each pool are born in. [`Verdict`] is what becomes of it on a machine: limits that cannot be had
 //! are named, as errors or, where the configuration lets them go, as warnings. A shape is the same
 //! on every machine, so that supervisor, spawner and server mean the same groups by it.
 
@@ -10,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
 
-use config::model::{Cgroup, Handler, Model, Site};
+use config::model::{Cgroup, Handler, Model, Pool, Site};
 use config::{reason, size};
 use os::cgroup::{
     Controller, Controllers, CpuLimit, Device, Group, Host, IoLimit, Limits, Version,
@@ -28,6 +29,8 @@ pub struct Owner {
     pub rule: Option<String>,
     /// What a script calls it that has made it, below the group of the others.
     pub script: Option<String>,
+    /// The pool, in a group that is a pool's alone.
+    pub pool: Option<String>,
 }
 
 /// The kind of group that scripts make.
@@ -40,7 +43,21 @@ pub struct Shape<'a> {
     pub groups: Vec<Shaped<'a>>,
     /// The group of each rule that has one, by the indices of site and rule.
     pub leaves: HashMap<(usize, usize), usize>,
+    /// The group of each pool, by its index in the model.
+    pub pools: Vec<usize>,
 }
+
+/// What limits a pool's own group: nothing but those above it.
+static UNLIMITED: Cgroup = Cgroup {
+    cpu_millicores: None,
+    cpu_burst_us: None,
+    cpu_weight: None,
+    memory_bytes: None,
+    memory_high_bytes: None,
+    pids: None,
+    io: Vec::new(),
+    required: false,
+};
 
 /// A group a model asks for.
 #[derive(Debug)]
@@ -84,23 +101,40 @@ impl<'a> Shape<'a> {
                 if !matches!(rule.handler, Some(Handler::Cgi(_))) {
                     continue;
                 }
-                let mut path = Vec::new();
-                for (name, owner, cgroup) in levels(model, site, rule_index) {
-                    path.push(name);
-                    let at = *known.entry(path.clone()).or_insert_with(|| {
-                        let path = path.clone();
-                        shape.groups.push(Shaped {
-                            path,
-                            owner,
-                            cgroup,
-                        });
-                        shape.groups.len() - 1
-                    });
-                    shape.leaves.insert((site_index, rule_index), at);
-                }
+                let leaf = shape.add(&mut known, levels(model, site, rule_index));
+                let leaf = leaf.map(|leaf| ((site_index, rule_index), leaf));
+                shape.leaves.extend(leaf);
             }
         }
+        for pool in &model.pools {
+            let leaf = shape.add(&mut known, levels_of_pool(model, pool));
+            shape.pools.extend(leaf);
+        }
         shape
+    }
+
+    /// Adds the groups of these levels that are not there, and tells which the innermost is.
+    fn add(
+        &mut self,
+        known: &mut HashMap<Vec<String>, usize>,
+        levels: impl Iterator<Item = Level<'a>>,
+    ) -> Option<usize> {
+        let mut path = Vec::new();
+        let mut leaf = None;
+        for (name, owner, cgroup) in levels {
+            path.push(name);
+            let at = *known.entry(path.clone()).or_insert_with(|| {
+                let path = path.clone();
+                self.groups.push(Shaped {
+                    path,
+                    owner,
+                    cgroup,
+                });
+                self.groups.len() - 1
+            });
+            leaf = Some(at);
+        }
+        leaf
     }
 
     /// The group that a rule's programs are born in; `None` where no level has one.
@@ -130,50 +164,83 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// The levels of a rule that have a `cgroup`, outermost first: directory, owner, limits.
+/// A group on the way: directory, owner, limits.
+type Level<'a> = (String, Owner, &'a Cgroup);
+
+/// The levels of a rule that have a `cgroup`, outermost first.
 fn levels<'a>(
     model: &'a Model,
     site: &'a Site,
     rule_index: usize,
-) -> impl Iterator<Item = (String, Owner, &'a Cgroup)> {
-    let tenant = site.tenant_index.and_then(|at| model.tenants.get(at));
-    let tenant = tenant.and_then(|tenant| tenant.cgroup.as_deref());
+) -> impl Iterator<Item = Level<'a>> {
     let rule = site.rules.get(rule_index);
     let host = site.name();
-    let owner = Owner {
-        tenant: site.tenant.clone(),
-        ..Owner::default()
-    };
-    let of_site = Owner {
-        site: Some(host.clone()),
-        ..owner.clone()
-    };
-    let of_rule = Owner {
-        rule: rule.map(|rule| rule.name.clone()),
-        ..of_site.clone()
-    };
     // As rules are counted where they have no name of their own.
     let number = rule_index + 1;
-    let each = [
-        (directory_name("tenant", &site.tenant), owner, tenant),
-        (
-            directory_name("site", &host),
-            of_site,
-            site.cgroup.as_deref(),
-        ),
-        (
-            directory_name("rule", &format!("{host}-{number}")),
-            of_rule,
-            rule.and_then(|rule| rule.cgroup.as_deref()),
-        ),
-    ];
-    each.into_iter()
-        .filter_map(|(name, owner, cgroup)| Some((name, owner, cgroup?)))
+    let level = rule.and_then(|rule| {
+        let owner = Owner {
+            rule: Some(rule.name.clone()),
+            ..owner_of_site(site)
+        };
+        let name = directory_name("rule", &format!("{host}-{number}"));
+        Some((name, owner, rule.cgroup.as_deref()?))
+    });
+    levels_above(model, &site.tenant, site.tenant_index, Some(site)).chain(level)
+}
+
+/// The levels of a pool, whose own group is there in any case: below that of its tenant, and that
+/// of its site, where it serves one alone.
+fn levels_of_pool<'a>(model: &'a Model, pool: &'a Pool) -> impl Iterator<Item = Level<'a>> {
+    let site = match *pool.sites {
+        [site] => model.sites.get(site),
+        _ => None,
+    };
+    let owner = Owner {
+        tenant: pool.tenant.clone(),
+        site: site.map(Site::name),
+        pool: Some(pool.name.clone()),
+        ..Owner::default()
+    };
+    let own = (directory_name("pool", &pool.id), owner, &UNLIMITED);
+    levels_above(model, &pool.tenant, pool.tenant_index, site).chain([own])
+}
+
+/// Those of a tenant and a site that have a `cgroup`.
+fn levels_above<'a>(
+    model: &'a Model,
+    tenant: &str,
+    tenant_index: Option<usize>,
+    site: Option<&'a Site>,
+) -> impl Iterator<Item = Level<'a>> {
+    let known = tenant_index.and_then(|at| model.tenants.get(at));
+    let of_tenant = known.and_then(|it| it.cgroup.as_deref()).map(|cgroup| {
+        let owner = Owner {
+            tenant: tenant.to_owned(),
+            ..Owner::default()
+        };
+        (directory_name("tenant", tenant), owner, cgroup)
+    });
+    let of_site = site.and_then(|site| {
+        let name = directory_name("site", &site.name());
+        Some((name, owner_of_site(site), site.cgroup.as_deref()?))
+    });
+    of_tenant.into_iter().chain(of_site)
+}
+
+fn owner_of_site(site: &Site) -> Owner {
+    Owner {
+        tenant: site.tenant.clone(),
+        site: Some(site.name()),
+        ..Owner::default()
+    }
 }
 
 impl Owner {
     /// As messages name it.
     pub fn describe(&self) -> String {
+        if let Some(pool) = &self.pool {
+            return format!("pool {pool}");
+        }
         let whose = match (&self.site, &self.rule) {
             (Some(site), Some(rule)) => format!("{rule} of site {site}"),
             (Some(site), None) => format!("site {site}"),
@@ -474,6 +541,55 @@ rules = [
         ] {
             assert_eq!(shape.leaf(site, rule), leaf, "{site} {rule}");
         }
+    }
+
+    #[test]
+    fn a_pool_has_a_group_of_its_own_below_those_with_limits() {
+        let text = CONFIG.replace(
+            "handler = { respond = { status = 200 } }, cgroup = { pids = 3 }",
+            "handler = { php = true }",
+        );
+        let text = format!(
+            "{text}
+[[sites]]
+hosts = [\"d.example\"]
+tenant = \"example\"
+user = \"d\"
+root = \"/srv\"
+rules = [{{ handler = {{ php = true }} }}]
+
+[[sites]]
+hosts = [\"e.example\"]
+user = \"e\"
+root = \"/srv\"
+rules = [{{ handler = {{ php = true }} }}]
+"
+        );
+        let text = text.replacen("root =", "user = \"a\"\nroot =", 1);
+        let sources = Sources::from_text("nagaya.toml", &text);
+        let sources = sources.with_php("8.2", "/usr/sbin/php-fpm8.2");
+        let model = config::load(&sources).unwrap_or_else(|problems| panic!("{problems}"));
+        let shape = Shape::of(&model);
+        let above = shape.pools.iter().zip(&model.pools).map(|(at, pool)| {
+            let (own, above) = shape.groups[*at].path.split_last().unwrap();
+            assert_eq!(*own, directory_name("pool", &pool.id));
+            let owner = &shape.groups[*at].owner;
+            assert_eq!(owner.describe(), format!("pool {}", pool.name));
+            above.join("/")
+        });
+        let above: Vec<_> = above.collect();
+        assert_eq!(
+            above,
+            ["tenant-example/site-a.example", "tenant-example", ""]
+        );
+        let verdict = shape.judge(&host(&[]), |_| Ok(Device { major: 8, minor: 0 }));
+        let of_pools = shape.pools.iter().map(|at| &verdict.groups[*at].limits);
+        assert!(
+            of_pools
+                .into_iter()
+                .all(|limits| *limits == Limits::default())
+        );
+        assert_eq!(verdict.problems.len(), 3, "pools ask for nothing");
     }
 
     #[test]

@@ -23,10 +23,11 @@ use os::exec::Handed;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, beside, path};
+use crate::pools::PoolProcess;
 use crate::server::{ListenerSocket, Log, ReloadOutcome, TO_SERVER_FDS_MAX, Tally};
 
 /// The format of all that two programs may say to each other; another one is refused.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 /// Bytes of a message between supervisor and successor.
 pub const BYTES_MAX: usize = 12 << 20;
 /// Descriptors in one.
@@ -55,7 +56,7 @@ pub struct Handover {
     /// Logs with a fixed path.
     pub logs: Vec<Log>,
     /// The control socket, and perhaps that of before.
-    pub control: Vec<ControlSocket>,
+    pub control: Vec<SocketAt>,
     /// Workers of a server, and so sockets of an address.
     pub workers: usize,
     /// What the server becomes.
@@ -75,11 +76,15 @@ pub struct Handover {
     pub retiring: Vec<RetiringProcesses>,
     /// Children that are none of ours.
     pub strangers: Vec<u32>,
+    /// Listening sockets of pools, those included that the generation does not name any more.
+    pub pools: Vec<SocketAt>,
+    /// Masters of pools that run.
+    pub masters: Vec<PoolProcess>,
 }
 
-/// The control socket.
+/// A Unix socket that listens.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct ControlSocket {
+pub struct SocketAt {
     /// Its path.
     #[serde(with = "path")]
     pub path: PathBuf,
@@ -196,8 +201,10 @@ impl Handover {
             .chain(logs)
             .chain(control)
             .chain(&self.locks)
-            .chain(children.map(|child| &child.link));
-        fds.map(AsFd::as_fd).collect()
+            .chain(children.map(|child| &child.link))
+            .chain(self.pools.iter().map(|it| &it.socket));
+        let masters = self.masters.iter().flat_map(PoolProcess::fds);
+        fds.map(AsFd::as_fd).chain(masters).collect()
     }
 }
 
@@ -290,7 +297,7 @@ mod tests {
             last_good: memory("last good"),
             listeners: vec![listener],
             logs: vec![log],
-            control: vec![ControlSocket {
+            control: vec![SocketAt {
                 path: "/s".into(),
                 socket: memory("control"),
             }],
@@ -306,6 +313,16 @@ mod tests {
                 children: vec![child(7)],
             }],
             strangers: vec![8],
+            pools: vec![SocketAt {
+                path: "/p".into(),
+                socket: memory("pool"),
+            }],
+            masters: vec![PoolProcess {
+                id: "a".into(),
+                pid: 9,
+                process: memory("process"),
+                words: memory("words"),
+            }],
         }
     }
 
@@ -329,6 +346,9 @@ mod tests {
             &read.locks[0],
             &read.children[0].link,
             &read.retiring[0].children[0].link,
+            &read.pools[0].socket,
+            &read.masters[0].process,
+            &read.masters[0].words,
         ];
         let wanted = [
             "sources",
@@ -339,6 +359,9 @@ mod tests {
             "lock",
             "link",
             "link",
+            "pool",
+            "process",
+            "words",
         ];
         assert_eq!(found.map(content), wanted);
         assert_eq!(read.config, PathBuf::from("/c"));
@@ -411,9 +434,10 @@ mod tests {
             written(&ToSupervisor::Held { held }),
         ];
         let expected = [
-            "1",
+            "2",
             "022f63020100007f00000150010101022f6c01022f7303017500000000000000000000000000000001\
-             0106736572766572ac0205040106010673657276657207050108",
+             0106736572766572ac0205040106010673657276657207050108\
+             01022f7001016109",
             "00010900 020177 00010173 01010174 02010900",
             "02 03 0100 070170010165 020170 03 050172 0601016c016b02",
         ];

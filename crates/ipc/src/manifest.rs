@@ -15,15 +15,18 @@ use os::file::Symlinks;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, BadMessage, beside, path};
+use crate::pools::{PoolAnswer, PoolManifest, PoolProcess, PoolQuestion, PoolSocket, Seen};
 
 /// Bytes in one message to the spawner.
 pub const TO_SPAWNER_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Descriptors in one message to the spawner: a link for every worker.
 pub const TO_SPAWNER_FDS_MAX: usize = 65_536;
-/// Bytes in one message of the spawner.
-pub const FROM_SPAWNER_BYTES_MAX: usize = 64 * 1024;
-/// As much of a text as fits a message of the spawner beside its numbers.
-const TEXT_BYTES_MAX: usize = FROM_SPAWNER_BYTES_MAX - 64;
+/// Bytes in one message of the spawner: that on every pool is the longest.
+pub const FROM_SPAWNER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Descriptors in one message of the spawner: those of a master.
+pub const FROM_SPAWNER_FDS_MAX: usize = 2;
+/// As much of a text as is told of a refusal.
+const TEXT_BYTES_MAX: usize = 64 * 1024 - 64;
 
 /// Where a program named without a slash is looked for.
 const DIRECTORIES: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
@@ -45,10 +48,30 @@ pub enum ToSpawner {
         #[serde(with = "beside")]
         link: OwnedFd,
     },
+    /// Sockets of pools that a manifest to come is the first to name, or that take the place of
+    /// one that refuses connections. That of a pool which this manifest and those before do not
+    /// name any more is let go of; one that is told again is the same as before where it has the
+    /// same inode.
+    Sockets(Vec<PoolSocket>),
+    /// Masters that run, of each pool the latest last: pools are in this spawner's charge from now
+    /// on. Said before the first manifest; to one whose manifest says that another is beside it,
+    /// when that has let go of them. Who is not in charge neither starts nor ends any master, and
+    /// answers `Warm` to who wants a pool: whoever is in charge sees its connection.
+    PoolProcesses(Vec<PoolProcess>),
+    /// Pools are in another's charge from now on; answered by `Master` for each that runs, told
+    /// of before or not, and then by `LetGo`.
+    LetGo,
+    /// What an operator asks of pools; answered by `Pools`.
+    Pools {
+        /// The asker's number for it.
+        number: u64,
+        /// What.
+        question: PoolQuestion,
+    },
 }
 
 /// What the spawner says to the supervisor.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum FromSpawner {
     /// Programs of the generation can be run.
     Ready {
@@ -61,6 +84,28 @@ pub enum FromSpawner {
         generation: u64,
         /// Why: a problem a line.
         message: String,
+    },
+    /// A master has been started; said unasked.
+    PoolProcess(PoolProcess),
+    /// One has ended, and so has all in its group; said unasked.
+    PoolProcessEnded {
+        /// Its process.
+        pid: u32,
+    },
+    /// No master is started or ended here any more, and every one has been told of.
+    LetGo,
+    /// A pool's socket refuses connections, as when a program in it has shut it down: bind another,
+    /// told by `Sockets`. Said unasked, and again where it is not heard.
+    Deaf {
+        /// The pool.
+        id: String,
+    },
+    /// The answer to `Pools`.
+    Pools {
+        /// The asker's number.
+        number: u64,
+        /// What is to be said.
+        answer: PoolAnswer,
     },
 }
 
@@ -81,6 +126,14 @@ pub struct Manifest {
     pub sites: Vec<SiteManifest>,
     /// Every map that runs a program, by rising index.
     pub maps: Vec<MapManifest>,
+    /// Every pool, by its index in the model.
+    pub pools: Vec<PoolManifest>,
+    /// Pools that may start at once.
+    pub starting_max: u32,
+    /// What every pool with walls sees beside its own.
+    pub sees: Vec<Seen>,
+    /// `HOST:PORT` of the server that takes mail of pools.
+    pub mail: String,
 }
 
 /// A map that runs a program.
@@ -151,9 +204,13 @@ impl ToSpawner {
     /// When the spawner has gone or does not listen.
     pub fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
         let fds: Vec<_> = match self {
-            ToSpawner::Manifest(_) => Vec::new(),
+            ToSpawner::Manifest(_) | ToSpawner::LetGo | ToSpawner::Pools { .. } => Vec::new(),
             ToSpawner::Workers { links } => links.iter().map(AsFd::as_fd).collect(),
             ToSpawner::Chores { link } => vec![link.as_fd()],
+            ToSpawner::Sockets(sockets) => sockets.iter().map(|it| it.socket.as_fd()).collect(),
+            ToSpawner::PoolProcesses(masters) => {
+                masters.iter().flat_map(PoolProcess::fds).collect()
+            }
         };
         os::fdpass::send(link, &codec::encode(self)?, &fds)
     }
@@ -181,16 +238,26 @@ fn is_group(group: &Group) -> bool {
 }
 
 impl FromSpawner {
-    /// Sends the message. Text too long for one is cut.
+    /// That the generation cannot be run; text too long is cut.
+    #[must_use]
+    pub fn refused(generation: u64, mut message: String) -> FromSpawner {
+        codec::cut(&mut message, TEXT_BYTES_MAX);
+        Self::Refused {
+            generation,
+            message,
+        }
+    }
+
+    /// Sends the message.
     ///
     /// # Errors
     /// When the supervisor has gone.
     pub fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
-        let mut cut = self.clone();
-        if let FromSpawner::Refused { message, .. } = &mut cut {
-            codec::cut(message, TEXT_BYTES_MAX);
-        }
-        os::fdpass::send(link, &codec::encode(&cut)?, &[])
+        let fds: Vec<_> = match self {
+            FromSpawner::PoolProcess(master) => master.fds().into(),
+            _ => Vec::new(),
+        };
+        os::fdpass::send(link, &codec::encode(self)?, &fds)
     }
 
     /// Receives the next message; the spawner's end is `UnexpectedEof`.
@@ -198,7 +265,7 @@ impl FromSpawner {
     /// # Errors
     /// When the spawner has gone, or says what cannot be understood.
     pub fn recv(link: BorrowedFd<'_>) -> io::Result<FromSpawner> {
-        let (bytes, fds) = os::fdpass::recv(link, FROM_SPAWNER_BYTES_MAX, 0)?;
+        let (bytes, fds) = os::fdpass::recv(link, FROM_SPAWNER_BYTES_MAX, FROM_SPAWNER_FDS_MAX)?;
         codec::decode_passed(&bytes, fds)
     }
 }
@@ -229,6 +296,7 @@ mod tests {
     use os::cgroup::{CpuLimit, Device, IoLimit, NumberList};
 
     use super::*;
+    use crate::pools::{PoolProgramManifest, PoolSite, WallsManifest};
 
     fn map(index: u32, user: Option<&str>) -> MapManifest {
         MapManifest {
@@ -278,6 +346,65 @@ mod tests {
                 site(u32::MAX, Symlinks::Allow, Some("c")),
             ],
             maps: vec![map(0, None), map(9, Some("maps"))],
+            pools: vec![pool()],
+            starting_max: 2,
+            sees: vec![seen("/usr", false)],
+            mail: "127.0.0.1:25".into(),
+        }
+    }
+
+    fn seen(path: &str, is_writable: bool) -> Seen {
+        Seen {
+            path: path.into(),
+            is_writable,
+            is_optional: !is_writable,
+        }
+    }
+
+    fn pool() -> PoolManifest {
+        PoolManifest {
+            id: "example-php82-1".into(),
+            name: "php 8.2 of example.jp".into(),
+            tenant: "example".into(),
+            weight: 3,
+            user: Some("example".into()),
+            group: Some(1),
+            directory: "/var/lib/nagaya/pools/example-php82-1".into(),
+            socket: "/var/lib/nagaya/pools/example-php82-1.sock".into(),
+            program: PoolProgramManifest::Php {
+                program: "/usr/sbin/php-fpm8.2".into(),
+                processes: 8,
+                requests: 4_000,
+                time_ms: 300_000,
+                ini: vec![("opcache.enable".into(), "1".into())],
+                admin: vec![("memory_limit".into(), "64M".into())],
+                sites: vec![PoolSite {
+                    name: "example.jp".into(),
+                    root: "/srv/a".into(),
+                }],
+            },
+            walls: Some(WallsManifest {
+                sees: vec![seen("/srv/a", true)],
+                tmp_bytes: 1 << 28,
+            }),
+            idle_ms: Some(600_000),
+        }
+    }
+
+    fn memory(content: &str) -> OwnedFd {
+        os::file::memfd("test", content.as_bytes()).unwrap()
+    }
+
+    fn content(fd: &OwnedFd) -> String {
+        String::from_utf8(os::file::read_whole(fd.as_fd(), 100).unwrap()).unwrap()
+    }
+
+    fn pool_process(id: &str) -> PoolProcess {
+        PoolProcess {
+            id: id.into(),
+            pid: 7,
+            process: memory(&format!("process of {id}")),
+            words: memory(&format!("words of {id}")),
         }
     }
 
@@ -331,20 +458,55 @@ mod tests {
             };
             assert_eq!(links.len(), count);
         }
+        let socket = |id: &str| PoolSocket {
+            id: id.into(),
+            socket: memory(&format!("socket of {id}")),
+        };
+        let sockets = ToSpawner::Sockets(vec![socket("a"), socket("b")]);
+        sockets.send(here.as_fd()).unwrap();
+        let ToSpawner::Sockets(sockets) = ToSpawner::recv(there.as_fd()).unwrap() else {
+            panic!("another message arrived");
+        };
+        let found: Vec<_> = sockets
+            .iter()
+            .map(|it| (&*it.id, content(&it.socket)))
+            .collect();
+        assert_eq!(
+            found,
+            [("a", "socket of a".into()), ("b", "socket of b".into())]
+        );
+        let masters = ToSpawner::PoolProcesses(vec![pool_process("a"), pool_process("b")]);
+        masters.send(here.as_fd()).unwrap();
+        let ToSpawner::PoolProcesses(masters) = ToSpawner::recv(there.as_fd()).unwrap() else {
+            panic!("another message arrived");
+        };
+        let last = masters.last().unwrap();
+        let found = (&*last.id, content(&last.process), content(&last.words));
+        assert_eq!(found, ("b", "process of b".into(), "words of b".into()));
     }
 
     #[test]
     fn what_the_spawner_says_arrives() {
         let (here, there) = os::fdpass::pair().unwrap();
-        let refused = |message| FromSpawner::Refused {
-            generation: 3,
-            message,
-        };
+        let refused = |message| FromSpawner::refused(3, message);
         let ready = FromSpawner::Ready { generation: 3 };
-        for message in [ready, refused("no such user: example".into())] {
+        let told = FromSpawner::Pools {
+            number: 4,
+            answer: PoolAnswer::Refused("no".into()),
+        };
+        for message in [ready, refused("no such user: example".into()), told] {
             message.send(there.as_fd()).unwrap();
-            assert_eq!(FromSpawner::recv(here.as_fd()).unwrap(), message);
+            let arrived = FromSpawner::recv(here.as_fd()).unwrap();
+            assert_eq!(format!("{arrived:?}"), format!("{message:?}"));
         }
+        FromSpawner::PoolProcess(pool_process("a"))
+            .send(there.as_fd())
+            .unwrap();
+        let FromSpawner::PoolProcess(arrived) = FromSpawner::recv(here.as_fd()).unwrap() else {
+            panic!("another message arrived");
+        };
+        assert_eq!((&*arrived.id, arrived.pid), ("a", 7));
+        assert_eq!(content(&arrived.words), "words of a");
         refused("遅".repeat(100_000)).send(there.as_fd()).unwrap();
         let FromSpawner::Refused { message, .. } = FromSpawner::recv(here.as_fd()).unwrap() else {
             panic!("another message arrived");

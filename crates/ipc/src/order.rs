@@ -30,6 +30,16 @@ pub enum Order {
     RunMap(RunMap),
     /// Run a chore; answered likewise. Said over the supervisor's own link alone.
     RunChore(RunChore),
+    /// Have a pool run; answered by `Warm` or `NotWarm`, before that perhaps by some `Warming`.
+    /// To ask once more for one that is known to be warm is to say that its socket refuses.
+    Warm {
+        /// The worker's number for this order.
+        id: u64,
+        /// The generation whose manifest is meant.
+        generation: u64,
+        /// Index of the pool in the generation's model.
+        pool: u32,
+    },
     /// Kill a program and all in its process group. Nothing happens where it has ended.
     Kill {
         /// The worker's number for it.
@@ -127,6 +137,34 @@ pub enum Report {
     },
     /// The program has ended.
     Ended(Ended),
+    /// The pool waits for its turn to start, or starts.
+    Warming {
+        /// The worker's number for the order.
+        id: u64,
+        /// How long that will take, as far as can be told.
+        wait_ms: u64,
+    },
+    /// The pool runs.
+    Warm {
+        /// The worker's number for the order.
+        id: u64,
+    },
+    /// The pool does not run.
+    NotWarm {
+        /// The worker's number for the order.
+        id: u64,
+        /// Why.
+        failure: Failure,
+        /// What exactly, for the log.
+        detail: String,
+        /// When it may be asked for again.
+        retry_ms: u64,
+    },
+    /// A pool that ran has ended; said to every worker, unasked.
+    Cold {
+        /// The pool.
+        pool: String,
+    },
 }
 
 /// How a program ended and what it took.
@@ -223,13 +261,17 @@ pub enum Failure {
     GroupFailed,
     /// The file system it is on, or the database of users, does not answer.
     FilesSilent,
+    /// The pool did not start, or ended again and again, and rests.
+    PoolFailed,
+    /// More orders wait for the pool than may.
+    PoolsFull,
     /// Something else: see the detail.
     SpawnFailed,
 }
 
 impl Failure {
     /// Every failure with its word, in the order they are declared in.
-    const ALL: [(Failure, &'static str); 20] = [
+    const ALL: [(Failure, &'static str); 22] = [
         (Failure::UnknownRule, "unknown_rule"),
         (Failure::ProgramsFull, "programs_full"),
         (Failure::NotFound, "program_not_found"),
@@ -249,6 +291,8 @@ impl Failure {
         (Failure::NoMemory, "no_memory"),
         (Failure::GroupFailed, "group_failed"),
         (Failure::FilesSilent, "files_silent"),
+        (Failure::PoolFailed, "pool_failed"),
+        (Failure::PoolsFull, "pools_full"),
         (Failure::SpawnFailed, "spawn_failed"),
     ];
 
@@ -273,6 +317,7 @@ enum Beginning {
     Run { id: u64 },
     RunMap { id: u64 },
     RunChore { id: u64 },
+    Warm,
     Kill,
 }
 
@@ -282,7 +327,9 @@ impl Unheld {
             Beginning::Run { id } | Beginning::RunMap { id } | Beginning::RunChore { id } => {
                 Ok(Unheld { id })
             }
-            Beginning::Kill => Err(BadMessage::new("no descriptors belong to it")),
+            Beginning::Warm | Beginning::Kill => {
+                Err(BadMessage::new("no descriptors belong to it"))
+            }
         }
     }
 }
@@ -302,7 +349,7 @@ impl Order {
             Order::Run(run) => os::fdpass::try_send(link, &bytes, &run.fds()),
             Order::RunMap(run) => os::fdpass::try_send(link, &bytes, &run.fds()),
             Order::RunChore(run) => os::fdpass::try_send(link, &bytes, &run.fds()),
-            Order::Kill { .. } => os::fdpass::try_send(link, &bytes, &[]),
+            Order::Warm { .. } | Order::Kill { .. } => os::fdpass::try_send(link, &bytes, &[]),
         }
     }
 
@@ -345,7 +392,7 @@ impl Order {
             Order::Run(run) => Some(run.id),
             Order::RunMap(run) => Some(run.id),
             Order::RunChore(run) => Some(run.id),
-            Order::Kill { .. } => None,
+            Order::Warm { .. } | Order::Kill { .. } => None,
         }
     }
 }
@@ -401,12 +448,17 @@ impl Report {
         let mut cut = self.clone();
         match &mut cut {
             Report::Failed { detail: text, .. }
+            | Report::NotWarm { detail: text, .. }
             | Report::Ended(Ended {
                 limit:
                     Some(LimitHit::Memory { group: text, .. } | LimitHit::Pids { group: text, .. }),
                 ..
             }) => codec::cut(text, TEXT_BYTES_MAX),
-            Report::Started { .. } | Report::Ended(_) => {}
+            Report::Started { .. }
+            | Report::Ended(_)
+            | Report::Warming { .. }
+            | Report::Warm { .. }
+            | Report::Cold { .. } => {}
         }
         codec::encode(&cut)
     }
@@ -480,6 +532,18 @@ mod tests {
             ended(End::Signal(24), Some(LimitHit::CpuTime { seconds: 7 })),
             ended(End::Signal(25), Some(LimitHit::FileSize { bytes: 8 })),
         ];
+        let pool = || "a-1".to_owned();
+        reports.extend([
+            Report::Warming { id: 1, wait_ms: 2 },
+            Report::Warm { id: 3 },
+            Report::NotWarm {
+                id: 4,
+                failure: Failure::PoolFailed,
+                detail: pool(),
+                retry_ms: 5,
+            },
+            Report::Cold { pool: pool() },
+        ]);
         reports.extend(Failure::ALL.map(|(failure, word)| Report::Failed {
             id: 5,
             failure,
@@ -493,6 +557,12 @@ mod tests {
         let (here, there) = os::fdpass::packet_pair().unwrap();
         let mut buffer = Vec::new();
         run().try_send(here.as_fd()).unwrap();
+        let warm = Order::Warm {
+            id: 7,
+            generation: 2,
+            pool: 3,
+        };
+        warm.try_send(here.as_fd()).unwrap();
         Order::Kill { id: 8 }.try_send(here.as_fd()).unwrap();
         let Ok(Order::Run(arrived)) = Order::try_recv(there.as_fd(), &mut buffer).unwrap() else {
             panic!("another order arrived");
@@ -514,6 +584,8 @@ mod tests {
             let found = os::file::read_whole(fd.as_fd(), 100).unwrap();
             assert_eq!(found, content.as_bytes());
         }
+        let next = Order::try_recv(there.as_fd(), &mut buffer).unwrap();
+        assert!(matches!(next, Ok(Order::Warm { id: 7, pool: 3, .. })));
         let next = Order::try_recv(there.as_fd(), &mut buffer).unwrap();
         assert!(matches!(next, Ok(Order::Kill { id: 8 })));
         let none = Order::try_recv(there.as_fd(), &mut buffer).unwrap_err();

@@ -5,7 +5,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use config::model::ListenAddress;
 use os::cgroup::Layout;
@@ -14,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::acme::OrderedCertificate;
 use crate::certificates::{Blob, KeyId, KeyKind};
 use crate::codec::{self, BadMessage, beside};
+pub use crate::link_sender::LinkSender;
+use crate::pools::{PoolAnswer, PoolQuestion};
 use crate::scripted;
 
 /// Bytes in one message to the server.
@@ -30,34 +31,6 @@ pub const CHALLENGES_MAX: usize = 2_000;
 pub const ORDERED_MAX: usize = 100;
 /// As much of a text as fits a message to the supervisor beside its numbers.
 const TEXT_BYTES_MAX: usize = TO_SUPERVISOR_BYTES_MAX - 64;
-
-/// The server's end of the link to speak by: any thread may, one message at a time.
-#[derive(Debug, Clone)]
-pub struct LinkSender {
-    /// Held while one message is sent: 5 s at most (`os::fdpass`).
-    link: Arc<Mutex<OwnedFd>>,
-}
-
-impl LinkSender {
-    /// Speaks on `link`.
-    ///
-    /// # Errors
-    /// When the descriptor can't be duplicated.
-    pub fn new(link: &OwnedFd) -> io::Result<Self> {
-        Ok(Self {
-            link: Arc::new(Mutex::new(link.try_clone()?)),
-        })
-    }
-
-    /// Says one thing.
-    ///
-    /// # Errors
-    /// When the supervisor has gone or does not listen.
-    pub fn send(&self, message: &ToSupervisor) -> io::Result<()> {
-        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-        message.send(link.as_fd())
-    }
-}
 
 /// What the supervisor says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -125,6 +98,13 @@ pub enum ToServer {
     NotObtained(NotObtained),
     /// The answer to `Certificate`.
     Certificate(scripted::CertificateAnswer),
+    /// The answer to `Pools`.
+    Pools {
+        /// The server's number for the question.
+        number: u64,
+        /// What is to be said.
+        answer: PoolAnswer,
+    },
 }
 
 /// What a client asked for that there will be no certificate for.
@@ -459,6 +439,13 @@ pub enum ToSupervisor {
     },
     /// A script wants a certificate shown.
     Certificate(scripted::CertificateQuestion),
+    /// An operator asks something of pools; answered by `Pools`, unless the spawner is lost over it.
+    Pools {
+        /// The server's number for it.
+        number: u64,
+        /// What.
+        question: PoolQuestion,
+    },
 }
 
 /// Of what the supervisor says, what comes before the first descriptor.
@@ -478,6 +465,7 @@ enum Beginning {
     CertificateNews,
     NotObtained,
     Certificate,
+    Pools,
 }
 
 impl ToServer {
@@ -517,6 +505,7 @@ impl ToServer {
             | ToServer::CertificateNews(_)
             | ToServer::NotObtained(_)
             | ToServer::Certificate(_)
+            | ToServer::Pools { .. }
             | ToServer::HeldElsewhere { .. } => Vec::new(),
         }
     }
@@ -537,6 +526,7 @@ impl Unheld {
             | Beginning::CertificateNews
             | Beginning::NotObtained
             | Beginning::Certificate
+            | Beginning::Pools
             | Beginning::Retire
             | Beginning::HeldElsewhere => Err(BadMessage::new("no descriptors belong to it")),
         }
@@ -573,6 +563,7 @@ impl ToSupervisor {
             | ToSupervisor::Rehearse { .. }
             | ToSupervisor::Demand { .. }
             | ToSupervisor::Certificate(_)
+            | ToSupervisor::Pools { .. }
             | ToSupervisor::Held { .. }
             | ToSupervisor::Drained => {}
         }

@@ -1,4 +1,5 @@
-//! What each way into a control group costs, with the calls the gateway itself uses.
+//! What each way into a control group costs, and what walls do, with the calls the gateway itself
+//! uses.
 //!
 //! `birth WAY COUNT [GROUP ...]` starts `/bin/true` again and again and prints the median and the
 //! 99th percentile in microseconds, from start to exit:
@@ -8,7 +9,8 @@
 //! - `join FILE ...`: it writes itself into these `cgroup.procs` before it becomes the program;
 //! - `move FILE ...`: its parent writes it in once it runs;
 //! - `live FILE FILE ...`: one living process is moved to and fro between pairs of groups, the
-//!   move alone is timed.
+//!   move alone is timed;
+//! - `walls PATH ...`: behind walls that these are seen through.
 
 #![forbid(unsafe_code)]
 
@@ -18,9 +20,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use os::spawn::{Birth, Birthplace, Limits, Process, next_ended, spawn};
+use os::spawn::{Birth, Birthplace, Limits, Process, Seen, Walls, next_ended, spawn};
 
-const USAGE: &str = "usage: birth own|into|join|move|live COUNT [GROUP ...]";
+const USAGE: &str = "usage: birth own|into|join|move|live|walls COUNT [GROUP|PATH ...]";
 /// How long one program may take; then something is broken.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -35,13 +37,17 @@ fn main() -> io::Result<()> {
         _ => Vec::new(),
     };
     let mut times_us = match (way.as_str(), groups) {
-        ("own", _) => births(count, Birthplace::Own, &[])?,
-        ("into", [group]) => births(count, Birthplace::Into(File::open(group)?.as_fd()), &[])?,
+        ("own", _) => births(count, Birthplace::Own, &[], None)?,
+        ("into", [group]) => {
+            let group = File::open(group)?;
+            births(count, Birthplace::Into(group.as_fd()), &[], None)?
+        }
         ("join", _) => {
             let fds: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
-            births(count, Birthplace::Join(&fds), &[])?
+            births(count, Birthplace::Join(&fds), &[], None)?
         }
-        ("move", _) => births(count, Birthplace::Own, &files)?,
+        ("move", _) => births(count, Birthplace::Own, &files, None)?,
+        ("walls", _) => births(count, Birthplace::Own, &[], Some(&walls(groups)?))?,
         ("live", _) => moves(count, &files)?,
         _ => return Err(io::Error::other(USAGE)),
     };
@@ -52,12 +58,26 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
+fn walls(paths: &[String]) -> io::Result<Walls> {
+    let sees = paths.iter().map(|path| Seen {
+        path: path.as_ref(),
+        is_writable: false,
+        is_optional: true,
+    });
+    Walls::new(sees, 512 << 20, "/".as_ref()).map_err(|failed| failed.error)
+}
+
 fn writable(path: &String) -> io::Result<File> {
     File::options().write(true).open(path)
 }
 
 /// Starts and reaps `count` programs, moving each into `moved_into` once it runs.
-fn births(count: usize, place: Birthplace<'_>, moved_into: &[File]) -> io::Result<Vec<f64>> {
+fn births(
+    count: usize,
+    place: Birthplace<'_>,
+    moved_into: &[File],
+    walls: Option<&Walls>,
+) -> io::Result<Vec<f64>> {
     let directory = File::open("/bin")?;
     let null = |write: bool| File::options().read(!write).write(write).open("/dev/null");
     let stdio: [OwnedFd; 3] = [null(false)?.into(), null(true)?.into(), null(true)?.into()];
@@ -68,12 +88,16 @@ fn births(count: usize, place: Birthplace<'_>, moved_into: &[File]) -> io::Resul
             let birth = Birth {
                 arguments: &[],
                 directory: directory.as_fd(),
-                name: c"true",
+                name: c"/bin/true",
                 environment: &[],
                 stdio: [stdio[0].as_fd(), stdio[1].as_fd(), stdio[2].as_fd()],
                 user: None,
                 limits: &limits,
                 birthplace: place,
+                listeners: &[],
+                walls,
+                filter: None,
+                outlives: false,
             };
             let (process, verdict) =
                 spawn(&birth).map_err(|failed| io::Error::other(format!("{failed:?}")))?;

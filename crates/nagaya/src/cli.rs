@@ -16,8 +16,10 @@ use crate::control::Where;
 use crate::limits::{Limits, WhyOptions};
 use crate::man;
 use crate::outcome::{Outcome, complain, print};
+use crate::pools::PoolsOptions;
 use crate::reload::ReloadOptions;
 use crate::script::ScriptCommand;
+use crate::sendmail::{self, SendmailOptions};
 use crate::sensors::SensorsOptions;
 
 /// The general option that names the configuration.
@@ -31,7 +33,7 @@ pub(crate) const CONFIG_INSTALLED: &str = "/etc/nagaya/nagaya.toml";
 #[derive(Debug, Parser)]
 #[command(name = "nagaya", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
-    /// Configuration file [default: nagaya.toml; status, certs, reload, upgrade, sensors, limits and why look for that here, then in /etc/nagaya]
+    /// Configuration file [default: nagaya.toml; status, certs, reload, upgrade, sensors, pools, limits and why look for that here, then in /etc/nagaya]
     #[arg(short, long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -53,6 +55,7 @@ Run the version installed now          nagaya upgrade
 Is the machine overloaded, and how?    nagaya sensors
 Which limit is full, and for whom?     nagaya limits top
 Why was this request refused?          nagaya why REQUEST-ID
+Which pools run, and what do they take? nagaya pools
 Which certificate ends when?           nagaya certs
 What does this machine lack?           nagaya doctor
 What does my script do, and how fast?  nagaya script run FILE
@@ -108,12 +111,19 @@ pub(crate) enum Command {
     /// Scripts: whether they are Ruby, and what they do for a made-up request
     #[command(subcommand)]
     Script(ScriptCommand),
+    /// Pools of processes: how each stands and what it takes; starting, ending and clearing them
+    Pools(PoolsOptions),
     /// Answer beside an application: how this machine is, for upstreams with `agent` and for HAProxy
     ///
     /// Whoever connects is answered one line, as HAProxy's agent-check wants it: `up ready 75%`, or
     /// `drain`; behind a `#` stands what the sensors say. A GET over HTTP is answered in JSON. The
     /// percentage is what is left beside the time lost for want of processors or memory.
     Agent(AgentOptions),
+    /// Hand a message to a mail server, as sendmail does: what PHP's `mail()` runs in a pool
+    ///
+    /// The message is read from standard input. It is in nobody's queue: the exit status is 0 once the server has
+    /// accepted it. Else it says why and is 64 to 76, as sysexits.h has them, and never 75.
+    Sendmail(Box<SendmailOptions>),
     /// Measure a web server: load it, and say what its figures are worth
     Bench(Elsewhere),
     /// Experiments are a program of their own, which is not in the package
@@ -175,6 +185,11 @@ impl Arguments {
                 let tip = format!("a configuration file is named by `-c {word}`").into();
                 error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
             }
+            let called = std::env::args_os().nth(1);
+            if called.is_some_and(|it| it == "sendmail") && error.use_stderr() {
+                let _ = error.print();
+                sendmail::refuse_words();
+            }
             error.exit()
         })
     }
@@ -225,6 +240,7 @@ fn config_of(named: Option<&Path>, command: &Command, is_there: impl Fn(&Path) -
             | Command::Limits(_)
             | Command::Why(_)
             | Command::Certs(_)
+            | Command::Pools(_)
     );
     let installed = Path::new(CONFIG_INSTALLED);
     match named {
@@ -334,6 +350,7 @@ mod tests {
             ("why 1", vec![installed], installed),
             ("certs renew a.example", vec![installed], installed),
             ("sensors --watch", vec![installed], installed),
+            ("pools restart a.example", vec![installed], installed),
             ("limits list", vec![installed], installed),
             ("limits top", vec![CONFIG, installed], CONFIG),
             ("limits top", vec![], CONFIG),
@@ -364,7 +381,9 @@ mod tests {
             "limits",
             "why",
             "script",
+            "pools",
             "agent",
+            "sendmail",
             "bench",
             "completions",
             "man",

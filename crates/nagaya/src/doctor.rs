@@ -4,6 +4,7 @@
 //! somebody with the right to can type. Nothing is changed by looking. What the configuration
 //! needs is told from what would only be nice: the exit status is about the first.
 
+mod pools;
 mod tls;
 
 use std::collections::BTreeSet;
@@ -70,6 +71,7 @@ pub(crate) fn run(config: &Path) -> Outcome {
     findings.extend(room(&advice_of_machine()));
     if let Some(model) = &model {
         findings.extend(tls::look(model));
+        findings.extend(pools::look(model));
         findings.extend(needs(&host, model));
     }
     let outcome = print(page(&findings, model.as_ref().map(|_| config)).as_bytes());
@@ -150,6 +152,12 @@ fn kernel(host: &Host) -> Vec<Finding> {
             os::kernel::bears_into_groups() || version(host) == Some(Version::V1),
             "clone3 with CLONE_INTO_CGROUP, Linux 5.7; version 1 does without",
             &newer("5.7"),
+        ),
+        finding(
+            "processes hidden from pools",
+            since((5, 8)),
+            "proc with subset=pid, Linux 5.8; without it walls are not built",
+            &newer("5.8"),
         ),
         finding(
             "CPU bursts",

@@ -13,8 +13,10 @@ mod doctor;
 mod limits;
 mod man;
 mod outcome;
+mod pools;
 mod reload;
 mod script;
+mod sendmail;
 mod sensors;
 mod serve;
 mod server;
@@ -55,7 +57,9 @@ fn main() -> ExitCode {
         Command::Limits(command) => limits::run(&config, &command),
         Command::Why(options) => limits::why(&config, &options),
         Command::Script(command) => script::run(&command),
+        Command::Pools(options) => pools::run(&config, &options),
         Command::Agent(options) => agent::run(&options),
+        Command::Sendmail(options) => return sendmail::run(&options),
         Command::Bench(elsewhere) => cli::refuse_configuration(&elsewhere),
         Command::Lab(_) => cli::name_the_lab(),
         Command::Completions { shell } => cli::print_completions(shell),

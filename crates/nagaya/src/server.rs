@@ -14,7 +14,7 @@ const FLUSH: Duration = Duration::from_secs(1);
 
 /// Serves what the supervisor says. Privileges go before anything is read.
 pub(crate) fn run(user: &str) -> Outcome {
-    let dropped = os::process::drop_privileges(user);
+    let dropped = os::confine::bar_capabilities().and_then(|()| os::process::drop_privileges(user));
     error_log::start("server");
     let outcome = match dropped.map_err(|error| format!("become user {user}: {}", reason(&error))) {
         Ok(()) => serve(),

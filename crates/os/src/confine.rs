@@ -56,6 +56,24 @@ pub fn forget_capabilities() -> io::Result<()> {
     Ok(rustix::thread::set_capabilities(None, none)?)
 }
 
+/// Whether this process, or one that it starts, may make file systems of its own
+/// (`CAP_SYS_ADMIN`).
+#[must_use]
+pub fn may_mount() -> bool {
+    let held = rustix::thread::capabilities(None);
+    held.is_ok_and(|held| held.permitted.contains(CapabilitySet::SYS_ADMIN))
+}
+
+/// Lays `CAP_SYS_ADMIN` aside: this thread does nothing by it any more, what it starts may.
+///
+/// # Errors
+/// When the kernel does not do as it is asked.
+pub fn lay_mounting_aside() -> io::Result<()> {
+    let mut held = rustix::thread::capabilities(None)?;
+    held.effective.remove(CapabilitySet::SYS_ADMIN);
+    Ok(rustix::thread::set_capabilities(None, held)?)
+}
+
 /// Keeps this process's memory from core dumps, from every debugger but root's, and from swap as
 /// far as it is allowed; tells whether it is out of swap.
 ///

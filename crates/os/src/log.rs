@@ -278,7 +278,8 @@ fn is_shared(directory: &Stat) -> bool {
     !is_trusted(directory.st_uid) || directory.st_mode & 0o022 != 0
 }
 
-fn is_trusted(user: u32) -> bool {
+/// Whether what belongs to a user is the operator's doing.
+pub(crate) fn is_trusted(user: u32) -> bool {
     user == 0 || user == geteuid().as_raw()
 }
 

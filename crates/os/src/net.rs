@@ -7,12 +7,12 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::Mode;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::retry_on_intr;
 use rustix::net::{
     AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with,
@@ -172,6 +172,72 @@ pub fn wait_ready(fds: &[(BorrowedFd<'_>, Want)], wait: Option<Duration>) -> io:
 /// bytes takes 4,096 of them without waiting.
 pub fn wait_writable(fd: BorrowedFd<'_>, wait: Duration) -> io::Result<bool> {
     Ok(wait_ready(&[(fd, Want::Write)], Some(wait))? == [true])
+}
+
+/// The process that listened first at `path`, where somebody listens there still: another one may
+/// have the socket by now.
+pub fn who_listens(path: &Path) -> Option<u32> {
+    let probe = unix_socket().ok()?;
+    connect(&probe, &SocketAddrUnix::new(path).ok()?).ok()?;
+    let (pid, _, _) = peer_credentials(probe.as_fd()).ok()?;
+    Some(pid)
+}
+
+/// Has whoever accepts from a listener wait for a connection, in every process that has it.
+pub fn set_waiting(listener: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = fcntl_getfl(listener)?;
+    Ok(fcntl_setfl(listener, flags - OFlags::NONBLOCK)?)
+}
+
+/// Connects to a Unix socket: at once, or not (`WouldBlock`) where too many wait there already.
+pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
+    let socket = unix_socket()?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
+/// Whether a listener has been shut down: whoever has a copy of it can do so, and it refuses
+/// connections for good.
+pub fn is_shut(listener: BorrowedFd<'_>) -> bool {
+    let flags = PollFlags::RDHUP | PollFlags::HUP;
+    let mut polled = [PollFd::from_borrowed_fd(listener, flags)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let _ = poll(&mut polled, Some(&now));
+    polled.iter().any(|fd| fd.revents().intersects(flags))
+}
+
+/// Gives a socket that user `owner` has bound at `own` the name `name`, and with it the owner and
+/// the permissions of what is there; whether there is such a socket that has not been given one.
+/// Nobody but this user may write the directory of `name`; in that of `own` links are not followed.
+pub fn take_in(own: &Path, owner: u32, name: &Path) -> io::Result<bool> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let socket = match rustix::fs::open(own, flags, Mode::empty()) {
+        Err(rustix::io::Errno::NOENT) => return Ok(false),
+        opened => opened?,
+    };
+    let facts = rustix::fs::fstat(&socket)?;
+    let before = std::fs::symlink_metadata(name)?;
+    let is_new = (facts.st_dev, facts.st_ino) != (before.dev(), before.ino());
+    if FileType::from_raw_mode(facts.st_mode) != FileType::Socket || !is_new {
+        return Ok(false);
+    }
+    if facts.st_uid != owner {
+        return Err(io::Error::other("the socket belongs to somebody else"));
+    }
+    let mut beside = name.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = Path::new(&beside);
+    let _ = std::fs::remove_file(beside);
+    let here = format!("/proc/self/fd/{}", socket.as_raw_fd());
+    rustix::fs::linkat(CWD, here, CWD, beside, AtFlags::SYMLINK_FOLLOW)?;
+    std::os::unix::fs::lchown(beside, Some(before.uid()), Some(before.gid()))?;
+    let mode = Mode::from_raw_mode(MODE_OWNER);
+    rustix::fs::chmod(beside, mode)?;
+    std::fs::rename(beside, name)?;
+    Ok(true)
 }
 
 /// Process, user and group of the other end of a Unix socket, as they were when it connected.

@@ -1,7 +1,9 @@
 //! Users: their numbers and the groups they are in.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use rustix::process::{Gid, Uid};
 
@@ -72,8 +74,24 @@ impl User {
     }
 }
 
+/// The home of a user, as the user database has it: perhaps nothing is there. May wait for the
+/// database.
+pub fn home(name: &str) -> io::Result<PathBuf> {
+    let name = CString::new(name)?;
+    with_entry(&name, |entry| {
+        // SAFETY: text of the database's, which ends in NUL and lives as long as the entry.
+        let path = unsafe { CStr::from_ptr(entry.pw_dir) };
+        PathBuf::from(OsStr::from_bytes(path.to_bytes()))
+    })
+}
+
 /// The user's and its first group's number.
 pub(crate) fn numbers(name: &CStr) -> io::Result<(u32, u32)> {
+    with_entry(name, |entry| (entry.pw_uid, entry.pw_gid))
+}
+
+/// Reads the entry of a user.
+fn with_entry<T>(name: &CStr, read: impl FnOnce(&libc::passwd) -> T) -> io::Result<T> {
     /// Room for one line of the user database.
     const LINE_MAX: usize = 64 * 1024;
     let mut line = vec![0; LINE_MAX];
@@ -93,7 +111,7 @@ pub(crate) fn numbers(name: &CStr) -> io::Result<(u32, u32)> {
             return Err(io::Error::from_raw_os_error(error));
         }
         match found.as_ref() {
-            Some(entry) => Ok((entry.pw_uid, entry.pw_gid)),
+            Some(entry) => Ok(read(entry)),
             None => Err(io::Error::new(io::ErrorKind::NotFound, "no such user")),
         }
     }

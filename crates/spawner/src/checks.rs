@@ -20,7 +20,7 @@ use os::file::{FileFacts, FileKind, NoFile, Symlinks, Wait};
 use os::user::User;
 
 use super::lookups::{Found, Wanted, WantedScript};
-use super::{Refusal, manifests, named};
+use super::{Refusal, manifests, named, pools};
 
 const SETUID_SETGID: u32 = 0o6000;
 const WRITE_OTHERS: u32 = 0o022;
@@ -68,6 +68,7 @@ pub(super) fn find(wanted: &Wanted) -> Result<Found, Refusal> {
     match wanted {
         Wanted::Script(wanted) => find_script(wanted),
         Wanted::Named(program) => named::find(program),
+        Wanted::Run(wanted) => pools::find_run(wanted),
     }
 }
 
@@ -86,6 +87,7 @@ fn find_script(wanted: &WantedScript) -> Result<Found, Refusal> {
             user,
             runnable,
             local_device: device.and_then(Result::ok),
+            run: None,
         }),
         Err(Unfit::Refused(refusal)) => Err(refusal),
         Err(Unfit::WouldWait) => {

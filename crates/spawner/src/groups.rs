@@ -58,10 +58,11 @@ pub(super) struct Cradle<'a> {
 }
 
 impl Groups {
-    /// Makes the groups of a manifest, and lets go of those it does not name.
-    pub(super) fn take(&mut self, manifest: &Manifest) -> Result<(), String> {
+    /// Makes the groups of a manifest, and lets go of those it does not name. What an earlier
+    /// spawner left there is killed but for these processes.
+    pub(super) fn take(&mut self, manifest: &Manifest, spared: &[u32]) -> Result<(), String> {
         if !self.is_clear && !manifest.is_beside {
-            Tree::clear(&manifest.layout);
+            Tree::clear(&manifest.layout, spared);
         }
         self.is_clear = true;
         let made = self.tree.apply(&manifest.layout, &manifest.groups);
@@ -149,6 +150,59 @@ impl Groups {
         })
     }
 
+    /// Where a run of a pool is born: in a group of its own, below the pool's, where that has one.
+    pub(super) fn cradle_of_run(
+        &mut self,
+        known: &Rc<Known>,
+        group: Option<u32>,
+        name: Option<&str>,
+    ) -> Result<Cradle<'_>, Refusal> {
+        let groups = &known.manifest.groups;
+        let at = group.and_then(|at| usize::try_from(at).ok());
+        let Some((at, group)) = at.and_then(|at| Some((at, groups.get(at)?))) else {
+            return Ok(Cradle {
+                into: None,
+                join: Vec::new(),
+                watch: None,
+            });
+        };
+        let Some(name) = name else {
+            let what = "its last runs have not ended".to_owned();
+            return Err(Refusal::new(Failure::GroupFailed, what));
+        };
+        let mut wished = Group {
+            path: group.path.clone(),
+            limits: Limits::default(),
+        };
+        wished.path.push(name.to_owned());
+        let leaf = self.tree.leaf_within(&above(groups, &wished), &wished);
+        let leaf = leaf.map_err(|error| {
+            let reason = config::reason(&error.error);
+            Refusal::new(Failure::GroupFailed, format!("{}: {reason}", error.what))
+        })?;
+        let watch = Watch {
+            known: Rc::clone(known),
+            at,
+            wished: Some(wished),
+            before: leaf.hits(),
+        };
+        let into = leaf.directory();
+        Ok(Cradle {
+            into,
+            join: match into {
+                Some(_) => Vec::new(),
+                None => leaf.procs().collect(),
+            },
+            watch: Some(watch),
+        })
+    }
+
+    /// Has a run's group go, in which nothing runs any more.
+    pub(super) fn let_go(&mut self, path: &[String]) {
+        self.tree.let_go(path);
+        self.leaving += 1;
+    }
+
     /// The group of a script below `outer`; the one unwanted longest gives way where there are too
     /// many.
     fn wished(&mut self, outer: &Group, wish: &Group) -> Result<Group, Refusal> {
@@ -201,6 +255,15 @@ impl Groups {
             return Some(LimitHit::Pids { group, pids });
         }
         None
+    }
+}
+
+impl Watch {
+    /// The group.
+    pub(super) fn path(&self) -> Vec<String> {
+        let own = self.known.manifest.groups.get(self.at);
+        let group = self.wished.as_ref().or(own);
+        group.map_or_else(Vec::new, |group| group.path.clone())
     }
 }
 

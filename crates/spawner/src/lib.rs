@@ -9,12 +9,15 @@
 #![forbid(unsafe_code)]
 
 mod checks;
+mod ends;
 mod environment;
 mod groups;
 mod lookups;
 mod manifests;
 mod named;
+mod pools;
 mod programs;
+mod walls;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +37,7 @@ use os::spawn::Birth;
 use self::groups::Groups;
 use self::lookups::{Found, Lookups, Ordered, Wanted, WantedScript};
 use self::manifests::Manifests;
+use self::pools::{POOLS, Pools};
 use self::programs::{Asker, Program, Programs};
 use self::worker::Worker;
 
@@ -41,12 +45,6 @@ use self::worker::Worker;
 const FLUSH: Duration = Duration::from_secs(1);
 /// Orders taken from one worker before the next one has its turn.
 const ORDERS_A_TURN: usize = 8;
-/// Ends dealt with before anything else has its turn.
-const ENDS_A_TURN: usize = 64;
-/// How long what was killed may take to end when the spawner does.
-const LAST_ENDS: Duration = Duration::from_secs(1);
-/// How often an ending spawner looks for what was left to it meanwhile.
-const LAST_LOOK: Duration = Duration::from_millis(20);
 /// Chores that run at once.
 const CHORES_MAX: usize = 8;
 /// Devices known to answer at once; more are asked each time.
@@ -102,6 +100,7 @@ struct Spawner {
     groups: Groups,
     programs: Programs,
     lookups: Lookups,
+    pools: Pools,
     /// Devices that answer at once.
     local_devices: BTreeSet<u64>,
     workers: BTreeMap<u64, Worker>,
@@ -121,6 +120,12 @@ enum Source {
     Worker(u64),
     Verdict(u32),
     Lookup(u64),
+    /// A socket of a pool that does not run, by its number.
+    Asleep(u64),
+    /// What a run of a pool says.
+    Words(u64),
+    /// A process of such a run.
+    Run(u64),
 }
 
 impl Spawner {
@@ -139,6 +144,7 @@ impl Spawner {
             groups: Groups::default(),
             programs: Programs::default(),
             lookups: Lookups::new(checks::find),
+            pools: Pools::default(),
             local_devices: BTreeSet::new(),
             workers: BTreeMap::new(),
             workers_seen: 0,
@@ -156,6 +162,9 @@ impl Spawner {
                     Source::Worker(number) => self.on_worker(number),
                     Source::Verdict(pid) => self.on_verdict(pid),
                     Source::Lookup(number) => self.on_lookup(number),
+                    Source::Asleep(number) => self.on_asleep(number),
+                    Source::Words(run) => self.on_words(run),
+                    Source::Run(run) => self.on_run(run),
                     Source::Supervisor => match self.on_supervisor() {
                         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                             return self.end();
@@ -164,6 +173,7 @@ impl Spawner {
                     },
                 }
             }
+            self.mind_pools();
             self.look_on();
             self.groups.sweep();
         }
@@ -188,6 +198,10 @@ impl Spawner {
             sources.push(Source::Lookup(number));
             waited.push((end, Want::Read));
         }
+        for (source, fd) in self.pools.sources() {
+            sources.push(source);
+            waited.push((fd, Want::Read));
+        }
         let ready = os::net::wait_ready(&waited, self.patience())?;
         let ready = sources.into_iter().zip(ready);
         let ready = ready.filter(|(source, is_ready)| {
@@ -204,7 +218,8 @@ impl Spawner {
         let sweep = self.groups.are_leaving().then_some(SWEEP);
         let until = self.lookups.until();
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        sweep.into_iter().chain(left).min()
+        let pools = self.pools.patience();
+        sweep.into_iter().chain(left).chain(pools).min()
     }
 
     fn on_supervisor(&mut self) -> io::Result<()> {
@@ -224,6 +239,19 @@ impl Spawner {
                 self.add_worker(Worker::new(link, true));
                 Ok(())
             }
+            ToSpawner::Sockets(sockets) => {
+                self.take_sockets(sockets);
+                Ok(())
+            }
+            ToSpawner::PoolProcesses(masters) => {
+                self.take_charge(masters);
+                Ok(())
+            }
+            ToSpawner::LetGo => self.let_go(),
+            ToSpawner::Pools { number, question } => {
+                self.on_question(number, question);
+                Ok(())
+            }
         }
     }
 
@@ -234,9 +262,11 @@ impl Spawner {
 
     fn take_manifest(&mut self, manifest: Manifest) -> io::Result<()> {
         let generation = manifest.generation;
-        let answer = match self.groups.take(&manifest) {
+        let spared = self.pools.inherited();
+        let answer = match self.groups.take(&manifest, &spared) {
             Ok(()) => {
                 self.manifests.take(manifest);
+                self.name_pools();
                 FromSpawner::Ready { generation }
             }
             Err(message) => FromSpawner::Refused {
@@ -274,6 +304,11 @@ impl Spawner {
                     let error = "a worker has no chores";
                     return Err(io::Error::new(io::ErrorKind::InvalidData, error));
                 }
+                Some(Ok(Order::Warm {
+                    id,
+                    generation,
+                    pool,
+                })) => self.warm(number, (id, generation, pool)),
                 Some(Ok(Order::Run(run))) => self.run(number, run)?,
                 Some(Ok(Order::RunMap(run))) => self.run_map(number, run)?,
                 Some(Err(Unheld { id })) => {
@@ -291,6 +326,7 @@ impl Spawner {
     fn lose_worker(&mut self, number: u64) {
         self.workers.remove(&number);
         self.lookups.forget(|(worker, _)| worker == number);
+        self.forget_asks(number);
         self.programs.kill_all_of(number);
     }
 
@@ -372,6 +408,7 @@ impl Spawner {
                     user,
                     runnable,
                     local_device,
+                    run: None,
                 }));
             }
         }
@@ -385,6 +422,7 @@ impl Spawner {
     /// Goes on with an order that was looked for.
     fn on_lookup(&mut self, number: u64) {
         match self.lookups.take(number) {
+            Some(((POOLS, run), _, Ok(found))) => self.start_run(run, &found),
             Some((order, run, Ok(found))) => self.start(order, &run, found),
             Some((order, _, Err(refusal))) => self.refuse(order, refusal),
             None => {}
@@ -412,7 +450,10 @@ impl Spawner {
     }
 
     fn refuse(&mut self, (worker, id): programs::Order, refusal: Refusal) {
-        self.say(worker, &failed(id, refusal));
+        match worker {
+            POOLS => self.fail_run(id, &refusal),
+            worker => self.say(worker, &failed(id, refusal)),
+        }
     }
 
     /// Starts a program that was found, or says why not.
@@ -430,6 +471,8 @@ impl Spawner {
                 let stdio = [&run.stdin, &run.stdout, &run.stderr].map(AsFd::as_fd);
                 named::start(order, (&run.program, Asker::Supervisor), stdio, &found)
             }
+            // It is started elsewhere.
+            Ordered::Pool => return,
         };
         match started {
             Ok(program) => self.programs.add(program),
@@ -461,6 +504,10 @@ impl Spawner {
             user: entry.site.user.is_some().then_some(&*found.user),
             limits: &entry.rule.limits,
             birthplace: cradle.birthplace(),
+            listeners: &[],
+            walls: None,
+            filter: None,
+            outlives: false,
         });
         let (process, verdict) = started.map_err(|failed| programs::refusal(&failed, &script))?;
         Ok(Program {
@@ -497,45 +544,6 @@ impl Spawner {
         }
     }
 
-    /// Reaps who has ended: programs, and what they left to us.
-    fn on_ends(&mut self) -> io::Result<()> {
-        self.ends.clear()?;
-        for _ in 0..ENDS_A_TURN {
-            let Some(pid) = os::spawn::next_ended()? else {
-                self.more_ends = false;
-                return Ok(());
-            };
-            match self.programs.remove(pid) {
-                Some(program) => self.on_end(program),
-                None => os::spawn::reap_orphan(pid)?,
-            }
-        }
-        self.more_ends = true;
-        Ok(())
-    }
-
-    fn on_end(&mut self, mut program: Program) {
-        let (worker, id) = program.order;
-        // Its process has gone: the verdict is there.
-        let failure = program.failed.take();
-        let failure = failure.or_else(|| program.verdict.ask()?.err());
-        let script = std::mem::take(&mut program.script);
-        let group = program.group.take().filter(|_| !program.is_killed);
-        let says_start = program.says_start;
-        let pid = program.process.pid();
-        let mut ended = program.reap();
-        if let Some(hit) = group.and_then(|group| self.groups.hit(&group)) {
-            ended.limit = Some(hit);
-        }
-        if let Some(failure) = failure {
-            return self.refuse((worker, id), programs::refusal(&failure, &script));
-        }
-        if says_start {
-            self.say(worker, &Report::Started { id, pid });
-        }
-        self.say(worker, &Report::Ended(ended));
-    }
-
     /// Says something to a worker, if it is still there.
     fn say(&mut self, worker: u64, report: &Report) {
         let Some(link) = self.workers.get_mut(&worker) else {
@@ -543,29 +551,6 @@ impl Spawner {
         };
         if link.say(report).is_err() {
             self.lose_worker(worker);
-        }
-    }
-
-    /// Kills everything that was started here, and waits for it.
-    fn end(mut self) -> io::Result<()> {
-        self.programs.kill_all();
-        let until = Instant::now() + LAST_ENDS;
-        loop {
-            self.on_ends()?;
-            let left = os::process::children();
-            if left.is_empty() && self.programs.count() == 0 {
-                return Ok(());
-            }
-            if Instant::now() >= until {
-                let left = left.len();
-                tracing::warn!(left, "programs that were killed have not ended");
-                return Ok(());
-            }
-            // Those that left their sessions come to us once their parents have ended.
-            for child in left {
-                os::process::kill_child(child);
-            }
-            os::net::wait_readable(&[self.ends.as_fd()], Some(LAST_LOOK))?;
         }
     }
 }

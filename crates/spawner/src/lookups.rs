@@ -22,6 +22,7 @@ use os::user::User;
 
 use super::Refusal;
 use super::checks::Runnable;
+use super::pools::{FoundRun, WantedRun};
 use super::programs::Order;
 
 /// Threads there may be.
@@ -44,6 +45,8 @@ pub(super) enum Ordered {
     Map(RunMap),
     /// A chore.
     Chore(RunChore),
+    /// A run of a pool, of the order's number.
+    Pool,
 }
 
 /// What is to be found.
@@ -51,6 +54,7 @@ pub(super) enum Ordered {
 pub(super) enum Wanted {
     Script(WantedScript),
     Named(NamedProgram),
+    Run(Box<WantedRun>),
 }
 
 /// A site's script that is to be found.
@@ -69,6 +73,7 @@ impl Wanted {
         match self {
             Wanted::Script(wanted) => &wanted.site.within,
             Wanted::Named(program) => &program.directory,
+            Wanted::Run(wanted) => &wanted.program.directory,
         }
     }
 }
@@ -80,6 +85,8 @@ pub(super) struct Found {
     pub(super) runnable: Runnable,
     /// The device of the site's directory, where asking it never takes long.
     pub(super) local_device: Option<u64>,
+    /// What only a run of a pool needs.
+    pub(super) run: Option<Box<FoundRun>>,
 }
 
 type Finding = Result<Found, Refusal>;

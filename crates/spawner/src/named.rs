@@ -54,6 +54,7 @@ pub(super) fn find(program: &NamedProgram) -> Result<Found, Refusal> {
         user,
         runnable,
         local_device: None,
+        run: None,
     })
 }
 
@@ -117,6 +118,10 @@ pub(super) fn start(
         user: program.user.is_some().then_some(&*found.user),
         limits: &limits,
         birthplace: Birthplace::Own,
+        listeners: &[],
+        walls: None,
+        filter: None,
+        outlives: false,
     });
     let (process, verdict) = started.map_err(|failed| programs::refusal(&failed, &shown))?;
     Ok(Program {

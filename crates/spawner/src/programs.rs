@@ -182,6 +182,13 @@ pub(super) fn refusal(failed: &Failed, script: &str) -> Refusal {
             Failure::GroupFailed,
             format!("put {script} into its control group: {reason}"),
         ),
+        (Stage::Walls, _) => {
+            let path = failed.path.as_deref().unwrap_or("/".as_ref()).display();
+            (
+                Failure::SpawnFailed,
+                format!("build the walls of {script}, at {path}: {reason}"),
+            )
+        }
         (Stage::Directory, _) => (
             Failure::NotExecutable,
             format!("enter the directory of {script} as its user: {reason}"),

@@ -167,7 +167,14 @@ impl<T> Chores<T> {
         let mut ended = Vec::new();
         while let Some(link) = &self.link {
             let (id, outcome) = match Report::try_recv(link.as_fd()) {
-                Ok(Report::Started { .. }) => continue,
+                // Of pools nothing is asked here.
+                Ok(
+                    Report::Started { .. }
+                    | Report::Warming { .. }
+                    | Report::Warm { .. }
+                    | Report::NotWarm { .. }
+                    | Report::Cold { .. },
+                ) => continue,
                 Ok(Report::Failed { id, detail, .. }) => (id, Err(detail)),
                 Ok(Report::Ended(it)) => (it.id, of_end(it.end)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use config::{LastGood, Sources};
 use ipc::handover::{ChildProcess, Handover, LAST_GOOD_BYTES_MAX, RetiringProcesses};
+use ipc::pools::PoolProcess;
 use ipc::server::{SOURCES_BYTES_MAX, Tally};
 use os::cgroup::Base;
 use os::exec::Handed;
@@ -20,6 +21,7 @@ use crate::keeper::Keys;
 use crate::listeners::{Control, Listeners};
 use crate::logs::Logs;
 use crate::loose::LooseFiles;
+use crate::pools::places::Places;
 use crate::reload::{Before, Generation, Refused};
 
 /// Processes of one kind or the other, at most: what is read is bounded before it is believed.
@@ -36,6 +38,7 @@ pub(super) struct Leaving<'a> {
     pub(super) children: Vec<ChildProcess>,
     pub(super) retiring: Vec<RetiringProcesses>,
     pub(super) strangers: &'a [u32],
+    pub(super) masters: &'a [PoolProcess],
 }
 
 impl Leaving<'_> {
@@ -52,6 +55,8 @@ impl Leaving<'_> {
             control.extend(before.control.iter().filter(is_left).collect::<Vec<_>>());
         }
         let control = control.into_iter().map(|it| it.to_hand_over());
+        let before = self.before.map(|before| &before.places);
+        let masters = self.masters.iter().map(PoolProcess::try_clone);
         let handover = Handover {
             config: self.config.to_owned(),
             generation: generation.number,
@@ -69,6 +74,8 @@ impl Leaving<'_> {
             children: self.children,
             retiring: self.retiring,
             strangers: self.strangers.to_vec(),
+            pools: generation.places.to_hand_over(before)?,
+            masters: masters.collect::<io::Result<_>>()?,
         };
         handover.write()
     }
@@ -85,9 +92,11 @@ pub(super) struct Arriving {
     pub(super) children: Vec<ChildProcess>,
     pub(super) retiring: Vec<RetiringProcesses>,
     pub(super) strangers: Vec<u32>,
+    pub(super) masters: Vec<PoolProcess>,
     sources: OwnedFd,
     last_good: LastGood,
     pub(super) listeners: Listeners,
+    pub(super) places: Places,
     logs: Logs,
     control: Vec<Rc<Control>>,
     workers: usize,
@@ -115,10 +124,12 @@ impl Arriving {
             children: it.children,
             retiring: it.retiring,
             strangers: it.strangers,
+            masters: it.masters,
             sources: it.sources,
             // Versions that this program cannot read are none.
             last_good: last_good.unwrap_or_default(),
             listeners: Listeners::of(it.listeners),
+            places: Places::of(it.pools),
             logs: Logs::of(it.logs),
             control: it.control.into_iter().map(Control::of).collect(),
             workers: it.workers,
@@ -151,6 +162,7 @@ impl Arriving {
         let before = Before {
             listeners: &self.listeners,
             logs: &self.logs,
+            places: &self.places,
             control: &self.control,
             certificates: None,
             last_good: &self.last_good,

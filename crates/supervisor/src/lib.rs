@@ -22,6 +22,7 @@ mod loose;
 mod manifest;
 mod notify;
 mod phase;
+mod pools;
 mod programs;
 mod reload;
 mod reopening;
@@ -48,7 +49,7 @@ use self::child::{BackOff, Server};
 use self::keeper::Keys;
 use self::notify::Notify;
 use self::phase::Phase;
-use self::programs::Programs;
+use self::programs::{Programs, lay_mounting_aside};
 use self::reload::Generation;
 pub use self::reload::Refused;
 use self::retiring::{LeavingChildren, Retiring};
@@ -107,6 +108,7 @@ impl Supervisor {
     /// Takes from the machine what the configuration asks for, and starts spawner and server.
     pub fn start(config: &Path, signals: Signals) -> Result<Supervisor, Refused> {
         let descriptors = os::process::raise_nofile();
+        lay_mounting_aside();
         let programs = Programs::prepare().map_err(|error| {
             let reason = reason(&error);
             Refused::System(vec![format!("adopt what programs leave behind: {reason}")])
@@ -154,7 +156,7 @@ impl Supervisor {
             .current
             .listeners
             .take_over(&listeners::Listeners::default());
-        let started = supervisor.programs.start(&[&supervisor.current.manifest]);
+        let started = supervisor.programs.start(&[&supervisor.current]);
         started.map_err(|problem| Refused::System(vec![problem]))?;
         supervisor.start_server();
         Ok(supervisor)
@@ -187,7 +189,7 @@ impl Supervisor {
         for woken in woken.into_iter().rev() {
             match woken {
                 Woken::Signals | Woken::Chores => {}
-                Woken::Spawner => self.programs.lose("it ended"),
+                Woken::Spawner => self.programs.on_word(),
                 Woken::Keeper => self.keys.lose("it ended"),
                 Woken::Acme => self.on_acme_word(),
                 Woken::Server => self.on_word(),
@@ -199,6 +201,7 @@ impl Supervisor {
         self.mind_keys();
         self.mind_authorities();
         self.mind_chores();
+        self.mind_pools();
         self.tell_operators();
         self.begin_what_is_wanted();
         Ok(())
@@ -235,6 +238,7 @@ impl Supervisor {
             Ok(ToSupervisor::Rehearse { path }) => self.rehearse(&path),
             Ok(ToSupervisor::Demand { name, is_accepted }) => self.demand(name, is_accepted),
             Ok(ToSupervisor::Certificate(question)) => self.find_certificate(question),
+            Ok(ToSupervisor::Pools { number, question }) => self.ask_of_pools(number, question),
             Ok(ToSupervisor::Drained) => tracing::info!("everything under way is finished"),
             Ok(ToSupervisor::Stuck { report }) => tracing::error!(report, "a worker stands still"),
             // Only one that retires says so.
@@ -255,6 +259,7 @@ impl Supervisor {
             self.give_up_upgrade();
         }
         self.sweep_retiring(now);
+        self.current.places.sweep(now);
         match &self.phase {
             Phase::Starting { until, .. } | Phase::Reloading { until, .. } if *until <= now => {
                 self.lose_server("it was not ready in time");
@@ -285,35 +290,6 @@ impl Supervisor {
         }
         if matches!(self.phase, Phase::Serving { .. }) && std::mem::take(&mut self.wanted.upgrade) {
             self.upgrade();
-        }
-    }
-
-    /// Ends what a spawner left behind.
-    fn end_orphans(&self) {
-        let mut ours = self.other_pids();
-        ours.extend(self.phase.server().map(Server::pid));
-        ours.extend(self.programs.pid().into_iter().chain(self.keys.pid()));
-        self.programs.end_orphans(&ours);
-    }
-
-    /// Starts the next spawner, and gives the server links to it.
-    fn start_spawner(&mut self) {
-        self.end_orphans();
-        let mut manifests = vec![&self.current.manifest];
-        if let Phase::Reloading { next, .. } = &self.phase {
-            manifests.push(&next.manifest);
-        }
-        if let Err(problem) = self.programs.start(&manifests) {
-            tracing::error!("{problem}");
-            return self.programs.lose("it has no manifest");
-        }
-        let links = self.programs.links(self.current.workers);
-        let given = self.phase.server().map(|server| {
-            let links = ToServer::Programs { links };
-            server.send(&links)
-        });
-        if let Some(Err(error)) = given {
-            self.lose_server_by("it does not take links to the spawner", &error);
         }
     }
 
@@ -376,8 +352,9 @@ impl Supervisor {
     }
 
     /// Makes the next generation the current one.
-    fn take_over(&mut self, next: Generation) {
+    fn take_over(&mut self, mut next: Generation) {
         next.listeners.take_over(&self.current.listeners);
+        next.places.take_over(&self.current.places);
         self.tally = self.tally_with(&next);
         self.current = next;
     }
@@ -526,28 +503,6 @@ impl Supervisor {
                 self.take_over(next);
                 self.start_server();
             }
-        }
-    }
-
-    /// Tells the spawner a generation before the server hears of it. Who has no programs needs no
-    /// spawner.
-    fn tell_manifest(&mut self, next: &Generation) -> Result<(), String> {
-        if !self.programs.is_running() {
-            self.start_spawner();
-        }
-        match self.programs.tell(&next.manifest) {
-            Err(problem) if next.manifest.sites.is_empty() => {
-                tracing::error!("{problem}");
-                Ok(())
-            }
-            told => told,
-        }
-    }
-
-    /// Makes the current generation's manifest the latest again.
-    fn take_manifest_back(&mut self) {
-        if let Err(problem) = self.programs.tell(&self.current.manifest) {
-            tracing::error!("{problem}");
         }
     }
 

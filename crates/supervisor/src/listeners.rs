@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use config::model::{ListenAddress, Listener};
 use config::reason;
-use ipc::handover::ControlSocket;
+use ipc::handover::SocketAt;
 use ipc::server::ListenerSocket;
 use os::net::{self, Bind};
 
@@ -226,7 +226,7 @@ impl Control {
     }
 
     /// That of another supervisor.
-    pub(super) fn of(control: ControlSocket) -> Rc<Control> {
+    pub(super) fn of(control: SocketAt) -> Rc<Control> {
         Rc::new(Control {
             socket: control.socket,
             file: SocketFile(control.path),
@@ -239,8 +239,8 @@ impl Control {
     }
 
     /// A copy for another supervisor.
-    pub(super) fn to_hand_over(&self) -> io::Result<ControlSocket> {
-        Ok(ControlSocket {
+    pub(super) fn to_hand_over(&self) -> io::Result<SocketAt> {
+        Ok(SocketAt {
             path: self.file.0.clone(),
             socket: self.socket.try_clone()?,
         })

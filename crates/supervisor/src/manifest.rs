@@ -1,5 +1,5 @@
-//! What the spawner is told of a configuration: the rules and maps that run programs, and nothing
-//! else.
+//! What the spawner is told of a configuration: the rules, maps and pools that run programs, and
+//! nothing else.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use ipc::groups::Shape;
 use ipc::manifest::{Manifest, MapManifest, NamedProgram, RuleManifest, SiteManifest};
 use os::cgroup::{Base, Controller, Controllers, Group, Layout};
 
-use crate::surroundings;
+use crate::{pools, surroundings};
 
 /// Makes a generation's manifest, and takes the controllers it needs; the errors are what this process
 /// or this machine cannot do for it.
@@ -40,9 +40,14 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Mani
         }
     }
     let maps = maps(model, &mut problems);
+    let pools = pools::manifest::of(model, &shape, &mut problems);
+    problems.extend(surroundings::servers_own(model));
     problems.extend(surroundings::unbecomable_chores(model));
     let may_wish = model.all_scripts().next().is_some();
     let more = Controllers::from_iter(may_wish.then_some(WISHED).into_iter().flatten());
+    let more = more.union(Controllers::from_iter(
+        (!model.pools.is_empty()).then_some(Controller::Cpu),
+    ));
     let (layout, groups) = groups(&shape, more, base).unwrap_or_else(|found| {
         problems.extend(found);
         Default::default()
@@ -56,6 +61,10 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Mani
             groups,
             sites,
             maps,
+            pools,
+            starting_max: model.pool_terms.starting,
+            sees: pools::manifest::sees(model),
+            mail: model.pool_terms.mail.clone(),
         })
     } else {
         Err(problems)
@@ -120,6 +129,9 @@ const WISHED: [Controller; 5] = [
     Controller::Cpuset,
 ];
 
+/// What a group has where nothing is said.
+const CPU_WEIGHT_USUAL: u32 = 100;
+
 /// The groups, with the limits that can be had, and where they stand; `more` are controllers that
 /// are taken too, as far as they can be.
 fn groups(
@@ -144,7 +156,7 @@ fn groups(
         if is_there && let Err(error) = base.claim(wanted) {
             let reason = reason(&error.error);
             tracing::info!(
-                "scripts cannot limit {}: {}: {reason}",
+                "neither scripts nor pools have the controller {}: {}: {reason}",
                 controller.name(),
                 error.what
             );
@@ -154,7 +166,17 @@ fn groups(
         let reason = reason(&error.error);
         vec![format!("{}: {reason}", error.what)]
     })?;
-    Ok((layout.clone(), verdict.groups))
+    let mut groups = verdict.groups;
+    if layout.of(Controller::Cpu).is_some() {
+        // It is what they have in any case, and has their groups stand there: a pool is known and
+        // ended by its group.
+        for at in &shape.pools {
+            if let Some(group) = groups.get_mut(*at) {
+                group.limits.cpu_weight = Some(CPU_WEIGHT_USUAL);
+            }
+        }
+    }
+    Ok((layout.clone(), groups))
 }
 
 /// The variables that a program may get beside the usual ones: those its rule sets, and `env` of

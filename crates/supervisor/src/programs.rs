@@ -1,10 +1,12 @@
 //! The spawner as the supervisor keeps it: started first, told every manifest first, ended last.
 //!
 //! The idea: what it is told is answered at once, so the supervisor waits for the answer; no
-//! request waits meanwhile. When the spawner dies, everything else goes on: programs that ran die
-//! with it, what they left behind comes to this process and is killed here, and after a rest the
-//! next spawner is told the manifests again and given new links.
+//! request waits meanwhile; what it says of pools beside that is kept until it is dealt with. When
+//! the spawner dies, everything else goes on: programs that ran die with it, what they left behind
+//! comes to this process and is killed here, but for masters of pools; and after a rest the next
+//! spawner is told of sockets, masters and manifests again and given new links.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -12,10 +14,16 @@ use std::time::{Duration, Instant};
 use config::reason;
 use ipc::handover::ChildProcess;
 use ipc::manifest::{FromSpawner, Manifest, ToSpawner};
+use ipc::pools::{PoolProcess, PoolQuestion, PoolSocket};
+use ipc::server::ToServer;
 use os::cgroup::{Base, Host};
 
-use crate::child::{self, BackOff, Child, Spawner};
-use crate::reload::Refused;
+use crate::Supervisor;
+use crate::child::{self, BackOff, Child, Server, Spawner};
+use crate::phase::Phase;
+use crate::pools::places::Listening;
+use crate::pools::{News, PoolProcesses};
+use crate::reload::{Generation, Refused};
 
 /// How long a spawner may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -33,6 +41,12 @@ pub(super) struct Programs {
     back_off: BackOff,
     /// Whether an earlier spawner still has programs.
     pub(super) is_beside: bool,
+    /// Masters of pools: they outlive a spawner.
+    pub(super) masters: PoolProcesses,
+    /// The sockets of pools that the spawner has, by pool: the number of each.
+    sockets: BTreeMap<String, u64>,
+    /// What it has said that was not dealt with.
+    news: Vec<News>,
 }
 
 #[derive(Debug, Default)]
@@ -58,11 +72,17 @@ impl Programs {
     }
 
     /// Goes on with what another supervisor had.
-    pub(super) fn take_over(spawner: Option<Child>, strangers: Vec<u32>) -> Programs {
+    pub(super) fn take_over(
+        spawner: Option<Child>,
+        (strangers, masters): (Vec<u32>, Vec<PoolProcess>),
+        current: &Generation,
+    ) -> Programs {
         let running = |child| SpawnerState::Running(Spawner::of(child));
         Programs {
             state: spawner.map_or_else(Default::default, running),
             strangers,
+            masters: PoolProcesses(masters),
+            sockets: numbers(current).collect(),
             ..Programs::default()
         }
     }
@@ -109,8 +129,9 @@ impl Programs {
         matches!(self.state, SpawnerState::Running(_))
     }
 
-    /// Starts a spawner, and tells it these manifests.
-    pub(super) fn start(&mut self, manifests: &[&Manifest]) -> Result<(), String> {
+    /// Starts a spawner, and tells it these generations. That of a successor gets no pools in its
+    /// charge: another has them until this program serves.
+    pub(super) fn start(&mut self, generations: &[&Generation]) -> Result<(), String> {
         let spawner = Spawner::start().map_err(|error| {
             let reason = reason(&error);
             self.rest(Duration::ZERO);
@@ -118,35 +139,142 @@ impl Programs {
         })?;
         tracing::info!(pid = spawner.pid(), "spawner started");
         self.state = SpawnerState::Running(spawner);
-        manifests
-            .iter()
-            .try_for_each(|manifest| self.tell(manifest))
+        self.sockets.clear();
+        let told = generations.iter().try_for_each(|it| self.tell_sockets(it));
+        told.and_then(|()| match child::is_successor() {
+            true => Ok(()),
+            false => self.give_charge_of_pools(),
+        })?;
+        generations.iter().try_for_each(|it| self.tell(it))
     }
 
-    /// Tells the spawner a manifest, and hears whether it takes it.
-    pub(super) fn tell(&mut self, manifest: &Manifest) -> Result<(), String> {
-        let SpawnerState::Running(spawner) = &self.state else {
-            return Err("there is no spawner".into());
-        };
-        let answer = spawner
+    /// Tells the spawner a manifest, and the sockets it has not, and hears whether it takes it.
+    pub(super) fn tell(&mut self, generation: &Generation) -> Result<(), String> {
+        let manifest = &generation.manifest;
+        self.tell_sockets(generation)?;
+        let answer = self
             .send(&ToSpawner::Manifest(Manifest {
                 is_beside: self.is_beside,
                 ..manifest.clone()
             }))
-            .and_then(|()| spawner.hear(ANSWER_MAX));
+            .and_then(|()| self.hear_answer());
         match answer {
-            Ok(FromSpawner::Ready { generation }) if generation == manifest.generation => Ok(()),
+            Ok(FromSpawner::Ready { generation: number }) if number == manifest.generation => {
+                // It lets go of the sockets of others.
+                self.sockets = numbers(generation).collect();
+                Ok(())
+            }
             Ok(FromSpawner::Refused { message, .. }) => Err(message),
-            Ok(FromSpawner::Ready { .. }) => {
+            Ok(_) => {
                 self.lose("it answered something else");
                 Err("the spawner answered something else".into())
             }
-            Err(error) => {
-                let reason = reason(&error);
-                self.lose(&format!("it does not answer: {reason}"));
-                Err(format!("the spawner does not answer: {reason}"))
+            Err(error) => Err(self.lose_by("does not answer", &error)),
+        }
+    }
+
+    /// Gives the spawner the sockets of a generation's pools that it has not.
+    pub(super) fn tell_sockets(&mut self, generation: &Generation) -> Result<(), String> {
+        let known = &self.sockets;
+        let is_new = |(id, it): &(&str, &Listening)| known.get(*id) != Some(&it.number());
+        let new: Vec<_> = sockets(generation).filter(is_new).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let copies = new.iter().map(|(id, it)| {
+            let (id, socket) = ((*id).to_owned(), it.socket()?);
+            Ok(PoolSocket { id, socket })
+        });
+        let copies = copies.collect::<io::Result<_>>();
+        copies
+            .and_then(|copies| self.send(&ToSpawner::Sockets(copies)))
+            .map_err(|error| self.lose_by("does not take sockets", &error))?;
+        let numbers = new.iter().map(|(id, it)| ((*id).to_owned(), it.number()));
+        self.sockets.extend(numbers);
+        Ok(())
+    }
+
+    /// Tells the spawner which masters run: from now on it sees to pools.
+    pub(super) fn give_charge_of_pools(&mut self) -> Result<(), String> {
+        let copies = self.masters.0.iter().map(PoolProcess::try_clone);
+        let copies = copies.collect::<io::Result<_>>();
+        copies
+            .and_then(|copies| self.send(&ToSpawner::PoolProcesses(copies)))
+            .map_err(|error| self.lose_by("does not take masters", &error))
+    }
+
+    /// Asks the spawner something; the answer is news.
+    pub(super) fn ask_of_pools(
+        &mut self,
+        number: u64,
+        question: PoolQuestion,
+    ) -> Result<(), String> {
+        self.send(&ToSpawner::Pools { number, question })
+            .map_err(|error| self.lose_by("does not hear", &error))
+    }
+
+    /// What the spawner has said since this was asked last.
+    pub(super) fn news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Hears what it says unasked, or that it has ended.
+    pub(super) fn on_word(&mut self) {
+        let SpawnerState::Running(spawner) = &self.state else {
+            return;
+        };
+        match spawner.hear(Duration::ZERO) {
+            Ok(word) => match self.take_in(word) {
+                None => {}
+                Some(_) => self.lose("it says what it was not asked"),
+            },
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => self.lose("it ended"),
+            Err(error) => drop(self.lose_by("is not understood", &error)),
+        }
+    }
+
+    /// Waits for an answer, and takes in what comes before it.
+    fn hear_answer(&mut self) -> io::Result<FromSpawner> {
+        let until = Instant::now() + ANSWER_MAX;
+        loop {
+            let SpawnerState::Running(spawner) = &self.state else {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            };
+            let word = spawner.hear(until.saturating_duration_since(Instant::now()))?;
+            if let Some(answer) = self.take_in(word) {
+                return Ok(answer);
             }
         }
+    }
+
+    /// Takes in what is no answer to a manifest.
+    fn take_in(&mut self, word: FromSpawner) -> Option<FromSpawner> {
+        match word {
+            FromSpawner::PoolProcess(master) => self.masters.add(master),
+            FromSpawner::PoolProcessEnded { pid } => {
+                self.masters.remove(pid);
+                self.news.push(News::Ended);
+            }
+            FromSpawner::Deaf { id } => self.news.push(News::Deaf(id)),
+            FromSpawner::Pools { number, answer } => self.news.push(News::Answer(number, answer)),
+            answer => return Some(answer),
+        }
+        None
+    }
+
+    fn send(&self, message: &ToSpawner) -> io::Result<()> {
+        match &self.state {
+            SpawnerState::Running(spawner) => spawner.send(message),
+            _ => Err(io::Error::other("there is no spawner")),
+        }
+    }
+
+    /// Loses it over an error, and says so.
+    fn lose_by(&mut self, what: &str, error: &io::Error) -> String {
+        let reason = reason(error);
+        self.lose(&format!("it {what}: {reason}"));
+        format!("the spawner {what}: {reason}")
     }
 
     /// Links between the spawner and a server's workers: the workers' ends; none while there is
@@ -247,6 +375,71 @@ impl Programs {
     }
 }
 
+impl Supervisor {
+    /// Ends what a spawner left behind.
+    pub(super) fn end_orphans(&self) {
+        let mut ours = self.other_pids();
+        ours.extend(self.phase.server().map(Server::pid));
+        ours.extend(self.programs.pid().into_iter().chain(self.keys.pid()));
+        ours.extend(self.programs.masters.pids());
+        self.programs.end_orphans(&ours);
+    }
+
+    /// Starts the next spawner, and gives the server links to it.
+    pub(super) fn start_spawner(&mut self) {
+        self.end_orphans();
+        let mut generations = vec![&self.current];
+        if let Phase::Reloading { next, .. } = &self.phase {
+            generations.push(&**next);
+        }
+        if let Err(problem) = self.programs.start(&generations) {
+            tracing::error!("{problem}");
+            return self.programs.lose("it has no manifest");
+        }
+        let links = self.programs.links(self.current.workers);
+        let given = self.phase.server().map(|server| {
+            let links = ToServer::Programs { links };
+            server.send(&links)
+        });
+        if let Some(Err(error)) = given {
+            self.lose_server_by("it does not take links to the spawner", &error);
+        }
+    }
+
+    /// Tells the spawner a generation before the server hears of it. Who has no programs needs no
+    /// spawner.
+    pub(super) fn tell_manifest(&mut self, next: &Generation) -> Result<(), String> {
+        if !self.programs.is_running() {
+            self.start_spawner();
+        }
+        match self.programs.tell(next) {
+            Err(problem) if next.manifest.sites.is_empty() && next.manifest.pools.is_empty() => {
+                tracing::error!("{problem}");
+                Ok(())
+            }
+            told => told,
+        }
+    }
+
+    /// Makes the current generation's manifest the latest again.
+    pub(super) fn take_manifest_back(&mut self) {
+        if let Err(problem) = self.programs.tell(&self.current) {
+            tracing::error!("{problem}");
+        }
+    }
+}
+
+/// The sockets of a generation's pools, each with its pool.
+fn sockets(generation: &Generation) -> impl Iterator<Item = (&str, &Listening)> {
+    let pools = generation.manifest.pools.iter();
+    pools.filter_map(|pool| Some((&*pool.id, &**generation.places.find(&pool.socket)?)))
+}
+
+/// The number of each.
+fn numbers(generation: &Generation) -> impl Iterator<Item = (String, u64)> {
+    sockets(generation).map(|(id, it)| (id.to_owned(), it.number()))
+}
+
 /// Takes a place among the control groups, before there are children; what a crash left there goes.
 pub(super) fn claim_place() -> Result<Base, Refused> {
     let host = Host::look().map_err(|error| {
@@ -259,4 +452,11 @@ pub(super) fn claim_place() -> Result<Base, Refused> {
         tracing::warn!("{}: {reason}", problem.what);
     }
     Ok(base)
+}
+
+/// Leaves to the spawner, which this process starts, what only the spawner does.
+pub(super) fn lay_mounting_aside() {
+    if let Err(error) = os::confine::lay_mounting_aside() {
+        tracing::warn!(error = reason(&error), "CAP_SYS_ADMIN cannot be laid aside");
+    }
 }

@@ -26,6 +26,7 @@ use crate::load::{Loaded, load_beside, load_to_start};
 use crate::logs::Logs;
 use crate::loose::LooseFiles;
 use crate::manifest;
+use crate::pools::places::Places;
 use crate::surroundings;
 
 /// How many keys of tickets are still taken beside the current one.
@@ -42,6 +43,8 @@ pub(super) struct Generation {
     pub(super) listeners: Listeners,
     /// Its logs.
     pub(super) logs: Logs,
+    /// Where its pools live.
+    pub(super) places: Places,
     /// What the server becomes when the supervisor is root.
     pub(super) user: String,
     /// How long a drain may take.
@@ -79,6 +82,8 @@ pub(super) struct Before<'a> {
     pub(super) listeners: &'a Listeners,
     /// Open logs.
     pub(super) logs: &'a Logs,
+    /// Where pools live.
+    pub(super) places: &'a Places,
     /// The control socket.
     pub(super) control: &'a [Rc<Control>],
     /// Certificates that were judged.
@@ -145,6 +150,8 @@ impl Generation {
         let control = control.transpose().map_err(|problem| vec![problem]);
         let control = or_default(control, &mut problems);
         let manifest = or_default(manifest::of(&model, number, base), &mut problems);
+        let places = Places::make(&model, before.map(|before| before.places));
+        let places = or_default(places, &mut problems);
         let known = before.and_then(|before| before.certificates);
         let certificates = certificates(&model, config, known, keys);
         let certificates = or_default(certificates, &mut problems);
@@ -161,6 +168,7 @@ impl Generation {
                 number,
                 listeners,
                 logs,
+                places,
                 user: model.user,
                 drain: Duration::from_millis(model.timeouts.drain_ms),
                 scripts,
@@ -190,6 +198,7 @@ impl Generation {
         Before {
             listeners: &self.listeners,
             logs: &self.logs,
+            places: &self.places,
             control: self.control.as_slice(),
             certificates: self.certificates.as_ref(),
             last_good: &self.loose.last_good,

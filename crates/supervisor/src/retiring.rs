@@ -1,6 +1,7 @@
 //! Servers of earlier programs that finish what is under way, and what stands by them meanwhile.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use config::reason;
@@ -18,6 +19,8 @@ const LEAVING_MAX: Duration = Duration::from_secs(10);
 const LEAVING_LOOK: Duration = Duration::from_millis(200);
 /// The word of a server's command line.
 const SERVER: &str = "server";
+/// The word of a spawner's.
+pub(super) const SPAWNER: &str = "spawner";
 
 /// A server that finishes what is under way, and the processes it needs for that.
 #[derive(Debug)]
@@ -53,6 +56,12 @@ impl Retiring {
             until_us: os::cpu::monotonic_us().saturating_add(left_us),
             children: server.chain(others).collect::<io::Result<_>>()?,
         })
+    }
+
+    /// The link to its spawner.
+    pub(super) fn spawner(&self) -> Option<BorrowedFd<'_>> {
+        let spawner = self.others.iter().find(|child| child.kind() == SPAWNER);
+        spawner.map(Child::link)
     }
 
     fn pids(&self) -> impl Iterator<Item = u32> {

@@ -25,9 +25,9 @@ use crate::keeper::Keys;
 use crate::loose::Stored;
 use crate::notify::Notify;
 use crate::phase::Phase;
-use crate::programs::Programs;
+use crate::programs::{self, Programs};
 use crate::reload::{Generation, Refused};
-use crate::retiring::{self, Retiring};
+use crate::retiring::{self, Retiring, SPAWNER};
 use crate::{DRAIN_GRACE, READY_MAX, Supervisor, Wanted};
 
 /// How long the last lines of the error log may take.
@@ -82,7 +82,7 @@ fn prove(link: &OwnedFd, format: &str) -> Result<Handed, Refused> {
     let mut programs = ManuallyDrop::new(Programs::default());
     programs.is_beside = true;
     let refused = |problem: String| Refused::System(vec![problem]);
-    programs.start(&[&next.manifest]).map_err(refused)?;
+    programs.start(&[&next]).map_err(refused)?;
     let told = format!("{}{}\n{}", next.summary(), next.changed(), next.loose.told);
     let begun_us = arriving.tally.last_upgrade.begun_us;
     let tally = Tally {
@@ -173,6 +173,7 @@ fn hand_back(
         children: children.collect::<io::Result<_>>()?,
         retiring,
         strangers: &arriving.strangers,
+        masters: &arriving.masters,
     };
     leaving.write()
 }
@@ -210,13 +211,15 @@ impl Supervisor {
     fn arrive(config: &Path, signals: Signals, handed: Handed) -> Result<Supervisor, Refused> {
         let said = |error: io::Error| Refused::by_system("take over the processes", &error);
         os::spawn::adopt_orphans().map_err(said)?;
+        programs::lay_mounting_aside();
         let mut arriving = Arriving::read(handed)?;
         let children = std::mem::take(&mut arriving.children);
         let mut children = ManuallyDrop::new(retiring::children(children).map_err(said)?);
         let keeper = retiring::take(&mut children, "keeper");
         let mut keys = ManuallyDrop::new(Keys::take_over(keeper));
-        let current = arriving.restore(&mut keys)?;
+        let mut current = arriving.restore(&mut keys)?;
         current.listeners.take_over(&arriving.listeners);
+        current.places.take_over(&arriving.places);
         let arriving = ManuallyDrop::into_inner(arriving);
         let mut children = ManuallyDrop::into_inner(children);
         let server = retiring::take(&mut children, "server").ok_or_else(|| {
@@ -224,7 +227,9 @@ impl Supervisor {
         })?;
         let earlier = arriving.retiring.into_iter().map(Retiring::take_over);
         let earlier: io::Result<Vec<_>> = earlier.collect();
-        let spawner = retiring::take(&mut children, "spawner");
+        let spawner = retiring::take(&mut children, SPAWNER);
+        let known = (arriving.strangers, arriving.masters);
+        let programs = Programs::take_over(spawner, known, &current);
         Ok(Supervisor {
             config: config.to_owned(),
             signals,
@@ -233,7 +238,7 @@ impl Supervisor {
             phase: Phase::Serving {
                 server: Server::of(server),
             },
-            programs: Programs::take_over(spawner, arriving.strangers),
+            programs,
             keys: ManuallyDrop::into_inner(keys),
             // The set and its numbers are told with links of this supervisor's.
             linked: 0,
@@ -262,6 +267,7 @@ impl Supervisor {
             let told = "error: the new program could not go on: see the error log\n";
             return self.refuse_upgrade(ReloadOutcome::Failed, told.to_owned());
         }
+        self.take_charge_of_pools();
         for retiring in &self.retiring {
             // One that does not listen has ended, or ends when its time is up.
             let _ = retiring.server.send(&ToServer::Retire);

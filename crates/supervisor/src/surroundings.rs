@@ -3,11 +3,15 @@
 //! The idea: said before the first request, by `check`, `doctor` and at start. What may still come
 //! (a server that is started later) is a warning; nothing is changed by looking.
 
+use std::collections::{BTreeMap, HashSet};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
-use config::model::{Chore, Handler, Map, MapProgram, MapSource, Model, Rule, ServerAddress, Site};
+use config::model::{
+    Chore, Handler, Isolate, Map, MapProgram, MapSource, Model, Pool, PoolProgram, Rule,
+    ServerAddress, Site,
+};
 use config::reason;
 use os::user::User;
 
@@ -39,6 +43,82 @@ pub fn user_of_map(map: &Map, program: &MapProgram) -> Result<Option<String>, St
 /// As [`user`].
 pub fn user_of_chore(chore: &Chore, whose: (&str, &str)) -> Result<Option<String>, String> {
     becomes(&chore.user, chore.has_own_user, whose)
+}
+
+/// Whom a pool's processes run as, likewise.
+///
+/// # Errors
+/// As [`user`].
+pub fn user_of_pool(pool: &Pool) -> Result<Option<String>, String> {
+    match &pool.user {
+        Some(user) => becomes(user, true, ("pool", &pool.name)),
+        None if os::process::is_root() => {
+            let name = &pool.name;
+            Err(format!(
+                "pool {name}: give its sites a `user`, whom it runs as"
+            ))
+        }
+        None => Ok(None),
+    }
+}
+
+/// Why root cannot shut a pool off from the machine's files; `None` where that can be, as far as a
+/// look can tell.
+pub fn no_walls() -> Option<&'static str> {
+    (os::process::is_root() && !os::confine::may_mount()).then_some(
+        "CAP_SYS_ADMIN is missing, by which its walls are built: grant it to the service \
+         (CapabilityBoundingSet), or say isolate = \"none\"",
+    )
+}
+
+/// What runs as the user that the server becomes where there are pools, all of which that user may
+/// speak to: a line each.
+pub fn servers_own(model: &Model) -> Vec<String> {
+    let server = User::look_up(&model.user);
+    let Some(server) = server.ok().filter(|_| has_pools_of_others(model)) else {
+        return Vec::new();
+    };
+    let mut known = BTreeMap::new();
+    let mut is_servers = |name: &str| {
+        *known
+            .entry(name.to_owned())
+            .or_insert_with(|| User::look_up(name).is_ok_and(|user| user.uid == server.uid))
+    };
+    let sites = model.sites.iter().filter(|site| starts_programs(site));
+    let sites = sites.map(|site| ("site", site.name(), &*site.user));
+    let maps = model.maps.iter().filter_map(|map| match &map.source {
+        MapSource::Program(program) => Some(("map", map.name.clone(), &*program.user)),
+        MapSource::File(_) => None,
+    });
+    let chores = chores(model).map(|(name, chore)| ("account", name.to_owned(), &*chore.user));
+    let all = sites.chain(maps).chain(chores);
+    let found = all.filter(|(_, _, user)| is_servers(user));
+    let told = found.map(|(kind, name, user)| {
+        format!(
+            "{kind} {name}: it runs programs as {user}, as the server itself, which may speak to \
+             every pool: name another by `user`"
+        )
+    });
+    told.collect()
+}
+
+/// Only root's gateway has pools of others than itself.
+fn has_pools_of_others(model: &Model) -> bool {
+    !model.pools.is_empty() && os::process::is_root()
+}
+
+/// The pools that cannot be had from here, a line each.
+fn impossible_pools(model: &Model) -> impl Iterator<Item = String> {
+    let walls = model.pools.iter().filter_map(|pool| {
+        let why = no_walls().filter(|_| pool.isolate == Isolate::Home)?;
+        Some(format!("pool {}: {why}", pool.name))
+    });
+    walls.chain(servers_own(model))
+}
+
+fn starts_programs(site: &Site) -> bool {
+    let starts = |rule: &Rule| rule.handler.as_ref().is_some_and(Handler::starts_programs);
+    site.rules.iter().any(starts)
 }
 
 fn becomes(
@@ -73,17 +153,17 @@ fn chores(model: &Model) -> impl Iterator<Item = (&str, &Chore)> {
     })
 }
 
-/// The sites, maps and accounts whose programs cannot run as they should from here, a line each.
+/// The sites, maps, accounts and pools whose programs cannot run as they should from here, a line
+/// each.
 pub fn unbecomable(model: &Model) -> impl Iterator<Item = String> {
-    let starts_programs = |rule: &Rule| matches!(rule.handler, Some(Handler::Cgi(_)));
-    let sites = model.sites.iter();
-    let sites = sites.filter(move |site| site.rules.iter().any(starts_programs));
+    let sites = model.sites.iter().filter(|site| starts_programs(site));
     let of_sites = sites.filter_map(|site| user(site).err());
     let of_maps = model.maps.iter().filter_map(|map| match &map.source {
         MapSource::Program(program) => user_of_map(map, program).err(),
         MapSource::File(_) => None,
     });
-    of_sites.chain(of_maps).chain(unbecomable_chores(model))
+    let of_programs = of_sites.chain(of_maps).chain(unbecomable_chores(model));
+    of_programs.chain(impossible_pools(model))
 }
 
 /// Those of accounts alone.
@@ -100,7 +180,11 @@ pub(crate) fn unbecomable_chores(model: &Model) -> impl Iterator<Item = String> 
 /// What may be meant otherwise: sockets that are none, programs of maps that are not there, a line
 /// each.
 pub fn warnings(model: &Model) -> Vec<String> {
-    let servers = model.upstreams.iter().flat_map(|upstream| {
+    // The supervisor makes those of pools itself.
+    let of_pools: HashSet<usize> = model.pools.iter().map(|pool| pool.upstream).collect();
+    let upstreams = model.upstreams.iter().enumerate();
+    let upstreams = upstreams.filter(|(at, _)| !of_pools.contains(at));
+    let servers = upstreams.flat_map(|(_, upstream)| {
         let servers = upstream.servers.iter();
         servers.map(|server| (&upstream.name, &server.address))
     });
@@ -118,7 +202,31 @@ pub fn warnings(model: &Model) -> Vec<String> {
     });
     let of_maps = model.maps.iter().filter_map(lacking_program);
     let of_accounts = chores(model).filter_map(|(name, chore)| lacking_chore(name, chore));
-    of_sockets.chain(of_maps).chain(of_accounts).collect()
+    let of_php = model.php.iter().filter_map(|php| {
+        let command = [php.program.to_string_lossy().into_owned()];
+        lacking(&format!("php {}", php.version), &command, Path::new("/"))
+    });
+    let of_apps = model.pools.iter().filter_map(|pool| match &pool.program {
+        PoolProgram::App(app) => lacking(&pool.name, &app.command, &app.directory),
+        PoolProgram::Php(_) => None,
+    });
+    let of_pools = of_php.chain(of_apps).chain(lacking_walls(model));
+    let all = of_sockets.chain(of_maps).chain(of_accounts);
+    all.chain(of_pools).collect()
+}
+
+/// That pools are to be shut in, where nobody can do that.
+fn lacking_walls(model: &Model) -> Option<String> {
+    let mut pools = model.pools.iter();
+    let pool = pools.find(|pool| pool.isolate == Isolate::Home)?;
+    (!os::process::is_root()).then(|| {
+        format!(
+            "pool {}: only root can build walls, and this is user {}: pools see all that this user \
+             sees, as with `isolate = \"none\"`",
+            pool.name,
+            os::process::user_id()
+        )
+    })
 }
 
 /// What is wrong with a chore, or with whom it runs as where the configuration does not say.

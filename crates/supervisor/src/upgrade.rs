@@ -176,6 +176,7 @@ impl Supervisor {
             children,
             retiring: self.retiring_to_hand_over()?,
             strangers: self.programs.strangers(),
+            masters: &self.programs.masters.0,
         };
         Ok((leaving.write()?, serving))
     }

@@ -2,6 +2,7 @@
 
 use std::iter::once;
 
+use super::pool;
 use super::script;
 use super::write::{braces, list, quote, quote_path, some_count, some_duration, some_size};
 use crate::lower::names::Named;
@@ -9,12 +10,17 @@ use crate::lower::script::Place;
 use crate::lower::template::spell;
 use crate::lower::upstream::FASTCGI_PREFIX;
 use crate::model::{
-    Cgi, FastCgi, Handler, Proxy, ProxyHost, ProxyRedirects, ProxyTarget, Template, Upstream,
+    AppPool, Cgi, FastCgi, Handler, Model, PoolProgram, Proxy, ProxyHost, ProxyRedirects,
+    ProxyTarget, Template, Upstream,
 };
 use crate::units;
 
 /// `handler`, where it is one table of one entry.
-pub(super) fn handler(handler: &Handler, upstreams: &[Upstream]) -> String {
+pub(super) fn handler(handler: &Handler, model: &Model) -> String {
+    let upstreams = &model.upstreams;
+    if let Some(pool) = handler.pool().and_then(|at| model.pools.get(at)) {
+        return of_pool(handler, &pool.program);
+    }
     match handler {
         Handler::Static => "{ static = true }".to_owned(),
         Handler::Proxy(settings) => format!("{{ proxy = {} }}", proxy(settings, upstreams)),
@@ -38,6 +44,33 @@ pub(super) fn handler(handler: &Handler, upstreams: &[Upstream]) -> String {
             format!("{{ script = {} }}", script::script(given, Place::Content))
         }
     }
+}
+
+/// `php` or `app`.
+fn of_pool(handler: &Handler, program: &PoolProgram) -> String {
+    match (program, handler) {
+        (PoolProgram::Php(_), Handler::FastCgi(it)) => {
+            format!("{{ php = {} }}", braces(fastcgi_settings(it)))
+        }
+        (PoolProgram::App(program), Handler::FastCgi(it)) => {
+            app(program, it.buffer_request, it.buffer_reply_bytes)
+        }
+        (PoolProgram::App(program), Handler::Proxy(it)) => app(
+            program,
+            it.buffer_request,
+            it.buffer_reply.unwrap_or_default(),
+        ),
+        // No other handler has a pool.
+        _ => String::new(),
+    }
+}
+
+fn app(app: &AppPool, buffer_request: bool, reply_bytes: u64) -> String {
+    let buffered = [
+        format!("buffer_request = {buffer_request}"),
+        buffer_reply(reply_bytes),
+    ];
+    format!("{{ app = {} }}", braces(pool::app(app).chain(buffered)))
 }
 
 fn proxy(proxy: &Proxy, upstreams: &[Upstream]) -> String {
@@ -99,12 +132,22 @@ fn fastcgi(fastcgi: &FastCgi, upstreams: &[Upstream]) -> String {
     let entries = [
         Some(format!("address = {}", quote(address))),
         root.map(|root| format!("root = {}", quote_path(root))),
-        Some(params(&fastcgi.params)),
-        Some(format!("buffer_request = {}", fastcgi.buffer_request)),
-        Some(buffer_reply(fastcgi.buffer_reply_bytes)),
-        Some(format!("abort_on_close = {}", fastcgi.abort_on_close)),
     ];
-    braces(entries.into_iter().flatten())
+    braces(
+        entries
+            .into_iter()
+            .flatten()
+            .chain(fastcgi_settings(fastcgi)),
+    )
+}
+
+fn fastcgi_settings(fastcgi: &FastCgi) -> [String; 4] {
+    [
+        params(&fastcgi.params),
+        format!("buffer_request = {}", fastcgi.buffer_request),
+        buffer_reply(fastcgi.buffer_reply_bytes),
+        format!("abort_on_close = {}", fastcgi.abort_on_close),
+    ]
 }
 
 fn cgi(cgi: &Cgi) -> String {

@@ -2,11 +2,12 @@
 
 use super::key::Fallback::{Absent, Value};
 use super::key::{Kind, Section, key};
+use super::pool::{APP_OF_HANDLER, PHP_OF_HANDLER};
 use super::script::{ALLOW_OF_PROXY, SCRIPT_OF_HANDLER, SCRIPT_OF_PROXY};
 
 pub(crate) const HANDLER: Section = Section {
     title: "handler = { … }",
-    about: "What answers a request: exactly one of `static`, `proxy`, `fastcgi`, `cgi`, `respond`, `redirect`, `metrics` and `script`.",
+    about: "What answers a request: exactly one of `static`, `proxy`, `fastcgi`, `php`, `app`, `cgi`, `respond`, `redirect`, `metrics` and `script`.",
     keys: &[
         key(
             "static",
@@ -31,6 +32,8 @@ pub(crate) const HANDLER: Section = Section {
              is looked for.",
             "fastcgi = \"unix:/run/php/php-fpm.sock\"",
         ),
+        PHP_OF_HANDLER,
+        APP_OF_HANDLER,
         key(
             "cgi",
             Kind::Other("`true` or table"),

@@ -12,6 +12,7 @@ mod level;
 pub(crate) mod limit;
 mod listen;
 mod map;
+mod pool;
 mod process;
 mod program;
 mod script;
@@ -31,6 +32,7 @@ pub(crate) use level::{LEVEL_CAPS, LEVEL_TIMEOUTS};
 pub(crate) use limit::{LIMIT, OVERRIDE, OVERRIDES};
 pub(crate) use listen::{LISTEN, SENDERS};
 pub(crate) use map::MAP;
+pub(crate) use pool::{APP, PHP, PHP_HANDLER, POOL, POOLS};
 pub(crate) use process::{CAPS, CONTROL, LOG, TIMEOUTS, TOP};
 pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
 pub(crate) use script::{LEVEL_SCRIPTS, SCRIPT, SCRIPTS};
@@ -60,6 +62,8 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &SHED,
     &SHED_RESPOND,
     &MAP,
+    &POOLS,
+    &PHP,
     &ACME,
     &EAB,
     &ON_DEMAND,
@@ -68,6 +72,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &SITE,
     &SITE_LOG,
     &SITE_TLS,
+    &POOL,
     &FILES,
     &COMPRESS,
     &AUTH,
@@ -79,6 +84,8 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &PROXY,
     &PROXY_REDIRECT,
     &FASTCGI,
+    &PHP_HANDLER,
+    &APP,
     &CGI,
     &PARAMS,
     &RESPOND,

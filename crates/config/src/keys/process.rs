@@ -3,6 +3,7 @@
 use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Kind, Section, key};
 use super::limit::{LIMIT_KEYS, LIMITS_OF_LEVEL, LIMITS_OVERRIDES, TIME_ZONE};
+use super::pool::{PHP_OF_PROCESS, POOLS_OF_PROCESS};
 use super::script::SCRIPTS_OF_PROCESS;
 use super::tls::TLS_OF_PROCESS;
 
@@ -16,7 +17,7 @@ pub(super) const TIB: u64 = 1 << 40;
 pub(crate) const TOP: Section = Section {
     title: "top level",
     about: "Keys before the first table of a file. In an included file `[[listen]]`, \
-        `[upstreams.NAME]`, `[tenants.NAME]`, `[maps.NAME]`, `[acme.NAME]`, `[[shed]]` and `[[sites]]` add to what is there; any other key may be set in one file only.",
+        `[upstreams.NAME]`, `[tenants.NAME]`, `[maps.NAME]`, `[php.VERSION]`, `[acme.NAME]`, `[[shed]]` and `[[sites]]` add to what is there; any other key may be set in one file only.",
     keys: &[
         key(
             "workers",
@@ -128,6 +129,8 @@ pub(crate) const TOP: Section = Section {
             "Maps, by name: programs and files that answer a key with a text.",
             "maps = { load = { program = [\"./loadaverage.pl\"] } }",
         ),
+        POOLS_OF_PROCESS,
+        PHP_OF_PROCESS,
         key(
             "acme",
             Kind::Other("table of tables"),

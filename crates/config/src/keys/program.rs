@@ -44,9 +44,9 @@ pub(crate) const TENANT: Section = Section {
 pub(crate) const CGROUP: Section = Section {
     title: "cgroup = { … }",
     about: "Limits enforced by the kernel, on a tenant, a site or a rule. They bind the programs that the gateway starts \
-        (CGI), whatever the number of requests, and never the gateway itself. The levels lie within each other: a \
+        (CGI, and pools), whatever the number of requests, and never the gateway itself. The levels lie within each other: a \
         tenant's limits hold for its sites together, a site's for its rules. Beside `fastcgi` and `proxy`, whose \
-        processes others start, a rule's `cgroup` is an error.",
+        processes others start, and beside `php` and `app`, whose pools are the site's, a rule's `cgroup` is an error.",
     keys: &[
         key(
             "cpu",
@@ -144,7 +144,7 @@ pub(crate) const IO: Section = Section {
     later: &[],
 };
 
-const PARAMS_OF_HANDLER: Key = key(
+pub(super) const PARAMS_OF_HANDLER: Key = key(
     "params",
     Kind::Other("table"),
     Absent("those of RFC 3875 and the usual ones beside them"),
@@ -152,13 +152,30 @@ const PARAMS_OF_HANDLER: Key = key(
     "params = { set = { APP_STAGE = \"test\" }, remove = [\"SERVER_SOFTWARE\"] }",
 );
 
-const ABORT_ON_CLOSE: Key = key(
+pub(super) const ABORT_ON_CLOSE: Key = key(
     "abort_on_close",
     Kind::Flag,
     Value("false"),
     "Take a client that ends its side of the connection for one that has gone, before its reply is whole. Else it is \
      answered: who has really gone is found out all the same, by a byte of the reply sent ahead.",
     "abort_on_close = true",
+);
+
+pub(super) const BUFFER_REQUEST: Key = key(
+    "buffer_request",
+    Kind::Flag,
+    Value("true"),
+    "Take the whole body before a connection is taken, in memory and then in a temporary file \
+     (`caps.spool_memory_bytes`, `caps.spool_disk_bytes`). Slow clients then keep no process of the server's busy.",
+    "buffer_request = false",
+);
+
+pub(super) const BUFFER_REPLY: Key = key(
+    "buffer_reply",
+    Kind::Other("`false` or size, 1 to 1TiB"),
+    Value("\"64MiB\""),
+    "Take up to this much of a reply off the server's hands, in the same places, so that slow clients keep it from nothing.",
+    "buffer_reply = \"8MiB\"",
 );
 
 pub(crate) const FASTCGI: Section = Section {
@@ -180,21 +197,8 @@ pub(crate) const FASTCGI: Section = Section {
             "root = \"/app/public\"",
         ),
         PARAMS_OF_HANDLER,
-        key(
-            "buffer_request",
-            Kind::Flag,
-            Value("true"),
-            "Take the whole body before a connection is taken, in memory and then in a temporary file \
-             (`caps.spool_memory_bytes`, `caps.spool_disk_bytes`). Slow clients then keep no process of the server's busy.",
-            "buffer_request = false",
-        ),
-        key(
-            "buffer_reply",
-            Kind::Other("`false` or size, 1 to 1TiB"),
-            Value("\"64MiB\""),
-            "Take up to this much of a reply off the server's hands, in the same places, so that slow clients keep it from nothing.",
-            "buffer_reply = \"8MiB\"",
-        ),
+        BUFFER_REQUEST,
+        BUFFER_REPLY,
         ABORT_ON_CLOSE,
     ],
     later: &[],

@@ -4,6 +4,7 @@ use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Key, Kind, Section, key};
 use super::level::{CAPS_OF_LEVEL, TIMEOUTS_OF_LEVEL};
 use super::limit::LIMITS_OF_LEVEL;
+use super::pool::POOL_OF_SITE;
 use super::program::{CGROUP_OF_LEVEL, CGROUP_REQUIRED};
 use super::script::SCRIPTS_OF_LEVEL;
 use super::tls::TLS_OF_SITE;
@@ -179,9 +180,10 @@ pub(crate) const SITE: Section = Section {
             "user",
             Kind::Text,
             Absent("the `user` of the top level"),
-            "The user the site's CGI programs run as, when the gateway is started as root. Uid 0 is refused.",
+            "The user the site's CGI programs and pools run as, when the gateway is started as root. Uid 0 is refused.",
             "user = \"example\"",
         ),
+        POOL_OF_SITE,
         LIMITS_OF_LEVEL,
         TLS_OF_SITE,
         SCRIPTS_OF_LEVEL,

@@ -19,7 +19,7 @@ pub(crate) fn nearest<'a>(
 /// The handler that is meant by another program's word for it.
 pub(crate) fn others_handler(word: &str) -> Option<&'static str> {
     match word {
-        "php" | "php_fpm" | "php-fpm" | "fpm" | "fcgi" | "fastcgi_pass" => Some("fastcgi"),
+        "php_fpm" | "php-fpm" | "fpm" | "fcgi" | "fastcgi_pass" => Some("fastcgi"),
         "proxy_pass" | "reverse_proxy" => Some("proxy"),
         _ => None,
     }

@@ -53,7 +53,7 @@ fn frame(section: &Section) -> Frame {
         "top level" => {
             let own = &[
                 "listen = [{ address = \"127.0.0.1:8080\" }]",
-                "sites = [{ hosts = [\"*\"], root = \"/var/www\", cgroup = { pids = 5 } }]",
+                "sites = [{ hosts = [\"*\"], root = \"/var/www\", cgroup = { pids = 5 }, rules = [{ handler = { php = true } }] }]",
             ];
             frame("", own, "\n")
         }
@@ -140,6 +140,14 @@ fn frame(section: &Section) -> Frame {
             within(before, &["redirect = \"/busy\""], " }\n")
         }
         "[maps.NAME]" => table("[maps.ldavg]", &["program = [\"true\"]", "cache = \"1s\""]),
+        "[php.VERSION]" => {
+            let rule = "[[sites.rules]]\nhandler = { php = true }\n[php.\"8.2\"]\n";
+            within(rule, &[], "\n")
+        }
+        "pool = { … }" => {
+            let rest = " }\n[[sites.rules]]\nhandler = { php = true }\n[php.\"8.3\"]\nprogram = \"/opt/php/sbin/php-fpm\"\n";
+            within("pool = { ", &["php = \"8.2\""], rest)
+        }
         "cgroup = { … }" => within("cgroup = { ", &["cpu = \"50%\""], " }\n"),
         "io = { … }" => {
             let own = &["device = \"/dev/vdb\"", "read_ops = 5"];
@@ -186,6 +194,11 @@ fn frame_of_rule(section: &Section) -> Option<Frame> {
             let own = &["address = \"127.0.0.1:9000\""];
             within("[[sites.rules]]\nhandler = { fastcgi = { ", own, " } }\n")
         }
+        "php = { … }" => within("[[sites.rules]]\nhandler = { php = { ", &[], " } }\n"),
+        "app = { … }" => {
+            let own = &["command = [\"./serve\"]", "directory = \"/srv/other\""];
+            within("[[sites.rules]]\nhandler = { app = { ", own, " } }\n")
+        }
         "cgi = { … }" => within("[[sites.rules]]\nhandler = { cgi = { ", &[], " } }\n"),
         "params = { … }" => {
             let before = "[[sites.rules]]\nhandler = { cgi = { params = { ";
@@ -226,6 +239,7 @@ fn framed(section: &Section, lines: &[&str]) -> String {
 fn sources(text: &str) -> Sources {
     Sources::from_text("/etc/nagaya/nagaya.toml", text)
         .with_file("/etc/nagaya/htpasswd", HTPASSWD)
+        .with_php("8.2", "/usr/sbin/php-fpm8.2")
         .with_file("/etc/ssl/certs/ca-certificates.crt", b"PEM")
         .with_file("/etc/nagaya/certs/internal.pem", b"PEM")
         .with_file("/etc/nagaya/hooks/init.rb", b"p 1")

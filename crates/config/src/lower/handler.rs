@@ -1,6 +1,7 @@
 //! `handler = { … }`: exactly one of the handlers, with what belongs to it.
 
 use super::context::problem;
+use super::pool;
 use super::program;
 use super::redirects;
 use super::script::{self, Place};
@@ -10,11 +11,11 @@ use super::upstream::{self, Upstreams};
 use super::value::Value;
 use super::values;
 use crate::keys;
-use crate::model::{Handler, Proxy, ProxyHost, ProxyTarget, Redirect, Respond};
+use crate::model::{FastCgi, Handler, Protocol, Proxy, ProxyHost, ProxyTarget, Redirect, Respond};
 
 /// The keys that choose a handler.
-const CHOICES: [&str; 8] = [
-    "static", "proxy", "fastcgi", "cgi", "respond", "redirect", "metrics", "script",
+const CHOICES: [&str; 10] = [
+    "static", "proxy", "fastcgi", "php", "app", "cgi", "respond", "redirect", "metrics", "script",
 ];
 
 /// The handler of a rule.
@@ -29,7 +30,7 @@ pub(crate) fn handler(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Ha
         [] if table.has_strangers() => {}
         [] => {
             let finding = problem(value.spot(), "the handler is missing");
-            let help = "one of `static`, `proxy`, `fastcgi`, `cgi`, `respond`, `redirect`, `metrics` and `script`";
+            let help = "one of `static`, `proxy`, `fastcgi`, `php`, `app`, `cgi`, `respond`, `redirect`, `metrics` and `script`";
             value.context.report(finding.help(help).absence());
         }
         [first, second, ..] => {
@@ -56,6 +57,10 @@ pub(crate) fn handler(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Ha
         table
             .get("fastcgi")
             .and_then(|value| program::fastcgi(&value, upstreams)),
+        table
+            .get("php")
+            .and_then(|value| program::php(&value, upstreams)),
+        table.get("app").and_then(|value| app(&value, upstreams)),
         table.get("cgi").and_then(|value| program::cgi(&value)),
         table.get("respond").and_then(|value| respond(&value)),
         table
@@ -109,6 +114,37 @@ fn proxy(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Handler> {
     is_known.then_some(Handler::Proxy(proxy))
 }
 
+/// `app = …`: what else is said of forwarding is the default of `proxy` and `fastcgi`.
+fn app(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Handler> {
+    let table = value.table(&keys::APP)?;
+    let app = pool::app(&table);
+    let protocol = app.protocol;
+    let pool = upstreams.pools.app(app)?;
+    let led = upstreams.lead(value, pool, protocol)?;
+    let (buffer_request, bytes) = (table.flag("buffer_request"), program::buffered(&table));
+    Some(match protocol {
+        Protocol::Http => {
+            let plain = Table::empty(value.context, &keys::PROXY);
+            Handler::Proxy(Proxy {
+                pool: Some(led.pool),
+                buffer_request,
+                buffer_reply: Some(bytes),
+                ..proxy_settings(&plain, ProxyTarget::Upstream(led.upstream), None)
+            })
+        }
+        Protocol::FastCgi => {
+            let plain = Table::empty(value.context, &keys::FASTCGI);
+            Handler::FastCgi(FastCgi {
+                upstream: led.upstream,
+                pool: Some(led.pool),
+                buffer_request,
+                buffer_reply_bytes: bytes,
+                ..program::fastcgi_settings(&plain)
+            })
+        }
+    })
+}
+
 fn chosen_by_script(table: &Table<'_>, script: &Value<'_>) -> Option<ProxyTarget> {
     if let Some(upstream) = table.get("upstream") {
         let finding = problem(
@@ -156,6 +192,7 @@ fn proxy_settings(table: &Table<'_>, target: ProxyTarget, url_prefix: Option<Str
     };
     Proxy {
         target,
+        pool: None,
         allow: script::allow(table),
         strip_prefix: prefix("strip_prefix"),
         add_prefix: prefix("add_prefix").or(url_prefix),

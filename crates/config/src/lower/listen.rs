@@ -122,7 +122,8 @@ fn loopback<'a>(networks: &Value<'a>) -> Vec<Value<'a>> {
 /// Refuses senders that any program of a site could pose as, and warns of such proxies.
 pub(super) fn check_believed(tops: &Tops<'_>, open: &[Value<'_>], model: &Model) {
     let rules = model.sites.iter().flat_map(|site| &site.rules);
-    let is_program = |handler: &Handler| matches!(handler, Handler::Cgi(_) | Handler::FastCgi(_));
+    let is_program =
+        |handler: &Handler| handler.starts_programs() || matches!(handler, Handler::FastCgi(_));
     if !rules
         .filter_map(|rule| rule.handler.as_ref())
         .any(is_program)

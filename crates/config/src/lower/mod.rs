@@ -18,6 +18,7 @@ mod listen;
 mod map;
 pub(crate) mod names;
 pub(crate) mod overrides;
+mod pool;
 mod program;
 mod redirects;
 mod rule;
@@ -53,6 +54,7 @@ use cgroup::Enforcement;
 pub(crate) use context::{Context, line_start};
 use fields::Side;
 use limits::Level;
+use pool::PoolList;
 pub(crate) use syntax::parse;
 use table::Table;
 use tenant::Tenants;
@@ -89,7 +91,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
     // First: whatever is a text may ask them.
     let maps = map::define_all(&tops, &user);
     let acme = acme::define_all(&tops);
-    let mut upstreams = Upstreams::default();
+    let mut upstreams = Upstreams::with(PoolList::open(&tops));
     for named in tops.members("upstreams") {
         upstreams.define(&named);
     }
@@ -110,6 +112,9 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
     };
     let (listeners, believed) = listen::listeners(&tops);
     let sites = site::lower_all(&tops, &mut upstreams, &around);
+    let shed = shed::lower_all(&tops, &upstreams, &maps);
+    let (upstreams, pools) = upstreams.finish();
+    let (pool_terms, php, pools) = pools.finish();
     let mut model = Model {
         workers: workers(&tops),
         control: tops.single("control").and_then(|value| control(&value)),
@@ -136,19 +141,28 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         last_good: last_good(&tops),
         scripts,
         tenants: tenants.finish(),
-        shed: shed::lower_all(&tops, &upstreams, &maps),
+        shed,
         maps,
         acme,
-        upstreams: upstreams.finish(),
+        pool_terms,
+        php,
+        pools,
+        upstreams,
         sites,
         guarded: Default::default(),
     };
-    tls::judge(&tops, &model.listeners, &model.sites);
-    tls::judge_scripts(&tops, &model);
-    acme::judge(&tops, &model);
     model.guarded = files::guarded(context, &model);
+    judge_whole(&tops, &model);
     listen::check_believed(&tops, &believed, &model);
     model
+}
+
+/// Reports what is wrong between parts that are right.
+fn judge_whole(tops: &Tops<'_>, model: &Model) {
+    tls::judge(tops, &model.listeners, &model.sites);
+    tls::judge_scripts(tops, model);
+    acme::judge(tops, model);
+    pool::judge(tops, model);
 }
 
 fn workers(tops: &Tops<'_>) -> usize {

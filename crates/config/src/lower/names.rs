@@ -2,9 +2,9 @@
 
 use crate::include::Broken;
 use crate::model::{
-    AcmeChallenge, Balance, Cache, ClientAuth, Degrade, EarlyHints, EncodedSlash, LimitOn,
+    AcmeChallenge, Balance, Cache, ClientAuth, Degrade, EarlyHints, EncodedSlash, Isolate, LimitOn,
     LogFormat, LogLevel, MetricsFormat, Mode, OnError, Protocol, ProxyVersion, ScriptsVm,
-    ServerClass, ShedScope, Slashes, Symlinks, TlsVersion, UnderscoreFields,
+    ServerClass, Share, ShedScope, Slashes, Symlinks, TlsVersion, UnderscoreFields,
 };
 
 /// A choice that is written as a word.
@@ -174,6 +174,15 @@ impl Named for Cache {
 impl Named for OnError {
     const NAMES: &'static [(&'static str, OnError)] =
         &[("deny", OnError::Deny), ("allow", OnError::Allow)];
+}
+
+impl Named for Isolate {
+    const NAMES: &'static [(&'static str, Isolate)] =
+        &[("home", Isolate::Home), ("none", Isolate::None)];
+}
+
+impl Named for Share {
+    const NAMES: &'static [(&'static str, Share)] = &[("user", Share::User), ("site", Share::Site)];
 }
 
 impl Named for ShedScope {

@@ -1,4 +1,4 @@
-//! `fastcgi` and `cgi`: handlers that run programs, and the variables they give them.
+//! `fastcgi`, `php` and `cgi`: handlers that run programs, and the variables they give them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use super::upstream::Upstreams;
 use super::value::Value;
 use super::values::{self, buffer_reply};
 use crate::keys::{self, Section};
-use crate::model::{Cgi, FastCgi, Handler, Rlimits, Template};
+use crate::model::{Cgi, FastCgi, Handler, Protocol, Rlimits, Template};
 use crate::units;
 
 /// `fastcgi = …`.
@@ -19,37 +19,72 @@ pub(crate) fn fastcgi(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Ha
     if value.is_text() {
         let upstream = upstreams.fastcgi(value)?;
         let plain = Table::empty(value.context, &keys::FASTCGI);
-        return Some(Handler::FastCgi(fastcgi_settings(&plain, upstream)));
+        return Some(Handler::FastCgi(FastCgi {
+            upstream,
+            ..fastcgi_settings(&plain)
+        }));
     }
     let table = value.table(&keys::FASTCGI)?;
     let address = table.required("address");
     let upstream = address.and_then(|value| upstreams.fastcgi(&value));
-    let settings = fastcgi_settings(&table, upstream.unwrap_or_default());
-    upstream.map(|_| Handler::FastCgi(settings))
+    let root = table.get("root").and_then(|value| foreign_root(&value));
+    let settings = fastcgi_settings(&table);
+    upstream.map(|upstream| {
+        Handler::FastCgi(FastCgi {
+            upstream,
+            root,
+            ..settings
+        })
+    })
+}
+
+/// `php = …`.
+pub(crate) fn php(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Handler> {
+    if value.is_text() {
+        value.report_help(
+            "`php` must be `true` or a table",
+            "a php-fpm that runs already is named by `fastcgi = \"unix:/PATH\"`",
+        );
+        return None;
+    }
+    let table = true_or_table(value, &keys::PHP_HANDLER)?;
+    let settings = fastcgi_settings(&table);
+    let pool = upstreams.pools.php(value)?;
+    let led = upstreams.lead(value, pool, Protocol::FastCgi)?;
+    Some(Handler::FastCgi(FastCgi {
+        upstream: led.upstream,
+        pool: Some(led.pool),
+        ..settings
+    }))
+}
+
+/// A handler that is `true`, or a table of `section`.
+fn true_or_table<'a>(value: &Value<'a>, section: &'static Section) -> Option<Table<'a>> {
+    match value.as_flag() {
+        Some(true) => Some(Table::empty(value.context, section)),
+        Some(false) => {
+            value.report_help(
+                format!("`{}` must be `true` or a table", value.name),
+                "leave it out where no program is meant",
+            );
+            None
+        }
+        None if value.is_table() => value.table(section),
+        None => {
+            value.mistyped("`true` or a table");
+            None
+        }
+    }
 }
 
 /// `cgi = …`.
 pub(crate) fn cgi(value: &Value<'_>) -> Option<Handler> {
-    let table = match value.as_flag() {
-        Some(true) => Table::empty(value.context, &keys::CGI),
-        Some(false) => {
-            value.report_help(
-                "`cgi` must be `true` or a table",
-                "leave it out where no program is meant",
-            );
-            return None;
-        }
-        None if value.is_table() => value.table(&keys::CGI)?,
-        None => {
-            value.mistyped("`true` or a table");
-            return None;
-        }
-    };
+    let table = true_or_table(value, &keys::CGI)?;
     Some(Handler::Cgi(Box::new(Cgi {
         timeout_ms: table.duration("timeout"),
         params: params(&table),
         buffer_request: table.flag("buffer_request"),
-        buffer_reply_bytes: buffered(&table, &keys::CGI),
+        buffer_reply_bytes: buffered(&table),
         abort_on_close: table.flag("abort_on_close"),
         limits: Rlimits {
             cpu_s: cpu_time(&table),
@@ -61,13 +96,15 @@ pub(crate) fn cgi(value: &Value<'_>) -> Option<Handler> {
     })))
 }
 
-fn fastcgi_settings(table: &Table<'_>, upstream: usize) -> FastCgi {
+/// What all handlers say that speak FastCGI.
+pub(crate) fn fastcgi_settings(table: &Table<'_>) -> FastCgi {
     FastCgi {
-        upstream,
-        root: table.get("root").and_then(|value| foreign_root(&value)),
+        upstream: 0,
+        pool: None,
+        root: None,
         params: params(table),
         buffer_request: table.flag("buffer_request"),
-        buffer_reply_bytes: buffered(table, &keys::FASTCGI),
+        buffer_reply_bytes: buffered(table),
         abort_on_close: table.flag("abort_on_close"),
     }
 }
@@ -84,8 +121,9 @@ fn foreign_root(value: &Value<'_>) -> Option<PathBuf> {
     values::path(value)
 }
 
-fn buffered(table: &Table<'_>, section: &'static Section) -> u64 {
-    let default = keys::default_of(section, "buffer_reply").trim_matches('"');
+/// `buffer_reply` of a handler that says how much by default, as all do that run programs.
+pub(crate) fn buffered(table: &Table<'_>) -> u64 {
+    let default = keys::default_of(&keys::FASTCGI, "buffer_reply").trim_matches('"');
     let written = table
         .get("buffer_reply")
         .and_then(|value| buffer_reply(&value));

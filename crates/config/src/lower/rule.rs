@@ -94,6 +94,10 @@ fn report_unbound_cgroup(table: &Table<'_>, handler: Option<&Handler>) {
         return;
     };
     match handler {
+        Some(handler) if handler.pool().is_some() => value.report_help(
+            "`cgroup` of a rule does not bind a pool, which is the site's",
+            "put it on the site, or on the tenant",
+        ),
         Some(Handler::FastCgi(_) | Handler::Proxy(_)) => value.report_help(
             "`cgroup` binds only programs that the gateway starts, and this rule forwards to others' processes",
             "limit those where they are started, as with `CPUQuota=` of their systemd service",

@@ -37,6 +37,7 @@ struct Use {
     site: usize,
     shown: String,
     spot: Spot,
+    is_pool: bool,
     settings: Vec<(&'static str, Spot)>,
 }
 
@@ -78,6 +79,7 @@ impl Sharing {
                     site: number,
                     shown: server.address.to_string(),
                     spot: handler.spot(),
+                    is_pool: fastcgi.pool.is_some(),
                     settings: settings.clone(),
                 });
             }
@@ -107,12 +109,12 @@ impl Sharing {
                 self.tell_users(first, uses, &mut told, context);
             }
         }
-        for (_, name, spot) in self.servers.values().flat_map(|uses| settings_of(uses)) {
+        for (one, name, spot) in self.servers.values().flat_map(|uses| settings_of(uses)) {
             if told.insert(spot) {
                 let message = format!(
                     "`{name}` stays in the process of php-fpm that got it, for all of its later requests"
                 );
-                context.warn(problem(spot.clone(), message).help(pool_file(name)));
+                context.warn(problem(spot.clone(), message).help(pool_file(name, one.is_pool)));
             }
         }
     }
@@ -129,7 +131,8 @@ impl Sharing {
         );
         let role = format!("`{neighbour}` asks it, too");
         let finding = problem(spot.clone(), message).other(&role, other.spot.clone());
-        context.report(finding.help(pool_file(name) + ", in a pool of this site's own"));
+        let help = pool_file(name, one.is_pool) + ", in a pool of this site's own";
+        context.report(finding.help(help));
     }
 
     /// Tells of sites with users of their own that one server serves as somebody else.
@@ -185,7 +188,9 @@ fn settings<'v>(
         match own {
             Some((_, None)) => {}
             Some((_, Some(_))) => {
-                let params = handler.member("fastcgi").and_then(|it| it.member("params"));
+                let words = ["fastcgi", "php"];
+                let table = words.iter().find_map(|word| handler.member(word));
+                let params = table.and_then(|it| it.member("params"));
                 let set = params.and_then(|it| it.member("set")?.member(name));
                 found.extend(set.map(|value| (name, value.spot())));
             }
@@ -201,7 +206,11 @@ fn settings<'v>(
 }
 
 /// What to write, and where.
-fn pool_file(name: &str) -> String {
+fn pool_file(name: &str, is_pool: bool) -> String {
+    if is_pool {
+        return "write it as `pool = { admin = { memory_limit = \"256M\" } }` of the site"
+            .to_owned();
+    }
     let directive = match name {
         "PHP_VALUE" => "php_value",
         _ => "php_admin_value",

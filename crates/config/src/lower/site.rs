@@ -23,7 +23,7 @@ use crate::alike::Alike;
 use crate::keys;
 use crate::model::{
     Cgroup, Compress, Condition, ErrorPage, Files, Handler, HostPattern, LogTarget, PhaseScripts,
-    Root, Rule, Site, TryEntry,
+    Root, Rule, Share, Site, SitePool, TryEntry,
 };
 
 /// What is taken for a program's source where nobody says otherwise.
@@ -108,6 +108,9 @@ fn site(
         .tenants
         .find(table.get("tenant"), &first_host, around.enforcement);
     let enforcement = Enforcement::of(&table, tenant.enforcement);
+    upstreams
+        .pools
+        .begin(&table, (&tenant.name, tenant.index), &first_host);
     let rule_values = table.list("rules");
     let compress = compress(&table.table("compress", &keys::COMPRESS));
     let numbered = rule_values.iter().zip(1..);
@@ -123,16 +126,11 @@ fn site(
     };
     judge_site(&table, outer, &limits, &rules, upstreams);
     let scripts = script::level(table.get("scripts"), script::Level::BeforeRules);
-    let levels = [Some(around.scripts), tenant.scripts, Some(&*scripts)];
-    let by_levels = levels
-        .into_iter()
-        .flatten()
-        .any(PhaseScripts::may_name_upstreams);
-    let may_name = by_levels || rules.iter().any(Rule::may_name_upstreams);
-    if !may_name && is_understood(&table, &scripts, (&rules, &rule_values)) {
-        rule_values.iter().for_each(handler::refuse_allow);
-    }
+    let outer_scripts = [Some(around.scripts), tenant.scripts];
+    judge_allow(&table, outer_scripts, &scripts, (&rules, &rule_values));
     judge_answers(&table, rooted, &rules, &rule_values);
+    let pool = upstreams.pools.end()?;
+    judge_pool(&table, &rules, &pool);
     let log = own_log.unwrap_or_else(|| around.log.clone());
     Some(Site {
         hosts,
@@ -141,6 +139,7 @@ fn site(
         user: user(&table, &rules, around.user),
         has_own_user: table.get("user").is_some(),
         cgroup: site_cgroup(&table, &rules, enforcement),
+        pool: Arc::new(pool),
         root,
         index: Arc::new(index(&table)),
         resolve: Arc::new(resolve(&table)),
@@ -158,6 +157,21 @@ fn site(
         tls: Arc::new(tls::of_site(&table)),
         rules,
     })
+}
+
+/// Refuses `allow` of `proxy` where no script of any level may name an upstream.
+fn judge_allow(
+    table: &Table<'_>,
+    outer: [Option<&PhaseScripts>; 2],
+    scripts: &PhaseScripts,
+    (rules, values): (&[Rule], &[Value<'_>]),
+) {
+    let mut levels = outer.into_iter().flatten().chain([scripts]);
+    let may_name =
+        levels.any(PhaseScripts::may_name_upstreams) || rules.iter().any(Rule::may_name_upstreams);
+    if !may_name && is_understood(table, scripts, (rules, values)) {
+        values.iter().for_each(handler::refuse_allow);
+    }
 }
 
 /// The site's own error log, which is not the access log of all as well ([`error_logs`]).
@@ -219,7 +233,7 @@ fn user(table: &Table<'_>, rules: &[Rule], server: &str) -> String {
 }
 
 fn starts_programs(rule: &Rule) -> bool {
-    matches!(rule.handler, Some(Handler::Cgi(_)))
+    rule.handler.as_ref().is_some_and(Handler::starts_programs)
 }
 
 /// Warns of rules below one that answers every request: the first with a handler ends the search.
@@ -257,13 +271,29 @@ fn site_cgroup(table: &Table<'_>, rules: &[Rule], enforcement: Enforcement) -> O
         && !rules.iter().any(starts_programs)
     {
         let message = "`cgroup` binds nothing: no rule of this site starts programs";
-        let help =
-            "it holds for what `cgi` starts; a FastCGI server is limited where it is started";
+        let help = "it holds for what `cgi`, `php` and `app` start; a FastCGI server is limited where it is started";
         value
             .context
             .warn(problem(value.spot(), message).help(help));
     }
     group
+}
+
+/// Tells of what `pool` says in vain.
+fn judge_pool(table: &Table<'_>, rules: &[Rule], pool: &SitePool) {
+    let mut handlers = rules.iter().filter_map(|rule| rule.handler.as_ref());
+    let Some(value) = table.get("pool") else {
+        return;
+    };
+    if !handlers.any(|handler| handler.pool().is_some()) {
+        let message = "`pool` says nothing: no rule of this site has `php` or `app`";
+        table.context.warn(problem(value.spot(), message));
+    } else if pool.share == Share::User && table.get("cgroup").is_some() {
+        value.report_help(
+            "`share = \"user\"`: other sites use this pool, and the site's `cgroup` does not bind it",
+            "leave `share` out, or put the `cgroup` on the tenant",
+        );
+    }
 }
 
 fn site_hosts(table: &Table<'_>, seen: &mut Hosts) -> Vec<HostPattern> {

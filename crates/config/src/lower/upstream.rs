@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::context::{Spot, problem};
 use super::limits::{Level, limits};
+use super::pool::PoolList;
 use super::table::Table;
 use super::tls;
 use super::value::Value;
@@ -23,9 +24,12 @@ pub(crate) const FASTCGI_PREFIX: &str = "fastcgi:";
 /// Idle connections kept to a FastCGI server: each keeps one of its processes.
 const FASTCGI_KEEPALIVE: usize = 16;
 
-/// The upstreams found so far.
-#[derive(Default)]
+/// Begins the names of upstreams that lead to a pool.
+const POOL_PREFIX: &str = "pool:";
+
+/// The upstreams found so far, and the pools that some of them lead to.
 pub(crate) struct Upstreams {
+    pub(crate) pools: PoolList,
     list: Vec<Upstream>,
     by_name: BTreeMap<String, (usize, Option<Spot>)>,
 }
@@ -36,7 +40,36 @@ pub(crate) struct Target {
     pub(crate) prefix: Option<String>,
 }
 
+/// What a handler of a pool is told.
+pub(crate) struct Led {
+    pub(crate) pool: usize,
+    pub(crate) upstream: usize,
+}
+
 impl Upstreams {
+    /// None yet.
+    pub(crate) fn with(pools: PoolList) -> Upstreams {
+        Upstreams {
+            pools,
+            list: Vec::new(),
+            by_name: BTreeMap::new(),
+        }
+    }
+
+    /// The upstream that leads to a pool.
+    pub(crate) fn lead(
+        &mut self,
+        value: &Value<'_>,
+        pool: usize,
+        protocol: Protocol,
+    ) -> Option<Led> {
+        let (id, socket) = self.pools.place(pool)?;
+        let name = format!("{POOL_PREFIX}{id}");
+        let upstream = self.inline(value, name, protocol, ServerAddress::Unix(socket));
+        self.pools.lead(pool, upstream);
+        Some(Led { pool, upstream })
+    }
+
     /// Takes in `[upstreams.NAME]`.
     pub(crate) fn define(&mut self, value: &Value<'_>) {
         let name = value.name;
@@ -162,9 +195,9 @@ impl Upstreams {
         upstream.map_or(&[], |upstream| &upstream.servers)
     }
 
-    /// The list that the handlers' indices point into.
-    pub(crate) fn finish(self) -> Vec<Upstream> {
-        self.list
+    /// The list that the handlers' indices point into, and the pools.
+    pub(crate) fn finish(self) -> (Vec<Upstream>, PoolList) {
+        (self.list, self.pools)
     }
 
     fn inline_http(&mut self, value: &Value<'_>, text: &str) -> Option<Target> {

@@ -53,6 +53,22 @@ impl Handler {
         }
     }
 
+    /// Index of the pool behind its upstream, in [`super::Model::pools`].
+    #[must_use]
+    pub fn pool(&self) -> Option<usize> {
+        match self {
+            Self::Proxy(proxy) => proxy.pool,
+            Self::FastCgi(fastcgi) => fastcgi.pool,
+            _ => None,
+        }
+    }
+
+    /// Whether the gateway starts programs for it, as the site's user.
+    #[must_use]
+    pub fn starts_programs(&self) -> bool {
+        matches!(self, Self::Cgi(_)) || self.pool().is_some()
+    }
+
     /// The script that answers, or names the upstream.
     #[must_use]
     pub fn script(&self) -> Option<&Script> {
@@ -109,6 +125,9 @@ impl Handler {
 pub struct Proxy {
     /// Where to.
     pub target: ProxyTarget,
+    /// Index into [`super::Model::pools`] of the application behind the target's upstream, which
+    /// is started when it is wanted: `handler = { app = … }`.
+    pub pool: Option<usize>,
     /// Addresses that scripts may choose beside named upstreams. Empty: none.
     pub allow: Box<[AllowedAddress]>,
     /// Prefix cut from the path before forwarding; begins with `/`.
@@ -211,11 +230,13 @@ pub enum ProxyHost {
     Fixed(String),
 }
 
-/// `handler = { fastcgi = … }`.
+/// `handler = { fastcgi = … }`, and `handler = { php = true }`, which has a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FastCgi {
     /// Index into [`super::Model::upstreams`], one that speaks FastCGI.
     pub upstream: usize,
+    /// Index into [`super::Model::pools`] of the pool behind it, which is started when it is wanted.
+    pub pool: Option<usize>,
     /// The site's root as the server sees it, absolute; `None`: as we do.
     pub root: Option<PathBuf>,
     /// Parameters set (`Some`) and left out (`None`), each name once.

@@ -14,6 +14,7 @@ use super::host::HostPattern;
 use super::limit::{Limit, LimitPlace};
 use super::number::Field;
 use super::number::Number::Maybe;
+use super::pool::SitePool;
 use super::process::{FieldEdits, LogTarget};
 use super::script::PhaseScripts;
 use super::template::Template;
@@ -34,6 +35,8 @@ pub struct Site {
     pub has_own_user: bool,
     /// What the programs of all its rules share.
     pub cgroup: Option<Box<Cgroup>>,
+    /// What its pools are like. Sites share equal ones.
+    pub pool: Arc<SitePool>,
     /// Document root; `None` for a site that only proxies or answers.
     pub root: Option<Root>,
     /// Names tried in a directory, in order. Default `["index.html"]`.

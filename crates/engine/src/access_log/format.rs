@@ -14,8 +14,8 @@ use wire::{FieldId, Version};
 
 use super::escape;
 use super::times::Times;
-use crate::exchange::Exchange;
 use crate::exchange::request::{Announced, Request};
+use crate::exchange::{Exchange, Record};
 use crate::refused::SAMPLE;
 use crate::resolve::resolved::Resolved;
 use crate::stage::Arrived;
@@ -231,8 +231,17 @@ fn answered<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)
     let key = limit.map(|_| record.limit_key.as_bytes());
     put("limit", Value::text(limit.map(str::as_bytes)));
     put("limit_key", Value::text(key));
-    // Named only where there is one, as the next: few are shed or have limits in shadow, and
-    // everybody writes records.
+    seldom(record, put);
+    put("user", Value::word(&record.user));
+    secured(facts, put);
+}
+
+/// What is named only where there is something to say: few wait for a pool, are shed or have limits
+/// in shadow, and everybody writes records.
+fn seldom<'a>(record: &'a Record, put: &mut impl FnMut(&'static str, Value<'a>)) {
+    if let Some(wait_us) = record.pool_wait_us {
+        put("pool_wait_us", Value::Number(wait_us));
+    }
     if record.is_sampled {
         put("sampled", Value::Number(SAMPLE));
     }
@@ -253,8 +262,6 @@ fn answered<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)
             put("shadow_said", Value::word(&said.word));
         }
     }
-    put("user", Value::word(&record.user));
-    secured(facts, put);
 }
 
 /// What a handshake has come to, of a request over TLS.

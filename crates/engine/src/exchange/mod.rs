@@ -91,6 +91,8 @@ pub struct Record {
     pub reason: &'static str,
     /// How long it waited for permits, in microseconds; `None` where no limit asked for any.
     pub waited_us: Option<u64>,
+    /// How long it waited for its pool to start, in microseconds; `None` where it ran.
+    pub pool_wait_us: Option<u64>,
     /// The limit that refused it, as its state is kept by.
     pub limit: Option<Arc<str>>,
     /// Its key there.

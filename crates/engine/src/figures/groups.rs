@@ -118,6 +118,7 @@ pub(super) fn group(owner: &Owner, script: Option<String>, usage: &Usage) -> Gro
         site: owner.site.clone(),
         rule: owner.rule.clone(),
         script,
+        pool: owner.pool.clone(),
         used: used.collect(),
     }
 }

@@ -9,10 +9,12 @@ pub(crate) mod certs;
 mod groups;
 mod handshakes;
 mod maps;
+mod pools;
 mod prometheus;
 #[cfg(test)]
 pub(crate) mod sample_tests;
 mod shed;
+pub(crate) mod standing;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -82,6 +84,7 @@ pub(crate) fn collect(shared: &Shared) -> Status {
         status.sites_configured = generation.sites.len();
         (status.groups, status.groups_left_out) = groups::collect(&generation);
         status.maps = maps::collect(&generation);
+        status.pools = pools::collect(&generation);
         if let Some(plan) = &generation.scripts {
             status.scripts_in_shadow = tried::collect(&plan.in_shadow, &shared.tried);
         }

@@ -3,7 +3,7 @@
 use std::fmt::{Display, Write as _};
 
 use control::{
-    Certificates, Limit, Map, Phase, Programs, Replies, Scripts, Status, Stragglers, Times,
+    Certificates, Limit, Map, Phase, Pool, Programs, Replies, Scripts, Status, Stragglers, Times,
     Upstream, Worker,
 };
 
@@ -24,6 +24,7 @@ pub(crate) fn prometheus(figures: &Status) -> String {
     sites(figures, &mut text);
     upstreams(figures, &mut text);
     maps(&figures.maps, &mut text);
+    pools(&figures.pools, &mut text);
     limits(&figures.limits, &mut text);
     sensors(figures, &mut text);
     shed::prometheus(figures, &mut text);
@@ -110,6 +111,39 @@ fn maps(maps: &[Map], text: &mut Text) {
         let help = "Processes of a map's program that run.";
         text.each("map_processes", help, running);
     }
+}
+
+/// Where there are none, the families are not named either.
+fn pools(pools: &[Pool], text: &mut Text) {
+    if pools.is_empty() {
+        return;
+    }
+    let labels = |pool: &'_ Pool| [("pool", pool.pool.clone()), ("tenant", pool.tenant.clone())];
+    let of = |of: fn(&Pool) -> u64| pools.iter().map(move |it| (labels(it), of(it)));
+    let help = "Whether the pool runs, as far as is known.";
+    let up = of(|it| u64::from(it.state == "warm"));
+    text.each("pool_up", help, up);
+    let help = "Requests that wait until the pool runs.";
+    text.each("pool_waiting", help, of(|it| it.waiting));
+    let help = "Starts of the pool that requests waited for.";
+    text.each("pool_starts_total", help, of(|it| it.starts));
+    let help = "Starts of the pool that failed.";
+    text.each("pool_failures_total", help, of(|it| it.failures));
+    let help = "Requests that waited until the pool ran.";
+    text.each("pool_waited_total", help, of(|it| it.waited));
+    let help = "How long they waited, all together.";
+    let waited = pools.iter().map(|it| (labels(it), seconds(it.waited_us)));
+    text.each("pool_wait_seconds_total", help, waited);
+    let help = "Requests refused for want of the pool, by reason.";
+    let refused = pools.iter().flat_map(|it| {
+        let [pool, tenant] = labels(it);
+        let of = move |(reason, count): (&str, &u64)| {
+            let labels = [pool.clone(), tenant.clone(), ("reason", reason.to_owned())];
+            (labels, *count)
+        };
+        it.refused.iter().map(of).collect::<Vec<_>>()
+    });
+    text.each("pool_refused_total", help, refused);
 }
 
 fn scripts(scripts: &Scripts, text: &mut Text) {
@@ -363,6 +397,7 @@ fn groups(figures: &Status, text: &mut Text) {
                 ("rule", group.rule.as_deref().unwrap_or_default()),
             ];
             labels.extend(group.script.as_deref().map(|name| ("script", name)));
+            labels.extend(group.pool.as_deref().map(|name| ("pool", name)));
             match figure.unit {
                 Unit::Time => text.sample(&name, &labels, seconds(value)),
                 Unit::Events | Unit::Level => text.sample(&name, &labels, value),

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use control::{
-    Group, Map, Named, Phase, Programs, Replies, ScriptInShadow, Scripts, SetAside, ShedRule,
+    Group, Map, Named, Phase, Pool, Programs, Replies, ScriptInShadow, Scripts, SetAside, ShedRule,
     ShedTenant, Stragglers, Worker,
 };
 use limits::{Concurrent, LimitLook, Mode, RateDefinition, Totals};
@@ -183,6 +183,7 @@ fn figures() -> Status {
         groups: groups(),
         groups_left_out: 7,
         maps: maps(),
+        pools: pools(),
         scripts_in_shadow: [("/etc/a.rb", 41), (ODD, 0)].map(script_in_shadow).into(),
         limits: limits().iter().map(listed).collect(),
         sensors: sensors(),
@@ -268,7 +269,7 @@ fn groups() -> Vec<Group> {
         tenant: ODD.to_owned(),
         site: Some("a.jp".to_owned()),
         rule: Some("rule 1".to_owned()),
-        script: None,
+        ..Owner::default()
     };
     let tenant = Owner {
         tenant: "shop".to_owned(),
@@ -297,6 +298,31 @@ fn maps() -> Vec<Map> {
         ..map.clone()
     };
     vec![map, of_program]
+}
+
+fn pools() -> Vec<Pool> {
+    let pool = Pool {
+        pool: "php-a".to_owned(),
+        name: "php 8.2 of a.example.jp".to_owned(),
+        tenant: ODD.to_owned(),
+        state: "warm",
+        waiting: 0,
+        starts: 2,
+        failures: 1,
+        waited: 4,
+        waited_us: 1_000_000,
+        refused: [("pool_starting", 5), ("pool_failed", 6)]
+            .into_iter()
+            .collect(),
+    };
+    let asked = Pool {
+        pool: "app-b".to_owned(),
+        name: ODD.to_owned(),
+        state: "starting",
+        waiting: 7,
+        ..Pool::default()
+    };
+    vec![pool, asked]
 }
 
 /// Numbers that have no fraction, many digits, or are very small.

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use control::{
-    Group, Limit, Map, Programs, RefusedReload, Replies, Scripts, Site, Status, Stragglers, Times,
-    Upstream, Worker,
+    Group, Limit, Map, Pool, Programs, RefusedReload, Replies, Scripts, Site, Status, Stragglers,
+    Times, Upstream, Worker,
 };
 use ipc::groups::Owner;
 
@@ -21,6 +21,8 @@ const SET_ASIDE_MAX: usize = 10;
 const LIMITS_MAX: usize = 30;
 /// Maps shown.
 const MAPS_MAX: usize = 30;
+/// Pools shown.
+const POOLS_MAX: usize = 30;
 /// The state of a server that answers.
 const UP: &str = "up";
 /// Groups shown, those that used most processor time first.
@@ -91,6 +93,7 @@ pub(crate) fn table(figures: &Status) -> String {
     upstreams(figures, &mut out);
     sites(figures, &mut out);
     maps(&figures.maps, &mut out);
+    pools(&figures.pools, &mut out);
     limits(&figures.limits, &mut out);
     shed::table(figures, &mut out);
     tried::table(figures, &mut out);
@@ -126,6 +129,32 @@ fn maps(figures: &[Map], out: &mut String) {
     ];
     grid(&heads, rows.collect(), out);
     if let more @ 1.. = busiest.len().saturating_sub(MAPS_MAX) {
+        let _ = writeln!(out, "and {more} more: nagaya status --json");
+    }
+}
+
+/// Those that most wait for first, then those that were refused for most.
+fn pools(pools: &[Pool], out: &mut String) {
+    let refused = |pool: &Pool| pool.refused.iter().map(|(_, count)| *count).sum::<u64>();
+    let mut busiest: Vec<_> = pools.iter().collect();
+    busiest.sort_by_key(|pool| Reverse((pool.waiting, refused(pool), pool.starts)));
+    let rows = busiest.iter().take(POOLS_MAX).map(|pool| {
+        let mean_us = pool.waited_us.checked_div(pool.waited);
+        vec![
+            pool.name.clone(),
+            pool.state.to_owned(),
+            count(pool.waiting),
+            count(pool.starts),
+            count(pool.failures),
+            mean_us.map_or("-".to_owned(), micros),
+            count(refused(pool)),
+        ]
+    });
+    let heads = [
+        "pool", "state", "waiting", "starts", "failed", "wait", "refused",
+    ];
+    grid(&heads, rows.collect(), out);
+    if let more @ 1.. = busiest.len().saturating_sub(POOLS_MAX) {
         let _ = writeln!(out, "and {more} more: nagaya status --json");
     }
 }
@@ -205,6 +234,7 @@ fn describe(group: &Group) -> String {
         site: group.site.clone(),
         rule: group.rule.clone(),
         script: group.script.clone(),
+        pool: group.pool.clone(),
     };
     owner.describe()
 }
@@ -529,7 +559,7 @@ pub(crate) fn bytes(number: u64) -> String {
 }
 
 /// `250 µs`, `2.5 ms`, `30 s`
-fn micros(micros: u64) -> String {
+pub(super) fn micros(micros: u64) -> String {
     let (whole, unit) = match micros {
         0..1_000 => return format!("{micros} µs"),
         1_000..1_000_000 => (1_000, "ms"),

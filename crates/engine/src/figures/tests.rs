@@ -310,7 +310,7 @@ fn groups_are_shown_with_what_the_machine_counts() {
         tenant: "a \"shop\"".to_owned(),
         site: site.map(str::to_owned),
         rule: rule.map(str::to_owned),
-        script: None,
+        ..Owner::default()
     };
     let of_script = Owner {
         script: Some("apache/g".to_owned()),

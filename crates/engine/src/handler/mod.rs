@@ -12,6 +12,7 @@ mod source;
 mod static_file;
 mod straggler;
 mod upload;
+mod warm;
 
 use config::model::Handler;
 

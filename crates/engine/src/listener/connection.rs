@@ -235,7 +235,7 @@ async fn live(counted: Counted, listener: Arc<Listener>, io: Rc<Io>, origin: Ori
         }
         // Boxed, so that an idle connection's task stays small.
         match Box::pin(connection.busy(&deadline)).await {
-            Ended::Idle if !connection.worker.is_draining() => {}
+            Ended::Idle if !connection.worker.ends_idle() => {}
             Ended::Idle | Ended::Close => return,
             Ended::Farewell => return Box::pin(connection.io.farewell(&deadline)).await,
         }
@@ -266,7 +266,7 @@ impl Connection {
                 // What ended otherwise, by a panic perhaps, is nothing to build on.
                 over => return over,
             }
-            if worker.is_draining() || !lingering.is_allowed() {
+            if worker.ends_idle() || !lingering.is_allowed() {
                 return Ended::Idle;
             }
             let linger_ms = LINGER_MS.min(self.patience_ms);

@@ -40,7 +40,7 @@ pub use scratch::Scratch;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use limits::{Admission, Outcome, Permit, Refusal, Ticket, Time, Used};
 use wire::FieldId;
@@ -48,6 +48,7 @@ use wire::FieldId;
 use crate::deadline::TICK_MS;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::reply::Outgoing;
+use crate::exchange::route::Route;
 use crate::exchange::{Exchange, ProgramUse};
 use crate::stage::Chosen;
 use crate::worker::Worker;
@@ -112,6 +113,14 @@ pub async fn admit(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
         hold(chosen, exchange, permit, since);
     }
     Ok(())
+}
+
+/// The longest that a limit lets the request wait for its turn; `None` where none has a queue.
+pub fn patience(chosen: Chosen<'_>, route: &Route) -> Option<Duration> {
+    let definitions = chosen.serving.generation.limits.definitions();
+    let met = wants::levels(chosen, route).filter_map(|limit| definitions.get(limit.index()));
+    let queues = met.filter(|it| it.concurrent.is_some() && it.queue > 0);
+    queues.map(|it| it.wait).max()
 }
 
 /// Gives back the place of a program that has ended, where what answers now is none: nothing that
@@ -243,6 +252,7 @@ pub fn outcome_of(error: &Error) -> Outcome {
         Kind::Full | Kind::Limited => Outcome::Failed,
         Kind::Refused(_)
         | Kind::OverLimit { .. }
+        | Kind::NotWarm { .. }
         | Kind::Shed(_)
         | Kind::ClientGone
         | Kind::ClientSlow

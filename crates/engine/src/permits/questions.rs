@@ -16,6 +16,7 @@ use super::refusals::{REMEMBERED_MAX, Remembered};
 use super::rows::{self, Row};
 use super::set;
 use crate::figures::{count, grid};
+use crate::programs::pools;
 use crate::scripts::tried;
 use crate::shedding;
 use crate::worker::Shared;
@@ -335,6 +336,8 @@ fn why(shared: &Shared, id: &str) -> String {
     let mut all: Vec<String> = all.chain(refusals.iter().map(told)).collect();
     let tried = shared.tried.find(id.as_bytes());
     all.extend(tried.iter().map(|it| tried::told(it, &moment(it.at))));
+    let pool = shared.program_pools.find(id.as_bytes());
+    all.extend(pool.iter().map(|it| pools::told(it, &moment(it.at))));
     if all.is_empty() {
         return format!(
             "error: no refusal of request {id} is remembered: the last {} are, and of each limit, key and \

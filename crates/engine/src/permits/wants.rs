@@ -132,7 +132,7 @@ pub(super) fn not_for_tunnels<'a>(
 }
 
 /// The limits a request may meet, innermost first.
-fn levels<'a>(chosen: Chosen<'a>, route: &Route) -> impl Iterator<Item = &'a Limit> {
+pub(super) fn levels<'a>(chosen: Chosen<'a>, route: &Route) -> impl Iterator<Item = &'a Limit> {
     let limits = &chosen.serving.generation.limits;
     chosen
         .levels(route)

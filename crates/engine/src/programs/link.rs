@@ -22,11 +22,12 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use super::pools::{AllPools, ProgramPool};
 use crate::error::{Error, Kind, Result};
 use crate::io::register;
 use ipc::order::{Ended, Failure, Order, Report, Run, RunMap};
 
-/// Orders to run that may wait for the spawner to listen.
+/// Orders to run a program that may wait for the spawner to listen.
 const WAITING_MAX: usize = 64;
 /// Spawners an order is offered to: one may end just then, hardly two.
 const LINKS_MAX: usize = 3;
@@ -42,6 +43,8 @@ pub struct Programs {
     next_id: Cell<u64>,
     /// Programs of all workers.
     running: Arc<AtomicUsize>,
+    /// Pools, as all workers know them.
+    pools: Arc<AllPools>,
 }
 
 /// What became of a program that was to run.
@@ -89,6 +92,9 @@ enum NotRun {
 struct Link {
     socket: AsyncFd<OwnedFd>,
     slots: RefCell<HashMap<u64, Rc<Slot>>>,
+    /// Pools that were asked for, by the numbers of the orders: each once.
+    warming: RefCell<HashMap<u64, Arc<ProgramPool>>>,
+    pools: Arc<AllPools>,
     orders: RefCell<VecDeque<Order>>,
     /// The task that carries the bytes.
     carrier: RefCell<Option<Waker>>,
@@ -97,12 +103,13 @@ struct Link {
 
 impl Programs {
     /// Begins without a spawner; `running` counts the programs of all workers.
-    pub fn new(running: Arc<AtomicUsize>) -> Self {
+    pub fn new(running: Arc<AtomicUsize>, pools: Arc<AllPools>) -> Self {
         Self {
             link: RefCell::default(),
             came: Notify::new(),
             next_id: Cell::new(0),
             running,
+            pools,
         }
     }
 
@@ -115,6 +122,8 @@ impl Programs {
         let link = Rc::new(Link {
             socket: register(socket, Interest::READABLE | Interest::WRITABLE)?,
             slots: RefCell::default(),
+            warming: RefCell::default(),
+            pools: Arc::clone(&self.pools),
             orders: RefCell::default(),
             carrier: RefCell::default(),
             is_lost: Cell::new(false),
@@ -124,6 +133,7 @@ impl Programs {
         if let Some(before) = self.link.replace(Some(link)) {
             before.lose();
         }
+        self.pools.note_spawner();
         self.came.notify_waiters();
         Ok(())
     }
@@ -152,9 +162,37 @@ impl Programs {
         self.order(permit, |id| Order::RunMap(order(id))).await
     }
 
-    async fn order(&self, mut permit: Permit, order: impl FnOnce(u64) -> Order) -> Result<Program> {
+    /// Asks for a pool by its number in a generation, unless this was done already. What comes of
+    /// it is noted in the pool.
+    ///
+    /// # Errors
+    /// 502 where there is no spawner, and none comes for a while.
+    pub async fn warm(
+        &self,
+        pool: &Arc<ProgramPool>,
+        (generation, index): (u64, u32),
+    ) -> Result<()> {
+        let link = self.link().await?;
+        link.warm(self.take_id(), pool, (generation, index));
+        Ok(())
+    }
+
+    /// As [`Self::warm`] where there is a spawner; otherwise nothing happens.
+    pub fn warm_now(&self, pool: &Arc<ProgramPool>, (generation, index): (u64, u32)) {
+        let link = self.link.borrow().clone();
+        if let Some(link) = link.filter(|link| !link.is_lost.get()) {
+            link.warm(self.take_id(), pool, (generation, index));
+        }
+    }
+
+    fn take_id(&self) -> u64 {
         let id = self.next_id.get();
         self.next_id.set(id.wrapping_add(1));
+        id
+    }
+
+    async fn order(&self, mut permit: Permit, order: impl FnOnce(u64) -> Order) -> Result<Program> {
+        let id = self.take_id();
         let mut run = order(id);
         for _ in 0..LINKS_MAX {
             let link = self.link().await?;
@@ -312,6 +350,21 @@ impl Link {
         })
     }
 
+    /// Asks for a pool. No bound but the number of pools: none is asked for twice at once.
+    fn warm(&self, id: u64, pool: &Arc<ProgramPool>, (generation, index): (u64, u32)) {
+        let mut warming = self.warming.borrow_mut();
+        if warming.values().any(|asked| Arc::ptr_eq(asked, pool)) {
+            return;
+        }
+        warming.insert(id, Arc::clone(pool));
+        drop(warming);
+        self.give(Order::Warm {
+            id,
+            generation,
+            pool: index,
+        });
+    }
+
     /// An order that never went out is taken back; there is at most one `Kill` for each program,
     /// so these need no bound of their own.
     fn kill(&self, id: u64) {
@@ -391,7 +444,8 @@ impl Link {
         self.is_lost.set(true);
         self.orders.borrow_mut().clear();
         // What was said before is heard: at most a start and an end of each.
-        let reports_max = 2 * self.slots.borrow().len();
+        let asked = self.slots.borrow().len() + self.warming.borrow().len();
+        let reports_max = 2 * asked + self.pools.count();
         for _ in 0..reports_max {
             match Report::try_recv(self.socket.as_fd()) {
                 Ok(report) => self.hear(report),
@@ -401,6 +455,10 @@ impl Link {
         let slots = std::mem::take(&mut *self.slots.borrow_mut());
         for slot in slots.values() {
             slot.end(ProgramOutcome::Lost);
+        }
+        let warming = std::mem::take(&mut *self.warming.borrow_mut());
+        for pool in warming.values() {
+            pool.note_lost();
         }
         Poll::Ready(())
     }
@@ -455,6 +513,27 @@ impl Link {
                 detail,
             } => self.end(id, ProgramOutcome::Failed(failure, detail)),
             Report::Ended(ended) => self.end(ended.id, ProgramOutcome::Ended(ended)),
+            Report::Warming { id, wait_ms } => {
+                if let Some(pool) = self.warming.borrow().get(&id) {
+                    pool.note_starting(wait_ms);
+                }
+            }
+            Report::Warm { id } => {
+                if let Some(pool) = self.warming.borrow_mut().remove(&id) {
+                    pool.note_warm();
+                }
+            }
+            Report::NotWarm {
+                id,
+                failure,
+                detail,
+                retry_ms,
+            } => {
+                if let Some(pool) = self.warming.borrow_mut().remove(&id) {
+                    pool.note_failed(failure, &detail, retry_ms);
+                }
+            }
+            Report::Cold { pool } => self.pools.note_cold(&pool),
         }
     }
 

@@ -14,6 +14,8 @@ use crate::generation::Generation;
 use crate::listener::clients::Clients;
 use crate::load_table::LoadTable;
 use crate::permits::limiter::Limiter;
+use crate::programs::inquiries::Inquiries;
+use crate::programs::pools::AllPools;
 use crate::refused::RefusedClients;
 use crate::scripts::tried::Tried;
 use crate::sensors::gauges::Sensors;
@@ -48,6 +50,10 @@ pub struct Shared {
     pub access_log: Arc<Queue>,
     /// Programs that run.
     pub programs_running: Arc<AtomicUsize>,
+    /// The pools of processes, and who was refused for want of one.
+    pub(crate) program_pools: Arc<AllPools>,
+    /// Where operators' questions about them go.
+    pub(crate) pool_inquiries: Arc<Inquiries>,
     /// What bodies set aside take on disk, and whose they are.
     pub spool_disk: Arc<Shares>,
     /// Who waits for the processes of FastCGI servers.
@@ -108,6 +114,8 @@ impl Shared {
             stats: (0..workers).map(|_| Arc::default()).collect(),
             access_log: Arc::default(),
             programs_running: Arc::default(),
+            program_pools: Arc::default(),
+            pool_inquiries: Arc::default(),
             spool_disk: Arc::default(),
             slots: Arc::default(),
             complaints: Arc::default(),

@@ -56,7 +56,7 @@ const NO_SUGGESTION_S: i64 = 6 * 3_600;
 /// Sees to certificates until the supervisor has gone: the life of the process.
 #[must_use]
 pub fn run(user: &str) -> ExitCode {
-    let dropped = os::process::drop_privileges(user);
+    let dropped = os::confine::bar_capabilities().and_then(|()| os::process::drop_privileges(user));
     error_log::start("acme");
     os::process::set_name("nagaya-acme");
     let served = dropped.and_then(|()| {

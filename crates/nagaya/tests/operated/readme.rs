@@ -16,7 +16,7 @@ use crate::fixtures::tls::certificate;
 pub(crate) const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
 /// Documents whose blocks are run.
-const DOCUMENTS: [&str; 23] = [
+const DOCUMENTS: [&str; 24] = [
     "README.md",
     "README.ja.md",
     "docs/guide/tour.md",
@@ -27,6 +27,7 @@ const DOCUMENTS: [&str; 23] = [
     "docs/guide/compression.md",
     "docs/guide/proxy.md",
     "docs/guide/php.md",
+    "docs/guide/pools.md",
     "docs/guide/cgi.md",
     "docs/guide/cgroups.md",
     "docs/guide/limits.md",
@@ -325,7 +326,7 @@ impl Machine {
             config = config.replacen(&format!("\"{address}\""), "\"127.0.0.1:{port}\"", 1);
         }
         // Whoever runs the tests need not know a web server's user.
-        let config = config.replace("\"www-data\"", "\"nobody\"");
+        let config = config.replace("\"www-data\"", "\"daemon\"");
         // A busy machine takes its time over scripts, too.
         let config = match config.contains("[scripts]\n") {
             true => config.replacen("[scripts]\n", "[scripts]\ncpu = \"1s\"\n", 1),

@@ -4,6 +4,7 @@
 mod fixtures;
 
 mod bounds;
+mod capabilities;
 mod cgi;
 mod cgi_bodies;
 mod cgi_ends;
@@ -13,7 +14,9 @@ mod fastcgi;
 mod fastcgi_nginx;
 mod fastcgi_php;
 mod maps;
+mod pools;
 mod program_env;
+mod sendmail;
 mod shares;
 mod spawner;
 mod spawner_life;

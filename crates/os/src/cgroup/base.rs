@@ -6,6 +6,7 @@
 //! gateway's first act there is to step, alone and before it has children, into a group of its own
 //! below its place.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::controllers::{Controller, Controllers};
 use super::host::{Host, Sight, is_root, lists};
-use super::kill::{destroy, remove};
+use super::kill::{destroy, groups, remove};
 use super::layout::{Hierarchy, Layout, Version};
 use super::{Error, interface};
 
@@ -218,7 +219,7 @@ impl Base {
     /// Leaves as little behind as can be: a later start removes the rest.
     fn leave(&mut self) {
         for hierarchy in &self.layout.hierarchies {
-            clear(&hierarchy.directory);
+            clear(&hierarchy.directory, &BTreeSet::new());
         }
         while let Some((group, controller)) = self.enabled.pop() {
             let file = group.join("cgroup.subtree_control");
@@ -239,13 +240,29 @@ impl Drop for Base {
     }
 }
 
-/// Kills and removes every group in one of our places but the gateway's own.
-pub(super) fn clear(directory: &Path) {
-    let until = Instant::now() + PATIENCE;
+/// Kills and removes every group in one of our places but the gateway's own, and those that have
+/// one of these processes and what is in the same group.
+pub(super) fn clear(directory: &Path, spared: &BTreeSet<i32>) {
+    clear_below(directory, spared, Instant::now() + PATIENCE);
+}
+
+fn clear_below(directory: &Path, spared: &BTreeSet<i32>, until: Instant) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let is_group = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if is_group && entry.file_name() != GATEWAY {
-            let _ = destroy(&entry.path(), until);
+        if !is_group || entry.file_name() == GATEWAY {
+            continue;
+        }
+        let path = entry.path();
+        let has_spared = |group: &PathBuf| {
+            let processes = interface::processes(group).unwrap_or_default();
+            processes.iter().any(|process| spared.contains(process))
+        };
+        if has_spared(&path) {
+            // It is somebody's own.
+        } else if !spared.is_empty() && groups(&path).iter().any(has_spared) {
+            clear_below(&path, spared, until);
+        } else {
+            let _ = destroy(&path, until);
         }
     }
 }

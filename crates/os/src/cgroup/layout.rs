@@ -4,10 +4,13 @@
 //! the layout, privileged or not, finds groups below it without looking again.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::controllers::{Controller, Controllers};
+use super::interface;
+use super::kill::groups;
+use super::leaf::RUN;
 use super::names::name_of;
 
 /// Version of a hierarchy.
@@ -62,6 +65,23 @@ impl Layout {
         names
             .filter_map(|directory| Some((directory.clone(), name_of(kind, &directory)?)))
             .collect()
+    }
+
+    /// The groups that these processes were born in, a directory in each hierarchy.
+    pub fn birthplaces(&self, pids: &BTreeSet<u32>) -> BTreeMap<u32, Vec<PathBuf>> {
+        let mut places: BTreeMap<u32, Vec<PathBuf>> = BTreeMap::new();
+        let hierarchies = self.hierarchies.iter();
+        for run in hierarchies.flat_map(|hierarchy| groups(&hierarchy.directory)) {
+            let Some(group) = run.parent().filter(|_| run.ends_with(RUN)) else {
+                continue;
+            };
+            let processes = interface::processes(&run).unwrap_or_default();
+            let processes = processes.iter().filter_map(|it| u32::try_from(*it).ok());
+            for pid in processes.filter(|pid| pids.contains(pid)) {
+                places.entry(pid).or_default().push(group.to_owned());
+            }
+        }
+        places
     }
 
     /// Every controller that is to be had.

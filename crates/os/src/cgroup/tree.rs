@@ -54,10 +54,13 @@ struct Node {
 }
 
 impl Tree {
-    /// Kills and removes what another tree, whose process is no more, left in these places.
-    pub fn clear(layout: &Layout) {
+    /// Kills and removes what another tree, whose process is no more, left in these places, but for
+    /// these processes and what is in one group with them.
+    pub fn clear(layout: &Layout, spared: &[u32]) {
+        let spared = spared.iter().filter_map(|pid| i32::try_from(*pid).ok());
+        let spared = spared.collect();
         for hierarchy in &layout.hierarchies {
-            clear(&hierarchy.directory);
+            clear(&hierarchy.directory, &spared);
         }
     }
 

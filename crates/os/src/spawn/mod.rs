@@ -4,23 +4,29 @@
 //! groups of its user. The new process then makes system calls only, in one fixed order
 //! (`child.rs`), and the first that fails is told through a pipe that closes by itself when
 //! `execve` succeeds. So nothing is waited for: the caller asks the [`Verdict`] when it can be
-//! read. Whether a program may be run at all is the callers' business.
+//! read. Whether a program may be run at all, and what it may ask of the kernel, is the callers'
+//! business.
 
 mod child;
+mod mounts;
 mod process;
+mod walls;
 
 use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::OnceLock;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::user::User;
 
-pub use self::process::{End, Ended, Process, adopt_orphans, next_ended, reap_orphan};
+pub use self::process::{Adopted, End, Ended, Process, adopt_orphans, next_ended, reap_orphan};
+pub use self::walls::{Seen, Walls};
 
 /// Descriptors a program may have by default: what it may take for granted, and what does not
 /// make those slow that look at each.
@@ -30,28 +36,64 @@ const UMASK: libc::mode_t = 0o022;
 /// `libc` has these two in a type they do not fit.
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
-/// Bytes of a [`Verdict`]: the stage, and the error's number.
-const VERDICT_BYTES: usize = 5;
+/// Bytes of a [`Verdict`]: the stage, the error's number, and the step of the stage.
+const VERDICT_BYTES: usize = 9;
+/// The variable that says who is to take the descriptors it was started with.
+const LISTEN_PID: &[u8] = b"LISTEN_PID=";
 
 /// A program to start.
 #[derive(Debug)]
 pub struct Birth<'a> {
-    /// The directory it starts in.
+    /// The directory it starts in; behind walls, that of [`Walls::new`].
     pub directory: BorrowedFd<'a>,
-    /// The name of its file in that directory, or an absolute one. It is its first argument.
+    /// The name of its file in that directory, or an absolute one, as inside walls. It is its first
+    /// argument.
     pub name: &'a CStr,
     /// Further arguments.
     pub arguments: &'a [CString],
     /// Its environment: `NAME=value`.
     pub environment: &'a [CString],
-    /// Its standard input, output and error; each a descriptor above these three.
+    /// Its standard input, output and error.
     pub stdio: [BorrowedFd<'a>; 3],
+    /// Descriptors that it has as 3, 4 and so on. With any, its environment has `LISTEN_PID`, too;
+    /// `LISTEN_FDS` is the caller's.
+    pub listeners: &'a [BorrowedFd<'a>],
     /// Who it runs as; `None` is who this process is.
     pub user: Option<&'a User>,
     /// What each of its processes may use.
     pub limits: &'a Limits,
     /// The group it is born in.
     pub birthplace: Birthplace<'a>,
+    /// What it sees of the machine's files; `None` is what this process sees.
+    pub walls: Option<&'a Walls>,
+    /// What it may not ask of the kernel.
+    pub filter: Option<&'a Filter>,
+    /// Whether it goes on when this process has ended.
+    pub outlives: bool,
+}
+
+/// What a process may not ask of the kernel: a program for `seccomp(2)`, whoever made it.
+#[derive(Debug, Clone)]
+pub struct Filter(Vec<libc::sock_filter>);
+
+impl Filter {
+    /// One of these instructions: code, both jumps, operand.
+    #[must_use]
+    pub fn of(instructions: impl IntoIterator<Item = (u16, u8, u8, u32)>) -> Filter {
+        let instructions = instructions.into_iter();
+        let instructions =
+            instructions.map(|(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k });
+        Filter(instructions.collect())
+    }
+
+    fn program(&self) -> io::Result<libc::sock_fprog> {
+        let len = u16::try_from(self.0.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        Ok(libc::sock_fprog {
+            len,
+            // The kernel reads it only.
+            filter: self.0.as_ptr().cast_mut(),
+        })
+    }
 }
 
 /// What each process of a program may use. `None` is what this process may, but 1,024 descriptors
@@ -91,10 +133,14 @@ pub enum Stage {
     Group,
     /// Becoming a session of its own, with its own descriptors and signals.
     Session,
+    /// Building its walls.
+    Walls,
     /// Limiting itself.
     Limits,
     /// Becoming its user.
     User,
+    /// Giving up what it may not ask of the kernel.
+    Filter,
     /// Entering its directory.
     Directory,
     /// Becoming the program.
@@ -106,56 +152,66 @@ pub enum Stage {
 pub struct Failed {
     /// What was being done.
     pub stage: Stage,
+    /// The path that a wall could not be built for.
+    pub path: Option<PathBuf>,
     /// Why not.
     pub error: io::Error,
 }
 
 /// What became of a new process: readable as soon as it is known.
 #[derive(Debug)]
-pub struct Verdict(OwnedFd);
+pub struct Verdict {
+    says: OwnedFd,
+    /// What its walls are built by.
+    steps: Option<Arc<[PathBuf]>>,
+}
 
 impl Verdict {
     /// `None` while it is not known, then whether the program runs.
     pub fn ask(&self) -> Option<Result<(), Failed>> {
         let mut record = [0; VERDICT_BYTES];
-        match crate::net::read(self.0.as_fd(), &mut record) {
+        match crate::net::read(self.says.as_fd(), &mut record) {
             Ok(0) => Some(Ok(())),
-            Ok(_) => {
-                let [stage, number @ ..] = record;
-                Some(Err(Failed {
-                    stage: Stage::of_number(stage),
-                    error: io::Error::from_raw_os_error(i32::from_ne_bytes(number)),
-                }))
-            }
+            Ok(_) => Some(Err(self.failed(record))),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-            Err(error) => Some(Err(Failed {
-                stage: Stage::Fork,
-                error,
-            })),
+            Err(error) => Some(Err(at_fork(error))),
         }
+    }
+
+    fn failed(&self, record: [u8; VERDICT_BYTES]) -> Failed {
+        let [stage, n0, n1, n2, n3, step @ ..] = record;
+        let stage = Stage::of_number(stage);
+        let step = usize::try_from(u32::from_ne_bytes(step)).unwrap_or(usize::MAX);
+        let steps = self.steps.as_ref().filter(|_| stage == Stage::Walls);
+        let number = i32::from_ne_bytes([n0, n1, n2, n3]);
+        Failed {
+            stage,
+            path: steps.and_then(|steps| steps.get(step).cloned()),
+            error: io::Error::from_raw_os_error(number),
+        }
+    }
+}
+
+fn at_fork(error: io::Error) -> Failed {
+    Failed {
+        stage: Stage::Fork,
+        path: None,
+        error,
     }
 }
 
 impl AsFd for Verdict {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.says.as_fd()
     }
 }
 
 /// Starts a program. Call it from the thread that lives as long as the process: the program dies
-/// with it.
+/// with it, unless it outlives both.
 ///
 /// # Errors
 /// When no process can be made. What fails in the new process is told by the verdict.
 pub fn spawn(birth: &Birth<'_>) -> Result<(Process, Verdict), Failed> {
-    let at_fork = |error| Failed {
-        stage: Stage::Fork,
-        error,
-    };
-    if birth.stdio.iter().any(|fd| fd.as_raw_fd() <= 2) {
-        let error = io::Error::other("a descriptor in the place of another");
-        return Err(at_fork(error));
-    }
     let (verdict, says) = verdict_pipe().map_err(at_fork)?;
     let beneath: &[u8] = match birth.name.to_bytes().starts_with(b"/") {
         true => b"",
@@ -167,26 +223,68 @@ pub fn spawn(birth: &Birth<'_>) -> Result<(Process, Verdict), Failed> {
         .chain(birth.arguments.iter().map(|argument| argument.as_ptr()))
         .chain([std::ptr::null()])
         .collect();
+    let mut listen_pid = [0_u8; child::LISTEN_PID_BYTES];
+    let listen_pid = match birth.listeners {
+        [] => std::ptr::null_mut(),
+        _ => &raw mut listen_pid,
+    };
     let environment: Vec<_> = birth
         .environment
         .iter()
         .map(|variable| variable.as_ptr())
-        .chain([std::ptr::null()])
+        // Without it, the first end of two.
+        .chain([listen_pid.cast_const().cast(), std::ptr::null()])
         .collect();
     let limits = birth.limits.to_set(&Own::get().limits);
+    let filter = birth.filter.map(Filter::program).transpose();
+    let mut moved = Moved::beyond(birth.stdio.len() + birth.listeners.len());
+    let fds = birth.stdio.iter().chain(birth.listeners);
+    let fds: io::Result<Vec<_>> = fds.map(|fd| moved.number(*fd)).collect();
     let mut ready = child::Ready {
-        directory: birth.directory.as_raw_fd(),
+        directory: moved.number(birth.directory).map_err(at_fork)?,
         path: path.as_ptr(),
         arguments: arguments.as_ptr(),
         environment: environment.as_ptr(),
-        stdio: birth.stdio.map(|fd| fd.as_raw_fd()),
+        fds: &fds.map_err(at_fork)?,
+        listen_pid,
+        walls: birth.walls,
         user: birth.user,
         limits: &limits,
         signals: u64::MAX,
-        parent: std::process::id(),
-        says: says.as_raw_fd(),
+        parent: (!birth.outlives).then(std::process::id),
+        filter: filter.map_err(at_fork)?,
+        says: moved.number(says.as_fd()).map_err(at_fork)?,
     };
-    Ok((born(&mut ready, birth.birthplace)?, Verdict(verdict)))
+    let process = born(&mut ready, birth.birthplace)?;
+    let steps = birth.walls.map(|walls| Arc::clone(&walls.steps));
+    let says = verdict;
+    Ok((process, Verdict { says, steps }))
+}
+
+/// Descriptors out of the way of those that a program is to have by number.
+struct Moved {
+    floor: RawFd,
+    kept: Vec<OwnedFd>,
+}
+
+impl Moved {
+    fn beyond(count: usize) -> Moved {
+        Moved {
+            floor: RawFd::try_from(count).unwrap_or(RawFd::MAX),
+            kept: Vec::new(),
+        }
+    }
+
+    /// The number of a descriptor, or of a copy of it that is out of the way.
+    fn number(&mut self, fd: BorrowedFd<'_>) -> io::Result<RawFd> {
+        if fd.as_raw_fd() >= self.floor {
+            return Ok(fd.as_raw_fd());
+        }
+        let copy = fcntl_dupfd_cloexec(fd, self.floor)?;
+        let number = copy.as_raw_fd();
+        self.kept.push(copy);
+        Ok(number)
+    }
 }
 
 /// Makes the process, in its group.
@@ -208,7 +306,11 @@ fn born(ready: &mut child::Ready<'_>, birthplace: Birthplace<'_>) -> Result<Proc
             .raw_os_error()
             .is_some_and(|number| few.contains(&number));
         let stage = if of_machine { Stage::Fork } else { stage };
-        Failed { stage, error }
+        Failed {
+            stage,
+            path: None,
+            error,
+        }
     })
 }
 
@@ -352,12 +454,14 @@ impl Own {
 }
 
 impl Stage {
-    const ALL: [Stage; 7] = [
+    const ALL: [Stage; 9] = [
         Stage::Fork,
         Stage::Group,
         Stage::Session,
+        Stage::Walls,
         Stage::Limits,
         Stage::User,
+        Stage::Filter,
         Stage::Directory,
         Stage::Exec,
     ];

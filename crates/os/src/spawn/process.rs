@@ -6,12 +6,19 @@
 //!
 //! A program that makes itself a session of its own leaves the group, and is not killed with it.
 //! Once its parents have ended it is this process's child ([`adopt_orphans`]).
+//!
+//! One that outlived who started it is [`Adopted`]: somebody else reaps it, and its descriptor is
+//! the proof.
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// Has a signal go to the process group that is named after a process (6.9).
+const TO_GROUP: libc::c_uint = 4;
 
 /// A program that was started and is not reaped.
 #[derive(Debug)]
@@ -53,6 +60,16 @@ impl Process {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
+    /// Its descriptor, for who is to have one, too.
+    pub fn try_clone_fd(&self) -> io::Result<OwnedFd> {
+        self.pidfd.try_clone()
+    }
+
+    /// Sends it a signal, and it alone.
+    pub fn signal(&self, signal: crate::signal::Signal) -> io::Result<()> {
+        Ok(pidfd_send_signal(self.pidfd.as_fd(), signal.into())?)
+    }
+
     /// Kills it and everything in its process group.
     pub fn kill(&self) {
         // It leads no group yet in its first moments, and may have ended: neither is a failure.
@@ -89,6 +106,110 @@ impl Process {
             peak_rss_bytes: u64::try_from(taken.ru_maxrss).unwrap_or_default() * 1024,
         })
     }
+}
+
+/// Readable once it has ended.
+impl AsFd for Process {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+}
+
+/// A program that runs and that another process has started and reaps.
+#[derive(Debug)]
+pub struct Adopted {
+    pid: Pid,
+    pidfd: OwnedFd,
+}
+
+impl Adopted {
+    /// The process of this number.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn open(pid: u32) -> io::Result<Adopted> {
+        let pid = number(pid)?;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+        Ok(Adopted { pid, pidfd })
+    }
+
+    /// The process that a descriptor stands for.
+    ///
+    /// # Errors
+    /// `NotFound` where it has ended and is reaped; `InvalidData` where it is not the one of this
+    /// number, or the descriptor is none of a process.
+    pub fn of(pid: u32, pidfd: OwnedFd) -> io::Result<Adopted> {
+        let facts = format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd());
+        let facts = std::fs::read_to_string(facts)?;
+        let found = facts.lines().find_map(|line| line.strip_prefix("Pid:"));
+        match found.map(|found| found.trim().parse::<i64>()) {
+            Some(Ok(-1)) => Err(io::ErrorKind::NotFound.into()),
+            Some(Ok(found)) if found == i64::from(pid) => Ok(Adopted {
+                pid: number(pid)?,
+                pidfd,
+            }),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Its descriptor, for who is to have one, too.
+    pub fn try_clone_fd(&self) -> io::Result<OwnedFd> {
+        self.pidfd.try_clone()
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&self) -> bool {
+        let ended = crate::net::wait_readable(&[self.pidfd.as_fd()], Some(Duration::ZERO));
+        ended.is_ok_and(|ended| ended == [true])
+    }
+
+    /// Sends it a signal, and it alone.
+    pub fn signal(&self, signal: crate::signal::Signal) -> io::Result<()> {
+        Ok(pidfd_send_signal(self.pidfd.as_fd(), signal.into())?)
+    }
+
+    /// Kills it and everything in its process group. On a kernel that knows a group by its number
+    /// alone, what it left there when it ended is not killed: the number may be somebody else's.
+    pub fn kill(&self) {
+        if !self.kill_group() && !self.has_ended() {
+            let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
+        }
+        let _ = pidfd_send_signal(self.pidfd.as_fd(), Signal::KILL);
+    }
+
+    /// Whether the kernel knows how.
+    fn kill_group(&self) -> bool {
+        let none = std::ptr::null::<libc::siginfo_t>();
+        let fd = self.pidfd.as_raw_fd();
+        // SAFETY: a call on numbers, and on a descriptor that is ours.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                fd,
+                libc::SIGKILL,
+                none,
+                TO_GROUP,
+            )
+        };
+        done == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+    }
+}
+
+/// Readable once it has ended.
+impl AsFd for Adopted {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+}
+
+fn number(pid: u32) -> io::Result<Pid> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
 /// The number of a child that has ended and is not reaped, if there is one.

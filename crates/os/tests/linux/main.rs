@@ -8,3 +8,4 @@ mod processes;
 mod reserve;
 mod sockets;
 mod spawn;
+mod walls;

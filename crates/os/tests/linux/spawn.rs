@@ -65,6 +65,10 @@ fn start(place: &Path, name: &str, wish: &Wish<'_>) -> Result<Started, Failed> {
         user: wish.user,
         limits: &wish.limits,
         birthplace: wish.birthplace,
+        listeners: &[],
+        walls: None,
+        filter: None,
+        outlives: false,
     })?;
     Ok(Started {
         process,

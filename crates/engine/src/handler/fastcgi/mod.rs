@@ -21,6 +21,7 @@ use fastcgi::record::{self, Connection};
 
 use super::program;
 use super::straggler::{self, Abandoned};
+use super::warm::{self, Entered};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::permits;
@@ -52,6 +53,7 @@ pub(super) async fn serve(
         return Err(Error::new(Kind::Internal, "upstream_index", String::new()));
     };
     let script = program::script(*chosen, exchange).await?;
+    let entered = warm::enter(chosen, exchange, fastcgi.pool).await?;
     let spooled = exchange.spooled.take();
     let root = fastcgi.root.as_deref();
     let spooled_bytes = spooled.as_ref().map(Spool::len);
@@ -63,7 +65,7 @@ pub(super) async fn serve(
         fastcgi,
         started: Instant::now(),
     };
-    let outcome = ask.attempts(exchange, spooled).await;
+    let outcome = ask.attempts(exchange, spooled, entered).await;
     if outcome.is_err() {
         exchange.record.note_upstream_time(ask.started);
     }
@@ -76,7 +78,12 @@ pub(super) async fn check(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result
 }
 
 impl Ask<'_> {
-    async fn attempts(&self, exchange: &mut Exchange, mut spooled: Option<Spool>) -> Result<()> {
+    async fn attempts(
+        &self,
+        exchange: &mut Exchange,
+        mut spooled: Option<Spool>,
+        mut entered: Option<Entered<'_>>,
+    ) -> Result<()> {
         let mut tried = Tried::default();
         let has_body = spooled.is_some() || !exchange.body.is_ended();
         let mut fresh = match exchange.request.head.method.is_idempotent() && !has_body {
@@ -93,12 +100,24 @@ impl Ask<'_> {
             match self.attempt(exchange, reached, spooled).await {
                 Ok(()) => return Ok(()),
                 Err(Failure::Again(_, body)) if fresh != Fresh::Yes => {
+                    if let Some(entered) = &mut entered {
+                        entered.wait(exchange).await?;
+                    }
                     spooled = body;
-                    tried.forgive_last();
-                    fresh = Fresh::Yes;
+                }
+                Err(Failure::Closed(error, body)) => {
+                    let Some(entered) = &mut entered else {
+                        return Err(error);
+                    };
+                    if !entered.again(exchange).await? {
+                        return Err(error);
+                    }
+                    spooled = body;
                 }
                 Err(failure) => return Err(failure.into_error()),
             }
+            tried.forgive_last();
+            fresh = Fresh::Yes;
         }
     }
 
@@ -129,7 +148,7 @@ impl Ask<'_> {
             in_flight.note_end(self.chosen.worker, &error);
             let rest = relay.take_rest(self, &error, exchange, &link);
             let failure = relay.failed(error, exchange, &link);
-            if matches!(failure, Failure::Servers(_)) {
+            if matches!(failure, Failure::Servers(_) | Failure::Closed(..)) {
                 self.pool.note_failure(server, self.chosen.worker);
             }
             if let Some(rest) = rest {

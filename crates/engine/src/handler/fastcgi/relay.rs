@@ -61,13 +61,16 @@ pub(super) enum Failure {
     Servers(Error),
     /// It may be tried on a connection of its own, with this body: the reused one had closed.
     Again(Error, Option<Spool>),
+    /// A connection of its own closed: it may be tried, with this body, if the pool had ended.
+    Closed(Error, Option<Spool>),
 }
 
 impl Failure {
     /// Why.
     pub(super) fn into_error(self) -> Error {
         match self {
-            Self::Last(error) | Self::Servers(error) | Self::Again(error, _) => error,
+            Self::Last(error) | Self::Servers(error) => error,
+            Self::Again(error, _) | Self::Closed(error, _) => error,
         }
     }
 }
@@ -155,12 +158,13 @@ impl Relay {
     pub(super) fn failed(self, error: Error, exchange: &Exchange, link: &Link) -> Failure {
         let method = exchange.request.head.method;
         let may_repeat = self.is_unsent || (method.is_idempotent() && !self.has_body);
-        let is_stale = link.reused && !self.has_heard && error.kind == Kind::UpstreamBroken;
+        let is_closed = !self.has_heard && error.kind == Kind::UpstreamBroken;
         let is_servers = matches!(error.kind, Kind::UpstreamBroken | Kind::UpstreamSlow)
             && !self.is_programs_fault
             && !self.has_head();
-        match (is_stale && may_repeat, is_servers) {
-            (true, _) => Failure::Again(error, self.upload.into_spooled()),
+        match (is_closed && may_repeat, is_servers) {
+            (true, _) if link.reused => Failure::Again(error, self.upload.into_spooled()),
+            (true, _) => Failure::Closed(error, self.upload.into_spooled()),
             (false, true) => Failure::Servers(error),
             (false, false) => Failure::Last(error),
         }
@@ -249,7 +253,7 @@ impl Relay {
                     self.queue = Queue::default();
                     in_flight.note_heard(ask.chosen.worker.deadlines.now_ms());
                 }
-                Poll::Pending => return self.poll_silence(cx, ask.chosen.worker, exchange, link),
+                Poll::Pending => return self.poll_silence(cx, ask, exchange, link),
             }
         }
     }
@@ -279,12 +283,12 @@ impl Relay {
     fn poll_silence(
         &mut self,
         cx: &mut Context<'_>,
-        worker: &Worker,
+        ask: &Ask<'_>,
         exchange: &mut Exchange,
         link: &mut Link,
     ) -> Poll<Result<()>> {
         if !link.reused && !self.has_heard {
-            self.queue.poll(cx, worker);
+            self.queue.poll(cx, ask.chosen.worker);
         }
         if self.reply.has_head() {
             ready!(exchange.reply.poll_flush(cx))?;
@@ -294,9 +298,12 @@ impl Relay {
         let has_heard = self.has_heard;
         link.poll_silence(cx, self.read_ms).map(|mut error| {
             if !has_heard {
-                let hint =
-                    ": it is slow, or all its processes are busy (pm.max_children of php-fpm)";
-                error.detail.push_str(hint);
+                let key = match ask.fastcgi.pool {
+                    Some(_) => "`processes` of the site's pool",
+                    None => "pm.max_children of php-fpm",
+                };
+                let hint = format!(": it is slow, or all its processes are busy ({key})");
+                error.detail.push_str(&hint);
             }
             Err(error)
         })

@@ -24,6 +24,7 @@ use config::model::Proxy;
 use wire::{FieldId, Fields, strip_hop_by_hop};
 
 use super::straggler::{self, Abandoned};
+use super::warm::{self, Entered};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::permits;
@@ -65,6 +66,8 @@ enum Retry {
     No,
     /// The same server again, on a connection of its own: the reused one had closed.
     Reconnect,
+    /// The same, if the pool behind it had ended: a connection of its own had closed.
+    IfEnded,
 }
 
 /// Forwards the request and its reply.
@@ -75,6 +78,7 @@ pub(super) async fn forward(
 ) -> Result<()> {
     let pool = pool(chosen, exchange)?;
     check(exchange)?;
+    let entered = warm::enter(chosen, exchange, proxy.pool).await?;
     let upgrade = exchange
         .request
         .head
@@ -90,7 +94,7 @@ pub(super) async fn forward(
         spooled_bytes: spooled.as_ref().map(Spool::len),
         upgrade,
     };
-    let outcome = forward.attempts(exchange, &pool, spooled).await;
+    let outcome = forward.attempts(exchange, &pool, spooled, entered).await;
     if outcome.is_err() {
         exchange.record.note_upstream_time(forward.started);
     }
@@ -150,6 +154,7 @@ impl Forward<'_> {
         exchange: &mut Exchange,
         pool: &Pool,
         mut spooled: Option<Spool>,
+        mut entered: Option<Entered<'_>>,
     ) -> Result<()> {
         let mut tried = Tried::default();
         let mut fresh = Fresh::No;
@@ -160,14 +165,24 @@ impl Forward<'_> {
             exchange.record.upstream = pool.last_tried(&tried).map(|last| last.label.clone());
             let reached = reached?;
             exchange.invite_body().await?;
-            match self.attempt(exchange, pool, reached, spooled.take()).await {
-                Ok(()) => return Ok(()),
-                Err(failure) if failure.retry == Retry::Reconnect && fresh == Fresh::No => {
-                    tried.forgive_last();
-                    fresh = Fresh::Yes;
+            let Err(failure) = self.attempt(exchange, pool, reached, spooled.take()).await else {
+                return Ok(());
+            };
+            let is_tried_again = match (failure.retry, &mut entered) {
+                (Retry::Reconnect, None) => fresh == Fresh::No,
+                // What was kept may have ended with its pool.
+                (Retry::Reconnect, Some(entered)) => {
+                    entered.wait(exchange).await?;
+                    fresh == Fresh::No
                 }
-                Err(failure) => return Err(failure.error),
+                (Retry::IfEnded, Some(entered)) => entered.again(exchange).await?,
+                (Retry::IfEnded, None) | (Retry::No, _) => false,
+            };
+            if !is_tried_again {
+                return Err(failure.error);
             }
+            tried.forgive_last();
+            fresh = Fresh::Yes;
         }
     }
 
@@ -184,13 +199,13 @@ impl Forward<'_> {
         } = reached;
         let server = in_flight.server();
         head::write(link.out.bytes(), exchange, self, pool.host_of(server));
-        let mut attempt = Attempt::new(self, exchange, spooled, &link);
+        let mut attempt = Attempt::new(self, exchange, spooled);
         if let Err(failure) = attempt.read_head(self, exchange, &mut link).await {
             let upstreams_fault = matches!(
                 failure.error.kind,
                 Kind::UpstreamBroken | Kind::UpstreamSlow
             );
-            if upstreams_fault && failure.retry == Retry::No {
+            if upstreams_fault && failure.retry != Retry::Reconnect {
                 pool.note_failure(server, self.chosen.worker);
             }
             in_flight.note_end(self.chosen.worker, &failure.error);

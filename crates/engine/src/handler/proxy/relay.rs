@@ -41,12 +41,7 @@ pub(super) enum Head {
 
 impl Attempt {
     /// Gets ready; the request's head waits in the link already.
-    pub(super) fn new(
-        forward: &Forward<'_>,
-        exchange: &Exchange,
-        spooled: Option<Spool>,
-        link: &Link,
-    ) -> Self {
+    pub(super) fn new(forward: &Forward<'_>, exchange: &Exchange, spooled: Option<Spool>) -> Self {
         let process = &forward.chosen.serving.generation.process;
         let read_ms = bounds::upstream_read_ms(*forward.chosen, &exchange.route);
         let head = &exchange.request.head;
@@ -56,7 +51,7 @@ impl Attempt {
             heading: Heading::new(forward, &exchange.route),
             hints: EarlyHints::default(),
             read_ms,
-            may_repeat: link.reused && head.method.is_idempotent() && !has_body,
+            may_repeat: head.method.is_idempotent() && !has_body,
             upload: Upload::new(
                 match spooled.is_none() && head.framing == Framing::Chunked {
                     true => Coding::Chunks,
@@ -160,11 +155,12 @@ impl Attempt {
 
     /// A reused connection that closed before a byte of its reply may just have been too old.
     fn failed(&self, link: &Link, error: Error) -> FailedAttempt {
-        let retry =
-            match link.buffer.is_empty() && self.heading.is_before_first() && self.may_repeat {
-                true => Retry::Reconnect,
-                false => Retry::No,
-            };
+        let is_unheard = link.buffer.is_empty() && self.heading.is_before_first();
+        let retry = match (is_unheard && self.may_repeat, link.reused) {
+            (true, true) => Retry::Reconnect,
+            (true, false) => Retry::IfEnded,
+            (false, _) => Retry::No,
+        };
         FailedAttempt { error, retry }
     }
 

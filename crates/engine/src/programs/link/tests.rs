@@ -24,7 +24,7 @@ fn order(id: u64) -> Run {
 }
 
 fn programs() -> (Programs, OwnedFd) {
-    let programs = Programs::new(Arc::default());
+    let programs = Programs::new(Arc::default(), Arc::default());
     let (ours, theirs) = os::fdpass::packet_pair().expect("a pair");
     programs.use_link(ours).expect("registered");
     (programs, theirs)
@@ -39,6 +39,7 @@ fn told(spawner: &OwnedFd) -> Vec<(char, u64)> {
             Order::Kill { id } => ('k', id),
             Order::RunMap(run) => ('m', run.id),
             Order::RunChore(run) => ('c', run.id),
+            Order::Warm { id, .. } => ('w', id),
         })
         .collect()
 }

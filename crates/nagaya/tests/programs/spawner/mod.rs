@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod orders;
+mod pools;
 
 use std::fs;
 use std::io::{self, Read};
@@ -95,6 +96,13 @@ struct Spawner {
 
 impl Spawner {
     fn start(plan: Manifest) -> Spawner {
+        let spawner = Spawner::begin();
+        spawner.tell(plan);
+        spawner
+    }
+
+    /// One that knows nothing yet.
+    fn begin() -> Spawner {
         let (link, its_link) = os::fdpass::pair().unwrap();
         let process = Command::new(env!("CARGO_BIN_EXE_nagaya"))
             .args(["spawner", "--link"])
@@ -103,12 +111,10 @@ impl Spawner {
             .stdin(Stdio::from(its_link))
             .spawn()
             .unwrap();
-        let spawner = Spawner {
+        Spawner {
             process,
             link: Some(link),
-        };
-        spawner.tell(plan);
-        spawner
+        }
     }
 
     fn link(&self) -> &OwnedFd {
@@ -119,7 +125,10 @@ impl Spawner {
         let generation = plan.generation;
         ToSpawner::Manifest(plan).send(self.link().as_fd()).unwrap();
         let answer = FromSpawner::recv(self.link().as_fd()).unwrap();
-        assert_eq!(answer, FromSpawner::Ready { generation });
+        assert!(
+            matches!(answer, FromSpawner::Ready { generation: said } if said == generation),
+            "{answer:?}"
+        );
     }
 
     fn worker(&self) -> Worker {
@@ -235,7 +244,7 @@ impl Worker {
                 assert!(!detail.is_empty());
                 Came::Refused(failure)
             }
-            Report::Ended(ended) => panic!("{ended:?}"),
+            other => panic!("{other:?}"),
         }
     }
 

@@ -1,0 +1,592 @@
+//! Pools: what they share, the PHPs they run, and which of them sites have.
+//!
+//! The idea: a handler joins the pool that is as its site wants one, or the site has a new one. What
+//! a pool is called tells whose it is and not how it is set, so that settings may change under it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::command::command;
+use super::context::{Spot, problem};
+use super::fields::wrong_variable;
+use super::table::Table;
+use super::tops::Tops;
+use super::value::{Entry, Value};
+use super::values;
+use crate::address::split_port;
+use crate::keys;
+use crate::model::{
+    AppPool, Chore, MapSource, Model, Php, PhpPool, Pool, PoolProgram, Pools, Protocol, Share,
+    SitePool,
+};
+
+/// What `sockaddr_un` holds, without the closing NUL.
+const SOCKET_BYTES_MAX: usize = 107;
+/// Of a pool's name, what is there for people.
+const SHOWN_BYTES_MAX: usize = 40;
+/// A setting of PHP.
+const SETTING_BYTES_MAX: usize = 4 * 1024;
+
+/// The pools found so far.
+pub(crate) struct PoolList {
+    terms: Pools,
+    phps: Vec<Php>,
+    list: Vec<Pool>,
+    /// Those that are alike but for their settings.
+    of_owner: HashMap<String, Vec<usize>>,
+    ids: HashSet<String>,
+    sites: usize,
+    site: Option<PoolSite>,
+}
+
+/// A site whose handlers are read.
+struct PoolSite {
+    index: usize,
+    tenant: String,
+    tenant_index: Option<usize>,
+    /// The user that it names.
+    user: Option<String>,
+    /// Its first host.
+    host: String,
+    pool: SitePool,
+    /// Which PHP it has, once that was asked; `None` has been reported.
+    php: Option<Option<usize>>,
+}
+
+impl PoolList {
+    /// Takes in what pools share, and PHPs.
+    pub(crate) fn open(tops: &Tops<'_>) -> PoolList {
+        PoolList {
+            terms: terms(tops),
+            phps: phps(tops),
+            list: Vec::new(),
+            of_owner: HashMap::new(),
+            ids: HashSet::new(),
+            sites: 0,
+            site: None,
+        }
+    }
+
+    /// Begins with the next site.
+    pub(crate) fn begin(
+        &mut self,
+        table: &Table<'_>,
+        (tenant, tenant_index): (&str, Option<usize>),
+        host: &str,
+    ) {
+        let user = table.get("user").filter(|user| user.is_text());
+        self.site = Some(PoolSite {
+            index: self.sites,
+            tenant: tenant.to_owned(),
+            tenant_index,
+            user: user.and_then(|user| user.text()).map(str::to_owned),
+            host: host.to_owned(),
+            pool: self.of_site(table),
+            php: None,
+        });
+        self.sites += 1;
+    }
+
+    /// Ends with the site that was begun.
+    pub(crate) fn end(&mut self) -> Option<SitePool> {
+        let site = self.site.take()?;
+        // Of a PHP that no rule asks for nothing is kept.
+        let php = site.pool.php.filter(|_| site.php.is_some());
+        Some(SitePool { php, ..site.pool })
+    }
+
+    /// The site's pool with PHP; `None` once the reason was reported at a handler.
+    pub(crate) fn php(&mut self, handler: &Value<'_>) -> Option<usize> {
+        let known = self.site.as_ref()?.php;
+        let php = known.unwrap_or_else(|| self.choose_php(handler))?;
+        let version = self.phps.get(php)?.version.clone();
+        let pool = &self.site.as_ref()?.pool;
+        let program = PoolProgram::Php(PhpPool {
+            php,
+            processes: pool.processes,
+            requests: pool.requests,
+            time_ms: pool.time_ms,
+            admin: pool.admin.clone(),
+        });
+        self.join(program, &format!("php {version}"), &["php"])
+    }
+
+    /// The site's pool with an application.
+    pub(crate) fn app(&mut self, app: AppPool) -> Option<usize> {
+        let program = app.command.first().map_or("", String::as_str);
+        let program = program.rsplit('/').next().unwrap_or_default().to_owned();
+        let directory = app.directory.to_string_lossy().into_owned();
+        let owner = ["app", directory.as_str()];
+        self.join(PoolProgram::App(app), &program, &owner)
+    }
+
+    /// A pool's name and socket.
+    pub(crate) fn place(&self, pool: usize) -> Option<(String, PathBuf)> {
+        let pool = self.list.get(pool)?;
+        Some((pool.id.clone(), pool.socket.clone()))
+    }
+
+    /// Says which upstream leads to a pool.
+    pub(crate) fn lead(&mut self, pool: usize, upstream: usize) {
+        if let Some(pool) = self.list.get_mut(pool) {
+            pool.upstream = upstream;
+        }
+    }
+
+    /// What all pools share, the PHPs they run, and the lists that handlers' indices point into.
+    pub(crate) fn finish(mut self) -> (Pools, Vec<Php>, Vec<Pool>) {
+        let mut places: BTreeMap<usize, usize> = BTreeMap::new();
+        for pool in &self.list {
+            if let PoolProgram::Php(php) = &pool.program {
+                places.insert(php.php, 0);
+            }
+        }
+        for (place, at) in places.values_mut().zip(0..) {
+            *place = at;
+        }
+        for pool in &mut self.list {
+            if let PoolProgram::Php(php) = &mut pool.program {
+                php.php = places.get(&php.php).copied().unwrap_or_default();
+            }
+        }
+        let phps = self.phps.into_iter().enumerate();
+        let used = phps.filter(|(at, _)| places.contains_key(at));
+        (self.terms, used.map(|(_, php)| php).collect(), self.list)
+    }
+
+    /// The pool of the site at hand that runs this, be it a new one.
+    fn join(&mut self, program: PoolProgram, what: &str, kind: &[&str]) -> Option<usize> {
+        let site = self.site.as_ref()?;
+        let whose = match site.pool.share {
+            Share::Site => &site.host,
+            Share::User => &site.tenant,
+        };
+        let own = (site.pool.share == Share::Site).then_some(site.host.as_str());
+        let user = site.user.as_deref();
+        let mut owner: Vec<&str> = kind.to_vec();
+        owner.extend([site.tenant.as_str(), user.unwrap_or(""), own.unwrap_or("")]);
+        let alike = self.of_owner.entry(hash(&owner)).or_default();
+        let list = &self.list;
+        let joined = alike.iter().copied().find(|at| {
+            let pool = list.get(*at);
+            pool.is_some_and(|it| it.program == program && it.isolate == site.pool.isolate)
+        });
+        if let Some(joined) = joined {
+            let pool = self.list.get_mut(joined)?;
+            pool.is_kept |= site.pool.is_kept;
+            if pool.sites.last() != Some(&site.index) {
+                pool.sites.push(site.index);
+            }
+            return Some(joined);
+        }
+        let id = new_id(
+            &mut self.ids,
+            &owner,
+            (kind.first().unwrap_or(&""), whose, &site.host),
+        );
+        alike.push(self.list.len());
+        self.list.push(Pool {
+            socket: self.terms.directory.join(format!("{id}.sock")),
+            id,
+            name: format!("{what} of {whose}"),
+            tenant: site.tenant.clone(),
+            tenant_index: site.tenant_index,
+            user: site.user.clone(),
+            sites: vec![site.index],
+            upstream: 0,
+            program,
+            isolate: site.pool.isolate,
+            is_kept: site.pool.is_kept,
+        });
+        Some(self.list.len() - 1)
+    }
+
+    /// `pool` of a site.
+    fn of_site(&self, site: &Table<'_>) -> SitePool {
+        let table = site.table("pool", &keys::POOL);
+        let share = table.get("share").and_then(|value| value.choice());
+        let own = match site.get("cgroup") {
+            Some(_) => Share::Site,
+            None => Share::User,
+        };
+        let version = table.get("php").and_then(|value| {
+            let version = value.text()?;
+            self.tell_unknown(&value, version);
+            Some(version.to_owned())
+        });
+        SitePool {
+            php: version,
+            processes: table.count("processes") as u32,
+            requests: table.count("requests") as u32,
+            time_ms: page_time(&table),
+            admin: settings(table.entries("admin")),
+            share: share.unwrap_or(own),
+            isolate: table.choice("isolate"),
+            is_kept: table.count("min") == 1,
+        }
+    }
+
+    /// Settles which PHP the site at hand has.
+    fn choose_php(&mut self, handler: &Value<'_>) -> Option<usize> {
+        let said = self.site.as_ref()?.pool.php.clone();
+        let versions: Vec<&str> = self.phps.iter().map(|php| &*php.version).collect();
+        let finding = |message: &str| problem(handler.spot(), message).absence();
+        let chosen = match (said, &*versions) {
+            (Some(said), versions) => versions.iter().position(|version| *version == said),
+            (None, [_]) => Some(0),
+            (None, []) => {
+                let help =
+                    "install its php-fpm, or describe it: `[php.\"8.2\"]` with `program = \"…\"`";
+                let finding = finding("there is no PHP where it is looked for").help(help);
+                handler.context.report(finding);
+                None
+            }
+            (None, versions @ [first, ..]) => {
+                let help = format!("as in `pool = {{ php = \"{first}\" }}` of the site");
+                let message = format!("say which PHP: there are {}", versions.join(", "));
+                handler.context.report(finding(&message).help(help));
+                None
+            }
+        };
+        let version = chosen
+            .and_then(|at| self.phps.get(at))
+            .map(|php| php.version.clone());
+        let site = self.site.as_mut()?;
+        site.php = Some(chosen);
+        site.pool.php = version;
+        chosen
+    }
+
+    /// Reports a version that there is not.
+    fn tell_unknown(&self, value: &Value<'_>, version: &str) {
+        let known: Vec<&str> = self.phps.iter().map(|php| &*php.version).collect();
+        if known.contains(&version) {
+            return;
+        }
+        let describe = format!("describe it: `[php.\"{version}\"]`");
+        let help = match known.as_slice() {
+            [] => format!("install its php-fpm, or {describe}"),
+            known => format!("there are {}; or {describe}", known.join(", ")),
+        };
+        let finding = problem(value.spot(), format!("there is no PHP `{version}`"));
+        value.context.report(finding.help(help).absence());
+    }
+}
+
+/// A name that no pool has yet: what it is and whose, for people, and what stands for its owner, to
+/// which `host` is added where another pool of that owner was first.
+fn new_id(
+    ids: &mut HashSet<String>,
+    owner: &[&str],
+    (kind, whose, host): (&str, &str, &str),
+) -> String {
+    let letters = format!("{kind}-{whose}").to_ascii_lowercase();
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let words = letters.split(|c| !fits(c)).filter(|word| !word.is_empty());
+    let mut shown = words.collect::<Vec<_>>().join("-");
+    shown.truncate(SHOWN_BYTES_MAX);
+    let mut owner = owner.to_vec();
+    loop {
+        let id = format!("{}-{}", shown.trim_end_matches('-'), hash(&owner));
+        if ids.insert(id.clone()) {
+            return id;
+        }
+        owner.push(host);
+    }
+}
+
+/// 16 digits that stand for these words in this order.
+fn hash(words: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for word in words {
+        hash.update((word.len() as u64).to_le_bytes());
+        hash.update(word.as_bytes());
+    }
+    let digits = hash.finalize();
+    digits
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// `[pools]`.
+fn terms(tops: &Tops<'_>) -> Pools {
+    let table = tops.table("pools", &keys::POOLS);
+    let directory = table.get("directory").and_then(|value| {
+        if value.file != 0 {
+            value.report_help(
+                "`directory` of `[pools]` stands in the first file alone",
+                "the gateway writes there: included files do not choose the place",
+            );
+        }
+        values::path(&value)
+    });
+    let cores = tops.context.sources.cores as u64;
+    let starting = table.some_number("starting").unwrap_or((cores / 2).max(2));
+    let see = table.list("see").into_iter().filter_map(|value| {
+        let path = values::path(&value)?;
+        if path == Path::new("/") {
+            value.report_help(
+                "`see` would show everything",
+                "that is `isolate = \"none\"`",
+            );
+        }
+        Some(path)
+    });
+    Pools {
+        directory: directory.unwrap_or_else(|| keys::default_of(&keys::POOLS, "directory").into()),
+        starting: starting as u32,
+        idle_ms: table.duration("idle"),
+        see: see.collect(),
+        mail: mail(&table),
+    }
+}
+
+fn mail(table: &Table<'_>) -> String {
+    let text = table.text("mail");
+    let (host, port) = split_port(&text);
+    let port = port.and_then(|port| port.parse::<u16>().ok());
+    match (table.get("mail"), port) {
+        (Some(value), None | Some(0)) => {
+            let help = "one looks like `127.0.0.1:25`";
+            value.report_help(format!("`{text}` has no port from 1 to 65535"), help);
+        }
+        (Some(value), Some(_)) if host.parse::<IpAddr>().is_err() => {
+            drop(values::host(&value, host));
+        }
+        _ => {}
+    }
+    text
+}
+
+/// What is found, and what `[php.VERSION]` says, by version.
+fn phps(tops: &Tops<'_>) -> Vec<Php> {
+    let found = tops.context.sources.phps.iter();
+    let found = found.map(|(version, program)| {
+        let php = Php {
+            version: version.clone(),
+            program: program.clone(),
+            ini: Vec::new(),
+        };
+        (version.clone(), php)
+    });
+    let mut phps: BTreeMap<String, Php> = found.collect();
+    let mut named: BTreeMap<&str, Spot> = BTreeMap::new();
+    for value in tops.members("php") {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if !(1..=32).contains(&value.name.len()) || !value.name.bytes().all(fits) {
+            let name = value.name;
+            value.report_help(
+                format!("`{name}` cannot be a version: letters, digits, `-`, `_` and `.` can"),
+                "write the version in quotes: `[php.\"8.2\"]`",
+            );
+        }
+        if let Some(first) = named.insert(value.name, value.spot()) {
+            let message = format!("PHP `{}` is described twice", value.name);
+            let finding = problem(value.spot(), message).other("the first", first);
+            value.context.report(finding);
+        }
+        let found = phps.remove(value.name).map(|php| php.program);
+        phps.insert(value.name.to_owned(), php(&value, found));
+    }
+    phps.into_values().collect()
+}
+
+fn php(value: &Value<'_>, found: Option<PathBuf>) -> Php {
+    let table = value.table(&keys::PHP);
+    let table = table.unwrap_or_else(|| Table::empty(value.context, &keys::PHP));
+    let program = table.get("program").and_then(|value| {
+        if !value.text()?.contains('/') {
+            value.report_help(
+                "`program` must be the path of a php-fpm",
+                "as in `/usr/sbin/php-fpm8.2`",
+            );
+        }
+        values::path(&value)
+    });
+    if program.is_none() && found.is_none() && table.get("program").is_none() {
+        let message = format!(
+            "no php-fpm {} is found where they are looked for",
+            value.name
+        );
+        let finding = problem(value.spot(), message).help("say where it is: `program = \"…\"`");
+        value.context.report(finding.absence());
+    }
+    Php {
+        version: value.name.to_owned(),
+        program: program.or(found).unwrap_or_default(),
+        ini: settings(table.entries("ini")),
+    }
+}
+
+/// Settings of PHP, by name. What could be read as another setting is refused.
+fn settings(entries: Vec<Entry<'_>>) -> Vec<(String, String)> {
+    let mut settings = Vec::new();
+    for Entry {
+        name,
+        name_spot,
+        value,
+    } in entries
+    {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        let begins = name.starts_with(|c: char| c.is_ascii_alphabetic());
+        if !begins || name.len() > 128 || !name.bytes().all(fits) {
+            let message = format!("{name:?} cannot be a setting of PHP");
+            let finding = problem(name_spot, message).help("one looks like `memory_limit`");
+            value.context.report(finding);
+            continue;
+        }
+        let flag = value.as_flag().map(|flag| u8::from(flag).to_string());
+        let Some(text) = flag.or_else(|| value.typed()) else {
+            value.mistyped("a text, a number, true or false");
+            continue;
+        };
+        let is_wrong = |c: char| c.is_control() || ['"', '\\'].contains(&c);
+        if text.contains(is_wrong) || text.contains("${") {
+            value.report(format!(
+                "`{name}` may hold neither control characters nor `\"`, `\\` or `${{`"
+            ));
+        } else if text.len() > SETTING_BYTES_MAX {
+            value.report(format!("`{name}` has more than {SETTING_BYTES_MAX} bytes"));
+        }
+        settings.push((name.to_owned(), text));
+    }
+    settings.sort();
+    settings
+}
+
+/// How long a page may take: php-fpm counts seconds.
+fn page_time(table: &Table<'_>) -> u64 {
+    let ms = table.duration("time");
+    if !ms.is_multiple_of(1_000) {
+        table.report_at(&["time"], "`time` must be whole seconds");
+    }
+    ms
+}
+
+/// `app = { … }`, but for what the gateway does with its requests.
+pub(crate) fn app(table: &Table<'_>) -> AppPool {
+    let protocol = table.choice("protocol");
+    let directory = table.required("directory");
+    AppPool {
+        command: table.required("command").map(command).unwrap_or_default(),
+        directory: directory
+            .and_then(|value| values::path(&value))
+            .unwrap_or_default(),
+        env: env(table.entries("env")),
+        instances: table.count("instances") as u32,
+        start_ms: table.duration("start"),
+        stop_ms: table.duration("stop"),
+        protocol,
+        ready: table.get("ready").and_then(|value| ready(&value, protocol)),
+    }
+}
+
+fn ready(value: &Value<'_>, protocol: Protocol) -> Option<String> {
+    let path = value.text()?;
+    if protocol != Protocol::Http {
+        value.report_help(
+            "`ready` is for HTTP",
+            "leave it out: it is ready when it accepts a connection",
+        );
+    }
+    if !path.starts_with('/')
+        || !path.bytes().all(|byte| byte.is_ascii_graphic())
+        || path.contains('#')
+    {
+        value.report_help(
+            format!("`{path}` is no path to ask for"),
+            "one looks like `/health`",
+        );
+    }
+    Some(path.to_owned())
+}
+
+fn env(entries: Vec<Entry<'_>>) -> Vec<(String, String)> {
+    let mut env = Vec::new();
+    for entry in entries {
+        if let Some(finding) = wrong_variable(entry.name, &entry.name_spot) {
+            entry.value.context.report(finding);
+        } else if let Some(text) = entry.value.text() {
+            if text.contains('\0') {
+                entry
+                    .value
+                    .report(format!("`{}` may hold no NUL", entry.name));
+            }
+            env.push((entry.name.to_owned(), text.to_owned()));
+        }
+    }
+    env.sort();
+    env
+}
+
+/// Refuses sockets that cannot be, and programs that could speak to every pool.
+pub(crate) fn judge(tops: &Tops<'_>, model: &Model) {
+    let length = |pool: &&Pool| pool.socket.as_os_str().as_bytes().len();
+    if let Some(longest) = model.pools.iter().max_by_key(length)
+        && length(&longest) > SOCKET_BYTES_MAX
+    {
+        let table = tops.table("pools", &keys::POOLS);
+        let message = format!(
+            "`directory` is too long for the sockets of pools: `{}` has more than {SOCKET_BYTES_MAX} bytes",
+            longest.socket.display()
+        );
+        table.report_at(&["directory"], message);
+    }
+    if tops.context.sources.becomes_users && !model.pools.is_empty() {
+        judge_users(tops, model);
+    }
+}
+
+/// Reports programs that would run as whoever serves.
+fn judge_users(tops: &Tops<'_>, model: &Model) {
+    let refuse = |value: &Value<'_>, key: &str, whose: String| {
+        let message = format!(
+            "{whose} would run as `{}`, who serves, and could speak to every pool",
+            model.user
+        );
+        let spot = value.member(key).map_or(value.spot(), |user| user.spot());
+        let finding = problem(spot, message).help(format!("name another by `{key}`"));
+        value.context.report(finding.absence());
+    };
+    let sites = tops.elements_again("sites");
+    // One that is wrong has been reported.
+    let is_whole = sites.len() == model.sites.len();
+    for (value, site) in sites.iter().zip(&model.sites).filter(|_| is_whole) {
+        let mut handlers = site.rules.iter().filter_map(|rule| rule.handler.as_ref());
+        if site.user == model.user && handlers.any(|handler| handler.starts_programs()) {
+            refuse(value, "user", format!("programs of site `{}`", site.name()));
+        }
+    }
+    for value in tops.members("maps") {
+        let map = model.maps.iter().find(|map| map.name == value.name);
+        if let Some(MapSource::Program(program)) = map.map(|map| &map.source)
+            && program.user == model.user
+        {
+            refuse(
+                &value,
+                "user",
+                format!("the program of map `{}`", value.name),
+            );
+        }
+    }
+    for value in tops.members("acme") {
+        let Some(acme) = model.acme.iter().find(|acme| acme.name == value.name) else {
+            continue;
+        };
+        let dns = acme.dns.as_ref().map(|dns| &dns.program);
+        let run = acme.export.as_ref().and_then(|export| export.run.as_ref());
+        let is_servers = |chore: &&Chore| chore.user == model.user;
+        for (table, key, chore) in [("dns", "user", dns), ("export", "owner", run)] {
+            if let (Some(value), Some(_)) = (value.member(table), chore.filter(is_servers)) {
+                let whose = format!("the program of `{table}` of account `{}`", acme.name);
+                refuse(&value, key, whose);
+            }
+        }
+    }
+}

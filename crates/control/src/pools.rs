@@ -1,0 +1,48 @@
+//! Pools of processes, as who starts and ends them knows them.
+
+use serde::Serialize;
+
+/// How a pool stands.
+#[derive(Debug, Default, Clone, Serialize)]
+pub struct PoolStanding {
+    /// Its id.
+    pub pool: String,
+    /// What messages call it.
+    pub name: String,
+    /// Whose it is.
+    pub tenant: String,
+    /// `cold`, `waiting`, `starting`, `warm`, `handing_over`, `draining` or `failed`.
+    pub state: &'static str,
+    /// Requests that wait for it to start.
+    pub waiting: u64,
+    /// Its master.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Processes in it.
+    pub processes: u32,
+    /// Masters that have been ready.
+    pub starts: u64,
+    /// Masters that have not.
+    pub starts_failed: u64,
+    /// How long the last starts took: the median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_p50_ms: Option<u64>,
+    /// The longest but one in a hundred.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_p99_ms: Option<u64>,
+    /// Processor time of its group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_us: Option<u64>,
+    /// How long its group was kept from processors by a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttled_us: Option<u64>,
+    /// Memory of its group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Why it failed last.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub failure: String,
+    /// When it may be started again after that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_ms: Option<u64>,
+}

@@ -1,0 +1,215 @@
+//! Before a pool is asked: it runs, or its start is waited for.
+//!
+//! Who comes to a pool that does not run has it started, holding its permits, and waits for as long
+//! as its limits let it wait for a place, or an upstream may be silent where it meets no queue.
+//! Where it is told that this will take longer, it is refused at once. Then it connects: to a socket that
+//! is never closed, so that nothing is lost if the pool ends in between. That makes it safe to ask
+//! again, once, where a pool ended before it said a byte of a reply ([`Entered::again`]).
+
+#[cfg(test)]
+mod tests;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
+
+use crate::bounds;
+use crate::error::{Error, Kind, Result};
+use crate::exchange::Exchange;
+use crate::permits;
+use crate::programs::pools::{Known, ProgramPool, Refused};
+use crate::stage::Chosen;
+
+/// Requests that may wait for one pool: no more than connections its socket holds until they are
+/// accepted.
+const WAITING_MAX: usize = 500;
+/// How long after its connection has closed a pool may be heard to have ended.
+const END_LOOK: Duration = Duration::from_millis(200);
+/// The longest that a client is told to wait.
+const RETRY_S_MAX: u64 = 3_600;
+
+/// A pool that ran when a request came to it.
+#[derive(Debug)]
+pub(super) struct Entered<'a> {
+    chosen: Chosen<'a>,
+    pool: &'a Arc<ProgramPool>,
+    /// Its number in the generation.
+    index: u32,
+    /// How often it had ended.
+    ends: u64,
+    /// It was waited for anew.
+    is_again: bool,
+}
+
+/// Waits until the pool runs that the handler's requests go to, where they go to one.
+///
+/// # Errors
+/// It does not run in time, or cannot be started; nobody is there to start it; the client left.
+pub(super) async fn enter<'a>(
+    chosen: Chosen<'a>,
+    exchange: &mut Exchange,
+    index: Option<usize>,
+) -> Result<Option<Entered<'a>>> {
+    let Some(index) = index else {
+        return Ok(None);
+    };
+    let pool = chosen.serving.generation.program_pools.get(index);
+    let (Some(pool), Ok(index)) = (pool, u32::try_from(index)) else {
+        return Err(Error::new(Kind::Internal, "pool_index", String::new()));
+    };
+    let mut entered = Entered {
+        chosen,
+        pool,
+        index,
+        ends: pool.ends(),
+        is_again: false,
+    };
+    entered.wait(exchange).await?;
+    Ok(Some(entered))
+}
+
+impl Entered<'_> {
+    /// Waits until it runs again, where it has ended since; says whether it had. Once a request.
+    ///
+    /// # Errors
+    /// As [`enter`].
+    pub(super) async fn again(&mut self, exchange: &mut Exchange) -> Result<bool> {
+        let has_ended =
+            !self.is_again && timeout(END_LOOK, self.pool.ended(self.ends)).await.is_ok();
+        if has_ended {
+            self.is_again = true;
+            self.wait(exchange).await?;
+        }
+        Ok(has_ended)
+    }
+
+    /// Waits until it runs, as far as is known: what had ended with it is opened anew.
+    ///
+    /// # Errors
+    /// As [`enter`].
+    pub(super) async fn wait(&mut self, exchange: &mut Exchange) -> Result<()> {
+        self.ends = self.pool.ends();
+        if self.pool.is_warm() {
+            return Ok(());
+        }
+        // Boxed: few wait, and the others need not have room for it.
+        Box::pin(self.wait_long(exchange)).await
+    }
+
+    async fn wait_long(&mut self, exchange: &mut Exchange) -> Result<()> {
+        let (chosen, pool, begun) = (self.chosen, self.pool, Instant::now());
+        let patience = permits::patience(chosen, &exchange.route).unwrap_or_else(|| {
+            Duration::from_millis(bounds::upstream_read_ms(*chosen, &exchange.route))
+        });
+        let started = self.start(begun + patience);
+        let outcome = exchange.while_client_stays(started).await;
+        let waited = begun.elapsed();
+        let waited_us = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+        *exchange.record.pool_wait_us.get_or_insert(0) += waited_us;
+        match outcome {
+            None => Err(Error::new(Kind::ClientGone, "client_gone", String::new())),
+            Some(Ok(())) => {
+                pool.stats.waited.fetch_add(1, Relaxed);
+                pool.stats.waited_us.fetch_add(waited_us, Relaxed);
+                Ok(())
+            }
+            Some(Err(error)) => {
+                self.remember(exchange, &error, waited);
+                Err(error)
+            }
+        }
+    }
+
+    /// Has it started, and waits for it until then.
+    async fn start(&mut self, until: Instant) -> Result<()> {
+        let Some(_waiting) = self.pool.wait(WAITING_MAX) else {
+            let detail = format!("{WAITING_MAX} requests wait for it already");
+            return Err(self.starting(&detail));
+        };
+        loop {
+            let mut changed = pin!(self.pool.changed());
+            changed.as_mut().enable();
+            self.ends = self.pool.ends();
+            let (programs, order) = (&self.chosen.worker.programs, self.order());
+            match self.pool.known(Instant::now()) {
+                Known::Warm => return Ok(()),
+                Known::Unsure => {
+                    programs.warm_now(self.pool, order);
+                    return Ok(());
+                }
+                Known::Failed { until, why } => return Err(failed(until, &why)),
+                Known::Starting { ready_at } if ready_at > until => {
+                    return Err(
+                        self.starting("its start will take longer than the request may wait")
+                    );
+                }
+                Known::Starting { .. } | Known::Cold => programs.warm(self.pool, order).await?,
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if timeout(left, changed).await.is_err() {
+                return Err(self.starting("its start takes longer than the request may wait"));
+            }
+        }
+    }
+
+    fn order(&self) -> (u64, u32) {
+        (self.chosen.serving.generation.number, self.index)
+    }
+
+    /// The pool does not run in time.
+    fn starting(&self, detail: &str) -> Error {
+        let now = Instant::now();
+        let left = match self.pool.known(now) {
+            Known::Starting { ready_at } => ready_at.saturating_duration_since(now),
+            _ => Duration::ZERO,
+        };
+        let detail = match left.as_millis() {
+            0 => detail.to_owned(),
+            ms => format!("{detail}: {ms} ms, as is predicted"),
+        };
+        Error::new(not_warm(left), "pool_starting", detail)
+    }
+
+    /// Counts a refusal, and remembers it for whoever asks why.
+    fn remember(&self, exchange: &Exchange, error: &Error, waited: Duration) {
+        let Kind::NotWarm { retry_after_s } = error.kind else {
+            return;
+        };
+        let stats = &self.pool.stats;
+        let counter = match error.reason {
+            "pool_starting" => &stats.refused_starting,
+            _ => &stats.refused_failed,
+        };
+        counter.fetch_add(1, Relaxed);
+        let worker = self.chosen.worker;
+        worker.shared.program_pools.remember(Refused {
+            id: exchange.request.id,
+            at: worker.clock.unix_at(exchange.request.received),
+            site: Arc::clone(&self.chosen.site.name),
+            pool: Arc::clone(self.pool),
+            reason: error.reason,
+            detail: error.detail.clone(),
+            waited,
+            retry_after_s,
+        });
+    }
+}
+
+/// The pool could not be started.
+fn failed(until: Instant, why: &str) -> Error {
+    let left = until.saturating_duration_since(Instant::now());
+    Error::new(not_warm(left), "pool_failed", why)
+}
+
+/// Whole seconds, never too few.
+fn not_warm(left: Duration) -> Kind {
+    let seconds = left.as_millis().div_ceil(1_000);
+    let seconds = u64::try_from(seconds).unwrap_or(RETRY_S_MAX);
+    let seconds = seconds.clamp(1, RETRY_S_MAX);
+    Kind::NotWarm {
+        retry_after_s: u16::try_from(seconds).unwrap_or(u16::MAX),
+    }
+}

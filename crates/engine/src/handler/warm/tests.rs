@@ -1,0 +1,271 @@
+//! Requests that come to pools, and a spawner that says what the test wants.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+
+use tokio::task::{LocalSet, yield_now};
+
+use super::*;
+use crate::error_reply::status_of;
+use crate::fixture::{self, Fixture, block_on, peer};
+use crate::programs::pools::told;
+use ipc::order::{Failure, Order, Report};
+
+const CONFIG: &str = r#"
+timeouts = { upstream_read = "{read}" }
+[pools]
+directory = "/run/p"
+[[listen]]
+address = "127.0.0.1:8080"
+[[sites]]
+hosts = ["a"]
+user = "backup"
+{site}
+rules = [{ handler = { app = { command = ["/bin/true"], directory = "/srv" } } }]
+"#;
+
+/// A time that does not pass here.
+const LONG: &str = "10m";
+
+/// A worker, and the spawner's end of its link.
+struct Scene {
+    fixture: Fixture,
+    spawner: OwnedFd,
+}
+
+impl Scene {
+    /// `read` is how long an upstream may be silent, `site` further keys of the site.
+    fn new(read: &str, site: &str) -> Self {
+        let config = CONFIG.replace("{read}", read).replace("{site}", site);
+        let fixture = Fixture::new(&config);
+        let spawner = link(&fixture);
+        Self { fixture, spawner }
+    }
+
+    fn pool(&self) -> Arc<ProgramPool> {
+        Arc::clone(&self.fixture.shared.program_pools.in_force()[0])
+    }
+
+    fn exchange() -> Exchange {
+        let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let mut exchange = fixture::exchange(peer("192.0.2.7:40000"), request);
+        exchange.route.site_index = Some(0);
+        exchange
+    }
+
+    async fn enter(&self, exchange: &mut Exchange) -> Result<u64> {
+        let serving = self.fixture.worker.serving();
+        let routed = self.fixture.arrived(&serving).routed(&exchange.route);
+        let chosen = routed.expect("a site").chosen(&exchange.route);
+        let entered = enter(chosen, exchange, Some(0)).await?;
+        Ok(entered.expect("a pool").ends)
+    }
+
+    /// The next order's number.
+    async fn asked(&self) -> u64 {
+        let mut buffer = Vec::new();
+        loop {
+            match Order::try_recv(self.spawner.as_fd(), &mut buffer) {
+                Ok(Ok(Order::Warm {
+                    id,
+                    pool: 0,
+                    generation: 1,
+                })) => return id,
+                Ok(other) => panic!("another order: {other:?}"),
+                Err(_) => yield_now().await,
+            }
+        }
+    }
+
+    fn is_asked(&self) -> bool {
+        Order::try_recv(self.spawner.as_fd(), &mut Vec::new()).is_ok()
+    }
+
+    /// The spawner ends, and there is another before anybody looks.
+    fn lose_spawner(&mut self) {
+        self.spawner = link(&self.fixture);
+    }
+
+    fn say(&self, report: &Report) {
+        let bytes = report.to_bytes().expect("plain");
+        os::fdpass::try_send(self.spawner.as_fd(), &bytes, &[]).expect("room");
+    }
+}
+
+/// Gives a worker a spawner.
+fn link(fixture: &Fixture) -> OwnedFd {
+    let (ours, theirs) = os::fdpass::packet_pair().expect("a pair");
+    fixture.worker.programs.use_link(ours).expect("registered");
+    theirs
+}
+
+fn test(body: impl AsyncFnOnce()) {
+    block_on(LocalSet::new().run_until(body()));
+}
+
+fn told_of(error: &Error) -> (Option<u16>, &'static str, u16) {
+    let Kind::NotWarm { retry_after_s } = error.kind else {
+        panic!("{error}");
+    };
+    (status_of(error.kind), error.reason, retry_after_s)
+}
+
+#[test]
+fn who_comes_to_a_cold_pool_waits_for_one_start() {
+    test(async || {
+        let scene = Rc::new(Scene::new(LONG, ""));
+        let come = || {
+            let scene = Rc::clone(&scene);
+            tokio::task::spawn_local(async move {
+                let mut exchange = Scene::exchange();
+                scene.enter(&mut exchange).await.expect("it runs");
+                exchange.record.pool_wait_us
+            })
+        };
+        let waiting = [come(), come(), come()];
+        let id = scene.asked().await;
+        scene.say(&Report::Warming { id, wait_ms: 50 });
+        while scene.pool().waiting() < 3 || scene.pool().known(Instant::now()) == Known::Cold {
+            yield_now().await;
+        }
+        assert!(!scene.is_asked(), "it was asked for");
+        scene.say(&Report::Warm { id });
+        for one in waiting {
+            assert!(one.await.expect("no panic").is_some());
+        }
+        let mut late = Scene::exchange();
+        scene.enter(&mut late).await.expect("it runs");
+        assert_eq!(late.record.pool_wait_us, None);
+        let stats = &scene.pool().stats;
+        let counted = [&stats.started, &stats.waited, &stats.failed].map(|it| it.load(Relaxed));
+        assert_eq!((counted, scene.pool().waiting()), ([1, 3, 0], 0));
+    });
+}
+
+#[test]
+fn a_start_that_fails_refuses_those_who_wait_and_those_who_come_until_it_may_be_tried_again() {
+    test(async || {
+        let scene = Scene::new(LONG, "");
+        let mut first = Scene::exchange();
+        let (refused, ()) = tokio::join!(scene.enter(&mut first), async {
+            let id = scene.asked().await;
+            scene.say(&Report::NotWarm {
+                id,
+                failure: Failure::NotFound,
+                detail: "no such file\n".to_owned(),
+                retry_ms: 6_500,
+            });
+        });
+        let refused = refused.expect_err("it does not run");
+        assert_eq!(told_of(&refused), (Some(503), "pool_failed", 7));
+        assert_eq!(refused.detail, "program_not_found: no such file\n");
+        let mut second = Scene::exchange();
+        let refused = scene.enter(&mut second).await.expect_err("not yet");
+        assert_eq!(told_of(&refused).1, "pool_failed");
+        assert!(!scene.is_asked());
+        let found = scene
+            .fixture
+            .shared
+            .program_pools
+            .find(second.request.id.as_bytes());
+        let told = told(&found.expect("remembered"), "then");
+        assert!(
+            told.contains("found       program_not_found: no such file\\n\n"),
+            "{told}"
+        );
+    });
+}
+
+#[test]
+fn a_start_that_takes_longer_than_who_comes_may_wait_is_not_waited_for() {
+    test(async || {
+        let wait = "limits = [{ concurrent = 1, queue = 1, wait = \"2s\" }]";
+        let scene = Scene::new(LONG, wait);
+        let mut first = Scene::exchange();
+        let (refused, ()) = tokio::join!(scene.enter(&mut first), async {
+            let id = scene.asked().await;
+            scene.say(&Report::Warming {
+                id,
+                wait_ms: 89_500,
+            });
+        });
+        let refused = refused.expect_err("it would take too long");
+        assert_eq!(told_of(&refused), (Some(503), "pool_starting", 90));
+        let mut second = Scene::exchange();
+        let refused = scene.enter(&mut second).await.expect_err("still");
+        assert_eq!(told_of(&refused).1, "pool_starting");
+        let stats = &scene.pool().stats;
+        assert_eq!(stats.refused_starting.load(Relaxed), 2);
+    });
+}
+
+#[test]
+fn patience_ends_where_nobody_says_how_long_it_will_take() {
+    test(async || {
+        let scene = Scene::new("20ms", "");
+        let refused = scene.enter(&mut Scene::exchange()).await;
+        let refused = refused.expect_err("nobody answers");
+        assert_eq!(told_of(&refused), (Some(503), "pool_starting", 1));
+        assert_eq!(scene.pool().waiting(), 0);
+    });
+}
+
+#[test]
+fn a_spawner_that_is_lost_is_not_asked_in_vain_and_what_ran_is_not_waited_for() {
+    test(async || {
+        let mut scene = Scene::new(LONG, "");
+        let mut exchange = Scene::exchange();
+        scene.lose_spawner();
+        let (entered, ()) = tokio::join!(scene.enter(&mut exchange), async {
+            let id = scene.asked().await;
+            scene.say(&Report::Warm { id });
+        });
+        entered.expect("it runs");
+        // The next spawner may know better, and says so while requests go on.
+        scene.lose_spawner();
+        let mut late = Scene::exchange();
+        scene.enter(&mut late).await.expect("it ran");
+        let id = scene.asked().await;
+        scene.enter(&mut late).await.expect("it ran");
+        assert!(!scene.is_asked(), "once");
+        scene.say(&Report::Warm { id });
+        while !scene.pool().is_warm() {
+            yield_now().await;
+        }
+    });
+}
+
+#[test]
+fn a_connection_that_closes_is_tried_again_once_if_its_pool_has_ended() {
+    test(async || {
+        let scene = Scene::new(LONG, "");
+        let mut exchange = Scene::exchange();
+        let serving = scene.fixture.worker.serving();
+        let routed = scene.fixture.arrived(&serving).routed(&exchange.route);
+        let chosen = routed.expect("a site").chosen(&exchange.route);
+        let (entered, ()) = tokio::join!(enter(chosen, &mut exchange, Some(0)), async {
+            let id = scene.asked().await;
+            scene.say(&Report::Warm { id });
+        });
+        let mut entered = entered.expect("it runs").expect("a pool");
+        assert!(
+            !entered.again(&mut exchange).await.expect("it runs"),
+            "it lives"
+        );
+        let pool = scene.pool().id.to_string();
+        let (again, ()) = tokio::join!(entered.again(&mut exchange), async {
+            scene.say(&Report::Cold { pool: pool.clone() });
+            let id = scene.asked().await;
+            scene.say(&Report::Warm { id });
+        });
+        assert!(again.expect("it runs again"));
+        scene.say(&Report::Cold { pool });
+        while scene.pool().is_warm() {
+            yield_now().await;
+        }
+        assert!(
+            !entered.again(&mut exchange).await.expect("no wait"),
+            "once"
+        );
+    });
+}

@@ -1,0 +1,458 @@
+//! What the workers know of pools: which run, which are awaited, and which cannot be had just now.
+//!
+//! The idea: what one worker hears all of them know, and to find that a pool runs costs one look.
+//! One that ran when its spawner was lost is asked on, as its socket is the supervisor's and its
+//! processes live; the next spawner is asked whether they do, and nobody waits for that answer.
+//! Who waits for one that does not run is in `handler/warm/`.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::pin::pin;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use config::model::Model;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use crate::exchange::request::RequestId;
+use ipc::order::Failure;
+
+/// Refusals that are remembered.
+const REMEMBERED_MAX: usize = 1_024;
+/// How long a failure is told at least to those who ask: all who waited hear of it.
+const FAILED_MS_MIN: u64 = 200;
+
+/// A pool of processes, as the workers know it. One that stays stays with the next generation.
+#[derive(Debug)]
+pub struct ProgramPool {
+    /// Names it, as `config::model::Pool::id`.
+    pub id: Box<str>,
+    /// In messages.
+    pub name: Box<str>,
+    /// Whose it is.
+    pub tenant: Box<str>,
+    /// What is counted of it.
+    pub stats: PoolStats,
+    /// Whether it is known to run.
+    is_warm: AtomicBool,
+    known: Mutex<Known>,
+    changed: Notify,
+    /// How often it has ended.
+    ends: AtomicU64,
+    waiting: AtomicUsize,
+}
+
+/// What is counted of a pool, by all workers.
+#[derive(Debug, Default)]
+pub struct PoolStats {
+    /// Starts that were waited for and came to something.
+    pub started: AtomicU64,
+    /// Starts that came to nothing.
+    pub failed: AtomicU64,
+    /// Requests that waited until it ran.
+    pub waited: AtomicU64,
+    /// How long, all together, in microseconds.
+    pub waited_us: AtomicU64,
+    /// Requests refused as it would not run in time.
+    pub refused_starting: AtomicU64,
+    /// Requests refused as it could not be started.
+    pub refused_failed: AtomicU64,
+}
+
+/// How a pool is, as far as anybody here knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Known {
+    /// It does not run, or nobody has asked.
+    Cold,
+    /// It waits for its turn to start, or starts.
+    Starting {
+        /// When it will run, as was predicted.
+        ready_at: Instant,
+    },
+    /// It runs.
+    Warm,
+    /// It ran when its spawner was lost.
+    Unsure,
+    /// It could not be started.
+    Failed {
+        /// When it may be asked for again.
+        until: Instant,
+        /// Why.
+        why: Arc<str>,
+    },
+}
+
+/// Counts as waiting until dropped.
+#[derive(Debug)]
+pub struct Awaiting<'a>(&'a AtomicUsize);
+
+/// The pools of the generation in force, for all workers.
+#[derive(Debug, Default)]
+pub struct AllPools {
+    /// Held to copy or replace it.
+    in_force: Mutex<Arc<[Arc<ProgramPool>]>>,
+    /// Held for one refusal, or to copy what is asked for.
+    refused: Mutex<VecDeque<Refused>>,
+}
+
+/// A request that was refused for want of a pool.
+#[derive(Debug, Clone)]
+pub(crate) struct Refused {
+    /// The request.
+    pub id: RequestId,
+    /// When, since 1970.
+    pub at: Duration,
+    /// The site it was for.
+    pub site: Arc<str>,
+    /// The pool.
+    pub pool: Arc<ProgramPool>,
+    /// The reason as records have it.
+    pub reason: &'static str,
+    /// What exactly.
+    pub detail: String,
+    /// How long it had waited.
+    pub waited: Duration,
+    /// When it was told to come back.
+    pub retry_after_s: u16,
+}
+
+/// Makes the pools of a generation; those there were `before` are the same ones.
+pub(crate) fn compile(model: &Model, before: &[Arc<ProgramPool>]) -> Arc<[Arc<ProgramPool>]> {
+    let pools = model.pools.iter().map(|pool| {
+        let same = before.iter().find(|it| *it.id == *pool.id);
+        let same = same.filter(|it| *it.name == *pool.name && *it.tenant == *pool.tenant);
+        let new = || Arc::new(ProgramPool::new(&pool.id, &pool.name, &pool.tenant));
+        same.cloned().unwrap_or_else(new)
+    });
+    pools.collect()
+}
+
+impl ProgramPool {
+    /// One of which nothing is known.
+    pub(crate) fn new(id: &str, name: &str, tenant: &str) -> Self {
+        Self {
+            id: id.into(),
+            name: name.into(),
+            tenant: tenant.into(),
+            stats: PoolStats::default(),
+            is_warm: AtomicBool::new(false),
+            known: Mutex::new(Known::Cold),
+            changed: Notify::new(),
+            ends: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether it is known to run.
+    pub fn is_warm(&self) -> bool {
+        self.is_warm.load(Acquire)
+    }
+
+    /// How it is.
+    pub fn known(&self, now: Instant) -> Known {
+        match &*self.lock() {
+            Known::Failed { until, .. } if *until <= now => Known::Cold,
+            known => known.clone(),
+        }
+    }
+
+    /// How often it has ended.
+    pub fn ends(&self) -> u64 {
+        self.ends.load(Acquire)
+    }
+
+    /// Ready with the next change, once it was polled or enabled.
+    pub fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Ready once it has ended more often than so.
+    pub async fn ended(&self, ends: u64) {
+        loop {
+            let mut changed = pin!(self.changed());
+            changed.as_mut().enable();
+            if self.ends() != ends {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Requests that wait for it.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Relaxed)
+    }
+
+    /// Waits from now on; `None` where so many do already.
+    pub fn wait(&self, waiting_max: usize) -> Option<Awaiting<'_>> {
+        let more = |count: usize| (count < waiting_max).then_some(count + 1);
+        let waiting = &self.waiting;
+        let counted = waiting.fetch_update(Relaxed, Relaxed, more);
+        counted.is_ok().then(|| Awaiting(waiting))
+    }
+
+    /// It will run in so long, as is predicted. What another worker has heard since counts more.
+    pub(super) fn note_starting(&self, wait_ms: u64) {
+        let ready_at = Instant::now() + Duration::from_millis(wait_ms);
+        self.turn(|known| (*known != Known::Warm).then_some(Known::Starting { ready_at }));
+    }
+
+    /// It runs.
+    pub(super) fn note_warm(&self) {
+        let before = self.turn(|_| Some(Known::Warm));
+        if matches!(before, Known::Starting { .. }) {
+            self.stats.started.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// It could not be started.
+    pub(super) fn note_failed(&self, failure: Failure, detail: &str, retry_ms: u64) {
+        let until = Instant::now() + Duration::from_millis(retry_ms.max(FAILED_MS_MIN));
+        let why = match detail {
+            "" => failure.word().into(),
+            detail => format!("{}: {detail}", failure.word()).into(),
+        };
+        let before = self.turn(|_| Some(Known::Failed { until, why }));
+        // Every worker that has asked is told of the same one.
+        if !matches!(before, Known::Failed { .. }) {
+            self.stats.failed.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The spawner that was asked is gone.
+    pub(super) fn note_lost(&self) {
+        self.turn(|known| matches!(known, Known::Starting { .. }).then_some(Known::Cold));
+    }
+
+    /// There is another spawner, which has not been asked.
+    fn note_spawner(&self) {
+        self.turn(|known| match known {
+            Known::Warm => Some(Known::Unsure),
+            Known::Starting { .. } => Some(Known::Cold),
+            _ => None,
+        });
+    }
+
+    /// It has ended.
+    fn note_cold(&self) {
+        self.ends.fetch_add(1, Release);
+        self.turn(|known| match known {
+            // Its next start may be under way, or have failed.
+            Known::Warm | Known::Unsure => Some(Known::Cold),
+            _ => None,
+        });
+    }
+
+    /// Notes how it is now and wakes those who wait, be there news or not; says how it was.
+    fn turn(&self, next: impl FnOnce(&Known) -> Option<Known>) -> Known {
+        let mut known = self.lock();
+        let before = known.clone();
+        if let Some(next) = next(&before) {
+            self.is_warm.store(next == Known::Warm, Release);
+            *known = next;
+        }
+        drop(known);
+        self.changed.notify_waiters();
+        before
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    /// The word for it in figures.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Cold => "cold",
+            Self::Starting { .. } => "starting",
+            Self::Warm | Self::Unsure => "warm",
+            Self::Failed { .. } => "failed",
+        }
+    }
+}
+
+impl Drop for Awaiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+impl AllPools {
+    /// These are the pools from now on.
+    pub(crate) fn put_in_force(&self, pools: &Arc<[Arc<ProgramPool>]>) {
+        *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(pools);
+    }
+
+    /// The pools in force.
+    pub(crate) fn in_force(&self) -> Arc<[Arc<ProgramPool>]> {
+        let in_force = self.in_force.lock();
+        Arc::clone(&in_force.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.in_force().len()
+    }
+
+    /// The pool of this id has ended.
+    pub(super) fn note_cold(&self, id: &str) {
+        if let Some(pool) = self.in_force().iter().find(|pool| *pool.id == *id) {
+            pool.note_cold();
+        }
+    }
+
+    /// There is another spawner.
+    pub(super) fn note_spawner(&self) {
+        for pool in &*self.in_force() {
+            pool.note_spawner();
+        }
+    }
+
+    /// Remembers a refusal.
+    pub(crate) fn remember(&self, refused: Refused) {
+        let mut ring = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if ring.len() == REMEMBERED_MAX {
+            ring.pop_front();
+        }
+        ring.push_back(refused);
+    }
+
+    /// What is remembered of this request.
+    pub(crate) fn find(&self, id: &[u8]) -> Option<Refused> {
+        let ring = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        ring.iter().rev().find(|it| it.id.as_bytes() == id).cloned()
+    }
+}
+
+/// What `nagaya why` says of it; `moment` is when that was.
+pub(crate) fn told(refused: &Refused, moment: &str) -> String {
+    let mut out = String::new();
+    for (name, text) in [
+        ("request", refused.id.to_string()),
+        ("at", moment.to_owned()),
+        ("site", refused.site.to_string()),
+        (
+            "pool",
+            format!("{} ({})", refused.pool.name, refused.pool.id),
+        ),
+        ("tenant", refused.pool.tenant.to_string()),
+        ("reason", refused.reason.to_owned()),
+        // Words of a tenant's program are among it: none of them looks like a line of its own.
+        ("found", refused.detail.escape_debug().to_string()),
+        ("had waited", format!("{} ms", refused.waited.as_millis())),
+        ("may retry", format!("in {} s", refused.retry_after_s)),
+    ] {
+        // Writing to memory does not fail.
+        let _ = writeln!(out, "{name:<11} {text}");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool() -> ProgramPool {
+        ProgramPool::new("a", "php 8.2 of a.test", "a.test")
+    }
+
+    fn known(pool: &ProgramPool) -> &'static str {
+        let known = pool.known(Instant::now());
+        assert_eq!(pool.is_warm(), known == Known::Warm);
+        known.word()
+    }
+
+    #[test]
+    fn a_pool_is_what_was_last_heard_of_it() {
+        let pool = pool();
+        assert_eq!(known(&pool), "cold");
+        pool.note_starting(60_000);
+        assert_eq!(known(&pool), "starting");
+        pool.note_warm();
+        assert_eq!(known(&pool), "warm");
+        // Another worker's link is slower.
+        pool.note_starting(60_000);
+        assert_eq!(known(&pool), "warm");
+        pool.note_warm();
+        assert_eq!(pool.stats.started.load(Relaxed), 1);
+        pool.note_cold();
+        assert_eq!((known(&pool), pool.ends()), ("cold", 1));
+    }
+
+    #[test]
+    fn a_failure_is_over_in_its_time() {
+        let pool = pool();
+        pool.note_starting(0);
+        pool.note_failed(Failure::NotFound, "no such file", 5_000);
+        pool.note_failed(Failure::NotFound, "no such file", 5_000);
+        assert_eq!(pool.stats.failed.load(Relaxed), 1);
+        let Known::Failed { why, until } = pool.known(Instant::now()) else {
+            panic!("it failed");
+        };
+        assert_eq!(&*why, "program_not_found: no such file");
+        assert_eq!(pool.known(until), Known::Cold);
+    }
+
+    #[test]
+    fn what_runs_is_asked_on_when_its_spawner_is_lost() {
+        let all = AllPools::default();
+        let [warm, starting] = ["a", "b"].map(|id| Arc::new(ProgramPool::new(id, id, id)));
+        all.put_in_force(&[Arc::clone(&warm), Arc::clone(&starting)].into());
+        warm.note_warm();
+        starting.note_starting(5_000);
+        for pool in [&warm, &starting] {
+            pool.note_lost();
+        }
+        assert_eq!((known(&warm), known(&starting)), ("warm", "cold"));
+        starting.note_starting(5_000);
+        all.note_spawner();
+        assert_eq!(warm.known(Instant::now()), Known::Unsure);
+        assert_eq!(known(&starting), "cold");
+        all.note_cold("a");
+        all.note_cold("nobody's");
+        assert_eq!((known(&warm), warm.ends()), ("cold", 1));
+    }
+
+    #[test]
+    fn so_many_wait_and_no_more() {
+        let pool = pool();
+        let first = pool.wait(2).expect("a place");
+        let second = pool.wait(2).expect("a place");
+        assert!(pool.wait(2).is_none());
+        drop(first);
+        assert!(pool.wait(2).is_some());
+        drop(second);
+        assert_eq!(pool.waiting(), 0);
+    }
+
+    #[test]
+    fn the_last_refusals_are_remembered_and_a_programs_words_stay_in_their_line() {
+        let all = AllPools::default();
+        for number in 0..=REMEMBERED_MAX as u64 {
+            all.remember(Refused {
+                id: RequestId::from_number(number),
+                at: Duration::ZERO,
+                site: "a.test".into(),
+                pool: Arc::new(pool()),
+                reason: "pool_failed",
+                detail: "spawn_failed: no\nreason x".to_owned(),
+                waited: Duration::from_millis(7),
+                retry_after_s: 3,
+            });
+        }
+        let find = |number| all.find(RequestId::from_number(number).as_bytes());
+        assert!(find(0).is_none());
+        let told = told(&find(1).expect("remembered"), "then");
+        assert!(
+            told.contains("pool        php 8.2 of a.test (a)\n"),
+            "{told}"
+        );
+        assert!(told.contains("no\\nreason x\n"), "{told}");
+        assert!(told.contains("may retry   in 3 s\n"), "{told}");
+    }
+}

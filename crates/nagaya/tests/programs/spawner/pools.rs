@@ -1,0 +1,438 @@
+//! Pools, from the spawner's side: when they start, what they are given, how they change hands.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use ipc::manifest::{FromSpawner, Manifest, ToSpawner};
+use ipc::order::{Failure, Order, Report};
+use ipc::pools::{
+    PoolAnswer, PoolManifest, PoolProcess, PoolProgramManifest, PoolQuestion, PoolSocket,
+    PoolStanding, PoolState,
+};
+use testkit::wait::eventually;
+
+use super::{PATIENCE, Spawner, Tenant, Worker};
+
+/// Answers who it is, what it was told to listen at, and what it has open.
+const APP: &str = r#"#!/usr/bin/perl
+use IO::Socket::UNIX;
+my $path = shift;
+my $listener = $path ? IO::Socket::UNIX->new(Local => $path, Listen => 9)
+    : IO::Socket::UNIX->new_from_fd(3, '+<');
+die "no socket: $!" unless $listener;
+print STDERR "words of an app\n";
+$SIG{TERM} = sub { exit 0 };
+while (1) {
+    my $client = $listener->accept or next;
+    my $line = <$client>;
+    shutdown($listener, 2) if $line eq "shut\n";
+    exit 3 if $line eq "exit\n";
+    opendir(my $open, '/proc/self/fd');
+    my @open = grep { /^\d+$/ && $_ != fileno($client) && readlink("/proc/self/fd/$_") !~ m(/proc) } readdir($open);
+    my $pid = $ENV{LISTEN_PID} == $$ ? 'own' : 'other';
+    print $client join(' ', $$, $ENV{LISTEN_FDS} || 0, $pid, sort @open), "\n" if $line;
+}
+"#;
+
+/// A tenant with an application, and the places of its pools.
+struct Bed {
+    tenant: Tenant,
+}
+
+impl Bed {
+    fn new() -> Bed {
+        let tenant = Tenant::new();
+        tenant.program("app", APP);
+        fs::create_dir(tenant.path("pools")).unwrap();
+        tenant.mode("pools", 0o711);
+        Bed { tenant }
+    }
+
+    fn socket_path(&self, id: &str) -> PathBuf {
+        self.tenant.path(&format!("pools/{id}.sock"))
+    }
+
+    /// A pool with this command; its directory is made.
+    fn pool(&self, id: &str, arguments: &[&str]) -> PoolManifest {
+        let directory = self.tenant.path(&format!("pools/{id}"));
+        if fs::create_dir(&directory).is_ok() && os::process::is_root() {
+            let nobody = os::user::User::look_up("nobody").unwrap();
+            chown(&directory, Some(nobody.uid), Some(nobody.gid)).unwrap();
+        }
+        let program = self.tenant.path("site/www/app").display().to_string();
+        let arguments = arguments.iter().map(|&word| word.to_owned());
+        PoolManifest {
+            id: id.into(),
+            name: format!("app {id}"),
+            tenant: "tenant".into(),
+            weight: 1,
+            user: os::process::is_root().then(|| "nobody".into()),
+            group: None,
+            directory,
+            socket: self.socket_path(id),
+            program: PoolProgramManifest::App {
+                command: [program].into_iter().chain(arguments).collect(),
+                directory: self.tenant.path("site/www"),
+                env: Vec::new(),
+                instances: 1,
+                start_ms: 20_000,
+                stop_ms: 5_000,
+                ready: None,
+            },
+            walls: None,
+            idle_ms: Some(600_000),
+        }
+    }
+
+    fn plan(&self, pools: Vec<PoolManifest>) -> Manifest {
+        Manifest {
+            pools,
+            starting_max: 2,
+            ..self.tenant.plan()
+        }
+    }
+
+    fn bind(&self, id: &str) -> OwnedFd {
+        let path = self.socket_path(id);
+        let _ = fs::remove_file(&path);
+        os::net::bind_unix(&path, 16, 0o666).unwrap()
+    }
+
+    /// A spawner in charge of these pools, and of masters that run.
+    fn spawner(&self, plan: Manifest, masters: Vec<PoolProcess>) -> Spawner {
+        let sockets: Vec<_> = plan.pools.iter().map(|pool| self.bind(&pool.id)).collect();
+        self.spawner_with(plan, masters, &sockets)
+    }
+
+    fn spawner_with(
+        &self,
+        plan: Manifest,
+        masters: Vec<PoolProcess>,
+        sockets: &[OwnedFd],
+    ) -> Spawner {
+        let spawner = Spawner::begin();
+        let sockets = plan
+            .pools
+            .iter()
+            .zip(sockets)
+            .map(|(pool, socket)| PoolSocket {
+                id: pool.id.clone(),
+                socket: socket.try_clone().unwrap(),
+            });
+        let link = spawner.link().as_fd();
+        ToSpawner::Sockets(sockets.collect()).send(link).unwrap();
+        ToSpawner::PoolProcesses(masters).send(link).unwrap();
+        spawner.tell(plan);
+        spawner
+    }
+
+    /// Asks the application of a pool.
+    fn ask(&self, id: &str, line: &str) -> String {
+        let mut stream = UnixStream::connect(self.socket_path(id)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        writeln!(stream, "{line}").unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        answer.trim_end().to_owned()
+    }
+
+    fn pid(&self, id: &str) -> u32 {
+        let answer = self.ask(id, "who");
+        answer.split(' ').next().unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        // Masters outlive spawners.
+        let place = self.tenant.path("").display().to_string();
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let pid = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok());
+            if let Some(pid) = pid.filter(|_| String::from_utf8_lossy(&command).contains(&place)) {
+                kill(pid);
+            }
+        }
+    }
+}
+
+impl Spawner {
+    /// What it says of pools.
+    fn hear_of_pools(&self) -> FromSpawner {
+        let link = self.link().as_fd();
+        let waits = os::net::wait_readable(&[link], Some(PATIENCE)).unwrap();
+        assert_eq!(waits, [true], "no word of the spawner");
+        FromSpawner::recv(link).unwrap()
+    }
+
+    fn hear_of_master(&self) -> PoolProcess {
+        match self.hear_of_pools() {
+            FromSpawner::PoolProcess(master) => master,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn hear_of_end(&self) -> u32 {
+        match self.hear_of_pools() {
+            FromSpawner::PoolProcessEnded { pid } => pid,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn question(&self, question: PoolQuestion) -> PoolAnswer {
+        let asked = ToSpawner::Pools {
+            number: 7,
+            question,
+        };
+        asked.send(self.link().as_fd()).unwrap();
+        match self.hear_of_pools() {
+            FromSpawner::Pools { number: 7, answer } => answer,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn standing(&self) -> PoolStanding {
+        match self.question(PoolQuestion::List) {
+            PoolAnswer::Pools(mut standings) => standings.remove(0),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl Worker {
+    /// Wants the first pool of the first generation, and hears what comes of it.
+    fn warm(&mut self) -> Report {
+        let id = self.next;
+        self.next += 1;
+        self.send(&Order::Warm {
+            id,
+            generation: 1,
+            pool: 0,
+        });
+        loop {
+            match self.hear().unwrap() {
+                Report::Warming { .. } => {}
+                report => return report,
+            }
+        }
+    }
+
+    #[track_caller]
+    fn is_warm(&mut self) {
+        let report = self.warm();
+        assert!(matches!(report, Report::Warm { .. }), "{report:?}");
+    }
+}
+
+fn kill(pid: u32) {
+    let pid = i32::try_from(pid).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    // It may end by itself meanwhile.
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+}
+
+#[test]
+fn a_pool_starts_when_it_is_wanted_or_connected_to_and_its_end_is_told() {
+    let bed = Bed::new();
+    let spawner = bed.spawner(bed.plan(vec![bed.pool("a", &[])]), Vec::new());
+    let mut worker = spawner.worker();
+    assert_eq!(spawner.standing().state, PoolState::Cold);
+    worker.is_warm();
+    let master = spawner.hear_of_master();
+    assert_eq!(bed.ask("a", "who"), format!("{} 1 own 0 1 2 3", master.pid));
+    worker.is_warm();
+    let standing = spawner.standing();
+    assert_eq!(
+        (standing.state, standing.pid, standing.starts),
+        (PoolState::Warm, Some(master.pid), 1)
+    );
+    kill(master.pid);
+    assert_eq!(spawner.hear_of_end(), master.pid);
+    assert_eq!(worker.hear().unwrap(), Report::Cold { pool: "a".into() });
+    // Nobody has ordered it: somebody connects.
+    let next = bed.pid("a");
+    assert_eq!(spawner.hear_of_master().pid, next);
+    worker.is_warm();
+    assert_eq!(
+        spawner.question(PoolQuestion::Stop(vec!["a".into()])),
+        PoolAnswer::Begun(1)
+    );
+    assert_eq!(worker.hear().unwrap(), Report::Cold { pool: "a".into() });
+    assert_eq!(spawner.hear_of_end(), next);
+    assert_eq!(spawner.standing().state, PoolState::Cold);
+}
+
+#[test]
+fn one_that_does_not_start_is_told_with_its_last_words_and_rests() {
+    let bed = Bed::new();
+    bed.tenant
+        .program("app", "#!/bin/sh\necho the reason >&2\nexit 9\n");
+    let spawner = bed.spawner(bed.plan(vec![bed.pool("a", &[])]), Vec::new());
+    let mut worker = spawner.worker();
+    for at_least in [1, 1] {
+        match worker.warm() {
+            Report::NotWarm {
+                failure: Failure::PoolFailed,
+                detail,
+                retry_ms,
+                ..
+            } => {
+                assert!(detail.contains("status 9"), "{detail}");
+                assert!(detail.contains("the reason"), "{detail}");
+                assert!((at_least..=1_000).contains(&retry_ms), "{retry_ms}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let pid = spawner.hear_of_master().pid;
+    assert_eq!(spawner.hear_of_end(), pid);
+    let standing = spawner.standing();
+    assert_eq!(
+        (standing.state, standing.starts_failed),
+        (PoolState::Failed, 1)
+    );
+    bed.tenant.program("app", APP);
+    eventually(PATIENCE, "the end of its rest", || {
+        matches!(worker.warm(), Report::Warm { .. }).then_some(())
+    });
+    assert_eq!(bed.ask("a", "who").split(' ').count(), 7);
+}
+
+#[test]
+fn masters_outlive_a_spawner_that_is_killed_and_the_next_goes_on_with_them() {
+    let bed = Bed::new();
+    let plan = bed.plan(vec![bed.pool("a", &[])]);
+    let socket = [bed.bind("a")];
+    let first = bed.spawner_with(plan.clone(), Vec::new(), &socket);
+    first.worker().is_warm();
+    let master = first.hear_of_master();
+    let pid = master.pid;
+    drop(first);
+    assert_eq!(bed.pid("a"), pid);
+    let second = bed.spawner_with(plan.clone(), vec![master.try_clone().unwrap()], &socket);
+    let mut worker = second.worker();
+    worker.is_warm();
+    assert_eq!(second.standing().pid, Some(pid));
+    assert_eq!(bed.pid("a"), pid);
+    // A manifest that does not name it has it end.
+    let stray = PoolProcess {
+        id: "nobody's".into(),
+        ..master
+    };
+    ToSpawner::LetGo.send(second.link().as_fd()).unwrap();
+    let told = second.hear_of_master();
+    assert_eq!((told.id.as_str(), told.pid), ("a", pid));
+    assert!(matches!(second.hear_of_pools(), FromSpawner::LetGo));
+    worker.is_warm();
+    drop(second);
+    assert_eq!(bed.pid("a"), pid);
+    let third = bed.spawner_with(plan, vec![stray], &socket);
+    assert_eq!(third.hear_of_end(), pid);
+    assert_ne!(bed.pid("a"), pid);
+    kill(third.hear_of_master().pid);
+}
+
+#[test]
+fn a_restart_hands_over_without_a_refusal() {
+    let bed = Bed::new();
+    let spawner = bed.spawner(bed.plan(vec![bed.pool("a", &[])]), Vec::new());
+    let mut worker = spawner.worker();
+    worker.is_warm();
+    let first = spawner.hear_of_master().pid;
+    let restart = PoolQuestion::Restart(vec!["a".into(), "unknown".into()]);
+    assert_eq!(spawner.question(restart), PoolAnswer::Begun(1));
+    let second = spawner.hear_of_master().pid;
+    eventually(PATIENCE, "the one that takes over", || {
+        let pid = bed.pid("a");
+        assert!([first, second].contains(&pid));
+        worker.is_warm();
+        os::net::wait_readable(&[spawner.link().as_fd()], Some(std::time::Duration::ZERO))
+            .unwrap()
+            .contains(&true)
+            .then_some(())
+    });
+    assert_eq!(spawner.hear_of_end(), first);
+    assert_eq!(bed.pid("a"), second);
+    // Another command is another run.
+    let mut plan = bed.plan(vec![bed.pool("a", &[""])]);
+    plan.generation = 2;
+    ToSpawner::Manifest(plan)
+        .send(spawner.link().as_fd())
+        .unwrap();
+    let mut third = None;
+    let mut is_ready = false;
+    while third.is_none() || !is_ready {
+        match spawner.hear_of_pools() {
+            FromSpawner::PoolProcess(master) => third = Some(master.pid),
+            FromSpawner::Ready { generation: 2 } => is_ready = true,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(spawner.hear_of_end(), second);
+    assert_eq!(Some(bed.pid("a")), third);
+}
+
+#[test]
+fn one_that_binds_its_socket_itself_is_found_at_the_known_one() {
+    let bed = Bed::new();
+    let spawner = bed.spawner(bed.plan(vec![bed.pool("a", &["$socket"])]), Vec::new());
+    let mut worker = spawner.worker();
+    worker.is_warm();
+    let master = spawner.hear_of_master().pid;
+    assert_eq!(bed.ask("a", "who"), format!("{master} 0 other 0 1 2 3"));
+    let mode = fs::metadata(bed.socket_path("a"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    kill(master);
+    assert_eq!(worker.hear().unwrap(), Report::Cold { pool: "a".into() });
+    assert_eq!(spawner.hear_of_end(), master);
+    worker.is_warm();
+    assert_ne!(bed.pid("a"), master);
+}
+
+#[test]
+fn a_socket_that_a_program_has_shut_is_asked_for_anew() {
+    let bed = Bed::new();
+    let spawner = bed.spawner(bed.plan(vec![bed.pool("a", &[])]), Vec::new());
+    let mut worker = spawner.worker();
+    worker.is_warm();
+    let master = spawner.hear_of_master().pid;
+    bed.ask("a", "shut");
+    worker.send(&Order::Warm {
+        id: 99,
+        generation: 1,
+        pool: 0,
+    });
+    let (mut is_deaf, mut has_ended) = (false, false);
+    while !(is_deaf && has_ended) {
+        match spawner.hear_of_pools() {
+            FromSpawner::Deaf { id } => is_deaf = id == "a",
+            FromSpawner::PoolProcessEnded { pid } => has_ended = pid == master,
+            other => panic!("{other:?}"),
+        }
+    }
+    let anew = PoolSocket {
+        id: "a".into(),
+        socket: bed.bind("a"),
+    };
+    ToSpawner::Sockets(vec![anew])
+        .send(spawner.link().as_fd())
+        .unwrap();
+    let report = loop {
+        match worker.hear().unwrap() {
+            Report::Warming { .. } | Report::Cold { .. } => {}
+            report => break report,
+        }
+    };
+    assert_eq!(report, Report::Warm { id: 99 });
+    assert_ne!(bed.pid("a"), master);
+}

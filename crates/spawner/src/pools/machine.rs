@@ -1,0 +1,550 @@
+//! What becomes of pools: when one starts, is handed over, and ends.
+//!
+//! The idea: a state machine that has neither process nor clock. It is told what happened and what
+//! time it is, and says what is to be done ([`Deed`]). What runs for a pool is a *run*: a master
+//! of php-fpm, or the processes of an application, numbered here. A pool has at most one that
+//! serves and one that comes; those that leave finish what they have begun, and are killed when
+//! that takes too long. A run that was killed has to be gone with all it left behind before
+//! another begins: nobody of a former run is to take a connection from the socket.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use ipc::order::Failure;
+use ipc::pools::PoolState;
+
+use super::pool::{Coming, Figures, Leaving, Pool, REST, Run, Terms, rest_after, until};
+use super::turns::Turns;
+
+/// A run that ended within so long of being ready is a crash.
+const CRASH: Duration = Duration::from_secs(10);
+/// Crashes in a row that are started again without a rest.
+const CRASHES_FREE: u32 = 8;
+/// Orders that may wait for one pool: workers ask once each.
+const ASKS_MAX: usize = 4_096;
+/// What a start is taken to last, and to cost, while none has been seen.
+const GUESS: Duration = Duration::from_millis(200);
+const GUESS_US: u64 = 50_000;
+
+/// Who asks: the spawner's number for a worker, and the worker's for its order.
+pub(super) type Ask = (u64, u64);
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Deed {
+    /// Begin a run.
+    Start { pool: String, run: u64 },
+    /// Have it finish what it has begun, and end.
+    Quit { run: u64 },
+    /// Kill it and everything it has started.
+    Kill { run: u64 },
+    /// Answer an order.
+    Say { ask: Ask, word: Word },
+    /// Tell everybody that a pool has ended which ran.
+    Cold { pool: String },
+    /// Tell the error log.
+    Log { pool: String, text: String },
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Word {
+    Warming(Duration),
+    Warm,
+    Not {
+        failure: Failure,
+        detail: String,
+        retry: Duration,
+    },
+}
+
+/// All pools.
+#[derive(Debug, Default)]
+pub(super) struct Machine {
+    pools: BTreeMap<String, Pool>,
+    /// Which pool's each run is.
+    runs: BTreeMap<u64, String>,
+    turns: Turns,
+    /// The number of the latest run.
+    run: u64,
+    /// How long starts last, the latest ones most of all.
+    start_mean: Option<Duration>,
+    /// Pools whose sockets are to be bound anew before they can start.
+    deaf: BTreeSet<String>,
+    deeds: Vec<Deed>,
+}
+
+impl Machine {
+    /// What is to be done, once.
+    pub(super) fn deeds(&mut self) -> Vec<Deed> {
+        std::mem::take(&mut self.deeds)
+    }
+
+    /// These are the pools of the latest manifest.
+    pub(super) fn name(
+        &mut self,
+        pools: impl IntoIterator<Item = (String, Terms)>,
+        starting_max: u32,
+        now: Instant,
+    ) {
+        self.turns.set_places(starting_max);
+        for pool in self.pools.values_mut() {
+            pool.is_named = false;
+        }
+        for (id, terms) in pools {
+            let pool = self.pools.entry(id);
+            let pool = pool.or_insert_with(|| Pool::new(terms.clone(), now));
+            // Its place in the queue is its tenant's.
+            if pool.waiting.is_none() && pool.coming.is_none() {
+                pool.terms = terms;
+            } else {
+                let tenant = pool.terms.tenant.clone();
+                pool.terms = Terms { tenant, ..terms };
+            }
+            pool.is_named = true;
+        }
+        self.pools.retain(|_, pool| !pool.is_forgettable());
+        self.tick(now);
+    }
+
+    /// Goes on with a run that somebody else has started, which serves; one that served before
+    /// it leaves.
+    pub(super) fn adopt(&mut self, id: &str, terms: &Terms, now: Instant) -> u64 {
+        self.run += 1;
+        let number = self.run;
+        self.runs.insert(number, id.to_owned());
+        let pool = self.pools.entry(id.to_owned());
+        let pool = pool.or_insert_with(|| Pool::new(terms.clone(), now));
+        pool.worked = now;
+        let before = pool.serving.replace(Run { number, since: now });
+        if let Some(before) = before {
+            self.leave(id, before.number, now);
+        }
+        number
+    }
+
+    /// A run that somebody else has started and that is to end.
+    pub(super) fn adopt_leaving(&mut self, id: &str, terms: &Terms, now: Instant) -> u64 {
+        let serving = self.pools.get_mut(id).and_then(|pool| pool.serving.take());
+        let number = self.adopt(id, terms, now);
+        if let Some(pool) = self.pools.get_mut(id) {
+            pool.serving = serving;
+        }
+        self.leave(id, number, now);
+        number
+    }
+
+    /// Forgets every run: they are somebody else's from now on, and who waits is told to ask there.
+    pub(super) fn let_go(&mut self) {
+        for pool in self.pools.values_mut() {
+            for ask in std::mem::take(&mut pool.asks) {
+                let word = Word::Warm;
+                self.deeds.push(Deed::Say { ask, word });
+            }
+        }
+        self.pools.clear();
+        self.runs.clear();
+        self.turns = Turns::default();
+        self.deaf.clear();
+    }
+
+    /// Somebody wants a pool: an order, or a connection that waits.
+    pub(super) fn want(&mut self, id: &str, terms: &Terms, ask: Option<Ask>, now: Instant) {
+        let pool = self.pools.entry(id.to_owned());
+        let pool = pool.or_insert_with(|| Pool::new(terms.clone(), now));
+        let word = match pool.rest(now) {
+            _ if pool.serving.is_some() => {
+                pool.worked = now;
+                Word::Warm
+            }
+            Some(retry) => Word::Not {
+                failure: Failure::PoolFailed,
+                detail: pool.figures.failure.clone(),
+                retry,
+            },
+            None if pool.asks.len() >= ASKS_MAX => Word::Not {
+                failure: Failure::PoolsFull,
+                detail: format!("{ASKS_MAX} orders wait for it already"),
+                retry: REST,
+            },
+            None => {
+                pool.asks.extend(ask);
+                self.queue(id, now);
+                self.deal(now);
+                let Some(wait) = self.predict(id, now) else {
+                    return;
+                };
+                Word::Warming(wait)
+            }
+        };
+        self.deeds.extend(ask.map(|ask| Deed::Say { ask, word }));
+    }
+
+    /// Whether somebody who connects to a pool that does not run is to have it started.
+    pub(super) fn is_asleep(&self, id: &str, now: Instant) -> bool {
+        let asleep = |pool: &Pool| {
+            let is_awake = pool.serving.is_some() || pool.coming.is_some();
+            !is_awake && pool.waiting.is_none() && pool.rest(now).is_none()
+        };
+        !self.deaf.contains(id) && self.pools.get(id).is_none_or(asleep)
+    }
+
+    /// Forgets orders of those who have gone.
+    pub(super) fn forget(&mut self, is_meant: impl Fn(Ask) -> bool) {
+        for pool in self.pools.values_mut() {
+            pool.asks.retain(|ask| !is_meant(*ask));
+        }
+    }
+
+    /// A run is ready, and its start has cost so much.
+    pub(super) fn ready(&mut self, run: u64, cost_us: u64, now: Instant) {
+        let Some((id, pool)) = self.pool_of(run) else {
+            return;
+        };
+        let Some(coming) = pool.coming.take_if(|coming| coming.number == run) else {
+            return;
+        };
+        let time = now.saturating_duration_since(coming.since);
+        pool.figures.add(time, cost_us);
+        (pool.failures, pool.rests, pool.worked) = (0, None, now);
+        pool.figures.failure.clear();
+        let before = pool.serving.replace(Run {
+            number: run,
+            since: now,
+        });
+        let tenant = pool.terms.tenant.clone();
+        for ask in std::mem::take(&mut pool.asks) {
+            let word = Word::Warm;
+            self.deeds.push(Deed::Say { ask, word });
+        }
+        self.turns.end(&tenant, (coming.charged_us, cost_us));
+        self.start_mean = Some(match self.start_mean {
+            Some(mean) => (mean * 7 + time) / 8,
+            None => time,
+        });
+        if let Some(before) = before {
+            self.leave(&id, before.number, now);
+        }
+        self.tick(now);
+    }
+
+    /// A run has ended, at least its first process, or could not be begun; what is left of it is to
+    /// be killed.
+    pub(super) fn died(&mut self, run: u64, why: &str, now: Instant) {
+        let Some((id, pool)) = self.pool_of(run) else {
+            return;
+        };
+        if let Some(coming) = pool.coming.take_if(|coming| coming.number == run) {
+            self.fail(&id, coming.charged_us, why, now);
+        } else if let Some(serving) = pool.serving.take_if(|serving| serving.number == run) {
+            let is_crash = now.saturating_duration_since(serving.since) < CRASH;
+            pool.crashes = if is_crash { pool.crashes + 1 } else { 0 };
+            let crashes = pool.crashes;
+            if let Some(over) = crashes.checked_sub(CRASHES_FREE + 1) {
+                pool.rests = Some(now + rest_after(over + 1));
+                pool.figures.failure =
+                    format!("it has ended {crashes} times soon after its start: {why}");
+            }
+            let text = format!("ended: {why}");
+            self.deeds.push(Deed::Log {
+                pool: id.clone(),
+                text,
+            });
+            self.deeds.push(Deed::Cold { pool: id.clone() });
+        }
+        self.kill(&id, run);
+        self.tick(now);
+    }
+
+    /// Nothing of a run is left.
+    pub(super) fn gone(&mut self, run: u64, now: Instant) {
+        let Some(id) = self.runs.remove(&run) else {
+            return;
+        };
+        if let Some(pool) = self.pools.get_mut(&id) {
+            pool.leaving.retain(|leaving| leaving.number != run);
+            if pool.is_forgettable() {
+                self.pools.remove(&id);
+            }
+        }
+        self.tick(now);
+    }
+
+    /// A run has work.
+    pub(super) fn works(&mut self, run: u64, now: Instant) {
+        if let Some((_, pool)) = self.pool_of(run) {
+            pool.worked = now;
+        }
+    }
+
+    /// Another run is to take over from the one that serves, or comes; whether there is one.
+    pub(super) fn restart(&mut self, id: &str, now: Instant) -> bool {
+        let Some(pool) = self.pools.get_mut(id) else {
+            return false;
+        };
+        let is_there = pool.serving.is_some() || pool.coming.is_some();
+        pool.is_stale = is_there;
+        // What was wrong with it may be repaired.
+        (pool.rests, pool.failures, pool.crashes) = (None, 0, 0);
+        self.tick(now);
+        is_there
+    }
+
+    /// What runs is to end; whether there was something.
+    pub(super) fn stop(&mut self, id: &str, now: Instant) -> bool {
+        let Some(pool) = self.pools.get_mut(id) else {
+            return false;
+        };
+        pool.is_stale = false;
+        (pool.rests, pool.failures, pool.crashes) = (None, 0, 0);
+        let serving = pool.serving.take();
+        if let Some(serving) = &serving {
+            self.deeds.push(Deed::Cold { pool: id.into() });
+            self.leave(id, serving.number, now);
+        }
+        self.tick(now);
+        serving.is_some()
+    }
+
+    /// The socket of a pool refuses connections: what runs there is of no use, and nothing starts
+    /// until there is another.
+    pub(super) fn is_deaf(&mut self, id: &str, now: Instant) {
+        self.deaf.insert(id.to_owned());
+        self.stop(id, now);
+        if let Some(pool) = self.pools.get_mut(id) {
+            pool.is_stale = pool.coming.is_some();
+        }
+    }
+
+    /// Pools whose sockets are to be bound anew.
+    pub(super) fn deaf(&self) -> impl Iterator<Item = &str> {
+        self.deaf.iter().map(String::as_str)
+    }
+
+    /// There is another.
+    pub(super) fn hears_again(&mut self, id: &str, now: Instant) {
+        if self.deaf.remove(id) {
+            self.tick(now);
+        }
+    }
+
+    pub(super) fn state(&self, id: &str, now: Instant) -> PoolState {
+        let pool = self.pools.get(id);
+        pool.map_or(PoolState::Cold, |pool| pool.state(now))
+    }
+
+    pub(super) fn figures(&self, id: &str) -> Figures {
+        let pool = self.pools.get(id);
+        pool.map_or_else(Figures::default, |pool| pool.figures.clone())
+    }
+
+    /// How long a pool that failed still rests.
+    pub(super) fn rest(&self, id: &str, now: Instant) -> Option<Duration> {
+        self.pools.get(id)?.rest(now)
+    }
+
+    /// The run that serves, or else comes.
+    pub(super) fn run(&self, id: &str) -> Option<u64> {
+        let pool = self.pools.get(id)?;
+        let serving = pool.serving.as_ref().map(|serving| serving.number);
+        serving.or(pool.coming.as_ref().map(|coming| coming.number))
+    }
+
+    /// Whether a run is starting.
+    pub(super) fn is_coming(&self, run: u64) -> bool {
+        let pool = self.runs.get(&run).and_then(|id| self.pools.get(id));
+        let coming = pool.and_then(|pool| pool.coming.as_ref());
+        coming.is_some_and(|coming| coming.number == run)
+    }
+
+    /// Runs that serve.
+    pub(super) fn serving(&self) -> impl Iterator<Item = (&str, u64)> {
+        let pools = self.pools.iter();
+        pools.filter_map(|(id, pool)| Some((id.as_str(), pool.serving.as_ref()?.number)))
+    }
+
+    /// Does what time brings; tells when there is more to do.
+    pub(super) fn tick(&mut self, now: Instant) -> Option<Instant> {
+        let active = self.pools.iter().filter(|(_, pool)| !pool.is_still());
+        let ids: Vec<String> = active.map(|(id, _)| id.clone()).collect();
+        for id in &ids {
+            self.end_what_is_late(id, now);
+            let pool = self.pools.get(id);
+            if pool.is_some_and(|pool| pool.wants_by_itself() && pool.rest(now).is_none()) {
+                self.queue(id, now);
+            }
+        }
+        self.deal(now);
+        self.pools
+            .values()
+            .filter_map(|pool| until(pool, now))
+            .min()
+    }
+
+    fn pool_of(&mut self, run: u64) -> Option<(String, &mut Pool)> {
+        let id = self.runs.get(&run)?.clone();
+        let pool = self.pools.get_mut(&id)?;
+        Some((id, pool))
+    }
+
+    /// Ends what takes too long or has nothing to do.
+    fn end_what_is_late(&mut self, id: &str, now: Instant) {
+        let Some(pool) = self.pools.get_mut(id) else {
+            return;
+        };
+        let mut late = Vec::new();
+        for leaving in &mut pool.leaving {
+            late.extend(
+                leaving
+                    .until
+                    .take_if(|until| *until <= now)
+                    .map(|_| leaving.number),
+            );
+        }
+        let idle = pool.idle();
+        let has_worked = now.saturating_duration_since(pool.worked);
+        let is_idle = |_: &mut Run| idle.is_some_and(|idle| has_worked >= idle);
+        let idle = match pool.coming {
+            None => pool.serving.take_if(is_idle),
+            Some(_) => None,
+        };
+        let start_max = pool.terms.start_max;
+        let is_late = |coming: &&Coming| now.saturating_duration_since(coming.since) >= start_max;
+        let coming = pool.coming.as_ref().filter(is_late).map(|it| it.number);
+        for run in late {
+            self.deeds.push(Deed::Log {
+                pool: id.into(),
+                text: "killed: it did not end in time".into(),
+            });
+            self.deeds.push(Deed::Kill { run });
+        }
+        if let Some(idle) = idle {
+            pool.is_stale = false;
+            self.deeds.push(Deed::Cold { pool: id.into() });
+            self.leave(id, idle.number, now);
+        }
+        if let Some(run) = coming {
+            let why = format!("it was not ready within {} ms", start_max.as_millis());
+            self.died(run, &why, now);
+        }
+    }
+
+    /// Has a pool wait for its turn, unless it does or has had it.
+    fn queue(&mut self, id: &str, now: Instant) {
+        let Some(pool) = self.pools.get_mut(id) else {
+            return;
+        };
+        if pool.waiting.is_none() && pool.coming.is_none() {
+            pool.waiting = Some(now);
+            let terms = &pool.terms;
+            self.turns.wait(&terms.tenant, terms.weight, id);
+        }
+    }
+
+    /// Begins as many starts as may be.
+    fn deal(&mut self, now: Instant) {
+        loop {
+            let (pools, deaf) = (&self.pools, &self.deaf);
+            let is_killed = |leaving: &Leaving| leaving.until.is_none();
+            let can_start = |id: &str| {
+                let pool = pools.get(id);
+                let is_clear = pool.is_none_or(|pool| !pool.leaving.iter().any(is_killed));
+                is_clear && !deaf.contains(id)
+            };
+            let cost_us = |id: &str| {
+                let pool = pools.get(id);
+                pool.and_then(|pool| pool.figures.cost_us)
+                    .unwrap_or(GUESS_US)
+            };
+            let Some(id) = self.turns.next(can_start, cost_us) else {
+                return;
+            };
+            let charged_us = cost_us(&id);
+            let Some(pool) = self.pools.get_mut(&id) else {
+                continue;
+            };
+            self.run += 1;
+            let run = self.run;
+            (pool.waiting, pool.is_stale) = (None, false);
+            pool.coming = Some(Coming {
+                number: run,
+                since: now,
+                charged_us,
+            });
+            self.runs.insert(run, id.clone());
+            self.deeds.push(Deed::Start { pool: id, run });
+        }
+    }
+
+    /// How long it will take until a pool is ready; `None` where it is not even wanted.
+    fn predict(&self, id: &str, now: Instant) -> Option<Duration> {
+        let pool = self.pools.get(id)?;
+        let mean = self.start_mean.unwrap_or(GUESS);
+        let own = pool.figures.times.back().copied().unwrap_or(mean);
+        match &pool.coming {
+            Some(coming) => Some(own.saturating_sub(now.saturating_duration_since(coming.since))),
+            None => {
+                let rounds = self.turns.rounds_before(&pool.terms.tenant, id);
+                let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
+                Some(mean.saturating_mul(rounds) + own)
+            }
+        }
+    }
+
+    /// A start has failed: who waits is told, and the pool rests.
+    fn fail(&mut self, id: &str, charged_us: u64, why: &str, now: Instant) {
+        let Some(pool) = self.pools.get_mut(id) else {
+            return;
+        };
+        pool.failures = pool.failures.saturating_add(1);
+        let retry = rest_after(pool.failures);
+        pool.rests = Some(now + retry);
+        pool.figures.starts_failed += 1;
+        pool.figures.failure = why.to_owned();
+        // A hand-over that failed is tried again after the rest.
+        pool.is_stale = pool.serving.is_some();
+        let asks = std::mem::take(&mut pool.asks);
+        let tenant = pool.terms.tenant.clone();
+        self.turns.end(&tenant, (charged_us, charged_us));
+        let text = format!("did not start, and rests {} s: {why}", retry.as_secs());
+        self.deeds.push(Deed::Log {
+            pool: id.to_owned(),
+            text,
+        });
+        for ask in asks {
+            let word = Word::Not {
+                failure: Failure::PoolFailed,
+                detail: why.to_owned(),
+                retry,
+            };
+            self.deeds.push(Deed::Say { ask, word });
+        }
+    }
+
+    /// Has a run that serves no more finish.
+    fn leave(&mut self, id: &str, run: u64, now: Instant) {
+        if let Some(pool) = self.pools.get_mut(id) {
+            let until = Some(now + pool.terms.stop_max);
+            pool.leaving.push(Leaving { number: run, until });
+            self.deeds.push(Deed::Quit { run });
+        }
+    }
+
+    fn kill(&mut self, id: &str, run: u64) {
+        let Some(pool) = self.pools.get_mut(id) else {
+            return;
+        };
+        match pool.leaving.iter_mut().find(|known| known.number == run) {
+            Some(leaving) => leaving.until = None,
+            None => pool.leaving.push(Leaving {
+                number: run,
+                until: None,
+            }),
+        }
+        self.deeds.push(Deed::Kill { run });
+    }
+}
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

@@ -1,0 +1,412 @@
+//! The machine of pools against a clock and processes of a test.
+
+use super::super::pool::UNNAMED;
+use super::*;
+
+/// The machine, and a world that does what it says.
+struct World {
+    machine: Machine,
+    now: Instant,
+    /// Runs that are there, and their pools; whether they were killed.
+    runs: BTreeMap<u64, (String, bool)>,
+    /// Answers so far.
+    said: BTreeMap<Ask, Vec<Word>>,
+    cold: Vec<String>,
+    quit: Vec<u64>,
+}
+
+fn terms(tenant: &str, idle_s: Option<u64>) -> Terms {
+    Terms {
+        tenant: tenant.into(),
+        weight: 1,
+        idle: idle_s.map(Duration::from_secs),
+        start_max: Duration::from_secs(30),
+        stop_max: Duration::from_secs(20),
+    }
+}
+
+impl World {
+    fn new(starting_max: u32, pools: &[(&str, Terms)]) -> World {
+        let mut world = World {
+            machine: Machine::default(),
+            now: Instant::now(),
+            runs: BTreeMap::new(),
+            said: BTreeMap::new(),
+            cold: Vec::new(),
+            quit: Vec::new(),
+        };
+        world.name(starting_max, pools);
+        world
+    }
+
+    fn name(&mut self, starting_max: u32, pools: &[(&str, Terms)]) {
+        let pools = pools
+            .iter()
+            .map(|(id, terms)| ((*id).to_owned(), terms.clone()));
+        self.machine.name(pools, starting_max, self.now);
+        self.obey();
+    }
+
+    /// Does what is to be done, and looks whether it may be.
+    fn obey(&mut self) {
+        for deed in self.machine.deeds() {
+            match deed {
+                Deed::Start { pool, run } => {
+                    let killed = |(of, is_killed): &(String, bool)| *of == pool && *is_killed;
+                    assert!(!self.runs.values().any(killed), "{pool}: one is not gone");
+                    self.runs.insert(run, (pool, false));
+                }
+                Deed::Quit { run } => self.quit.push(run),
+                Deed::Kill { run } => {
+                    if let Some((_, is_killed)) = self.runs.get_mut(&run) {
+                        *is_killed = true;
+                    }
+                }
+                Deed::Say { ask, word } => self.said.entry(ask).or_default().push(word),
+                Deed::Cold { pool } => self.cold.push(pool),
+                Deed::Log { .. } => {}
+            }
+        }
+    }
+
+    fn after(&mut self, time: Duration) {
+        self.now += time;
+        self.machine.tick(self.now);
+        self.obey();
+    }
+
+    fn want(&mut self, id: &str, terms: &Terms, ask: u64) {
+        self.machine.want(id, terms, Some((1, ask)), self.now);
+        self.obey();
+    }
+
+    fn ready(&mut self, run: u64) {
+        self.machine.ready(run, 30_000, self.now);
+        self.obey();
+    }
+
+    fn died(&mut self, run: u64) {
+        self.machine.died(run, "it broke", self.now);
+        self.obey();
+    }
+
+    fn gone(&mut self, run: u64) {
+        self.runs.remove(&run);
+        self.machine.gone(run, self.now);
+        self.obey();
+    }
+
+    fn coming(&self) -> Vec<u64> {
+        let runs = self.runs.keys().copied();
+        runs.filter(|run| self.machine.is_coming(*run)).collect()
+    }
+
+    fn state(&self, id: &str) -> PoolState {
+        self.machine.state(id, self.now)
+    }
+
+    fn last(&self, ask: u64) -> &Word {
+        self.said[&(1, ask)].last().unwrap()
+    }
+}
+
+#[test]
+fn a_pool_starts_when_it_is_wanted_and_ends_without_work() {
+    let own = terms("a", Some(600));
+    let mut world = World::new(2, &[("p", own.clone())]);
+    assert_eq!(world.state("p"), PoolState::Cold);
+    assert!(world.machine.is_asleep("p", world.now) && world.runs.is_empty());
+    world.want("p", &own, 1);
+    world.want("p", &own, 2);
+    assert_eq!(
+        (world.state("p"), world.coming()),
+        (PoolState::Starting, vec![1])
+    );
+    assert!(matches!(world.last(2), Word::Warming(wait) if *wait <= GUESS));
+    world.now += Duration::from_millis(46);
+    world.ready(1);
+    assert_eq!((world.last(1), world.last(2)), (&Word::Warm, &Word::Warm));
+    world.want("p", &own, 3);
+    assert_eq!(world.said[&(1, 3)], [Word::Warm]);
+    let figures = world.machine.figures("p");
+    assert_eq!(figures.percentile(99), Some(Duration::from_millis(46)));
+    for _ in 0..100 {
+        world.after(Duration::from_secs(599));
+        world.machine.works(1, world.now);
+    }
+    assert_eq!(world.state("p"), PoolState::Warm);
+    world.after(Duration::from_secs(600));
+    assert_eq!(world.state("p"), PoolState::Draining);
+    assert_eq!(
+        (world.quit.as_slice(), world.cold.as_slice()),
+        (&[1][..], &["p".to_owned()][..])
+    );
+    world.gone(1);
+    assert_eq!(world.state("p"), PoolState::Cold);
+}
+
+#[test]
+fn starts_that_fail_rest_longer_and_longer_and_are_told_of() {
+    let own = terms("a", Some(600));
+    let mut world = World::new(2, &[("p", own.clone())]);
+    for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
+        world.want("p", &own, seconds);
+        let run = world.coming()[0];
+        world.died(run);
+        world.gone(run);
+        let retry = Duration::from_secs(seconds);
+        let not = |retry, word: &Word| {
+            matches!(word, Word::Not { failure: Failure::PoolFailed, detail, retry: said }
+                if detail == "it broke" && *said == retry)
+        };
+        assert!(not(retry, world.last(seconds)), "{:?}", world.last(seconds));
+        world.now += retry / 2;
+        world.want("p", &own, 99);
+        assert!(not(retry / 2, world.last(99)), "{:?}", world.last(99));
+        assert_eq!(world.state("p"), PoolState::Failed);
+        assert!(!world.machine.is_asleep("p", world.now));
+        world.after(retry / 2);
+        assert!(world.machine.is_asleep("p", world.now));
+    }
+    world.want("p", &own, 5);
+    let run = world.coming()[0];
+    world.ready(run);
+    world.died(run);
+    world.gone(run);
+    world.want("p", &own, 6);
+    let run = world.coming()[0];
+    world.died(run);
+    assert!(matches!(world.last(6), Word::Not { retry, .. } if *retry == REST));
+}
+
+#[test]
+fn one_that_is_never_ready_is_killed() {
+    let own = terms("a", Some(600));
+    let mut world = World::new(2, &[("p", own.clone())]);
+    world.want("p", &own, 1);
+    world.after(Duration::from_secs(29));
+    assert_eq!(world.state("p"), PoolState::Starting);
+    assert!(world.machine.tick(world.now).unwrap() <= world.now + Duration::from_secs(1));
+    world.after(Duration::from_secs(1));
+    assert!(matches!(world.last(1), Word::Not { detail, .. } if detail.contains("30000 ms")));
+    assert_eq!(world.runs[&1], ("p".into(), true));
+}
+
+#[test]
+fn a_run_that_ends_is_started_again_once_it_is_gone_and_rests_when_it_always_does() {
+    let own = terms("a", Some(600));
+    let mut world = World::new(2, &[("p", own.clone())]);
+    for round in 0..=u64::from(CRASHES_FREE) {
+        world.want("p", &own, round);
+        let run = world.coming()[0];
+        world.ready(run);
+        world.died(run);
+        // It left somebody behind: nobody else may listen yet.
+        world.want("p", &own, 100 + round);
+        if round < u64::from(CRASHES_FREE) {
+            assert_eq!(world.state("p"), PoolState::Waiting);
+            world.gone(run);
+            assert_eq!(world.state("p"), PoolState::Starting);
+            let run = world.coming()[0];
+            world.ready(run);
+            world.now += CRASH;
+            world.after(Duration::from_secs(600));
+            world.gone(run);
+            // Only the crash counts.
+            world.machine.pools.get_mut("p").unwrap().crashes = u32::try_from(round).unwrap() + 1;
+        }
+    }
+    assert!(matches!(world.last(108), Word::Not { detail, .. } if detail.contains("9 times")));
+}
+
+#[test]
+fn a_hand_over_serves_all_the_time_and_one_that_fails_is_tried_again() {
+    let own = terms("a", Some(600));
+    let mut world = World::new(2, &[("p", own.clone())]);
+    assert!(!world.machine.restart("p", world.now), "nothing runs");
+    world.want("p", &own, 1);
+    world.ready(1);
+    world.cold.clear();
+    assert!(world.machine.restart("p", world.now));
+    world.obey();
+    assert_eq!(
+        (world.state("p"), world.coming()),
+        (PoolState::HandingOver, vec![2])
+    );
+    world.want("p", &own, 2);
+    assert_eq!(world.last(2), &Word::Warm);
+    world.died(2);
+    world.gone(2);
+    assert_eq!(
+        (world.state("p"), world.coming()),
+        (PoolState::Warm, vec![])
+    );
+    world.after(REST);
+    assert_eq!(world.coming(), [3]);
+    world.ready(3);
+    assert_eq!((world.quit.as_slice(), world.cold.len()), (&[1][..], 0));
+    assert_eq!(
+        (world.state("p"), world.machine.run("p")),
+        (PoolState::Warm, Some(3))
+    );
+    // The first does not end: it is killed in time.
+    world.after(Duration::from_secs(20));
+    assert!(world.runs[&1].1);
+}
+
+#[test]
+fn pools_that_are_kept_start_by_themselves_and_those_not_named_end_soon() {
+    let kept = terms("a", None);
+    let mut world = World::new(2, &[("p", kept.clone())]);
+    assert_eq!(world.coming(), [1]);
+    world.ready(1);
+    world.after(Duration::from_secs(100_000));
+    assert_eq!(world.state("p"), PoolState::Warm);
+    world.died(1);
+    world.gone(1);
+    assert_eq!(world.coming(), [2], "nobody has to ask");
+    world.ready(2);
+    world.name(2, &[]);
+    world.after(UNNAMED);
+    assert_eq!(world.state("p"), PoolState::Draining);
+    world.gone(2);
+    assert!(world.machine.pools.is_empty());
+    // A generation before still has it.
+    world.want("p", &kept, 7);
+    assert_eq!(world.coming(), [3]);
+}
+
+#[test]
+fn a_socket_that_refuses_is_waited_for() {
+    let own = terms("a", Some(600));
+    let mut world = World::new(2, &[("p", own.clone())]);
+    world.want("p", &own, 1);
+    world.ready(1);
+    world.machine.is_deaf("p", world.now);
+    world.obey();
+    world.want("p", &own, 2);
+    assert_eq!(
+        (world.cold.len(), world.state("p")),
+        (1, PoolState::Waiting)
+    );
+    assert!(!world.machine.is_asleep("p", world.now));
+    world.machine.hears_again("p", world.now);
+    world.obey();
+    assert_eq!(world.coming(), [2]);
+    assert_eq!(world.machine.deaf().count(), 0);
+}
+
+#[test]
+fn runs_of_a_former_spawner_serve_on() {
+    let own = terms("a", Some(600));
+    let mut world = World::new(2, &[("p", own.clone())]);
+    let before = world.machine.adopt("p", &own, world.now);
+    let serving = world.machine.adopt("p", &own, world.now);
+    let stray = world.machine.adopt_leaving("q", &own, world.now);
+    world.obey();
+    assert_eq!(world.quit, [before, stray]);
+    assert_eq!(world.machine.run("p"), Some(serving));
+    world.want("p", &own, 1);
+    assert_eq!(world.said[&(1, 1)], [Word::Warm]);
+    world.want("q", &own, 2);
+    world.machine.let_go();
+    world.obey();
+    assert_eq!(world.last(2), &Word::Warm);
+    assert!(world.machine.pools.is_empty() && world.machine.runs.is_empty());
+}
+
+#[test]
+fn whatever_happens_places_are_kept_and_every_order_is_answered_once() {
+    const POOLS: [(&str, &str); 6] = [
+        ("a1", "a"),
+        ("a2", "a"),
+        ("a3", "a"),
+        ("b1", "b"),
+        ("b2", "b"),
+        ("c1", "c"),
+    ];
+    for seed in 1..200_u64 {
+        let mut dice = seed;
+        let mut roll = |sides: u64| {
+            dice ^= dice << 13;
+            dice ^= dice >> 7;
+            dice ^= dice << 17;
+            dice % sides
+        };
+        let pools: Vec<_> = POOLS
+            .iter()
+            .map(|(id, tenant)| (*id, terms(tenant, (*id != "c1").then_some(5))))
+            .collect();
+        let starting_max = u32::try_from(1 + roll(5)).unwrap();
+        let mut world = World::new(starting_max, &pools);
+        let mut asks = 0;
+        for _ in 0..400 {
+            let (id, own) = &pools[usize::try_from(roll(6)).unwrap()];
+            let all: Vec<u64> = world.runs.keys().copied().collect();
+            let at = usize::try_from(roll(all.len().max(1) as u64)).unwrap();
+            let run = all.get(at).copied().unwrap_or(0);
+            match roll(12) {
+                0..=3 => {
+                    asks += 1;
+                    world.want(id, own, asks);
+                }
+                4 | 5 if world.coming().contains(&run) => world.ready(run),
+                6 if roll(4) == 0 => world.died(run),
+                7 if world.quit.contains(&run) || world.runs.get(&run).is_some_and(|it| it.1) => {
+                    world.gone(run);
+                }
+                8 => drop(world.machine.restart(id, world.now)),
+                9 if roll(4) == 0 => drop(world.machine.stop(id, world.now)),
+                10 if roll(9) == 0 => world.machine.is_deaf(id, world.now),
+                10 => world.machine.hears_again(id, world.now),
+                _ => world.after(Duration::from_millis(roll(3_000))),
+            }
+            world.obey();
+            check(&world, starting_max);
+        }
+        settle(&mut world);
+        for (ask, words) in &world.said {
+            let finals = words
+                .iter()
+                .filter(|word| !matches!(word, Word::Warming(_)));
+            assert_eq!(finals.count(), 1, "seed {seed} {ask:?}: {words:?}");
+        }
+        assert_eq!(world.said.len() as u64, asks);
+    }
+}
+
+/// Who starts, all together and of one tenant.
+fn check(world: &World, starting_max: u32) {
+    let starting = usize::try_from(starting_max).unwrap();
+    let coming = world.coming();
+    assert!(coming.len() <= starting);
+    for tenant in ["a", "b", "c"] {
+        let own = coming
+            .iter()
+            .filter(|run| world.runs[run].0.starts_with(tenant));
+        assert!(own.count() <= (starting / 2).max(1));
+    }
+    let serving: Vec<_> = world.machine.serving().collect();
+    assert!(serving.iter().all(|(_, run)| world.runs.contains_key(run)));
+}
+
+/// Everything comes to its end.
+fn settle(world: &mut World) {
+    for (id, _) in world.runs.values().cloned().collect::<Vec<_>>() {
+        world.machine.hears_again(&id, world.now);
+    }
+    for id in ["a1", "a2", "a3", "b1", "b2", "c1"] {
+        world.machine.hears_again(id, world.now);
+    }
+    for _ in 0..100 {
+        world.obey();
+        for run in world.coming() {
+            world.ready(run);
+        }
+        let killed = world.runs.iter().filter(|(_, run)| run.1);
+        for run in killed.map(|(run, _)| *run).collect::<Vec<_>>() {
+            world.gone(run);
+        }
+        world.after(Duration::from_secs(1));
+    }
+}

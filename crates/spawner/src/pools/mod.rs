@@ -1,0 +1,556 @@
+//! Pools: masters of php-fpm and applications that stay between requests.
+//!
+//! The idea: what is to be done a state machine says (`machine`, with `turns` for who is next); here
+//! it is done. Sockets come from the supervisor and are handed to one run after the other; one
+//! that nobody accepts from is watched, so that a connection that came while its pool ended starts
+//! it again. Masters outlive this process: the next spawner goes on with them. Users and files are
+//! looked for like those of programs, by `lookups`.
+
+mod adopt;
+mod birth;
+mod facts;
+mod fpm;
+mod machine;
+mod mail;
+mod pool;
+mod probe;
+mod questions;
+mod run;
+mod turns;
+mod watch;
+mod words;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use config::reason;
+use ipc::manifest::FromSpawner;
+use ipc::order::{Failure, Report};
+use ipc::pools::{PoolManifest, PoolProcess, PoolProgramManifest, PoolSocket};
+use os::spawn::{End, Filter};
+
+use self::machine::{Deed, Machine, Word};
+use self::pool::Terms;
+use self::run::{Running, Who};
+use crate::manifests::Known;
+use crate::{Refusal, Source, Spawner};
+
+pub(super) use self::birth::{FoundRun, WantedRun, find as find_run};
+
+/// In the place of a worker: orders to look for what a run needs.
+pub(super) const POOLS: u64 = u64::MAX;
+/// How long a master of php-fpm may take until it is ready.
+const PHP_START_MAX: Duration = Duration::from_secs(30);
+/// What a master of php-fpm has beyond a request's time to end.
+const PHP_STOP_REST: Duration = Duration::from_secs(5);
+/// When what was killed has not ended, somebody is told.
+const STUCK_AFTER: Duration = Duration::from_secs(2);
+
+/// The pools that are in this spawner's charge.
+#[derive(Debug, Default)]
+pub(super) struct Pools {
+    machine: Machine,
+    is_in_charge: bool,
+    /// Masters of a spawner before, until there is a manifest.
+    inherited: Vec<PoolProcess>,
+    /// Masters that are in another's charge.
+    given: BTreeSet<u32>,
+    /// The latest manifest that names each pool, and its index there.
+    named: BTreeMap<String, (Rc<Known>, usize)>,
+    sockets: BTreeMap<String, Socket>,
+    /// Sockets there have been: the next one's number.
+    sockets_seen: u64,
+    runs: BTreeMap<u64, Running>,
+    /// When the machine has something to do.
+    until: Option<Instant>,
+    looked: Option<Instant>,
+    programs_looked: Option<Instant>,
+    /// What they read.
+    null: Option<File>,
+    filter: Option<Filter>,
+}
+
+/// A socket of a pool.
+#[derive(Debug)]
+struct Socket {
+    number: u64,
+    listener: std::os::fd::OwnedFd,
+}
+
+/// On what terms a pool runs.
+fn terms(pool: &PoolManifest) -> Terms {
+    let (start_max, stop_max) = match &pool.program {
+        PoolProgramManifest::Php { time_ms, .. } => {
+            let stop_max = Duration::from_millis(*time_ms) + PHP_STOP_REST;
+            (PHP_START_MAX, stop_max)
+        }
+        PoolProgramManifest::App {
+            start_ms, stop_ms, ..
+        } => (
+            Duration::from_millis(*start_ms),
+            Duration::from_millis(*stop_ms),
+        ),
+    };
+    Terms {
+        tenant: pool.tenant.clone(),
+        weight: pool.weight,
+        idle: pool.idle_ms.map(Duration::from_millis),
+        start_max,
+        stop_max,
+    }
+}
+
+/// Terms of one that nobody knows any more.
+fn unknown() -> Terms {
+    Terms {
+        tenant: String::new(),
+        weight: 1,
+        idle: Some(Duration::ZERO),
+        start_max: PHP_START_MAX,
+        stop_max: PHP_START_MAX,
+    }
+}
+
+/// Processes of a run.
+fn instances(pool: &PoolManifest) -> usize {
+    match pool.program {
+        PoolProgramManifest::Php { .. } => 1,
+        PoolProgramManifest::App { instances, .. } => {
+            usize::try_from(instances).unwrap_or(1).max(1)
+        }
+    }
+}
+
+/// Whether what runs by one manifest is to be replaced by what another says.
+fn differs((one, at): (&Known, usize), (other, to): (&Known, usize)) -> bool {
+    let essence = |known: &Known, at: usize| {
+        let pool = known.manifest.pools.get(at)?;
+        let group = pool.group.and_then(|at| usize::try_from(at).ok());
+        let group = group.and_then(|at| known.manifest.groups.get(at));
+        let sees = pool.walls.as_ref().map(|_| known.manifest.sees.clone());
+        let pool = PoolManifest {
+            group: None,
+            weight: 1,
+            idle_ms: None,
+            name: String::new(),
+            ..pool.clone()
+        };
+        let group = group.map(|group| group.path.clone());
+        Some((pool, group, sees, known.manifest.mail.clone()))
+    };
+    essence(one, at) != essence(other, to)
+}
+
+impl Pools {
+    /// What is waited for.
+    pub(super) fn sources(&self) -> impl Iterator<Item = (Source, BorrowedFd<'_>)> {
+        let now = Instant::now();
+        let asleep = self.sockets.iter().filter(move |(id, _)| {
+            self.is_in_charge && self.named.contains_key(*id) && self.machine.is_asleep(id, now)
+        });
+        let asleep = asleep.map(|(_, it)| (Source::Asleep(it.number), it.listener.as_fd()));
+        let runs = self.runs.iter();
+        let words = runs.filter_map(|(run, it)| Some((Source::Words(*run), it.words.fd()?)));
+        let masters = self.runs.iter().flat_map(|(run, it)| {
+            let masters = it.masters.iter();
+            masters.flat_map(move |master| {
+                let verdict = master.verdict.as_ref().map(AsFd::as_fd);
+                let fds = verdict.into_iter().chain(master.end());
+                fds.map(move |fd| (Source::Run(*run), fd))
+            })
+        });
+        asleep.chain(words).chain(masters)
+    }
+
+    /// The processes that are to live on.
+    pub(super) fn pids(&self) -> BTreeSet<u32> {
+        let own = self.runs.values().flat_map(Running::pids);
+        own.chain(self.given.iter().copied()).collect()
+    }
+
+    /// Those of a spawner before that this one has not looked at yet.
+    pub(super) fn inherited(&self) -> Vec<u32> {
+        self.inherited.iter().map(|master| master.pid).collect()
+    }
+
+    fn pool(&self, id: &str) -> Option<&PoolManifest> {
+        let (known, at) = self.named.get(id)?;
+        known.manifest.pools.get(*at)
+    }
+
+    fn terms(&self, id: &str) -> Terms {
+        self.pool(id).map_or_else(unknown, terms)
+    }
+
+    /// Which pool a run is of.
+    fn id_of(&self, run: u64) -> String {
+        let pool = self.runs.get(&run).and_then(Running::pool);
+        pool.map_or_else(String::new, |pool| pool.id.clone())
+    }
+
+    /// As messages call it.
+    fn name_of(&self, id: &str) -> String {
+        self.pool(id)
+            .map_or_else(|| id.to_owned(), |pool| pool.name.clone())
+    }
+}
+
+impl Spawner {
+    /// Takes sockets; one that is another than before is where its pool listens from now on.
+    pub(super) fn take_sockets(&mut self, sockets: Vec<PoolSocket>) {
+        let now = Instant::now();
+        for PoolSocket { id, socket } in sockets {
+            // As programs expect it that are given one.
+            if let Err(error) = os::net::set_waiting(socket.as_fd()) {
+                tracing::warn!(pool = id, error = reason(&error), "its socket may not wait");
+            }
+            let inode = |fd: BorrowedFd<'_>| os::file::facts(fd).map(|it| it.inode).ok();
+            let before = self.pools.sockets.get(&id);
+            let is_other =
+                before.is_some_and(|it| inode(it.listener.as_fd()) != inode(socket.as_fd()));
+            self.pools.sockets_seen += 1;
+            let number = self.pools.sockets_seen;
+            let listener = socket;
+            self.pools
+                .sockets
+                .insert(id.clone(), Socket { number, listener });
+            if is_other {
+                // What serves there is asked by nobody any more.
+                self.pools.machine.is_deaf(&id, now);
+            }
+            self.pools.machine.hears_again(&id, now);
+        }
+        self.mind_pools();
+    }
+
+    /// Takes in what the manifest just taken says of pools.
+    pub(super) fn name_pools(&mut self) {
+        let now = Instant::now();
+        let kept: Vec<_> = self.manifests.kept().to_vec();
+        let Some(latest) = kept.last() else { return };
+        let mut named = BTreeMap::new();
+        for known in &kept {
+            for (at, pool) in known.manifest.pools.iter().enumerate() {
+                named.insert(pool.id.clone(), (Rc::clone(known), at));
+            }
+        }
+        let before = std::mem::replace(&mut self.pools.named, named);
+        let busy: BTreeSet<String> = self
+            .pools
+            .runs
+            .keys()
+            .map(|run| self.pools.id_of(*run))
+            .collect();
+        let named = &self.pools.named;
+        self.pools
+            .sockets
+            .retain(|id, _| named.contains_key(id) || busy.contains(id));
+        let changed = before.iter().filter(|(id, (known, at))| {
+            let next = named.get(*id);
+            next.is_some_and(|(next, to)| differs((known, *at), (next, *to)))
+        });
+        let changed: Vec<String> = changed.map(|(id, _)| id.clone()).collect();
+        let pools = latest.manifest.pools.iter();
+        let pools = pools.map(|pool| (pool.id.clone(), terms(pool)));
+        let places = latest.manifest.starting_max;
+        self.adopt();
+        if self.pools.is_in_charge {
+            self.pools.machine.name(pools, places, now);
+            for id in changed {
+                self.pools.machine.restart(&id, now);
+            }
+        }
+        self.mind_pools();
+    }
+
+    /// A worker wants a pool.
+    pub(super) fn warm(&mut self, worker: u64, (id, generation, index): (u64, u64, u32)) {
+        let ask = (worker, id);
+        let Some((known, pool)) = self.manifests.find_pool(generation, index) else {
+            let detail = format!("no manifest for generation {generation}, pool {index}");
+            let failure = Failure::UnknownRule;
+            let retry = Duration::ZERO;
+            let word = Word::Not {
+                failure,
+                detail,
+                retry,
+            };
+            return self.answer(ask, word);
+        };
+        let (key, terms) = (pool.id.clone(), terms(pool));
+        let named = (Rc::clone(known), index as usize);
+        if !self.pools.is_in_charge {
+            return self.answer(ask, Word::Warm);
+        }
+        let now = Instant::now();
+        self.pools.named.entry(key.clone()).or_insert(named);
+        self.listen_for(&key, now);
+        self.pools.machine.want(&key, &terms, Some(ask), now);
+        self.mind_pools();
+    }
+
+    /// Looks whether the socket of a pool still can be connected to.
+    fn listen_for(&mut self, id: &str, now: Instant) {
+        let socket = self.pools.sockets.get(id);
+        if socket.is_some_and(|it| os::net::is_shut(it.listener.as_fd())) {
+            self.pools.machine.is_deaf(id, now);
+            self.tell_deaf(id);
+        }
+    }
+
+    fn tell_deaf(&mut self, id: &str) {
+        let deaf = FromSpawner::Deaf { id: id.to_owned() };
+        self.tell_supervisor(&deaf);
+    }
+
+    /// Somebody connects to a pool that does not run.
+    pub(super) fn on_asleep(&mut self, number: u64) {
+        let now = Instant::now();
+        let sockets = self.pools.sockets.iter();
+        let mut sockets = sockets.filter(|(_, socket)| socket.number == number);
+        let Some(id) = sockets.next().map(|(id, _)| id.clone()) else {
+            return;
+        };
+        self.listen_for(&id, now);
+        if self.pools.machine.is_asleep(&id, now) {
+            let terms = self.pools.terms(&id);
+            self.pools.machine.want(&id, &terms, None, now);
+        }
+        self.mind_pools();
+    }
+
+    fn ready(&mut self, run: u64, now: Instant) {
+        let Some(running) = self.pools.runs.get_mut(&run) else {
+            return;
+        };
+        running.probe = None;
+        if self.pools.machine.is_coming(run) {
+            let cost_us = running.cost_us();
+            self.pools.machine.ready(run, cost_us, now);
+            self.mind_pools();
+        }
+    }
+
+    /// A master of a run is known to run or not, or has ended.
+    pub(super) fn on_run(&mut self, run: u64) {
+        let now = Instant::now();
+        let Some(running) = self.pools.runs.get_mut(&run) else {
+            return;
+        };
+        let name = running.pool().map(|pool| pool.name.clone());
+        let name = name.unwrap_or_default();
+        let mut why = None;
+        for master in &mut running.masters {
+            match master.verdict.as_ref().and_then(os::spawn::Verdict::ask) {
+                None => {}
+                Some(Ok(())) => master.verdict = None,
+                Some(Err(failed)) => {
+                    master.verdict = None;
+                    why = Some(crate::programs::refusal(&failed, &name).detail);
+                }
+            }
+            if matches!(&master.process, Who::Adopted(process) if process.has_ended()) {
+                master.process = Who::Gone;
+                why = why.or_else(|| Some("it ended".to_owned()));
+            }
+        }
+        if let Some(why) = why {
+            self.died(run, &why, now);
+        }
+    }
+
+    /// Whether a child that has ended was of a pool.
+    pub(super) fn on_pool_end(&mut self, pid: u32) -> bool {
+        let now = Instant::now();
+        let runs = self.pools.runs.iter_mut();
+        let found = runs.flat_map(|(run, running)| {
+            let masters = running.masters.iter_mut();
+            masters.map(move |master| (*run, master))
+        });
+        let is_it = |(_, master): &(u64, &mut run::MainProcess)| {
+            master.pid == pid && matches!(master.process, Who::Own(_))
+        };
+        let Some((run, master)) = { found }.find(is_it) else {
+            return false;
+        };
+        let verdict = master.verdict.take().and_then(|verdict| verdict.ask());
+        let Who::Own(process) = std::mem::replace(&mut master.process, Who::Gone) else {
+            return false;
+        };
+        let ended = match process.reap() {
+            Ok(ended) => match ended.end {
+                End::Exit(status) => format!("it exited with status {status}"),
+                End::Signal(signal) => format!("it was ended by signal {signal}"),
+            },
+            Err(error) => format!("it cannot be waited for: {}", reason(&error)),
+        };
+        self.on_words(run);
+        let why = match verdict {
+            Some(Err(failed)) => {
+                let name = self.pools.name_of(&self.pools.id_of(run));
+                crate::programs::refusal(&failed, &name).detail
+            }
+            _ => ended,
+        };
+        self.died(run, &why, now);
+        true
+    }
+
+    /// A run has ended, or one of its processes.
+    fn died(&mut self, run: u64, why: &str, now: Instant) {
+        let hit = self.limit_of(run);
+        let running = self.pools.runs.get(&run);
+        let last = running.map(|it| it.words.last()).unwrap_or_default();
+        let mut why = why.to_owned();
+        if let Some(hit) = hit {
+            why = format!("{why}, out of what {hit} grants");
+        }
+        if !last.is_empty() {
+            why = format!("{why}; it said last: {last}");
+        }
+        self.pools.machine.died(run, &why, now);
+        self.mind_pools();
+    }
+
+    /// The limit of its groups that a run ran into.
+    fn limit_of(&mut self, run: u64) -> Option<String> {
+        use ipc::order::LimitHit::{Memory, Pids};
+        let group = self.pools.runs.get(&run)?.group.as_ref()?;
+        let hit = self.groups.hit(group.watch.as_ref()?)?;
+        match hit {
+            Memory { group, bytes } => Some(format!("group {group} ({bytes} bytes of memory)")),
+            Pids { group, pids } => Some(format!("group {group} ({pids} processes)")),
+            _ => None,
+        }
+    }
+
+    /// Forgets what a worker has asked for.
+    pub(super) fn forget_asks(&mut self, worker: u64) {
+        self.pools.machine.forget(|ask| ask.0 == worker);
+    }
+
+    /// Does what the machine says, and what time brings.
+    pub(super) fn mind_pools(&mut self) {
+        let now = Instant::now();
+        if self.pools.is_in_charge {
+            self.look_at_pools(now);
+            self.pools.until = self.pools.machine.tick(now);
+        }
+        loop {
+            let deeds = self.pools.machine.deeds();
+            if deeds.is_empty() {
+                return;
+            }
+            for deed in deeds {
+                self.obey(deed, now);
+            }
+            self.pools.until = match self.pools.is_in_charge {
+                true => self.pools.machine.tick(now),
+                false => None,
+            };
+        }
+    }
+
+    fn obey(&mut self, deed: Deed, now: Instant) {
+        match deed {
+            Deed::Start { pool, run } => self.begin_run(&pool, run, now),
+            Deed::Quit { run } => {
+                if let Some(running) = self.pools.runs.get(&run) {
+                    running.quit();
+                }
+            }
+            Deed::Kill { run } => self.kill_run(run, now),
+            Deed::Say { ask, word } => self.answer(ask, word),
+            Deed::Cold { pool } => {
+                let workers = self.workers.iter().filter(|(_, worker)| !worker.has_chores);
+                let workers: Vec<u64> = workers.map(|(number, _)| *number).collect();
+                for worker in workers {
+                    let pool = pool.clone();
+                    self.say(worker, &Report::Cold { pool });
+                }
+            }
+            Deed::Log { pool, text } => {
+                let name = self.pools.name_of(&pool);
+                tracing::warn!(pool = name, "{text}");
+            }
+        }
+    }
+
+    fn answer(&mut self, (worker, id): (u64, u64), word: Word) {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let report = match word {
+            Word::Warming(wait) => Report::Warming {
+                id,
+                wait_ms: ms(wait),
+            },
+            Word::Warm => Report::Warm { id },
+            Word::Not {
+                failure,
+                detail,
+                retry,
+            } => Report::NotWarm {
+                id,
+                failure,
+                detail,
+                retry_ms: ms(retry),
+            },
+        };
+        self.say(worker, &report);
+    }
+
+    /// Kills a run, or looks again whether it is gone.
+    fn kill_run(&mut self, run: u64, now: Instant) {
+        let Some(running) = self.pools.runs.get_mut(&run) else {
+            return self.pools.machine.gone(run, now);
+        };
+        let killed = *running.killed.get_or_insert(now);
+        running.probe = None;
+        if running.kill() {
+            self.forget_run(run, now);
+        } else if now.saturating_duration_since(killed) > STUCK_AFTER && !running.is_told {
+            running.is_told = true;
+            let (name, left) = (running.pool().map(|it| it.name.clone()), running.count());
+            let name = name.unwrap_or_default();
+            tracing::error!(
+                pool = name,
+                left,
+                "processes that were killed have not ended"
+            );
+        }
+    }
+
+    /// Nothing of a run is left.
+    fn forget_run(&mut self, run: u64, now: Instant) {
+        let Some(running) = self.pools.runs.remove(&run) else {
+            return;
+        };
+        if let Some(group) = &running.group {
+            self.groups.let_go(&group.path);
+        }
+        for pid in running.pids() {
+            self.tell_supervisor(&FromSpawner::PoolProcessEnded { pid });
+        }
+        self.pools.machine.gone(run, now);
+    }
+
+    fn tell_supervisor(&mut self, word: &FromSpawner) {
+        if let Err(error) = word.send(self.supervisor.as_fd()) {
+            // Its end is noticed where it is listened to.
+            tracing::warn!(
+                error = reason(&error),
+                "the supervisor does not hear of pools"
+            );
+        }
+    }
+
+    /// A run cannot begin.
+    pub(super) fn fail_run(&mut self, run: u64, refusal: &Refusal) {
+        self.pools
+            .machine
+            .died(run, &refusal.detail, Instant::now());
+        self.mind_pools();
+    }
+}

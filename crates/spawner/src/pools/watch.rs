@@ -1,0 +1,177 @@
+//! What is seen of pools while they run: what they say, whether they have work, whether they are
+//! ready.
+//!
+//! The idea: who serves is looked at now and then, who starts or was killed often, and all others
+//! never.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use config::reason;
+use ipc::pools::PoolProgramManifest;
+
+use super::{Pools, STUCK_AFTER, facts, fpm, words};
+use crate::Spawner;
+
+/// How often what starts or was killed is looked at, and what will not end.
+const SOON: Duration = Duration::from_millis(10);
+const STUCK: Duration = Duration::from_millis(500);
+/// How often what serves is looked at, at most and at least.
+const LOOK_MIN: Duration = Duration::from_millis(100);
+const LOOK_MAX: Duration = Duration::from_secs(2);
+/// How often programs are looked at: whether they have been replaced.
+const PROGRAMS_LOOK: Duration = Duration::from_secs(10);
+
+impl Pools {
+    /// How long there is nothing to do unless something comes.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let of_runs = self.runs.values().filter_map(|run| match run.killed {
+            Some(killed) if now.saturating_duration_since(killed) > STUCK_AFTER => Some(STUCK),
+            Some(_) => Some(SOON),
+            None => run.probe.as_ref().map(|_| SOON),
+        });
+        let look = self.looked.map(|looked| {
+            let next = looked + self.look_every();
+            next.saturating_duration_since(now)
+        });
+        let look = look.filter(|_| self.machine.serving().next().is_some());
+        let until = self.until.map(|it| it.saturating_duration_since(now));
+        let deaf = self.machine.deaf().next().map(|_| LOOK_MAX);
+        of_runs.chain(look).chain(until).chain(deaf).min()
+    }
+
+    fn look_every(&self) -> Duration {
+        let idle = self.named.values().filter_map(|(known, at)| {
+            let pool = known.manifest.pools.get(*at)?;
+            pool.idle_ms.map(Duration::from_millis)
+        });
+        let idle = idle.min().unwrap_or(LOOK_MAX);
+        (idle / 4).clamp(LOOK_MIN, LOOK_MAX)
+    }
+}
+
+impl Spawner {
+    /// A run has said something.
+    pub(crate) fn on_words(&mut self, run: u64) {
+        let now = Instant::now();
+        let Some(running) = self.pools.runs.get_mut(&run) else {
+            return;
+        };
+        let lines = running.words.read();
+        let is_php = running.is_php();
+        let name = running.pool().map(|pool| pool.name.clone());
+        let name = name.unwrap_or_default();
+        let mut is_ready = false;
+        for line in lines {
+            let line = words::without_time(&line);
+            is_ready |= is_php && line.contains(fpm::READY);
+            tell(&mut running.words, &name, line, now);
+        }
+        if is_ready {
+            self.ready(run, now);
+        }
+    }
+
+    /// Looks at what runs.
+    pub(super) fn look_at_pools(&mut self, now: Instant) {
+        let killed = self.pools.runs.iter().filter(|(_, it)| it.killed.is_some());
+        let killed: Vec<u64> = killed.map(|(run, _)| *run).collect();
+        killed.into_iter().for_each(|run| self.kill_run(run, now));
+        self.look_at_starts(now);
+        let every = self.pools.look_every();
+        let is_soon = |looked: Option<Instant>, every| {
+            looked.is_some_and(|looked| now.saturating_duration_since(looked) < every)
+        };
+        if is_soon(self.pools.looked, every) {
+            return;
+        }
+        self.pools.looked = Some(now);
+        let deaf: Vec<String> = self.pools.machine.deaf().map(str::to_owned).collect();
+        deaf.iter().for_each(|id| self.tell_deaf(id));
+        let look_at_programs = !is_soon(self.pools.programs_looked, PROGRAMS_LOOK);
+        if look_at_programs {
+            self.pools.programs_looked = Some(now);
+        }
+        let serving = self.pools.machine.serving();
+        let serving: Vec<_> = serving.map(|(id, run)| (id.to_owned(), run)).collect();
+        let mut programs = BTreeMap::new();
+        for (id, run) in serving {
+            self.listen_for(&id, now);
+            let Some(running) = self.pools.runs.get_mut(&run) else {
+                continue;
+            };
+            if running.has_worked(now) {
+                self.pools.machine.works(run, now);
+            }
+            if !look_at_programs {
+                continue;
+            }
+            let Some(PoolProgramManifest::Php { program, .. }) =
+                running.pool().map(|pool| pool.program.clone())
+            else {
+                continue;
+            };
+            let found = programs.entry(program);
+            let found = found.or_insert_with_key(|program| facts::identity(program));
+            let before = *running.identity.get_or_insert(found.unwrap_or_default());
+            if found.is_some_and(|found| found != before) {
+                running.identity = *found;
+                self.pools.machine.restart(&id, now);
+            }
+        }
+    }
+
+    /// Looks whether applications that start are ready.
+    fn look_at_starts(&mut self, now: Instant) {
+        let mut ready = Vec::new();
+        let mut failed = Vec::new();
+        for (run, running) in &mut self.pools.runs {
+            let id = running.pool().map(|pool| pool.id.clone());
+            let binds_itself = running.binds_itself();
+            let Some(probe) = &mut running.probe else {
+                continue;
+            };
+            let socket = id.and_then(|id| self.pools.sockets.get(&id));
+            let listener = socket.map(|it| it.listener.as_fd());
+            match probe.look(listener.filter(|_| !binds_itself), now) {
+                Ok(true) => ready.push(*run),
+                Ok(false) => {}
+                Err(error) => failed.push((*run, reason(&error))),
+            }
+        }
+        for run in ready {
+            let Some(running) = self.pools.runs.get_mut(&run) else {
+                continue;
+            };
+            running.probe = None;
+            let cost_us = running.cost_us();
+            self.pools.machine.ready(run, cost_us, now);
+        }
+        for (run, why) in failed {
+            self.pools.machine.died(run, &why, now);
+        }
+    }
+}
+
+/// Tells the error log what a pool has said, by how grave php-fpm says it is.
+fn tell(words: &mut words::Words, name: &str, line: &str, now: Instant) {
+    let level = line.split_once(": ").map(|(level, _)| level);
+    if matches!(level, Some("NOTICE" | "DEBUG")) {
+        return tracing::debug!(pool = name, "{line}");
+    }
+    let (may_tell, spared) = words.may_tell(now);
+    if let Some(spared) = spared {
+        tracing::warn!(
+            pool = name,
+            spared,
+            "it has said more than the error log takes"
+        );
+    }
+    match level {
+        _ if !may_tell => {}
+        Some("WARNING" | "ERROR" | "ALERT") => tracing::warn!(pool = name, "{line}"),
+        _ => tracing::info!(pool = name, "{line}"),
+    }
+}

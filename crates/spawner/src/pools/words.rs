@@ -1,0 +1,174 @@
+//! What a pool says on its standard output and error.
+//!
+//! The idea: whatever it says is read, so that it never waits for us, and little of it is kept: a
+//! line has a length, a second has a number of lines for the error log, and of all the last lines
+//! are remembered, which say why it ended.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Bytes of a line; the rest of a longer one is dropped.
+const LINE_BYTES_MAX: usize = 1_024;
+/// Bytes read before others have their turn.
+const BYTES_A_TURN: usize = 16 * 1_024;
+/// Lines remembered.
+const LAST_MAX: usize = 20;
+/// Bytes of each of them that are told.
+const LAST_BYTES_MAX: usize = 300;
+/// Lines for the error log in a second.
+const LINES_A_SECOND: u32 = 20;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The words of one run.
+#[derive(Debug)]
+pub(super) struct Words {
+    /// `None` once everybody who could say something has ended.
+    fd: Option<OwnedFd>,
+    line: Vec<u8>,
+    last: VecDeque<String>,
+    second: Instant,
+    said: u32,
+    /// Lines the error log was spared.
+    spared: u64,
+}
+
+impl Words {
+    pub(super) fn new(fd: Option<OwnedFd>, now: Instant) -> Words {
+        Words {
+            fd,
+            line: Vec::new(),
+            last: VecDeque::new(),
+            second: now,
+            said: 0,
+            spared: 0,
+        }
+    }
+
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.fd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Reads what is there, up to a turn's; the lines that are whole.
+    pub(super) fn read(&mut self) -> Vec<String> {
+        let mut buffer = [0; BYTES_A_TURN];
+        let Some(fd) = &self.fd else {
+            return Vec::new();
+        };
+        match os::net::read(fd.as_fd(), &mut buffer) {
+            Ok(0) => self.fd = None,
+            Ok(bytes) => return self.take(buffer.get(..bytes).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Vec::new(),
+            Err(_) => self.fd = None,
+        }
+        self.take(b"\n")
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Vec<String> {
+        let mut lines = Vec::new();
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let is_whole = part.ends_with(b"\n");
+            let part = part.strip_suffix(b"\n").unwrap_or(part);
+            let room = LINE_BYTES_MAX.saturating_sub(self.line.len());
+            self.line
+                .extend_from_slice(part.get(..room).unwrap_or(part));
+            if is_whole {
+                let line = std::mem::take(&mut self.line);
+                let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+                if !line.is_empty() {
+                    self.remember(&line);
+                    lines.push(line);
+                }
+            }
+        }
+        lines
+    }
+
+    fn remember(&mut self, line: &str) {
+        if self.last.len() >= LAST_MAX {
+            self.last.pop_front();
+        }
+        let mut line = without_time(line).to_owned();
+        ipc::codec::cut(&mut line, LAST_BYTES_MAX);
+        self.last.push_back(line);
+    }
+
+    /// The last lines, in one.
+    pub(super) fn last(&self) -> String {
+        let lines: Vec<_> = self.last.iter().map(String::as_str).collect();
+        lines.join(" | ")
+    }
+
+    /// Whether the error log is to have another line now; before that, how many it was spared.
+    pub(super) fn may_tell(&mut self, now: Instant) -> (bool, Option<u64>) {
+        let mut spared = None;
+        if now.saturating_duration_since(self.second) >= SECOND {
+            (self.second, self.said) = (now, 0);
+            spared = Some(std::mem::take(&mut self.spared)).filter(|spared| *spared > 0);
+        }
+        self.said = self.said.saturating_add(1);
+        let may = self.said <= LINES_A_SECOND;
+        if !may {
+            self.spared += 1;
+        }
+        (may, spared)
+    }
+}
+
+/// A line of php-fpm without when it was said, which the error log knows.
+pub(super) fn without_time(line: &str) -> &str {
+    let rest = line
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once("] "));
+    match rest {
+        Some((time, rest)) if time.len() < 40 && time.contains(':') => rest,
+        _ => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn lines_are_whole_bounded_and_the_last_are_remembered() {
+        let (ours, theirs) = os::pipe::from_program().unwrap();
+        let mut words = Words::new(Some(ours), Instant::now());
+        let mut theirs = std::fs::File::from(theirs);
+        theirs
+            .write_all(b"[26-Nov-2026 23:45:01] NOTICE: one\n\ntw")
+            .unwrap();
+        assert_eq!(words.read(), ["[26-Nov-2026 23:45:01] NOTICE: one"]);
+        theirs.write_all(b"o\xff\r\n").unwrap();
+        assert_eq!(words.read(), ["two\u{fffd}"]);
+        assert_eq!(words.last(), "NOTICE: one | two\u{fffd}");
+        theirs.write_all(&[b'x'; 5_000]).unwrap();
+        theirs.write_all(b"\nlast words").unwrap();
+        let long = words.read();
+        assert_eq!(
+            long.iter().map(String::len).collect::<Vec<_>>(),
+            [LINE_BYTES_MAX]
+        );
+        assert!(words.read().is_empty());
+        drop(theirs);
+        assert_eq!(words.read(), ["last words"]);
+        assert!(words.fd().is_none() && words.read().is_empty());
+        for number in 0..100 {
+            words.take(format!("{number}\n").as_bytes());
+        }
+        assert!(words.last().starts_with("80 | ") && words.last().ends_with(" | 99"));
+    }
+
+    #[test]
+    fn the_error_log_is_spared_and_told_so() {
+        let now = Instant::now();
+        let mut words = Words::new(None, now);
+        let told = (0..100).filter(|_| words.may_tell(now).0).count();
+        assert_eq!(told, LINES_A_SECOND as usize);
+        assert_eq!(words.may_tell(now + SECOND), (true, Some(80)));
+        assert_eq!(words.may_tell(now + SECOND), (true, None));
+    }
+}

@@ -1,0 +1,105 @@
+//! What the spawner is told of pools.
+
+use std::path::PathBuf;
+
+use config::model::{AppPool, Isolate, Model, PhpPool, Pool, PoolProgram};
+use ipc::groups::Shape;
+use ipc::pools::{PoolManifest, PoolProgramManifest, PoolSite, Seen, WallsManifest};
+
+use super::walls;
+use crate::surroundings;
+
+/// Every pool of a model, by its index there; the problems are what this process cannot do for
+/// one, and then some are missing.
+pub(crate) fn of(
+    model: &Model,
+    shape: &Shape<'_>,
+    problems: &mut Vec<String>,
+) -> Vec<PoolManifest> {
+    let mut made = Vec::new();
+    for (at, pool) in model.pools.iter().enumerate() {
+        let group = shape.pools.get(at).and_then(|at| u32::try_from(*at).ok());
+        match of_pool(model, pool, group) {
+            Ok(manifest) => made.push(manifest),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    made
+}
+
+fn of_pool(model: &Model, pool: &Pool, group: Option<u32>) -> Result<PoolManifest, String> {
+    let program = match &pool.program {
+        PoolProgram::Php(php) => php_program(model, php, &pool.sites)
+            .ok_or_else(|| format!("pool {}: no PHP is known for it", pool.name))?,
+        PoolProgram::App(app) => app_program(app),
+    };
+    let tenant = pool.tenant_index.and_then(|at| model.tenants.get(at));
+    let terms = &model.pool_terms;
+    Ok(PoolManifest {
+        id: pool.id.clone(),
+        name: pool.name.clone(),
+        tenant: pool.tenant.clone(),
+        weight: tenant.map_or(1, |tenant| tenant.weight),
+        user: surroundings::user_of_pool(pool)?,
+        group,
+        directory: terms.directory.join(&pool.id),
+        socket: pool.socket.clone(),
+        program,
+        walls: walls_of(model, pool)?,
+        idle_ms: (!pool.is_kept).then_some(terms.idle_ms),
+    })
+}
+
+/// What every pool with walls sees; nothing where none has walls.
+pub(crate) fn sees(model: &Model) -> Vec<Seen> {
+    let has_walls = |pool: &Pool| pool.isolate == Isolate::Home;
+    match model.pools.iter().any(has_walls) {
+        true => walls::common(model),
+        false => Vec::new(),
+    }
+}
+
+/// The walls of a pool; none where nobody can build them, since nobody is root: that is said as a
+/// warning.
+fn walls_of(model: &Model, pool: &Pool) -> Result<Option<WallsManifest>, String> {
+    if pool.isolate == Isolate::None || !os::process::is_root() {
+        return Ok(None);
+    }
+    match surroundings::no_walls() {
+        None => Ok(Some(walls::of(model, pool))),
+        Some(why) => Err(format!("pool {}: {why}", pool.name)),
+    }
+}
+
+fn php_program(model: &Model, pool: &PhpPool, sites: &[usize]) -> Option<PoolProgramManifest> {
+    let php = model.php.get(pool.php)?;
+    let sites = sites.iter().filter_map(|at| model.sites.get(*at));
+    let sites = sites.map(|site| PoolSite {
+        name: site.name(),
+        root: site
+            .root
+            .as_ref()
+            .map_or_else(PathBuf::new, |it| it.path.clone()),
+    });
+    Some(PoolProgramManifest::Php {
+        program: php.program.clone(),
+        processes: pool.processes,
+        requests: pool.requests,
+        time_ms: pool.time_ms,
+        ini: php.ini.clone(),
+        admin: pool.admin.clone(),
+        sites: sites.collect(),
+    })
+}
+
+fn app_program(pool: &AppPool) -> PoolProgramManifest {
+    PoolProgramManifest::App {
+        command: pool.command.clone(),
+        directory: pool.directory.clone(),
+        env: pool.env.clone(),
+        instances: pool.instances,
+        start_ms: pool.start_ms,
+        stop_ms: pool.stop_ms,
+        ready: pool.ready.clone(),
+    }
+}

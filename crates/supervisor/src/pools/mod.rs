@@ -1,0 +1,154 @@
+//! Pools as the supervisor has them: it owns their sockets and knows their masters; what is done
+//! with these the spawner decides.
+//!
+//! The idea: whoever serves and whoever starts programs may be lost, the sockets and the masters
+//! stay. So sockets are bound here and kept over reloads and upgrades ([`places`]), masters are
+//! held here by their descriptors and told to the next spawner, and neither is looked into: no
+//! byte of a client or a pool is read in this process.
+
+pub(super) mod manifest;
+pub(super) mod places;
+mod walls;
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use config::reason;
+use ipc::manifest::{FromSpawner, Manifest, ToSpawner};
+use ipc::pools::{PoolAnswer, PoolProcess, PoolQuestion};
+use ipc::server::ToServer;
+
+use crate::Supervisor;
+use crate::phase::Phase;
+use crate::retiring::Retiring;
+
+/// Masters known at once: what the spawner tells is bounded before it is believed.
+const POOL_PROCESSES_MAX: usize = 20_000;
+/// How long the spawner of an earlier program may take to let go of pools.
+const LET_GO_MAX: Duration = Duration::from_secs(5);
+
+/// The masters that run, of each pool the latest last.
+#[derive(Debug, Default)]
+pub(super) struct PoolProcesses(pub(super) Vec<PoolProcess>);
+
+/// What the spawner says of pools without being asked, or asked by somebody else.
+#[derive(Debug)]
+pub(super) enum News {
+    /// A master has ended; its process may be this process's child by now.
+    Ended,
+    /// A socket of this pool refuses connections.
+    Deaf(String),
+    /// The answer to a server's question.
+    Answer(u64, PoolAnswer),
+}
+
+impl PoolProcesses {
+    /// Takes in one that runs; one that is known already is told of once.
+    pub(super) fn add(&mut self, master: PoolProcess) {
+        self.remove(master.pid);
+        if self.0.len() < POOL_PROCESSES_MAX {
+            self.0.push(master);
+        }
+    }
+
+    /// Forgets one that has ended.
+    pub(super) fn remove(&mut self, pid: u32) {
+        self.0.retain(|known| known.pid != pid);
+    }
+
+    /// Has the spawner at the other end of a link let go of those it has, and learns of all of them.
+    fn take_from(&mut self, link: BorrowedFd<'_>) -> io::Result<()> {
+        ToSpawner::LetGo.send(link)?;
+        let until = Instant::now() + LET_GO_MAX;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            if os::net::wait_readable(&[link], Some(left))? != [true] {
+                continue;
+            }
+            match FromSpawner::recv(link)? {
+                FromSpawner::PoolProcess(master) => self.add(master),
+                FromSpawner::PoolProcessEnded { pid } => self.remove(pid),
+                FromSpawner::LetGo => return Ok(()),
+                // Said before it heard.
+                _ => {}
+            }
+        }
+    }
+
+    /// Their process ids.
+    pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().map(|master| master.pid)
+    }
+}
+
+impl Supervisor {
+    /// Asks the spawner on behalf of the server; that there is none is said at once.
+    pub(super) fn ask_of_pools(&mut self, number: u64, question: PoolQuestion) {
+        if let Err(why) = self.programs.ask_of_pools(number, question) {
+            self.answer_of_pools(number, PoolAnswer::Refused(why));
+        }
+    }
+
+    /// Gives pools to the charge of the spawner of now, once those of earlier programs have let go of
+    /// them.
+    pub(super) fn take_charge_of_pools(&mut self) {
+        for link in self.retiring.iter().filter_map(Retiring::spawner) {
+            // One that has ended has none.
+            if let Err(error) = self.programs.masters.take_from(link) {
+                tracing::warn!(error = reason(&error), "the spawner before keeps its pools");
+            }
+        }
+        if let Err(problem) = self.programs.give_charge_of_pools() {
+            tracing::error!("{problem}");
+        }
+    }
+
+    /// Deals with what the spawner has said of pools.
+    pub(super) fn mind_pools(&mut self) {
+        for news in self.programs.news() {
+            match news {
+                News::Ended => self.end_orphans(),
+                News::Deaf(id) => self.bind_anew(&id),
+                News::Answer(number, answer) => self.answer_of_pools(number, answer),
+            }
+        }
+    }
+
+    fn answer_of_pools(&mut self, number: u64, answer: PoolAnswer) {
+        let answer = ToServer::Pools { number, answer };
+        if let Some(Err(error)) = self.phase.server().map(|server| server.send(&answer)) {
+            self.lose_server_by("it does not hear", &error);
+        }
+    }
+
+    /// Listens with another socket where one refuses connections, and tells the spawner.
+    fn bind_anew(&mut self, id: &str) {
+        let next = match &self.phase {
+            Phase::Reloading { next, .. } => Some(&**next),
+            _ => None,
+        };
+        let path_in = |manifest: &Manifest| {
+            let pool = manifest.pools.iter().find(|pool| pool.id == id)?;
+            Some(pool.socket.clone())
+        };
+        for generation in next.into_iter().chain([&self.current]) {
+            let path = path_in(&generation.manifest);
+            let Some(socket) = path.and_then(|path| generation.places.find(&path)) else {
+                continue;
+            };
+            let told = socket.bind_anew(&generation.user);
+            let told = told.and_then(|()| self.programs.tell_sockets(generation));
+            match told {
+                Ok(()) => {
+                    tracing::warn!(pool = id, "a socket refused connections: it was bound anew")
+                }
+                Err(problem) => tracing::error!(pool = id, "{problem}"),
+            }
+            return;
+        }
+    }
+}
