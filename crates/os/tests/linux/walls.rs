@@ -510,12 +510,14 @@ fn listeners_are_what_a_program_has_beside_its_three() {
             listeners: &numbers,
             ..Wish::default()
         };
-        let script = "echo $LISTEN_PID $$; ls -l /proc/$$/fd | grep -c ' -> '; for fd in 3 4 5; do readlink /proc/$$/fd/$fd; done; cat /proc/net/unix";
+        let script = "echo $LISTEN_PID $$; ls /proc/$$/fd; for fd in 3 4 5; do readlink /proc/$$/fd/$fd; done; cat /proc/net/unix";
         let said = run(script, &wish);
         let mut lines = said.lines();
         let numbers: Vec<_> = lines.next().unwrap().split(' ').collect();
         assert_eq!(numbers[0], numbers[1]);
-        assert_eq!(lines.next(), Some("6"), "{said}");
+        for fd in ["0", "1", "2", "3", "4", "5"] {
+            assert_eq!(lines.next(), Some(fd), "{said}");
+        }
         for name in ["c", "b", "a"] {
             let inode = lines.next().unwrap();
             let inode = inode.trim_start_matches("socket:[").trim_end_matches(']');
