@@ -70,7 +70,8 @@ fn body(reply: &Reply) -> String {
 /// The number behind a name in what `limits list json` says of the one limit there is.
 fn figure(gateway: &Gateway, name: &str) -> u64 {
     let list = ask(gateway, "limits list json");
-    let (_, rest) = list.split_once(&format!("\"{name}\":")).unwrap();
+    let found = list.split_once(&format!("\"{name}\":"));
+    let (_, rest) = found.unwrap_or_else(|| panic!("no {name} in {list}"));
     let digits = rest.split(|character: char| !character.is_ascii_digit());
     digits.into_iter().next().unwrap().parse().unwrap()
 }

@@ -488,7 +488,7 @@ foreach (scandir('/proc') as $name) {
   if ($status !== false && !preg_match('/^Uid:\s+' . posix_geteuid() . '\s/m', $status)) $seen[] = $name;
 }
 echo 'processes ', json_encode($seen), "\n";
-$tmp = array_filter(scandir('/tmp'), fn($name) => !preg_match('/^(\.|nagaya-test-)/', $name));
+$tmp = array_filter(scandir('/tmp'), fn($name) => preg_match('/^seen-by-none-/', $name));
 echo 'tmp ', json_encode(count($tmp)), "\n";
 touch('/tmp/note-' . getmypid());
 $status = file_get_contents('/proc/self/status');

@@ -237,6 +237,8 @@ fn an_upgrade_finishes_programs_that_run_and_leaves_none_behind() {
     assert!(processes::children(gateway.pid()).contains(&spawner));
     tell(&gateway, "go");
     assert_eq!(reply(waits.read_reply(Body::Framed)).text(), "finished");
+    // Its reply said that the connection is kept, and so the server that retires does.
+    drop(waits);
     drop(left);
     await_gone(&format!("{programs} {server} {spawner}"));
     assert_eq!(get(&gateway, "/fine.cgi").text(), "fine");
