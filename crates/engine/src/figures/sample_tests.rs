@@ -139,10 +139,6 @@ fn figures() -> Status {
         }
         times.sum_us = 123_456_789;
     }
-    let phase = |at| Phase {
-        ended: (at + PHASES_BEFORE) * 10,
-        failed: at + PHASES_BEFORE,
-    };
     Status {
         generation: 7,
         pid: 4_242,
@@ -170,16 +166,7 @@ fn figures() -> Status {
             now: 1,
             ended: named(&figures.stragglers.ended, |at| at + 1),
         },
-        scripts: Scripts {
-            vms: 9,
-            tenant_vms: 7,
-            tenant_vms_opened: 1_200,
-            tenant_vms_closed: 1_193,
-            tenant_vms_failed: 3,
-            memory_bytes: 3 << 20,
-            parked: 5,
-            phases: named(&figures.scripts.phases, phase),
-        },
+        scripts: scripts(&figures.scripts),
         groups: groups(),
         groups_left_out: 7,
         maps: maps(),
@@ -191,6 +178,23 @@ fn figures() -> Status {
         shedding: shedding(),
         shed_by_tenant: [("shop", 1_000), (ODD, 1)].map(shed_tenant).into(),
         ..figures
+    }
+}
+
+fn scripts(none: &Scripts) -> Scripts {
+    let phase = |at| Phase {
+        ended: (at + PHASES_BEFORE) * 10,
+        failed: at + PHASES_BEFORE,
+    };
+    Scripts {
+        vms: 9,
+        tenant_vms: 7,
+        tenant_vms_opened: 1_200,
+        tenant_vms_closed: 1_193,
+        tenant_vms_failed: 3,
+        memory_bytes: 3 << 20,
+        parked: 5,
+        phases: named(&none.phases, phase),
     }
 }
 

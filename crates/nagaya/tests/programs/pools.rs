@@ -349,7 +349,7 @@ fn settings_of_one_site_are_never_anothers() {
 fn a_php_that_does_not_start_is_told_with_its_words_and_tried_again_later() {
     let scratch = testkit::TempDir::new();
     let broken = "#!/bin/sh\nif [ -e {dir}/fine ]; then exec {php} \"$@\"; fi\n\
-                  echo 'such a php: no \033[1mluck' >&2\nexit 78\n";
+                  echo 'such a php: no \x1b[1mluck' >&2\nexit 78\n";
     let dir = scratch.path().display().to_string();
     let program = scratch.path().join("fpm");
     let pools = format!(

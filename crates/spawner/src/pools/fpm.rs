@@ -126,7 +126,7 @@ impl Fpm<'_> {
     /// What follows its name.
     ///
     /// # Errors
-    /// As [`Master::file`].
+    /// As [`Fpm::file`].
     pub(super) fn arguments(&self) -> Result<Vec<CString>, String> {
         let cache = path_text(&self.directory.join("cache").join(self.cache_name()))?;
         let mut settings = vec![("opcache.file_cache".to_owned(), cache)];
