@@ -219,3 +219,15 @@ fn check(result: libc::c_int) -> io::Result<()> {
         Ok(())
     }
 }
+/// Where this program is, or was before another took its place: the kernel says ` (deleted)`
+/// behind a path whose file has gone (proc_pid_exe(5)).
+///
+/// # Errors
+/// When `/proc` does not say.
+pub fn program_path() -> io::Result<std::path::PathBuf> {
+    let path = std::env::current_exe()?;
+    let replaced = path
+        .to_str()
+        .and_then(|path| path.strip_suffix(" (deleted)"));
+    Ok(replaced.map(Into::into).unwrap_or(path))
+}

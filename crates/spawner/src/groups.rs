@@ -49,8 +49,8 @@ pub(super) struct Watch {
     before: Hits,
 }
 
-/// A group to be born in.
-#[derive(Debug)]
+/// A group to be born in; by default the spawner's own.
+#[derive(Debug, Default)]
 pub(super) struct Cradle<'a> {
     into: Option<BorrowedFd<'a>>,
     join: Vec<BorrowedFd<'a>>,
@@ -111,11 +111,7 @@ impl Groups {
         let Some((at, group)) = at.and_then(|at| Some((at, manifest.groups.get(at)?))) else {
             return match wish {
                 Some(_) => Err(without_group()),
-                None => Ok(Cradle {
-                    into: None,
-                    join: Vec::new(),
-                    watch: None,
-                }),
+                None => Ok(Cradle::default()),
             };
         };
         let wished = wish.map(|wish| self.wished(group, wish)).transpose()?;
@@ -129,25 +125,7 @@ impl Groups {
                 .leaf_within(&above(&manifest.groups, wished), wished),
             None => self.tree.leaf(&manifest.groups, &group.path),
         };
-        let leaf = leaf.map_err(|error| {
-            let reason = config::reason(&error.error);
-            Refusal::new(Failure::GroupFailed, format!("{}: {reason}", error.what))
-        })?;
-        let watch = Watch {
-            known: Rc::clone(entry.known),
-            at,
-            wished,
-            before: leaf.hits(),
-        };
-        let into = leaf.directory();
-        Ok(Cradle {
-            into,
-            join: match into {
-                Some(_) => Vec::new(),
-                None => leaf.procs().collect(),
-            },
-            watch: Some(watch),
-        })
+        Cradle::within(leaf, (entry.known, at), wished)
     }
 
     /// Where a run of a pool is born: in a group of its own, below the pool's, where that has one.
@@ -160,11 +138,7 @@ impl Groups {
         let groups = &known.manifest.groups;
         let at = group.and_then(|at| usize::try_from(at).ok());
         let Some((at, group)) = at.and_then(|at| Some((at, groups.get(at)?))) else {
-            return Ok(Cradle {
-                into: None,
-                join: Vec::new(),
-                watch: None,
-            });
+            return Ok(Cradle::default());
         };
         let Some(name) = name else {
             let what = "its last runs have not ended".to_owned();
@@ -176,25 +150,7 @@ impl Groups {
         };
         wished.path.push(name.to_owned());
         let leaf = self.tree.leaf_within(&above(groups, &wished), &wished);
-        let leaf = leaf.map_err(|error| {
-            let reason = config::reason(&error.error);
-            Refusal::new(Failure::GroupFailed, format!("{}: {reason}", error.what))
-        })?;
-        let watch = Watch {
-            known: Rc::clone(known),
-            at,
-            wished: Some(wished),
-            before: leaf.hits(),
-        };
-        let into = leaf.directory();
-        Ok(Cradle {
-            into,
-            join: match into {
-                Some(_) => Vec::new(),
-                None => leaf.procs().collect(),
-            },
-            watch: Some(watch),
-        })
+        Cradle::within(leaf, (known, at), Some(wished))
     }
 
     /// Has a run's group go, in which nothing runs any more.
@@ -267,7 +223,34 @@ impl Watch {
     }
 }
 
-impl Cradle<'_> {
+impl<'a> Cradle<'a> {
+    /// In a leaf, whose limits are watched from now on.
+    fn within(
+        leaf: Result<&'a Leaf, Error>,
+        (known, at): (&Rc<Known>, usize),
+        wished: Option<Group>,
+    ) -> Result<Cradle<'a>, Refusal> {
+        let leaf = leaf.map_err(|error| {
+            let reason = config::reason(&error.error);
+            Refusal::new(Failure::GroupFailed, format!("{}: {reason}", error.what))
+        })?;
+        let watch = Watch {
+            known: Rc::clone(known),
+            at,
+            wished,
+            before: leaf.hits(),
+        };
+        let into = leaf.directory();
+        Ok(Cradle {
+            into,
+            join: match into {
+                Some(_) => Vec::new(),
+                None => leaf.procs().collect(),
+            },
+            watch: Some(watch),
+        })
+    }
+
     /// In the words of a start.
     pub(super) fn birthplace(&self) -> Birthplace<'_> {
         match (self.into, self.join.as_slice()) {

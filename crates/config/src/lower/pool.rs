@@ -473,13 +473,21 @@ fn page_time(table: &Table<'_>) -> u64 {
 pub(crate) fn app(table: &Table<'_>) -> AppPool {
     let protocol = table.choice("protocol");
     let directory = table.required("directory");
+    let command: Vec<String> = table.required("command").map(command).unwrap_or_default();
+    let instances = table.count("instances") as u32;
+    if instances > 1 && command.iter().any(|word| word.contains("$socket")) {
+        table.report_at(
+            &["instances"],
+            "one socket at the path of `$socket` is made by one process: leave `$socket` out and take descriptor 3",
+        );
+    }
     AppPool {
-        command: table.required("command").map(command).unwrap_or_default(),
+        command,
         directory: directory
             .and_then(|value| values::path(&value))
             .unwrap_or_default(),
         env: env(table.entries("env")),
-        instances: table.count("instances") as u32,
+        instances,
         start_ms: table.duration("start"),
         stop_ms: table.duration("stop"),
         protocol,

@@ -5,7 +5,7 @@
 //! processes live; the next spawner is asked whether they do, and nobody waits for that answer.
 //! Who waits for one that does not run is in `handler/warm/`.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 use std::pin::pin;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -121,8 +121,9 @@ pub(crate) struct Refused {
 
 /// Makes the pools of a generation; those there were `before` are the same ones.
 pub(crate) fn compile(model: &Model, before: &[Arc<ProgramPool>]) -> Arc<[Arc<ProgramPool>]> {
+    let before: HashMap<&str, _> = before.iter().map(|it| (&*it.id, it)).collect();
     let pools = model.pools.iter().map(|pool| {
-        let same = before.iter().find(|it| *it.id == *pool.id);
+        let same = before.get(pool.id.as_str()).copied();
         let same = same.filter(|it| *it.name == *pool.name && *it.tenant == *pool.tenant);
         let new = || Arc::new(ProgramPool::new(&pool.id, &pool.name, &pool.tenant));
         same.cloned().unwrap_or_else(new)

@@ -9,19 +9,11 @@ use ipc::pools::{PoolManifest, PoolSite};
 
 /// Bytes of the words that tell of sites. More are not told, and the stamp has none.
 const SITES_BYTES_MAX: usize = 8 << 10;
-/// How the kernel calls a program that has been replaced.
-const REPLACED: &str = " (deleted)";
 
 /// The command; `None` where this program or the server cannot be written there.
 pub(super) fn sendmail(pool: &PoolManifest, sites: &[PoolSite], mail: &str) -> Option<String> {
-    let program = std::env::current_exe().ok()?;
-    let program = program.to_str()?;
-    command(
-        program.strip_suffix(REPLACED).unwrap_or(program),
-        pool,
-        sites,
-        mail,
-    )
+    let program = os::process::program_path().ok()?;
+    command(program.to_str()?, pool, sites, mail)
 }
 
 fn command(program: &str, pool: &PoolManifest, sites: &[PoolSite], mail: &str) -> Option<String> {

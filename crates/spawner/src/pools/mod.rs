@@ -70,6 +70,8 @@ pub(super) struct Pools {
     programs_looked: Option<Instant>,
     /// What they read.
     null: Option<File>,
+    /// Empties caches, for an operator.
+    clearing: Option<std::thread::JoinHandle<()>>,
     filter: Option<Filter>,
 }
 

@@ -1,6 +1,7 @@
 //! What operators ask of pools, and have done.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use config::reason;
@@ -34,34 +35,44 @@ impl Spawner {
                 let done = ids.iter().filter(|id| self.pools.machine.stop(id, now));
                 count(done.count())
             }
-            PoolQuestion::Clear(ids) => {
-                let known = ids.iter().filter(|id| self.clear(id, now));
-                count(known.count())
-            }
+            PoolQuestion::Clear(ids) => match self.clear(&ids, now) {
+                Ok(known) => count(known),
+                Err(why) => PoolAnswer::Refused(why),
+            },
         };
         self.tell_supervisor(&FromSpawner::Pools { number, answer });
         self.mind_pools();
     }
 
-    /// Ends a pool, and empties its cache as its user; whether it is known.
-    fn clear(&mut self, id: &str, now: Instant) -> bool {
-        let Some(pool) = self.pools.pool(id) else {
-            return false;
-        };
-        let (cache, user) = (pool.directory.join("cache"), pool.user.clone());
-        let name = pool.name.clone();
-        self.pools.machine.stop(id, now);
+    /// Ends pools, and empties their caches as their users, one after the other and for one question
+    /// at a time: how many are known.
+    fn clear(&mut self, ids: &[String], now: Instant) -> Result<usize, String> {
+        let clearing = self.pools.clearing.as_ref();
+        if clearing.is_some_and(|it| !it.is_finished()) {
+            return Err("others are being cleared: try again later".into());
+        }
+        let ids: BTreeSet<&String> = ids.iter().collect();
+        let known = ids.into_iter().filter_map(|id| self.pools.pool(id));
+        let caches: Vec<_> = known
+            .map(|pool| {
+                let cache = pool.directory.join("cache");
+                (pool.id.clone(), pool.name.clone(), cache, pool.user.clone())
+            })
+            .collect();
+        for (id, ..) in &caches {
+            self.pools.machine.stop(id, now);
+        }
+        let count = caches.len();
         let work = move || {
-            let user = user.as_deref();
-            let user = user.map_or_else(User::this_process, User::look_up);
-            let cleared = user.and_then(|user| user.act(|| empty(&cache)));
-            if let Err(error) = cleared.and_then(|cleared| cleared) {
-                let error = reason(&error);
-                tracing::warn!(pool = name, error, "what it keeps cannot be removed");
+            for (_, name, cache, user) in caches {
+                clear_as(user.as_deref(), &name, &cache);
             }
         };
         let builder = std::thread::Builder::new().name("nagaya-clear".into());
-        builder.spawn(work).is_ok()
+        let started = builder.spawn(work);
+        let started = started.map_err(|error| format!("start a thread: {}", reason(&error)))?;
+        self.pools.clearing = Some(started);
+        Ok(count)
     }
 
     /// How each pool of the latest manifest stands.
@@ -112,15 +123,30 @@ impl Spawner {
     }
 }
 
-/// Removes what is in a directory; links in it are removed, not followed.
+/// Empties a pool's cache as its user.
+fn clear_as(user: Option<&str>, name: &str, cache: &Path) {
+    let user = user.map_or_else(User::this_process, User::look_up);
+    let cleared = user.and_then(|user| user.act(|| empty(cache)));
+    if let Err(error) = cleared.and_then(|cleared| cleared) {
+        let error = reason(&error);
+        tracing::warn!(pool = name, error, "what it keeps cannot be removed");
+    }
+}
+
+/// Removes what is in a directory, all that can be; links in it are removed, not followed.
+///
+/// # Errors
+/// The first of what could not be removed.
 pub(super) fn empty(directory: &Path) -> std::io::Result<()> {
+    let mut outcome = Ok(());
     for entry in std::fs::read_dir(directory)?.take(ENTRIES_MAX) {
         let entry = entry?;
-        let path: PathBuf = entry.path();
-        match entry.file_type()?.is_dir() {
-            true => std::fs::remove_dir_all(path)?,
-            false => std::fs::remove_file(path)?,
-        }
+        let path = entry.path();
+        let removed = match entry.file_type()?.is_dir() {
+            true => std::fs::remove_dir_all(path),
+            false => std::fs::remove_file(path),
+        };
+        outcome = outcome.and(removed);
     }
-    Ok(())
+    outcome
 }

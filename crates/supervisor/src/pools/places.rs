@@ -310,10 +310,18 @@ fn make_directory(
         each.try_for_each(|made| made)
     };
     let is_there = |name: &&str| directory::open_in(own.as_fd(), Path::new(name)).is_ok();
-    match &user {
-        _ if OWN.iter().all(is_there) => {}
-        Some(user) => user.act(make_all).and_then(|made| made).map_err(said)?,
-        None => make_all().map_err(said)?,
+    let made = match &user {
+        _ if OWN.iter().all(is_there) => Ok(()),
+        Some(user) => user.act(make_all).and_then(|made| made),
+        None => make_all(),
+    };
+    if let Err(error) = made {
+        // Its user has shut it, or may write no more: that is his pool's trouble, and nobody else's.
+        tracing::warn!(
+            pool = pool.name,
+            "{}: its own directories are missing",
+            said(error)
+        );
     }
     match (&user, pool.isolate) {
         (Some(user), Isolate::None) => {
@@ -512,6 +520,21 @@ mod tests {
             let why = refused();
             assert!(why.contains("belongs to user 12345"), "{why}");
         }
+    }
+
+    #[test]
+    fn who_shuts_his_own_directory_keeps_nobody_else_from_a_start() {
+        let here = open_directory();
+        let all = here.path().join("pools");
+        let model = model(&all);
+        drop(Places::make(&model, None).unwrap());
+        let own = all.join(&model.pools[0].id);
+        fs::remove_dir(own.join("uploads")).unwrap();
+        fs::set_permissions(&own, Permissions::from_mode(0o500)).unwrap();
+        let places = Places::make(&model, None).unwrap();
+        assert!(!own.join("uploads").exists(), "it could not be made");
+        assert!(places.find(&model.pools[0].socket).is_some());
+        fs::set_permissions(&own, Permissions::from_mode(0o700)).unwrap();
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub(super) fn common(model: &Model) -> Vec<Seen> {
     let wished = model.pool_terms.see.iter();
     let wished = wished.map(|path| seen(path.clone(), true));
     // For `nagaya sendmail`.
-    let own = std::env::current_exe().ok();
+    let own = os::process::program_path().ok();
     let own = own.filter(|path| !path.starts_with("/usr"));
     let own = own.map(|path| seen(path, false));
     in_order(common.chain(wished).chain(own))
