@@ -58,6 +58,7 @@ soak: ## the long run, two hours: reloads under load, programs, scripts, mutated
 	umask 022; NAGAYA_RELOAD_PAUSE_MS=600 cargo test --locked -p nagaya --test operated -- reload_under_load --nocapture
 	umask 022; for round in {1..60}; do cargo test --locked -p nagaya --test operated -- reload_under_load; done
 	umask 022; NAGAYA_PROGRAMS=10000 cargo test --locked -p nagaya --test programs -- after_many_requests
+	umask 022; NAGAYA_MIXED=100000 cargo test --locked -p nagaya --test programs -- settings_of_one_site
 	umask 022; NAGAYA_SOAK_S=600 cargo test --locked -p nagaya --test scripted -- scripts_soak --nocapture
 	umask 022; NAGAYA_MUTATIONS=200000 cargo test --locked -p nagaya --test http -- mutations
 	umask 022; NAGAYA_CERTIFICATE_CHANGES=100 cargo test --locked -p nagaya --test http -- certificates_change --nocapture

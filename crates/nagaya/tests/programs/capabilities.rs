@@ -1,5 +1,5 @@
-//! Who of the gateway's processes may do what takes `CAP_SYS_ADMIN`: the spawner alone, which builds
-//! walls.
+//! What the gateway's processes may do: of them the spawner alone what takes `CAP_SYS_ADMIN`, by
+//! which walls are built; all of them no more than the packaged service grants, or nothing at all.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use testkit::{Gateway, eventually, free_port, lacks_root};
 
-use crate::fixtures::pools::{Wish, bed};
+use crate::fixtures::pools::{Bed, Starter, Wish, bed, kill, runs, service_capabilities};
+use crate::fixtures::programs::is_root;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The number of `CAP_SYS_ADMIN`.
@@ -16,11 +17,30 @@ const SYS_ADMIN: u32 = 21;
 /// Says what its process may do, and ever could.
 const STATUS: &str = "<?php echo file_get_contents('/proc/self/status');";
 
-/// Whether it is in a set that `/proc/PID/status` tells.
-fn is_in(status: &str, set: &str) -> bool {
+/// Where each of the service's has its bit.
+const NUMBERS: [(&str, u32); 10] = [
+    ("CAP_CHOWN", 0),
+    ("CAP_DAC_OVERRIDE", 1),
+    ("CAP_FOWNER", 3),
+    ("CAP_KILL", 5),
+    ("CAP_SETGID", 6),
+    ("CAP_SETUID", 7),
+    ("CAP_SETPCAP", 8),
+    ("CAP_NET_BIND_SERVICE", 10),
+    ("CAP_SYS_ADMIN", SYS_ADMIN),
+    ("CAP_SYS_RESOURCE", 24),
+];
+
+/// A set that `/proc/PID/status` tells.
+fn bits(status: &str, set: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix(set));
     let bits = line.unwrap().trim_start_matches(':').trim();
-    u64::from_str_radix(bits, 16).unwrap() & (1 << SYS_ADMIN) != 0
+    u64::from_str_radix(bits, 16).unwrap()
+}
+
+/// Whether it is in such a set.
+fn is_in(status: &str, set: &str) -> bool {
+    bits(status, set) & (1 << SYS_ADMIN) != 0
 }
 
 fn status(pid: u32) -> String {
@@ -81,4 +101,87 @@ rules = [{ handler = { respond = { body = "a" } } }]
             (bound.trim() == "0000000000000000").then_some(())
         });
     }
+}
+
+/// Says whom it runs as, whether it is shut in, and what it may do.
+const SHUT_IN: &str =
+    "<?php preg_match('/^CapEff:\\s+(\\w+)/m', file_get_contents('/proc/self/status'), $it);
+echo posix_geteuid(), ' ', file_exists('/root') ? 'open' : 'shut', ' ', $it[1];";
+
+/// Pools start, are found by both sites' pages, are started anew when they are killed, survive an
+/// upgrade and leave nothing behind.
+fn pools_live(mut bed: Bed, pages: [&str; 2]) {
+    let ask = |bed: &Bed| {
+        let hosts = ["app.test", "other.test"];
+        hosts.map(|host| bed.get_of(host, "/shut.php").text())
+    };
+    assert_eq!(ask(&bed), pages, "{}", bed.gateway.stderr());
+    let first = bed.who();
+    kill(first.master);
+    eventually(PATIENCE, "another master", || {
+        (bed.who().master != first.master && !runs(first.child)).then_some(())
+    });
+    let second = bed.who();
+    bed.gateway.signal(rustix::process::Signal::USR2);
+    bed.gateway.wait_for_message("the program is a new one");
+    assert_eq!(bed.who().master, second.master);
+    kill(second.master);
+    eventually(PATIENCE, "one of the new program's", || {
+        (bed.who().master != second.master).then_some(())
+    });
+    assert_eq!(ask(&bed), pages, "{}", bed.gateway.stderr());
+    let masters = bed.masters();
+    assert!(bed.gateway.stop().success());
+    assert!(!masters.into_iter().any(runs));
+}
+
+const FILES: [(&str, &str); 3] = [
+    ("app/index.php", crate::fixtures::pools::WHO),
+    ("app/shut.php", SHUT_IN),
+    ("other/shut.php", SHUT_IN),
+];
+
+#[test]
+fn pools_live_on_what_the_packaged_service_may() {
+    let own = status(std::process::id());
+    if lacks_root("the service's capabilities") || !is_in(&own, "CapEff") {
+        return;
+    }
+    let wish = Wish {
+        starter: Starter::Service,
+        files: &FILES,
+        ..Wish::default()
+    };
+    let Some(bed) = bed(&wish) else { return };
+    let granted = service_capabilities().into_iter().map(|name| {
+        let known = NUMBERS.iter().find(|(it, _)| *it == name);
+        1_u64 << known.unwrap_or_else(|| panic!("{name} has no number")).1
+    });
+    let granted: u64 = granted.sum();
+    for pid in [bed.gateway.pid(), bed.gateway.spawner_pid()] {
+        assert_eq!(bits(&status(pid), "CapBnd"), granted & bits(&own, "CapBnd"));
+    }
+    pools_live(
+        bed,
+        ["33 shut 0000000000000000", "34 shut 0000000000000000"],
+    );
+}
+
+#[test]
+fn without_root_pools_are_their_gateways_users_and_it_says_so() {
+    let wish = Wish {
+        starter: Starter::Nobody,
+        files: &FILES,
+        ..Wish::default()
+    };
+    let Some(bed) = bed(&wish) else { return };
+    let user = match is_root() {
+        true => 65_534,
+        false => rustix::process::geteuid().as_raw(),
+    };
+    bed.gateway.wait_for_message(&format!(
+        "only root can build walls, and this is user {user}"
+    ));
+    let page = format!("{user} open 0000000000000000");
+    pools_live(bed, [&page, &page]);
 }

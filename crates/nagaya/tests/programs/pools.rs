@@ -328,8 +328,9 @@ fn settings_of_one_site_are_never_anothers() {
     let mut clients = [(); 2].map(|()| bed.gateway.client().with_deadline(PATIENCE));
     let sites = [("app.test", "64M"), ("other.test", "32M")];
     let mut masters = Vec::new();
-    for at in 0..600 {
-        let (host, limit) = sites[at * 7 / 3 % 2];
+    let count = std::env::var("NAGAYA_MIXED").map_or(600, |count| count.parse().unwrap());
+    for at in 0..count {
+        let (host, limit) = sites[at * 7_usize / 3 % 2];
         let client = &mut clients[at % 2];
         client.send(&request(host, "/index.php"));
         let Who {
@@ -338,10 +339,10 @@ fn settings_of_one_site_are_never_anothers() {
             ..
         } = who(&reply(client.read_reply(Body::Framed)).text());
         assert_eq!(memory_limit, limit, "{host}");
-        masters.push((host, master));
+        if !masters.contains(&(host, master)) {
+            masters.push((host, master));
+        }
     }
-    masters.sort_unstable();
-    masters.dedup();
     assert_eq!(masters.len(), 2, "one of each: {masters:?}");
 }
 
@@ -602,7 +603,6 @@ const APPLICATION_CONFIG: &str = r#"
 hosts = ["python.test"]
 root = "{site}/app"
 {user0}
-pool = { isolate = "{isolate}" }
   [[sites.rules]]
   handler = { app = { command = ["/usr/bin/python3", "application.py"], directory = "{site}/app", env = { STAGE = "test" } } }
 "#;
