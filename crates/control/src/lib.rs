@@ -15,6 +15,7 @@ mod named;
 mod pools;
 mod sensors;
 mod status;
+mod top;
 
 pub use agent::Agent;
 pub use certificates::{
@@ -30,3 +31,4 @@ pub use status::{
     Group, Map, Phase, Pool, Programs, RefusedReload, Replies, ScriptInShadow, Scripts, SetAside,
     ShedRule, ShedTenant, Site, Status, Stragglers, Time, Times, Upstream, Worker,
 };
+pub use top::TenantNow;

@@ -2,7 +2,7 @@
 //!
 //! One question a connection, one connection at a time, each with little time: whoever asks may
 //! wait, the workers never do. Asked is in one line (`status`, `sensors`, `pools`, each with `json` after it or not,
-//! `reload`, `upgrade`, or what [`questions`] knows), and only a whole one is carried out: the rest of `concurrent=40` may be
+//! `reload`, `upgrade`, `top`, or what [`questions`] knows), and only a whole one is carried out: the rest of `concurrent=40` may be
 //! `0`. Only root and the server's own user are answered.
 
 use std::io::{self, Read as _, Write as _};
@@ -17,6 +17,7 @@ use ipc::server::LastReload;
 
 use crate::error::{Error, Kind, Result};
 use crate::figures;
+use crate::figures::top::Looks;
 use crate::figures::{certs, standing};
 use crate::permits::questions;
 use crate::sensors::view::Report;
@@ -27,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How long a question may take, and each part of its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// What is said to a question nobody knows.
-const UNKNOWN: &str = "error: unknown question; known are: status, reload, upgrade, sensors, pools, pools-restart, pools-stop, pools-clear, limits list, limits top, limits set, why, why-tls, certs, certs-renew, certs-rehearse\n";
+const UNKNOWN: &str = "error: unknown question; known are: status, reload, upgrade, sensors, pools, pools-restart, pools-stop, pools-clear, limits list, limits top, limits set, why, why-tls, certs, certs-renew, certs-rehearse, top\n";
 /// Bytes of a question without its line feed.
 pub const QUESTION_BYTES_MAX: usize = 8 * 1_024;
 
@@ -59,6 +60,7 @@ impl Control {
 }
 
 fn run(socket: &OwnedFd, replaced: &AtomicBool, shared: &Shared) {
+    let mut looks = Looks::default();
     while !replaced.load(Relaxed) {
         let ready = os::net::wait_readable(&[socket.as_fd()], Some(LOOK));
         match ready.as_deref() {
@@ -76,14 +78,14 @@ fn run(socket: &OwnedFd, replaced: &AtomicBool, shared: &Shared) {
             std::thread::sleep(LOOK);
             continue;
         };
-        if let Err(error) = answer(stream, shared) {
+        if let Err(error) = answer(stream, shared, &mut looks) {
             let error = config::reason(&error);
             tracing::debug!(error, "control connection failed");
         }
     }
 }
 
-fn answer(stream: OwnedFd, shared: &Shared) -> io::Result<()> {
+fn answer(stream: OwnedFd, shared: &Shared, looks: &mut Looks) -> io::Result<()> {
     let (_, user, _) = os::net::peer_credentials(stream.as_fd())?;
     let mut stream = UnixStream::from(stream);
     stream.set_nonblocking(false)?;
@@ -107,6 +109,10 @@ fn answer(stream: OwnedFd, shared: &Shared) -> io::Result<()> {
         "pools json" => standing::pools(shared, true),
         "sensors" => Report::of_server(shared).table(),
         "sensors json" => Report::of_server(shared).json(),
+        "top" => looks.answer(shared, ""),
+        other if other.starts_with("top ") => {
+            looks.answer(shared, other.strip_prefix("top ").unwrap_or_default())
+        }
         other => answer_of_names(shared, other)
             .or_else(|| questions::answer(shared, other))
             .unwrap_or_else(|| UNKNOWN.to_owned()),
@@ -207,7 +213,7 @@ rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
             let (mut client, server) = UnixStream::pair().unwrap();
             client.write_all(question.as_bytes()).unwrap();
             client.shutdown(Shutdown::Write).unwrap();
-            answer(server.into(), &fixture.shared).unwrap();
+            answer(server.into(), &fixture.shared, &mut Looks::default()).unwrap();
             let mut said = String::new();
             client.read_to_string(&mut said).unwrap();
             assert!(said.starts_with("error: a question is a line"), "{said}");
@@ -219,7 +225,7 @@ rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
         let fixture = Fixture::new(SITES);
         let (client, server) = UnixStream::pair().unwrap();
         let started = Instant::now();
-        let answered = answer(server.into(), &fixture.shared);
+        let answered = answer(server.into(), &fixture.shared, &mut Looks::default());
         assert_eq!(answered.unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert!(started.elapsed() >= PATIENCE);
         drop(client);

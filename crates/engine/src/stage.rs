@@ -12,6 +12,7 @@ use config::model::{Compress, Handler, Settings};
 
 use crate::exchange::route::{Refusing, Route};
 use crate::site::{Rule, Site};
+use crate::stats::Replies;
 use crate::upstream::Destination;
 use crate::worker::Worker;
 use crate::worker::serving::Serving;
@@ -54,6 +55,15 @@ impl<'a> Arrived<'a> {
     /// That site's name, as logs say it.
     pub fn site_name(self, route: &Route) -> Option<&'a str> {
         self.site(route).map(|site| &*site.name)
+    }
+
+    /// What its worker counts of that site, or of requests without one.
+    pub(crate) fn replies(self, route: &Route) -> Option<&'a Replies> {
+        let worker: &'a Worker = self.worker;
+        match self.site(route) {
+            Some(site) => site.stats.of_worker(worker.index, worker.workers),
+            None => Some(&worker.stats.without_site),
+        }
     }
 
     /// The next stage, where a site was found.

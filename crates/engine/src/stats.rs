@@ -151,7 +151,15 @@ pub struct Replies {
     /// TLS handshakes after which a request came, and what these took of processors, in microseconds.
     pub handshakes: AtomicU64,
     pub handshake_us: AtomicU64,
+    /// Requests that wait now, for their turn or a pool.
+    pub waiting: AtomicU64,
+    /// Requests refused by a limit, a cap or for want of a pool, and those shed.
+    pub refused: AtomicU64,
 }
+
+/// Counts as waiting until dropped, by the worker that counts.
+#[derive(Debug)]
+pub(crate) struct Waits<'a>(&'a AtomicU64);
 
 /// A site's counters: none until its first exchange, then one counters a worker.
 #[derive(Debug, Default)]
@@ -425,6 +433,18 @@ impl Replies {
         bump(&self.handshakes, 1);
         bump(&self.handshake_us, cpu_us);
     }
+
+    /// Counts a request that waits from now on.
+    pub(crate) fn wait(&self) -> Waits<'_> {
+        bump(&self.waiting, 1);
+        Waits(&self.waiting)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        bump(self.0, 1_u64.wrapping_neg());
+    }
 }
 
 impl SiteStats {
@@ -506,7 +526,12 @@ mod tests {
         assert!(size_of::<SiteStats>() + size_of::<Arc<SiteStats>>() <= 64);
         let site = SiteStats::default();
         assert_eq!(site.of_workers().count(), 0);
-        bump(&site.of_worker(1, 2).unwrap().bytes_out, 5);
+        let replies = site.of_worker(1, 2).unwrap();
+        bump(&replies.bytes_out, 5);
+        let waits = [replies.wait(), replies.wait()];
+        assert_eq!(replies.waiting.load(Relaxed), 2);
+        drop(waits);
+        assert_eq!(replies.waiting.load(Relaxed), 0);
         assert_eq!(
             (site.of_workers().count(), site.of_worker(2, 2).is_none()),
             (1, true)

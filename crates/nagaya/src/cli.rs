@@ -21,6 +21,7 @@ use crate::reload::ReloadOptions;
 use crate::script::ScriptCommand;
 use crate::sendmail::{self, SendmailOptions};
 use crate::sensors::SensorsOptions;
+use crate::top::TenantsOptions;
 
 /// The general option that names the configuration.
 const CONFIGURATION: &str = "config";
@@ -33,7 +34,7 @@ pub(crate) const CONFIG_INSTALLED: &str = "/etc/nagaya/nagaya.toml";
 #[derive(Debug, Parser)]
 #[command(name = "nagaya", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
-    /// Configuration file [default: nagaya.toml; status, certs, reload, upgrade, sensors, pools, limits and why look for that here, then in /etc/nagaya]
+    /// Configuration file [default: nagaya.toml; status, certs, reload, upgrade, sensors, pools, top, limits and why look for that here, then in /etc/nagaya]
     #[arg(short, long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -56,6 +57,7 @@ Is the machine overloaded, and how?    nagaya sensors
 Which limit is full, and for whom?     nagaya limits top
 Why was this request refused?          nagaya why REQUEST-ID
 Which pools run, and what do they take? nagaya pools
+Which tenant takes the machine now?    nagaya top
 Which certificate ends when?           nagaya certs
 What does this machine lack?           nagaya doctor
 What does my script do, and how fast?  nagaya script run FILE
@@ -113,6 +115,11 @@ pub(crate) enum Command {
     Script(ScriptCommand),
     /// Pools of processes: how each stands and what it takes; starting, ending and clearing them
     Pools(PoolsOptions),
+    /// Which tenants take most just now, again every second until Ctrl-C; once where it is no terminal
+    ///
+    /// Processor time, memory and what is read and written are those of control groups: tenants without
+    /// one have a dash. What is `refused` was refused by a limit or a cap, for want of a pool, or shed.
+    Top(TenantsOptions),
     /// Answer beside an application: how this machine is, for upstreams with `agent` and for HAProxy
     ///
     /// Whoever connects is answered one line, as HAProxy's agent-check wants it: `up ready 75%`, or
@@ -241,6 +248,7 @@ fn config_of(named: Option<&Path>, command: &Command, is_there: impl Fn(&Path) -
             | Command::Why(_)
             | Command::Certs(_)
             | Command::Pools(_)
+            | Command::Top(_)
     );
     let installed = Path::new(CONFIG_INSTALLED);
     match named {
@@ -351,6 +359,7 @@ mod tests {
             ("certs renew a.example", vec![installed], installed),
             ("sensors --watch", vec![installed], installed),
             ("pools restart a.example", vec![installed], installed),
+            ("top --by memory -n 5", vec![installed], installed),
             ("limits list", vec![installed], installed),
             ("limits top", vec![CONFIG, installed], CONFIG),
             ("limits top", vec![], CONFIG),
@@ -382,6 +391,7 @@ mod tests {
             "why",
             "script",
             "pools",
+            "top",
             "agent",
             "sendmail",
             "bench",

@@ -16,6 +16,10 @@ use supervisor::load::load_without_overrides;
 
 /// How long the gateway may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How often is asked again where somebody watches.
+pub(crate) const EVERY: Duration = Duration::from_secs(1);
+/// Clears a terminal and begins at its first line.
+pub(crate) const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
 /// Bytes of an answer.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// How an answer begins that says why there is none.
@@ -38,6 +42,24 @@ pub(crate) struct Running {
 pub(crate) fn show(config: &Path, place: &Where, question: &str) -> Outcome {
     let answer = Running::find(config, place).and_then(|running| running.answer(question));
     printed(answer)
+}
+
+/// Asks again every second, and shows each answer at the beginning of a terminal.
+pub(crate) fn watch(config: &Path, place: &Where, question: &str) -> Outcome {
+    let running = match Running::find(config, place) {
+        Ok(running) => running,
+        Err(outcome) => return outcome,
+    };
+    loop {
+        let answer = match running.answer(question) {
+            Ok(answer) => answer,
+            Err(outcome) => return outcome,
+        };
+        match print(&[CLEAR, &answer].concat()) {
+            Outcome::Fine => std::thread::sleep(EVERY),
+            outcome => return outcome,
+        }
+    }
 }
 
 /// Tells what to do, and prints what came of it.

@@ -21,6 +21,7 @@ mod sensors;
 mod serve;
 mod server;
 mod status;
+mod top;
 
 use std::process::ExitCode;
 
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         Command::Why(options) => limits::why(&config, &options),
         Command::Script(command) => script::run(&command),
         Command::Pools(options) => pools::run(&config, &options),
+        Command::Top(options) => top::run(&config, &options),
         Command::Agent(options) => agent::run(&options),
         Command::Sendmail(options) => return sendmail::run(&options),
         Command::Bench(elsewhere) => cli::refuse_configuration(&elsewhere),

@@ -11,17 +11,13 @@ use clap::Args;
 use engine::sensors::sampling::Here;
 use engine::sensors::view::Report;
 
-use crate::control::{self, Running, Where};
+use crate::control::{self, CLEAR, EVERY, Running, Where};
 use crate::outcome::{Outcome, complain, print};
 
-/// How often is asked again.
-const EVERY: Duration = Duration::from_secs(1);
 /// Between two samples of this machine.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 /// Samples taken before the first answer: what is told by the second needs one.
 const SAMPLES: usize = 11;
-/// Clears a terminal and begins at its first line.
-const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
 
 /// Options of `sensors`.
 #[derive(Debug, Args)]

@@ -264,6 +264,33 @@ fn programs_of_two_rules_share_the_quota_of_their_site() {
 }
 
 #[test]
+fn who_takes_most_of_the_machine_is_told() {
+    if !has(&[Controller::Cpu]) {
+        return;
+    }
+    let gateway = builder(&WEIGHTS).start();
+    let _spins = begin(&gateway, "/one/spin.cgi");
+    let top = |words: &[&str]| {
+        let mut top = std::process::Command::new(env!("CARGO_BIN_EXE_nagaya"));
+        let top = top.arg("top").args(words).arg("--socket");
+        let top = top.arg(gateway.directory().path().join("control"));
+        String::from_utf8(top.output().unwrap().stdout).unwrap()
+    };
+    let cores = eventually(PATIENCE, "the tenant's processor time", || {
+        let answer = top(&["--json", "-n", "1"]);
+        let rest = answer.strip_prefix(r#"[{"tenant":"shared","cpu_cores":"#)?;
+        let cores: f64 = rest.split(',').next()?.parse().unwrap();
+        (cores > 0.1).then_some(cores)
+    });
+    assert!(cores < 1.2, "one program without threads: {cores}");
+    let table = top(&["--by", "waiting"]);
+    assert!(
+        table.contains("shared  ") && table.contains(" %"),
+        "{table}"
+    );
+}
+
+#[test]
 fn a_program_that_takes_more_memory_than_its_group_has_is_killed_and_no_other_group_is_harmed() {
     if !has(&[Controller::Memory]) {
         return;

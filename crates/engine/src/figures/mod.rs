@@ -18,6 +18,7 @@ pub(crate) mod standing;
 mod table;
 #[cfg(test)]
 mod tests;
+pub(crate) mod top;
 mod tried;
 mod workers;
 

@@ -266,6 +266,7 @@ fn groups() -> Vec<Group> {
         memory_bytes: Some(2 << 20),
         memory_peak_bytes: Some(3 << 20),
         oom_kills: Some(2),
+        io_bytes: Some(4_096),
         pids: Some(9),
         pids_hits: Some(1),
     };

@@ -558,6 +558,11 @@ pub(crate) fn bytes(number: u64) -> String {
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
 }
 
+/// `12.5 %`
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
 /// `250 µs`, `2.5 ms`, `30 s`
 pub(super) fn micros(micros: u64) -> String {
     let (whole, unit) = match micros {

@@ -51,6 +51,7 @@ use crate::exchange::reply::Outgoing;
 use crate::exchange::route::Route;
 use crate::exchange::{Exchange, ProgramUse};
 use crate::stage::Chosen;
+use crate::stats::Replies;
 use crate::worker::Worker;
 use held::nanos;
 use wants::Phase;
@@ -190,8 +191,11 @@ async fn acquire(
         None => Ok(None),
         Some(Admission::Admitted(permit)) => Ok(Some((permit, now))),
         Some(Admission::Waiting(ticket)) => {
+            let replies = chosen.replies(&exchange.route);
+            let waits = replies.map(Replies::wait);
             // Boxed: few wait, and the others need not have room for it.
             let waited = Box::pin(wait(chosen.worker, exchange, ticket)).await;
+            drop(waits);
             let before_us = exchange.record.waited_us.unwrap_or(0);
             exchange.record.waited_us = Some(before_us.saturating_add(micros(now)));
             match waited? {

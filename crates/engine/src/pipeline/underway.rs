@@ -102,8 +102,17 @@ impl<'a> Underway<'a> {
     /// Answers an error; scripts may see that answer, too.
     async fn answer(&mut self, error: &Error) {
         // What a script asks for inside is no doing of the client's.
-        if self.is_request && matches!(error.kind, Kind::OverLimit { .. } | Kind::Shed(_)) {
-            note_refused(self.arrived, self.exchange);
+        if self.is_request {
+            let is_sent_away = matches!(error.kind, Kind::OverLimit { .. } | Kind::Shed(_));
+            if is_sent_away {
+                note_refused(self.arrived, self.exchange);
+            }
+            let is_refused =
+                is_sent_away || matches!(error.kind, Kind::NotWarm { .. } | Kind::Full);
+            let replies = self.arrived.replies(&self.exchange.route);
+            if let Some(replies) = replies.filter(|_| is_refused) {
+                bump(&replies.refused, 1);
+            }
         }
         error_reply::answer(self.arrived, self.exchange, error).await;
         if let Err(error) = scripts::filter_body(self.arrived, self.exchange).await {
@@ -185,11 +194,7 @@ fn count(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) {
     let worker = arrived.worker;
     let stats = &worker.stats;
     bump(&stats.ended, 1);
-    let replies = match arrived.site(&exchange.route) {
-        Some(site) => site.stats.of_worker(worker.index, worker.workers),
-        None => Some(&stats.without_site),
-    };
-    if let Some(replies) = replies {
+    if let Some(replies) = arrived.replies(&exchange.route) {
         let (bytes_in, bytes_out) = (exchange.body.bytes_read(), exchange.reply.body_bytes());
         replies.count(exchange.status(), bytes_in, bytes_out);
         if let Some(cpu_us) = exchange.request.own_handshake_us() {

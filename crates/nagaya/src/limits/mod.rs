@@ -12,9 +12,8 @@ mod propose;
 mod simulate;
 mod spec;
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::Path;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
@@ -22,13 +21,9 @@ use propose::ProposeOptions;
 use simulate::SimulateOptions;
 
 use crate::cli::without_configuration;
-use crate::control::{self, Running, Where};
-use crate::outcome::{Outcome, complain, print};
+use crate::control::{self, Where};
+use crate::outcome::{Outcome, complain};
 
-/// How often `top` asks again.
-const TOP_EVERY: Duration = Duration::from_secs(1);
-/// Clears a terminal and begins at its first line.
-const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
 /// Characters of a limit's name, of a change and of a request id that are sent on.
 const WORD_BYTES_MAX: usize = 1_024;
 
@@ -180,27 +175,9 @@ fn why_tls(config: &Path, options: &WhyOptions, whose: &str) -> Outcome {
 
 fn top(config: &Path, options: &TopOptions) -> Outcome {
     let question = format!("limits top {}", options.keys);
-    if !std::io::stdout().is_terminal() {
-        return control::show(config, &options.place, &question);
-    }
-    let running = match Running::find(config, &options.place) {
-        Ok(running) => running,
-        Err(outcome) => return outcome,
-    };
-    loop {
-        let answer = match running.answer(&question) {
-            Ok(answer) => answer,
-            Err(outcome) => return outcome,
-        };
-        let mut stdout = std::io::stdout().lock();
-        if stdout.write_all(CLEAR).is_err() {
-            return Outcome::Fine;
-        }
-        drop(stdout);
-        if print(&answer) != Outcome::Fine {
-            return Outcome::Failed;
-        }
-        std::thread::sleep(TOP_EVERY);
+    match std::io::stdout().is_terminal() {
+        true => control::watch(config, &options.place, &question),
+        false => control::show(config, &options.place, &question),
     }
 }
 

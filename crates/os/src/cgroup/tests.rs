@@ -502,6 +502,7 @@ fn usage_is_read_from_what_there_is() {
             memory_bytes: Some(11),
             memory_peak_bytes: None,
             oom_kills: Some(1),
+            io_bytes: None,
             pids: Some(2),
             pids_hits: Some(5),
         })
@@ -541,6 +542,23 @@ fn usage_is_read_from_what_there_is() {
     let only = Usage::by(Controller::Memory, &layout1, &path);
     let expected = (None, Some(12));
     assert_eq!((only.cpu_us, only.memory_peak_bytes), expected);
+}
+
+#[test]
+fn what_is_read_and_written_is_that_of_all_devices() {
+    let machine = Machine::new();
+    let path = ["site".to_owned()];
+    let base = ["v1", "v2"].map(|name| machine.group(name, &[]));
+    let bytes = "8:0 Read 40\n8:0 Write 2\n8:0 Total 42\nTotal 42\n";
+    let file = "blkio.throttle.io_service_bytes_recursive";
+    machine.group("v1/site", &[(file, bytes)]);
+    let stat = "8:0 rbytes=30 wbytes=9 rios=1 wios=1 dbytes=9 dios=1\n8:16 rbytes=3\n8:32\n";
+    machine.group("v2/site", &[("io.stat", stat)]);
+    for (version, base) in [Version::V1, Version::V2].into_iter().zip(&base) {
+        let layout = layout(version, base, &[Controller::Io]);
+        let usage = Usage::of(&layout, &path).unwrap();
+        assert_eq!(usage.io_bytes, Some(42), "{version:?}");
+    }
 }
 
 #[test]

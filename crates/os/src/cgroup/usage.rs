@@ -27,6 +27,8 @@ pub struct Usage {
     pub memory_peak_bytes: Option<u64>,
     /// Processes killed for want of memory.
     pub oom_kills: Option<u64>,
+    /// Bytes read from block devices and written to them.
+    pub io_bytes: Option<u64>,
     /// Processes and threads now.
     pub pids: Option<u64>,
     /// Times that no further process or thread was to be had.
@@ -89,7 +91,11 @@ impl Usage {
                 self.pids = number(&group.join("pids.current"));
                 self.pids_hits = keyed(&group.join("pids.events"), "max");
             }
-            Controller::Io | Controller::Cpuset => {}
+            Controller::Io => {
+                let stat = read(&group.join("io.stat")).ok();
+                self.io_bytes = stat.map(|text| bytes_of_devices(&text));
+            }
+            Controller::Cpuset => {}
         }
     }
 
@@ -117,7 +123,11 @@ impl Usage {
                 self.pids = number(&group.join("pids.current"));
                 self.pids_hits = sum_below(group, "pids.events", "max");
             }
-            Controller::Io | Controller::Cpuset => {}
+            Controller::Io => {
+                let bytes = group.join("blkio.throttle.io_service_bytes_recursive");
+                self.io_bytes = keyed(&bytes, "Total");
+            }
+            Controller::Cpuset => {}
         }
     }
 }
@@ -149,6 +159,17 @@ impl CpuTimes {
             system_us: value(&text, system)?.saturating_mul(unit_us),
         })
     }
+}
+
+/// What was read and written in lines `8:0 rbytes=1 wbytes=2 …`.
+fn bytes_of_devices(text: &str) -> u64 {
+    let words = text.split_ascii_whitespace();
+    let bytes = words.filter_map(|word| {
+        let (name, bytes) = word.split_once('=')?;
+        let bytes: u64 = bytes.parse().ok()?;
+        matches!(name, "rbytes" | "wbytes").then_some(bytes)
+    });
+    bytes.fold(0, u64::saturating_add)
 }
 
 fn sum_below(group: &Path, file: &str, key: &str) -> Option<u64> {

@@ -22,6 +22,7 @@ use crate::exchange::Exchange;
 use crate::permits;
 use crate::programs::pools::{Known, ProgramPool, Refused};
 use crate::stage::Chosen;
+use crate::stats::Replies;
 
 /// Requests that may wait for one pool: no more than connections its socket holds until they are
 /// accepted.
@@ -104,8 +105,10 @@ impl Entered<'_> {
         let patience = permits::patience(chosen, &exchange.route).unwrap_or_else(|| {
             Duration::from_millis(bounds::upstream_read_ms(*chosen, &exchange.route))
         });
+        let waits = chosen.replies(&exchange.route).map(Replies::wait);
         let started = self.start(begun + patience);
         let outcome = exchange.while_client_stays(started).await;
+        drop(waits);
         let waited = begun.elapsed();
         let waited_us = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
         *exchange.record.pool_wait_us.get_or_insert(0) += waited_us;
