@@ -33,12 +33,31 @@ pub struct PoolStanding {
     /// Processor time of its group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us: Option<u64>,
-    /// How long its group was kept from processors by a limit.
+    /// The share of periods in which the quota ran out that binds it, its tenant's for instance.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub throttled_us: Option<u64>,
+    pub throttled_share: Option<f64>,
+    /// The share of the last ten seconds in which its group waited for processors, as the next two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_pressure: Option<f64>,
+    /// For memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_pressure: Option<f64>,
+    /// For devices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub io_pressure: Option<f64>,
     /// Memory of its group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
+    /// How long its longest request is under way, as php-fpm says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest_ms: Option<u64>,
+    /// The script that answers it, as php-fpm says.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub longest_script: String,
+    /// Messages that `nagaya sendmail` has handed over in it.
+    pub mails: u64,
+    /// Those that it could not, or not to everybody.
+    pub mails_unsent: u64,
     /// Why it failed last.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub failure: String,

@@ -344,6 +344,14 @@ pub struct Pool {
     pub waited: u64,
     /// How long, all together.
     pub waited_us: u64,
+    /// Masters that have been ready, whoever waited, since the spawner started, as the next three.
+    pub masters: u64,
+    /// How long they took, all together.
+    pub masters_us: u64,
+    /// Messages that `nagaya sendmail` has handed over in it.
+    pub mails: u64,
+    /// Those that it could not, or not to everybody.
+    pub mails_unsent: u64,
     /// Requests refused for want of it, by reason.
     pub refused: Named<u64>,
 }

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use wire::FieldId;
+use wire::{FieldId, Method};
 
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
@@ -22,6 +22,9 @@ const KEPT: [FieldId; 4] = [
     FieldId::RetryAfter,
     FieldId::WwwAuthenticate,
 ];
+
+/// What somebody reads who waits for a pool.
+const WAITING: &str = "it is being started, and this page loads again by itself";
 
 /// How the built-in pages begin.
 const HTML_START: &str = "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
@@ -87,19 +90,38 @@ async fn answer_with(
         exchange.reply.finish();
         return Ok(());
     }
+    let waits = error.reason == "pool_starting" && has_waiting_page(arrived, exchange);
+    let fields = &mut exchange.outgoing.fields;
     if let Some(seconds) = retry_after_s(error.kind) {
         let mut digits = itoa::Buffer::new();
         let seconds = digits.format(seconds).as_bytes();
         fields.push_known(FieldId::RetryAfter, seconds);
+        if waits {
+            fields.push_known(FieldId::Refresh, seconds);
+        }
     }
     // Who runs into a limit may know which kind it was; how large it is, is the operator's.
     let is_told = matches!(
         error.kind,
         Kind::Limited | Kind::OverLimit { .. } | Kind::NotWarm { .. }
     );
-    page_for(arrived, exchange, status, is_told.then_some(error.reason)).await?;
+    let reason = if waits { WAITING } else { error.reason };
+    page_for(arrived, exchange, status, is_told.then_some(reason)).await?;
     exchange.reply.finish();
     Ok(())
+}
+
+/// Whether the site has whoever asks wait: a browser that opens a page, where it says what it does.
+fn has_waiting_page(arrived: Arrived<'_>, exchange: &Exchange) -> bool {
+    let site = arrived.site(&exchange.route);
+    let head = &exchange.request.head;
+    let accept = head.fields.get(FieldId::Accept);
+    let mode = head.fields.get_named(b"Sec-Fetch-Mode");
+    site.is_some_and(|site| site.has_waiting_page)
+        && matches!(head.method, Method::Get | Method::Head)
+        && wire::accept::names_html(accept)
+        && !wire::accept::prefers_json(accept)
+        && mode.is_none_or(|mode| mode == b"navigate")
 }
 
 /// When a client may try again, in seconds; `None` where nobody can say.
@@ -423,6 +445,47 @@ reply_headers = { set = { X-Site = "a" } }
         assert_eq!(ask("1"), (429, "slowly!".to_owned()));
         assert_eq!(ask("2").1, "");
         assert_eq!(ask("3"), (403, "<p>ours".to_owned()));
+    }
+
+    #[test]
+    fn a_browser_opens_a_page_that_loads_itself_again_while_its_pool_starts() {
+        let waits = "hosts = [\"a\"]\npool = { waiting_page = true }";
+        let text = SITES.replace("hosts = [\"a\"]", waits);
+        let own = text.replace("403 = \"{dir}/403.html\"", "503 = \"{dir}/403.html\"");
+        let html = "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n";
+        let navigates = format!("{html}Sec-Fetch-Mode: navigate\r\n");
+        let fetches = format!("{html}Sec-Fetch-Mode: cors\r\n");
+        let starting = "pool_starting";
+        for (text, method, fields, reason, loads_again) in [
+            (&text, "GET", html, starting, true),
+            (&text, "HEAD", html, starting, true),
+            (&text, "GET", &*navigates, starting, true),
+            (&own, "GET", html, starting, true),
+            (&text, "GET", &*fetches, starting, false),
+            (&text, "GET", "Accept: */*\r\n", starting, false),
+            (&text, "GET", "", starting, false),
+            (&text, "POST", html, starting, false),
+            (&text, "GET", html, "pool_failed", false),
+            (&SITES.to_owned(), "GET", html, starting, false),
+        ] {
+            let fixture = Fixture::of(generation_with_files(text, &[("403.html", "<p>ours")]));
+            let request = format!("{method} / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+            let mut exchange = crate::fixture::exchange(crate::exchange::Peer::LOCAL, &request);
+            exchange.route.site_index = Some(0);
+            let serving = fixture.worker.serving();
+            let error = Error::new(Kind::NotWarm { retry_after_s: 7 }, reason, "");
+            let answered = answer(fixture.arrived(&serving), &mut exchange, &error);
+            crate::fixture::block_on(answered);
+            let (status, fields, body) = reply(&exchange);
+            let has = |field: &str| fields.iter().any(|it| it == field);
+            assert!(status == 503 && has("Retry-After: 7"), "{fields:?}");
+            assert_eq!(has("Refresh: 7"), loads_again, "{request}{reason}");
+            if method == "GET" {
+                let says = body.contains("loads again");
+                assert_eq!(says, loads_again && *text != own, "{body}");
+                assert_eq!(body.contains("<p>ours"), *text == own, "{body}");
+            }
+        }
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub struct Site {
     pub compress: Arc<Compress>,
     /// The shortest reply that is compressed by whatever rule.
     pub compress_min_bytes: usize,
+    /// Whether browsers that open a page while its pool starts get one that loads itself again.
+    pub(crate) has_waiting_page: bool,
     /// Replaced error pages.
     pub error_pages: std::collections::BTreeMap<u16, model::ErrorPage>,
     /// What every request of the site gets; `None` is nothing.
@@ -200,6 +202,7 @@ impl Site {
             files,
             compress: copies.compress.of(&site.compress),
             compress_min_bytes: compress_min_bytes(site),
+            has_waiting_page: site.pool.waiting_page,
             error_pages: site.error_pages.clone(),
             settings: unless_empty(&site.settings),
             bounds: Bounds::of(site),

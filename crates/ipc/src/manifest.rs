@@ -132,6 +132,8 @@ pub struct Manifest {
     pub starting_max: u32,
     /// What every pool with walls sees beside its own.
     pub sees: Vec<Seen>,
+    /// Most bytes that compiled files of a pool keep of the disk.
+    pub cache_bytes: u64,
     /// `HOST:PORT` of the server that takes mail of pools.
     pub mail: String,
 }
@@ -349,6 +351,7 @@ mod tests {
             pools: vec![pool()],
             starting_max: 2,
             sees: vec![seen("/usr", false)],
+            cache_bytes: 1 << 29,
             mail: "127.0.0.1:25".into(),
         }
     }

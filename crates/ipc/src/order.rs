@@ -165,6 +165,27 @@ pub enum Report {
         /// The pool.
         pool: String,
     },
+    /// What a pool has come to since its spawner started; said to one worker of the newest server,
+    /// unasked.
+    Counts {
+        /// The pool.
+        pool: String,
+        /// What is counted.
+        counts: PoolCounts,
+    },
+}
+
+/// What is counted of a pool where its masters are started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolCounts {
+    /// Masters that have been ready.
+    pub masters: u64,
+    /// How long these took, all together.
+    pub masters_us: u64,
+    /// Messages that `nagaya sendmail` has handed over in it, as it says.
+    pub mails: u64,
+    /// Those that it could not, or not to everybody.
+    pub mails_unsent: u64,
 }
 
 /// How a program ended and what it took.
@@ -458,7 +479,8 @@ impl Report {
             | Report::Ended(_)
             | Report::Warming { .. }
             | Report::Warm { .. }
-            | Report::Cold { .. } => {}
+            | Report::Cold { .. }
+            | Report::Counts { .. } => {}
         }
         codec::encode(&cut)
     }
@@ -543,6 +565,15 @@ mod tests {
                 retry_ms: 5,
             },
             Report::Cold { pool: pool() },
+            Report::Counts {
+                pool: pool(),
+                counts: PoolCounts {
+                    masters: 1,
+                    masters_us: u64::MAX,
+                    mails: 2,
+                    mails_unsent: 0,
+                },
+            },
         ]);
         reports.extend(Failure::ALL.map(|(failure, word)| Report::Failed {
             id: 5,

@@ -13,6 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::{beside, path};
 
+/// Where a master of php-fpm tells of its processes: a path that no request of a client has, since
+/// what a client asks for never has `..` in it.
+pub const FPM_STATUS_PATH: &str = "/../status";
+
 /// A pool: everything that has to be known to run it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolManifest {
@@ -217,8 +221,16 @@ pub struct PoolStanding {
     pub memory_bytes: Option<u64>,
     /// Processor time that its group has taken.
     pub cpu_us: Option<u64>,
-    /// How long its group was kept from processors by its limit.
-    pub throttled_us: Option<u64>,
+    /// Periods of the innermost group around it that has a quota, and those of them in which that
+    /// ran out.
+    pub periods: Option<(u64, u64)>,
+    /// How long its group waited for processors, memory and devices in the last ten seconds: parts
+    /// of ten thousand.
+    pub pressure: [Option<u32>; 3],
+    /// Messages that `nagaya sendmail` has handed over in it, as it says.
+    pub mails: u64,
+    /// Those that it could not, or not to everybody.
+    pub mails_unsent: u64,
     /// Why it failed last; empty where it did not.
     pub failure: String,
     /// When it may be started again after that.

@@ -4,12 +4,20 @@
 //! directory is made and opened by its name below an open descriptor: whoever owns it may put
 //! anything there, and it leads nowhere else.
 
+use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, mkdirat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
+
+/// Files and directories that are looked at below one that is pruned, and levels of them.
+const ENTRIES_MAX: usize = 200_000;
+const LEVELS_MAX: usize = 64;
+/// Bytes of a block as files count them.
+const BLOCK_BYTES: u64 = 512;
 
 /// Makes a directory with exactly these permissions; those above it that are missing anybody may
 /// go through and list. One that is there is left as it is.
@@ -45,6 +53,103 @@ pub fn open_in(directory: BorrowedFd<'_>, name: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(directory, name, flags, Mode::empty())?)
 }
 
+/// Removes files below a directory until the others take no more of the disk than `bytes_max`: those
+/// changed longest ago first, all where there are more than can be looked at. For 0 directories
+/// go, too, but those right below it. Links are removed and never followed, whoever makes some
+/// meanwhile. Tells how many files were removed.
+///
+/// # Errors
+/// The directory cannot be read, or the first of what could not be removed.
+pub fn prune(directory: &Path, bytes_max: u64) -> io::Result<usize> {
+    let top = open(directory)?;
+    let mut below = Below::default();
+    below.look(top.as_fd(), Path::new(""), 1)?;
+    below.files.sort_unstable();
+    let is_full = below.files.len() + below.directories.len() >= ENTRIES_MAX;
+    let bytes_max = if is_full { 0 } else { bytes_max };
+    let mut bytes: u64 = below.files.iter().map(|(_, bytes, _)| bytes).sum();
+    let (mut removed, mut outcome) = (0, Ok(()));
+    for (_, of_file, path) in below.files {
+        if bytes <= bytes_max && bytes_max > 0 {
+            break;
+        }
+        match remove(top.as_fd(), &path, AtFlags::empty()) {
+            Ok(()) => removed += 1,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                outcome = outcome.and(Err(error));
+                continue;
+            }
+        }
+        bytes = bytes.saturating_sub(of_file);
+    }
+    if bytes_max == 0 {
+        for path in below.directories.iter().rev() {
+            // One that has been filled meanwhile is left.
+            let _ = remove(top.as_fd(), path, AtFlags::REMOVEDIR);
+        }
+    }
+    outcome.map(|()| removed)
+}
+
+/// What there is below a directory.
+#[derive(Default)]
+struct Below {
+    /// When it was changed, what it takes, and where it is.
+    files: Vec<(i64, u64, PathBuf)>,
+    /// Those that are in one, each after the one it is in.
+    directories: Vec<PathBuf>,
+}
+
+impl Below {
+    fn look(&mut self, directory: BorrowedFd<'_>, at: &Path, level: usize) -> io::Result<()> {
+        for entry in rustix::fs::Dir::read_from(directory)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            if self.files.len() + self.directories.len() >= ENTRIES_MAX {
+                break;
+            }
+            let Ok(stat) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else {
+                continue;
+            };
+            let path = at.join(name);
+            if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+                let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
+                let bytes = blocks.saturating_mul(BLOCK_BYTES);
+                self.files.push((stat.st_mtime, bytes, path));
+                continue;
+            }
+            if level > 1 {
+                self.directories.push(path.clone());
+            }
+            if level < LEVELS_MAX
+                && let Ok(below) = open_in(directory, Path::new(name))
+            {
+                self.look(below.as_fd(), &path, level + 1)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Removes what is at a path below a directory, through directories alone.
+fn remove(top: BorrowedFd<'_>, path: &Path, flags: AtFlags) -> io::Result<()> {
+    let Some(name) = path.file_name() else {
+        return Ok(());
+    };
+    let mut directory: Option<OwnedFd> = None;
+    for part in path.parent().into_iter().flat_map(Path::components) {
+        let above = directory.as_ref().map_or(top, AsFd::as_fd);
+        let next = open_in(above, Path::new(part.as_os_str()))?;
+        directory = Some(next);
+    }
+    let above = directory.as_ref().map_or(top, AsFd::as_fd);
+    Ok(unlinkat(above, name, flags)?)
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -71,5 +176,44 @@ mod tests {
         assert!(open_in(pools.as_fd(), Path::new("two")).is_err());
         symlink(&path, here.path().join("link")).unwrap();
         assert!(open(&here.path().join("link")).is_err());
+    }
+
+    #[test]
+    fn files_changed_longest_ago_go_first_and_links_lead_nowhere() {
+        let here = testkit::temp::TempDir::new();
+        let path = |name: &str| here.path().join(name);
+        let kept = path("kept");
+        fs::write(&kept, "kept").unwrap();
+        fs::create_dir_all(path("cache/one/a/b")).unwrap();
+        fs::create_dir(path("cache/two")).unwrap();
+        let begun = std::time::SystemTime::UNIX_EPOCH;
+        let names = ["one/a/b/1", "two/2", "one/3", "4"];
+        for (name, day) in names.iter().zip(1..) {
+            let file = path("cache").join(name);
+            fs::write(&file, vec![b'x'; 64 << 10]).unwrap();
+            let day = begun + std::time::Duration::from_secs(day * 86_400);
+            fs::File::options()
+                .write(true)
+                .open(&file)
+                .and_then(|file| file.set_modified(day))
+                .unwrap();
+        }
+        symlink(&kept, path("cache/one/link")).unwrap();
+        symlink(here.path(), path("cache/one/a/above")).unwrap();
+        let left = || {
+            let there = names.iter().filter(|it| path("cache").join(it).exists());
+            there.copied().collect::<Vec<_>>()
+        };
+        assert_eq!(prune(&path("cache"), 1 << 20).unwrap(), 0);
+        assert_eq!(left(), names);
+        prune(&path("cache"), 150 << 10).unwrap();
+        assert_eq!(left(), ["one/3", "4"]);
+        prune(&path("cache"), 0).unwrap();
+        assert!(left().is_empty() && kept.exists());
+        assert!(path("cache/one").is_dir() && path("cache/two").is_dir());
+        assert!(!path("cache/one/a").exists());
+        symlink(here.path(), path("led")).unwrap();
+        assert!(prune(&path("led"), 0).is_err());
+        assert!(kept.exists());
     }
 }

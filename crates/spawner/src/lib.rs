@@ -257,6 +257,7 @@ impl Spawner {
 
     fn add_worker(&mut self, worker: Worker) {
         self.workers.insert(self.workers_seen, worker);
+        self.pools.tell_again();
         self.workers_seen += 1;
     }
 

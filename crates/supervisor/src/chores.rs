@@ -173,7 +173,8 @@ impl<T> Chores<T> {
                     | Report::Warming { .. }
                     | Report::Warm { .. }
                     | Report::NotWarm { .. }
-                    | Report::Cold { .. },
+                    | Report::Cold { .. }
+                    | Report::Counts { .. },
                 ) => continue,
                 Ok(Report::Failed { id, detail, .. }) => (id, Err(detail)),
                 Ok(Report::Ended(it)) => (it.id, of_end(it.end)),

@@ -64,6 +64,7 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Mani
             pools,
             starting_max: model.pool_terms.starting,
             sees: pools::manifest::sees(model),
+            cache_bytes: model.pool_terms.cache_bytes,
             mail: model.pool_terms.mail.clone(),
         })
     } else {

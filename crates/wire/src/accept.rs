@@ -31,6 +31,12 @@ pub fn prefers_json(accept: Option<&[u8]>) -> bool {
     json.unwrap_or(0) > html.unwrap_or(0)
 }
 
+/// Whether a client asks for HTML by name, as browsers do that open a page.
+pub fn names_html(accept: Option<&[u8]>) -> bool {
+    let named = |range: &[u8]| range.eq_ignore_ascii_case(b"text/html");
+    accept.is_some_and(|field| best_quality(field, named) > Some(0))
+}
+
 fn ends_with_folded(range: &[u8], suffix: &[u8]) -> bool {
     let start = range.len().saturating_sub(suffix.len());
     range

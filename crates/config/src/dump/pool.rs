@@ -13,6 +13,7 @@ impl Lines {
         self.key("starting", terms.starting);
         self.duration("idle", terms.idle_ms);
         self.key("see", list(&terms.see, |path| quote_path(path)));
+        self.size("cache", terms.cache_bytes);
         self.key("mail", quote(&terms.mail));
         for php in &model.php {
             self.section(&format!("[php.{}]", quote(&php.version)));
@@ -34,6 +35,7 @@ pub(super) fn of_site(pool: &SitePool) -> String {
         Some(format!("share = {}", quote(pool.share.name()))),
         Some(format!("isolate = {}", quote(pool.isolate.name()))),
         some_count("min", Some(u8::from(pool.is_kept))),
+        Some(format!("waiting_page = {}", pool.waiting_page)),
     ];
     braces(entries.into_iter().flatten())
 }

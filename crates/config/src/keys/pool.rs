@@ -4,6 +4,7 @@ use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Key, Kind, Section, key};
 use super::program::{ABORT_ON_CLOSE, BUFFER_REPLY, BUFFER_REQUEST, PARAMS_OF_HANDLER};
 
+const MIB: u64 = 1 << 20;
 const SECOND: u64 = 1_000;
 const HOUR: u64 = 3_600 * SECOND;
 const DAY: u64 = 24 * HOUR;
@@ -81,6 +82,14 @@ pub(crate) const POOLS: Section = Section {
             "Directories and files that every pool sees beside its user's home, its sites' roots and what programs need of \
              the machine.",
             "see = [\"/srv/shared\"]",
+        ),
+        key(
+            "cache",
+            Kind::Size(MIB, 1_024 * 1_024 * MIB),
+            Value("512MiB"),
+            "The disk that a pool's compiled files may keep (`opcache.file_cache`): where they take more, those written longest \
+             ago are removed, after each start and every five minutes.",
+            "cache = \"64MiB\"",
         ),
         key(
             "mail",
@@ -180,6 +189,15 @@ pub(crate) const POOL: Section = Section {
             Value("0"),
             "1 starts the pool with the gateway, and keeps it however little it has to do.",
             "min = 1",
+        ),
+        key(
+            "waiting_page",
+            Kind::Flag,
+            Value("false"),
+            "Where a request would have to wait for the pool's start longer than it may, have browsers that open a page load \
+             it again when the pool is expected to run (`Refresh`); that page is the site's for 503, where it has one. Others \
+             get 503 as ever.",
+            "waiting_page = true",
         ),
     ],
     later: &[],

@@ -227,6 +227,7 @@ impl PoolList {
             share: share.unwrap_or(own),
             isolate: table.choice("isolate"),
             is_kept: table.count("min") == 1,
+            waiting_page: table.flag("waiting_page"),
         }
     }
 
@@ -331,10 +332,8 @@ fn terms(tops: &Tops<'_>) -> Pools {
     let see = table.list("see").into_iter().filter_map(|value| {
         let path = values::path(&value)?;
         if path == Path::new("/") {
-            value.report_help(
-                "`see` would show everything",
-                "that is `isolate = \"none\"`",
-            );
+            let help = "that is `isolate = \"none\"`";
+            value.report_help("`see` would show everything", help);
         }
         Some(path)
     });
@@ -343,6 +342,7 @@ fn terms(tops: &Tops<'_>) -> Pools {
         starting: starting as u32,
         idle_ms: table.duration("idle"),
         see: see.collect(),
+        cache_bytes: table.size("cache"),
         mail: mail(&table),
     }
 }

@@ -15,6 +15,8 @@ pub struct Pools {
     pub idle_ms: u64,
     /// Paths that every pool sees beside those it needs, absolute.
     pub see: Vec<PathBuf>,
+    /// Most bytes that compiled files of a pool keep of the disk. Default 512 MiB.
+    pub cache_bytes: u64,
     /// `HOST:PORT` of the server that takes mail for `nagaya sendmail`. Default `127.0.0.1:25`.
     pub mail: String,
 }
@@ -104,6 +106,8 @@ pub struct SitePool {
     pub isolate: Isolate,
     /// As [`Pool::is_kept`].
     pub is_kept: bool,
+    /// Whether browsers that open a page while it starts get one that loads itself again. Default no.
+    pub waiting_page: bool,
 }
 
 /// Who shares a pool.

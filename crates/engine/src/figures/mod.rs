@@ -6,6 +6,7 @@
 
 mod certificates;
 pub(crate) mod certs;
+mod fpm_status;
 mod groups;
 mod handshakes;
 mod maps;

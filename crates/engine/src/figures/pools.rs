@@ -27,6 +27,10 @@ fn of(pool: &ProgramPool) -> Pool {
         failures: read(&stats.failed),
         waited: read(&stats.waited),
         waited_us: read(&stats.waited_us),
+        masters: read(&stats.masters),
+        masters_us: read(&stats.masters_us),
+        mails: read(&stats.mails),
+        mails_unsent: read(&stats.mails_unsent),
         refused: [
             ("pool_starting", read(&stats.refused_starting)),
             ("pool_failed", read(&stats.refused_failed)),
@@ -38,5 +42,6 @@ fn of(pool: &ProgramPool) -> Pool {
 
 fn is_known(pool: &Pool) -> bool {
     let refused: u64 = pool.refused.iter().map(|(_, count)| count).sum();
-    pool.state != "cold" || pool.waiting + pool.starts + pool.failures + pool.waited + refused > 0
+    let counted = pool.starts + pool.failures + pool.waited + pool.masters;
+    pool.state != "cold" || pool.waiting + counted + refused > 0
 }

@@ -134,6 +134,16 @@ fn pools(pools: &[Pool], text: &mut Text) {
     let help = "How long they waited, all together.";
     let waited = pools.iter().map(|it| (labels(it), seconds(it.waited_us)));
     text.each("pool_wait_seconds_total", help, waited);
+    let help = "Masters of the pool that have been ready, since the spawner started.";
+    text.each("pool_masters_total", help, of(|it| it.masters));
+    let help = "How long they took until then, all together.";
+    let took = pools.iter().map(|it| (labels(it), seconds(it.masters_us)));
+    text.each("pool_master_start_seconds_total", help, took);
+    let help =
+        "Messages that nagaya sendmail has handed over in the pool, since the spawner started.";
+    text.each("pool_mails_total", help, of(|it| it.mails));
+    let help = "Messages that it could not hand over, or not to everybody.";
+    text.each("pool_mails_unsent_total", help, of(|it| it.mails_unsent));
     let help = "Requests refused for want of the pool, by reason.";
     let refused = pools.iter().flat_map(|it| {
         let [pool, tenant] = labels(it);

@@ -316,6 +316,10 @@ fn pools() -> Vec<Pool> {
         failures: 1,
         waited: 4,
         waited_us: 1_000_000,
+        masters: 3,
+        masters_us: 250_000,
+        mails: 8,
+        mails_unsent: 9,
         refused: [("pool_starting", 5), ("pool_failed", 6)]
             .into_iter()
             .collect(),

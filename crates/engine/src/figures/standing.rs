@@ -1,26 +1,26 @@
 //! How pools stand, for `nagaya pools`, and what operators have done to them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write as _;
+use std::sync::Arc;
 
 use control::PoolStanding;
-use ipc::pools::{self, PoolAnswer, PoolQuestion};
+use ipc::pools::{self, PoolAnswer, PoolQuestion, PoolState};
 
-use super::table::{bytes, count, grid, micros};
+use super::fpm_status::{self, Longest};
+use super::table::{bytes, count, grid, micros, percent};
 use crate::generation::Generation;
+use crate::programs::pools::ProgramPool;
 use crate::worker::Shared;
+
+/// Pools whose php-fpm is asked for one answer.
+const ASKED_MAX: usize = 128;
 
 /// Answers `pools`, with `json` after it or not.
 pub(crate) fn pools(shared: &Shared, is_json: bool) -> String {
     match shared.pool_inquiries.ask(PoolQuestion::List) {
         Ok(PoolAnswer::Pools(pools)) => {
-            let generation = shared.generation();
-            let pools = pools.into_iter().map(|pool| {
-                let known = generation.iter().flat_map(|it| it.program_pools.iter());
-                let mut known = known.filter(|known| *known.id == *pool.id);
-                let waiting = known.next().map_or(0, |known| known.waiting() as u64);
-                standing(pool, waiting)
-            });
-            let pools: Vec<_> = pools.collect();
+            let pools = standings(shared, pools);
             match is_json {
                 true => control::json(&pools),
                 false if pools.is_empty() => "no site has a pool\n".to_owned(),
@@ -29,6 +29,26 @@ pub(crate) fn pools(shared: &Shared, is_json: bool) -> String {
         }
         other => unexpected(other),
     }
+}
+
+fn standings(shared: &Shared, pools: Vec<pools::PoolStanding>) -> Vec<PoolStanding> {
+    let generation = shared.generation();
+    let known = generation.iter().flat_map(|it| it.program_pools.iter());
+    let known: HashMap<&str, &Arc<ProgramPool>> = known.map(|it| (&*it.id, it)).collect();
+    // One without a child answers nobody, and would start one to say so.
+    let asked = pools.iter().enumerate().filter_map(|(at, pool)| {
+        let socket = known.get(&*pool.id)?.php_socket.as_deref();
+        let is_warm = matches!(pool.state, PoolState::Warm | PoolState::HandingOver);
+        Some((at, socket.filter(|_| is_warm && pool.processes > 1)?))
+    });
+    let mut longest = fpm_status::longest(asked.take(ASKED_MAX));
+    let each = pools.into_iter().enumerate().map(|(at, pool)| {
+        let waiting = known
+            .get(&*pool.id)
+            .map_or(0, |known| known.waiting() as u64);
+        standing(pool, waiting, longest.remove(&at))
+    });
+    each.collect()
 }
 
 /// Answers `pools-restart SITE` and the like: what is done to the pools of a site.
@@ -78,7 +98,11 @@ fn pools_of(generation: &Generation, name: &str) -> Result<Vec<String>, String> 
     Ok(ids)
 }
 
-fn standing(pool: pools::PoolStanding, waiting: u64) -> PoolStanding {
+fn standing(pool: pools::PoolStanding, waiting: u64, longest: Option<Longest>) -> PoolStanding {
+    let share = |parts: Option<u32>| parts.map(|parts| f64::from(parts) / 10_000.0);
+    let [cpu_pressure, memory_pressure, io_pressure] = pool.pressure.map(share);
+    let periods = pool.periods.filter(|(all, _)| *all > 0);
+    let (longest_ms, longest_script) = longest.map(|it| (it.ms, it.script)).unzip();
     PoolStanding {
         pool: pool.id,
         name: pool.name,
@@ -92,18 +116,29 @@ fn standing(pool: pools::PoolStanding, waiting: u64) -> PoolStanding {
         start_p50_ms: pool.start_p50_ms,
         start_p99_ms: pool.start_p99_ms,
         cpu_us: pool.cpu_us,
-        throttled_us: pool.throttled_us,
+        throttled_share: periods.map(|(all, ran_out)| ran_out as f64 / all as f64),
+        cpu_pressure,
+        memory_pressure,
+        io_pressure,
         memory_bytes: pool.memory_bytes,
+        longest_ms,
+        longest_script: longest_script.unwrap_or_default(),
+        mails: pool.mails,
+        mails_unsent: pool.mails_unsent,
         failure: pool.failure,
         retry_ms: pool.retry_ms,
     }
 }
 
 fn table(pools: &[PoolStanding]) -> String {
-    let or_dash =
-        |value: Option<u64>, spell: fn(u64) -> String| value.map_or_else(|| "-".to_owned(), spell);
+    let dash = || "-".to_owned();
+    let or_dash = |value: Option<u64>, spell: fn(u64) -> String| value.map_or_else(dash, spell);
+    let some = |number: u64| Some(number).filter(|number| *number > 0);
+    let percent = |share: Option<f64>| share.map_or_else(dash, percent);
     let millis = |ms: u64| micros(ms.saturating_mul(1_000));
     let rows = pools.iter().map(|pool| {
+        let pressure = [pool.cpu_pressure, pool.memory_pressure, pool.io_pressure];
+        let pressure = pressure.into_iter().flatten().reduce(f64::max);
         vec![
             pool.name.clone(),
             pool.tenant.clone(),
@@ -115,8 +150,12 @@ fn table(pools: &[PoolStanding]) -> String {
             or_dash(pool.start_p50_ms, millis),
             or_dash(pool.start_p99_ms, millis),
             or_dash(pool.cpu_us, micros),
-            or_dash(pool.throttled_us, micros),
+            percent(pool.throttled_share),
             or_dash(pool.memory_bytes, bytes),
+            percent(pressure),
+            or_dash(pool.longest_ms, millis),
+            or_dash(some(pool.mails), count),
+            or_dash(some(pool.mails_unsent), count),
         ]
     });
     let heads = [
@@ -132,14 +171,69 @@ fn table(pools: &[PoolStanding]) -> String {
         "cpu",
         "throttled",
         "memory",
+        "pressure",
+        "longest",
+        "mails",
+        "unsent",
     ];
     let mut out = String::new();
-    grid(&heads, rows.collect(), &mut out);
+    filled(&heads, rows.collect(), &mut out);
+    // Writing to memory does not fail, here and below.
+    for pool in pools.iter().filter(|pool| !pool.longest_script.is_empty()) {
+        let (name, script) = (&pool.name, pool.longest_script.escape_debug());
+        let _ = writeln!(out, "{name}: longest in {script}");
+    }
     for pool in pools.iter().filter(|pool| !pool.failure.is_empty()) {
         let (name, failure) = (&pool.name, pool.failure.escape_debug());
         let again = pool.retry_ms.map(millis);
         let again = again.map_or_else(String::new, |it| format!(" (again in {it})"));
-        out.push_str(&format!("{name}: {failure}{again}\n"));
+        let _ = writeln!(out, "{name}: {failure}{again}");
     }
     out
+}
+
+/// A grid of the columns in which some row says something.
+fn filled(heads: &[&str], mut rows: Vec<Vec<String>>, out: &mut String) {
+    let says = |at: usize| {
+        rows.iter()
+            .any(|row| row.get(at).is_some_and(|it| it != "-"))
+    };
+    let shown: Vec<bool> = (0..heads.len()).map(says).collect();
+    for row in &mut rows {
+        let mut shown = shown.iter();
+        row.retain(|_| shown.next().is_some_and(|shown| *shown));
+    }
+    let heads = heads.iter().zip(&shown).filter(|(_, shown)| **shown);
+    let heads: Vec<&str> = heads.map(|(head, _)| *head).collect();
+    grid(&heads, rows, out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_without_a_figure_are_left_out_and_words_of_pools_stay_in_their_line() {
+        let pool = |throttled_share, script: &str| PoolStanding {
+            name: "php of a".to_owned(),
+            tenant: "a".to_owned(),
+            state: "warm",
+            throttled_share,
+            longest_ms: Some(2_500),
+            longest_script: script.to_owned(),
+            failure: "it\nended".to_owned(),
+            retry_ms: Some(1_000),
+            ..PoolStanding::default()
+        };
+        let page = table(&[pool(Some(0.25), "/srv/a\nb.php"), pool(None, "")]);
+        assert_eq!(
+            page,
+            "\npool      tenant  state  waiting  processes  starts  failed  throttled  longest\n\
+             php of a       a   warm        0          0       0       0     25.0 %    2.5 s\n\
+             php of a       a   warm        0          0       0       0          -    2.5 s\n\
+             php of a: longest in /srv/a\\nb.php\n\
+             php of a: it\\nended (again in 1 s)\n\
+             php of a: it\\nended (again in 1 s)\n"
+        );
+    }
 }

@@ -534,6 +534,7 @@ impl Link {
                 }
             }
             Report::Cold { pool } => self.pools.note_cold(&pool),
+            Report::Counts { pool, counts } => self.pools.note_counts(&pool, counts),
         }
     }
 

@@ -7,18 +7,19 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
+use std::path::Path;
 use std::pin::pin;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use config::model::Model;
+use config::model::{Model, PoolProgram};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use crate::exchange::request::RequestId;
-use ipc::order::Failure;
+use ipc::order::{Failure, PoolCounts};
 
 /// Refusals that are remembered.
 const REMEMBERED_MAX: usize = 1_024;
@@ -34,6 +35,8 @@ pub struct ProgramPool {
     pub name: Box<str>,
     /// Whose it is.
     pub tenant: Box<str>,
+    /// Where its php-fpm listens; `None`: it is an application.
+    pub php_socket: Option<Box<Path>>,
     /// What is counted of it.
     pub stats: PoolStats,
     /// Whether it is known to run.
@@ -60,6 +63,11 @@ pub struct PoolStats {
     pub refused_starting: AtomicU64,
     /// Requests refused as it could not be started.
     pub refused_failed: AtomicU64,
+    /// What the spawner has counted, as [`PoolCounts`].
+    pub masters: AtomicU64,
+    pub masters_us: AtomicU64,
+    pub mails: AtomicU64,
+    pub mails_unsent: AtomicU64,
 }
 
 /// How a pool is, as far as anybody here knows.
@@ -124,8 +132,18 @@ pub(crate) fn compile(model: &Model, before: &[Arc<ProgramPool>]) -> Arc<[Arc<Pr
     let before: HashMap<&str, _> = before.iter().map(|it| (&*it.id, it)).collect();
     let pools = model.pools.iter().map(|pool| {
         let same = before.get(pool.id.as_str()).copied();
-        let same = same.filter(|it| *it.name == *pool.name && *it.tenant == *pool.tenant);
-        let new = || Arc::new(ProgramPool::new(&pool.id, &pool.name, &pool.tenant));
+        let is_php = matches!(pool.program, PoolProgram::Php(_));
+        let php_socket = is_php.then_some(&*pool.socket);
+        let same = same.filter(|it| {
+            let is_named_so = *it.name == *pool.name && *it.tenant == *pool.tenant;
+            is_named_so && it.php_socket.as_deref() == php_socket
+        });
+        let new = || {
+            Arc::new(ProgramPool {
+                php_socket: php_socket.map(Box::from),
+                ..ProgramPool::new(&pool.id, &pool.name, &pool.tenant)
+            })
+        };
         same.cloned().unwrap_or_else(new)
     });
     pools.collect()
@@ -138,6 +156,7 @@ impl ProgramPool {
             id: id.into(),
             name: name.into(),
             tenant: tenant.into(),
+            php_socket: None,
             stats: PoolStats::default(),
             is_warm: AtomicBool::new(false),
             known: Mutex::new(Known::Cold),
@@ -304,6 +323,17 @@ impl AllPools {
     pub(super) fn note_cold(&self, id: &str) {
         if let Some(pool) = self.in_force().iter().find(|pool| *pool.id == *id) {
             pool.note_cold();
+        }
+    }
+
+    /// The spawner has counted so much of the pool of this id.
+    pub(super) fn note_counts(&self, id: &str, counts: PoolCounts) {
+        if let Some(pool) = self.in_force().iter().find(|pool| *pool.id == *id) {
+            let stats = &pool.stats;
+            stats.masters.store(counts.masters, Relaxed);
+            stats.masters_us.store(counts.masters_us, Relaxed);
+            stats.mails.store(counts.mails, Relaxed);
+            stats.mails_unsent.store(counts.mails_unsent, Relaxed);
         }
     }
 

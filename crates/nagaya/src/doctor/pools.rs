@@ -1,13 +1,14 @@
-//! What a configuration with pools wants of the machine: the right to build walls, and a server that
-//! takes mail.
+//! What a configuration with pools wants of the machine: the PHPs that it names, the right to build
+//! walls, and a server that takes mail.
 
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use config::model::{Isolate, Model, PoolProgram};
+use config::model::{Isolate, Model, Php, PoolProgram};
 use config::reason;
 
-use super::{Finding, finding};
+use super::{CheckState, Finding, finding};
 
 /// How long the server for mail may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -18,11 +19,33 @@ pub(super) fn look(model: &Model) -> Vec<Finding> {
     if model.pools.iter().any(|pool| pool.isolate == Isolate::Home) {
         findings.push(walls());
     }
+    findings.extend(model.php.iter().map(php));
     let is_php = |program: &PoolProgram| matches!(program, PoolProgram::Php(_));
     if model.pools.iter().any(|pool| is_php(&pool.program)) {
         findings.push(mail(&model.pool_terms.mail));
     }
     findings
+}
+
+/// Whether the program of a PHP that sites have is there.
+fn php(php: &Php) -> Finding {
+    let name = format!("PHP {} of pools", php.version);
+    let program = php.program.display();
+    let facts = std::fs::metadata(&php.program);
+    let why = match facts {
+        Ok(facts) if facts.is_file() && facts.permissions().mode() & 0o111 != 0 => None,
+        Ok(_) => Some("it is no program".to_owned()),
+        Err(error) => Some(reason(&error)),
+    };
+    let version = &php.version;
+    let remedy = format!("install it, or name another: [php.\"{version}\"] program = \"…\"");
+    match why {
+        None => finding(&name, true, &program.to_string(), ""),
+        Some(why) => Finding {
+            state: CheckState::Needed,
+            ..finding(&name, false, &format!("{program}: {why}"), &remedy)
+        },
+    }
 }
 
 fn walls() -> Finding {
@@ -50,5 +73,35 @@ fn mail(server: &str) -> Finding {
             let detail = format!("{server}: {}: mail() of PHP fails", reason(&error));
             finding("mail of pools", false, &detail, &remedy)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_php_that_is_not_there_is_told_with_what_to_do() {
+        let told = |program: &str| {
+            let of = Php {
+                version: "8.9".to_owned(),
+                program: program.into(),
+                ini: Vec::new(),
+            };
+            format!("{:?}", php(&of))
+        };
+        for (program, said) in [
+            ("/nonexistent/php-fpm", "/nonexistent/php-fpm: "),
+            ("/etc/passwd", "/etc/passwd: it is no program"),
+        ] {
+            let told = told(program);
+            assert!(
+                told.contains(said) && told.contains("name another"),
+                "{told}"
+            );
+        }
+        let program = std::env::current_exe().unwrap();
+        let told = told(&program.to_string_lossy());
+        assert!(!told.contains("name another"), "{told}");
     }
 }

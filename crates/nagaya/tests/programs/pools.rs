@@ -412,10 +412,18 @@ fn who_may_not_wait_as_long_as_a_start_takes_is_told_when_to_come_back() {
         pools: &pools,
         version: Some("slow"),
         app: "limits = [{ concurrent = 5, queue = 5, wait = \"200ms\" }]",
+        pool: ", waiting_page = true",
         ..Wish::default()
     };
     let Some(bed) = bed(&wish) else { return };
     let began = Instant::now();
+    let mut browser = bed.gateway.client().with_deadline(PATIENCE);
+    browser.send(b"GET / HTTP/1.1\r\nHost: app.test\r\nAccept: text/html\r\n\r\n");
+    let page = reply(browser.read_reply(Body::Framed));
+    if page.status == 503 {
+        assert_eq!(page.head.field("Refresh"), page.head.field("Retry-After"));
+        assert!(page.text().contains("loads again"), "{}", page.text());
+    }
     let answer = bed.get("/");
     if began.elapsed() < Duration::from_secs(2) {
         assert_eq!(answer.status, 503, "{}", answer.text());

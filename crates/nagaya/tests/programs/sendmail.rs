@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use testkit::{TempDir, eventually, free_port};
 
+use crate::fixtures::limited;
 use crate::fixtures::pools::{PATIENCE, Wish, bed};
 use crate::fixtures::smtp::{MailServer, SILENCE, Script};
 
@@ -352,5 +353,15 @@ fn mail_of_a_pool_arrives_with_its_stamp() {
     assert_eq!(bed.get("/?to=nobody&c").text(), "not sent");
     eventually(PATIENCE, "why not in the log", || {
         is_logged("nobody@there.test: 451 later")
+    });
+    // It is counted for the pool it comes from.
+    eventually(PATIENCE, "the counts", || {
+        let pools = limited::ask(&bed.gateway, "pools json");
+        let status = limited::ask(&bed.gateway, "status json");
+        let counts = r#""mails":1,"mails_unsent":1"#;
+        [pools, status]
+            .iter()
+            .all(|it| it.matches(counts).count() == 1)
+            .then_some(())
     });
 }

@@ -75,7 +75,7 @@ fn make_cache(cache: &Path) -> std::io::Result<()> {
         return Ok(());
     }
     let above = cache.parent().unwrap_or(cache);
-    super::questions::empty(above)?;
+    os::directory::prune(above, 0)?;
     std::fs::create_dir(cache)
 }
 

@@ -11,6 +11,8 @@ use std::fmt::Write as _;
 use std::hash::{Hash as _, Hasher as _};
 use std::path::Path;
 
+use ipc::pools::FPM_STATUS_PATH;
+
 /// The descriptors it has beside its three: the socket, and the file.
 pub(super) const SOCKET: &str = "/proc/self/fd/3";
 const FILE: &str = "/proc/self/fd/4";
@@ -72,6 +74,7 @@ impl Fpm<'_> {
              pm.max_children = {processes}\n\
              pm.process_idle_timeout = {idle}s\n\
              pm.max_requests = {requests}\n\
+             pm.status_path = {FPM_STATUS_PATH}\n\
              request_terminate_timeout = {seconds}s\n\
              request_terminate_timeout_track_finished = yes\n\
              catch_workers_output = yes\n\
@@ -340,7 +343,7 @@ mod tests {
                 );
             }
             let lines = file.lines().count();
-            assert!(lines <= 19 + 6 + 2, "{lines}\n{file}");
+            assert!(lines <= 20 + 6 + 2, "{lines}\n{file}");
         }
     }
 }

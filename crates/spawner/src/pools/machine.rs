@@ -350,6 +350,28 @@ impl Machine {
         serving.or(pool.coming.as_ref().map(|coming| coming.number))
     }
 
+    /// A message has been handed over, or could not be.
+    pub(super) fn note_mail(&mut self, id: &str, is_sent: bool) {
+        if let Some(pool) = self.pools.get_mut(id) {
+            let figures = &mut pool.figures;
+            match is_sent {
+                true => figures.mails += 1,
+                false => figures.mails_unsent += 1,
+            }
+        }
+    }
+
+    /// All runs of a pool.
+    pub(super) fn runs_of(&self, id: &str) -> Vec<u64> {
+        let runs = self.runs.iter().filter(|(_, of)| *of == id);
+        runs.map(|(run, _)| *run).collect()
+    }
+
+    /// Whether something is left of a run.
+    pub(super) fn has(&self, run: u64) -> bool {
+        self.runs.contains_key(&run)
+    }
+
     /// Whether a run is starting.
     pub(super) fn is_coming(&self, run: u64) -> bool {
         let pool = self.runs.get(&run).and_then(|id| self.pools.get(id));

@@ -8,6 +8,7 @@
 
 mod adopt;
 mod birth;
+mod caches;
 mod facts;
 mod fpm;
 mod machine;
@@ -32,6 +33,7 @@ use ipc::order::{Failure, Report};
 use ipc::pools::{PoolManifest, PoolProcess, PoolProgramManifest, PoolSocket};
 use os::spawn::{End, Filter};
 
+use self::caches::Caches;
 use self::machine::{Deed, Machine, Word};
 use self::pool::Terms;
 use self::run::{Running, Who};
@@ -70,8 +72,9 @@ pub(super) struct Pools {
     programs_looked: Option<Instant>,
     /// What they read.
     null: Option<File>,
-    /// Empties caches, for an operator.
-    clearing: Option<std::thread::JoinHandle<()>>,
+    caches: Caches,
+    /// Those whose counts the server has not been told.
+    untold: BTreeSet<String>,
     filter: Option<Filter>,
 }
 
@@ -171,6 +174,16 @@ impl Pools {
     pub(super) fn pids(&self) -> BTreeSet<u32> {
         let own = self.runs.values().flat_map(Running::pids);
         own.chain(self.given.iter().copied()).collect()
+    }
+
+    /// Has all be told again: somebody listens who has not heard of them.
+    pub(super) fn tell_again(&mut self) {
+        let machine = &self.machine;
+        let ids = self
+            .named
+            .keys()
+            .filter(|id| machine.figures(id).starts > 0);
+        self.untold.extend(ids.cloned());
     }
 
     /// Those of a spawner before that this one has not looked at yet.
@@ -330,8 +343,10 @@ impl Spawner {
         };
         running.probe = None;
         if self.pools.machine.is_coming(run) {
-            let cost_us = running.cost_us();
+            let (cost_us, id) = (running.cost_us(), self.pools.id_of(run));
             self.pools.machine.ready(run, cost_us, now);
+            self.pools.untold.insert(id.clone());
+            self.pools.caches.note_start(id);
             self.mind_pools();
         }
     }

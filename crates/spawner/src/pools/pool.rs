@@ -54,7 +54,11 @@ pub(super) struct Pool {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Figures {
     pub(super) starts: u64,
+    /// How long these took, all together.
+    pub(super) started_us: u64,
     pub(super) starts_failed: u64,
+    pub(super) mails: u64,
+    pub(super) mails_unsent: u64,
     pub(super) times: VecDeque<Duration>,
     pub(super) cost_us: Option<u64>,
     pub(super) failure: String,
@@ -157,6 +161,7 @@ impl Figures {
 
     pub(super) fn add(&mut self, time: Duration, cost_us: u64) {
         self.starts += 1;
+        self.started_us += u64::try_from(time.as_micros()).unwrap_or(0);
         if self.times.len() >= TIMES_MAX {
             self.times.pop_front();
         }

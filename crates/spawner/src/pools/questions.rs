@@ -1,21 +1,15 @@
 //! What operators ask of pools, and have done.
 
-use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use config::reason;
 use ipc::manifest::FromSpawner;
 use ipc::pools::{PoolAnswer, PoolManifest, PoolQuestion, PoolStanding};
-use os::cgroup::Usage;
-use os::user::User;
+use os::cgroup::{Controller, Layout, Usage, pressure};
 
 use crate::Spawner;
 
 /// Bytes of why a pool failed that are told.
 const FAILURE_BYTES_MAX: usize = 500;
-/// Entries of a cache's directory that are removed.
-const ENTRIES_MAX: usize = 1 << 20;
 
 impl Spawner {
     /// Does what an operator asks, and answers.
@@ -35,44 +29,10 @@ impl Spawner {
                 let done = ids.iter().filter(|id| self.pools.machine.stop(id, now));
                 count(done.count())
             }
-            PoolQuestion::Clear(ids) => match self.clear(&ids, now) {
-                Ok(known) => count(known),
-                Err(why) => PoolAnswer::Refused(why),
-            },
+            PoolQuestion::Clear(ids) => count(self.clear(&ids, now)),
         };
         self.tell_supervisor(&FromSpawner::Pools { number, answer });
         self.mind_pools();
-    }
-
-    /// Ends pools, and empties their caches as their users, one after the other and for one question
-    /// at a time: how many are known.
-    fn clear(&mut self, ids: &[String], now: Instant) -> Result<usize, String> {
-        let clearing = self.pools.clearing.as_ref();
-        if clearing.is_some_and(|it| !it.is_finished()) {
-            return Err("others are being cleared: try again later".into());
-        }
-        let ids: BTreeSet<&String> = ids.iter().collect();
-        let known = ids.into_iter().filter_map(|id| self.pools.pool(id));
-        let caches: Vec<_> = known
-            .map(|pool| {
-                let cache = pool.directory.join("cache");
-                (pool.id.clone(), pool.name.clone(), cache, pool.user.clone())
-            })
-            .collect();
-        for (id, ..) in &caches {
-            self.pools.machine.stop(id, now);
-        }
-        let count = caches.len();
-        let work = move || {
-            for (_, name, cache, user) in caches {
-                clear_as(user.as_deref(), &name, &cache);
-            }
-        };
-        let builder = std::thread::Builder::new().name("nagaya-clear".into());
-        let started = builder.spawn(work);
-        let started = started.map_err(|error| format!("start a thread: {}", reason(&error)))?;
-        self.pools.clearing = Some(started);
-        Ok(count)
     }
 
     /// How each pool of the latest manifest stands.
@@ -106,47 +66,43 @@ impl Spawner {
             processes: run.map_or(0, |run| u32::try_from(run.count()).unwrap_or(u32::MAX)),
             memory_bytes: usage.memory_bytes,
             cpu_us: usage.cpu_us,
-            throttled_us: usage.throttled_us,
+            periods: self.periods_of(pool),
+            pressure: self.group_of(pool, pressure).unwrap_or_default(),
+            mails: figures.mails,
+            mails_unsent: figures.mails_unsent,
             failure,
             retry_ms: machine.rest(&pool.id, now).map(ms),
         }
     }
 
     fn usage_of(&self, pool: &PoolManifest) -> Usage {
-        let latest = self.manifests.kept().last();
-        let usage = latest.and_then(|known| {
-            let at = usize::try_from(pool.group?).ok()?;
-            let group = known.manifest.groups.get(at)?;
-            Usage::of(&known.manifest.layout, &group.path)
-        });
-        usage.unwrap_or_default()
+        let usage = self.group_of(pool, Usage::of);
+        usage.flatten().unwrap_or_default()
     }
-}
 
-/// Empties a pool's cache as its user.
-fn clear_as(user: Option<&str>, name: &str, cache: &Path) {
-    let user = user.map_or_else(User::this_process, User::look_up);
-    let cleared = user.and_then(|user| user.act(|| empty(cache)));
-    if let Err(error) = cleared.and_then(|cleared| cleared) {
-        let error = reason(&error);
-        tracing::warn!(pool = name, error, "what it keeps cannot be removed");
-    }
-}
-
-/// Removes what is in a directory, all that can be; links in it are removed, not followed.
-///
-/// # Errors
-/// The first of what could not be removed.
-pub(super) fn empty(directory: &Path) -> std::io::Result<()> {
-    let mut outcome = Ok(());
-    for entry in std::fs::read_dir(directory)?.take(ENTRIES_MAX) {
-        let entry = entry?;
-        let path = entry.path();
-        let removed = match entry.file_type()?.is_dir() {
-            true => std::fs::remove_dir_all(path),
-            false => std::fs::remove_file(path),
+    /// The periods of the innermost group with a quota that the pool is in, and those in which it
+    /// ran out.
+    fn periods_of(&self, pool: &PoolManifest) -> Option<(u64, u64)> {
+        let of_group = |layout: &Layout, path: &[String]| {
+            let usage = Usage::by(Controller::Cpu, layout, path);
+            let periods = usage.periods.filter(|periods| *periods > 0)?;
+            Some((periods, usage.throttled_periods.unwrap_or(0)))
         };
-        outcome = outcome.and(removed);
+        self.group_of(pool, |layout, path| {
+            let around = (1..=path.len()).rev().filter_map(|depth| path.get(..depth));
+            { around }.find_map(|path| of_group(layout, path))
+        })?
     }
-    outcome
+
+    /// What is told of the pool's own group, where it has one.
+    fn group_of<T>(
+        &self,
+        pool: &PoolManifest,
+        tell: impl Fn(&Layout, &[String]) -> T,
+    ) -> Option<T> {
+        let latest = self.manifests.kept().last()?;
+        let at = usize::try_from(pool.group?).ok()?;
+        let group = latest.manifest.groups.get(at)?;
+        Some(tell(&latest.manifest.layout, &group.path))
+    }
 }

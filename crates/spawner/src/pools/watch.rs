@@ -9,6 +9,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use config::reason;
+use ipc::order::{PoolCounts, Report};
 use ipc::pools::PoolProgramManifest;
 
 use super::{Pools, STUCK_AFTER, facts, fpm, words};
@@ -20,6 +21,8 @@ const STUCK: Duration = Duration::from_millis(500);
 /// How often what serves is looked at, at most and at least.
 const LOOK_MIN: Duration = Duration::from_millis(100);
 const LOOK_MAX: Duration = Duration::from_secs(2);
+/// Pools whose counts are told at one look: a worker's link is for more than that.
+const TOLD_AT_ONCE: usize = 64;
 /// How often programs are looked at: whether they have been replaced.
 const PROGRAMS_LOOK: Duration = Duration::from_secs(10);
 
@@ -38,8 +41,10 @@ impl Pools {
         });
         let look = look.filter(|_| self.machine.serving().next().is_some());
         let until = self.until.map(|it| it.saturating_duration_since(now));
-        let deaf = self.machine.deaf().next().map(|_| LOOK_MAX);
-        of_runs.chain(look).chain(until).chain(deaf).min()
+        let later = self.machine.deaf().next().is_some() || self.caches.has_more();
+        let later = later || !self.untold.is_empty();
+        let later = later.then_some(LOOK_MAX);
+        of_runs.chain(look).chain(until).chain(later).min()
     }
 
     fn look_every(&self) -> Duration {
@@ -61,12 +66,18 @@ impl Spawner {
         };
         let lines = running.words.read();
         let is_php = running.is_php();
-        let name = running.pool().map(|pool| pool.name.clone());
-        let name = name.unwrap_or_default();
+        let pool = running
+            .pool()
+            .map(|pool| (pool.id.clone(), pool.name.clone()));
+        let (id, name) = pool.unwrap_or_default();
         let mut is_ready = false;
         for line in lines {
             let line = words::without_time(&line);
             is_ready |= is_php && line.contains(fpm::READY);
+            if let Some(is_sent) = words::mail(line) {
+                self.pools.machine.note_mail(&id, is_sent);
+                self.pools.untold.insert(id.clone());
+            }
             tell(&mut running.words, &name, line, now);
         }
         if is_ready {
@@ -80,6 +91,7 @@ impl Spawner {
         let killed: Vec<u64> = killed.map(|(run, _)| *run).collect();
         killed.into_iter().for_each(|run| self.kill_run(run, now));
         self.look_at_starts(now);
+        self.mind_caches(now);
         let every = self.pools.look_every();
         let is_soon = |looked: Option<Instant>, every| {
             looked.is_some_and(|looked| now.saturating_duration_since(looked) < every)
@@ -88,6 +100,7 @@ impl Spawner {
             return;
         }
         self.pools.looked = Some(now);
+        self.tell_counts();
         let deaf: Vec<String> = self.pools.machine.deaf().map(str::to_owned).collect();
         deaf.iter().for_each(|id| self.tell_deaf(id));
         let look_at_programs = !is_soon(self.pools.programs_looked, PROGRAMS_LOOK);
@@ -123,6 +136,28 @@ impl Spawner {
         }
     }
 
+    /// Tells the newest server what pools have come to, where that has changed.
+    fn tell_counts(&mut self) {
+        let mut workers = self.workers.iter().rev();
+        let Some((worker, _)) = workers.find(|(_, worker)| !worker.has_chores) else {
+            return;
+        };
+        let worker = *worker;
+        for _ in 0..TOLD_AT_ONCE {
+            let Some(pool) = self.pools.untold.pop_first() else {
+                return;
+            };
+            let figures = self.pools.machine.figures(&pool);
+            let counts = PoolCounts {
+                masters: figures.starts,
+                masters_us: figures.started_us,
+                mails: figures.mails,
+                mails_unsent: figures.mails_unsent,
+            };
+            self.say(worker, &Report::Counts { pool, counts });
+        }
+    }
+
     /// Looks whether applications that start are ready.
     fn look_at_starts(&mut self, now: Instant) {
         let mut ready = Vec::new();
@@ -146,8 +181,9 @@ impl Spawner {
                 continue;
             };
             running.probe = None;
-            let cost_us = running.cost_us();
+            let (cost_us, id) = (running.cost_us(), self.pools.id_of(run));
             self.pools.machine.ready(run, cost_us, now);
+            self.pools.untold.insert(id);
         }
         for (run, why) in failed {
             self.pools.machine.died(run, &why, now);

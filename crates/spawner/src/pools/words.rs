@@ -116,6 +116,13 @@ impl Words {
     }
 }
 
+/// Whether a line of `nagaya sendmail` tells of a message that everybody it was for was sent; `None`
+/// for any other line. Who writes one without sending anything is counted for it.
+pub(super) fn mail(line: &str) -> Option<bool> {
+    let rest = line.strip_prefix("nagaya sendmail: mail")?;
+    Some(rest.contains(": accepted: "))
+}
+
 /// A line of php-fpm without when it was said, which the error log knows.
 pub(super) fn without_time(line: &str) -> &str {
     let rest = line
@@ -160,6 +167,28 @@ mod tests {
             words.take(format!("{number}\n").as_bytes());
         }
         assert!(words.last().starts_with("80 | ") && words.last().ends_with(" | 99"));
+    }
+
+    #[test]
+    fn lines_of_mail_tell_whether_it_was_sent() {
+        for (line, expected) in [
+            (
+                "nagaya sendmail: mail of a in /srv from <b@c> to <d@e>, 9 bytes: accepted: 250 ok",
+                Some(true),
+            ),
+            (
+                "nagaya sendmail: mail: not sent: it is for nobody",
+                Some(false),
+            ),
+            (
+                "nagaya sendmail: mail of a: accepted for 1 recipients: 250; not for 1, the first x: 451",
+                Some(false),
+            ),
+            ("NOTICE: nagaya sendmail: mail: accepted: 250", None),
+            ("", None),
+        ] {
+            assert_eq!(mail(line), expected, "{line}");
+        }
     }
 
     #[test]

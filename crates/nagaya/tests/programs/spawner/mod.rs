@@ -212,10 +212,16 @@ impl Worker {
         order.try_send(self.link.as_fd()).unwrap();
     }
 
+    /// What it is told next, but for counts, which come at any time.
     fn hear(&self) -> io::Result<Report> {
-        let waits = os::net::wait_readable(&[self.link.as_fd()], Some(PATIENCE))?;
-        assert_eq!(waits, [true], "no word of the spawner");
-        Report::try_recv(self.link.as_fd())
+        loop {
+            let waits = os::net::wait_readable(&[self.link.as_fd()], Some(PATIENCE))?;
+            assert_eq!(waits, [true], "no word of the spawner");
+            match Report::try_recv(self.link.as_fd()) {
+                Ok(Report::Counts { .. }) => {}
+                heard => return heard,
+            }
+        }
     }
 
     fn hear_ended(&self) -> Ended {

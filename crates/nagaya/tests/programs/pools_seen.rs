@@ -1,0 +1,96 @@
+//! What is seen of pools from outside, and the compiled files that they keep.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::PathBuf;
+
+use testkit::client::{Body, reply};
+use testkit::eventually;
+
+use crate::fixtures::limited;
+use crate::fixtures::pools::{Bed, PATIENCE, WHO, Wish, bed, request};
+
+/// Where a page finds what its pool keeps.
+const CACHE: &str = "<?php $cache = dirname(ini_get('upload_tmp_dir')) . '/cache'; ";
+
+#[test]
+fn the_longest_request_is_told_with_its_script_and_no_client_sees_where_from() {
+    let files = [("app/index.php", WHO), ("app/long.php", "<?php sleep(60);")];
+    let wish = Wish {
+        files: &files,
+        ..Wish::default()
+    };
+    let Some(bed) = bed(&wish) else { return };
+    let mut client = bed.gateway.client().with_deadline(PATIENCE);
+    client.send(&request("app.test", "/long.php"));
+    let pools = eventually(PATIENCE, "the longest request", || {
+        let pools = limited::ask(&bed.gateway, "pools json");
+        pools.contains("app/long.php\"").then_some(pools)
+    });
+    assert!(pools.contains("\"longest_ms\":"), "{pools}");
+    let table = limited::ask(&bed.gateway, "pools");
+    assert!(table.contains(": longest in /"), "{table}");
+    for path in [
+        "/../status?full",
+        "/status?full",
+        "/index.php/../../status?full",
+        "/%2e%2e/status?full",
+        "/index.php/%2e%2e/%2e%2e/status?full",
+    ] {
+        let answer = bed.get(path);
+        assert!(!answer.text().contains("process manager"), "{path}");
+        assert_ne!(answer.status, 200, "{path}: {}", answer.text());
+    }
+}
+
+/// The cache in which this file is.
+fn cache_with(bed: &Bed, name: &str) -> PathBuf {
+    let pools = bed.gateway.directory().path().join("pools");
+    let each = std::fs::read_dir(pools).unwrap().map(|it| it.unwrap());
+    let mut caches = each.map(|it| it.path().join("cache"));
+    caches.find(|it| it.join(name).exists()).unwrap()
+}
+
+#[test]
+fn compiled_files_are_bounded_and_cleared_after_the_last_who_could_write_some() {
+    let fill = format!(
+        "{CACHE} for ($i = 0; $i < 12; $i++) {{ \
+         file_put_contents(\"$cache/f$i\", str_repeat('x', 1 << 20)); \
+         touch(\"$cache/f$i\", time() - 1000 + $i); }} echo 'filled';"
+    );
+    let late = format!("{CACHE} sleep(2); file_put_contents(\"$cache/late\", 'x'); echo 'late';");
+    let files = [
+        ("app/index.php", WHO),
+        ("app/fill.php", &*fill),
+        ("app/late.php", &*late),
+    ];
+    let wish = Wish {
+        pools: "cache = \"6MiB\"",
+        files: &files,
+        ..Wish::default()
+    };
+    let Some(bed) = bed(&wish) else { return };
+    assert_eq!(bed.get("/fill.php").text(), "filled");
+    let cache = cache_with(&bed, "f0");
+    let has = |name: &str| cache.join(name).exists();
+    limited::ask(&bed.gateway, "pools-restart app.test");
+    eventually(PATIENCE, "the oldest files' end", || {
+        (!has("f0")).then_some(())
+    });
+    eventually(PATIENCE, "as many as may be", || (!has("f5")).then_some(()));
+    assert!(has("f11"), "the latest ones stay");
+    bed.await_masters(1);
+    let mut client = bed.gateway.client().with_deadline(PATIENCE);
+    client.send(&request("app.test", "/late.php"));
+    eventually(PATIENCE, "a page under way", || {
+        let pools = limited::ask(&bed.gateway, "pools json");
+        pools.contains("app/late.php\"").then_some(())
+    });
+    assert_eq!(limited::ask(&bed.gateway, "pools-clear app.test"), "1\n");
+    let answer = reply(client.read_reply(Body::Framed));
+    assert_eq!(answer.text(), "late", "what was begun is ended");
+    eventually(PATIENCE, "an empty cache", || {
+        (!has("late") && !has("f11")).then_some(())
+    });
+    assert_eq!(bed.get("/").status, 200);
+}
