@@ -45,12 +45,12 @@ bench: ## the figures: beside nginx, HAProxy, h2o and Apache, written to lab/res
 	cargo build --release --locked -p nagaya -p lab
 	"$(TARGET_DIR)/release/nagaya-lab" run proxy static respond fastcgi many-sites access-limiter connection-reuse --together lab/results/bench.md $(ARGS)
 
-lab: ## PHP, conditions, programs, control groups, overload, scripts that wait and TLS measured: lab/results/NAME/; three hours
+lab: ## PHP, pools, conditions, programs, control groups, overload, scripts that wait and TLS measured: lab/results/NAME/; four hours
 	@scripts/bootstrap.sh lab
 	cargo build --release --locked -p nagaya -p lab
 	cargo build --release --locked -p lab --examples
 	"$(TARGET_DIR)/release/nagaya-lab" run static-and-php php-or-config rule-cost cgroup overload script-waits \
-	  tls-handshakes tls-kept tls-flood tls-idle \
+	  pools pools-warm pools-applications tls-handshakes tls-kept tls-flood tls-idle \
 	  --peer birth="$(TARGET_DIR)/release/examples/birth" --peer attach="$(TARGET_DIR)/release/examples/attach" $(ARGS)
 
 soak: ## the long run, two hours: reloads under load, programs, scripts, mutated requests, comparisons, fuzzing
@@ -59,6 +59,7 @@ soak: ## the long run, two hours: reloads under load, programs, scripts, mutated
 	umask 022; for round in {1..60}; do cargo test --locked -p nagaya --test operated -- reload_under_load; done
 	umask 022; NAGAYA_PROGRAMS=10000 cargo test --locked -p nagaya --test programs -- after_many_requests
 	umask 022; NAGAYA_MIXED=100000 cargo test --locked -p nagaya --test programs -- settings_of_one_site
+	umask 022; cargo test --locked -p nagaya --test programs -- mail_of_a_pool --ignored
 	umask 022; NAGAYA_SOAK_S=600 cargo test --locked -p nagaya --test scripted -- scripts_soak --nocapture
 	umask 022; NAGAYA_MUTATIONS=200000 cargo test --locked -p nagaya --test http -- mutations
 	umask 022; NAGAYA_CERTIFICATE_CHANGES=100 cargo test --locked -p nagaya --test http -- certificates_change --nocapture

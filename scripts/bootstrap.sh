@@ -84,6 +84,19 @@ lab_tools=(
   mariadbd:mariadb-server:required
   redis-server:redis-server:required
   /usr/lib/apache2/modules/libphp*.so:libapache2-mod-php:optional
+  /usr/lib/apache2/modules/mpm_itk.so:libapache2-mpm-itk:optional
+  /usr/lib/apache2/modules/mod_fcgid.so:libapache2-mod-fcgid:optional
+  php-cgi:php-cgi:optional
+  uwsgi-core:uwsgi-core:optional
+  /usr/lib/uwsgi/plugins/php_plugin.so:uwsgi-plugin-php:optional
+  php:php-cli:optional
+  /usr/share/wordpress/wp-login.php:wordpress:optional
+  /usr/share/wordpress/wp-content/themes/twenty*:wordpress-theme-twentytwentythree:optional
+  /usr/share/mediawiki/index.php:mediawiki:optional
+  /usr/share/dokuwiki/doku.php:dokuwiki:optional
+  /usr/share/phpmyadmin/index.php:phpmyadmin:optional
+  /usr/share/roundcube/index.php:roundcube:optional
+  gunicorn:gunicorn:optional
 )
 cgroup2_tools=(
   qemu-system-x86_64:qemu-system-x86:optional

@@ -125,6 +125,22 @@ fn conditions_that_do_not_match() {
     check("rule-cost");
 }
 
+#[test]
+#[ignore = "needs php-fpm and nginx: make soak"]
+fn pools_from_zero_and_warm() {
+    for (name, row) in [
+        ("pools", "hello.php, from zero"),
+        ("pools-warm", "hello.php, with PHP"),
+    ] {
+        let data = run(name, &["--only", row]);
+        let slices = data
+            .iter()
+            .filter(|line| line.contains("\"kind\":\"slice\""));
+        let ours = |line: &String| line.contains("\"variant\":\"nagaya\"");
+        assert_eq!(slices.filter(|line| ours(line)).count(), 1, "{name}");
+    }
+}
+
 /// Rows of short loads: everything starts and answers alike. Clients are refused, and that is no failure.
 #[test]
 #[ignore = "needs php-fpm, haproxy, apache2 and two minutes: make soak"]

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Makes a database with the one row that is asked for, in a directory of its own, and becomes the
-# server that answers from it.
+# Makes a database in a directory of its own, has it do what own.sql there says, and becomes the server
+# that answers from it.
 #
-#   mariadb.sh PROGRAM HOME PORT DOMAIN BACK_END
+#   mariadb.sh PROGRAM HOME PORT
 set -eu
-program=$1 home=$2 port=$3 domain=$4 back_end=$5
+program=$1 home=$2 port=$3
 
 tables() {
   directory=/usr/share/mysql
@@ -12,14 +12,8 @@ tables() {
   printf 'create database mysql;\nuse mysql;\nset @auth_root_socket = NULL;\n'
   cat "$directory/mysql_system_tables.sql" "$directory/mysql_performance_tables.sql" \
     "$directory/mysql_system_tables_data.sql"
-  cat <<SQL
-flush privileges;
-create user router@'127.0.0.1' identified by 'thick-walls';
-grant select on domains.* to router@'127.0.0.1';
-create database domains;
-create table domains.domain (domain varchar(190) primary key, host varchar(190)) engine = InnoDB;
-insert into domains.domain values ('$domain', '$back_end');
-SQL
+  echo 'flush privileges;'
+  cat "$home/own.sql"
 }
 
 mkdir "$home/data"
