@@ -365,3 +365,105 @@ fn mail_of_a_pool_arrives_with_its_stamp() {
             .then_some(())
     });
 }
+
+/// A mail server as Debian has it; ended when dropped.
+struct Mailer {
+    process: std::process::Child,
+    port: u16,
+    mailboxes: TempDir,
+}
+
+impl Mailer {
+    fn start(name: &str) -> Mailer {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/mailer.sh");
+        let (port, mailboxes) = (free_port(), TempDir::new());
+        let process = Command::new(script)
+            .args([name, &port.to_string()])
+            .arg(mailboxes.path())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut mailer = Mailer {
+            process,
+            port,
+            mailboxes,
+        };
+        eventually(PATIENCE * 5, name, || {
+            assert!(mailer.process.try_wait().unwrap().is_none(), "{name} ended");
+            std::net::TcpStream::connect(("127.0.0.1", port)).ok()
+        });
+        mailer
+    }
+
+    fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// What a user has got, once something with these words is there.
+    fn mail_of(&self, user: &str, words: &str) -> String {
+        let mailbox = self.mailboxes.path().join(user);
+        eventually(PATIENCE, "mail", || {
+            let bytes = std::fs::read(&mailbox).ok()?;
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            text.contains(words).then_some(text)
+        })
+    }
+}
+
+impl Drop for Mailer {
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.process);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+#[ignore = "installs mail servers of Debian, in memory: make soak"]
+fn mail_of_a_pool_arrives_by_exim4_and_by_postfix() {
+    if testkit::lacks_root("to run mail servers") {
+        return;
+    }
+    let page = "<?php $to = $_GET['to'] . '@localhost'; \
+                $sent = mail($to, 'hello', \"first\\n.\\né \" . str_repeat('long ', 400) . 'end', ['X-Nagaya-Site' => 'forged']); \
+                echo $sent ? 'sent' : 'not sent';";
+    for name in ["exim4", "postfix"] {
+        let mailer = Mailer::start(name);
+        let pools = format!("mail = \"{}\"", mailer.address());
+        let files = [("app/index.php", page)];
+        let wish = Wish {
+            pools: &pools,
+            files: &files,
+            ..Wish::default()
+        };
+        let Some(bed) = bed(&wish) else { return };
+        let said = bed.get("/?to=backup").text();
+        assert_eq!(said, "sent", "{name}: {}", bed.gateway.stderr());
+        let mail = mailer.mail_of("backup", "\nfirst\n.\né long ");
+        for line in ["X-Nagaya-Site: app.test", "Subject: hello"] {
+            assert!(mail.lines().any(|it| it == line), "{name}: {line}: {mail}");
+        }
+        assert!(mail.contains("To: backup@localhost"), "{name}: {mail}");
+        assert!(!mail.contains("forged"), "{name}: {mail}");
+        let said = bed.get("/?to=nobody-of-this-name").text();
+        if name == "exim4" {
+            // It takes what comes from this machine, and looks later whom it is for.
+            assert_eq!(said, "sent");
+            let back = mailer.mail_of("www-data", "nobody-of-this-name");
+            assert!(back.contains("Subject: Mail delivery failed"), "{back}");
+        } else {
+            assert_eq!(said, "not sent");
+            let refusal = "nobody-of-this-name@localhost: 550 ";
+            bed.gateway.wait_for_message(refusal);
+        }
+        let (code, said) = told(&sendmail(
+            &mailer.address(),
+            &["-t", "-i", "-fsomebody@localhost"],
+            b"To: www-data@localhost, backup@localhost\nCc: sys@localhost\n\nby hand\n",
+        ));
+        assert_eq!(code, 0, "{name}: {said}");
+        for user in ["www-data", "backup", "sys"] {
+            mailer.mail_of(user, "\nby hand\n");
+        }
+    }
+}
