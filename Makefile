@@ -20,7 +20,7 @@ run: ## build, then serve the demo on 127.0.0.1:8080 and, over TLS, 8443 (PORT=8
 	cargo build --release --locked -p nagaya
 	@scripts/demo.sh "$(TARGET_DIR)/release/nagaya" $(PORT) $(TLS_PORT)
 
-demo: ## one crawler, twenty sites, four PHP workers: on nginx, then on Nagaya, in a minute
+demo: ## one crawler, twenty sites, four PHP workers: on nginx, then on Nagaya, and a page without end, in a minute
 	@scripts/bootstrap.sh demo
 	cargo build --release --locked -p nagaya
 	cargo build --release --locked -p lab --example demo

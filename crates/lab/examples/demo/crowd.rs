@@ -52,7 +52,15 @@ pub(super) struct Seen {
 impl Crowd {
     /// Begins to ask the server on a port.
     pub(super) fn start(port: u16, time: Duration) -> Result<Crowd, Error> {
-        let visitors = (0..SITES).map(|site| Ok(Running::start(visitors(port, site, time)?)));
+        let visitors = (0..SITES).map(|site| {
+            let pace = (site, VISITS_PER_SECOND);
+            Ok(Running::start(visitors(
+                port,
+                &site_name(site),
+                pace,
+                time,
+            )?))
+        });
         Ok(Crowd {
             sites: visitors.collect::<Result<_, Error>>()?,
             crawler: Running::start(crawler(port, time)?),
@@ -114,11 +122,17 @@ pub(super) fn site_name(site: usize) -> String {
     format!("site-{:02}.demo", site + 1)
 }
 
-fn visitors(port: u16, site: usize, time: Duration) -> Result<Plan, Error> {
-    let mut plan = asking(port, site, &format!("10.9.{site}.7"), time)?;
+/// Visitors of a site; its number tells their address and the instants they come at.
+pub(super) fn visitors(
+    port: u16,
+    host: &str,
+    (site, per_second): (usize, f64),
+    time: Duration,
+) -> Result<Plan, Error> {
+    let mut plan = asking(port, host, &format!("10.9.{site}.7"), time)?;
     plan.connections = CONNECTIONS;
     plan.pace = Pace::Open {
-        per_second: VISITS_PER_SECOND,
+        per_second,
         arrivals: Arrivals::Poisson(1 + site as u64),
         ramp: Duration::ZERO,
     };
@@ -126,16 +140,16 @@ fn visitors(port: u16, site: usize, time: Duration) -> Result<Plan, Error> {
 }
 
 fn crawler(port: u16, time: Duration) -> Result<Plan, Error> {
-    let mut plan = asking(port, CRAWLED, "203.0.113.9", time)?;
+    let mut plan = asking(port, &site_name(CRAWLED), "203.0.113.9", time)?;
     plan.connections = CRAWLER_CONNECTIONS;
     Ok(plan)
 }
 
-fn asking(port: u16, site: usize, address: &str, time: Duration) -> Result<Plan, Error> {
+fn asking(port: u16, host: &str, address: &str, time: Duration) -> Result<Plan, Error> {
     let url: Url = format!("http://127.0.0.1:{port}/index.php").parse()?;
     let builder = RequestBuilder {
         headers: vec![
-            ("Host".into(), site_name(site)),
+            ("Host".into(), host.into()),
             ("X-Forwarded-For".into(), address.into()),
         ],
         ..RequestBuilder::default()

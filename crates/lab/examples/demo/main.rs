@@ -2,9 +2,11 @@
 //!
 //! The idea: nothing is slower here than a page that sleeps 50 ms, so what a visitor waits beyond
 //! that is the crawler's doing. The same is shown first before nginx, where there is one, then
-//! before Nagaya, which counts the workers and has those who wait take turns.
+//! before Nagaya, which counts the workers and has those who wait take turns. Then, on Nagaya alone, a
+//! page of one tenant runs for ever beside others (`runaway`).
 
 mod crowd;
+mod runaway;
 mod screen;
 mod stage;
 
@@ -28,7 +30,9 @@ const WORKERS: usize = 4;
 /// What a page sleeps.
 const PAGE: Duration = Duration::from_millis(50);
 /// How long each server is loaded. Waits that are left over are seen to their end.
-const SECONDS: u64 = 22;
+const SECONDS: u64 = 20;
+/// Of that, how long neighbours of a page without end are looked at, with it and without.
+const RUNAWAY_PART: u32 = 3;
 /// Between two frames.
 const FRAME: Duration = Duration::from_millis(250);
 
@@ -86,7 +90,8 @@ fn show(nagaya: &Path, time: Duration) -> Result<String, Error> {
         let name = server.name;
         seen.push((name, part(&stage, &server, time)?));
     }
-    Ok(screen::table(&seen))
+    let runaway = runaway::show(&stage, nagaya, time / RUNAWAY_PART)?;
+    Ok(screen::table(&seen) + &runaway)
 }
 
 /// One server, from its start to its end.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::crowd::site_name;
-use super::{LIMIT, PAGE, SITES, WORKERS};
+use super::{LIMIT, PAGE, SITES, WORKERS, runaway};
 use lab::{Ports, Running, Start, interrupted, on_path};
 use load::Error;
 
@@ -16,6 +16,8 @@ use load::Error;
 const START_WAIT: Duration = Duration::from_secs(20);
 /// Between two looks at it.
 const LOOK: Duration = Duration::from_millis(10);
+/// Whom pools become where root starts them: not the gateway's own user.
+const POOL_USER: &str = "daemon";
 /// Whom php-fpm becomes where root starts it.
 const USER: &str = "nobody";
 
@@ -39,7 +41,7 @@ pub(super) struct Playing {
     pub(super) port: u16,
     /// Ended in this order.
     _server: Running,
-    _php: Running,
+    _php: Option<Running>,
 }
 
 impl Server {
@@ -87,16 +89,37 @@ impl Stage {
         wait_until_up("php-fpm", &mut php, || UnixStream::connect(&socket).is_ok())?;
         let port = Ports::default().free()?;
         let config = self.write(server.name, &(server.config)(&self.directory, port))?;
-        let program = std::path::absolute(&server.program);
-        let program = program.map_err(|e| Error::new(format!("find {}", server.name), e))?;
+        let program = absolute(&server.program)?;
         let mut running = self.run(server.name, &program, server.arguments, &config)?;
         let connects = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
         wait_until_up(server.name, &mut running, connects)?;
         Ok(Playing {
             port,
             _server: running,
-            _php: php,
+            _php: Some(php),
         })
+    }
+
+    /// Starts a gateway that starts PHP itself, a pool for each site.
+    pub(super) fn start_pools(&self, nagaya: &Path) -> Result<Playing, Error> {
+        self.write("site/loop.php", "<?php while (true) {}\n")?;
+        let port = Ports::default().free()?;
+        let config = pools_config(&self.directory, &self.php_fpm, port);
+        let config = self.write("pools.toml", &config)?;
+        let program = absolute(nagaya)?;
+        let mut running = self.run("pools", &program, &["serve", "-c"], &config)?;
+        let connects = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
+        wait_until_up("nagaya", &mut running, connects)?;
+        Ok(Playing {
+            port,
+            _server: running,
+            _php: None,
+        })
+    }
+
+    /// What that gateway says of its tenants.
+    pub(super) fn top(&self, nagaya: &Path) -> Result<String, Error> {
+        runaway::top(&absolute(nagaya)?, &self.directory.join("control"))
     }
 
     fn run(
@@ -161,6 +184,11 @@ fn wait_until_up(name: &str, running: &mut Running, is_up: impl Fn() -> bool) ->
     Ok(())
 }
 
+fn absolute(program: &Path) -> Result<PathBuf, Error> {
+    let absolute = std::path::absolute(program);
+    absolute.map_err(|e| Error::new(format!("find {}", program.display()), e))
+}
+
 fn php_config(directory: &Path) -> String {
     let user = match os::process::is_root() {
         true => format!("user = {USER}\nlisten.mode = 0666\n"),
@@ -203,6 +231,37 @@ fn nagaya_config(directory: &Path, port: u16) -> String {
         text += &format!(
             "\n[[sites]]\nhosts = [\"{host}\"]\nroot = \"{directory}/site\"\n\n  [[sites.rules]]\n  \
              match = {{ file = \"*.php\" }}\n  handler = {{ fastcgi = \"php\" }}\n"
+        );
+    }
+    text
+}
+
+/// Each site is a tenant with a pool of its own, as it is by itself; the first one has a quota where
+/// there can be one.
+fn pools_config(directory: &Path, php_fpm: &Path, port: u16) -> String {
+    let (directory, php_fpm) = (directory.display(), php_fpm.display());
+    let user = match os::process::is_root() {
+        true => format!("user = \"{POOL_USER}\"\n"),
+        false => String::new(),
+    };
+    let mut text = format!(
+        "workers = 1\ntrusted_proxies = [\"127.0.0.1\"]\n\n[[listen]]\naddress = \"127.0.0.1:{port}\"\n\n\
+         [control]\nsocket = \"{directory}/control\"\n\n[log]\naccess = \"\"\nlevel = \"error\"\n\n\
+         [pools]\ndirectory = \"{directory}/pools\"\n\n[php.demo]\nprogram = \"{php_fpm}\"\n\n\
+         [tenants.\"{}\"]\ncgroup = {{ cpu = \"{}\" }}\ncgroup_required = false\n",
+        runaway::name(0),
+        runaway::CPU
+    );
+    for site in 0..=runaway::NEIGHBOURS {
+        let host = runaway::name(site);
+        let tenant = match site {
+            0 => format!("tenant = \"{host}\"\n"),
+            _ => String::new(),
+        };
+        text += &format!(
+            "\n[[sites]]\nhosts = [\"{host}\"]\n{tenant}root = \"{directory}/site\"\n{user}\
+             pool = {{ php = \"demo\", isolate = \"none\" }}\n\n  [[sites.rules]]\n  \
+             match = {{ file = \"*.php\" }}\n  handler = {{ php = true }}\n"
         );
     }
     text
