@@ -35,10 +35,8 @@ pub enum Order {
     Warm {
         /// The worker's number for this order.
         id: u64,
-        /// The generation whose manifest is meant.
-        generation: u64,
-        /// Index of the pool in the generation's model.
-        pool: u32,
+        /// The pool, whichever generation the request belongs to.
+        pool: String,
     },
     /// Kill a program and all in its process group. Nothing happens where it has ended.
     Kill {
@@ -244,7 +242,7 @@ pub enum LimitHit {
 /// Why a program was not started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Failure {
-    /// The spawner has no manifest for that generation, site and rule.
+    /// No manifest that the spawner has names that rule, map or pool.
     UnknownRule,
     /// As many programs run as may.
     ProgramsFull,
@@ -588,11 +586,8 @@ mod tests {
         let (here, there) = os::fdpass::packet_pair().unwrap();
         let mut buffer = Vec::new();
         run().try_send(here.as_fd()).unwrap();
-        let warm = Order::Warm {
-            id: 7,
-            generation: 2,
-            pool: 3,
-        };
+        let pool = "php-82-a".to_owned();
+        let warm = Order::Warm { id: 7, pool };
         warm.try_send(here.as_fd()).unwrap();
         Order::Kill { id: 8 }.try_send(here.as_fd()).unwrap();
         let Ok(Order::Run(arrived)) = Order::try_recv(there.as_fd(), &mut buffer).unwrap() else {
@@ -616,7 +611,7 @@ mod tests {
             assert_eq!(found, content.as_bytes());
         }
         let next = Order::try_recv(there.as_fd(), &mut buffer).unwrap();
-        assert!(matches!(next, Ok(Order::Warm { id: 7, pool: 3, .. })));
+        assert!(matches!(next, Ok(Order::Warm { id: 7, pool }) if pool == "php-82-a"));
         let next = Order::try_recv(there.as_fd(), &mut buffer).unwrap();
         assert!(matches!(next, Ok(Order::Kill { id: 8 })));
         let none = Order::try_recv(there.as_fd(), &mut buffer).unwrap_err();

@@ -305,11 +305,7 @@ impl Spawner {
                     let error = "a worker has no chores";
                     return Err(io::Error::new(io::ErrorKind::InvalidData, error));
                 }
-                Some(Ok(Order::Warm {
-                    id,
-                    generation,
-                    pool,
-                })) => self.warm(number, (id, generation, pool)),
+                Some(Ok(Order::Warm { id, pool })) => self.warm((number, id), &pool),
                 Some(Ok(Order::Run(run))) => self.run(number, run)?,
                 Some(Ok(Order::RunMap(run))) => self.run_map(number, run)?,
                 Some(Err(Unheld { id })) => {

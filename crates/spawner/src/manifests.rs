@@ -11,7 +11,6 @@ use std::sync::Arc;
 use config::reason;
 use ipc::manifest::{Manifest, MapManifest, NamedProgram, RuleManifest, SiteManifest};
 use ipc::order::{Failure, Run, RunMap};
-use ipc::pools::PoolManifest;
 use os::user::User;
 
 use super::Refusal;
@@ -56,18 +55,6 @@ impl Manifests {
     /// Those that are kept, the latest last.
     pub(super) fn kept(&self) -> &[Rc<Known>] {
         &self.kept
-    }
-
-    /// What the manifest of a generation says of a pool.
-    pub(super) fn find_pool(
-        &self,
-        generation: u64,
-        pool: u32,
-    ) -> Option<(&Rc<Known>, &PoolManifest)> {
-        let is_meant = |known: &&Rc<Known>| known.manifest.generation == generation;
-        let known = self.kept.iter().rfind(is_meant)?;
-        let pool = known.manifest.pools.get(usize::try_from(pool).ok()?)?;
-        Some((known, pool))
     }
 
     /// How many programs may run at once.

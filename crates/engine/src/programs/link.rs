@@ -162,26 +162,21 @@ impl Programs {
         self.order(permit, |id| Order::RunMap(order(id))).await
     }
 
-    /// Asks for a pool by its number in a generation, unless this was done already. What comes of
-    /// it is noted in the pool.
+    /// Asks for a pool, unless this was done already. What comes of it is noted in the pool.
     ///
     /// # Errors
     /// 502 where there is no spawner, and none comes for a while.
-    pub async fn warm(
-        &self,
-        pool: &Arc<ProgramPool>,
-        (generation, index): (u64, u32),
-    ) -> Result<()> {
+    pub async fn warm(&self, pool: &Arc<ProgramPool>) -> Result<()> {
         let link = self.link().await?;
-        link.warm(self.take_id(), pool, (generation, index));
+        link.warm(self.take_id(), pool);
         Ok(())
     }
 
     /// As [`Self::warm`] where there is a spawner; otherwise nothing happens.
-    pub fn warm_now(&self, pool: &Arc<ProgramPool>, (generation, index): (u64, u32)) {
+    pub fn warm_now(&self, pool: &Arc<ProgramPool>) {
         let link = self.link.borrow().clone();
         if let Some(link) = link.filter(|link| !link.is_lost.get()) {
-            link.warm(self.take_id(), pool, (generation, index));
+            link.warm(self.take_id(), pool);
         }
     }
 
@@ -351,18 +346,15 @@ impl Link {
     }
 
     /// Asks for a pool. No bound but the number of pools: none is asked for twice at once.
-    fn warm(&self, id: u64, pool: &Arc<ProgramPool>, (generation, index): (u64, u32)) {
+    fn warm(&self, id: u64, pool: &Arc<ProgramPool>) {
         let mut warming = self.warming.borrow_mut();
         if warming.values().any(|asked| Arc::ptr_eq(asked, pool)) {
             return;
         }
         warming.insert(id, Arc::clone(pool));
         drop(warming);
-        self.give(Order::Warm {
-            id,
-            generation,
-            pool: index,
-        });
+        let pool = pool.id.to_string();
+        self.give(Order::Warm { id, pool });
     }
 
     /// An order that never went out is taken back; there is at most one `Kill` for each program,

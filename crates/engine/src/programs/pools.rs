@@ -88,6 +88,8 @@ pub enum Known {
     Failed {
         /// When it may be asked for again.
         until: Instant,
+        /// The reason as clients and records have it.
+        reason: &'static str,
         /// Why.
         why: Arc<str>,
     },
@@ -235,7 +237,11 @@ impl ProgramPool {
             "" => failure.word().into(),
             detail => format!("{}: {detail}", failure.word()).into(),
         };
-        let before = self.turn(|_| Some(Known::Failed { until, why }));
+        let reason = match failure {
+            Failure::UnknownRule | Failure::PoolsFull => failure.word(),
+            _ => Failure::PoolFailed.word(),
+        };
+        let before = self.turn(|_| Some(Known::Failed { until, reason, why }));
         // Every worker that has asked is told of the same one.
         if !matches!(before, Known::Failed { .. }) {
             self.stats.failed.fetch_add(1, Relaxed);
@@ -422,11 +428,28 @@ mod tests {
         pool.note_failed(Failure::NotFound, "no such file", 5_000);
         pool.note_failed(Failure::NotFound, "no such file", 5_000);
         assert_eq!(pool.stats.failed.load(Relaxed), 1);
-        let Known::Failed { why, until } = pool.known(Instant::now()) else {
+        let Known::Failed { why, until, .. } = pool.known(Instant::now()) else {
             panic!("it failed");
         };
         assert_eq!(&*why, "program_not_found: no such file");
         assert_eq!(pool.known(until), Known::Cold);
+    }
+
+    #[test]
+    fn what_is_not_the_pools_fault_has_a_reason_of_its_own() {
+        let pool = pool();
+        for (failure, expected) in [
+            (Failure::NotFound, "pool_failed"),
+            (Failure::PoolFailed, "pool_failed"),
+            (Failure::PoolsFull, "pools_full"),
+            (Failure::UnknownRule, "unknown_rule"),
+        ] {
+            pool.note_failed(failure, "", 5_000);
+            let Known::Failed { reason, .. } = pool.known(Instant::now()) else {
+                panic!("it failed");
+            };
+            assert_eq!(reason, expected);
+        }
     }
 
     #[test]

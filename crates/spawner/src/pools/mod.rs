@@ -34,7 +34,7 @@ use ipc::pools::{PoolManifest, PoolProcess, PoolProgramManifest, PoolSocket};
 use os::spawn::{End, Filter};
 
 use self::caches::Caches;
-use self::machine::{Deed, Machine, Word};
+use self::machine::{Ask, Deed, Machine, Word};
 use self::pool::Terms;
 use self::run::{Running, Who};
 use crate::manifests::Known;
@@ -282,28 +282,21 @@ impl Spawner {
     }
 
     /// A worker wants a pool.
-    pub(super) fn warm(&mut self, worker: u64, (id, generation, index): (u64, u64, u32)) {
-        let ask = (worker, id);
-        let Some((known, pool)) = self.manifests.find_pool(generation, index) else {
-            let detail = format!("no manifest for generation {generation}, pool {index}");
-            let failure = Failure::UnknownRule;
-            let retry = Duration::ZERO;
+    pub(super) fn warm(&mut self, ask: Ask, id: &str) {
+        let Some(terms) = self.pools.pool(id).map(terms) else {
             let word = Word::Not {
-                failure,
-                detail,
-                retry,
+                failure: Failure::UnknownRule,
+                detail: format!("no manifest names pool {id}"),
+                retry: Duration::ZERO,
             };
             return self.answer(ask, word);
         };
-        let (key, terms) = (pool.id.clone(), terms(pool));
-        let named = (Rc::clone(known), index as usize);
         if !self.pools.is_in_charge {
             return self.answer(ask, Word::Warm);
         }
         let now = Instant::now();
-        self.pools.named.entry(key.clone()).or_insert(named);
-        self.listen_for(&key, now);
-        self.pools.machine.want(&key, &terms, Some(ask), now);
+        self.listen_for(id, now);
+        self.pools.machine.want(id, &terms, Some(ask), now);
         self.mind_pools();
     }
 
@@ -496,7 +489,7 @@ impl Spawner {
         }
     }
 
-    fn answer(&mut self, (worker, id): (u64, u64), word: Word) {
+    fn answer(&mut self, (worker, id): Ask, word: Word) {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let report = match word {
             Word::Warming(wait) => Report::Warming {

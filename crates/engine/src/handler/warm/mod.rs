@@ -37,8 +37,6 @@ const RETRY_S_MAX: u64 = 3_600;
 pub(super) struct Entered<'a> {
     chosen: Chosen<'a>,
     pool: &'a Arc<ProgramPool>,
-    /// Its number in the generation.
-    index: u32,
     /// How often it had ended.
     ends: u64,
     /// It was waited for anew.
@@ -58,13 +56,12 @@ pub(super) async fn enter<'a>(
         return Ok(None);
     };
     let pool = chosen.serving.generation.program_pools.get(index);
-    let (Some(pool), Ok(index)) = (pool, u32::try_from(index)) else {
+    let Some(pool) = pool else {
         return Err(Error::new(Kind::Internal, "pool_index", String::new()));
     };
     let mut entered = Entered {
         chosen,
         pool,
-        index,
         ends: pool.ends(),
         is_again: false,
     };
@@ -136,30 +133,29 @@ impl Entered<'_> {
             let mut changed = pin!(self.pool.changed());
             changed.as_mut().enable();
             self.ends = self.pool.ends();
-            let (programs, order) = (&self.chosen.worker.programs, self.order());
+            let programs = &self.chosen.worker.programs;
             match self.pool.known(Instant::now()) {
                 Known::Warm => return Ok(()),
                 Known::Unsure => {
-                    programs.warm_now(self.pool, order);
+                    programs.warm_now(self.pool);
                     return Ok(());
                 }
-                Known::Failed { until, why } => return Err(failed(until, &why)),
+                Known::Failed { until, reason, why } => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    return Err(Error::new(not_warm(left), reason, &*why));
+                }
                 Known::Starting { ready_at } if ready_at > until => {
                     return Err(
                         self.starting("its start will take longer than the request may wait")
                     );
                 }
-                Known::Starting { .. } | Known::Cold => programs.warm(self.pool, order).await?,
+                Known::Starting { .. } | Known::Cold => programs.warm(self.pool).await?,
             }
             let left = until.saturating_duration_since(Instant::now());
             if timeout(left, changed).await.is_err() {
                 return Err(self.starting("its start takes longer than the request may wait"));
             }
         }
-    }
-
-    fn order(&self) -> (u64, u32) {
-        (self.chosen.serving.generation.number, self.index)
     }
 
     /// The pool does not run in time.
@@ -199,12 +195,6 @@ impl Entered<'_> {
             retry_after_s,
         });
     }
-}
-
-/// The pool could not be started.
-fn failed(until: Instant, why: &str) -> Error {
-    let left = until.saturating_duration_since(Instant::now());
-    Error::new(not_warm(left), "pool_failed", why)
 }
 
 /// Whole seconds, never too few.

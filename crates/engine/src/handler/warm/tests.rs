@@ -66,11 +66,7 @@ impl Scene {
         let mut buffer = Vec::new();
         loop {
             match Order::try_recv(self.spawner.as_fd(), &mut buffer) {
-                Ok(Ok(Order::Warm {
-                    id,
-                    pool: 0,
-                    generation: 1,
-                })) => return id,
+                Ok(Ok(Order::Warm { id, pool })) if pool == *self.pool().id => return id,
                 Ok(other) => panic!("another order: {other:?}"),
                 Err(_) => yield_now().await,
             }

@@ -207,15 +207,15 @@ impl Spawner {
 }
 
 impl Worker {
-    /// Wants the first pool of the first generation, and hears what comes of it.
+    /// Wants the pool `a`, and hears what comes of it.
     fn warm(&mut self) -> Report {
-        let id = self.next;
+        self.warm_of("a")
+    }
+
+    fn warm_of(&mut self, pool: &str) -> Report {
+        let (id, pool) = (self.next, pool.to_owned());
         self.next += 1;
-        self.send(&Order::Warm {
-            id,
-            generation: 1,
-            pool: 0,
-        });
+        self.send(&Order::Warm { id, pool });
         loop {
             match self.hear().unwrap() {
                 Report::Warming { .. } => {}
@@ -267,6 +267,27 @@ fn a_pool_starts_when_it_is_wanted_or_connected_to_and_its_end_is_told() {
     assert_eq!(worker.hear().unwrap(), Report::Cold { pool: "a".into() });
     assert_eq!(spawner.hear_of_end(), next);
     assert_eq!(spawner.standing().state, PoolState::Cold);
+}
+
+#[test]
+fn a_pool_that_stays_is_had_however_old_the_request_is_that_wants_it() {
+    let bed = Bed::new();
+    let plan = bed.plan(vec![bed.pool("a", &[])]);
+    let spawner = bed.spawner(plan.clone(), Vec::new());
+    let mut worker = spawner.worker();
+    for generation in 2..9 {
+        spawner.tell(Manifest {
+            generation,
+            ..plan.clone()
+        });
+    }
+    worker.is_warm();
+    let report = worker.warm_of("nobodys");
+    assert!(
+        matches!(&report, Report::NotWarm { failure: Failure::UnknownRule, detail, .. }
+            if detail.contains("nobodys")),
+        "{report:?}"
+    );
 }
 
 #[test]
@@ -407,11 +428,8 @@ fn a_socket_that_a_program_has_shut_is_asked_for_anew() {
     worker.is_warm();
     let master = spawner.hear_of_master().pid;
     bed.ask("a", "shut");
-    worker.send(&Order::Warm {
-        id: 99,
-        generation: 1,
-        pool: 0,
-    });
+    let pool = "a".to_owned();
+    worker.send(&Order::Warm { id: 99, pool });
     let (mut is_deaf, mut has_ended) = (false, false);
     while !(is_deaf && has_ended) {
         match spawner.hear_of_pools() {
