@@ -350,14 +350,15 @@ impl Worker {
         }
     }
 
-    /// Closes upstream connections nobody will use again, and shows what scripts take and programs
-    /// go on to complain of.
+    /// Closes upstream connections nobody will use again, shows what scripts take and programs go on
+    /// to complain of, and tells which pools are in use.
     pub fn sweep(&self) {
         let complaints = &self.shared.complaints;
         complaints.tell_repeated(Instant::now(), |site, say| {
             self.tell(Some(site), Audience::Tenant, say);
         });
         self.show_scripts();
+        self.programs.tell_use(self.deadlines.now_ms());
         let serving = self.serving();
         let idle_ms = serving.generation.process.timeouts.upstream_idle_ms;
         for pool in &serving.pools {

@@ -38,6 +38,11 @@ pub enum Order {
         /// The pool, whichever generation the request belongs to.
         pool: String,
     },
+    /// A pool is in use, and is not to be ended for want of work. Nothing is started by that.
+    Used {
+        /// The pool.
+        pool: String,
+    },
     /// Kill a program and all in its process group. Nothing happens where it has ended.
     Kill {
         /// The worker's number for it.
@@ -337,6 +342,7 @@ enum Beginning {
     RunMap { id: u64 },
     RunChore { id: u64 },
     Warm,
+    Used,
     Kill,
 }
 
@@ -346,7 +352,7 @@ impl Unheld {
             Beginning::Run { id } | Beginning::RunMap { id } | Beginning::RunChore { id } => {
                 Ok(Unheld { id })
             }
-            Beginning::Warm | Beginning::Kill => {
+            Beginning::Warm | Beginning::Used | Beginning::Kill => {
                 Err(BadMessage::new("no descriptors belong to it"))
             }
         }
@@ -368,7 +374,9 @@ impl Order {
             Order::Run(run) => os::fdpass::try_send(link, &bytes, &run.fds()),
             Order::RunMap(run) => os::fdpass::try_send(link, &bytes, &run.fds()),
             Order::RunChore(run) => os::fdpass::try_send(link, &bytes, &run.fds()),
-            Order::Warm { .. } | Order::Kill { .. } => os::fdpass::try_send(link, &bytes, &[]),
+            Order::Warm { .. } | Order::Used { .. } | Order::Kill { .. } => {
+                os::fdpass::try_send(link, &bytes, &[])
+            }
         }
     }
 
@@ -411,7 +419,7 @@ impl Order {
             Order::Run(run) => Some(run.id),
             Order::RunMap(run) => Some(run.id),
             Order::RunChore(run) => Some(run.id),
-            Order::Warm { .. } | Order::Kill { .. } => None,
+            Order::Warm { .. } | Order::Used { .. } | Order::Kill { .. } => None,
         }
     }
 }

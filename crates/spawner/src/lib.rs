@@ -306,6 +306,7 @@ impl Spawner {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, error));
                 }
                 Some(Ok(Order::Warm { id, pool })) => self.warm((number, id), &pool),
+                Some(Ok(Order::Used { pool })) => self.pools.is_used(&pool),
                 Some(Ok(Order::Run(run))) => self.run(number, run)?,
                 Some(Ok(Order::RunMap(run))) => self.run_map(number, run)?,
                 Some(Err(Unheld { id })) => {

@@ -72,7 +72,8 @@ pub(crate) const POOLS: Section = Section {
             "idle",
             Kind::Duration(SECOND, 30 * DAY),
             Value("10m"),
-            "How long a pool is kept that has no request and uses no CPU.",
+            "How long a pool is kept without a request. An application is kept as well while it takes more than a hundredth \
+             of a core.",
             "idle = \"1h\"",
         ),
         key(

@@ -180,6 +180,22 @@ impl Programs {
         }
     }
 
+    /// Tells the spawner which pools are in use, where nobody has done so lately; where it does not
+    /// listen, the next time.
+    pub fn tell_use(&self, now_ms: u64) {
+        let link = self.link.borrow().clone();
+        let listens = |link: &Rc<Link>| !link.is_lost.get() && link.orders.borrow().is_empty();
+        let Some(link) = link.filter(listens) else {
+            return;
+        };
+        for pool in self.pools.in_force().iter() {
+            if pool.is_use_to_tell(now_ms) {
+                let pool = pool.id.to_string();
+                link.give(Order::Used { pool });
+            }
+        }
+    }
+
     fn take_id(&self) -> u64 {
         let id = self.next_id.get();
         self.next_id.set(id.wrapping_add(1));

@@ -23,6 +23,11 @@ use ipc::order::{Failure, PoolCounts};
 
 /// Refusals that are remembered.
 const REMEMBERED_MAX: usize = 1_024;
+/// How often the spawner hears that a pool is in use, at least and at most; otherwise so many times
+/// in the time that it is kept without work.
+const TOLD_MS_MIN: u64 = 250;
+const TOLD_MS_MAX: u64 = 60_000;
+const TOLD_TIMES: u64 = 4;
 /// How long a failure is told at least to those who ask: all who waited hear of it.
 const FAILED_MS_MIN: u64 = 200;
 
@@ -46,6 +51,13 @@ pub struct ProgramPool {
     /// How often it has ended.
     ends: AtomicU64,
     waiting: AtomicUsize,
+    /// Requests for it that are under way.
+    under_way: AtomicUsize,
+    /// Whether there has been one since the spawner was told that it is in use.
+    was_used: AtomicBool,
+    /// When that was, and how often it is to be, in milliseconds.
+    told_ms: AtomicU64,
+    tell_every_ms: AtomicU64,
 }
 
 /// What is counted of a pool, by all workers.
@@ -99,6 +111,10 @@ pub enum Known {
 #[derive(Debug)]
 pub struct Awaiting<'a>(&'a AtomicUsize);
 
+/// Has a request under way until dropped.
+#[derive(Debug)]
+pub struct InUse<'a>(&'a ProgramPool);
+
 /// The pools of the generation in force, for all workers.
 #[derive(Debug, Default)]
 pub struct AllPools {
@@ -146,7 +162,11 @@ pub(crate) fn compile(model: &Model, before: &[Arc<ProgramPool>]) -> Arc<[Arc<Pr
                 ..ProgramPool::new(&pool.id, &pool.name, &pool.tenant)
             })
         };
-        same.cloned().unwrap_or_else(new)
+        let pool = same.cloned().unwrap_or_else(new);
+        let every_ms = model.pool_terms.idle_ms / TOLD_TIMES;
+        let every_ms = every_ms.clamp(TOLD_MS_MIN, TOLD_MS_MAX);
+        pool.tell_every_ms.store(every_ms, Relaxed);
+        pool
     });
     pools.collect()
 }
@@ -165,6 +185,10 @@ impl ProgramPool {
             changed: Notify::new(),
             ends: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
+            under_way: AtomicUsize::new(0),
+            was_used: AtomicBool::new(false),
+            told_ms: AtomicU64::new(0),
+            tell_every_ms: AtomicU64::new(TOLD_MS_MAX),
         }
     }
 
@@ -214,6 +238,27 @@ impl ProgramPool {
         let waiting = &self.waiting;
         let counted = waiting.fetch_update(Relaxed, Relaxed, more);
         counted.is_ok().then(|| Awaiting(waiting))
+    }
+
+    /// Has a request under way from now on.
+    pub fn begin(&self) -> InUse<'_> {
+        self.under_way.fetch_add(1, Relaxed);
+        InUse(self)
+    }
+
+    /// Whether the spawner is to hear that it is in use; of all workers one is to tell it.
+    pub(super) fn is_use_to_tell(&self, now_ms: u64) -> bool {
+        let is_used = self.under_way.load(Relaxed) > 0 || self.was_used.load(Relaxed);
+        let told_ms = self.told_ms.load(Relaxed);
+        if !is_used || now_ms < told_ms + self.tell_every_ms.load(Relaxed) {
+            return false;
+        }
+        let told = &self.told_ms;
+        let is_ours = told.compare_exchange(told_ms, now_ms, Relaxed, Relaxed);
+        if is_ours.is_ok() {
+            self.was_used.store(false, Relaxed);
+        }
+        is_ours.is_ok()
     }
 
     /// It will run in so long, as is predicted. What another worker has heard since counts more.
@@ -305,6 +350,17 @@ impl Known {
 impl Drop for Awaiting<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        let pool = self.0;
+        // Written once by many: workers do not contend for it.
+        if !pool.was_used.load(Relaxed) {
+            pool.was_used.store(true, Relaxed);
+        }
+        pool.under_way.fetch_sub(1, Relaxed);
     }
 }
 
@@ -470,6 +526,23 @@ mod tests {
         all.note_cold("a");
         all.note_cold("nobody's");
         assert_eq!((known(&warm), warm.ends()), ("cold", 1));
+    }
+
+    #[test]
+    fn one_that_is_in_use_is_told_of_now_and_then_and_one_that_is_not_never() {
+        let pool = pool();
+        let told = |times: std::ops::Range<u64>| {
+            let told = times.filter(|second| pool.is_use_to_tell(second * 1_000));
+            told.collect::<Vec<_>>()
+        };
+        assert_eq!(told(0..500), [0; 0]);
+        let request = pool.begin();
+        assert_eq!(told(500..700), [500, 560, 620, 680]);
+        drop(request);
+        // It was in use since the last time.
+        assert_eq!(told(700..1_000), [740]);
+        drop(pool.begin());
+        assert_eq!(told(1_000..2_000), [1_000]);
     }
 
     #[test]

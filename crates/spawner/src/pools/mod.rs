@@ -48,6 +48,8 @@ pub(super) const POOLS: u64 = u64::MAX;
 const PHP_START_MAX: Duration = Duration::from_secs(30);
 /// What a master of php-fpm has beyond a request's time to end.
 const PHP_STOP_REST: Duration = Duration::from_secs(5);
+/// How late workers may say that a pool is in use.
+const TOLD_LATE: Duration = Duration::from_millis(1_500);
 /// When what was killed has not ended, somebody is told.
 const STUCK_AFTER: Duration = Duration::from_secs(2);
 
@@ -102,7 +104,7 @@ fn terms(pool: &PoolManifest) -> Terms {
     Terms {
         tenant: pool.tenant.clone(),
         weight: pool.weight,
-        idle: pool.idle_ms.map(Duration::from_millis),
+        idle: pool.idle_ms.map(|ms| Duration::from_millis(ms) + TOLD_LATE),
         start_max,
         stop_max,
     }
@@ -198,6 +200,13 @@ impl Pools {
 
     fn terms(&self, id: &str) -> Terms {
         self.pool(id).map_or_else(unknown, terms)
+    }
+
+    /// Some worker has a request for a pool under way, or has had one since this was said last.
+    pub(super) fn is_used(&mut self, id: &str) {
+        if let Some(run) = self.machine.run(id) {
+            self.machine.works(run, Instant::now());
+        }
     }
 
     /// Which pool a run is of.

@@ -20,7 +20,7 @@ use crate::bounds;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::permits;
-use crate::programs::pools::{Known, ProgramPool, Refused};
+use crate::programs::pools::{InUse, Known, ProgramPool, Refused};
 use crate::stage::Chosen;
 use crate::stats::Replies;
 
@@ -41,6 +41,8 @@ pub(super) struct Entered<'a> {
     ends: u64,
     /// It was waited for anew.
     is_again: bool,
+    /// It is not to be ended meanwhile.
+    _in_use: InUse<'a>,
 }
 
 /// Waits until the pool runs that the handler's requests go to, where they go to one.
@@ -64,6 +66,7 @@ pub(super) async fn enter<'a>(
         pool,
         ends: pool.ends(),
         is_again: false,
+        _in_use: pool.begin(),
     };
     entered.wait(exchange).await?;
     Ok(Some(entered))

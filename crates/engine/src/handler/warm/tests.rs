@@ -139,6 +139,31 @@ fn who_comes_to_a_cold_pool_waits_for_one_start() {
 }
 
 #[test]
+fn a_pool_is_in_use_as_long_as_a_request_for_it_is_under_way() {
+    test(async || {
+        let scene = Scene::new(LONG, "");
+        let mut exchange = Scene::exchange();
+        let serving = scene.fixture.worker.serving();
+        let routed = scene.fixture.arrived(&serving).routed(&exchange.route);
+        let chosen = routed.expect("a site").chosen(&exchange.route);
+        let (entered, ()) = tokio::join!(enter(chosen, &mut exchange, Some(0)), async {
+            let id = scene.asked().await;
+            scene.say(&Report::Warm { id });
+        });
+        let told = |now_ms| {
+            scene.fixture.worker.programs.tell_use(now_ms);
+            let order = Order::try_recv(scene.spawner.as_fd(), &mut Vec::new());
+            matches!(order, Ok(Ok(Order::Used { pool })) if pool == *scene.pool().id)
+        };
+        let minute_ms = 60_000;
+        assert!(told(10 * minute_ms) && !told(10 * minute_ms), "by one");
+        assert!(told(20 * minute_ms));
+        drop(entered);
+        assert!(told(30 * minute_ms) && !told(40 * minute_ms));
+    });
+}
+
+#[test]
 fn a_start_that_fails_refuses_those_who_wait_and_those_who_come_until_it_may_be_tried_again() {
     test(async || {
         let scene = Scene::new(LONG, "");

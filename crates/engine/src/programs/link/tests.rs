@@ -40,6 +40,7 @@ fn told(spawner: &OwnedFd) -> Vec<(char, u64)> {
             Order::RunMap(run) => ('m', run.id),
             Order::RunChore(run) => ('c', run.id),
             Order::Warm { id, .. } => ('w', id),
+            Order::Used { .. } => ('u', 0),
         })
         .collect()
 }

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use ipc::manifest::{FromSpawner, Manifest, ToSpawner};
 use ipc::order::{Failure, Order, Report};
@@ -270,6 +271,36 @@ fn a_pool_starts_when_it_is_wanted_or_connected_to_and_its_end_is_told() {
 }
 
 #[test]
+fn one_that_is_in_use_is_not_ended_however_little_it_does() {
+    let bed = Bed::new();
+    let mut pool = bed.pool("a", &[]);
+    pool.idle_ms = Some(1_000);
+    let spawner = bed.spawner(bed.plan(vec![pool]), Vec::new());
+    let mut worker = spawner.worker();
+    worker.is_warm();
+    let master = spawner.hear_of_master().pid;
+    let (begun, mut said) = (Instant::now(), Instant::now());
+    while begun.elapsed() < Duration::from_secs(5) {
+        let pool = "a".to_owned();
+        worker.send(&Order::Used { pool });
+        let standing = spawner.standing();
+        if said.elapsed() > Duration::from_secs(1) {
+            // The machine stood still: it may have ended with right.
+            return;
+        }
+        said = Instant::now();
+        assert_eq!(standing.pid, Some(master));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(spawner.hear_of_end(), master);
+    assert_eq!(worker.hear().unwrap(), Report::Cold { pool: "a".into() });
+    // To say so starts nothing.
+    let pool = "a".to_owned();
+    worker.send(&Order::Used { pool });
+    assert_eq!(spawner.standing().state, PoolState::Cold);
+}
+
+#[test]
 fn a_pool_that_stays_is_had_however_old_the_request_is_that_wants_it() {
     let bed = Bed::new();
     let plan = bed.plan(vec![bed.pool("a", &[])]);
@@ -374,7 +405,7 @@ fn a_restart_hands_over_without_a_refusal() {
         let pid = bed.pid("a");
         assert!([first, second].contains(&pid));
         worker.is_warm();
-        os::net::wait_readable(&[spawner.link().as_fd()], Some(std::time::Duration::ZERO))
+        os::net::wait_readable(&[spawner.link().as_fd()], Some(Duration::ZERO))
             .unwrap()
             .contains(&true)
             .then_some(())
