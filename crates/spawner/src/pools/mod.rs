@@ -160,7 +160,8 @@ impl Pools {
         });
         let asleep = asleep.map(|(_, it)| (Source::Asleep(it.number), it.listener.as_fd()));
         let runs = self.runs.iter();
-        let words = runs.filter_map(|(run, it)| Some((Source::Words(*run), it.words.fd()?)));
+        let words = runs.filter(move |(_, it)| it.words.rest(now).is_none());
+        let words = words.filter_map(|(run, it)| Some((Source::Words(*run), it.words.fd()?)));
         let masters = self.runs.iter().flat_map(|(run, it)| {
             let masters = it.masters.iter();
             masters.flat_map(move |master| {

@@ -35,6 +35,7 @@ impl Pools {
             Some(_) => Some(SOON),
             None => run.probe.as_ref().map(|_| SOON),
         });
+        let words = self.runs.values().filter_map(|it| it.words.rest(now));
         let look = self.looked.map(|looked| {
             let next = looked + self.look_every();
             next.saturating_duration_since(now)
@@ -44,6 +45,7 @@ impl Pools {
         let later = self.machine.deaf().next().is_some() || self.caches.has_more();
         let later = later || !self.untold.is_empty();
         let later = later.then_some(LOOK_MAX);
+        let of_runs = of_runs.chain(words);
         of_runs.chain(look).chain(until).chain(later).min()
     }
 
@@ -64,7 +66,7 @@ impl Spawner {
         let Some(running) = self.pools.runs.get_mut(&run) else {
             return;
         };
-        let lines = running.words.read();
+        let lines = running.words.read(now);
         let is_php = running.is_php();
         let pool = running
             .pool()

@@ -1,8 +1,9 @@
 //! What a pool says on its standard output and error.
 //!
-//! The idea: whatever it says is read, so that it never waits for us, and little of it is kept: a
-//! line has a length, a second has a number of lines for the error log, and of all the last lines
-//! are remembered, which say why it ended.
+//! The idea: what it says is read, so that it seldom waits for us, and little of it is kept: a line
+//! has a length, a second has a number of lines for the error log, and of all the last lines are
+//! remembered, which say why it ended. One that never stops costs us little: so much is read in a
+//! second, and then it waits.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,6 +14,8 @@ use std::time::{Duration, Instant};
 const LINE_BYTES_MAX: usize = 1_024;
 /// Bytes read before others have their turn.
 const BYTES_A_TURN: usize = 16 * 1_024;
+/// Bytes after which no more is read in a second.
+const BYTES_A_SECOND: usize = 64 * 1_024;
 /// Lines remembered.
 const LAST_MAX: usize = 20;
 /// Bytes of each of them that are told.
@@ -28,6 +31,8 @@ pub(super) struct Words {
     fd: Option<OwnedFd>,
     line: Vec<u8>,
     last: VecDeque<String>,
+    /// Bytes read since then, which is less than a second ago.
+    read: (Instant, usize),
     second: Instant,
     said: u32,
     /// Lines the error log was spared.
@@ -40,6 +45,7 @@ impl Words {
             fd,
             line: Vec::new(),
             last: VecDeque::new(),
+            read: (now, 0),
             second: now,
             said: 0,
             spared: 0,
@@ -50,15 +56,28 @@ impl Words {
         self.fd.as_ref().map(AsFd::as_fd)
     }
 
+    /// How long nothing is to be read, of one that says much.
+    pub(super) fn rest(&self, now: Instant) -> Option<Duration> {
+        let (since, bytes) = self.read;
+        let left = SECOND.saturating_sub(now.saturating_duration_since(since));
+        (bytes >= BYTES_A_SECOND && !left.is_zero()).then_some(left)
+    }
+
     /// Reads what is there, up to a turn's; the lines that are whole.
-    pub(super) fn read(&mut self) -> Vec<String> {
+    pub(super) fn read(&mut self, now: Instant) -> Vec<String> {
+        if now.saturating_duration_since(self.read.0) >= SECOND {
+            self.read = (now, 0);
+        }
         let mut buffer = [0; BYTES_A_TURN];
         let Some(fd) = &self.fd else {
             return Vec::new();
         };
         match os::net::read(fd.as_fd(), &mut buffer) {
             Ok(0) => self.fd = None,
-            Ok(bytes) => return self.take(buffer.get(..bytes).unwrap_or_default()),
+            Ok(bytes) => {
+                self.read.1 += bytes;
+                return self.take(buffer.get(..bytes).unwrap_or_default());
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Vec::new(),
             Err(_) => self.fd = None,
         }
@@ -143,26 +162,27 @@ mod tests {
     #[test]
     fn lines_are_whole_bounded_and_the_last_are_remembered() {
         let (ours, theirs) = os::pipe::from_program().unwrap();
-        let mut words = Words::new(Some(ours), Instant::now());
+        let now = Instant::now();
+        let mut words = Words::new(Some(ours), now);
         let mut theirs = std::fs::File::from(theirs);
         theirs
             .write_all(b"[26-Nov-2026 23:45:01] NOTICE: one\n\ntw")
             .unwrap();
-        assert_eq!(words.read(), ["[26-Nov-2026 23:45:01] NOTICE: one"]);
+        assert_eq!(words.read(now), ["[26-Nov-2026 23:45:01] NOTICE: one"]);
         theirs.write_all(b"o\xff\r\n").unwrap();
-        assert_eq!(words.read(), ["two\u{fffd}"]);
+        assert_eq!(words.read(now), ["two\u{fffd}"]);
         assert_eq!(words.last(), "NOTICE: one | two\u{fffd}");
         theirs.write_all(&[b'x'; 5_000]).unwrap();
         theirs.write_all(b"\nlast words").unwrap();
-        let long = words.read();
+        let long = words.read(now);
         assert_eq!(
             long.iter().map(String::len).collect::<Vec<_>>(),
             [LINE_BYTES_MAX]
         );
-        assert!(words.read().is_empty());
+        assert!(words.read(now).is_empty());
         drop(theirs);
-        assert_eq!(words.read(), ["last words"]);
-        assert!(words.fd().is_none() && words.read().is_empty());
+        assert_eq!(words.read(now), ["last words"]);
+        assert!(words.fd().is_none() && words.read(now).is_empty());
         for number in 0..100 {
             words.take(format!("{number}\n").as_bytes());
         }
@@ -188,6 +208,24 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(mail(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn who_never_stops_is_read_so_much_a_second() {
+        let (ours, theirs) = os::pipe::from_program().unwrap();
+        let mut now = Instant::now();
+        let mut words = Words::new(Some(ours), now);
+        let mut theirs = std::fs::File::from(theirs);
+        for _ in 0..3 {
+            for _ in 0..BYTES_A_SECOND / BYTES_A_TURN {
+                assert_eq!(words.rest(now), None);
+                theirs.write_all(&[b'\n'; BYTES_A_TURN]).unwrap();
+                words.read(now);
+            }
+            let half = SECOND / 2;
+            assert_eq!(words.rest(now + half), Some(half));
+            now += SECOND;
         }
     }
 
