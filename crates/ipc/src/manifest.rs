@@ -406,6 +406,8 @@ mod tests {
         PoolProcess {
             id: id.into(),
             pid: 7,
+            settings: u64::MAX,
+            identity: Some((1, 2, -3, 4)),
             process: memory(&format!("process of {id}")),
             words: memory(&format!("words of {id}")),
         }
@@ -509,6 +511,8 @@ mod tests {
             panic!("another message arrived");
         };
         assert_eq!((&*arrived.id, arrived.pid), ("a", 7));
+        assert_eq!(arrived.settings, u64::MAX);
+        assert_eq!(arrived.identity, Some((1, 2, -3, 4)));
         assert_eq!(content(&arrived.words), "words of a");
         refused("遅".repeat(100_000)).send(there.as_fd()).unwrap();
         let FromSpawner::Refused { message, .. } = FromSpawner::recv(here.as_fd()).unwrap() else {

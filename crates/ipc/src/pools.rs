@@ -18,7 +18,7 @@ use crate::codec::{beside, path};
 pub const FPM_STATUS_PATH: &str = "/../status";
 
 /// A pool: everything that has to be known to run it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PoolManifest {
     /// Names its socket, its group and its directory, as `config::model::Pool::id`.
     pub id: String,
@@ -49,7 +49,7 @@ pub struct PoolManifest {
 }
 
 /// A site that a pool serves.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PoolSite {
     /// Its name.
     pub name: String,
@@ -59,7 +59,7 @@ pub struct PoolSite {
 }
 
 /// What runs in a pool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PoolProgramManifest {
     /// A master of php-fpm.
     Php {
@@ -102,7 +102,7 @@ pub enum PoolProgramManifest {
 
 /// What a pool sees of the machine's files: these and [`crate::manifest::Manifest::sees`], and
 /// nothing else. What lies in another of them comes after it.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct WallsManifest {
     /// Directories and files, each where it is outside.
     pub sees: Vec<Seen>,
@@ -111,7 +111,7 @@ pub struct WallsManifest {
 }
 
 /// A directory or file that a pool sees.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Seen {
     /// Where it is, outside and inside.
     #[serde(with = "path")]
@@ -139,6 +139,10 @@ pub struct PoolProcess {
     pub id: String,
     /// Its process.
     pub pid: u32,
+    /// Tells the settings it was started with from others, where one program has made both numbers.
+    pub settings: u64,
+    /// Which file its program was; `None` where nobody minds.
+    pub identity: Option<Identity>,
     /// The same, for ever (`pidfd_open(2)`).
     #[serde(with = "beside")]
     pub process: OwnedFd,
@@ -147,6 +151,9 @@ pub struct PoolProcess {
     #[serde(with = "beside")]
     pub words: OwnedFd,
 }
+
+/// Which file a program is: device, inode, and when its content changed, in seconds and nanoseconds.
+pub type Identity = (u64, u64, i64, i64);
 
 impl PoolProcess {
     /// Its descriptors, in the order of its fields.
@@ -163,6 +170,8 @@ impl PoolProcess {
         Ok(PoolProcess {
             id: self.id.clone(),
             pid: self.pid,
+            settings: self.settings,
+            identity: self.identity,
             process: self.process.try_clone()?,
             words: self.words.try_clone()?,
         })

@@ -31,20 +31,11 @@ impl Spawner {
         self.pools.is_in_charge = false;
         self.pools.given = self.pools.pids();
         for run in std::mem::take(&mut self.pools.runs).into_values() {
-            let Some(pool) = run.pool() else { continue };
-            for master in &run.masters {
-                let words = run.words.fd().map(|fd| fd.try_clone_to_owned());
-                let (Some(process), Some(Ok(words))) = (master.try_clone_fd(), words) else {
-                    continue;
-                };
-                let (id, pid) = (pool.id.clone(), master.pid);
-                FromSpawner::PoolProcess(PoolProcess {
-                    id,
-                    pid,
-                    process,
-                    words,
-                })
-                .send(self.supervisor.as_fd())?;
+            let Some(words) = run.words.fd() else {
+                continue;
+            };
+            for master in run.told(&words) {
+                FromSpawner::PoolProcess(master).send(self.supervisor.as_fd())?;
             }
         }
         self.pools.machine.let_go();
@@ -104,11 +95,14 @@ impl Running {
     /// Goes on with a master of a spawner before.
     fn inherit(&mut self, master: PoolProcess, directories: Vec<PathBuf>, now: Instant) {
         let PoolProcess {
+            id: _,
             pid,
+            settings,
+            identity,
             process,
             words,
-            ..
         } = master;
+        (self.settings, self.identity) = (settings, identity);
         let process = match Adopted::of(pid, process) {
             Ok(adopted) if adopted.has_ended() => Who::Gone,
             Ok(adopted) => Who::Adopted(adopted),

@@ -10,7 +10,7 @@ use std::time::Instant;
 use config::reason;
 use ipc::manifest::{FromSpawner, NamedProgram};
 use ipc::order::Failure;
-use ipc::pools::{PoolManifest, PoolProcess, PoolProgramManifest, Seen};
+use ipc::pools::{PoolManifest, PoolProgramManifest, Seen};
 use os::spawn::{Birth, Limits, Walls};
 
 use super::mail::sendmail;
@@ -166,17 +166,7 @@ impl Spawner {
             group,
             problem,
         } = born;
-        let told: Vec<_> = masters
-            .iter()
-            .filter_map(|master| {
-                Some(PoolProcess {
-                    id: pool.id.clone(),
-                    pid: master.pid,
-                    process: master.try_clone_fd()?,
-                    words: ours.try_clone().ok()?,
-                })
-            })
-            .collect();
+        let mut told = Vec::new();
         let now = Instant::now();
         let takes_over = self.pools.machine.run(&pool.id) != Some(run);
         if let Some(running) = self.pools.runs.get_mut(&run) {
@@ -185,12 +175,13 @@ impl Spawner {
             let directories = path.map(|path| hierarchies.map(|it| it.group(path)).collect());
             running.directories = directories.unwrap_or_default();
             running.masters = masters;
-            running.words = Words::new(Some(ours), now);
-            running.group = group;
             running.identity = match &pool.program {
                 PoolProgramManifest::Php { program, .. } => super::facts::identity(program),
                 PoolProgramManifest::App { .. } => None,
             };
+            told.extend(running.told(&ours));
+            running.words = Words::new(Some(ours), now);
+            running.group = group;
             running.probe = probe_of(pool, found, takes_over);
         }
         for master in told {

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use ipc::pools::Identity;
+
 /// Processor time of the first thread of a process, as exactly as the kernel knows it.
 pub(super) fn own_cpu_us(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
@@ -10,7 +12,7 @@ pub(super) fn own_cpu_us(pid: u32) -> Option<u64> {
 }
 
 /// Which file a path leads to: something else for another file or content.
-pub(super) fn identity(path: &Path) -> Option<(u64, u64, i64, i64)> {
+pub(super) fn identity(path: &Path) -> Option<Identity> {
     use std::os::unix::fs::MetadataExt;
     let facts = std::fs::metadata(path).ok()?;
     Some((facts.dev(), facts.ino(), facts.mtime(), facts.mtime_nsec()))

@@ -23,6 +23,7 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::hash::{Hash as _, Hasher as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -131,24 +132,24 @@ fn instances(pool: &PoolManifest) -> usize {
     }
 }
 
-/// Whether what runs by one manifest is to be replaced by what another says.
-fn differs((one, at): (&Known, usize), (other, to): (&Known, usize)) -> bool {
-    let essence = |known: &Known, at: usize| {
-        let pool = known.manifest.pools.get(at)?;
-        let group = pool.group.and_then(|at| usize::try_from(at).ok());
-        let group = group.and_then(|at| known.manifest.groups.get(at));
-        let sees = pool.walls.as_ref().map(|_| known.manifest.sees.clone());
-        let pool = PoolManifest {
-            group: None,
-            weight: 1,
-            idle_ms: None,
-            name: String::new(),
-            ..pool.clone()
-        };
-        let group = group.map(|group| group.path.clone());
-        Some((pool, group, sees, known.manifest.mail.clone()))
-    };
-    essence(one, at) != essence(other, to)
+/// What a pool is told by a manifest, in a number: what runs is replaced where it is another.
+fn settings(known: &Known, at: usize) -> u64 {
+    let manifest = &known.manifest;
+    let pool = manifest.pools.get(at).map(|pool| PoolManifest {
+        group: None,
+        weight: 1,
+        idle_ms: None,
+        name: String::new(),
+        ..pool.clone()
+    });
+    let has_walls = pool.as_ref().is_some_and(|pool| pool.walls.is_some());
+    let sees = has_walls.then_some(&manifest.sees);
+    let group = manifest.pools.get(at).and_then(|pool| pool.group);
+    let group = group.and_then(|at| manifest.groups.get(usize::try_from(at).ok()?));
+    let group = group.map(|group| &group.path);
+    let mut hasher = std::hash::DefaultHasher::new();
+    (pool, group, sees, &manifest.mail).hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Pools {
@@ -197,6 +198,23 @@ impl Pools {
     fn pool(&self, id: &str) -> Option<&PoolManifest> {
         let (known, at) = self.named.get(id)?;
         known.manifest.pools.get(*at)
+    }
+
+    /// Pools of which the latest run, which serves or comes, has been told something else.
+    fn changed(&self) -> Vec<String> {
+        let mut changed = BTreeSet::new();
+        for (run, running) in &self.runs {
+            let id = running.pool().map_or("", |pool| pool.id.as_str());
+            let is_meant = self.machine.is_coming(*run) || self.machine.run(id) == Some(*run);
+            let Some((known, at)) = self.named.get(id).filter(|_| is_meant) else {
+                continue;
+            };
+            match running.settings == settings(known, *at) {
+                true => changed.remove(id),
+                false => changed.insert(id.to_owned()),
+            };
+        }
+        changed.into_iter().collect()
     }
 
     fn terms(&self, id: &str) -> Terms {
@@ -262,7 +280,7 @@ impl Spawner {
                 named.insert(pool.id.clone(), (Rc::clone(known), at));
             }
         }
-        let before = std::mem::replace(&mut self.pools.named, named);
+        self.pools.named = named;
         let busy: BTreeSet<String> = self
             .pools
             .runs
@@ -273,18 +291,13 @@ impl Spawner {
         self.pools
             .sockets
             .retain(|id, _| named.contains_key(id) || busy.contains(id));
-        let changed = before.iter().filter(|(id, (known, at))| {
-            let next = named.get(*id);
-            next.is_some_and(|(next, to)| differs((known, *at), (next, *to)))
-        });
-        let changed: Vec<String> = changed.map(|(id, _)| id.clone()).collect();
         let pools = latest.manifest.pools.iter();
         let pools = pools.map(|pool| (pool.id.clone(), terms(pool)));
         let places = latest.manifest.starting_max;
         self.adopt();
         if self.pools.is_in_charge {
             self.pools.machine.name(pools, places, now);
-            for id in changed {
+            for id in self.pools.changed() {
                 self.pools.machine.restart(&id, now);
             }
         }

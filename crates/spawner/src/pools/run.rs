@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use ipc::pools::{PoolManifest, PoolProgramManifest};
+use ipc::pools::{Identity, PoolManifest, PoolProcess, PoolProgramManifest};
 use os::signal::Signal;
 use os::spawn::{Adopted, Process, Verdict};
 use os::tree::{self, Tree};
@@ -36,8 +36,10 @@ pub(super) struct Running {
     /// Its directories, one in each hierarchy.
     pub(super) directories: Vec<PathBuf>,
     pub(super) probe: Option<Probe>,
-    /// Which file its program was.
-    pub(super) identity: Option<(u64, u64, i64, i64)>,
+    /// What it was told, in a number.
+    pub(super) settings: u64,
+    /// Which file its program was, of php-fpm.
+    pub(super) identity: Option<Identity>,
     /// When it was killed.
     pub(super) killed: Option<Instant>,
     /// Whether somebody was told that it cannot be killed.
@@ -75,18 +77,37 @@ pub(super) enum Who {
 impl Running {
     pub(super) fn new(known: Rc<Known>, index: usize, now: Instant) -> Running {
         Running {
-            known,
-            index,
             masters: Vec::new(),
             words: Words::new(None, now),
             group: None,
             directories: Vec::new(),
             probe: None,
+            settings: super::settings(&known, index),
             identity: None,
             killed: None,
             is_told: false,
             seen: None,
+            known,
+            index,
         }
+    }
+
+    /// Its processes, as the supervisor hears of them; `words` is what they say, to be read.
+    pub(super) fn told<'a>(
+        &'a self,
+        words: &'a impl AsFd,
+    ) -> impl Iterator<Item = PoolProcess> + 'a {
+        let id = self.pool().map(|pool| &pool.id);
+        self.masters.iter().filter_map(move |master| {
+            Some(PoolProcess {
+                id: id?.clone(),
+                pid: master.pid,
+                settings: self.settings,
+                identity: self.identity,
+                process: master.try_clone_fd()?,
+                words: words.as_fd().try_clone_to_owned().ok()?,
+            })
+        })
     }
 
     /// What the pool is.

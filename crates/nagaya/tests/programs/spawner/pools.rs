@@ -392,6 +392,28 @@ fn masters_outlive_a_spawner_that_is_killed_and_the_next_goes_on_with_them() {
 }
 
 #[test]
+fn what_was_started_with_other_settings_is_handed_over_by_the_next_spawner() {
+    let bed = Bed::new();
+    let plan = bed.plan(vec![bed.pool("a", &[])]);
+    let socket = [bed.bind("a")];
+    let first = bed.spawner_with(plan.clone(), Vec::new(), &socket);
+    first.worker().is_warm();
+    let master = first.hear_of_master();
+    drop(first);
+    // Nobody was there when the settings changed.
+    let plan = bed.plan(vec![bed.pool("a", &[""])]);
+    let second = bed.spawner_with(plan.clone(), vec![master.try_clone().unwrap()], &socket);
+    let next = second.hear_of_master();
+    assert_eq!(second.hear_of_end(), master.pid);
+    assert_ne!(next.settings, master.settings);
+    drop(second);
+    let third = bed.spawner_with(plan, vec![next.try_clone().unwrap()], &socket);
+    third.worker().is_warm();
+    assert_eq!(third.standing().state, PoolState::Warm, "it is the same");
+    assert_eq!(bed.pid("a"), next.pid);
+}
+
+#[test]
 fn a_restart_hands_over_without_a_refusal() {
     let bed = Bed::new();
     let spawner = bed.spawner(bed.plan(vec![bed.pool("a", &[])]), Vec::new());
