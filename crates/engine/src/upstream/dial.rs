@@ -28,6 +28,8 @@ use crate::worker::resources::Resources;
 
 /// Addresses of one name that are kept.
 const ADDRESSES_MAX: usize = 16;
+/// The reason where nobody listens.
+pub(crate) const UNREACHABLE: &str = "upstream_unreachable";
 /// How long a failed look-up is not repeated.
 const RETRY_MS: u64 = 1_000;
 
@@ -120,7 +122,7 @@ fn unreachable(server: &Server, error: &io::Error) -> Error {
         io::ErrorKind::TimedOut => (Kind::UpstreamSlow, "upstream_connect_timeout"),
         // A Unix socket's way to say that more wait there than it lets wait.
         io::ErrorKind::WouldBlock => (Kind::Full, "upstream_queue_full"),
-        _ => (Kind::UpstreamDown, "upstream_unreachable"),
+        _ => (Kind::UpstreamDown, UNREACHABLE),
     };
     let why = match (kind, &server.address) {
         (Kind::Full, _) => "too many connections wait there already".to_owned(),

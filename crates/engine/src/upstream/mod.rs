@@ -23,6 +23,7 @@ use std::sync::Arc;
 use config::model::{self, Protocol, ProxyVersion};
 use wire::proxy_protocol::{self, Endpoints};
 
+pub(crate) use dial::UNREACHABLE;
 pub(crate) use link::Link;
 pub(crate) use server::label;
 pub(crate) use server::{InFlight, Server};

@@ -586,7 +586,7 @@ fn nothing_is_left_when_the_gateway_ends() {
     assert!(!runs(who.master) && !runs(who.child));
 }
 
-/// Answers with who it is; listens at the descriptor it is given.
+/// Answers with who it is; listens at the path that it is told, or the descriptor it is given.
 const APPLICATION: &str = r#"
 import os, socket, sys, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -601,7 +601,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(text)
     def address_string(self): return 'client'
 server = ThreadingHTTPServer(('', 0), Handler, bind_and_activate=False)
-server.socket = socket.socket(fileno=3)
+if sys.argv[1:]:
+    server.socket = socket.socket(socket.AF_UNIX)
+    server.socket.bind(sys.argv[1])
+    server.socket.listen()
+else: server.socket = socket.socket(fileno=3)
 print('words of an application', file=sys.stderr, flush=True)
 server.serve_forever()
 "#;
@@ -615,11 +619,11 @@ root = "{site}/app"
   handler = { app = { command = ["/usr/bin/python3", "application.py"], directory = "{site}/app", env = { STAGE = "test" } } }
 "#;
 
-#[test]
-fn an_application_is_started_by_its_first_request_and_again_when_it_was_killed() {
+/// A site with the application; `None` where it cannot run.
+fn application(sites: &str, pools: &str) -> Option<Bed> {
     if !std::path::Path::new("/usr/bin/python3").exists() {
         testkit::lacks_program("python3");
-        return;
+        return None;
     }
     let files = [
         ("app/application.py", APPLICATION),
@@ -627,10 +631,34 @@ fn an_application_is_started_by_its_first_request_and_again_when_it_was_killed()
     ];
     let wish = Wish {
         files: &files,
-        sites: APPLICATION_CONFIG,
+        sites,
+        pools,
         ..Wish::default()
     };
-    let Some(bed) = bed(&wish) else { return };
+    bed(&wish)
+}
+
+#[test]
+fn who_comes_as_an_application_ends_that_binds_its_socket_itself_is_answered_by_the_next() {
+    let words = r#"["/usr/bin/python3", "application.py""#;
+    let sites = APPLICATION_CONFIG.replace(words, &format!("{words}, \"$socket\""));
+    let Some(bed) = application(&sites, "") else {
+        return;
+    };
+    for _ in 0..5 {
+        let answer = bed.get_of("python.test", "/");
+        let text = answer.text();
+        assert_eq!(answer.status, 200, "{text}\n{}", bed.gateway.stderr());
+        assert!(text.ends_with(" None"), "{text}");
+        kill(text.split(' ').next().unwrap().parse().unwrap());
+    }
+}
+
+#[test]
+fn an_application_is_started_by_its_first_request_and_again_when_it_was_killed() {
+    let Some(bed) = application(APPLICATION_CONFIG, "") else {
+        return;
+    };
     let ask = || {
         let answer = bed.get_of("python.test", "/");
         assert_eq!(

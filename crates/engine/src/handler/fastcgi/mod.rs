@@ -95,7 +95,14 @@ impl Ask<'_> {
             let reached = reached.await;
             let last = self.pool.last_tried(&tried);
             exchange.record.upstream = last.map(|last| last.label.clone());
-            let reached = reached?;
+            let reached = match reached {
+                Ok(reached) => reached,
+                Err(error) => {
+                    warm::reach_again(&mut entered, exchange, error).await?;
+                    tried.forgive_last();
+                    continue;
+                }
+            };
             exchange.invite_body().await?;
             match self.attempt(exchange, reached, spooled).await {
                 Ok(()) => return Ok(()),
@@ -106,12 +113,7 @@ impl Ask<'_> {
                     spooled = body;
                 }
                 Err(Failure::Closed(error, body)) => {
-                    let Some(entered) = &mut entered else {
-                        return Err(error);
-                    };
-                    if !entered.again(exchange).await? {
-                        return Err(error);
-                    }
+                    warm::again(&mut entered, exchange, error).await?;
                     spooled = body;
                 }
                 Err(failure) => return Err(failure.into_error()),

@@ -163,7 +163,14 @@ impl Forward<'_> {
             let reached = pool.reach(self.chosen.worker, &mut tried, fresh, &opening);
             let reached = reached.await;
             exchange.record.upstream = pool.last_tried(&tried).map(|last| last.label.clone());
-            let reached = reached?;
+            let reached = match reached {
+                Ok(reached) => reached,
+                Err(error) => {
+                    warm::reach_again(&mut entered, exchange, error).await?;
+                    tried.forgive_last();
+                    continue;
+                }
+            };
             exchange.invite_body().await?;
             let Err(failure) = self.attempt(exchange, pool, reached, spooled.take()).await else {
                 return Ok(());
@@ -175,7 +182,7 @@ impl Forward<'_> {
                     entered.wait(exchange).await?;
                     fresh == Fresh::No
                 }
-                (Retry::IfEnded, Some(entered)) => entered.again(exchange).await?,
+                (Retry::IfEnded, Some(entered)) => entered.again(exchange, &failure.error).await?,
                 (Retry::IfEnded, None) | (Retry::No, _) => false,
             };
             if !is_tried_again {

@@ -23,12 +23,15 @@ use crate::permits;
 use crate::programs::pools::{InUse, Known, ProgramPool, Refused};
 use crate::stage::Chosen;
 use crate::stats::Replies;
+use crate::upstream::UNREACHABLE;
 
 /// Requests that may wait for one pool: no more than connections its socket holds until they are
 /// accepted.
 const WAITING_MAX: usize = 500;
-/// How long after its connection has closed a pool may be heard to have ended.
+/// How long after its connection has closed a pool may be heard to have ended, and after its socket
+/// has refused one: who listens there has ended, or will soon.
 const END_LOOK: Duration = Duration::from_millis(200);
+const REFUSED_LOOK: Duration = Duration::from_secs(2);
 /// The longest that a client is told to wait.
 const RETRY_S_MAX: u64 = 3_600;
 
@@ -72,14 +75,50 @@ pub(super) async fn enter<'a>(
     Ok(Some(entered))
 }
 
+/// Waits until the pool runs again that a request failed at, if it had ended.
+///
+/// # Errors
+/// `error` where it had not, or where there is no pool; otherwise as [`enter`].
+pub(super) async fn again(
+    entered: &mut Option<Entered<'_>>,
+    exchange: &mut Exchange,
+    error: Error,
+) -> Result<()> {
+    if let Some(entered) = entered
+        && entered.again(exchange, &error).await?
+    {
+        return Ok(());
+    }
+    Err(error)
+}
+
+/// As [`again`], where no connection could be made, so that nothing was asked; other reasons than
+/// that nobody listens are no reason to wait.
+///
+/// # Errors
+/// As [`again`].
+pub(super) async fn reach_again(
+    entered: &mut Option<Entered<'_>>,
+    exchange: &mut Exchange,
+    error: Error,
+) -> Result<()> {
+    match error.reason == UNREACHABLE {
+        true => again(entered, exchange, error).await,
+        false => Err(error),
+    }
+}
+
 impl Entered<'_> {
     /// Waits until it runs again, where it has ended since; says whether it had. Once a request.
     ///
     /// # Errors
     /// As [`enter`].
-    pub(super) async fn again(&mut self, exchange: &mut Exchange) -> Result<bool> {
-        let has_ended =
-            !self.is_again && timeout(END_LOOK, self.pool.ended(self.ends)).await.is_ok();
+    pub(super) async fn again(&mut self, exchange: &mut Exchange, error: &Error) -> Result<bool> {
+        let look = match error.reason {
+            UNREACHABLE => REFUSED_LOOK,
+            _ => END_LOOK,
+        };
+        let has_ended = !self.is_again && timeout(look, self.pool.ended(self.ends)).await.is_ok();
         if has_ended {
             self.is_again = true;
             self.wait(exchange).await?;

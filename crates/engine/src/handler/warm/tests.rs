@@ -269,12 +269,16 @@ fn a_connection_that_closes_is_tried_again_once_if_its_pool_has_ended() {
             scene.say(&Report::Warm { id });
         });
         let mut entered = entered.expect("it runs").expect("a pool");
+        let closed = Error::new(Kind::UpstreamBroken, "upstream_closed", "");
         assert!(
-            !entered.again(&mut exchange).await.expect("it runs"),
+            !entered
+                .again(&mut exchange, &closed)
+                .await
+                .expect("it runs"),
             "it lives"
         );
         let pool = scene.pool().id.to_string();
-        let (again, ()) = tokio::join!(entered.again(&mut exchange), async {
+        let (again, ()) = tokio::join!(entered.again(&mut exchange, &closed), async {
             scene.say(&Report::Cold { pool: pool.clone() });
             let id = scene.asked().await;
             scene.say(&Report::Warm { id });
@@ -285,8 +289,44 @@ fn a_connection_that_closes_is_tried_again_once_if_its_pool_has_ended() {
             yield_now().await;
         }
         assert!(
-            !entered.again(&mut exchange).await.expect("no wait"),
+            !entered
+                .again(&mut exchange, &closed)
+                .await
+                .expect("no wait"),
             "once"
         );
+    });
+}
+
+#[test]
+fn a_socket_that_refuses_is_tried_again_once_its_pool_is_heard_to_have_ended() {
+    test(async || {
+        let scene = Scene::new(LONG, "");
+        let mut exchange = Scene::exchange();
+        let serving = scene.fixture.worker.serving();
+        let routed = scene.fixture.arrived(&serving).routed(&exchange.route);
+        let chosen = routed.expect("a site").chosen(&exchange.route);
+        let (entered, ()) = tokio::join!(enter(chosen, &mut exchange, Some(0)), async {
+            let id = scene.asked().await;
+            scene.say(&Report::Warm { id });
+        });
+        let mut entered = entered.expect("it runs");
+        let refused = || Error::new(Kind::UpstreamDown, UNREACHABLE, "");
+        let pool = scene.pool().id.to_string();
+        let (again, ()) =
+            tokio::join!(reach_again(&mut entered, &mut exchange, refused()), async {
+                // Its end is noticed late.
+                tokio::time::sleep(END_LOOK * 2).await;
+                scene.say(&Report::Cold { pool });
+                let id = scene.asked().await;
+                scene.say(&Report::Warm { id });
+            });
+        again.expect("it runs again");
+        let full = Error::new(Kind::Full, "upstream_queue_full", "");
+        for error in [full, refused()] {
+            let reason = error.reason;
+            let again = reach_again(&mut entered, &mut exchange, error).await;
+            assert_eq!(again.expect_err("no more").reason, reason);
+        }
     });
 }
