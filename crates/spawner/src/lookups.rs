@@ -29,7 +29,7 @@ use super::programs::Order;
 const THREADS_MAX: usize = 64;
 /// Of these, those that look into one site's directory.
 const THREADS_OF_ONE_MAX: usize = 2;
-/// Orders that wait for such a thread.
+/// Orders that wait for such a thread, beside those of pools, of which few start at once.
 const WAITING_OF_ONE_MAX: usize = 16;
 /// How long an order is looked for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -148,7 +148,7 @@ impl Lookups {
         let directory = wanted.directory();
         let waiting = self.waiting.iter();
         let waiting = waiting.filter(|(_, other)| other.directory() == directory);
-        if waiting.count() >= WAITING_OF_ONE_MAX {
+        if waiting.count() >= WAITING_OF_ONE_MAX && !matches!(run, Ordered::Pool) {
             let directory = directory.display();
             let what = format!("too many wait for {directory} or its user already: does it hang?");
             return Err(Refusal::new(Failure::FilesSilent, what));
@@ -340,6 +340,15 @@ mod tests {
         assert_eq!(lookups.threads.len(), THREADS_OF_ONE_MAX);
         assert_eq!(lookups.count(), most as usize);
         assert!(lookups.has((0, most - 1)) && !lookups.has((1, 0)));
+        let pools = Wanted::Named(NamedProgram {
+            whose: "pool a".into(),
+            command: vec!["x".into()],
+            directory: "/hangs".into(),
+            user: None,
+            may_be_root: false,
+        });
+        let waits = lookups.add((u64::MAX, 1), Ordered::Pool, pools, Instant::now());
+        waits.expect("others' orders are no failure of a pool's");
 
         add(&mut lookups, 100, "/other", "fails").unwrap();
         let number = ended(&lookups);

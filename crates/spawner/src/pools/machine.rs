@@ -297,13 +297,20 @@ impl Machine {
         };
         pool.is_stale = false;
         (pool.rests, pool.failures, pool.crashes) = (None, 0, 0);
-        let serving = pool.serving.take();
+        let (serving, coming) = (pool.serving.take(), pool.coming.take());
+        let tenant = pool.terms.tenant.clone();
         if let Some(serving) = &serving {
             self.deeds.push(Deed::Cold { pool: id.into() });
             self.leave(id, serving.number, now);
         }
+        if let Some(coming) = &coming {
+            // Who waits for it has it started anew.
+            let charged_us = coming.charged_us;
+            self.turns.end(&tenant, (charged_us, charged_us));
+            self.kill(id, coming.number);
+        }
         self.tick(now);
-        serving.is_some()
+        serving.is_some() || coming.is_some()
     }
 
     /// The socket of a pool refuses connections: what runs there is of no use, and nothing starts
@@ -311,9 +318,6 @@ impl Machine {
     pub(super) fn is_deaf(&mut self, id: &str, now: Instant) {
         self.deaf.insert(id.to_owned());
         self.stop(id, now);
-        if let Some(pool) = self.pools.get_mut(id) {
-            pool.is_stale = pool.coming.is_some();
-        }
     }
 
     /// Pools whose sockets are to be bound anew.

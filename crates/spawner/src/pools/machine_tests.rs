@@ -255,6 +255,25 @@ fn a_hand_over_serves_all_the_time_and_one_that_fails_is_tried_again() {
 }
 
 #[test]
+fn one_that_is_stopped_while_it_starts_is_killed_and_started_anew_for_who_waits() {
+    let own = terms("a", Some(600));
+    let mut world = World::new(1, &[("p", own.clone()), ("q", own.clone())]);
+    assert!(!world.machine.stop("p", world.now), "nothing runs");
+    world.want("p", &own, 1);
+    assert!(world.machine.stop("p", world.now));
+    world.obey();
+    assert!(world.runs[&1].1);
+    assert_eq!(world.state("p"), PoolState::Waiting);
+    world.gone(1);
+    assert_eq!(world.coming(), [2]);
+    world.ready(2);
+    assert_eq!(world.last(1), &Word::Warm);
+    // Its place is free again.
+    world.want("q", &own, 2);
+    assert_eq!(world.coming(), [3]);
+}
+
+#[test]
 fn pools_that_are_kept_start_by_themselves_and_those_not_named_end_soon() {
     let kept = terms("a", None);
     let mut world = World::new(2, &[("p", kept.clone())]);
