@@ -174,15 +174,6 @@ pub fn wait_writable(fd: BorrowedFd<'_>, wait: Duration) -> io::Result<bool> {
     Ok(wait_ready(&[(fd, Want::Write)], Some(wait))? == [true])
 }
 
-/// The process that listened first at `path`, where somebody listens there still: another one may
-/// have the socket by now.
-pub fn who_listens(path: &Path) -> Option<u32> {
-    let probe = unix_socket().ok()?;
-    connect(&probe, &SocketAddrUnix::new(path).ok()?).ok()?;
-    let (pid, _, _) = peer_credentials(probe.as_fd()).ok()?;
-    Some(pid)
-}
-
 /// Has whoever accepts from a listener wait for a connection, in every process that has it.
 pub fn set_waiting(listener: BorrowedFd<'_>) -> io::Result<()> {
     let flags = fcntl_getfl(listener)?;

@@ -103,6 +103,11 @@ fn stat(pid: u32) -> Option<Vec<String>> {
     Some(fields.split_ascii_whitespace().map(str::to_owned).collect())
 }
 
+/// When a process began, in ticks since the machine did: of all that have had its number, this one.
+pub fn born(pid: u32) -> Option<u64> {
+    stat(pid)?.get(19)?.parse().ok()
+}
+
 fn is_dead(pid: u32) -> bool {
     stat(pid).is_none_or(|fields| {
         fields
@@ -163,6 +168,8 @@ mod tests {
         });
         let stranger = Command::new("sleep").arg("600").spawn();
         let mut stranger = stranger.unwrap();
+        let born = [std::process::id(), top.id(), stranger.id()].map(|it| super::born(it).unwrap());
+        assert!(born.is_sorted() && born[0] > 0, "{born:?}");
         kill_below(top.id());
         top.wait().unwrap();
         assert_eq!(look(top.id()), None);

@@ -57,11 +57,15 @@ impl Spawner {
         self.say(worker, &Report::Ended(ended));
     }
 
-    /// Kills everything that was started here but pools, and waits for it.
+    /// Kills everything that was started here, and waits for it. Pools live on where the supervisor
+    /// does, who knows of them.
     pub(super) fn end(mut self) -> io::Result<()> {
         self.programs.kill_all();
         let until = Instant::now() + LAST_ENDS;
-        let pools = self.pools.pids();
+        let pools = match std::os::unix::process::parent_id() == self.parent {
+            true => self.pools.pids(),
+            false => self.pools.kill_all(),
+        };
         loop {
             self.on_ends()?;
             let mut left = os::process::children();

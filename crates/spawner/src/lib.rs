@@ -95,6 +95,8 @@ pub fn run() -> ExitCode {
 
 struct Spawner {
     supervisor: OwnedFd,
+    /// The supervisor's number, as long as it lives.
+    parent: u32,
     ends: ChildEnds,
     manifests: Manifests,
     groups: Groups,
@@ -139,6 +141,7 @@ impl Spawner {
         }
         Ok(Spawner {
             supervisor,
+            parent: std::os::unix::process::parent_id(),
             ends,
             manifests: Manifests::default(),
             groups: Groups::default(),

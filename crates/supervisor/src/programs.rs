@@ -81,7 +81,7 @@ impl Programs {
         Programs {
             state: spawner.map_or_else(Default::default, running),
             strangers,
-            masters: PoolProcesses(masters),
+            masters: PoolProcesses::take_over(masters, current.places.directory()),
             sockets: numbers(current).collect(),
             ..Programs::default()
         }
@@ -175,6 +175,7 @@ impl Programs {
 
     /// Gives the spawner the sockets of a generation's pools that it has not.
     pub(super) fn tell_sockets(&mut self, generation: &Generation) -> Result<(), String> {
+        self.masters.write_in(generation.places.directory());
         let known = &self.sockets;
         let is_new = |(id, it): &(&str, &Listening)| known.get(*id) != Some(&it.number());
         let new: Vec<_> = sockets(generation).filter(is_new).collect();
@@ -196,7 +197,7 @@ impl Programs {
 
     /// Tells the spawner which masters run: from now on it sees to pools.
     pub(super) fn give_charge_of_pools(&mut self) -> Result<(), String> {
-        let copies = self.masters.0.iter().map(PoolProcess::try_clone);
+        let copies = self.masters.known.iter().map(PoolProcess::try_clone);
         let copies = copies.collect::<io::Result<_>>();
         copies
             .and_then(|copies| self.send(&ToSpawner::PoolProcesses(copies)))
@@ -338,6 +339,7 @@ impl Programs {
     pub(super) fn end(&mut self) {
         self.state = SpawnerState::Absent;
         self.end_orphans(&[]);
+        self.masters.forget_all();
     }
 
     /// Kills and reaps what a spawner left behind: children of this process that are neither

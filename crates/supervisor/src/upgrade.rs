@@ -176,7 +176,7 @@ impl Supervisor {
             children,
             retiring: self.retiring_to_hand_over()?,
             strangers: self.programs.strangers(),
-            masters: &self.programs.masters.0,
+            masters: &self.programs.masters.known,
         };
         Ok((leaving.write()?, serving))
     }

@@ -16,6 +16,7 @@ mod fastcgi_nginx;
 mod fastcgi_php;
 mod maps;
 mod pools;
+mod pools_lost;
 mod pools_seen;
 mod pools_stuck;
 mod program_env;

@@ -190,6 +190,15 @@ impl Pools {
         self.untold.extend(ids.cloned());
     }
 
+    /// Kills all of them: none lives on.
+    pub(super) fn kill_all(&mut self) -> BTreeSet<u32> {
+        for run in self.runs.values_mut() {
+            // Who is left is looked for until the end.
+            let _ = run.kill();
+        }
+        BTreeSet::new()
+    }
+
     /// Those of a spawner before that this one has not looked at yet.
     pub(super) fn inherited(&self) -> Vec<u32> {
         self.inherited.iter().map(|master| master.pid).collect()

@@ -15,7 +15,7 @@ use ipc::pools::PoolProgramManifest;
 use super::{Pools, STUCK_AFTER, facts, fpm, words};
 use crate::Spawner;
 
-/// How often what starts or was killed is looked at, and what will not end or be emptied.
+/// How often what starts or was killed is looked at, and what will not end.
 const SOON: Duration = Duration::from_millis(10);
 const STUCK: Duration = Duration::from_millis(500);
 /// How often what serves is looked at, at most and at least.

@@ -8,10 +8,12 @@
 
 pub(super) mod manifest;
 pub(super) mod places;
+mod records;
 mod walls;
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use config::reason;
@@ -30,7 +32,11 @@ const LET_GO_MAX: Duration = Duration::from_secs(5);
 
 /// The masters that run, of each pool the latest last.
 #[derive(Debug, Default)]
-pub(super) struct PoolProcesses(pub(super) Vec<PoolProcess>);
+pub(super) struct PoolProcesses {
+    pub(super) known: Vec<PoolProcess>,
+    /// Where they are written down.
+    directory: Option<PathBuf>,
+}
 
 /// What the spawner says of pools without being asked, or asked by somebody else.
 #[derive(Debug)]
@@ -44,17 +50,56 @@ pub(super) enum News {
 }
 
 impl PoolProcesses {
+    /// Those that another supervisor knew, and has written down where pools are.
+    pub(super) fn take_over(known: Vec<PoolProcess>, directory: Option<&Path>) -> PoolProcesses {
+        PoolProcesses {
+            known,
+            directory: directory.map(Path::to_owned),
+        }
+    }
+
     /// Takes in one that runs; one that is known already is told of once.
     pub(super) fn add(&mut self, master: PoolProcess) {
-        self.remove(master.pid);
-        if self.0.len() < POOL_PROCESSES_MAX {
-            self.0.push(master);
+        self.known.retain(|known| known.pid != master.pid);
+        if self.known.len() >= POOL_PROCESSES_MAX {
+            let (pool, pid) = (&master.id, master.pid);
+            return tracing::error!(
+                pool,
+                pid,
+                "{POOL_PROCESSES_MAX} masters run, and no more are kept: this one ends with its spawner"
+            );
         }
+        if let Some(directory) = &self.directory {
+            records::write(directory, master.pid);
+        }
+        self.known.push(master);
     }
 
     /// Forgets one that has ended.
     pub(super) fn remove(&mut self, pid: u32) {
-        self.0.retain(|known| known.pid != pid);
+        self.known.retain(|known| known.pid != pid);
+        if let Some(directory) = &self.directory {
+            records::remove(directory, pid);
+        }
+    }
+
+    /// Has them written down in this directory from now on.
+    pub(super) fn write_in(&mut self, directory: Option<&Path>) {
+        let Some(directory) = directory else { return };
+        let before = self.directory.replace(directory.to_owned());
+        if before.as_deref() == Some(directory) {
+            return;
+        }
+        for pid in self.pids() {
+            records::write(directory, pid);
+            before.iter().for_each(|before| records::remove(before, pid));
+        }
+    }
+
+    /// All of them have ended.
+    pub(super) fn forget_all(&mut self) {
+        let pids: Vec<u32> = self.pids().collect();
+        pids.into_iter().for_each(|pid| self.remove(pid));
     }
 
     /// Has the spawner at the other end of a link let go of those it has, and learns of all of them.
@@ -81,7 +126,7 @@ impl PoolProcesses {
 
     /// Their process ids.
     pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
-        self.0.iter().map(|master| master.pid)
+        self.known.iter().map(|master| master.pid)
     }
 }
 

@@ -4,15 +4,15 @@
 //! a while longer, for requests of generations before; which master accepts from it is the
 //! spawner's business. Like listeners, sockets are shared (`Rc`) by the generations that name
 //! them. In the one directory only the gateway's user writes, so that nothing there is anybody
-//! else's idea; what is in a pool's directory is made as the pool's user, who may have put links
-//! there.
+//! else's idea, and one gateway at a time, which holds a lock on it; what is in a pool's directory
+//! is made as the pool's user, who may have put links there.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown, lchown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown, lchown};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -25,6 +25,7 @@ use os::file::Wish;
 use os::user::User;
 use os::{directory, net, process};
 
+use super::records;
 use crate::surroundings;
 
 /// Connections that wait to be accepted; the kernel takes what it allows.
@@ -47,6 +48,16 @@ pub(crate) struct Places {
     sockets: BTreeMap<PathBuf, Rc<Listening>>,
     /// Those that no generation names any more, and until when they are kept.
     leaving: BTreeMap<PathBuf, (Rc<Listening>, Instant)>,
+    /// The directory they are in; after it, those of others that are kept.
+    claims: Vec<Rc<Claim>>,
+}
+
+/// A directory of pools, which no other gateway has while this is there.
+#[derive(Debug)]
+struct Claim {
+    path: PathBuf,
+    /// Open, and locked.
+    directory: File,
 }
 
 /// A socket of a pool; its file goes with it.
@@ -74,17 +85,19 @@ impl Places {
         }
         let all = model.pool_terms.directory.as_path();
         let said = |why: String| vec![format!("directory of pools {}: {why}", all.display())];
-        let directory = directory_of_all(all).map_err(said)?;
+        let claims = before.map_or(&[][..], |before| before.claims.as_slice());
+        let claim = claim(all, claims).map_err(said)?;
         let mut users = Users::default();
         let server = users.server(&model.user).map_err(said)?;
         if let Some(server) = &server {
             reachable_by(server, &model.user, all).map_err(said)?;
         }
         let mut places = Places::default();
+        places.claims.push(Rc::clone(&claim));
         let mut problems = Vec::new();
         for pool in &model.pools {
             let known = before.and_then(|before| before.find(&pool.socket));
-            let made = make_directory(pool, (all, &directory), &mut users);
+            let made = make_directory(pool, (all, &claim.directory), &mut users);
             let socket = made.and_then(|()| match known {
                 Some(known) => Ok(Rc::clone(known)),
                 None => {
@@ -105,20 +118,40 @@ impl Places {
     }
 
     /// Those that another supervisor had.
-    pub(crate) fn of(sockets: Vec<SocketAt>) -> Places {
-        let each = sockets.into_iter().map(|known| {
-            let socket = Listening::new(known.path.clone(), known.socket);
-            (known.path, Rc::new(socket))
-        });
-        Places {
-            sockets: each.collect(),
-            leaving: BTreeMap::new(),
+    pub(crate) fn of(known: Vec<SocketAt>) -> Places {
+        let mut places = Places::default();
+        for SocketAt { path, socket } in known {
+            let file = File::from(socket);
+            match file.metadata().is_ok_and(|facts| facts.is_dir()) {
+                true => places.claims.push(Rc::new(Claim {
+                    path,
+                    directory: file,
+                })),
+                false => {
+                    let listening = Listening::new(path.clone(), file.into());
+                    places.sockets.insert(path, Rc::new(listening));
+                }
+            }
         }
+        places
+    }
+
+    /// The directory of all.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        self.claims.first().map(|claim| &*claim.path)
     }
 
     /// All of them, and those of `before` that are not among them, as another supervisor may have
-    /// them.
+    /// them, with the directories they are in.
     pub(crate) fn to_hand_over(&self, before: Option<&Places>) -> io::Result<Vec<SocketAt>> {
+        let claims = before.into_iter().flat_map(|before| &before.claims);
+        let claims = claims.filter(|it| !self.claims.iter().any(|own| own.path == it.path));
+        let claims = self.claims.iter().chain(claims).map(|claim| {
+            Ok(SocketAt {
+                path: claim.path.clone(),
+                socket: claim.directory.try_clone()?.into(),
+            })
+        });
         let is_other = |it: &&Rc<Listening>| self.find(&it.path).is_none();
         let before = before.into_iter().flat_map(Places::all).filter(is_other);
         let sockets = self.all().chain(before).map(|listening| {
@@ -127,7 +160,7 @@ impl Places {
                 socket: listening.socket()?,
             })
         });
-        sockets.collect()
+        claims.chain(sockets).collect()
     }
 
     /// Keeps for a while what only `before` has.
@@ -142,11 +175,19 @@ impl Places {
                 self.leaving.insert(path.clone(), kept);
             }
         }
+        for claim in &before.claims {
+            if !self.claims.iter().any(|own| own.path == claim.path) {
+                self.claims.push(Rc::clone(claim));
+            }
+        }
     }
 
     /// Lets go of what was kept long enough.
     pub(crate) fn sweep(&mut self, now: Instant) {
         self.leaving.retain(|_, (_, until)| *until > now);
+        if self.leaving.is_empty() {
+            self.claims.truncate(1);
+        }
     }
 
     /// When there is something to be let go of.
@@ -216,12 +257,9 @@ fn next_number() -> u64 {
 /// Listens at `path`, for `server` alone.
 fn listen(path: &Path, server: Option<&User>) -> Result<OwnedFd, String> {
     let said = |why: String| format!("listen at {}: {why}", path.display());
-    if let Some(pid) = net::who_listens(path) {
-        if process::is_there(pid) {
-            let why = format!("another gateway (process {pid}) has its pools there");
-            return Err(said(why));
-        }
-        // What was left by a gateway that is no more accepts nothing for us.
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
+    if is_socket {
+        // It was left by a gateway that is no more: nobody else has the directory.
         std::fs::remove_file(path).map_err(|error| said(reason(&error)))?;
     }
     let bound = net::bind_unix(path, BACKLOG, net::MODE_OWNER).and_then(|socket| {
@@ -243,11 +281,46 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-fn if_absent(error: io::Error) -> io::Result<()> {
+pub(super) fn if_absent(error: io::Error) -> io::Result<()> {
     match error.kind() {
         io::ErrorKind::NotFound => Ok(()),
         _ => Err(error),
     }
+}
+
+/// Takes the directory of all pools for this gateway, unless it has it among those `before`. What
+/// one that was killed has left there is ended.
+fn claim(all: &Path, before: &[Rc<Claim>]) -> Result<Rc<Claim>, String> {
+    let directory = directory_of_all(all)?;
+    let which = |file: &File| file.metadata().map(|it| (it.dev(), it.ino())).ok();
+    let is_it = |it: &&Rc<Claim>| it.path == all && which(&it.directory) == which(&directory);
+    if let Some(known) = before.iter().find(is_it) {
+        return Ok(Rc::clone(known));
+    }
+    let said = |error: io::Error| reason(&error);
+    if !os::file::lock(directory.as_fd()).map_err(said)? {
+        return Err("another gateway has its pools there".to_owned());
+    }
+    records::end_all(all).map_err(said)?;
+    Ok(Rc::new(Claim {
+        path: all.to_owned(),
+        directory,
+    }))
+}
+
+/// The first of the directories above one that somebody else could put another in the place of.
+fn first_loose(path: &Path) -> io::Result<Option<PathBuf>> {
+    let whole = path.canonicalize()?;
+    let own = [0, process::user_id(), std::fs::metadata("/")?.uid()];
+    for above in whole.ancestors().skip(1) {
+        let facts = std::fs::metadata(above)?;
+        let (mode, is_own) = (facts.mode(), own.contains(&facts.uid()));
+        // In one with the sticky bit everybody may make, and nobody move what is another's.
+        if !is_own || (mode & 0o022 != 0 && mode & 0o1000 == 0) {
+            return Ok(Some(above.to_owned()));
+        }
+    }
+    Ok(None)
 }
 
 /// The directory of all pools: made, and nobody else's to write.
@@ -266,6 +339,12 @@ fn directory_of_all(path: &Path) -> Result<File, String> {
     if facts.mode() & 0o022 != 0 {
         let path = path.display();
         return Err(format!("others may write it: chmod go-w {path}"));
+    }
+    if let Some(above) = first_loose(path).map_err(|error| reason(&error))? {
+        let above = above.display();
+        return Err(format!(
+            "others may write {above}, and so put another in its place: chmod go-w {above}, or chown root {above}"
+        ));
     }
     if facts.mode() & 0o7777 != MODE_ALL {
         let mode = opened.set_permissions(Permissions::from_mode(MODE_ALL));
@@ -372,7 +451,7 @@ impl Users {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::net::UnixStream;
+    use std::os::unix::net::{UnixListener, UnixStream};
 
     use config::Sources;
     use testkit::temp::TempDir;
@@ -451,7 +530,7 @@ mod tests {
         UnixStream::connect(socket).unwrap();
         let until = next.until().unwrap();
         next.sweep(until - Duration::from_secs(1));
-        assert!(socket.exists() && next.to_hand_over(None).unwrap().len() == 1);
+        assert!(socket.exists() && next.to_hand_over(None).unwrap().len() == 2);
         let mut back = Places::make(&model, Some(&next)).unwrap();
         back.take_over(&next);
         drop(next);
@@ -519,6 +598,47 @@ mod tests {
             lchown(&own, Some(12_345), None).unwrap();
             let why = refused();
             assert!(why.contains("belongs to user 12345"), "{why}");
+        }
+    }
+
+    #[test]
+    fn one_gateway_at_a_time_has_the_directory_and_what_hangs_at_its_sockets_is_no_hindrance() {
+        let here = open_directory();
+        let model = model(&here.path().join("pools"));
+        let places = Places::make(&model, None).unwrap();
+        let why = Places::make(&model, None).unwrap_err().join("\n");
+        assert!(why.contains("another gateway has its pools there"), "{why}");
+        let handed = Places::of(places.to_hand_over(None).unwrap());
+        assert_eq!(handed.directory(), places.directory());
+        drop(Places::make(&model, Some(&handed)).unwrap());
+        drop((places, handed));
+        // Somebody has outlived his gateway, and listens.
+        let socket = &model.pools[0].socket;
+        let straggler = UnixListener::bind(socket).unwrap();
+        straggler.set_nonblocking(true).unwrap();
+        let _next = Places::make(&model, None).unwrap();
+        UnixStream::connect(socket).unwrap();
+        assert!(straggler.accept().is_err());
+    }
+
+    #[test]
+    fn a_directory_that_somebody_else_could_put_another_in_the_place_of_is_refused() {
+        let here = open_directory();
+        let above = here.path().join("above");
+        let all = above.join("pools");
+        let model = model(&all);
+        fs::create_dir(&above).unwrap();
+        fs::set_permissions(&above, Permissions::from_mode(0o777)).unwrap();
+        let why = Places::make(&model, None).unwrap_err().join("\n");
+        assert!(
+            why.contains(&format!("chmod go-w {}", above.display())),
+            "{why}"
+        );
+        fs::set_permissions(&above, Permissions::from_mode(0o1777)).unwrap();
+        drop(Places::make(&model, None).unwrap());
+        if process::is_root() {
+            lchown(&above, Some(12_345), None).unwrap();
+            assert!(Places::make(&model, None).is_err(), "its owner may");
         }
     }
 
