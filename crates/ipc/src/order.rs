@@ -168,6 +168,12 @@ pub enum Report {
         /// The pool.
         pool: String,
     },
+    /// Other processes of a pool take requests from now on, and those before end what they have
+    /// begun; said likewise.
+    HandedOver {
+        /// The pool.
+        pool: String,
+    },
     /// What a pool has come to since its spawner started; said to one worker of the newest server,
     /// unasked.
     Counts {
@@ -486,6 +492,7 @@ impl Report {
             | Report::Warming { .. }
             | Report::Warm { .. }
             | Report::Cold { .. }
+            | Report::HandedOver { .. }
             | Report::Counts { .. } => {}
         }
         codec::encode(&cut)
@@ -580,6 +587,7 @@ mod tests {
                     mails_unsent: 0,
                 },
             },
+            Report::HandedOver { pool: pool() },
         ]);
         reports.extend(Failure::ALL.map(|(failure, word)| Report::Failed {
             id: 5,

@@ -174,6 +174,7 @@ impl<T> Chores<T> {
                     | Report::Warm { .. }
                     | Report::NotWarm { .. }
                     | Report::Cold { .. }
+                    | Report::HandedOver { .. }
                     | Report::Counts { .. },
                 ) => continue,
                 Ok(Report::Failed { id, detail, .. }) => (id, Err(detail)),

@@ -453,7 +453,7 @@ impl Link {
         self.orders.borrow_mut().clear();
         // What was said before is heard: at most a start and an end of each.
         let asked = self.slots.borrow().len() + self.warming.borrow().len();
-        let reports_max = 2 * asked + self.pools.count();
+        let reports_max = 2 * (asked + self.pools.count());
         for _ in 0..reports_max {
             match Report::try_recv(self.socket.as_fd()) {
                 Ok(report) => self.hear(report),
@@ -543,6 +543,7 @@ impl Link {
             }
             Report::Cold { pool } => self.pools.note_cold(&pool),
             Report::Counts { pool, counts } => self.pools.note_counts(&pool, counts),
+            Report::HandedOver { pool } => self.pools.note_handed_over(&pool),
         }
     }
 

@@ -48,8 +48,9 @@ pub struct ProgramPool {
     is_warm: AtomicBool,
     known: Mutex<Known>,
     changed: Notify,
-    /// How often it has ended.
+    /// How often it has ended, and been handed over to other processes.
     ends: AtomicU64,
+    hand_overs: AtomicU64,
     waiting: AtomicUsize,
     /// Requests for it that are under way.
     under_way: AtomicUsize,
@@ -184,6 +185,7 @@ impl ProgramPool {
             known: Mutex::new(Known::Cold),
             changed: Notify::new(),
             ends: AtomicU64::new(0),
+            hand_overs: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
             under_way: AtomicUsize::new(0),
             was_used: AtomicBool::new(false),
@@ -208,6 +210,11 @@ impl ProgramPool {
     /// How often it has ended.
     pub fn ends(&self) -> u64 {
         self.ends.load(Acquire)
+    }
+
+    /// How often other processes have taken it over.
+    pub fn hand_overs(&self) -> u64 {
+        self.hand_overs.load(Acquire)
     }
 
     /// Ready with the next change, once it was polled or enabled.
@@ -383,8 +390,20 @@ impl AllPools {
 
     /// The pool of this id has ended.
     pub(super) fn note_cold(&self, id: &str) {
+        self.find_pool(id, ProgramPool::note_cold);
+    }
+
+    /// The pool of this id has been handed over. Every worker hears it, and all count: what matters
+    /// is that it is another number.
+    pub(super) fn note_handed_over(&self, id: &str) {
+        self.find_pool(id, |pool| {
+            pool.hand_overs.fetch_add(1, Release);
+        });
+    }
+
+    fn find_pool(&self, id: &str, note: impl FnOnce(&ProgramPool)) {
         if let Some(pool) = self.in_force().iter().find(|pool| *pool.id == *id) {
-            pool.note_cold();
+            note(pool);
         }
     }
 
@@ -525,6 +544,8 @@ mod tests {
         assert_eq!(known(&starting), "cold");
         all.note_cold("a");
         all.note_cold("nobody's");
+        all.note_handed_over("b");
+        assert_eq!((warm.hand_overs(), starting.hand_overs()), (0, 1));
         assert_eq!((known(&warm), warm.ends()), ("cold", 1));
     }
 

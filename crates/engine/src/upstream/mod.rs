@@ -48,6 +48,8 @@ pub struct Pool {
     is_dynamic: bool,
     /// No new exchange will come.
     is_retired: Cell<bool>,
+    /// How often the processes behind it had been replaced when it was last asked.
+    hand_overs: Cell<u64>,
 }
 
 /// Which servers a request has tried already.
@@ -114,6 +116,7 @@ impl Pool {
         Self {
             is_dynamic: false,
             is_retired: Cell::new(false),
+            hand_overs: Cell::new(0),
             servers: config.servers.iter().map(server).collect(),
             config: Arc::clone(config),
         }
@@ -125,6 +128,7 @@ impl Pool {
         Self {
             is_dynamic: true,
             is_retired: Cell::new(false),
+            hand_overs: Cell::new(0),
             servers: config.servers.iter().map(server).collect(),
             config: Arc::new(config),
         }
@@ -299,6 +303,14 @@ impl Pool {
         }
     }
 
+    /// The processes behind it have been replaced so often: connections to those before are used no
+    /// more.
+    pub fn renew(&self, hand_overs: u64) {
+        if self.hand_overs.replace(hand_overs) != hand_overs {
+            self.servers.iter().for_each(|server| server.release());
+        }
+    }
+
     /// Whether connections are kept at all.
     pub fn keeps(&self) -> bool {
         self.config.keepalive > 0
@@ -354,7 +366,7 @@ pub enum Fresh {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{Fixture, generation_after};
+    use crate::fixture::{Fixture, block_on, generation_after};
 
     const CONFIG: &str = r#"
 [[listen]]
@@ -412,6 +424,27 @@ rules = [{ handler = { proxy = "app" } }]
         fixture.reload(generation_after(&before.generation, CONFIG));
         let after = fixture.worker.serving();
         assert!(!Rc::ptr_eq(&before.pools[0], &after.pools[0]));
+    }
+
+    #[test]
+    fn connections_to_processes_that_were_replaced_are_used_no_more() {
+        let place = testkit::TempDir::new();
+        let path = place.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).expect("free");
+        let address = format!("unix:{}", path.display());
+        let fixture = Fixture::new(&CONFIG.replace("127.0.0.1:9000", &address));
+        let serving = fixture.worker.serving();
+        let pool = &serving.pools[0];
+        block_on(async {
+            for (hand_overs, is_reused) in [(0, false), (0, true), (1, false), (1, true)] {
+                pool.renew(hand_overs);
+                let mut tried = Tried::default();
+                let reached = pool.reach(&fixture.worker, &mut tried, Fresh::No, &[]);
+                let Reached { link, in_flight } = reached.await.expect("it listens");
+                assert_eq!(link.reused, is_reused, "after {hand_overs}");
+                pool.keep(&fixture.worker, link, &in_flight);
+            }
+        });
     }
 
     #[test]

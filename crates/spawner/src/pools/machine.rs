@@ -42,6 +42,8 @@ pub(super) enum Deed {
     Say { ask: Ask, word: Word },
     /// Tell everybody that a pool has ended which ran.
     Cold { pool: String },
+    /// Tell everybody that another run serves than did.
+    HandedOver { pool: String },
     /// Tell the error log.
     Log { pool: String, text: String },
 }
@@ -223,6 +225,7 @@ impl Machine {
             None => time,
         });
         if let Some(before) = before {
+            self.deeds.push(Deed::HandedOver { pool: id.clone() });
             self.leave(&id, before.number, now);
         }
         self.tick(now);

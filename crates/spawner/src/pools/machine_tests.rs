@@ -12,6 +12,8 @@ struct World {
     /// Answers so far.
     said: BTreeMap<Ask, Vec<Word>>,
     cold: Vec<String>,
+    /// Hand-overs, and how many runs had been told to end by then.
+    handed_over: Vec<(String, usize)>,
     quit: Vec<u64>,
 }
 
@@ -33,6 +35,7 @@ impl World {
             runs: BTreeMap::new(),
             said: BTreeMap::new(),
             cold: Vec::new(),
+            handed_over: Vec::new(),
             quit: Vec::new(),
         };
         world.name(starting_max, pools);
@@ -64,6 +67,7 @@ impl World {
                 }
                 Deed::Say { ask, word } => self.said.entry(ask).or_default().push(word),
                 Deed::Cold { pool } => self.cold.push(pool),
+                Deed::HandedOver { pool } => self.handed_over.push((pool, self.quit.len())),
                 Deed::Log { .. } => {}
             }
         }
@@ -245,6 +249,7 @@ fn a_hand_over_serves_all_the_time_and_one_that_fails_is_tried_again() {
     assert_eq!(world.coming(), [3]);
     world.ready(3);
     assert_eq!((world.quit.as_slice(), world.cold.len()), (&[1][..], 0));
+    assert_eq!(world.handed_over, [("p".to_owned(), 0)], "told before");
     assert_eq!(
         (world.state("p"), world.machine.run("p")),
         (PoolState::Warm, Some(3))

@@ -506,19 +506,19 @@ impl Spawner {
             }
             Deed::Kill { run } => self.kill_run(run, now),
             Deed::Say { ask, word } => self.answer(ask, word),
-            Deed::Cold { pool } => {
-                let workers = self.workers.iter().filter(|(_, worker)| !worker.has_chores);
-                let workers: Vec<u64> = workers.map(|(number, _)| *number).collect();
-                for worker in workers {
-                    let pool = pool.clone();
-                    self.say(worker, &Report::Cold { pool });
-                }
-            }
+            Deed::Cold { pool } => self.tell_workers(&Report::Cold { pool }),
+            Deed::HandedOver { pool } => self.tell_workers(&Report::HandedOver { pool }),
             Deed::Log { pool, text } => {
                 let name = self.pools.name_of(&pool);
                 tracing::warn!(pool = name, "{text}");
             }
         }
+    }
+
+    fn tell_workers(&mut self, report: &Report) {
+        let workers = self.workers.iter().filter(|(_, worker)| !worker.has_chores);
+        let workers: Vec<u64> = workers.map(|(number, _)| *number).collect();
+        workers.into_iter().for_each(|it| self.say(it, report));
     }
 
     fn answer(&mut self, (worker, id): Ask, word: Word) {

@@ -91,6 +91,9 @@ impl Ask<'_> {
             false => Fresh::OrSettled,
         };
         loop {
+            if let Some(entered) = &entered {
+                self.pool.renew(entered.hand_overs());
+            }
             let reached = self.pool.reach(self.chosen.worker, &mut tried, fresh, &[]);
             let reached = reached.await;
             let last = self.pool.last_tried(&tried);

@@ -159,6 +159,9 @@ impl Forward<'_> {
         let mut tried = Tried::default();
         let mut fresh = Fresh::No;
         loop {
+            if let Some(entered) = &entered {
+                pool.renew(entered.hand_overs());
+            }
             let opening = pool.opening(&exchange.request);
             let reached = pool.reach(self.chosen.worker, &mut tried, fresh, &opening);
             let reached = reached.await;

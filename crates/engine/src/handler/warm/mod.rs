@@ -109,6 +109,11 @@ pub(super) async fn reach_again(
 }
 
 impl Entered<'_> {
+    /// Which processes it is, of those that have handed it over to each other.
+    pub(super) fn hand_overs(&self) -> u64 {
+        self.pool.hand_overs()
+    }
+
     /// Waits until it runs again, where it has ended since; says whether it had. Once a request.
     ///
     /// # Errors

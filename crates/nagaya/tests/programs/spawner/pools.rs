@@ -219,7 +219,7 @@ impl Worker {
         self.send(&Order::Warm { id, pool });
         loop {
             match self.hear().unwrap() {
-                Report::Warming { .. } => {}
+                Report::Warming { .. } | Report::HandedOver { .. } => {}
                 report => return report,
             }
         }
