@@ -112,6 +112,52 @@ pub fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(retry_on_intr(|| rustix::io::read(fd, &mut *buffer))?)
 }
 
+/// Has the kernel tell who says what arrives at a Unix socket from now on: [`read_with_sender`].
+pub fn tell_senders(socket: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(sockopt::set_socket_passcred(socket, true)?)
+}
+
+/// As [`read`], and which process has said it, as far as the kernel tells. Descriptors that come
+/// with it are left.
+pub fn read_with_sender(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Option<u32>)> {
+    let mut part = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // As much as the sender takes, and no more: 16 bytes of a header, and three numbers.
+    let mut control = [0_u64; 4];
+    // SAFETY: all zero is a valid value of it: no name, no parts, no control bytes.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: the message is live, as are the buffers it points to, with their lengths.
+    let read = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
+    let read = usize::try_from(read).map_err(|_| io::Error::last_os_error())?;
+    // SAFETY: the kernel has set the length of what it wrote to the control bytes; a header that
+    // is found lies within these, and what it says to be its data is looked at whole only where
+    // its length says that it is there.
+    let sender = unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        let is_sender = !header.is_null()
+            && (*header).cmsg_level == libc::SOL_SOCKET
+            && (*header).cmsg_type == libc::SCM_CREDENTIALS
+            && (*header).cmsg_len as usize
+                >= libc::CMSG_LEN(size_of::<libc::ucred>() as u32) as usize;
+        is_sender.then(|| {
+            libc::CMSG_DATA(header)
+                .cast::<libc::ucred>()
+                .read_unaligned()
+        })
+    };
+    let sender = sender.and_then(|sender| u32::try_from(sender.pid).ok());
+    Ok((read, sender.filter(|pid| *pid > 0)))
+}
+
 /// Writes what fits.
 pub fn write(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Ok(retry_on_intr(|| rustix::io::write(fd, bytes))?)

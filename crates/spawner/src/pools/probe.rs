@@ -1,8 +1,10 @@
 //! Whether an application is ready.
 //!
 //! The idea: a connection is made as a request's would be. It is ready when it has taken that one
-//! and all that waited, or where it is asked something, when it has answered that it is well. One that
-//! binds a socket itself is looked for at the name it was told, and given the name the gateway knows.
+//! and all that waited, or where it is asked something, when it has answered that it is well; where
+//! it takes over from another one at the same socket, when it was itself that answered, which the
+//! kernel tells. One that binds a socket itself is looked for at the name it was told, and given the
+//! name the gateway knows.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,8 +18,10 @@ const AGAIN: Duration = Duration::from_millis(250);
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// An answer from here on says that it is not well.
 const UNWELL: u16 = 500;
-/// One that takes over is not asked before: who it takes over from would answer.
+/// One that takes over and is asked nothing is not looked at before: who it takes over from accepts.
 const TAKES_OVER: Duration = Duration::from_secs(2);
+/// One that takes over is asked again so soon when the other one has answered.
+const OTHER: Duration = Duration::from_millis(50);
 
 /// A look at an application.
 #[derive(Debug)]
@@ -28,6 +32,8 @@ pub(super) struct Probe {
     question: Vec<u8>,
     /// Where it binds a socket itself, and who it is then.
     own: Option<(PathBuf, u32)>,
+    /// Whether another one may answer.
+    takes_over: bool,
     from: Instant,
     asked: Option<(OwnedFd, Instant)>,
     answer: Vec<u8>,
@@ -43,28 +49,30 @@ impl Probe {
         let question = path.map_or_else(Vec::new, |path| {
             format!("GET {path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n").into()
         });
-        let rest = if takes_over {
-            TAKES_OVER
-        } else {
-            Duration::ZERO
+        let rest = match takes_over && question.is_empty() {
+            true => TAKES_OVER,
+            false => Duration::ZERO,
         };
         Probe {
             socket: socket.to_owned(),
             question,
             own,
+            takes_over,
             from: now + rest,
             asked: None,
             answer: Vec::new(),
         }
     }
 
-    /// Looks; whether it is ready. `listener` is the gateway's socket.
+    /// Looks; whether it is ready. `listener` is the gateway's socket; `is_its` tells its processes
+    /// from others.
     ///
     /// # Errors
     /// When it never will be.
     pub(super) fn look(
         &mut self,
         listener: Option<BorrowedFd<'_>>,
+        is_its: impl Fn(u32) -> bool,
         now: Instant,
     ) -> io::Result<bool> {
         if now < self.from {
@@ -86,24 +94,28 @@ impl Probe {
         }
         let is_late = now.saturating_duration_since(*since) >= ANSWER_MAX;
         let mut buffer = [0; ANSWER_BYTES];
-        match os::net::read(asked.as_fd(), &mut buffer) {
-            Ok(bytes) if bytes > 0 => {
+        match os::net::read_with_sender(asked.as_fd(), &mut buffer) {
+            Ok((bytes, sender)) if bytes > 0 => {
+                if self.takes_over && !sender.is_some_and(is_its) {
+                    self.again(now, OTHER);
+                    return Ok(false);
+                }
                 self.answer
                     .extend_from_slice(buffer.get(..bytes).unwrap_or_default());
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && !is_late => {}
-            _ => self.again(now),
+            _ => self.again(now, AGAIN),
         }
         Ok(match status(&self.answer) {
             None => {
                 if self.answer.len() >= ANSWER_BYTES {
-                    self.again(now);
+                    self.again(now, AGAIN);
                 }
                 false
             }
             Some(status) if status < UNWELL => true,
             Some(_) => {
-                self.again(now);
+                self.again(now, AGAIN);
                 false
             }
         })
@@ -113,18 +125,19 @@ impl Probe {
         self.answer.clear();
         let asked = os::net::connect_unix(&self.socket).and_then(|socket| {
             if !self.question.is_empty() {
+                os::net::tell_senders(socket.as_fd())?;
                 os::net::write(socket.as_fd(), &self.question)?;
             }
             Ok(socket)
         });
         match asked {
             Ok(socket) => self.asked = Some((socket, now)),
-            Err(_) => self.again(now),
+            Err(_) => self.again(now, AGAIN),
         }
     }
 
-    fn again(&mut self, now: Instant) {
-        (self.asked, self.from) = (None, now + AGAIN);
+    fn again(&mut self, now: Instant, rest: Duration) {
+        (self.asked, self.from) = (None, now + rest);
         self.answer.clear();
     }
 }
@@ -151,6 +164,7 @@ mod tests {
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(20);
+    const ITS: fn(u32) -> bool = |_| true;
 
     #[test]
     fn one_that_accepts_is_ready() {
@@ -160,12 +174,12 @@ mod tests {
         let now = Instant::now();
         let mut probe = Probe::new(&path, None, None, (false, now));
         for _ in 0..3 {
-            assert!(!probe.look(Some(listener.as_fd()), now).unwrap());
+            assert!(!probe.look(Some(listener.as_fd()), ITS, now).unwrap());
         }
         drop(listener.accept().unwrap());
-        assert!(probe.look(Some(listener.as_fd()), now).unwrap());
+        assert!(probe.look(Some(listener.as_fd()), ITS, now).unwrap());
         let mut next = Probe::new(&path, None, None, (true, now));
-        assert!(!next.look(Some(listener.as_fd()), now).unwrap());
+        assert!(!next.look(Some(listener.as_fd()), ITS, now).unwrap());
         assert!(next.asked.is_none(), "another may still accept");
     }
 
@@ -181,7 +195,7 @@ mod tests {
             "nonsense",
             "HTTP/1.0 204 Fine\r\n",
         ] {
-            assert!(!probe.look(None, now).unwrap());
+            assert!(!probe.look(None, ITS, now).unwrap());
             let (mut asked, _) = listener.accept().unwrap();
             let mut question = [0; 18];
             asked.read_exact(&mut question).unwrap();
@@ -190,12 +204,29 @@ mod tests {
             drop(asked);
             let is_ready = answer.contains("204");
             eventually(PATIENCE, "what comes of the answer", || {
-                match probe.look(None, now).unwrap() {
+                match probe.look(None, ITS, now).unwrap() {
                     true => Some(()),
                     false => (!is_ready && probe.asked.is_none()).then_some(()),
                 }
             });
             now += AGAIN;
+        }
+    }
+
+    #[test]
+    fn one_that_takes_over_is_ready_when_it_was_itself_that_answered() {
+        let place = TempDir::new();
+        let path = place.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut now = Instant::now();
+        let mut probe = Probe::new(&path, Some("/up"), None, (true, now));
+        for is_its in [false, false, true] {
+            assert!(!probe.look(None, ITS, now).unwrap());
+            let (mut asked, _) = listener.accept().unwrap();
+            asked.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+            let tells = |pid| is_its && pid == std::process::id();
+            assert_eq!(probe.look(None, tells, now).unwrap(), is_its);
+            now += OTHER;
         }
     }
 
@@ -207,17 +238,17 @@ mod tests {
         let now = Instant::now();
         let user = os::process::user_id();
         let mut probe = Probe::new(&known, None, Some((own.clone(), user)), (false, now));
-        assert!(!probe.look(None, now).unwrap());
+        assert!(!probe.look(None, ITS, now).unwrap());
         let listener = UnixListener::bind(&own).unwrap();
-        assert!(!probe.look(None, now).unwrap());
-        assert!(probe.look(None, now).unwrap());
+        assert!(!probe.look(None, ITS, now).unwrap());
+        assert!(probe.look(None, ITS, now).unwrap());
         listener.accept().unwrap();
         drop(former);
         let stranger = Some((own.clone(), user + 1));
         std::fs::remove_file(&own).unwrap();
         let _other = UnixListener::bind(&own).unwrap();
         let mut probe = Probe::new(&known, None, stranger, (false, now));
-        assert!(probe.look(None, now).is_err());
+        assert!(probe.look(None, ITS, now).is_err());
     }
 
     #[test]

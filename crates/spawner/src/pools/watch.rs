@@ -166,13 +166,18 @@ impl Spawner {
         let mut failed = Vec::new();
         for (run, running) in &mut self.pools.runs {
             let id = running.pool().map(|pool| pool.id.clone());
+            let masters: Vec<u32> = running.pids().collect();
+            let is_its = |pid| {
+                let mut trees = masters.iter().filter_map(|master| os::tree::look(*master));
+                trees.any(|tree| tree.pids.contains(&pid))
+            };
             let binds_itself = running.binds_itself();
             let Some(probe) = &mut running.probe else {
                 continue;
             };
             let socket = id.and_then(|id| self.pools.sockets.get(&id));
             let listener = socket.map(|it| it.listener.as_fd());
-            match probe.look(listener.filter(|_| !binds_itself), now) {
+            match probe.look(listener.filter(|_| !binds_itself), is_its, now) {
                 Ok(true) => ready.push(*run),
                 Ok(false) => {}
                 Err(error) => failed.push((*run, reason(&error))),

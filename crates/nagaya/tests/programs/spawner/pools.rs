@@ -453,6 +453,42 @@ fn a_restart_hands_over_without_a_refusal() {
     assert_eq!(Some(bed.pid("a")), third);
 }
 
+/// Answers over HTTP; notes when it begins to, which may be late.
+const SLOW: &str = r#"#!/usr/bin/perl
+use IO::Socket::UNIX;
+my $place = shift;
+select(undef, undef, undef, 4) if -e "$place/slow";
+my $listener = IO::Socket::UNIX->new_from_fd(3, '+<');
+open(my $note, '>', "$place/accepts-$$") or die "$place: $!";
+$SIG{TERM} = sub { exit 0 };
+while (1) {
+    my $client = $listener->accept or next;
+    while (my $line = <$client>) { last if $line =~ /^\r?$/ }
+    print $client "HTTP/1.0 200 OK\r\n\r\n$$\n";
+}
+"#;
+
+#[test]
+fn one_that_is_asked_whether_it_is_ready_takes_over_when_it_has_answered_itself() {
+    let bed = Bed::new();
+    bed.tenant.program("app", SLOW);
+    let place = bed.tenant.path("pools/a");
+    let mut pool = bed.pool("a", &[&place.display().to_string()]);
+    if let PoolProgramManifest::App { ready, .. } = &mut pool.program {
+        *ready = Some("/up".into());
+    }
+    let spawner = bed.spawner(bed.plan(vec![pool]), Vec::new());
+    spawner.worker().is_warm();
+    let first = spawner.hear_of_master().pid;
+    fs::write(place.join("slow"), "").unwrap();
+    let restart = PoolQuestion::Restart(vec!["a".into()]);
+    assert_eq!(spawner.question(restart), PoolAnswer::Begun(1));
+    let second = spawner.hear_of_master().pid;
+    assert_eq!(spawner.hear_of_end(), first);
+    assert!(place.join(format!("accepts-{second}")).exists());
+    assert_eq!(spawner.standing().pid, Some(second));
+}
+
 #[test]
 fn one_that_binds_its_socket_itself_is_found_at_the_known_one() {
     let bed = Bed::new();
