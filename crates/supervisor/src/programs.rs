@@ -29,8 +29,9 @@ use crate::reload::{Generation, Refused};
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How long what a spawner left behind may take to end.
 const ORPHANS_MAX: Duration = Duration::from_secs(1);
-/// How often it is looked for meanwhile.
+/// How often it is looked for meanwhile, by who waits for it and by who does not.
 const ORPHANS_LOOK: Duration = Duration::from_millis(5);
+const ORPHANS_AGAIN: Duration = Duration::from_millis(100);
 
 /// The spawner, or the wait for the next one.
 #[derive(Debug, Default)]
@@ -47,6 +48,8 @@ pub(super) struct Programs {
     sockets: BTreeMap<String, u64>,
     /// What it has said that was not dealt with.
     news: Vec<News>,
+    /// When what is left behind is to be looked for again.
+    pub(super) orphans: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -342,30 +345,36 @@ impl Programs {
         self.masters.forget_all();
     }
 
-    /// Kills and reaps what a spawner left behind: children of this process that are neither
-    /// `ours` nor were here before. Programs, and all that descends from them, can be told by
-    /// that they cannot gain privileges; whatever else came to this process is none of ours.
-    pub(super) fn end_orphans(&self, ours: &[u32]) {
+    /// Ends what a spawner left behind, and waits for it.
+    fn end_orphans(&self, ours: &[u32]) {
         let until = Instant::now() + ORPHANS_MAX;
         loop {
-            let mut orphans = os::process::children();
-            orphans.retain(|child| !ours.contains(child) && !self.strangers.contains(child));
-            for orphan in &orphans {
-                // Whoever has ended is to be reaped here in any case.
-                let _ = os::spawn::reap_orphan(*orphan);
-            }
-            orphans.retain(|child| os::process::has_no_new_privileges(*child));
-            if orphans.is_empty() {
+            let left = self.kill_orphans(ours);
+            if left == 0 {
                 return;
             }
-            orphans.iter().copied().for_each(os::process::kill_child);
             if Instant::now() >= until {
-                let left = orphans.len();
                 tracing::warn!(left, "programs that were killed have not ended");
                 return;
             }
             std::thread::sleep(ORPHANS_LOOK);
         }
+    }
+
+    /// Kills and reaps what a spawner left behind: children of this process that are neither
+    /// `ours` nor were here before. Programs, and all that descends from them, can be told by
+    /// that they cannot gain privileges; whatever else came to this process is none of ours.
+    /// Tells how many are still to be reaped.
+    fn kill_orphans(&self, ours: &[u32]) -> usize {
+        let mut orphans = os::process::children();
+        orphans.retain(|child| !ours.contains(child) && !self.strangers.contains(child));
+        for orphan in &orphans {
+            // Whoever has ended is to be reaped here in any case.
+            let _ = os::spawn::reap_orphan(*orphan);
+        }
+        orphans.retain(|child| os::process::has_no_new_privileges(*child));
+        orphans.iter().copied().for_each(os::process::kill_child);
+        orphans.len()
     }
 
     fn rest(&mut self, lived: Duration) {
@@ -378,18 +387,26 @@ impl Programs {
 }
 
 impl Supervisor {
-    /// Ends what a spawner left behind.
-    pub(super) fn end_orphans(&self) {
+    /// Ends what a spawner left behind, without waiting for it: it is looked for again.
+    pub(super) fn mind_orphans(&mut self, now: Instant) {
+        if self.programs.orphans.take_if(|at| *at <= now).is_some() {
+            let left = self.programs.kill_orphans(&self.our_pids());
+            self.programs.orphans = (left > 0).then(|| now + ORPHANS_AGAIN);
+        }
+    }
+
+    /// The processes that are neither programs nor anybody else's.
+    fn our_pids(&self) -> Vec<u32> {
         let mut ours = self.other_pids();
         ours.extend(self.phase.server().map(Server::pid));
         ours.extend(self.programs.pid().into_iter().chain(self.keys.pid()));
         ours.extend(self.programs.masters.pids());
-        self.programs.end_orphans(&ours);
+        ours
     }
 
     /// Starts the next spawner, and gives the server links to it.
     pub(super) fn start_spawner(&mut self) {
-        self.end_orphans();
+        self.programs.end_orphans(&self.our_pids());
         let mut generations = vec![&self.current];
         if let Phase::Reloading { next, .. } = &self.phase {
             generations.push(&**next);

@@ -140,7 +140,7 @@ impl Supervisor {
             self.end_retiring(at);
         }
         if self.leaving.sweep(now) > 0 && self.retiring.is_empty() {
-            self.end_orphans();
+            self.programs.orphans = Some(now);
         }
     }
 

@@ -39,6 +39,7 @@ impl Supervisor {
         let until = until.chain(self.authorities_until());
         let until = until.chain(self.authorities.chores_until());
         let until = until.chain(self.current.places.until());
+        let until = until.chain(self.programs.orphans);
         let until = until.chain(others.into_iter().flatten()).min();
         let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
         let retiring = self.retiring.iter().enumerate();

@@ -27,7 +27,7 @@ use crate::retiring::Retiring;
 
 /// Masters known at once: what the spawner tells is bounded before it is believed.
 const POOL_PROCESSES_MAX: usize = 20_000;
-/// How long the spawner of an earlier program may take to let go of pools.
+/// How long the spawners of earlier programs may take to let go of pools, all together.
 const LET_GO_MAX: Duration = Duration::from_secs(5);
 
 /// The masters that run, of each pool the latest last.
@@ -92,7 +92,9 @@ impl PoolProcesses {
         }
         for pid in self.pids() {
             records::write(directory, pid);
-            before.iter().for_each(|before| records::remove(before, pid));
+            before
+                .iter()
+                .for_each(|before| records::remove(before, pid));
         }
     }
 
@@ -102,10 +104,8 @@ impl PoolProcesses {
         pids.into_iter().for_each(|pid| self.remove(pid));
     }
 
-    /// Has the spawner at the other end of a link let go of those it has, and learns of all of them.
-    fn take_from(&mut self, link: BorrowedFd<'_>) -> io::Result<()> {
-        ToSpawner::LetGo.send(link)?;
-        let until = Instant::now() + LET_GO_MAX;
+    /// Learns of all that the spawner at the other end of a link has, which was told to let go.
+    fn take_from(&mut self, link: BorrowedFd<'_>, until: Instant) -> io::Result<()> {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -141,9 +141,13 @@ impl Supervisor {
     /// Gives pools to the charge of the spawner of now, once those of earlier programs have let go of
     /// them.
     pub(super) fn take_charge_of_pools(&mut self) {
-        for link in self.retiring.iter().filter_map(Retiring::spawner) {
+        let links: Vec<_> = self.retiring.iter().filter_map(Retiring::spawner).collect();
+        let told: Vec<_> = links.iter().map(|it| ToSpawner::LetGo.send(*it)).collect();
+        let until = Instant::now() + LET_GO_MAX;
+        for (link, told) in links.into_iter().zip(told) {
             // One that has ended has none.
-            if let Err(error) = self.programs.masters.take_from(link) {
+            let taken = told.and_then(|()| self.programs.masters.take_from(link, until));
+            if let Err(error) = taken {
                 tracing::warn!(error = reason(&error), "the spawner before keeps its pools");
             }
         }
@@ -156,11 +160,12 @@ impl Supervisor {
     pub(super) fn mind_pools(&mut self) {
         for news in self.programs.news() {
             match news {
-                News::Ended => self.end_orphans(),
+                News::Ended => self.programs.orphans = Some(Instant::now()),
                 News::Deaf(id) => self.bind_anew(&id),
                 News::Answer(number, answer) => self.answer_of_pools(number, answer),
             }
         }
+        self.mind_orphans(Instant::now());
     }
 
     fn answer_of_pools(&mut self, number: u64, answer: PoolAnswer) {
