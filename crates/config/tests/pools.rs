@@ -300,6 +300,14 @@ fn what_a_pool_cannot_be_is_told_with_what_to_write() {
             "`ready` is for HTTP",
         ),
         (
+            site(
+                "a.jp",
+                "",
+                &[&app("instances = 2").replace("\"puma\"", "\"-b\", \"unix:$socket\"")],
+            ),
+            "leave `$socket` out and take descriptor 3",
+        ),
+        (
             site("a.jp", "", &[&app("env = { LD_PRELOAD = \"x\" }")]),
             "never given",
         ),

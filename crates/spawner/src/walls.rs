@@ -14,6 +14,8 @@ use seccompiler::SeccompCmpArgLen::{Dword, Qword};
 use seccompiler::SeccompCmpOp::{Eq, MaskedEq, Ne};
 use seccompiler::{BpfProgram, SeccompAction, SeccompCondition, SeccompFilter, SeccompRule};
 
+/// Opens a mount with other properties (6.15); of one number on every architecture.
+const OPEN_TREE_ATTR: libc::c_long = 467;
 /// Calls that are refused whatever their arguments.
 const REFUSED: &[libc::c_long] = &[
     // Mounts, roots, namespaces.
@@ -23,6 +25,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_chroot,
     libc::SYS_setns,
     libc::SYS_open_tree,
+    OPEN_TREE_ATTR,
     libc::SYS_move_mount,
     libc::SYS_fsopen,
     libc::SYS_fsconfig,

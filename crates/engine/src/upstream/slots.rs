@@ -135,7 +135,7 @@ impl Slots {
             .compare_exchange(told_ms, now_ms.max(1), Relaxed, Relaxed);
         if taken.is_ok() {
             let silence = config::duration(silence_ms);
-            tracing::warn!(server = %self.server, requests, silence, "upstream server answers nobody: its processes may all be stuck; `request_terminate_timeout` in php-fpm's pool ends those that run for too long");
+            tracing::warn!(server = %self.server, requests, silence, "upstream server answers nobody: its processes may all be stuck; `request_terminate_timeout` in php-fpm's pool, or `time` of a `pool` that the gateway starts, ends those that run for too long");
         }
         taken.is_ok()
     }

@@ -63,7 +63,9 @@ fn the_spawner_alone_builds_walls_and_who_never_does_is_barred_for_good() {
     let spawner = status(gateway.spawner_pid());
     assert!(is_in(&spawner, "CapEff") && is_in(&spawner, "CapBnd"));
     let supervisor = status(gateway.pid());
-    assert!(!is_in(&supervisor, "CapEff"), "it is laid aside");
+    for set in ["CapEff", "CapInh", "CapAmb"] {
+        assert!(!is_in(&supervisor, set), "it is laid aside for a spawner");
+    }
     for (whose, status) in [("server", status(gateway.server_pid())), ("program", page)] {
         for set in ["CapEff", "CapPrm", "CapInh", "CapBnd", "CapAmb"] {
             assert!(!is_in(&status, set), "{whose}: {set}: {status}");
