@@ -66,28 +66,31 @@ pub(crate) fn judge(model: &Model, at: Option<Date>) -> Report {
     report
 }
 
-/// The hosts that clients are to be shown a certificate for, which nobody makes: those that
-/// listeners fall back to, and those of sites that send clients to TLS or want theirs.
-fn in_want(model: &Model) -> Vec<&str> {
+/// The hosts that clients are to be shown a certificate for, which nobody makes, each with whether
+/// its site names one: those that listeners fall back to, and those of sites that name a
+/// certificate, send clients to TLS or want theirs.
+fn in_want(model: &Model) -> Vec<(&str, bool)> {
     let tls = model.listeners.iter().filter_map(|it| it.tls.as_ref());
-    let mut hosts: Vec<&str> = tls.filter_map(|tls| tls.default.as_deref()).collect();
+    let defaults = tls.filter_map(|tls| tls.default.as_deref());
+    let mut hosts: Vec<(&str, bool)> = defaults.map(|host| (host, false)).collect();
     if model.listeners.iter().all(|it| it.tls.is_none()) {
         return hosts;
     }
-    let is_made = |site: &&Site| {
-        let tls = &site.tls;
-        tls.files.is_some() || tls.local || tls.acme.is_some()
-    };
+    let is_made = |site: &&Site| site.tls.local || site.tls.acme.is_some();
     let made = model.sites.iter().filter(is_made).flat_map(exact);
     let made: HashSet<&str> = made.collect();
-    let mut defaults = model.sites.iter().filter(is_made);
-    let has_default = defaults.any(|site| site.hosts.contains(&HostPattern::Any));
-    let wants = |site: &&Site| {
+    let has_default = model.sites.iter().any(|site| {
+        (is_made(&site) || site.tls.files.is_some()) && site.hosts.contains(&HostPattern::Any)
+    });
+    let asks = |site: &&Site| {
         let tls = &site.tls;
-        !is_made(site) && (tls.redirect || tls.hsts_s.is_some() || tls.client.is_some())
+        !has_default && (tls.redirect || tls.hsts_s.is_some() || tls.client.is_some())
     };
-    hosts.extend(model.sites.iter().filter(wants).flat_map(exact));
-    hosts.retain(|host| !made.contains(*host) && !has_default);
+    let wants = |site: &&Site| !is_made(site) && (site.tls.files.is_some() || asks(site));
+    for site in model.sites.iter().filter(wants) {
+        hosts.extend(exact(site).map(|host| (host, site.tls.files.is_some())));
+    }
+    hosts.retain(|(host, names_one)| !made.contains(*host) && (*names_one || !has_default));
     hosts.sort_unstable();
     hosts.dedup();
     hosts
@@ -112,17 +115,22 @@ impl Report {
 
     /// Warns of hosts that no certificate is good for.
     fn warn_of_hosts(&mut self, model: &Model) {
-        let is_covered = |host: &&str| {
+        let is_covered = |host: &str| {
             let host = host.trim_matches(['[', ']']);
             let above = host.split_once('.').map(|(_, above)| format!("*.{above}"));
             self.names.contains(host) || above.is_some_and(|it| self.names.contains(&it))
         };
         let hosts = in_want(model).into_iter();
-        let hosts: Vec<&str> = hosts.filter(|host| !is_covered(host)).collect();
-        for host in hosts.iter().take(TOLD_MAX) {
-            self.warnings.push(format!(
-                "no certificate is good for {host}: clients that ask for it by https are refused; put one where `tls.certificates` looks, or give its site `acme`"
-            ));
+        let hosts: Vec<_> = hosts.filter(|(host, _)| !is_covered(host)).collect();
+        for (host, names_one) in hosts.iter().take(TOLD_MAX) {
+            let advice = match names_one {
+                true => "the one that its site names has other names, and browsers refuse it",
+                false => {
+                    "clients that ask for it by https are refused; put one where `tls.certificates` looks, or give its site `acme`"
+                }
+            };
+            self.warnings
+                .push(format!("no certificate is good for {host}: {advice}"));
         }
         if let more @ 1.. = hosts.len().saturating_sub(TOLD_MAX) {
             self.warnings

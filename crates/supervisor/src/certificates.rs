@@ -194,6 +194,12 @@ impl Certificates {
         })
     }
 
+    /// How many sources have something wrong in them, which a start would refuse.
+    pub(super) fn broken(&self) -> usize {
+        let entries = self.entries.values();
+        entries.filter(|entry| entry.problem.is_some()).count()
+    }
+
     /// What scripts may choose.
     pub(super) fn scripted(&self) -> &Scripted {
         &self.plan.scripted

@@ -293,8 +293,13 @@ impl Generation {
             1 => "; 1 broken file is set aside".to_owned(),
             more => format!("; {more} broken files are set aside"),
         };
+        let broken = match self.certificates.as_ref().map_or(0, Certificates::broken) {
+            0 => String::new(),
+            1 => "; 1 certificate is broken: nagaya check tells why".to_owned(),
+            more => format!("; {more} certificates are broken: nagaya check tells why"),
+        };
         format!(
-            "generation {} serves {sites} with {} workers{aside}",
+            "generation {} serves {sites} with {} workers{aside}{broken}",
             self.number, self.workers
         )
     }

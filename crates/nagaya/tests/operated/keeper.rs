@@ -150,6 +150,8 @@ fn a_file_that_changes_counts_without_a_reload_and_a_broken_one_keeps_the_old() 
     directory.write("a.pem", "half a cert");
     gateway.wait_for_message("no certificate is in it");
     gateway.wait_for_message("the certificate from before is answered with");
+    gateway.signal(Signal::HUP);
+    gateway.wait_for_message("1 certificate is broken: nagaya check tells why");
     let before = gateway.stderr().matches("a.pem: taken").count();
     directory.write("a.pem", chain_of(&key, &["a.example", "www.a.example"]));
     eventually(PATIENCE, "the new certificate to be taken", || {
@@ -299,6 +301,10 @@ rules = [{ handler = { respond = { body = "a" } } }]
 [[sites]]
 hosts = ["plain.example"]
 rules = [{ handler = { respond = { body = "a" } } }]
+[[sites]]
+hosts = ["own.example", "own.a.example"]
+tls = { certificate = "a.pem" }
+rules = [{ handler = { respond = { body = "a" } } }]
 "#;
     let builder = gateway(config);
     let directory = builder.directory();
@@ -312,7 +318,11 @@ rules = [{ handler = { respond = { body = "a" } } }]
         warned.contains("no certificate is good for c.example: "),
         "{warned}"
     );
-    assert_eq!(warned.matches("no certificate").count(), 1, "{warned}");
+    assert!(
+        warned.contains("good for own.example: the one that its site names has other names"),
+        "{warned}"
+    );
+    assert_eq!(warned.matches("no certificate").count(), 2, "{warned}");
 }
 
 #[test]
