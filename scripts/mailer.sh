@@ -3,9 +3,9 @@
 #
 #   scripts/mailer.sh exim4|postfix PORT MAILBOXES
 #
-# It is installed into memory that lies over this machine's files in a mount namespace of its own: the
-# machine gets neither. Mail for USER@localhost is put into the file USER of the directory MAILBOXES.
-# As root.
+# It is installed into memory that lies over this machine's files, in namespaces of its own: the
+# machine gets neither, and a kill leaves nothing. Mail for USER@localhost is put into the file USER
+# of the directory MAILBOXES. As root.
 set -euo pipefail
 
 name=$1 port=$2 mailboxes=$3
@@ -13,11 +13,11 @@ place=/mnt
 machine=$place/root
 
 main() {
-  [ "${MAILER_INSIDE:-}" = yes ] || MAILER_INSIDE=yes exec unshare --mount -- bash "$0" "$@"
+  [ "${MAILER_INSIDE:-}" = yes ] || MAILER_INSIDE=yes exec unshare --mount --pid --fork --kill-child -- bash "$0" "$@"
   mount -t tmpfs tmpfs "$place"
   mkdir "$place"/{upper,work,root}
   mount -t overlay overlay -o "lowerdir=/,upperdir=$place/upper,workdir=$place/work" "$machine"
-  mount --bind /proc "$machine/proc"
+  mount -t proc proc "$machine/proc"
   mount --bind /dev "$machine/dev"
   install_mailer >&2
   chmod 1777 "$mailboxes"
@@ -35,13 +35,13 @@ install_mailer() {
 }
 
 run_exim4() {
-  exec chroot "$machine" exim4 -bdf -q30m -oX "127.0.0.1.$port"
+  chroot "$machine" exim4 -bdf -q30m -oX "127.0.0.1.$port"
 }
 
 run_postfix() {
   sed -i "s/^[^# ]* *inet .* smtpd\$/127.0.0.1:$port inet n - n - - smtpd/" "$machine/etc/postfix/master.cf"
   chroot "$machine" postconf -e 'inet_interfaces = all' 'mydestination = localhost' 'maillog_file = /dev/stdout'
-  exec chroot "$machine" postfix start-fg
+  chroot "$machine" postfix start-fg
 }
 
 main "$@"

@@ -412,8 +412,8 @@ impl Mailer {
 
 impl Drop for Mailer {
     fn drop(&mut self) {
-        let pid = rustix::process::Pid::from_child(&self.process);
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        // Nothing of it outlives this one.
+        let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
