@@ -173,6 +173,10 @@ fn what_could_not_work_is_refused() {
             "sensor = \"loop_lag\"\nmatch = { not = { exists = true } }",
             "`exists` cannot stand",
         ),
+        (
+            "sensor = \"loop_lag\"\nmatch = { cost_above = \"1s\" }",
+            "`cost_above` cannot stand",
+        ),
         ("sensor = \"loop_lag\"\nrespond = {}", "`respond` is empty"),
         (
             "sensor = \"loop_lag\"\nrespond = { redirect = \"sorry\" }",

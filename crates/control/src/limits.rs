@@ -112,4 +112,7 @@ pub struct Key {
     /// How long the oldest that waits has waited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest_ms: Option<u128>,
+    /// Where the key is a file, the processor time that a run of it takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_us: Option<u128>,
 }

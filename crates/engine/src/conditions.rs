@@ -2,6 +2,7 @@
 //!
 //! What a map must answer stands behind all else: it is asked only if everything else holds.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,6 +10,7 @@ use config::model::{self, Condition, MapMatch};
 use ipnet::IpNet;
 use regex::bytes::Regex;
 
+use crate::costs::Costs;
 use crate::exchange::request::Request;
 use crate::glob::{self, Matcher};
 use crate::maps::answers::number as number_of;
@@ -31,6 +33,8 @@ enum Test {
     Query(Box<[u8]>, Option<Matcher>),
     Client(Box<[IpNet]>),
     Exists(bool),
+    /// In microseconds.
+    CostAbove(u64, Arc<Costs>),
     Map(Box<MapTest>),
     Not(Box<[Test]>),
 }
@@ -46,12 +50,17 @@ struct MapTest {
 }
 
 impl Conditions {
-    /// Compiles conditions; the log calls what has them `whose`.
+    /// Compiles conditions; the log calls what has them `whose`, and what files cost is said by
+    /// `costs`.
     ///
     /// # Errors
     /// When a pattern's compiled form is too large.
-    pub(crate) fn compile(conditions: &[Condition], whose: &str) -> Result<Self, regex::Error> {
-        compile_all(conditions, whose).map(Self)
+    pub(crate) fn compile(
+        conditions: &[Condition],
+        whose: &str,
+        costs: &Arc<Costs>,
+    ) -> Result<Self, regex::Error> {
+        compile_all(conditions, whose, costs).map(Self)
     }
 
     /// Whether a request meets all of them, for who cannot wait: what a map must answer does not
@@ -115,7 +124,7 @@ fn question_of(
 /// Whether one of them looks at the resolved file.
 pub(crate) fn need_file(conditions: &[Condition]) -> bool {
     conditions.iter().any(|condition| match condition {
-        Condition::File(_) | Condition::Exists(_) => true,
+        Condition::File(_) | Condition::Exists(_) | Condition::CostAbove(_) => true,
         Condition::Not(inner) => need_file(inner),
         _ => false,
     })
@@ -153,6 +162,10 @@ impl Test {
                 .any(|found| value.as_ref().is_none_or(|glob| glob.matches(&found))),
             Self::Client(nets) => nets.iter().any(|net| net.contains(&request.client)),
             Self::Exists(wanted) => file.is_some_and(Resolved::exists) == *wanted,
+            Self::CostAbove(bound_us, costs) => {
+                let cost_us = file.and_then(|file| costs.of(file.name()));
+                cost_us.is_some_and(|cost_us| cost_us > *bound_us as f64)
+            }
             Self::Map(test) => return test.holds(request, answers),
             Self::Not(tests) => !judge_all(tests, request, file, answers)?,
         })
@@ -253,12 +266,17 @@ fn hex(digit: u8) -> Option<u8> {
         .and_then(|value| u8::try_from(value).ok())
 }
 
-fn compile_all(conditions: &[Condition], whose: &str) -> Result<Box<[Test]>, regex::Error> {
+fn compile_all(
+    conditions: &[Condition],
+    whose: &str,
+    costs: &Arc<Costs>,
+) -> Result<Box<[Test]>, regex::Error> {
     let (asking, others): (Vec<_>, Vec<_>) = conditions
         .iter()
         .partition(|condition| ask_maps(std::slice::from_ref(condition)));
     let all = others.into_iter().chain(asking);
-    all.map(|condition| compile(condition, whose)).collect()
+    all.map(|condition| compile(condition, whose, costs))
+        .collect()
 }
 
 fn globs(patterns: &[model::Glob]) -> Result<Box<[Matcher]>, regex::Error> {
@@ -266,7 +284,7 @@ fn globs(patterns: &[model::Glob]) -> Result<Box<[Matcher]>, regex::Error> {
     patterns.map(|pattern| Matcher::new(&pattern.0)).collect()
 }
 
-fn compile(condition: &Condition, whose: &str) -> Result<Test, regex::Error> {
+fn compile(condition: &Condition, whose: &str, costs: &Arc<Costs>) -> Result<Test, regex::Error> {
     let bytes = |text: &String| Box::from(text.as_bytes());
     let value = |glob: &Option<model::Glob>| {
         let glob = glob.as_ref().map(|glob| Matcher::whole(&glob.0));
@@ -281,12 +299,13 @@ fn compile(condition: &Condition, whose: &str) -> Result<Test, regex::Error> {
         Condition::Query(name, glob) => Test::Query(bytes(name), value(glob)?),
         Condition::Client(nets) => Test::Client(nets.as_slice().into()),
         Condition::Exists(wanted) => Test::Exists(*wanted),
+        Condition::CostAbove(ms) => Test::CostAbove(ms * 1_000, Arc::clone(costs)),
         Condition::Map(wanted) => Test::Map(Box::new(MapTest {
             wanted: (**wanted).clone(),
             whose: whose.into(),
             is_told: AtomicBool::new(false),
         })),
-        Condition::Not(inner) => Test::Not(compile_all(inner, whose)?),
+        Condition::Not(inner) => Test::Not(compile_all(inner, whose, costs)?),
     })
 }
 

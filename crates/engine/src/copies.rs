@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use config::model::{Compress, Files, TryEntry};
 
+use crate::costs::Costs;
 use crate::guarded::Guarded;
 use crate::scripts::plan::{Builder as ScriptsBuilder, Level as ScriptsLevel};
 
@@ -19,6 +20,8 @@ pub(crate) struct Copies {
     pub(crate) files: Last<Files>,
     pub(crate) compress: Last<Compress>,
     pub(crate) guarded: Guarded,
+    /// What files cost, which is copied nowhere: there is one for all generations.
+    pub(crate) costs: Arc<Costs>,
     pub(crate) scripts: ScriptsBuilder,
     /// Of the tenants, by their index.
     pub(crate) of_tenants: Vec<Option<Arc<ScriptsLevel>>>,

@@ -33,6 +33,7 @@ impl Fixture {
         let (shared, _) = Shared::new(1);
         shared.limits.put_in_force(&generation.limits);
         shared.program_pools.put_in_force(&generation.program_pools);
+        shared.program_pools.tell_costs(&generation.costs);
         shared.set_generation(&generation);
         let worker = Worker::new(
             0,

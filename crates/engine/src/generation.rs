@@ -13,6 +13,7 @@ use os::cgroup::Layout;
 
 use crate::access_log::targets::{TargetIndex, Targets, TargetsBuilder};
 use crate::copies::Copies;
+use crate::costs::Costs;
 use crate::error::{Error, Kind, Result};
 use crate::guarded::Guarded;
 use crate::maps::map;
@@ -60,6 +61,8 @@ pub struct Generation {
     pub(crate) texts_ask_maps: bool,
     /// Its pools of processes, in the order of the model.
     pub(crate) program_pools: Arc<[Arc<ProgramPool>]>,
+    /// What files cost: the same for all generations.
+    pub(crate) costs: Arc<Costs>,
     /// Its limits, but for those of sites and rules.
     pub limits: Limits,
     /// Its rules that shed; `None` is none.
@@ -165,6 +168,7 @@ impl Generation {
             maps: map::compile(model, before.map_or(&[], |before| &before.maps))?,
             texts_ask_maps: texts::texts_ask(model),
             program_pools: pools::compile(model, before.map_or(&[], |it| &it.program_pools)),
+            costs: before.map_or_else(Arc::default, |before| Arc::clone(&before.costs)),
             limits: Limits::default(),
             shedding,
             groups,
@@ -180,6 +184,7 @@ impl Generation {
         };
         let mut copies = Copies {
             guarded: generation.guarded.clone(),
+            costs: Arc::clone(&generation.costs),
             has_process_scripts: !model.scripts.phases.is_empty(),
             scripts: ScriptsBuilder::new(model),
             weights: model.tenants.iter().map(|tenant| tenant.weight).collect(),
@@ -190,7 +195,7 @@ impl Generation {
             copies.scripts.level(vm, &tenant.scripts)
         });
         copies.of_tenants = of_tenants.collect();
-        let mut limits = compiled::Builder::new(model)?;
+        let mut limits = compiled::Builder::new(model, &generation.costs)?;
         for (site, stats) in model.sites.iter().zip(stats(model, before)) {
             let account = site.tls.acme.and_then(|account| model.acme.get(account));
             let demand_map = account.and_then(|it| Some(it.on_demand.as_ref()?.map));

@@ -21,6 +21,7 @@ mod compression;
 mod conditions;
 pub mod control;
 mod copies;
+mod costs;
 mod deadline;
 mod decoding;
 mod error;

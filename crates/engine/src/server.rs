@@ -254,6 +254,7 @@ impl ServerThreads {
         self.shared.limits.put_in_force(&generation.limits);
         let pools = &self.shared.program_pools;
         pools.put_in_force(&generation.program_pools);
+        pools.tell_costs(&generation.costs);
         let before = self.shared.generation();
         self.swap(generation, added, &kept)?;
         if let Some(before) = before {

@@ -162,7 +162,7 @@ impl Site {
         let rules_ask_maps = rules.any(|rule| conditions::ask_maps(&rule.conditions));
         let vm = copies.scripts.vm_of(&site.tenant);
         let rules = site.rules.iter();
-        let rules = rules.map(|rule| Rule::compile(rule, &name, limits, &mut copies.scripts, vm));
+        let rules = rules.map(|rule| Rule::compile(rule, &name, limits, copies, vm));
         let rules = rules.collect::<Result<Box<[Rule]>>>()?;
         let asking_limits = limits.asking(site)?;
         let tenant_scripts = copies.tenant_scripts(site.tenant_index);
@@ -300,15 +300,16 @@ impl Rule {
         rule: &model::Rule,
         site: &str,
         limits: &mut compiled::Builder<'_>,
-        scripts: &mut plan::Builder,
+        copies: &mut Copies,
         vm: VmIndex,
     ) -> Result<Self> {
         let whose = format!("{} of site {site}", rule.name);
-        let conditions = Conditions::compile(&rule.conditions, &whose);
+        let conditions = Conditions::compile(&rule.conditions, &whose, &copies.costs);
+        let scripts = &mut copies.scripts;
         let place = rule.limit_place(site);
         Ok(Self {
             limits: limits.level(place, &rule.limits)?,
-            asking_limits: compiled::asking(rule.limits.iter())?,
+            asking_limits: compiled::asking(rule.limits.iter(), &copies.costs)?,
             conditions: conditions.map_err(|error| too_large(&rule.name, &error))?,
             name: rule.name.as_str().into(),
             handler: rule.handler.clone(),

@@ -182,6 +182,13 @@ pub enum Report {
         /// What is counted.
         counts: PoolCounts,
     },
+    /// What runs of PHP files have cost; said to one worker of a server, unasked.
+    Costs {
+        /// Whose files they are.
+        tenant: String,
+        /// Each file once.
+        costs: Vec<FileCost>,
+    },
 }
 
 /// What is counted of a pool where its masters are started.
@@ -195,6 +202,17 @@ pub struct PoolCounts {
     pub mails: u64,
     /// Those that it could not, or not to everybody.
     pub mails_unsent: u64,
+}
+
+/// What runs of a file have cost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileCost {
+    /// Its full name, no longer than php-fpm tells it: 255 bytes.
+    pub file: String,
+    /// How many they were.
+    pub runs: u32,
+    /// Their processor time, all together, in microseconds.
+    pub cpu_us: u64,
 }
 
 /// How a program ended and what it took.
@@ -493,7 +511,8 @@ impl Report {
             | Report::Warm { .. }
             | Report::Cold { .. }
             | Report::HandedOver { .. }
-            | Report::Counts { .. } => {}
+            | Report::Counts { .. }
+            | Report::Costs { .. } => {}
         }
         codec::encode(&cut)
     }
@@ -588,6 +607,14 @@ mod tests {
                 },
             },
             Report::HandedOver { pool: pool() },
+            Report::Costs {
+                tenant: pool(),
+                costs: vec![FileCost {
+                    file: "/srv/a.php".to_owned(),
+                    runs: 20,
+                    cpu_us: 1_000_000,
+                }],
+            },
         ]);
         reports.extend(Failure::ALL.map(|(failure, word)| Report::Failed {
             id: 5,

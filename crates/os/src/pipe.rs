@@ -6,10 +6,13 @@
 //! by name only through the `/proc` entries of a process that holds it.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, fchmod, fcntl_setfl};
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+
+/// What a pipe holds that was widened.
+const WIDE_BYTES: usize = 256 * 1024;
 
 /// Makes a pipe that a program reads: our end, then the program's.
 pub fn to_program() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -23,6 +26,11 @@ pub fn from_program() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = open()?;
     fcntl_setfl(&read, OFlags::NONBLOCK)?;
     Ok((read, write))
+}
+
+/// Has a pipe hold four times what one usually does, where the system lets it.
+pub fn widen(pipe: BorrowedFd<'_>) {
+    let _ = fcntl_setpipe_size(pipe, WIDE_BYTES);
 }
 
 fn open() -> io::Result<(OwnedFd, OwnedFd)> {

@@ -175,7 +175,8 @@ impl<T> Chores<T> {
                     | Report::NotWarm { .. }
                     | Report::Cold { .. }
                     | Report::HandedOver { .. }
-                    | Report::Counts { .. },
+                    | Report::Counts { .. }
+                    | Report::Costs { .. },
                 ) => continue,
                 Ok(Report::Failed { id, detail, .. }) => (id, Err(detail)),
                 Ok(Report::Ended(it)) => (it.id, of_end(it.end)),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::write::{braces, list, quote};
 use crate::lower::template::spell;
 use crate::model::{Condition, Glob, MapMatch};
+use crate::units;
 
 /// A `match`.
 pub(super) fn conditions(conditions: &[Condition]) -> String {
@@ -20,6 +21,9 @@ pub(super) fn conditions(conditions: &[Condition]) -> String {
                 single.push(format!("client = {}", list(networks, quote)))
             }
             Condition::Exists(exists) => single.push(format!("exists = {exists}")),
+            Condition::CostAbove(ms) => {
+                single.push(format!("cost_above = {}", quote(units::duration(*ms))))
+            }
             Condition::Map(asked) => single.extend(of_map(asked)),
             Condition::Not(inner) => single.push(format!("not = {}", self::conditions(inner))),
             Condition::Header(name, glob) => tables

@@ -5,6 +5,7 @@
 //! others. What a key's value means stands in `lower`.
 
 mod acme;
+mod condition;
 mod handler;
 mod include;
 mod key;
@@ -25,6 +26,7 @@ mod tls;
 mod upstream;
 
 pub(crate) use acme::{ACME, ACME_DNS, ACME_EXPORT, EAB, ON_DEMAND};
+pub(crate) use condition::MATCH;
 pub(crate) use handler::{HANDLER, PROXY, PROXY_REDIRECT, RESPOND};
 pub(crate) use include::INCLUDE;
 pub(crate) use key::{Fallback, Key, Kind, NO_KEY, Section, default_of};
@@ -37,7 +39,7 @@ pub(crate) use process::{CAPS, CONTROL, LOG, TIMEOUTS, TOP};
 pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
 pub(crate) use script::{LEVEL_SCRIPTS, SCRIPT, SCRIPTS};
 pub(crate) use shed::{SHED, SHED_RESPOND};
-pub(crate) use site::{AUTH, COMPRESS, EDITS, FILES, MATCH, RULE, RULE_LOG, SITE, SITE_LOG};
+pub(crate) use site::{AUTH, COMPRESS, EDITS, FILES, RULE, RULE_LOG, SITE, SITE_LOG};
 pub(crate) use suggest::{nearest, others_handler, phase_of_handler};
 pub(crate) use tls::{LISTEN_TLS, SITE_TLS, TLS};
 pub(crate) use upstream::{SERVER, UPSTREAM, UPSTREAM_TLS};

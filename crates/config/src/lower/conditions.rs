@@ -38,7 +38,7 @@ pub(crate) fn conditions(value: &Value<'_>, files: SiteFiles, depth: usize) -> V
     let Some(table) = value.table(&keys::MATCH) else {
         return Vec::new();
     };
-    for name in ["file", "exists"] {
+    for name in ["file", "exists", "cost_above"] {
         if let Some(value) = table.get(name).filter(|_| files == SiteFiles::Rootless) {
             let finding = problem(value.spot(), format!("`{name}` needs a `root` in the site"));
             value.context.report(finding.absence());
@@ -55,6 +55,7 @@ pub(crate) fn conditions(value: &Value<'_>, files: SiteFiles, depth: usize) -> V
         table
             .get("exists")
             .and_then(|value| value.flag().map(Condition::Exists)),
+        table.some_number("cost_above").map(Condition::CostAbove),
     ];
     found.extend(headers(&table));
     found.extend(queries(&table));

@@ -360,6 +360,7 @@ fn too_late(conditions: &[Condition], maps: &[Map]) -> Option<&'static str> {
     conditions.iter().find_map(|condition| match condition {
         Condition::File(_) => Some("file"),
         Condition::Exists(_) => Some("exists"),
+        Condition::CostAbove(_) => Some("cost_above"),
         Condition::Map(asked) => maps.get(asked.map).is_some_and(is_program).then_some("map"),
         Condition::Not(inner) => too_late(inner, maps),
         _ => None,

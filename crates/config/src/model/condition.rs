@@ -23,6 +23,9 @@ pub enum Condition {
     Client(Vec<IpNet>),
     /// The resolved file exists (or not).
     Exists(bool),
+    /// A run of the resolved file takes more processor time than so many milliseconds, by what was
+    /// measured of its last runs.
+    CostAbove(u64),
     /// What a map answers.
     Map(Box<MapMatch>),
     /// None of these holds together.

@@ -13,6 +13,7 @@ use super::caps;
 use super::level::Level;
 use super::limit::{Key, Limit, Place, Scope};
 use crate::conditions::{self, Conditions};
+use crate::costs::Costs;
 use crate::error::{Error, Kind, Result};
 
 /// Most requests at once that `concurrent = "auto"` comes to.
@@ -142,6 +143,7 @@ impl Limits {
 pub(crate) struct Builder<'a> {
     limits: Limits,
     model: &'a Model,
+    costs: Arc<Costs>,
     tenants: HashMap<&'a str, u32>,
     identities: LimitIdentities,
     /// Whether the model has any limit at all.
@@ -153,13 +155,14 @@ impl<'a> Builder<'a> {
     ///
     /// # Errors
     /// As [`Limit::compile`].
-    pub(crate) fn new(model: &'a Model) -> Result<Self> {
+    pub(crate) fn new(model: &'a Model, costs: &Arc<Costs>) -> Result<Self> {
         let mut builder = Self {
             limits: Limits {
                 workers: model.workers,
                 ..Limits::default()
             },
             model,
+            costs: Arc::clone(costs),
             tenants: HashMap::new(),
             identities: LimitIdentities::default(),
             is_needed: has_any(model),
@@ -227,7 +230,7 @@ impl<'a> Builder<'a> {
         let mut of_handshakes = Vec::new();
         for limit in limits {
             let index = number(self.limits.definitions.len())?;
-            let compiled = Limit::compile(limit, index, place, zone)?;
+            let compiled = Limit::compile(limit, index, place, (zone, &self.costs))?;
             match limit.on {
                 LimitOn::Request => {
                     self.limits.has_rates |= compiled.has_rate;
@@ -285,7 +288,7 @@ impl<'a> Builder<'a> {
     /// As [`Limit::compile`].
     pub(crate) fn asking(&self, site: &model::Site) -> Result<Arc<[Conditions]>> {
         let around = self.tenant_limits(site).iter().chain(site.limits.iter());
-        asking(outer(self.model).chain(around))
+        asking(outer(self.model).chain(around), &self.costs)
     }
 
     /// All of them.
@@ -329,6 +332,7 @@ fn needs_file(limit: &model::Limit) -> bool {
 /// As [`Limit::compile`].
 pub(crate) fn asking<'a>(
     limits: impl IntoIterator<Item = &'a model::Limit>,
+    costs: &Arc<Costs>,
 ) -> Result<Arc<[Conditions]>> {
     let asks = |limit: &&model::Limit| conditions::ask_maps(&limit.conditions);
     let mut asking = limits.into_iter().filter(asks).peekable();
@@ -337,7 +341,7 @@ pub(crate) fn asking<'a>(
     }
     let compiled = asking.map(|limit| {
         let whose = format!("limit {}", limit.name);
-        Conditions::compile(&limit.conditions, &whose)
+        Conditions::compile(&limit.conditions, &whose, costs)
     });
     let compiled = compiled.collect::<std::result::Result<_, _>>();
     compiled.map_err(|error| Error::new(Kind::Internal, "pattern_too_large", error.to_string()))

@@ -11,6 +11,7 @@ use config::model::{self, LimitKey, LimitOn, LimitPlace};
 
 use super::hours::Hours;
 use crate::conditions::Conditions;
+use crate::costs::Costs;
 use crate::error::{Error, Kind, Result};
 
 /// Where a limit stands.
@@ -120,17 +121,18 @@ impl Limit {
         limit: &model::Limit,
         index: u32,
         place: Place,
-        zone: Option<&str>,
+        (zone, costs): (Option<&str>, &Arc<Costs>),
     ) -> Result<Self> {
         let whose = format!("limit {}", limit.name);
         let conditions = match limit.conditions.as_slice() {
             [] => None,
-            some => Some(Box::new(Conditions::compile(some, &whose).map_err(
-                |error| {
+            some => {
+                let compiled = Conditions::compile(some, &whose, costs);
+                Some(Box::new(compiled.map_err(|error| {
                     let detail = format!("{whose}: {error}");
                     Error::new(Kind::Internal, "pattern_too_large", detail)
-                },
-            )?)),
+                })?))
+            }
         };
         let hours = limit.when.as_ref().map(|when| Hours::compile(when, zone));
         let key = Key::of(&limit.key, place);

@@ -7,6 +7,7 @@
 
 use std::cmp::Reverse;
 use std::fmt::{Display, Write as _};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use limits::{Concurrent, Definition, GateLook, Mode, Why};
@@ -15,6 +16,7 @@ use super::gates::GatesLook;
 use super::refusals::{REMEMBERED_MAX, Remembered};
 use super::rows::{self, Row};
 use super::set;
+use crate::costs::Costs;
 use crate::figures::{count, grid};
 use crate::programs::pools;
 use crate::scripts::tried;
@@ -74,9 +76,12 @@ fn about_limits(shared: &Shared, rest: &str) -> String {
         ("list", Form::Json) => list_json(&rows::collect(shared)),
         ("top", Form::Text) => {
             let gates = busiest(shared, number.unwrap_or(TOP));
-            top(&gates, keys_in_use(shared))
+            top(&gates, keys_in_use(shared), &costs(shared))
         }
-        ("top", Form::Json) => top_json(&busiest(shared, number.unwrap_or(TOP))),
+        ("top", Form::Json) => {
+            let gates = busiest(shared, number.unwrap_or(TOP));
+            top_json(&gates, &costs(shared))
+        }
         _ => "error: known are: limits list, limits top, limits set, why\n".to_owned(),
     }
 }
@@ -262,7 +267,13 @@ fn busiest(shared: &Shared, number: usize) -> Vec<GateLook> {
     gates
 }
 
-fn top(gates: &[GateLook], keys: u64) -> String {
+/// What files cost.
+fn costs(shared: &Shared) -> Arc<Costs> {
+    let generation = shared.generation();
+    generation.map_or_else(Arc::default, |it| Arc::clone(&it.costs))
+}
+
+fn top(gates: &[GateLook], keys: u64, costs: &Costs) -> String {
     if gates.is_empty() {
         return "no key of a limit is in use\n".to_owned();
     }
@@ -277,6 +288,7 @@ fn top(gates: &[GateLook], keys: u64) -> String {
         "waited",
         "refused",
         "would be refused",
+        "cost",
     ];
     let cells = gates.iter().map(|gate| {
         let of = |now: u32, max: Option<u32>| match max {
@@ -293,6 +305,7 @@ fn top(gates: &[GateLook], keys: u64) -> String {
             count(gate.waited),
             count(gate.refused),
             count(gate.shadow_refused),
+            costs.of_shown(&gate.key).map_or("-".to_owned(), tenths),
         ]
     });
     grid(&heads, cells.collect(), &mut out);
@@ -307,7 +320,7 @@ fn top(gates: &[GateLook], keys: u64) -> String {
     out.trim_start().to_owned()
 }
 
-fn top_json(gates: &[GateLook]) -> String {
+fn top_json(gates: &[GateLook], costs: &Costs) -> String {
     let key = |gate: &GateLook| control::Key {
         limit: gate.identity.to_string(),
         key: gate.key.clone(),
@@ -321,6 +334,7 @@ fn top_json(gates: &[GateLook]) -> String {
         shadow_refused: gate.shadow_refused,
         concurrent: gate.cap,
         oldest_ms: gate.oldest.map(|oldest| oldest.as_millis()),
+        cost_us: costs.of_shown(&gate.key).map(|cost| cost.as_micros()),
     };
     control::json(&gates.iter().map(key).collect::<Vec<_>>())
 }
@@ -333,7 +347,9 @@ fn why(shared: &Shared, id: &str) -> String {
     let shed = shed.iter().flatten();
     let refusals = shared.limits.refusals.find(id.as_bytes());
     let all = shed.map(|shed| shedding::told(shed, &moment(shed.at)));
-    let mut all: Vec<String> = all.chain(refusals.iter().map(told)).collect();
+    let mut all: Vec<String> = all.collect();
+    let costs = costs(shared);
+    all.extend(refusals.iter().map(|it| told(it, &costs)));
     let tried = shared.tried.find(id.as_bytes());
     all.extend(tried.iter().map(|it| tried::told(it, &moment(it.at))));
     let pool = shared.program_pools.find(id.as_bytes());
@@ -348,7 +364,7 @@ fn why(shared: &Shared, id: &str) -> String {
     all.join("\n")
 }
 
-fn told(remembered: &Remembered) -> String {
+fn told(remembered: &Remembered, costs: &Costs) -> String {
     let Remembered {
         id,
         at,
@@ -367,6 +383,10 @@ fn told(remembered: &Remembered) -> String {
     line("limit", &refusal.identity);
     if !refusal.key.is_empty() {
         line("key", &refusal.key);
+    }
+    if let Some(cost) = costs.of_shown(&refusal.key) {
+        let cost = format!("{} of processor time, each run", tenths(cost));
+        line("cost", &cost);
     }
     let is_shadow = refusal.mode == Mode::Shadow;
     if is_shadow {
@@ -458,8 +478,10 @@ mod tests {
         let (rows, gates) = (limits(), gates());
         assert_stored("limits-list.txt", &list(&rows));
         assert_stored("limits-list.json", &list_json(&rows));
-        assert_stored("limits-top.txt", &top(&gates, 5));
-        assert_stored("limits-top.json", &top_json(&gates));
-        assert_eq!(list_json(&[]) + &top_json(&[]), "[]\n[]\n");
+        let costs = Costs::default();
+        costs.note("a", gates[0].key.as_bytes(), (20, 1_250_000), Instant::now());
+        assert_stored("limits-top.txt", &top(&gates, 5, &costs));
+        assert_stored("limits-top.json", &top_json(&gates, &costs));
+        assert_eq!(list_json(&[]) + &top_json(&[], &costs), "[]\n[]\n");
     }
 }

@@ -544,6 +544,7 @@ impl Link {
             Report::Cold { pool } => self.pools.note_cold(&pool),
             Report::Counts { pool, counts } => self.pools.note_counts(&pool, counts),
             Report::HandedOver { pool } => self.pools.note_handed_over(&pool),
+            Report::Costs { tenant, costs } => self.pools.note_costs(&tenant, &costs),
         }
     }
 

@@ -11,15 +11,16 @@ use std::path::Path;
 use std::pin::pin;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use config::model::{Model, PoolProgram};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+use crate::costs::Costs;
 use crate::exchange::request::RequestId;
-use ipc::order::{Failure, PoolCounts};
+use ipc::order::{Failure, FileCost, PoolCounts};
 
 /// Refusals that are remembered.
 const REMEMBERED_MAX: usize = 1_024;
@@ -121,6 +122,8 @@ pub struct InUse<'a>(&'a ProgramPool);
 pub struct AllPools {
     /// Held to copy or replace it.
     in_force: Mutex<Arc<[Arc<ProgramPool>]>>,
+    /// What files cost, once there is a generation.
+    costs: OnceLock<Arc<Costs>>,
     /// Held for one refusal, or to copy what is asked for.
     refused: Mutex<VecDeque<Refused>>,
 }
@@ -375,6 +378,21 @@ impl AllPools {
     /// These are the pools from now on.
     pub(crate) fn put_in_force(&self, pools: &Arc<[Arc<ProgramPool>]>) {
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(pools);
+    }
+
+    /// What files cost is told here from now on.
+    pub(crate) fn tell_costs(&self, costs: &Arc<Costs>) {
+        let _ = self.costs.set(Arc::clone(costs));
+    }
+
+    /// Runs of a tenant's files have cost so much.
+    pub(super) fn note_costs(&self, tenant: &str, costs: &[FileCost]) {
+        let (Some(known), now) = (self.costs.get(), Instant::now()) else {
+            return;
+        };
+        for FileCost { file, runs, cpu_us } in costs {
+            known.note(tenant, file.as_bytes(), (*runs, *cpu_us), now);
+        }
     }
 
     /// The pools in force.

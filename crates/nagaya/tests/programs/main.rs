@@ -10,6 +10,7 @@ mod cgi_bodies;
 mod cgi_ends;
 mod cgi_redirects;
 mod compressed;
+mod costs;
 mod escapes;
 mod fastcgi;
 mod fastcgi_nginx;

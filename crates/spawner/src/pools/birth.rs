@@ -160,6 +160,8 @@ impl Spawner {
         let pool = known.manifest.pools.get(index);
         let pool = pool.ok_or_else(|| refused("no manifest names it"))?;
         let (ours, theirs) = os::pipe::from_program().map_err(|it| failed("make a pipe", &it))?;
+        // Nobody reads between two spawners, and requests are to go on.
+        os::pipe::widen(ours.as_fd());
         let born = self.spawn_all((&known, pool), found, theirs.as_fd())?;
         let Born {
             masters,

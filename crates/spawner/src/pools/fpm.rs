@@ -13,9 +13,13 @@ use std::path::Path;
 
 use ipc::pools::FPM_STATUS_PATH;
 
+use super::costs;
+
 /// The descriptors it has beside its three: the socket, and the file.
 pub(super) const SOCKET: &str = "/proc/self/fd/3";
 const FILE: &str = "/proc/self/fd/4";
+/// Where it says what there is to say.
+const WORDS: &str = "/proc/self/fd/2";
 /// What it says when it is ready.
 pub(super) const READY: &str = "ready to handle connections";
 /// Where programs find others.
@@ -64,7 +68,7 @@ impl Fpm<'_> {
         let mut file = format!(
             "[global]\n\
              daemonize = no\n\
-             error_log = /proc/self/fd/2\n\
+             error_log = {WORDS}\n\
              log_level = notice\n\
              log_limit = 1024\n\
              process_control_timeout = {seconds}s\n\
@@ -81,7 +85,10 @@ impl Fpm<'_> {
              decorate_workers_output = no\n\
              clear_env = yes\n\
              env[PATH] = {PATH}\n\
-             security.limit_extensions = .php .phar\n"
+             security.limit_extensions = .php .phar\n\
+             access.log = {WORDS}\n\
+             access.format = \"{}\"\n",
+            costs::FORMAT
         );
         for (kind, name, value) in self.settings()? {
             let (name, value) = (checked_name(&name)?, quoted(&name, &value)?);
@@ -220,6 +227,7 @@ mod tests {
             "pm.max_children = 8",
             "pm.process_idle_timeout = 10s",
             "request_terminate_timeout = 300s",
+            "access.format = \"nagaya-cost %{total}C %{microseconds}d %f\"",
             "php_admin_value[memory_limit] = \"256M\"",
             "php_admin_value[session.save_path] = \"tcp://127.0.0.1:11211?x=[1];y#z 'q' %{a}\"",
             "php_admin_value[upload_tmp_dir] = \"/var/lib/nagaya-pools/example-1f/uploads\"",
@@ -343,7 +351,7 @@ mod tests {
                 );
             }
             let lines = file.lines().count();
-            assert!(lines <= 20 + 6 + 2, "{lines}\n{file}");
+            assert!(lines <= 22 + 6 + 2, "{lines}\n{file}");
         }
     }
 }

@@ -9,6 +9,7 @@
 mod adopt;
 mod birth;
 mod caches;
+mod costs;
 mod facts;
 mod fpm;
 mod machine;
@@ -429,7 +430,7 @@ impl Spawner {
             },
             Err(error) => format!("it cannot be waited for: {}", reason(&error)),
         };
-        self.on_words(run);
+        self.hear_out(run);
         let why = match verdict {
             Some(Err(failed)) => {
                 let name = self.pools.name_of(&self.pools.id_of(run));

@@ -23,6 +23,10 @@ const LOOK_MIN: Duration = Duration::from_millis(100);
 const LOOK_MAX: Duration = Duration::from_secs(2);
 /// Pools whose counts are told at one look: a worker's link is for more than that.
 const TOLD_AT_ONCE: usize = 64;
+/// Turns in which what a run has said at last is read.
+const LAST_TURNS: usize = 16;
+/// Files in one report, which has room for their names.
+const COSTS_A_REPORT: usize = 8;
 /// How often programs are looked at: whether they have been replaced.
 const PROGRAMS_LOOK: Duration = Duration::from_secs(10);
 
@@ -84,6 +88,37 @@ impl Spawner {
         }
         if is_ready {
             self.ready(run, now);
+        }
+        self.tell_costs(run);
+    }
+
+    /// Hears what a run has said that has ended.
+    pub(super) fn hear_out(&mut self, run: u64) {
+        (0..LAST_TURNS).for_each(|_| self.on_words(run));
+    }
+
+    /// Tells what requests have cost to a worker of the newest server: all of its workers share what
+    /// one knows.
+    fn tell_costs(&mut self, run: u64) {
+        let Some(running) = self.pools.runs.get_mut(&run) else {
+            return;
+        };
+        let Some(pool) = running.known.manifest.pools.get(running.index) else {
+            return;
+        };
+        if running.words.costs.is_empty() {
+            return;
+        }
+        let costs = running.words.costs.tell(&pool.program);
+        let tenant = pool.tenant.clone();
+        let mut workers = self.workers.iter().rev();
+        let worker = workers.find(|(_, worker)| !worker.has_chores);
+        let Some(worker) = worker.map(|(number, _)| *number) else {
+            return;
+        };
+        for costs in costs.chunks(COSTS_A_REPORT) {
+            let (tenant, costs) = (tenant.clone(), costs.to_vec());
+            self.say(worker, &Report::Costs { tenant, costs });
         }
     }
 

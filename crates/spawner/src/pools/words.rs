@@ -3,12 +3,15 @@
 //! The idea: what it says is read, so that it seldom waits for us, and little of it is kept: a line
 //! has a length, a second has a number of lines for the error log, and of all the last lines are
 //! remembered, which say why it ended. One that never stops costs us little: so much is read in a
-//! second, and then it waits.
+//! second, and then it waits. What requests have cost is said by a line each, which weighs little: after
+//! one of those nothing is read for a moment, since others follow.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
+
+use super::costs::Costs;
 
 /// Bytes of a line; the rest of a longer one is dropped.
 const LINE_BYTES_MAX: usize = 1_024;
@@ -16,6 +19,8 @@ const LINE_BYTES_MAX: usize = 1_024;
 const BYTES_A_TURN: usize = 16 * 1_024;
 /// Bytes after which no more is read in a second.
 const BYTES_A_SECOND: usize = 64 * 1_024;
+/// What is said of requests counts as one of so many: it is as much as there are requests.
+const COSTS_WEIGH: usize = 64;
 /// Lines remembered.
 const LAST_MAX: usize = 20;
 /// Bytes of each of them that are told.
@@ -23,12 +28,18 @@ const LAST_BYTES_MAX: usize = 300;
 /// Lines for the error log in a second.
 const LINES_A_SECOND: u32 = 20;
 const SECOND: Duration = Duration::from_secs(1);
+/// How long lines gather once there was one of a request.
+const REST: Duration = Duration::from_millis(50);
 
 /// The words of one run.
 #[derive(Debug)]
 pub(super) struct Words {
     /// `None` once everybody who could say something has ended.
     fd: Option<OwnedFd>,
+    /// What requests have cost, until somebody is told.
+    pub(super) costs: Costs,
+    /// Until when nothing is read.
+    rests_until: Option<Instant>,
     line: Vec<u8>,
     last: VecDeque<String>,
     /// Bytes read since then, which is less than a second ago.
@@ -43,6 +54,8 @@ impl Words {
     pub(super) fn new(fd: Option<OwnedFd>, now: Instant) -> Words {
         Words {
             fd,
+            costs: Costs::default(),
+            rests_until: None,
             line: Vec::new(),
             last: VecDeque::new(),
             read: (now, 0),
@@ -56,11 +69,14 @@ impl Words {
         self.fd.as_ref().map(AsFd::as_fd)
     }
 
-    /// How long nothing is to be read, of one that says much.
+    /// How long nothing is to be read: of one that says much, or whose lines gather.
     pub(super) fn rest(&self, now: Instant) -> Option<Duration> {
         let (since, bytes) = self.read;
         let left = SECOND.saturating_sub(now.saturating_duration_since(since));
-        (bytes >= BYTES_A_SECOND && !left.is_zero()).then_some(left)
+        let of_second = (bytes >= BYTES_A_SECOND).then_some(left);
+        let gather = self.rests_until;
+        let gather = gather.map(|until| until.saturating_duration_since(now));
+        of_second.max(gather).filter(|left| !left.is_zero())
     }
 
     /// Reads what is there, up to a turn's; the lines that are whole.
@@ -75,8 +91,16 @@ impl Words {
         match os::net::read(fd.as_fd(), &mut buffer) {
             Ok(0) => self.fd = None,
             Ok(bytes) => {
-                self.read.1 += bytes;
-                return self.take(buffer.get(..bytes).unwrap_or_default());
+                let lines = self.take(buffer.get(..bytes).unwrap_or_default());
+                let has_costs = !self.costs.is_empty();
+                let said: usize = lines.iter().map(String::len).sum();
+                self.read.1 += match has_costs {
+                    true => said + bytes / COSTS_WEIGH,
+                    false => bytes,
+                };
+                let gather = has_costs && bytes < BYTES_A_TURN;
+                self.rests_until = gather.then(|| now + REST);
+                return lines;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Vec::new(),
             Err(_) => self.fd = None,
@@ -95,7 +119,7 @@ impl Words {
             if is_whole {
                 let line = std::mem::take(&mut self.line);
                 let line = String::from_utf8_lossy(&line).trim_end().to_owned();
-                if !line.is_empty() {
+                if !line.is_empty() && !self.costs.take(&line) {
                     self.remember(&line);
                     lines.push(line);
                 }
@@ -227,6 +251,24 @@ mod tests {
             assert_eq!(words.rest(now + half), Some(half));
             now += SECOND;
         }
+    }
+
+    #[test]
+    fn what_requests_have_cost_is_no_word_and_gathers_for_a_moment() {
+        let (ours, theirs) = os::pipe::from_program().unwrap();
+        let now = Instant::now();
+        let mut words = Words::new(Some(ours), now);
+        let mut theirs = std::fs::File::from(theirs);
+        theirs.write_all(b"a word\n").unwrap();
+        assert_eq!(words.read(now), ["a word"]);
+        assert_eq!(words.rest(now), None);
+        theirs
+            .write_all(b"nagaya-cost 1.00 100 /srv/a.php\nanother\n")
+            .unwrap();
+        assert_eq!(words.read(now), ["another"]);
+        assert_eq!(words.last(), "a word | another");
+        assert_eq!(words.rest(now), Some(REST));
+        assert_eq!(words.rest(now + REST), None);
     }
 
     #[test]

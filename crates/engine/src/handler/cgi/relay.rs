@@ -6,6 +6,7 @@
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use config::model::Cgi;
 
@@ -340,6 +341,11 @@ impl<'a> Relay<'a> {
         let Some(ProgramOutcome::Ended(ended)) = outcome else {
             return;
         };
+        if let Some(file) = &exchange.route.file {
+            let (routed, ran) = (&self.routed, (1, ended.cpu_us));
+            let costs = &routed.serving.generation.costs;
+            costs.note(&routed.site.tenant_name, file.name(), ran, Instant::now());
+        }
         // Another may have run before it and sent the request here.
         let before = exchange.record.program.unwrap_or_default();
         exchange.record.program = Some(ProgramUse {

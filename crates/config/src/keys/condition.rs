@@ -1,0 +1,132 @@
+//! `match`: what a request must be like.
+
+use super::key::Fallback::{Absent, Value};
+use super::key::{Kind, Section, key};
+
+const HOUR: u64 = 3_600_000;
+
+pub(crate) const MATCH: Section = Section {
+    title: "match = { … }",
+    about: "Conditions of a rule or a limit. In globs `*` is any bytes including `/`, `?` one byte, `[a-z]` a class and \
+        `[!a-z]` its opposite; `[*]` is a star. A pattern over a file or path without a leading `/` matches at its end.",
+    keys: &[
+        key(
+            "file",
+            Kind::Other("glob or list of globs"),
+            Absent("any"),
+            "The file the request was resolved to matches one of these. A request for which there is no file matches no pattern, not even \
+             `*`: what missing ones are to meet as well goes by `path`, or by `exists`. On a site without a root \
+             the path stands for the file.",
+            "file = \"*.php\"",
+        ),
+        key(
+            "path",
+            Kind::Other("glob or list of globs"),
+            Absent("any"),
+            "The canonical path, decoded, matches one of these.",
+            "path = [\"/api/*\", \"/rpc\"]",
+        ),
+        key(
+            "path_regex",
+            Kind::Other("regular expression"),
+            Absent("any"),
+            "A regular expression found in the canonical path; `^` and `$` anchor it. No look-around, no back references.",
+            "path_regex = '^/v[0-9]+/'",
+        ),
+        key(
+            "method",
+            Kind::Other("method or list of methods"),
+            Absent("any"),
+            "The request's method is one of these.",
+            "method = [\"GET\", \"HEAD\"]",
+        ),
+        key(
+            "header",
+            Kind::Other("table of globs or `true`"),
+            Absent("any"),
+            "A field of that name has a value matching the glob; `true`: is there at all.",
+            "header = { User-Agent = \"*bot*\", Cookie = true }",
+        ),
+        key(
+            "query",
+            Kind::Other("table of globs or `true`"),
+            Absent("any"),
+            "A parameter of that name has a value matching the glob; `true`: is there at all.",
+            "query = { debug = true, page = \"[0-9]*\" }",
+        ),
+        key(
+            "client",
+            Kind::Other("address or network, or a list of them"),
+            Absent("any"),
+            "The client, resolved through trusted proxies, is in one of these networks.",
+            "client = [\"10.0.0.0/8\", \"::1\"]",
+        ),
+        key(
+            "exists",
+            Kind::Flag,
+            Absent("either"),
+            "Whether the request was resolved to something that exists.",
+            "exists = false",
+        ),
+        key(
+            "cost_above",
+            Kind::Duration(1, HOUR),
+            Absent("any"),
+            "A run of the file the request was resolved to takes more processor time than this: the mean of its last runs, as a \
+             CGI program or in a pool of PHP. A file of which fewer than 20 runs are known costs nothing, nor does one \
+             that does not run. What is known changes when the mean has moved by a fifth, so that no file goes to and fro.",
+            "cost_above = \"50ms\"",
+        ),
+        key(
+            "map",
+            Kind::Text,
+            Absent("no map is asked"),
+            "The map that is asked, when all other conditions hold; the request waits for its answer. \
+             Answers are compared by the keys below, all of which must hold.",
+            "map = \"load\"",
+        ),
+        key(
+            "key",
+            Kind::Other("template"),
+            Value("\"\""),
+            "What the map is asked.",
+            "key = \"$host\"",
+        ),
+        key(
+            "above",
+            Kind::Other("number"),
+            Absent("any"),
+            "The map's answer is a number above this one. What is no number is not above anything.",
+            "above = 3.0",
+        ),
+        key(
+            "below",
+            Kind::Other("number"),
+            Absent("any"),
+            "The map's answer is a number below this one.",
+            "below = 0.5",
+        ),
+        key(
+            "equals",
+            Kind::Text,
+            Absent("any"),
+            "The map's answer is this text, byte for byte.",
+            "equals = \"blue\"",
+        ),
+        key(
+            "answered",
+            Kind::Flag,
+            Value("true"),
+            "Whether the map has an answer. `NULL` from a program, and a key that a file does not have, are none.",
+            "answered = false",
+        ),
+        key(
+            "not",
+            Kind::Other("table"),
+            Absent("nothing is excluded"),
+            "Conditions that must not all hold.",
+            "not = { method = \"GET\" }",
+        ),
+    ],
+    later: &[],
+};
