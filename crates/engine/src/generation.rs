@@ -112,6 +112,19 @@ pub struct Process {
     pub reply_headers: model::FieldEdits,
 }
 
+impl Process {
+    fn of(model: &Model) -> Self {
+        Self {
+            timeouts: model.timeouts.clone(),
+            caps: model.caps.clone(),
+            log: model.log.clone(),
+            trusted_proxies: model.trusted_proxies.clone(),
+            request_headers: model.request_headers.clone(),
+            reply_headers: model.reply_headers.clone(),
+        }
+    }
+}
+
 fn senders(model: &Model) -> Box<[(ListenAddress, Senders)]> {
     let listeners = model.listeners.iter();
     let believing = listeners.filter(|it| it.senders != Senders::Nobody);
@@ -150,14 +163,7 @@ impl Generation {
         let upstreams = model.upstreams.iter().cloned();
         let mut generation = Self {
             number,
-            process: Process {
-                timeouts: model.timeouts.clone(),
-                caps: model.caps.clone(),
-                log: model.log.clone(),
-                trusted_proxies: model.trusted_proxies.clone(),
-                request_headers: model.request_headers.clone(),
-                reply_headers: model.reply_headers.clone(),
-            },
+            process: Process::of(model),
             sites: Vec::with_capacity(model.sites.len()),
             listeners: listeners(model),
             senders: senders(model),
@@ -171,7 +177,7 @@ impl Generation {
             costs: before.map_or_else(Arc::default, |before| Arc::clone(&before.costs)),
             limits: Limits::default(),
             shedding,
-            groups,
+            groups: Vec::new(),
             group_of: shape.leaves,
             layout: Layout::default(),
             room: Room::ENOUGH,
@@ -195,7 +201,7 @@ impl Generation {
             copies.scripts.level(vm, &tenant.scripts)
         });
         copies.of_tenants = of_tenants.collect();
-        let mut limits = compiled::Builder::new(model, &generation.costs)?;
+        let mut limits = compiled::Builder::new(model, &generation.costs, &groups)?;
         for (site, stats) in model.sites.iter().zip(stats(model, before)) {
             let account = site.tls.acme.and_then(|account| model.acme.get(account));
             let demand_map = account.and_then(|it| Some(it.on_demand.as_ref()?.map));
@@ -210,6 +216,7 @@ impl Generation {
             generation.sites.push(site);
         }
         generation.limits = limits.finish();
+        generation.groups = groups;
         generation.scripts = copies.scripts.finish(model);
         generation.logs = targets.finish();
         Ok(generation)

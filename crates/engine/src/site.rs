@@ -69,6 +69,8 @@ pub struct Site {
     pub(crate) limits_ask_maps: bool,
     /// The limits its requests meet.
     pub limits: Level,
+    /// Those that requests for its programs meet besides, and follow the throttling of its groups.
+    pub(crate) throttled: Level,
     /// Its tenant's name.
     pub tenant_name: Arc<str>,
     /// Its tenant's weight.
@@ -183,6 +185,7 @@ impl Site {
             asking_limits,
             tenant: limits.tenant(site)?,
             limits: limits.level(model::LimitPlace::Site(&name), &site.limits)?,
+            throttled: limits.throttled(site)?,
             name,
             tenant_name,
             weight: copies.weight(site.tenant_index),

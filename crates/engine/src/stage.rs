@@ -135,6 +135,8 @@ pub(crate) enum Level<'a> {
     Tenant(&'a Site),
     /// The upstream of the configuration that the handler goes to, by its index.
     Upstream(usize),
+    /// The groups of the site's programs, where one of these answers.
+    Groups(&'a Site),
     /// The places for programs, where one is started.
     Programs,
     /// The process.
@@ -197,11 +199,13 @@ impl<'a> Chosen<'a> {
     /// from the other end, and what its handler adds.
     pub(crate) fn levels(self, route: &Route) -> impl DoubleEndedIterator<Item = Level<'a>> {
         let upstream = self.upstream_index(route).map(Level::Upstream);
+        let groups = self.is_throttled().then_some(Level::Groups(self.site));
         let programs = self.runs_program().then_some(Level::Programs);
         self.rules(route)
             .rev()
             .map(Level::Rule)
             .chain([Level::Site(self.site), Level::Tenant(self.site)])
+            .chain(groups)
             .chain(upstream)
             .chain(programs)
             .chain([Level::Process])
@@ -210,6 +214,11 @@ impl<'a> Chosen<'a> {
     /// Whether a program is started for it.
     pub fn runs_program(self) -> bool {
         matches!(self.handler, Handler::Cgi(_))
+    }
+
+    /// Whether a program of a group with a quota of processors answers.
+    pub(crate) fn is_throttled(self) -> bool {
+        !self.site.throttled.is_empty() && self.handler.starts_programs()
     }
 
     /// Index of the upstream it goes to, where that is one of the configuration.
@@ -270,7 +279,7 @@ mod tests {
             Level::Rule(rule) => rule.name.to_string(),
             Level::Site(_) => "site".to_owned(),
             Level::Tenant(_) => "tenant".to_owned(),
-            Level::Upstream(_) | Level::Programs => "a handler's".to_owned(),
+            Level::Groups(_) | Level::Upstream(_) | Level::Programs => "a handler's".to_owned(),
             Level::Process => "process".to_owned(),
         }
     }

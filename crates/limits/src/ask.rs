@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 /// Limits one request may stand under at once; further ones are not looked at. Sixteen that are
 /// configured, and the four that are places for programs.
-pub const WANTS_MAX: usize = 20;
+pub const WANTS_MAX: usize = 22;
 
 /// Names a limit of a [`Ledger`](crate::Ledger): the same as long as its identity is configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -20,6 +20,7 @@ pub mod replay;
 pub mod schedule;
 pub mod shed;
 mod sync;
+mod throttle;
 mod ticket;
 mod time;
 
@@ -33,5 +34,6 @@ pub use look::{GateLook, LimitLook, Totals};
 pub use permit::{Permit, Used};
 pub use queue::handshake;
 pub use refusal::{Refusal, Why};
+pub use throttle::{Throttle, ThrottleLook};
 pub use ticket::Ticket;
 pub use time::Time;

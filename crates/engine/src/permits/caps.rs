@@ -3,11 +3,14 @@
 //! They are limits like those an operator writes, at the same gates, with the same queues and the
 //! same words for a refusal; only nobody has written them. Who is next is said by what tenants, and
 //! inside them networks, have used so far. Programs may run for long, so turns alone would not do:
-//! part of the places is left to others by whoever takes as many as he can.
+//! part of the places is left to others by whoever takes as many as he can. And groups with a quota of
+//! processors have a limit that follows their throttling ([`super::throttled`]).
 
 use std::collections::BTreeSet;
 
-use config::model::{Concurrent, Handler, Limit, LimitKey, LimitOn, Mode, Model, Rule, Settings};
+use config::model::{
+    Cgroup, Concurrent, Handler, Limit, LimitKey, LimitOn, Mode, Model, Rule, Settings,
+};
 
 use crate::helper::PASSWORDS_MAX;
 
@@ -15,6 +18,12 @@ use crate::helper::PASSWORDS_MAX;
 const PROGRAM_WAIT_MS: u64 = 5_000;
 /// How long a password waits to be compared.
 const PASSWORD_WAIT_MS: u64 = 10_000;
+
+/// Requests at once of programs in a group that is not throttled.
+pub(super) const THROTTLED_MAX: u32 = 1_000;
+/// Requests that may wait while it is, and how long, where nobody says otherwise.
+const THROTTLED_QUEUE: u32 = 200;
+const THROTTLED_WAIT_MS: u64 = 30_000;
 
 /// Whether a rule starts programs.
 pub(super) fn runs_programs(model: &Model) -> bool {
@@ -69,6 +78,33 @@ pub(super) fn passwords(model: &Model) -> Vec<Limit> {
         wait_ms: PASSWORD_WAIT_MS,
         ..limit("caps.auth_waiting", &[LimitKey::Process], turns)
     }]
+}
+
+/// The limit of a level whose group has a quota of processors: one waits there as at the level's own
+/// limit of all its requests.
+pub(super) fn throttled(level: &[Limit], key: LimitKey) -> Limit {
+    let is_own = |it: &&Limit| it.key == [key.clone()] && it.queue > 0 && it.conditions.is_empty();
+    let own = level.iter().find(is_own).map(Limit::in_force);
+    Limit {
+        queue: own.as_ref().map_or(THROTTLED_QUEUE, |it| it.queue),
+        wait_ms: own.as_ref().map_or(THROTTLED_WAIT_MS, |it| it.wait_ms),
+        late_ms: own.as_ref().map_or(0, |it| it.late_ms),
+        // Who speaks with a program for long does not keep others from theirs.
+        tunnels: false,
+        ..limit("cgroup.cpu", &[key], THROTTLED_MAX)
+    }
+}
+
+/// Whether anybody's group has a quota of processors.
+pub(super) fn has_quotas(model: &Model) -> bool {
+    let tenants = model.tenants.iter().map(|it| &it.cgroup);
+    let mut all = tenants.chain(model.sites.iter().map(|it| &it.cgroup));
+    all.any(|cgroup| quota(cgroup).is_some())
+}
+
+/// The quota of a level's group, in thousandths of a core.
+pub(super) fn quota(cgroup: &Option<Box<Cgroup>>) -> Option<u32> {
+    cgroup.as_ref()?.cpu_millicores
 }
 
 fn limit(name: &str, key: &[LimitKey], concurrent: u32) -> Limit {

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use config::model::{self, LimitIdentities, LimitOn, LimitPlace, Model};
+use config::model::{self, LimitIdentities, LimitKey, LimitOn, LimitPlace, Model};
+use ipc::groups::Owner;
 use limits::{
     Concurrent, Defined, Definition, Keyed, LimitId, Mode, RateDefinition, Shared, TenantDefinition,
 };
@@ -32,6 +33,8 @@ pub struct Limits {
     /// starts a program, or nothing asks for a password.
     pub(super) programs: Level,
     pub(super) passwords: Level,
+    /// The groups with a quota of processors, each with a limit of its own.
+    pub(super) throttled: Vec<QuotaGroup>,
     /// Whether there is one that counts how fast requests come.
     pub(super) has_rates: bool,
     /// Whether there is one that counts how many there are at once.
@@ -64,6 +67,16 @@ pub struct Kept {
     pub line: usize,
 }
 
+/// A group with a quota of processors, and its limit.
+#[derive(Debug)]
+pub(super) struct QuotaGroup {
+    /// Index of the limit.
+    pub(super) index: u32,
+    pub(super) path: Vec<String>,
+    /// Thousandths of a core.
+    pub(super) millicores: u32,
+}
+
 impl Limits {
     /// The limits as configured, in the order of their indexes.
     pub fn definitions(&self) -> &[Definition] {
@@ -92,9 +105,12 @@ impl Limits {
         &self.tenant_definitions
     }
 
-    /// How the ledger names the places for programs.
-    pub(super) fn of_programs(&self) -> impl Iterator<Item = LimitId> {
-        let places = self.programs.iter();
+    /// How the ledger names the places for programs, with those of a site's groups.
+    pub(super) fn of_programs<'a>(
+        &'a self,
+        of_groups: &'a Level,
+    ) -> impl Iterator<Item = LimitId> + 'a {
+        let places = self.programs.iter().chain(&**of_groups);
         places.filter_map(|limit| self.id(limit.index()))
     }
 
@@ -109,10 +125,16 @@ impl Limits {
         known.position(|definition| definition.identity == identity)
     }
 
-    /// Whether a limit is made of `caps`, not of an entry of `limits`.
+    /// Whether a limit is made of `caps` or a `cgroup`, not of an entry of `limits`.
     pub(super) fn is_of_caps(&self, at: usize) -> bool {
         let mut own = self.programs.iter().chain(&*self.passwords);
-        own.any(|limit| limit.index() == at)
+        own.any(|limit| limit.index() == at) || self.is_throttled(at)
+    }
+
+    /// Whether a limit follows the throttling of a group.
+    pub(super) fn is_throttled(&self, at: usize) -> bool {
+        let number = |group: &QuotaGroup| group.index as usize;
+        self.throttled.binary_search_by_key(&at, number).is_ok()
     }
 
     /// Whether one is configured exactly so.
@@ -138,6 +160,14 @@ impl Limits {
     }
 }
 
+/// The group of a tenant or a site.
+#[derive(Debug, Clone)]
+struct LevelGroup {
+    path: Vec<String>,
+    /// Index of its limit, once that is compiled.
+    index: Option<u32>,
+}
+
 /// Limits being compiled, one level after another.
 #[derive(Debug)]
 pub(crate) struct Builder<'a> {
@@ -146,6 +176,8 @@ pub(crate) struct Builder<'a> {
     costs: Arc<Costs>,
     tenants: HashMap<&'a str, u32>,
     identities: LimitIdentities,
+    /// The groups of tenants and sites, by tenant and site.
+    groups: HashMap<(&'a str, Option<String>), LevelGroup>,
     /// Whether the model has any limit at all.
     is_needed: bool,
 }
@@ -155,7 +187,11 @@ impl<'a> Builder<'a> {
     ///
     /// # Errors
     /// As [`Limit::compile`].
-    pub(crate) fn new(model: &'a Model, costs: &Arc<Costs>) -> Result<Self> {
+    pub(crate) fn new(
+        model: &'a Model,
+        costs: &Arc<Costs>,
+        groups: &'a [(Vec<String>, Owner)],
+    ) -> Result<Self> {
         let mut builder = Self {
             limits: Limits {
                 workers: model.workers,
@@ -165,8 +201,19 @@ impl<'a> Builder<'a> {
             costs: Arc::clone(costs),
             tenants: HashMap::new(),
             identities: LimitIdentities::default(),
+            groups: HashMap::new(),
             is_needed: has_any(model),
         };
+        if caps::has_quotas(model) {
+            let own = groups
+                .iter()
+                .filter(|(_, it)| it.rule.is_none() && it.pool.is_none());
+            let own = own.map(|(path, it)| {
+                let (path, index) = (path.clone(), None);
+                ((&*it.tenant, it.site.clone()), LevelGroup { path, index })
+            });
+            builder.groups = own.collect();
+        }
         if !builder.is_needed {
             return Ok(builder);
         }
@@ -217,6 +264,61 @@ impl<'a> Builder<'a> {
         });
         self.tenants.insert(&site.tenant, index);
         Ok(index)
+    }
+
+    /// The limits that follow the throttling of the groups of a site and its tenant, each of which has
+    /// one.
+    ///
+    /// # Errors
+    /// As [`Limit::compile`].
+    pub(crate) fn throttled(&mut self, site: &'a model::Site) -> Result<Level> {
+        let host = site.name();
+        let said = site.tenant_index;
+        let said = said.and_then(|index| self.model.tenants.get(index));
+        let of_tenant = said.and_then(|it| caps::quota(&it.cgroup));
+        let levels = [
+            (
+                LimitPlace::Site(&host),
+                caps::quota(&site.cgroup),
+                Some(host.clone()),
+                caps::throttled(&site.limits, LimitKey::Site),
+            ),
+            (
+                LimitPlace::Tenant(&site.tenant),
+                of_tenant,
+                None,
+                caps::throttled(self.tenant_limits(site), LimitKey::Tenant),
+            ),
+        ];
+        let mut level = Vec::new();
+        for (place, quota, of_site, limit) in levels {
+            let known = self.groups.get(&(site.tenant.as_str(), of_site.clone()));
+            let (Some(millicores), Some(known)) = (quota, known.cloned()) else {
+                continue;
+            };
+            let LevelGroup { path, index } = known;
+            let index = match index {
+                Some(index) => index,
+                None => {
+                    let index = number(self.limits.definitions.len())?;
+                    self.level(place, std::slice::from_ref(&limit))?;
+                    let known = LevelGroup {
+                        path: path.clone(),
+                        index: Some(index),
+                    };
+                    self.groups.insert((&site.tenant, of_site), known);
+                    self.limits.throttled.push(QuotaGroup {
+                        index,
+                        path,
+                        millicores,
+                    });
+                    index
+                }
+            };
+            let costs = (None, &self.costs);
+            level.push(Limit::compile(&limit, index, place.into(), costs)?);
+        }
+        Ok(Level::from(level))
     }
 
     /// Compiles the limits of one level.
@@ -314,6 +416,7 @@ fn has_any(model: &Model) -> bool {
         || sites.clone().any(site)
         || caps::runs_programs(model)
         || caps::asks_passwords(model)
+        || caps::has_quotas(model)
 }
 
 /// Limits that stand outside of tenants and sites.

@@ -14,10 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use limits::{Change, Definition, Ledger, Time};
+use os::cgroup::Layout;
 
 use super::compiled::{Kept, Limits};
 use super::gates::Gates;
 use super::refusals::Refusals;
+use super::throttled::Throttles;
 
 /// How often the ledger does what time asks for.
 const TICK_MS: u64 = 200;
@@ -33,6 +35,8 @@ pub struct Limiter {
     pub gates: Arc<Gates>,
     /// What was refused lately.
     pub refusals: Refusals,
+    /// How control groups with a quota stand.
+    throttles: Throttles,
     /// The beginning of the ledger's time.
     started: Instant,
     ticked_ms: AtomicU64,
@@ -74,6 +78,7 @@ impl Limiter {
             ledger: Ledger::new(workers, seed),
             gates: Arc::default(),
             refusals: Refusals::default(),
+            throttles: Throttles::default(),
             started,
             ticked_ms: AtomicU64::new(0),
             changed: Mutex::default(),
@@ -89,6 +94,18 @@ impl Limiter {
     /// How long the request has waited that waits longest for a permit; `None` where none waits.
     pub fn oldest_wait(&self, moment: Instant) -> Option<Duration> {
         self.ledger.oldest_wait(self.time(moment))
+    }
+
+    /// Has limits of control groups follow how these are kept from processors, if it is time.
+    pub(crate) fn follow_groups(&self, limits: &Limits, layout: &Layout, now: Instant) {
+        let now = (self.time(now), now);
+        self.throttles.step(&self.ledger, now, limits, layout);
+    }
+
+    /// Follows them no more.
+    pub(crate) fn let_groups_go(&self, limits: &Limits) {
+        let now = self.time(Instant::now());
+        self.throttles.let_go(&self.ledger, now, limits);
     }
 
     /// Puts the limits of a generation in force. What was set while running stays set where

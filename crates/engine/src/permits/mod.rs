@@ -27,6 +27,7 @@ pub(crate) mod scratch;
 mod set;
 #[cfg(test)]
 mod tests;
+mod throttled;
 mod wants;
 
 pub use compiled::{Kept, Limits, changed};
@@ -105,7 +106,7 @@ pub async fn admit(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
     // As above: what it was admitted to, it keeps, and waits for nothing more; but where it comes to
     // a program only now it asks for everything anew, as who waits holds nothing.
     if let Some(held) = &exchange.held {
-        if held.has_place || !chosen.runs_program() {
+        if held.has_place || !takes_place(chosen) {
             return Ok(());
         }
         end_permits(chosen.worker, exchange, Outcome::Ignored);
@@ -118,8 +119,11 @@ pub async fn admit(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
 
 /// The longest that a limit lets the request wait for its turn; `None` where none has a queue.
 pub fn patience(chosen: Chosen<'_>, route: &Route) -> Option<Duration> {
-    let definitions = chosen.serving.generation.limits.definitions();
-    let met = wants::levels(chosen, route).filter_map(|limit| definitions.get(limit.index()));
+    let limits = &chosen.serving.generation.limits;
+    let met = wants::levels(chosen, route).map(limit::Limit::index);
+    // That of a group says how long one waits for processors, not for a start.
+    let met = met.filter(|at| !limits.is_throttled(*at));
+    let met = met.filter_map(|at| limits.definitions().get(at));
     let queues = met.filter(|it| it.concurrent.is_some() && it.queue > 0);
     queues.map(|it| it.wait).max()
 }
@@ -127,10 +131,11 @@ pub fn patience(chosen: Chosen<'_>, route: &Route) -> Option<Duration> {
 /// Gives back the place of a program that has ended, where what answers now is none: nothing that
 /// the request waits for next needs it.
 pub fn leave_program(chosen: Chosen<'_>, exchange: &mut Exchange) {
-    if chosen.runs_program() || !exchange.held.as_ref().is_some_and(|held| held.has_place) {
+    if takes_place(chosen) || !exchange.held.as_ref().is_some_and(|held| held.has_place) {
         return;
     }
-    let places: Vec<_> = chosen.serving.generation.limits.of_programs().collect();
+    let limits = &chosen.serving.generation.limits;
+    let places: Vec<_> = limits.of_programs(&chosen.site.throttled).collect();
     let program = exchange.record.program;
     if let Some(mut held) = exchange.held.take() {
         held.has_place = false;
@@ -287,9 +292,14 @@ fn hold(chosen: Chosen<'_>, exchange: &mut Exchange, mut permit: Permit, since: 
         permit,
         since,
         before_tunnel_ns: None,
-        has_place: chosen.runs_program(),
+        has_place: takes_place(chosen),
         cpu_before_ns: exchange.record.program.map_or(0, cpu_ns),
     });
+}
+
+/// Whether it takes a place that is given back when no program answers any more.
+fn takes_place(chosen: Chosen<'_>) -> bool {
+    chosen.runs_program() || chosen.is_throttled()
 }
 
 /// Waits for a turn, at most as long as the limit allows and the client stays. Whoever is dropped

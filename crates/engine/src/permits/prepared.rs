@@ -10,7 +10,7 @@ use super::limit::Limit;
 use super::wants::Phase;
 use crate::exchange::route::Route;
 use crate::site::Site;
-use crate::stage::Chosen;
+use crate::stage::{self, Chosen};
 
 /// What a request asks, where that was known before it came: it may be nothing.
 pub(super) fn wants<'a>(
@@ -22,7 +22,9 @@ pub(super) fn wants<'a>(
     let (site, limits) = (chosen.site, &chosen.serving.generation.limits);
     let is_own = match phase {
         Phase::Rates | Phase::RatesOfUpstream => false,
-        Phase::Permits => !limits.programs.is_empty() && chosen.runs_program(),
+        Phase::Permits => {
+            (!limits.programs.is_empty() && chosen.runs_program()) || chosen.is_throttled()
+        }
         Phase::Password => true,
     };
     if is_own {
@@ -39,8 +41,12 @@ pub(super) fn wants<'a>(
         return None;
     }
     let prepared = innermost.prepared.get_or_init(|| {
-        // The upstream has no limits, and of the rules only the innermost has any.
-        let levels = chosen.levels(route).map(|level| limits.of_level(level));
+        // The upstream has no limits, and of the rules only the innermost has any. Places of
+        // programs, which have no rates, are for those who ask for them by themselves.
+        let levels = chosen.levels(route);
+        let levels =
+            levels.filter(|it| !matches!(it, stage::Level::Groups(_) | stage::Level::Programs));
+        let levels = levels.map(|level| limits.of_level(level));
         Prepared::of(levels.collect::<Vec<_>>().as_slice(), defined)
     });
     prepared.as_deref().map(|prepared| match phase {

@@ -176,7 +176,10 @@ pub(super) fn describe(limit: &Definition, cap: Option<u32>) -> String {
     let mut parts = Vec::new();
     match limit.concurrent {
         None => {}
-        Some(Concurrent::Fixed(count)) => parts.push(format!("concurrent {count}")),
+        Some(Concurrent::Fixed(count)) => parts.push(match cap.filter(|now| *now != count) {
+            Some(now) => format!("concurrent {count} (now {now})"),
+            None => format!("concurrent {count}"),
+        }),
         Some(Concurrent::Auto { .. }) => parts.push(match cap {
             Some(now) => format!("concurrent auto (now {now})"),
             None => "concurrent auto".to_owned(),
@@ -204,7 +207,6 @@ pub(super) fn spelled(duration: Duration) -> String {
 /// A limit as an answer has it.
 pub(crate) fn listed(row: &Row) -> control::Limit {
     let (limit, look, totals) = (&row.limit, &row.look, &row.look.totals);
-    let is_auto = matches!(limit.concurrent, Some(Concurrent::Auto { .. }));
     let has_queue = limit.concurrent.is_some();
     let reasons = Why::ALL.map(Why::word).into_iter();
     control::Limit {
@@ -220,7 +222,11 @@ pub(crate) fn listed(row: &Row) -> control::Limit {
             Concurrent::Auto { .. } => control::Concurrent::Word("auto"),
         }),
         permits: look.cap,
-        concurrent_now: is_auto.then(|| look.cap.unwrap_or_default()),
+        concurrent_now: match limit.concurrent {
+            None => None,
+            Some(Concurrent::Fixed(count)) => look.cap.filter(|now| *now != count),
+            Some(Concurrent::Auto { .. }) => Some(look.cap.unwrap_or_default()),
+        },
         queue: has_queue.then_some(limit.queue),
         wait_ms: has_queue.then_some(limit.wait.as_millis()),
         late_ms: limit
@@ -479,7 +485,12 @@ mod tests {
         assert_stored("limits-list.txt", &list(&rows));
         assert_stored("limits-list.json", &list_json(&rows));
         let costs = Costs::default();
-        costs.note("a", gates[0].key.as_bytes(), (20, 1_250_000), Instant::now());
+        costs.note(
+            "a",
+            gates[0].key.as_bytes(),
+            (20, 1_250_000),
+            Instant::now(),
+        );
         assert_stored("limits-top.txt", &top(&gates, 5, &costs));
         assert_stored("limits-top.json", &top_json(&gates, &costs));
         assert_eq!(list_json(&[]) + &top_json(&[], &costs), "[]\n[]\n");

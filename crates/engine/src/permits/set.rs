@@ -157,7 +157,7 @@ impl CurrentLimit {
         };
         if limits.is_of_caps(at) {
             return Err(format!(
-                "{identity} follows caps: change those in the configuration and reload"
+                "{identity} follows caps or a cgroup: change those in the configuration and reload"
             ));
         }
         Ok(Self {

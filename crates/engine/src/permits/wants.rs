@@ -148,6 +148,7 @@ impl Limits {
             stage::Level::Site(site) => Some(&*site.limits),
             stage::Level::Tenant(site) => one_of(&self.tenants, site.tenant as usize),
             stage::Level::Upstream(index) => one_of(&self.upstreams, index),
+            stage::Level::Groups(site) => Some(&*site.throttled),
             stage::Level::Programs => Some(&*self.programs),
             stage::Level::Process => Some(&*self.process),
         };

@@ -132,7 +132,7 @@ fn level<'a>(arrived: Arrived<'a>, route: &Route, number: usize) -> Option<Optio
         stage::Level::Tenant(site) => site.tenant_scripts.as_deref(),
         stage::Level::Site(site) => site.scripts.as_deref(),
         stage::Level::Rule(rule) => rule.scripts.as_deref(),
-        stage::Level::Upstream(_) | stage::Level::Programs => None,
+        stage::Level::Groups(_) | stage::Level::Upstream(_) | stage::Level::Programs => None,
     })
 }
 

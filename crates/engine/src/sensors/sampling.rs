@@ -114,6 +114,9 @@ impl Drop for Published<'_> {
         let sensors = &self.0.sensors;
         sensors.publish(&Snapshot::unknown(sensors.lags.len()));
         shedding::let_go(self.0);
+        if let Some(generation) = self.0.generation() {
+            self.0.limits.let_groups_go(&generation.limits);
+        }
     }
 }
 
@@ -138,6 +141,10 @@ fn run(shared: &Shared, stopped: &Receiver<()>) {
         let now_ms = here.at_us(at) / 1_000;
         // Of all that was published, what agents tell among it.
         shedding::step(shared, now_ms, |sensor| sensors.value(sensor));
+        if let Some(generation) = shared.generation() {
+            let (limits, layout) = (&generation.limits, &generation.layout);
+            shared.limits.follow_groups(limits, layout, at);
+        }
         if is_first || here.machine.has_looked_again() {
             let missing = here.missing();
             if is_first {

@@ -143,6 +143,12 @@ impl Ledger {
         self.books().change(now, limit, change);
     }
 
+    /// Has `decide` say how many permits a fixed limit has from now on, of how many are out and how
+    /// many requests wait. That lasts until the limit is defined or changed otherwise.
+    pub fn steer(&self, now: Time, limit: LimitId, decide: impl FnOnce(u32, u32) -> u32) {
+        self.books().steer(now, limit, decide);
+    }
+
     /// Checks the rates of all limits of a request, and charges all, or none. Answers what those in
     /// shadow would have refused, in the order of the request's limits.
     ///

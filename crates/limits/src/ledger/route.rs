@@ -52,7 +52,7 @@ pub(super) struct Route<'t, const N: usize> {
 
 /// A set of small numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Bits(u16);
+pub(super) struct Bits(u32);
 
 /// What is missing before a gate can be added.
 #[derive(Debug, Clone, Copy)]
@@ -385,4 +385,21 @@ fn add_gate<const N: usize>(
 
 fn number(want: &Want<'_>) -> u64 {
     u64::from(want.limit.version) << 32 | u64::from(want.limit.index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_has_room_for_every_limit_of_a_request() {
+        let mut all = Bits::default();
+        (0..WANTS_MAX).for_each(|at| all.add(at));
+        assert_eq!(
+            all.iter().collect::<Vec<_>>(),
+            (0..WANTS_MAX).collect::<Vec<_>>()
+        );
+        all.remove(WANTS_MAX - 1);
+        assert!(all.has(1) && !all.has(WANTS_MAX - 1));
+    }
 }

@@ -10,6 +10,7 @@ use super::route::forgotten;
 use super::shard::Forget;
 use super::wait_queue::{Charged, GateQueue, WaitQueue, Wakers};
 use crate::Time;
+use crate::ask::LimitId;
 use crate::permit::Used;
 use crate::refusal::Why;
 
@@ -176,6 +177,40 @@ impl Books {
             }
             self.serve(wait_queue, now, entry.place, wakers);
         }
+    }
+
+    /// Has somebody else decide how many permits a fixed limit has from now on, who sees how many
+    /// are out and how many requests wait.
+    pub(super) fn steer(&self, now: Time, limit: LimitId, decide: impl FnOnce(u32, u32) -> u32) {
+        self.with_wait_queue(Some(now), |wait_queue, now, wakers| {
+            let table = wait_queue.table.clone();
+            let Some(entry) = table.limit(limit).filter(|entry| entry.is_fixed()) else {
+                return;
+            };
+            let index = entry.index() as usize;
+            let free = self.cells.iter().map(|cells| {
+                let cells = cells.lock();
+                cells.cells.get(index).map_or(0, |cell| cell.free)
+            });
+            let free: u32 = free.sum();
+            let (out, waiting) = {
+                let mut shard = self.shards[usize::from(entry.place.shard)].lock();
+                let gate = shard.gate(entry.place.slot);
+                (gate.in_flight.saturating_sub(free), gate.waiting)
+            };
+            let cap = decide(out, waiting);
+            if cap == entry.cap() {
+                return;
+            }
+            if wait_queue.is_open(entry.index()) {
+                self.close(wait_queue, Hold::new(entry.index(), entry.place, true));
+            }
+            entry.set_cap(cap);
+            if entry.suits_cells(self.cells.len()) {
+                wait_queue.unsettled.insert(entry.index(), None);
+            }
+            self.serve(wait_queue, now, entry.place, wakers);
+        });
     }
 
     /// Forgets keys that were not used for a while, a bounded number at a time.

@@ -25,3 +25,4 @@ mod sendmail;
 mod shares;
 mod spawner;
 mod spawner_life;
+mod throttled;

@@ -1,0 +1,90 @@
+//! A tenant that is kept from processors: its requests wait before its programs, not in them.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use os::cgroup::{Controller, Host};
+use testkit::eventually;
+
+use crate::fixtures::limited::ask;
+use crate::fixtures::pools::{Bed, PATIENCE, Wish, bed};
+
+/// Takes 20 ms of a processor.
+const PAGE: &str = r#"<?php
+function taken() { $r = getrusage(); return $r['ru_utime.tv_sec'] * 1e6 + $r['ru_utime.tv_usec'] + $r['ru_stime.tv_sec'] * 1e6 + $r['ru_stime.tv_usec']; }
+$begun = taken();
+while (taken() - $begun < 20000) { for ($i = 0; $i < 1000; $i++) { $x = sqrt($i); } }
+echo 'done';
+"#;
+
+const CLIENTS: usize = 12;
+
+/// A number of the limit of the tenant's group.
+fn number(bed: &Bed, name: &str) -> Option<u64> {
+    let answer = ask(&bed.gateway, "limits list json");
+    let (_, row) = answer.split_once("{\"limit\":\"tenant slow/cgroup.cpu\"")?;
+    let row = row.split("{\"limit\":").next()?;
+    let (_, rest) = row.split_once(&format!("\"{name}\":"))?;
+    rest.split([',', '}']).next()?.parse().ok()
+}
+
+/// A number of a record.
+fn field(record: &str, name: &str) -> Option<u64> {
+    let (_, rest) = record.split_once(&format!("\"{name}\":"))?;
+    rest.split([',', '}']).next()?.parse().ok()
+}
+
+#[test]
+fn a_throttled_tenants_requests_wait_before_its_programs() {
+    if let Err(lack) = Host::look().unwrap().place(Controller::Cpu) {
+        return testkit::lacks("the controller cpu", lack.reason());
+    }
+    let wish = Wish {
+        app: "tenant = \"slow\"",
+        pool: ", processes = 12",
+        sites: "[tenants.slow]\ncgroup = { cpu = \"20%\" }",
+        files: &[("app/index.php", PAGE), ("app/light.txt", "light")],
+        ..Wish::default()
+    };
+    let Some(bed) = bed(&wish) else { return };
+    assert_eq!(bed.get("/").text(), "done");
+    assert_eq!(number(&bed, "concurrent"), Some(1_000));
+    assert_eq!(number(&bed, "concurrent_now"), None);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    assert_eq!(bed.get("/").text(), "done");
+                }
+            });
+        }
+        let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            eventually(PATIENCE, "one page at a time", || {
+                let one = number(&bed, "concurrent_now") == Some(1)
+                    && number(&bed, "in_flight") == Some(1)
+                    && number(&bed, "queued") >= Some(CLIENTS as u64 - 4);
+                one.then_some(())
+            });
+            let text = ask(&bed.gateway, "limits list");
+            assert!(text.contains("concurrent 1000 (now 1)"), "{text}");
+            assert_eq!(bed.get("/light.txt").text(), "light", "it is no program's");
+        }));
+        is_over.store(true, Relaxed);
+        seen.unwrap();
+    });
+    let records = bed.records(CLIENTS);
+    let pages = records.iter().filter(|it| it.contains("index.php"));
+    let last: Vec<_> = pages.rev().take(CLIENTS).collect();
+    let waited = last.iter().filter(|record| {
+        let all_us = field(record, "total_us").unwrap_or_default();
+        field(record, "waited_us").unwrap_or_default() * 10 > all_us * 7
+    });
+    assert!(waited.count() * 2 > last.len(), "{last:#?}");
+    eventually(PATIENCE, "everybody is let in again", || {
+        number(&bed, "concurrent_now").is_none().then_some(())
+    });
+    let log = bed.gateway.stderr();
+    assert!(log.contains("fewer requests are let in at once"), "{log}");
+}
