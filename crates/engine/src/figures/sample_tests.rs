@@ -269,6 +269,7 @@ fn groups() -> Vec<Group> {
         io_bytes: Some(4_096),
         pids: Some(9),
         pids_hits: Some(1),
+        ..Usage::default()
     };
     let owner = Owner {
         tenant: ODD.to_owned(),

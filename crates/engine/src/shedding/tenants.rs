@@ -1,7 +1,8 @@
 //! Tenants as shedding sees them: what each uses, and with which share of its requests it is let in.
 //!
 //! What counts is how long its requests stay: from the look of shedding until their handler has had its last
-//! word, but for the time they wait for their bodies and their turn, in which nobody works for them.
+//! word, but for the time they wait for their bodies and their turn, in which nobody works for them. Or,
+//! where the control groups of all tell it, what their programs take of processors and disks.
 //! Each worker has counters of its own, which nobody else writes. How many stay and since
 //! when in all lies in one word, so that whoever reads sees both of one moment.
 
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use config::model::{self, Handler, Model, SHED_RULES_MAX, ShedScope};
 use limits::shed::{self, Claim, Meter, State};
-use os::cgroup::{Layout, Usage};
+use os::cgroup::{Controller, Layout, Usage};
 
 use super::rule::Rule;
 use crate::stats::bump;
@@ -29,8 +30,12 @@ const TIME_BITS: u32 = 44;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 /// What a request is taken to use at least: its head, its record and the writing of its reply.
 const LEAST_US: u64 = 10;
-/// Groups whose processor time is read each time.
+/// Groups whose figures are read each time.
 const GROUPS_MAX: usize = 1_000;
+/// What a disk does in a microsecond, for whom reading and writing is compared with computing: 100 MB and
+/// 10,000 reads or writes a second.
+const IO_BYTES_A_US: u64 = 100;
+const IO_US: u64 = 100;
 
 /// All tenants of a generation.
 #[derive(Debug)]
@@ -45,9 +50,9 @@ pub(super) struct Tenants {
 pub(super) struct Tenant {
     pub(super) load: Arc<Load>,
     weight: f64,
-    /// The group its programs are in, where that tells all: it has one of its own, and nobody else
-    /// works for it.
-    group: Option<Vec<String>>,
+    /// The groups its programs are in, none within another, where these tell all: nobody else works
+    /// for it.
+    groups: Option<Vec<Vec<String>>>,
     /// By rule: the share of its requests that is let in.
     shares: [AtomicU16; SHED_RULES_MAX],
 }
@@ -68,7 +73,7 @@ struct Measured {
     at: Instant,
     /// Of how long its requests stay.
     meter: Meter,
-    /// Of its programs' processor time, where their group tells it, and how much that was.
+    /// Of its programs' time at processors and disks, where their groups tell it, and how much that was.
     cpu: Option<(Meter, u64)>,
 }
 
@@ -106,9 +111,10 @@ impl Tenants {
         groups: &[(Vec<String>, Owner)],
         before: Option<&Self>,
     ) -> Self {
-        let own = groups.iter().filter(|(_, owner)| owner.site.is_none());
-        let own: HashMap<&str, &Vec<String>> =
-            own.map(|(path, owner)| (&*owner.tenant, path)).collect();
+        let mut own: HashMap<&str, Vec<Vec<String>>> = HashMap::new();
+        for (path, owner) in groups.iter().filter(|(path, _)| path.len() == 1) {
+            own.entry(&owner.tenant).or_default().push(path.clone());
+        }
         let known = before.map_or(&[][..], |before| &before.list).iter();
         let known: HashMap<&str, &Arc<Load>> = known
             .map(|tenant| (&*tenant.load.name, &tenant.load))
@@ -124,15 +130,17 @@ impl Tenants {
                 list.push(Tenant {
                     load: load.unwrap_or_else(|| Arc::new(Load::new(name))),
                     weight: f64::from(said.map_or(1, |tenant| tenant.weight)),
-                    group: own.get(name).map(|path| (*path).clone()),
+                    groups: own.remove(name),
                     shares: std::array::from_fn(|_| AtomicU16::new(WHOLE)),
                 });
                 u32::try_from(list.len() - 1).unwrap_or(u32::MAX)
             });
-            if works_elsewhere(site)
+            let said = site.tenant_index.and_then(|at| model.tenants.get(at));
+            let is_bound = said.is_some_and(|it| it.cgroup.is_some()) || site.cgroup.is_some();
+            if works_elsewhere(site, is_bound)
                 && let Some(tenant) = list.get_mut(index as usize)
             {
-                tenant.group = None;
+                tenant.groups = None;
             }
             of_sites.push(index);
         }
@@ -153,12 +161,12 @@ impl Tenants {
 
     /// What each does now.
     pub(super) fn measure(&self, now: Instant, layout: &Layout) {
-        let mut groups = 0;
+        let mut count = 0;
         for tenant in self.list.iter().filter(|tenant| tenant.load.is_known()) {
-            let group = tenant.group.as_ref().filter(|_| groups < GROUPS_MAX);
-            groups += usize::from(group.is_some());
-            let cpu_us = group.and_then(|group| Usage::cpu_us(layout, group));
-            tenant.load.measure(now, cpu_us);
+            let groups = tenant.groups.as_ref().filter(|_| count < GROUPS_MAX);
+            count += groups.map_or(0, Vec::len);
+            let used_us = groups.and_then(|groups| used_us(layout, groups));
+            tenant.load.measure(now, used_us);
         }
     }
 
@@ -195,16 +203,30 @@ impl Tenants {
     }
 }
 
-/// Whether others than programs in its tenant's group work for a site: back ends, or scripts of
-/// this very process.
-fn works_elsewhere(site: &model::Site) -> bool {
-    let mut handlers = site.rules.iter().filter_map(|rule| rule.handler.as_ref());
-    handlers.any(|handler| {
-        matches!(
-            handler,
-            Handler::Proxy(_) | Handler::FastCgi(_) | Handler::Script(_)
-        )
+/// Whether others than programs in groups work for a site: back ends, scripts of this very process, or
+/// programs that nothing bounds.
+fn works_elsewhere(site: &model::Site, is_bound: bool) -> bool {
+    site.rules.iter().any(|rule| match &rule.handler {
+        Some(handler @ (Handler::Proxy(_) | Handler::FastCgi(_))) => handler.pool().is_none(),
+        Some(Handler::Script(_)) => true,
+        Some(Handler::Cgi(_)) => !is_bound && rule.cgroup.is_none(),
+        _ => false,
     })
+}
+
+/// How long processors and disks have worked for groups, where the machine tells; one that is not there has
+/// used nothing.
+fn used_us(layout: &Layout, groups: &[Vec<String>]) -> Option<u64> {
+    let counters = [Controller::CpuTime, Controller::Cpu];
+    counters.iter().find_map(|it| layout.of(*it))?;
+    let of = |group: &Vec<String>| {
+        let io = Usage::by(Controller::Io, layout, group);
+        let bytes_us = io.io_bytes.unwrap_or(0) / IO_BYTES_A_US;
+        let ops_us = io.io_ops.unwrap_or(0).saturating_mul(IO_US);
+        let cpu_us = Usage::cpu_us(layout, group).unwrap_or(0);
+        cpu_us.saturating_add(bytes_us.max(ops_us))
+    };
+    Some(groups.iter().map(of).fold(0, u64::saturating_add))
 }
 
 impl Tenant {
@@ -465,11 +487,11 @@ mod tests {
         assert!(!Counters::new(Instant::now()).lets_in(0, NOBODY));
     }
 
-    /// Whether the group of a tenant with these rules tells all that it uses.
-    fn group_tells_all(rules: &str) -> bool {
+    /// Whether the groups of a tenant with these rules tell all that it uses.
+    fn groups_tell_all(tenant: &str, rules: &str) -> bool {
         let text = format!(
-            "[[listen]]\naddress = \"127.0.0.1:8080\"\n[tenants.t]\ncgroup = {{ pids = 9 }}\n\
-             [[sites]]\nhosts = [\"a\"]\ntenant = \"t\"\nroot = \"/srv\"\nuser = \"nobody\"\n\
+            "[[listen]]\naddress = \"127.0.0.1:8080\"\n[tenants.t]\n{tenant}\n\
+             [php.\"8.2\"]\nprogram = \"/bin/true\"\n[[sites]]\nhosts = [\"a\"]\ntenant = \"t\"\nroot = \"/srv\"\nuser = \"nobody\"\n\
              rules = [{{ match = {{ file = \"*.cgi\" }}, handler = {{ cgi = true }} }}, {rules}]\n"
         );
         let model = config::load(&config::Sources::from_text("test.toml", &text));
@@ -477,21 +499,69 @@ mod tests {
         let groups = ipc::groups::Shape::of(&model).groups.into_iter();
         let groups: Vec<_> = groups.map(|group| (group.path, group.owner)).collect();
         let tenants = Tenants::compile(&model, &groups, None);
-        tenants.iter().all(|tenant| tenant.group.is_some())
+        tenants.iter().all(|tenant| tenant.groups.is_some())
     }
 
     #[test]
-    fn a_group_tells_all_where_nobody_works_outside_of_it() {
-        for (handler, expected) in [
-            ("static = true", true),
-            ("respond = { body = \"\" }", true),
-            ("proxy = \"http://127.0.0.1:9000\"", false),
-            ("fastcgi = \"127.0.0.1:9000\"", false),
-            ("script = { code = \"Nginx.rputs 'hi'\" }", false),
+    fn groups_tell_all_where_nobody_works_outside_of_them() {
+        let bound = "cgroup = { pids = 9 }";
+        for (tenant, handler, expected) in [
+            (bound, "static = true", true),
+            (bound, "respond = { body = \"\" }", true),
+            (bound, "proxy = \"http://127.0.0.1:9000\"", false),
+            (bound, "fastcgi = \"127.0.0.1:9000\"", false),
+            (bound, "script = { code = \"Nginx.rputs 'hi'\" }", false),
+            (
+                bound,
+                "app = { command = [\"/bin/true\"], directory = \"/srv\" }",
+                true,
+            ),
+            ("", "static = true", false),
         ] {
             let rule = format!("{{ handler = {{ {handler} }} }}");
-            assert_eq!(group_tells_all(&rule), expected, "{handler}");
+            assert_eq!(groups_tell_all(tenant, &rule), expected, "{handler}");
         }
+    }
+
+    #[test]
+    fn what_is_read_and_written_counts_beside_what_is_computed() {
+        let root = std::env::temp_dir().join(format!("nagaya-shares-{}", std::process::id()));
+        let write = |path: &str, text: &str| {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+            std::fs::write(path, text).expect("a file");
+        };
+        write("a/cpu.stat", "usage_usec 2000000\n");
+        write(
+            "a/io.stat",
+            "8:0 rbytes=100000000 wbytes=100000000 rios=3 wios=4 dbytes=9 dios=9\n",
+        );
+        write("b/cpu.stat", "usage_usec 1000000\n");
+        write(
+            "b/io.stat",
+            "8:0 rbytes=1 wbytes=0 rios=10000 wios=0\n8:16 rbytes=0 wbytes=9 rios=0 wios=5000\n",
+        );
+        let layout = |controllers: &[Controller]| Layout {
+            hierarchies: vec![os::cgroup::Hierarchy {
+                version: os::cgroup::Version::V2,
+                controllers: controllers.iter().copied().collect(),
+                directory: root.clone(),
+            }],
+        };
+        let both = layout(&[Controller::Cpu, Controller::Io]);
+        let groups = |names: &[&str]| -> Vec<Vec<String>> {
+            names.iter().map(|name| vec![(*name).to_owned()]).collect()
+        };
+        assert_eq!(used_us(&both, &groups(&["a"])), Some(4_000_000));
+        assert_eq!(used_us(&both, &groups(&["b"])), Some(2_500_000));
+        assert_eq!(
+            used_us(&both, &groups(&["a", "b", "none"])),
+            Some(6_500_000)
+        );
+        let cpu = layout(&[Controller::Cpu]);
+        assert_eq!(used_us(&cpu, &groups(&["a", "b"])), Some(3_000_000));
+        assert_eq!(used_us(&layout(&[Controller::Pids]), &groups(&["a"])), None);
+        std::fs::remove_dir_all(&root).expect("the directory");
     }
 
     #[test]

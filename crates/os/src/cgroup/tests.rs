@@ -505,6 +505,7 @@ fn usage_is_read_from_what_there_is() {
             io_bytes: None,
             pids: Some(2),
             pids_hits: Some(5),
+            io_ops: None,
         })
     );
     let base = machine.group("v1", &[]);
@@ -545,20 +546,22 @@ fn usage_is_read_from_what_there_is() {
 }
 
 #[test]
-fn what_is_read_and_written_is_that_of_all_devices() {
+fn reads_and_writes_of_all_disks_are_added_up() {
     let machine = Machine::new();
     let path = ["site".to_owned()];
     let base = ["v1", "v2"].map(|name| machine.group(name, &[]));
-    let bytes = "8:0 Read 40\n8:0 Write 2\n8:0 Total 42\nTotal 42\n";
+    let bytes = "8:0 Read 3\n8:0 Write 4\n8:0 Discard 90\n8:0 Total 97\n8:16 Read 1\nTotal 98\n";
     let file = "blkio.throttle.io_service_bytes_recursive";
     machine.group("v1/site", &[(file, bytes)]);
-    let stat = "8:0 rbytes=30 wbytes=9 rios=1 wios=1 dbytes=9 dios=1\n8:16 rbytes=3\n8:32\n";
+    let stat = "8:0 rbytes=7 wbytes=8 rios=1 wios=2 dbytes=9 dios=9\n8:16 rbytes=1 wbytes=0 rios=1 wios=0\n";
     machine.group("v2/site", &[("io.stat", stat)]);
-    for (version, base) in [Version::V1, Version::V2].into_iter().zip(&base) {
+    let of = |version, base| {
         let layout = layout(version, base, &[Controller::Io]);
         let usage = Usage::of(&layout, &path).unwrap();
-        assert_eq!(usage.io_bytes, Some(42), "{version:?}");
-    }
+        (usage.io_bytes, usage.io_ops)
+    };
+    assert_eq!(of(Version::V1, &base[0]), (Some(8), None));
+    assert_eq!(of(Version::V2, &base[1]), (Some(16), Some(4)));
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub struct Usage {
     pub oom_kills: Option<u64>,
     /// Bytes read from block devices and written to them.
     pub io_bytes: Option<u64>,
+    /// Reads and writes of theirs.
+    pub io_ops: Option<u64>,
     /// Processes and threads now.
     pub pids: Option<u64>,
     /// Times that no further process or thread was to be had.
@@ -92,8 +94,11 @@ impl Usage {
                 self.pids_hits = keyed(&group.join("pids.events"), "max");
             }
             Controller::Io => {
-                let stat = read(&group.join("io.stat")).ok();
-                self.io_bytes = stat.map(|text| bytes_of_devices(&text));
+                let Ok(text) = read(&group.join("io.stat")) else {
+                    return;
+                };
+                self.io_bytes = Some(sum_of(&text, &["rbytes=", "wbytes="]));
+                self.io_ops = Some(sum_of(&text, &["rios=", "wios="]));
             }
             Controller::Cpuset => {}
         }
@@ -124,8 +129,13 @@ impl Usage {
                 self.pids_hits = sum_below(group, "pids.events", "max");
             }
             Controller::Io => {
-                let bytes = group.join("blkio.throttle.io_service_bytes_recursive");
-                self.io_bytes = keyed(&bytes, "Total");
+                let sum = |name: &str| {
+                    let text =
+                        read(&group.join(format!("blkio.throttle.{name}_recursive"))).ok()?;
+                    Some(sum_by_kind(&text, ["Read", "Write"]))
+                };
+                self.io_bytes = sum("io_service_bytes");
+                self.io_ops = sum("io_serviced");
             }
             Controller::Cpuset => {}
         }
@@ -161,15 +171,24 @@ impl CpuTimes {
     }
 }
 
-/// What was read and written in lines `8:0 rbytes=1 wbytes=2 …`.
-fn bytes_of_devices(text: &str) -> u64 {
-    let words = text.split_ascii_whitespace();
-    let bytes = words.filter_map(|word| {
-        let (name, bytes) = word.split_once('=')?;
-        let bytes: u64 = bytes.parse().ok()?;
-        matches!(name, "rbytes" | "wbytes").then_some(bytes)
+/// The sum of the numbers behind these words.
+fn sum_of(text: &str, names: &[&str]) -> u64 {
+    let numbers = text.split_ascii_whitespace().filter_map(|word| {
+        let number = names.iter().find_map(|name| word.strip_prefix(name))?;
+        number.parse::<u64>().ok()
     });
-    bytes.fold(0, u64::saturating_add)
+    numbers.fold(0, u64::saturating_add)
+}
+
+/// The sum of the numbers of lines `device kind number` of these kinds.
+fn sum_by_kind(text: &str, kinds: [&str; 2]) -> u64 {
+    let numbers = text.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(' ')?;
+        let (kind, number) = rest.split_once(' ')?;
+        let number = kinds.contains(&kind).then_some(number)?;
+        number.parse::<u64>().ok()
+    });
+    numbers.fold(0, u64::saturating_add)
 }
 
 fn sum_below(group: &Path, file: &str, key: &str) -> Option<u64> {
