@@ -296,8 +296,13 @@ impl Lines {
         }
     }
 
-    /// Says which limits are another than the configuration's files say, and who says so.
+    /// Says which limits are another than the configuration's files say, and who says so; and who is
+    /// suspended.
     fn kept(&mut self, model: &Model) {
+        for tenant in &model.suspended {
+            self.text
+                .push_str(&format!("# tenant {tenant} is suspended\n"));
+        }
         for kept in model.kept() {
             let (file, line, identity) = (&kept.file, kept.line, &kept.identity);
             self.text

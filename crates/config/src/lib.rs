@@ -31,6 +31,7 @@ pub use aside::{Aside, SetAside, Stays, Wrong};
 pub use diagnostics::{Colour, Diagnostics, Place, Problem};
 pub use dump::{dump, quote};
 pub use include::expand;
+pub use keys::nearest;
 pub use last_good::{LastGood, Version};
 pub use lower::limits::key::spell as spell_key;
 pub use lower::{judge, load, load_and_warn};

@@ -106,6 +106,8 @@ pub struct Model {
     pub limits: Arc<[Limit]>,
     /// Where changes of limits are kept. What was read there is in every [`Limit::kept`].
     pub limits_overrides: PathBuf,
+    /// Tenants of sites that operators have suspended, as the overrides file says.
+    pub suspended: BTreeSet<String>,
     /// File of the last good versions of files that may be set aside.
     pub last_good: PathBuf,
     /// What the process says of scripts.

@@ -16,14 +16,30 @@ use crate::sources::{Existence, Sources};
 
 /// How a file begins that was not there.
 const HEAD: &str = "\
-# Changes of limits, kept by `nagaya limits set LIMIT KEY=VALUE … --keep`; they hold in place of what
-# the configuration says. A line for each limit, as `nagaya limits list` names it. It may be edited:
-# then `nagaya check`, and reload.
+# What was changed while the gateway ran, and holds beside the configuration: limits, kept by
+# `nagaya limits set LIMIT KEY=VALUE … --keep`, a line for each as `nagaya limits list` names it, and
+# tenants, suspended by `nagaya tenant suspend`. It may be edited: then `nagaya check`, and reload.
 ";
 /// Lines of the file that are named where somebody is told that it changes limits.
 const LINES_NAMED_MAX: usize = 5;
-/// The table that entries stand in.
-const TABLE: &str = "[limits]";
+
+/// A table of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    /// Changes of limits.
+    Limits,
+    /// Tenants that are suspended.
+    Suspended,
+}
+
+impl Part {
+    fn head(self) -> &'static str {
+        match self {
+            Part::Limits => "[limits]",
+            Part::Suspended => "[suspended]",
+        }
+    }
+}
 
 /// An overrides file.
 #[derive(Debug, Clone)]
@@ -35,8 +51,10 @@ pub struct Overrides {
 
 #[derive(Debug, Clone)]
 struct Entry {
+    part: Part,
+    /// The limit, or the tenant.
     identity: String,
-    /// As typed after `limits set`: names and values.
+    /// Of a limit, as typed after `limits set`: names and values; of a tenant since when.
     changes: Changes,
     /// The bytes from its name to its end.
     start: usize,
@@ -45,10 +63,23 @@ struct Entry {
 
 type Changes = Vec<(&'static str, String)>;
 
-/// Says how many limits the overrides file changes, and where: `1 limit is changed by FILE (line 6)`;
-/// `None` where it changes none.
+/// Of what names of what, what it says.
+type Meaning<'a> = (Part, &'a str, &'a Changes);
+
+/// Says what the overrides file changes: `1 limit is changed by FILE (line 6); 2 tenants are
+/// suspended`; `None` where that is nothing.
 #[must_use]
 pub fn told(model: &Model) -> Option<String> {
+    let suspended = match model.suspended.len() {
+        0 => None,
+        1 => Some("1 tenant is suspended".to_owned()),
+        count => Some(format!("{count} tenants are suspended")),
+    };
+    let all: Vec<String> = limits_told(model).into_iter().chain(suspended).collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+fn limits_told(model: &Model) -> Option<String> {
     let file = &model.kept().next()?.file;
     let mut lines: Vec<usize> = model.kept().map(|kept| kept.line).collect();
     lines.sort_unstable();
@@ -117,13 +148,21 @@ impl Overrides {
         let context = lower::Context::new(&sources);
         let document = lower::parse(&context, 0);
         let found = lower::overrides::entries(&context, 0, &document);
-        let entries = found.iter().map(|entry| Entry {
+        let limits = found.limits.iter().map(|entry| Entry {
+            part: Part::Limits,
             identity: entry.identity.to_owned(),
             changes: entry.typed(),
             start: entry.name_spot.start,
             end: entry.end,
         });
-        let entries = entries.collect();
+        let suspended = found.suspended.iter().map(|entry| Entry {
+            part: Part::Suspended,
+            identity: entry.tenant.to_owned(),
+            changes: vec![("since", entry.since.clone())],
+            start: entry.name_spot.start,
+            end: entry.end,
+        });
+        let entries = limits.chain(suspended).collect();
         drop(found);
         drop(document);
         context.finish(())?;
@@ -145,7 +184,7 @@ impl Overrides {
         changes: &[(&str, &str)],
         when: &str,
     ) -> Result<Edited, Unedited> {
-        let known = self.entry(identity)?;
+        let known = self.entry(Part::Limits, identity)?;
         let value = |name: &str| {
             let said = changes.iter().rfind(|(said, _)| *said == name);
             let before = || known?.changes.iter().find(|(known, _)| *known == name);
@@ -161,14 +200,36 @@ impl Overrides {
         let line = line_of(identity, &merged, when);
         let (at, text) = match known {
             Some(entry) => (entry.start, self.with(entry.start..entry.end, &line)),
-            None => self.added(&line),
+            None => self.added(Part::Limits, &line),
         };
-        let mut expected = self.meanings();
-        match expected.iter_mut().find(|(known, _)| *known == identity) {
-            Some((_, changes)) => *changes = &merged,
-            None => expected.push((identity, &merged)),
-        }
+        let mut expected = self.meanings_without(Part::Limits, identity);
+        expected.push((Part::Limits, identity, &merged));
         self.proved(text, at, identity, expected, merged.clone())
+    }
+
+    /// Notes that a tenant is suspended since `when`; `None` where that is noted.
+    ///
+    /// # Errors
+    /// The name cannot be written down.
+    pub fn suspend(&self, tenant: &str, when: &str) -> Result<Option<Edited>, Unedited> {
+        let part = Part::Suspended;
+        if self.entry(part, tenant)?.is_some() {
+            return Ok(None);
+        }
+        let (at, text) = self.added(part, &format!("{} = {when}", quote(tenant)));
+        let since = vec![("since", when.to_owned())];
+        let mut expected = self.meanings_without(part, tenant);
+        expected.push((part, tenant, &since));
+        let edited = self.proved(text, at, tenant, expected, Vec::new());
+        edited.map(Some)
+    }
+
+    /// Forgets that a tenant is suspended; `None` where it is not.
+    ///
+    /// # Errors
+    /// The line has to be removed by hand.
+    pub fn resume(&self, tenant: &str) -> Result<Option<Edited>, Unedited> {
+        self.without(Part::Suspended, tenant)
     }
 
     /// Forgets what is kept of a limit; `None` where nothing is.
@@ -176,7 +237,11 @@ impl Overrides {
     /// # Errors
     /// The entry has to be removed by hand.
     pub fn forget(&self, identity: &str) -> Result<Option<Edited>, Unedited> {
-        let Some(entry) = self.entry(identity)? else {
+        self.without(Part::Limits, identity)
+    }
+
+    fn without(&self, part: Part, identity: &str) -> Result<Option<Edited>, Unedited> {
+        let Some(entry) = self.entry(part, identity)? else {
             return Ok(None);
         };
         let start = lower::line_start(&self.text, entry.start);
@@ -185,22 +250,24 @@ impl Overrides {
             .find('\n')
             .map_or(self.text.len(), |newline| entry.end + newline + 1);
         let text = self.with(start..end, "");
-        let mut expected = self.meanings();
-        expected.retain(|(known, _)| *known != identity);
+        let expected = self.meanings_without(part, identity);
         let edited = self.proved(text, entry.start, identity, expected, Vec::new());
         edited.map(Some)
     }
 
-    /// The entry of a limit, if it stands in a line of its own.
-    fn entry(&self, identity: &str) -> Result<Option<&Entry>, Unedited> {
-        let mut entries = self.entries.iter();
+    /// The entry of a limit or tenant, if it stands in a line of its own.
+    fn entry(&self, part: Part, identity: &str) -> Result<Option<&Entry>, Unedited> {
+        let mut entries = self.of(part);
         let Some(entry) = entries.find(|entry| entry.identity == identity) else {
             return Ok(None);
         };
         let text = |range| self.text.get(range).unwrap_or_default();
         let before = text(lower::line_start(&self.text, entry.start)..entry.start);
         let itself = text(entry.start..entry.end);
-        let is_whole = itself.ends_with('}') && !itself.contains('\n');
+        let is_whole = match part {
+            Part::Limits => itself.ends_with('}') && !itself.contains('\n'),
+            Part::Suspended => true,
+        };
         let is_a_line = before.trim().is_empty() && is_whole;
         match is_a_line {
             true => Ok(Some(entry)),
@@ -212,11 +279,18 @@ impl Overrides {
         Unedited::ByHand(self.name.clone(), identity.to_owned())
     }
 
-    fn meanings(&self) -> Vec<(&str, &Changes)> {
+    fn of(&self, part: Part) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(move |entry| entry.part == part)
+    }
+
+    fn meanings(&self) -> impl Iterator<Item = Meaning<'_>> {
         let entries = self.entries.iter();
-        entries
-            .map(|entry| (entry.identity.as_str(), &entry.changes))
-            .collect()
+        entries.map(|entry| (entry.part, entry.identity.as_str(), &entry.changes))
+    }
+
+    fn meanings_without<'a>(&'a self, part: Part, identity: &str) -> Vec<Meaning<'a>> {
+        let is_meant = |meaning: &Meaning<'_>| (meaning.0, meaning.1) == (part, identity);
+        self.meanings().filter(|it| !is_meant(it)).collect()
     }
 
     fn with(&self, range: std::ops::Range<usize>, instead: &str) -> String {
@@ -225,14 +299,15 @@ impl Overrides {
         format!("{before}{instead}{after}")
     }
 
-    /// The text with a further line, and where that begins: behind the last entry, or else the
-    /// table's head.
-    fn added(&self, line: &str) -> (usize, String) {
+    /// The text with a further line, and where that begins: behind the table's last entry, or else
+    /// its head.
+    fn added(&self, part: Part, line: &str) -> (usize, String) {
+        let table = part.head();
         let head = || {
-            let at = self.text.find(TABLE)?;
-            Some(at + TABLE.len())
+            let at = self.text.find(table)?;
+            Some(at + table.len())
         };
-        let last = self.entries.last().map(|entry| entry.end);
+        let last = self.of(part).last().map(|entry| entry.end);
         let Some(after) = last.or_else(head) else {
             let mut text = match self.text.as_str() {
                 "" => HEAD.to_owned(),
@@ -241,7 +316,7 @@ impl Overrides {
             if !text.ends_with('\n') {
                 text.push('\n');
             }
-            text.push_str(&format!("\n{TABLE}\n"));
+            text.push_str(&format!("\n{table}\n"));
             return (text.len(), format!("{text}{line}\n"));
         };
         let rest = self.text.get(after..).unwrap_or_default();
@@ -260,14 +335,14 @@ impl Overrides {
         text: String,
         at: usize,
         identity: &str,
-        mut expected: Vec<(&str, &Changes)>,
+        mut expected: Vec<Meaning<'_>>,
         changes: Changes,
     ) -> Result<Edited, Unedited> {
         let again = Overrides::read(&self.name, &text).map_err(|problems| {
             let first = problems.problems().first();
             Unedited::Wrong(first.map_or(String::new(), ToString::to_string))
         })?;
-        let mut found = again.meanings();
+        let mut found: Vec<_> = again.meanings().collect();
         found.sort();
         expected.sort();
         if found != expected {
@@ -302,7 +377,7 @@ impl fmt::Display for Unedited {
             Unedited::ByHand(name, identity) => write!(
                 out,
                 "{name}: what it says of `{identity}` does not stand in a line of its own below \
-                 `{TABLE}`: edit it by hand, then reload"
+                 its table's head: edit it by hand, then reload"
             ),
         }
     }

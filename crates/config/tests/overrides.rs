@@ -311,3 +311,51 @@ fn what_is_not_one_line_is_left_to_a_person() {
         assert!(error.to_string().contains("must be a"), "{error}");
     }
 }
+
+#[test]
+fn tenants_are_suspended_and_resumed_a_line_each_and_limits_stay() {
+    let kept = keep("", "site a.jp/file", &[("queue", "10")]);
+    let overrides = Overrides::read(FILE, &kept.text).expect("sound");
+    let suspended = |overrides: &Overrides, tenant: &str| {
+        let edited = overrides.suspend(tenant, NOW).expect("a name");
+        edited.map(|edited| edited.text)
+    };
+    let first = suspended(&overrides, "a").expect("news");
+    assert!(
+        first.ends_with("\n[suspended]\n\"a\" = 2026-11-22T02:40:00Z\n"),
+        "{first}"
+    );
+    let overrides = Overrides::read(FILE, &first).expect("sound");
+    assert_eq!(suspended(&overrides, "a"), None);
+    let second = suspended(&overrides, "b.jp").expect("news");
+    let more = keep(&second, "site b.jp/file", &[("queue", "1")]);
+    let overrides = Overrides::read(FILE, &more.text).expect("sound");
+    assert_eq!(overrides.resume("c"), Ok(None));
+    let resumed = overrides.resume("a").expect("one line").expect("there");
+    let limits = [
+        "\"site a.jp/file\" = { queue = 10",
+        "\"site b.jp/file\" = { queue = 1",
+    ];
+    let rest = ["[suspended]\n\"b.jp\" = 2026-11-22T02:40:00Z\n"];
+    for line in limits.into_iter().chain(rest) {
+        assert!(resumed.text.contains(line), "{}", resumed.text);
+    }
+}
+
+#[test]
+fn who_is_suspended_is_in_the_model_and_who_is_no_tenant_is_a_warning() {
+    let text = format!("[suspended]\n\"b.jp\" = {NOW}\n\"gone\" = {NOW}\n");
+    let (model, warnings) = model(&text);
+    assert_eq!(model.suspended.iter().collect::<Vec<_>>(), ["b.jp"]);
+    assert!(
+        warnings.contains("no site has the tenant `gone`"),
+        "{warnings}"
+    );
+    assert_eq!(told(&model).as_deref(), Some("1 tenant is suspended"));
+    assert!(dump(&model).contains("# tenant b.jp is suspended\n"));
+    let problems = load(&sources("[suspended]\n\"b.jp\" = true\n")).expect_err("no date");
+    assert!(
+        problems.to_string().contains("a date and time"),
+        "{problems}"
+    );
+}

@@ -29,6 +29,6 @@ pub use pools::PoolStanding;
 pub use sensors::{Advice, Missing, Sensor, Sensors};
 pub use status::{
     Group, Map, Phase, Pool, Programs, RefusedReload, Replies, ScriptInShadow, Scripts, SetAside,
-    ShedRule, ShedTenant, Site, Status, Stragglers, Time, Times, Upstream, Worker,
+    ShedRule, ShedTenant, Site, Status, Stragglers, Suspended, Time, Times, Upstream, Worker,
 };
 pub use top::TenantNow;

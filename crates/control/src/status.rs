@@ -45,6 +45,9 @@ pub struct Status {
     pub scripts: Scripts,
     /// Scripts in shadow, in the order of the configuration.
     pub scripts_in_shadow: Vec<ScriptInShadow>,
+    /// Tenants that operators have suspended.
+    #[serde(skip_serializing_if = "Suspended::is_nothing")]
+    pub suspended: Suspended,
     /// Exchanges that came to no site.
     pub without_site: Replies,
     /// Sites that had exchanges, in the order of the configuration.
@@ -166,6 +169,25 @@ pub struct Programs {
     pub failed: u64,
     /// Programs killed, by reason.
     pub killed: Named<u64>,
+}
+
+/// Tenants that operators have suspended.
+#[derive(Debug, Default, Clone, Serialize)]
+pub struct Suspended {
+    /// How many there are.
+    pub count: usize,
+    /// The first of them, by name.
+    pub tenants: Vec<String>,
+    /// Their requests that were refused.
+    pub refused: u64,
+}
+
+impl Suspended {
+    /// Whether nobody is or was.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        self.count == 0 && self.refused == 0
+    }
 }
 
 /// What became of servers and programs at work for clients that have gone.

@@ -17,6 +17,7 @@ use ipc::server::LastReload;
 
 use crate::error::{Error, Kind, Result};
 use crate::figures;
+use crate::figures::tenant::{self, TenantOrder};
 use crate::figures::top::Looks;
 use crate::figures::{certs, standing};
 use crate::permits::questions;
@@ -28,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How long a question may take, and each part of its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// What is said to a question nobody knows.
-const UNKNOWN: &str = "error: unknown question; known are: status, reload, upgrade, sensors, pools, pools-restart, pools-stop, pools-clear, limits list, limits top, limits set, why, why-tls, certs, certs-renew, certs-rehearse, top\n";
+const UNKNOWN: &str = "error: unknown question; known are: status, reload, upgrade, sensors, pools, pools-restart, pools-stop, pools-clear, tenant-suspend, tenant-resume, tenant-kill, limits list, limits top, limits set, why, why-tls, certs, certs-renew, certs-rehearse, top\n";
 /// Bytes of a question without its line feed.
 pub const QUESTION_BYTES_MAX: usize = 8 * 1_024;
 
@@ -120,7 +121,7 @@ fn answer(stream: OwnedFd, shared: &Shared, looks: &mut Looks) -> io::Result<()>
     stream.write_all(answer.as_bytes())
 }
 
-/// Answers what is asked with a name of a host.
+/// Answers what is asked with a name of a host or tenant.
 fn answer_of_names(shared: &Shared, question: &str) -> Option<String> {
     let (what, rest) = question.split_once(' ').unwrap_or((question, ""));
     match what {
@@ -130,6 +131,9 @@ fn answer_of_names(shared: &Shared, question: &str) -> Option<String> {
         "certs-renew" => Some(certs::renew(shared, rest)),
         "pools-restart" => Some(standing::act(shared, rest, PoolQuestion::Restart)),
         "pools-stop" => Some(standing::act(shared, rest, PoolQuestion::Stop)),
+        "tenant-suspend" => Some(tenant::act(shared, rest, TenantOrder::Suspend)),
+        "tenant-resume" => Some(tenant::act(shared, rest, TenantOrder::Resume)),
+        "tenant-kill" => Some(tenant::act(shared, rest, TenantOrder::Kill)),
         "pools-clear" => Some(standing::act(shared, rest, PoolQuestion::Clear)),
         _ => None,
     }

@@ -3,7 +3,7 @@
 //! A generation never changes. A reload makes a new one and swaps it whole; an exchange holds the
 //! one it began with until its access record is written.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -63,6 +63,8 @@ pub struct Generation {
     pub(crate) program_pools: Arc<[Arc<ProgramPool>]>,
     /// What files cost: the same for all generations.
     pub(crate) costs: Arc<Costs>,
+    /// Tenants for whom nothing is done, when it comes into force.
+    pub(crate) suspended: BTreeSet<String>,
     /// Its limits, but for those of sites and rules.
     pub limits: Limits,
     /// Its rules that shed; `None` is none.
@@ -175,6 +177,7 @@ impl Generation {
             texts_ask_maps: texts::texts_ask(model),
             program_pools: pools::compile(model, before.map_or(&[], |it| &it.program_pools)),
             costs: before.map_or_else(Arc::default, |before| Arc::clone(&before.costs)),
+            suspended: model.suspended.clone(),
             limits: Limits::default(),
             shedding,
             groups: Vec::new(),
@@ -188,19 +191,7 @@ impl Generation {
             below: HashMap::new(),
             any: None,
         };
-        let mut copies = Copies {
-            guarded: generation.guarded.clone(),
-            costs: Arc::clone(&generation.costs),
-            has_process_scripts: !model.scripts.phases.is_empty(),
-            scripts: ScriptsBuilder::new(model),
-            weights: model.tenants.iter().map(|tenant| tenant.weight).collect(),
-            ..Copies::default()
-        };
-        let of_tenants = model.tenants.iter().map(|tenant| {
-            let vm = copies.scripts.vm_of(&tenant.name);
-            copies.scripts.level(vm, &tenant.scripts)
-        });
-        copies.of_tenants = of_tenants.collect();
+        let mut copies = generation.copies(model);
         let mut limits = compiled::Builder::new(model, &generation.costs, &groups)?;
         for (site, stats) in model.sites.iter().zip(stats(model, before)) {
             let account = site.tls.acme.and_then(|account| model.acme.get(account));
@@ -220,6 +211,24 @@ impl Generation {
         generation.scripts = copies.scripts.finish(model);
         generation.logs = targets.finish();
         Ok(generation)
+    }
+
+    /// What sites of a model have in common.
+    fn copies(&self, model: &Model) -> Copies {
+        let mut copies = Copies {
+            guarded: self.guarded.clone(),
+            costs: Arc::clone(&self.costs),
+            has_process_scripts: !model.scripts.phases.is_empty(),
+            scripts: ScriptsBuilder::new(model),
+            weights: model.tenants.iter().map(|tenant| tenant.weight).collect(),
+            ..Copies::default()
+        };
+        let of_tenants = model.tenants.iter().map(|tenant| {
+            let vm = copies.scripts.vm_of(&tenant.name);
+            copies.scripts.level(vm, &tenant.scripts)
+        });
+        copies.of_tenants = of_tenants.collect();
+        copies
     }
 
     /// Points the hosts of the site that comes next to it.

@@ -64,6 +64,7 @@ mod stage;
 mod stats;
 mod status;
 mod stderr_log;
+mod suspension;
 mod template;
 mod thread;
 mod tls;

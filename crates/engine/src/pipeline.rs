@@ -85,6 +85,8 @@ async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
     if tls::site::lacks_tls(routed, exchange) {
         return Box::pin(tls::site::redirect(routed, exchange)).await;
     }
+    let suspension = &routed.worker.shared.suspension;
+    suspension.check(&routed.site.tenant_name)?;
     shedding::pass(routed, exchange)?;
     bounds::check_announced_length(routed, exchange)?;
     let mut next = scripts::rewrite(routed, exchange).await?;
@@ -112,6 +114,9 @@ async fn answer_there(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Nex
     handler::take_body(chosen, exchange).await?;
     permits::admit(chosen, exchange).await?;
     turn_stay(chosen.worker, exchange, Stay::go_on);
+    // It may have been suspended while a body came, or a turn was waited for.
+    let suspension = &chosen.worker.shared.suspension;
+    suspension.check(&chosen.site.tenant_name)?;
     let next = scripts::access(chosen, exchange).await?;
     if next != Next::On {
         return Ok(next);

@@ -255,6 +255,7 @@ impl ServerThreads {
         let pools = &self.shared.program_pools;
         pools.put_in_force(&generation.program_pools);
         pools.tell_costs(&generation.costs);
+        self.shared.suspension.put_in_force(&generation.suspended);
         let before = self.shared.generation();
         self.swap(generation, added, &kept)?;
         if let Some(before) = before {

@@ -136,6 +136,8 @@ pub struct Manifest {
     pub cache_bytes: u64,
     /// `HOST:PORT` of the server that takes mail of pools.
     pub mail: String,
+    /// Tenants of which nothing is to run.
+    pub suspended: Vec<String>,
 }
 
 /// A map that runs a program.
@@ -172,6 +174,8 @@ pub struct SiteManifest {
     pub index: u32,
     /// Its first host: its name in messages.
     pub name: String,
+    /// Whose it is.
+    pub tenant: String,
     /// Its document root, in which the programs are.
     #[serde(with = "path")]
     pub root: PathBuf,
@@ -197,6 +201,25 @@ pub struct RuleManifest {
     pub limits: os::spawn::Limits,
     /// Which of the manifest's groups its programs are born in; none: the spawner's own.
     pub group: Option<u32>,
+}
+
+impl Manifest {
+    /// Takes down who is suspended or resumed: of whom something runs here.
+    pub fn note_suspended(&mut self, question: &PoolQuestion) {
+        let is_here = |tenant: &String| {
+            let of_pools = self.pools.iter().map(|pool| &pool.tenant);
+            let mut all = of_pools.chain(self.sites.iter().map(|site| &site.tenant));
+            all.any(|it| it == tenant)
+        };
+        match question {
+            PoolQuestion::Suspend(tenant) if is_here(tenant) => {
+                self.suspended.retain(|it| it != tenant);
+                self.suspended.push(tenant.clone());
+            }
+            PoolQuestion::Resume(tenant) => self.suspended.retain(|it| it != tenant),
+            _ => {}
+        }
+    }
 }
 
 impl ToSpawner {
@@ -330,6 +353,7 @@ mod tests {
         let site = |index, symlinks, user: Option<&str>| SiteManifest {
             index,
             name: "example.jp".into(),
+            tenant: "example".into(),
             root: "/srv/a/htdocs".into(),
             within: "/srv/a".into(),
             symlinks,
@@ -353,6 +377,7 @@ mod tests {
             sees: vec![seen("/usr", false)],
             cache_bytes: 1 << 29,
             mail: "127.0.0.1:25".into(),
+            suspended: vec!["example".into()],
         }
     }
 
@@ -536,6 +561,22 @@ mod tests {
                 let _ = decode(&bytes);
                 let _ = codec::decode::<FromSpawner>(&bytes, Vec::new());
             }
+        }
+    }
+
+    #[test]
+    fn who_is_suspended_is_noted_of_those_that_are_here() {
+        let mut manifest = manifest();
+        let questions = [
+            (PoolQuestion::Resume("example".into()), &[][..]),
+            (PoolQuestion::Suspend("elsewhere".into()), &[][..]),
+            (PoolQuestion::Suspend("example".into()), &["example"][..]),
+            (PoolQuestion::Suspend("example".into()), &["example"][..]),
+            (PoolQuestion::List, &["example"][..]),
+        ];
+        for (question, suspended) in questions {
+            manifest.note_suspended(&question);
+            assert_eq!(manifest.suspended, suspended, "{question:?}");
         }
     }
 

@@ -315,11 +315,13 @@ pub enum Failure {
     PoolsFull,
     /// Something else: see the detail.
     SpawnFailed,
+    /// Its tenant is suspended.
+    TenantSuspended,
 }
 
 impl Failure {
     /// Every failure with its word, in the order they are declared in.
-    const ALL: [(Failure, &'static str); 22] = [
+    const ALL: [(Failure, &'static str); 23] = [
         (Failure::UnknownRule, "unknown_rule"),
         (Failure::ProgramsFull, "programs_full"),
         (Failure::NotFound, "program_not_found"),
@@ -342,6 +344,7 @@ impl Failure {
         (Failure::PoolFailed, "pool_failed"),
         (Failure::PoolsFull, "pools_full"),
         (Failure::SpawnFailed, "spawn_failed"),
+        (Failure::TenantSuspended, "tenant_suspended"),
     ];
 
     /// The word for it in logs and metrics: stable.

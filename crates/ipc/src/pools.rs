@@ -190,6 +190,12 @@ pub enum PoolQuestion {
     Stop(Vec<String>),
     /// End these, and empty what they keep of compiled files.
     Clear(Vec<String>),
+    /// Of this tenant: end all pools and programs, and start none until `Resume`.
+    Suspend(String),
+    /// Start pools and programs of this tenant again as they are wanted.
+    Resume(String),
+    /// Kill all that runs of this tenant, and what of it is in its groups.
+    Kill(String),
 }
 
 /// What is said to that.
@@ -201,6 +207,13 @@ pub enum PoolAnswer {
     Begun(u32),
     /// It cannot be done, and why.
     Refused(String),
+    /// It is being done to so many pools and programs of the tenant.
+    Tenant {
+        /// Pools that ran or started.
+        pools: u32,
+        /// Programs that were started for requests.
+        programs: u32,
+    },
 }
 
 /// How a pool stands.
@@ -264,6 +277,8 @@ pub enum PoolState {
     Draining,
     /// It could not be started, and is not for now.
     Failed,
+    /// Its tenant is suspended.
+    Suspended,
 }
 
 impl PoolState {
@@ -278,6 +293,7 @@ impl PoolState {
             PoolState::HandingOver => "handing_over",
             PoolState::Draining => "draining",
             PoolState::Failed => "failed",
+            PoolState::Suspended => "suspended",
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::reload::ReloadOptions;
 use crate::script::ScriptCommand;
 use crate::sendmail::{self, SendmailOptions};
 use crate::sensors::SensorsOptions;
+use crate::tenant::TenantCommand;
 use crate::top::TenantsOptions;
 
 /// The general option that names the configuration.
@@ -34,7 +35,7 @@ pub(crate) const CONFIG_INSTALLED: &str = "/etc/nagaya/nagaya.toml";
 #[derive(Debug, Parser)]
 #[command(name = "nagaya", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
-    /// Configuration file [default: nagaya.toml; status, certs, reload, upgrade, sensors, pools, top, limits and why look for that here, then in /etc/nagaya]
+    /// Configuration file [default: nagaya.toml; status, certs, reload, upgrade, sensors, pools, top, tenant, limits and why look for that here, then in /etc/nagaya]
     #[arg(short, long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -120,6 +121,9 @@ pub(crate) enum Command {
     /// Processor time, memory and what is read and written are those of control groups: tenants without
     /// one have a dash. What is `refused` was refused by a limit or a cap, for want of a pool, or shed.
     Top(TenantsOptions),
+    /// A tenant: suspended, resumed, or all that runs of it killed
+    #[command(subcommand)]
+    Tenant(TenantCommand),
     /// Answer beside an application: how this machine is, for upstreams with `agent` and for HAProxy
     ///
     /// Whoever connects is answered one line, as HAProxy's agent-check wants it: `up ready 75%`, or
@@ -249,6 +253,7 @@ fn config_of(named: Option<&Path>, command: &Command, is_there: impl Fn(&Path) -
             | Command::Certs(_)
             | Command::Pools(_)
             | Command::Top(_)
+            | Command::Tenant(_)
     );
     let installed = Path::new(CONFIG_INSTALLED);
     match named {
@@ -360,6 +365,7 @@ mod tests {
             ("sensors --watch", vec![installed], installed),
             ("pools restart a.example", vec![installed], installed),
             ("top --by memory -n 5", vec![installed], installed),
+            ("tenant suspend a", vec![installed], installed),
             ("limits list", vec![installed], installed),
             ("limits top", vec![CONFIG, installed], CONFIG),
             ("limits top", vec![], CONFIG),
@@ -392,6 +398,7 @@ mod tests {
             "script",
             "pools",
             "top",
+            "tenant",
             "agent",
             "sendmail",
             "bench",

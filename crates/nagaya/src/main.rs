@@ -13,6 +13,7 @@ mod doctor;
 mod limits;
 mod man;
 mod outcome;
+mod overrides;
 mod pools;
 mod reload;
 mod script;
@@ -21,6 +22,7 @@ mod sensors;
 mod serve;
 mod server;
 mod status;
+mod tenant;
 mod top;
 
 use std::process::ExitCode;
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::Script(command) => script::run(&command),
         Command::Pools(options) => pools::run(&config, &options),
         Command::Top(options) => top::run(&config, &options),
+        Command::Tenant(command) => tenant::run(&config, &command),
         Command::Agent(options) => agent::run(&options),
         Command::Sendmail(options) => return sendmail::run(&options),
         Command::Bench(elsewhere) => cli::refuse_configuration(&elsewhere),

@@ -269,7 +269,9 @@ impl Spawner {
         let spared = self.pools.inherited();
         let answer = match self.groups.take(&manifest, &spared) {
             Ok(()) => {
+                let suspended = manifest.suspended.iter().cloned().collect();
                 self.manifests.take(manifest);
+                self.suspend(suspended);
                 self.name_pools();
                 FromSpawner::Ready { generation }
             }
@@ -488,6 +490,11 @@ impl Spawner {
         found: &Found,
     ) -> Result<Program, Refusal> {
         let entry = self.manifests.find(run)?;
+        let tenant = &entry.site.tenant;
+        if self.pools.is_suspended(tenant) {
+            let what = format!("tenant {tenant} is suspended");
+            return Err(Refusal::new(Failure::TenantSuspended, what));
+        }
         entry.keep_user(&found.user);
         let environment = environment::check(&run.environment, &entry.rule.names)?;
         let script = format!(
@@ -521,6 +528,7 @@ impl Spawner {
             limits: entry.rule.limits,
             group: cradle.watch.take(),
             asker: Asker::Request,
+            tenant: tenant.clone(),
             is_killed: false,
         })
     }
@@ -561,6 +569,7 @@ fn without_rules(site: &SiteManifest) -> SiteManifest {
     SiteManifest {
         index: site.index,
         name: site.name.clone(),
+        tenant: site.tenant.clone(),
         root: site.root.clone(),
         within: site.within.clone(),
         symlinks: site.symlinks,

@@ -301,6 +301,7 @@ mod tests {
         let site = SiteManifest {
             index: 0,
             name: String::new(),
+            tenant: String::new(),
             root: directory.into(),
             within: directory.into(),
             symlinks: os::file::Symlinks::Deny,

@@ -161,6 +161,7 @@ mod tests {
         let site = |index| SiteManifest {
             index,
             name: format!("{generation}-{index}"),
+            tenant: String::new(),
             root: "/srv".into(),
             within: "/srv".into(),
             symlinks: os::file::Symlinks::Deny,

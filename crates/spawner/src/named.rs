@@ -134,6 +134,7 @@ pub(super) fn start(
         limits,
         group: None,
         asker,
+        tenant: String::new(),
         is_killed: false,
     })
 }

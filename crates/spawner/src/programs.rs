@@ -34,6 +34,8 @@ pub(super) struct Program {
     /// Its group, if it has one.
     pub(super) group: Option<Watch>,
     pub(super) asker: Asker,
+    /// Whose it is; empty where it is the gateway's own.
+    pub(super) tenant: String,
     /// Whether we have killed it.
     pub(super) is_killed: bool,
 }
@@ -101,6 +103,16 @@ impl Programs {
                 program.kill();
             }
         }
+    }
+
+    /// Kills those of tenants that are meant; how many they are.
+    pub(super) fn kill_of(&mut self, is_meant: impl Fn(&str) -> bool) -> usize {
+        let programs = self.by_pid.values_mut();
+        let meant = programs.filter(|it| it.asker == Asker::Request && is_meant(&it.tenant));
+        meant.fold(0, |count, program| {
+            program.kill();
+            count + 1
+        })
     }
 
     pub(super) fn kill_all(&mut self) {

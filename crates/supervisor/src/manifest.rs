@@ -26,6 +26,7 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Mani
             Ok(user) => sites.push(SiteManifest {
                 index,
                 name: site.name(),
+                tenant: site.tenant.clone(),
                 root: root.path.clone(),
                 within: root.within.clone(),
                 symlinks: match root.symlinks {
@@ -66,6 +67,7 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Mani
             sees: pools::manifest::sees(model),
             cache_bytes: model.pool_terms.cache_bytes,
             mail: model.pool_terms.mail.clone(),
+            suspended: model.suspended.iter().cloned().collect(),
         })
     } else {
         Err(problems)

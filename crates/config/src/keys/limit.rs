@@ -38,8 +38,9 @@ pub(super) const LIMITS_OVERRIDES: Key = key(
      start and at each reload, and what it says of a limit holds in place of what the configuration says. `[limits]` in \
      it has a line for each limit, under the name `nagaya limits list` gives it:\n\n\
      `\"site example.jp/file\" = { concurrent = 4, queue = 10, changed = 2026-11-22T02:40:00Z }`\n\n\
-     with any of `concurrent`, `queue`, `wait`, `late`, `rate`, `burst` and `mode`. A line for a limit that is not configured is \
-     a warning. It may be missing; a file that is broken refuses a reload, and a start goes on without it.",
+     with any of `concurrent`, `queue`, `wait`, `late`, `rate`, `burst` and `mode`. `[suspended]` has a line for each tenant \
+     that `nagaya tenant suspend` has suspended, and since when: `\"example\" = 2026-11-22T02:40:00Z`. A line for a limit that is \
+     not configured, or a tenant that no site has, is a warning. The file may be missing; one that is broken refuses a reload, and a start goes on without it.",
     "limits_overrides = \"/var/lib/nagaya/limits.toml\"",
 );
 
@@ -221,13 +222,22 @@ pub(crate) const LIMIT: Section = Section {
 pub(crate) const OVERRIDES: Section = Section {
     title: "the overrides file",
     about: "",
-    keys: &[key(
-        "limits",
-        Kind::Other("table of tables"),
-        Absent("no change"),
-        "Changes, by the identities of limits.",
-        "[limits]",
-    )],
+    keys: &[
+        key(
+            "limits",
+            Kind::Other("table of tables"),
+            Absent("no change"),
+            "Changes, by the identities of limits.",
+            "[limits]",
+        ),
+        key(
+            "suspended",
+            Kind::Other("table of dates"),
+            Absent("nobody"),
+            "Tenants whose requests are refused, and since when.",
+            "[suspended]",
+        ),
+    ],
     later: &[],
 };
 

@@ -40,7 +40,8 @@ pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
 pub(crate) use script::{LEVEL_SCRIPTS, SCRIPT, SCRIPTS};
 pub(crate) use shed::{SHED, SHED_RESPOND};
 pub(crate) use site::{AUTH, COMPRESS, EDITS, FILES, RULE, RULE_LOG, SITE, SITE_LOG};
-pub(crate) use suggest::{nearest, others_handler, phase_of_handler};
+pub use suggest::nearest;
+pub(crate) use suggest::{others_handler, phase_of_handler};
 pub(crate) use tls::{LISTEN_TLS, SITE_TLS, TLS};
 pub(crate) use upstream::{SERVER, UPSTREAM, UPSTREAM_TLS};
 

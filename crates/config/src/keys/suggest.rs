@@ -4,10 +4,7 @@
 //! the word may be wrong, more would be guessing.
 
 /// The candidate nearest to `word`, if it is near enough to be meant.
-pub(crate) fn nearest<'a>(
-    word: &str,
-    candidates: impl Iterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (word.chars().count() / 3).max(1);
     let scored = candidates.map(|candidate| (distance(word, candidate), candidate));
     scored

@@ -138,6 +138,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
             .and_then(|value| limits::zone(&value)),
         limits,
         limits_overrides: overrides::path(&tops),
+        suspended: Default::default(),
         last_good: last_good(&tops),
         scripts,
         tenants: tenants.finish(),

@@ -1,4 +1,5 @@
-//! Changes of limits that an operator has kept, applied to what the configuration says.
+//! What operators have changed and kept, applied to what the configuration says: limits, and
+//! tenants that are suspended.
 //!
 //! The idea: a limit stays what its own line says, and beside it lies what the overrides file says
 //! instead ([`Kept`]), so that whoever asks can be told both. An entry that finds no limit, or
@@ -25,8 +26,10 @@ use crate::model::{
 };
 use crate::sources::Overrides;
 
-/// Entries of an overrides file.
+/// Changes of limits in an overrides file.
 const ENTRIES_MAX: usize = 1_000;
+/// Tenants that it suspends.
+const SUSPENDED_MAX: usize = 10_000;
 
 /// An entry of the overrides file.
 pub(crate) struct OverrideEntry<'a> {
@@ -44,6 +47,24 @@ pub(crate) struct OverrideEntry<'a> {
     rate: Option<(u32, u64)>,
     burst: Option<u32>,
     mode: Option<Mode>,
+}
+
+/// A tenant that the overrides file suspends.
+pub(crate) struct SuspendedEntry<'a> {
+    pub(crate) tenant: &'a str,
+    /// Where its name stands.
+    pub(crate) name_spot: Spot,
+    /// Where the date ends.
+    pub(crate) end: usize,
+    /// Since when, as it is written.
+    pub(crate) since: String,
+}
+
+/// What an overrides file says.
+#[derive(Default)]
+pub(crate) struct Entries<'a> {
+    pub(crate) limits: Vec<OverrideEntry<'a>>,
+    pub(crate) suspended: Vec<SuspendedEntry<'a>>,
 }
 
 /// Where changes are kept: as configured, or beside the configuration.
@@ -72,7 +93,9 @@ pub(crate) fn apply(context: &Context<'_>, model: &mut Model) {
     let number = sources.files.len();
     let document = syntax::parse(context, number);
     let entries = entries(context, number, &document);
+    suspend(context, model, &entries.suspended);
     let mut wanted: HashMap<&str, &OverrideEntry<'_>> = entries
+        .limits
         .iter()
         .map(|entry| (entry.identity, entry))
         .collect();
@@ -100,8 +123,23 @@ pub(crate) fn apply(context: &Context<'_>, model: &mut Model) {
     }
 }
 
+/// Suspends tenants.
+fn suspend(context: &Context<'_>, model: &mut Model, entries: &[SuspendedEntry<'_>]) {
+    for entry in entries {
+        let tenant = entry.tenant;
+        if model.sites.iter().any(|site| site.tenant == tenant) {
+            model.suspended.insert(tenant.to_owned());
+            continue;
+        }
+        let message =
+            format!("no site has the tenant `{tenant}`: that it is suspended does nothing");
+        let help = format!("to remove the line: nagaya tenant resume {tenant}");
+        context.warn(problem(entry.name_spot.clone(), message).help(help));
+    }
+}
+
 /// What to do about an overrides file that cannot be read.
-const MEND: &str = "mend it, or move it away: it is what `nagaya limits set … --keep` wrote";
+const MEND: &str = "mend it, or move it away: it is what `nagaya limits set … --keep` and `nagaya tenant suspend` wrote";
 
 /// Lets `change` say for every limit what was kept of it.
 fn each(model: &mut Model, mut change: impl FnMut(LimitPlace<'_>, &str, &Limit) -> Option<Kept>) {
@@ -141,20 +179,37 @@ pub(crate) fn entries<'a>(
     context: &'a Context<'a>,
     file: usize,
     document: &'a Spanned<DeTable<'a>>,
-) -> Vec<OverrideEntry<'a>> {
+) -> Entries<'a> {
     let span = document.span();
     let top = Table::open(context, file, &keys::OVERRIDES, document.get_ref(), span);
-    let members = top.entries("limits");
-    if members.len() > ENTRIES_MAX {
+    let members = |name, most| {
+        let members = top.entries(name);
         let count = members.len();
-        let message = format!("{count} changes stand here, and {ENTRIES_MAX} are the most");
-        let help = "put them into the configuration itself, and remove them here";
-        let spot = members.first().map(|first| first.name_spot.clone());
-        let spot = spot.unwrap_or_else(|| top.spot());
-        context.report(problem(spot, message).help(help));
+        if let Some(first) = members.first().filter(|_| count > most) {
+            let message = format!("{count} lines stand here, and {most} are the most");
+            let help = "put them into the configuration itself, and remove them here";
+            context.report(problem(first.name_spot.clone(), message).help(help));
+        }
+        members.into_iter().take(most)
+    };
+    let suspended = members("suspended", SUSPENDED_MAX);
+    Entries {
+        limits: members("limits", ENTRIES_MAX)
+            .filter_map(OverrideEntry::read)
+            .collect(),
+        suspended: suspended.filter_map(SuspendedEntry::read).collect(),
     }
-    let members = members.into_iter().take(ENTRIES_MAX);
-    members.filter_map(OverrideEntry::read).collect()
+}
+
+impl<'a> SuspendedEntry<'a> {
+    fn read(member: Member<'a>) -> Option<SuspendedEntry<'a>> {
+        Some(SuspendedEntry {
+            tenant: member.name,
+            since: member.value.date()?,
+            end: member.value.spot().end,
+            name_spot: member.name_spot,
+        })
+    }
 }
 
 impl<'a> OverrideEntry<'a> {

@@ -168,6 +168,15 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// A date and time, as it is written.
+    pub(crate) fn date(&self) -> Option<String> {
+        let DeValue::Datetime(date) = self.node.get_ref() else {
+            self.mistyped("a date and time such as 2026-11-22T02:40:00Z");
+            return None;
+        };
+        Some(date.to_string())
+    }
+
     /// A text.
     pub(crate) fn text(&self) -> Option<&'a str> {
         let text = self.node.get_ref().as_str();

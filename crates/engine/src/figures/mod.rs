@@ -17,6 +17,7 @@ pub(crate) mod sample_tests;
 mod shed;
 pub(crate) mod standing;
 mod table;
+pub(crate) mod tenant;
 #[cfg(test)]
 mod tests;
 pub(crate) mod top;
@@ -32,7 +33,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use config::model::sensor::{Gauge, Sensor};
-use control::{RefusedReload, SetAside, Site, Status, Upstream};
+use control::{RefusedReload, SetAside, Site, Status, Suspended, Upstream};
 use ipc::server::{LastReload, ReloadOutcome, SetAsideFile};
 
 use crate::agents::Agents;
@@ -43,6 +44,8 @@ use crate::worker::Shared;
 
 /// Characters of a refused reload's problem.
 const PROBLEM_CHARS_MAX: usize = 1_024;
+/// Suspended tenants that are named.
+const SUSPENDED_MAX: usize = 100;
 
 /// Collects everything.
 pub(crate) fn collect(shared: &Shared) -> Status {
@@ -78,6 +81,12 @@ pub(crate) fn collect(shared: &Shared) -> Status {
         ..workers::counted(&shared.stats, uptime)
     };
     status.programs.running = shared.programs_running.load(Relaxed);
+    let suspended = shared.suspension.tenants();
+    status.suspended = Suspended {
+        count: suspended.len(),
+        tenants: suspended.into_iter().take(SUSPENDED_MAX).collect(),
+        refused: shared.suspension.refused(),
+    };
     for (index, worker) in status.workers.iter_mut().enumerate() {
         worker.connections = shared.loads.connections(index);
     }

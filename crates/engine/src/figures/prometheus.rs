@@ -60,6 +60,12 @@ fn process(figures: &Status, text: &mut Text) {
     text.one("access_records_lost_total", help, lost);
     let help = "Lines of the error log that could not be written.";
     text.one("error_lines_lost_total", help, figures.error_lines_lost);
+    if !figures.suspended.is_nothing() {
+        let help = "Tenants that operators have suspended.";
+        text.one("tenants_suspended", help, figures.suspended.count);
+        let help = "Requests that were refused since their tenant is suspended.";
+        text.one("suspended_refused_total", help, figures.suspended.refused);
+    }
 }
 
 fn programs(programs: &Programs, text: &mut Text) {

@@ -167,6 +167,11 @@ fn figures() -> Status {
             ended: named(&figures.stragglers.ended, |at| at + 1),
         },
         scripts: scripts(&figures.scripts),
+        suspended: Suspended {
+            count: 3,
+            tenants: vec!["shop".to_owned(), "zoo".to_owned()],
+            refused: 1_234,
+        },
         groups: groups(),
         groups_left_out: 7,
         maps: maps(),

@@ -10,7 +10,7 @@ use control::{
 };
 use ipc::groups::Owner;
 
-use super::{certificates, handshakes, shed, tried};
+use super::{certificates, handshakes, shed, tenant, tried};
 use crate::stats::BOUNDS_US;
 
 /// Sites shown, the busiest first.
@@ -87,6 +87,7 @@ pub(crate) fn table(figures: &Status) -> String {
         line("acme", certificates::acme_line(of));
     }
     line("life", life(figures));
+    tenant::line(&figures.suspended, &mut out);
     refused(figures, &mut out);
     set_aside(figures, &mut out);
     workers(figures, &mut out);

@@ -39,6 +39,7 @@ pub use limiter::Limiter;
 pub use scratch::Scratch;
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -199,7 +200,7 @@ async fn acquire(
             let replies = chosen.replies(&exchange.route);
             let waits = replies.map(Replies::wait);
             // Boxed: few wait, and the others need not have room for it.
-            let waited = Box::pin(wait(chosen.worker, exchange, ticket)).await;
+            let waited = Box::pin(wait(chosen, exchange, ticket)).await;
             drop(waits);
             let before_us = exchange.record.waited_us.unwrap_or(0);
             exchange.record.waited_us = Some(before_us.saturating_add(micros(now)));
@@ -302,14 +303,17 @@ fn takes_place(chosen: Chosen<'_>) -> bool {
     chosen.runs_program() || chosen.is_throttled()
 }
 
-/// Waits for a turn, at most as long as the limit allows and the client stays. Whoever is dropped
-/// here leaves the queue with the ticket.
+/// Waits for a turn, at most as long as the limit allows, the client stays and the tenant is not
+/// suspended. Whoever is dropped here leaves the queue with the ticket.
 async fn wait(
-    worker: &Worker,
+    chosen: Chosen<'_>,
     exchange: &mut Exchange,
     mut ticket: Ticket,
 ) -> Result<std::result::Result<Permit, Box<Refusal>>> {
-    let limiter = &worker.shared.limits;
+    let worker = chosen.worker;
+    let (limiter, suspension) = (&worker.shared.limits, &worker.shared.suspension);
+    let mut changed = pin!(suspension.changed());
+    suspension.check(&chosen.site.tenant_name)?;
     let deadline = worker.deadlines.register();
     let patience = ticket.deadline() - limiter.time(Instant::now());
     deadline.set(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX));
@@ -321,6 +325,10 @@ async fn wait(
         if exchange.poll_client_gone(cx).is_ready() {
             let gone = Error::new(Kind::ClientGone, "client_gone", String::new());
             return Poll::Ready(Err(gone));
+        }
+        while changed.as_mut().poll(cx).is_ready() {
+            changed.set(suspension.changed());
+            suspension.check(&chosen.site.tenant_name)?;
         }
         // The ledger ends a wait that is over; asked a little early it is asked again.
         if deadline.poll_expired(cx).is_ready() {

@@ -18,7 +18,7 @@ use super::rows::{self, Row};
 use super::set;
 use crate::costs::Costs;
 use crate::figures::{count, grid};
-use crate::programs::pools;
+use crate::programs::recent;
 use crate::scripts::tried;
 use crate::shedding;
 use crate::worker::Shared;
@@ -358,8 +358,9 @@ fn why(shared: &Shared, id: &str) -> String {
     all.extend(refusals.iter().map(|it| told(it, &costs)));
     let tried = shared.tried.find(id.as_bytes());
     all.extend(tried.iter().map(|it| tried::told(it, &moment(it.at))));
-    let pool = shared.program_pools.find(id.as_bytes());
-    all.extend(pool.iter().map(|it| pools::told(it, &moment(it.at))));
+    let recent = [&shared.program_pools.recent, &shared.suspension.recent];
+    let recent = recent.iter().filter_map(|it| it.find(id.as_bytes()));
+    all.extend(recent.map(|it| recent::told(&it, &moment(it.at))));
     if all.is_empty() {
         return format!(
             "error: no refusal of request {id} is remembered: the last {} are, and of each limit, key and \

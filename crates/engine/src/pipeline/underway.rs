@@ -4,16 +4,18 @@ use std::any::Any;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
 use super::{answer, begin};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
+use crate::programs::recent::Refused;
 use crate::stage::Arrived;
 use crate::stats::bump;
 use crate::worker::Worker;
-use crate::{access_log, error_reply, permits, scripts};
+use crate::{access_log, error_reply, permits, scripts, suspension};
 
 /// The reason on record of an exchange that never came to its end: the server is ending.
 const CUT_OFF: &str = "cut_off";
@@ -114,6 +116,9 @@ impl<'a> Underway<'a> {
                 bump(&replies.refused, 1);
             }
         }
+        if self.is_request && error.reason == suspension::REASON {
+            note_suspended(self.arrived, self.exchange, error);
+        }
         error_reply::answer(self.arrived, self.exchange, error).await;
         if let Err(error) = scripts::filter_body(self.arrived, self.exchange).await {
             error_reply::answer(self.arrived, self.exchange, &error).await;
@@ -187,6 +192,25 @@ fn note_refused(arrived: Arrived<'_>, exchange: &mut Exchange) {
             exchange.reply.close_after();
         }
     }
+}
+
+/// Remembers a request that is refused as its tenant is suspended.
+fn note_suspended(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) {
+    let Some(site) = arrived.site(&exchange.route) else {
+        return;
+    };
+    let (worker, received) = (arrived.worker, exchange.request.received);
+    worker.shared.suspension.note(Refused {
+        id: exchange.request.id,
+        at: worker.clock.unix_at(received),
+        site: Arc::clone(&site.name),
+        tenant: Arc::clone(&site.tenant_name),
+        pool: None,
+        reason: error.reason,
+        detail: error.detail.clone(),
+        waited: received.elapsed(),
+        retry_after_s: None,
+    });
 }
 
 /// Counts an exchange that ended at this moment.

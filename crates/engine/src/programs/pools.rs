@@ -5,8 +5,7 @@
 //! processes live; the next spawner is asked whether they do, and nobody waits for that answer.
 //! Who waits for one that does not run is in `handler/warm/`.
 
-use std::collections::{HashMap, VecDeque};
-use std::fmt::Write as _;
+use std::collections::HashMap;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -18,12 +17,10 @@ use config::model::{Model, PoolProgram};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+use super::recent::Recent;
 use crate::costs::Costs;
-use crate::exchange::request::RequestId;
 use ipc::order::{Failure, FileCost, PoolCounts};
 
-/// Refusals that are remembered.
-const REMEMBERED_MAX: usize = 1_024;
 /// How often the spawner hears that a pool is in use, at least and at most; otherwise so many times
 /// in the time that it is kept without work.
 const TOLD_MS_MIN: u64 = 250;
@@ -124,29 +121,8 @@ pub struct AllPools {
     in_force: Mutex<Arc<[Arc<ProgramPool>]>>,
     /// What files cost, once there is a generation.
     costs: OnceLock<Arc<Costs>>,
-    /// Held for one refusal, or to copy what is asked for.
-    refused: Mutex<VecDeque<Refused>>,
-}
-
-/// A request that was refused for want of a pool.
-#[derive(Debug, Clone)]
-pub(crate) struct Refused {
-    /// The request.
-    pub id: RequestId,
-    /// When, since 1970.
-    pub at: Duration,
-    /// The site it was for.
-    pub site: Arc<str>,
-    /// The pool.
-    pub pool: Arc<ProgramPool>,
-    /// The reason as records have it.
-    pub reason: &'static str,
-    /// What exactly.
-    pub detail: String,
-    /// How long it had waited.
-    pub waited: Duration,
-    /// When it was told to come back.
-    pub retry_after_s: u16,
+    /// Who was refused lately.
+    pub(crate) recent: Recent,
 }
 
 /// Makes the pools of a generation; those there were `before` are the same ones.
@@ -327,6 +303,11 @@ impl ProgramPool {
         });
     }
 
+    /// Has those who wait look again.
+    pub(crate) fn wake(&self) {
+        self.changed.notify_waiters();
+    }
+
     /// Notes how it is now and wakes those who wait, be there news or not; says how it was.
     fn turn(&self, next: impl FnOnce(&Known) -> Option<Known>) -> Known {
         let mut known = self.lock();
@@ -442,45 +423,6 @@ impl AllPools {
             pool.note_spawner();
         }
     }
-
-    /// Remembers a refusal.
-    pub(crate) fn remember(&self, refused: Refused) {
-        let mut ring = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        if ring.len() == REMEMBERED_MAX {
-            ring.pop_front();
-        }
-        ring.push_back(refused);
-    }
-
-    /// What is remembered of this request.
-    pub(crate) fn find(&self, id: &[u8]) -> Option<Refused> {
-        let ring = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        ring.iter().rev().find(|it| it.id.as_bytes() == id).cloned()
-    }
-}
-
-/// What `nagaya why` says of it; `moment` is when that was.
-pub(crate) fn told(refused: &Refused, moment: &str) -> String {
-    let mut out = String::new();
-    for (name, text) in [
-        ("request", refused.id.to_string()),
-        ("at", moment.to_owned()),
-        ("site", refused.site.to_string()),
-        (
-            "pool",
-            format!("{} ({})", refused.pool.name, refused.pool.id),
-        ),
-        ("tenant", refused.pool.tenant.to_string()),
-        ("reason", refused.reason.to_owned()),
-        // Words of a tenant's program are among it: none of them looks like a line of its own.
-        ("found", refused.detail.escape_debug().to_string()),
-        ("had waited", format!("{} ms", refused.waited.as_millis())),
-        ("may retry", format!("in {} s", refused.retry_after_s)),
-    ] {
-        // Writing to memory does not fail.
-        let _ = writeln!(out, "{name:<11} {text}");
-    }
-    out
 }
 
 #[cfg(test)]
@@ -594,31 +536,5 @@ mod tests {
         assert!(pool.wait(2).is_some());
         drop(second);
         assert_eq!(pool.waiting(), 0);
-    }
-
-    #[test]
-    fn the_last_refusals_are_remembered_and_a_programs_words_stay_in_their_line() {
-        let all = AllPools::default();
-        for number in 0..=REMEMBERED_MAX as u64 {
-            all.remember(Refused {
-                id: RequestId::from_number(number),
-                at: Duration::ZERO,
-                site: "a.test".into(),
-                pool: Arc::new(pool()),
-                reason: "pool_failed",
-                detail: "spawn_failed: no\nreason x".to_owned(),
-                waited: Duration::from_millis(7),
-                retry_after_s: 3,
-            });
-        }
-        let find = |number| all.find(RequestId::from_number(number).as_bytes());
-        assert!(find(0).is_none());
-        let told = told(&find(1).expect("remembered"), "then");
-        assert!(
-            told.contains("pool        php 8.2 of a.test (a)\n"),
-            "{told}"
-        );
-        assert!(told.contains("no\\nreason x\n"), "{told}");
-        assert!(told.contains("may retry   in 3 s\n"), "{told}");
     }
 }

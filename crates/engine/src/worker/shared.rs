@@ -23,6 +23,7 @@ use crate::shares::Shares;
 use crate::shedding::remembered::AllRemembered;
 use crate::stats::{ProcessStats, WorkerStats};
 use crate::stderr_log::Complaints;
+use crate::suspension::Suspension;
 use crate::tls::certifier::Certifier;
 use crate::tls::demands::Demands;
 use crate::tls::failures::Failures;
@@ -52,6 +53,8 @@ pub struct Shared {
     pub programs_running: Arc<AtomicUsize>,
     /// The pools of processes, and who was refused for want of one.
     pub(crate) program_pools: Arc<AllPools>,
+    /// Tenants for whom nothing is done.
+    pub(crate) suspension: Arc<Suspension>,
     /// Where operators' questions about them go.
     pub(crate) pool_inquiries: Arc<Inquiries>,
     /// What bodies set aside take on disk, and whose they are.
@@ -116,6 +119,7 @@ impl Shared {
             programs_running: Arc::default(),
             program_pools: Arc::default(),
             pool_inquiries: Arc::default(),
+            suspension: Arc::default(),
             spool_disk: Arc::default(),
             slots: Arc::default(),
             complaints: Arc::default(),

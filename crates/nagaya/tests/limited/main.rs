@@ -11,3 +11,4 @@ mod limits_promise;
 mod limits_records;
 mod sensors;
 mod shed;
+mod suspended;

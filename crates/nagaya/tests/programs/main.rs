@@ -25,4 +25,5 @@ mod sendmail;
 mod shares;
 mod spawner;
 mod spawner_life;
+mod tenants;
 mod throttled;

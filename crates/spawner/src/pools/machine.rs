@@ -7,6 +7,8 @@
 //! that takes too long. A run that was killed has to be gone with all it left behind before
 //! another begins: nobody of a former run is to take a connection from the socket.
 
+mod tenants;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -73,6 +75,8 @@ pub(super) struct Machine {
     start_mean: Option<Duration>,
     /// Pools whose sockets are to be bound anew before they can start.
     deaf: BTreeSet<String>,
+    /// Tenants of which nothing may run.
+    suspended: BTreeSet<String>,
     deeds: Vec<Deed>,
 }
 
@@ -155,6 +159,9 @@ impl Machine {
         let pool = self.pools.entry(id.to_owned());
         let pool = pool.or_insert_with(|| Pool::new(terms.clone(), now));
         let word = match pool.rest(now) {
+            _ if self.suspended.contains(&pool.terms.tenant) => {
+                tenants::not_for(&pool.terms.tenant)
+            }
             _ if pool.serving.is_some() => {
                 pool.worked = now;
                 Word::Warm
@@ -188,7 +195,8 @@ impl Machine {
             let is_awake = pool.serving.is_some() || pool.coming.is_some();
             !is_awake && pool.waiting.is_none() && pool.rest(now).is_none()
         };
-        !self.deaf.contains(id) && self.pools.get(id).is_none_or(asleep)
+        let may_start = !self.deaf.contains(id) && !self.is_kept_still(id);
+        may_start && self.pools.get(id).is_none_or(asleep)
     }
 
     /// Forgets orders of those who have gone.
@@ -337,7 +345,10 @@ impl Machine {
 
     pub(super) fn state(&self, id: &str, now: Instant) -> PoolState {
         let pool = self.pools.get(id);
-        pool.map_or(PoolState::Cold, |pool| pool.state(now))
+        match pool.map_or(PoolState::Cold, |pool| pool.state(now)) {
+            PoolState::Cold | PoolState::Failed if self.is_kept_still(id) => PoolState::Suspended,
+            state => state,
+        }
     }
 
     pub(super) fn figures(&self, id: &str) -> Figures {
@@ -399,7 +410,8 @@ impl Machine {
         for id in &ids {
             self.end_what_is_late(id, now);
             let pool = self.pools.get(id);
-            if pool.is_some_and(|pool| pool.wants_by_itself() && pool.rest(now).is_none()) {
+            let wants = pool.is_some_and(|pool| pool.wants_by_itself() && pool.rest(now).is_none());
+            if wants && !self.is_kept_still(id) {
                 self.queue(id, now);
             }
         }

@@ -369,7 +369,7 @@ fn whatever_happens_places_are_kept_and_every_order_is_answered_once() {
             let all: Vec<u64> = world.runs.keys().copied().collect();
             let at = usize::try_from(roll(all.len().max(1) as u64)).unwrap();
             let run = all.get(at).copied().unwrap_or(0);
-            match roll(12) {
+            match roll(14) {
                 0..=3 => {
                     asks += 1;
                     world.want(id, own, asks);
@@ -383,6 +383,16 @@ fn whatever_happens_places_are_kept_and_every_order_is_answered_once() {
                 9 if roll(4) == 0 => drop(world.machine.stop(id, world.now)),
                 10 if roll(9) == 0 => world.machine.is_deaf(id, world.now),
                 10 => world.machine.hears_again(id, world.now),
+                11 => {
+                    let (is_suspended, tenant) = (roll(3) > 0, own.tenant.clone());
+                    let mut suspended = world.machine.suspended().clone();
+                    match is_suspended {
+                        true => suspended.insert(tenant),
+                        false => suspended.remove(&tenant),
+                    };
+                    world.machine.suspend(suspended, world.now);
+                }
+                12 if roll(4) == 0 => drop(world.machine.kill_tenant(&own.tenant, world.now)),
                 _ => world.after(Duration::from_millis(roll(3_000))),
             }
             world.obey();
@@ -410,6 +420,10 @@ fn check(world: &World, starting_max: u32) {
             .filter(|run| world.runs[run].0.starts_with(tenant));
         assert!(own.count() <= (starting / 2).max(1));
     }
+    for run in &coming {
+        let (pool, _) = &world.runs[run];
+        assert!(!world.machine.is_kept_still(pool), "{pool} starts");
+    }
     let serving: Vec<_> = world.machine.serving().collect();
     assert!(serving.iter().all(|(_, run)| world.runs.contains_key(run)));
 }
@@ -422,6 +436,7 @@ fn settle(world: &mut World) {
     for id in ["a1", "a2", "a3", "b1", "b2", "c1"] {
         world.machine.hears_again(id, world.now);
     }
+    world.machine.suspend(BTreeSet::new(), world.now);
     for _ in 0..100 {
         world.obey();
         for run in world.coming() {
@@ -433,4 +448,107 @@ fn settle(world: &mut World) {
         }
         world.after(Duration::from_secs(1));
     }
+}
+
+#[test]
+fn nothing_runs_of_a_tenant_that_is_suspended_until_it_is_resumed() {
+    let (own, other) = (terms("a", Some(600)), terms("b", Some(600)));
+    let kept = terms("a", None);
+    let pools = [
+        ("serves", own.clone()),
+        ("starts", own.clone()),
+        ("waits", own.clone()),
+        ("other", other.clone()),
+    ];
+    let mut world = World::new(4, &pools);
+    world.want("serves", &own, 1);
+    world.ready(1);
+    world.want("starts", &own, 2);
+    world.want("other", &other, 3);
+    let suspended = |world: &mut World, tenants: &[&str]| {
+        let tenants = tenants.iter().map(|&tenant| tenant.to_owned()).collect();
+        let ended = world.machine.suspend(tenants, world.now);
+        world.obey();
+        ended
+    };
+    assert_eq!(suspended(&mut world, &["a", "nobody"]), 2);
+    assert_eq!(
+        (&world.quit[..], &world.cold[..]),
+        (&[1][..], &["serves".to_owned()][..])
+    );
+    assert!(world.runs[&2].1, "what starts is killed");
+    assert!(!world.runs[&3].1, "another's goes on");
+    let is_told = |word: &Word| {
+        matches!(
+            word,
+            Word::Not {
+                failure: Failure::TenantSuspended,
+                ..
+            }
+        )
+    };
+    assert!(is_told(world.last(2)));
+    for (ask, pool) in [(4, "serves"), (5, "starts"), (6, "waits"), (7, "new")] {
+        world.want(pool, &own, ask);
+        assert!(is_told(world.last(ask)), "{pool}");
+        assert!(!world.machine.is_asleep(pool, world.now), "{pool}");
+    }
+    assert_eq!(world.state("waits"), PoolState::Suspended);
+    assert_eq!(world.state("serves"), PoolState::Draining);
+    world.gone(1);
+    world.gone(2);
+    // Another manifest, one that keeps a pool of theirs: nothing starts.
+    world.name(4, &[("kept", kept.clone()), ("other", other.clone())]);
+    world.after(Duration::from_secs(1));
+    assert_eq!(
+        (world.state("kept"), world.coming()),
+        (PoolState::Suspended, vec![3])
+    );
+    assert_eq!(suspended(&mut world, &[]), 0);
+    assert_eq!(world.state("kept"), PoolState::Starting);
+    world.want("serves", &own, 8);
+    assert!(matches!(world.last(8), Word::Warming(_)));
+}
+
+#[test]
+fn who_waits_for_a_pool_that_is_killed_has_the_next_one() {
+    let (own, other) = (terms("a", Some(600)), terms("b", Some(600)));
+    let mut world = World::new(
+        4,
+        &[("p", own.clone()), ("q", own.clone()), ("o", other.clone())],
+    );
+    for (ask, pool, terms) in [(1, "p", &own), (2, "o", &other), (3, "q", &own)] {
+        world.want(pool, terms, ask);
+    }
+    world.ready(1);
+    world.ready(2);
+    // One that serves, one that starts; and one that leaves.
+    world.machine.restart("p", world.now);
+    world.obey();
+    let next = world.machine.run("p").unwrap();
+    assert_eq!(world.machine.kill_tenant("a", world.now), 2);
+    world.obey();
+    let killed: Vec<u64> = world
+        .runs
+        .iter()
+        .filter(|(_, it)| it.1)
+        .map(|(run, _)| *run)
+        .collect();
+    assert!(
+        killed.contains(&1) && killed.contains(&3) && !killed.contains(&2),
+        "{killed:?} {next}"
+    );
+    for run in killed {
+        world.gone(run);
+    }
+    assert_eq!(
+        world.state("q"),
+        PoolState::Starting,
+        "somebody waits for it"
+    );
+    assert_eq!(world.state("o"), PoolState::Warm);
+    let run = *world.coming().last().unwrap();
+    world.ready(run);
+    assert_eq!(world.last(3), &Word::Warm);
+    assert_eq!(world.machine.kill_tenant("nobody", world.now), 0);
 }

@@ -18,6 +18,7 @@ mod pool;
 mod probe;
 mod questions;
 mod run;
+mod tenants;
 mod turns;
 mod watch;
 mod words;
@@ -305,6 +306,8 @@ impl Spawner {
         let pools = pools.map(|pool| (pool.id.clone(), terms(pool)));
         let places = latest.manifest.starting_max;
         self.adopt();
+        // What was adopted of theirs ends.
+        self.suspend(self.pools.machine.suspended().clone());
         if self.pools.is_in_charge {
             self.pools.machine.name(pools, places, now);
             for id in self.pools.changed() {
@@ -577,16 +580,6 @@ impl Spawner {
             self.tell_supervisor(&FromSpawner::PoolProcessEnded { pid });
         }
         self.pools.machine.gone(run, now);
-    }
-
-    fn tell_supervisor(&mut self, word: &FromSpawner) {
-        if let Err(error) = word.send(self.supervisor.as_fd()) {
-            // Its end is noticed where it is listened to.
-            tracing::warn!(
-                error = reason(&error),
-                "the supervisor does not hear of pools"
-            );
-        }
     }
 
     /// A run cannot begin.

@@ -1,7 +1,9 @@
 //! What operators ask of pools, and have done.
 
+use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
+use config::reason;
 use ipc::manifest::FromSpawner;
 use ipc::pools::{PoolAnswer, PoolManifest, PoolQuestion, PoolStanding};
 use os::cgroup::{Controller, Layout, Usage, pressure};
@@ -12,6 +14,17 @@ use crate::Spawner;
 const FAILURE_BYTES_MAX: usize = 500;
 
 impl Spawner {
+    /// Tells the supervisor something about pools.
+    pub(super) fn tell_supervisor(&mut self, word: &FromSpawner) {
+        if let Err(error) = word.send(self.supervisor.as_fd()) {
+            // Its end is noticed where it is listened to.
+            tracing::warn!(
+                error = reason(&error),
+                "the supervisor does not hear of pools"
+            );
+        }
+    }
+
     /// Does what an operator asks, and answers.
     pub(crate) fn on_question(&mut self, number: u64, question: PoolQuestion) {
         let now = Instant::now();
@@ -30,6 +43,9 @@ impl Spawner {
                 count(done.count())
             }
             PoolQuestion::Clear(ids) => count(self.clear(&ids, now)),
+            PoolQuestion::Suspend(tenant) => self.suspend_one(tenant, true),
+            PoolQuestion::Resume(tenant) => self.suspend_one(tenant, false),
+            PoolQuestion::Kill(tenant) => self.kill_tenant(&tenant),
         };
         self.tell_supervisor(&FromSpawner::Pools { number, answer });
         self.mind_pools();

@@ -57,6 +57,14 @@ impl Turns {
         tenant.queue.push_back(pool.to_owned());
     }
 
+    /// A pool waits no more.
+    pub(super) fn leave(&mut self, tenant: &str, pool: &str) {
+        if let Some(tenant) = self.tenants.get_mut(tenant) {
+            tenant.queue.retain(|waiting| waiting != pool);
+        }
+        self.tidy();
+    }
+
     /// Gives the next pool a place, if there is one and it can start, and charges its tenant what it
     /// will probably cost.
     pub(super) fn next(

@@ -131,8 +131,13 @@ impl PoolProcesses {
 }
 
 impl Supervisor {
-    /// Asks the spawner on behalf of the server; that there is none is said at once.
+    /// Asks the spawner on behalf of the server; that there is none is said at once. Who is suspended
+    /// the next spawner is told as well.
     pub(super) fn ask_of_pools(&mut self, number: u64, question: PoolQuestion) {
+        self.current.manifest.note_suspended(&question);
+        if let Phase::Reloading { next, .. } = &mut self.phase {
+            next.manifest.note_suspended(&question);
+        }
         if let Err(why) = self.programs.ask_of_pools(number, question) {
             self.answer_of_pools(number, PoolAnswer::Refused(why));
         }

@@ -62,7 +62,13 @@ pub(super) async fn run(chosen: Chosen<'_>, exchange: &mut Exchange, cgi: &Cgi) 
     let programs_max = generation.process.caps.programs;
     let program = routed.worker.programs.run(programs_max, run).await?;
     let relay = Relay::new(routed, cgi, exchange, program, pipes, spooled);
-    match relay.run(exchange).await? {
+    let ended = relay.run(exchange).await;
+    if ended.is_err() {
+        // Where it is suspended, that is why the program was killed.
+        let suspension = &routed.worker.shared.suspension;
+        suspension.check(&routed.site.tenant_name)?;
+    }
+    match ended? {
         Some(location) => go_on(routed, exchange, &location).await,
         None => Ok(Next::Answered),
     }

@@ -26,6 +26,7 @@ fn not_started(failure: Failure, detail: &str) -> Error {
         Failure::ProgramsFull | Failure::NoMemory => Kind::Full,
         Failure::PidsLimit => Kind::Limited,
         Failure::FilesSilent => Kind::UpstreamSlow,
+        Failure::TenantSuspended => Kind::Refused(503),
         _ => Kind::Internal,
     };
     Error::new(kind, failure.word(), detail)
@@ -101,6 +102,7 @@ mod tests {
             (refused(Failure::ProgramsFull), 503, "programs_full"),
             (refused(Failure::PidsLimit), 503, "pids_limit"),
             (refused(Failure::FilesSilent), 504, "files_silent"),
+            (refused(Failure::TenantSuspended), 503, "tenant_suspended"),
             (ended(End::Exit(0), None), 502, "program_no_head"),
             (ended(failed, None), 502, "program_no_head"),
             (ended(killed, None), 502, "program_killed"),

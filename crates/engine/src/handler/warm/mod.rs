@@ -20,7 +20,8 @@ use crate::bounds;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::permits;
-use crate::programs::pools::{InUse, Known, ProgramPool, Refused};
+use crate::programs::pools::{InUse, Known, ProgramPool};
+use crate::programs::recent::Refused;
 use crate::stage::Chosen;
 use crate::stats::Replies;
 use crate::upstream::UNREACHABLE;
@@ -179,6 +180,9 @@ impl Entered<'_> {
         loop {
             let mut changed = pin!(self.pool.changed());
             changed.as_mut().enable();
+            let chosen = self.chosen;
+            let suspension = &chosen.worker.shared.suspension;
+            suspension.check(&chosen.site.tenant_name)?;
             self.ends = self.pool.ends();
             let programs = &self.chosen.worker.programs;
             match self.pool.known(Instant::now()) {
@@ -231,15 +235,16 @@ impl Entered<'_> {
         };
         counter.fetch_add(1, Relaxed);
         let worker = self.chosen.worker;
-        worker.shared.program_pools.remember(Refused {
+        worker.shared.program_pools.recent.remember(Refused {
             id: exchange.request.id,
             at: worker.clock.unix_at(exchange.request.received),
             site: Arc::clone(&self.chosen.site.name),
-            pool: Arc::clone(self.pool),
+            tenant: Arc::clone(&self.chosen.site.tenant_name),
+            pool: Some(Arc::clone(self.pool)),
             reason: error.reason,
             detail: error.detail.clone(),
             waited,
-            retry_after_s,
+            retry_after_s: Some(retry_after_s),
         });
     }
 }

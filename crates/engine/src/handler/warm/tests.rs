@@ -8,7 +8,7 @@ use tokio::task::{LocalSet, yield_now};
 use super::*;
 use crate::error_reply::status_of;
 use crate::fixture::{self, Fixture, block_on, peer};
-use crate::programs::pools::told;
+use crate::programs::recent::told;
 use ipc::order::{Failure, Order, Report};
 
 const CONFIG: &str = r#"
@@ -188,6 +188,7 @@ fn a_start_that_fails_refuses_those_who_wait_and_those_who_come_until_it_may_be_
             .fixture
             .shared
             .program_pools
+            .recent
             .find(second.request.id.as_bytes());
         let told = told(&found.expect("remembered"), "then");
         assert!(

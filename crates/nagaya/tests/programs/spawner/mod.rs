@@ -60,6 +60,7 @@ impl Tenant {
         SiteManifest {
             index,
             name: "tenant.test".into(),
+            tenant: "tenant".into(),
             root: self.path("site/www"),
             within: self.path("site"),
             symlinks,

@@ -1,0 +1,135 @@
+//! Requests that were refused lately since nothing was to run for them, for `nagaya why`.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::pools::ProgramPool;
+use crate::exchange::request::RequestId;
+
+/// Refusals that are remembered.
+const REMEMBERED_MAX: usize = 1_024;
+
+/// The last ones. Held for one refusal, or to copy what is asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Recent(Mutex<VecDeque<Refused>>);
+
+/// A request that was refused for want of a pool, or as its tenant is suspended.
+#[derive(Debug, Clone)]
+pub(crate) struct Refused {
+    /// The request.
+    pub id: RequestId,
+    /// When, since 1970.
+    pub at: Duration,
+    /// The site it was for.
+    pub site: Arc<str>,
+    /// Whose that is.
+    pub tenant: Arc<str>,
+    /// The pool that did not run.
+    pub pool: Option<Arc<ProgramPool>>,
+    /// The reason as records have it.
+    pub reason: &'static str,
+    /// What exactly.
+    pub detail: String,
+    /// How long it had waited.
+    pub waited: Duration,
+    /// When it was told to come back.
+    pub retry_after_s: Option<u16>,
+}
+
+impl Recent {
+    /// Remembers a refusal.
+    pub(crate) fn remember(&self, refused: Refused) {
+        let mut ring = self.lock();
+        if ring.len() == REMEMBERED_MAX {
+            ring.pop_front();
+        }
+        ring.push_back(refused);
+    }
+
+    /// What is remembered of this request.
+    pub(crate) fn find(&self, id: &[u8]) -> Option<Refused> {
+        let ring = self.lock();
+        ring.iter().rev().find(|it| it.id.as_bytes() == id).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Refused>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What `nagaya why` says of it; `moment` is when that was.
+pub(crate) fn told(refused: &Refused, moment: &str) -> String {
+    let mut out = String::new();
+    let pool = refused.pool.as_ref();
+    let retry = refused.retry_after_s;
+    for (name, text) in [
+        ("request", Some(refused.id.to_string())),
+        ("at", Some(moment.to_owned())),
+        ("site", Some(refused.site.to_string())),
+        (
+            "pool",
+            pool.map(|pool| format!("{} ({})", pool.name, pool.id)),
+        ),
+        ("tenant", Some(refused.tenant.to_string())),
+        ("reason", Some(refused.reason.to_owned())),
+        // Words of a tenant's program are among it: none of them looks like a line of its own.
+        ("found", Some(refused.detail.escape_debug().to_string())),
+        (
+            "had waited",
+            Some(format!("{} ms", refused.waited.as_millis())),
+        ),
+        ("may retry", retry.map(|seconds| format!("in {seconds} s"))),
+    ] {
+        if let Some(text) = text {
+            // Writing to memory does not fail.
+            let _ = writeln!(out, "{name:<11} {text}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_refusals_are_remembered_and_a_programs_words_stay_in_their_line() {
+        let recent = Recent::default();
+        let pool = Arc::new(ProgramPool::new("a", "php 8.2 of a.test", "a.test"));
+        let refused = |number| Refused {
+            id: RequestId::from_number(number),
+            at: Duration::ZERO,
+            site: "a.test".into(),
+            tenant: "a".into(),
+            pool: Some(Arc::clone(&pool)),
+            reason: "pool_failed",
+            detail: "spawn_failed: no\nreason x".to_owned(),
+            waited: Duration::from_millis(7),
+            retry_after_s: Some(3),
+        };
+        for number in 0..=REMEMBERED_MAX as u64 {
+            recent.remember(refused(number));
+        }
+        let find = |number| recent.find(RequestId::from_number(number).as_bytes());
+        assert!(find(0).is_none());
+        let text = told(&find(1).expect("remembered"), "then");
+        assert!(
+            text.contains("pool        php 8.2 of a.test (a)\n"),
+            "{text}"
+        );
+        assert!(text.contains("no\\nreason x\n"), "{text}");
+        assert!(text.contains("may retry   in 3 s\n"), "{text}");
+        let suspended = Refused {
+            pool: None,
+            retry_after_s: None,
+            ..refused(1)
+        };
+        let text = told(&suspended, "then");
+        assert!(
+            !text.contains("pool  ") && !text.contains("may retry"),
+            "{text}"
+        );
+    }
+}
