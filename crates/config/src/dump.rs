@@ -69,6 +69,9 @@ pub fn dump(model: &Model) -> String {
     for tenant in &model.tenants {
         out.section(&format!("[tenants.{}]", quote(&tenant.name)));
         out.key("weight", tenant.weight);
+        if !tenant.classes.is_empty() {
+            out.key("class", list(&tenant.classes, limit::class));
+        }
         out.limits(&tenant.limits);
         out.level_scripts(&tenant.scripts);
         if let Some(scripts_vm) = tenant.scripts_vm {

@@ -44,7 +44,7 @@ pub use handler::{
 pub use host::HostPattern;
 pub use limit::{
     Concurrent, Kept, LIMITS_PER_REQUEST_MAX, Limit, LimitIdentities, LimitKey, LimitOn,
-    LimitPlace, Rate, When, Window,
+    LimitPlace, Rate, Reserve, When, Window,
 };
 pub use map::{Map, MapCache, MapLookup, MapMatch, MapProgram, MapSource};
 pub use mode::Mode;
@@ -144,6 +144,9 @@ pub struct Tenant {
     pub name: String,
     /// Its share of what several tenants wait for, relative to theirs: 1 to 1,000. Default 1.
     pub weight: u32,
+    /// Classes of its requests, among which its turns are shared by weight; at most
+    /// [`CLASSES_MAX`], names unique.
+    pub classes: Arc<[RequestClass]>,
     /// Limits that every request to its sites meets.
     pub limits: Arc<[Limit]>,
     /// What the programs of all its sites share.
@@ -152,6 +155,21 @@ pub struct Tenant {
     pub scripts: Arc<PhaseScripts>,
     /// Where they run, and those of its sites and rules; `None`: as [`Model::own_vms`] has it.
     pub scripts_vm: Option<ScriptsVm>,
+}
+
+/// Classes of one tenant.
+pub const CLASSES_MAX: usize = 16;
+
+/// A class of a tenant's requests: the first whose conditions hold is a request's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RequestClass {
+    /// Its name in records and figures.
+    pub name: String,
+    /// Conditions, all of which must hold. At least one.
+    pub conditions: Vec<Condition>,
+    /// Its share of the tenant's turns relative to the others', 1 to 1,000; requests of no class
+    /// have 1. Default 1.
+    pub weight: u32,
 }
 
 impl Model {

@@ -67,6 +67,7 @@ fn an_entry_means_what_it_says_and_the_defaults() {
         conditions: Vec::new(),
         mode: Mode::Enforce,
         tunnels: true,
+        reserves: Vec::new(),
         status: 503,
         page: None,
         kept: None,

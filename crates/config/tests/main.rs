@@ -11,6 +11,7 @@ mod pools;
 mod programs;
 mod properties;
 mod scripts;
+mod sharing;
 mod shed;
 mod sources;
 mod written;

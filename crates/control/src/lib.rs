@@ -28,7 +28,8 @@ pub use named::Named;
 pub use pools::PoolStanding;
 pub use sensors::{Advice, Missing, Sensor, Sensors};
 pub use status::{
-    Group, Map, Phase, Pool, Programs, RefusedReload, Replies, ScriptInShadow, Scripts, SetAside,
-    ShedRule, ShedTenant, Site, Status, Stragglers, Suspended, Time, Times, Upstream, Worker,
+    Group, Map, Phase, Pool, Programs, RefusedReload, Replies, RequestClass, ScriptInShadow,
+    Scripts, SetAside, ShedRule, ShedTenant, Site, Status, Stragglers, Suspended, Time, Times,
+    Upstream, Worker,
 };
 pub use top::TenantNow;

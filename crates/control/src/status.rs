@@ -59,6 +59,10 @@ pub struct Status {
     /// Pools that somebody has asked for, in the order of the configuration.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<Pool>,
+    /// Classes of tenants' requests of which some waited or were refused, in the order of the
+    /// configuration, so many at most.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<RequestClass>,
     /// Limits that requests have met, in the order of the configuration.
     pub limits: Vec<Limit>,
     /// What each sensor says; `null` for one that this machine does not have.
@@ -376,6 +380,21 @@ pub struct Pool {
     pub mails_unsent: u64,
     /// Requests refused for want of it, by reason.
     pub refused: Named<u64>,
+}
+
+/// A class of a tenant's requests.
+#[derive(Debug, Default, Clone, Serialize)]
+pub struct RequestClass {
+    /// Whose it is.
+    pub tenant: String,
+    /// Its name.
+    pub class: String,
+    /// Requests of it that waited for a limit.
+    pub waited: u64,
+    /// How long, all together.
+    pub waited_us: u64,
+    /// Requests of it that limits refused.
+    pub refused: u64,
 }
 
 /// A script in shadow, in one phase.

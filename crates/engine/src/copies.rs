@@ -10,6 +10,7 @@ use config::model::{Compress, Files, TryEntry};
 
 use crate::costs::Costs;
 use crate::guarded::Guarded;
+use crate::permits::classes::TenantClasses;
 use crate::scripts::plan::{Builder as ScriptsBuilder, Level as ScriptsLevel};
 
 /// The last copies made.
@@ -27,6 +28,8 @@ pub(crate) struct Copies {
     pub(crate) of_tenants: Vec<Option<Arc<ScriptsLevel>>>,
     /// The weights of the tenants, likewise.
     pub(crate) weights: Vec<u32>,
+    /// Their classes of requests, likewise.
+    pub(crate) classes: Vec<TenantClasses>,
     /// Whether there are scripts that every request meets.
     pub(crate) has_process_scripts: bool,
 }
@@ -36,6 +39,12 @@ impl Copies {
     pub(crate) fn weight(&self, index: Option<usize>) -> u32 {
         let weight = index.and_then(|index| self.weights.get(index));
         weight.copied().unwrap_or(1)
+    }
+
+    /// The classes of a tenant's requests.
+    pub(crate) fn classes(&self, index: Option<usize>) -> TenantClasses {
+        let classes = index.and_then(|index| self.classes.get(index));
+        classes.cloned().unwrap_or_default()
     }
 
     /// The scripts of a tenant.

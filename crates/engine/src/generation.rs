@@ -19,6 +19,7 @@ use crate::guarded::Guarded;
 use crate::maps::map;
 use crate::maps::map::Map;
 use crate::maps::texts;
+use crate::permits::classes::{self, TenantClasses};
 use crate::permits::compiled;
 use crate::permits::compiled::Limits;
 use crate::programs::pools::{self, ProgramPool};
@@ -65,6 +66,8 @@ pub struct Generation {
     pub(crate) costs: Arc<Costs>,
     /// Tenants for whom nothing is done, when it comes into force.
     pub(crate) suspended: BTreeSet<String>,
+    /// Classes of requests of those of its tenants that have some.
+    pub(crate) classes: Vec<(Arc<str>, TenantClasses)>,
     /// Its limits, but for those of sites and rules.
     pub limits: Limits,
     /// Its rules that shed; `None` is none.
@@ -178,6 +181,7 @@ impl Generation {
             program_pools: pools::compile(model, before.map_or(&[], |it| &it.program_pools)),
             costs: before.map_or_else(Arc::default, |before| Arc::clone(&before.costs)),
             suspended: model.suspended.clone(),
+            classes: Vec::new(),
             limits: Limits::default(),
             shedding,
             groups: Vec::new(),
@@ -192,6 +196,7 @@ impl Generation {
             any: None,
         };
         let mut copies = generation.copies(model);
+        copies.classes = generation.compile_classes(model, before)?;
         let mut limits = compiled::Builder::new(model, &generation.costs, &groups)?;
         for (site, stats) in model.sites.iter().zip(stats(model, before)) {
             let account = site.tls.acme.and_then(|account| model.acme.get(account));
@@ -229,6 +234,27 @@ impl Generation {
         });
         copies.of_tenants = of_tenants.collect();
         copies
+    }
+
+    /// The classes of requests of each tenant of a model.
+    fn compile_classes(
+        &mut self,
+        model: &Model,
+        before: Option<&Self>,
+    ) -> Result<Vec<TenantClasses>> {
+        let mut all = Vec::with_capacity(model.tenants.len());
+        for tenant in &model.tenants {
+            let known = before.into_iter().flat_map(|before| &before.classes);
+            let mut known = known.filter(|(name, _)| **name == *tenant.name);
+            let known = known.next().map(|(_, known)| known);
+            let classes = classes::compile(tenant, known, &self.costs)?;
+            if !classes.is_empty() {
+                self.classes
+                    .push((tenant.name.as_str().into(), Arc::clone(&classes)));
+            }
+            all.push(classes);
+        }
+        Ok(all)
     }
 
     /// Points the hosts of the site that comes next to it.

@@ -17,6 +17,7 @@ use crate::copies::Copies;
 use crate::error::{Error, Kind, Result};
 use crate::glob::Matcher;
 use crate::guarded::Guarded;
+use crate::permits::classes::TenantClasses;
 use crate::permits::compiled;
 use crate::permits::level::Level;
 use crate::scripts::plan;
@@ -75,6 +76,8 @@ pub struct Site {
     pub tenant_name: Arc<str>,
     /// Its tenant's weight.
     pub(crate) weight: u32,
+    /// Its tenant's classes of requests.
+    pub(crate) classes: TenantClasses,
     /// The scripts of its tenant; `None` is none, as the next.
     pub(crate) tenant_scripts: Option<Arc<plan::Level>>,
     /// Its scripts.
@@ -189,6 +192,7 @@ impl Site {
             name,
             tenant_name,
             weight: copies.weight(site.tenant_index),
+            classes: copies.classes(site.tenant_index),
             tenant_scripts,
             scripts,
             has_scripts,

@@ -222,6 +222,7 @@ fn ask<'a>(worker: usize, tenant: TenantId, wants: &'a [Want<'a>]) -> Ask<'a> {
     Ask {
         worker,
         tenant,
+        class: limits::Class::NONE,
         client: CLIENT,
         wants,
     }

@@ -25,10 +25,30 @@ pub struct Ask<'a> {
     pub worker: usize,
     /// Whose request it is.
     pub tenant: TenantId,
+    /// Which of the tenant's requests it is, for those that wait.
+    pub class: Class,
     /// Who sent it, for fairness between clients.
     pub client: IpAddr,
     /// The limits it stands under, most specific first; at most [`WANTS_MAX`] are looked at.
     pub wants: &'a [Want<'a>],
+}
+
+/// A class of a tenant's requests: its turns are shared among them by weight, and inside each among
+/// clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Class {
+    /// Which of the tenant's.
+    pub number: u8,
+    /// Its share relative to the others', from 1.
+    pub weight: u32,
+}
+
+impl Class {
+    /// What is in no class.
+    pub const NONE: Self = Self {
+        number: 0,
+        weight: 1,
+    };
 }
 
 /// One limit a request stands under, and its key there.

@@ -190,6 +190,7 @@ impl Stage {
         let ask = Ask {
             worker,
             tenant: self.tenant,
+            class: crate::Class::NONE,
             client: [127, 0, 0, 1].into(),
             wants: &wants,
         };

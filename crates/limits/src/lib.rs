@@ -25,7 +25,7 @@ mod ticket;
 mod time;
 
 pub use adaptive::{Adaptive, Outcome};
-pub use ask::{Ask, LimitId, TenantId, WANTS_MAX, Want};
+pub use ask::{Ask, Class, LimitId, TenantId, WANTS_MAX, Want};
 pub use definition::{
     Change, Concurrent, Defined, Definition, Keyed, Mode, RateDefinition, Shared, TenantDefinition,
 };

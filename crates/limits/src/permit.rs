@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::Time;
 use crate::adaptive::Outcome;
 use crate::ask::LimitId;
-use crate::ledger::{Charged, End, Handle, Holds, Wait};
+use crate::ledger::{Charged, End, Handle, Holds, Reserved, Wait};
 use crate::refusal::Refusal;
 
 /// The right of one request to go on. Dropped, it is given back.
@@ -18,17 +18,19 @@ pub struct Permit {
     holds: Holds,
     /// Whether it was not given back yet.
     is_held: bool,
-    /// Only of one that was waited for, or that a limit in shadow would not have given.
+    /// Only of one that was waited for, that a limit in shadow would not have given, or of a tenant that
+    /// has a reserve.
     /// An `Arc`, though nobody shares it: with its end apart, those that have none have less to do.
     aside: Option<Arc<Aside>>,
 }
 
 /// What few permits have.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Aside {
     charged: Option<Charged>,
     waited: Duration,
     shadows: Vec<Refusal>,
+    reserved: Reserved,
 }
 
 /// What a request took of what it was admitted to.
@@ -58,17 +60,23 @@ impl Permit {
             charged: Some(wait.charged),
             waited: wait.waited,
             shadows: wait.shadows,
+            reserved: wait.reserved,
         }));
         permit
     }
 
     /// Keeps what limits in shadow would have refused.
     pub(crate) fn keep_shadows(&mut self, shadows: Vec<Refusal>) {
-        self.aside = Some(Arc::new(Aside {
-            charged: None,
-            waited: Duration::ZERO,
-            shadows,
-        }));
+        if let Some(aside) = Arc::get_mut(self.aside.get_or_insert_default()) {
+            aside.shadows = shadows;
+        }
+    }
+
+    /// Keeps what is counted at reserves.
+    pub(crate) fn keep_reserved(&mut self, reserved: Reserved) {
+        if let Some(aside) = Arc::get_mut(self.aside.get_or_insert_default()) {
+            aside.reserved = reserved;
+        }
     }
 
     /// Takes what limits in shadow would have said: none, mostly, and then in the order of the
@@ -115,6 +123,8 @@ impl Permit {
             };
             let aside = self.aside.as_mut().and_then(Arc::get_mut);
             let charged = aside.and_then(|aside| {
+                let is_given_limit = |limit| given.iter().any(|hold| hold.limit == limit);
+                aside.reserved.release(is_given_limit);
                 let is_given = |it: &mut Charged| given.iter().any(|hold| hold.place() == it.place);
                 aside.charged.take_if(is_given)
             });
@@ -147,6 +157,10 @@ impl Permit {
     fn give_back(&mut self, end: &End) {
         if !std::mem::replace(&mut self.is_held, false) {
             return;
+        }
+        // First, so that who is next is told by what is held then.
+        if let Some(aside) = self.aside.as_mut().and_then(Arc::get_mut) {
+            aside.reserved.release(|_| true);
         }
         let charged = self.aside.as_ref().and_then(|it| it.charged.as_ref());
         if self.holds.len() == 0 && charged.is_none() {

@@ -8,5 +8,6 @@ mod model;
 mod naive;
 mod records;
 mod remedies;
+mod reserves;
 mod setting;
 mod threads;

@@ -161,6 +161,7 @@ impl Gateway {
         let ask = Ask {
             worker: tenant % 2,
             tenant: self.tenants[tenant],
+            class: limits::Class::NONE,
             client,
             wants: &wants,
         };

@@ -181,6 +181,7 @@ impl Model {
         let ask = Ask {
             worker: self.random.usize(..2),
             tenant: self.tenants[whose.0],
+            class: limits::Class::NONE,
             client: [10, 0, whose.1, 1].into(),
             wants: &wants,
         };

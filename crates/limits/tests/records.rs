@@ -295,6 +295,7 @@ fn totals_do_not_fall_while_threads_mint_keys() {
                     let ask = Ask {
                         worker,
                         tenant,
+                        class: limits::Class::NONE,
                         client,
                         wants: &wants,
                     };

@@ -127,6 +127,7 @@ impl Stage {
         let ask = Ask {
             worker,
             tenant: self.tenant,
+            class: limits::Class::NONE,
             client: [10, 0, random.u8(..4), 1].into(),
             wants: &wants,
         };

@@ -4,7 +4,7 @@ use super::conditions::conditions;
 use super::write::{braces, list, quote, quote_path};
 use crate::lower::limits::{key, when};
 use crate::lower::names::Named;
-use crate::model::{Concurrent, Limit, LimitOn, Rate, When};
+use crate::model::{Concurrent, Limit, LimitOn, Rate, RequestClass, When};
 use crate::units;
 
 /// A limit as an inline table, with what was kept of changes. What says nothing without `concurrent` or `rate` is left out
@@ -33,6 +33,11 @@ pub(super) fn limit(limit: &Limit) -> String {
     }
     if let Some(most) = limit.concurrent {
         entries.extend(concurrent(limit, most));
+        if !limit.reserves.is_empty() {
+            let reserves = limit.reserves.iter();
+            let reserves = reserves.map(|it| format!("{} = {}", quote(&it.tenant), it.permits));
+            entries.push(format!("reserve = {}", braces(reserves)));
+        }
     }
     if let Some(given) = limit.rate {
         entries.extend(rate(given));
@@ -68,6 +73,15 @@ fn concurrent(limit: &Limit, most: Concurrent) -> [String; 5] {
         format!("late = {}", quote(units::duration(limit.late_ms))),
         format!("tunnels = {}", limit.tunnels),
     ]
+}
+
+/// An entry of a tenant's `class`.
+pub(super) fn class(class: &RequestClass) -> String {
+    braces([
+        format!("name = {}", quote(&class.name)),
+        format!("match = {}", conditions(&class.conditions)),
+        format!("weight = {}", class.weight),
+    ])
 }
 
 fn rate(rate: Rate) -> [String; 2] {

@@ -1,6 +1,6 @@
 //! Keys of limits: `limits = [{ … }]` on every level, and a tenant's weight.
 
-use super::key::Fallback::{Absent, Value};
+use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Key, Kind, Section, key};
 
 /// What a change of a limit may name.
@@ -51,6 +51,47 @@ pub(super) const WEIGHT: Key = key(
     "The tenant's share where several tenants wait for the same limit, relative to theirs.",
     "weight = 2",
 );
+
+pub(super) const CLASSES: Key = key(
+    "class",
+    Kind::Other("list of tables"),
+    Value("[]"),
+    "Which of the tenant's requests come before which, where they wait for a limit: the tenant's turns are shared among its \
+     classes by weight, and inside a class among clients. A request is of the first class that it matches; one that matches none \
+     counts as weight 1. At most 16.",
+    "class = [{ match = { method = \"POST\" }, weight = 8 }]",
+);
+
+/// An entry of `class`.
+pub(crate) const CLASS: Section = Section {
+    title: "class = [{ … }]",
+    about: "A class of a tenant's requests. Nobody starves: a class of weight 1 beside one of 9 has every tenth turn, by what its \
+        requests cost. In a full queue, whoever has most waiting for its weight makes room.",
+    keys: &[
+        key(
+            "name",
+            Kind::Text,
+            Absent("its number: `class 1`"),
+            "What records and figures call it.",
+            "name = \"log-ins\"",
+        ),
+        key(
+            "match",
+            Kind::Other("table"),
+            Required,
+            "Which requests.",
+            "match = { path = \"/wp-login.php\" }",
+        ),
+        key(
+            "weight",
+            Kind::Count(1, 1_000),
+            Value("1"),
+            "Its share of the tenant's turns, relative to the other classes'.",
+            "weight = 8",
+        ),
+    ],
+    later: &[],
+};
 
 pub(super) const TIME_ZONE: Key = key(
     "time_zone",
@@ -103,6 +144,16 @@ const LATE: Key = key(
      longer, the newest is served first, and while that lasts, who has waited longer is refused; so is at once who \
      would foreseeably wait longer than `wait`. For clients that leave before their turn comes. `\"0s\"`: nobody is late.",
     "late = \"2s\"",
+);
+
+const RESERVE: Key = key(
+    "reserve",
+    Kind::Other("table of numbers"),
+    Absent("nothing"),
+    "Places that are a tenant's before all others'; only beside `concurrent`, on the top level or an upstream, without `key`. None is kept \
+     idle: others have it until the tenant comes, which then gets the next place that is given back, before all who wait. No \
+     more are reserved than there are places.",
+    "reserve = { shop = 2 }",
 );
 
 const RATE: Key = key(
@@ -162,6 +213,7 @@ pub(crate) const LIMIT: Section = Section {
         QUEUE,
         WAIT,
         LATE,
+        RESERVE,
         RATE,
         BURST,
         key(

@@ -31,7 +31,7 @@ pub(crate) use handler::{HANDLER, PROXY, PROXY_REDIRECT, RESPOND};
 pub(crate) use include::INCLUDE;
 pub(crate) use key::{Fallback, Key, Kind, NO_KEY, Section, default_of};
 pub(crate) use level::{LEVEL_CAPS, LEVEL_TIMEOUTS};
-pub(crate) use limit::{LIMIT, OVERRIDE, OVERRIDES};
+pub(crate) use limit::{CLASS, LIMIT, OVERRIDE, OVERRIDES};
 pub(crate) use listen::{LISTEN, SENDERS};
 pub(crate) use map::MAP;
 pub(crate) use pool::{APP, PHP, PHP_HANDLER, POOL, POOLS};
@@ -97,6 +97,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &LEVEL_SCRIPTS,
     &SCRIPT,
     &LIMIT,
+    &CLASS,
     &CGROUP,
     &IO,
 ];

@@ -154,6 +154,10 @@ fn frame(section: &Section) -> Frame {
             within("cgroup = { io = { ", own, " } }\n")
         }
         "limits = [{ … }]" => within("limits = [{ ", LIMITING, " }]\n"),
+        "class = [{ … }]" => {
+            let own = &["match = { method = \"POST\" }"];
+            within("[tenants.a]\nclass = [{ ", own, " }]\n")
+        }
         "[[sites.rules]]" => {
             let own = &["handler = { static = true }", "cgroup = { pids = 5 }"];
             table(section.title, own)
@@ -218,7 +222,15 @@ fn frame_of_rule(section: &Section) -> Option<Frame> {
 
 /// A configuration in which the section holds `lines`.
 fn framed(section: &Section, lines: &[&str]) -> String {
-    let frame = frame(section);
+    let frame = match lines {
+        // It is of limits that tenants share.
+        ["reserve = { shop = 2 }"] => Frame {
+            before: "limits = [{ ".to_owned(),
+            own: LIMITING,
+            after: format!(" }}]\n{LISTEN}{SITE}tenant = \"shop\"\n"),
+        },
+        _ => frame(section),
+    };
     let name = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
     let set: Vec<String> = lines.iter().map(|line| name(line)).collect();
     let displaced = INSTEAD

@@ -5,6 +5,7 @@
 
 mod acme;
 pub(crate) mod cgroup;
+mod class;
 mod command;
 mod conditions;
 mod context;
@@ -164,6 +165,7 @@ fn judge_whole(tops: &Tops<'_>, model: &Model) {
     tls::judge_scripts(tops, model);
     acme::judge(tops, model);
     pool::judge(tops, model);
+    limits::reserve::judge(tops, model);
 }
 
 fn workers(tops: &Tops<'_>) -> usize {

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::cgroup::{Enforcement, cgroup};
+use super::class::classes;
 use super::context::{Spot, problem};
 use super::limits::{Level, limits};
 use super::script;
@@ -54,6 +55,7 @@ impl Tenants {
         let tenant = Tenant {
             name: name.to_owned(),
             weight: table.count("weight") as u32,
+            classes: classes(&table),
             limits: limits(table.get("limits"), Level::Tenant),
             cgroup: cgroup(&table, enforcement),
             scripts: script::level(table.get("scripts"), script::Level::BeforeRules),

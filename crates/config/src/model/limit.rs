@@ -40,12 +40,24 @@ pub struct Limit {
     pub mode: Mode,
     /// Whether a tunnel keeps its permits. Default yes.
     pub tunnels: bool,
+    /// Permits that are tenants' before all others', each tenant once: no more than there are.
+    /// Only of one of the process or an upstream that has one key and a fixed number of permits.
+    pub reserves: Vec<Reserve>,
     /// Status of a refusal, 400 to 599. Default 503; 429 where the key tells clients apart.
     pub status: u16,
     /// Body of a refusal; `None`: the site's page for the status, or ours.
     pub page: Option<Arc<ErrorPage>>,
     /// What the overrides file says instead.
     pub kept: Option<Box<Kept>>,
+}
+
+/// Permits of a limit that are a tenant's before all others': lent while it does not want them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reserve {
+    /// Whose.
+    pub tenant: String,
+    /// How many.
+    pub permits: u32,
 }
 
 /// What a limit counts.

@@ -236,11 +236,14 @@ fn answered<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)
     secured(facts, put);
 }
 
-/// What is named only where there is something to say: few wait for a pool, are shed or have limits
-/// in shadow, and everybody writes records.
+/// What is named only where there is something to say: few wait for a pool, are of a class, are shed
+/// or have limits in shadow, and everybody writes records.
 fn seldom<'a>(record: &'a Record, put: &mut impl FnMut(&'static str, Value<'a>)) {
     if let Some(wait_us) = record.pool_wait_us {
         put("pool_wait_us", Value::Number(wait_us));
+    }
+    if let Some(class) = record.class.as_deref() {
+        put("class", Value::word(&class.name));
     }
     if record.is_sampled {
         put("sampled", Value::Number(SAMPLE));

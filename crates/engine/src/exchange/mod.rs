@@ -34,6 +34,7 @@ use self::memory::{MemoryBody, MemoryReply};
 use self::shadow::Shadow;
 use crate::error::Result;
 use crate::io::HangUp;
+use crate::permits::classes::TenantClass;
 use crate::permits::held::Held;
 use crate::scripts::scripted::Scripted;
 use crate::shedding::note::Note;
@@ -89,6 +90,8 @@ pub struct Record {
     pub handler: &'static str,
     /// Why the exchange failed or was refused; empty if it was not.
     pub reason: &'static str,
+    /// Which of its tenant's classes it is of, where that has some.
+    pub(crate) class: Option<Arc<TenantClass>>,
     /// How long it waited for permits, in microseconds; `None` where no limit asked for any.
     pub waited_us: Option<u64>,
     /// How long it waited for its pool to start, in microseconds; `None` where it ran.

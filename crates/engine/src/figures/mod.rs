@@ -6,6 +6,7 @@
 
 mod certificates;
 pub(crate) mod certs;
+mod classes;
 mod fpm_status;
 mod groups;
 mod handshakes;
@@ -96,6 +97,7 @@ pub(crate) fn collect(shared: &Shared) -> Status {
         (status.groups, status.groups_left_out) = groups::collect(&generation);
         status.maps = maps::collect(&generation);
         status.pools = pools::collect(&generation);
+        status.classes = classes::collect(&generation);
         if let Some(plan) = &generation.scripts {
             status.scripts_in_shadow = tried::collect(&plan.in_shadow, &shared.tried);
         }

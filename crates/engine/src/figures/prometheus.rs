@@ -3,8 +3,8 @@
 use std::fmt::{Display, Write as _};
 
 use control::{
-    Certificates, Limit, Map, Phase, Pool, Programs, Replies, Scripts, Status, Stragglers, Times,
-    Upstream, Worker,
+    Certificates, Limit, Map, Phase, Pool, Programs, Replies, RequestClass, Scripts, Status,
+    Stragglers, Times, Upstream, Worker,
 };
 
 use super::groups::{FIGURES, Unit};
@@ -25,6 +25,7 @@ pub(crate) fn prometheus(figures: &Status) -> String {
     upstreams(figures, &mut text);
     maps(&figures.maps, &mut text);
     pools(&figures.pools, &mut text);
+    classes(&figures.classes, &mut text);
     limits(&figures.limits, &mut text);
     sensors(figures, &mut text);
     shed::prometheus(figures, &mut text);
@@ -93,6 +94,22 @@ fn stragglers(stragglers: &Stragglers, text: &mut Text) {
         "Such work that ended, by how.",
         ended,
     );
+}
+
+/// Where there are none, the families are not named either.
+fn classes(classes: &[RequestClass], text: &mut Text) {
+    if classes.is_empty() {
+        return;
+    }
+    let labels = |it: &RequestClass| [("tenant", it.tenant.clone()), ("class", it.class.clone())];
+    let of = |of: fn(&RequestClass) -> u64| classes.iter().map(move |it| (labels(it), of(it)));
+    let help = "Requests of a tenant's class that waited for a limit.";
+    text.each("class_waited_total", help, of(|it| it.waited));
+    let help = "How long they waited.";
+    let waited = classes.iter().map(|it| (labels(it), seconds(it.waited_us)));
+    text.each("class_wait_seconds_total", help, waited);
+    let help = "Requests of a tenant's class that limits refused.";
+    text.each("class_refused_total", help, of(|it| it.refused));
 }
 
 /// Where there are none, the families are not named either.

@@ -176,6 +176,13 @@ fn figures() -> Status {
         groups_left_out: 7,
         maps: maps(),
         pools: pools(),
+        classes: vec![control::RequestClass {
+            tenant: "shop".to_owned(),
+            class: ODD.to_owned(),
+            waited: 12,
+            waited_us: 3_456_789,
+            refused: 7,
+        }],
         scripts_in_shadow: [("/etc/a.rb", 41), (ODD, 0)].map(script_in_shadow).into(),
         limits: limits().iter().map(listed).collect(),
         sensors: sensors(),

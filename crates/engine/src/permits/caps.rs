@@ -121,6 +121,7 @@ fn limit(name: &str, key: &[LimitKey], concurrent: u32) -> Limit {
         conditions: Vec::new(),
         mode: Mode::Enforce,
         tunnels: true,
+        reserves: Vec::new(),
         status: 503,
         page: None,
         kept: None,

@@ -7,7 +7,8 @@ use std::time::Duration;
 use config::model::{self, LimitIdentities, LimitKey, LimitOn, LimitPlace, Model};
 use ipc::groups::Owner;
 use limits::{
-    Concurrent, Defined, Definition, Keyed, LimitId, Mode, RateDefinition, Shared, TenantDefinition,
+    Concurrent, Defined, Definition, Keyed, LimitId, Mode, RateDefinition, Shared,
+    TenantDefinition, TenantId,
 };
 
 use super::caps;
@@ -50,6 +51,8 @@ pub struct Limits {
     kept: Vec<(usize, Kept)>,
     /// Of those that do not count all requests at all times, which they count; by index, in order.
     scopes: Vec<(usize, Scope)>,
+    /// Permits that are tenants' before others', by the limit's index.
+    reserves: Vec<(usize, model::Reserve)>,
     /// Indexes of those that stand on rules without names, in order.
     unnamed: Vec<usize>,
     tenant_definitions: Vec<TenantDefinition>,
@@ -98,6 +101,24 @@ impl Limits {
     /// reload.
     pub(super) fn is_on_unnamed_rule(&self, at: usize) -> bool {
         self.unnamed.binary_search(&at).is_ok()
+    }
+
+    /// What tenants have of a limit before others.
+    pub(super) fn reserves_of(&self, at: usize) -> impl Iterator<Item = &model::Reserve> {
+        let of_limit = self.reserves.iter().filter(move |(of, _)| *of == at);
+        of_limit.map(|(_, reserve)| reserve)
+    }
+
+    /// The same of all limits, as the ledger names them; nothing before the generation was in force.
+    pub(super) fn reserves(&self) -> Vec<(LimitId, TenantId, u32)> {
+        let reserves = self.reserves.iter();
+        let named = reserves.filter_map(|(at, reserve)| {
+            let mut tenants = self.tenant_definitions.iter();
+            let tenant = tenants.position(|it| it.name == reserve.tenant)?;
+            let tenant = *self.defined()?.tenants.get(tenant)?;
+            Some((self.id(*at)?, tenant, reserve.permits))
+        });
+        named.collect()
     }
 
     /// What the ledger is told of the tenants.
@@ -351,6 +372,9 @@ impl<'a> Builder<'a> {
                 };
                 self.limits.kept.push((compiled.index(), kept));
             }
+            let reserves = limit.reserves.iter();
+            let reserves = reserves.map(|reserve| (compiled.index(), reserve.clone()));
+            self.limits.reserves.extend(reserves);
             if let Some(scope) = compiled.scope() {
                 self.limits.scopes.push((compiled.index(), scope));
             }
@@ -374,8 +398,10 @@ impl<'a> Builder<'a> {
     pub(crate) fn need_file(&self, site: &model::Site) -> bool {
         let rules = site.rules.iter().flat_map(|rule| rule.limits.iter());
         let tenant = self.tenant_limits(site).iter();
+        let mut classes = self.tenant_classes(site).iter();
         self.is_needed
             && (self.limits.needs_file
+                || classes.any(|class| conditions::need_file(&class.conditions))
                 || site
                     .limits
                     .iter()
@@ -384,13 +410,18 @@ impl<'a> Builder<'a> {
                     .any(needs_file))
     }
 
-    /// What limits of a site's requests, whatever their rules, want to know of maps.
+    /// What limits of a site's requests, whatever their rules, and classes want to know of maps.
     ///
     /// # Errors
     /// As [`Limit::compile`].
     pub(crate) fn asking(&self, site: &model::Site) -> Result<Arc<[Conditions]>> {
         let around = self.tenant_limits(site).iter().chain(site.limits.iter());
-        asking(outer(self.model).chain(around), &self.costs)
+        let limits = outer(self.model).chain(around).map(judged);
+        let classes = self.tenant_classes(site).iter();
+        asking_any(
+            limits.chain(classes.map(|class| (&*class.name, &*class.conditions))),
+            &self.costs,
+        )
     }
 
     /// All of them.
@@ -402,6 +433,12 @@ impl<'a> Builder<'a> {
         let tenant = site.tenant_index;
         let tenant = tenant.and_then(|index| self.model.tenants.get(index));
         tenant.map_or(&[], |tenant| &tenant.limits)
+    }
+
+    fn tenant_classes(&self, site: &model::Site) -> &'a [model::RequestClass] {
+        let tenant = site.tenant_index;
+        let tenant = tenant.and_then(|index| self.model.tenants.get(index));
+        tenant.map_or(&[], |tenant| &tenant.classes)
     }
 }
 
@@ -437,14 +474,28 @@ pub(crate) fn asking<'a>(
     limits: impl IntoIterator<Item = &'a model::Limit>,
     costs: &Arc<Costs>,
 ) -> Result<Arc<[Conditions]>> {
-    let asks = |limit: &&model::Limit| conditions::ask_maps(&limit.conditions);
-    let mut asking = limits.into_iter().filter(asks).peekable();
+    asking_any(limits.into_iter().map(judged), costs)
+}
+
+/// What a limit is called, and its conditions.
+fn judged(limit: &model::Limit) -> (&str, &[model::Condition]) {
+    (&limit.name, &limit.conditions)
+}
+
+/// As [`asking`], of limits and classes.
+fn asking_any<'a>(
+    all: impl Iterator<Item = (&'a str, &'a [model::Condition])>,
+    costs: &Arc<Costs>,
+) -> Result<Arc<[Conditions]>> {
+    let mut asking = all
+        .filter(|(_, conditions)| conditions::ask_maps(conditions))
+        .peekable();
     if asking.peek().is_none() {
         return Ok(Arc::default());
     }
-    let compiled = asking.map(|limit| {
-        let whose = format!("limit {}", limit.name);
-        Conditions::compile(&limit.conditions, &whose, costs)
+    let compiled = asking.map(|(name, conditions)| {
+        let whose = format!("limit {name}");
+        Conditions::compile(conditions, &whose, costs)
     });
     let compiled = compiled.collect::<std::result::Result<_, _>>();
     compiled.map_err(|error| Error::new(Kind::Internal, "pattern_too_large", error.to_string()))

@@ -78,6 +78,7 @@ fn take(limiter: &Limiter, limits: &Limits, identity: &str, key: &str) -> Option
         worker: 0,
         // Whose it is matters to those who wait, and to how many keys a tenant has.
         tenant: *limits.defined()?.tenants.first()?,
+        class: limits::Class::NONE,
         client: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         wants: &wants,
     };

@@ -111,6 +111,7 @@ impl Asking<'_> {
         let ask = Ask {
             worker: self.worker.index,
             tenant: *self.defined.tenants.get(self.site.tenant as usize)?,
+            class: limits::Class::NONE,
             client: self.client,
             wants: wants.get(..found.len())?,
         };

@@ -127,6 +127,7 @@ impl Limiter {
             .ledger
             .define(now, &in_force, limits.tenant_definitions());
         limits.name(defined);
+        self.ledger.set_reserves(now, &limits.reserves());
     }
 
     /// Makes a limit of the generation in force what an operator wants of it, at once and until

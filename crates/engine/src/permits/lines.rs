@@ -212,6 +212,7 @@ mod tests {
         let ask = Ask {
             worker: 0,
             tenant: defined.tenants[0],
+            class: limits::Class::NONE,
             client: Ipv4Addr::LOCALHOST.into(),
             wants: &[Want {
                 limit: defined.limits[0],

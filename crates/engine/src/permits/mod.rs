@@ -8,6 +8,7 @@
 //! ([`questions`]).
 
 mod caps;
+pub(crate) mod classes;
 pub(crate) mod compiled;
 pub(crate) mod elsewhere;
 pub(crate) mod gates;
@@ -112,6 +113,11 @@ pub async fn admit(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
         }
         end_permits(chosen.worker, exchange, Outcome::Ignored);
     }
+    if !chosen.site.classes.is_empty() {
+        let (classes, route) = (&chosen.site.classes, &exchange.route);
+        let (request, file) = (&exchange.request, route.file.as_deref());
+        exchange.record.class = classes::of(classes, request, file, &route.answers);
+    }
     if let Some((permit, since)) = acquire(chosen, exchange, Phase::Permits, now).await? {
         hold(chosen, exchange, permit, since);
     }
@@ -202,8 +208,11 @@ async fn acquire(
             // Boxed: few wait, and the others need not have room for it.
             let waited = Box::pin(wait(chosen, exchange, ticket)).await;
             drop(waits);
-            let before_us = exchange.record.waited_us.unwrap_or(0);
-            exchange.record.waited_us = Some(before_us.saturating_add(micros(now)));
+            let (before_us, waited_us) = (exchange.record.waited_us.unwrap_or(0), micros(now));
+            exchange.record.waited_us = Some(before_us.saturating_add(waited_us));
+            if let Some(class) = &exchange.record.class {
+                class.stats.note_wait(waited_us);
+            }
             match waited? {
                 Ok(permit) => Ok(Some((permit, chosen.worker.clock.moment()))),
                 Err(refusal) => Err(refuse::refuse(chosen, exchange, refusal)),

@@ -162,6 +162,9 @@ fn is(row: &Row) -> String {
     if row.is_of_handshakes {
         is.push_str(", of handshakes");
     }
+    for reserve in &row.reserves {
+        is.push_str(&format!(", {} for {}", reserve.permits, reserve.tenant));
+    }
     if row.has_match {
         is.push_str(", some requests");
     }
@@ -376,6 +379,7 @@ fn told(remembered: &Remembered, costs: &Costs) -> String {
         id,
         at,
         site,
+        class,
         refusal,
         others,
         ..
@@ -387,6 +391,9 @@ fn told(remembered: &Remembered, costs: &Costs) -> String {
     line("request", id);
     line("at", &moment(*at));
     line("site", site);
+    if let Some(class) = class {
+        line("class", class);
+    }
     line("limit", &refusal.identity);
     if !refusal.key.is_empty() {
         line("key", &refusal.key);

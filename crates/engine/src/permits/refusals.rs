@@ -59,6 +59,8 @@ pub struct Remembered {
     pub at: Duration,
     /// The site it was for.
     pub site: Arc<str>,
+    /// Which of its tenant's classes it is of, where that has some.
+    pub class: Option<Arc<str>>,
     /// Everything the ledger says.
     pub refusal: Box<Refusal>,
     /// Further limits in shadow that would have refused it.

@@ -32,6 +32,9 @@ pub(super) fn refuse(chosen: Chosen<'_>, exchange: &mut Exchange, refusal: Box<R
     record.limit_page = page;
     record.limit_key.push_str(&refusal.key);
     record.waited_us.get_or_insert(0);
+    if let Some(class) = &record.class {
+        class.stats.note_refusal();
+    }
     let kind = Kind::OverLimit {
         status,
         retry_after_s: retry_after_s(refusal.why, refusal.retry_after, worker.draw()),
@@ -70,6 +73,11 @@ fn remembered(
         id: exchange.request.id,
         at: worker.clock.unix_at(exchange.request.received),
         site: Arc::clone(&routed.site.name),
+        class: exchange
+            .record
+            .class
+            .as_ref()
+            .map(|class| Arc::clone(&class.name)),
         refusal,
         others,
         flow,

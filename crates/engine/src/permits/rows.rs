@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use config::model::Reserve;
 use limits::{Definition, LimitId, LimitLook, Totals};
 
 use super::limit::Scope;
@@ -22,6 +23,8 @@ pub struct Row {
     pub has_match: bool,
     /// Whether it counts handshakes instead of requests.
     pub is_of_handshakes: bool,
+    /// What tenants have of it before others.
+    pub reserves: Vec<Reserve>,
     /// What it holds, and has come to.
     pub look: LimitLook,
 }
@@ -65,6 +68,7 @@ pub fn collect(shared: &Shared) -> Vec<Row> {
             holds: scope.is_none_or(|scope| scope.holds(unix_s)),
             has_match: scope.is_some_and(Scope::has_match),
             is_of_handshakes: scope.is_some_and(Scope::is_of_handshakes),
+            reserves: limits.reserves_of(index).cloned().collect(),
             look,
         })
     })

@@ -13,7 +13,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use config::model::Handler;
-use limits::{Ask, LimitId, WANTS_MAX, Want};
+use limits::{Ask, Class, LimitId, WANTS_MAX, Want};
 use wire::FieldId;
 
 use super::compiled::Limits;
@@ -69,6 +69,11 @@ pub(super) fn ask<T>(
     let ask = Ask {
         worker: chosen.worker.index,
         tenant: *defined.tenants.get(site.tenant as usize)?,
+        class: exchange
+            .record
+            .class
+            .as_ref()
+            .map_or(Class::NONE, |it| it.class),
         client: exchange.request.client,
         wants: &[],
     };

@@ -77,11 +77,11 @@ impl Books {
         self.put_in_force(now, table);
     }
 
-    fn in_force(&self) -> Arc<Table> {
+    pub(super) fn in_force(&self) -> Arc<Table> {
         self.wait_queue.lock().table.clone()
     }
 
-    fn put_in_force(&self, now: Time, table: Table) {
+    pub(super) fn put_in_force(&self, now: Time, table: Table) {
         let before = self.with_wait_queue(Some(now), |wait_queue, now, wakers| {
             self.replace(wait_queue, now, table, wakers)
         });
@@ -199,6 +199,7 @@ impl Books {
             settings: Settings::of(definition),
             place,
             retired: false,
+            reserves: Arc::default(),
             life: Arc::new(Life::new(counters.unwrap_or_default())),
         }
     }

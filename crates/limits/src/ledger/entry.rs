@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::counters::Counters;
 use super::holds::Place;
+use super::reserve::Reserve;
 use crate::Time;
 use crate::adaptive::Adaptive;
 use crate::ask::{LimitId, TenantId};
@@ -43,6 +44,8 @@ pub(crate) struct Entry {
     pub(crate) place: Place,
     /// Not configured any more; it admits everybody until the last permit is back.
     pub(crate) retired: bool,
+    /// What tenants have of it before others.
+    pub(crate) reserves: Arc<[Reserve]>,
     pub(crate) life: Arc<Life>,
 }
 
@@ -171,6 +174,7 @@ impl Entry {
         self.is_fixed()
             && !self.is_auto()
             && !self.retired
+            && self.reserves.is_empty()
             && self.settings.concurrent.is_some()
             && self.cap() / PERMITS_A_WORKER_MIN >= workers
     }

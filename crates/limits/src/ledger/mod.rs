@@ -29,6 +29,7 @@ mod gate;
 mod handle;
 mod holds;
 mod rates;
+mod reserve;
 mod route;
 mod settle;
 mod shadow;
@@ -39,10 +40,12 @@ mod waiting;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
 use crate::Time;
-use crate::ask::{Ask, LimitId, WANTS_MAX};
+use crate::ask::{Ask, LimitId, TenantId, WANTS_MAX};
 use crate::definition::{Change, Defined, Definition, TenantDefinition};
 use crate::look::{GateLook, LimitLook};
 use crate::permit::Permit;
@@ -62,6 +65,7 @@ use waiting::Verdict;
 
 pub(crate) use handle::{End, Handle};
 pub(crate) use holds::Holds;
+pub(crate) use reserve::Reserved;
 pub(crate) use wait_queue::Charged;
 pub(crate) use waiting::Wait;
 
@@ -93,6 +97,8 @@ pub(crate) struct Books {
     shards: Box<[Apart<Lock<Shard>>]>,
     register: Lock<Register>,
     wait_queue: Apart<Lock<WaitQueue>>,
+    /// Whether a limit has reserves.
+    has_reserves: AtomicBool,
     secret: Secret,
     /// For what queues hash.
     queue_seed: u64,
@@ -114,6 +120,7 @@ impl Ledger {
                 .collect(),
             register: Lock::default(),
             wait_queue: Apart::default(),
+            has_reserves: AtomicBool::new(false),
             secret: Secret([first, second]),
             queue_seed,
         });
@@ -136,6 +143,13 @@ impl Ledger {
         tenants: &[TenantDefinition],
     ) -> Defined {
         self.books().define(now, limits, tenants)
+    }
+
+    /// Says of how many permits of limits with one key tenants are sure: each is lent while its tenant
+    /// does not want it, and is the tenant's as soon as a permit comes back. Those of before are not any
+    /// more.
+    pub fn set_reserves(&self, now: Time, reserves: &[(LimitId, TenantId, u32)]) {
+        self.books().set_reserves(now, reserves);
     }
 
     /// Changes a limit at once. Nobody is evicted; what a change frees is handed out.
@@ -253,7 +267,7 @@ fn admit_among_shards<const N: usize>(handle: &Arc<Handle>, now: Time, ask: &Ask
         // Each need is met or replaced by a lesser one, so this ends after a few turns.
         match books.attempt(handle.worker, now, ask, &keys, &mut holds) {
             Attempt::Taken(over) if over.is_empty() => {
-                return Admission::Admitted(Permit::new(handle.clone(), holds, now));
+                return Admission::Admitted(permit(handle, now, ask, holds));
             }
             Attempt::Taken(over) => {
                 return admitted_in_shadow(handle, now, ask, holds, &keys, over);
@@ -277,6 +291,20 @@ fn admit_among_shards<const N: usize>(handle: &Arc<Handle>, now: Time, ask: &Ask
     }
 }
 
+/// The permit of a request that has taken its places, counted at its tenant's reserves.
+fn permit(handle: &Arc<Handle>, now: Time, ask: &Ask<'_>, holds: Holds) -> Permit {
+    let books = &handle.books;
+    let reserved = books.has_reserves.load(Acquire).then(|| {
+        let table = books.cells[handle.worker].lock().table.clone();
+        table.reserved(ask.tenant.0, holds.iter())
+    });
+    let mut permit = Permit::new(handle.clone(), holds, now);
+    if let Some(reserved) = reserved.filter(|it| !it.is_empty()) {
+        permit.keep_reserved(reserved);
+    }
+    permit
+}
+
 /// Admits a request, and tells what the limits in shadow among `over` would have said.
 #[cold]
 #[inline(never)]
@@ -288,7 +316,7 @@ fn admitted_in_shadow<const N: usize>(
     keys: &Keys<N>,
     over: Bits,
 ) -> Admission {
-    let mut permit = Permit::new(handle.clone(), holds, now);
+    let mut permit = permit(handle, now, ask, holds);
     let shadows = handle.books.shadows(now, ask, keys, over, Shadow::Permits);
     if !shadows.is_empty() {
         permit.keep_shadows(shadows);

@@ -14,10 +14,11 @@ use super::attempt::Facts;
 use super::entry::{Entry, Table};
 use super::gate::Gate;
 use super::holds::{Hold, Place};
+use super::reserve::Reserved;
 use super::route::Bits;
 use super::shadow::Shadow;
 use crate::Time;
-use crate::ask::WANTS_MAX;
+use crate::ask::{Class, WANTS_MAX};
 use crate::queue::{Charge, Next, Prefix, Queue};
 use crate::refusal::{Refusal, Why};
 
@@ -61,6 +62,7 @@ pub(super) struct GateQueue {
 pub(super) struct Record {
     pub(super) tenant: u32,
     pub(super) weight: u32,
+    pub(super) class: Class,
     pub(super) client: Prefix,
     pub(super) arrived: Time,
     pub(super) until: Time,
@@ -78,8 +80,9 @@ pub(super) struct Record {
 pub(super) enum WaiterState {
     /// In a queue.
     Waiting(Option<Waker>),
-    /// Its permits are taken, and counted; what limits in shadow would have refused.
-    Granted(Time, Charged, Vec<Refusal>),
+    /// Its permits are taken, and counted; what limits in shadow would have refused, and what of them is
+    /// its tenant's before others'.
+    Granted(Time, Charged, Vec<Refusal>, Reserved),
     /// Its wait is over without.
     Refused(Box<Refusal>),
 }
@@ -138,11 +141,13 @@ impl Books {
             if !self.has_free(wait_queue, place) {
                 return;
             }
-            let Some(next) = wait_queue
-                .queues
-                .get_mut(&place)
-                .and_then(|queue| queue.queue.next(now))
-            else {
+            let WaitQueue { queues, table, .. } = &mut *wait_queue;
+            let next = queues.get_mut(&place).and_then(|here| {
+                let entry = table.at(here.limit);
+                let owed = entry.into_iter().flat_map(|entry| entry.owed());
+                here.queue.next_of(now, owed)
+            });
+            let Some(next) = next else {
                 return;
             };
             match next {
@@ -184,7 +189,10 @@ impl Books {
                     charge,
                 };
                 let shadows = self.shadows_of(wait_queue, now, &record, over);
-                let granted = WaiterState::Granted(now, charged, shadows);
+                let reserved = wait_queue
+                    .table
+                    .reserved(record.tenant, record.gates.iter());
+                let granted = WaiterState::Granted(now, charged, shadows, reserved);
                 if let WaiterState::Waiting(Some(waker)) =
                     std::mem::replace(&mut record.state, granted)
                 {

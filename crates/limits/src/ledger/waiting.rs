@@ -9,6 +9,7 @@ use super::attempt::Facts;
 use super::entry::Entry;
 use super::gate::Gate;
 use super::holds::{Hold, Holds, Place};
+use super::reserve::Reserved;
 use super::route::{Bits, Keys, Need};
 use super::wait_queue::{Charged, GateQueue, Record, WaitQueue, WaiterState, Wakers};
 use crate::Time;
@@ -203,17 +204,20 @@ impl Books {
         let cap = entry.cap();
         here.queue.follow_services(facts.gate.held());
         here.queue.set_late(entry.settings.late);
+        // Who is owed a permit has the next one.
+        let of_tenant = here.queue.waiting_of(newcomer.tenant);
+        let is_owed = entry.owes(newcomer.tenant, of_tenant.saturating_add(1));
         let predicted = here.queue.predicted_wait_for(now, cap, newcomer);
         // A prediction may be wrong: who may wait is refused by it only where the operator wants nobody to be late.
         let is_hopeless = predicted.is_some_and(|wait| wait > newcomer.until - now);
-        if is_hopeless && entry.settings.late.is_some() {
+        if is_hopeless && entry.settings.late.is_some() && !is_owed {
             return (Some(Why::WaitTooLong), predicted);
         }
         let waiting = here.queue.len().saturating_sub(here.guests);
         if waiting < entry.settings.queue as usize {
             return (None, predicted);
         }
-        let Some(victim) = here.queue.push_out(newcomer) else {
+        let Some(victim) = here.queue.push_out(newcomer, is_owed) else {
             return (Some(Why::QueueFull), predicted);
         };
         if wait_queue
@@ -301,8 +305,8 @@ impl Books {
     /// Lets somebody go who does not want to know any more what came of its wait.
     pub(super) fn abandon(&self, id: u64) {
         let gone = self.with_wait_queue(None, |wait_queue, now, wakers| {
-            let record = wait_queue.records.remove(&id)?;
-            match &record.state {
+            let mut record = wait_queue.records.remove(&id)?;
+            match &mut record.state {
                 WaiterState::Waiting(_) => {
                     let place = record.gates[record.at].place();
                     if let Some(here) = wait_queue.queues.get_mut(&place) {
@@ -311,7 +315,8 @@ impl Books {
                     wait_queue.leave(place, &record);
                     self.unpin(&record);
                 }
-                WaiterState::Granted(_, charged, _) => {
+                WaiterState::Granted(_, charged, _, reserved) => {
+                    reserved.release(|_| true);
                     if let Some(here) = wait_queue.queues.get_mut(&charged.place) {
                         let Charged {
                             tenant,
@@ -356,6 +361,8 @@ pub(crate) struct Wait {
     pub(crate) waited: Duration,
     /// What limits in shadow would have refused.
     pub(crate) shadows: Vec<Refusal>,
+    /// What is counted at reserves.
+    pub(crate) reserved: Reserved,
 }
 
 /// What came of a wait.
@@ -402,13 +409,14 @@ fn outcome(record: Record) -> Outcome {
     let arrived = record.arrived;
     let gates = record.gates;
     match record.state {
-        WaiterState::Granted(since, charged, shadows) => {
+        WaiterState::Granted(since, charged, shadows, reserved) => {
             let mut holds = Holds::with_capacity(gates.len());
             gates.iter().for_each(|hold| holds.push(*hold));
             let wait = Wait {
                 charged,
                 waited: since - arrived,
                 shadows,
+                reserved,
             };
             Outcome::Granted(since, holds, wait)
         }
@@ -424,6 +432,7 @@ fn waiter(id: u64, record: &Record) -> Waiter {
         until: record.until,
         tenant: record.tenant,
         weight: record.weight,
+        class: record.class,
         client: record.client,
     }
 }
@@ -442,6 +451,7 @@ fn record(
             .table
             .tenant(ask.tenant)
             .map_or(1, |tenant| tenant.weight),
+        class: ask.class,
         client: Prefix::of(ask.client),
         arrived: now,
         until: now + facts.entry.settings.wait,

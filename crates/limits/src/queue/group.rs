@@ -1,4 +1,4 @@
-//! One tenant's part of a queue: its client flows, and who waits in each.
+//! One class of a tenant's part of a queue: its client flows, and who waits in each.
 //!
 //! Flows are exact while they fit. Beyond that a client is dealt a hand of buckets by a seeded hash and joins
 //! the shortest (shuffle sharding): one crawler spoils at most its own hand for others.
@@ -35,7 +35,7 @@ impl BuildHasher for Seed {
     }
 }
 
-/// Which flow inside a tenant: a prefix, or a bucket of several.
+/// Which flow inside a class: a prefix, or a bucket of several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Lane(pub(super) u64);
 
@@ -64,10 +64,10 @@ pub(super) struct Pick {
     pub(super) late: bool,
 }
 
-/// One tenant's client flows.
+/// One class's client flows.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// The tenant's own account, among tenants.
+    /// The class's own account, among the tenant's.
     pub(super) account: Account,
     pub(super) ring: Ring,
     pub(super) flows: HashMap<u64, Account, Seed>,
@@ -157,7 +157,7 @@ impl Group {
     /// Chooses who is next, and judges whether it comes too late.
     ///
     /// Never too late are the only one of a flow, and any of a flow that used less than its share: they are not
-    /// to blame for the queue. `light` says so of the whole tenant.
+    /// to blame for the queue. `light` says so of the whole class.
     pub(super) fn pick(
         &mut self,
         now: Time,
@@ -188,7 +188,7 @@ impl Group {
         })
     }
 
-    /// Who of a newcomer's tenant should give way to it: from the longest flow, if that is longer than the
+    /// Who of a newcomer's class should give way to it: from the longest flow, if that is longer than the
     /// newcomer's would be; else, when the newest is served first, a late one of its own flow.
     pub(super) fn rival(&self, newcomer: (Time, Prefix), late_ns: Option<u64>) -> Option<u64> {
         let (arrived, client) = newcomer;
@@ -218,7 +218,7 @@ impl Group {
         last.map(|(_, id)| id)
     }
 
-    /// How many of this tenant's go before a newcomer, and when the first of its own flow came.
+    /// How many of this class's go before a newcomer, and when the first of its own flow came.
     pub(super) fn ahead(&self, client: Prefix, unit_ns: u64) -> (u64, Option<Time>) {
         if self.codel.newest_first() {
             return (0, None);

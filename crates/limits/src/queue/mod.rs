@@ -1,10 +1,11 @@
 //! The queue of one gate: who is next, who comes too late, how long a newcomer would wait.
 //!
-//! The idea: every flow (a tenant, and inside it a client prefix) has an account, and the flow that
-//! has used least for its weight is served next. What is left out: permits, deadlines' timers, wakers.
+//! The idea: every flow (a tenant, inside it a class of requests, and inside that a client prefix) has an
+//! account, and the flow that has used least for its weight is served next. What is left out: permits, deadlines' timers, wakers.
 //! The queue is asked, and answers; it holds no clock.
 
 mod codel;
+mod division;
 mod group;
 pub mod handshake;
 mod pace;
@@ -17,9 +18,11 @@ mod tests;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
+use crate::ask::Class;
 use crate::time::Time;
 
-use group::{Group, Lane, Seed};
+use division::{Division, Stand};
+use group::{Lane, Seed};
 use pace::{Average, Pace};
 use ring::{Account, Newcomers, Ring, Turn};
 
@@ -47,6 +50,8 @@ pub(crate) struct Waiter {
     pub(crate) tenant: u32,
     /// The tenant's weight, 1 to 1000.
     pub(crate) weight: u32,
+    /// Which of the tenant's requests it is.
+    pub(crate) class: Class,
     /// The network the client is in.
     pub(crate) client: Prefix,
 }
@@ -54,9 +59,9 @@ pub(crate) struct Waiter {
 /// Among whom a queue shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// Client prefixes, all alike: the limit belongs to one tenant.
+    /// Classes by weight, and inside each client prefixes, all alike: the limit belongs to one tenant.
     Clients,
-    /// Tenants by weight, and inside each its client prefixes: several tenants share the limit.
+    /// Tenants by weight, and inside each the same: several tenants share the limit.
     TenantsThenClients,
 }
 
@@ -64,6 +69,7 @@ pub(crate) enum Share {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Charge {
     cost_ns: u64,
+    class: u8,
     bucket: u8,
 }
 
@@ -71,8 +77,17 @@ impl Charge {
     /// Nothing was charged: the request never waited.
     pub(crate) const NONE: Self = Self {
         cost_ns: 0,
+        class: 0,
         bucket: 0,
     };
+
+    /// Where the one stood that was charged.
+    fn stand(self, client: Prefix) -> Stand {
+        Stand {
+            class: self.class,
+            lane: Lane::of(client, self.bucket),
+        }
+    }
 }
 
 /// Who left the queue at its head, and what for.
@@ -92,14 +107,14 @@ pub(crate) struct Queue {
     share: Share,
     seed: Seed,
     tenants: Ring,
-    groups: HashMap<u32, Group, Seed>,
+    divisions: HashMap<u32, Division, Seed>,
     waiting: HashMap<u64, Standing, Seed>,
     /// By the end of their patience.
     ends: BTreeSet<(Time, u64)>,
     /// By arrival.
     ages: BTreeSet<(Time, u64)>,
     /// Flows without waiters, by when the last one left.
-    idle: BTreeSet<(Time, u32, u64)>,
+    idle: BTreeSet<(Time, u32, u8, u64)>,
     cost: Average,
     pace: Pace,
     /// From which wait on somebody is late; `None`: nobody ever is.
@@ -111,7 +126,7 @@ pub(crate) struct Queue {
 #[derive(Debug, Clone, Copy)]
 struct Standing {
     waiter: Waiter,
-    lane: Lane,
+    stand: Stand,
 }
 
 impl Queue {
@@ -129,7 +144,7 @@ impl Queue {
             share,
             seed,
             tenants: Ring::new(Newcomers::Rested),
-            groups: HashMap::with_hasher(seed),
+            divisions: HashMap::with_hasher(seed),
             waiting: HashMap::with_hasher(seed),
             ends: BTreeSet::new(),
             ages: BTreeSet::new(),
@@ -146,7 +161,8 @@ impl Queue {
         let late_ns = late.map(|late| u64::try_from(late.as_nanos()).unwrap_or(u64::MAX));
         if self.late_ns != late_ns {
             self.late_ns = late_ns;
-            self.groups.values_mut().for_each(Group::restore_order);
+            let divisions = self.divisions.values_mut();
+            divisions.for_each(Division::restore_order);
         }
     }
 
@@ -154,6 +170,13 @@ impl Queue {
     #[must_use]
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// How many of a tenant wait.
+    #[must_use]
+    pub(crate) fn waiting_of(&self, tenant: u32) -> u32 {
+        let division = self.divisions.get(&self.tenant(tenant));
+        division.map_or(0, |division| division.account.waiting())
     }
 
     /// Whether nobody waits.
@@ -166,12 +189,7 @@ impl Queue {
     /// An id that waits already is ignored.
     pub(crate) fn push(&mut self, now: Time, waiter: Waiter) {
         self.touch(now);
-        let tenant = self.tenant_of(&waiter);
-        let lane = self.groups.get(&tenant).map_or_else(
-            || Lane::of(waiter.client, 0),
-            |group| group.lane(waiter.client),
-        );
-        self.stand(now, waiter, lane);
+        self.stand(now, waiter);
         self.forget(now);
     }
 
@@ -179,37 +197,55 @@ impl Queue {
     /// `None`: the newcomer has no better right than anybody who waits, so it is refused.
     ///
     /// That is the one to be served last in the longest flow for its weight, and only if that flow is longer than
-    /// the newcomer's would be: first among tenants, then among the clients of the newcomer's own.
-    pub(crate) fn push_out(&mut self, newcomer: &Waiter) -> Option<Waiter> {
+    /// the newcomer's would be: first among tenants, then among the classes and clients of the newcomer's own.
+    /// Where the newcomer's tenant `is_owed` a permit, its flow counts as the shortest.
+    pub(crate) fn push_out(&mut self, newcomer: &Waiter, is_owed: bool) -> Option<Waiter> {
         let tenant = self.tenant_of(newcomer);
-        let own = self.groups.get(&tenant);
+        let own = self.divisions.get(&tenant);
         let fresh = Account::new(self.touched, self.weight_of(newcomer));
-        let own_length = own.map_or(&fresh, |group| &group.account).length(1);
+        let own_length = match is_owed {
+            true => 0,
+            false => own.map_or(&fresh, |own| &own.account).length(1),
+        };
         let longest = self
             .tenants
             .longest()
             .filter(|&(length, _)| length > own_length);
-        let id = match longest.and_then(|(_, tenant)| self.groups.get(&(tenant as u32))) {
-            Some(group) => group.victim(0),
-            None => own?.rival((newcomer.arrived, newcomer.client), self.late_ns),
+        let id = match longest.and_then(|(_, tenant)| self.divisions.get(&(tenant as u32))) {
+            Some(division) => division.victim(),
+            None => own?.rival(newcomer, self.late_ns),
         };
         self.take(id?).map(|standing| standing.waiter)
     }
 
-    /// Takes out who is to be served next, or who should not be served any more.
-    /// `None` only if nobody waits.
+    /// As [`Self::next_of`], where nobody is owed anything.
+    #[cfg(test)]
     pub(crate) fn next(&mut self, now: Time) -> Option<Next> {
+        self.next_of(now, std::iter::empty())
+    }
+
+    /// Takes out who is to be served next, or who should not be served any more.
+    /// `None` only if nobody waits. Those of tenants that are owed a permit come first.
+    pub(crate) fn next_of(&mut self, now: Time, owed: impl Iterator<Item = u32>) -> Option<Next> {
         self.touch(now);
-        let tenant = self.tenants.first(Turn::Oldest)? as u32;
+        let place = |tenant: u32| {
+            let account = &self.divisions.get(&tenant)?.account;
+            (account.waiting() > 0).then(|| (account.place(), tenant))
+        };
+        let owed = owed.filter_map(place).min().map(|(_, tenant)| tenant);
+        let tenant = match owed {
+            Some(tenant) => tenant,
+            None => self.tenants.first(Turn::Oldest)? as u32,
+        };
         let unit_ns = self.unit_ns();
-        let group = self.groups.get_mut(&tenant)?;
-        let light = self.tenants.is_light(&group.account, unit_ns);
-        let pick = group.pick(now, self.late_ns, light, unit_ns)?;
-        let Standing { waiter, lane } = self.take(pick.id)?;
+        let division = self.divisions.get_mut(&tenant)?;
+        let light = owed.is_some() || self.tenants.is_light(&division.account, unit_ns);
+        let pick = division.pick(now, self.late_ns, light, unit_ns)?;
+        let Standing { waiter, stand } = self.take(pick.id)?;
         if pick.late {
             return Some(Next::Late(waiter));
         }
-        let charge = self.charge(now, tenant, lane);
+        let charge = self.charge(now, tenant, stand);
         Some(Next::Serve(waiter, charge))
     }
 
@@ -232,13 +268,9 @@ impl Queue {
         self.touch(now);
         self.correct(now, tenant, client, charge, measured_ns);
         self.cost.note(measured_ns);
-        let (tenant, lane) = (self.tenant(tenant), Lane::of(client, charge.bucket));
-        let Some(group) = self.groups.get_mut(&tenant) else {
-            return;
-        };
-        group.account.cost.note(measured_ns);
-        if let Some(flow) = group.flows.get_mut(&lane.0) {
-            flow.cost.note(measured_ns);
+        let tenant = self.tenant(tenant);
+        if let Some(division) = self.divisions.get_mut(&tenant) {
+            division.note_cost(charge.stand(client), measured_ns);
         }
     }
 
@@ -284,11 +316,11 @@ impl Queue {
     ) -> Option<Duration> {
         let unit_ns = self.unit_ns();
         let fresh = Account::new(now, self.weight_of(newcomer));
-        let (account, own, oldest) = match self.groups.get(&self.tenant_of(newcomer)) {
+        let (account, own, oldest) = match self.divisions.get(&self.tenant_of(newcomer)) {
             None => (&fresh, 0, None),
-            Some(group) => {
-                let (own, oldest) = group.ahead(newcomer.client, unit_ns);
-                (&group.account, own, oldest)
+            Some(division) => {
+                let (own, oldest) = division.ahead(newcomer, unit_ns);
+                (&division.account, own, oldest)
             }
         };
         let ahead = self
@@ -351,102 +383,96 @@ impl Queue {
         self.cost.value_ns().unwrap_or(UNIT.as_nanos() as u64)
     }
 
-    fn stand(&mut self, now: Time, waiter: Waiter, lane: Lane) {
+    fn stand(&mut self, now: Time, waiter: Waiter) {
         if self.waiting.contains_key(&waiter.id) {
             return;
         }
         let (tenant, weight) = (self.tenant_of(&waiter), self.weight_of(&waiter));
-        let (seed, unit_ns) = (self.seed, self.unit_ns());
-        let group = self
-            .groups
+        let (seed, unit_ns, late_ns) = (self.seed, self.unit_ns(), self.late_ns);
+        let division = self
+            .divisions
             .entry(tenant)
-            .or_insert_with(|| Group::new(now, weight, seed));
-        if let Some(flow) = group.flows.get(&lane.0).filter(|flow| flow.waiting() == 0) {
-            self.idle.remove(&(flow.idle_since, tenant, lane.0));
+            .or_insert_with(|| Division::new(now, weight, seed));
+        let stand = division.stand(&waiter);
+        if let Some(since) = division.idle_since(stand) {
+            self.idle
+                .remove(&(since, tenant, stand.class, stand.lane.0));
         }
-        let late_ns = self.late_ns;
-        let account = &mut group.account;
+        let account = &mut division.account;
         self.tenants
             .push(now, u64::from(tenant), account, weight, unit_ns, late_ns);
-        group.push(now, lane, (waiter.arrived, waiter.id), late_ns, unit_ns);
-        self.waiting.insert(waiter.id, Standing { waiter, lane });
+        division.push(now, &waiter, stand.lane, late_ns, unit_ns);
+        self.waiting.insert(waiter.id, Standing { waiter, stand });
         self.ends.insert((waiter.until, waiter.id));
         self.ages.insert((waiter.arrived, waiter.id));
     }
 
     fn take(&mut self, id: u64) -> Option<Standing> {
         let standing = self.waiting.remove(&id)?;
-        let Standing { waiter, lane } = standing;
+        let Standing { waiter, stand } = standing;
         self.ends.remove(&(waiter.until, id));
         self.ages.remove(&(waiter.arrived, id));
         let tenant = self.tenant_of(&waiter);
-        let group = self.groups.get_mut(&tenant)?;
-        self.tenants.pop(u64::from(tenant), &mut group.account);
-        if let Some(flow) = group.pop(lane, (waiter.arrived, id)) {
+        let division = self.divisions.get_mut(&tenant)?;
+        self.tenants.pop(u64::from(tenant), &mut division.account);
+        if let Some(flow) = division.pop(stand, (waiter.arrived, id)) {
             flow.idle_since = self.touched;
-            self.idle.insert((self.touched, tenant, lane.0));
+            self.idle
+                .insert((self.touched, tenant, stand.class, stand.lane.0));
         }
         Some(standing)
     }
 
-    fn charge(&mut self, now: Time, tenant: u32, lane: Lane) -> Charge {
+    fn charge(&mut self, now: Time, tenant: u32, stand: Stand) -> Charge {
         let unit_ns = self.unit_ns();
-        let Some(group) = self.groups.get_mut(&tenant) else {
+        let Some(division) = self.divisions.get_mut(&tenant) else {
             return Charge::NONE;
         };
-        let cost_ns = group.estimate_ns(lane).unwrap_or(unit_ns);
+        let cost_ns = division.charge(now, stand, unit_ns);
         self.tenants
-            .charge(now, u64::from(tenant), &mut group.account, cost_ns);
-        if let Some(flow) = group.flows.get_mut(&lane.0) {
-            group.ring.charge(now, lane.0, flow, cost_ns);
-        }
+            .charge(now, u64::from(tenant), &mut division.account, cost_ns);
         Charge {
             cost_ns,
-            bucket: lane.bucket(),
+            class: stand.class,
+            bucket: stand.lane.bucket(),
         }
     }
 
     fn correct(&mut self, now: Time, tenant: u32, client: Prefix, charge: Charge, cost_ns: u64) {
-        let (tenant, lane, unit_ns) = (
-            self.tenant(tenant),
-            Lane::of(client, charge.bucket),
-            self.unit_ns(),
-        );
-        let Some(group) = self.groups.get_mut(&tenant) else {
+        let (tenant, unit_ns) = (self.tenant(tenant), self.unit_ns());
+        let Some(division) = self.divisions.get_mut(&tenant) else {
             return;
         };
         self.tenants.correct(
             now,
             u64::from(tenant),
-            &mut group.account,
+            &mut division.account,
             charge.cost_ns,
             cost_ns,
             unit_ns,
         );
-        if let Some(flow) = group.flows.get_mut(&lane.0) {
-            group
-                .ring
-                .correct(now, lane.0, flow, charge.cost_ns, cost_ns, unit_ns);
-        }
+        let costs = (charge.cost_ns, cost_ns);
+        division.correct(now, charge.stand(client), costs, unit_ns);
     }
 
     /// Forgets flows that have had no waiter for long, or the longest idle of too many.
     fn forget(&mut self, now: Time) {
         for _ in 0..FORGET_MAX {
-            let Some(&(since, tenant, lane)) = self.idle.first() else {
+            let Some(&idle) = self.idle.first() else {
                 return;
             };
+            let (since, tenant, class, lane) = idle;
             let old = now.since_ns(since) >= FORGET_AFTER.as_nanos() as u64;
             if !old && self.idle.len() <= IDLE_FLOWS_MAX {
                 return;
             }
-            self.idle.remove(&(since, tenant, lane));
-            let Some(group) = self.groups.get_mut(&tenant) else {
+            self.idle.remove(&idle);
+            let lane = Lane(lane);
+            let Some(division) = self.divisions.get_mut(&tenant) else {
                 continue;
             };
-            group.flows.remove(&lane);
-            if group.flows.is_empty() {
-                self.groups.remove(&tenant);
+            if division.forget(Stand { class, lane }) {
+                self.divisions.remove(&tenant);
             }
         }
     }

@@ -64,6 +64,11 @@ impl Account {
         self.waiting
     }
 
+    /// Where it stands among the flows of its ring.
+    pub(super) fn place(&self) -> (u64, u64) {
+        (self.paid_ns, self.turn)
+    }
+
     /// How long its queue is for its weight, were there so many more in it.
     pub(super) fn length(&self, more: u32) -> u64 {
         (u64::from(self.waiting.saturating_add(more)) << 20) / u64::from(self.weight)

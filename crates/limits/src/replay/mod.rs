@@ -231,6 +231,7 @@ impl Replay {
         let ask = Ask {
             worker: 0,
             tenant: self.tenants[arrival.tenant.min(last)],
+            class: crate::Class::NONE,
             client: arrival.client,
             wants: &[want],
         };

@@ -239,6 +239,7 @@ impl Gateway {
                 let ask = Ask {
                     worker: 0,
                     tenant,
+                    class: crate::Class::NONE,
                     client: arrival.client,
                     wants: &[want],
                 };

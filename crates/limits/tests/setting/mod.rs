@@ -168,6 +168,7 @@ impl Setting {
         let ask = Ask {
             worker,
             tenant: self.tenant,
+            class: limits::Class::NONE,
             client: self.client,
             wants: &wants,
         };

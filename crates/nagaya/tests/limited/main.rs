@@ -3,6 +3,7 @@
 #[path = "../fixtures/mod.rs"]
 mod fixtures;
 
+mod classes;
 mod limits;
 mod limits_bypass;
 mod limits_kept;

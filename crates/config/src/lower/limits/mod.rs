@@ -6,6 +6,7 @@
 
 mod handshake;
 pub(crate) mod key;
+pub(crate) mod reserve;
 pub(crate) mod when;
 
 use std::collections::HashSet;
@@ -158,6 +159,7 @@ fn entry(value: &Value<'_>, level: Level) -> Option<Written> {
             .unwrap_or_default(),
         mode: table.choice("mode"),
         tunnels: table.flag("tunnels"),
+        reserves: reserve::reserves(&table, (level, on, key.as_slice()), concurrent),
         status: status.map_or(default_status, |status| status as u16),
         page: table
             .get("page")

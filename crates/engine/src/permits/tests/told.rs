@@ -211,6 +211,7 @@ fn of_ten_thousand_keys_the_busiest_are_shown_in_order() {
         let ask = limits::Ask {
             worker: 0,
             tenant: defined.tenants[0],
+            class: limits::Class::NONE,
             client: std::net::Ipv4Addr::LOCALHOST.into(),
             wants: &[want],
         };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use proptest::prelude::{Strategy, any, prop, prop_oneof, proptest};
 
 use super::{network, waiter};
+use crate::ask::Class;
 use crate::queue::{Charge, Next, Queue, Share, Waiter};
 use crate::time::Time;
 
@@ -86,6 +87,10 @@ impl Model {
         self.ids += 1;
         Waiter {
             weight,
+            class: Class {
+                number: (client % 3) as u8,
+                weight: weight / 2 + client,
+            },
             arrived: self.now,
             client: network(client),
             ..waiter(self.ids, 0, tenant, client)
@@ -121,7 +126,7 @@ impl Model {
                 weight,
             } => {
                 let newcomer = self.newcomer(tenant, client, weight);
-                if let Some(victim) = self.queue.push_out(&newcomer) {
+                if let Some(victim) = self.queue.push_out(&newcomer, false) {
                     self.came_out(&victim);
                 }
             }

@@ -102,5 +102,5 @@ fn idle_flows_are_forgotten_in_time_and_in_number() {
     for _ in 0..1_000 {
         queue.expired(Time::ZERO + Duration::from_secs(120));
     }
-    assert!(queue.idle.is_empty() && queue.groups.is_empty());
+    assert!(queue.idle.is_empty() && queue.divisions.is_empty());
 }

@@ -97,16 +97,16 @@ fn a_full_queue_makes_room_at_the_cost_of_the_longest_flow() {
     }
     queue.push(at_ms(10), waiter(10, 10, 2, 2));
     let victim = queue
-        .push_out(&waiter(11, 11, 2, 2))
+        .push_out(&waiter(11, 11, 2, 2), false)
         .expect("two are fewer than ten");
     assert_eq!(victim.id, 9, "the newest goes");
     assert_eq!(
-        queue.push_out(&waiter(12, 12, 1, 1)),
+        queue.push_out(&waiter(12, 12, 1, 1), false),
         None,
         "the longest flow gets nobody's place"
     );
     let victim = queue
-        .push_out(&waiter(13, 13, 1, 3))
+        .push_out(&waiter(13, 13, 1, 3), false)
         .expect("another client of the heavy tenant");
     assert_eq!(victim.id, 8);
     assert_eq!(queue.len(), 9);
@@ -122,7 +122,7 @@ fn a_weight_counts_when_room_is_made() {
     }
     queue.push(at_ms(6), waiter(6, 6, 2, 2));
     assert_eq!(
-        queue.push_out(&waiter(7, 7, 2, 2)),
+        queue.push_out(&waiter(7, 7, 2, 2), false),
         None,
         "two of weight 1 are more than six of weight 4"
     );
@@ -182,6 +182,7 @@ fn served_before_a_debtor(rest: Duration) -> usize {
             network(2),
             Charge {
                 cost_ns: 10_000_000,
+                class: 0,
                 bucket: 0,
             },
             10_000_000,

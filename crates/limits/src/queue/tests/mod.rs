@@ -4,6 +4,7 @@
 
 mod any_order;
 mod basics;
+mod classes;
 mod fairness;
 mod lateness;
 mod memory;
@@ -14,6 +15,7 @@ mod simulation;
 
 use std::time::Duration;
 
+use crate::ask::Class;
 use crate::queue::{Prefix, Waiter};
 use crate::time::Time;
 
@@ -43,6 +45,7 @@ fn waiter(id: u64, arrived_ms: u64, tenant: u32, client: u32) -> Waiter {
         until: arrived + Duration::from_secs(10),
         tenant,
         weight: 1,
+        class: Class::NONE,
         client: network(client),
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::network;
+use crate::ask::Class;
 use crate::queue::{Charge, Next, Queue, Share, Waiter};
 use crate::time::Time;
 
@@ -227,7 +228,11 @@ impl Simulation {
                 if let Arrivals::Loop = arrivals {
                     self.plan(Duration::ZERO, Event::Arrive { source });
                 }
-                let charge = Charge { cost_ns, bucket };
+                let charge = Charge {
+                    cost_ns,
+                    class: 0,
+                    bucket,
+                };
                 if charge != Charge::NONE {
                     self.queue
                         .settle(at, tenant, network(client), charge, held_ns);
@@ -259,6 +264,7 @@ impl Simulation {
             until,
             tenant,
             weight,
+            class: Class::NONE,
             client: network(client),
         };
         if self.free > 0 && self.queue.is_empty() {
@@ -272,7 +278,7 @@ impl Simulation {
             return self.refuse(source);
         }
         if self.queue.len() >= self.queue_max {
-            let Some(victim) = self.queue.push_out(&waiter) else {
+            let Some(victim) = self.queue.push_out(&waiter, false) else {
                 return self.refuse(source);
             };
             let victim = self.left(victim.id);
