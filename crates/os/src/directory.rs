@@ -9,13 +9,18 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
 
-/// Files and directories that are looked at below one that is pruned, and levels of them.
+/// Files and directories that are looked at below one that is pruned, bytes of their paths, and
+/// levels of them.
 const ENTRIES_MAX: usize = 200_000;
-const LEVELS_MAX: usize = 64;
+const PATH_BYTES_MAX: usize = 16 << 20;
+const LEVELS_MAX: usize = 24;
+/// How long pruning one may take: half of it for a look.
+const PRUNE_MAX: Duration = Duration::from_secs(10);
 /// Bytes of a block as files count them.
 const BLOCK_BYTES: u64 = 512;
 
@@ -56,21 +61,44 @@ pub fn open_in(directory: BorrowedFd<'_>, name: &Path) -> io::Result<OwnedFd> {
 /// Removes files below a directory until the others take no more of the disk than `bytes_max`: those
 /// changed longest ago first, all where there are more than can be looked at. For 0 directories
 /// go, too, but those right below it. Links are removed and never followed, whoever makes some
-/// meanwhile. Tells how many files were removed.
+/// meanwhile. What cannot be read is left, and so is what lies 24 levels below. Tells how many files
+/// were removed.
 ///
 /// # Errors
-/// The directory cannot be read, or the first of what could not be removed.
+/// The directory cannot be read, or the first of what could not be removed; `TimedOut` where ten
+/// seconds were too few, and some was neither looked at nor removed.
 pub fn prune(directory: &Path, bytes_max: u64) -> io::Result<usize> {
+    prune_within(directory, bytes_max, PATH_BYTES_MAX, PRUNE_MAX)
+}
+
+fn prune_within(
+    directory: &Path,
+    bytes_max: u64,
+    path_bytes_max: usize,
+    time_max: Duration,
+) -> io::Result<usize> {
+    let begun = Instant::now();
     let top = open(directory)?;
-    let mut below = Below::default();
+    let mut below = Below {
+        files: Vec::new(),
+        directories: Vec::new(),
+        path_bytes_left: path_bytes_max,
+        until: begun + time_max / 2,
+        cut: None,
+    };
     below.look(top.as_fd(), Path::new(""), 1)?;
     below.files.sort_unstable();
-    let is_full = below.files.len() + below.directories.len() >= ENTRIES_MAX;
+    let is_full = matches!(below.cut, Some(Cut::Full));
     let bytes_max = if is_full { 0 } else { bytes_max };
     let mut bytes: u64 = below.files.iter().map(|(_, bytes, _)| bytes).sum();
+    let mut is_late = matches!(below.cut, Some(Cut::Late));
     let (mut removed, mut outcome) = (0, Ok(()));
     for (_, of_file, path) in below.files {
         if bytes <= bytes_max && bytes_max > 0 {
+            break;
+        }
+        if begun.elapsed() >= time_max {
+            is_late = true;
             break;
         }
         match remove(top.as_fd(), &path, AtFlags::empty()) {
@@ -85,37 +113,70 @@ pub fn prune(directory: &Path, bytes_max: u64) -> io::Result<usize> {
     }
     if bytes_max == 0 {
         for path in below.directories.iter().rev() {
+            if begun.elapsed() >= time_max {
+                is_late = true;
+                break;
+            }
             // One that has been filled meanwhile is left.
             let _ = remove(top.as_fd(), path, AtFlags::REMOVEDIR);
         }
     }
+    if is_late {
+        let what = "there is more than there was time for";
+        outcome = outcome.and(Err(io::Error::new(io::ErrorKind::TimedOut, what)));
+    }
     outcome.map(|()| removed)
 }
 
+/// Why not all that there is was looked at.
+enum Cut {
+    /// It is too much to be held.
+    Full,
+    Late,
+}
+
 /// What there is below a directory.
-#[derive(Default)]
 struct Below {
     /// When it was changed, what it takes, and where it is.
     files: Vec<(i64, u64, PathBuf)>,
     /// Those that are in one, each after the one it is in.
     directories: Vec<PathBuf>,
+    path_bytes_left: usize,
+    until: Instant,
+    cut: Option<Cut>,
 }
 
 impl Below {
     fn look(&mut self, directory: BorrowedFd<'_>, at: &Path, level: usize) -> io::Result<()> {
         for entry in rustix::fs::Dir::read_from(directory)? {
-            let entry = entry?;
+            if Instant::now() >= self.until {
+                self.cut.get_or_insert(Cut::Late);
+            }
+            if self.cut.is_some() {
+                break;
+            }
+            let Ok(entry) = entry else {
+                continue;
+            };
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if name == "." || name == ".." {
                 continue;
-            }
-            if self.files.len() + self.directories.len() >= ENTRIES_MAX {
-                break;
             }
             let Ok(stat) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else {
                 continue;
             };
             let path = at.join(name);
+            let path_bytes = path.as_os_str().len();
+            let is_held = self.files.len() + self.directories.len() < ENTRIES_MAX;
+            let Some(left) = self
+                .path_bytes_left
+                .checked_sub(path_bytes)
+                .filter(|_| is_held)
+            else {
+                self.cut = Some(Cut::Full);
+                break;
+            };
+            self.path_bytes_left = left;
             if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
                 let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
                 let bytes = blocks.saturating_mul(BLOCK_BYTES);
@@ -128,7 +189,8 @@ impl Below {
             if level < LEVELS_MAX
                 && let Ok(below) = open_in(directory, Path::new(name))
             {
-                self.look(below.as_fd(), &path, level + 1)?;
+                // One that cannot be read keeps nobody from the others.
+                let _ = self.look(below.as_fd(), &path, level + 1);
             }
         }
         Ok(())
@@ -215,5 +277,32 @@ mod tests {
         symlink(here.path(), path("led")).unwrap();
         assert!(prune(&path("led"), 0).is_err());
         assert!(kept.exists());
+    }
+
+    #[test]
+    fn of_more_than_can_be_held_all_goes_and_time_runs_out() {
+        let here = testkit::temp::TempDir::new();
+        let count = || fs::read_dir(here.path()).unwrap().count();
+        for at in 0..8 {
+            fs::write(here.path().join(format!("{at:010}")), "x").unwrap();
+        }
+        let prune = |path_bytes, time| prune_within(here.path(), 1 << 20, path_bytes, time);
+        let late = prune(PATH_BYTES_MAX, Duration::ZERO).unwrap_err();
+        assert_eq!((late.kind(), count()), (io::ErrorKind::TimedOut, 8));
+        let time = Duration::from_secs(600);
+        assert_eq!(prune(80, time).unwrap(), 0);
+        assert_eq!((prune(35, time).unwrap(), count()), (3, 5));
+    }
+
+    #[test]
+    fn a_deep_tree_is_pruned_to_its_last_level() {
+        let here = testkit::temp::TempDir::new();
+        let at = |level: usize| here.path().join("d/".repeat(level - 1)).join("file");
+        fs::create_dir_all(here.path().join("d/".repeat(LEVELS_MAX))).unwrap();
+        for level in [1, LEVELS_MAX, LEVELS_MAX + 1] {
+            fs::write(at(level), "x").unwrap();
+        }
+        assert_eq!(prune(here.path(), 0).unwrap(), 2);
+        assert!(!at(1).exists() && !at(LEVELS_MAX).exists() && at(LEVELS_MAX + 1).exists());
     }
 }

@@ -178,6 +178,7 @@ impl Spawner {
             }
             self.mind_pools();
             self.look_on();
+            self.pools.kill_again();
             self.groups.sweep();
         }
     }

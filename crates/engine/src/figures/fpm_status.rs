@@ -16,7 +16,7 @@ use ipc::pools::FPM_STATUS_PATH;
 
 /// How long all answers may take.
 const PATIENCE: Duration = Duration::from_millis(400);
-/// Bytes of an answer: 200 or so a process.
+/// Bytes of an answer, whatever they are for: 200 or so a process.
 const ANSWER_BYTES_MAX: usize = 512 * 1_024;
 /// Bytes of what is asked.
 const QUESTION_BYTES_MAX: usize = 1_024;
@@ -39,6 +39,7 @@ struct Respondent {
     socket: OwnedFd,
     decoder: Decoder,
     text: Vec<u8>,
+    bytes_read: usize,
 }
 
 /// The longest request of each of these that answers and has one.
@@ -50,6 +51,10 @@ pub(super) fn longest<'a>(
     let mut found = BTreeMap::new();
     while !asked.is_empty() {
         let left = until.saturating_duration_since(Instant::now());
+        // Who writes without end is ready even now.
+        if left.is_zero() {
+            break;
+        }
         let fds: Vec<BorrowedFd<'_>> = asked.iter().map(|it| it.socket.as_fd()).collect();
         let ready = match os::net::wait_readable(&fds, Some(left)) {
             Ok(ready) if ready.contains(&true) => ready,
@@ -77,6 +82,7 @@ fn ask(key: usize, path: &Path) -> Option<Respondent> {
         socket,
         decoder: Decoder::default(),
         text: Vec::new(),
+        bytes_read: 0,
     })
 }
 
@@ -106,6 +112,7 @@ impl Respondent {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return true,
             Ok(_) | Err(_) => return false,
         };
+        self.bytes_read = self.bytes_read.saturating_add(count);
         let mut rest = buffer.get(..count).unwrap_or_default();
         while !rest.is_empty() {
             let Ok(decoded) = self.decoder.decode(rest) else {
@@ -118,7 +125,7 @@ impl Respondent {
             }
             rest = rest.get(decoded.consumed..).unwrap_or_default();
         }
-        self.text.len() <= ANSWER_BYTES_MAX
+        self.bytes_read <= ANSWER_BYTES_MAX
     }
 }
 
@@ -216,6 +223,42 @@ mod tests {
         assert_eq!(keys, [0]);
     }
 
+    #[test]
+    fn one_that_writes_errors_without_end_is_left() {
+        let place = TempDir::new();
+        let path = place.path().join("flood");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        let flood = std::thread::spawn(move || {
+            let (mut asked, _) = listener.accept().expect("a question");
+            let mut record = vec![1, 7, 0, 1, 0x40, 0, 0, 0];
+            record.resize(8 + 0x4000, b'x');
+            // Until nobody reads any more.
+            while asked.write_all(&record).is_ok() {}
+        });
+        assert_eq!(longest([(0, &*path)].into_iter()), BTreeMap::new());
+        flood.join().expect("an end");
+    }
+
+    #[test]
+    fn an_answer_is_as_long_as_all_that_is_read_of_it() {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let mut asked = Respondent {
+            key: 0,
+            socket: ours.into(),
+            decoder: Decoder::default(),
+            text: Vec::new(),
+            bytes_read: 0,
+        };
+        let mut record = vec![1, 7, 0, 1, 0x1f, 0xf8, 0, 0];
+        record.resize(8_192, b'x');
+        for _ in 0..ANSWER_BYTES_MAX / record.len() {
+            (&theirs).write_all(&record).expect("room");
+            assert!(asked.read());
+        }
+        (&theirs).write_all(&record).expect("room");
+        assert!(!asked.read() && asked.text.is_empty());
+    }
+
     proptest! {
         #[test]
         fn whatever_is_answered_is_read_or_left(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
@@ -230,6 +273,7 @@ mod tests {
                 socket: ours.into(),
                 decoder: Decoder::default(),
                 text: Vec::new(),
+                bytes_read: 0,
             };
             while asked.read() {}
             let _ = parse(&String::from_utf8_lossy(&asked.text));

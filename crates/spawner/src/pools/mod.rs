@@ -40,6 +40,7 @@ use self::caches::Caches;
 use self::machine::{Ask, Deed, Machine, Word};
 use self::pool::Terms;
 use self::run::{Running, Who};
+use self::tenants::Unended;
 use crate::manifests::Known;
 use crate::{Refusal, Source, Spawner};
 
@@ -81,6 +82,7 @@ pub(super) struct Pools {
     /// Those whose counts the server has not been told.
     untold: BTreeSet<String>,
     filter: Option<Filter>,
+    unended: Unended,
 }
 
 /// A socket of a pool.

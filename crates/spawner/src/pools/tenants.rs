@@ -1,7 +1,7 @@
 //! What operators have done to all that runs of a tenant: pools, and programs of requests.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ipc::pools::PoolAnswer;
@@ -9,13 +9,78 @@ use ipc::pools::PoolAnswer;
 use super::Pools;
 use crate::Spawner;
 
-/// How long what is killed in a tenant's groups may take to end before anything else has its turn.
-const KILL_MAX: Duration = Duration::from_millis(50);
+/// How long what is killed in all of a tenant's groups may take to end before anything else has its
+/// turn.
+const KILL_MAX: Duration = Duration::from_millis(100);
+/// How often what has not ended by then is killed again, and how many times.
+const AGAIN: Duration = Duration::from_millis(50);
+const TRIES_MAX: u32 = 20;
+/// Groups in which something is killed again.
+const UNENDED_MAX: usize = 1_024;
+
+/// Groups in which some of what was killed has not ended yet.
+#[derive(Debug, Default)]
+pub(super) struct Unended {
+    /// How many times each has been looked at again.
+    tries: BTreeMap<PathBuf, u32>,
+    looked: Option<Instant>,
+}
+
+impl Unended {
+    /// Takes a group in; whether there is room.
+    fn add(&mut self, directory: PathBuf, now: Instant) -> bool {
+        if self.tries.len() >= UNENDED_MAX && !self.tries.contains_key(&directory) {
+            return false;
+        }
+        self.looked.get_or_insert(now);
+        self.tries.insert(directory, 0);
+        true
+    }
+
+    /// How long until they are to be looked at.
+    pub(super) fn patience(&self, now: Instant) -> Option<Duration> {
+        let next = self.looked? + AGAIN;
+        Some(next.saturating_duration_since(now))
+    }
+
+    /// Kills what is in them again if it is time, and gives those back that are given up.
+    fn look(&mut self, now: Instant, mut has_ended: impl FnMut(&Path) -> bool) -> Vec<PathBuf> {
+        if !self.patience(now).is_some_and(|left| left.is_zero()) {
+            return Vec::new();
+        }
+        let mut given_up = Vec::new();
+        self.tries.retain(|directory, tries| {
+            *tries += 1;
+            let is_left = !has_ended(directory);
+            let is_last = *tries >= TRIES_MAX;
+            if is_left && is_last {
+                given_up.push(directory.clone());
+            }
+            is_left && !is_last
+        });
+        self.looked = (!self.tries.is_empty()).then_some(now);
+        given_up
+    }
+}
+
+/// Kills all in a group, and tells whether it is empty or gone.
+fn has_ended(directory: &Path, patience: Duration) -> bool {
+    !directory.is_dir() || os::cgroup::kill_all(directory, patience)
+}
 
 impl Pools {
     /// Whether nothing of a tenant is to run.
     pub(crate) fn is_suspended(&self, tenant: &str) -> bool {
         self.machine.suspended().contains(tenant)
+    }
+
+    /// Kills again what had not ended when its tenant's groups were killed.
+    pub(crate) fn kill_again(&mut self) {
+        let kill = |directory: &Path| has_ended(directory, Duration::ZERO);
+        for directory in self.unended.look(Instant::now(), kill) {
+            let group = directory.display().to_string();
+            tracing::error!(group, "some of what was killed has not ended");
+        }
     }
 }
 
@@ -42,11 +107,21 @@ impl Spawner {
     pub(super) fn kill_tenant(&mut self, tenant: &str) -> PoolAnswer {
         let pools = self.pools.machine.kill_tenant(tenant, Instant::now());
         let programs = self.programs.kill_of(|of| of == tenant);
-        for directory in self.directories_of(tenant) {
-            if !os::cgroup::kill_all(&directory, KILL_MAX) {
-                let group = directory.display().to_string();
-                tracing::warn!(tenant, group, "some of what was killed has not ended yet");
-            }
+        let until = Instant::now() + KILL_MAX;
+        let mut directories = self.directories_of(tenant);
+        // All are killed before any is waited for.
+        directories.retain(|it| !has_ended(it, Duration::ZERO));
+        let left = || until.saturating_duration_since(Instant::now());
+        directories.retain(|it| !has_ended(it, left()));
+        for directory in directories {
+            let group = directory.display().to_string();
+            let will_be_killed_again = self.pools.unended.add(directory, Instant::now());
+            tracing::warn!(
+                tenant,
+                group,
+                will_be_killed_again,
+                "some of what was killed has not ended yet"
+            );
         }
         told(pools, programs)
     }
@@ -77,5 +152,42 @@ fn told(pools: usize, programs: usize) -> PoolAnswer {
     PoolAnswer::Tenant {
         pools: count(pools),
         programs: count(programs),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_killed_again_until_they_are_empty_or_given_up() {
+        let mut unended = Unended::default();
+        let mut now = Instant::now();
+        assert_eq!(unended.patience(now), None);
+        let [ends, stays] = ["ends", "stays"].map(PathBuf::from);
+        assert!(unended.add(ends.clone(), now) && unended.add(stays.clone(), now));
+        assert_eq!(unended.patience(now), Some(AGAIN));
+        let early = unended.look(now, |_| panic!("it is not time"));
+        assert!(early.is_empty());
+        let (mut looks, mut given_up) = (BTreeMap::new(), Vec::new());
+        while let Some(left) = unended.patience(now) {
+            now += left;
+            given_up.extend(unended.look(now, |directory| {
+                let looks = looks.entry(directory.to_owned()).or_insert(0);
+                *looks += 1;
+                directory == ends && *looks == 3
+            }));
+        }
+        assert_eq!(given_up, std::slice::from_ref(&stays));
+        assert_eq!(looks, BTreeMap::from([(ends, 3), (stays, TRIES_MAX)]));
+    }
+
+    #[test]
+    fn groups_that_are_killed_again_are_so_many() {
+        let (mut unended, now) = (Unended::default(), Instant::now());
+        let path = |at: usize| PathBuf::from(at.to_string());
+        assert!((0..UNENDED_MAX).all(|at| unended.add(path(at), now)));
+        assert!(!unended.add(path(UNENDED_MAX), now));
+        assert!(unended.add(path(0), now), "one that is there");
     }
 }

@@ -49,7 +49,7 @@ impl Pools {
         let later = self.machine.deaf().next().is_some() || self.caches.has_more();
         let later = later || !self.untold.is_empty();
         let later = later.then_some(LOOK_MAX);
-        let of_runs = of_runs.chain(words);
+        let of_runs = of_runs.chain(words).chain(self.unended.patience(now));
         of_runs.chain(look).chain(until).chain(later).min()
     }
 
