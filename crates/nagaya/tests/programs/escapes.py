@@ -65,8 +65,14 @@ def signalled(pid):
 
 def strangers():
     """Processes of others that can be looked at."""
-    pids = filter(str.isdigit, os.listdir("/proc"))
-    return [pid for pid in pids if os.stat(f"/proc/{pid}").st_uid != os.getuid()]
+    return any(is_strangers(pid) for pid in filter(str.isdigit, os.listdir("/proc")))
+
+
+def is_strangers(pid):
+    try:
+        return os.stat(f"/proc/{pid}").st_uid != os.getuid()
+    except FileNotFoundError:
+        return False  # It has ended meanwhile.
 
 
 def ran(*words):
@@ -88,14 +94,14 @@ def of_master(name):
 
 
 HARMLESS = {
-    "another's home": lambda: os.listdir(HOME),
+    "another's home": lambda: os.listdir(HOME) is not None,
     "another's file": lambda: read(SECRET),
     "the same by a link": lambda: linked(os.symlink),
     "the same by dots": lambda: read(f"{OWN}/../{os.path.basename(HOME)}/{os.path.basename(SECRET)}"),
     "the same by a process": lambda: read(of_master("root") + SECRET),
-    "a process's directory": lambda: os.listdir(of_master("cwd")),
+    "a process's directory": lambda: os.listdir(of_master("cwd")) is not None,
     "a process's environment": lambda: read(of_master("environ")),
-    "a process's files": lambda: os.listdir(of_master("fd")),
+    "a process's files": lambda: os.listdir(of_master("fd")) is not None,
     "a process's memory": lambda: read(of_master("maps")),
     "a process's words": lambda: read(f"/proc/{SUPERVISOR}/cmdline"),
     "processes of others": strangers,
@@ -105,13 +111,14 @@ HARMLESS = {
     "sockets of pools": lambda: [it for it in os.listdir(os.path.dirname(SOCKET)) if it.endswith(".sock")],
     "the gateway's socket": lambda: connected(CONTROL),
     "the gateway's configuration": lambda: read(CONFIG),
-    "root's home": lambda: os.listdir("/root"),
+    "root's home": lambda: os.listdir("/root") is not None,
     "passwords": lambda: read("/etc/shadow"),
-    "the kernel's settings": lambda: os.listdir("/proc/sys/kernel"),
-    "the machine's devices": lambda: os.listdir("/sys/devices"),
+    "the kernel's settings": lambda: os.listdir("/proc/sys/kernel") is not None,
+    "the machine's devices": lambda: os.listdir("/sys/devices") is not None,
     "a setuid program": lambda: b"uid=0(" in ran(f"{OWN}/setuid"),
-    "looking into another's": lambda: call(101, 0x4206, int(MASTER), 0, 0),
 }
+if IS_X86:
+    HARMLESS["looking into another's"] = lambda: call(101, 0x4206, int(MASTER), 0, 0)
 
 HARMFUL = {
     "the same by a hard link": lambda: linked(os.link),

@@ -63,7 +63,7 @@ fn tenant(bed: &Bed, order: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Begins a request for the endless program; who that is.
+/// Begins a request for the endless program; who that is. It is the only one that sleeps.
 fn endless(bed: &Bed) -> (RawClient, u32) {
     let mut client = bed.gateway.client().with_deadline(PATIENCE);
     client.send(&request("cgi.test", "/endless.cgi"));
@@ -143,11 +143,11 @@ fn of_a_suspended_tenant_nothing_runs_over_reloads_and_a_lost_spawner() {
 fn all_that_runs_of_a_tenant_is_killed_and_the_next_request_starts_it_again() {
     let Some(bed) = made() else { return };
     let before = bed.who();
+    let (mut client, program) = endless(&bed);
     let left: u32 = bed.get("/leaves.php").text().parse().unwrap();
     // What leaves its session is known by the pool's group, where there is one.
     let groups = std::fs::read_to_string(format!("/proc/{left}/cgroup")).unwrap();
     let is_grouped = groups.contains("/pool-");
-    let (mut client, program) = endless(&bed);
     bed.get_of("other.test", "/index.php");
     let others = |bed: &Bed| {
         let mut masters = bed.masters();
