@@ -40,14 +40,18 @@ pub(crate) fn act(shared: &Shared, name: &str, order: TenantOrder) -> String {
         TenantOrder::Resume => PoolQuestion::Resume(name.to_owned()),
         TenantOrder::Kill => PoolQuestion::Kill(name.to_owned()),
     };
-    if order != TenantOrder::Kill {
-        suspension.set(name, order == TenantOrder::Suspend);
+    if order == TenantOrder::Suspend {
+        suspension.set(name, true);
     }
     let generation = known.iter().flat_map(|it| it.program_pools.iter());
     generation
         .filter(|pool| *pool.tenant == *name)
         .for_each(|pool| pool.wake());
     let answer = shared.pool_inquiries.ask(question);
+    // Only now: a spawner that does not know of it yet would refuse what it is asked for.
+    if order == TenantOrder::Resume {
+        suspension.set(name, false);
+    }
     told(name, order, answer)
 }
 

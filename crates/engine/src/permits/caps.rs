@@ -19,8 +19,9 @@ const PROGRAM_WAIT_MS: u64 = 5_000;
 /// How long a password waits to be compared.
 const PASSWORD_WAIT_MS: u64 = 10_000;
 
-/// Requests at once of programs in a group that is not throttled.
-pub(super) const THROTTLED_MAX: u32 = 1_000;
+/// Requests at once of programs in a group that is not throttled: there is no bound, and none that
+/// is configured is as high.
+pub(super) const UNBOUNDED: u32 = u32::MAX;
 /// Requests that may wait while it is, and how long, where nobody says otherwise.
 const THROTTLED_QUEUE: u32 = 200;
 const THROTTLED_WAIT_MS: u64 = 30_000;
@@ -91,7 +92,7 @@ pub(super) fn throttled(level: &[Limit], key: LimitKey) -> Limit {
         late_ms: own.as_ref().map_or(0, |it| it.late_ms),
         // Who speaks with a program for long does not keep others from theirs.
         tunnels: false,
-        ..limit("cgroup.cpu", &[key], THROTTLED_MAX)
+        ..limit("cgroup.cpu", &[key], UNBOUNDED)
     }
 }
 

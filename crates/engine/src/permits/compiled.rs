@@ -1,6 +1,7 @@
 //! All limits of a generation: compiled with it, named by the ledger once it is in force.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -78,6 +79,8 @@ pub(super) struct QuotaGroup {
     pub(super) path: Vec<String>,
     /// Thousandths of a core.
     pub(super) millicores: u32,
+    /// Whether requests have come to its programs since the last look.
+    pub(super) was_used: AtomicBool,
 }
 
 impl Limits {
@@ -156,6 +159,20 @@ impl Limits {
     pub(super) fn is_throttled(&self, at: usize) -> bool {
         let number = |group: &QuotaGroup| group.index as usize;
         self.throttled.binary_search_by_key(&at, number).is_ok()
+    }
+
+    /// Has the groups of a level looked at: a request comes to their programs.
+    pub(super) fn note_use(&self, of_groups: &Level) {
+        for limit in &**of_groups {
+            let number = |group: &QuotaGroup| group.index as usize;
+            let at = self.throttled.binary_search_by_key(&limit.index(), number);
+            // Written once by many: workers do not contend for it.
+            if let Some(group) = at.ok().and_then(|at| self.throttled.get(at))
+                && !group.was_used.load(Relaxed)
+            {
+                group.was_used.store(true, Relaxed);
+            }
+        }
     }
 
     /// Whether one is configured exactly so.
@@ -332,6 +349,7 @@ impl<'a> Builder<'a> {
                         index,
                         path,
                         millicores,
+                        was_used: AtomicBool::new(false),
                     });
                     index
                 }

@@ -118,6 +118,10 @@ pub async fn admit(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
         let (request, file) = (&exchange.request, route.file.as_deref());
         exchange.record.class = classes::of(classes, request, file, &route.answers);
     }
+    if chosen.is_throttled() {
+        let limits = &chosen.serving.generation.limits;
+        limits.note_use(&chosen.site.throttled);
+    }
     if let Some((permit, since)) = acquire(chosen, exchange, Phase::Permits, now).await? {
         hold(chosen, exchange, permit, since);
     }

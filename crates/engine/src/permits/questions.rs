@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use limits::{Concurrent, Definition, GateLook, Mode, Why};
 
+use super::caps::UNBOUNDED;
 use super::gates::GatesLook;
 use super::refusals::{REMEMBERED_MAX, Remembered};
 use super::rows::{self, Row};
@@ -179,6 +180,10 @@ pub(super) fn describe(limit: &Definition, cap: Option<u32>) -> String {
     let mut parts = Vec::new();
     match limit.concurrent {
         None => {}
+        Some(Concurrent::Fixed(UNBOUNDED)) => parts.push(match cap.filter(is_bound) {
+            Some(now) => format!("concurrent - (now {now})"),
+            None => "concurrent -".to_owned(),
+        }),
         Some(Concurrent::Fixed(count)) => parts.push(match cap.filter(|now| *now != count) {
             Some(now) => format!("concurrent {count} (now {now})"),
             None => format!("concurrent {count}"),
@@ -202,6 +207,11 @@ pub(super) fn describe(limit: &Definition, cap: Option<u32>) -> String {
     parts.join(", ")
 }
 
+/// Whether there are only so many permits.
+fn is_bound(permits: &u32) -> bool {
+    *permits != UNBOUNDED
+}
+
 /// A duration as the configuration spells it.
 pub(super) fn spelled(duration: Duration) -> String {
     config::duration(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
@@ -220,11 +230,12 @@ pub(crate) fn listed(row: &Row) -> control::Limit {
         holds: row.holds,
         has_match: row.has_match,
         on: row.is_of_handshakes.then_some("handshake"),
-        concurrent: limit.concurrent.map(|concurrent| match concurrent {
-            Concurrent::Fixed(count) => control::Concurrent::Fixed(count),
-            Concurrent::Auto { .. } => control::Concurrent::Word("auto"),
-        }),
-        permits: look.cap,
+        concurrent: match limit.concurrent {
+            None | Some(Concurrent::Fixed(UNBOUNDED)) => None,
+            Some(Concurrent::Fixed(count)) => Some(control::Concurrent::Fixed(count)),
+            Some(Concurrent::Auto { .. }) => Some(control::Concurrent::Word("auto")),
+        },
+        permits: look.cap.filter(is_bound),
         concurrent_now: match limit.concurrent {
             None => None,
             Some(Concurrent::Fixed(count)) => look.cap.filter(|now| *now != count),
@@ -341,7 +352,7 @@ fn top_json(gates: &[GateLook], costs: &Costs) -> String {
         waited: gate.waited,
         refused: gate.refused,
         shadow_refused: gate.shadow_refused,
-        concurrent: gate.cap,
+        concurrent: gate.cap.filter(is_bound),
         oldest_ms: gate.oldest.map(|oldest| oldest.as_millis()),
         cost_us: costs.of_shown(&gate.key).map(|cost| cost.as_micros()),
     };

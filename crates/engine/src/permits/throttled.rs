@@ -3,21 +3,23 @@
 //! The idea: each tenant and each site whose `cgroup` has `cpu` has a limit that lets everybody in. While
 //! the kernel keeps the group from processors, the thread that reads the sensors gives it fewer permits
 //! ([`limits::Throttle`]), so that requests wait here, in turns, and not in processes that stand still.
-//! Who has programs in no group, and groups without a quota, have no such limit.
+//! Who has programs in no group, and groups without a quota, have no such limit. A group whose programs
+//! nobody asks for is not looked at.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use limits::{Ledger, LimitId, Throttle, ThrottleLook, Time};
 use os::cgroup::{Controller, Layout, Usage};
 
-use super::caps::THROTTLED_MAX;
+use super::caps::UNBOUNDED;
 use super::compiled::{Limits, QuotaGroup};
 
 /// How often groups are looked at.
 const LOOK: Duration = Duration::from_millis(200);
-/// Groups whose files are read at one look.
+/// Groups that one look is at; the next begins with those after them.
 const GROUPS_MAX: usize = 1_000;
 
 /// How groups stand, over generations.
@@ -27,6 +29,8 @@ pub(super) struct Throttles(Mutex<Standings>);
 #[derive(Debug, Default)]
 struct Standings {
     looked: Option<Instant>,
+    /// The index of the first limit that the next look is at.
+    next: u32,
     /// By what their limits are called.
     by_limit: HashMap<String, Standing>,
 }
@@ -36,7 +40,7 @@ struct Standing {
     millicores: u32,
     throttle: Throttle,
     seen: Option<Figures>,
-    /// Whether there was anything to look for.
+    /// Whether there is anything to look for.
     is_busy: bool,
 }
 
@@ -58,43 +62,41 @@ impl Throttles {
         layout: &Layout,
     ) {
         let mut standings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let standings = &mut *standings;
         let is_soon = |looked| now.saturating_duration_since(looked) < LOOK;
         if limits.throttled.is_empty() || standings.looked.is_some_and(is_soon) {
             return;
         }
         standings.looked = Some(now);
         standings.keep(limits);
-        let mut read = 0;
-        for (group, id, name) in groups(limits) {
-            let standing = standings.of(group, name);
-            let is_read = standing.is_busy && read < GROUPS_MAX;
-            read += usize::from(is_read);
-            let figures = is_read.then(|| Figures::read(layout, group, now)).flatten();
-            let since = match figures {
+        standings.look(limits, GROUPS_MAX, |group, id, name, standing| {
+            let since = match Figures::read(layout, group, now) {
                 Some(figures) => standing.since(figures),
                 // There is no such group now: nothing keeps anybody.
-                None => is_read.then_some((0.0, 0.0)),
+                None => Some((0.0, 0.0)),
             };
             let before = standing.throttle.cap();
             ledger.steer(time, id, |in_flight, waiting| {
                 standing.decide(since, in_flight, waiting)
             });
             tell(name, before, standing.throttle.cap());
-        }
+        });
     }
 
     /// Lets everybody in: nobody looks any more.
     pub(super) fn let_go(&self, ledger: &Ledger, time: Time, limits: &Limits) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Standings::default();
-        for (_, id, _) in groups(limits) {
-            ledger.steer(time, id, |_, _| THROTTLED_MAX);
+        for (_, id, _) in groups(limits, 0) {
+            ledger.steer(time, id, |_, _| UNBOUNDED);
         }
     }
 }
 
-/// The groups, and what their limits are called by the ledger and by people.
-fn groups(limits: &Limits) -> impl Iterator<Item = (&QuotaGroup, LimitId, &str)> {
-    limits.throttled.iter().filter_map(|group| {
+/// The groups, that of this limit first, and what their limits are called by the ledger and by people.
+fn groups(limits: &Limits, first: u32) -> impl Iterator<Item = (&QuotaGroup, LimitId, &str)> {
+    let all = &limits.throttled;
+    let (before, from) = all.split_at(all.partition_point(|group| group.index < first));
+    from.iter().chain(before).filter_map(|group| {
         let index = group.index as usize;
         let definition = limits.definitions().get(index)?;
         Some((group, limits.id(index)?, definition.identity.as_str()))
@@ -118,27 +120,56 @@ impl Standings {
     /// Forgets groups that there are no more.
     fn keep(&mut self, limits: &Limits) {
         if self.by_limit.len() > limits.throttled.len() {
-            let known: HashSet<&str> = groups(limits).map(|(_, _, name)| name).collect();
+            let known: HashSet<&str> = groups(limits, 0).map(|(_, _, name)| name).collect();
             self.by_limit.retain(|name, _| known.contains(&**name));
         }
     }
 
-    fn of(&mut self, group: &QuotaGroup, name: &str) -> &mut Standing {
-        let new = || Standing {
-            millicores: group.millicores,
-            throttle: Throttle::new(group.millicores.div_ceil(1_000)),
-            seen: None,
-            is_busy: false,
-        };
-        let standing = self.by_limit.entry(name.to_owned()).or_insert_with(new);
-        if standing.millicores != group.millicores {
-            *standing = new();
+    /// Looks at groups in which something is or was under way, in turns where they are many.
+    fn look<'a>(
+        &mut self,
+        limits: &'a Limits,
+        groups_max: usize,
+        mut look: impl FnMut(&'a QuotaGroup, LimitId, &'a str, &mut Standing),
+    ) {
+        let mut looked = 0;
+        for (group, id, name) in groups(limits, self.next) {
+            if looked == groups_max {
+                self.next = group.index;
+                return;
+            }
+            let standing = match self.by_limit.get_mut(name) {
+                Some(standing) => standing,
+                None => self
+                    .by_limit
+                    .entry(name.to_owned())
+                    .or_insert(Standing::new(group)),
+            };
+            if standing.millicores != group.millicores {
+                *standing = Standing::new(group);
+            }
+            let was_used = group.was_used.load(Relaxed) && group.was_used.swap(false, Relaxed);
+            if was_used || standing.is_busy {
+                looked += 1;
+                look(group, id, name, standing);
+                // Who came just now may not be among those under way yet.
+                standing.is_busy |= was_used;
+            }
         }
-        standing
     }
 }
 
 impl Standing {
+    /// One that is looked at once in any case: its limit may stand elsewhere.
+    fn new(group: &QuotaGroup) -> Self {
+        Self {
+            millicores: group.millicores,
+            throttle: Throttle::new(group.millicores.div_ceil(1_000)),
+            seen: None,
+            is_busy: true,
+        }
+    }
+
     /// What a look shows, where there was one before: which share of the quota was used, and from how
     /// many processors the group was kept.
     fn since(&mut self, figures: Figures) -> Option<(f64, f64)> {
@@ -166,7 +197,7 @@ impl Standing {
         if !self.is_busy {
             self.seen = None;
         }
-        cap.map_or(THROTTLED_MAX, |cap| cap.min(THROTTLED_MAX))
+        cap.unwrap_or(UNBOUNDED)
     }
 }
 
@@ -181,5 +212,89 @@ impl Figures {
                 .or_else(|| Usage::cpu_us(layout, &group.path))?,
             throttled_us: usage.throttled_us?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{questions, rows};
+    use super::*;
+    use crate::fixture::Fixture;
+
+    const TENANTS: &str = r#"
+[[listen]]
+address = "127.0.0.1:8080"
+[tenants.a]
+cgroup = { cpu = "10%" }
+[tenants.b]
+cgroup = { cpu = "10%" }
+[tenants.c]
+cgroup = { cpu = "10%" }
+[[sites]]
+hosts = ["a"]
+tenant = "a"
+root = "/srv/a"
+rules = [{ handler = { cgi = true } }]
+[[sites]]
+hosts = ["b"]
+tenant = "b"
+root = "/srv/b"
+rules = [{ handler = { cgi = true } }]
+[[sites]]
+hosts = ["c"]
+tenant = "c"
+root = "/srv/c"
+rules = [{ handler = { cgi = true } }]
+"#;
+
+    #[test]
+    fn groups_are_looked_at_in_turns_and_only_while_somebody_comes() {
+        let fixture = Fixture::new(TENANTS);
+        let serving = fixture.worker.serving();
+        let limits = &serving.generation.limits;
+        let mut standings = Standings::default();
+        let mut look = || {
+            let mut count = 0;
+            standings.look(limits, 2, |_, _, _, standing| {
+                standing.is_busy = false;
+                count += 1;
+            });
+            count
+        };
+        // Each is looked at once before it is known to be idle.
+        assert_eq!([look(), look(), look()], [2, 1, 0]);
+        let [_, b, _] = &serving.generation.sites[..] else {
+            panic!("three sites");
+        };
+        limits.note_use(&b.throttled);
+        // And once more, as who comes may not be under way yet.
+        assert_eq!([look(), look(), look()], [1, 1, 0]);
+        for site in &serving.generation.sites {
+            limits.note_use(&site.throttled);
+        }
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            standings.look(limits, 2, |group, _, _, standing| {
+                standing.is_busy = true;
+                seen.push(group.index);
+            });
+        }
+        let [a, b, c] = [0, 1, 2].map(|at| limits.throttled[at].index);
+        assert_eq!(seen, [c, a, b, c, a, b]);
+    }
+
+    #[test]
+    fn there_is_no_bound_while_nothing_keeps_a_group_from_processors() {
+        let fixture = Fixture::new(TENANTS);
+        let rows = rows::collect(&fixture.shared);
+        let row = rows
+            .iter()
+            .find(|it| it.limit.identity == "tenant b/cgroup.cpu");
+        let row = row.expect("a limit of the group");
+        let told = questions::describe(&row.limit, row.look.cap);
+        assert_eq!(told, "concurrent -, queue 200, wait 30s");
+        assert_eq!(questions::listed(row).permits, None);
+        let told = questions::describe(&row.limit, Some(3));
+        assert!(told.starts_with("concurrent - (now 3),"), "{told}");
     }
 }

@@ -263,13 +263,18 @@ impl ProgramPool {
 
     /// It could not be started.
     pub(super) fn note_failed(&self, failure: Failure, detail: &str, retry_ms: u64) {
-        let until = Instant::now() + Duration::from_millis(retry_ms.max(FAILED_MS_MIN));
+        let rest_ms = match failure {
+            // It is the operator who says until when.
+            Failure::TenantSuspended => FAILED_MS_MIN,
+            _ => retry_ms.max(FAILED_MS_MIN),
+        };
+        let until = Instant::now() + Duration::from_millis(rest_ms);
         let why = match detail {
             "" => failure.word().into(),
             detail => format!("{}: {detail}", failure.word()).into(),
         };
         let reason = match failure {
-            Failure::UnknownRule | Failure::PoolsFull => failure.word(),
+            Failure::UnknownRule | Failure::PoolsFull | Failure::TenantSuspended => failure.word(),
             _ => Failure::PoolFailed.word(),
         };
         let before = self.turn(|_| Some(Known::Failed { until, reason, why }));
@@ -478,6 +483,7 @@ mod tests {
             (Failure::PoolFailed, "pool_failed"),
             (Failure::PoolsFull, "pools_full"),
             (Failure::UnknownRule, "unknown_rule"),
+            (Failure::TenantSuspended, "tenant_suspended"),
         ] {
             pool.note_failed(failure, "", 5_000);
             let Known::Failed { reason, .. } = pool.known(Instant::now()) else {
@@ -485,6 +491,14 @@ mod tests {
             };
             assert_eq!(reason, expected);
         }
+    }
+
+    #[test]
+    fn a_suspension_is_told_to_those_who_wait_and_not_remembered() {
+        let pool = pool();
+        pool.note_failed(Failure::TenantSuspended, "", 5_000);
+        let soon = Instant::now() + Duration::from_millis(FAILED_MS_MIN);
+        assert_eq!(pool.known(soon), Known::Cold);
     }
 
     #[test]

@@ -94,6 +94,7 @@ async fn to(
     target: Target<'_>,
     opening: &[u8],
 ) -> Result<Box<Link>> {
+    let hand_overs = server.hand_overs.get();
     let deadline = resources.deadlines.register();
     let io = connect(target)
         .and_then(Io::new)
@@ -114,6 +115,7 @@ async fn to(
     let mut link = Link::new(io, &resources.buffers, &resources.deadlines);
     link.out.bytes().extend_from_slice(unsent);
     link.who = who;
+    link.hand_overs = hand_overs;
     Ok(Box::new(link))
 }
 

@@ -33,6 +33,8 @@ pub struct Link {
     pub reused: bool,
     /// Who we are to the server, as [`Server::who`](super::server::Server::who) had it.
     pub who: u64,
+    /// How often the processes behind the server had been replaced when it was begun.
+    pub hand_overs: u64,
 }
 
 impl Link {
@@ -48,6 +50,7 @@ impl Link {
             untaken_bytes: 0,
             reused: false,
             who: 0,
+            hand_overs: 0,
         }
     }
 

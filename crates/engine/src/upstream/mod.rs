@@ -48,8 +48,6 @@ pub struct Pool {
     is_dynamic: bool,
     /// No new exchange will come.
     is_retired: Cell<bool>,
-    /// How often the processes behind it had been replaced when it was last asked.
-    hand_overs: Cell<u64>,
 }
 
 /// Which servers a request has tried already.
@@ -116,7 +114,6 @@ impl Pool {
         Self {
             is_dynamic: false,
             is_retired: Cell::new(false),
-            hand_overs: Cell::new(0),
             servers: config.servers.iter().map(server).collect(),
             config: Arc::clone(config),
         }
@@ -128,7 +125,6 @@ impl Pool {
         Self {
             is_dynamic: true,
             is_retired: Cell::new(false),
-            hand_overs: Cell::new(0),
             servers: config.servers.iter().map(server).collect(),
             config: Arc::new(config),
         }
@@ -306,8 +302,8 @@ impl Pool {
     /// The processes behind it have been replaced so often: connections to those before are used no
     /// more.
     pub fn renew(&self, hand_overs: u64) {
-        if self.hand_overs.replace(hand_overs) != hand_overs {
-            self.servers.iter().for_each(|server| server.release());
+        for server in &self.servers {
+            server.renew(hand_overs);
         }
     }
 
@@ -442,6 +438,15 @@ rules = [{ handler = { proxy = "app" } }]
                 let reached = pool.reach(&fixture.worker, &mut tried, Fresh::No, &[]);
                 let Reached { link, in_flight } = reached.await.expect("it listens");
                 assert_eq!(link.reused, is_reused, "after {hand_overs}");
+                pool.keep(&fixture.worker, link, &in_flight);
+            }
+            // One that is in use meanwhile is not kept afterwards.
+            for is_reused in [true, false] {
+                let mut tried = Tried::default();
+                let reached = pool.reach(&fixture.worker, &mut tried, Fresh::No, &[]);
+                let Reached { link, in_flight } = reached.await.expect("it listens");
+                assert_eq!(link.reused, is_reused);
+                pool.renew(2);
                 pool.keep(&fixture.worker, link, &in_flight);
             }
         });

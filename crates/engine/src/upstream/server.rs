@@ -48,6 +48,8 @@ pub struct Server {
     fails: Cell<u32>,
     rest_ms: Cell<u64>,
     resting_until_ms: Cell<u64>,
+    /// How often the processes behind it had been replaced when it was last asked.
+    pub(super) hand_overs: Cell<u64>,
     /// The one used last on top.
     idle: RefCell<Vec<(u64, Box<Link>)>>,
 }
@@ -141,6 +143,7 @@ impl Server {
             fails: Cell::new(0),
             rest_ms: Cell::new(0),
             resting_until_ms: Cell::new(0),
+            hand_overs: Cell::new(0),
             idle: RefCell::new(Vec::new()),
         }
     }
@@ -235,13 +238,17 @@ impl Server {
         self.tls.as_ref().map_or(0, |tls| tls.who())
     }
 
+    /// Whether a connection was begun as who we are now, with the processes that are there now.
+    fn is_of_now(&self, link: &Link) -> bool {
+        link.who == self.who() && link.hand_overs == self.hand_overs.get()
+    }
+
     /// A connection that is still open, the one used last first.
     pub(super) fn take_idle(&self) -> Option<Box<Link>> {
         let mut cx = Context::from_waker(Waker::noop());
         let mut idle = self.idle.borrow_mut();
-        let who = self.who();
         while let Some((_, mut link)) = idle.pop() {
-            if link.who == who && !link.is_stale(&mut cx) {
+            if self.is_of_now(&link) && !link.is_stale(&mut cx) {
                 link.reused = true;
                 return Some(link);
             }
@@ -257,7 +264,7 @@ impl Server {
         let is_settled = |since_ms: u64| now_ms.saturating_sub(since_ms) >= SETTLED_MS;
         while let Some(at) = idle.iter().rposition(|(since_ms, _)| is_settled(*since_ms)) {
             let (_, mut link) = idle.remove(at);
-            if !link.is_stale(&mut cx) {
+            if self.is_of_now(&link) && !link.is_stale(&mut cx) {
                 link.reused = true;
                 return Some(link);
             }
@@ -269,11 +276,18 @@ impl Server {
     pub(super) fn keep(&self, mut link: Box<Link>, keepalive: usize, now_ms: u64) {
         link.out.clear();
         let mut idle = self.idle.borrow_mut();
-        if idle.len() < keepalive && link.who == self.who() {
+        if idle.len() < keepalive && self.is_of_now(&link) {
             idle.push((now_ms, link));
         }
         if self.is_wanted() {
             idle.clear();
+        }
+    }
+
+    /// The processes behind it have been replaced so often.
+    pub(super) fn renew(&self, hand_overs: u64) {
+        if self.hand_overs.replace(hand_overs) != hand_overs {
+            self.release();
         }
     }
 
@@ -295,10 +309,9 @@ impl Server {
             slots.look(count, oldest_ms.unwrap_or(now_ms), now_ms);
         }
         let (mut cx, wanted) = (Context::from_waker(Waker::noop()), self.is_wanted());
-        let who = self.who();
         self.idle.borrow_mut().retain(|(since_ms, link)| {
             let is_young = now_ms.saturating_sub(*since_ms) < idle_ms;
-            !wanted && is_young && link.who == who && !link.is_stale(&mut cx)
+            !wanted && is_young && self.is_of_now(link) && !link.is_stale(&mut cx)
         });
     }
 }
