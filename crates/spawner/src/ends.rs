@@ -15,6 +15,9 @@ const ENDS_A_TURN: usize = 64;
 const LAST_ENDS: Duration = Duration::from_secs(1);
 /// How often an ending spawner looks for what was left to it meanwhile.
 const LAST_LOOK: Duration = Duration::from_millis(20);
+/// How long a supervisor may take to end once its link has: the kernel closes what a process has
+/// before it tells of the process's end.
+const SUPERVISOR_END: Duration = Duration::from_millis(500);
 
 impl Spawner {
     /// Reaps who has ended: programs, and what they left to us.
@@ -61,19 +64,22 @@ impl Spawner {
     /// does, who knows of them.
     pub(super) fn end(mut self) -> io::Result<()> {
         self.programs.kill_all();
-        let until = Instant::now() + LAST_ENDS;
-        let pools = match std::os::unix::process::parent_id() == self.parent {
-            true => self.pools.pids(),
-            false => self.pools.kill_all(),
-        };
+        let now = Instant::now();
+        let (until, alive_at) = (now + LAST_ENDS, now + SUPERVISOR_END);
+        let mut pools = self.pools.pids();
         loop {
             self.on_ends()?;
+            if !pools.is_empty() && self.parent.has_ended() {
+                pools = self.pools.kill_all();
+            }
+            let now = Instant::now();
+            let may_be_killed = !pools.is_empty() && now < alive_at;
             let mut left = os::process::children();
             left.retain(|child| !pools.contains(child));
-            if left.is_empty() && self.programs.count() == 0 {
+            if left.is_empty() && self.programs.count() == 0 && !may_be_killed {
                 return Ok(());
             }
-            if Instant::now() >= until {
+            if now >= until {
                 let left = left.len();
                 tracing::warn!(left, "programs that were killed have not ended");
                 return Ok(());
@@ -82,7 +88,9 @@ impl Spawner {
             for child in left {
                 os::process::kill_child(child);
             }
-            os::net::wait_readable(&[self.ends.as_fd()], Some(LAST_LOOK))?;
+            let parent = may_be_killed.then(|| self.parent.as_fd());
+            let waited: Vec<_> = parent.into_iter().chain([self.ends.as_fd()]).collect();
+            os::net::wait_readable(&waited, Some(LAST_LOOK))?;
         }
     }
 }

@@ -32,7 +32,7 @@ use ipc::manifest::{FromSpawner, Manifest, SiteManifest, ToSpawner};
 use ipc::order::{Failure, Order, Report, Run, RunChore, RunMap, Unheld};
 use os::net::Want;
 use os::signal::ChildEnds;
-use os::spawn::Birth;
+use os::spawn::{Adopted, Birth};
 
 use self::groups::Groups;
 use self::lookups::{Found, Lookups, Ordered, Wanted, WantedScript};
@@ -95,8 +95,8 @@ pub fn run() -> ExitCode {
 
 struct Spawner {
     supervisor: OwnedFd,
-    /// The supervisor's number, as long as it lives.
-    parent: u32,
+    /// The supervisor itself.
+    parent: Adopted,
     ends: ChildEnds,
     manifests: Manifests,
     groups: Groups,
@@ -141,7 +141,7 @@ impl Spawner {
         }
         Ok(Spawner {
             supervisor,
-            parent: std::os::unix::process::parent_id(),
+            parent: Adopted::open(std::os::unix::process::parent_id())?,
             ends,
             manifests: Manifests::default(),
             groups: Groups::default(),

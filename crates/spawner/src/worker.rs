@@ -52,6 +52,11 @@ impl Worker {
         unless_it_would_block(Order::try_recv(self.link.as_fd(), buffer))
     }
 
+    /// Whether it has read everything it was told.
+    pub(super) fn has_read_all(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// Says something, now or later.
     pub(super) fn say(&mut self, report: &Report) -> io::Result<()> {
         if self.queue.len() >= QUEUE_MAX {

@@ -31,6 +31,9 @@ impl Spawner {
         let count = |done: usize| PoolAnswer::Begun(u32::try_from(done).unwrap_or(u32::MAX));
         let answer = match question {
             PoolQuestion::List => PoolAnswer::Pools(self.standings(now)),
+            // Whoever is in charge, this one starts nothing of such a tenant.
+            PoolQuestion::Suspend(tenant) => self.suspend_one(tenant, true),
+            PoolQuestion::Resume(tenant) => self.suspend_one(tenant, false),
             _ if !self.pools.is_in_charge => {
                 PoolAnswer::Refused("pools are being handed over".into())
             }
@@ -43,8 +46,6 @@ impl Spawner {
                 count(done.count())
             }
             PoolQuestion::Clear(ids) => count(self.clear(&ids, now)),
-            PoolQuestion::Suspend(tenant) => self.suspend_one(tenant, true),
-            PoolQuestion::Resume(tenant) => self.suspend_one(tenant, false),
             PoolQuestion::Kill(tenant) => self.kill_tenant(&tenant),
         };
         self.tell_supervisor(&FromSpawner::Pools { number, answer });

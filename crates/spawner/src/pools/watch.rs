@@ -70,8 +70,8 @@ impl Spawner {
         let Some(running) = self.pools.runs.get_mut(&run) else {
             return;
         };
-        let lines = running.words.read(now);
         let is_php = running.is_php();
+        let lines = running.words.read(is_php, now);
         let pool = running
             .pool()
             .map(|pool| (pool.id.clone(), pool.name.clone()));
@@ -97,8 +97,15 @@ impl Spawner {
         (0..LAST_TURNS).for_each(|_| self.on_words(run));
     }
 
-    /// Tells what requests have cost to a worker of the newest server: all of its workers share what
-    /// one knows.
+    /// Who is told what is counted: a worker of the newest server, as all of its workers share what
+    /// one knows; nobody while it has yet to read what it was told before.
+    fn listener(&self) -> Option<u64> {
+        let mut workers = self.workers.iter().rev();
+        let (number, worker) = workers.find(|(_, worker)| !worker.has_chores)?;
+        worker.has_read_all().then_some(*number)
+    }
+
+    /// Tells what requests have cost; where nobody listens, others will cost the same.
     fn tell_costs(&mut self, run: u64) {
         let Some(running) = self.pools.runs.get_mut(&run) else {
             return;
@@ -111,12 +118,10 @@ impl Spawner {
         }
         let costs = running.words.costs.tell(&pool.program);
         let tenant = pool.tenant.clone();
-        let mut workers = self.workers.iter().rev();
-        let worker = workers.find(|(_, worker)| !worker.has_chores);
-        let Some(worker) = worker.map(|(number, _)| *number) else {
-            return;
-        };
         for costs in costs.chunks(COSTS_A_REPORT) {
+            let Some(worker) = self.listener() else {
+                return;
+            };
             let (tenant, costs) = (tenant.clone(), costs.to_vec());
             self.say(worker, &Report::Costs { tenant, costs });
         }
@@ -173,14 +178,12 @@ impl Spawner {
         }
     }
 
-    /// Tells the newest server what pools have come to, where that has changed.
+    /// Tells what pools have come to, where that has changed.
     fn tell_counts(&mut self) {
-        let mut workers = self.workers.iter().rev();
-        let Some((worker, _)) = workers.find(|(_, worker)| !worker.has_chores) else {
-            return;
-        };
-        let worker = *worker;
         for _ in 0..TOLD_AT_ONCE {
+            let Some(worker) = self.listener() else {
+                return;
+            };
             let Some(pool) = self.pools.untold.pop_first() else {
                 return;
             };

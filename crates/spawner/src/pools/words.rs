@@ -3,8 +3,8 @@
 //! The idea: what it says is read, so that it seldom waits for us, and little of it is kept: a line
 //! has a length, a second has a number of lines for the error log, and of all the last lines are
 //! remembered, which say why it ended. One that never stops costs us little: so much is read in a
-//! second, and then it waits. What requests have cost is said by a line each, which weighs little: after
-//! one of those nothing is read for a moment, since others follow.
+//! second, and then it waits. What requests of PHP have cost is said by a line each, which weighs
+//! little: after one of those nothing is read for a moment, since others follow.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,7 +16,7 @@ use super::costs::Costs;
 /// Bytes of a line; the rest of a longer one is dropped.
 const LINE_BYTES_MAX: usize = 1_024;
 /// Bytes read before others have their turn.
-const BYTES_A_TURN: usize = 16 * 1_024;
+const BYTES_A_TURN: usize = 64 * 1_024;
 /// Bytes after which no more is read in a second.
 const BYTES_A_SECOND: usize = 64 * 1_024;
 /// What is said of requests counts as one of so many: it is as much as there are requests.
@@ -79,8 +79,9 @@ impl Words {
         of_second.max(gather).filter(|left| !left.is_zero())
     }
 
-    /// Reads what is there, up to a turn's; the lines that are whole.
-    pub(super) fn read(&mut self, now: Instant) -> Vec<String> {
+    /// Reads what is there, up to a turn's; the lines that are whole. Of PHP, some tell what requests
+    /// have cost, and are none of them.
+    pub(super) fn read(&mut self, is_php: bool, now: Instant) -> Vec<String> {
         if now.saturating_duration_since(self.read.0) >= SECOND {
             self.read = (now, 0);
         }
@@ -91,24 +92,23 @@ impl Words {
         match os::net::read(fd.as_fd(), &mut buffer) {
             Ok(0) => self.fd = None,
             Ok(bytes) => {
-                let lines = self.take(buffer.get(..bytes).unwrap_or_default());
+                let lines = self.take(buffer.get(..bytes).unwrap_or_default(), is_php);
                 let has_costs = !self.costs.is_empty();
                 let said: usize = lines.iter().map(String::len).sum();
                 self.read.1 += match has_costs {
                     true => said + bytes / COSTS_WEIGH,
                     false => bytes,
                 };
-                let gather = has_costs && bytes < BYTES_A_TURN;
-                self.rests_until = gather.then(|| now + REST);
+                self.rests_until = has_costs.then(|| now + REST);
                 return lines;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Vec::new(),
             Err(_) => self.fd = None,
         }
-        self.take(b"\n")
+        self.take(b"\n", is_php)
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Vec<String> {
+    fn take(&mut self, bytes: &[u8], is_php: bool) -> Vec<String> {
         let mut lines = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let is_whole = part.ends_with(b"\n");
@@ -119,7 +119,8 @@ impl Words {
             if is_whole {
                 let line = std::mem::take(&mut self.line);
                 let line = String::from_utf8_lossy(&line).trim_end().to_owned();
-                if !line.is_empty() && !self.costs.take(&line) {
+                let is_cost = is_php && self.costs.take(&line);
+                if !line.is_empty() && !is_cost {
                     self.remember(&line);
                     lines.push(line);
                 }
@@ -192,23 +193,26 @@ mod tests {
         theirs
             .write_all(b"[26-Nov-2026 23:45:01] NOTICE: one\n\ntw")
             .unwrap();
-        assert_eq!(words.read(now), ["[26-Nov-2026 23:45:01] NOTICE: one"]);
+        assert_eq!(
+            words.read(true, now),
+            ["[26-Nov-2026 23:45:01] NOTICE: one"]
+        );
         theirs.write_all(b"o\xff\r\n").unwrap();
-        assert_eq!(words.read(now), ["two\u{fffd}"]);
+        assert_eq!(words.read(true, now), ["two\u{fffd}"]);
         assert_eq!(words.last(), "NOTICE: one | two\u{fffd}");
         theirs.write_all(&[b'x'; 5_000]).unwrap();
         theirs.write_all(b"\nlast words").unwrap();
-        let long = words.read(now);
+        let long = words.read(true, now);
         assert_eq!(
             long.iter().map(String::len).collect::<Vec<_>>(),
             [LINE_BYTES_MAX]
         );
-        assert!(words.read(now).is_empty());
+        assert!(words.read(true, now).is_empty());
         drop(theirs);
-        assert_eq!(words.read(now), ["last words"]);
-        assert!(words.fd().is_none() && words.read(now).is_empty());
+        assert_eq!(words.read(true, now), ["last words"]);
+        assert!(words.fd().is_none() && words.read(true, now).is_empty());
         for number in 0..100 {
-            words.take(format!("{number}\n").as_bytes());
+            words.take(format!("{number}\n").as_bytes(), true);
         }
         assert!(words.last().starts_with("80 | ") && words.last().ends_with(" | 99"));
     }
@@ -245,7 +249,7 @@ mod tests {
             for _ in 0..BYTES_A_SECOND / BYTES_A_TURN {
                 assert_eq!(words.rest(now), None);
                 theirs.write_all(&[b'\n'; BYTES_A_TURN]).unwrap();
-                words.read(now);
+                words.read(true, now);
             }
             let half = SECOND / 2;
             assert_eq!(words.rest(now + half), Some(half));
@@ -260,15 +264,41 @@ mod tests {
         let mut words = Words::new(Some(ours), now);
         let mut theirs = std::fs::File::from(theirs);
         theirs.write_all(b"a word\n").unwrap();
-        assert_eq!(words.read(now), ["a word"]);
+        assert_eq!(words.read(true, now), ["a word"]);
         assert_eq!(words.rest(now), None);
         theirs
             .write_all(b"nagaya-cost 1.00 100 /srv/a.php\nanother\n")
             .unwrap();
-        assert_eq!(words.read(now), ["another"]);
+        assert_eq!(words.read(true, now), ["another"]);
         assert_eq!(words.last(), "a word | another");
         assert_eq!(words.rest(now), Some(REST));
         assert_eq!(words.rest(now + REST), None);
+    }
+
+    #[test]
+    fn lines_of_cost_are_read_a_turn_at_a_time_and_of_php_alone() {
+        let (ours, theirs) = os::pipe::from_program().unwrap();
+        let mut now = Instant::now();
+        let mut words = Words::new(Some(ours), now);
+        let mut theirs = std::fs::File::from(theirs);
+        let line = "nagaya-cost 1.00 100 /srv/a.php\n";
+        let much = line.repeat(BYTES_A_TURN / line.len());
+        let turns = SECOND.as_millis() / REST.as_millis();
+        for _ in 0..turns {
+            assert_eq!(words.rest(now), None);
+            theirs.write_all(much.as_bytes()).unwrap();
+            assert!(words.read(true, now).is_empty());
+            assert_eq!(words.rest(now), Some(REST));
+            now += REST;
+        }
+        words.costs = Costs::default();
+        theirs.write_all(much.as_bytes()).unwrap();
+        let said = words.read(false, now);
+        assert_eq!(said.first().map(String::as_str), Some(line.trim_end()));
+        assert!(words.costs.is_empty());
+        theirs.write_all(line.as_bytes()).unwrap();
+        words.read(false, now);
+        assert!(words.rest(now).is_some());
     }
 
     #[test]
