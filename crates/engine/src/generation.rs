@@ -244,14 +244,16 @@ impl Generation {
     ) -> Result<Vec<TenantClasses>> {
         let mut all = Vec::with_capacity(model.tenants.len());
         for tenant in &model.tenants {
+            if tenant.classes.is_empty() {
+                all.push(TenantClasses::default());
+                continue;
+            }
             let known = before.into_iter().flat_map(|before| &before.classes);
             let mut known = known.filter(|(name, _)| **name == *tenant.name);
             let known = known.next().map(|(_, known)| known);
             let classes = classes::compile(tenant, known, &self.costs)?;
-            if !classes.is_empty() {
-                self.classes
-                    .push((tenant.name.as_str().into(), Arc::clone(&classes)));
-            }
+            self.classes
+                .push((tenant.name.as_str().into(), Arc::clone(&classes)));
             all.push(classes);
         }
         Ok(all)

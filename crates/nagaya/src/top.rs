@@ -42,22 +42,12 @@ enum By {
     Refused,
 }
 
-impl By {
-    fn word(self) -> &'static str {
-        match self {
-            By::Cpu => "cpu",
-            By::Memory => "memory",
-            By::Io => "io",
-            By::Waiting => "waiting",
-            By::Refused => "refused",
-        }
-    }
-}
-
 /// Shows tenants.
 pub(crate) fn run(config: &Path, options: &TenantsOptions) -> Outcome {
     let form = if options.json { " json" } else { "" };
-    let question = format!("top {} {}{form}", options.tenants, options.by.word());
+    let by = options.by.to_possible_value();
+    let by = by.as_ref().map_or("", |it| it.get_name());
+    let question = format!("top {} {by}{form}", options.tenants);
     let place = &options.place;
     if !options.once && !options.json && std::io::stdout().is_terminal() {
         return control::watch(config, place, &question);

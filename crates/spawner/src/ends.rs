@@ -70,7 +70,8 @@ impl Spawner {
         loop {
             self.on_ends()?;
             if !pools.is_empty() && self.parent.has_ended() {
-                pools = self.pools.kill_all();
+                self.pools.kill_all();
+                pools.clear();
             }
             let now = Instant::now();
             let may_be_killed = !pools.is_empty() && now < alive_at;

@@ -77,13 +77,7 @@ fn ask(key: usize, path: &Path) -> Option<Respondent> {
     let question = question()?;
     let socket = os::net::connect_unix(path).ok()?;
     let written = os::net::write(socket.as_fd(), &question).ok()?;
-    (written == question.len()).then(|| Respondent {
-        key,
-        socket,
-        decoder: Decoder::default(),
-        text: Vec::new(),
-        bytes_read: 0,
-    })
+    (written == question.len()).then(|| Respondent::new(key, socket))
 }
 
 fn question() -> Option<Vec<u8>> {
@@ -104,6 +98,16 @@ fn question() -> Option<Vec<u8>> {
 }
 
 impl Respondent {
+    fn new(key: usize, socket: OwnedFd) -> Self {
+        Self {
+            key,
+            socket,
+            decoder: Decoder::default(),
+            text: Vec::new(),
+            bytes_read: 0,
+        }
+    }
+
     /// Reads what is there; whether there is more to come.
     fn read(&mut self) -> bool {
         let mut buffer = [0; READ_BYTES];
@@ -242,13 +246,7 @@ mod tests {
     #[test]
     fn an_answer_is_as_long_as_all_that_is_read_of_it() {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
-        let mut asked = Respondent {
-            key: 0,
-            socket: ours.into(),
-            decoder: Decoder::default(),
-            text: Vec::new(),
-            bytes_read: 0,
-        };
+        let mut asked = Respondent::new(0, ours.into());
         let mut record = vec![1, 7, 0, 1, 0x1f, 0xf8, 0, 0];
         record.resize(8_192, b'x');
         for _ in 0..ANSWER_BYTES_MAX / record.len() {
@@ -268,13 +266,7 @@ mod tests {
             text.splice(at..at, bytes);
             (&theirs).write_all(&text).expect("room");
             drop(theirs);
-            let mut asked = Respondent {
-                key: 0,
-                socket: ours.into(),
-                decoder: Decoder::default(),
-                text: Vec::new(),
-                bytes_read: 0,
-            };
+            let mut asked = Respondent::new(0, ours.into());
             while asked.read() {}
             let _ = parse(&String::from_utf8_lossy(&asked.text));
         }

@@ -92,12 +92,11 @@ impl Pools {
         let (due, later): (Vec<_>, Vec<_>) = to_clear.partition(is_due);
         self.caches.to_clear = later;
         let mut ids = std::mem::take(&mut self.caches.started);
-        let serving = || machine.serving().map(|(id, _)| id.to_owned());
         let looked = self.caches.looked;
         let is_over = looked.is_none_or(|it| now.saturating_duration_since(it) >= LOOK);
         if is_over {
             self.caches.looked = Some(now);
-            ids.extend(serving());
+            ids.extend(machine.serving().map(|(id, _)| id.to_owned()));
         }
         let pruned = ids.iter().filter_map(|id| {
             let (known, at) = self.named.get(id)?;

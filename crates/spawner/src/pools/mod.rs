@@ -195,12 +195,11 @@ impl Pools {
     }
 
     /// Kills all of them: none lives on.
-    pub(super) fn kill_all(&mut self) -> BTreeSet<u32> {
+    pub(super) fn kill_all(&mut self) {
         for run in self.runs.values_mut() {
             // Who is left is looked for until the end.
             let _ = run.kill();
         }
-        BTreeSet::new()
     }
 
     /// Those of a spawner before that this one has not looked at yet.

@@ -73,6 +73,15 @@ impl Scene {
         }
     }
 
+    /// What comes of a wait, while the spawner starts the pool that it asks for.
+    async fn with_start<T>(&self, wait: impl Future<Output = T>) -> T {
+        let start = async {
+            let id = self.asked().await;
+            self.say(&Report::Warm { id });
+        };
+        tokio::join!(wait, start).0
+    }
+
     fn is_asked(&self) -> bool {
         Order::try_recv(self.spawner.as_fd(), &mut Vec::new()).is_ok()
     }
@@ -146,10 +155,9 @@ fn a_pool_is_in_use_as_long_as_a_request_for_it_is_under_way() {
         let serving = scene.fixture.worker.serving();
         let routed = scene.fixture.arrived(&serving).routed(&exchange.route);
         let chosen = routed.expect("a site").chosen(&exchange.route);
-        let (entered, ()) = tokio::join!(enter(chosen, &mut exchange, Some(0)), async {
-            let id = scene.asked().await;
-            scene.say(&Report::Warm { id });
-        });
+        let entered = scene
+            .with_start(enter(chosen, &mut exchange, Some(0)))
+            .await;
         let told = |now_ms| {
             scene.fixture.worker.programs.tell_use(now_ms);
             let order = Order::try_recv(scene.spawner.as_fd(), &mut Vec::new());
@@ -238,10 +246,7 @@ fn a_spawner_that_is_lost_is_not_asked_in_vain_and_what_ran_is_not_waited_for() 
         let mut scene = Scene::new(LONG, "");
         let mut exchange = Scene::exchange();
         scene.lose_spawner();
-        let (entered, ()) = tokio::join!(scene.enter(&mut exchange), async {
-            let id = scene.asked().await;
-            scene.say(&Report::Warm { id });
-        });
+        let entered = scene.with_start(scene.enter(&mut exchange)).await;
         entered.expect("it runs");
         // The next spawner may know better, and says so while requests go on.
         scene.lose_spawner();
@@ -265,10 +270,9 @@ fn a_connection_that_closes_is_tried_again_once_if_its_pool_has_ended() {
         let serving = scene.fixture.worker.serving();
         let routed = scene.fixture.arrived(&serving).routed(&exchange.route);
         let chosen = routed.expect("a site").chosen(&exchange.route);
-        let (entered, ()) = tokio::join!(enter(chosen, &mut exchange, Some(0)), async {
-            let id = scene.asked().await;
-            scene.say(&Report::Warm { id });
-        });
+        let entered = scene
+            .with_start(enter(chosen, &mut exchange, Some(0)))
+            .await;
         let mut entered = entered.expect("it runs").expect("a pool");
         let closed = Error::new(Kind::UpstreamBroken, "upstream_closed", "");
         assert!(
@@ -307,10 +311,9 @@ fn a_socket_that_refuses_is_tried_again_once_its_pool_is_heard_to_have_ended() {
         let serving = scene.fixture.worker.serving();
         let routed = scene.fixture.arrived(&serving).routed(&exchange.route);
         let chosen = routed.expect("a site").chosen(&exchange.route);
-        let (entered, ()) = tokio::join!(enter(chosen, &mut exchange, Some(0)), async {
-            let id = scene.asked().await;
-            scene.say(&Report::Warm { id });
-        });
+        let entered = scene
+            .with_start(enter(chosen, &mut exchange, Some(0)))
+            .await;
         let mut entered = entered.expect("it runs");
         let refused = || Error::new(Kind::UpstreamDown, UNREACHABLE, "");
         let pool = scene.pool().id.to_string();

@@ -1,0 +1,106 @@
+//! A pool in its tenant's group: born there, bound by it, and ended with all that it left.
+
+use os::cgroup::Controller;
+use testkit::{Gateway, eventually};
+
+use crate::{PATIENCE, body, get, has, membership, place};
+
+/// A site whose PHP is a pool of its tenant's.
+const POOL: &str = r#"
+workers = 1
+cgroup_required = true
+[[listen]]
+address = "127.0.0.1:{port}"
+[timeouts]
+upstream_read = "10m"
+[log]
+access = ""
+[control]
+socket = "{dir}/control"
+[pools]
+directory = "{dir}/pools"
+[php."test"]
+program = "{php}"
+[tenants.shared]
+cgroup = { memory = "256MiB", pids = 50 }
+[[sites]]
+hosts = ["app.test"]
+tenant = "shared"
+{user}
+root = "{dir}/site"
+pool = { php = "test" }
+  [[sites.rules]]
+  match = { file = "*.php" }
+  handler = { php = true }
+"#;
+
+#[test]
+fn a_pool_is_born_in_its_tenants_group_bound_by_it_and_killed_with_all_it_left() {
+    if !has(&[Controller::Pids, Controller::Memory]) {
+        return;
+    }
+    let Some(php) = testkit::php::find_php_fpm() else {
+        return;
+    };
+    let user = match os::process::is_root() {
+        true => "user = \"www-data\"",
+        false => "",
+    };
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), POOL)
+        .with("php", php.display())
+        .with("user", user);
+    let pages = [
+        (
+            "where",
+            "<?php echo file_get_contents('/proc/self/cgroup');",
+        ),
+        (
+            "leave",
+            "<?php echo shell_exec('sleep 600 >/dev/null 2>&1 & echo $!');",
+        ),
+        (
+            "greedy",
+            "<?php ini_set('memory_limit', -1); echo strlen(str_repeat('x', 1 << 30));",
+        ),
+    ];
+    for (name, page) in pages {
+        let file = format!("site/{name}.php");
+        builder.directory().write(&file, page);
+    }
+    let mut gateway = builder.start();
+    let ask = |page: &str| get(&gateway, "app.test", page);
+    let line = membership(&body(&ask("/where.php")), Controller::Pids);
+    assert!(line.contains("/tenant-shared/"), "{line}");
+    let command = |words: &[&str]| {
+        let socket = gateway.directory().path().join("control");
+        let run = std::process::Command::new(env!("CARGO_BIN_EXE_nagaya"))
+            .args(words)
+            .arg("--socket")
+            .arg(socket)
+            .output();
+        String::from_utf8_lossy(&run.unwrap().stdout).into_owned()
+    };
+    let told = command(&["pools", "--json"]);
+    for field in ["\"cpu_us\":", "\"state\":\"warm\""] {
+        assert!(told.contains(field), "{field}: {told}");
+    }
+    // Whoever takes more memory than the tenant has is killed, and the next page is answered.
+    let greedy = ask("/greedy.php");
+    assert!([502, 503].contains(&greedy.status), "{}", greedy.status);
+    eventually(PATIENCE, "another page", || {
+        (ask("/where.php").status == 200).then_some(())
+    });
+    // It holds the connection of the page that left it, so that page's process is not to be killed.
+    let left = body(&ask("/leave.php"));
+    let left = format!("/proc/{}", left.trim());
+    assert!(std::path::Path::new(&left).exists(), "{left}");
+    let group = place(Controller::Pids, &gateway).join("tenant-shared");
+    command(&["pools", "stop", "app.test"]);
+    eventually(PATIENCE, "the end of all of it", || {
+        (!std::path::Path::new(&left).exists()).then_some(())
+    });
+    assert!(group.exists());
+    assert_eq!(ask("/where.php").status, 200);
+    assert!(gateway.stop().success());
+    assert!(!group.exists(), "{} is left", group.display());
+}
