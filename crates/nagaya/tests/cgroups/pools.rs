@@ -81,7 +81,7 @@ fn a_pool_is_born_in_its_tenants_group_bound_by_it_and_killed_with_all_it_left()
         String::from_utf8_lossy(&run.unwrap().stdout).into_owned()
     };
     let told = command(&["pools", "--json"]);
-    for field in ["\"cpu_us\":", "\"state\":\"warm\""] {
+    for field in ["\"cpu_us\":", "\"memory_bytes\":", "\"state\":\"warm\""] {
         assert!(told.contains(field), "{field}: {told}");
     }
     // Whoever takes more memory than the tenant has is killed, and the next page is answered.

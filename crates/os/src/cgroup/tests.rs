@@ -1,6 +1,8 @@
 //! Made-up machines: hierarchies as plain directories, so that every kind of host can be looked at
 //! and written to wherever the tests run.
 
+mod memory;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -152,10 +152,11 @@ impl Tree {
         if written == Some(&group.limits) {
             return Ok(());
         }
-        for (path, controllers) in standing_in(&chain) {
-            self.make(&path, controllers)?;
+        let standing = standing_in(&chain);
+        for (path, controllers) in &standing {
+            self.make(path, *controllers)?;
         }
-        self.hand_down(group)?;
+        self.hand_down(group, &standing)?;
         self.write(group)
     }
 
@@ -209,14 +210,12 @@ impl Tree {
     fn change(&mut self, groups: &[Group]) -> Vec<Error> {
         let groups = self.within_outer(groups);
         let mut problems = Vec::new();
-        for (path, controllers) in standing_in(&groups) {
-            problems.extend(self.make(&path, controllers).err());
+        let standing = standing_in(&groups);
+        for (path, controllers) in &standing {
+            problems.extend(self.make(path, *controllers).err());
         }
-        problems.extend(
-            groups
-                .iter()
-                .filter_map(|group| self.hand_down(group).err()),
-        );
+        let handed = groups.iter().map(|group| self.hand_down(group, &standing));
+        problems.extend(handed.filter_map(Result::err));
         if !problems.is_empty() {
             return problems;
         }
@@ -253,10 +252,12 @@ impl Tree {
     }
 
     fn make_missing(&mut self, chain: &[Group], missing: &[Group]) -> Result<(), Error> {
-        for (path, controllers) in standing_in(chain) {
-            self.make(&path, controllers)?;
+        let standing = standing_in(chain);
+        for (path, controllers) in &standing {
+            self.make(path, *controllers)?;
         }
-        chain.iter().try_for_each(|group| self.hand_down(group))?;
+        let mut each = chain.iter();
+        each.try_for_each(|group| self.hand_down(group, &standing))?;
         missing.iter().try_for_each(|group| self.write(group))
     }
 
@@ -280,9 +281,19 @@ impl Tree {
         Ok(())
     }
 
-    /// Gives the controllers a group needs to it, through all groups above (version 2).
-    fn hand_down(&self, group: &Group) -> Result<(), Error> {
-        for controller in group.limits.needs().iter() {
+    /// Gives the controllers a group needs to it, through all groups above (version 2); and that of
+    /// memory where a group above needs it, so that each one below counts its own part.
+    fn hand_down(
+        &self,
+        group: &Group,
+        standing: &BTreeMap<Vec<String>, Controllers>,
+    ) -> Result<(), Error> {
+        let mut needs = group.limits.needs();
+        let stands_in = standing.get(&group.path).copied().unwrap_or_default();
+        if stands_in.contains(Controller::Memory) {
+            needs.insert(Controller::Memory);
+        }
+        for controller in needs.iter() {
             let hierarchy = self.layout.of(controller);
             let Some(hierarchy) = hierarchy.filter(|found| found.version == Version::V2) else {
                 continue;
