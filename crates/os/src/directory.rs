@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
 
-/// Files and directories that are looked at below one that is pruned, bytes of their paths, and
-/// levels of them.
+/// Files and directories that are looked at below one that is pruned, bytes of all their paths, and
+/// levels of them: as many as a path may have that a program can name.
 const ENTRIES_MAX: usize = 200_000;
 const PATH_BYTES_MAX: usize = 16 << 20;
-const LEVELS_MAX: usize = 24;
+const LEVELS_MAX: usize = 2_048;
 /// How long pruning one may take: half of it for a look.
 const PRUNE_MAX: Duration = Duration::from_secs(10);
 /// Bytes of a block as files count them.
@@ -61,8 +61,8 @@ pub fn open_in(directory: BorrowedFd<'_>, name: &Path) -> io::Result<OwnedFd> {
 /// Removes files below a directory until the others take no more of the disk than `bytes_max`: those
 /// changed longest ago first, all where there are more than can be looked at. For 0 directories
 /// go, too, but those right below it. Links are removed and never followed, whoever makes some
-/// meanwhile. What cannot be read is left, and so is what lies 24 levels below. Tells how many files
-/// were removed.
+/// meanwhile. What cannot be read is left, and so is what lies 2,048 levels below. Tells how many
+/// files were removed.
 ///
 /// # Errors
 /// The directory cannot be read, or the first of what could not be removed; `TimedOut` where ten
@@ -87,6 +87,16 @@ fn prune_within(
         cut: None,
     };
     below.look(top.as_fd(), Path::new(""), 1)?;
+    // No directory is held open while those in it are looked at, however deep they are.
+    let mut next = 0;
+    while let Some((level, path)) = below.directories.get(next).cloned() {
+        next += 1;
+        if level < LEVELS_MAX && below.cut.is_none() {
+            // One that cannot be read keeps nobody from the others.
+            let opened = open_at(top.as_fd(), &path);
+            let _ = opened.and_then(|it| below.look(it.as_fd(), &path, level + 1));
+        }
+    }
     below.files.sort_unstable();
     let is_full = matches!(below.cut, Some(Cut::Full));
     let bytes_max = if is_full { 0 } else { bytes_max };
@@ -112,7 +122,8 @@ fn prune_within(
         bytes = bytes.saturating_sub(of_file);
     }
     if bytes_max == 0 {
-        for path in below.directories.iter().rev() {
+        let below_those = below.directories.iter().filter(|(level, _)| *level > 1);
+        for (_, path) in below_those.rev() {
             if begun.elapsed() >= time_max {
                 is_late = true;
                 break;
@@ -139,14 +150,15 @@ enum Cut {
 struct Below {
     /// When it was changed, what it takes, and where it is.
     files: Vec<(i64, u64, PathBuf)>,
-    /// Those that are in one, each after the one it is in.
-    directories: Vec<PathBuf>,
+    /// Directories, each after the one it is in, and how many levels below each is.
+    directories: Vec<(usize, PathBuf)>,
     path_bytes_left: usize,
     until: Instant,
     cut: Option<Cut>,
 }
 
 impl Below {
+    /// Takes in what is in a directory, at a level.
     fn look(&mut self, directory: BorrowedFd<'_>, at: &Path, level: usize) -> io::Result<()> {
         for entry in rustix::fs::Dir::read_from(directory)? {
             if Instant::now() >= self.until {
@@ -183,15 +195,7 @@ impl Below {
                 self.files.push((stat.st_mtime, bytes, path));
                 continue;
             }
-            if level > 1 {
-                self.directories.push(path.clone());
-            }
-            if level < LEVELS_MAX
-                && let Ok(below) = open_in(directory, Path::new(name))
-            {
-                // One that cannot be read keeps nobody from the others.
-                let _ = self.look(below.as_fd(), &path, level + 1);
-            }
+            self.directories.push((level, path));
         }
         Ok(())
     }
@@ -202,14 +206,17 @@ fn remove(top: BorrowedFd<'_>, path: &Path, flags: AtFlags) -> io::Result<()> {
     let Some(name) = path.file_name() else {
         return Ok(());
     };
-    let mut directory: Option<OwnedFd> = None;
-    for part in path.parent().into_iter().flat_map(Path::components) {
-        let above = directory.as_ref().map_or(top, AsFd::as_fd);
-        let next = open_in(above, Path::new(part.as_os_str()))?;
-        directory = Some(next);
+    let above = path.parent().unwrap_or(Path::new(""));
+    Ok(unlinkat(open_at(top, above)?, name, flags)?)
+}
+
+/// Opens what is at a path below a directory, likewise.
+fn open_at(top: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
+    let mut directory = top.try_clone_to_owned()?;
+    for part in path.components() {
+        directory = open_in(directory.as_fd(), Path::new(part.as_os_str()))?;
     }
-    let above = directory.as_ref().map_or(top, AsFd::as_fd);
-    Ok(unlinkat(above, name, flags)?)
+    Ok(directory)
 }
 
 #[cfg(test)]
@@ -298,11 +305,13 @@ mod tests {
     fn a_deep_tree_is_pruned_to_its_last_level() {
         let here = testkit::temp::TempDir::new();
         let at = |level: usize| here.path().join("d/".repeat(level - 1)).join("file");
-        fs::create_dir_all(here.path().join("d/".repeat(LEVELS_MAX))).unwrap();
-        for level in [1, LEVELS_MAX, LEVELS_MAX + 1] {
+        let deepest = 300;
+        fs::create_dir_all(here.path().join("d/".repeat(deepest))).unwrap();
+        for level in [1, 25, deepest] {
             fs::write(at(level), "x").unwrap();
         }
-        assert_eq!(prune(here.path(), 0).unwrap(), 2);
-        assert!(!at(1).exists() && !at(LEVELS_MAX).exists() && at(LEVELS_MAX + 1).exists());
+        assert_eq!(prune(here.path(), 0).unwrap(), 3);
+        assert!([1, 25, deepest].iter().all(|level| !at(*level).exists()));
+        assert!(here.path().join("d").is_dir() && !here.path().join("d/d").exists());
     }
 }
