@@ -5,9 +5,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
-use config::model::{self, HostPattern, ListenAddress, ListenTls, Model, Senders};
+use config::model::{
+    self, Handler, HostPattern, Isolate, ListenAddress, ListenTls, Model, Senders,
+};
 use ipnet::IpNet;
 use os::cgroup::Layout;
 
@@ -22,7 +25,7 @@ use crate::maps::texts;
 use crate::permits::classes::{self, TenantClasses};
 use crate::permits::compiled;
 use crate::permits::compiled::Limits;
-use crate::programs::pools::{self, ProgramPool};
+use crate::programs::pools::{self, Newcomer, ProgramPool};
 use crate::room::Room;
 use crate::scripts::plan::{Builder as ScriptsBuilder, Plan};
 use crate::shedding::compiled::Shedding;
@@ -62,6 +65,9 @@ pub struct Generation {
     pub(crate) texts_ask_maps: bool,
     /// Its pools of processes, in the order of the model.
     pub(crate) program_pools: Arc<[Arc<ProgramPool>]>,
+    /// Sites that came to one of them by a reload, by the indices of both: where it runs, its processes
+    /// may not see their files.
+    pub(crate) newcomers: HashMap<(usize, u32), Arc<Newcomer>>,
     /// What files cost: the same for all generations.
     pub(crate) costs: Arc<Costs>,
     /// Tenants for whom nothing is done, when it comes into force.
@@ -179,6 +185,7 @@ impl Generation {
             maps: map::compile(model, before.map_or(&[], |before| &before.maps))?,
             texts_ask_maps: texts::texts_ask(model),
             program_pools: pools::compile(model, before.map_or(&[], |it| &it.program_pools)),
+            newcomers: before.map_or_else(HashMap::new, |before| before.newcomers_of(model)),
             costs: before.map_or_else(Arc::default, |before| Arc::clone(&before.costs)),
             suspended: model.suspended.clone(),
             classes: Vec::new(),
@@ -216,6 +223,53 @@ impl Generation {
         generation.scripts = copies.scripts.finish(model);
         generation.logs = targets.finish();
         Ok(generation)
+    }
+
+    /// The sites of the next model whose roots their pools may not see, as they are not among those of
+    /// before; who is not in yet stays one.
+    fn newcomers_of(&self, next: &Model) -> HashMap<(usize, u32), Arc<Newcomer>> {
+        let known = self.roots_of_pools();
+        let mut newcomers = HashMap::new();
+        let pools = next.pools.iter().enumerate();
+        for (at, pool) in pools.filter(|(_, pool)| pool.isolate == Isolate::Home) {
+            for index in &pool.sites {
+                let site = next.sites.get(*index);
+                let (Some(root), Ok(index)) = (
+                    site.and_then(|site| site.root.as_ref()),
+                    u32::try_from(*index),
+                ) else {
+                    continue;
+                };
+                let newcomer = match known.get(&(&*pool.id, &*root.within)) {
+                    Some(None) => continue,
+                    Some(Some(newcomer)) => Arc::clone(newcomer),
+                    None => Arc::default(),
+                };
+                newcomers.insert((at, index), newcomer);
+            }
+        }
+        newcomers
+    }
+
+    /// The roots that its pools serve, and the newcomer whose each is: `None` where it was there
+    /// before.
+    fn roots_of_pools(&self) -> HashMap<(&str, &Path), Option<&Arc<Newcomer>>> {
+        let mut roots = HashMap::new();
+        for (index, site) in (0..).zip(&self.sites) {
+            let Some(root) = &site.root else { continue };
+            let handlers = site.rules.iter().filter_map(|rule| rule.handler.as_ref());
+            for at in handlers.filter_map(Handler::pool) {
+                let Some(pool) = self.program_pools.get(at) else {
+                    continue;
+                };
+                let newcomer = self.newcomers.get(&(at, index));
+                let newcomer = newcomer.filter(|newcomer| !newcomer.is_in());
+                let known = roots.entry((&*pool.id, &*root.within));
+                let known = known.or_insert(newcomer);
+                *known = known.and(newcomer);
+            }
+        }
+        roots
     }
 
     /// What sites of a model have in common.

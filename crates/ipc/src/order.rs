@@ -37,6 +37,8 @@ pub enum Order {
         id: u64,
         /// The pool, whichever generation the request belongs to.
         pool: String,
+        /// Whether it is to run as the latest manifest says: until it does, one that runs is not warm.
+        is_latest: bool,
     },
     /// A pool is in use, and is not to be ended for want of work. Nothing is started by that.
     Used {
@@ -633,7 +635,11 @@ mod tests {
         let mut buffer = Vec::new();
         run().try_send(here.as_fd()).unwrap();
         let pool = "php-82-a".to_owned();
-        let warm = Order::Warm { id: 7, pool };
+        let warm = Order::Warm {
+            id: 7,
+            pool,
+            is_latest: true,
+        };
         warm.try_send(here.as_fd()).unwrap();
         Order::Kill { id: 8 }.try_send(here.as_fd()).unwrap();
         let Ok(Order::Run(arrived)) = Order::try_recv(there.as_fd(), &mut buffer).unwrap() else {
@@ -657,7 +663,9 @@ mod tests {
             assert_eq!(found, content.as_bytes());
         }
         let next = Order::try_recv(there.as_fd(), &mut buffer).unwrap();
-        assert!(matches!(next, Ok(Order::Warm { id: 7, pool }) if pool == "php-82-a"));
+        assert!(
+            matches!(next, Ok(Order::Warm { id: 7, pool, is_latest: true }) if pool == "php-82-a")
+        );
         let next = Order::try_recv(there.as_fd(), &mut buffer).unwrap();
         assert!(matches!(next, Ok(Order::Kill { id: 8 })));
         let none = Order::try_recv(there.as_fd(), &mut buffer).unwrap_err();

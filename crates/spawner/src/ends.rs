@@ -69,11 +69,12 @@ impl Spawner {
         let mut pools = self.pools.pids();
         loop {
             self.on_ends()?;
+            // Before the look at the supervisor, which is so never older than it says.
+            let now = Instant::now();
             if !pools.is_empty() && self.parent.has_ended() {
                 self.pools.kill_all();
                 pools.clear();
             }
-            let now = Instant::now();
             let may_be_killed = !pools.is_empty() && now < alive_at;
             let mut left = os::process::children();
             left.retain(|child| !pools.contains(child));

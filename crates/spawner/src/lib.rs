@@ -311,7 +311,11 @@ impl Spawner {
                     let error = "a worker has no chores";
                     return Err(io::Error::new(io::ErrorKind::InvalidData, error));
                 }
-                Some(Ok(Order::Warm { id, pool })) => self.warm((number, id), &pool),
+                Some(Ok(Order::Warm {
+                    id,
+                    pool,
+                    is_latest,
+                })) => self.warm((number, id), &pool, is_latest),
                 Some(Ok(Order::Used { pool })) => self.pools.is_used(&pool),
                 Some(Ok(Order::Run(run))) => self.run(number, run)?,
                 Some(Ok(Order::RunMap(run))) => self.run_map(number, run)?,

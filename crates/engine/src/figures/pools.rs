@@ -6,7 +6,7 @@ use std::time::Instant;
 use control::Pool;
 
 use crate::generation::Generation;
-use crate::programs::pools::ProgramPool;
+use crate::programs::pools::{ProgramPool, REFUSALS};
 
 /// Collects those of a generation that somebody has asked for since the server started.
 pub(super) fn collect(generation: &Generation) -> Vec<Pool> {
@@ -31,12 +31,10 @@ fn of(pool: &ProgramPool) -> Pool {
         masters_us: read(&stats.masters_us),
         mails: read(&stats.mails),
         mails_unsent: read(&stats.mails_unsent),
-        refused: [
-            ("pool_starting", read(&stats.refused_starting)),
-            ("pool_failed", read(&stats.refused_failed)),
-        ]
-        .into_iter()
-        .collect(),
+        refused: REFUSALS
+            .into_iter()
+            .zip(stats.refused.iter().map(read))
+            .collect(),
     }
 }
 

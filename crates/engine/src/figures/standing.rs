@@ -60,12 +60,22 @@ pub(crate) fn act(
     let Some(generation) = shared.generation() else {
         return "error: nothing is served yet\n".to_owned();
     };
-    let ids = match pools_of(&generation, site.trim()) {
-        Ok(ids) => ids,
+    let pools = match pools_of(&generation, site.trim()) {
+        Ok(pools) => pools,
         Err(why) => return format!("error: {why}\n"),
     };
-    match shared.pool_inquiries.ask(question(ids)) {
-        Ok(PoolAnswer::Begun(pools)) => format!("{pools}\n"),
+    let ids = pools.iter().map(|(_, pool)| pool.id.to_string());
+    match shared.pool_inquiries.ask(question(ids.collect())) {
+        Ok(PoolAnswer::Begun(count)) => {
+            for (at, pool) in pools {
+                // The spawner has ended its rest; so workers are to ask again.
+                pool.note_rested(None);
+                let newcomers = generation.newcomers.iter();
+                let own = newcomers.filter(|((pool, _), _)| *pool == at);
+                own.for_each(|(_, newcomer)| pool.note_rested(Some(newcomer)));
+            }
+            format!("{count}\n")
+        }
         other => unexpected(other),
     }
 }
@@ -77,8 +87,11 @@ fn unexpected(answer: Result<PoolAnswer, String>) -> String {
     }
 }
 
-/// The ids of the pools that a site's rules lead to.
-fn pools_of(generation: &Generation, name: &str) -> Result<Vec<String>, String> {
+/// The pools that a site's rules lead to, with their indices.
+fn pools_of<'a>(
+    generation: &'a Generation,
+    name: &str,
+) -> Result<Vec<(usize, &'a ProgramPool)>, String> {
     let by_name = || generation.sites.iter().find(|site| *site.name == *name);
     let by_host = || {
         let at = generation.destination_of(&name.to_ascii_lowercase())?.site;
@@ -88,14 +101,12 @@ fn pools_of(generation: &Generation, name: &str) -> Result<Vec<String>, String> 
     let site = site.ok_or_else(|| format!("there is no site {name}"))?;
     let handlers = site.rules.iter().filter_map(|rule| rule.handler.as_ref());
     let pools: BTreeSet<usize> = handlers.filter_map(|handler| handler.pool()).collect();
-    let ids = pools
-        .iter()
-        .filter_map(|at| generation.program_pools.get(*at));
-    let ids: Vec<_> = ids.map(|pool| pool.id.to_string()).collect();
-    if ids.is_empty() {
+    let known = |at: usize| Some((at, &**generation.program_pools.get(at)?));
+    let pools: Vec<_> = pools.into_iter().filter_map(known).collect();
+    if pools.is_empty() {
         return Err(format!("site {} has no pool", site.name));
     }
-    Ok(ids)
+    Ok(pools)
 }
 
 fn standing(pool: pools::PoolStanding, waiting: u64, longest: Option<Longest>) -> PoolStanding {

@@ -22,7 +22,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::pools::{AllPools, ProgramPool};
+use super::pools::{AllPools, Newcomer, ProgramPool};
 use crate::error::{Error, Kind, Result};
 use crate::io::register;
 use ipc::order::{Ended, Failure, Order, Report, Run, RunMap};
@@ -92,13 +92,26 @@ enum NotRun {
 struct Link {
     socket: AsyncFd<OwnedFd>,
     slots: RefCell<HashMap<u64, Rc<Slot>>>,
-    /// Pools that were asked for, by the numbers of the orders: each once.
-    warming: RefCell<HashMap<u64, Arc<ProgramPool>>>,
+    /// Pools that were asked for, by the numbers of the orders: each once, and once for a newcomer.
+    warming: RefCell<HashMap<u64, Asked>>,
     pools: Arc<AllPools>,
     orders: RefCell<VecDeque<Order>>,
     /// The task that carries the bytes.
     carrier: RefCell<Option<Waker>>,
     is_lost: Cell<bool>,
+}
+
+/// A pool that was asked for, for a newcomer perhaps.
+#[derive(Debug)]
+struct Asked {
+    pool: Arc<ProgramPool>,
+    newcomer: Option<Arc<Newcomer>>,
+}
+
+impl Asked {
+    fn newcomer(&self) -> Option<&Newcomer> {
+        self.newcomer.as_deref()
+    }
 }
 
 impl Programs {
@@ -162,21 +175,26 @@ impl Programs {
         self.order(permit, |id| Order::RunMap(order(id))).await
     }
 
-    /// Asks for a pool, unless this was done already. What comes of it is noted in the pool.
+    /// Asks for a pool, unless this was done already. What comes of it is noted in the pool, or in the
+    /// newcomer for whom it is asked.
     ///
     /// # Errors
     /// 502 where there is no spawner, and none comes for a while.
-    pub async fn warm(&self, pool: &Arc<ProgramPool>) -> Result<()> {
+    pub async fn warm(
+        &self,
+        pool: &Arc<ProgramPool>,
+        newcomer: Option<&Arc<Newcomer>>,
+    ) -> Result<()> {
         let link = self.link().await?;
-        link.warm(self.take_id(), pool);
+        link.warm(self.take_id(), pool, newcomer);
         Ok(())
     }
 
-    /// As [`Self::warm`] where there is a spawner; otherwise nothing happens.
+    /// As [`Self::warm`], for nobody in particular, where there is a spawner; otherwise nothing happens.
     pub fn warm_now(&self, pool: &Arc<ProgramPool>) {
         let link = self.link.borrow().clone();
         if let Some(link) = link.filter(|link| !link.is_lost.get()) {
-            link.warm(self.take_id(), pool);
+            link.warm(self.take_id(), pool, None);
         }
     }
 
@@ -362,15 +380,27 @@ impl Link {
     }
 
     /// Asks for a pool. No bound but the number of pools: none is asked for twice at once.
-    fn warm(&self, id: u64, pool: &Arc<ProgramPool>) {
+    fn warm(&self, id: u64, pool: &Arc<ProgramPool>, newcomer: Option<&Arc<Newcomer>>) {
+        let newcomer = newcomer.filter(|newcomer| !newcomer.is_in());
         let mut warming = self.warming.borrow_mut();
-        if warming.values().any(|asked| Arc::ptr_eq(asked, pool)) {
+        let is_same = |asked: &Asked| {
+            let of = asked.newcomer.as_ref().map(Arc::as_ptr);
+            Arc::ptr_eq(&asked.pool, pool) && of == newcomer.map(Arc::as_ptr)
+        };
+        if warming.values().any(is_same) {
             return;
         }
-        warming.insert(id, Arc::clone(pool));
+        let asked = Asked {
+            pool: Arc::clone(pool),
+            newcomer: newcomer.cloned(),
+        };
+        warming.insert(id, asked);
         drop(warming);
-        let pool = pool.id.to_string();
-        self.give(Order::Warm { id, pool });
+        self.give(Order::Warm {
+            id,
+            pool: pool.id.to_string(),
+            is_latest: newcomer.is_some(),
+        });
     }
 
     /// An order that never went out is taken back; there is at most one `Kill` for each program,
@@ -465,8 +495,8 @@ impl Link {
             slot.end(ProgramOutcome::Lost);
         }
         let warming = std::mem::take(&mut *self.warming.borrow_mut());
-        for pool in warming.values() {
-            pool.note_lost();
+        for asked in warming.values() {
+            asked.pool.note_lost(asked.newcomer());
         }
         Poll::Ready(())
     }
@@ -522,13 +552,13 @@ impl Link {
             } => self.end(id, ProgramOutcome::Failed(failure, detail)),
             Report::Ended(ended) => self.end(ended.id, ProgramOutcome::Ended(ended)),
             Report::Warming { id, wait_ms } => {
-                if let Some(pool) = self.warming.borrow().get(&id) {
-                    pool.note_starting(wait_ms);
+                if let Some(asked) = self.warming.borrow().get(&id) {
+                    asked.pool.note_starting(asked.newcomer(), wait_ms);
                 }
             }
             Report::Warm { id } => {
-                if let Some(pool) = self.warming.borrow_mut().remove(&id) {
-                    pool.note_warm();
+                if let Some(asked) = self.warming.borrow_mut().remove(&id) {
+                    asked.pool.note_warm(asked.newcomer());
                 }
             }
             Report::NotWarm {
@@ -537,8 +567,9 @@ impl Link {
                 detail,
                 retry_ms,
             } => {
-                if let Some(pool) = self.warming.borrow_mut().remove(&id) {
-                    pool.note_failed(failure, &detail, retry_ms);
+                if let Some(asked) = self.warming.borrow_mut().remove(&id) {
+                    let failure = (failure, &*detail);
+                    asked.pool.note_failed(asked.newcomer(), failure, retry_ms);
                 }
             }
             Report::Cold { pool } => self.pools.note_cold(&pool),

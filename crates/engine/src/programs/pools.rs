@@ -3,7 +3,9 @@
 //! The idea: what one worker hears all of them know, and to find that a pool runs costs one look.
 //! One that ran when its spawner was lost is asked on, as its socket is the supervisor's and its
 //! processes live; the next spawner is asked whether they do, and nobody waits for that answer.
-//! Who waits for one that does not run is in `handler/warm/`.
+//! Who waits for one that does not run is in `handler/warm/`. A site that joins a pool which runs may
+//! have files that its processes do not see: to such a [`Newcomer`] it is cold until others, which
+//! do, have taken over.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -59,6 +61,15 @@ pub struct ProgramPool {
     tell_every_ms: AtomicU64,
 }
 
+/// Why requests are refused for want of a pool.
+pub(crate) const REFUSALS: [&str; 5] = [
+    "pool_starting",
+    "pool_failed",
+    "pools_full",
+    "unknown_rule",
+    "tenant_suspended",
+];
+
 /// What is counted of a pool, by all workers.
 #[derive(Debug, Default)]
 pub struct PoolStats {
@@ -70,10 +81,8 @@ pub struct PoolStats {
     pub waited: AtomicU64,
     /// How long, all together, in microseconds.
     pub waited_us: AtomicU64,
-    /// Requests refused as it would not run in time.
-    pub refused_starting: AtomicU64,
-    /// Requests refused as it could not be started.
-    pub refused_failed: AtomicU64,
+    /// Requests refused for want of it, as [`REFUSALS`].
+    pub refused: [AtomicU64; REFUSALS.len()],
     /// What the spawner has counted, as [`PoolCounts`].
     pub masters: AtomicU64,
     pub masters_us: AtomicU64,
@@ -82,9 +91,10 @@ pub struct PoolStats {
 }
 
 /// How a pool is, as far as anybody here knows.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Known {
     /// It does not run, or nobody has asked.
+    #[default]
     Cold,
     /// It waits for its turn to start, or starts.
     Starting {
@@ -104,6 +114,15 @@ pub enum Known {
         /// Why.
         why: Arc<str>,
     },
+}
+
+/// A site that has come to a pool with a reload.
+#[derive(Debug, Default)]
+pub struct Newcomer {
+    /// Whether all of the pool that accepts a connection was started for this site, too.
+    is_in: AtomicBool,
+    /// How that is, until it is in: never warm.
+    known: Mutex<Known>,
 }
 
 /// Counts as waiting until dropped.
@@ -180,7 +199,13 @@ impl ProgramPool {
 
     /// How it is.
     pub fn known(&self, now: Instant) -> Known {
-        match &*self.lock() {
+        self.known_by(None, now)
+    }
+
+    /// How it is for a newcomer, or everybody else.
+    pub fn known_by(&self, newcomer: Option<&Newcomer>, now: Instant) -> Known {
+        let newcomer = newcomer.filter(|newcomer| !newcomer.is_in());
+        match &*lock(newcomer.map_or(&self.known, |newcomer| &newcomer.known)) {
             Known::Failed { until, .. } if *until <= now => Known::Cold,
             known => known.clone(),
         }
@@ -248,21 +273,33 @@ impl ProgramPool {
     }
 
     /// It will run in so long, as is predicted. What another worker has heard since counts more.
-    pub(super) fn note_starting(&self, wait_ms: u64) {
+    pub(super) fn note_starting(&self, newcomer: Option<&Newcomer>, wait_ms: u64) {
         let ready_at = Instant::now() + Duration::from_millis(wait_ms);
-        self.turn(|known| (*known != Known::Warm).then_some(Known::Starting { ready_at }));
+        self.turn(newcomer, |known| {
+            (*known != Known::Warm).then_some(Known::Starting { ready_at })
+        });
     }
 
-    /// It runs.
-    pub(super) fn note_warm(&self) {
-        let before = self.turn(|_| Some(Known::Warm));
-        if matches!(before, Known::Starting { .. }) {
+    /// It runs, and serves this newcomer, too.
+    pub(super) fn note_warm(&self, newcomer: Option<&Newcomer>) {
+        let for_newcomer = newcomer.map(|newcomer| {
+            newcomer.is_in.store(true, Release);
+            self.turn(Some(newcomer), |_| Some(Known::Cold))
+        });
+        let before = self.turn(None, |_| Some(Known::Warm));
+        let mut each = for_newcomer.iter().chain([&before]);
+        if each.any(|before| matches!(before, Known::Starting { .. })) {
             self.stats.started.fetch_add(1, Relaxed);
         }
     }
 
-    /// It could not be started.
-    pub(super) fn note_failed(&self, failure: Failure, detail: &str, retry_ms: u64) {
+    /// It could not be started, or not for a newcomer.
+    pub(super) fn note_failed(
+        &self,
+        newcomer: Option<&Newcomer>,
+        (failure, detail): (Failure, &str),
+        retry_ms: u64,
+    ) {
         let rest_ms = match failure {
             // It is the operator who says until when.
             Failure::TenantSuspended => FAILED_MS_MIN,
@@ -277,7 +314,8 @@ impl ProgramPool {
             Failure::UnknownRule | Failure::PoolsFull | Failure::TenantSuspended => failure.word(),
             _ => Failure::PoolFailed.word(),
         };
-        let before = self.turn(|_| Some(Known::Failed { until, reason, why }));
+        let failed = Known::Failed { until, reason, why };
+        let before = self.turn(newcomer, |_| Some(failed));
         // Every worker that has asked is told of the same one.
         if !matches!(before, Known::Failed { .. }) {
             self.stats.failed.fetch_add(1, Relaxed);
@@ -285,13 +323,20 @@ impl ProgramPool {
     }
 
     /// The spawner that was asked is gone.
-    pub(super) fn note_lost(&self) {
-        self.turn(|known| matches!(known, Known::Starting { .. }).then_some(Known::Cold));
+    pub(super) fn note_lost(&self, newcomer: Option<&Newcomer>) {
+        let is_starting = |known: &Known| matches!(known, Known::Starting { .. });
+        self.turn(newcomer, |known| is_starting(known).then_some(Known::Cold));
+    }
+
+    /// An operator has ended its rest.
+    pub(crate) fn note_rested(&self, newcomer: Option<&Newcomer>) {
+        let rests = |known: &Known| matches!(known, Known::Failed { .. });
+        self.turn(newcomer, |known| rests(known).then_some(Known::Cold));
     }
 
     /// There is another spawner, which has not been asked.
     fn note_spawner(&self) {
-        self.turn(|known| match known {
+        self.turn(None, |known| match known {
             Known::Warm => Some(Known::Unsure),
             Known::Starting { .. } => Some(Known::Cold),
             _ => None,
@@ -301,7 +346,7 @@ impl ProgramPool {
     /// It has ended.
     fn note_cold(&self) {
         self.ends.fetch_add(1, Release);
-        self.turn(|known| match known {
+        self.turn(None, |known| match known {
             // Its next start may be under way, or have failed.
             Known::Warm | Known::Unsure => Some(Known::Cold),
             _ => None,
@@ -314,21 +359,34 @@ impl ProgramPool {
     }
 
     /// Notes how it is now and wakes those who wait, be there news or not; says how it was.
-    fn turn(&self, next: impl FnOnce(&Known) -> Option<Known>) -> Known {
-        let mut known = self.lock();
+    fn turn(
+        &self,
+        newcomer: Option<&Newcomer>,
+        next: impl FnOnce(&Known) -> Option<Known>,
+    ) -> Known {
+        let mut known = lock(newcomer.map_or(&self.known, |newcomer| &newcomer.known));
         let before = known.clone();
         if let Some(next) = next(&before) {
-            self.is_warm.store(next == Known::Warm, Release);
+            if newcomer.is_none() {
+                self.is_warm.store(next == Known::Warm, Release);
+            }
             *known = next;
         }
         drop(known);
         self.changed.notify_waiters();
         before
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+impl Newcomer {
+    /// Whether it has nothing to wait for beyond what everybody has.
+    pub fn is_in(&self) -> bool {
+        self.is_in.load(Acquire)
     }
+}
+
+fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Known {
@@ -448,14 +506,14 @@ mod tests {
     fn a_pool_is_what_was_last_heard_of_it() {
         let pool = pool();
         assert_eq!(known(&pool), "cold");
-        pool.note_starting(60_000);
+        pool.note_starting(None, 60_000);
         assert_eq!(known(&pool), "starting");
-        pool.note_warm();
+        pool.note_warm(None);
         assert_eq!(known(&pool), "warm");
         // Another worker's link is slower.
-        pool.note_starting(60_000);
+        pool.note_starting(None, 60_000);
         assert_eq!(known(&pool), "warm");
-        pool.note_warm();
+        pool.note_warm(None);
         assert_eq!(pool.stats.started.load(Relaxed), 1);
         pool.note_cold();
         assert_eq!((known(&pool), pool.ends()), ("cold", 1));
@@ -464,9 +522,9 @@ mod tests {
     #[test]
     fn a_failure_is_over_in_its_time() {
         let pool = pool();
-        pool.note_starting(0);
-        pool.note_failed(Failure::NotFound, "no such file", 5_000);
-        pool.note_failed(Failure::NotFound, "no such file", 5_000);
+        pool.note_starting(None, 0);
+        pool.note_failed(None, (Failure::NotFound, "no such file"), 5_000);
+        pool.note_failed(None, (Failure::NotFound, "no such file"), 5_000);
         assert_eq!(pool.stats.failed.load(Relaxed), 1);
         let Known::Failed { why, until, .. } = pool.known(Instant::now()) else {
             panic!("it failed");
@@ -485,7 +543,7 @@ mod tests {
             (Failure::UnknownRule, "unknown_rule"),
             (Failure::TenantSuspended, "tenant_suspended"),
         ] {
-            pool.note_failed(failure, "", 5_000);
+            pool.note_failed(None, (failure, ""), 5_000);
             let Known::Failed { reason, .. } = pool.known(Instant::now()) else {
                 panic!("it failed");
             };
@@ -494,9 +552,46 @@ mod tests {
     }
 
     #[test]
+    fn a_newcomer_waits_for_itself_and_harms_nobody() {
+        let (pool, newcomer) = (pool(), Newcomer::default());
+        let by_newcomer = || pool.known_by(Some(&newcomer), Instant::now()).word();
+        pool.note_warm(None);
+        assert_eq!((known(&pool), by_newcomer()), ("warm", "cold"));
+        pool.note_starting(Some(&newcomer), 60_000);
+        assert_eq!((known(&pool), by_newcomer()), ("warm", "starting"));
+        pool.note_failed(Some(&newcomer), (Failure::PoolFailed, ""), 5_000);
+        assert_eq!((known(&pool), by_newcomer()), ("warm", "failed"));
+        pool.note_rested(Some(&newcomer));
+        assert_eq!(by_newcomer(), "cold");
+        pool.note_starting(Some(&newcomer), 60_000);
+        pool.note_lost(Some(&newcomer));
+        assert_eq!(by_newcomer(), "cold");
+        pool.note_starting(Some(&newcomer), 60_000);
+        pool.note_warm(Some(&newcomer));
+        assert!(newcomer.is_in());
+        assert_eq!((known(&pool), by_newcomer()), ("warm", "warm"));
+        let counted = [&pool.stats.started, &pool.stats.failed].map(|it| it.load(Relaxed));
+        assert_eq!(counted, [1, 1]);
+        pool.note_cold();
+        assert_eq!(by_newcomer(), "cold", "as for everybody");
+    }
+
+    #[test]
+    fn a_rest_that_an_operator_ends_is_over() {
+        let pool = pool();
+        pool.note_failed(None, (Failure::PoolFailed, ""), 60_000);
+        assert_eq!(known(&pool), "failed");
+        pool.note_rested(None);
+        assert_eq!(known(&pool), "cold");
+        pool.note_warm(None);
+        pool.note_rested(None);
+        assert_eq!(known(&pool), "warm");
+    }
+
+    #[test]
     fn a_suspension_is_told_to_those_who_wait_and_not_remembered() {
         let pool = pool();
-        pool.note_failed(Failure::TenantSuspended, "", 5_000);
+        pool.note_failed(None, (Failure::TenantSuspended, ""), 5_000);
         let soon = Instant::now() + Duration::from_millis(FAILED_MS_MIN);
         assert_eq!(pool.known(soon), Known::Cold);
     }
@@ -506,13 +601,13 @@ mod tests {
         let all = AllPools::default();
         let [warm, starting] = ["a", "b"].map(|id| Arc::new(ProgramPool::new(id, id, id)));
         all.put_in_force(&[Arc::clone(&warm), Arc::clone(&starting)].into());
-        warm.note_warm();
-        starting.note_starting(5_000);
+        warm.note_warm(None);
+        starting.note_starting(None, 5_000);
         for pool in [&warm, &starting] {
-            pool.note_lost();
+            pool.note_lost(None);
         }
         assert_eq!((known(&warm), known(&starting)), ("warm", "cold"));
-        starting.note_starting(5_000);
+        starting.note_starting(None, 5_000);
         all.note_spawner();
         assert_eq!(warm.known(Instant::now()), Known::Unsure);
         assert_eq!(known(&starting), "cold");

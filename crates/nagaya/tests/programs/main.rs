@@ -17,6 +17,7 @@ mod fastcgi_nginx;
 mod fastcgi_php;
 mod maps;
 mod pools;
+mod pools_joined;
 mod pools_lost;
 mod pools_seen;
 mod pools_stuck;

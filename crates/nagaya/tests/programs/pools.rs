@@ -388,11 +388,16 @@ fn a_php_that_does_not_start_is_told_with_its_words_and_tried_again_later() {
         "{why}"
     );
     let metrics = limited::ask(&bed.gateway, "status json");
-    assert!(metrics.contains("\"pool_failed\":1}"), "{metrics}");
-    scratch.write("fine", "");
-    eventually(PATIENCE, "the next start", || {
-        (bed.get("/").status == 200).then_some(())
+    assert!(metrics.contains("\"pool_failed\":1,"), "{metrics}");
+    eventually(PATIENCE, "a rest that is ended", || {
+        assert_eq!(bed.get("/").status, 503);
+        let told = limited::ask(&bed.gateway, "pools-restart app.test");
+        (told == "1\n").then_some(())
     });
+    assert_eq!(bed.get("/").status, 503, "it was tried at once");
+    scratch.write("fine", "");
+    limited::ask(&bed.gateway, "pools-restart app.test");
+    assert_eq!(bed.get("/").status, 200, "it is tried at once");
 }
 
 #[test]

@@ -100,3 +100,30 @@ fn compiled_files_are_bounded_and_cleared_after_the_last_who_could_write_some() 
     });
     assert_eq!(bed.get("/").status, 200);
 }
+
+#[test]
+fn what_php_logs_in_several_lines_is_told_once_and_what_it_says_as_it_was() {
+    let page = "<?php trigger_error(\"one of two\\ntwo of two\", E_USER_WARNING); \
+        file_put_contents('php://stderr', \"the last word\\n\"); throw new Exception('unlucky');";
+    let files = [("app/index.php", WHO), ("app/throws.php", page)];
+    let wish = Wish {
+        files: &files,
+        ..Wish::default()
+    };
+    let Some(bed) = bed(&wish) else { return };
+    bed.get("/throws.php");
+    let log = eventually(PATIENCE, "all that was said", || {
+        let log = bed.gateway.stderr();
+        let is_said = log.contains("the last word");
+        (is_said && log.contains("Stack trace")).then_some(log)
+    });
+    for (text, times) in [("two of two", 1), ("said into", 0), ("unlucky", 1)] {
+        assert_eq!(log.matches(text).count(), times, "{text}: {log}");
+    }
+    limited::ask(&bed.gateway, "pools-stop app.test");
+    bed.gateway.wait_for_message("an operator stopped it");
+    let log = bed.gateway.stderr();
+    for text in ["two of two", "Stack trace"] {
+        assert_eq!(log.matches(text).count(), 1, "{text}: {log}");
+    }
+}

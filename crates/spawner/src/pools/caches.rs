@@ -119,7 +119,8 @@ impl Spawner {
             };
             known += 1;
             let (cache, after) = (Cache::of(pool), self.pools.machine.runs_of(id));
-            self.pools.machine.stop(id, now);
+            let why = "an operator cleared it";
+            self.pools.machine.stop(id, why, now);
             if let Some(cache) = cache {
                 let to_clear = &mut self.pools.caches.to_clear;
                 to_clear.retain(|it| it.cache.directory != cache.directory);

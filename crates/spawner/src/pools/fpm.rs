@@ -14,6 +14,7 @@ use std::path::Path;
 use ipc::pools::FPM_STATUS_PATH;
 
 use super::costs;
+use super::words::LINE_BYTES_MAX;
 
 /// The descriptors it has beside its three: the socket, and the file.
 pub(super) const SOCKET: &str = "/proc/self/fd/3";
@@ -70,7 +71,7 @@ impl Fpm<'_> {
              daemonize = no\n\
              error_log = {WORDS}\n\
              log_level = notice\n\
-             log_limit = 1024\n\
+             log_limit = {LINE_BYTES_MAX}\n\
              process_control_timeout = {seconds}s\n\
              [{id}]\n\
              listen = {SOCKET}\n\
@@ -82,7 +83,6 @@ impl Fpm<'_> {
              request_terminate_timeout = {seconds}s\n\
              request_terminate_timeout_track_finished = yes\n\
              catch_workers_output = yes\n\
-             decorate_workers_output = no\n\
              clear_env = yes\n\
              env[PATH] = {PATH}\n\
              security.limit_extensions = .php .phar\n\

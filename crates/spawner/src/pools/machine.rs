@@ -7,15 +7,15 @@
 //! that takes too long. A run that was killed has to be gone with all it left behind before
 //! another begins: nobody of a former run is to take a connection from the socket.
 
+mod seen;
 mod tenants;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use ipc::order::Failure;
-use ipc::pools::PoolState;
 
-use super::pool::{Coming, Figures, Leaving, Pool, REST, Run, Terms, rest_after, until};
+use super::pool::{Coming, Leaving, Pool, REST, Run, Terms, rest_after, until};
 use super::turns::Turns;
 
 /// A run that ended within so long of being ready is a crash.
@@ -46,8 +46,15 @@ pub(super) enum Deed {
     Cold { pool: String },
     /// Tell everybody that another run serves than did.
     HandedOver { pool: String },
-    /// Tell the error log.
+    /// Tell the error log of trouble.
     Log { pool: String, text: String },
+    /// Tell it that a run has begun to serve, or has ended: why, and how long that took.
+    Note {
+        pool: String,
+        what: &'static str,
+        why: &'static str,
+        took: Duration,
+    },
 }
 
 /// An answer.
@@ -124,7 +131,7 @@ impl Machine {
         pool.worked = now;
         let before = pool.serving.replace(Run { number, since: now });
         if let Some(before) = before {
-            self.leave(id, before.number, now);
+            self.leave(id, before.number, "another one serves", now);
         }
         number
     }
@@ -136,14 +143,14 @@ impl Machine {
         if let Some(pool) = self.pools.get_mut(id) {
             pool.serving = serving;
         }
-        self.leave(id, number, now);
+        self.leave(id, number, "another one serves, or no site wants it", now);
         number
     }
 
     /// Forgets every run: they are somebody else's from now on, and who waits is told to ask there.
     pub(super) fn let_go(&mut self) {
         for pool in self.pools.values_mut() {
-            for ask in std::mem::take(&mut pool.asks) {
+            for ask in pool.take_asks() {
                 let word = Word::Warm;
                 self.deeds.push(Deed::Say { ask, word });
             }
@@ -154,15 +161,23 @@ impl Machine {
         self.deaf.clear();
     }
 
-    /// Somebody wants a pool: an order, or a connection that waits.
-    pub(super) fn want(&mut self, id: &str, terms: &Terms, ask: Option<Ask>, now: Instant) {
+    /// Somebody wants a pool: an order, or a connection that waits. Where it is to run as the latest
+    /// manifest says, one that runs otherwise is waited for until another has taken over.
+    pub(super) fn want(
+        &mut self,
+        id: &str,
+        terms: &Terms,
+        (ask, is_latest): (Option<Ask>, bool),
+        now: Instant,
+    ) {
         let pool = self.pools.entry(id.to_owned());
         let pool = pool.or_insert_with(|| Pool::new(terms.clone(), now));
+        let serves = pool.serving.is_some();
         let word = match pool.rest(now) {
             _ if self.suspended.contains(&pool.terms.tenant) => {
                 tenants::not_for(&pool.terms.tenant)
             }
-            _ if pool.serving.is_some() => {
+            _ if serves && !(is_latest && pool.is_behind(now)) => {
                 pool.worked = now;
                 Word::Warm
             }
@@ -171,15 +186,20 @@ impl Machine {
                 detail: pool.figures.failure.clone(),
                 retry,
             },
-            None if pool.asks.len() >= ASKS_MAX => Word::Not {
+            None if pool.asks.len() + pool.joining.len() >= ASKS_MAX => Word::Not {
                 failure: Failure::PoolsFull,
                 detail: format!("{ASKS_MAX} orders wait for it already"),
                 retry: REST,
             },
             None => {
-                pool.asks.extend(ask);
-                self.queue(id, now);
-                self.deal(now);
+                match is_latest {
+                    true => pool.joining.extend(ask),
+                    false => pool.asks.extend(ask),
+                }
+                if !serves {
+                    self.queue(id, now);
+                    self.deal(now);
+                }
                 let Some(wait) = self.predict(id, now) else {
                     return;
                 };
@@ -189,20 +209,11 @@ impl Machine {
         self.deeds.extend(ask.map(|ask| Deed::Say { ask, word }));
     }
 
-    /// Whether somebody who connects to a pool that does not run is to have it started.
-    pub(super) fn is_asleep(&self, id: &str, now: Instant) -> bool {
-        let asleep = |pool: &Pool| {
-            let is_awake = pool.serving.is_some() || pool.coming.is_some();
-            !is_awake && pool.waiting.is_none() && pool.rest(now).is_none()
-        };
-        let may_start = !self.deaf.contains(id) && !self.is_kept_still(id);
-        may_start && self.pools.get(id).is_none_or(asleep)
-    }
-
     /// Forgets orders of those who have gone.
     pub(super) fn forget(&mut self, is_meant: impl Fn(Ask) -> bool) {
         for pool in self.pools.values_mut() {
             pool.asks.retain(|ask| !is_meant(*ask));
+            pool.joining.retain(|ask| !is_meant(*ask));
         }
     }
 
@@ -223,18 +234,28 @@ impl Machine {
             since: now,
         });
         let tenant = pool.terms.tenant.clone();
-        for ask in std::mem::take(&mut pool.asks) {
+        let asks = std::mem::take(&mut pool.asks);
+        if before.is_some() {
+            // Heard before what it lets through: no connection of the run before is taken then.
+            self.deeds.push(Deed::HandedOver { pool: id.clone() });
+        }
+        for ask in asks {
             let word = Word::Warm;
             self.deeds.push(Deed::Say { ask, word });
         }
+        self.deeds.push(Deed::Note {
+            pool: id.clone(),
+            what: "started",
+            why: coming.why,
+            took: time,
+        });
         self.turns.end(&tenant, (coming.charged_us, cost_us));
         self.start_mean = Some(match self.start_mean {
             Some(mean) => (mean * 7 + time) / 8,
             None => time,
         });
         if let Some(before) = before {
-            self.deeds.push(Deed::HandedOver { pool: id.clone() });
-            self.leave(&id, before.number, now);
+            self.leave(&id, before.number, "another one has taken over", now);
         }
         self.tick(now);
     }
@@ -246,7 +267,7 @@ impl Machine {
             return;
         };
         if let Some(coming) = pool.coming.take_if(|coming| coming.number == run) {
-            self.fail(&id, coming.charged_us, why, now);
+            self.fail(&id, &coming, why, now);
         } else if let Some(serving) = pool.serving.take_if(|serving| serving.number == run) {
             let is_crash = now.saturating_duration_since(serving.since) < CRASH;
             pool.crashes = if is_crash { pool.crashes + 1 } else { 0 };
@@ -263,7 +284,7 @@ impl Machine {
             });
             self.deeds.push(Deed::Cold { pool: id.clone() });
         }
-        self.kill(&id, run);
+        self.kill(&id, run, None, now);
         self.tick(now);
     }
 
@@ -273,7 +294,16 @@ impl Machine {
             return;
         };
         if let Some(pool) = self.pools.get_mut(&id) {
-            pool.leaving.retain(|leaving| leaving.number != run);
+            let at = pool.leaving.iter().position(|it| it.number == run);
+            let left = at.map(|at| pool.leaving.swap_remove(at));
+            if let Some((why, since)) = left.and_then(|left| Some((left.why?, left.since))) {
+                self.deeds.push(Deed::Note {
+                    pool: id.clone(),
+                    what: "ended",
+                    why,
+                    took: now.saturating_duration_since(since),
+                });
+            }
             if pool.is_forgettable() {
                 self.pools.remove(&id);
             }
@@ -288,37 +318,46 @@ impl Machine {
         }
     }
 
+    /// Ends the rest of a pool that failed, as what was wrong may be repaired; whether it rested.
+    pub(super) fn forgive(&mut self, id: &str, now: Instant) -> bool {
+        let Some(pool) = self.pools.get_mut(id) else {
+            return false;
+        };
+        let rested = pool.rest(now).is_some();
+        (pool.rests, pool.failures, pool.crashes) = (None, 0, 0);
+        rested
+    }
+
     /// Another run is to take over from the one that serves, or comes; whether there is one.
-    pub(super) fn restart(&mut self, id: &str, now: Instant) -> bool {
+    pub(super) fn restart(&mut self, id: &str, why: &'static str, now: Instant) -> bool {
+        self.forgive(id, now);
         let Some(pool) = self.pools.get_mut(id) else {
             return false;
         };
         let is_there = pool.serving.is_some() || pool.coming.is_some();
-        pool.is_stale = is_there;
-        // What was wrong with it may be repaired.
-        (pool.rests, pool.failures, pool.crashes) = (None, 0, 0);
+        pool.stale = is_there.then_some(why);
         self.tick(now);
         is_there
     }
 
     /// What runs is to end; whether there was something.
-    pub(super) fn stop(&mut self, id: &str, now: Instant) -> bool {
+    pub(super) fn stop(&mut self, id: &str, why: &'static str, now: Instant) -> bool {
+        self.forgive(id, now);
         let Some(pool) = self.pools.get_mut(id) else {
             return false;
         };
-        pool.is_stale = false;
-        (pool.rests, pool.failures, pool.crashes) = (None, 0, 0);
+        pool.stale = None;
         let (serving, coming) = (pool.serving.take(), pool.coming.take());
         let tenant = pool.terms.tenant.clone();
         if let Some(serving) = &serving {
             self.deeds.push(Deed::Cold { pool: id.into() });
-            self.leave(id, serving.number, now);
+            self.leave(id, serving.number, why, now);
         }
         if let Some(coming) = &coming {
             // Who waits for it has it started anew.
             let charged_us = coming.charged_us;
             self.turns.end(&tenant, (charged_us, charged_us));
-            self.kill(id, coming.number);
+            self.kill(id, coming.number, None, now);
         }
         self.tick(now);
         serving.is_some() || coming.is_some()
@@ -328,12 +367,7 @@ impl Machine {
     /// until there is another.
     pub(super) fn is_deaf(&mut self, id: &str, now: Instant) {
         self.deaf.insert(id.to_owned());
-        self.stop(id, now);
-    }
-
-    /// Pools whose sockets are to be bound anew.
-    pub(super) fn deaf(&self) -> impl Iterator<Item = &str> {
-        self.deaf.iter().map(String::as_str)
+        self.stop(id, "its socket refused connections", now);
     }
 
     /// There is another.
@@ -341,31 +375,6 @@ impl Machine {
         if self.deaf.remove(id) {
             self.tick(now);
         }
-    }
-
-    pub(super) fn state(&self, id: &str, now: Instant) -> PoolState {
-        let pool = self.pools.get(id);
-        match pool.map_or(PoolState::Cold, |pool| pool.state(now)) {
-            PoolState::Cold | PoolState::Failed if self.is_kept_still(id) => PoolState::Suspended,
-            state => state,
-        }
-    }
-
-    pub(super) fn figures(&self, id: &str) -> Figures {
-        let pool = self.pools.get(id);
-        pool.map_or_else(Figures::default, |pool| pool.figures.clone())
-    }
-
-    /// How long a pool that failed still rests.
-    pub(super) fn rest(&self, id: &str, now: Instant) -> Option<Duration> {
-        self.pools.get(id)?.rest(now)
-    }
-
-    /// The run that serves, or else comes.
-    pub(super) fn run(&self, id: &str) -> Option<u64> {
-        let pool = self.pools.get(id)?;
-        let serving = pool.serving.as_ref().map(|serving| serving.number);
-        serving.or(pool.coming.as_ref().map(|coming| coming.number))
     }
 
     /// A message has been handed over, or could not be.
@@ -379,36 +388,13 @@ impl Machine {
         }
     }
 
-    /// All runs of a pool.
-    pub(super) fn runs_of(&self, id: &str) -> Vec<u64> {
-        let runs = self.runs.iter().filter(|(_, of)| *of == id);
-        runs.map(|(run, _)| *run).collect()
-    }
-
-    /// Whether something is left of a run.
-    pub(super) fn has(&self, run: u64) -> bool {
-        self.runs.contains_key(&run)
-    }
-
-    /// Whether a run is starting.
-    pub(super) fn is_coming(&self, run: u64) -> bool {
-        let pool = self.runs.get(&run).and_then(|id| self.pools.get(id));
-        let coming = pool.and_then(|pool| pool.coming.as_ref());
-        coming.is_some_and(|coming| coming.number == run)
-    }
-
-    /// Runs that serve.
-    pub(super) fn serving(&self) -> impl Iterator<Item = (&str, u64)> {
-        let pools = self.pools.iter();
-        pools.filter_map(|(id, pool)| Some((id.as_str(), pool.serving.as_ref()?.number)))
-    }
-
     /// Does what time brings; tells when there is more to do.
     pub(super) fn tick(&mut self, now: Instant) -> Option<Instant> {
         let active = self.pools.iter().filter(|(_, pool)| !pool.is_still());
         let ids: Vec<String> = active.map(|(id, _)| id.clone()).collect();
         for id in &ids {
             self.end_what_is_late(id, now);
+            self.let_in(id, now);
             let pool = self.pools.get(id);
             let wants = pool.is_some_and(|pool| pool.wants_by_itself() && pool.rest(now).is_none());
             if wants && !self.is_kept_still(id) {
@@ -426,6 +412,17 @@ impl Machine {
         let id = self.runs.get(&run)?.clone();
         let pool = self.pools.get_mut(&id)?;
         Some((id, pool))
+    }
+
+    /// Tells those who joined a pool once nobody accepts that was told something else.
+    fn let_in(&mut self, id: &str, now: Instant) {
+        let pool = self.pools.get_mut(id);
+        let ready = pool.filter(|pool| pool.serving.is_some() && !pool.is_behind(now));
+        let joined = ready.map(|pool| std::mem::take(&mut pool.joining));
+        for ask in joined.into_iter().flatten() {
+            let word = Word::Warm;
+            self.deeds.push(Deed::Say { ask, word });
+        }
     }
 
     /// Ends what takes too long or has nothing to do.
@@ -460,9 +457,13 @@ impl Machine {
             self.deeds.push(Deed::Kill { run });
         }
         if let Some(idle) = idle {
-            pool.is_stale = false;
+            pool.stale = None;
+            let why = match pool.is_named {
+                true => "it had nothing to do",
+                false => "no site wants it any more",
+            };
             self.deeds.push(Deed::Cold { pool: id.into() });
-            self.leave(id, idle.number, now);
+            self.leave(id, idle.number, why, now);
         }
         if let Some(run) = coming {
             let why = format!("it was not ready within {} ms", start_max.as_millis());
@@ -506,34 +507,21 @@ impl Machine {
             };
             self.run += 1;
             let run = self.run;
-            (pool.waiting, pool.is_stale) = (None, false);
+            let why = pool.why_now();
+            (pool.waiting, pool.stale) = (None, None);
             pool.coming = Some(Coming {
                 number: run,
                 since: now,
                 charged_us,
+                why,
             });
             self.runs.insert(run, id.clone());
             self.deeds.push(Deed::Start { pool: id, run });
         }
     }
 
-    /// How long it will take until a pool is ready; `None` where it is not even wanted.
-    fn predict(&self, id: &str, now: Instant) -> Option<Duration> {
-        let pool = self.pools.get(id)?;
-        let mean = self.start_mean.unwrap_or(GUESS);
-        let own = pool.figures.times.back().copied().unwrap_or(mean);
-        match &pool.coming {
-            Some(coming) => Some(own.saturating_sub(now.saturating_duration_since(coming.since))),
-            None => {
-                let rounds = self.turns.rounds_before(&pool.terms.tenant, id);
-                let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
-                Some(mean.saturating_mul(rounds) + own)
-            }
-        }
-    }
-
     /// A start has failed: who waits is told, and the pool rests.
-    fn fail(&mut self, id: &str, charged_us: u64, why: &str, now: Instant) {
+    fn fail(&mut self, id: &str, coming: &Coming, why: &str, now: Instant) {
         let Some(pool) = self.pools.get_mut(id) else {
             return;
         };
@@ -543,10 +531,11 @@ impl Machine {
         pool.figures.starts_failed += 1;
         pool.figures.failure = why.to_owned();
         // A hand-over that failed is tried again after the rest.
-        pool.is_stale = pool.serving.is_some();
-        let asks = std::mem::take(&mut pool.asks);
+        pool.stale = pool.serving.as_ref().map(|_| coming.why);
+        let asks = pool.take_asks();
         let tenant = pool.terms.tenant.clone();
-        self.turns.end(&tenant, (charged_us, charged_us));
+        self.turns
+            .end(&tenant, (coming.charged_us, coming.charged_us));
         let text = format!("did not start, and rests {} s: {why}", retry.as_secs());
         self.deeds.push(Deed::Log {
             pool: id.to_owned(),
@@ -563,15 +552,19 @@ impl Machine {
     }
 
     /// Has a run that serves no more finish.
-    fn leave(&mut self, id: &str, run: u64, now: Instant) {
+    fn leave(&mut self, id: &str, run: u64, why: &'static str, now: Instant) {
         if let Some(pool) = self.pools.get_mut(id) {
-            let until = Some(now + pool.terms.stop_max);
-            pool.leaving.push(Leaving { number: run, until });
+            pool.leaving.push(Leaving {
+                number: run,
+                since: now,
+                until: Some(now + pool.terms.stop_max),
+                why: Some(why),
+            });
             self.deeds.push(Deed::Quit { run });
         }
     }
 
-    fn kill(&mut self, id: &str, run: u64) {
+    fn kill(&mut self, id: &str, run: u64, why: Option<&'static str>, now: Instant) {
         let Some(pool) = self.pools.get_mut(id) else {
             return;
         };
@@ -579,7 +572,9 @@ impl Machine {
             Some(leaving) => leaving.until = None,
             None => pool.leaving.push(Leaving {
                 number: run,
+                since: now,
                 until: None,
+                why,
             }),
         }
         self.deeds.push(Deed::Kill { run });

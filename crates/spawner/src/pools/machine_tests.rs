@@ -1,7 +1,14 @@
 //! The machine of pools against a clock and processes of a test.
 
+#[path = "machine_joins_tests.rs"]
+mod joins;
+
+use ipc::pools::PoolState;
+
 use super::super::pool::UNNAMED;
 use super::*;
+
+const WHY: &str = "the test wants it";
 
 /// The machine, and a world that does what it says.
 struct World {
@@ -15,6 +22,8 @@ struct World {
     /// Hand-overs, and how many runs had been told to end by then.
     handed_over: Vec<(String, usize)>,
     quit: Vec<u64>,
+    /// What has begun and ended, and why.
+    notes: Vec<(&'static str, &'static str)>,
 }
 
 fn terms(tenant: &str, idle_s: Option<u64>) -> Terms {
@@ -37,6 +46,7 @@ impl World {
             cold: Vec::new(),
             handed_over: Vec::new(),
             quit: Vec::new(),
+            notes: Vec::new(),
         };
         world.name(starting_max, pools);
         world
@@ -68,6 +78,7 @@ impl World {
                 Deed::Say { ask, word } => self.said.entry(ask).or_default().push(word),
                 Deed::Cold { pool } => self.cold.push(pool),
                 Deed::HandedOver { pool } => self.handed_over.push((pool, self.quit.len())),
+                Deed::Note { what, why, .. } => self.notes.push((what, why)),
                 Deed::Log { .. } => {}
             }
         }
@@ -80,7 +91,16 @@ impl World {
     }
 
     fn want(&mut self, id: &str, terms: &Terms, ask: u64) {
-        self.machine.want(id, terms, Some((1, ask)), self.now);
+        self.want_of(id, terms, (ask, false));
+    }
+
+    fn join(&mut self, id: &str, terms: &Terms, ask: u64) {
+        self.want_of(id, terms, (ask, true));
+    }
+
+    fn want_of(&mut self, id: &str, terms: &Terms, (ask, is_latest): (u64, bool)) {
+        let ask = (Some((1, ask)), is_latest);
+        self.machine.want(id, terms, ask, self.now);
         self.obey();
     }
 
@@ -227,11 +247,11 @@ fn a_run_that_ends_is_started_again_once_it_is_gone_and_rests_when_it_always_doe
 fn a_hand_over_serves_all_the_time_and_one_that_fails_is_tried_again() {
     let own = terms("a", Some(600));
     let mut world = World::new(2, &[("p", own.clone())]);
-    assert!(!world.machine.restart("p", world.now), "nothing runs");
+    assert!(!world.machine.restart("p", WHY, world.now), "nothing runs");
     world.want("p", &own, 1);
     world.ready(1);
     world.cold.clear();
-    assert!(world.machine.restart("p", world.now));
+    assert!(world.machine.restart("p", WHY, world.now));
     world.obey();
     assert_eq!(
         (world.state("p"), world.coming()),
@@ -254,18 +274,26 @@ fn a_hand_over_serves_all_the_time_and_one_that_fails_is_tried_again() {
         (world.state("p"), world.machine.run("p")),
         (PoolState::Warm, Some(3))
     );
+    assert_eq!(
+        world.notes,
+        [("started", "a request came"), ("started", WHY)],
+        "the first has not ended yet"
+    );
     // The first does not end: it is killed in time.
     world.after(Duration::from_secs(20));
     assert!(world.runs[&1].1);
+    world.gone(1);
+    let ended = ("ended", "another one has taken over");
+    assert_eq!(world.notes.last(), Some(&ended));
 }
 
 #[test]
 fn one_that_is_stopped_while_it_starts_is_killed_and_started_anew_for_who_waits() {
     let own = terms("a", Some(600));
     let mut world = World::new(1, &[("p", own.clone()), ("q", own.clone())]);
-    assert!(!world.machine.stop("p", world.now), "nothing runs");
+    assert!(!world.machine.stop("p", WHY, world.now), "nothing runs");
     world.want("p", &own, 1);
-    assert!(world.machine.stop("p", world.now));
+    assert!(world.machine.stop("p", WHY, world.now));
     world.obey();
     assert!(world.runs[&1].1);
     assert_eq!(world.state("p"), PoolState::Waiting);
@@ -372,15 +400,15 @@ fn whatever_happens_places_are_kept_and_every_order_is_answered_once() {
             match roll(14) {
                 0..=3 => {
                     asks += 1;
-                    world.want(id, own, asks);
+                    world.want_of(id, own, (asks, roll(3) == 0));
                 }
                 4 | 5 if world.coming().contains(&run) => world.ready(run),
                 6 if roll(4) == 0 => world.died(run),
                 7 if world.quit.contains(&run) || world.runs.get(&run).is_some_and(|it| it.1) => {
                     world.gone(run);
                 }
-                8 => drop(world.machine.restart(id, world.now)),
-                9 if roll(4) == 0 => drop(world.machine.stop(id, world.now)),
+                8 => drop(world.machine.restart(id, WHY, world.now)),
+                9 if roll(4) == 0 => drop(world.machine.stop(id, WHY, world.now)),
                 10 if roll(9) == 0 => world.machine.is_deaf(id, world.now),
                 10 => world.machine.hears_again(id, world.now),
                 11 => {
@@ -523,7 +551,7 @@ fn who_waits_for_a_pool_that_is_killed_has_the_next_one() {
     world.ready(1);
     world.ready(2);
     // One that serves, one that starts; and one that leaves.
-    world.machine.restart("p", world.now);
+    world.machine.restart("p", WHY, world.now);
     world.obey();
     let next = world.machine.run("p").unwrap();
     assert_eq!(world.machine.kill_tenant("a", world.now), 2);

@@ -18,6 +18,7 @@ mod pool;
 mod probe;
 mod questions;
 mod run;
+mod sockets;
 mod tenants;
 mod turns;
 mod watch;
@@ -33,14 +34,16 @@ use std::time::{Duration, Instant};
 use config::reason;
 use ipc::manifest::FromSpawner;
 use ipc::order::{Failure, Report};
-use ipc::pools::{PoolManifest, PoolProcess, PoolProgramManifest, PoolSocket};
+use ipc::pools::{PoolManifest, PoolProcess, PoolProgramManifest};
 use os::spawn::{End, Filter};
 
 use self::caches::Caches;
 use self::machine::{Ask, Deed, Machine, Word};
 use self::pool::Terms;
 use self::run::{Running, Who};
+use self::sockets::Socket;
 use self::tenants::Unended;
+use self::words::Ration;
 use crate::manifests::Known;
 use crate::{Refusal, Source, Spawner};
 
@@ -83,13 +86,8 @@ pub(super) struct Pools {
     untold: BTreeSet<String>,
     filter: Option<Filter>,
     unended: Unended,
-}
-
-/// A socket of a pool.
-#[derive(Debug)]
-struct Socket {
-    number: u64,
-    listener: std::os::fd::OwnedFd,
+    /// Of starts and ends, for the error log.
+    notes: Ration,
 }
 
 /// On what terms a pool runs.
@@ -254,33 +252,6 @@ impl Pools {
 }
 
 impl Spawner {
-    /// Takes sockets; one that is another than before is where its pool listens from now on.
-    pub(super) fn take_sockets(&mut self, sockets: Vec<PoolSocket>) {
-        let now = Instant::now();
-        for PoolSocket { id, socket } in sockets {
-            // As programs expect it that are given one.
-            if let Err(error) = os::net::set_waiting(socket.as_fd()) {
-                tracing::warn!(pool = id, error = reason(&error), "its socket may not wait");
-            }
-            let inode = |fd: BorrowedFd<'_>| os::file::facts(fd).map(|it| it.inode).ok();
-            let before = self.pools.sockets.get(&id);
-            let is_other =
-                before.is_some_and(|it| inode(it.listener.as_fd()) != inode(socket.as_fd()));
-            self.pools.sockets_seen += 1;
-            let number = self.pools.sockets_seen;
-            let listener = socket;
-            self.pools
-                .sockets
-                .insert(id.clone(), Socket { number, listener });
-            if is_other {
-                // What serves there is asked by nobody any more.
-                self.pools.machine.is_deaf(&id, now);
-            }
-            self.pools.machine.hears_again(&id, now);
-        }
-        self.mind_pools();
-    }
-
     /// Takes in what the manifest just taken says of pools.
     pub(super) fn name_pools(&mut self) {
         let now = Instant::now();
@@ -312,14 +283,16 @@ impl Spawner {
         if self.pools.is_in_charge {
             self.pools.machine.name(pools, places, now);
             for id in self.pools.changed() {
-                self.pools.machine.restart(&id, now);
+                self.pools
+                    .machine
+                    .restart(&id, "its settings have changed", now);
             }
         }
         self.mind_pools();
     }
 
-    /// A worker wants a pool.
-    pub(super) fn warm(&mut self, ask: Ask, id: &str) {
+    /// A worker wants a pool, perhaps only as the latest manifest says.
+    pub(super) fn warm(&mut self, ask: Ask, id: &str, is_latest: bool) {
         let Some(terms) = self.pools.pool(id).map(terms) else {
             let word = Word::Not {
                 failure: Failure::UnknownRule,
@@ -333,37 +306,8 @@ impl Spawner {
         }
         let now = Instant::now();
         self.listen_for(id, now);
-        self.pools.machine.want(id, &terms, Some(ask), now);
-        self.mind_pools();
-    }
-
-    /// Looks whether the socket of a pool still can be connected to.
-    fn listen_for(&mut self, id: &str, now: Instant) {
-        let socket = self.pools.sockets.get(id);
-        if socket.is_some_and(|it| os::net::is_shut(it.listener.as_fd())) {
-            self.pools.machine.is_deaf(id, now);
-            self.tell_deaf(id);
-        }
-    }
-
-    fn tell_deaf(&mut self, id: &str) {
-        let deaf = FromSpawner::Deaf { id: id.to_owned() };
-        self.tell_supervisor(&deaf);
-    }
-
-    /// Somebody connects to a pool that does not run.
-    pub(super) fn on_asleep(&mut self, number: u64) {
-        let now = Instant::now();
-        let sockets = self.pools.sockets.iter();
-        let mut sockets = sockets.filter(|(_, socket)| socket.number == number);
-        let Some(id) = sockets.next().map(|(id, _)| id.clone()) else {
-            return;
-        };
-        self.listen_for(&id, now);
-        if self.pools.machine.is_asleep(&id, now) {
-            let terms = self.pools.terms(&id);
-            self.pools.machine.want(&id, &terms, None, now);
-        }
+        let ask = (Some(ask), is_latest);
+        self.pools.machine.want(id, &terms, ask, now);
         self.mind_pools();
     }
 
@@ -517,6 +461,12 @@ impl Spawner {
                 let name = self.pools.name_of(&pool);
                 tracing::warn!(pool = name, "{text}");
             }
+            Deed::Note {
+                pool,
+                what,
+                why,
+                took,
+            } => self.note(&pool, (what, why), took, now),
         }
     }
 

@@ -11,6 +11,8 @@ use super::machine::Ask;
 pub(super) const REST: Duration = Duration::from_secs(1);
 /// The longest.
 const REST_MAX: Duration = Duration::from_secs(60);
+/// How long processes that were told to end may still accept a connection.
+pub(super) const ACCEPTS_MAX: Duration = Duration::from_secs(1);
 /// How long a pool without work is kept that the latest manifest does not name.
 pub(super) const UNNAMED: Duration = Duration::from_secs(5);
 /// Starts remembered of each pool.
@@ -39,8 +41,10 @@ pub(super) struct Pool {
     /// Since when it waits for its turn.
     pub(super) waiting: Option<Instant>,
     pub(super) asks: Vec<Ask>,
-    /// Another run is to take over from the one that serves.
-    pub(super) is_stale: bool,
+    /// Orders of those who wait until all that accepts was told what the latest manifest says.
+    pub(super) joining: Vec<Ask>,
+    /// Why another run is to take over from the one that serves; `None`: none is.
+    pub(super) stale: Option<&'static str>,
     pub(super) rests: Option<Instant>,
     /// Starts that failed in a row.
     pub(super) failures: u32,
@@ -77,13 +81,19 @@ pub(super) struct Coming {
     pub(super) since: Instant,
     /// What its tenant was charged beforehand.
     pub(super) charged_us: u64,
+    /// Why it was started.
+    pub(super) why: &'static str,
 }
 
 #[derive(Debug)]
 pub(super) struct Leaving {
     pub(super) number: u64,
+    /// When it was told to end, or killed.
+    pub(super) since: Instant,
     /// When it is killed; `None` once it was.
     pub(super) until: Option<Instant>,
+    /// Why it ends; `None` where that has been told.
+    pub(super) why: Option<&'static str>,
 }
 
 impl Pool {
@@ -96,7 +106,8 @@ impl Pool {
             leaving: Vec::new(),
             waiting: None,
             asks: Vec::new(),
-            is_stale: false,
+            joining: Vec::new(),
+            stale: None,
             rests: None,
             failures: 0,
             crashes: 0,
@@ -114,9 +125,41 @@ impl Pool {
     pub(super) fn wants_by_itself(&self) -> bool {
         let is_kept = self.is_named && self.terms.idle.is_none();
         match self.serving {
-            Some(_) => self.is_stale,
-            None => is_kept || !self.asks.is_empty(),
+            Some(_) => self.stale.is_some(),
+            None => is_kept || self.is_asked_for(),
         }
+    }
+
+    /// Whether somebody waits for it.
+    pub(super) fn is_asked_for(&self) -> bool {
+        !self.asks.is_empty() || !self.joining.is_empty()
+    }
+
+    /// Why it is started now.
+    pub(super) fn why_now(&self) -> &'static str {
+        match (&self.serving, self.stale) {
+            (Some(_), Some(why)) => why,
+            _ if self.is_asked_for() => "a request came",
+            _ if self.wants_by_itself() => "it is kept",
+            _ => "somebody connected",
+        }
+    }
+
+    /// The orders that wait, which do so no longer.
+    pub(super) fn take_asks(&mut self) -> impl Iterator<Item = Ask> + use<> {
+        let (asks, joining) = (
+            std::mem::take(&mut self.asks),
+            std::mem::take(&mut self.joining),
+        );
+        asks.into_iter().chain(joining)
+    }
+
+    /// Whether who connects may come to processes that were told something else than the latest
+    /// manifest says: to be replaced, or told to end so lately that they may still accept.
+    pub(super) fn is_behind(&self, now: Instant) -> bool {
+        let accepts = |leaving: &Leaving| now < leaving.since + ACCEPTS_MAX;
+        let is_replaced = self.stale.is_some() || self.coming.is_some();
+        is_replaced || self.leaving.iter().any(accepts)
     }
 
     pub(super) fn idle(&self) -> Option<Duration> {
@@ -188,5 +231,9 @@ pub(super) fn until(pool: &Pool, now: Instant) -> Option<Instant> {
     let rests = pool
         .rests
         .filter(|rests| *rests > now && pool.wants_by_itself());
+    let each = pool.leaving.iter().filter(|_| !pool.joining.is_empty());
+    let accepts = each.map(|leaving| leaving.since + ACCEPTS_MAX);
+    let accepts = accepts.filter(|until| *until > now);
+    let leaving = leaving.chain(accepts);
     leaving.chain(coming).chain(idle).chain(rests).min()
 }

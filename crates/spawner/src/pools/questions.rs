@@ -38,12 +38,16 @@ impl Spawner {
                 PoolAnswer::Refused("pools are being handed over".into())
             }
             PoolQuestion::Restart(ids) => {
-                let done = ids.iter().filter(|id| self.pools.machine.restart(id, now));
-                count(done.count())
+                let why = "an operator restarted it";
+                let machine = &mut self.pools.machine;
+                let begun = |id: &&String| machine.forgive(id, now) | machine.restart(id, why, now);
+                count(ids.iter().filter(begun).count())
             }
             PoolQuestion::Stop(ids) => {
-                let done = ids.iter().filter(|id| self.pools.machine.stop(id, now));
-                count(done.count())
+                let why = "an operator stopped it";
+                let machine = &mut self.pools.machine;
+                let begun = |id: &&String| machine.forgive(id, now) | machine.stop(id, why, now);
+                count(ids.iter().filter(begun).count())
             }
             PoolQuestion::Clear(ids) => count(self.clear(&ids, now)),
             PoolQuestion::Kill(tenant) => self.kill_tenant(&tenant),

@@ -12,6 +12,7 @@ use config::reason;
 use ipc::order::{PoolCounts, Report};
 use ipc::pools::PoolProgramManifest;
 
+use super::words::{Weight, Words};
 use super::{Pools, STUCK_AFTER, facts, fpm, words};
 use crate::Spawner;
 
@@ -77,14 +78,13 @@ impl Spawner {
             .map(|pool| (pool.id.clone(), pool.name.clone()));
         let (id, name) = pool.unwrap_or_default();
         let mut is_ready = false;
-        for line in lines {
-            let line = words::without_time(&line);
+        for (weight, line) in lines {
             is_ready |= is_php && line.contains(fpm::READY);
-            if let Some(is_sent) = words::mail(line) {
+            if let Some(is_sent) = words::mail(&line) {
                 self.pools.machine.note_mail(&id, is_sent);
                 self.pools.untold.insert(id.clone());
             }
-            tell(&mut running.words, &name, line, now);
+            tell(&mut running.words, &name, (weight, &line), now);
         }
         if is_ready {
             self.ready(run, now);
@@ -124,6 +124,27 @@ impl Spawner {
             };
             let (tenant, costs) = (tenant.clone(), costs.to_vec());
             self.say(worker, &Report::Costs { tenant, costs });
+        }
+    }
+
+    /// Tells the error log that a run has begun to serve, or has ended.
+    pub(super) fn note(
+        &mut self,
+        id: &str,
+        (what, why): (&str, &str),
+        took: Duration,
+        now: Instant,
+    ) {
+        let (may_tell, spared) = self.pools.notes.may_tell(now);
+        if let Some(spared) = spared {
+            tracing::info!(
+                spared,
+                "more pools have started or ended than the error log takes"
+            );
+        }
+        if may_tell {
+            let (name, took_ms) = (self.pools.name_of(id), took.as_millis());
+            tracing::info!(pool = name, why, took_ms, "pool {what}");
         }
     }
 
@@ -173,7 +194,9 @@ impl Spawner {
             let before = *running.identity.get_or_insert(found.unwrap_or_default());
             if found.is_some_and(|found| found != before) {
                 running.identity = *found;
-                self.pools.machine.restart(&id, now);
+                self.pools
+                    .machine
+                    .restart(&id, "its program was replaced", now);
             }
         }
     }
@@ -236,10 +259,9 @@ impl Spawner {
     }
 }
 
-/// Tells the error log what a pool has said, by how grave php-fpm says it is.
-fn tell(words: &mut words::Words, name: &str, line: &str, now: Instant) {
-    let level = line.split_once(": ").map(|(level, _)| level);
-    if matches!(level, Some("NOTICE" | "DEBUG")) {
+/// Tells the error log what a pool has said, by how much that is.
+fn tell(words: &mut Words, name: &str, (weight, line): (Weight, &str), now: Instant) {
+    if weight == Weight::Light {
         return tracing::debug!(pool = name, "{line}");
     }
     let (may_tell, spared) = words.may_tell(now);
@@ -250,9 +272,9 @@ fn tell(words: &mut words::Words, name: &str, line: &str, now: Instant) {
             "it has said more than the error log takes"
         );
     }
-    match level {
+    match weight {
         _ if !may_tell => {}
-        Some("WARNING" | "ERROR" | "ALERT") => tracing::warn!(pool = name, "{line}"),
+        Weight::Grave => tracing::warn!(pool = name, "{line}"),
         _ => tracing::info!(pool = name, "{line}"),
     }
 }

@@ -5,8 +5,11 @@
 //! remembered, which say why it ended. One that never stops costs us little: so much is read in a
 //! second, and then it waits. What requests of PHP have cost is said by a line each, which weighs
 //! little: after one of those nothing is read for a moment, since others follow.
+//!
+//! An error of PHP in a request is told by that request as well. So it is none of what a child has said,
+//! in however many lines it comes: its last one ends with where it happened.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -14,7 +17,7 @@ use std::time::{Duration, Instant};
 use super::costs::Costs;
 
 /// Bytes of a line; the rest of a longer one is dropped.
-const LINE_BYTES_MAX: usize = 1_024;
+pub(super) const LINE_BYTES_MAX: usize = 1_280;
 /// Bytes read before others have their turn.
 const BYTES_A_TURN: usize = 64 * 1_024;
 /// Bytes after which no more is read in a second.
@@ -28,8 +31,34 @@ const LAST_BYTES_MAX: usize = 300;
 /// Lines for the error log in a second.
 const LINES_A_SECOND: u32 = 20;
 const SECOND: Duration = Duration::from_secs(1);
+/// How a child's words begin with which it tells what PHP logs, and an error among that.
+const MESSAGE: &str = "NOTICE: PHP message: ";
+const ERROR: &str = "NOTICE: PHP message: PHP ";
+/// Lines of an error, and children amid one.
+const ERROR_LINES_MAX: u32 = 200;
+const ERRORS_MAX: usize = 1_024;
 /// How long lines gather once there was one of a request.
 const REST: Duration = Duration::from_millis(50);
+
+/// How much a line is for the error log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Weight {
+    /// Of no interest, or told elsewhere.
+    Light,
+    /// What a program has said.
+    Usual,
+    /// Trouble.
+    Grave,
+}
+
+/// Lines for the error log: so many a second.
+#[derive(Debug, Default)]
+pub(super) struct Ration {
+    second: Option<Instant>,
+    said: u32,
+    /// Lines it was spared.
+    spared: u64,
+}
 
 /// The words of one run.
 #[derive(Debug)]
@@ -41,13 +70,12 @@ pub(super) struct Words {
     /// Until when nothing is read.
     rests_until: Option<Instant>,
     line: Vec<u8>,
+    /// Children amid an error of several lines, and how many of these may still come.
+    errors: BTreeMap<u32, u32>,
     last: VecDeque<String>,
     /// Bytes read since then, which is less than a second ago.
     read: (Instant, usize),
-    second: Instant,
-    said: u32,
-    /// Lines the error log was spared.
-    spared: u64,
+    ration: Ration,
 }
 
 impl Words {
@@ -57,11 +85,10 @@ impl Words {
             costs: Costs::default(),
             rests_until: None,
             line: Vec::new(),
+            errors: BTreeMap::new(),
             last: VecDeque::new(),
             read: (now, 0),
-            second: now,
-            said: 0,
-            spared: 0,
+            ration: Ration::default(),
         }
     }
 
@@ -79,9 +106,9 @@ impl Words {
         of_second.max(gather).filter(|left| !left.is_zero())
     }
 
-    /// Reads what is there, up to a turn's; the lines that are whole. Of PHP, some tell what requests
-    /// have cost, and are none of them.
-    pub(super) fn read(&mut self, is_php: bool, now: Instant) -> Vec<String> {
+    /// Reads what is there, up to a turn's; the lines that are whole, as they were meant. Of PHP, some
+    /// tell what requests have cost, and are none of them.
+    pub(super) fn read(&mut self, is_php: bool, now: Instant) -> Vec<(Weight, String)> {
         if now.saturating_duration_since(self.read.0) >= SECOND {
             self.read = (now, 0);
         }
@@ -94,7 +121,7 @@ impl Words {
             Ok(bytes) => {
                 let lines = self.take(buffer.get(..bytes).unwrap_or_default(), is_php);
                 let has_costs = !self.costs.is_empty();
-                let said: usize = lines.iter().map(String::len).sum();
+                let said: usize = lines.iter().map(|(_, line)| line.len()).sum();
                 self.read.1 += match has_costs {
                     true => said + bytes / COSTS_WEIGH,
                     false => bytes,
@@ -108,7 +135,7 @@ impl Words {
         self.take(b"\n", is_php)
     }
 
-    fn take(&mut self, bytes: &[u8], is_php: bool) -> Vec<String> {
+    fn take(&mut self, bytes: &[u8], is_php: bool) -> Vec<(Weight, String)> {
         let mut lines = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let is_whole = part.ends_with(b"\n");
@@ -120,20 +147,50 @@ impl Words {
                 let line = std::mem::take(&mut self.line);
                 let line = String::from_utf8_lossy(&line).trim_end().to_owned();
                 let is_cost = is_php && self.costs.take(&line);
-                if !line.is_empty() && !is_cost {
-                    self.remember(&line);
-                    lines.push(line);
+                if is_cost {
+                    continue;
+                }
+                let (weight, line) = match is_php {
+                    true => self.of_php(&line),
+                    false => (weight(&line), line.as_str()),
+                };
+                if !line.is_empty() {
+                    self.remember(line);
+                    lines.push((weight, line.to_owned()));
                 }
             }
         }
         lines
     }
 
+    /// A line of php-fpm or of who writes to its log: how much it is, and what it says.
+    fn of_php<'a>(&mut self, line: &'a str) -> (Weight, &'a str) {
+        let line = without_time(line);
+        let Some((child, text)) = said_by_child(line) else {
+            return (weight(line), line);
+        };
+        let left = self.errors.remove(&child);
+        let left = match text.starts_with(MESSAGE) {
+            true => text.starts_with(ERROR).then_some(ERROR_LINES_MAX),
+            false => left,
+        };
+        let goes_on = left.and_then(|left| left.checked_sub(1));
+        if let Some(left) = goes_on.filter(|_| !tells_where(text))
+            && self.errors.len() < ERRORS_MAX
+        {
+            self.errors.insert(child, left);
+        }
+        match left {
+            Some(_) => (Weight::Light, text),
+            None => (weight(text), text),
+        }
+    }
+
     fn remember(&mut self, line: &str) {
         if self.last.len() >= LAST_MAX {
             self.last.pop_front();
         }
-        let mut line = without_time(line).to_owned();
+        let mut line = line.to_owned();
         ipc::codec::cut(&mut line, LAST_BYTES_MAX);
         self.last.push_back(line);
     }
@@ -146,9 +203,17 @@ impl Words {
 
     /// Whether the error log is to have another line now; before that, how many it was spared.
     pub(super) fn may_tell(&mut self, now: Instant) -> (bool, Option<u64>) {
+        self.ration.may_tell(now)
+    }
+}
+
+impl Ration {
+    /// Whether there may be another line now; before that, how many there might not.
+    pub(super) fn may_tell(&mut self, now: Instant) -> (bool, Option<u64>) {
         let mut spared = None;
-        if now.saturating_duration_since(self.second) >= SECOND {
-            (self.second, self.said) = (now, 0);
+        let second = *self.second.get_or_insert(now);
+        if now.saturating_duration_since(second) >= SECOND {
+            (self.second, self.said) = (Some(now), 0);
             spared = Some(std::mem::take(&mut self.spared)).filter(|spared| *spared > 0);
         }
         self.said = self.said.saturating_add(1);
@@ -167,8 +232,35 @@ pub(super) fn mail(line: &str) -> Option<bool> {
     Some(rest.contains(": accepted: "))
 }
 
+/// How much a line is by what it begins with, as php-fpm writes it.
+fn weight(line: &str) -> Weight {
+    match line.split_once(": ").map(|(level, _)| level) {
+        Some("NOTICE" | "DEBUG") => Weight::Light,
+        Some("WARNING" | "ERROR" | "ALERT") => Weight::Grave,
+        _ => Weight::Usual,
+    }
+}
+
+/// Who has said what, out of the line in which its master tells that.
+fn said_by_child(line: &str) -> Option<(u32, &str)> {
+    let (_, rest) = line
+        .strip_prefix("WARNING: [pool ")?
+        .split_once("] child ")?;
+    let (child, rest) = rest.split_once(" said into std")?;
+    let (_, text) = rest.split_once(": ")?;
+    let text = text.strip_suffix(", pipe is closed").unwrap_or(text);
+    let text = text.strip_prefix('"').unwrap_or(text);
+    Some((child.parse().ok()?, text.strip_suffix('"').unwrap_or(text)))
+}
+
+/// Whether a line ends as the last one of an error does.
+fn tells_where(line: &str) -> bool {
+    let number = line.rsplit_once(" on line ").map(|(_, number)| number);
+    number.is_some_and(|number| number.parse::<u64>().is_ok())
+}
+
 /// A line of php-fpm without when it was said, which the error log knows.
-pub(super) fn without_time(line: &str) -> &str {
+fn without_time(line: &str) -> &str {
     let rest = line
         .strip_prefix('[')
         .and_then(|rest| rest.split_once("] "));
@@ -184,6 +276,10 @@ mod tests {
 
     use super::*;
 
+    fn texts(lines: Vec<(Weight, String)>) -> Vec<String> {
+        lines.into_iter().map(|(_, line)| line).collect()
+    }
+
     #[test]
     fn lines_are_whole_bounded_and_the_last_are_remembered() {
         let (ours, theirs) = os::pipe::from_program().unwrap();
@@ -193,28 +289,97 @@ mod tests {
         theirs
             .write_all(b"[26-Nov-2026 23:45:01] NOTICE: one\n\ntw")
             .unwrap();
-        assert_eq!(
-            words.read(true, now),
-            ["[26-Nov-2026 23:45:01] NOTICE: one"]
-        );
+        assert_eq!(texts(words.read(true, now)), ["NOTICE: one"]);
         theirs.write_all(b"o\xff\r\n").unwrap();
-        assert_eq!(words.read(true, now), ["two\u{fffd}"]);
+        assert_eq!(texts(words.read(true, now)), ["two\u{fffd}"]);
         assert_eq!(words.last(), "NOTICE: one | two\u{fffd}");
         theirs.write_all(&[b'x'; 5_000]).unwrap();
         theirs.write_all(b"\nlast words").unwrap();
-        let long = words.read(true, now);
+        let long = texts(words.read(true, now));
         assert_eq!(
             long.iter().map(String::len).collect::<Vec<_>>(),
             [LINE_BYTES_MAX]
         );
         assert!(words.read(true, now).is_empty());
         drop(theirs);
-        assert_eq!(words.read(true, now), ["last words"]);
+        assert_eq!(texts(words.read(true, now)), ["last words"]);
         assert!(words.fd().is_none() && words.read(true, now).is_empty());
         for number in 0..100 {
             words.take(format!("{number}\n").as_bytes(), true);
         }
         assert!(words.last().starts_with("80 | ") && words.last().ends_with(" | 99"));
+    }
+
+    #[test]
+    fn errors_of_php_are_told_by_requests_and_what_else_is_said_here() {
+        use Weight::{Grave, Light, Usual};
+        let mut words = Words::new(None, Instant::now());
+        let said = |child: u32, text: &str| {
+            format!(
+                "[26-Nov-2026 23:45:01] WARNING: [pool a-1] child {child} said into stderr: \"{text}\""
+            )
+        };
+        let lines = [
+            ("cannot open shared object".to_owned(), Usual),
+            (
+                "[26-Nov-2026 23:45:01] NOTICE: fpm is running, pid 3".to_owned(),
+                Light,
+            ),
+            (
+                "[26-Nov-2026 23:45:01] WARNING: [pool a-1] child 7 exited on signal 9".to_owned(),
+                Grave,
+            ),
+            (
+                said(
+                    7,
+                    "NOTICE: PHP message: PHP Fatal error:  Uncaught x in /a.php:3",
+                ),
+                Light,
+            ),
+            (said(7, "Stack trace:"), Light),
+            (said(8, "a \"word\" of another"), Usual),
+            (said(7, "WARNING: of a message"), Light),
+            (said(7, "  thrown in /a.php on line 3"), Light),
+            (said(7, "its own words"), Usual),
+            (
+                said(
+                    7,
+                    "NOTICE: PHP message: PHP Warning:  x in /a.php on line 3",
+                ),
+                Light,
+            ),
+            (said(7, "its own words"), Usual),
+            (said(7, "NOTICE: PHP message: PHP Warning:  cut"), Light),
+            (said(7, "NOTICE: PHP message: a program's"), Light),
+            (said(7, "its own words"), Usual),
+        ];
+        for (line, weight) in lines {
+            let told = words.take(format!("{line}\n").as_bytes(), true);
+            let text = line
+                .split_once("stderr: \"")
+                .map(|(_, text)| text.trim_end_matches('"'));
+            let [(told, said)] = &told[..] else {
+                panic!("{line}: {told:?}");
+            };
+            assert_eq!(*told, weight, "{line}");
+            assert!(text.is_none_or(|text| said == text), "{line}: {said}");
+        }
+        let closed = said(7, "").replace("\"\"", "\"\", pipe is closed");
+        assert_eq!(words.take(format!("{closed}\n").as_bytes(), true), []);
+        // One that does not end is over some time.
+        words.take(
+            format!("{}\n", said(7, "NOTICE: PHP message: PHP x")).as_bytes(),
+            true,
+        );
+        let line = format!("{}\n", said(7, "x"));
+        let light = (0..1_000).take_while(|_| words.take(line.as_bytes(), true)[0].0 == Light);
+        assert_eq!(light.count(), ERROR_LINES_MAX as usize);
+        // What applications say stands for itself.
+        let told = words.take(b"NOTICE: one\ntwo\n", false);
+        assert_eq!(
+            told,
+            [(Light, "NOTICE: one".to_owned()), (Usual, "two".to_owned())]
+        );
     }
 
     #[test]
@@ -264,12 +429,12 @@ mod tests {
         let mut words = Words::new(Some(ours), now);
         let mut theirs = std::fs::File::from(theirs);
         theirs.write_all(b"a word\n").unwrap();
-        assert_eq!(words.read(true, now), ["a word"]);
+        assert_eq!(texts(words.read(true, now)), ["a word"]);
         assert_eq!(words.rest(now), None);
         theirs
             .write_all(b"nagaya-cost 1.00 100 /srv/a.php\nanother\n")
             .unwrap();
-        assert_eq!(words.read(true, now), ["another"]);
+        assert_eq!(texts(words.read(true, now)), ["another"]);
         assert_eq!(words.last(), "a word | another");
         assert_eq!(words.rest(now), Some(REST));
         assert_eq!(words.rest(now + REST), None);
@@ -293,7 +458,7 @@ mod tests {
         }
         words.costs = Costs::default();
         theirs.write_all(much.as_bytes()).unwrap();
-        let said = words.read(false, now);
+        let said = texts(words.read(false, now));
         assert_eq!(said.first().map(String::as_str), Some(line.trim_end()));
         assert!(words.costs.is_empty());
         theirs.write_all(line.as_bytes()).unwrap();

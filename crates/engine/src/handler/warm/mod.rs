@@ -4,7 +4,8 @@
 //! as its limits let it wait for a place, or an upstream may be silent where it meets no queue.
 //! Where it is told that this will take longer, it is refused at once. Then it connects: to a socket that
 //! is never closed, so that nothing is lost if the pool ends in between. That makes it safe to ask
-//! again, once, where a pool ended before it said a byte of a reply ([`Entered::again`]).
+//! again, once, where a pool ended before it said a byte of a reply ([`Entered::again`]). To a site
+//! that came to a pool by a reload, one whose processes may not see its files does not run.
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +21,7 @@ use crate::bounds;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::permits;
-use crate::programs::pools::{InUse, Known, ProgramPool};
+use crate::programs::pools::{InUse, Known, Newcomer, ProgramPool, REFUSALS};
 use crate::programs::recent::Refused;
 use crate::stage::Chosen;
 use crate::stats::Replies;
@@ -41,6 +42,8 @@ const RETRY_S_MAX: u64 = 3_600;
 pub(super) struct Entered<'a> {
     chosen: Chosen<'a>,
     pool: &'a Arc<ProgramPool>,
+    /// Its site, where that is one to the pool.
+    newcomer: Option<&'a Arc<Newcomer>>,
     /// How often it had ended.
     ends: u64,
     /// It was waited for anew.
@@ -65,9 +68,11 @@ pub(super) async fn enter<'a>(
     let Some(pool) = pool else {
         return Err(Error::new(Kind::Internal, "pool_index", String::new()));
     };
+    let newcomers = &chosen.serving.generation.newcomers;
     let mut entered = Entered {
         chosen,
         pool,
+        newcomer: newcomers.get(&(index, chosen.site_index)),
         ends: pool.ends(),
         is_again: false,
         _in_use: pool.begin(),
@@ -138,7 +143,7 @@ impl Entered<'_> {
     /// As [`enter`].
     pub(super) async fn wait(&mut self, exchange: &mut Exchange) -> Result<()> {
         self.ends = self.pool.ends();
-        if self.pool.is_warm() {
+        if self.pool.is_warm() && self.newcomer.is_none_or(|it| it.is_in()) {
             return Ok(());
         }
         // Boxed: few wait, and the others need not have room for it.
@@ -185,7 +190,7 @@ impl Entered<'_> {
             suspension.check(&chosen.site.tenant_name)?;
             self.ends = self.pool.ends();
             let programs = &self.chosen.worker.programs;
-            match self.pool.known(Instant::now()) {
+            match self.known() {
                 Known::Warm => return Ok(()),
                 Known::Unsure => {
                     programs.warm_now(self.pool);
@@ -200,7 +205,9 @@ impl Entered<'_> {
                         self.starting("its start will take longer than the request may wait")
                     );
                 }
-                Known::Starting { .. } | Known::Cold => programs.warm(self.pool).await?,
+                Known::Starting { .. } | Known::Cold => {
+                    programs.warm(self.pool, self.newcomer).await?;
+                }
             }
             let left = until.saturating_duration_since(Instant::now());
             if timeout(left, changed).await.is_err() {
@@ -209,11 +216,16 @@ impl Entered<'_> {
         }
     }
 
+    /// How the pool is for this request.
+    fn known(&self) -> Known {
+        let newcomer = self.newcomer.map(|newcomer| &**newcomer);
+        self.pool.known_by(newcomer, Instant::now())
+    }
+
     /// The pool does not run in time.
     fn starting(&self, detail: &str) -> Error {
-        let now = Instant::now();
-        let left = match self.pool.known(now) {
-            Known::Starting { ready_at } => ready_at.saturating_duration_since(now),
+        let left = match self.known() {
+            Known::Starting { ready_at } => ready_at.saturating_duration_since(Instant::now()),
             _ => Duration::ZERO,
         };
         let detail = match left.as_millis() {
@@ -228,12 +240,10 @@ impl Entered<'_> {
         let Kind::NotWarm { retry_after_s } = error.kind else {
             return;
         };
-        let stats = &self.pool.stats;
-        let counter = match error.reason {
-            "pool_starting" => &stats.refused_starting,
-            _ => &stats.refused_failed,
-        };
-        counter.fetch_add(1, Relaxed);
+        let counted = REFUSALS.iter().zip(&self.pool.stats.refused);
+        for (_, counter) in counted.filter(|(reason, _)| **reason == error.reason) {
+            counter.fetch_add(1, Relaxed);
+        }
         let worker = self.chosen.worker;
         worker.shared.program_pools.recent.remember(Refused {
             id: exchange.request.id,

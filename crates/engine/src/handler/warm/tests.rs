@@ -7,7 +7,7 @@ use tokio::task::{LocalSet, yield_now};
 
 use super::*;
 use crate::error_reply::status_of;
-use crate::fixture::{self, Fixture, block_on, peer};
+use crate::fixture::{self, Fixture, block_on, generation_after, peer};
 use crate::programs::recent::told;
 use ipc::order::{Failure, Order, Report};
 
@@ -63,10 +63,21 @@ impl Scene {
 
     /// The next order's number.
     async fn asked(&self) -> u64 {
+        let (id, is_latest) = self.asked_how().await;
+        assert!(!is_latest, "whatever it runs as");
+        id
+    }
+
+    /// The next order's number, and whether the pool is to be as the latest manifest says.
+    async fn asked_how(&self) -> (u64, bool) {
         let mut buffer = Vec::new();
         loop {
             match Order::try_recv(self.spawner.as_fd(), &mut buffer) {
-                Ok(Ok(Order::Warm { id, pool })) if pool == *self.pool().id => return id,
+                Ok(Ok(Order::Warm {
+                    id,
+                    pool,
+                    is_latest,
+                })) if pool == *self.pool().id => return (id, is_latest),
                 Ok(other) => panic!("another order: {other:?}"),
                 Err(_) => yield_now().await,
             }
@@ -84,6 +95,15 @@ impl Scene {
 
     fn is_asked(&self) -> bool {
         Order::try_recv(self.spawner.as_fd(), &mut Vec::new()).is_ok()
+    }
+
+    fn refuse(&self, id: u64, failure: Failure) {
+        self.say(&Report::NotWarm {
+            id,
+            failure,
+            detail: String::new(),
+            retry_ms: 6_500,
+        });
     }
 
     /// The spawner ends, and there is another before anybody looks.
@@ -113,6 +133,93 @@ fn told_of(error: &Error) -> (Option<u16>, &'static str, u16) {
         panic!("{error}");
     };
     (status_of(error.kind), error.reason, retry_after_s)
+}
+
+/// What is counted of refusals.
+fn refusals(scene: &Scene) -> Vec<(&'static str, u64)> {
+    let pool = scene.pool();
+    let counted = pool.stats.refused.iter().map(|it| it.load(Relaxed));
+    let each = REFUSALS.into_iter().zip(counted);
+    each.filter(|(_, count)| *count > 0).collect()
+}
+
+#[test]
+fn refusals_are_counted_by_their_reasons() {
+    test(async || {
+        let scene = Scene::new(LONG, "");
+        for (failure, reason) in [
+            (Failure::PoolsFull, "pools_full"),
+            (Failure::UnknownRule, "unknown_rule"),
+            (Failure::PoolFailed, "pool_failed"),
+        ] {
+            let mut exchange = Scene::exchange();
+            let (entered, ()) = tokio::join!(scene.enter(&mut exchange), async {
+                let id = scene.asked().await;
+                scene.refuse(id, failure);
+            });
+            assert_eq!(entered.expect_err("it is refused").reason, reason);
+            scene.pool().note_rested(None);
+        }
+        let expected = [("pool_failed", 1), ("pools_full", 1), ("unknown_rule", 1)];
+        assert_eq!(refusals(&scene), expected);
+    });
+}
+
+#[test]
+fn a_site_that_joins_a_pool_waits_until_it_is_in_and_nobody_else_does() {
+    test(async || {
+        let site = "tenant = \"t\"\nroot = \"/srv\"";
+        let scene = Scene::new(LONG, site);
+        let entered = scene.with_start(scene.enter(&mut Scene::exchange())).await;
+        entered.expect("it runs");
+        let first = CONFIG.replace("{read}", LONG).replace("{site}", site);
+        let (_, second) = first.split_once("[[sites]]").expect("a site");
+        let second = second.replace("[\"a\"]", "[\"b\"]");
+        let second = second.replace("root = \"/srv\"", "root = \"/usr\"");
+        let both = format!("{first}[[sites]]{second}");
+        let reload = || {
+            let before = scene.fixture.shared.generation().expect("one");
+            scene.fixture.reload(generation_after(&before, &both));
+        };
+        let joins = || {
+            let mut exchange = Scene::exchange();
+            exchange.route.site_index = Some(1);
+            exchange
+        };
+        reload();
+        for _ in 0..2 {
+            let mut joining = joins();
+            let (refused, ()) = tokio::join!(scene.enter(&mut joining), async {
+                let (id, is_latest) = scene.asked_how().await;
+                assert!(is_latest);
+                let others = scene.enter(&mut Scene::exchange()).await;
+                others.expect("it runs");
+                scene.refuse(id, Failure::PoolFailed);
+            });
+            let refused = refused.expect_err("nobody sees its files");
+            assert_eq!(told_of(&refused).1, "pool_failed");
+            let others = scene.enter(&mut Scene::exchange()).await;
+            others.expect("it runs");
+            let generation = scene.fixture.shared.generation().expect("one");
+            let newcomer = generation.newcomers.get(&(0, 1)).expect("it waits");
+            scene.pool().note_rested(Some(newcomer));
+            // It is one as long as it is not in.
+            reload();
+        }
+        let mut joining = joins();
+        let (entered, ()) = tokio::join!(scene.enter(&mut joining), async {
+            let (id, _) = scene.asked_how().await;
+            scene.say(&Report::Warm { id });
+        });
+        entered.expect("it is in");
+        assert!(joining.record.pool_wait_us.is_some());
+        let mut late = joins();
+        scene.enter(&mut late).await.expect("it is in");
+        assert!(late.record.pool_wait_us.is_none() && !scene.is_asked());
+        reload();
+        let generation = scene.fixture.shared.generation().expect("one");
+        assert!(generation.newcomers.is_empty());
+    });
 }
 
 #[test]
@@ -224,8 +331,7 @@ fn a_start_that_takes_longer_than_who_comes_may_wait_is_not_waited_for() {
         let mut second = Scene::exchange();
         let refused = scene.enter(&mut second).await.expect_err("still");
         assert_eq!(told_of(&refused).1, "pool_starting");
-        let stats = &scene.pool().stats;
-        assert_eq!(stats.refused_starting.load(Relaxed), 2);
+        assert_eq!(refusals(&scene), [("pool_starting", 2)]);
     });
 }
 

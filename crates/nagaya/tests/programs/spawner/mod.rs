@@ -118,6 +118,23 @@ impl Spawner {
         }
     }
 
+    /// As [`Spawner::begin`], but its parent, who may end, is not this process: killed when dropped, it
+    /// leaves the spawner behind.
+    fn begin_below_another() -> Spawner {
+        let (link, its_link) = os::fdpass::pair().unwrap();
+        // What runs beside a shell has no input but one that it is given.
+        let script = "exec 3<&0; \"$0\" spawner --link <&3 3<&- & wait";
+        let process = Command::new("sh")
+            .args(["-c", script, env!("CARGO_BIN_EXE_nagaya")])
+            .stdin(Stdio::from(its_link))
+            .spawn()
+            .unwrap();
+        Spawner {
+            process,
+            link: Some(link),
+        }
+    }
+
     fn link(&self) -> &OwnedFd {
         self.link.as_ref().unwrap()
     }

@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 use ipc::manifest::{FromSpawner, Manifest, ToSpawner};
 use ipc::order::{Failure, Order, Report};
 use ipc::pools::{
-    PoolAnswer, PoolManifest, PoolProcess, PoolProgramManifest, PoolQuestion, PoolSocket,
+    PoolAnswer, PoolManifest, PoolProcess, PoolProgramManifest, PoolQuestion, PoolSite, PoolSocket,
     PoolStanding, PoolState,
 };
+use rustix::process::Signal;
 use testkit::wait::eventually;
 
 use super::{PATIENCE, Spawner, Tenant, Worker};
+use crate::fixtures::pools::runs;
 
 /// Answers who it is, what it was told to listen at, and what it has open.
 const APP: &str = r#"#!/usr/bin/perl
@@ -115,7 +117,15 @@ impl Bed {
         masters: Vec<PoolProcess>,
         sockets: &[OwnedFd],
     ) -> Spawner {
-        let spawner = Spawner::begin();
+        Self::in_charge(Spawner::begin(), plan, masters, sockets)
+    }
+
+    fn in_charge(
+        spawner: Spawner,
+        plan: Manifest,
+        masters: Vec<PoolProcess>,
+        sockets: &[OwnedFd],
+    ) -> Spawner {
         let sockets = plan
             .pools
             .iter()
@@ -216,7 +226,11 @@ impl Worker {
     fn warm_of(&mut self, pool: &str) -> Report {
         let (id, pool) = (self.next, pool.to_owned());
         self.next += 1;
-        self.send(&Order::Warm { id, pool });
+        self.send(&Order::Warm {
+            id,
+            pool,
+            is_latest: false,
+        });
         loop {
             match self.hear().unwrap() {
                 Report::Warming { .. } | Report::HandedOver { .. } => {}
@@ -233,10 +247,14 @@ impl Worker {
 }
 
 fn kill(pid: u32) {
+    signal(pid, Signal::KILL);
+}
+
+fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).unwrap();
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
     // It may end by itself meanwhile.
-    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    let _ = rustix::process::kill_process(pid, signal);
 }
 
 #[test]
@@ -518,7 +536,11 @@ fn a_socket_that_a_program_has_shut_is_asked_for_anew() {
     let master = spawner.hear_of_master().pid;
     bed.ask("a", "shut");
     let pool = "a".to_owned();
-    worker.send(&Order::Warm { id: 99, pool });
+    worker.send(&Order::Warm {
+        id: 99,
+        pool,
+        is_latest: false,
+    });
     let (mut is_deaf, mut has_ended) = (false, false);
     while !(is_deaf && has_ended) {
         match spawner.hear_of_pools() {
@@ -542,4 +564,225 @@ fn a_socket_that_a_program_has_shut_is_asked_for_anew() {
     };
     assert_eq!(report, Report::Warm { id: 99 });
     assert_ne!(bed.pid("a"), master);
+}
+
+#[test]
+fn who_wants_the_latest_is_answered_when_nobody_else_accepts() {
+    let bed = Bed::new();
+    let spawner = bed.spawner(bed.plan(vec![bed.pool("a", &[])]), Vec::new());
+    let mut worker = spawner.worker();
+    worker.is_warm();
+    let first = spawner.hear_of_master().pid;
+    let mut plan = bed.plan(vec![bed.pool("a", &[""])]);
+    plan.generation = 2;
+    ToSpawner::Manifest(plan)
+        .send(spawner.link().as_fd())
+        .unwrap();
+    let pool = "a".to_owned();
+    worker.send(&Order::Warm {
+        id: 98,
+        pool,
+        is_latest: true,
+    });
+    let mut was_handed_over = false;
+    loop {
+        match worker.hear().unwrap() {
+            Report::Warming { .. } => {}
+            Report::HandedOver { .. } => was_handed_over = true,
+            report => {
+                assert_eq!(report, Report::Warm { id: 98 });
+                break;
+            }
+        }
+    }
+    assert!(was_handed_over, "before it is let in");
+    assert_ne!(bed.pid("a"), first);
+}
+
+#[test]
+fn a_tenant_is_suspended_while_its_pools_change_hands() {
+    let bed = Bed::new();
+    let spawner = bed.spawner(bed.plan(vec![bed.pool("a", &[])]), Vec::new());
+    let mut worker = spawner.worker();
+    worker.is_warm();
+    let master = spawner.hear_of_master().pid;
+    ToSpawner::LetGo.send(spawner.link().as_fd()).unwrap();
+    let told = spawner.hear_of_master();
+    assert!(matches!(spawner.hear_of_pools(), FromSpawner::LetGo));
+    let restart = PoolQuestion::Restart(vec!["a".into()]);
+    let refused = spawner.question(restart);
+    assert!(matches!(refused, PoolAnswer::Refused(_)), "{refused:?}");
+    let (pools, programs) = (0, 0);
+    assert_eq!(
+        spawner.question(PoolQuestion::Suspend("tenant".into())),
+        PoolAnswer::Tenant { pools, programs }
+    );
+    assert_eq!(bed.pid("a"), master, "it is another's to end");
+    // It comes back, and nothing of the tenant is to run.
+    ToSpawner::PoolProcesses(vec![told])
+        .send(spawner.link().as_fd())
+        .unwrap();
+    assert_eq!(worker.hear().unwrap(), Report::Cold { pool: "a".into() });
+    assert_eq!(spawner.hear_of_end(), master);
+    let report = worker.warm();
+    assert!(
+        matches!(
+            report,
+            Report::NotWarm {
+                failure: Failure::TenantSuspended,
+                ..
+            }
+        ),
+        "{report:?}"
+    );
+    assert_eq!(spawner.standing().state, PoolState::Suspended);
+    spawner.question(PoolQuestion::Resume("tenant".into()));
+    worker.is_warm();
+    assert_eq!(bed.pid("a"), spawner.hear_of_master().pid);
+}
+
+#[test]
+fn pools_end_with_a_supervisor_that_ends_after_its_link() {
+    let bed = Bed::new();
+    bed.tenant.program("stays", "#!/bin/sh\nexec sleep 600\n");
+    let plan = bed.plan(vec![bed.pool("a", &[])]);
+    // Where this test is late, the spawner has given it up with right: then it tries again.
+    eventually(PATIENCE, "an end in time", || {
+        let socket = [bed.bind("a")];
+        let begun = Spawner::begin_below_another();
+        let mut spawner = Bed::in_charge(begun, plan.clone(), Vec::new(), &socket);
+        let mut worker = spawner.worker();
+        worker.is_warm();
+        let master = spawner.hear_of_master();
+        let (_, program, _output) = worker.stay("stays");
+        let closed = Instant::now();
+        spawner.link = None;
+        eventually(PATIENCE, "that the spawner has noticed", || {
+            (!runs(program)).then_some(())
+        });
+        assert!(runs(master.pid), "its supervisor lives");
+        drop(spawner);
+        let is_timely = closed.elapsed() < Duration::from_millis(400);
+        if is_timely {
+            eventually(PATIENCE, "the end of its pools", || {
+                (!runs(master.pid)).then_some(())
+            });
+        } else {
+            kill(master.pid);
+        }
+        is_timely.then_some(())
+    });
+}
+
+#[test]
+fn pools_live_on_where_the_supervisor_does() {
+    let bed = Bed::new();
+    let plan = bed.plan(vec![bed.pool("a", &[])]);
+    let socket = [bed.bind("a")];
+    let begun = Spawner::begin_below_another();
+    let mut spawner = Bed::in_charge(begun, plan, Vec::new(), &socket);
+    spawner.worker().is_warm();
+    let master = spawner.hear_of_master().pid;
+    let pid = testkit::processes::children(spawner.pid())[0];
+    spawner.link = None;
+    eventually(PATIENCE, "the end of the spawner", || {
+        (!runs(pid)).then_some(())
+    });
+    assert_eq!(bed.pid("a"), master);
+}
+
+/// A master that tells on signals what requests have cost.
+fn fake_fpm(bed: &Bed) -> String {
+    let (root, place) = (bed.tenant.path("site/www"), bed.tenant.path("pools/a"));
+    let (root, place) = (root.display(), place.display());
+    format!(
+        "#!/usr/bin/perl\n\
+         select(STDERR); $| = 1;\n\
+         sub cost {{ my $name = shift;\n\
+           print STDERR \"nagaya-cost 100.00 1000 {root}/$name.php\\n\";\n\
+           open(my $note, '>', \"{place}/$name\"); }}\n\
+         $SIG{{USR1}} = sub {{ cost('first') }};\n\
+         $SIG{{USR2}} = sub {{ cost('second') }};\n\
+         $SIG{{QUIT}} = sub {{ exit 0 }};\n\
+         print STDERR \"NOTICE: ready to handle connections\\n\";\n\
+         sleep 600 while 1;\n"
+    )
+}
+
+#[test]
+fn costs_that_nobody_reads_are_dropped_and_later_ones_told() {
+    let bed = Bed::new();
+    bed.tenant.program("app", &fake_fpm(&bed));
+    let root = bed.tenant.path("site/www");
+    let site = PoolSite {
+        name: "tenant.test".into(),
+        root: root.clone(),
+    };
+    let pool = PoolManifest {
+        program: PoolProgramManifest::Php {
+            program: root.join("app"),
+            processes: 1,
+            requests: 1,
+            time_ms: 1_000,
+            ini: Vec::new(),
+            admin: Vec::new(),
+            sites: vec![site],
+        },
+        ..bed.pool("a", &[])
+    };
+    let cache = pool.directory.join("cache");
+    fs::create_dir(&cache).unwrap();
+    if os::process::is_root() {
+        let nobody = os::user::User::look_up("nobody").unwrap();
+        chown(&cache, Some(nobody.uid), Some(nobody.gid)).unwrap();
+    }
+    let place = pool.directory.clone();
+    let spawner = bed.spawner(bed.plan(vec![pool]), Vec::new());
+    let mut worker = spawner.worker();
+    worker.is_warm();
+    let master = spawner.hear_of_master();
+    let answers = fill(&mut worker, &spawner);
+    signal(master.pid, Signal::USR1);
+    eventually(PATIENCE, "what costs were told", || {
+        let is_said = place.join("first").exists();
+        let waits = os::net::wait_readable(&[master.words.as_fd()], Some(Duration::ZERO));
+        (is_said && waits.unwrap() == [false]).then_some(())
+    });
+    for _ in 0..answers {
+        let report = worker.hear().unwrap();
+        assert!(matches!(report, Report::NotWarm { .. }), "{report:?}");
+    }
+    signal(master.pid, Signal::USR2);
+    let Report::Costs { tenant, costs } = worker.hear().unwrap() else {
+        panic!("no costs");
+    };
+    assert_eq!(tenant, "tenant");
+    let [cost] = &costs[..] else {
+        panic!("{costs:?}");
+    };
+    let second = root.join("second.php").display().to_string();
+    assert_eq!((&cost.file, cost.runs, cost.cpu_us), (&second, 1, 1_000));
+}
+
+/// Has the spawner say more than the worker reads: how many answers wait.
+fn fill(worker: &mut Worker, spawner: &Spawner) -> usize {
+    let mut answers = 0;
+    loop {
+        let (id, pool) = (worker.next, "nobodys".repeat(100));
+        let order = Order::Warm {
+            id,
+            pool,
+            is_latest: false,
+        };
+        // It takes no more as long as its answers wait, however many turns it has.
+        let is_taken = (0..4).any(|_| {
+            spawner.standing();
+            order.try_send(worker.link.as_fd()).is_ok()
+        });
+        if !is_taken {
+            return answers;
+        }
+        worker.next += 1;
+        answers += 1;
+    }
 }

@@ -17,7 +17,7 @@ impl Machine {
         self.suspended = tenants;
         let mut ended = 0;
         for id in self.ids(|machine, id| machine.is_kept_still(id)) {
-            let is_ended = self.call_off(&id) | self.stop(&id, now);
+            let is_ended = self.call_off(&id, now) | self.stop(&id, "its tenant is suspended", now);
             ended += usize::from(is_ended);
             self.tell_suspended(&id);
         }
@@ -41,7 +41,7 @@ impl Machine {
         let mut killed = 0;
         for id in self.ids(|machine, id| machine.is_of(id, tenant)) {
             let mut runs = Vec::new();
-            let was_coming = self.call_off(&id);
+            let was_coming = self.call_off(&id, now);
             if let Some(pool) = self.pools.get_mut(&id) {
                 let leaving = pool
                     .leaving
@@ -49,14 +49,14 @@ impl Machine {
                     .filter(|leaving| leaving.until.is_some());
                 runs.extend(leaving.map(|leaving| leaving.number));
                 if let Some(serving) = pool.serving.take() {
-                    pool.is_stale = false;
+                    pool.stale = None;
                     runs.push(serving.number);
                     self.deeds.push(Deed::Cold { pool: id.clone() });
                 }
             }
             killed += usize::from(was_coming || !runs.is_empty());
             for run in runs {
-                self.kill(&id, run);
+                self.kill(&id, run, Some("its tenant was killed"), now);
             }
         }
         self.tick(now);
@@ -75,7 +75,7 @@ impl Machine {
     }
 
     /// Ends a start that is under way or waits for its turn; whether one was under way.
-    fn call_off(&mut self, id: &str) -> bool {
+    fn call_off(&mut self, id: &str, now: Instant) -> bool {
         let Some(pool) = self.pools.get_mut(id) else {
             return false;
         };
@@ -88,7 +88,7 @@ impl Machine {
         };
         self.turns
             .end(&tenant, (coming.charged_us, coming.charged_us));
-        self.kill(id, coming.number);
+        self.kill(id, coming.number, None, now);
         true
     }
 
@@ -98,7 +98,7 @@ impl Machine {
             return;
         };
         let word = not_for(&pool.terms.tenant);
-        for ask in std::mem::take(&mut pool.asks) {
+        for ask in pool.take_asks() {
             let word = word.clone();
             self.deeds.push(Deed::Say { ask, word });
         }
