@@ -16,6 +16,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022
 
+# The control socket stands beside the configuration, and its path is no longer than 107 bytes.
+socket_directory_max=90
+
 main() {
   port=$2 tls_port=$3
   ports_must_be_free
@@ -33,7 +36,7 @@ main() {
   fi
   start_php
   if [ "$place" = "$scratch" ] || [ -n "$php" ] || [ "$port $tls_port" != "$own_port $own_tls_port" ] ||
-    ! authority_can_stay; then
+    ! authority_can_stay || [ ${#PWD} -gt "$socket_directory_max" ]; then
     stage_configuration
   fi
   serve "$(realpath "$binary")"
@@ -151,6 +154,7 @@ clean_up() {
 
 serve() {
   local server status=0
+  program=$1
   # What it says is shown and kept. Who keeps it hears the last line too: only its end ends that.
   exec 4> >(trap '' INT TERM HUP; exec tee "$scratch/said" >&2)
   # Its own process group: Ctrl-C reaches it once, through the trap, and not a second time.
@@ -182,6 +186,10 @@ print_lines() {
   [ -n "$php" ] || left_out='/\.php/d;'
   on_our_ports 8080 8443 examples/demo/try.txt |
     sed "$left_out s|nagaya-development\.crt|$authority|; s/^./    &/"
+  echo
+  echo "  And what it does, and who waits:"
+  echo
+  echo "    $program status -c $place/nagaya.toml"
   echo
   echo "  For a browser that believes https://localhost:$tls_port/ have it trust $authority,"
   echo "  as an authority for web sites. Its key stays beside it: take its trust away when you are done."

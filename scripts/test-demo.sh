@@ -44,6 +44,7 @@ try_as() {
   done < <(sed -n 's/^    \(curl .*\)/\1/p' "$work/output")
   [ "$lines" -ge 13 ] || fail "only $lines lines to try were printed"
   php_is_tried_or_left_out
+  status_is_told "$user"
   taken_port_is_said "$user" PORT "$port" "$(free_port)"
   taken_port_is_said "$user" TLS_PORT "$(free_port)" "$tls_port"
   local authority
@@ -101,6 +102,15 @@ $said"
 php_is_tried_or_left_out() {
   grep -q '/hello\.php' "$work/output" || grep -q 'PHP is left out' "$work/output" ||
     fail "PHP is neither shown nor left out: $(cat "$work/output")"
+}
+
+status_is_told() {
+  local command said
+  command=$(sed -n 's|^    \(/.* status -c .*\)|\1|p' "$work/output")
+  [ -n "$command" ] || fail "nothing is said of the status: $(cat "$work/output")"
+  said=$(as "$1" bash -c "$command") || fail "as $1: exit status $? from: $command"
+  grep -qF generation <<<"$said" || fail "as $1: no status from: $command
+$said"
 }
 
 # Where a copy was served, it is gone, and so is what was started for it.
