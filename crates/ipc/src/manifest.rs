@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use config::model::LogLevel;
 use os::cgroup::{Group, Layout};
 use os::file::Symlinks;
 use serde::{Deserialize, Serialize};
@@ -116,6 +117,8 @@ pub struct Manifest {
     pub generation: u64,
     /// Whether another spawner still has programs below the same places.
     pub is_beside: bool,
+    /// What the error log is told.
+    pub log_level: LogLevel,
     /// Programs that may run at once.
     pub programs_max: u64,
     /// Where control groups stand; no hierarchy where none is wanted or to be had.
@@ -363,6 +366,7 @@ mod tests {
         Manifest {
             generation: 12,
             is_beside: true,
+            log_level: LogLevel::Debug,
             programs_max: 256,
             layout: Layout::default(),
             groups: groups(),

@@ -55,6 +55,8 @@ pub(super) struct Cradle<'a> {
     into: Option<BorrowedFd<'a>>,
     join: Vec<BorrowedFd<'a>>,
     pub(super) watch: Option<Watch>,
+    /// Whether it gives way to other groups.
+    pub(super) gives_way: bool,
 }
 
 impl Groups {
@@ -114,6 +116,8 @@ impl Groups {
                 None => Ok(Cradle::default()),
             };
         };
+        // Of a pool that starts beside it, in a group that was empty.
+        self.have_turn(&group.path);
         let wished = wish.map(|wish| self.wished(group, wish)).transpose()?;
         if wished.is_none() && !self.tree.has(&group.path) {
             // Made again, it is to go again.
@@ -128,7 +132,8 @@ impl Groups {
         Cradle::within(leaf, (entry.known, at), wished)
     }
 
-    /// Where a run of a pool is born: in a group of its own, below the pool's, where that has one.
+    /// Where a run of a pool is born: in a group of its own, below the pool's, where that has one. It
+    /// gives way to others, as far as can be, until [`Groups::have_turn`].
     pub(super) fn cradle_of_run(
         &mut self,
         known: &Rc<Known>,
@@ -149,8 +154,20 @@ impl Groups {
             limits: Limits::default(),
         };
         wished.path.push(name.to_owned());
-        let leaf = self.tree.leaf_within(&above(groups, &wished), &wished);
-        Cradle::within(leaf, (known, at), Some(wished))
+        let above = above(groups, &wished);
+        let is_there = self.tree.leaf_within(&above, &wished).is_ok();
+        let gives_way = is_there && self.tree.give_way(&wished.path);
+        let leaf = self.tree.leaf_within(&above, &wished);
+        let cradle = Cradle::within(leaf, (known, at), Some(wished))?;
+        Ok(Cradle {
+            gives_way,
+            ..cradle
+        })
+    }
+
+    /// Has what runs in a group, or is to, give way to nobody any more.
+    pub(super) fn have_turn(&mut self, path: &[String]) {
+        self.tree.have_turn(path);
     }
 
     /// Has a run's group go, in which nothing runs any more.
@@ -248,6 +265,7 @@ impl<'a> Cradle<'a> {
                 None => leaf.procs().collect(),
             },
             watch: Some(watch),
+            gives_way: false,
         })
     }
 

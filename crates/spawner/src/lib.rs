@@ -270,6 +270,7 @@ impl Spawner {
         let spared = self.pools.inherited();
         let answer = match self.groups.take(&manifest, &spared) {
             Ok(()) => {
+                error_log::set_level(manifest.log_level);
                 let suspended = manifest.suspended.iter().cloned().collect();
                 self.manifests.take(manifest);
                 self.suspend(suspended);

@@ -57,6 +57,7 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Mani
         Ok(Manifest {
             generation,
             is_beside: false,
+            log_level: model.log.level,
             programs_max: model.caps.programs as u64,
             layout,
             groups,

@@ -1,6 +1,9 @@
 //! A pool in its tenant's group: born there, bound by it, and ended with all that it left.
 
+use std::fs;
+
 use os::cgroup::Controller;
+use testkit::gateway::Builder;
 use testkit::{Gateway, eventually};
 
 use crate::{PATIENCE, body, get, has, membership, place};
@@ -34,21 +37,57 @@ pool = { php = "test" }
   handler = { php = true }
 "#;
 
+/// A gateway with this configuration and these pages; `None` without php-fpm, which is said.
+fn builder(config: &str, pages: &[(&str, &str)]) -> Option<Builder> {
+    let php = testkit::php::find_php_fpm()?;
+    let user = match os::process::is_root() {
+        true => "user = \"www-data\"",
+        false => "",
+    };
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), config)
+        .with("php", php.display())
+        .with("user", user);
+    for (name, page) in pages {
+        let file = format!("site/{name}.php");
+        builder.directory().write(&file, page);
+    }
+    Some(builder)
+}
+
+#[test]
+fn a_pool_gives_way_until_its_first_page_is_answered_and_then_has_its_tenants_weight() {
+    if !has(&[Controller::Cpu]) {
+        return;
+    }
+    let config = POOL
+        .replace("memory = \"256MiB\", pids = 50", "cpu_weight = 70")
+        .replace("access = \"\"", "access = \"\"\nlevel = \"debug\"");
+    let Some(builder) = builder(&config, &[("page", "<?php echo 'here';")]) else {
+        return;
+    };
+    let mut gateway = builder.start();
+    let group = place(Controller::Cpu, &gateway).join("tenant-shared");
+    let read = |file: &str| fs::read_to_string(group.join(file)).ok();
+    if read("cpu.idle").is_none() {
+        return testkit::lacks("a kernel's feature", "groups give way since Linux 5.15");
+    }
+    let weight = || read("cpu.weight").or_else(|| read("cpu.shares"));
+    let own = weight();
+    assert!(own.is_some());
+    let page = get(&gateway, "app.test", "/page.php");
+    assert_eq!(body(&page), "here");
+    gateway.wait_for_message("it gives way to others while it starts");
+    gateway.wait_for_message("it gives way to others no more: it");
+    assert_eq!(read("cpu.idle").as_deref(), Some("0\n"));
+    assert_eq!(weight(), own);
+    assert!(gateway.stop().success());
+}
+
 #[test]
 fn a_pool_is_born_in_its_tenants_group_bound_by_it_and_killed_with_all_it_left() {
     if !has(&[Controller::Pids, Controller::Memory]) {
         return;
     }
-    let Some(php) = testkit::php::find_php_fpm() else {
-        return;
-    };
-    let user = match os::process::is_root() {
-        true => "user = \"www-data\"",
-        false => "",
-    };
-    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), POOL)
-        .with("php", php.display())
-        .with("user", user);
     let pages = [
         (
             "where",
@@ -63,10 +102,9 @@ fn a_pool_is_born_in_its_tenants_group_bound_by_it_and_killed_with_all_it_left()
             "<?php ini_set('memory_limit', -1); echo strlen(str_repeat('x', 1 << 30));",
         ),
     ];
-    for (name, page) in pages {
-        let file = format!("site/{name}.php");
-        builder.directory().write(&file, page);
-    }
+    let Some(builder) = builder(POOL, &pages) else {
+        return;
+    };
     let mut gateway = builder.start();
     let ask = |page: &str| get(&gateway, "app.test", page);
     let line = membership(&body(&ask("/where.php")), Controller::Pids);

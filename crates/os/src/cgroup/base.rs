@@ -260,6 +260,8 @@ fn clear_below(directory: &Path, spared: &BTreeSet<i32>, until: Instant) {
         if has_spared(&path) {
             // It is somebody's own.
         } else if !spared.is_empty() && groups(&path).iter().any(has_spared) {
+            // Who had it give way is no more.
+            interface::give_way(&path, false);
             clear_below(&path, spared, until);
         } else {
             let _ = destroy(&path, until);

@@ -30,6 +30,13 @@ pub(super) fn write(path: &Path, value: &str) -> io::Result<()> {
     }
 }
 
+/// Has a group give way to those beside it whenever they want a processor, or no more; tells
+/// whether it does. Kernels before 5.15 cannot.
+pub(super) fn give_way(group: &Path, gives: bool) -> bool {
+    let value = if gives { "1" } else { "0" };
+    write(&group.join("cpu.idle"), value).is_ok() && gives
+}
+
 /// Opens a file for later writing.
 pub(super) fn open_for_writing(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;

@@ -50,6 +50,7 @@ struct Node {
     controllers: Controllers,
     /// What was written; not known of a group that was found there.
     written: Option<Limits>,
+    gives_way: bool,
     leaf: Option<Leaf>,
 }
 
@@ -165,6 +166,54 @@ impl Tree {
         let is_named = self.named.contains_key(path);
         if let Some(node) = self.nodes.get_mut(path) {
             node.kept = is_named;
+        }
+    }
+
+    /// Has a group give way to whatever else wants a processor, together with those above it in
+    /// which nothing runs: others stand beside the outermost of these. Tells whether it does.
+    pub fn give_way(&mut self, path: &[String]) -> bool {
+        let Some(hierarchy) = self.layout.of(Controller::Cpu) else {
+            return false;
+        };
+        let mut chain = (1..=path.len()).map(|depth| &path[..depth]);
+        let Some(path) = chain.find(|path| is_empty(&hierarchy.group(path))) else {
+            return false;
+        };
+        let Some(node) = self.nodes.get_mut(path) else {
+            return false;
+        };
+        node.gives_way = interface::give_way(&hierarchy.group(path), true);
+        node.gives_way
+    }
+
+    /// Has a group and those above it give way no more.
+    pub fn have_turn(&mut self, path: &[String]) {
+        for path in (1..=path.len()).map(|depth| &path[..depth]) {
+            let Some(node) = self.nodes.get(path).filter(|node| node.gives_way) else {
+                continue;
+            };
+            let group = Group {
+                path: path.to_vec(),
+                limits: node.written.clone().unwrap_or_default(),
+            };
+            self.end_way(path);
+            // Where that fails, what is written there is not known, and written with the next list.
+            let _ = self.write(&group);
+        }
+    }
+
+    /// Has a group give way no more, if it does. The kernel has forgotten its weight over that.
+    fn end_way(&mut self, path: &[String]) {
+        let may_give_way = |node: &&mut Node| node.gives_way || node.written.is_none();
+        let Some(node) = self.nodes.get_mut(path).filter(may_give_way) else {
+            return;
+        };
+        node.gives_way = false;
+        if let Some(written) = &mut node.written {
+            written.cpu_weight = None;
+        }
+        if let Some(hierarchy) = self.layout.of(Controller::Cpu) {
+            interface::give_way(&hierarchy.group(path), false);
         }
     }
 
@@ -306,15 +355,17 @@ impl Tree {
     }
 
     fn write(&mut self, group: &Group) -> Result<(), Error> {
+        let is_same = |node: &Node| node.written.as_ref() == Some(&group.limits);
+        if self.nodes.get(&group.path).is_some_and(is_same) {
+            return Ok(());
+        }
+        // The kernel takes no weight of a group that gives way, as one that was found there may.
+        self.end_way(&group.path);
         let Some(node) = self.nodes.get_mut(&group.path) else {
             return Err(unknown(&group.path));
         };
-        let before = node.written.clone();
-        if before.as_ref() == Some(&group.limits) {
-            return Ok(());
-        }
         // Not known until every file is written.
-        node.written = None;
+        let before = node.written.take();
         for hierarchy in &self.layout.hierarchies {
             let directory = hierarchy.group(&group.path);
             for write in writes(hierarchy.version, before.as_ref(), &group.limits) {
@@ -457,4 +508,80 @@ fn outer_quota(hierarchy: &Hierarchy) -> u32 {
 fn unknown(path: &[String]) -> Error {
     let what = format!("find the group {}", path.join("/"));
     Error::new(what, io::Error::from(io::ErrorKind::NotFound))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use testkit::TempDir;
+
+    use super::*;
+
+    fn group(path: &str, weight: u32) -> Group {
+        Group {
+            path: path.split('/').map(str::to_owned).collect(),
+            limits: Limits {
+                cpu_weight: Some(weight),
+                ..Limits::default()
+            },
+        }
+    }
+
+    #[test]
+    fn who_gives_way_is_the_outermost_in_which_nothing_runs_and_has_its_weight_again() {
+        let place = TempDir::new();
+        let groups = ["tenant", "tenant/pool", "tenant/other"];
+        for group in groups {
+            place.write(&format!("{group}/cpu.idle"), "1");
+            for file in ["cpu.shares", "cgroup.procs", "run/cgroup.procs"] {
+                place.write(&format!("{group}/{file}"), "");
+            }
+        }
+        let read = |file: &str| fs::read_to_string(place.path().join(file)).unwrap();
+        let idle = || {
+            groups
+                .map(|group| read(&format!("{group}/cpu.idle")))
+                .concat()
+        };
+        let layout = Layout {
+            hierarchies: vec![Hierarchy {
+                version: Version::V1,
+                controllers: [Controller::Cpu].into_iter().collect(),
+                directory: place.path().to_owned(),
+            }],
+        };
+        let [tenant, pool, mut other] = groups.map(|path| group(path, 70));
+        let mut tree = Tree::default();
+        let all = [tenant.clone(), pool.clone(), other.clone()];
+        tree.apply(&layout, &all).unwrap();
+        assert_eq!(idle(), "000", "whoever had them give way is no more");
+        assert!(tree.give_way(&pool.path));
+        assert_eq!(idle(), "100");
+        place.write("tenant/pool/run/cgroup.procs", "4711\n");
+        assert!(tree.give_way(&other.path));
+        assert_eq!(idle(), "101");
+        // As the kernel forgets them.
+        for group in groups {
+            place.write(&format!("{group}/cpu.shares"), "");
+        }
+        let shares = || groups.map(|group| read(&format!("{group}/cpu.shares")));
+        tree.have_turn(&pool.path);
+        assert_eq!(
+            (idle(), shares()),
+            ("001".into(), ["716", "", ""].map(str::to_owned))
+        );
+        // Another weight could not be written otherwise.
+        other.limits.cpu_weight = Some(50);
+        tree.apply(&layout, &[tenant, pool, other.clone()]).unwrap();
+        assert_eq!(
+            (idle(), shares()),
+            ("000".into(), ["716", "", "512"].map(str::to_owned))
+        );
+        fs::remove_file(place.path().join("tenant/other/cpu.idle")).unwrap();
+        assert!(!tree.give_way(&other.path), "an older kernel");
+        tree.have_turn(&other.path);
+        place.write("tenant/other/run/cgroup.procs", "4712\n");
+        assert!(!tree.give_way(&other.path), "it works already");
+    }
 }

@@ -30,6 +30,10 @@ impl Spawner {
     pub(crate) fn let_go(&mut self) -> io::Result<()> {
         self.pools.is_in_charge = false;
         self.pools.given = self.pools.pids();
+        let runs: Vec<u64> = self.pools.runs.keys().copied().collect();
+        for run in runs {
+            self.have_turn(run, "it changes hands");
+        }
         for run in std::mem::take(&mut self.pools.runs).into_values() {
             let Some(words) = run.words.fd() else {
                 continue;

@@ -15,6 +15,7 @@ use os::spawn::{Birth, Limits, Walls};
 
 use super::mail::sendmail;
 use super::run::{RunGroup, Running, Who};
+use super::way::Way;
 use super::words::Words;
 use super::{POOLS, fpm, instances, probe, run};
 use crate::groups::Cradle;
@@ -169,6 +170,7 @@ impl Spawner {
         let born = self.spawn_all((&known, pool), found, theirs.as_fd())?;
         let Born {
             masters,
+            gives_way,
             group,
             problem,
         } = born;
@@ -188,6 +190,11 @@ impl Spawner {
             told.extend(running.told(&ours));
             running.words = Words::new(Some(ours), now);
             running.group = group;
+            let used_us = running.cpu_of_group_us().unwrap_or(0);
+            running.way = gives_way.then(|| Way::new(used_us, now));
+            if gives_way {
+                tracing::debug!(pool = pool.name, "it gives way to others while it starts");
+            }
             running.probe = probe_of(pool, found, takes_over);
         }
         for master in told {
@@ -208,13 +215,14 @@ impl Spawner {
         let others = others.filter(|it| it.pool().is_some_and(|other| other.id == pool.id));
         let taken: Vec<&str> = others.flat_map(Running::group_names).collect();
         let name = GROUPS.into_iter().find(|name| !taken.contains(name));
-        let mut cradle = self.groups.cradle_of_run(known, pool.group, name)?;
         let Some(null) = &self.pools.null else {
             return Err(refused("/dev/null is missing"));
         };
         let socket = self.pools.sockets.get(&pool.id);
         let socket = socket.ok_or_else(|| refused("its socket is missing"))?;
         let told = Told::of(pool, &known.manifest.mail, found)?;
+        // The last that can fail: its group is to go with the run.
+        let mut cradle = self.groups.cradle_of_run(known, pool.group, name)?;
         let mut listeners: Vec<BorrowedFd<'_>> = Vec::new();
         if !binds_itself(pool) {
             listeners.push(socket.listener.as_fd());
@@ -248,6 +256,7 @@ impl Spawner {
         }
         Ok(Born {
             masters,
+            gives_way: cradle.gives_way,
             group: name.and_then(|name| RunGroup::of(&mut cradle, name)),
             problem,
         })
@@ -271,6 +280,8 @@ impl Spawner {
 /// What came of starting processes.
 struct Born {
     masters: Vec<run::MainProcess>,
+    /// Whether their group gives way to others.
+    gives_way: bool,
     group: Option<RunGroup>,
     /// Why there are not all of them.
     problem: Option<Refusal>,

@@ -4,7 +4,7 @@
 //! removed as that user, on a thread beside, for one pool after the other; those that an operator has
 //! cleared not before the runs have ended that may still write some.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,13 +18,15 @@ use crate::Spawner;
 
 /// How often those of pools that serve are looked at.
 const LOOK: Duration = Duration::from_secs(5 * 60);
+/// How long after its start one is looked at: not while its first page is waited for.
+const AFTER_START: Duration = Duration::from_secs(5);
 
 /// What is to be removed, and who does it.
 #[derive(Debug, Default)]
 pub(super) struct Caches {
     to_clear: Vec<ToClear>,
     /// Pools that have started since they were looked at.
-    started: BTreeSet<String>,
+    started: BTreeMap<String, Instant>,
     looked: Option<Instant>,
     worker: Option<JoinHandle<()>>,
 }
@@ -78,8 +80,8 @@ impl Caches {
         !self.to_clear.is_empty() || !self.started.is_empty()
     }
 
-    pub(super) fn note_start(&mut self, id: String) {
-        self.started.insert(id);
+    pub(super) fn note_start(&mut self, id: String, now: Instant) {
+        self.started.insert(id, now);
     }
 }
 
@@ -91,7 +93,11 @@ impl Pools {
         let is_due = |it: &ToClear| !it.after.iter().any(|run| machine.has(*run));
         let (due, later): (Vec<_>, Vec<_>) = to_clear.partition(is_due);
         self.caches.to_clear = later;
-        let mut ids = std::mem::take(&mut self.caches.started);
+        let started = std::mem::take(&mut self.caches.started).into_iter();
+        let is_fresh = |since| now.saturating_duration_since(since) < AFTER_START;
+        let (fresh, started): (_, BTreeMap<_, _>) = started.partition(|it| is_fresh(it.1));
+        self.caches.started = fresh;
+        let mut ids: BTreeSet<String> = started.into_keys().collect();
         let looked = self.caches.looked;
         let is_over = looked.is_none_or(|it| now.saturating_duration_since(it) >= LOOK);
         if is_over {

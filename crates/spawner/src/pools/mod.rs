@@ -22,6 +22,7 @@ mod sockets;
 mod tenants;
 mod turns;
 mod watch;
+mod way;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -320,7 +321,7 @@ impl Spawner {
             let (cost_us, id) = (running.cost_us(), self.pools.id_of(run));
             self.pools.machine.ready(run, cost_us, now);
             self.pools.untold.insert(id.clone());
-            self.pools.caches.note_start(id);
+            self.pools.caches.note_start(id, now);
             self.mind_pools();
         }
     }
@@ -500,6 +501,8 @@ impl Spawner {
 
     /// Kills a run, or looks again whether it is gone.
     fn kill_run(&mut self, run: u64, now: Instant) {
+        // To end takes a processor, too.
+        self.have_turn(run, "it ends");
         let Some(running) = self.pools.runs.get_mut(&run) else {
             return self.pools.machine.gone(run, now);
         };

@@ -16,6 +16,7 @@ use os::tree::{self, Tree};
 
 use super::facts;
 use super::probe::Probe;
+use super::way::Way;
 use super::words::Words;
 use crate::groups::Watch;
 use crate::manifests::Known;
@@ -36,6 +37,8 @@ pub(super) struct Running {
     /// Its directories, one in each hierarchy.
     pub(super) directories: Vec<PathBuf>,
     pub(super) probe: Option<Probe>,
+    /// How it gives way to others, while it does.
+    pub(super) way: Option<Way>,
     /// What it was told, in a number.
     pub(super) settings: u64,
     /// Which file its program was, of php-fpm.
@@ -82,6 +85,7 @@ impl Running {
             group: None,
             directories: Vec::new(),
             probe: None,
+            way: None,
             settings: super::settings(&known, index),
             identity: None,
             killed: None,
@@ -189,7 +193,8 @@ impl Running {
         taken.saturating_sub(before).saturating_mul(1_000) > passed.saturating_mul(IDLE_PER_MILLE)
     }
 
-    fn cpu_of_group_us(&self) -> Option<u64> {
+    /// What its group has used of processors.
+    pub(super) fn cpu_of_group_us(&self) -> Option<u64> {
         let group = self.group.as_ref()?;
         os::cgroup::Usage::cpu_us(&self.known.manifest.layout, &group.path)
     }

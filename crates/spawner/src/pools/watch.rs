@@ -40,6 +40,8 @@ impl Pools {
             Some(_) => Some(SOON),
             None => run.probe.as_ref().map(|_| SOON),
         });
+        let ways = self.runs.values().filter_map(|it| it.way.as_ref());
+        let ways = ways.map(|way| way.rest(now));
         let words = self.runs.values().filter_map(|it| it.words.rest(now));
         let look = self.looked.map(|looked| {
             let next = looked + self.look_every();
@@ -50,7 +52,8 @@ impl Pools {
         let later = self.machine.deaf().next().is_some() || self.caches.has_more();
         let later = later || !self.untold.is_empty();
         let later = later.then_some(LOOK_MAX);
-        let of_runs = of_runs.chain(words).chain(self.unended.patience(now));
+        let of_runs = of_runs.chain(words).chain(ways);
+        let of_runs = of_runs.chain(self.unended.patience(now));
         of_runs.chain(look).chain(until).chain(later).min()
     }
 
@@ -89,7 +92,46 @@ impl Spawner {
         if is_ready {
             self.ready(run, now);
         }
+        let running = self.pools.runs.get(&run);
+        if running.is_some_and(|it| !it.words.costs.is_empty()) {
+            self.have_turn(run, "it has answered a page");
+        }
         self.tell_costs(run);
+    }
+
+    /// Has a run that gives way to others do so no more.
+    pub(super) fn have_turn(&mut self, run: u64, why: &str) {
+        let Some(running) = self.pools.runs.get_mut(&run) else {
+            return;
+        };
+        let was_giving = running.way.take().is_some();
+        if let Some(group) = running.group.as_ref().filter(|_| was_giving) {
+            self.groups.have_turn(&group.path);
+            let name = running.pool().map_or("", |pool| pool.name.as_str());
+            tracing::debug!(pool = name, "it gives way to others no more: {why}");
+        }
+    }
+
+    /// Has starts that have waited for long give way no more.
+    fn look_at_ways(&mut self, now: Instant) {
+        let mut over = Vec::new();
+        for (run, running) in &mut self.pools.runs {
+            if running
+                .way
+                .as_ref()
+                .is_none_or(|way| !way.rest(now).is_zero())
+            {
+                continue;
+            }
+            let used_us = running.cpu_of_group_us().unwrap_or(0);
+            let way = running.way.as_mut();
+            if way.is_some_and(|way| way.is_over(used_us, now)) {
+                over.push(*run);
+            }
+        }
+        for run in over {
+            self.have_turn(run, "it has waited");
+        }
     }
 
     /// Hears what a run has said that has ended.
@@ -154,6 +196,7 @@ impl Spawner {
         let killed: Vec<u64> = killed.map(|(run, _)| *run).collect();
         killed.into_iter().for_each(|run| self.kill_run(run, now));
         self.look_at_starts(now);
+        self.look_at_ways(now);
         self.mind_caches(now);
         let every = self.pools.look_every();
         let is_soon = |looked: Option<Instant>, every| {
@@ -225,7 +268,8 @@ impl Spawner {
     fn look_at_starts(&mut self, now: Instant) {
         let mut ready = Vec::new();
         let mut failed = Vec::new();
-        for (run, running) in &mut self.pools.runs {
+        let starting = self.pools.runs.iter_mut();
+        for (run, running) in starting.filter(|(_, running)| running.probe.is_some()) {
             let id = running.pool().map(|pool| pool.id.clone());
             let masters: Vec<u32> = running.pids().collect();
             let is_its = |pid| {
@@ -252,6 +296,7 @@ impl Spawner {
             let (cost_us, id) = (running.cost_us(), self.pools.id_of(run));
             self.pools.machine.ready(run, cost_us, now);
             self.pools.untold.insert(id);
+            self.have_turn(run, "it is ready");
         }
         for (run, why) in failed {
             self.pools.machine.died(run, &why, now);
