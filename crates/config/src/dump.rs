@@ -20,7 +20,7 @@ use crate::lower::cgroup::spell_cpu;
 use crate::lower::names::Named;
 use crate::lower::template::spell;
 use crate::model::{
-    Caps, Cgroup, Compress, Expires, FieldEdits, Files, HostPattern, IoLimit, LevelCaps,
+    Auth, Caps, Cgroup, Compress, Expires, FieldEdits, Files, HostPattern, IoLimit, LevelCaps,
     LevelTimeouts, Lifetime, Limit, ListenAddress, LogTarget, Model, Root, Rule, Senders, Server,
     Settings, Site, SiteTls, Template, Timeouts, TlsVersion, TryEntry, Upstream,
 };
@@ -249,8 +249,7 @@ impl Lines {
             self.key("deny", list(&settings.deny, quote));
         }
         if let Some(auth) = &settings.auth {
-            let (realm, file) = (quote(&auth.realm), quote_path(&auth.file));
-            self.key("auth", format!("{{ realm = {realm}, file = {file} }}"));
+            self.key("auth", braces(basic(auth)));
         }
         if !settings.env.is_empty() {
             self.key("env", templates(&settings.env));
@@ -325,6 +324,16 @@ impl Lines {
             self.key("cgroup_required", given.required);
         }
     }
+}
+
+fn basic(auth: &Auth) -> Vec<String> {
+    let (realm, file) = (quote(&auth.realm), quote_path(&auth.file));
+    let mut keys = vec![format!("realm = {realm}"), format!("file = {file}")];
+    if let Some(groups) = &auth.groups {
+        keys.push(format!("group_file = {}", quote_path(&groups.file)));
+        keys.push(format!("require = {}", list(&groups.required, quote)));
+    }
+    keys
 }
 
 fn cgroup(cgroup: &Cgroup) -> String {

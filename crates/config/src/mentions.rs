@@ -20,7 +20,7 @@ pub(crate) const AUTHORITIES: [&str; 3] = [
 pub(crate) struct Mentions {
     /// Patterns of `include`, and what becomes of the others if a file is wrong.
     pub(crate) includes: Vec<(String, Broken)>,
-    /// Password files, error pages and authorities of clients.
+    /// Files of passwords and groups, error pages and authorities of clients.
     pub(crate) data: Vec<String>,
     /// Files of scripts.
     pub(crate) scripts: Vec<String>,
@@ -95,11 +95,11 @@ pub(crate) fn find(text: &str) -> Mentions {
             .extend(pages.filter_map(|page| text_of(page.get_ref())));
         mentions.data.extend(refusal_pages(site));
         mentions.logs.extend(log_files(site));
-        mentions.data.extend(password_file(site));
+        mentions.data.extend(auth_files(site));
         mentions.data.extend(authorities_of_clients(site));
         let rules = || elements(site, "rules").filter_map(DeValue::as_table);
         mentions.logs.extend(rules().flat_map(log_files));
-        mentions.data.extend(rules().filter_map(password_file));
+        mentions.data.extend(rules().flat_map(auth_files));
         mentions.data.extend(rules().flat_map(refusal_pages));
         mentions.scripts.extend(scripts_of(site));
         mentions.scripts.extend(rules().flat_map(scripts_of));
@@ -234,9 +234,11 @@ fn shed_pages<'a>(top: &'a DeTable<'_>) -> impl Iterator<Item = String> + 'a {
     rules.filter_map(|rule| text_of(member(member(rule, "respond")?.as_table()?, "page")?))
 }
 
-fn password_file(level: &DeTable<'_>) -> Option<String> {
-    let auth = member(level, "auth")?.as_table()?;
-    text_of(member(auth, "file")?)
+/// The files of passwords and groups of a level.
+fn auth_files<'a>(level: &'a DeTable<'_>) -> impl Iterator<Item = String> + 'a {
+    let auth = member(level, "auth").and_then(DeValue::as_table);
+    let files = ["file", "group_file"].into_iter();
+    files.filter_map(move |key| text_of(member(auth?, key)?))
 }
 
 fn authorities_of_clients(site: &DeTable<'_>) -> Option<String> {

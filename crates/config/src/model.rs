@@ -36,7 +36,7 @@ pub use acme::{
 };
 pub use cgroup::{CPU_PERIOD_US, Cgroup, IoLimit};
 pub use condition::{Condition, Glob};
-pub use file::{Auth, ErrorPage, FileIdentity, Guarded};
+pub use file::{Auth, AuthGroups, ErrorPage, FileIdentity, Guarded};
 pub use handler::{
     Cgi, EarlyHints, FastCgi, Handler, MetricsFormat, Proxy, ProxyHost, ProxyRedirects,
     ProxyTarget, Redirect, Respond, Rlimits,

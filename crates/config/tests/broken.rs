@@ -108,28 +108,94 @@ fn an_upstream_is_suggested() {
 #[test]
 fn a_bad_line_of_a_password_file_is_named() {
     let sha = "{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=";
-    let neither = "the hash of `alice` is neither bcrypt ($2y$), SHA ({SHA}) nor apr1 ($apr1$)";
+    let neither = "the hash of `alice` is none that is read: bcrypt ($2y$), ";
+    let dear = "the hash of `alice` takes too long to compare: ";
     let digest = "c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC";
+    let forty_three = "0123456789abcdefghijklmnopqrstuvwxyz./ABCDE";
     for (line, expected) in [
         ("alice", "no `:` between user and hash"),
         (":x", "no user before the `:`"),
         ("alice:secret", neither),
         ("alice:rl.3StKT.4T8M", neither),
+        ("alice:$1$saltsalt$0123456789abcdefghijkl", neither),
         ("alice:$2y$05$tooshort", neither),
-        (&format!("alice:$2y$31${digest}"), neither),
+        (&format!("alice:$2y$31${digest}"), dear),
+        (&format!("alice:$2y$03${digest}"), neither),
         (&format!("alice:$2x$05${digest}"), neither),
         ("alice:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g", neither),
         ("alice:$apr1$$x", neither),
+        ("alice:$5$salt$short", neither),
+        (&format!("alice:$5$a:b${forty_three}"), neither),
+        (&format!("alice:$5$rounds=999$salt${forty_three}"), neither),
+        (&format!("alice:$5$rounds=500001$salt${forty_three}"), dear),
+        (
+            &format!("alice:$5$rounds=99999999999$salt${forty_three}"),
+            dear,
+        ),
+        (&format!("alice:$6$salt${forty_three}"), neither),
+        (&format!("alice:$y$j9T$${forty_three}"), neither),
+        (&format!("alice:$y$j9T.0$salt${forty_three}"), neither),
+        (&format!("alice:$y$jCT$salt${forty_three}"), dear),
+        (&format!("alice:$y$jjj$salt${forty_three}"), dear),
+        (&format!("alice:$y$jz9$salt${forty_three}"), neither),
         (&format!("a:{sha}\na:{sha}"), "user `a` stands there twice"),
     ] {
         let text = configuration("rooted site", "auth = { file = \"/passwords\" }");
-        let content = format!("# users\nok:$2y$05${digest}\n{line}\n");
+        let fine = format!(
+            "ok:$2y$05${digest}\nsha:$5$rounds=500000$salt${forty_three}\nyes:$y$jBT$salt${forty_three}"
+        );
+        let content = format!("# users\n{fine}\n{line}\n");
         let sources = Sources::from_text("nagaya.toml", &text);
         let sources = sources.with_file("/passwords", content.as_bytes());
         let told = load(&sources).expect_err(line).to_string();
         let number = content.lines().count();
         let expected = format!("password file `/passwords:{number}`: {expected}");
         assert!(told.contains(&expected), "{expected}\n{told}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_groups_is_told_with_the_passwords() {
+    let files = "file = \"/passwords\", group_file = \"/groups\"";
+    for (auth, groups, expected) in [
+        (
+            files,
+            "staff: a",
+            "`group_file` says nothing without `require`",
+        ),
+        (
+            "file = \"/passwords\", require = [\"staff\"]",
+            "",
+            "`require` says nothing without `group_file`",
+        ),
+        (
+            &format!("{files}, require = []"),
+            "staff: a",
+            "`require` is empty: nobody is let in",
+        ),
+        (
+            &format!("{files}, require = [\"stuff\"]"),
+            "staff: a",
+            "did you mean `staff`?",
+        ),
+        (
+            &format!("{files}, require = [\"staff\"]"),
+            "#\nstaff: a\nb c\n",
+            "group file `/groups:3`: no `:` behind the group",
+        ),
+        (
+            &format!("{files}, require = [\"a b\"]"),
+            "a b: c\n",
+            "group file `/groups:1`: no group before the `:`",
+        ),
+    ] {
+        let text = configuration("rooted site", &format!("auth = {{ {auth} }}"));
+        let sources = Sources::from_text("nagaya.toml", &text)
+            .with_file("/passwords", b"x\n")
+            .with_file("/groups", groups.as_bytes());
+        let told = load(&sources).expect_err(auth).to_string();
+        assert!(told.contains(expected), "{expected}\n{told}");
+        assert!(told.contains("password file `/passwords:1`"), "{told}");
     }
 }
 

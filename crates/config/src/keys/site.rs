@@ -383,9 +383,26 @@ pub(crate) const AUTH: Section = Section {
             "file",
             Kind::Text,
             Required,
-            "An htpasswd file (bcrypt, SHA or apr1; not crypt or plain text), relative to the configuration file. \
-             Read when the configuration is, and never served.",
+            "An htpasswd file, relative to the configuration file: hashes of bcrypt (up to cost 16), SHA, apr1, SHA-crypt \
+             (`$5$`, `$6$`, up to 500,000 rounds) and yescrypt (`$y$`, up to 64 MiB); not crypt(3) by DES, not plain \
+             text. Read when the configuration is, and never served.",
             "file = \"/etc/nagaya/htpasswd\"",
+        ),
+        key(
+            "group_file",
+            Kind::Text,
+            Absent("there are no groups"),
+            "A file that says who is in which group, as Apache's `AuthGroupFile`: lines like `staff: alice bob`. Read when \
+             the configuration is, and never served.",
+            "group_file = \"/etc/nagaya/groups\"",
+        ),
+        key(
+            "require",
+            Kind::Other("list of groups"),
+            Absent("everybody in `file`"),
+            "Groups of `group_file`, of one of which a user must be. Who is of none is asked again (401), as if the \
+             password were wrong.",
+            "require = [\"staff\"]",
         ),
     ],
     later: &[],

@@ -8,6 +8,7 @@ use crate::model::Model;
 use crate::{Sources, dump, load};
 
 const HTPASSWD: &[u8] = b"alice:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n";
+const GROUPS: &[u8] = b"staff: alice\nothers: bob\n";
 
 /// Keys whose example the model does not show: `include` and what it says act before it.
 const SILENT: &[&str] = &["include", "broken"];
@@ -130,7 +131,14 @@ fn frame(section: &Section) -> Frame {
             let own = &["directory = \"/srv/own\"", "owner = \"daemon\""];
             within(before, own, " }\n")
         }
-        "auth = { … }" => within("auth = { ", &["file = \"/etc/nagaya/htpasswd\""], " }\n"),
+        "auth = { … }" => {
+            let own = &[
+                "file = \"/etc/nagaya/htpasswd\"",
+                "group_file = \"/etc/nagaya/other-groups\"",
+                "require = [\"others\"]",
+            ];
+            within("auth = { ", own, " }\n")
+        }
         "compress = { … }" => within("compress = { ", &[], " }\n"),
         "request_headers, reply_headers" => within("reply_headers = { ", &[], " }\n"),
         "[tenants.NAME]" => table("[tenants.example]", &["cgroup = { pids = 5 }"]),
@@ -240,17 +248,25 @@ fn framed(section: &Section, lines: &[&str]) -> String {
     let stays = |own: &str| !set.contains(&own.to_owned()) && !displaced.contains(&own);
     let own = frame.own.iter().filter(|line| stays(&name(line)));
     let all: Vec<&str> = own.chain(lines).copied().collect();
-    let separator = if frame.before.ends_with("{ ") {
-        ", "
-    } else {
-        "\n"
-    };
-    format!("{}{}{}", frame.before, all.join(separator), frame.after)
+    frame.around(&all)
+}
+
+impl Frame {
+    fn around(&self, lines: &[&str]) -> String {
+        let separator = if self.before.ends_with("{ ") {
+            ", "
+        } else {
+            "\n"
+        };
+        format!("{}{}{}", self.before, lines.join(separator), self.after)
+    }
 }
 
 fn sources(text: &str) -> Sources {
     Sources::from_text("/etc/nagaya/nagaya.toml", text)
         .with_file("/etc/nagaya/htpasswd", HTPASSWD)
+        .with_file("/etc/nagaya/groups", GROUPS)
+        .with_file("/etc/nagaya/other-groups", GROUPS)
         .with_php("8.2", "/usr/sbin/php-fpm8.2")
         .with_file("/etc/ssl/certs/ca-certificates.crt", b"PEM")
         .with_file("/etc/nagaya/certs/internal.pem", b"PEM")
@@ -361,7 +377,7 @@ fn every_required_key_is_missed() {
         let frame = frame(section);
         let own = frame.own.iter().filter(|line| !line.starts_with(key.name));
         let own: Vec<&str> = own.copied().collect();
-        let text = format!("{}{}{}", frame.before, own.join("\n"), frame.after);
+        let text = frame.around(&own);
         let problems = load(&sources(&text)).expect_err(&text).to_string();
         let missing = format!("`{}` is missing in `{}`", key.name, section.title);
         let nothing = format!("there is no `[[{}]]`", key.name);

@@ -1,7 +1,7 @@
 //! Files that keys name, each judged once however many sites name it.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(crate) struct FileCache {
     pub(super) users: RefCell<BTreeMap<PathBuf, Option<Users>>>,
+    pub(super) groups: RefCell<BTreeMap<PathBuf, Option<Arc<Groups>>>>,
     pub(super) pages: RefCell<BTreeMap<PathBuf, Option<Arc<[u8]>>>>,
     pub(super) scripts: RefCell<Judged>,
     /// Certificates of authorities.
@@ -16,6 +17,9 @@ pub(crate) struct FileCache {
 }
 
 pub(super) type Users = Arc<BTreeMap<String, String>>;
+
+/// The users of each group.
+pub(super) type Groups = BTreeMap<String, BTreeSet<String>>;
 
 /// Files of scripts judged so far: `Err` was found wrong.
 pub(super) type Judged = BTreeMap<PathBuf, Result<Option<Arc<[u8]>>, ()>>;

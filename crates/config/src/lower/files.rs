@@ -1,21 +1,23 @@
-//! Files that keys name: password files and error pages; scripts are in `script`.
+//! Files that keys name: files of passwords and groups, and error pages; scripts are in `script`.
 //!
 //! The idea: each file is judged once, however many sites name it, and shared by all of them;
 //! a problem is reported where the file was first named.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::context::{Context, problem};
+use super::file_cache::Groups;
+use super::hashes;
+use super::table::Table;
 use super::value::Value;
-use crate::model::{Auth, ErrorPage, Guarded, Model, Script};
+use crate::model::{Auth, AuthGroups, ErrorPage, Guarded, Model, Script};
 use crate::{keys, lower::values};
 
 /// Largest error page.
 const PAGE_BYTES_MAX: usize = 256 << 10;
-/// Cost of a bcrypt hash at most; each step doubles the time a check takes.
-const BCRYPT_COST_MAX: u32 = 16;
 
 /// `auth = { … }`.
 pub(crate) fn auth(value: &Value<'_>) -> Option<Auth> {
@@ -26,21 +28,89 @@ pub(crate) fn auth(value: &Value<'_>) -> Option<Auth> {
     }
     let named = table.required("file")?;
     let file = values::path(&named)?;
-    let cache = &value.context.files.users;
-    let known = cache.borrow().get(&file).cloned();
-    let users = known.unwrap_or_else(|| {
-        let users = content(&named, &file).and_then(|bytes| users(&named, &file, bytes));
-        let users = users.map(Arc::new);
-        cache.borrow_mut().insert(file.clone(), users.clone());
-        users
+    let users = once(&value.context.files.users, &file, || {
+        users(&named, &file, content(&named, &file)?).map(Arc::new)
+    });
+    let groups = groups(&table);
+    Some(Auth {
+        realm,
+        users: users?,
+        file,
+        groups,
+    })
+}
+
+/// The groups that `require` names, and who is in them.
+fn groups(table: &Table<'_>) -> Option<AuthGroups> {
+    let (file, required) = (table.get("group_file"), table.get("require"));
+    let (named, required) = match (file, required) {
+        (Some(file), Some(required)) => (file, required),
+        (None, None) => return None,
+        (Some(one), None) => return refuse_alone(table, &one, "require"),
+        (None, Some(one)) => return refuse_alone(table, &one, "group_file"),
+    };
+    let file = values::path(&named)?;
+    let known = once(&named.context.files.groups, &file, || {
+        members(&named, &file, content(&named, &file)?).map(Arc::new)
     })?;
-    Some(Auth { realm, users, file })
+    let values = required.list().unwrap_or_default();
+    if values.is_empty() && required.is_list() {
+        required.report_help(
+            "`require` is empty: nobody is let in",
+            "name a group, or leave it out",
+        );
+    }
+    let (mut names, mut members) = (Vec::new(), BTreeSet::new());
+    for value in &values {
+        let name = value.text()?;
+        match known.get(name) {
+            Some(users) => members.extend(users.iter().cloned()),
+            None => {
+                let message = format!("there is no group `{name}` in `{}`", file.display());
+                let meant = keys::nearest(name, known.keys().map(String::as_str));
+                value
+                    .context
+                    .report(problem(value.spot(), message).meant(meant));
+            }
+        }
+        names.push(name.to_owned());
+    }
+    Some(AuthGroups {
+        file,
+        required: names,
+        members: Arc::new(members),
+    })
+}
+
+fn refuse_alone(table: &Table<'_>, one: &Value<'_>, other: &str) -> Option<AuthGroups> {
+    if !table.has_misspelt(other) {
+        let message = format!("`{}` says nothing without `{other}`", one.name);
+        let help = "`group_file` says who is in which group, `require` which of these are let in";
+        let finding = problem(one.spot(), message).help(help);
+        one.context.report(finding.absence());
+    }
+    None
+}
+
+/// What a file was judged to be, the first time that it is named; `None` once that was reported.
+fn once<T: Clone>(
+    cache: &RefCell<BTreeMap<PathBuf, Option<T>>>,
+    file: &Path,
+    judge: impl FnOnce() -> Option<T>,
+) -> Option<T> {
+    let known = cache.borrow().get(file).cloned();
+    known.unwrap_or_else(|| {
+        let judged = judge();
+        cache.borrow_mut().insert(file.to_owned(), judged.clone());
+        judged
+    })
 }
 
 /// The files of a model's scripts, passwords and keys, under all their names.
 pub(crate) fn guarded(context: &Context<'_>, model: &Model) -> Arc<[Guarded]> {
     let users = context.files.users.borrow();
-    let named = users.keys().map(PathBuf::as_path);
+    let groups = context.files.groups.borrow();
+    let named = users.keys().chain(groups.keys()).map(PathBuf::as_path);
     let required = model.scripts.lib.iter().flat_map(|library| &library.files);
     let sites = model.sites.iter();
     let upstreams = model.upstreams.iter().filter_map(|it| it.tls.as_ref());
@@ -75,13 +145,7 @@ pub(crate) fn error_page(value: &Value<'_>) -> Option<ErrorPage> {
             return None;
         }
     };
-    let cache = &value.context.files.pages;
-    let known = cache.borrow().get(&file).cloned();
-    let body = known.unwrap_or_else(|| {
-        let body = page(value, &file);
-        cache.borrow_mut().insert(file.clone(), body.clone());
-        body
-    })?;
+    let body = once(&value.context.files.pages, &file, || page(value, &file))?;
     Some(ErrorPage {
         body,
         file,
@@ -143,49 +207,46 @@ fn user(line: &[u8]) -> Result<(&str, &str), String> {
     if name.is_empty() || name.chars().any(char::is_control) {
         return Err("no user before the `:`".to_owned());
     }
-    if is_bcrypt(hash) || is_sha(hash) || is_apr1(hash) {
-        return Ok((name, hash));
+    match hashes::check(hash) {
+        Ok(()) => Ok((name, hash)),
+        Err(why) => Err(format!("the hash of `{name}` {why}")),
     }
-    Err(format!(
-        "the hash of `{name}` is neither bcrypt ($2y$), SHA ({{SHA}}) nor apr1 ($apr1$)"
-    ))
 }
 
-fn is_bcrypt(hash: &str) -> bool {
-    let versions = ["$2y$", "$2b$", "$2a$"];
-    let Some(rest) = versions
-        .iter()
-        .find_map(|version| hash.strip_prefix(version))
-    else {
-        return false;
-    };
-    let Some((cost, digest)) = rest.split_once('$') else {
-        return false;
-    };
-    let cost_fits = cost.len() == 2
-        && cost
-            .parse()
-            .is_ok_and(|cost| (4..=BCRYPT_COST_MAX).contains(&cost));
-    cost_fits && digest.len() == 53 && digest.bytes().all(is_crypt64)
+/// The users of each group, as Apache reads them: what a group has on several lines is added up.
+/// `None` once a line was reported.
+fn members(value: &Value<'_>, file: &Path, bytes: &[u8]) -> Option<Groups> {
+    let mut groups = Groups::new();
+    let mut fine = true;
+    for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        match group(line) {
+            Ok((name, users)) => {
+                let users = users.split_ascii_whitespace().map(str::to_owned);
+                groups.entry(name.to_owned()).or_default().extend(users);
+            }
+            Err(why) => {
+                fine = false;
+                let message = format!("group file `{}:{}`: {why}", file.display(), index + 1);
+                let help = "a line looks like `staff: alice bob`";
+                value
+                    .context
+                    .report(problem(value.spot(), message).help(help));
+            }
+        }
+    }
+    fine.then_some(groups)
 }
 
-fn is_sha(hash: &str) -> bool {
-    let digest = hash
-        .strip_prefix("{SHA}")
-        .and_then(|rest| rest.strip_suffix('='));
-    let base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/".contains(&byte);
-    digest.is_some_and(|digest| digest.len() == 27 && digest.bytes().all(base64))
-}
-
-fn is_apr1(hash: &str) -> bool {
-    let parts = hash
-        .strip_prefix("$apr1$")
-        .and_then(|rest| rest.split_once('$'));
-    parts.is_some_and(|(salt, digest)| {
-        (1..=8).contains(&salt.len()) && digest.len() == 22 && digest.bytes().all(is_crypt64)
-    })
-}
-
-fn is_crypt64(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"./".contains(&byte)
+fn group(line: &[u8]) -> Result<(&str, &str), &'static str> {
+    let line = std::str::from_utf8(line).map_err(|_| "not UTF-8")?;
+    let (name, users) = line.split_once(':').ok_or("no `:` behind the group")?;
+    let is_name = |c: char| !c.is_control() && !c.is_whitespace();
+    match !name.is_empty() && name.chars().all(is_name) {
+        true => Ok((name, users)),
+        false => Err("no group before the `:`"),
+    }
 }

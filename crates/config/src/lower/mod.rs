@@ -14,6 +14,7 @@ mod fields;
 mod file_cache;
 mod files;
 mod handler;
+mod hashes;
 pub(crate) mod limits;
 mod listen;
 mod map;

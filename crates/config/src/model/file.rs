@@ -1,6 +1,6 @@
 //! Files that keys name: what is in them, and what is never served.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -45,4 +45,17 @@ pub struct Auth {
     pub users: Arc<BTreeMap<String, String>>,
     /// The htpasswd file, for messages.
     pub file: PathBuf,
+    /// Of which groups a user must be; `None` lets in all whose password is right.
+    pub groups: Option<AuthGroups>,
+}
+
+/// Groups of users, of one of which a user must be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthGroups {
+    /// The file that says who is in which, for messages.
+    pub file: PathBuf,
+    /// Their names.
+    pub required: Vec<String>,
+    /// Everybody in them, read from the file at load.
+    pub members: Arc<BTreeSet<String>>,
 }

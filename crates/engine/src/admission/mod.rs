@@ -76,7 +76,7 @@ fn refuse(
 /// Lets the request pass or refuses it, by its credentials.
 ///
 /// # Errors
-/// 401 for wrong ones, 503 when too many are being compared.
+/// 401 for wrong ones and for who is in no group that is let in, 503 when too many are being compared.
 pub(crate) async fn check_credentials(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
     let Some((level, auth)) = asking(chosen, &exchange.route) else {
         return Ok(());
@@ -88,13 +88,16 @@ pub(crate) async fn check_credentials(chosen: Chosen<'_>, exchange: &mut Exchang
     // Sent elsewhere inside, it may ask again.
     exchange.record.user.clone_from(&credentials.user);
     // Boxed: few sites ask for credentials, and the others need not have room for it, nor move it.
-    match Box::pin(authenticate(chosen, exchange, auth, credentials)).await? {
-        true => Ok(()),
-        false => {
-            ask(auth, exchange);
-            Err(refuse(chosen, exchange, level, (401, "auth_wrong")))
-        }
-    }
+    let is_right = Box::pin(authenticate(chosen, exchange, auth, credentials)).await?;
+    let user = &exchange.record.user;
+    let groups = auth.groups.as_ref();
+    let reason = match is_right {
+        true if groups.is_none_or(|it| it.members.contains(user)) => return Ok(()),
+        true => "auth_not_in_group",
+        false => "auth_wrong",
+    };
+    ask(auth, exchange);
+    Err(refuse(chosen, exchange, level, (401, reason)))
 }
 
 /// Who asks for credentials.

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use sha_crypt::{PasswordVerifier as _, ShaCrypt};
 use sha1::{Digest as _, Sha1};
+use yescrypt::Yescrypt;
 
 use super::apr1;
 
@@ -31,7 +33,7 @@ pub(super) fn is_right(
     }
 }
 
-/// Configuration lets in no other kinds: bcrypt, SHA-1 and apr1.
+/// Configuration lets in no other kinds, and none that is too dear.
 fn matches(hash: &str, password: &[u8]) -> bool {
     if let Some(digest) = hash.strip_prefix("{SHA}") {
         let expected = STANDARD.decode(digest).unwrap_or_default();
@@ -43,7 +45,11 @@ fn matches(hash: &str, password: &[u8]) -> bool {
     {
         return equal(&apr1::digest(password, salt.as_bytes()), digest.as_bytes());
     }
-    bcrypt::verify(password, hash).unwrap_or(false)
+    match hash.get(..3) {
+        Some("$5$" | "$6$") => ShaCrypt::default().verify_password(password, hash).is_ok(),
+        Some("$y$") => Yescrypt::default().verify_password(password, hash).is_ok(),
+        _ => bcrypt::verify(password, hash).unwrap_or(false),
+    }
 }
 
 /// Takes the same time wherever the difference is.
@@ -56,8 +62,8 @@ fn equal(one: &[u8], other: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Passwords and what `htpasswd` (or `openssl passwd -apr1`) made of them.
-    const HASHES: [(&str, &str); 8] = [
+    /// Passwords and what `htpasswd`, `openssl passwd` or the system's crypt(3) made of them.
+    const HASHES: [(&str, &str); 14] = [
         ("secret", "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ="),
         ("secret", "$apr1$z9k/5wgY$9lCJ8w8XRLJo454a5HWBW."),
         ("x", "$apr1$x$n3KC.RJYHZhK50zaCOGff0"),
@@ -78,7 +84,33 @@ mod tests {
             "sécret",
             "$2y$05$fKeNYNJESXJ/GbkHmrITaOx./4e4F90csTinJX4hPF21VMlD15X16",
         ),
+        (
+            "secret",
+            "$5$saltstring$C3o4O1TC6aRHF4FI.QSZMXtHbaj2gSXr4sUc/3NcUi.",
+        ),
+        (
+            "secret",
+            "$5$rounds=1000$x$MwH1x3tv6pfJx.FrwforYF3VY24cFP1kjo6fe/LdghD",
+        ),
+        (
+            "secret",
+            "$6$Zq8.w/1kLmNoPqRs$51Xaq66WyKrn/kUN405STO1QP6230uRf2JPzVcI5X/gLuGjQ2NS45tRtfA1RC7d8ufwSOcl5W.XcOQU5Phf0p0",
+        ),
+        (
+            "secret",
+            "$6$rounds=2000$abcdefgh$js.Oqma4t2Fwxd5k1k7HZc8PJANjCww6bXOf6rha5ucSTdmrEHzoB1xTT6hSCKIARQkqP2BCwtC1eCAzLkvzb1",
+        ),
+        (
+            "sécret",
+            "$6$saltstring$9hifoMjXyzkJt5.yFnznHBSJ4WODvx4KXKmpnJj5YcEIKstabDGkj4/dE6Imo00boXlglXoKVLoPV/bMmMPum.",
+        ),
+        (
+            "secret",
+            "$y$j75$LdJMENpBABJJ3hIHjB1Bi.$pLOAA.GWfQElzJMkN.JqzcItGXS.DsOZsBOX0fO4NDC",
+        ),
     ];
+    /// The same with what systems take today: 16 MiB.
+    const USUAL: &str = "$y$j9T$/Iy9cXmD4JpRkTqFv8Lx21$mdhN3CdtM/p4vV3yngpOY4VtotTNDm.6uDN0zwEi426";
 
     #[test]
     fn every_kind_of_hash_is_understood() {
@@ -91,6 +123,7 @@ mod tests {
                 );
             }
         }
+        assert!(matches(USUAL, b"secret"));
         assert!(!matches("nonsense", b"nonsense"));
     }
 

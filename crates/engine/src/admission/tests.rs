@@ -116,6 +116,34 @@ fn the_innermost_auth_asks() {
 }
 
 #[test]
+fn who_is_in_no_group_that_is_let_in_is_asked_again() {
+    let sha = "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=";
+    let users = format!("u:{sha}\nv:{sha}\nw:{sha}\n");
+    let groups = "# who does what\nstaff: u nobody\n\nboard: w\nstaff:v\nothers: w\n";
+    let files = [("users", &*users), ("groups", groups)];
+    let file = r#"file = "{dir}/users", group_file = "{dir}/groups""#;
+    let site = format!("auth = {{ {file}, require = [\"staff\", \"board\"] }}");
+    let rule = format!("auth = {{ {file}, require = [\"staff\"] }}");
+    let fixture = Fixture::of(generation_with_files(&configuration(&site, &rule), &files));
+    for (path, pair, expected) in [
+        ("/", "u:secret", ""),
+        ("/", "v:secret", ""),
+        ("/", "w:secret", ""),
+        ("/in/", "u:secret", ""),
+        ("/in/", "w:secret", "auth_not_in_group"),
+        ("/in/", "w:wrong", "auth_wrong"),
+        ("/in/", "nobody:secret", "auth_wrong"),
+    ] {
+        let ended = fixture.ask(&request(path, pair));
+        let (status, fields, _) = reply(&ended);
+        assert_eq!(ended.record.reason, expected, "{path} {pair}");
+        assert_eq!(status, if expected.is_empty() { 200 } else { 401 });
+        let is_asked = fields.iter().any(|it| it.starts_with("WWW-Authenticate: "));
+        assert_eq!(is_asked, status == 401, "{path} {pair}");
+    }
+}
+
+#[test]
 fn who_is_asked_learns_the_realm_and_nothing_else() {
     let fixture = fixture("");
     let ended = fixture.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");

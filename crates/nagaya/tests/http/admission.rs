@@ -86,16 +86,17 @@ fn a_password_opens_the_door() {
 }
 
 #[test]
-fn every_kind_htpasswd_writes_is_understood() {
-    for kind in ["-nbs", "-nbm", "-nbB"] {
-        let Ok(output) = Command::new("htpasswd")
-            .args([kind, "u", "secret"])
-            .output()
-        else {
-            testkit::lacks_program("htpasswd");
+fn every_kind_that_tools_write_is_understood() {
+    let htpasswd = ["-nbs", "-nbm", "-nbB"].map(|kind| ("htpasswd", [kind, "u", "secret"], ""));
+    let openssl = ["-5", "-6"].map(|kind| ("openssl", ["passwd", kind, "secret"], "u:"));
+    for (program, arguments, before) in htpasswd.into_iter().chain(openssl) {
+        let Ok(output) = Command::new(program).args(arguments).output() else {
+            testkit::lacks_program(program);
             return;
         };
-        let gateway = start(&String::from_utf8(output.stdout).unwrap());
+        let written = String::from_utf8(output.stdout).unwrap();
+        let gateway = start(&format!("{before}{written}"));
+        let kind = format!("{program} {arguments:?}");
         assert_eq!(ask(&gateway, "/staff", U_SECRET).status, 200, "{kind}");
         assert_eq!(ask(&gateway, "/staff", U_WRONG).status, 401, "{kind}");
     }
