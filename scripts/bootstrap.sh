@@ -5,7 +5,7 @@
 #
 # Looks first: with nothing missing it does nothing. On Debian and Ubuntu it uses apt, with sudo
 # when not root; elsewhere it prints what to install and stops. Services a package would start
-# (nginx, haproxy, h2o, apache2, php-fpm, MariaDB, memcached, Redis) are neither started nor enabled.
+# (nginx, haproxy, h2o, apache2, php-fpm, MariaDB, memcached, Redis, fail2ban) are neither started nor enabled.
 set -euo pipefail
 
 # what:package:need, where what is a command or a file (`*` for any text) that must exist.
@@ -45,6 +45,7 @@ test_tools=(
   openssl:openssl:required
   pebble:pebble:required
   testssl:testssl.sh:required
+  fail2ban-regex:fail2ban:required
   pip3:python3-pip:required
   /usr/bin/chromium*:chromium:optional
   ip:iproute2:optional
@@ -177,7 +178,7 @@ apt_install() {
   as_root env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y -qq --no-install-recommends "$@" </dev/null >/dev/null || return 1
   local service
-  for service in nginx haproxy h2o fcgiwrap php-fpm mariadb memcached redis-server; do
+  for service in nginx haproxy h2o fcgiwrap php-fpm mariadb memcached redis-server fail2ban; do
     # Only what this call installed: a server somebody runs here on purpose stays as it is.
     case " $* " in *" $service"*) disable_service "$service" ;; esac
   done

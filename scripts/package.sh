@@ -42,6 +42,9 @@ program() {
 configuration() {
   put 644 packaging/nagaya.toml etc/nagaya/nagaya.toml
   put 644 packaging/nagaya.logrotate etc/logrotate.d/nagaya
+  put 644 packaging/fail2ban/filter.conf etc/fail2ban/filter.d/nagaya-auth.conf
+  put 644 packaging/fail2ban/jail.conf etc/fail2ban/jail.d/nagaya.conf
+  put 644 packaging/fail2ban/action.conf etc/fail2ban/action.d/nagaya-deny.conf
   # What the configuration names is there before the first start, so that it can be checked.
   put 644 packaging/nagaya.tmpfiles usr/lib/tmpfiles.d/nagaya.conf
   install -d -m 755 "$stage/etc/nagaya/sites.d" "$stage/var/log/nagaya"
@@ -76,7 +79,7 @@ Version: $version
 Architecture: $architecture
 Maintainer: The Nagaya authors <nagaya@localhost>
 Depends: libc6
-Suggests: logrotate
+Suggests: fail2ban, logrotate
 Section: httpd
 Priority: optional
 Installed-Size: $(du -sk "$stage" | cut -f1)
@@ -84,7 +87,7 @@ Description: web gateway for machines that many sites share
  Serves files and forwards HTTP for many sites, strictly, and keeps each of
  them inside its walls.
 TEXT
-  printf '/etc/nagaya/nagaya.toml\n/etc/logrotate.d/nagaya\n' >"$stage/DEBIAN/conffiles"
+  (cd "$stage" && find etc -type f -printf "/%p\n" | sort) >"$stage/DEBIAN/conffiles"
   local script
   for script in postinst prerm postrm; do
     put 755 "packaging/debian/$script" "DEBIAN/$script"

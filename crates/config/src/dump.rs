@@ -202,7 +202,7 @@ impl Lines {
         self.key("error_pages", braces(pages));
         self.limits(&site.limits);
         self.level_scripts(&site.scripts);
-        self.settings(&site.settings);
+        self.settings(&site.settings, model);
         self.key("compress", compress(&site.compress));
         if *site.tls != SiteTls::default() {
             self.key("tls", site_tls(&site.tls, model));
@@ -237,7 +237,7 @@ impl Lines {
         self.size("compress_max_bytes", files.compress_max_bytes as u64);
     }
 
-    fn settings(&mut self, settings: &Settings) {
+    fn settings(&mut self, settings: &Settings, model: &Model) {
         self.edits(&settings.request_headers, &settings.reply_headers);
         if let Some(given) = &settings.expires {
             self.key("expires", expires(given));
@@ -245,8 +245,9 @@ impl Lines {
         if !settings.allow.is_empty() {
             self.key("allow", list(&settings.allow, quote));
         }
-        if !settings.deny.is_empty() {
-            self.key("deny", list(&settings.deny, quote));
+        let denied = denied(settings, model);
+        if !denied.is_empty() {
+            self.key("deny", list(&denied, String::clone));
         }
         if let Some(auth) = &settings.auth {
             self.key("auth", braces(basic(auth)));
@@ -292,7 +293,7 @@ impl Lines {
         self.limits(&rule.limits);
         self.level_scripts(&rule.scripts);
         self.cgroup(rule.cgroup.as_deref());
-        self.settings(&rule.settings);
+        self.settings(&rule.settings, model);
         if let Some(own) = &rule.compress {
             self.key("compress", compress(own));
         }
@@ -324,6 +325,13 @@ impl Lines {
             self.key("cgroup_required", given.required);
         }
     }
+}
+
+fn denied(settings: &Settings, model: &Model) -> Vec<String> {
+    let files = settings.deny_files.iter();
+    let files = files.filter_map(|at| model.denied.get(*at));
+    let files = files.map(|path| format!("{{ file = {} }}", quote_path(path)));
+    settings.deny.iter().map(quote).chain(files).collect()
 }
 
 fn basic(auth: &Auth) -> Vec<String> {

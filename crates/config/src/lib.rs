@@ -7,6 +7,7 @@
 mod address;
 mod alike;
 mod aside;
+mod clients;
 mod diagnostics;
 mod dump;
 mod glob;
@@ -28,6 +29,7 @@ mod units;
 
 pub use address::split_port;
 pub use aside::{Aside, SetAside, Stays, Wrong};
+pub use clients::client_of_line;
 pub use diagnostics::{Colour, Diagnostics, Place, Problem};
 pub use dump::{dump, quote};
 pub use include::expand;

@@ -5,11 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use crate::clients::client_of_line;
 use crate::keys;
 use crate::reason::reason;
 
-/// Largest file of a map.
-const MAP_BYTES_MAX: u64 = 16 << 20;
+/// Largest file that workers read line by line: one of a map or of clients.
+const LINES_BYTES_MAX: u64 = 16 << 20;
 /// Names in a directory among which one that was meant is looked for.
 const NAMES_MAX: usize = 1_000;
 
@@ -24,9 +25,9 @@ const PHPS: [(&str, &str, &str); 6] = [
     ("opt/remi", "php", "/root/usr/sbin/php-fpm"),
 ];
 
-/// Lines of a map's file that have a key and no value.
+/// Lines of a file that say nothing that could be meant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Valueless {
+pub(crate) struct BadLines {
     pub(crate) count: usize,
     /// The number of the first.
     pub(crate) first: usize,
@@ -64,21 +65,32 @@ pub(crate) fn read_bytes(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| reason(&error))
 }
 
-/// Reads a map's file as a worker will, and keeps nothing of it.
-pub(crate) fn look_at_map(path: &Path) -> Result<Valueless, String> {
-    let bytes = read_bytes(path, MAP_BYTES_MAX)?;
-    let mut valueless = Valueless::default();
-    for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
+/// Reads a map's file as a worker will, and keeps nothing of it: bad are keys without a value.
+pub(crate) fn look_at_map(path: &Path) -> Result<BadLines, String> {
+    look_at_lines(path, |line| {
         let is_entry = |first: &u8| *first != b'#' && !first.is_ascii_whitespace();
         let is_key_alone = !line.trim_ascii_end().iter().any(u8::is_ascii_whitespace);
-        if line.first().is_some_and(is_entry) && is_key_alone {
-            if valueless.count == 0 {
-                valueless.first = number;
+        line.first().is_some_and(is_entry) && is_key_alone
+    })
+}
+
+/// Reads a file that names clients, likewise.
+pub(crate) fn look_at_clients(path: &Path) -> Result<BadLines, String> {
+    look_at_lines(path, |line| client_of_line(line).is_err())
+}
+
+fn look_at_lines(path: &Path, is_bad: impl Fn(&[u8]) -> bool) -> Result<BadLines, String> {
+    let bytes = read_bytes(path, LINES_BYTES_MAX)?;
+    let mut bad = BadLines::default();
+    for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
+        if is_bad(line) {
+            if bad.count == 0 {
+                bad.first = number;
             }
-            valueless.count += 1;
+            bad.count += 1;
         }
     }
-    Ok(valueless)
+    Ok(bad)
 }
 
 /// Every php-fpm below `machine`, by its version.

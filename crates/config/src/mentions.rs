@@ -28,6 +28,8 @@ pub(crate) struct Mentions {
     pub(crate) libraries: Vec<String>,
     /// Files of maps.
     pub(crate) map_files: Vec<String>,
+    /// Files that name clients.
+    pub(crate) client_files: Vec<String>,
     /// Document roots and their boundaries.
     pub(crate) directories: Vec<String>,
     /// Sockets and other files that are made where their directory is.
@@ -84,10 +86,10 @@ pub(crate) fn find(text: &str) -> Mentions {
     find_maps(top, &mut mentions);
     find_accounts(top, &mut mentions);
     for site in elements(top, "sites").filter_map(DeValue::as_table) {
-        let directories = ["root", "within"]
-            .iter()
-            .filter_map(|key| member(site, key));
-        mentions.directories.extend(directories.filter_map(text_of));
+        let roots = ["root", "within"].map(|key| member(site, key)).into_iter();
+        mentions
+            .directories
+            .extend(roots.flatten().filter_map(text_of));
         let pages = member(site, "error_pages").and_then(DeValue::as_table);
         let pages = pages.into_iter().flat_map(|pages| pages.values());
         mentions
@@ -96,10 +98,12 @@ pub(crate) fn find(text: &str) -> Mentions {
         mentions.data.extend(refusal_pages(site));
         mentions.logs.extend(log_files(site));
         mentions.data.extend(auth_files(site));
+        mentions.client_files.extend(client_files(site));
         mentions.data.extend(authorities_of_clients(site));
         let rules = || elements(site, "rules").filter_map(DeValue::as_table);
         mentions.logs.extend(rules().flat_map(log_files));
         mentions.data.extend(rules().flat_map(auth_files));
+        mentions.client_files.extend(rules().flat_map(client_files));
         mentions.data.extend(rules().flat_map(refusal_pages));
         mentions.scripts.extend(scripts_of(site));
         mentions.scripts.extend(rules().flat_map(scripts_of));
@@ -239,6 +243,16 @@ fn auth_files<'a>(level: &'a DeTable<'_>) -> impl Iterator<Item = String> + 'a {
     let auth = member(level, "auth").and_then(DeValue::as_table);
     let files = ["file", "group_file"].into_iter();
     files.filter_map(move |key| text_of(member(auth?, key)?))
+}
+
+/// Files of clients that a level keeps out: one alone, or among networks.
+fn client_files(level: &DeTable<'_>) -> Vec<String> {
+    let file = |one: &DeValue<'_>| text_of(member(one.as_table()?, "file")?);
+    let alone = member(level, "deny").and_then(file);
+    alone
+        .into_iter()
+        .chain(elements(level, "deny").filter_map(file))
+        .collect()
 }
 
 fn authorities_of_clients(site: &DeTable<'_>) -> Option<String> {

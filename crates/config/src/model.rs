@@ -131,6 +131,8 @@ pub struct Model {
     pub upstreams: Vec<Upstream>,
     /// Sites in file order; at least one.
     pub sites: Vec<Site>,
+    /// Files that name clients who are kept out, absolute, each once. Levels refer to them by index.
+    pub denied: Vec<PathBuf>,
     /// Files of scripts and passwords, of all levels and handlers: as they are named (absolute) and,
     /// where links lead elsewhere, under their canonical names as well. Sorted, each once. They are
     /// never served.

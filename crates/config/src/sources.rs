@@ -20,7 +20,8 @@ use crate::diagnostics::Diagnostics;
 use crate::include::Broken;
 use crate::last_good::{LastGood, Standing};
 use crate::looks::{
-    Valueless, find_phps, look_at_directory, look_at_map, meant_name, read_bytes, read_text,
+    BadLines, find_phps, look_at_clients, look_at_directory, look_at_map, meant_name, read_bytes,
+    read_text,
 };
 use crate::model::FileIdentity;
 use crate::reason::reason;
@@ -60,7 +61,9 @@ pub struct Sources {
     /// Every php-fpm that was found, by its version; none where nobody asks for one.
     pub(crate) phps: BTreeMap<String, PathBuf>,
     /// What was seen of the files of maps, which workers read themselves. Not looked at in another process.
-    pub(crate) map_files: BTreeMap<PathBuf, Result<Valueless, String>>,
+    pub(crate) map_files: BTreeMap<PathBuf, Result<BadLines, String>>,
+    /// The same of files that name clients.
+    pub(crate) client_files: BTreeMap<PathBuf, Result<BadLines, String>>,
     /// Directories logs are to be made in, that are missing. Not looked at in another process.
     pub(crate) missing_for_logs: BTreeMap<PathBuf, String>,
     /// Users named, and why the server, or programs, cannot become them. Not looked at in another process.
@@ -294,6 +297,7 @@ impl Sources {
             identities: BTreeMap::new(),
             phps: BTreeMap::new(),
             map_files: BTreeMap::new(),
+            client_files: BTreeMap::new(),
             missing_for_logs: BTreeMap::new(),
             users: BTreeMap::new(),
             last_good: None,
@@ -418,6 +422,11 @@ impl Sources {
         }
         for path in &mentions.libraries {
             self.fetch_library(self.resolve(from, path));
+        }
+        for path in &mentions.client_files {
+            self.client_files
+                .entry(self.resolve(from, path))
+                .or_insert_with_key(|path| look_at_clients(path));
         }
         for path in &mentions.map_files {
             self.map_files

@@ -677,3 +677,46 @@ fn a_socket_of_php_is_the_same_by_whatever_links_it_is_named() {
         assert_eq!(load(&packed).is_err(), count > 0, "another process agrees");
     }
 }
+
+#[test]
+fn a_file_of_denied_clients_is_looked_at_beforehand() {
+    let deny = |file: &str| format!("deny = [\"10.0.0.1\", {{ file = \"{file}\" }}]\n");
+    let main = format!(
+        "{LISTEN}[[sites]]\nhosts = [\"*\"]\nroot = \".\"\n{}[[sites.rules]]\n{}[[sites.rules]]\n{}",
+        deny("denied"),
+        deny("denied"),
+        "deny = { file = \"wrong\" }\n"
+    );
+    let files = [
+        ("nagaya.toml", &*main),
+        ("denied", "# nobody\n"),
+        ("wrong", "10.0.0.0/8\n10.0.0.1/8\nx\n"),
+    ];
+    let directory = Directory::with(&files);
+    let (model, warnings) = config::load_and_warn(&directory.read()).unwrap();
+    assert_eq!(
+        model.denied,
+        ["denied", "wrong"].map(|it| directory.path.join(it))
+    );
+    assert_eq!(model.sites[0].settings.deny_files, [0]);
+    let rule = |at: usize| &model.sites[0].rules[at].settings;
+    assert_eq!(
+        (&*rule(0).deny_files, &*rule(1).deny_files),
+        (&[0][..], &[1][..])
+    );
+    let warned = warnings.to_string();
+    let (wrong, told) = (
+        directory.path.join("wrong"),
+        "no address or network; lines like it: 2",
+    );
+    assert!(
+        warned.contains(&format!("`{}:2`: {told}", wrong.display())),
+        "{warned}"
+    );
+    std::fs::remove_file(directory.path.join("denied")).unwrap();
+    let told = directory.told().join("\n");
+    assert!(
+        told.contains("nagaya.toml:6 cannot read the clients of"),
+        "{told}"
+    );
+}

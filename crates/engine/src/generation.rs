@@ -15,6 +15,7 @@ use ipnet::IpNet;
 use os::cgroup::Layout;
 
 use crate::access_log::targets::{TargetIndex, Targets, TargetsBuilder};
+use crate::admission::denied::{self, DenyFile};
 use crate::copies::Copies;
 use crate::costs::Costs;
 use crate::error::{Error, Kind, Result};
@@ -61,6 +62,8 @@ pub struct Generation {
     pub upstreams: Vec<Arc<model::Upstream>>,
     /// Its maps, in file order.
     pub maps: Box<[Arc<Map>]>,
+    /// Its files of clients that are kept out, in the order of the model.
+    pub(crate) denied: Box<[Arc<DenyFile>]>,
     /// Whether a text asks one of them.
     pub(crate) texts_ask_maps: bool,
     /// Its pools of processes, in the order of the model.
@@ -183,6 +186,7 @@ impl Generation {
             server_terms: servers::compile(model, before.map_or(&[], |it| &it.server_terms))?,
             upstreams: upstreams.map(Arc::new).collect(),
             maps: map::compile(model, before.map_or(&[], |before| &before.maps))?,
+            denied: denied::compile(model, before.map_or(&[], |before| &before.denied))?,
             texts_ask_maps: texts::texts_ask(model),
             program_pools: pools::compile(model, before.map_or(&[], |it| &it.program_pools)),
             newcomers: before.map_or_else(HashMap::new, |before| before.newcomers_of(model)),

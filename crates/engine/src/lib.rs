@@ -70,6 +70,7 @@ mod thread;
 mod tls;
 mod upstream;
 mod warden;
+mod watched_file;
 mod worker;
 mod write_buffer;
 

@@ -16,6 +16,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::admission::denied;
 use crate::deadline::TICK_MS;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
@@ -268,6 +269,7 @@ impl OpenListeners {
         let generation = Arc::clone(&swap.generation);
         worker.swap(swap.generation);
         maps::start(worker, &generation);
+        denied::start(&generation.denied, worker);
         let mut open = self.open.borrow_mut();
         open.retain(|address, listener| {
             let stays = swap.kept.contains(address);

@@ -39,7 +39,7 @@ pub(crate) use process::{CAPS, CONTROL, LOG, TIMEOUTS, TOP};
 pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
 pub(crate) use script::{LEVEL_SCRIPTS, SCRIPT, SCRIPTS};
 pub(crate) use shed::{SHED, SHED_RESPOND};
-pub(crate) use site::{AUTH, COMPRESS, EDITS, FILES, RULE, RULE_LOG, SITE, SITE_LOG};
+pub(crate) use site::{AUTH, COMPRESS, DENY_FILE, EDITS, FILES, RULE, RULE_LOG, SITE, SITE_LOG};
 pub use suggest::nearest;
 pub(crate) use suggest::{others_handler, phase_of_handler};
 pub(crate) use tls::{LISTEN_TLS, SITE_TLS, TLS};
@@ -79,6 +79,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &FILES,
     &COMPRESS,
     &AUTH,
+    &DENY_FILE,
     &EDITS,
     &RULE,
     &RULE_LOG,

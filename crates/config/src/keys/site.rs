@@ -44,9 +44,10 @@ const ALLOW: Key = key(
 );
 const DENY: Key = key(
     "deny",
-    Kind::Other("list of addresses and networks, or `\"all\"`"),
+    Kind::Other("list of addresses, networks and files, or `\"all\"`"),
     Value("[]"),
-    "Clients answered 403, even if allowed, here or further in; `\"all\"` is everybody.",
+    "Clients answered 403, even if allowed, here or further in; `\"all\"` is everybody. `{ file = \"…\" }`, alone or in \
+     the list, names others.",
     "deny = [\"203.0.113.7\"]",
 );
 const AUTHENTICATION: Key = key(
@@ -405,6 +406,22 @@ pub(crate) const AUTH: Section = Section {
             "require = [\"staff\"]",
         ),
     ],
+    later: &[],
+};
+
+pub(crate) const DENY_FILE: Section = Section {
+    title: "deny = { … }",
+    about: "A file of clients that are kept out, on a site or a rule: an address or a network a line, `#` before a comment.",
+    keys: &[key(
+        "file",
+        Kind::Text,
+        Required,
+        "The file, relative to the configuration file; the server's user must be able to read it. A change counts within \
+         two seconds, without a reload: at most 100,000 lines that name somebody, 16 MiB. Where a line is wrong, or the \
+         file cannot be read, what it said before holds, and the error log says so; at the start the lines that are \
+         right count.",
+        "file = \"/etc/nagaya/denied\"",
+    )],
     later: &[],
 };
 

@@ -139,6 +139,7 @@ fn frame(section: &Section) -> Frame {
             ];
             within("auth = { ", own, " }\n")
         }
+        "deny = { … }" => within("deny = { ", &["file = \"/etc/nagaya/others\""], " }\n"),
         "compress = { … }" => within("compress = { ", &[], " }\n"),
         "request_headers, reply_headers" => within("reply_headers = { ", &[], " }\n"),
         "[tenants.NAME]" => table("[tenants.example]", &["cgroup = { pids = 5 }"]),

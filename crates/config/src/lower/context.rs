@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use toml::de::DeTable;
 
@@ -33,6 +34,8 @@ pub(crate) struct Context<'a> {
     pub(crate) maps: RefCell<Vec<String>>,
     /// The names of the accounts with authorities, by their index; known before sites are read.
     pub(crate) accounts: RefCell<Vec<String>>,
+    /// The files that name clients, by their index.
+    pub(crate) denied: RefCell<Vec<PathBuf>>,
     /// Files that keys name, judged.
     pub(crate) files: FileCache,
 }
@@ -134,6 +137,7 @@ impl<'a> Context<'a> {
             lines: RefCell::default(),
             maps: RefCell::default(),
             accounts: RefCell::default(),
+            denied: RefCell::default(),
             files: Default::default(),
         }
     }

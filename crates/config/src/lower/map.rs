@@ -90,9 +90,9 @@ fn tell_of_file(value: &Value<'_>, path: &Path) {
     let name = path.display();
     match value.context.sources.map_files.get(path) {
         Some(Err(why)) => value.report(format!("cannot read the map's file `{name}`: {why}")),
-        Some(Ok(valueless)) if valueless.count > 0 => {
-            let first = valueless.first;
-            let more = match valueless.count - 1 {
+        Some(Ok(bad)) if bad.count > 0 => {
+            let first = bad.first;
+            let more = match bad.count - 1 {
                 0 => String::new(),
                 more => format!(", and {more} more of these"),
             };

@@ -9,6 +9,7 @@ mod class;
 mod command;
 mod conditions;
 mod context;
+mod denied;
 mod error_logs;
 mod fields;
 mod file_cache;
@@ -152,6 +153,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         pools,
         upstreams,
         sites,
+        denied: context.denied.take(),
         guarded: Default::default(),
     };
     model.guarded = files::guarded(context, &model);

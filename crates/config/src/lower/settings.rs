@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use ipnet::IpNet;
 
 use super::context::problem;
+use super::denied::denied;
 use super::fields::{self, Side};
 use super::files;
 use super::table::Table;
@@ -18,13 +19,14 @@ const LIFETIME_MS_MAX: u64 = 3_650 * 24 * 3_600_000;
 
 /// The settings of a level.
 pub(crate) fn settings(table: &Table<'_>) -> Settings {
-    let denied = table.get("deny").map(|value| values::clients(&value));
+    let (deny, deny_files) = denied(table);
     Settings {
         request_headers: fields::edits(table.get("request_headers"), Side::Request),
         reply_headers: fields::edits(table.get("reply_headers"), Side::Reply),
         expires: table.get("expires").and_then(|value| expires(&value)),
         allow: allowed(table),
-        deny: denied.unwrap_or_default(),
+        deny,
+        deny_files,
         auth: table.get("auth").and_then(|value| files::auth(&value)),
         env: fields::env(table.entries("env")),
         caps: table

@@ -81,7 +81,8 @@ pub(crate) fn clients(value: &Value<'_>) -> Vec<IpNet> {
     networks(value)
 }
 
-fn network(value: &Value<'_>) -> Option<IpNet> {
+/// An address or a network.
+pub(crate) fn network(value: &Value<'_>) -> Option<IpNet> {
     let text = value.text()?;
     match parse_network(text) {
         Ok(network) => return Some(network),

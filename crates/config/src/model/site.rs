@@ -219,6 +219,8 @@ pub struct Settings {
     pub allow: Vec<IpNet>,
     /// Clients refused with 403; `deny` wins over `allow`.
     pub deny: Vec<IpNet>,
+    /// Files that name others, by index into [`super::Model::denied`].
+    pub deny_files: Vec<usize>,
     /// Basic authentication.
     pub auth: Option<Auth>,
     /// Variables for logs and programs.

@@ -8,6 +8,7 @@
 mod apr1;
 pub(crate) mod checks;
 mod credentials;
+pub(crate) mod denied;
 mod password;
 #[cfg(test)]
 mod tests;
@@ -36,7 +37,9 @@ use credentials::Credentials;
 pub(crate) fn check_client(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
     let client = exchange.request.client;
     let refused = chosen.settings(&exchange.route).find_map(|level| {
-        if level.deny.iter().any(|net| net.contains(&client)) {
+        let files = level.deny_files.iter();
+        let mut files = files.filter_map(|at| chosen.serving.generation.denied.get(*at));
+        if level.deny.iter().any(|net| net.contains(&client)) || files.any(|it| it.holds(client)) {
             return Some((level, "client_denied"));
         }
         let is_named = |nets: &[IpNet]| nets.iter().any(|net| net.contains(&client));

@@ -67,6 +67,57 @@ fn the_client_a_trusted_proxy_names_is_the_one_that_counts() {
     }
 }
 
+/// The status for a client that the trusted proxy names.
+fn status_of(gateway: &Gateway, client: &str) -> u16 {
+    let field = format!("X-Forwarded-For: {client}\r\n");
+    ask(gateway, "/listed", &field).status
+}
+
+#[test]
+fn a_file_of_denied_clients_counts_without_a_reload() {
+    let staff = "  [[sites.rules]]\n  match = { path = \"/staff\" }\n";
+    let listed = "  [[sites.rules]]\n  match = { path = \"/listed\" }\n  \
+                  deny = [\"10.0.0.66\", { file = \"{dir}/denied\" }]\n";
+    let config = CONFIG.replace(staff, &format!("{listed}{staff}"));
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &config);
+    let directory = builder.directory();
+    directory.write("htpasswd", CHEAP);
+    directory.write(
+        "denied",
+        "# by hand\n10.0.1.0/24\n2001:db8::9 # one\nnobody\n",
+    );
+    let mut gateway = builder.start();
+    let told = |gateway: &Gateway, client: &str, status: u16| {
+        eventually(Duration::from_secs(60), "the file in force", || {
+            (status_of(gateway, client) == status).then_some(())
+        });
+    };
+    gateway.wait_for_message("lines of a file of denied clients are left out");
+    for (client, status) in [
+        ("10.0.0.66", 403),
+        ("10.0.1.9", 403),
+        ("2001:db8::9", 403),
+        ("10.0.2.9", 200),
+    ] {
+        assert_eq!(status_of(&gateway, client), status, "{client}");
+    }
+    gateway.directory().write("denied", "10.0.2.0/24\n");
+    told(&gateway, "10.0.2.9", 403);
+    assert_eq!(status_of(&gateway, "10.0.1.9"), 200);
+    // What is wrong, or gone, changes nothing, even where the configuration is read anew meanwhile.
+    gateway.directory().write("denied", "10.0.3.0/24\n10.0.4\n");
+    gateway.wait_for_message("a file of denied clients is wrong");
+    gateway.reload(&config);
+    gateway.wait_for_message("generation 2 serves 1 site");
+    assert_eq!(status_of(&gateway, "10.0.2.9"), 403);
+    assert_eq!(status_of(&gateway, "10.0.3.9"), 200);
+    std::fs::remove_file(gateway.directory().path().join("denied")).unwrap();
+    gateway.wait_for_message("a file of denied clients cannot be read again");
+    assert_eq!(status_of(&gateway, "10.0.2.9"), 403);
+    gateway.directory().write("denied", "");
+    told(&gateway, "10.0.2.9", 200);
+}
+
 #[test]
 fn a_password_opens_the_door() {
     let gateway = start(CHEAP);

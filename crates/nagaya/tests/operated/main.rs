@@ -13,6 +13,7 @@ mod dns;
 mod ending;
 mod error_log;
 mod export;
+mod fail2ban;
 mod from_apache;
 mod keeper;
 mod metrics;

@@ -301,6 +301,7 @@ impl Machine {
             "etc/nagaya/htpasswd",
             read(&root().join("examples/demo/htpasswd")),
         );
+        directory.write("etc/nagaya/denied", "# nobody\n");
         directory.write("etc/nagaya/groups", "staff: alice\nboard: bob\n");
         for place in [
             "etc/ssl/customers",
