@@ -21,8 +21,8 @@ use crate::lower::names::Named;
 use crate::lower::template::spell;
 use crate::model::{
     Auth, Caps, Cgroup, Compress, Expires, FieldEdits, Files, HostPattern, IoLimit, LevelCaps,
-    LevelTimeouts, Lifetime, Limit, ListenAddress, LogTarget, Model, Root, Rule, Senders, Server,
-    Settings, Site, SiteTls, Template, Timeouts, TlsVersion, TryEntry, Upstream,
+    LevelTimeouts, Lifetime, Limit, ListenAddress, LogTarget, Model, Mount, Root, Rule, Senders,
+    Server, Settings, Site, SiteTls, Template, Timeouts, TlsVersion, TryEntry, Upstream,
 };
 use crate::units;
 pub use write::quote;
@@ -208,8 +208,22 @@ impl Lines {
             self.key("tls", site_tls(&site.tls, model));
         }
         self.files(&site.files);
+        for mount in &site.mounts {
+            self.mount(mount);
+        }
         for rule in &site.rules {
             self.rule(rule, model);
+        }
+    }
+
+    fn mount(&mut self, mount: &Mount) {
+        self.section("[[sites.mounts]]");
+        self.key("path", quote(&mount.path));
+        self.root(&mount.root);
+        self.key("index", list(&mount.index, quote));
+        self.key("try", list(&mount.resolve, try_entry));
+        if let Some(user) = &mount.user {
+            self.key("user", quote(user));
         }
     }
 

@@ -86,7 +86,7 @@ pub(crate) fn find(text: &str) -> Mentions {
     find_maps(top, &mut mentions);
     find_accounts(top, &mut mentions);
     for site in elements(top, "sites").filter_map(DeValue::as_table) {
-        let roots = ["root", "within"].map(|key| member(site, key)).into_iter();
+        let roots = rooted(site).flat_map(|it| [member(it, "root"), member(it, "within")]);
         mentions
             .directories
             .extend(roots.flatten().filter_map(text_of));
@@ -119,8 +119,8 @@ pub(crate) fn find(text: &str) -> Mentions {
         if rules().any(|rule| has_handler(rule, &["cgi", "php", "app"]))
             || log.is_some_and(|log| log.contains_key("error"))
         {
-            let user = member(site, "user").and_then(text_of);
-            mentions.program_users.extend(user);
+            let users = rooted(site).filter_map(|it| text_of(member(it, "user")?));
+            mentions.program_users.extend(users);
         }
     }
     mentions
@@ -139,6 +139,12 @@ fn includes_of(include: &DeValue<'_>) -> Vec<(String, Broken)> {
         .into_iter()
         .chain(elements(table, "files").filter_map(text_of));
     patterns.map(|pattern| (pattern, broken)).collect()
+}
+
+/// A site and its mounts.
+fn rooted<'a, 'i>(site: &'a DeTable<'i>) -> impl Iterator<Item = &'a DeTable<'i>> {
+    let mounts = elements(site, "mounts").filter_map(DeValue::as_table);
+    mounts.chain([site])
 }
 
 /// What tenants and upstreams name.

@@ -12,6 +12,7 @@ mod host;
 mod limit;
 mod map;
 mod mode;
+mod mount;
 pub(crate) mod number;
 mod pool;
 mod process;
@@ -48,6 +49,7 @@ pub use limit::{
 };
 pub use map::{Map, MapCache, MapLookup, MapMatch, MapProgram, MapSource};
 pub use mode::Mode;
+pub use mount::Mount;
 pub use pool::{AppPool, Isolate, Php, PhpPool, Pool, PoolProgram, Pools, Share, SitePool};
 pub use process::{
     Caps, Control, FieldEdits, ListenAddress, Listener, Log, LogFormat, LogLevel, LogTarget,

@@ -6,6 +6,7 @@ mod limits;
 mod listen;
 mod load;
 mod maps;
+mod mounts;
 mod overrides;
 mod pools;
 mod programs;

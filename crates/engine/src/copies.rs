@@ -32,6 +32,9 @@ pub(crate) struct Copies {
     pub(crate) classes: Vec<TenantClasses>,
     /// Whether there are scripts that every request meets.
     pub(crate) has_process_scripts: bool,
+    /// The numbers that the next site and the next mount have (`tree`).
+    pub(crate) sites: u32,
+    pub(crate) mounts: u32,
 }
 
 impl Copies {

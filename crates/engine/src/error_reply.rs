@@ -249,10 +249,9 @@ fn log(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) {
                 && may_complain(arrived, exchange) =>
         {
             tell(arrived, exchange, Audience::Everybody, &|| {
-                let root = arrived
-                    .site(&exchange.route)
-                    .and_then(|site| site.root.as_ref());
-                let root = root.map(|root| tracing::field::display(root.path.display()));
+                let routed = arrived.routed(&exchange.route);
+                let tree = routed.and_then(|routed| routed.tree(&exchange.route));
+                let root = tree.map(|tree| tracing::field::display(tree.root.path.display()));
                 tracing::warn!(%client, request_id = %id, site, reason = error.reason, root, detail = %error.detail, "the site's root cannot be opened");
             });
         }

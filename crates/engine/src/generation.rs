@@ -68,8 +68,8 @@ pub struct Generation {
     pub(crate) texts_ask_maps: bool,
     /// Its pools of processes, in the order of the model.
     pub(crate) program_pools: Arc<[Arc<ProgramPool>]>,
-    /// Sites that came to one of them by a reload, by the indices of both: where it runs, its processes
-    /// may not see their files.
+    /// Trees of sites that came to one of them by a reload, by the numbers of both: where it runs, its
+    /// processes may not see their files.
     pub(crate) newcomers: HashMap<(usize, u32), Arc<Newcomer>>,
     /// What files cost: the same for all generations.
     pub(crate) costs: Arc<Costs>,
@@ -229,27 +229,35 @@ impl Generation {
         Ok(generation)
     }
 
-    /// The sites of the next model whose roots their pools may not see, as they are not among those of
+    /// The trees of the next model's sites that their pools may not see, as they are not among those of
     /// before; who is not in yet stays one.
     fn newcomers_of(&self, next: &Model) -> HashMap<(usize, u32), Arc<Newcomer>> {
         let known = self.roots_of_pools();
+        let mut trees = next.sites.len();
+        let first_mounts = next.sites.iter().map(|site| {
+            trees += site.mounts.len();
+            trees - site.mounts.len()
+        });
+        let first_mounts: Vec<usize> = first_mounts.collect();
         let mut newcomers = HashMap::new();
         let pools = next.pools.iter().enumerate();
         for (at, pool) in pools.filter(|(_, pool)| pool.isolate == Isolate::Home) {
             for index in &pool.sites {
-                let site = next.sites.get(*index);
-                let (Some(root), Ok(index)) = (
-                    site.and_then(|site| site.root.as_ref()),
-                    u32::try_from(*index),
-                ) else {
-                    continue;
-                };
-                let newcomer = match known.get(&(&*pool.id, &*root.within)) {
-                    Some(None) => continue,
-                    Some(Some(newcomer)) => Arc::clone(newcomer),
-                    None => Arc::default(),
-                };
-                newcomers.insert((at, index), newcomer);
+                let site = next.sites.get(*index).into_iter();
+                for (mount, root) in site.flat_map(|site| site.roots_of(pool.user.as_ref())) {
+                    let newcomer = match known.get(&(&*pool.id, &*root.within)) {
+                        Some(None) => continue,
+                        Some(Some(newcomer)) => Arc::clone(newcomer),
+                        None => Arc::default(),
+                    };
+                    let tree = match (mount, first_mounts.get(*index)) {
+                        (Some(mount), Some(first)) => first + mount,
+                        _ => *index,
+                    };
+                    if let Ok(tree) = u32::try_from(tree) {
+                        newcomers.insert((at, tree), newcomer);
+                    }
+                }
             }
         }
         newcomers
@@ -259,9 +267,15 @@ impl Generation {
     /// before.
     fn roots_of_pools(&self) -> HashMap<(&str, &Path), Option<&Arc<Newcomer>>> {
         let mut roots = HashMap::new();
-        for (index, site) in (0..).zip(&self.sites) {
-            let Some(root) = &site.root else { continue };
-            let handlers = site.rules.iter().filter_map(|rule| rule.handler.as_ref());
+        let trees = self.sites.iter().flat_map(|site| {
+            let trees = site.trees();
+            trees.map(move |tree| (site, tree))
+        });
+        for (site, tree) in trees {
+            let (index, root) = (tree.number, &tree.root);
+            let rules = site.rules.iter().enumerate();
+            let handlers =
+                rules.filter_map(|(at, rule)| tree.handler(at).or(rule.handler.as_ref()));
             for at in handlers.filter_map(Handler::pool) {
                 let Some(pool) = self.program_pools.get(at) else {
                     continue;
@@ -283,6 +297,7 @@ impl Generation {
             costs: Arc::clone(&self.costs),
             has_process_scripts: !model.scripts.phases.is_empty(),
             scripts: ScriptsBuilder::new(model),
+            mounts: u32::try_from(model.sites.len()).unwrap_or(u32::MAX),
             weights: model.tenants.iter().map(|tenant| tenant.weight).collect(),
             ..Copies::default()
         };
@@ -445,7 +460,9 @@ rules = [{ match = { path = '/y' }, handler = { static = true } }]
         let [one, other] = &generation.sites[..] else {
             panic!("two sites");
         };
-        assert!(Arc::ptr_eq(&one.index, &other.index) && Arc::ptr_eq(&one.files, &other.files));
+        assert!(Arc::ptr_eq(&one.files, &other.files));
+        let trees = [one, other].map(|site| site.trees().next().expect("a root"));
+        assert!(Arc::ptr_eq(&trees[0].index, &trees[1].index));
         assert!(one.settings.is_none() && one.rules[0].settings.is_none());
     }
 }

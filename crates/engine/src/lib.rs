@@ -68,6 +68,7 @@ mod suspension;
 mod template;
 mod thread;
 mod tls;
+mod tree;
 mod upstream;
 mod warden;
 mod watched_file;

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use config::model::{
-    self, Compress, Condition, Files, Handler, LevelCaps, LevelTimeouts, Root, Settings, TryEntry,
+    self, Compress, Condition, Files, Handler, LevelCaps, LevelTimeouts, Settings,
 };
 use ipc::certificates::Source;
 use os::file::FileFacts;
@@ -24,6 +24,7 @@ use crate::scripts::plan;
 use crate::scripts::plan::{Use, VmIndex};
 use crate::stats::SiteStats;
 use crate::tls::table;
+use crate::tree::Tree;
 
 /// A site, ready to serve.
 #[derive(Debug)]
@@ -34,12 +35,10 @@ pub struct Site {
     pub path_rules: PathRules,
     /// What happens to field names that CGI would fold.
     pub odd_names: OddNames,
-    /// Document root; `None` for a site without files.
-    pub root: Option<Root>,
-    /// Names tried in a directory.
-    pub index: Arc<Vec<String>>,
-    /// What a path is resolved to.
-    pub resolve: Arc<Vec<TryEntry>>,
+    /// Where its files are; `None` for a site without a root of its own.
+    own_tree: Option<Tree>,
+    /// Where those below some of its paths are, the longest paths first.
+    mounts: Box<[Tree]>,
     /// How files are served.
     pub files: Arc<Files>,
     /// Which replies are compressed, where no rule says otherwise.
@@ -177,6 +176,7 @@ impl Site {
             || tenant_scripts.is_some()
             || scripts.is_some()
             || rules.iter().any(of_rules);
+        let (own_tree, mounts) = Tree::of_site(site, copies);
         let name: Arc<str> = name.into();
         let tenant_name = like(&name, &site.tenant);
         Ok(Self {
@@ -203,9 +203,8 @@ impl Site {
                 model::UnderscoreFields::Refuse => OddNames::Refuse,
                 model::UnderscoreFields::Keep => OddNames::Keep,
             },
-            root: site.root.clone(),
-            index: copies.index.of(&site.index),
-            resolve: copies.resolve.of(&site.resolve),
+            own_tree,
+            mounts,
             files,
             compress: copies.compress.of(&site.compress),
             compress_min_bytes: compress_min_bytes(site),
@@ -224,6 +223,21 @@ impl Site {
             sources,
             guarded: copies.guarded.clone(),
         })
+    }
+
+    /// Where its files are, mounts before its own root.
+    pub fn trees(&self) -> impl Iterator<Item = &Tree> {
+        self.mounts.iter().chain(&self.own_tree)
+    }
+
+    /// The tree that a canonical path leads into.
+    pub fn tree_of(&self, path: &[u8]) -> Option<&Tree> {
+        self.trees().find(|tree| tree.below(path).is_some())
+    }
+
+    /// The tree of this number.
+    pub fn tree(&self, number: u32) -> Option<&Tree> {
+        self.trees().find(|tree| tree.number == number)
     }
 
     /// Whether a file of this name is a program's source, or a copy of one as compressors and

@@ -13,6 +13,7 @@ use config::model::{Compress, Handler, Settings};
 use crate::exchange::route::{Refusing, Route};
 use crate::site::{Rule, Site};
 use crate::stats::Replies;
+use crate::tree::Tree;
 use crate::upstream::Destination;
 use crate::worker::Worker;
 use crate::worker::serving::Serving;
@@ -172,15 +173,21 @@ impl<'a> Routed<'a> {
         self.settings(route).rev().find_map(number)
     }
 
+    /// The tree its path leads into.
+    pub(crate) fn tree(self, route: &Route) -> Option<&'a Tree> {
+        self.site.tree(route.tree?)
+    }
+
     /// The handler that answers, by the rules that have matched so far.
     pub fn chosen(self, route: &Route) -> Chosen<'a> {
         let last = route.matched().last();
         let rule = last.and_then(|last| self.site.rules.get(*last));
         let rule = rule.filter(|rule| rule.handler.is_some());
         let handler = rule.and_then(|rule| rule.handler.as_ref());
+        let below = self.tree(route).and_then(|tree| tree.handler(*last?));
         Chosen {
             routed: self,
-            handler: handler.unwrap_or(&Handler::Static),
+            handler: below.or(handler).unwrap_or(&Handler::Static),
             rule,
         }
     }

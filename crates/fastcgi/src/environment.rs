@@ -58,7 +58,10 @@ pub enum Trust {
 /// The program, as resolve found it.
 #[derive(Debug, Clone, Copy)]
 pub struct Script<'a> {
-    /// The site's root as the program sees it, without a slash at its end.
+    /// What paths begin with that lead to the root: empty, or beginning with a slash and without one at
+    /// its end.
+    pub prefix: &'a [u8],
+    /// The root as the program sees it, without a slash at its end.
     pub root: &'a [u8],
     /// The file below the root, without a slash at its start.
     pub relative: &'a [u8],
@@ -253,14 +256,15 @@ impl Environment {
 
     fn script(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let Script {
+            prefix,
             root,
             relative,
             path_info,
         } = request.script;
         self.push_parts(b"SCRIPT_FILENAME", &[root, b"/", relative])?;
-        self.push_parts(b"SCRIPT_NAME", &[b"/", relative])?;
+        self.push_parts(b"SCRIPT_NAME", &[prefix, b"/", relative])?;
         self.push(b"DOCUMENT_ROOT", root)?;
-        self.push_parts(b"DOCUMENT_URI", &[b"/", relative, path_info])?;
+        self.push_parts(b"DOCUMENT_URI", &[prefix, b"/", relative, path_info])?;
         if !path_info.is_empty() {
             self.push(b"PATH_INFO", path_info)?;
             self.push_parts(b"PATH_TRANSLATED", &[root, path_info])?;

@@ -31,6 +31,7 @@ fn request(fields: &Fields) -> Request<'_> {
         id: b"0123",
         peer: Trust::Untrusted,
         script: Script {
+            prefix: b"",
             root: b"/srv/www",
             relative: b"x.php",
             path_info: b"/in fo",
@@ -323,5 +324,23 @@ fn names_are_letters_digits_and_underscores() {
             refused.map_err(|refusal| refusal.reason),
             Err("variable_name")
         );
+    }
+}
+
+#[test]
+fn below_a_mount_names_in_urls_begin_with_its_path_and_names_of_files_do_not() {
+    let fields = fields(&[]);
+    let mut request = request(&fields);
+    request.script.prefix = b"/wiki";
+    let map = of(&request);
+    for (name, value) in [
+        ("DOCUMENT_ROOT", "/srv/www"),
+        ("DOCUMENT_URI", "/wiki/x.php/in fo"),
+        ("PATH_INFO", "/in fo"),
+        ("PATH_TRANSLATED", "/srv/www/in fo"),
+        ("SCRIPT_FILENAME", "/srv/www/x.php"),
+        ("SCRIPT_NAME", "/wiki/x.php"),
+    ] {
+        assert_eq!(map.get(name).map(String::as_str), Some(value), "{name}");
     }
 }

@@ -125,7 +125,7 @@ pub struct Manifest {
     pub layout: Layout,
     /// The groups there are to be (`groups::Shape`), each after those it is in.
     pub groups: Vec<Group>,
-    /// Every site with a rule that runs programs, by rising index.
+    /// Every site with a rule that runs programs, and their mounts, by rising index.
     pub sites: Vec<SiteManifest>,
     /// Every map that runs a program, by rising index.
     pub maps: Vec<MapManifest>,
@@ -170,16 +170,16 @@ pub struct NamedProgram {
     pub may_be_root: bool,
 }
 
-/// A site that runs programs.
+/// A site that runs programs, or a mount of one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SiteManifest {
-    /// Its index in the model.
+    /// Its index in the model; mounts are counted on behind the sites, in their order.
     pub index: u32,
-    /// Its first host: its name in messages.
+    /// Its name in messages: the first host, and the path of a mount.
     pub name: String,
     /// Whose it is.
     pub tenant: String,
-    /// Its document root, in which the programs are.
+    /// The root in which the programs are.
     #[serde(with = "path")]
     pub root: PathBuf,
     /// The directory nothing leads out of; `root` is in it.

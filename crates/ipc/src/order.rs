@@ -59,7 +59,7 @@ pub struct Run {
     pub id: u64,
     /// The generation whose manifest is meant.
     pub generation: u64,
-    /// Index of the site in the generation's model.
+    /// Which root it is run from ([`SiteManifest::index`](crate::manifest::SiteManifest::index)).
     pub site: u32,
     /// Index of the rule in the site.
     pub rule: u32,

@@ -129,7 +129,9 @@ fn counted(number: usize, what: &str) -> String {
 fn unreachable_roots(model: &Model) -> Vec<String> {
     let mut roots = BTreeMap::new();
     for site in &model.sites {
-        if let Some(root) = site.root.as_ref().filter(|_| roots.len() < ROOTS_MAX) {
+        let mounts = site.mounts.iter().map(|mount| &mount.root);
+        let all = site.root.iter().chain(mounts);
+        for root in all.take(ROOTS_MAX.saturating_sub(roots.len())) {
             let key = (&root.path, &root.within, root.symlinks as u8);
             roots.entry(key).or_insert((site, root));
         }

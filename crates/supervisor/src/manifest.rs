@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use config::model::{Cgi, Handler, MapSource, Model, Site, Symlinks};
+use config::model::{Cgi, Handler, MapSource, Model, Mount, Site, Symlinks};
 use config::reason;
 use ipc::groups::Shape;
 use ipc::manifest::{Manifest, MapManifest, NamedProgram, RuleManifest, SiteManifest};
@@ -17,15 +17,16 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Mani
     let shape = Shape::of(model);
     let mut problems = Vec::new();
     let mut sites = Vec::new();
-    for (index, site) in (0..).zip(&model.sites) {
-        let rules = rules(site, index, &shape);
-        let Some(root) = site.root.as_ref().filter(|_| !rules.is_empty()) else {
+    for (index, (at, site, mount)) in (0..).zip(roots(model)) {
+        let rules = rules(site, at, &shape);
+        let root = mount.map_or(site.root.as_ref(), |mount| Some(&mount.root));
+        let Some(root) = root.filter(|_| !rules.is_empty()) else {
             continue;
         };
-        match surroundings::user(site) {
+        match surroundings::user(site, mount) {
             Ok(user) => sites.push(SiteManifest {
                 index,
-                name: site.name(),
+                name: site.name() + mount.map_or("", |mount| mount.path.as_str()),
                 tenant: site.tenant.clone(),
                 root: root.path.clone(),
                 within: root.within.clone(),
@@ -75,6 +76,17 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Mani
     }
 }
 
+/// What programs may be run from: every site, and then the mounts of each, with their site's index.
+fn roots(model: &Model) -> impl Iterator<Item = (usize, &Site, Option<&Mount>)> {
+    let sites = model.sites.iter().enumerate();
+    let own = sites.clone().map(|(at, site)| (at, site, None));
+    let mounts = sites.flat_map(|(at, site)| {
+        let mounts = site.mounts.iter();
+        mounts.map(move |mount| (at, site, Some(mount)))
+    });
+    own.chain(mounts)
+}
+
 /// The maps that run programs.
 fn maps(model: &Model, problems: &mut Vec<String>) -> Vec<MapManifest> {
     let mut manifest = Vec::new();
@@ -101,13 +113,13 @@ fn maps(model: &Model, problems: &mut Vec<String>) -> Vec<MapManifest> {
 }
 
 /// The rules of a site that run programs.
-fn rules(site: &Site, site_index: u32, shape: &Shape<'_>) -> Vec<RuleManifest> {
+fn rules(site: &Site, site_index: usize, shape: &Shape<'_>) -> Vec<RuleManifest> {
     let mut manifest = Vec::new();
     for (index, rule) in (0_u32..).zip(&site.rules) {
         let Some(Handler::Cgi(cgi)) = &rule.handler else {
             continue;
         };
-        let leaf = shape.leaf(site_index as usize, index as usize);
+        let leaf = shape.leaf(site_index, index as usize);
         manifest.push(RuleManifest {
             index,
             names: names(site, cgi),

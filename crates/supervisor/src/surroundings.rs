@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
 use config::model::{
-    Chore, Handler, Isolate, Map, MapProgram, MapSource, Model, Pool, PoolProgram, Rule,
+    Chore, Handler, Isolate, Map, MapProgram, MapSource, Model, Mount, Pool, PoolProgram, Rule,
     ServerAddress, Site,
 };
 use config::reason;
@@ -20,13 +20,17 @@ use ipc::manifest::{find_in_path, missing_in_path};
 /// Sockets looked at, at most.
 const SOCKETS_MAX: usize = 1_000;
 
-/// Whom a site's programs run as, where that is not who this process is. Only root can become
+/// Whom programs of a site, or of a mount of it, run as, where that is not who this process is. Only root can become
 /// somebody else.
 ///
 /// # Errors
-/// When the site names another user, and this process is not root.
-pub fn user(site: &Site) -> Result<Option<String>, String> {
-    becomes(&site.user, site.has_own_user, ("site", &site.name()))
+/// When another user is named, and this process is not root.
+pub fn user(site: &Site, mount: Option<&Mount>) -> Result<Option<String>, String> {
+    let own = mount.and_then(|mount| Some((&mount.path, mount.user.as_ref()?)));
+    match own {
+        Some((path, user)) => becomes(user, true, ("site", &(site.name() + path))),
+        None => becomes(&site.user, site.has_own_user, ("site", &site.name())),
+    }
 }
 
 /// Whom a map's program runs as, likewise.
@@ -85,7 +89,11 @@ pub fn servers_own(model: &Model) -> Vec<String> {
             .or_insert_with(|| User::look_up(name).is_ok_and(|user| user.uid == server.uid))
     };
     let sites = model.sites.iter().filter(|site| starts_programs(site));
-    let sites = sites.map(|site| ("site", site.name(), &*site.user));
+    let sites = sites.flat_map(|site| {
+        let mounts = site.mounts.iter().filter_map(|mount| mount.user.as_ref());
+        let users = [&site.user].into_iter().chain(mounts);
+        users.map(move |user| ("site", site.name(), &**user))
+    });
     let maps = model.maps.iter().filter_map(|map| match &map.source {
         MapSource::Program(program) => Some(("map", map.name.clone(), &*program.user)),
         MapSource::File(_) => None,
@@ -157,7 +165,11 @@ fn chores(model: &Model) -> impl Iterator<Item = (&str, &Chore)> {
 /// each.
 pub fn unbecomable(model: &Model) -> impl Iterator<Item = String> {
     let sites = model.sites.iter().filter(|site| starts_programs(site));
-    let of_sites = sites.filter_map(|site| user(site).err());
+    let of_sites = sites.flat_map(|site| {
+        let mounts = site.mounts.iter().filter(|mount| mount.user.is_some());
+        let all = [None].into_iter().chain(mounts.map(Some));
+        all.filter_map(move |mount| user(site, mount).err())
+    });
     let of_maps = model.maps.iter().filter_map(|map| match &map.source {
         MapSource::Program(program) => user_of_map(map, program).err(),
         MapSource::File(_) => None,

@@ -13,6 +13,7 @@ mod level;
 pub(crate) mod limit;
 mod listen;
 mod map;
+mod mount;
 mod pool;
 mod process;
 mod program;
@@ -34,6 +35,7 @@ pub(crate) use level::{LEVEL_CAPS, LEVEL_TIMEOUTS};
 pub(crate) use limit::{CLASS, LIMIT, OVERRIDE, OVERRIDES};
 pub(crate) use listen::{LISTEN, SENDERS};
 pub(crate) use map::MAP;
+pub(crate) use mount::MOUNT;
 pub(crate) use pool::{APP, PHP, PHP_HANDLER, POOL, POOLS};
 pub(crate) use process::{CAPS, CONTROL, LOG, TIMEOUTS, TOP};
 pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
@@ -73,6 +75,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &ACME_DNS,
     &ACME_EXPORT,
     &SITE,
+    &MOUNT,
     &SITE_LOG,
     &SITE_TLS,
     &POOL,

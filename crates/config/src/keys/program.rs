@@ -194,7 +194,8 @@ pub(crate) const FASTCGI: Section = Section {
             "root",
             Kind::Text,
             Absent("the site's `root`"),
-            "The site's root as the server sees it, where that is another: in a container, behind a `chroot`. Absolute.",
+            "The site's root as the server sees it, where that is another: in a container, behind a `chroot`. Absolute. \
+             Below mounts it says nothing.",
             "root = \"/app/public\"",
         ),
         PARAMS_OF_HANDLER,

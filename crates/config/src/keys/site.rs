@@ -127,6 +127,13 @@ pub(crate) const SITE: Section = Section {
             "try = [\"$path\", \"$path.html\", \"$path/\", \"/app.html\"]",
         ),
         key(
+            "mounts",
+            Kind::Other("list of tables"),
+            Value("[]"),
+            "Roots of their own below paths of the site.",
+            "mounts = [{ path = \"/wiki\", root = \"/usr/share/mediawiki\" }]",
+        ),
+        key(
             "slashes",
             Kind::Choice(&["merge", "keep"]),
             Value("merge"),

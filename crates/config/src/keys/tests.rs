@@ -139,6 +139,7 @@ fn frame(section: &Section) -> Frame {
             ];
             within("auth = { ", own, " }\n")
         }
+        "[[sites.mounts]]" => table(section.title, &["path = \"/own\"", "root = \"/srv/own\""]),
         "deny = { … }" => within("deny = { ", &["file = \"/etc/nagaya/others\""], " }\n"),
         "compress = { … }" => within("compress = { ", &[], " }\n"),
         "request_headers, reply_headers" => within("reply_headers = { ", &[], " }\n"),

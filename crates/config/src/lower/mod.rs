@@ -19,9 +19,11 @@ mod hashes;
 pub(crate) mod limits;
 mod listen;
 mod map;
+mod mounts;
 pub(crate) mod names;
 pub(crate) mod overrides;
 mod pool;
+mod pool_judge;
 mod program;
 mod redirects;
 mod rule;
@@ -167,7 +169,7 @@ fn judge_whole(tops: &Tops<'_>, model: &Model) {
     tls::judge(tops, &model.listeners, &model.sites);
     tls::judge_scripts(tops, model);
     acme::judge(tops, model);
-    pool::judge(tops, model);
+    pool_judge::judge(tops, model);
     limits::reserve::judge(tops, model);
 }
 

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -19,13 +18,8 @@ use super::value::{Entry, Value};
 use super::values;
 use crate::address::split_port;
 use crate::keys;
-use crate::model::{
-    AppPool, Chore, MapSource, Model, Php, PhpPool, Pool, PoolProgram, Pools, Protocol, Share,
-    SitePool,
-};
+use crate::model::{AppPool, Php, PhpPool, Pool, PoolProgram, Pools, Protocol, Share, SitePool};
 
-/// What `sockaddr_un` holds, without the closing NUL.
-const SOCKET_BYTES_MAX: usize = 107;
 /// Of a pool's name, what is there for people.
 const SHOWN_BYTES_MAX: usize = 40;
 /// A setting of PHP.
@@ -97,6 +91,12 @@ impl PoolList {
         // Of a PHP that no rule asks for nothing is kept.
         let php = site.pool.php.filter(|_| site.php.is_some());
         Some(SitePool { php, ..site.pool })
+    }
+
+    /// Has what follows of the site at hand run as another user, and says as whom before.
+    pub(crate) fn become_user(&mut self, user: Option<String>) -> Option<String> {
+        let site = self.site.as_mut()?;
+        std::mem::replace(&mut site.user, user)
     }
 
     /// The site's pool with PHP; `None` once the reason was reported at a handler.
@@ -531,70 +531,4 @@ fn env(entries: Vec<Entry<'_>>) -> Vec<(String, String)> {
     }
     env.sort();
     env
-}
-
-/// Refuses sockets that cannot be, and programs that could speak to every pool.
-pub(crate) fn judge(tops: &Tops<'_>, model: &Model) {
-    let length = |pool: &&Pool| pool.socket.as_os_str().as_bytes().len();
-    if let Some(longest) = model.pools.iter().max_by_key(length)
-        && length(&longest) > SOCKET_BYTES_MAX
-    {
-        let table = tops.table("pools", &keys::POOLS);
-        let message = format!(
-            "`directory` is too long for the sockets of pools: `{}` has more than {SOCKET_BYTES_MAX} bytes",
-            longest.socket.display()
-        );
-        table.report_at(&["directory"], message);
-    }
-    if tops.context.sources.becomes_users && !model.pools.is_empty() {
-        judge_users(tops, model);
-    }
-}
-
-/// Reports programs that would run as whoever serves.
-fn judge_users(tops: &Tops<'_>, model: &Model) {
-    let refuse = |value: &Value<'_>, key: &str, whose: String| {
-        let message = format!(
-            "{whose} would run as `{}`, who serves, and could speak to every pool",
-            model.user
-        );
-        let spot = value.member(key).map_or(value.spot(), |user| user.spot());
-        let finding = problem(spot, message).help(format!("name another by `{key}`"));
-        value.context.report(finding.absence());
-    };
-    let sites = tops.elements_again("sites");
-    // One that is wrong has been reported.
-    let is_whole = sites.len() == model.sites.len();
-    for (value, site) in sites.iter().zip(&model.sites).filter(|_| is_whole) {
-        let mut handlers = site.rules.iter().filter_map(|rule| rule.handler.as_ref());
-        if site.user == model.user && handlers.any(|handler| handler.starts_programs()) {
-            refuse(value, "user", format!("programs of site `{}`", site.name()));
-        }
-    }
-    for value in tops.members("maps") {
-        let map = model.maps.iter().find(|map| map.name == value.name);
-        if let Some(MapSource::Program(program)) = map.map(|map| &map.source)
-            && program.user == model.user
-        {
-            refuse(
-                &value,
-                "user",
-                format!("the program of map `{}`", value.name),
-            );
-        }
-    }
-    for value in tops.members("acme") {
-        let Some(acme) = model.acme.iter().find(|acme| acme.name == value.name) else {
-            continue;
-        };
-        let dns = acme.dns.as_ref().map(|dns| &dns.program);
-        let run = acme.export.as_ref().and_then(|export| export.run.as_ref());
-        let is_servers = |chore: &&Chore| chore.user == model.user;
-        for (table, key, chore) in [("dns", "user", dns), ("export", "owner", run)] {
-            if let (Some(value), Some(_)) = (value.member(table), chore.filter(is_servers)) {
-                let whose = format!("the program of `{table}` of account `{}`", acme.name);
-                refuse(&value, key, whose);
-            }
-        }
-    }
 }

@@ -65,7 +65,7 @@ impl Sharing {
         let plain = handlers.clone().filter(|(_, rule)| rule.handler.is_none());
         let levels: Vec<_> = plain.map(|(value, _)| value).chain([value]).collect();
         let number = self.sites.len();
-        for (rule, model) in handlers {
+        for (at, (rule, model)) in handlers.enumerate() {
             let Some(Handler::FastCgi(fastcgi)) = &model.handler else {
                 continue;
             };
@@ -73,7 +73,11 @@ impl Sharing {
                 continue;
             };
             let settings = settings(&handler, [rule].into_iter().chain(levels.clone()), fastcgi);
-            for server in upstreams.servers_of(fastcgi.upstream) {
+            let below = site.mounts.iter().flat_map(|mount| &mount.handlers);
+            let below = below.filter(|(of, _)| *of == at);
+            let asked = below.filter_map(|(_, handler)| handler.upstream());
+            let asked = [fastcgi.upstream].into_iter().chain(asked);
+            for server in asked.flat_map(|it| upstreams.servers_of(it)) {
                 let uses = self.servers.entry(same(context, &server.address));
                 uses.or_default().push(Use {
                     site: number,

@@ -8,6 +8,7 @@ use super::cgroup::{Enforcement, cgroup};
 use super::conditions::SiteFiles;
 use super::context::{Spot, problem};
 use super::limits::{Level, Outer, judge_site, limits};
+use super::mounts::mounts;
 use super::rule::rule;
 use super::script;
 use super::settings::{compress, settings};
@@ -90,11 +91,7 @@ fn site(
 ) -> Option<Site> {
     let table = value.table(&keys::SITE)?;
     let root = root(&table);
-    let rooted = if table.get("root").is_some() {
-        SiteFiles::Rooted
-    } else {
-        SiteFiles::Rootless
-    };
+    let rooted = rooted(&table);
     let log_table = table.table("log", &keys::SITE_LOG);
     let own_log = log_table
         .get("access")
@@ -129,6 +126,8 @@ fn site(
     let outer_scripts = [Some(around.scripts), tenant.scripts];
     judge_allow(&table, outer_scripts, &scripts, (&rules, &rule_values));
     judge_answers(&table, rooted, &rules, &rule_values);
+    let index = Arc::new(index(&table));
+    let mounts = mounts(&table, &index, (&rules, &rule_values), upstreams);
     let pool = upstreams.pools.end()?;
     judge_pool(&table, &rules, &pool);
     let log = own_log.unwrap_or_else(|| around.log.clone());
@@ -141,7 +140,8 @@ fn site(
         cgroup: site_cgroup(&table, &rules, enforcement),
         pool: Arc::new(pool),
         root,
-        index: Arc::new(index(&table)),
+        mounts,
+        index,
         resolve: Arc::new(resolve(&table)),
         slashes: table.choice("slashes"),
         encoded_slash: table.choice("encoded_slash"),
@@ -157,6 +157,14 @@ fn site(
         tls: Arc::new(tls::of_site(&table)),
         rules,
     })
+}
+
+/// Whether a site has any files.
+fn rooted(table: &Table<'_>) -> SiteFiles {
+    match table.get("root").or(table.get("mounts")) {
+        Some(_) => SiteFiles::Rooted,
+        None => SiteFiles::Rootless,
+    }
 }
 
 /// Refuses `allow` of `proxy` where no script of any level may name an upstream.
@@ -326,7 +334,8 @@ fn site_hosts(table: &Table<'_>, seen: &mut Hosts) -> Vec<HostPattern> {
     hosts
 }
 
-fn root(table: &Table<'_>) -> Option<Root> {
+/// The root that a site or a mount names, and its boundary.
+pub(super) fn root(table: &Table<'_>) -> Option<Root> {
     let Some(named) = table.get("root") else {
         for name in ["within", "symlinks"] {
             if let Some(value) = table.get(name) {
@@ -373,7 +382,8 @@ fn directory(value: &Value<'_>) -> Option<PathBuf> {
     Some(path)
 }
 
-fn index(table: &Table<'_>) -> Vec<String> {
+/// Names tried in a directory.
+pub(super) fn index(table: &Table<'_>) -> Vec<String> {
     let Some(list) = table.get("index") else {
         return vec!["index.html".to_owned()];
     };
@@ -394,7 +404,8 @@ fn index(table: &Table<'_>) -> Vec<String> {
         .collect()
 }
 
-fn resolve(table: &Table<'_>) -> Vec<TryEntry> {
+/// What a path is resolved to.
+pub(super) fn resolve(table: &Table<'_>) -> Vec<TryEntry> {
     let Some(list) = table.get("try") else {
         return vec![TryEntry::Path, TryEntry::Directory];
     };

@@ -12,6 +12,7 @@ use super::file::{Auth, ErrorPage};
 use super::handler::Handler;
 use super::host::HostPattern;
 use super::limit::{Limit, LimitPlace};
+use super::mount::Mount;
 use super::number::Field;
 use super::number::Number::Maybe;
 use super::pool::SitePool;
@@ -39,6 +40,8 @@ pub struct Site {
     pub pool: Arc<SitePool>,
     /// Document root; `None` for a site that only proxies or answers.
     pub root: Option<Root>,
+    /// Roots of their own below paths of it, the longest paths first; no path occurs twice.
+    pub mounts: Vec<Mount>,
     /// Names tried in a directory, in order. Default `["index.html"]`.
     pub index: Arc<Vec<String>>,
     /// What a path is resolved to. Default `["$path", "$path/"]`.

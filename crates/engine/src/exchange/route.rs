@@ -17,6 +17,9 @@ pub struct Route {
     pub site_index: Option<u32>,
     /// Where its access record goes; `None` is nowhere.
     pub log: Option<TargetIndex>,
+    /// Number of the tree its path leads into ([`Tree`](crate::tree::Tree)); `None` where there is none, or none was
+    /// looked for.
+    pub tree: Option<u32>,
     /// The resolved file; `None` where none was looked for.
     pub file: Option<Rc<Resolved>>,
     /// Whether it does without scripts that are optional: there is too much to do.
@@ -65,6 +68,7 @@ impl Route {
 
     /// Forgets what the request was resolved to: its path has changed.
     pub fn start_over(&mut self) {
+        self.tree = None;
         self.file = None;
         self.lookup = None;
         self.upstream = None;

@@ -11,6 +11,7 @@ use super::fpm_status::{self, Longest};
 use super::table::{bytes, count, grid, micros, percent};
 use crate::generation::Generation;
 use crate::programs::pools::ProgramPool;
+use crate::tree::Tree;
 use crate::worker::Shared;
 
 /// Pools whose php-fpm is asked for one answer.
@@ -100,6 +101,7 @@ fn pools_of<'a>(
     let site = by_name().or_else(by_host);
     let site = site.ok_or_else(|| format!("there is no site {name}"))?;
     let handlers = site.rules.iter().filter_map(|rule| rule.handler.as_ref());
+    let handlers = handlers.chain(site.trees().flat_map(Tree::handlers));
     let pools: BTreeSet<usize> = handlers.filter_map(|handler| handler.pool()).collect();
     let known = |at: usize| Some((at, &**generation.program_pools.get(at)?));
     let pools: Vec<_> = pools.into_iter().filter_map(known).collect();

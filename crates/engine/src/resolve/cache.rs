@@ -34,7 +34,7 @@ const SWEEP_SLOTS: usize = 128;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Key<'a> {
     pub(super) hash: u64,
-    site: u32,
+    tree: u32,
     path: &'a [u8],
 }
 
@@ -70,13 +70,13 @@ impl Cache {
         }
     }
 
-    pub(super) fn key<'a>(&self, site: u32, path: &'a [u8]) -> Key<'a> {
+    pub(super) fn key<'a>(&self, tree: u32, path: &'a [u8]) -> Key<'a> {
         let mut hasher = self.secret.build_hasher();
-        hasher.write_u32(site);
+        hasher.write_u32(tree);
         hasher.write(path);
         Key {
             hash: hasher.finish(),
-            site,
+            tree,
             path,
         }
     }
@@ -105,7 +105,7 @@ impl Cache {
         other.borrow_mut().remove(key.hash);
         shelf.borrow_mut().put(Slot {
             hash: key.hash,
-            site: key.site,
+            tree: key.tree,
             path: key.path.into(),
             resolved: Rc::clone(resolved),
             seen_ms: now_ms,
@@ -151,7 +151,7 @@ struct Shelf {
 #[derive(Debug)]
 struct Slot {
     hash: u64,
-    site: u32,
+    tree: u32,
     path: Box<[u8]>,
     resolved: Rc<Resolved>,
     seen_ms: u64,
@@ -174,7 +174,7 @@ impl Shelf {
         let Some(slot) = place.and_then(|place| self.slots.get_mut(*place)) else {
             return Lookup::Nothing;
         };
-        if slot.site != key.site || *slot.path != *key.path {
+        if slot.tree != key.tree || *slot.path != *key.path {
             return Lookup::Nothing;
         }
         slot.used = true;
@@ -268,6 +268,7 @@ mod tests {
 
     fn resolved(found: Found) -> Rc<Resolved> {
         Rc::new(Resolved {
+            tree: 0,
             name: Box::default(),
             root_bytes: 0,
             path_info: Box::default(),
@@ -287,8 +288,8 @@ mod tests {
         cache.put(&cache.key(0, b"/a"), &resolved(Found::Unslashed), 5_000);
         assert!(is_fresh(&cache, b"/a", 5_850));
         assert!(!is_fresh(&cache, b"/a", 5_950));
-        let other_site = cache.key(1, b"/a");
-        assert!(matches!(cache.get(&other_site, 5_000), Lookup::Nothing));
+        let other_tree = cache.key(1, b"/a");
+        assert!(matches!(cache.get(&other_tree, 5_000), Lookup::Nothing));
     }
 
     #[test]

@@ -7,31 +7,31 @@
 
 mod cache;
 pub(crate) mod file;
+pub(crate) mod file_systems;
 pub(crate) mod files;
 pub(crate) mod kept;
-pub(crate) mod mounts;
 pub(crate) mod resolved;
 mod search;
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use config::model;
 use os::file::{Wait, Wish};
 
 pub use file::{File, Handle, SIBLINGS};
+pub use file_systems::FileSystems;
 pub use files::Files;
-pub use mounts::Mounts;
 pub use resolved::{Found, Resolved};
 pub use search::unreachable;
 
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::helper::{Helpers, Lane};
-use crate::site::Site;
 use crate::stage::Routed;
+use crate::tree::Tree;
 use cache::{Key, Lookup};
 use file::Opened;
 use files::SearchTurn;
@@ -39,11 +39,14 @@ use search::{Ending, Root, SearchOutcome, Seen, leads_to_source};
 
 /// How often an exchange lets another one look for it.
 const FOLLOWS_MAX: usize = 3;
-/// Resolves the path where a rule or a limit will look at the result.
+/// Finds the tree that the path leads into, and resolves it where a rule or a limit will look at the
+/// result.
 ///
 /// # Errors
 /// As [`fn@file`].
 pub async fn before_rules(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
+    let path = exchange.route.lookup_path(&exchange.request);
+    exchange.route.tree = routed.site.tree_of(path).map(|tree| tree.number);
     if routed.site.needs_file {
         file(routed, exchange).await?;
     } else if routed.site.has_scripts {
@@ -53,7 +56,7 @@ pub async fn before_rules(routed: Routed<'_>, exchange: &mut Exchange) -> Result
     Ok(())
 }
 
-/// What the request's path comes to; `None` for a site without a root.
+/// What the request's path comes to; `None` where it leads into no tree.
 ///
 /// # Errors
 /// When the machine is in trouble, or too many wait for its disks.
@@ -62,15 +65,15 @@ pub async fn file(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Option<
     if let Some(resolved) = &route.file {
         return Ok(Some(Rc::clone(resolved)));
     }
-    if routed.site.root.is_none() {
+    let Some(tree) = routed.tree(route) else {
         return Ok(None);
-    }
+    };
     let cache = &routed.serving.files.cache;
-    let key = cache.key(routed.site_index, route.lookup_path(request));
+    let key = cache.key(tree.number, route.lookup_path(request));
     let resolved = match cache.get(&key, routed.worker.deadlines.now_ms()) {
         Lookup::Fresh(resolved) => resolved,
         // Boxed: most find it in the cache, and need not have room for a search, nor move it.
-        known => Box::pin(resolve(routed, &key, known)).await?,
+        known => Box::pin(resolve(routed, tree, &key, known)).await?,
     };
     route.file = Some(Rc::clone(&resolved));
     Ok(Some(resolved))
@@ -86,13 +89,16 @@ pub async fn siblings(
     resolved: &Resolved,
     last: [Option<Rc<File>>; 3],
 ) -> Result<[Option<Rc<File>>; 3]> {
+    let Some(tree) = routed.site.tree(resolved.tree) else {
+        return Ok([None, None, None]);
+    };
     let relative = resolved.relative().to_vec();
-    let look = move |root: &Root, _, wait| {
+    let look = move |root: &Root, wait| {
         let look = |suffix: &str| root.look(&[&relative, suffix.as_bytes()].concat(), wait);
         Ok([look(SIBLINGS[0])?, look(SIBLINGS[1])?, look(SIBLINGS[2])?])
     };
-    let seen = ask(routed, look).await?;
-    let helpers = helpers(routed);
+    let seen = ask(routed, tree, look).await?;
+    let helpers = helpers(routed, tree);
     let mut last = last.into_iter();
     Ok(seen.map(|seen| match (seen, last.next().flatten()) {
         (Seen::File(opened), _) if leads_to_source(&opened, routed.site) => None,
@@ -105,16 +111,17 @@ pub async fn siblings(
     }))
 }
 
-/// Runs `look` on the site's root: here if nothing has to be waited for, else on a helper thread.
+/// Runs `look` on the tree's root: here if nothing has to be waited for, else on a helper thread.
 async fn ask<T: Send + 'static>(
     routed: Routed<'_>,
-    look: impl Fn(&Root, u32, Wait) -> io::Result<T> + Send + 'static,
+    tree: &Tree,
+    look: impl Fn(&Root, Wait) -> io::Result<T> + Send + 'static,
 ) -> Result<T> {
-    let (worker, index, files) = (routed.worker, routed.site_index, &routed.serving.files);
-    let within = within(routed.site);
-    let (known_lane, helpers) = worker.mounts.of(within, &worker.helpers);
-    let (root, lane) = match files.fresh_root(index, worker.deadlines.now_ms()) {
-        Some(root) if root.lane == Lane::Local => match look(&root, index, Wait::Never) {
+    let (worker, number, files) = (routed.worker, tree.number, &routed.serving.files);
+    let within = &*tree.root.within;
+    let (known_lane, helpers) = worker.file_systems.of(within, &worker.helpers);
+    let (root, lane) = match files.fresh_root(number, worker.deadlines.now_ms()) {
+        Some(root) if root.lane == Lane::Local => match look(&root, Wait::Never) {
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock => (Some(root), Lane::Local),
                 io::ErrorKind::CrossesDevices => (Some(root), Lane::Remote),
@@ -125,27 +132,32 @@ async fn ask<T: Send + 'static>(
         Some(root) => (Some(root), Lane::Remote),
         None => (None, known_lane),
     };
-    let generation = Arc::clone(&routed.serving.generation);
+    let root = root.ok_or_else(|| tree.root.clone());
     let work = move || {
         let root = match root {
-            Some(root) => root,
-            None => Arc::new(open_root(&generation, index)?),
+            Ok(root) => root,
+            Err(named) => Arc::new(open_root(&named)?),
         };
-        let result = look(&root, index, Wait::Allowed)?;
+        let result = look(&root, Wait::Allowed)?;
         Ok((root, result))
     };
     let found = helpers.run(lane, work).await?;
     let (root, result) = found.map_err(|error: io::Error| trouble(&error))?;
-    worker.mounts.note(within, root.lane);
-    files.keep_root(index, root, worker.deadlines.now_ms());
+    worker.file_systems.note(within, root.lane);
+    files.keep_root(number, root, worker.deadlines.now_ms());
     Ok(result)
 }
 
 /// Looks for a path the cache has no fresh answer for, or waits for another one that does.
-async fn resolve(routed: Routed<'_>, key: &Key<'_>, known: Lookup) -> Result<Rc<Resolved>> {
+async fn resolve(
+    routed: Routed<'_>,
+    tree: &Tree,
+    key: &Key<'_>,
+    known: Lookup,
+) -> Result<Rc<Resolved>> {
     let (worker, files) = (routed.worker, &routed.serving.files);
     if files.pending(key.hash).is_none() {
-        return lead(routed, key, known).await;
+        return lead(routed, tree, key, known).await;
     }
     let follow = async {
         for _ in 0..FOLLOWS_MAX {
@@ -160,31 +172,36 @@ async fn resolve(routed: Routed<'_>, key: &Key<'_>, known: Lookup) -> Result<Rc<
                 return Ok(resolved);
             }
         }
-        lead(routed, key, known).await
+        lead(routed, tree, key, known).await
     };
     // Boxed, since it is moved on the way.
     worker.helpers.in_time(Box::pin(follow)).await
 }
 
 /// Looks for a path, and lets others who want it wait for the result.
-async fn lead(routed: Routed<'_>, key: &Key<'_>, known: Lookup) -> Result<Rc<Resolved>> {
+async fn lead(
+    routed: Routed<'_>,
+    tree: &Tree,
+    key: &Key<'_>,
+    known: Lookup,
+) -> Result<Rc<Resolved>> {
     let files = &routed.serving.files;
     let turn = SearchTurn::begin(files, key.hash);
     let generation = Arc::clone(&routed.serving.generation);
-    let path = key.path().to_vec();
-    let look = move |root: &Root, index: u32, wait| {
-        let site = usize::try_from(index).ok();
+    let (path, at) = (key.path().to_vec(), (routed.site_index, tree.number));
+    let look = move |root: &Root, wait| {
+        let site = usize::try_from(at.0).ok();
         let site = site.and_then(|index| generation.sites.get(index));
-        let site = site.ok_or(io::ErrorKind::InvalidInput)?;
-        search::search(site, root, &path, wait)
+        let tree = site.and_then(|site| Some((site, site.tree(at.1)?)));
+        search::search(tree.ok_or(io::ErrorKind::InvalidInput)?, root, &path, wait)
     };
-    let outcome = ask(routed, look).await;
+    let outcome = ask(routed, tree, look).await;
     let outcome = outcome.map_err(|error| turn.fail(error))?;
     let last = match known {
         Lookup::Stale(last) => Some(last),
         Lookup::Fresh(_) | Lookup::Nothing => None,
     };
-    let resolved = Rc::new(finish(routed, outcome, last.as_deref()));
+    let resolved = Rc::new(finish(routed, tree, outcome, last.as_deref()));
     let now_ms = routed.worker.deadlines.now_ms();
     files.cache.put(key, &resolved, now_ms);
     let has_room = || files.handles.has_room(0);
@@ -193,16 +210,20 @@ async fn lead(routed: Routed<'_>, key: &Key<'_>, known: Lookup) -> Result<Rc<Res
 }
 
 /// Gives an outcome its full name, and the file what is known of it since last time.
-fn finish(routed: Routed<'_>, outcome: SearchOutcome, last: Option<&Resolved>) -> Resolved {
+fn finish(
+    routed: Routed<'_>,
+    tree: &Tree,
+    outcome: SearchOutcome,
+    last: Option<&Resolved>,
+) -> Resolved {
     let site = routed.site;
-    let root = site.root.as_ref();
-    let mut name = root.map_or(Vec::new(), |root| root.path.as_os_str().as_bytes().to_vec());
+    let mut name = tree.root.path.as_os_str().as_bytes().to_vec();
     if !name.ends_with(b"/") {
         name.push(b'/');
     }
     let root_bytes = name.len();
     name.extend_from_slice(&outcome.relative);
-    let (helpers, handles) = (&helpers(routed), &routed.serving.files.handles);
+    let (helpers, handles) = (&helpers(routed, tree), &routed.serving.files.handles);
     let is_linked = |opened: &Opened| leads_to_source(opened, site);
     let is_source = site.is_source(&name)
         || site.is_guarded(&name)
@@ -225,6 +246,7 @@ fn finish(routed: Routed<'_>, outcome: SearchOutcome, last: Option<&Resolved>) -
         Ending::Status(status) => Found::Status(status),
     };
     Resolved {
+        tree: tree.number,
         is_source,
         name: name.into(),
         root_bytes,
@@ -233,23 +255,13 @@ fn finish(routed: Routed<'_>, outcome: SearchOutcome, last: Option<&Resolved>) -
     }
 }
 
-/// Where a site's files end; by it their file system is remembered.
-fn within(site: &Site) -> &Path {
-    let root = site.root.as_ref();
-    root.map_or(Path::new(""), |root| &root.within)
-}
-
-/// The threads that may wait for the site's file system.
-fn helpers(routed: Routed<'_>) -> Helpers {
+/// The threads that may wait for the tree's file system.
+fn helpers(routed: Routed<'_>, tree: &Tree) -> Helpers {
     let worker = routed.worker;
-    worker.mounts.of(within(routed.site), &worker.helpers).1
+    worker.file_systems.of(&tree.root.within, &worker.helpers).1
 }
 
-fn open_root(generation: &crate::generation::Generation, index: u32) -> io::Result<Root> {
-    let site = usize::try_from(index).ok();
-    let site = site.and_then(|index| generation.sites.get(index));
-    let root = site.and_then(|site| site.root.as_ref());
-    let root = root.ok_or(io::ErrorKind::NotFound)?;
+fn open_root(root: &model::Root) -> io::Result<Root> {
     Root::open(root).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => match search::closed(&root.path, Wish::Enter) {
             Some(advice) => io::Error::new(error.kind(), advice),
@@ -273,6 +285,7 @@ fn trouble(error: &io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::{Duration, Instant};
 
     use super::*;
@@ -310,7 +323,7 @@ mod tests {
         block_on(async {
             let (_, hangs) = fixture
                 .worker
-                .mounts
+                .file_systems
                 .of(Path::new("/hangs"), &fixture.worker.helpers);
             let mut disks = Vec::new();
             for _ in 0..20 {

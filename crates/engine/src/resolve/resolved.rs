@@ -8,8 +8,10 @@ use super::file::{File, Handle};
 /// What a path came to.
 #[derive(Debug)]
 pub struct Resolved {
+    /// Number of the tree it was looked for in.
+    pub(crate) tree: u32,
     pub(super) name: Box<[u8]>,
-    /// How much of the name is the root, its slash included.
+    /// How much of the name is the tree's root, its slash included.
     pub(super) root_bytes: usize,
     pub(super) path_info: Box<[u8]>,
     pub(super) is_source: bool,

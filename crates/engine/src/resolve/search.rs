@@ -16,6 +16,7 @@ use os::file::{FileKind, NoFile, Symlinks, Wait, Wish};
 use super::file::Opened;
 use crate::helper::Lane;
 use crate::site::Site;
+use crate::tree::Tree;
 
 /// A site's boundary, opened.
 #[derive(Debug)]
@@ -219,21 +220,24 @@ pub(super) enum Ending {
     Status(u16),
 }
 
-/// Searches for a canonical path.
+/// Searches for a canonical path that leads into this tree of the site.
 ///
 /// # Errors
 /// `WouldBlock` or `CrossesDevices` where it must not wait and might have to; anything else is the machine's trouble.
 pub(super) fn search(
-    site: &Site,
+    (site, tree): (&Site, &Tree),
     root: &Root,
     path: &[u8],
     wait: Wait,
 ) -> io::Result<SearchOutcome> {
-    let relative = relative_of(path);
+    let below = tree.below(path).unwrap_or_default();
+    let relative = relative_of(below);
     let search = Search {
         site,
+        tree,
         root,
         relative,
+        is_bare: below.is_empty(),
         wait,
     };
     let mut outcome = if is_hidden(relative) {
@@ -242,8 +246,8 @@ pub(super) fn search(
     } else {
         search.run()?
     };
-    if let (Ending::Denied, Some(at)) = (&outcome.ending, &site.root) {
-        outcome.advice = root.advice(&at.path, &outcome.relative, wait)?;
+    if let Ending::Denied = outcome.ending {
+        outcome.advice = root.advice(&tree.root.path, &outcome.relative, wait)?;
     }
     Ok(outcome)
 }
@@ -256,8 +260,11 @@ pub(super) fn relative_of(path: &[u8]) -> &[u8] {
 
 struct Search<'a> {
     site: &'a Site,
+    tree: &'a Tree,
     root: &'a Root,
     relative: &'a [u8],
+    /// Whether it is a mount, without the slash at its end.
+    is_bare: bool,
     wait: Wait,
 }
 
@@ -266,7 +273,7 @@ impl Search<'_> {
         // What `$path` found, for `$path/` to go on from.
         let mut seen = None;
         let mut why = "no_file";
-        for entry in self.site.resolve.iter() {
+        for entry in self.tree.resolve.iter() {
             let found = match entry {
                 TryEntry::Path => match self.root.look(self.relative, self.wait)? {
                     Seen::FileInTheWay => self.cut()?,
@@ -291,7 +298,7 @@ impl Search<'_> {
 
     /// A hidden path is nobody's file; the front controller may still answer for it.
     fn fixed_only(&self) -> io::Result<Option<SearchOutcome>> {
-        for entry in self.site.resolve.iter() {
+        for entry in self.tree.resolve.iter() {
             let found = self.fixed(entry)?;
             if found.is_some() {
                 return Ok(found);
@@ -340,9 +347,10 @@ impl Search<'_> {
         let Seen::Directory(opened) = seen else {
             return Ok(None);
         };
-        let slashed = self.relative.is_empty() || self.relative.ends_with(b"/");
-        for index in self.site.index.iter() {
-            let slash: &[u8] = if slashed { b"" } else { b"/" };
+        let is_ended = self.relative.is_empty() || self.relative.ends_with(b"/");
+        let slashed = is_ended && !self.is_bare;
+        for index in self.tree.index.iter() {
+            let slash: &[u8] = if is_ended { b"" } else { b"/" };
             let name = [self.relative, slash, index.as_bytes()].concat();
             let ending = match self.root.look(&name, self.wait)? {
                 Seen::File(_) | Seen::Unreadable if !slashed => return self.unslashed(),

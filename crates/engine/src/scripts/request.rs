@@ -19,8 +19,10 @@ use wire::{FieldId, Fields, Version, field_name_ok, field_value_ok};
 use super::asks;
 use super::scripted::Scripted;
 use crate::exchange::Exchange;
+use crate::site::Site;
 use crate::stage::{Arrived, Routed};
 use crate::tls::facts::TlsFacts;
+use crate::tree::Tree;
 use crate::upstream::named::named;
 use crate::worker::serving::Serving;
 
@@ -240,16 +242,18 @@ fn read_route(exchange: &Exchange, property: Property, out: &mut Vec<u8>) -> boo
         return false;
     };
     let (site, route) = (routed.site, &exchange.route);
-    let root = site.root.as_ref().map(|root| root.path.as_os_str());
+    let path = route.lookup_path(&exchange.request);
+    let tree = site.tree_of(path);
+    let root = tree.map(|tree| tree.root.path.as_os_str());
     let file = exchange.route.file.as_deref();
     match property {
-        Property::Filename => match (file, root) {
+        Property::Filename => match (file, tree) {
             (Some(file), _) => out.extend_from_slice(file.name()),
             // Not looked for yet, or not to be found without waiting: where it would be.
-            (None, Some(root)) => {
-                let root = root.as_bytes();
+            (None, Some(tree)) => {
+                let root = tree.root.path.as_os_str().as_bytes();
                 out.extend_from_slice(root.strip_suffix(b"/").unwrap_or(root));
-                out.extend_from_slice(exchange.route.lookup_path(&exchange.request));
+                out.extend_from_slice(tree.below(path).unwrap_or_default());
             }
             (None, None) => return false,
         },
@@ -388,7 +392,7 @@ fn rewrite(exchange: &mut Exchange, property: Property, value: &[u8]) -> Result<
     let Some(site) = arrived.and_then(|arrived| arrived.site(route)) else {
         return Err(Refused("the request is for no site".to_owned()));
     };
-    let (rules, root) = (site.path_rules, site.root.as_ref());
+    let rules = site.path_rules;
     let head = &mut request.head;
     let rewritten = match property {
         Property::Method => head.rewrite_method(value),
@@ -396,14 +400,8 @@ fn rewrite(exchange: &mut Exchange, property: Property, value: &[u8]) -> Result<
         Property::Uri if value == head.path() => Ok(()),
         Property::Uri => head.rewrite_path(value, rules),
         _ => {
-            let root = root.map_or(&b""[..], |root| root.path.as_os_str().as_bytes());
-            let root = root.strip_suffix(b"/").unwrap_or(root);
-            let below = value.strip_prefix(root).filter(|it| it.starts_with(b"/"));
-            let Some(below) = below.filter(|_| !root.is_empty()) else {
-                let root = String::from_utf8_lossy(root);
-                return Err(Refused(format!("a file is below the site's root, {root}")));
-            };
-            let path = wire::canonical_path(below, rules);
+            let path = path_of_file(site, value)?;
+            let path = wire::canonical_path(&path, rules);
             path.map(|path| route.look_up(path))
         }
     };
@@ -413,6 +411,24 @@ fn rewrite(exchange: &mut Exchange, property: Property, value: &[u8]) -> Result<
             "{value} is nothing a request may ask for: {}",
             refusal.reason
         ))
+    })
+}
+
+/// The path at which a file is looked for that a script names.
+fn path_of_file(site: &Site, file: &[u8]) -> Result<Vec<u8>, Refused> {
+    let root = |tree: &Tree| {
+        let root = tree.root.path.as_os_str().as_bytes();
+        root.strip_suffix(b"/").unwrap_or(root).to_vec()
+    };
+    let path = |tree: &Tree| {
+        let root = Some(root(tree)).filter(|root| !root.is_empty())?;
+        let below = file.strip_prefix(&*root).filter(|it| it.starts_with(b"/"));
+        Some([tree.path.as_bytes(), below?].concat())
+    };
+    site.trees().find_map(path).ok_or_else(|| {
+        let roots: Vec<_> = site.trees().map(root).collect();
+        let roots = String::from_utf8_lossy(&roots.join(&b", "[..])).into_owned();
+        Refused(format!("a file is below the site's root, {roots}"))
     })
 }
 

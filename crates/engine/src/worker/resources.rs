@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::compression::encoder::Places;
 use crate::deadline::Deadlines;
 use crate::helper::Helpers;
-use crate::resolve::mounts::Mounts;
+use crate::resolve::file_systems::FileSystems;
 use crate::stats::WorkerStats;
 
 /// Clocks, buffers, threads and counters of one worker.
@@ -32,7 +32,7 @@ pub struct Resources {
     /// The places for what compresses replies on their way.
     pub(crate) encoders: Places,
     /// What it remembers of the file systems roots lie on.
-    pub mounts: Mounts,
+    pub file_systems: FileSystems,
     /// Its buffers.
     pub buffers: BufferPool,
     /// Its counters.
@@ -57,7 +57,7 @@ impl Resources {
             clock: Rc::new(Clock::new()),
             helpers: Helpers::default(),
             encoders: Places::default(),
-            mounts: Mounts::default(),
+            file_systems: FileSystems::default(),
             buffers: BufferPool::default(),
             stats: stats.get(index).map(Arc::clone).unwrap_or_default(),
             connect_ms: Cell::new(0),

@@ -306,7 +306,11 @@ impl Machine {
         for place in [
             "etc/ssl/customers",
             "run/nagaya",
+            "srv/cgi-bin",
+            "srv/pictures",
             "srv/shops",
+            "srv/tools",
+            "srv/wiki/htdocs",
             "var/www/html",
             "var/log/nagaya",
             "var/lib/nagaya/cache",

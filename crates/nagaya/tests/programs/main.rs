@@ -16,6 +16,7 @@ mod fastcgi;
 mod fastcgi_nginx;
 mod fastcgi_php;
 mod maps;
+mod mounts;
 mod pools;
 mod pools_joined;
 mod pools_lost;

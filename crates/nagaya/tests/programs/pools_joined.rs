@@ -1,4 +1,4 @@
-//! Sites that join a pool which runs, by a reload.
+//! Sites and mounts that join a pool which runs, by a reload.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -55,4 +55,21 @@ fn a_site_that_joins_a_warm_pool_is_answered_by_who_sees_its_files() {
     ] {
         assert!(log.contains(text), "{text}: {log}");
     }
+}
+
+#[test]
+fn a_mount_that_comes_to_a_warm_pool_is_answered_by_who_sees_its_files() {
+    let Some(mut bed) = bed(&Wish::default()) else {
+        return;
+    };
+    let before = bed.who();
+    bed.site.write("wiki/index.php", WHO);
+    let mounts = "mounts = [{ path = \"/wiki\", root = \"{site}/wiki\" }]";
+    bed.gateway.reload(&CONFIG.replace("{app}", mounts));
+    bed.gateway.wait_for_message("ready: generation 2 ");
+    let answer = bed.get("/wiki/index.php");
+    let text = answer.text();
+    assert_eq!(answer.status, 200, "{text}\n{}", bed.gateway.stderr());
+    assert_ne!(who(&text).master, before.master, "one that sees it");
+    assert_eq!(bed.who().master, who(&text).master, "the same pool");
 }

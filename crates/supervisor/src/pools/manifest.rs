@@ -1,7 +1,5 @@
 //! What the spawner is told of pools.
 
-use std::path::PathBuf;
-
 use config::model::{AppPool, Isolate, Model, PhpPool, Pool, PoolProgram};
 use ipc::groups::Shape;
 use ipc::pools::{PoolManifest, PoolProgramManifest, PoolSite, Seen, WallsManifest};
@@ -29,7 +27,7 @@ pub(crate) fn of(
 
 fn of_pool(model: &Model, pool: &Pool, group: Option<u32>) -> Result<PoolManifest, String> {
     let program = match &pool.program {
-        PoolProgram::Php(php) => php_program(model, php, &pool.sites)
+        PoolProgram::Php(php) => php_program(model, pool, php)
             .ok_or_else(|| format!("pool {}: no PHP is known for it", pool.name))?,
         PoolProgram::App(app) => app_program(app),
     };
@@ -71,23 +69,19 @@ fn walls_of(model: &Model, pool: &Pool) -> Result<Option<WallsManifest>, String>
     }
 }
 
-fn php_program(model: &Model, pool: &PhpPool, sites: &[usize]) -> Option<PoolProgramManifest> {
-    let php = model.php.get(pool.php)?;
-    let sites = sites.iter().filter_map(|at| model.sites.get(*at));
-    let sites = sites.map(|site| PoolSite {
+fn php_program(model: &Model, pool: &Pool, its: &PhpPool) -> Option<PoolProgramManifest> {
+    let php = model.php.get(its.php)?;
+    let sites = walls::roots(model, pool).map(|(site, root)| PoolSite {
         name: site.name(),
-        root: site
-            .root
-            .as_ref()
-            .map_or_else(PathBuf::new, |it| it.path.clone()),
+        root: root.path.clone(),
     });
     Some(PoolProgramManifest::Php {
         program: php.program.clone(),
-        processes: pool.processes,
-        requests: pool.requests,
-        time_ms: pool.time_ms,
+        processes: its.processes,
+        requests: its.requests,
+        time_ms: its.time_ms,
         ini: php.ini.clone(),
-        admin: pool.admin.clone(),
+        admin: its.admin.clone(),
         sites: sites.collect(),
     })
 }

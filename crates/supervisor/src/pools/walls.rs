@@ -8,7 +8,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use config::model::{Model, Pool, PoolProgram};
+use config::model::{Model, Pool, PoolProgram, Root, Site};
 use ipc::pools::{Seen, WallsManifest};
 use os::user::User;
 
@@ -97,9 +97,7 @@ pub(super) fn common(model: &Model) -> Vec<Seen> {
 
 /// What a pool sees beside that.
 pub(super) fn of(model: &Model, pool: &Pool) -> WallsManifest {
-    let sites = pool.sites.iter().filter_map(|at| model.sites.get(*at));
-    let roots = sites.filter_map(|site| site.root.as_ref());
-    let roots = roots.map(|root| seen(root.within.clone(), true));
+    let roots = roots(model, pool).map(|(_, root)| seen(root.within.clone(), true));
     let home = pool.user.as_deref().and_then(home);
     let home = home.map(|path| seen(path, true));
     let own = Seen {
@@ -124,6 +122,19 @@ pub(super) fn of(model: &Model, pool: &Pool) -> WallsManifest {
         sees: in_order(roots.chain(home).chain([own]).chain(program)),
         tmp_bytes: TMP_BYTES,
     }
+}
+
+/// The roots whose programs a pool runs, each with its site: of that and its mounts those that have
+/// its user.
+pub(super) fn roots<'a>(
+    model: &'a Model,
+    pool: &'a Pool,
+) -> impl Iterator<Item = (&'a Site, &'a Root)> {
+    let sites = pool.sites.iter().filter_map(move |at| model.sites.get(*at));
+    sites.flat_map(move |site| {
+        let roots = site.roots_of(pool.user.as_ref());
+        roots.map(move |(_, root)| (site, root))
+    })
 }
 
 fn seen(path: PathBuf, is_writable: bool) -> Seen {

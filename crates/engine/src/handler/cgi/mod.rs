@@ -45,7 +45,7 @@ pub(super) async fn run(chosen: Chosen<'_>, exchange: &mut Exchange, cgi: &Cgi) 
     let run = |id| Run {
         id,
         generation: generation.number,
-        site: routed.site_index,
+        site: resolved.tree,
         rule,
         group,
         script: resolved.relative().to_vec(),

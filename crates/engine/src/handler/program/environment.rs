@@ -19,8 +19,8 @@ use crate::tls::facts::TlsFacts;
 const SOFTWARE: &[u8] = b"nagaya";
 
 /// Makes the variables of the exchange's request for the program `resolved`, and changes them as
-/// `env` of its site and rules and then `params` say. `root` is the site's root as the program
-/// sees it, where that is another one; `spooled_bytes` the body's length where it was taken
+/// `env` of its site and rules and then `params` say. `root` is the site's own root as the
+/// program sees it, where that is another one; `spooled_bytes` the body's length where it was taken
 /// beforehand.
 ///
 /// # Errors
@@ -35,12 +35,13 @@ pub(in super::super) fn environment(
 ) -> Result<Environment> {
     strip_hop_by_hop(&mut exchange.request.head.fields);
     let exchange = &*exchange;
-    let own_root = routed.site.root.as_ref();
-    let Some(root) = root.or(own_root.map(|root| &*root.path)) else {
+    let Some(tree) = routed.site.tree(resolved.tree) else {
         return Err(Error::refused(404, "no_root"));
     };
+    let root = root.filter(|_| tree.path.is_empty());
     let script = Script {
-        root: trimmed(root),
+        prefix: tree.path.as_bytes(),
+        root: trimmed(root.unwrap_or(&tree.root.path)),
         relative: resolved.relative(),
         path_info: resolved.path_info(),
     };

@@ -69,10 +69,11 @@ pub(super) async fn enter<'a>(
         return Err(Error::new(Kind::Internal, "pool_index", String::new()));
     };
     let newcomers = &chosen.serving.generation.newcomers;
+    let tree = exchange.route.tree;
     let mut entered = Entered {
         chosen,
         pool,
-        newcomer: newcomers.get(&(index, chosen.site_index)),
+        newcomer: tree.and_then(|tree| newcomers.get(&(index, tree))),
         ends: pool.ends(),
         is_again: false,
         _in_use: pool.begin(),

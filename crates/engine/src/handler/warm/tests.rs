@@ -184,6 +184,7 @@ fn a_site_that_joins_a_pool_waits_until_it_is_in_and_nobody_else_does() {
         let joins = || {
             let mut exchange = Scene::exchange();
             exchange.route.site_index = Some(1);
+            exchange.route.tree = Some(1);
             exchange
         };
         reload();

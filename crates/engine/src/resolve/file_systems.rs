@@ -15,17 +15,17 @@ const ROOTS_MAX: usize = 16_384;
 
 /// The roots one worker has looked at.
 #[derive(Debug, Default)]
-pub struct Mounts {
-    roots: RefCell<HashMap<PathBuf, Mount>>,
+pub struct FileSystems {
+    roots: RefCell<HashMap<PathBuf, FileSystem>>,
 }
 
 #[derive(Debug)]
-struct Mount {
+struct FileSystem {
     lane: Lane,
     helpers: Helpers,
 }
 
-impl Mounts {
+impl FileSystems {
     /// Whom a root made wait when it was opened last, and its way to the threads of `helpers`.
     pub(super) fn of(&self, root: &Path, helpers: &Helpers) -> (Lane, Helpers) {
         let mut roots = self.roots.borrow_mut();
@@ -33,14 +33,14 @@ impl Mounts {
             return (known.lane, known.helpers.clone());
         }
         if roots.len() >= ROOTS_MAX {
-            roots.retain(|_, mount| mount.helpers.is_root_busy());
+            roots.retain(|_, known| known.helpers.is_root_busy());
         }
         let (lane, helpers) = (Lane::Remote, helpers.of_one_root());
-        let mount = Mount {
+        let file_system = FileSystem {
             lane,
             helpers: helpers.clone(),
         };
-        roots.insert(root.to_owned(), mount);
+        roots.insert(root.to_owned(), file_system);
         (lane, helpers)
     }
 

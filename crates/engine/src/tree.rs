@@ -1,0 +1,76 @@
+//! Where files are looked for: the root of a site, or that of a mount below one of its paths.
+//!
+//! The idea: all that resolves, serves or runs files is told of one of these, and need not know
+//! which it is.
+
+use std::sync::Arc;
+
+use config::model::{self, Handler, Root, TryEntry};
+
+use crate::copies::Copies;
+
+/// A root, and how paths are looked for below it.
+#[derive(Debug)]
+pub struct Tree {
+    /// Its number: its site's where it is the site's own, beyond those of all sites where it is a
+    /// mount's.
+    pub number: u32,
+    /// What paths begin with that lead into it, without a slash at the end; empty where all do.
+    pub path: Box<str>,
+    /// Its directory.
+    pub root: Root,
+    /// Names tried in a directory.
+    pub index: Arc<Vec<String>>,
+    /// What a path is resolved to.
+    pub resolve: Arc<Vec<TryEntry>>,
+    /// What answers in it in place of rules' handlers, by their index.
+    handlers: Box<[(usize, Handler)]>,
+}
+
+impl Tree {
+    /// Makes those of a site: its own, if it has a root, and those of its mounts, longest paths first.
+    pub(crate) fn of_site(site: &model::Site, copies: &mut Copies) -> (Option<Self>, Box<[Self]>) {
+        let number = copies.sites;
+        copies.sites += 1;
+        let own = site.root.as_ref().map(|root| Self {
+            number,
+            path: Box::default(),
+            root: root.clone(),
+            index: copies.index.of(&site.index),
+            resolve: copies.resolve.of(&site.resolve),
+            handlers: Box::default(),
+        });
+        let mounts = site.mounts.iter().map(|mount| {
+            copies.mounts += 1;
+            Self {
+                number: copies.mounts - 1,
+                path: mount.path.as_str().into(),
+                root: mount.root.clone(),
+                index: copies.index.of(&mount.index),
+                resolve: copies.resolve.of(&mount.resolve),
+                handlers: mount.handlers.as_slice().into(),
+            }
+        });
+        (own, mounts.collect())
+    }
+
+    /// What of a canonical path is below it: for a mount nothing, or what begins with a slash; `None`
+    /// where the path leads elsewhere.
+    pub fn below<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
+        let below = path.strip_prefix(self.path.as_bytes())?;
+        let is_below = self.path.is_empty() || below.is_empty() || below.starts_with(b"/");
+        is_below.then_some(below)
+    }
+
+    /// All that answers in it in place of a rule's handler.
+    pub(crate) fn handlers(&self) -> impl Iterator<Item = &Handler> {
+        self.handlers.iter().map(|(_, handler)| handler)
+    }
+
+    /// What answers in it in place of the handler of the rule of this index.
+    pub(crate) fn handler(&self, rule: usize) -> Option<&Handler> {
+        let mut handlers = self.handlers.iter();
+        let found = handlers.find(|(of, _)| *of == rule);
+        found.map(|(_, handler)| handler)
+    }
+}

@@ -1,0 +1,163 @@
+//! Roots of their own below paths of a site: which files are below them, and which are not.
+
+use std::os::unix::fs::symlink;
+
+use testkit::client::reply;
+use testkit::{Gateway, Reply};
+
+const CONFIG: &str = r#"
+workers = 1
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = ""
+[[sites]]
+hosts = ["a.test"]
+root = "{dir}/site"
+index = ["start.html", "index.html"]
+try = ["$path", "$path/", "/site-front.txt"]
+  [[sites.mounts]]
+  path = "/wiki/"
+  root = "{dir}/wiki"
+  [[sites.mounts]]
+  path = "/wiki/deep"
+  root = "{dir}/deep"
+  try = ["$path", "$path/", "/front.txt"]
+  [[sites.mounts]]
+  path = "/shared"
+  root = "{dir}/shared/htdocs"
+  within = "{dir}/shared"
+  symlinks = "allow"
+  index = ["first.txt"]
+  [[sites.rules]]
+  match = { path = "/wiki/private/*" }
+  deny = "all"
+[[sites]]
+hosts = ["b.test"]
+  [[sites.mounts]]
+  path = "/wiki"
+  root = "{dir}/wiki"
+"#;
+
+const FILES: [(&str, &str); 16] = [
+    ("site/index.html", "site"),
+    ("site/site-front.txt", "front of the site"),
+    ("site/wikis.txt", "wikis"),
+    ("site/wiki/hidden-by-the-mount.txt", "hidden"),
+    ("secret.txt", "secret"),
+    ("wiki/index.html", "wiki"),
+    ("wiki/a b.txt", "a b"),
+    ("wiki/.htaccess", "secret"),
+    ("wiki/config.php", "secret"),
+    ("wiki/private/x.txt", "private"),
+    ("wiki/sub/start.html", "start"),
+    ("wiki/deep/hidden-by-the-mount.txt", "hidden"),
+    ("deep/front.txt", "front"),
+    ("deep/.well-known/token", "token"),
+    ("shared/htdocs/first.txt", "first"),
+    ("shared/lib/common.txt", "common"),
+];
+
+fn gateway() -> Gateway {
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG);
+    for (name, content) in FILES {
+        builder.directory().write(name, content);
+    }
+    let below = |name: &str| builder.directory().path().join(name);
+    let links = [
+        ("../secret.txt", "wiki/out.txt"),
+        ("../../secret.txt", "shared/htdocs/out.txt"),
+        ("../lib/common.txt", "shared/htdocs/common.txt"),
+    ];
+    for (to, at) in links {
+        symlink(to, below(at)).expect("a link");
+    }
+    builder.start()
+}
+
+fn get(gateway: &Gateway, host: &str, path: &str) -> Reply {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    reply(gateway.ask(request.as_bytes()))
+}
+
+#[test]
+fn a_path_below_a_mount_is_looked_for_in_its_root_and_nowhere_else() {
+    let gateway = gateway();
+    for (path, status, body) in [
+        ("/", 200, "site"),
+        ("/wiki/", 200, "wiki"),
+        ("/wiki/a%20b.txt", 200, "a b"),
+        ("/%77iki//a%20b.txt", 200, "a b"),
+        ("/other/../wiki/a%20b.txt", 200, "a b"),
+        // Names of an index are the site's where the mount says none.
+        ("/wiki/sub/", 200, "start"),
+        ("/wikis.txt", 200, "wikis"),
+        // What is not there is not looked for at the site, whose front controller answers else.
+        ("/wiki/none", 404, ""),
+        ("/wiki/hidden-by-the-mount.txt", 404, ""),
+        ("/wikis", 200, "front of the site"),
+        ("/wiki/deep/hidden-by-the-mount.txt", 200, "front"),
+        ("/wiki/deep/any/thing", 200, "front"),
+        ("/wiki/deeper", 404, ""),
+        ("/wiki/deep/.well-known/token", 200, "token"),
+        ("/shared/", 200, "first"),
+        ("/shared/common.txt", 200, "common"),
+        ("/wiki/private/x.txt", 403, ""),
+        ("/wiki/../secret.txt", 200, "front of the site"),
+    ] {
+        let answer = get(&gateway, "a.test", path);
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+        assert!(
+            status != 200 || answer.text() == body,
+            "{path}: {}",
+            answer.text()
+        );
+    }
+}
+
+#[test]
+fn nothing_of_a_mount_is_served_that_is_not_of_a_site() {
+    let gateway = gateway();
+    for path in [
+        "/wiki/.htaccess",
+        "/wiki/config.php",
+        "/wiki/out.txt",
+        "/shared/out.txt",
+        "/shared/../shared/../../secret.txt",
+        "/wiki/%2e%2e/secret.txt",
+        "/wiki/index.html/more",
+    ] {
+        let answer = get(&gateway, "a.test", path);
+        let is_front = answer.text() == "front of the site";
+        assert!(
+            answer.status == 404 || answer.status == 400 || is_front,
+            "{path}"
+        );
+        assert!(!answer.text().contains("secret"), "{path}");
+    }
+}
+
+#[test]
+fn a_mount_without_its_slash_is_redirected_as_a_directory_is() {
+    let gateway = gateway();
+    for (path, to) in [
+        ("/wiki", "/wiki/"),
+        ("/wiki?a=b", "/wiki/?a=b"),
+        ("/wiki/sub", "/wiki/sub/"),
+        ("/shared", "/shared/"),
+    ] {
+        let answer = get(&gateway, "a.test", path);
+        let location = answer.head.field("Location");
+        assert_eq!((answer.status, location), (301, Some(to)), "{path}");
+    }
+    // Without an index the directory is nothing: what comes next in `try` answers.
+    assert_eq!(get(&gateway, "a.test", "/wiki/deep").text(), "front");
+}
+
+#[test]
+fn a_site_may_have_mounts_alone() {
+    let gateway = gateway();
+    assert_eq!(get(&gateway, "b.test", "/wiki/").text(), "wiki");
+    assert_eq!(get(&gateway, "b.test", "/wiki").status, 301);
+    assert_eq!(get(&gateway, "b.test", "/").status, 404);
+}
