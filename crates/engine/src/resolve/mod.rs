@@ -45,8 +45,7 @@ const FOLLOWS_MAX: usize = 3;
 /// # Errors
 /// As [`fn@file`].
 pub async fn before_rules(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
-    let path = exchange.route.lookup_path(&exchange.request);
-    exchange.route.tree = routed.site.tree_of(path).map(|tree| tree.number);
+    find_tree(routed, exchange);
     if routed.site.needs_file {
         file(routed, exchange).await?;
     } else if routed.site.has_scripts {
@@ -56,18 +55,26 @@ pub async fn before_rules(routed: Routed<'_>, exchange: &mut Exchange) -> Result
     Ok(())
 }
 
+/// Notes the tree that the path leads into.
+fn find_tree<'a>(routed: Routed<'a>, exchange: &mut Exchange) -> Option<&'a Tree> {
+    let path = exchange.route.lookup_path(&exchange.request);
+    let tree = routed.site.tree_of(path);
+    exchange.route.tree = tree.map(|tree| tree.number);
+    tree
+}
+
 /// What the request's path comes to; `None` where it leads into no tree.
 ///
 /// # Errors
 /// When the machine is in trouble, or too many wait for its disks.
 pub async fn file(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Option<Rc<Resolved>>> {
-    let Exchange { request, route, .. } = exchange;
-    if let Some(resolved) = &route.file {
+    if let Some(resolved) = &exchange.route.file {
         return Ok(Some(Rc::clone(resolved)));
     }
-    let Some(tree) = routed.tree(route) else {
+    let Some(tree) = find_tree(routed, exchange) else {
         return Ok(None);
     };
+    let Exchange { request, route, .. } = exchange;
     let cache = &routed.serving.files.cache;
     let key = cache.key(tree.number, route.lookup_path(request));
     let resolved = match cache.get(&key, routed.worker.deadlines.now_ms()) {
