@@ -27,6 +27,9 @@ pub struct Status {
     pub config_files_set_aside: u64,
     /// The first of them.
     pub set_aside: Vec<SetAside>,
+    /// Limits of control groups that are not in force yet, each in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<String>,
     /// Access records lost.
     pub access_records_lost: u64,
     /// Lines of the error log lost.

@@ -27,7 +27,7 @@ use crate::pools::PoolProcess;
 use crate::server::{ListenerSocket, Log, ReloadOutcome, TO_SERVER_FDS_MAX, Tally};
 
 /// The format of all that two programs may say to each other; another one is refused.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 /// Bytes of a message between supervisor and successor.
 pub const BYTES_MAX: usize = 12 << 20;
 /// Descriptors in one.
@@ -436,8 +436,8 @@ mod tests {
             written(&ToSupervisor::Held { held }),
         ];
         let expected = [
-            "3",
-            "022f63020100007f00000150010101022f6c01022f7303017500000000000000000000000000000001\
+            "4",
+            "022f63020100007f00000150010101022f6c01022f730301750000000000000000000000000000000001\
              0106736572766572ac0205040106010673657276657207050108\
              01022f70010161090500",
             "00010900 020177 00010173 01010174 02010900",

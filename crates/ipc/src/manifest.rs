@@ -108,6 +108,11 @@ pub enum FromSpawner {
         /// What is to be said.
         answer: PoolAnswer,
     },
+    /// Limits of groups that wait, each in words: all that do by now. Said unasked.
+    Held {
+        /// One a group.
+        limits: Vec<String>,
+    },
 }
 
 /// A generation's programs.
@@ -528,7 +533,9 @@ mod tests {
             number: 4,
             answer: PoolAnswer::Refused("no".into()),
         };
-        for message in [ready, refused("no such user: example".into()), told] {
+        let limits = vec!["group a: it waits".into()];
+        let held = FromSpawner::Held { limits };
+        for message in [ready, refused("no such user: example".into()), told, held] {
             message.send(there.as_fd()).unwrap();
             let arrived = FromSpawner::recv(here.as_fd()).unwrap();
             assert_eq!(format!("{arrived:?}"), format!("{message:?}"));

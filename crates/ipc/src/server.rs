@@ -226,6 +226,8 @@ pub struct Tally {
     pub files_set_aside: u64,
     /// The first of them.
     pub set_aside: Vec<SetAsideFile>,
+    /// Limits of control groups that are not in force yet, each in words.
+    pub held: Vec<String>,
 }
 
 /// What operators are told of certificates that are ordered, and of the two processes for them.

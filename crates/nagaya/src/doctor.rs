@@ -20,6 +20,7 @@ use ipc::groups::Shape;
 use os::cgroup::{Controller, Host, Version};
 
 use crate::cli;
+use crate::control::{Running, Where};
 use crate::outcome::{Outcome, complain, print, wrong_config};
 use supervisor::load::load;
 use supervisor::surroundings;
@@ -73,6 +74,7 @@ pub(crate) fn run(config: &Path) -> Outcome {
         findings.extend(tls::look(model));
         findings.extend(pools::look(model));
         findings.extend(needs(&host, model));
+        findings.extend(held(config));
     }
     let outcome = print(page(&findings, model.as_ref().map(|_| config)).as_bytes());
     let lacks = findings
@@ -269,6 +271,23 @@ fn needs(host: &Host, model: &Model) -> Vec<Finding> {
     }
     findings.extend(surroundings::unbecomable(model).map(needed));
     findings
+}
+
+/// Limits that wait in the gateway that runs with this configuration, if one does.
+fn held(config: &Path) -> Vec<Finding> {
+    let running = Running::named(config, &Where::default());
+    let answer = running.and_then(|running| running.try_ask("status json").ok());
+    let status = answer.and_then(|it| serde_json::from_slice::<serde_json::Value>(&it).ok());
+    let held = status
+        .as_ref()
+        .and_then(|status| status.get("held")?.as_array());
+    let limits = held
+        .into_iter()
+        .flatten()
+        .filter_map(|limit| limit.as_str());
+    let remedy = "end what uses it, as by nagaya pools restart or nagaya tenant kill";
+    let each = limits.map(|limit| finding("limit of memory", false, limit, remedy));
+    each.collect()
 }
 
 fn needed(message: String) -> Finding {

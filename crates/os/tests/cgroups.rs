@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use os::cgroup::{
-    Base, Controller, Controllers, CpuLimit, Group, Host, IoLimit, Layout, Leaf, Limits,
+    Base, Controller, Controllers, CpuLimit, Group, HeldLimit, Host, IoLimit, Layout, Leaf, Limits,
     NumberList, Sight, Tree, Usage,
 };
 
@@ -223,6 +223,81 @@ fn a_process_that_takes_more_memory_than_its_group_has_is_killed_and_no_other_gr
     assert!(innocent.try_wait().unwrap().is_none(), "the other lives");
     innocent.kill().unwrap();
     innocent.wait().unwrap();
+}
+
+#[test]
+fn a_limit_below_the_memory_in_use_waits_and_every_other_limit_is_had() {
+    let Some(mut here) = Groups::with(&[Controller::Memory, Controller::Pids]) else {
+        return;
+    };
+    let limits = |memory_bytes, pids| Limits {
+        memory_bytes,
+        pids: Some(pids),
+        ..Limits::default()
+    };
+    let path = vec!["full".to_owned()];
+    let groups = |memory_bytes, pids| {
+        let beside = limits(Some(32 << 20), pids);
+        [
+            named(&["full"], limits(memory_bytes, pids)),
+            named(&["beside"], beside),
+        ]
+    };
+    let before = groups(Some(256 << 20), 40);
+    here.apply(&before);
+    let layout = here.layout();
+    let hierarchy = layout.of(Controller::Memory).expect("it was claimed");
+    if hierarchy.version == os::cgroup::Version::V2 {
+        return testkit::lacks("a controller", "version 2 takes any limit, and kills");
+    }
+    let script = "x=0123456789abcdef; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21; \
+                  do x=$x$x; done; while :; do sleep 600; done";
+    let mut child = here.run(&before, &path, script);
+    until("it has much", || {
+        here.usage(&path).memory_bytes.unwrap_or(0) > 24 << 20
+    });
+    let said = |here: &mut Groups| {
+        let file = "memory.limit_in_bytes";
+        let bytes: u64 = here
+            .file(Controller::Memory, &path, file, file)
+            .parse()
+            .unwrap();
+        (
+            bytes >> 20,
+            here.file(Controller::Pids, &path, "pids.max", "pids.max"),
+        )
+    };
+    let after = groups(Some(4 << 20), 30);
+    here.apply(&after);
+    assert_eq!(said(&mut here), (256, "30".to_owned()));
+    let held: Vec<_> = here.tree.held().cloned().collect();
+    let expected = HeldLimit {
+        path: path.clone(),
+        wanted_bytes: 4 << 20,
+        kept_bytes: Some(256 << 20),
+    };
+    assert_eq!(held, std::slice::from_ref(&expected));
+    // Whoever finds the groups there says the same, and a list that cannot be had forgets nothing.
+    let mut next = Tree::default();
+    next.apply(&layout, &after).expect("what is found is left");
+    assert_eq!(next.held().collect::<Vec<_>>(), [&expected]);
+    let mut wrong = after.to_vec();
+    wrong.push(named(&["nobody/made"], limits(None, 9)));
+    assert!(here.tree.apply(&layout, &wrong).is_err());
+    here.tree.try_held();
+    assert_eq!(here.tree.held().count(), 1, "as much is in use");
+    for hierarchy in &layout.hierarchies {
+        os::cgroup::kill_all(&hierarchy.group(&path), PATIENCE);
+    }
+    child.wait().unwrap();
+    until("the limit is had", || {
+        here.tree.try_held();
+        here.tree.held().count() == 0
+    });
+    assert_eq!(said(&mut here), (4, "30".to_owned()));
+    // A limit that fits again ends the wait as well.
+    here.apply(&before);
+    assert_eq!((here.tree.held().count(), said(&mut here).0), (0, 256));
 }
 
 #[test]

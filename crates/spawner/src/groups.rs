@@ -3,27 +3,33 @@
 //! The idea: the groups of the latest manifest are there, with its limits; a program of an earlier one
 //! is born in its own manifest's group, which is made again if it has gone. What a program ran into is
 //! told from counters of its group at its birth and at its end: of two that fail at once, both
-//! may be told of the limit that one of them hit.
+//! may be told of the limit that one of them hit. A limit below the memory in use may have to wait
+//! ([`os::cgroup::HeldLimit`]); the supervisor is told which do.
 //!
 //! A worker's script may name a group of its own and limits for it. It is made below the group of
 //! the rule, so it only ever takes away, and few are for one rule; where the rule has no group the
 //! program is not run, since a limit somebody asked for would not hold.
 
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use ipc::manifest::Manifest;
+use ipc::manifest::{FromSpawner, Manifest};
 use ipc::order::{Failure, LimitHit};
-use os::cgroup::{Error, Group, Hits, Leaf, Limits, Tree};
+use os::cgroup::{Error, Group, HeldLimit, Hits, Leaf, Limits, Tree};
 use os::spawn::Birthplace;
 
-use super::Refusal;
 use super::manifests::{Authority, Known};
+use super::{Refusal, Spawner};
 
 /// Groups of scripts below one group of a manifest.
 const WISHED_MAX: usize = 64;
+/// Limits that wait of which the supervisor is told.
+const HELD_MAX: usize = 20;
+/// How often they are tried again.
+const HELD_AGAIN: Duration = Duration::from_secs(1);
 /// How long a script's group in which nothing runs is kept for the next program.
 const WISHED_KEPT: Duration = Duration::from_secs(10);
 
@@ -37,6 +43,10 @@ pub(super) struct Groups {
     leaving: usize,
     /// Groups of scripts, and when each was last wanted.
     wished: BTreeMap<Vec<String>, Instant>,
+    /// Limits that wait, as they were told.
+    held: Vec<HeldLimit>,
+    /// When these are tried again.
+    held_until: Option<Instant>,
 }
 
 /// The group of one program, and how often its limits had been hit at its birth.
@@ -79,14 +89,22 @@ impl Groups {
         })
     }
 
-    /// Whether groups wait to be empty.
-    pub(super) fn are_leaving(&self) -> bool {
+    /// Whether groups wait to be empty, or limits for memory to be given back.
+    pub(super) fn are_waiting(&self) -> bool {
+        self.are_leaving() || !self.held.is_empty()
+    }
+
+    fn are_leaving(&self) -> bool {
         self.leaving > 0 || !self.wished.is_empty()
     }
 
-    /// Removes those that are.
+    /// Removes groups that are empty, and tries limits again.
     pub(super) fn sweep(&mut self) {
         let now = Instant::now();
+        if !self.held.is_empty() && self.held_until.is_none_or(|until| until <= now) {
+            self.held_until = Some(now + HELD_AGAIN);
+            self.tree.try_held();
+        }
         for (path, wanted) in &self.wished {
             if now.duration_since(*wanted) >= WISHED_KEPT {
                 self.tree.let_go(path);
@@ -229,6 +247,42 @@ impl Groups {
         }
         None
     }
+}
+
+impl Spawner {
+    /// Tells which limits wait, where these are others than before.
+    pub(super) fn tell_held(&mut self) -> io::Result<()> {
+        let held: Vec<HeldLimit> = self.groups.tree.held().take(HELD_MAX).cloned().collect();
+        let before = std::mem::replace(&mut self.groups.held, held);
+        let held = &self.groups.held;
+        if *held == before {
+            return Ok(());
+        }
+        for new in held.iter().filter(|it| !before.contains(it)) {
+            tracing::warn!("{}", told(new));
+        }
+        for gone in before
+            .iter()
+            .filter(|it| !held.iter().any(|new| new.path == it.path))
+        {
+            let group = gone.path.join("/");
+            tracing::info!("group {group}: its limit of memory waits no more");
+        }
+        let more = self.groups.tree.held().count().saturating_sub(HELD_MAX);
+        let more = (more > 0).then(|| format!("and {more} more limits of memory wait"));
+        let limits = held.iter().map(told).chain(more).collect();
+        FromSpawner::Held { limits }.send(self.supervisor.as_fd())
+    }
+}
+
+/// What is said of a limit that waits.
+fn told(held: &HeldLimit) -> String {
+    let kept = match held.kept_bytes {
+        Some(bytes) => format!("its limit of memory stays {}", config::size(bytes)),
+        None => "it stays without a limit of memory".to_owned(),
+    };
+    let (group, wanted) = (held.path.join("/"), config::size(held.wanted_bytes));
+    format!("group {group}: {kept} until less than the {wanted} of the configuration are in use")
 }
 
 impl Watch {

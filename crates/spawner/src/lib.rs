@@ -180,6 +180,7 @@ impl Spawner {
             self.look_on();
             self.pools.kill_again();
             self.groups.sweep();
+            self.tell_held()?;
         }
     }
 
@@ -219,7 +220,7 @@ impl Spawner {
         if self.more_ends {
             return Some(Duration::ZERO);
         }
-        let sweep = self.groups.are_leaving().then_some(SWEEP);
+        let sweep = self.groups.are_waiting().then_some(SWEEP);
         let until = self.lookups.until();
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let pools = self.pools.patience();
@@ -282,6 +283,7 @@ impl Spawner {
                 message,
             },
         };
+        self.tell_held()?;
         os::process::release_memory();
         answer.send(self.supervisor.as_fd())
     }

@@ -361,12 +361,14 @@ impl Supervisor {
 
     /// What is counted and known once the next generation is in force.
     fn tally_with(&self, next: &Generation) -> Tally {
-        let told = format!("{}{}\n{}", next.summary(), next.changed(), next.loose.told);
+        let held = self.programs.held.clone();
+        let told = next.told(&held);
         Tally {
             reloads: self.tally.reloads + 1,
             last_reload: LastReload::new(self.reload_begun_us, ReloadOutcome::Taken, told),
             files_set_aside: next.loose.files_set_aside,
             set_aside: next.loose.set_aside.clone(),
+            held,
             ..self.tally.clone()
         }
     }

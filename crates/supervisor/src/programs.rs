@@ -48,6 +48,8 @@ pub(super) struct Programs {
     sockets: BTreeMap<String, u64>,
     /// What it has said that was not dealt with.
     news: Vec<News>,
+    /// Limits of its groups that wait, each in words.
+    pub(super) held: Vec<String>,
     /// When what is left behind is to be looked for again.
     pub(super) orphans: Option<Instant>,
 }
@@ -143,6 +145,7 @@ impl Programs {
         tracing::info!(pid = spawner.pid(), "spawner started");
         self.state = SpawnerState::Running(spawner);
         self.sockets.clear();
+        self.hold(Vec::new());
         let told = generations.iter().try_for_each(|it| self.tell_sockets(it));
         told.and_then(|()| match child::is_successor() {
             true => Ok(()),
@@ -262,9 +265,15 @@ impl Programs {
             }
             FromSpawner::Deaf { id } => self.news.push(News::Deaf(id)),
             FromSpawner::Pools { number, answer } => self.news.push(News::Answer(number, answer)),
+            FromSpawner::Held { limits } => self.hold(limits),
             answer => return Some(answer),
         }
         None
+    }
+
+    fn hold(&mut self, limits: Vec<String>) {
+        self.held = limits;
+        self.news.push(News::Held);
     }
 
     fn send(&self, message: &ToSpawner) -> io::Result<()> {

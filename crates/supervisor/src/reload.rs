@@ -281,6 +281,15 @@ impl Generation {
         changed.map_or(String::new(), |changed| format!("; {changed}"))
     }
 
+    /// What is said to whoever asked for it: a line, and what he has to know; `held` are limits of
+    /// groups that wait.
+    pub(super) fn told(&self, held: &[String]) -> String {
+        let (summary, changed) = (self.summary(), self.changed());
+        let held = held.iter().map(|limit| format!("warning: {limit}\n"));
+        let held: String = held.collect();
+        format!("{summary}{changed}\n{}{held}", self.loose.told)
+    }
+
     /// A line for people.
     pub(super) fn summary(&self) -> String {
         let sites = if self.sites == 1 {

@@ -83,12 +83,13 @@ fn prove(link: &OwnedFd, format: &str) -> Result<Handed, Refused> {
     programs.is_beside = true;
     let refused = |problem: String| Refused::System(vec![problem]);
     programs.start(&[&next]).map_err(refused)?;
-    let told = format!("{}{}\n{}", next.summary(), next.changed(), next.loose.told);
+    let told = next.told(&programs.held);
     let begun_us = arriving.tally.last_upgrade.begun_us;
     let tally = Tally {
         last_upgrade: LastReload::new(begun_us, ReloadOutcome::Taken, told),
         files_set_aside: next.loose.files_set_aside,
         set_aside: next.loose.set_aside.clone(),
+        held: programs.held.clone(),
         ..arriving.tally.clone()
     };
     // The server hears of its upgrade when that is done.

@@ -68,6 +68,7 @@ pub(crate) fn collect(shared: &Shared) -> Status {
         restarts: tally.restarts,
         config_files_set_aside: tally.files_set_aside,
         set_aside: tally.set_aside.into_iter().map(set_aside).collect(),
+        held: tally.held,
         access_records_lost: shared.access_log.dropped(),
         error_lines_lost: error_log::dropped(),
         limits: limits.map(|row| listed(&row)).collect(),

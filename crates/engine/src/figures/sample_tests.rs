@@ -149,6 +149,7 @@ fn figures() -> Status {
         restarts: 2,
         config_files_set_aside: 12,
         set_aside: vec![set_aside("sites.d/a.toml"), set_aside("sites.d/b.toml")],
+        held: vec!["group tenant-shop: its limit of memory stays 256MiB".to_owned()],
         access_records_lost: 3,
         error_lines_lost: 4,
         sites_configured: 10_000,
@@ -167,11 +168,7 @@ fn figures() -> Status {
             ended: named(&figures.stragglers.ended, |at| at + 1),
         },
         scripts: scripts(&figures.scripts),
-        suspended: Suspended {
-            count: 3,
-            tenants: vec!["shop".to_owned(), "zoo".to_owned()],
-            refused: 1_234,
-        },
+        suspended: suspended(),
         groups: groups(),
         groups_left_out: 7,
         maps: maps(),
@@ -190,6 +187,14 @@ fn figures() -> Status {
         shedding: shedding(),
         shed_by_tenant: [("shop", 1_000), (ODD, 1)].map(shed_tenant).into(),
         ..figures
+    }
+}
+
+fn suspended() -> Suspended {
+    Suspended {
+        count: 3,
+        tenants: vec!["shop".to_owned(), "zoo".to_owned()],
+        refused: 1_234,
     }
 }
 

@@ -90,6 +90,7 @@ pub(crate) fn table(figures: &Status) -> String {
     tenant::line(&figures.suspended, &mut out);
     refused(figures, &mut out);
     set_aside(figures, &mut out);
+    held(figures, &mut out);
     workers(figures, &mut out);
     upstreams(figures, &mut out);
     sites(figures, &mut out);
@@ -402,6 +403,13 @@ fn set_aside(figures: &Status, out: &mut String) {
         .saturating_sub(SET_ASIDE_MAX as u64);
     if more > 0 {
         let _ = writeln!(out, "and {more} more files set aside: nagaya check");
+    }
+}
+
+/// Likewise; who tells of them has counted them.
+fn held(figures: &Status, out: &mut String) {
+    if !figures.held.is_empty() {
+        let _ = writeln!(out, "\n{}", figures.held.join("\n"));
     }
 }
 

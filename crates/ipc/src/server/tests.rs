@@ -36,6 +36,7 @@ fn tally() -> Tally {
         last_upgrade: LastReload::new(5, ReloadOutcome::Failed, "it ended".into()),
         files_set_aside: 5,
         set_aside: vec![file],
+        held: vec!["group a: it waits".into()],
     }
 }
 

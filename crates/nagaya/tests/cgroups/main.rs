@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod held;
 mod pools;
 mod scripts;
 
@@ -109,6 +110,14 @@ fn builder(wanted: &Wanted) -> Builder {
         }
     }
     builder
+}
+
+/// The configuration of [`WEIGHTS`] with other limits of the first rule, for a reload.
+fn config_with(one: &str) -> String {
+    let text = CONFIG.replace("{required}", "true").replace("{one}", one);
+    let text = text.replace("{tenant}", WEIGHTS.tenant);
+    text.replace("{site}", WEIGHTS.site)
+        .replace("{two}", WEIGHTS.two)
 }
 
 /// Whether the test can run here; says why not.
@@ -373,18 +382,12 @@ fn a_reload_changes_limits_in_place_and_removes_groups_nothing_runs_in() {
     assert_eq!(pids().trim(), "40");
     let mut program = begin(&gateway, "/one/wait.cgi");
     program.read_exactly(12);
-    let config = |one: &str| {
-        let text = CONFIG.replace("{required}", "true").replace("{one}", one);
-        let text = text.replace("{tenant}", WEIGHTS.tenant);
-        text.replace("{site}", WEIGHTS.site)
-            .replace("{two}", WEIGHTS.two)
-    };
-    gateway.reload(&config("pids = 30"));
+    gateway.reload(&config_with("pids = 30"));
     eventually(PATIENCE, "the limit is changed", || {
         (pids().trim() == "30").then_some(())
     });
     gateway.wait_for_message("generation 2 serves");
-    gateway.reload(&config("cpu_weight = 5").replace("app.test\"", "new.test\""));
+    gateway.reload(&config_with("cpu_weight = 5").replace("app.test\"", "new.test\""));
     gateway.wait_for_message("generation 3 serves");
     assert!(group.join("run").exists(), "its program runs");
     drop(program);

@@ -9,6 +9,7 @@
 mod base;
 mod controllers;
 mod device;
+mod held;
 mod host;
 mod interface;
 mod kill;
@@ -34,6 +35,7 @@ use std::io;
 pub use self::base::{Base, Placed};
 pub use self::controllers::{Controller, Controllers};
 pub use self::device::{Device, device_of};
+pub use self::held::HeldLimit;
 pub use self::host::{Host, OwnGroup, Sight};
 pub use self::kill::kill_all;
 pub use self::lack::Lack;

@@ -4,7 +4,8 @@
 //! and writes what differs. The first groups of a list are made at once, which shows what cannot
 //! be had; since making thousands takes many seconds, the others are made when they are first
 //! wanted. A group that is no longer named goes as soon as nothing runs in it; until then its
-//! limits hold. A change that cannot be made whole is taken back.
+//! limits hold. A change that cannot be made whole is taken back; but where more memory is in use
+//! than a group is to have, which version 1 refuses, that limit alone waits (`held.rs`).
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use std::path::Path;
 
 use super::base::{clear, enable, make_group};
 use super::controllers::{Controller, Controllers};
+use super::held::HeldLimit;
 use super::kill::{groups, remove};
 use super::layout::{Hierarchy, Layout, Version};
 use super::leaf::{Leaf, RUN};
@@ -35,21 +37,23 @@ pub struct Group {
 /// The groups there are. One at a time has its hands in a layout's directories.
 #[derive(Debug, Default)]
 pub struct Tree {
-    layout: Layout,
+    pub(super) layout: Layout,
     /// What the latest list says.
     named: BTreeMap<Vec<String>, Limits>,
     /// What has been made.
-    nodes: BTreeMap<Vec<String>, Node>,
+    pub(super) nodes: BTreeMap<Vec<String>, Node>,
+    /// What waits, by the group's path.
+    pub(super) held: BTreeMap<Vec<String>, HeldLimit>,
 }
 
 #[derive(Debug, Default)]
-struct Node {
+pub(super) struct Node {
     /// Named by the latest list.
     kept: bool,
     /// Controllers in whose hierarchies it stands.
     controllers: Controllers,
     /// What was written; not known of a group that was found there.
-    written: Option<Limits>,
+    pub(super) written: Option<Limits>,
     gives_way: bool,
     leaf: Option<Leaf>,
 }
@@ -73,7 +77,7 @@ impl Tree {
     /// Everything that could not be done; then the limits are what they were, wherever that can be.
     pub fn apply(&mut self, layout: &Layout, groups: &[Group]) -> Result<(), Vec<Error>> {
         self.layout = layout.clone();
-        let before = self.limits();
+        let (before, held) = (self.limits(), self.held.clone());
         let wanted: Vec<Group> = groups
             .iter()
             .enumerate()
@@ -84,6 +88,7 @@ impl Tree {
         if !problems.is_empty() {
             // What cannot be taken back either is what could not be done.
             let _ = self.change(&before);
+            self.held = held;
             return Err(problems);
         }
         let named = groups.iter();
@@ -93,6 +98,7 @@ impl Tree {
         for (path, node) in &mut self.nodes {
             node.kept = self.named.contains_key(path);
         }
+        self.held.retain(|path, _| self.named.contains_key(path));
         Ok(())
     }
 
@@ -272,7 +278,7 @@ impl Tree {
         // written from below, what becomes more from above.
         let (less, more): (Vec<_>, Vec<_>) = groups.iter().partition(|group| self.lessens(group));
         for group in less.into_iter().rev().chain(more) {
-            problems.extend(self.write(group).err());
+            problems.extend(self.write_or_hold(group).err());
         }
         problems
     }
@@ -354,7 +360,8 @@ impl Tree {
         Ok(())
     }
 
-    fn write(&mut self, group: &Group) -> Result<(), Error> {
+    /// Has a group's files say its limits.
+    pub(super) fn write(&mut self, group: &Group) -> Result<(), Error> {
         let is_same = |node: &Node| node.written.as_ref() == Some(&group.limits);
         if self.nodes.get(&group.path).is_some_and(is_same) {
             return Ok(());

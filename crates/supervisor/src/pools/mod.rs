@@ -47,6 +47,8 @@ pub(super) enum News {
     Deaf(String),
     /// The answer to a server's question.
     Answer(u64, PoolAnswer),
+    /// Other limits of groups wait than before.
+    Held,
 }
 
 impl PoolProcesses {
@@ -168,6 +170,10 @@ impl Supervisor {
                 News::Ended => self.programs.orphans = Some(Instant::now()),
                 News::Deaf(id) => self.bind_anew(&id),
                 News::Answer(number, answer) => self.answer_of_pools(number, answer),
+                News::Held => {
+                    self.tally.held = self.programs.held.clone();
+                    self.send_tally();
+                }
             }
         }
         self.mind_orphans(Instant::now());
