@@ -99,6 +99,24 @@ impl Diagnostics {
         Diagnostics::new(Severity::Error, std::iter::once(problem))
     }
 
+    /// What others than the lowering have found wrong.
+    #[must_use]
+    pub fn errors(problems: Vec<Problem>) -> Diagnostics {
+        Diagnostics::new(Severity::Error, problems.into_iter())
+    }
+
+    /// What they have found that is hardly meant.
+    #[must_use]
+    pub fn warnings(problems: Vec<Problem>) -> Diagnostics {
+        Diagnostics::new(Severity::Warning, problems.into_iter())
+    }
+
+    /// These problems, and behind them what others have found wrong.
+    #[must_use]
+    pub fn and(self, more: Vec<Problem>) -> Diagnostics {
+        Diagnostics::joined([self, Diagnostics::errors(more)])
+    }
+
     /// The problems of several, one after the other.
     pub(crate) fn joined(several: impl IntoIterator<Item = Diagnostics>) -> Diagnostics {
         let mut hidden = 0;
@@ -134,6 +152,9 @@ impl Diagnostics {
         }
         let count = self.count();
         if self.severity == Severity::Warning {
+            if self.hidden > 0 {
+                text.push_str(&format!("{} more warnings are not shown\n", self.hidden));
+            }
             return text;
         }
         text.push_str(&match (count, self.hidden) {
@@ -165,6 +186,17 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
+    /// One that is known where it stands, if it is.
+    #[must_use]
+    pub fn at(place: Option<Place>, message: String) -> Problem {
+        Problem {
+            message,
+            place,
+            other: None,
+            help: None,
+        }
+    }
+
     fn render(&self, severity: Severity, paint: &Paint, out: &mut String) {
         let last_line = [
             self.place.as_ref(),

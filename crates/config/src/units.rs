@@ -11,6 +11,8 @@ const TIMES: &[(&str, u64)] = &[
     ("s", 1_000),
     ("ms", 1),
 ];
+/// As long as that.
+const YEAR_MS: u64 = 365 * 86_400_000;
 /// Sizes' units in bytes, largest first.
 const SIZES: &[(&str, u64)] = &[
     ("GiB", 1 << 30),
@@ -62,8 +64,14 @@ pub(crate) fn parse_size(text: &str) -> Option<u64> {
 }
 
 /// The duration meant by a number without a unit, with one of other people's, or by several
-/// numbers of one unit each.
-pub(crate) fn meant_duration(text: &str) -> Option<String> {
+/// numbers of one unit each; `most_ms` is how long it may be.
+pub(crate) fn meant_duration(text: &str, most_ms: u64) -> Option<String> {
+    // What may last for years is thought of in days, unless that many seconds are meant.
+    let days = parse_duration(&format!("{text}d"));
+    let is_number = split(text).1.is_empty();
+    if is_number && most_ms >= YEAR_MS && days.is_some_and(|ms| ms <= most_ms) {
+        return Some(format!("{text}d"));
+    }
     meant(text, TIME_WORDS).or_else(|| sum(text).map(duration))
 }
 
@@ -184,7 +192,7 @@ mod tests {
 
         #[test]
         fn durations_in_a_row_mean_their_sum(days in 0..1_000_u64, hours in 0..100_u64, ms in 0..1_000_u64) {
-            let meant = meant_duration(&format!("{days}d {hours}h{ms}ms"));
+            let meant = meant_duration(&format!("{days}d {hours}h{ms}ms"), 1_000);
             let sum = days * 86_400_000 + hours * 3_600_000 + ms;
             prop_assert_eq!(meant, Some(duration(sum)));
         }
@@ -192,6 +200,24 @@ mod tests {
         #[test]
         fn what_is_too_large_is_no_duration(number in u64::MAX / 86_400_000 + 1..) {
             prop_assert_eq!(parse_duration(&format!("{number}d")), None);
+        }
+    }
+
+    #[test]
+    fn a_number_alone_means_days_where_years_are_possible_and_seconds_elsewhere() {
+        for (text, most, meant) in [
+            ("365", "3650d", "365d"),
+            ("31536000", "3650d", "31536000s"),
+            ("30", "400d", "30d"),
+            ("600", "30d", "600s"),
+            ("5 min", "3650d", "5m"),
+        ] {
+            let most_ms = parse_duration(most).expect("a duration");
+            assert_eq!(
+                meant_duration(text, most_ms).as_deref(),
+                Some(meant),
+                "{text} {most}"
+            );
         }
     }
 

@@ -380,6 +380,52 @@ fn no_program_runs_as_whoever_serves_where_there_are_pools() {
 }
 
 #[test]
+fn a_setting_of_php_that_is_nearly_anothers_is_told_with_its_line() {
+    let admin = "pool = { admin = { memory_limt = \"9M\", \"pm.max_children\" = 3, \"newrelic.appname\" = \"a\" } }";
+    let ini = "[php.\"8.2\"]\nini = { opcache_enable = 1 }\n";
+    let (_, warnings) = load_and_warn(&sources(&[&*php("a.jp", admin), ini].concat())).unwrap();
+    let told = warnings.to_string();
+    for expected in [
+        "nagaya.toml:6:20",
+        "did you mean `memory_limit`?",
+        "`processes` says it here",
+        "did you mean `opcache.enable`?",
+    ] {
+        assert!(told.contains(expected), "{expected}\n{told}");
+    }
+    assert_eq!(warnings.count(), 3, "{told}");
+}
+
+#[test]
+fn memory_that_is_too_little_for_php_is_told_where_it_is_written() {
+    let tenants = "[tenants.small]\ncgroup = { memory = \"8MiB\" }\n[tenants.large]\ncgroup = { memory = \"64MiB\" }\n";
+    let little = "cgroup = { memory = \"8MiB\" }";
+    let cgi = site(
+        "c.jp",
+        &format!("tenant = \"large\"\n{little}"),
+        &["handler = { cgi = true }"],
+    );
+    for (site, place) in [
+        (php("a.jp", "tenant = \"small\""), Some("nagaya.toml:4:21")),
+        (
+            php("a.jp", &format!("tenant = \"large\"\n{little}")),
+            Some("nagaya.toml:11:21"),
+        ),
+        (php("a.jp", "tenant = \"large\""), None),
+        (cgi, None),
+    ] {
+        let (_, warnings) = load_and_warn(&sources(&[tenants, &site].concat())).unwrap();
+        let told = warnings.to_string();
+        assert_eq!(
+            warnings.count(),
+            usize::from(place.is_some()),
+            "{site}\n{told}"
+        );
+        assert!(told.contains(place.unwrap_or_default()), "{site}\n{told}");
+    }
+}
+
+#[test]
 fn a_setting_sent_with_requests_is_told_where_it_belongs() {
     let rule = "handler = { php = { params = { set = { PHP_VALUE = \"a=1\" } } } }";
     let (_, warnings) = load_and_warn(&sources(&site("a.jp", "", &[rule]))).unwrap();

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::io::ErrorKind;
 
 use config::model::{HostPattern, Model, Site};
+use config::{Naming, Problem};
 use ipc::certificates::Source;
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -16,13 +17,13 @@ const THREADS_MAX: usize = 8;
 /// Hosts without a certificate that are told one by one.
 const TOLD_MAX: usize = 10;
 
-/// What is to be said of certificates, a line each.
+/// What is to be said of certificates.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     /// What keeps the gateway from starting, or a site from answering.
-    pub(crate) problems: Vec<String>,
+    pub(crate) problems: Vec<Problem>,
     /// What does not.
-    pub(crate) warnings: Vec<String>,
+    pub(crate) warnings: Vec<Problem>,
     /// What the certificates that clients are shown are good for.
     names: HashSet<String>,
     /// Whether some were not read.
@@ -30,40 +31,36 @@ pub(crate) struct Report {
 }
 
 /// Reads and judges all of them, as of a day in this machine's time zone, or as of now.
-pub(crate) fn judge(model: &Model, at: Option<Date>) -> Report {
+pub(crate) fn judge(model: &Model, naming: &Naming<'_>, at: Option<Date>) -> Report {
     let Some(plan) = Plan::of(model) else {
         return Report::default();
     };
-    let day = at.and_then(|day| day.to_zoned(TimeZone::system()).ok());
-    let at_s = day
-        .map_or_else(Timestamp::now, |day| day.timestamp())
-        .as_second();
     let (files, problems, _) = plan.files();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let share = files.len().div_ceil(threads.min(THREADS_MAX)).max(1);
-    let mut report = Report {
-        problems,
-        warnings: plan.missing(),
-        ..Report::default()
-    };
-    let reports = std::thread::scope(|scope| {
-        let judges: Vec<_> = files
-            .chunks(share)
-            .map(|files| scope.spawn(move || Report::of(files, at_s)))
-            .collect();
-        let judged = judges.into_iter().map(|judge| judge.join());
-        judged.flatten().collect::<Vec<_>>()
-    });
-    for part in reports {
-        report.problems.extend(part.problems);
-        report.warnings.extend(part.warnings);
-        report.names.extend(part.names);
-        report.is_in_part |= part.is_in_part;
-    }
+    let mut report = Report::of(&files, naming, at);
+    let unplaced = |message| Problem::at(None, message);
+    report.problems.extend(problems.into_iter().map(unplaced));
+    report
+        .warnings
+        .extend(plan.missing().into_iter().map(unplaced));
     if !report.is_in_part && report.problems.is_empty() {
         report.warn_of_hosts(model);
     }
     report
+}
+
+/// What is wrong with those that are named, where the rest cannot be understood.
+pub(crate) fn judge_named(naming: &Naming<'_>) -> Vec<Problem> {
+    let mut seen = HashSet::new();
+    let pairs = naming.certificates().filter(|pair| seen.insert(*pair));
+    let files = pairs.map(|(chain, key)| Planned {
+        source: Source::File(chain.display().to_string()),
+        chain: chain.to_owned(),
+        key: (key != chain).then(|| key.to_owned()),
+        harm: Harm::Configuration,
+        tenant: None,
+    });
+    let files: Vec<_> = files.collect();
+    Report::of(&files, naming, None).problems
 }
 
 /// The hosts that clients are to be shown a certificate for, which nobody makes, each with whether
@@ -105,12 +102,42 @@ fn exact(site: &Site) -> impl Iterator<Item = &str> {
 }
 
 impl Report {
-    fn of(files: &[Planned], at_s: i64) -> Report {
+    /// That of some, judged side by side.
+    fn of(files: &[Planned], naming: &Naming<'_>, at: Option<Date>) -> Report {
+        let day = at.and_then(|day| day.to_zoned(TimeZone::system()).ok());
+        let at_s = day
+            .map_or_else(Timestamp::now, |day| day.timestamp())
+            .as_second();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let share = files.len().div_ceil(threads.min(THREADS_MAX)).max(1);
+        let parts = std::thread::scope(|scope| {
+            let judges: Vec<_> = files
+                .chunks(share)
+                .map(|files| scope.spawn(move || Report::part(files, naming, at_s)))
+                .collect();
+            let judged = judges.into_iter().map(|judge| judge.join());
+            judged.flatten().collect::<Vec<_>>()
+        });
         let mut report = Report::default();
-        for planned in files {
-            report.add(planned, at_s);
+        for part in parts {
+            report.problems.extend(part.problems);
+            report.warnings.extend(part.warnings);
+            report.names.extend(part.names);
+            report.is_in_part |= part.is_in_part;
         }
         report
+    }
+
+    fn part(files: &[Planned], naming: &Naming<'_>, at_s: i64) -> Report {
+        let mut report = Report::default();
+        for planned in files {
+            report.add(planned, naming, at_s);
+        }
+        report
+    }
+
+    fn warn(&mut self, message: String) {
+        self.warnings.push(Problem::at(None, message));
     }
 
     /// Warns of hosts that no certificate is good for.
@@ -129,38 +156,41 @@ impl Report {
                     "clients that ask for it by https are refused; put one where `tls.certificates` looks, or give its site `acme`"
                 }
             };
-            self.warnings
-                .push(format!("no certificate is good for {host}: {advice}"));
+            self.warn(format!("no certificate is good for {host}: {advice}"));
         }
         if let more @ 1.. = hosts.len().saturating_sub(TOLD_MAX) {
-            self.warnings
-                .push(format!("no certificate is good for {more} more hosts"));
+            self.warn(format!("no certificate is good for {more} more hosts"));
         }
     }
 
-    fn add(&mut self, planned: &Planned, at_s: i64) {
+    fn add(&mut self, planned: &Planned, naming: &Naming<'_>, at_s: i64) {
+        let placed = |message: String| {
+            let named = naming.place_of_certificate(&message);
+            let pattern = || naming.place_of_pattern("certificates", &planned.chain);
+            Problem::at(named.or_else(pattern), message)
+        };
         let candidate = match planned.read() {
             Ok(candidate) => candidate,
             // The service may read what the user of this command may not.
             Err(why) if why.kind == ErrorKind::PermissionDenied => {
                 self.is_in_part = true;
                 let unread = format!("{}: it is not judged here; ask as root", why.problem);
-                return self.warnings.push(unread);
+                return self.warnings.push(placed(unread));
             }
             Err(why) if why.kind == ErrorKind::NotFound && planned.harm == Harm::Nobody => return,
-            Err(why) => return self.problems.push(why.problem),
+            Err(why) => return self.problems.push(placed(why.problem)),
         };
         match keeper::judge(&candidate) {
             Ok(pair) => {
                 let valid_s = pair.not_before_s..=pair.not_after_s;
-                self.warnings
-                    .extend(validity_warning(&planned.source, valid_s, at_s));
-                self.warnings.extend(planned.exposed());
+                let validity = validity_warning(&planned.source, valid_s, at_s);
+                let warnings = validity.into_iter().chain(planned.exposed());
+                self.warnings.extend(warnings.map(placed));
                 if !matches!(planned.source, Source::Upstream(_)) {
                     self.names.extend(pair.names);
                 }
             }
-            Err(problem) => self.problems.push(problem),
+            Err(problem) => self.problems.push(placed(problem)),
         }
     }
 }

@@ -1,78 +1,87 @@
 //! `nagaya check`: the configuration read as `serve` would, and judged.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use config::model::{Model, Root, Site};
-use config::reason;
+use config::model::Model;
+use config::{Diagnostics, Naming, Sources, reason};
 use ipc::groups::Shape;
 use os::cgroup::Host;
-use os::user::User;
 use supervisor::load::{Loaded, load};
 use supervisor::surroundings;
 
-use crate::certificates;
-use crate::cli::CheckOptions;
+use crate::certificates::{self, judge_named};
+use crate::cli::{CONFIG, CheckOptions};
+use crate::control::unreadable;
 use crate::outcome::{Outcome, colour, complain, print, warn, wrong_config};
-use crate::script;
-
-/// Roots looked at, at most.
-const ROOTS_MAX: usize = 10_000;
+use crate::{paths, script};
 
 /// Says that a configuration is fine, or everything that is wrong with it.
 pub(crate) fn run(config: &Path, options: &CheckOptions) -> Outcome {
+    if config == Path::new(CONFIG) && !config.exists() {
+        complain(&format!("nagaya: {}\n", unreadable(config, false)));
+        return Outcome::Wrong;
+    }
     match load(config) {
-        Err(problems) => wrong_config(&problems),
+        Err(problems) => {
+            let sources = Sources::read(config).ok();
+            let certificates = sources.map(|sources| judge_named(&Naming::of(&sources)));
+            wrong_config(&problems.and(certificates.unwrap_or_default()))
+        }
         Ok(loaded) if options.dump => {
             let aside = report_set_aside(&loaded);
             let printed = print(config::dump(&loaded.model).as_bytes());
             aside.unwrap_or(printed)
         }
-        Ok(loaded) => {
-            warn(&loaded.warnings);
-            let aside = report_set_aside(&loaded);
-            let model = loaded.model;
-            let closed = unreachable_roots(&model);
-            for warning in surroundings::warnings(&model).iter().chain(&closed) {
-                complain(&format!("warning: {warning}\n"));
-            }
-            // The service is started by root, whoever this command is typed by.
-            for problem in surroundings::unbecomable(&model) {
-                complain(&format!("warning: started from here: {problem}\n"));
-            }
-            if let Some(outcome) = report_groups(&model) {
-                return outcome;
-            }
-            let wrong = script::problems(&model);
-            for problem in &wrong {
-                complain(&format!("error: {problem}"));
-            }
-            let certificates = certificates::judge(&model, options.at);
-            for warning in &certificates.warnings {
-                complain(&format!("warning: {warning}\n"));
-            }
-            for problem in &certificates.problems {
-                complain(&format!("error: {problem}\n"));
-            }
-            if !(wrong.is_empty() && certificates.problems.is_empty()) {
-                return Outcome::Wrong;
-            }
-            let sites = counted(model.sites.len(), "site");
-            let listeners = counted(model.listeners.len(), "listener");
-            let file = config.display();
-            if let Some(outcome) = aside {
-                complain(&format!(
-                    "{file}: would be in force without the broken files ({sites}, {listeners})\n"
-                ));
-                return outcome;
-            }
-            let mut said = format!("{file}: fine ({sites}, {listeners})\n");
-            if let Some(changed) = config::overrides::told(&model) {
-                said.push_str(&format!("note: {changed}\n"));
-            }
-            print(said.as_bytes())
-        }
+        Ok(loaded) => judge(config, &loaded, options),
     }
+}
+
+/// Judges what stands around a configuration that can be understood.
+fn judge(config: &Path, loaded: &Loaded, options: &CheckOptions) -> Outcome {
+    warn(&loaded.warnings);
+    let aside = report_set_aside(loaded);
+    let (model, naming) = (&loaded.model, Naming::of(&loaded.sources));
+    for warning in surroundings::warnings(model) {
+        complain(&format!("warning: {warning}\n"));
+    }
+    warn(&Diagnostics::warnings(paths::doubts(model, &naming)));
+    // The service is started by root, whoever this command is typed by.
+    for problem in surroundings::unbecomable(model) {
+        complain(&format!("warning: started from here: {problem}\n"));
+    }
+    let groups = report_groups(model);
+    let scripts = script::problems(model);
+    for problem in &scripts {
+        complain(&format!("error: {problem}"));
+    }
+    let certificates = certificates::judge(model, &naming, options.at);
+    warn(&Diagnostics::warnings(certificates.warnings));
+    let mut wrong = (!scripts.is_empty()).then_some(Outcome::Wrong);
+    if !certificates.problems.is_empty() {
+        wrong = Some(wrong_config(&Diagnostics::errors(certificates.problems)));
+    }
+    groups
+        .or(wrong)
+        .unwrap_or_else(|| report_fine(config, model, aside))
+}
+
+/// Says what a configuration comes to that nothing is wrong with, or nothing but the files that
+/// would be set aside.
+fn report_fine(config: &Path, model: &Model, aside: Option<Outcome>) -> Outcome {
+    let sites = counted(model.sites.len(), "site");
+    let listeners = counted(model.listeners.len(), "listener");
+    let file = config.display();
+    if let Some(outcome) = aside {
+        complain(&format!(
+            "{file}: would be in force without the broken files ({sites}, {listeners})\n"
+        ));
+        return outcome;
+    }
+    let mut said = format!("{file}: fine ({sites}, {listeners})\n");
+    if let Some(changed) = config::overrides::told(model) {
+        said.push_str(&format!("note: {changed}\n"));
+    }
+    print(said.as_bytes())
 }
 
 /// Reports files that would be set aside; an outcome means that there are some.
@@ -123,25 +132,4 @@ fn counted(number: usize, what: &str) -> String {
     } else {
         format!("{number} {what}s")
     }
-}
-
-/// The roots that no request can open, a line each, for the user the server becomes.
-fn unreachable_roots(model: &Model) -> Vec<String> {
-    let mut roots = BTreeMap::new();
-    for site in &model.sites {
-        let mounts = site.mounts.iter().map(|mount| &mount.root);
-        let all = site.root.iter().chain(mounts);
-        for root in all.take(ROOTS_MAX.saturating_sub(roots.len())) {
-            let key = (&root.path, &root.within, root.symlinks as u8);
-            roots.entry(key).or_insert((site, root));
-        }
-    }
-    let line = |(site, root): (&Site, &Root)| {
-        let why = engine::resolve::unreachable(root)?;
-        let (name, path) = (site.name(), root.path.display());
-        Some(format!("site {name}: no request can open {path}: {why}"))
-    };
-    let look = || roots.into_values().filter_map(line).collect();
-    let user = User::look_up(&model.user).or_else(|_| User::this_process());
-    user.and_then(|user| user.act(look)).unwrap_or_default()
 }

@@ -35,7 +35,7 @@ pub(crate) const CONFIG_INSTALLED: &str = "/etc/nagaya/nagaya.toml";
 #[derive(Debug, Parser)]
 #[command(name = "nagaya", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
-    /// Configuration file [default: nagaya.toml; status, certs, reload, upgrade, sensors, pools, top, tenant, limits and why look for that here, then in /etc/nagaya]
+    /// Configuration file [default: nagaya.toml; all but serve look for that here, then in /etc/nagaya]
     #[arg(short, long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -79,8 +79,8 @@ pub(crate) enum Command {
     Check(CheckOptions),
     /// Say what this machine lacks for what Nagaya can do, and the command that would grant it
     ///
-    /// Nothing is changed. With a configuration (-c, or nagaya.toml where that is), what it needs
-    /// is told, too, and the exit status is 1 if any of that is not to be had. Ask where the gateway is
+    /// Nothing is changed. With a configuration (-c, or nagaya.toml here or in /etc/nagaya), what it
+    /// needs is told, too, and the exit status is 1 if any of that is not to be had. Ask where the gateway is
     /// started: what a process may do with control groups depends on the group it is in.
     Doctor,
     /// Have the running gateway read its configuration again, and say what came of it
@@ -129,11 +129,13 @@ pub(crate) enum Command {
     /// Whoever connects is answered one line, as HAProxy's agent-check wants it: `up ready 75%`, or
     /// `drain`; behind a `#` stands what the sensors say. A GET over HTTP is answered in JSON. The
     /// percentage is what is left beside the time lost for want of processors or memory.
+    #[command(arg = without_configuration())]
     Agent(AgentOptions),
     /// Hand a message to a mail server, as sendmail does: what PHP's `mail()` runs in a pool
     ///
     /// The message is read from standard input. It is in nobody's queue: the exit status is 0 once the server has
     /// accepted it. Else it says why and is 64 to 76, as sysexits.h has them, and never 75.
+    #[command(arg = without_configuration())]
     Sendmail(Box<SendmailOptions>),
     /// Measure a web server: load it, and say what its figures are worth
     Bench(Elsewhere),
@@ -141,11 +143,13 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Lab(Elsewhere),
     /// Print a completion script for a shell: bash, zsh, fish and others
+    #[command(arg = without_configuration())]
     Completions {
         /// The shell
         shell: Shell,
     },
     /// Print the man page: nagaya man | man -l -
+    #[command(arg = without_configuration())]
     Man,
 }
 
@@ -228,37 +232,28 @@ pub(crate) fn without_configuration() -> Arg {
 /// The command that was given a configuration although it reads none.
 fn given_needlessly(matches: &ArgMatches) -> Option<String> {
     let (outer, matches) = matches.subcommand()?;
+    let is_given =
+        |of: &ArgMatches| of.value_source(CONFIGURATION) == Some(ValueSource::CommandLine);
+    if matches!(outer, "agent" | "sendmail" | "completions" | "man") {
+        return is_given(matches).then(|| format!("nagaya {outer}"));
+    }
     let (command, matches) = matches.subcommand()?;
     let reads_none = match outer {
         "limits" => matches!(command, "simulate" | "propose"),
         "script" => true,
         _ => false,
     };
-    let is_given =
-        reads_none && matches.value_source(CONFIGURATION) == Some(ValueSource::CommandLine);
-    is_given.then(|| format!("nagaya {outer} {command}"))
+    (reads_none && is_given(matches)).then(|| format!("nagaya {outer} {command}"))
 }
 
-/// Which configuration is meant. What is served or judged is named, or lies here; who asks the
-/// running gateway mostly asks the installed service, wherever they are.
+/// Which configuration is meant. What is served is named, or lies here; who asks about one mostly
+/// means that of the installed service, wherever they are.
 fn config_of(named: Option<&Path>, command: &Command, is_there: impl Fn(&Path) -> bool) -> PathBuf {
-    let asks_running = matches!(
-        command,
-        Command::Status(_)
-            | Command::Reload(_)
-            | Command::Upgrade(_)
-            | Command::Sensors(_)
-            | Command::Limits(_)
-            | Command::Why(_)
-            | Command::Certs(_)
-            | Command::Pools(_)
-            | Command::Top(_)
-            | Command::Tenant(_)
-    );
     let installed = Path::new(CONFIG_INSTALLED);
+    let is_looked_for = !matches!(command, Command::Serve);
     match named {
         Some(named) => named.to_owned(),
-        None if asks_running && !is_there(Path::new(CONFIG)) && is_there(installed) => {
+        None if is_looked_for && !is_there(Path::new(CONFIG)) && is_there(installed) => {
             installed.to_owned()
         }
         None => PathBuf::from(CONFIG),
@@ -356,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_that_ask_the_running_gateway_find_the_installed_configuration() {
+    fn commands_that_ask_about_a_gateway_find_the_installed_configuration() {
         let installed = CONFIG_INSTALLED;
         for (line, there, meant) in [
             ("status", vec![installed], installed),
@@ -372,14 +367,39 @@ mod tests {
             ("status -c a.toml", vec![installed], "a.toml"),
             ("status -c nagaya.toml", vec![installed], CONFIG),
             ("serve", vec![installed], CONFIG),
-            ("check", vec![installed], CONFIG),
-            ("doctor", vec![installed], CONFIG),
+            ("check", vec![installed], installed),
+            ("check", vec![CONFIG, installed], CONFIG),
+            ("doctor", vec![installed], installed),
         ] {
             let words = ["nagaya"].into_iter().chain(line.split(' '));
             let Arguments { config, command } = Arguments::parse_from(words);
             let is_there = |path: &Path| there.iter().any(|it| Path::new(it) == path);
             let found = config_of(config.as_deref(), &command, is_there);
             assert_eq!(found, Path::new(meant), "{line}, {there:?}");
+        }
+    }
+
+    #[test]
+    fn a_configuration_is_refused_and_not_offered_where_it_would_mean_nothing() {
+        let mut built = definition();
+        built.build();
+        let mut offers = |command: &str| {
+            let command = built.find_subcommand_mut(command).expect("there is one");
+            command.render_long_help().to_string().contains("--config")
+        };
+        assert!(offers("check"));
+        for words in ["agent", "sendmail a@b.jp", "completions bash", "man"] {
+            let command = words.split(' ').next().unwrap_or_default();
+            assert!(!offers(command), "{command}");
+            for line in [
+                format!("nagaya -c a {words}"),
+                format!("nagaya {words} -c a"),
+            ] {
+                let matches = Arguments::command().try_get_matches_from(line.split(' '));
+                let read = matches.and_then(|matches| Arguments::understand(&matches));
+                let told = read.expect_err("it reads none").to_string();
+                assert!(told.contains("reads no configuration"), "{line}: {told}");
+            }
         }
     }
 

@@ -85,7 +85,7 @@ pub(crate) fn answering(config: &Path) -> Result<Running, String> {
 }
 
 /// Why a configuration names no gateway.
-fn unreadable(config: &Path, is_there: bool) -> String {
+pub(crate) fn unreadable(config: &Path, is_there: bool) -> String {
     let file = config.display();
     if is_there {
         return format!("{file} is wrong (nagaya check -c {file})");

@@ -14,6 +14,7 @@ mod limits;
 mod man;
 mod outcome;
 mod overrides;
+mod paths;
 mod pools;
 mod reload;
 mod script;

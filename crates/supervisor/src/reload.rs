@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::model::{LogLevel, Model};
-use config::{Diagnostics, LastGood, Place, Problem, Sources, reason};
+use config::{Diagnostics, LastGood, Naming, Place, Problem, Sources, reason};
 use ipc::keeper::Settings;
 use ipc::manifest::Manifest;
 use ipc::server::{Configure, ReloadOutcome, SOURCES_BYTES_MAX, Tally, ToServer};
@@ -154,6 +154,7 @@ impl Generation {
         let places = or_default(places, &mut problems);
         let known = before.and_then(|before| before.certificates);
         let certificates = certificates(&model, config, known, keys);
+        let certificates = certificates.map_err(|problems| placed(&sources, problems));
         let certificates = or_default(certificates, &mut problems);
         let logs = Logs::open(&model, before.map(|before| before.logs));
         let overrides = sources.overrides_alone();
@@ -390,6 +391,18 @@ fn certificates(
     prepared.map(Some).map_err(Lacking::into_problems)
 }
 
+/// Problems of files of certificates, each behind the place that names its file.
+fn placed(sources: &Sources, problems: Vec<String>) -> Vec<String> {
+    let naming = Naming::of(sources);
+    let placed = problems
+        .into_iter()
+        .map(|problem| match naming.place_of_certificate(&problem) {
+            Some(place) => format!("{}: {problem}", shown(&place)),
+            None => problem,
+        });
+    placed.collect()
+}
+
 /// Puts sources where a server can read them.
 fn keep(sources: &Sources) -> io::Result<OwnedFd> {
     os::file::memfd("nagaya configuration", &sources.to_bytes())
@@ -412,11 +425,14 @@ fn load_first(config: &Path) -> Result<Loaded, Diagnostics> {
 
 /// A problem's places and what to do about it, for the log.
 fn fields(problem: &Problem) -> (Option<String>, Option<String>, Option<&str>) {
-    let shown = |at: &Place| format!("{}:{}:{}", at.file, at.line, at.column);
     let place = problem.place.as_ref().map(shown);
     let other = problem.other.as_ref();
     let other = other.map(|(part, at)| format!("{part}: {}", shown(at)));
     (place, other, problem.help.as_deref())
+}
+
+fn shown(at: &Place) -> String {
+    format!("{}:{}:{}", at.file, at.line, at.column)
 }
 
 /// Refuses what only a new supervisor can change.

@@ -5,7 +5,15 @@
 
 /// The candidate nearest to `word`, if it is near enough to be meant.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (word.chars().count() / 3).max(1);
+    nearest_within(word, (word.chars().count() / 3).max(1), candidates)
+}
+
+/// The candidate nearest to `word`, if no more than `limit` slips lie between.
+pub(crate) fn nearest_within<'a>(
+    word: &str,
+    limit: usize,
+    candidates: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
     let scored = candidates.map(|candidate| (distance(word, candidate), candidate));
     scored
         .filter(|(distance, _)| *distance <= limit)

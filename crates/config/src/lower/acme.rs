@@ -1,7 +1,7 @@
 //! `[acme.NAME]`, and what sites say of them.
 
 use super::command::command;
-use super::context::{Spot, problem};
+use super::context::{Spot, problem, title_of};
 use super::names::Named;
 use super::table::Table;
 use super::tops::Tops;
@@ -256,7 +256,7 @@ fn named(value: &Value<'_>, names: &[String]) -> Option<usize> {
         let finding = problem(value.spot(), format!("there is no account `{name}`"));
         let finding = match keys::nearest(name, names.iter().map(String::as_str)) {
             Some(meant) => finding.meant(Some(meant)),
-            None => finding.help(format!("describe it: `[acme.{name}]`")),
+            None => finding.help(format!("describe it: `{}`", title_of("acme", name))),
         };
         value.context.report(finding.absence());
     }

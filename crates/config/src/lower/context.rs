@@ -294,6 +294,15 @@ pub(crate) fn line_start(text: &str, at: usize) -> usize {
         .map_or(0, |newline| newline + 1)
 }
 
+/// The title of a table that has a name of somebody's choice: `[tenants."example.jp"]`.
+pub(crate) fn title_of(kind: &str, name: &str) -> String {
+    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    match !name.is_empty() && name.bytes().all(is_bare) {
+        true => format!("[{kind}.{name}]"),
+        false => format!("[{kind}.{name:?}]"),
+    }
+}
+
 /// A problem at `spot`.
 pub(crate) fn problem(spot: Spot, message: impl Into<String>) -> Finding {
     Finding {

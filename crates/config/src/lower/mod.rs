@@ -22,6 +22,7 @@ mod map;
 mod mounts;
 pub(crate) mod names;
 pub(crate) mod overrides;
+mod php;
 mod pool;
 mod pool_judge;
 mod program;
@@ -170,6 +171,7 @@ fn judge_whole(tops: &Tops<'_>, model: &Model) {
     tls::judge_scripts(tops, model);
     acme::judge(tops, model);
     pool_judge::judge(tops, model);
+    php::judge_memory(tops, model);
     limits::reserve::judge(tops, model);
 }
 

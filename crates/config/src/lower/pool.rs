@@ -1,4 +1,4 @@
-//! Pools: what they share, the PHPs they run, and which of them sites have.
+//! Pools: what they share, and which of them sites have.
 //!
 //! The idea: a handler joins the pool that is as its site wants one, or the site has a new one. What
 //! a pool is called tells whose it is and not how it is set, so that settings may change under it.
@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::command::command;
-use super::context::{Spot, problem};
+use super::context::problem;
 use super::fields::wrong_variable;
+use super::php;
 use super::table::Table;
 use super::tops::Tops;
 use super::value::{Entry, Value};
@@ -22,8 +23,6 @@ use crate::model::{AppPool, Php, PhpPool, Pool, PoolProgram, Pools, Protocol, Sh
 
 /// Of a pool's name, what is there for people.
 const SHOWN_BYTES_MAX: usize = 40;
-/// A setting of PHP.
-const SETTING_BYTES_MAX: usize = 4 * 1024;
 
 /// The pools found so far.
 pub(crate) struct PoolList {
@@ -56,7 +55,7 @@ impl PoolList {
     pub(crate) fn open(tops: &Tops<'_>) -> PoolList {
         PoolList {
             terms: terms(tops),
-            phps: phps(tops),
+            phps: php::all(tops),
             list: Vec::new(),
             of_owner: HashMap::new(),
             ids: HashSet::new(),
@@ -223,7 +222,7 @@ impl PoolList {
             processes: table.count("processes") as u32,
             requests: table.count("requests") as u32,
             time_ms: page_time(&table),
-            admin: settings(table.entries("admin")),
+            admin: php::settings(table.entries("admin")),
             share: share.unwrap_or(own),
             isolate: table.choice("isolate"),
             is_kept: table.count("min") == 1,
@@ -362,102 +361,6 @@ fn mail(table: &Table<'_>) -> String {
         _ => {}
     }
     text
-}
-
-/// What is found, and what `[php.VERSION]` says, by version.
-fn phps(tops: &Tops<'_>) -> Vec<Php> {
-    let found = tops.context.sources.phps.iter();
-    let found = found.map(|(version, program)| {
-        let php = Php {
-            version: version.clone(),
-            program: program.clone(),
-            ini: Vec::new(),
-        };
-        (version.clone(), php)
-    });
-    let mut phps: BTreeMap<String, Php> = found.collect();
-    let mut named: BTreeMap<&str, Spot> = BTreeMap::new();
-    for value in tops.members("php") {
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        if !(1..=32).contains(&value.name.len()) || !value.name.bytes().all(fits) {
-            let name = value.name;
-            value.report_help(
-                format!("`{name}` cannot be a version: letters, digits, `-`, `_` and `.` can"),
-                "write the version in quotes: `[php.\"8.2\"]`",
-            );
-        }
-        if let Some(first) = named.insert(value.name, value.spot()) {
-            let message = format!("PHP `{}` is described twice", value.name);
-            let finding = problem(value.spot(), message).other("the first", first);
-            value.context.report(finding);
-        }
-        let found = phps.remove(value.name).map(|php| php.program);
-        phps.insert(value.name.to_owned(), php(&value, found));
-    }
-    phps.into_values().collect()
-}
-
-fn php(value: &Value<'_>, found: Option<PathBuf>) -> Php {
-    let table = value.table(&keys::PHP);
-    let table = table.unwrap_or_else(|| Table::empty(value.context, &keys::PHP));
-    let program = table.get("program").and_then(|value| {
-        if !value.text()?.contains('/') {
-            value.report_help(
-                "`program` must be the path of a php-fpm",
-                "as in `/usr/sbin/php-fpm8.2`",
-            );
-        }
-        values::path(&value)
-    });
-    if program.is_none() && found.is_none() && table.get("program").is_none() {
-        let message = format!(
-            "no php-fpm {} is found where they are looked for",
-            value.name
-        );
-        let finding = problem(value.spot(), message).help("say where it is: `program = \"…\"`");
-        value.context.report(finding.absence());
-    }
-    Php {
-        version: value.name.to_owned(),
-        program: program.or(found).unwrap_or_default(),
-        ini: settings(table.entries("ini")),
-    }
-}
-
-/// Settings of PHP, by name. What could be read as another setting is refused.
-fn settings(entries: Vec<Entry<'_>>) -> Vec<(String, String)> {
-    let mut settings = Vec::new();
-    for Entry {
-        name,
-        name_spot,
-        value,
-    } in entries
-    {
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-        let begins = name.starts_with(|c: char| c.is_ascii_alphabetic());
-        if !begins || name.len() > 128 || !name.bytes().all(fits) {
-            let message = format!("{name:?} cannot be a setting of PHP");
-            let finding = problem(name_spot, message).help("one looks like `memory_limit`");
-            value.context.report(finding);
-            continue;
-        }
-        let flag = value.as_flag().map(|flag| u8::from(flag).to_string());
-        let Some(text) = flag.or_else(|| value.typed()) else {
-            value.mistyped("a text, a number, true or false");
-            continue;
-        };
-        let is_wrong = |c: char| c.is_control() || ['"', '\\'].contains(&c);
-        if text.contains(is_wrong) || text.contains("${") {
-            value.report(format!(
-                "`{name}` may hold neither control characters nor `\"`, `\\` or `${{`"
-            ));
-        } else if text.len() > SETTING_BYTES_MAX {
-            value.report(format!("`{name}` has more than {SETTING_BYTES_MAX} bytes"));
-        }
-        settings.push((name.to_owned(), text));
-    }
-    settings.sort();
-    settings
 }
 
 /// How long a page may take: php-fpm counts seconds.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::conditions::{SiteFiles, conditions};
-use super::context::{Spot, problem};
+use super::context::{Spot, problem, title_of};
 use super::table::Table;
 use super::template::{Purpose, leads_somewhere, template};
 use super::tops::Tops;
@@ -127,7 +127,7 @@ fn sensor_of(value: &Value<'_>, upstreams: &Upstreams) -> Option<Sensor> {
     if let Sensor::Upstream(upstream, _) = &sensor {
         if !upstreams.is_named(upstream) {
             let finding = problem(value.spot(), format!("there is no upstream `{upstream}`"));
-            let help = format!("describe it: `[upstreams.{upstream}]`");
+            let help = format!("describe it: `{}`", title_of("upstreams", upstream));
             value.context.report(finding.help(help).absence());
         } else if !upstreams.has_agents(upstream) {
             let message = format!("nobody tells the sensors of upstream `{upstream}`");

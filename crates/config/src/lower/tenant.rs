@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::cgroup::{Enforcement, cgroup};
 use super::class::classes;
-use super::context::{Spot, problem};
+use super::context::{Spot, problem, title_of};
 use super::limits::{Level, limits};
 use super::script;
 use super::table::Table;
@@ -113,7 +113,7 @@ impl Tenants {
             let known = self.by_name.keys().map(String::as_str);
             let finding = match keys::nearest(name, known) {
                 Some(meant) => finding.meant(Some(meant)),
-                None => finding.help(format!("describe it: `[tenants.{name}]`")),
+                None => finding.help(format!("describe it: `{}`", title_of("tenants", name))),
             };
             value.context.report(finding.absence());
         }

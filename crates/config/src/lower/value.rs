@@ -36,15 +36,15 @@ struct Measure {
     expected: &'static str,
     parse: fn(&str) -> Option<u64>,
     spell: fn(u64) -> String,
-    /// The right spelling of a wrong one.
-    meant: fn(&str) -> Option<String>,
+    /// The right spelling of a wrong one, of a number up to so much.
+    meant: fn(&str, u64) -> Option<String>,
 }
 
 const SIZE: Measure = Measure {
     expected: "a size such as \"64KiB\", \"8MiB\" or 512",
     parse: units::parse_size,
     spell: units::size,
-    meant: units::meant_size,
+    meant: |text, _| units::meant_size(text),
 };
 
 const DURATION: Measure = Measure {
@@ -294,7 +294,8 @@ impl<'a> Value<'a> {
         let fits = |text: &String| {
             (measure.parse)(text).is_some_and(|number| (least..=most).contains(&number))
         };
-        let help = written.and_then(measure.meant).map(|meant| {
+        let meant = written.and_then(|text| (measure.meant)(text, most));
+        let help = meant.map(|meant| {
             let (least, most) = ((measure.spell)(least), (measure.spell)(most));
             match fits(&meant) {
                 true => format!("write \"{meant}\""),

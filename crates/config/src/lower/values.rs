@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 
-use super::context::{Spot, problem};
+use super::context::{Spot, problem, title_of};
 use super::value::Value;
 use crate::model::{Glob, HostPattern, LogTarget};
 use crate::{glob, keys, units};
@@ -294,7 +294,7 @@ pub(crate) fn map_named(value: &Value<'_>, name: &str, spot: Spot) -> Option<usi
         let finding = problem(spot, format!("there is no map `{name}`"));
         let finding = match keys::nearest(name, known.iter().map(String::as_str)) {
             Some(meant) => finding.meant(Some(meant)),
-            None => finding.help(format!("describe it: `[maps.{name}]`")),
+            None => finding.help(format!("describe it: `{}`", title_of("maps", name))),
         };
         value.context.report(finding.absence());
     }

@@ -279,11 +279,15 @@ fn where_there_is_no_configuration_both_places_are_named() {
         return testkit::lacks("a machine without a gateway", "it is configured");
     }
     let directory = TempDir::new();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nagaya"));
-    let asked = command.arg("status").current_dir(directory.path()).output();
-    let said = text(&asked.unwrap().stderr);
-    let both = "neither nagaya.toml nor /etc/nagaya/nagaya.toml is there";
-    assert!(said.contains(both), "{said}");
+    for word in ["status", "check"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nagaya"));
+        let asked = command.arg(word).current_dir(directory.path()).output();
+        let asked = asked.unwrap();
+        assert_eq!(asked.status.code(), Some(2), "{word}");
+        let said = text(&asked.stderr);
+        let both = "neither nagaya.toml nor /etc/nagaya/nagaya.toml is there";
+        assert!(said.contains(both), "{word}: {said}");
+    }
 }
 
 #[test]
@@ -298,6 +302,24 @@ fn check_tells_of_sockets_that_are_none() {
         assert_eq!(status, Some(0), "{said}");
         assert!(said.contains(expected), "{said}");
     }
+}
+
+#[test]
+fn check_warns_of_what_pools_are_to_see_and_start_in_that_is_not_there() {
+    let pools = "handler = { app = { command = [\"/bin/true\"], directory = \"app\" } }\n\
+                 [pools]\nsee = [\"/usr\", \"/nonexistent/shared\"]\n";
+    let (status, said) = checked_without_privileges("", &format!("[[sites.rules]]\n{pools}"));
+    assert_eq!(status, Some(0), "{said}");
+    for expected in [
+        "warning: pools cannot see `/nonexistent/shared`: no such file",
+        "nagaya.toml:10:16",
+        "warning: no application can start in `",
+        "/app`: no such file",
+        "nagaya.toml:8:58",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    assert!(!said.contains("`/usr`"), "{said}");
 }
 
 #[test]
@@ -342,6 +364,7 @@ fn check_warns_of_a_root_that_no_request_can_open() {
         let place = at(root).display().to_string();
         let whole = format!("warning: site a.jp: no request can open {place}: ");
         assert!(said.contains(&whole) && said.contains(expected), "{said}");
+        assert!(said.contains("nagaya.toml:5:8"), "{said}");
     }
     let said = check("app", "within = \"/\"");
     assert!(

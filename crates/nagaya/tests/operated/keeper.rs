@@ -174,6 +174,7 @@ fn a_reload_with_a_wrong_key_changes_nothing() {
     write_pair(gateway.directory(), "c", &["c.example"], &PKCS_ED25519);
     gateway.reload(&config);
     gateway.wait_for_message("b.key: not the private key of");
+    gateway.wait_for_message("nagaya.toml:18:");
     gateway.wait_for_message("reload refused, the old configuration serves on");
     gateway.reload(&config.replace("c.pem\", key = \"b.key", "c.pem\", key = \"c.key"));
     gateway.wait_for_message("generation 2 serves 3 sites");
@@ -349,4 +350,43 @@ fn check_judges_certificates_as_of_a_day() {
     let (status, _, warned) = builder.run(&["check"]);
     assert_eq!(status.code(), Some(2));
     assert!(warned.contains("error: ") && warned.contains("b.key: not the private key of"));
+    assert!(
+        warned.contains(&place_of(&builder, "b.key")) && warned.contains("1 problem\n"),
+        "{warned}"
+    );
+    // Nothing else that is wrong hides it.
+    let broken = format!("wrokers = 1\n{}", CONFIG.replace("a.pem", "gone.pem"));
+    let builder = gateway(&broken);
+    builder
+        .directory()
+        .write("b.pem", chain_of(&keys[1], &["b.example"]));
+    builder.directory().write("b.key", keys[0].serialize_pem());
+    let (status, _, warned) = builder.run(&["check"]);
+    assert_eq!(status.code(), Some(2));
+    for expected in [
+        "unknown key `wrokers`",
+        "gone.pem: no such file",
+        "b.key: not the private key of",
+    ] {
+        assert!(warned.contains(expected), "{expected}: {warned}");
+    }
+    for name in ["gone.pem", "b.key"] {
+        assert!(
+            warned.contains(&place_of(&builder, name)),
+            "{name}: {warned}"
+        );
+    }
+}
+
+/// Where a configuration names a file: `nagaya.toml:LINE:COLUMN`.
+fn place_of(builder: &testkit::gateway::Builder, name: &str) -> String {
+    let file = builder.directory().path().join("nagaya.toml");
+    let text = fs::read_to_string(file).expect("it was written");
+    let quoted = format!("\"{name}\"");
+    let found = text
+        .lines()
+        .zip(1..)
+        .find_map(|(line, number)| Some((number, line.find(&quoted)? + 1)));
+    let (line, column) = found.unwrap_or_else(|| panic!("{name}: {text}"));
+    format!("nagaya.toml:{line}:{column}")
 }

@@ -2,7 +2,7 @@
 
 use super::Level;
 use crate::keys::{self, limit};
-use crate::lower::context::problem;
+use crate::lower::context::{problem, title_of};
 use crate::lower::table::Table;
 use crate::lower::tops::Tops;
 use crate::lower::value::Value;
@@ -94,7 +94,7 @@ pub(crate) fn judge(tops: &Tops<'_>, model: &Model) {
                     );
                 }
                 None => {
-                    let help = format!("describe it: `[tenants.{name}]`");
+                    let help = format!("describe it: `{}`", title_of("tenants", name));
                     context.report(finding.help(help).absence());
                 }
             }

@@ -1,0 +1,201 @@
+//! Where a configuration names files and directories, for those who find out what is wrong with one.
+//!
+//! The idea: a model keeps no places, and nothing is wrong with most files, so who has something to
+//! say of one looks into the sources again. What counts is the key that names it, wherever that
+//! stands, and not whether the rest can be understood.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::diagnostics::Place;
+use crate::sources::Sources;
+
+/// The keys that are looked at.
+const KEYS: [&str; 5] = ["certificates", "directory", "root", "see", "within"];
+
+/// Where paths are named.
+#[derive(Debug)]
+pub struct Naming<'a> {
+    sources: &'a Sources,
+    /// By key and path; of several the first.
+    spots: HashMap<(&'static str, PathBuf), Bytes>,
+    pairs: Vec<Pair>,
+    /// Which pairs a file is in.
+    pairs_of: HashMap<PathBuf, Vec<usize>>,
+}
+
+/// A file, and the bytes of a value.
+type Bytes = (usize, Range<usize>);
+
+/// A certificate and its key, which may be the same file, and where each is named.
+#[derive(Debug)]
+struct Pair {
+    certificate: (PathBuf, Bytes),
+    key: (PathBuf, Bytes),
+}
+
+impl<'a> Naming<'a> {
+    /// What these sources name.
+    #[must_use]
+    pub fn of(sources: &'a Sources) -> Naming<'a> {
+        let mut naming = Naming {
+            sources,
+            spots: HashMap::new(),
+            pairs: Vec::new(),
+            pairs_of: HashMap::new(),
+        };
+        for (number, file) in sources.files.iter().enumerate() {
+            let (document, _) = DeTable::parse_recoverable(&file.text);
+            naming.note(number, document.get_ref());
+        }
+        naming
+    }
+
+    /// Where one of these keys names a path, which is absolute.
+    #[must_use]
+    pub fn place(&self, keys: &[&'static str], path: &Path) -> Option<Place> {
+        let spots = keys.iter().map(|key| (*key, path.to_owned()));
+        let mut spots = spots.filter_map(|key| self.spots.get(&key));
+        self.shown(spots.next()?)
+    }
+
+    /// Where a key names a pattern that, as far as it has no wildcard, leads to a path.
+    #[must_use]
+    pub fn place_of_pattern(&self, key: &str, path: &Path) -> Option<Place> {
+        let path = path.to_str()?;
+        let leads_there = |pattern: &Path| {
+            let pattern = pattern.to_str().unwrap_or_default();
+            let beginning = pattern.split(['*', '?', '[']).next();
+            beginning.is_some_and(|beginning| path.starts_with(beginning))
+        };
+        let mut spots = self.spots.iter();
+        let found = spots.find(|((of, pattern), _)| *of == key && leads_there(pattern));
+        self.shown(found?.1)
+    }
+
+    /// Files of certificates, each with that of its key, which may be the same.
+    pub fn certificates(&self) -> impl Iterator<Item = (&Path, &Path)> {
+        let pairs = self.pairs.iter();
+        pairs.map(|pair| (pair.certificate.0.as_path(), pair.key.0.as_path()))
+    }
+
+    /// Where the certificate or the key is named that a problem begins with; the one beside the
+    /// other where the problem names both.
+    #[must_use]
+    pub fn place_of_certificate(&self, problem: &str) -> Option<Place> {
+        let (file, rest) = problem.split_once(": ")?;
+        let file = Path::new(file);
+        let pairs = || {
+            let pairs = self.pairs_of.get(file).into_iter().flatten();
+            pairs.filter_map(|at| self.pairs.get(*at))
+        };
+        let is_whole = |pair: &&Pair| {
+            let mut names = [&pair.certificate.0, &pair.key.0].into_iter();
+            names.all(|name| name == file || rest.contains(&*name.to_string_lossy()))
+        };
+        let pair = pairs().find(is_whole).or_else(|| pairs().next())?;
+        let (_, spot) = match pair.certificate.0 == file {
+            true => &pair.certificate,
+            false => &pair.key,
+        };
+        self.shown(spot)
+    }
+
+    fn shown(&self, (file, span): &Bytes) -> Option<Place> {
+        let file = self.sources.file(*file)?;
+        Some(Place::new(&file.name, &file.text, span.clone()))
+    }
+
+    fn note(&mut self, file: usize, table: &DeTable<'_>) {
+        for (key, value) in table.iter() {
+            let known = KEYS.iter().find(|known| **known == *key.get_ref());
+            self.note_value(file, known.copied(), value);
+        }
+        let file_at = |key: &str| {
+            let value = table.get(key)?;
+            let path = self.sources.resolve(file, value.get_ref().as_str()?);
+            Some((path, (file, value.span())))
+        };
+        if let Some(certificate) = file_at("certificate") {
+            let key = file_at("key").unwrap_or_else(|| certificate.clone());
+            for path in [&certificate.0, &key.0] {
+                let pairs = self.pairs_of.entry(path.clone()).or_default();
+                pairs.push(self.pairs.len());
+            }
+            self.pairs.push(Pair { certificate, key });
+        }
+    }
+
+    fn note_value(&mut self, file: usize, key: Option<&'static str>, value: &Spanned<DeValue<'_>>) {
+        match (value.get_ref(), key) {
+            (DeValue::Table(table), _) => self.note(file, table),
+            (DeValue::Array(values), _) => {
+                for value in values.iter() {
+                    self.note_value(file, key, value);
+                }
+            }
+            (DeValue::String(text), Some(key)) => {
+                let path = self.sources.resolve(file, text);
+                let spot = (file, value.span());
+                self.spots.entry((key, path)).or_insert(spot);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_found_where_its_key_names_it_whatever_else_is_wrong() {
+        let sources = Sources::from_text(
+            "etc/a.toml",
+            "user =\n[tls]\ncertificates = [\"live/*/\"]\n[[sites]]\nroot = \"./www\"\n\
+             tls = { certificate = \"a.pem\", key = \"a.key\" }\n",
+        );
+        let sources = sources.with_include(
+            "b.toml",
+            "[[sites]]\ntls.certificate = \"/c.pem\"\n[[sites]]\n\
+             tls = {      certificate = \"/c.pem\",  key = \"/etc/a.key\" }\n",
+        );
+        let naming = Naming::of(&sources);
+        let place = |keys: &[&'static str], path: &str| {
+            let place = naming.place(keys, Path::new(path))?;
+            Some((place.file, place.line, place.column))
+        };
+        let at = |file: &str, line, column| Some((file.to_owned(), line, column));
+        assert_eq!(place(&["root"], "/etc/www"), at("etc/a.toml", 5, 8));
+        assert_eq!(place(&["see"], "/etc/www"), None);
+        for (problem, expected) in [
+            ("/etc/a.key: not the key of /c.pem", at("b.toml", 4, 45)),
+            (
+                "/etc/a.key: not the key of /etc/a.pem",
+                at("etc/a.toml", 6, 38),
+            ),
+            ("/etc/a.key: no key", at("etc/a.toml", 6, 38)),
+            ("/etc/a.pem: no file", at("etc/a.toml", 6, 23)),
+            ("/c.pem: no file", at("b.toml", 2, 19)),
+            ("/d.pem: no file", None),
+        ] {
+            let place = naming.place_of_certificate(problem);
+            let place = place.map(|it| (it.file, it.line, it.column));
+            assert_eq!(place, expected, "{problem}");
+        }
+        let pairs: Vec<_> = naming.certificates().collect();
+        let pair = |one, other| (Path::new(one), Path::new(other));
+        let (a, c) = (pair("/etc/a.pem", "/etc/a.key"), pair("/c.pem", "/c.pem"));
+        assert_eq!(pairs, [a, c, pair("/c.pem", "/etc/a.key")]);
+        let found = |path: &str| naming.place_of_pattern("certificates", Path::new(path));
+        assert_eq!(
+            found("/etc/live/x/fullchain.pem").map(|it| it.line),
+            Some(3)
+        );
+        assert_eq!(found("/etc/other/x.pem"), None);
+    }
+}
