@@ -16,7 +16,7 @@ use crate::tree::{
 };
 
 /// Own crates each crate may depend on. Nothing depends on the test tools but tests.
-const ARROWS: [(&str, &[&str]); 21] = [
+const ARROWS: [(&str, &[&str]); 22] = [
     (
         "nagaya",
         &[
@@ -67,6 +67,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("os", &[]),
     ("testkit", &[]),
     ("fastcgi", &["wire"]),
+    ("htaccess", &[]),
     ("wire", &[]),
 ];
 
@@ -160,7 +161,7 @@ const FLOORS: [(&str, &[&str]); 8] = [
 ];
 
 /// Crates without a runtime: time, files and sockets are their callers' business.
-const WITHOUT_RUNTIME: [&str; 4] = ["wire", "fastcgi", "limits", "config"];
+const WITHOUT_RUNTIME: [&str; 5] = ["wire", "fastcgi", "htaccess", "limits", "config"];
 
 /// Crates that link nothing they could measure.
 const MEASURING: [&str; 4] = ["bench", "lab", "load", "report"];

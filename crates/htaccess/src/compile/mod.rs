@@ -1,0 +1,381 @@
+//! A file made into a program: what each line means, and what becomes of those that mean nothing.
+//!
+//! There is always a program. What cannot be understood and is about access becomes a fault, which
+//! refuses what the section covers that it stands in; everything else that cannot is left out and
+//! told.
+
+mod access;
+mod env;
+mod fields;
+mod files;
+mod lines;
+mod sections;
+
+use std::collections::BTreeMap;
+
+use crate::access::{Group, Methods, Requirement};
+use crate::directives::{self, KnownDirective, Meaning};
+use crate::expression;
+use crate::glob::{self, Slashes};
+use crate::overrides::{OverrideClass, Overrides, Unknown};
+use crate::pattern::Pattern;
+use crate::request::Stop;
+use crate::rewrite::{self, RewriteCondition};
+use crate::settings::Settings;
+use crate::tree::{self, Directive, TreeCaps};
+use crate::variable::Scope;
+
+/// Problems that are told of one file.
+pub const PROBLEMS_MAX: usize = 64;
+/// Unknown names of one file that are compared with those there are; what is beyond refuses.
+const NAMES_JUDGED_MAX: usize = 256;
+
+/// A file, compiled; the same for all sites that have the same bytes and allow the same.
+#[derive(Debug)]
+pub struct Program {
+    pub(crate) block: Block,
+    /// What was left out, or refuses what it covers.
+    pub problems: Vec<Problem>,
+}
+
+/// Something about a line that its author should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The line, from 1.
+    pub line: u32,
+    /// The stable word for it.
+    pub reason: &'static str,
+    /// What is wrong, and what to do.
+    pub text: String,
+    /// Whether what the line covers is refused.
+    pub refuses: bool,
+}
+
+/// The lines of one place, and the sections in it.
+#[derive(Debug, Default)]
+pub(crate) struct Block {
+    pub(crate) settings: Settings,
+    pub(crate) files: Vec<(FileMatcher, Block)>,
+    pub(crate) ifs: Vec<Vec<Choice>>,
+}
+
+impl Block {
+    pub(crate) fn has_sections(&self) -> bool {
+        !self.files.is_empty() || !self.ifs.is_empty()
+    }
+}
+
+/// `<If>`, `<ElseIf>` or `<Else>`.
+#[derive(Debug)]
+pub(crate) struct Choice {
+    pub(crate) line: u32,
+    pub(crate) condition: Option<expression::Condition>,
+    pub(crate) block: Block,
+}
+
+/// What `<Files>` and `<FilesMatch>` are about.
+#[derive(Debug)]
+pub(crate) struct FileMatcher {
+    pub(crate) line: u32,
+    pub(crate) text: String,
+    pub(crate) kind: NameTest,
+}
+
+#[derive(Debug)]
+pub(crate) enum NameTest {
+    Glob(Vec<u8>),
+    Pattern(Pattern),
+}
+
+impl FileMatcher {
+    pub(crate) fn matches(&self, name: &[u8], scope: &Scope<'_>) -> Result<bool, Stop> {
+        match &self.kind {
+            NameTest::Glob(glob) => {
+                scope.asker.spend(1 + name.len() * glob.len() / 4_096)?;
+                Ok(glob::matches(glob, name, Slashes::Apart, false))
+            }
+            NameTest::Pattern(pattern) => {
+                let found = scope.is_match(pattern, name);
+                found.map_err(|stop| stop.at(self.line, &self.text))
+            }
+        }
+    }
+}
+
+/// Why a line has come to nothing.
+#[derive(Debug)]
+enum Wrong {
+    /// A directive that is known says something that means nothing.
+    Syntax(String),
+    /// It is more than the site allows.
+    NotAllowed(String),
+    /// It is not done here, with this reason.
+    Refused(&'static str),
+    /// It depends on something that is not had here.
+    Unsupported(String),
+}
+
+impl From<String> for Wrong {
+    fn from(text: String) -> Self {
+        Self::Syntax(text)
+    }
+}
+
+impl From<&str> for Wrong {
+    fn from(text: &str) -> Self {
+        Self::Syntax(text.to_owned())
+    }
+}
+
+/// Makes a file into a program.
+pub fn compile(bytes: &[u8], overrides: &Overrides) -> Program {
+    let mut compiler = Compiler::new(overrides);
+    let mut block = Block::default();
+    match tree::parse(bytes, TreeCaps::default()) {
+        Ok(directives) => {
+            compiler.walk(&directives, &Methods::All, &mut block);
+            compiler.close(&mut block);
+        }
+        Err(error) => {
+            let status = if error.reason == "htaccess_too_large" {
+                403
+            } else {
+                500
+            };
+            compiler.fault(&mut block, error.line, status, error.reason, error.text);
+        }
+    }
+    Program {
+        block,
+        problems: compiler.problems,
+    }
+}
+
+struct Compiler<'o> {
+    overrides: &'o Overrides,
+    problems: Vec<Problem>,
+    /// Unknown names, and what each was perhaps meant to be.
+    judged: BTreeMap<String, Option<KnownDirective>>,
+    /// Conditions that wait for their rule.
+    conditions: Vec<RewriteCondition>,
+    /// Groups of requirements that are open.
+    groups: Vec<Group>,
+    /// A line that sets variables and was left out.
+    env_left_out: Option<u32>,
+    /// Whether a line about access depends on variables.
+    access_by_env: bool,
+    /// A line of rewriting that was left out.
+    rewrite_left_out: Option<u32>,
+    /// Whether a rule refuses.
+    has_refusing_rule: bool,
+}
+
+impl<'o> Compiler<'o> {
+    fn new(overrides: &'o Overrides) -> Self {
+        Self {
+            overrides,
+            problems: Vec::new(),
+            judged: BTreeMap::new(),
+            conditions: Vec::new(),
+            groups: Vec::new(),
+            env_left_out: None,
+            access_by_env: false,
+            rewrite_left_out: None,
+            has_refusing_rule: false,
+        }
+    }
+
+    fn problem(&mut self, line: u32, reason: &'static str, text: String, refuses: bool) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(Problem {
+                line,
+                reason,
+                text,
+                refuses,
+            });
+        }
+    }
+
+    /// Refuses all that a block covers.
+    fn fault(
+        &mut self,
+        block: &mut Block,
+        line: u32,
+        status: u16,
+        reason: &'static str,
+        text: String,
+    ) {
+        let stop = Stop::new(status, reason).at(line, &text);
+        block.settings.fault.get_or_insert(stop);
+        self.problem(line, reason, text, true);
+    }
+
+    /// What only the whole file shows: lines about access that depend on lines left out.
+    fn close(&mut self, block: &mut Block) {
+        let env = self.env_left_out.filter(|_| self.access_by_env);
+        let rewrite = self.rewrite_left_out.filter(|_| self.has_refusing_rule);
+        if let Some(line) = env.or(rewrite) {
+            let text = "a line about access depends on this one, which is left out".to_owned();
+            self.fault(block, line, 500, "htaccess_unknown", text);
+        }
+    }
+
+    fn walk(&mut self, directives: &[Directive], methods: &Methods, block: &mut Block) {
+        let mut may_go_on = false;
+        for directive in directives {
+            match &directive.children {
+                Some(children) => {
+                    self.section(directive, children, methods, block, may_go_on);
+                    may_go_on = directive.is("If") || directive.is("ElseIf");
+                }
+                None => {
+                    self.line(directive, methods, block);
+                    may_go_on = false;
+                }
+            }
+        }
+    }
+
+    fn line(&mut self, directive: &Directive, methods: &Methods, block: &mut Block) {
+        let name = String::from_utf8_lossy(&directive.name).into_owned();
+        let Some(known) = directives::find(&directive.name) else {
+            return self.unknown(directive, &name, block);
+        };
+        if !self.overrides.allows(known.class, known.name) {
+            return self.not_allowed(directive, &known, block);
+        }
+        let Err(wrong) = self.known(&known, directive, methods, block) else {
+            return;
+        };
+        let line = directive.line;
+        match wrong {
+            Wrong::Syntax(text) => {
+                let text = format!("{}: {text}", known.name);
+                self.fault(block, line, 500, "htaccess_syntax", text);
+            }
+            Wrong::NotAllowed(text) => {
+                let text = format!("{}: {text}", known.name);
+                self.fault(block, line, 500, "htaccess_unknown", text);
+            }
+            Wrong::Unsupported(text) => {
+                let text = format!("{}: {text}", known.name);
+                self.fault(block, line, 500, "htaccess_unsupported", text);
+            }
+            Wrong::Refused(text) => {
+                let text = format!("{}: {text}", known.name);
+                match known.is_access {
+                    true => self.fault(block, line, 403, "htaccess_refused", text),
+                    false => self.problem(line, "htaccess_refused", text, false),
+                }
+            }
+        }
+    }
+
+    fn unknown(&mut self, directive: &Directive, name: &str, block: &mut Block) {
+        let lower = name.to_ascii_lowercase();
+        let is_new = !self.judged.contains_key(&lower);
+        let is_too_much = is_new && self.judged.len() >= NAMES_JUDGED_MAX;
+        if is_new && !is_too_much {
+            self.judged
+                .insert(lower.clone(), directives::nearest(&lower));
+        }
+        let meant = self.judged.get(&lower).copied().flatten();
+        let text = match meant {
+            Some(known) => format!("there is no directive {name}: {} perhaps", known.name),
+            None => format!("there is no directive {name}"),
+        };
+        let is_fatal = is_too_much
+            || directives::begins_like_access(&lower)
+            || meant.is_some_and(|known| known.is_access)
+            || self.overrides.unknown() == Unknown::Error;
+        self.may_be_missed(directive.line, meant.map(|known| known.meaning));
+        self.left_out(directive.line, text, is_fatal, block);
+    }
+
+    fn not_allowed(&mut self, directive: &Directive, known: &KnownDirective, block: &mut Block) {
+        if known.meaning == Meaning::Inert {
+            return;
+        }
+        self.may_be_missed(directive.line, Some(known.meaning));
+        let text = match known.class {
+            OverrideClass::Any => format!("{} is not allowed here", known.name),
+            class => format!("{} is not allowed here: it needs {class:?}", known.name),
+        };
+        let is_fatal = is_access(directive) || self.overrides.not_allowed() == Unknown::Error;
+        self.left_out(directive.line, text, is_fatal, block);
+    }
+
+    /// Remembers a line left out on which one about access may depend.
+    fn may_be_missed(&mut self, line: u32, meaning: Option<Meaning>) {
+        match meaning {
+            Some(Meaning::Env) => self.env_left_out.get_or_insert(line),
+            Some(Meaning::Rewrite) => self.rewrite_left_out.get_or_insert(line),
+            _ => return,
+        };
+    }
+
+    fn left_out(&mut self, line: u32, text: String, is_fatal: bool, block: &mut Block) {
+        match is_fatal {
+            true => self.fault(block, line, 500, "htaccess_unknown", text),
+            false => self.problem(line, "htaccess_unknown", text, false),
+        }
+    }
+
+    /// Adds a requirement to the open group, or to those of the place.
+    fn add_requirement(
+        &mut self,
+        requirement: Requirement,
+        block: &mut Block,
+    ) -> Result<(), Wrong> {
+        let is_negated = match &requirement {
+            Requirement::Line(_, negated, _) => *negated,
+            Requirement::Group(group) => group.negated,
+        };
+        let (all, parts) = match self.groups.last_mut() {
+            Some(group) => (group.all, &mut group.parts),
+            None => {
+                let require = &mut block.settings.require;
+                let group = require.get_or_insert_with(|| {
+                    Requirement::Group(Group {
+                        all: false,
+                        negated: false,
+                        parts: Vec::new(),
+                    })
+                });
+                match group {
+                    Requirement::Group(group) => (group.all, &mut group.parts),
+                    Requirement::Line(..) => return Err("it stands alone".into()),
+                }
+            }
+        };
+        if is_negated && !all {
+            return Err("what is negated counts only beside others, in <RequireAll>".into());
+        }
+        match requirement {
+            Requirement::Group(group) if !group.negated && group.all == all => {
+                parts.extend(group.parts);
+            }
+            other => parts.push(other),
+        }
+        Ok(())
+    }
+}
+
+/// Whether a line, or any in a section, is about access or may be.
+fn is_access(directive: &Directive) -> bool {
+    if let Some(children) = &directive.children {
+        return directives::sounds_like_access(&directive.name) || children.iter().any(is_access);
+    }
+    match directives::find(&directive.name) {
+        None => directives::sounds_like_access(&directive.name),
+        Some(known) if known.is_access => true,
+        Some(known) => match known.name {
+            "RewriteRule" => rewrite::refuses(&directive.arguments),
+            "php_flag" | "php_value" => {
+                let begin = directive.arguments.get(..6).unwrap_or_default();
+                begin.eq_ignore_ascii_case(b"engine")
+            }
+            _ => false,
+        },
+    }
+}

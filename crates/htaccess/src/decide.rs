@@ -1,0 +1,252 @@
+//! What the files above a path want for one request.
+//!
+//! In Apache's order: what holds is merged, variables are set by what is asked, access is decided,
+//! then the innermost set of rules is gone through, then redirects, then variables that are set
+//! whatever is asked. Access is decided for every path, before rules change it and after.
+
+use std::borrow::Cow;
+
+use crate::access;
+use crate::chain::Chain;
+use crate::evaluation::{self, Progress};
+use crate::expression;
+use crate::pattern::{Groups, substituted};
+use crate::redirect;
+use crate::reply::{self, FieldTable};
+use crate::request::{RequestFacts, Stop, Variables};
+use crate::rewrite::{self, RewriteResult};
+use crate::settings::{EnvCondition, EnvTest, Settings};
+use crate::types::is_handler;
+use crate::variable::Scope;
+
+/// Times that one request may begin anew with another path.
+pub const REDIRECTS_MAX: usize = 10;
+
+/// What the files want.
+#[derive(Debug)]
+pub struct Decision<'a> {
+    /// Whether and where the request goes on.
+    pub ending: Ending,
+    /// All that holds for it.
+    pub settings: Cow<'a, Settings>,
+    /// Its variables, those it had before with them.
+    pub variables: Variables,
+    /// Its query, which rules may have changed.
+    pub query: Option<Vec<u8>>,
+    /// Who asks, where that was found out.
+    pub user: Option<Vec<u8>>,
+    /// Fields of the request that made a difference: for `Vary`.
+    pub vary: Vec<Vec<u8>>,
+    /// Values of `Set-Cookie` for the reply.
+    pub cookies: Vec<Vec<u8>>,
+    /// The fields of the request, where they were edited.
+    pub request_fields: Option<Vec<(Vec<u8>, Vec<u8>)>>,
+    /// The media type that a rule says the file has.
+    pub media_type: Option<Vec<u8>>,
+    /// The handler that a rule says.
+    pub handler: Option<Vec<u8>>,
+    /// Whether a rule with `END` was met.
+    pub has_ended: bool,
+    /// The explanation, where one was asked for.
+    pub trace: Vec<Traced>,
+}
+
+/// Whether and where a request goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// It goes on as it is.
+    GoOn,
+    /// It begins anew, with this path and the decision's query.
+    Rewritten(Vec<u8>),
+    /// The client is sent elsewhere.
+    Redirect {
+        /// The status, 300 to 399.
+        status: u16,
+        /// The URL.
+        location: Vec<u8>,
+    },
+    /// It is answered with this; a 401 asks for the realm of the settings.
+    Status(Stop),
+}
+
+/// A line of an explanation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Traced {
+    /// The line of the file.
+    pub line: u32,
+    /// What came of it.
+    pub text: String,
+}
+
+/// Whether anybody wants to know why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Explain {
+    /// Nobody.
+    No,
+    /// Every line that was looked at is told.
+    Yes,
+}
+
+/// Says what the files of a chain want for a request.
+pub fn decide<'a>(
+    chain: &'a Chain,
+    request: &'a RequestFacts<'a>,
+    explain: Explain,
+) -> Progress<'a, Decision<'a>> {
+    evaluation::begin(move |asker| async move {
+        if explain == Explain::Yes {
+            asker.explain();
+        }
+        let scope = Scope::new(request, asker);
+        let mut decision = Decision {
+            ending: Ending::GoOn,
+            settings: Cow::Owned(Settings::default()),
+            variables: Variables::default(),
+            query: None,
+            user: None,
+            vary: Vec::new(),
+            cookies: Vec::new(),
+            request_fields: None,
+            media_type: None,
+            handler: None,
+            has_ended: request.has_ended,
+            trace: Vec::new(),
+        };
+        match chain.settings(&scope).await {
+            Ok(settings) => {
+                let ending = go(&settings, &mut decision, &scope).await;
+                decision.ending = ending.unwrap_or_else(Ending::Status);
+                decision.settings = settings;
+            }
+            Err(stop) => decision.ending = Ending::Status(stop),
+        }
+        decision.trace = scope.asker.traced();
+        decision.variables = scope.variables.take();
+        decision.query = scope.query.take();
+        decision.user = scope.user.take();
+        decision
+    })
+}
+
+async fn go(
+    settings: &Settings,
+    decision: &mut Decision<'_>,
+    scope: &Scope<'_>,
+) -> Result<Ending, Stop> {
+    if let Some(fault) = &settings.fault {
+        return Err(fault.clone());
+    }
+    for condition in &settings.env_conditions {
+        let set = condition.set(scope).await;
+        set.map_err(|stop| stop.at(condition.line, "SetEnvIf"))?;
+    }
+    access::admit(settings, scope).await?;
+    let follows = settings.options.over(scope.request.options).follows();
+    let passed = rewrite::run(&settings.rewrite, follows, scope).await?;
+    decision.has_ended |= passed.has_ended;
+    decision.media_type = passed.media_type;
+    decision.handler = passed.handler.map(|name| name.to_ascii_lowercase());
+    if let Some(name) = &decision.handler
+        && !is_handler(&String::from_utf8_lossy(name))
+    {
+        return Err(Stop::new(403, "htaccess_refused"));
+    }
+    decision.vary = passed.vary;
+    decision.cookies = passed.cookies;
+    match passed.result {
+        RewriteResult::Status(status) => {
+            return Err(Stop::new(status, "htaccess_rule"));
+        }
+        RewriteResult::Redirect(status, location) => {
+            return Ok(Ending::Redirect { status, location });
+        }
+        RewriteResult::Same | RewriteResult::Path(_) => {}
+    }
+    if let Some((status, location)) = redirect::first(&settings.redirects, scope).await? {
+        return match location {
+            Some(location) => Ok(Ending::Redirect { status, location }),
+            None => Err(Stop::new(status, "htaccess_redirect")),
+        };
+    }
+    set_env(settings, scope)?;
+    // A directory that lacks its slash is sent there first.
+    let request = scope.request;
+    let lacks_slash = request.is_directory && !request.uri.ends_with(b"/");
+    if let RewriteResult::Path(path) = passed.result
+        && !(lacks_slash && settings.slash != Some(false))
+    {
+        return Ok(Ending::Rewritten(path));
+    }
+    if settings
+        .fields
+        .iter()
+        .any(|line| line.place == FieldTable::Request)
+    {
+        let owned = |(name, value): &(&[u8], &[u8])| (name.to_vec(), value.to_vec());
+        let mut fields: Vec<_> = scope.request.fields.iter().map(owned).collect();
+        reply::edit(settings, FieldTable::Request, scope, &mut fields).await?;
+        decision.request_fields = Some(fields);
+    }
+    Ok(Ending::GoOn)
+}
+
+fn set_env(settings: &Settings, scope: &Scope<'_>) -> Result<(), Stop> {
+    let mut variables = scope.variables.borrow_mut();
+    for (name, value) in &settings.env {
+        match value {
+            Some(value) => variables.set(name, value)?,
+            None => variables.unset(name),
+        }
+    }
+    Ok(())
+}
+
+impl EnvCondition {
+    async fn set(&self, scope: &Scope<'_>) -> Result<(), Stop> {
+        let groups = match &self.test {
+            EnvTest::Named(name, pattern) => scope.matched(pattern, &named(name, scope))?,
+            EnvTest::Field(names, pattern) => {
+                let mut value: &[u8] = b"";
+                for (name, found) in scope.request.fields {
+                    if scope.is_match(names, name)? {
+                        value = found;
+                    }
+                }
+                scope.matched(pattern, value)?
+            }
+            EnvTest::Expression(condition) => {
+                scope.groups.take();
+                let holds = expression::holds(condition, scope).await?;
+                holds.then(|| scope.groups.take())
+            }
+        };
+        let groups: Groups = match groups {
+            Some(groups) => groups,
+            None => return Ok(()),
+        };
+        for (name, value) in &self.sets {
+            let mut variables = scope.variables.borrow_mut();
+            match value {
+                Some(value) => variables.set(name, &substituted(value, &groups))?,
+                None => variables.unset(name),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What `SetEnvIf` looks at by a name.
+fn named(name: &[u8], scope: &Scope<'_>) -> Vec<u8> {
+    let request = scope.request;
+    match name.to_ascii_lowercase().as_slice() {
+        b"remote_addr" | b"remote_host" => request.client.to_canonical().to_string().into_bytes(),
+        b"server_addr" => request.server.to_canonical().to_string().into_bytes(),
+        b"request_uri" => request.uri.to_vec(),
+        b"request_method" => request.method.to_vec(),
+        b"request_protocol" => request.protocol.into(),
+        _ => match request.field(name) {
+            Some(value) => value.into_owned(),
+            None => scope.variable(name).unwrap_or_default(),
+        },
+    }
+}

@@ -1,0 +1,366 @@
+//! The head of a reply: `Header` with its two tables, and `Expires…`.
+//!
+//! What programs and files answer stands in one table, which only replies that are no errors of
+//! the server's own have edited; the other goes with every reply.
+
+use crate::decide::Decision;
+use crate::evaluation::{self, Progress};
+use crate::expression::{self, Condition};
+use crate::pattern::Pattern;
+use crate::request::{RequestFacts, Stop};
+use crate::settings::{Age, Computed, Settings};
+use crate::variable::Scope;
+
+/// The longest value that edits make.
+const VALUE_BYTES_MAX: usize = 16 * 1024;
+/// Fields of a table.
+const FIELDS_MAX: usize = 512;
+/// Fields that say where a message ends, and whose connection it is.
+const OURS: [&str; 7] = [
+    "Connection",
+    "Content-Length",
+    "Keep-Alive",
+    "Trailer",
+    "Transfer-Encoding",
+    "Upgrade",
+    "Date",
+];
+
+/// The fields of a reply, in the tables that Apache has for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplyTables {
+    /// The status.
+    pub status: u16,
+    /// Whether it is an error that the server itself answers: only `always` is edited then.
+    pub is_own_error: bool,
+    /// What whoever answered has set.
+    pub fields: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What goes with every reply, errors too.
+    pub always: Vec<(Vec<u8>, Vec<u8>)>,
+    /// When the file was changed, in seconds since 1970.
+    pub changed_s: Option<i64>,
+}
+
+impl ReplyTables {
+    /// The first value of a field, in either table.
+    pub(crate) fn field(&self, name: &[u8]) -> Option<&[u8]> {
+        let mut all = self.fields.iter().chain(&self.always);
+        let found = all.find(|(have, _)| have.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_slice())
+    }
+}
+
+/// One line of `Header` or `RequestHeader`.
+#[derive(Debug)]
+pub(crate) struct FieldEdit {
+    pub(crate) line: u32,
+    pub(crate) place: FieldTable,
+    pub(crate) name: Vec<u8>,
+    pub(crate) edit: Edit,
+    pub(crate) when: When,
+}
+
+/// Which table a line edits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FieldTable {
+    Request,
+    OnSuccess,
+    Always,
+}
+
+/// What becomes of a field.
+#[derive(Debug)]
+pub(crate) enum Edit {
+    Set(Computed),
+    SetIfEmpty(Computed),
+    Add(Computed),
+    Append(Computed),
+    Merge(Computed),
+    Unset,
+    /// Fields of the request whose names match are sent back.
+    Echo(Pattern),
+    /// The pattern, what replaces it, and whether everywhere.
+    Replace(Pattern, Computed, bool),
+}
+
+/// Whether a line counts.
+#[derive(Debug)]
+pub(crate) enum When {
+    Always,
+    Env(Vec<u8>),
+    NoEnv(Vec<u8>),
+    Holds(Condition),
+}
+
+impl When {
+    async fn holds(&self, scope: &Scope<'_>) -> Result<bool, Stop> {
+        match self {
+            Self::Always => Ok(true),
+            Self::Env(name) => Ok(scope.variables.borrow().get(name).is_some()),
+            Self::NoEnv(name) => Ok(scope.variables.borrow().get(name).is_none()),
+            Self::Holds(condition) => expression::holds(condition, scope).await,
+        }
+    }
+}
+
+/// Edits the head of a reply as the files of a decision say.
+///
+/// A value that would break out of its field is left out.
+pub fn edit_reply<'a>(
+    decision: &'a Decision<'a>,
+    request: &'a RequestFacts<'a>,
+    reply: ReplyTables,
+) -> Progress<'a, Result<ReplyTables, Stop>> {
+    evaluation::begin(move |asker| async move {
+        let scope = Scope::new(request, asker);
+        scope.variables.replace(decision.variables.clone());
+        scope.user.replace(decision.user.clone());
+        let mut reply = reply;
+        let settings = &decision.settings;
+        if !reply.is_own_error {
+            expire(settings, request.now.epoch_s, &mut reply);
+        }
+        scope.reply.replace(Some(reply.clone()));
+        let mut always = std::mem::take(&mut reply.always);
+        edit(settings, FieldTable::Always, &scope, &mut always).await?;
+        if !reply.is_own_error {
+            let mut fields = std::mem::take(&mut reply.fields);
+            edit(settings, FieldTable::OnSuccess, &scope, &mut fields).await?;
+            reply.fields = fields;
+        }
+        reply.always = always;
+        Ok(reply)
+    })
+}
+
+/// Goes through the lines about one table.
+pub(crate) async fn edit(
+    settings: &Settings,
+    place: FieldTable,
+    scope: &Scope<'_>,
+    fields: &mut Vec<(Vec<u8>, Vec<u8>)>,
+) -> Result<(), Stop> {
+    for line in settings.fields.iter().filter(|line| line.place == place) {
+        scope.asker.spend(1)?;
+        if line.when.holds(scope).await? {
+            line.apply(scope, fields)
+                .await
+                .map_err(|stop| stop.at(line.line, "Header"))?;
+        }
+        if fields.len() > FIELDS_MAX {
+            return Err(Stop::new(500, "htaccess_loop").at(line.line, "Header"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether files may touch a field of this name.
+pub(crate) fn may_be_edited(name: &[u8]) -> bool {
+    !OURS
+        .iter()
+        .any(|ours| name.eq_ignore_ascii_case(ours.as_bytes()))
+}
+
+fn is_sendable(value: &[u8]) -> bool {
+    let is_fine = |byte: &u8| *byte == b'\t' || (*byte >= b' ' && *byte != 127);
+    value.len() <= VALUE_BYTES_MAX && value.iter().all(is_fine)
+}
+
+impl FieldEdit {
+    async fn apply(
+        &self,
+        scope: &Scope<'_>,
+        fields: &mut Vec<(Vec<u8>, Vec<u8>)>,
+    ) -> Result<(), Stop> {
+        let is_same = |(name, _): &(Vec<u8>, Vec<u8>)| name.eq_ignore_ascii_case(&self.name);
+        let mut value = Vec::new();
+        if let Edit::Set(text)
+        | Edit::SetIfEmpty(text)
+        | Edit::Add(text)
+        | Edit::Append(text)
+        | Edit::Merge(text)
+        | Edit::Replace(_, text, _) = &self.edit
+        {
+            value = text.value(scope).await?;
+            if !is_sendable(&value) {
+                return Ok(());
+            }
+        }
+        let at = fields.iter().position(is_same);
+        match &self.edit {
+            Edit::Unset => fields.retain(|field| !is_same(field)),
+            Edit::Set(_) => {
+                fields.retain(|field| !is_same(field));
+                let at = at.unwrap_or(fields.len()).min(fields.len());
+                fields.insert(at, (self.name.clone(), value));
+            }
+            Edit::SetIfEmpty(_) if at.is_some() => {}
+            Edit::SetIfEmpty(_) | Edit::Add(_) => fields.push((self.name.clone(), value)),
+            Edit::Append(_) | Edit::Merge(_) => {
+                let merges = matches!(self.edit, Edit::Merge(_));
+                match at.and_then(|at| fields.get_mut(at)) {
+                    None => fields.push((self.name.clone(), value)),
+                    Some((_, have)) if merges && has_token(have, &value) => {}
+                    Some((_, have)) => {
+                        have.extend_from_slice(b", ");
+                        have.extend_from_slice(&value);
+                    }
+                }
+            }
+            Edit::Echo(pattern) => {
+                for (name, value) in scope.request.fields {
+                    if scope.is_match(pattern, name)? {
+                        fields.push((name.to_vec(), value.to_vec()));
+                    }
+                }
+            }
+            Edit::Replace(pattern, _, everywhere) => {
+                for field in fields.iter_mut().filter(|field| is_same(field)) {
+                    scope.asker.spend(pattern.cost(field.1.len()))?;
+                    let replaced = pattern.replace(&field.1, &value, *everywhere)?;
+                    if let Some(replaced) = replaced.filter(|value| is_sendable(value)) {
+                        field.1 = replaced;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a list has this element.
+fn has_token(list: &[u8], token: &[u8]) -> bool {
+    list.split(|byte| *byte == b',')
+        .any(|have| have.trim_ascii() == token.trim_ascii())
+}
+
+impl Computed {
+    async fn value(&self, scope: &Scope<'_>) -> Result<Vec<u8>, Stop> {
+        match self {
+            Self::Expression(word) => expression::text(word, scope).await,
+            Self::Plain(text) => Ok(formatted(text, scope)),
+        }
+    }
+}
+
+/// A value with `%{NAME}e`, `%t` and their like in it.
+fn formatted(text: &[u8], scope: &Scope<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut rest = text;
+    loop {
+        match rest {
+            [] => return out,
+            [b'%', b'%', after @ ..] => {
+                out.push(b'%');
+                rest = after;
+            }
+            [b'%', b't', after @ ..] => {
+                let now = scope.request.now.epoch_s.saturating_mul(1_000_000);
+                out.extend_from_slice(format!("t={now}").as_bytes());
+                rest = after;
+            }
+            [b'%', b'D', after @ ..] => {
+                out.extend_from_slice(b"D=0");
+                rest = after;
+            }
+            [b'%', b'{', inner @ ..] => {
+                let end = inner
+                    .iter()
+                    .position(|byte| *byte == b'}')
+                    .unwrap_or(inner.len());
+                let (name, after) = inner.split_at(end);
+                let kind = after.get(1).copied();
+                rest = after.get(2..).unwrap_or_default();
+                let value = scope.variable(name).filter(|_| kind == Some(b'e'));
+                out.extend_from_slice(value.as_deref().unwrap_or(b"(null)"));
+            }
+            [byte, after @ ..] => {
+                out.push(*byte);
+                rest = after;
+            }
+        }
+    }
+}
+
+/// Says how long a reply is fresh, where it does not say so itself.
+fn expire(settings: &Settings, now_s: i64, reply: &mut ReplyTables) {
+    let expiry = &settings.expiry;
+    if expiry.is_active != Some(true) || reply.field(b"Expires").is_some() {
+        return;
+    }
+    let essence = reply.field(b"Content-Type").map(|value| {
+        let essence = value.split(|byte| *byte == b';').next().unwrap_or_default();
+        essence.trim_ascii().to_ascii_lowercase()
+    });
+    let of_type = essence.and_then(|essence| {
+        let major = essence.iter().position(|byte| *byte == b'/')?;
+        let any = [essence.get(..major)?, b"/*"].concat();
+        expiry
+            .by_type
+            .get(&essence)
+            .or_else(|| expiry.by_type.get(&any))
+    });
+    let Some(Age {
+        since_change,
+        seconds,
+    }) = of_type.or(expiry.default.as_ref())
+    else {
+        return;
+    };
+    let since = match since_change {
+        false => now_s,
+        true => match reply.changed_s {
+            Some(changed_s) => changed_s,
+            None => return,
+        },
+    };
+    let until = since.saturating_add(*seconds).max(now_s);
+    let age = format!("max-age={}", until.saturating_sub(now_s)).into_bytes();
+    let is_control =
+        |(name, _): &&mut (Vec<u8>, Vec<u8>)| name.eq_ignore_ascii_case(b"Cache-Control");
+    match reply.fields.iter_mut().find(is_control) {
+        Some((_, value)) => {
+            value.extend_from_slice(b", ");
+            value.extend_from_slice(&age);
+        }
+        None => reply.fields.push((b"Cache-Control".to_vec(), age)),
+    }
+    reply
+        .fields
+        .push((b"Expires".to_vec(), date(until).into_bytes()));
+}
+
+/// A moment as fields have it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+pub(crate) fn date(epoch_s: i64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    // The last second of the year 9999.
+    let epoch_s = epoch_s.clamp(0, 253_402_300_799);
+    let (days, second) = (epoch_s / 86_400, epoch_s % 86_400);
+    // Years that begin in March: a leap day is the last of its year.
+    let from_march = days + 719_468;
+    let (era, day_of_era) = (from_march / 146_097, from_march % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = (month_from_march + 2) % 12;
+    let year = year_of_era + era * 400 + i64::from(month < 2);
+    let name = |names: &[&'static str], at: i64| {
+        usize::try_from(at)
+            .ok()
+            .and_then(|at| names.get(at).copied())
+            .unwrap_or_default()
+    };
+    format!(
+        "{}, {day:02} {} {year:04} {:02}:{:02}:{:02} GMT",
+        name(&DAYS, days % 7),
+        name(&MONTHS, month),
+        second / 3_600,
+        second / 60 % 60,
+        second % 60
+    )
+}

@@ -1,0 +1,328 @@
+//! What the lines of one place say, and how a place within changes it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::access::{Group, HostLines, Requirement};
+use crate::expression::Word;
+use crate::options::{AllowedOptions, OptionsEdit};
+use crate::pattern::Pattern;
+use crate::redirect::Redirect;
+use crate::reply::FieldEdit;
+use crate::request::Stop;
+use crate::rewrite::RewriteLines;
+use crate::types::Endings;
+
+pub use crate::types::Described;
+
+/// All that holds for a file, merged.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// What makes everything here refused.
+    pub(crate) fault: Option<Stop>,
+    pub(crate) options: OptionsEdit,
+    pub(crate) hosts: Option<Arc<HostLines>>,
+    pub(crate) require: Option<Requirement>,
+    /// How requirements go with those of the directory above: all of both, or any of them.
+    pub(crate) merges_require: Option<Merging>,
+    pub(crate) auth: Auth,
+    pub(crate) tls_only: bool,
+    /// Lines that set variables by what is asked, in their order.
+    pub(crate) env_conditions: Vec<Arc<EnvCondition>>,
+    /// Variables that are set whatever is asked; none where one is taken away.
+    pub(crate) env: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    pub(crate) rewrite: RewriteLines,
+    pub(crate) redirects: Vec<Arc<Redirect>>,
+    pub(crate) fields: Vec<Arc<FieldEdit>>,
+    pub(crate) expiry: Expiry,
+    pub(crate) endings: Endings,
+    pub(crate) media_type: Option<Option<Vec<u8>>>,
+    pub(crate) handler: Option<Option<Vec<u8>>>,
+    pub(crate) default_charset: Option<Option<Vec<u8>>>,
+    pub(crate) default_language: Option<Vec<u8>>,
+    /// Media types that are compressed, and whether all are.
+    pub(crate) compressed_types: Vec<Vec<u8>>,
+    pub(crate) compresses_all: Option<bool>,
+    pub(crate) path_info: Option<PathInfo>,
+    pub(crate) index: Option<Vec<Vec<u8>>>,
+    pub(crate) index_ignore: Vec<Vec<u8>>,
+    pub(crate) slash: Option<bool>,
+    pub(crate) fallback: Option<Option<Vec<u8>>>,
+    pub(crate) errors: BTreeMap<u16, Arc<ErrorDocument>>,
+    pub(crate) php: BTreeMap<String, Vec<u8>>,
+    pub(crate) php_engine: Option<bool>,
+    pub(crate) body_bytes_max: Option<u64>,
+}
+
+/// `AuthMerging`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Merging {
+    Off,
+    And,
+    Or,
+}
+
+/// `AcceptPathInfo`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathInfo {
+    /// Programs take it, files do not.
+    Default,
+    /// What follows a file in a path is always taken.
+    Taken,
+    /// What follows a file in a path is never there.
+    Refused,
+}
+
+/// `AuthType Basic` and what goes with it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Auth {
+    /// Whether there is one: `Basic`, or `None`.
+    pub(crate) kind: Option<bool>,
+    pub(crate) realm: Option<Vec<u8>>,
+    pub(crate) user_file: Option<Vec<u8>>,
+    pub(crate) group_file: Option<Vec<u8>>,
+    pub(crate) forbids_on_failure: Option<bool>,
+}
+
+/// `SetEnvIf` and its like.
+#[derive(Debug)]
+pub(crate) struct EnvCondition {
+    pub(crate) line: u32,
+    pub(crate) test: EnvTest,
+    /// Names, and what they are set to; none where one is taken away.
+    pub(crate) sets: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+#[derive(Debug)]
+pub(crate) enum EnvTest {
+    /// A fact, a field or a variable of this name.
+    Named(Vec<u8>, Pattern),
+    /// The last field whose name matches.
+    Field(Pattern, Pattern),
+    Expression(crate::expression::Condition),
+}
+
+/// What a failure is answered with.
+#[derive(Debug)]
+pub enum ErrorDocument {
+    /// What stands in the server.
+    Default,
+    /// A path of the site.
+    Path(Vec<u8>),
+    /// A URL that the client is sent to.
+    Url(Vec<u8>),
+    /// This text.
+    Text(Vec<u8>),
+}
+
+/// How long files are fresh.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Expiry {
+    pub(crate) is_active: Option<bool>,
+    pub(crate) by_type: BTreeMap<Vec<u8>, Age>,
+    pub(crate) default: Option<Age>,
+}
+
+/// From when on, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Age {
+    pub(crate) since_change: bool,
+    pub(crate) seconds: i64,
+}
+
+/// Replaces what is said again.
+fn over<T: Clone>(outer: &mut Option<T>, inner: &Option<T>) {
+    if inner.is_some() {
+        outer.clone_from(inner);
+    }
+}
+
+impl Settings {
+    /// Takes in what a place within says, below this directory.
+    pub(crate) fn merge(&mut self, inner: &Self, directory: &Arc<[u8]>) {
+        if self.fault.is_none() {
+            self.fault.clone_from(&inner.fault);
+        }
+        self.options = self.options.then(inner.options);
+        over(&mut self.hosts, &inner.hosts);
+        self.merge_require(inner);
+        over(&mut self.auth.kind, &inner.auth.kind);
+        over(&mut self.auth.realm, &inner.auth.realm);
+        over(&mut self.auth.user_file, &inner.auth.user_file);
+        over(&mut self.auth.group_file, &inner.auth.group_file);
+        over(
+            &mut self.auth.forbids_on_failure,
+            &inner.auth.forbids_on_failure,
+        );
+        self.tls_only |= inner.tls_only;
+        self.env_conditions
+            .extend(inner.env_conditions.iter().cloned());
+        let env = inner
+            .env
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()));
+        self.env.extend(env);
+        self.rewrite.merge(&inner.rewrite, directory);
+        // The innermost are asked first.
+        self.redirects.splice(0..0, inner.redirects.iter().cloned());
+        self.fields.extend(inner.fields.iter().cloned());
+        over(&mut self.expiry.is_active, &inner.expiry.is_active);
+        over(&mut self.expiry.default, &inner.expiry.default);
+        let ages = inner
+            .expiry
+            .by_type
+            .iter()
+            .map(|(name, age)| (name.clone(), *age));
+        self.expiry.by_type.extend(ages);
+        self.merge_files(inner);
+        self.errors.extend(
+            inner
+                .errors
+                .iter()
+                .map(|(status, it)| (*status, Arc::clone(it))),
+        );
+        let php = inner
+            .php
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()));
+        self.php.extend(php);
+        over(&mut self.php_engine, &inner.php_engine);
+        over(&mut self.body_bytes_max, &inner.body_bytes_max);
+    }
+
+    fn merge_require(&mut self, inner: &Self) {
+        let Some(required) = &inner.require else {
+            return;
+        };
+        let parts = match (&self.require, inner.merges_require) {
+            (Some(outer), Some(Merging::And)) => Some((true, outer)),
+            (Some(outer), Some(Merging::Or)) => Some((false, outer)),
+            _ => None,
+        };
+        self.require = Some(match parts {
+            Some((all, outer)) => Requirement::Group(Group {
+                all,
+                negated: false,
+                parts: vec![outer.clone(), required.clone()],
+            }),
+            None => required.clone(),
+        });
+    }
+
+    fn merge_files(&mut self, inner: &Self) {
+        self.endings.then(&inner.endings);
+        over(&mut self.media_type, &inner.media_type);
+        over(&mut self.handler, &inner.handler);
+        over(&mut self.default_charset, &inner.default_charset);
+        over(&mut self.default_language, &inner.default_language);
+        self.compressed_types
+            .extend(inner.compressed_types.iter().cloned());
+        over(&mut self.compresses_all, &inner.compresses_all);
+        over(&mut self.path_info, &inner.path_info);
+        over(&mut self.index, &inner.index);
+        self.index_ignore.extend(inner.index_ignore.iter().cloned());
+        over(&mut self.slash, &inner.slash);
+        over(&mut self.fallback, &inner.fallback);
+    }
+
+    /// The options that hold over those of the site.
+    pub fn options(&self, outer: AllowedOptions) -> AllowedOptions {
+        self.options.over(outer)
+    }
+
+    /// What a file of this name is.
+    pub fn describe(&self, name: &[u8]) -> Described {
+        let mut described = self.endings.describe(name);
+        if let Some(forced) = &self.media_type {
+            described.media_type = forced.is_some().then(|| forced.clone());
+        }
+        if let Some(forced) = &self.handler {
+            described.handler = Some(forced.clone());
+        }
+        if described.language.is_none() {
+            described.language.clone_from(&self.default_language);
+        }
+        described.is_compressed = self.compresses_all.unwrap_or(described.is_compressed);
+        described
+    }
+
+    /// Whether replies of this type are compressed.
+    pub fn compresses(&self, media_type: &[u8]) -> bool {
+        let essence = media_type
+            .split(|byte| *byte == b';')
+            .next()
+            .unwrap_or_default();
+        let essence = essence.trim_ascii();
+        self.compressed_types
+            .iter()
+            .any(|have| have.eq_ignore_ascii_case(essence))
+    }
+
+    /// The charset of texts that say none; `Some(None)` where none is to be added.
+    pub fn default_charset(&self) -> Option<Option<&[u8]>> {
+        self.default_charset.as_ref().map(Option::as_deref)
+    }
+
+    /// What becomes of the rest of a path that follows a file.
+    pub fn path_info(&self) -> PathInfo {
+        self.path_info.unwrap_or(PathInfo::Default)
+    }
+
+    /// The names of a directory's page, in the order they are looked for; none where no file
+    /// says any.
+    pub fn index(&self) -> Option<&[Vec<u8>]> {
+        self.index.as_deref()
+    }
+
+    /// Whether a list of a directory leaves out this name.
+    pub fn is_unlisted(&self, name: &[u8]) -> bool {
+        let is_hit = |pattern: &Vec<u8>| {
+            crate::glob::matches(pattern, name, crate::glob::Slashes::Plain, false)
+        };
+        self.index_ignore.iter().any(is_hit)
+    }
+
+    /// Whether a directory without its slash is redirected; none where no file says so.
+    pub fn directory_slash(&self) -> Option<bool> {
+        self.slash
+    }
+
+    /// The path that answers for what is not there.
+    pub fn fallback(&self) -> Option<&[u8]> {
+        self.fallback.as_ref()?.as_deref()
+    }
+
+    /// What a failure with this status is answered with.
+    pub fn error_document(&self, status: u16) -> Option<&ErrorDocument> {
+        self.errors.get(&status).map(Arc::as_ref)
+    }
+
+    /// Settings of PHP, by their names.
+    pub fn php(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.php
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_slice()))
+    }
+
+    /// Whether PHP runs; none where no file says so.
+    pub fn php_engine(&self) -> Option<bool> {
+        self.php_engine
+    }
+
+    /// The longest body of a request, where it is to be shorter than the site's.
+    pub fn body_bytes_max(&self) -> Option<u64> {
+        self.body_bytes_max
+    }
+
+    /// What the client is asked to log in to.
+    pub fn realm(&self) -> Option<&[u8]> {
+        self.auth.realm.as_deref()
+    }
+}
+
+/// A text that may have parts of the request in it.
+#[derive(Debug)]
+pub(crate) enum Computed {
+    Plain(Vec<u8>),
+    Expression(Word),
+}

@@ -1,0 +1,15 @@
+//! `.htaccess` files: what they mean, line by line, and what comes of them for a request.
+
+mod access;
+mod corpus;
+mod expression;
+mod hostile;
+mod merging;
+mod overrides;
+mod patterns;
+mod projects;
+mod properties;
+mod reply;
+mod rewriting;
+mod site;
+mod tree;
