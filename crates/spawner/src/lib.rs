@@ -185,7 +185,8 @@ impl Spawner {
     }
 
     /// Waits until there is something to do, and tells where.
-    fn wait(&self) -> io::Result<Vec<Source>> {
+    fn wait(&mut self) -> io::Result<Vec<Source>> {
+        self.pools.begin_wait(Instant::now());
         let mut sources = vec![Source::Ends, Source::Supervisor];
         let mut waited = vec![
             (self.ends.as_fd(), Want::Read),

@@ -42,7 +42,7 @@ use self::caches::Caches;
 use self::machine::{Ask, Deed, Machine, Word};
 use self::pool::Terms;
 use self::run::{Running, Who};
-use self::sockets::Socket;
+use self::sockets::{Sleepers, Socket};
 use self::tenants::Unended;
 use self::words::Ration;
 use crate::manifests::Known;
@@ -73,6 +73,7 @@ pub(super) struct Pools {
     /// The latest manifest that names each pool, and its index there.
     named: BTreeMap<String, (Rc<Known>, usize)>,
     sockets: BTreeMap<String, Socket>,
+    sleepers: Sleepers,
     /// Sockets there have been: the next one's number.
     sockets_seen: u64,
     runs: BTreeMap<u64, Running>,
@@ -159,8 +160,9 @@ impl Pools {
     /// What is waited for.
     pub(super) fn sources(&self) -> impl Iterator<Item = (Source, BorrowedFd<'_>)> {
         let now = Instant::now();
+        let is_looked = self.is_in_charge && self.sleepers.is_looked;
         let asleep = self.sockets.iter().filter(move |(id, _)| {
-            self.is_in_charge && self.named.contains_key(*id) && self.machine.is_asleep(id, now)
+            is_looked && self.named.contains_key(*id) && self.machine.is_asleep(id, now)
         });
         let asleep = asleep.map(|(_, it)| (Source::Asleep(it.number), it.listener.as_fd()));
         let runs = self.runs.iter();

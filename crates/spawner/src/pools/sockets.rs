@@ -1,13 +1,50 @@
 //! The sockets of pools: who comes to one that sleeps, and which of them refuse.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use config::reason;
 use ipc::manifest::FromSpawner;
 use ipc::pools::PoolSocket;
 
+use super::Pools;
 use crate::Spawner;
+
+/// How often is looked who comes to pools that sleep, while there is other work: each look asks the
+/// kernel of all their sockets, and who wants a pool seldom comes that way.
+const SLEEPERS_LOOK: Duration = Duration::from_millis(50);
+
+/// When is looked who comes to pools that sleep.
+#[derive(Debug, Default)]
+pub(super) struct Sleepers {
+    /// Whether the wait that begins looks, or the last one has.
+    pub(super) is_looked: bool,
+    looked: Option<Instant>,
+}
+
+impl Sleepers {
+    fn begin_wait(&mut self, now: Instant) {
+        if self.is_looked {
+            self.looked = Some(now);
+        }
+        let is_due = |looked| now.saturating_duration_since(looked) >= SLEEPERS_LOOK;
+        self.is_looked = self.looked.is_none_or(is_due);
+    }
+
+    /// How long others may be waited for at most.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        (!self.is_looked).then_some(SLEEPERS_LOOK)
+    }
+}
+
+impl Pools {
+    /// A wait begins.
+    pub(crate) fn begin_wait(&mut self, now: Instant) {
+        self.sleepers.begin_wait(now);
+        // Nobody sleeps.
+        self.sleepers.is_looked |= self.sockets.is_empty();
+    }
+}
 
 /// A socket of a pool.
 #[derive(Debug)]
@@ -73,5 +110,26 @@ impl Spawner {
             self.pools.machine.want(&id, &terms, nobody, now);
         }
         self.mind_pools();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sleepers_are_looked_at_now_and_then_however_much_there_is_to_do() {
+        let begun = Instant::now();
+        let mut sleepers = Sleepers::default();
+        let mut looks = Vec::new();
+        // Something happens every millisecond.
+        for ms in 0..=200 {
+            sleepers.begin_wait(begun + Duration::from_millis(ms));
+            // A wait that does not look ends in time for one that does.
+            let patience = (!sleepers.is_looked).then_some(SLEEPERS_LOOK);
+            assert_eq!(sleepers.patience(), patience);
+            looks.extend(sleepers.is_looked.then_some(ms));
+        }
+        assert_eq!(looks, [0, 51, 102, 153]);
     }
 }

@@ -54,6 +54,7 @@ impl Pools {
         let later = later.then_some(LOOK_MAX);
         let of_runs = of_runs.chain(words).chain(ways);
         let of_runs = of_runs.chain(self.unended.patience(now));
+        let of_runs = of_runs.chain(self.sleepers.patience());
         of_runs.chain(look).chain(until).chain(later).min()
     }
 
