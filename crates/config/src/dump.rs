@@ -9,6 +9,7 @@ mod handler;
 mod limit;
 mod map;
 mod pool;
+mod rewrite;
 mod script;
 mod shed;
 pub(crate) mod write;
@@ -22,7 +23,7 @@ use crate::lower::template::spell;
 use crate::model::{
     Auth, Caps, Cgroup, Compress, Expires, FieldEdits, Files, HostPattern, IoLimit, LevelCaps,
     LevelTimeouts, Lifetime, Limit, ListenAddress, LogTarget, Model, Mount, Root, Rule, Senders,
-    Server, Settings, Site, SiteTls, Template, Timeouts, TlsVersion, TryEntry, Upstream,
+    Server, Settings, Site, SiteTls, Template, Timeouts, TlsVersion, TryEntry, Upstream, Variable,
 };
 use crate::units;
 pub use write::quote;
@@ -202,6 +203,7 @@ impl Lines {
         self.key("error_pages", braces(pages));
         self.limits(&site.limits);
         self.level_scripts(&site.scripts);
+        self.rewrites(&site.rewrites);
         self.settings(&site.settings, model);
         self.key("compress", compress(&site.compress));
         if *site.tls != SiteTls::default() {
@@ -267,7 +269,7 @@ impl Lines {
             self.key("auth", braces(basic(auth)));
         }
         if !settings.env.is_empty() {
-            self.key("env", templates(&settings.env));
+            self.key("env", env(&settings.env));
         }
         let caps = said(&keys::LEVEL_CAPS, &settings.caps, &LevelCaps::FIELDS);
         let fields = &LevelTimeouts::FIELDS;
@@ -295,6 +297,7 @@ impl Lines {
         if !rule.conditions.is_empty() {
             self.key("match", conditions::conditions(&rule.conditions));
         }
+        self.rewrites(&rule.rewrites);
         if let Some(given) = &rule.handler {
             self.key("handler", handler::handler(given, model));
         }
@@ -473,6 +476,31 @@ fn expires(given: &Expires) -> String {
     let types = given.types.iter();
     let types = types.map(|(name, of_type)| format!("{} = {}", quote(name), lifetime(of_type)));
     braces(types.chain([format!("default = {}", lifetime(&given.default))]))
+}
+
+/// The variables, those of one name in a list.
+fn env(variables: &[Variable]) -> String {
+    let variable = |variable: &Variable| {
+        let value = variable.value.as_ref();
+        let value = value.map_or("false".to_owned(), |value| quote(spell(value)));
+        match variable.conditions.as_slice() {
+            [] => value,
+            some => format!(
+                "{{ value = {value}, match = {} }}",
+                conditions::conditions(some)
+            ),
+        }
+    };
+    let named = variables.chunk_by(|one, next| one.name == next.name);
+    braces(named.filter_map(|named| match named {
+        [] => None,
+        [only] => Some(format!("{} = {}", quote(&only.name), variable(only))),
+        [first, ..] => Some(format!(
+            "{} = {}",
+            quote(&first.name),
+            list(named, variable)
+        )),
+    }))
 }
 
 fn templates(named: &[(String, Template)]) -> String {

@@ -16,6 +16,7 @@ mod mount;
 pub(crate) mod number;
 mod pool;
 mod process;
+mod rewrite;
 mod script;
 pub mod sensor;
 mod shed;
@@ -36,7 +37,7 @@ pub use acme::{
     DemandedHosts, OnDemand, is_orderable,
 };
 pub use cgroup::{CPU_PERIOD_US, Cgroup, IoLimit};
-pub use condition::{Condition, Glob};
+pub use condition::{Condition, Glob, TextMatch};
 pub use file::{Auth, AuthGroups, ErrorPage, FileIdentity, Guarded};
 pub use handler::{
     Cgi, EarlyHints, FastCgi, Handler, MetricsFormat, Proxy, ProxyHost, ProxyRedirects,
@@ -55,6 +56,7 @@ pub use process::{
     Caps, Control, FieldEdits, ListenAddress, Listener, Log, LogFormat, LogLevel, LogTarget,
     Senders, Timeouts,
 };
+pub use rewrite::{QueryChange, Rewrite};
 pub use script::{
     AllowedAddress, Budgets, Cache, Library, OnError, PhaseScripts, Script, ScriptFile, Scripts,
     ScriptsVm, ServerClass, Source,
@@ -62,7 +64,7 @@ pub use script::{
 pub use shed::{Degrade, SHED_RULES_MAX, Shed, ShedReply, ShedScope};
 pub use site::{
     Compress, EncodedSlash, Expires, Files, LevelCaps, LevelTimeouts, Lifetime, Root, Rule,
-    Settings, Site, Slashes, Symlinks, TryEntry, UnderscoreFields,
+    Settings, Site, Slashes, Symlinks, TryEntry, UnderscoreFields, Variable,
 };
 pub use template::{Template, TemplatePart, TlsClientFact};
 pub use tls::{

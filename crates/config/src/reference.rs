@@ -20,7 +20,7 @@ A configuration is TOML. Unknown keys are errors; `nagaya check` reports all pro
   `$request_id`, `$method`, and of a client's certificate `$tls_client_subject`, `$tls_client_issuer`, `$tls_client_serial`,
   `$tls_client_fingerprint` (SHA-256), `$tls_client_verify` (`SUCCESS`, or `NONE` without one), `$tls_client_not_before`,
   `$tls_client_not_after`, `$tls_client_cert` (PEM, escaped as in a URL). `${host}` sets a name apart from what follows
-  it; `$$` is a dollar; `${NAME:KEY|DEFAULT}` is what the map NAME answers to KEY, or DEFAULT.
+  it; `$$` is a dollar; `$1`, `$2`, … and `${name}` are groups of the rule's own `path_regex` (`$0` is all that it found); `${NAME:KEY|DEFAULT}` is what the map NAME answers to KEY, or DEFAULT.
 ";
 
 /// The reference manual: `docs/reference/config.md`.

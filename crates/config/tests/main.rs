@@ -11,6 +11,7 @@ mod overrides;
 mod pools;
 mod programs;
 mod properties;
+mod rewriting;
 mod scripts;
 mod sharing;
 mod shed;

@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use config::model::{self, Condition, MapMatch};
+use config::model::{self, Condition, MapMatch, TextMatch};
 use ipnet::IpNet;
-use regex::bytes::Regex;
+use pattern::{Exhausted, Expression, Spans, Syntax};
+use wire::FieldId;
 
 use crate::costs::Costs;
 use crate::exchange::request::Request;
-use crate::glob::{self, Matcher};
+use crate::glob::Matcher;
 use crate::maps::answers::number as number_of;
 use crate::maps::answers::{Answers, Question};
 use crate::resolve::resolved::Resolved;
-use crate::template;
+use crate::template::{self, Values};
 
 /// Conditions that must all hold.
 #[derive(Debug)]
@@ -27,16 +28,24 @@ pub(crate) struct Conditions(Box<[Test]>);
 enum Test {
     File(Box<[Matcher]>),
     Path(Box<[Matcher]>),
-    PathRegex(Regex),
+    PathRegex(Expression),
     Method(Box<[Box<[u8]>]>),
-    Header(Box<[u8]>, Option<Matcher>),
-    Query(Box<[u8]>, Option<Matcher>),
+    Header(Box<[u8]>, Option<TextTest>),
+    Query(Box<[u8]>, Option<TextTest>),
+    Cookie(Box<[u8]>, Option<TextTest>),
     Client(Box<[IpNet]>),
     Exists(bool),
     /// In microseconds.
     CostAbove(u64, Arc<Costs>),
     Map(Box<MapTest>),
     Not(Box<[Test]>),
+}
+
+/// What a value must be like.
+#[derive(Debug)]
+enum TextTest {
+    Glob(Matcher),
+    Regex(Expression),
 }
 
 /// What a map must answer.
@@ -59,8 +68,19 @@ impl Conditions {
         conditions: &[Condition],
         whose: &str,
         costs: &Arc<Costs>,
-    ) -> Result<Self, regex::Error> {
+    ) -> Result<Self, Syntax> {
         compile_all(conditions, whose, costs).map(Self)
+    }
+
+    /// What their `path_regex` and its groups find in a path; `None` where there is none.
+    pub(crate) fn find(&self, path: &[u8]) -> Option<Spans> {
+        let mut tests = self.0.iter();
+        let regex = tests.find_map(|test| match test {
+            Test::PathRegex(regex) => Some(regex),
+            _ => None,
+        });
+        // It was found before, in as many steps.
+        regex?.find(path).ok().flatten()
     }
 
     /// Whether a request meets all of them, for who cannot wait: what a map must answer does not
@@ -132,11 +152,7 @@ pub(crate) fn need_file(conditions: &[Condition]) -> bool {
 
 /// Whether one of them asks a map.
 pub(crate) fn ask_maps(conditions: &[Condition]) -> bool {
-    conditions.iter().any(|condition| match condition {
-        Condition::Map(_) => true,
-        Condition::Not(inner) => ask_maps(inner),
-        _ => false,
-    })
+    conditions.iter().any(Condition::asks_map)
 }
 
 impl Test {
@@ -150,16 +166,23 @@ impl Test {
                 Some(file) => file.exists() && any_matches(globs, file.name()),
             },
             Self::Path(globs) => any_matches(globs, head.path()),
-            Self::PathRegex(regex) => regex.is_match(head.path()),
+            Self::PathRegex(regex) => is_found(regex, head.path(), request),
             Self::Method(methods) => methods
                 .iter()
                 .any(|method| **method == *head.method_bytes()),
             Self::Header(name, None) => head.fields.get_named(name).is_some(),
-            Self::Header(name, Some(glob)) => {
-                head.fields.all_named(name).any(|value| glob.matches(value))
+            Self::Header(name, Some(text)) => {
+                let mut values = head.fields.all_named(name);
+                values.any(|value| text.suits(value, request))
             }
-            Self::Query(name, value) => query_values(head.query().unwrap_or_default(), name)
-                .any(|found| value.as_ref().is_none_or(|glob| glob.matches(&found))),
+            Self::Query(name, text) => {
+                let mut values = query_values(head.query().unwrap_or_default(), name);
+                values.any(|value| text.as_ref().is_none_or(|it| it.suits(&value, request)))
+            }
+            Self::Cookie(name, text) => {
+                let mut values = cookies(head.fields.get_all(FieldId::Cookie), name);
+                values.any(|value| text.as_ref().is_none_or(|it| it.suits(value, request)))
+            }
             Self::Client(nets) => nets.iter().any(|net| net.contains(&request.client)),
             Self::Exists(wanted) => file.is_some_and(Resolved::exists) == *wanted,
             Self::CostAbove(bound_us, costs) => {
@@ -172,10 +195,40 @@ impl Test {
     }
 }
 
+impl TextTest {
+    fn compile(text: &TextMatch) -> Result<Self, Syntax> {
+        Ok(match text {
+            TextMatch::Glob(glob) => Self::Glob(Matcher::whole(&glob.0)?),
+            TextMatch::Regex(regex) => Self::Regex(Expression::new(regex)?),
+        })
+    }
+
+    fn suits(&self, value: &[u8], request: &Request) -> bool {
+        match self {
+            Self::Glob(glob) => glob.matches(value),
+            Self::Regex(regex) => is_found(regex, value, request),
+        }
+    }
+}
+
+/// Whether an expression is found; where that was given up the request is told.
+fn is_found(regex: &Expression, text: &[u8], request: &Request) -> bool {
+    let found = regex.is_match(text);
+    found.unwrap_or_else(|Exhausted| {
+        request.gave_up.replace(regex.counted().cloned());
+        false
+    })
+}
+
 impl MapTest {
     fn question(&self, request: &Request) -> Question {
         let mut key = Vec::new();
-        template::expand(&self.wanted.key, request, &Answers::NONE, &mut key);
+        let values = Values {
+            request,
+            answers: &Answers::NONE,
+            captured: None,
+        };
+        template::expand(&self.wanted.key, values, &mut key);
         let map = self.wanted.map;
         Question { map, key }
     }
@@ -230,6 +283,19 @@ fn any_matches(globs: &[Matcher], text: &[u8]) -> bool {
     globs.iter().any(|glob| glob.matches(text))
 }
 
+/// The values of the cookies of this name, in order (RFC 6265 §4.2).
+pub(crate) fn cookies<'a>(
+    lines: impl Iterator<Item = &'a [u8]>,
+    name: &[u8],
+) -> impl Iterator<Item = &'a [u8]> {
+    let pairs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
+    pairs.filter_map(move |pair| {
+        let mut halves = pair.splitn(2, |byte| *byte == b'=');
+        let found = halves.next()?.trim_ascii() == name;
+        found.then(|| halves.next().unwrap_or_default().trim_ascii())
+    })
+}
+
 /// The decoded values of a query parameter.
 fn query_values<'a>(query: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = Vec<u8>> + 'a {
     query.split(|byte| *byte == b'&').filter_map(move |pair| {
@@ -270,7 +336,7 @@ fn compile_all(
     conditions: &[Condition],
     whose: &str,
     costs: &Arc<Costs>,
-) -> Result<Box<[Test]>, regex::Error> {
+) -> Result<Box<[Test]>, Syntax> {
     let (asking, others): (Vec<_>, Vec<_>) = conditions
         .iter()
         .partition(|condition| ask_maps(std::slice::from_ref(condition)));
@@ -279,24 +345,23 @@ fn compile_all(
         .collect()
 }
 
-fn globs(patterns: &[model::Glob]) -> Result<Box<[Matcher]>, regex::Error> {
+fn globs(patterns: &[model::Glob]) -> Result<Box<[Matcher]>, Syntax> {
     let patterns = patterns.iter();
-    patterns.map(|pattern| Matcher::new(&pattern.0)).collect()
+    let matchers = patterns.map(|pattern| Ok(Matcher::new(&pattern.0)?));
+    matchers.collect()
 }
 
-fn compile(condition: &Condition, whose: &str, costs: &Arc<Costs>) -> Result<Test, regex::Error> {
+fn compile(condition: &Condition, whose: &str, costs: &Arc<Costs>) -> Result<Test, Syntax> {
     let bytes = |text: &String| Box::from(text.as_bytes());
-    let value = |glob: &Option<model::Glob>| {
-        let glob = glob.as_ref().map(|glob| Matcher::whole(&glob.0));
-        glob.transpose()
-    };
+    let text = |text: &Option<TextMatch>| text.as_ref().map(TextTest::compile).transpose();
     Ok(match condition {
         Condition::File(patterns) => Test::File(globs(patterns)?),
         Condition::Path(patterns) => Test::Path(globs(patterns)?),
-        Condition::PathRegex(pattern) => Test::PathRegex(glob::compile(pattern)?),
+        Condition::PathRegex(pattern) => Test::PathRegex(Expression::new(pattern)?),
         Condition::Method(methods) => Test::Method(methods.iter().map(bytes).collect()),
-        Condition::Header(name, glob) => Test::Header(bytes(name), value(glob)?),
-        Condition::Query(name, glob) => Test::Query(bytes(name), value(glob)?),
+        Condition::Header(name, value) => Test::Header(bytes(name), text(value)?),
+        Condition::Query(name, value) => Test::Query(bytes(name), text(value)?),
+        Condition::Cookie(name, value) => Test::Cookie(bytes(name), text(value)?),
         Condition::Client(nets) => Test::Client(nets.as_slice().into()),
         Condition::Exists(wanted) => Test::Exists(*wanted),
         Condition::CostAbove(ms) => Test::CostAbove(ms * 1_000, Arc::clone(costs)),
@@ -312,6 +377,16 @@ fn compile(condition: &Condition, whose: &str, costs: &Arc<Costs>) -> Result<Tes
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cookie_is_found_among_others_and_the_first_counts() {
+        let lines: [&[u8]; 2] = [b"a=1; session=x=y ;b", b"session=z; c=3"];
+        let find = |name: &[u8]| cookies(lines.into_iter(), name).next();
+        assert_eq!(find(b"session"), Some(&b"x=y"[..]));
+        assert_eq!(find(b"b"), Some(&b""[..]));
+        assert_eq!(find(b"c"), Some(&b"3"[..]));
+        assert_eq!(find(b"sess"), None);
+    }
 
     #[test]
     fn query_parameters_are_decoded_before_they_are_compared() {

@@ -5,11 +5,9 @@ use config::model::{FieldEdits, Template};
 use wire::{Fields, field_value_ok};
 
 use crate::exchange::Exchange;
-use crate::exchange::request::Request;
 use crate::expiry;
-use crate::maps::answers::Answers;
 use crate::stage::{Arrived, Chosen};
-use crate::template::expand;
+use crate::template::{Values, expand};
 
 /// Changes the request's fields before a handler sees them.
 pub(crate) fn edit_request(chosen: Chosen<'_>, exchange: &mut Exchange) {
@@ -19,10 +17,20 @@ pub(crate) fn edit_request(chosen: Chosen<'_>, exchange: &mut Exchange) {
     }
     let Exchange { request, route, .. } = exchange;
     let mut fields = std::mem::take(&mut request.head.fields);
-    let levels = chosen.settings(route);
-    let levels = levels.map(|settings| &settings.request_headers);
-    let known = (&*request, &route.answers);
-    edit(process, levels, known, &mut fields, route.was_edited);
+    let of_process = Values {
+        request,
+        answers: &route.answers,
+        captured: None,
+    };
+    let levels = chosen.layers(route).map(|layer| {
+        let captured = layer.captured;
+        let values = Values {
+            captured,
+            ..of_process
+        };
+        (&layer.settings.request_headers, values)
+    });
+    edit((process, of_process), levels, &mut fields, route.was_edited);
     request.head.fields = fields;
     route.was_edited = true;
 }
@@ -44,50 +52,62 @@ pub(crate) fn edit_reply(arrived: Arrived<'_>, exchange: &mut Exchange) {
         outgoing,
         ..
     } = exchange;
-    let levels = arrived.settings(route);
-    let levels = levels.map(|settings| &settings.reply_headers);
-    let known = (&*request, &route.answers);
-    edit(process, levels, known, &mut outgoing.fields, false);
+    let of_process = Values {
+        request,
+        answers: &route.answers,
+        captured: None,
+    };
+    let levels = arrived.layers(route).map(|layer| {
+        let captured = layer.captured;
+        let values = Values {
+            captured,
+            ..of_process
+        };
+        (&layer.settings.reply_headers, values)
+    });
+    edit((process, of_process), levels, &mut outgoing.fields, false);
 }
 
 /// `again`: a field that has the value already was added before.
 fn edit<'a>(
-    process: &'a FieldEdits,
-    levels: impl DoubleEndedIterator<Item = &'a FieldEdits> + Clone,
-    known: (&Request, &Answers),
+    process: (&'a FieldEdits, Values<'a>),
+    levels: impl DoubleEndedIterator<Item = (&'a FieldEdits, Values<'a>)> + Clone,
     fields: &mut Fields,
     again: bool,
 ) {
     let levels = std::iter::once(process).chain(levels);
     let mut has_defaults = false;
-    levels.clone().for_each(|edits| {
-        replace(edits, known, fields);
-        add(edits, known, fields, again);
+    levels.clone().for_each(|(edits, values)| {
+        replace(edits, values, fields);
+        add(edits, values, fields, again);
         has_defaults |= !edits.default.is_empty();
     });
     if has_defaults {
-        let defaults = levels.rev().flat_map(|edits| &edits.default);
-        defaults.for_each(|(name, template)| {
-            if fields.get_named(name.as_bytes()).is_none() {
-                with_value(template, known, |value| fields.push(name.as_bytes(), value));
+        levels.rev().for_each(|(edits, values)| {
+            for (name, template) in &edits.default {
+                if fields.get_named(name.as_bytes()).is_none() {
+                    with_value(template, values, |value| {
+                        fields.push(name.as_bytes(), value)
+                    });
+                }
             }
         });
     }
 }
 
-fn replace(edits: &FieldEdits, known: (&Request, &Answers), fields: &mut Fields) {
+fn replace(edits: &FieldEdits, values: Values<'_>, fields: &mut Fields) {
     for name in &edits.remove {
         fields.remove_named(name.as_bytes());
     }
     for (name, template) in &edits.set {
-        with_value(template, known, |value| fields.set(name.as_bytes(), value));
+        with_value(template, values, |value| fields.set(name.as_bytes(), value));
     }
 }
 
 /// `again`: a field that has the value already was added before.
-fn add(edits: &FieldEdits, known: (&Request, &Answers), fields: &mut Fields, again: bool) {
+fn add(edits: &FieldEdits, values: Values<'_>, fields: &mut Fields, again: bool) {
     for (name, template) in &edits.add {
-        with_value(template, known, |value| {
+        with_value(template, values, |value| {
             let name = name.as_bytes();
             if !again || fields.all_named(name).all(|other| other != value) {
                 fields.push(name, value);
@@ -97,13 +117,9 @@ fn add(edits: &FieldEdits, known: (&Request, &Answers), fields: &mut Fields, aga
 }
 
 /// A variable may bring bytes no field may hold; such a value is left out.
-fn with_value(
-    template: &Template,
-    (request, answers): (&Request, &Answers),
-    f: impl FnOnce(&[u8]),
-) {
+fn with_value(template: &Template, values: Values<'_>, f: impl FnOnce(&[u8])) {
     let mut value = Vec::new();
-    expand(template, request, answers, &mut value);
+    expand(template, values, &mut value);
     if field_value_ok(&value) {
         f(&value);
     }

@@ -89,7 +89,7 @@ impl Matcher {
 ///
 /// # Errors
 /// When its syntax is wrong or its compiled form too large.
-pub fn compile(pattern: &str) -> Result<Regex, regex::Error> {
+fn compile(pattern: &str) -> Result<Regex, regex::Error> {
     RegexBuilder::new(pattern)
         .size_limit(COMPILED_BYTES_MAX)
         .dfa_size_limit(COMPILED_BYTES_MAX)

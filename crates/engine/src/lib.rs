@@ -50,6 +50,7 @@ mod programs;
 mod refused;
 mod reply_head;
 pub mod resolve;
+mod rewrite;
 mod room;
 mod rules;
 mod scripts;

@@ -21,7 +21,7 @@ use crate::stage::{Arrived, Routed};
 use crate::worker::serving::Serving;
 use crate::worker::{Answered, Worker};
 use crate::{
-    admission, bounds, client, fields, handler, maps, permits, reply_head, resolve, rules,
+    admission, bounds, client, fields, handler, maps, permits, reply_head, resolve, rewrite, rules,
     shedding, tls,
 };
 
@@ -75,6 +75,7 @@ pub(crate) fn serve_inside<'a>(
 }
 
 async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
+    exchange.request.gave_up.take();
     let routed = find_site(arrived, exchange)?;
     scripts::arm_filters(arrived, exchange);
     make_canonical(routed, exchange)?;
@@ -90,6 +91,9 @@ async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
     shedding::pass(routed, exchange)?;
     bounds::check_announced_length(routed, exchange)?;
     let mut next = scripts::rewrite(routed, exchange).await?;
+    if next != Next::Answered {
+        rewrite::of_site(routed, exchange).await?;
+    }
     while next != Next::Answered {
         next = answer_there(routed, exchange).await?;
     }
@@ -99,7 +103,7 @@ async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
 /// Answers the request at the path it has now; a script may send it elsewhere, [`Next::Anew`].
 async fn answer_there(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Next> {
     resolve::before_rules(routed, exchange).await?;
-    let chosen = rules::choose(routed, exchange).await;
+    let chosen = rules::choose(routed, exchange).await?;
     bounds::settle(chosen, exchange)?;
     permits::leave_program(chosen, exchange);
     admission::check_client(chosen, exchange)?;

@@ -2,28 +2,43 @@
 //!
 //! The idea: rules are tried in order, at once. One that depends on a map's answer is tried again
 //! when the answer is there: only this request waits, and a map is asked only if everything else
-//! the rule wants holds.
+//! the rule wants holds. Where a rule rewrites the path all are tried again, from the first; what
+//! matched before stays in force, so that nobody comes by another name past a rule that was met.
 
+use crate::error::Result;
 use crate::exchange::Exchange;
+use crate::exchange::request::Request;
+use crate::exchange::route::Route;
 use crate::maps;
+use crate::resolve;
+use crate::rewrite::{self, gave_up};
+use crate::site::Rule;
 use crate::stage::{Chosen, Routed};
+use crate::template::Captured;
 
 /// Notes every rule that matches, up to the first one with a handler.
-pub(crate) async fn choose<'a>(routed: Routed<'a>, exchange: &mut Exchange) -> Chosen<'a> {
-    if routed.site.rules_ask_maps {
+///
+/// # Errors
+/// A regular expression was given up, rules have rewritten the path too often, or to what cannot be
+/// asked for.
+pub(crate) async fn choose<'a>(routed: Routed<'a>, exchange: &mut Exchange) -> Result<Chosen<'a>> {
+    if routed.site.rules_ask_maps || routed.site.rules_rewrite {
         // Boxed: few sites have such rules, and the others need not have room for it.
-        Box::pin(note_matches_asking(routed, exchange)).await;
+        Box::pin(note_matches_waiting(routed, exchange)).await?;
     } else {
         note_matches(routed, exchange);
     }
-    routed.chosen(&exchange.route)
+    match exchange.request.gave_up.take() {
+        Some(expression) => Err(gave_up("a `match`", &expression)),
+        None => Ok(routed.chosen(&exchange.route)),
+    }
 }
 
 fn note_matches(routed: Routed<'_>, exchange: &mut Exchange) {
     let Exchange { request, route, .. } = exchange;
-    for (index, rule) in routed.site.rules.iter().enumerate() {
+    for rule in &routed.site.rules {
         if rule.conditions.hold(request, route.file.as_deref()) {
-            route.add_rule(index);
+            note(routed, rule, request, route);
             if rule.handler.is_some() {
                 return;
             }
@@ -31,25 +46,50 @@ fn note_matches(routed: Routed<'_>, exchange: &mut Exchange) {
     }
 }
 
-async fn note_matches_asking(routed: Routed<'_>, exchange: &mut Exchange) {
-    for (index, rule) in routed.site.rules.iter().enumerate() {
-        // Each question is one of the rule's own, and asked once.
-        let matches = loop {
-            let (request, route) = (&exchange.request, &exchange.route);
-            let (file, answers) = (route.file.as_deref(), &route.answers);
-            match rule.conditions.judge(request, file, answers) {
-                Some(matches) => break matches,
-                None => match rule.conditions.question(request, file, answers) {
-                    Some(question) => maps::ask(*routed, exchange, question).await,
-                    None => break false,
-                },
+/// Notes that a rule matches, and what its texts want to know of that.
+fn note(routed: Routed<'_>, rule: &Rule, request: &Request, route: &mut Route) {
+    route.add_rule(rule.index);
+    if rule.captures {
+        let path = request.head.path();
+        let encoded_slash = routed.site.path_rules.encoded_slash;
+        if let Some(spans) = rule.conditions.find(path) {
+            route.capture(rule.index, Captured::new(path, spans, encoded_slash));
+        }
+    }
+}
+
+async fn note_matches_waiting(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
+    let mut rules = routed.site.rules.iter();
+    while let Some(rule) = rules.next() {
+        let has_matched = exchange.route.matched().contains(&rule.index);
+        if !has_matched {
+            if !matches(routed, exchange, rule).await {
+                continue;
             }
-        };
-        if matches {
-            exchange.route.add_rule(index);
-            if rule.handler.is_some() {
-                return;
-            }
+            note(routed, rule, &exchange.request, &mut exchange.route);
+        }
+        if rewrite::of_rule(routed, exchange, rule).await? {
+            resolve::before_rules(routed, exchange).await?;
+            rules = routed.site.rules.iter();
+        } else if rule.handler.is_some() {
+            exchange.route.decide(rule.index);
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+async fn matches(routed: Routed<'_>, exchange: &mut Exchange, rule: &Rule) -> bool {
+    // Each question is one of the rule's own, and asked once.
+    loop {
+        let (request, route) = (&exchange.request, &exchange.route);
+        let (file, answers) = (route.file.as_deref(), &route.answers);
+        match rule.conditions.judge(request, file, answers) {
+            Some(matches) => return matches,
+            None => match rule.conditions.question(request, file, answers) {
+                Some(question) => maps::ask(*routed, exchange, question).await,
+                None => return false,
+            },
         }
     }
 }

@@ -17,9 +17,11 @@ use crate::copies::Copies;
 use crate::error::{Error, Kind, Result};
 use crate::glob::Matcher;
 use crate::guarded::Guarded;
+use crate::maps::texts;
 use crate::permits::classes::TenantClasses;
 use crate::permits::compiled;
 use crate::permits::level::Level;
+use crate::rewrite::compiled::{self as rewrites, CompiledRewrite};
 use crate::scripts::plan;
 use crate::scripts::plan::{Use, VmIndex};
 use crate::stats::SiteStats;
@@ -51,6 +53,10 @@ pub struct Site {
     pub error_pages: std::collections::BTreeMap<u16, model::ErrorPage>,
     /// What every request of the site gets; `None` is nothing.
     pub settings: Option<Box<Settings>>,
+    /// When each variable of these holds; nothing where all always do.
+    pub(crate) variables_hold: Box<[Option<Conditions>]>,
+    /// What is asked for in the place of what was.
+    pub(crate) rewrites: Box<[CompiledRewrite]>,
     /// What its requests may have in place of the process's caps and timeouts; `None` is nothing.
     pub(crate) bounds: Option<Bounds>,
     /// What is counted of it.
@@ -63,6 +69,8 @@ pub struct Site {
     pub tenant: u32,
     /// Whether one of its rules asks a map: then the request may have to wait for its rules.
     pub(crate) rules_ask_maps: bool,
+    /// Whether one of its rules rewrites paths: then rules may have to be tried again.
+    pub(crate) rules_rewrite: bool,
     /// What the limits its requests meet, whatever their rules, want to know of maps.
     pub(crate) asking_limits: Arc<[Conditions]>,
     /// Whether its limits or those of its rules want to know anything of maps.
@@ -123,6 +131,14 @@ pub struct Rule {
     pub(crate) log: Option<TargetIndex>,
     /// What it adds; `None` is nothing.
     pub settings: Option<Box<Settings>>,
+    /// When each variable of these holds; nothing where all always do.
+    pub(crate) variables_hold: Box<[Option<Conditions>]>,
+    /// What is asked for in the place of what was.
+    pub(crate) rewrites: Box<[CompiledRewrite]>,
+    /// Whether groups of its `path_regex` stand in its texts.
+    pub(crate) captures: bool,
+    /// Its place among the rules of its site.
+    pub(crate) index: usize,
     /// Which of its replies are compressed; `None` is as the site says.
     pub compress: Option<Box<Compress>>,
     /// The limits that the requests it matches meet.
@@ -159,13 +175,11 @@ impl Site {
             Some(before) if Arc::ptr_eq(&before.files, &files) => Arc::clone(&before.sources),
             _ => Arc::new(compile_sources(&files, &name)?),
         };
-        let mut rules = site.rules.iter();
-        let needs_file =
-            limits.need_file(site) || rules.any(|rule| conditions::need_file(&rule.conditions));
+        let needs_file = limits.need_file(site) || any_need_file(site);
         let mut rules = site.rules.iter();
         let rules_ask_maps = rules.any(|rule| conditions::ask_maps(&rule.conditions));
         let vm = copies.scripts.vm_of(&site.tenant);
-        let rules = site.rules.iter();
+        let rules = site.rules.iter().enumerate();
         let rules = rules.map(|rule| Rule::compile(rule, &name, limits, copies, vm));
         let rules = rules.collect::<Result<Box<[Rule]>>>()?;
         let asking_limits = limits.asking(site)?;
@@ -181,6 +195,10 @@ impl Site {
         let tenant_name = like(&name, &site.tenant);
         Ok(Self {
             rules_ask_maps,
+            rules_rewrite: site.rules.iter().any(|rule| !rule.rewrites.is_empty()),
+            variables_hold: variables_hold(&site.settings, &name, copies)?,
+            rewrites: rewrites::compile(&site.rewrites)
+                .map_err(|error| too_large(&name, &error))?,
             says_expiry: any_level(site, |level| level.expires.is_some()),
             edits_requests: any_level(site, |level| !level.request_headers.is_empty()),
             edits_replies: any_level(site, |level| !level.reply_headers.is_empty()),
@@ -198,11 +216,7 @@ impl Site {
             has_scripts,
             vm,
             path_rules: path_rules(site),
-            odd_names: match site.underscore_fields {
-                model::UnderscoreFields::Drop => OddNames::Drop,
-                model::UnderscoreFields::Refuse => OddNames::Refuse,
-                model::UnderscoreFields::Keep => OddNames::Keep,
-            },
+            odd_names: odd_names(site),
             own_tree,
             mounts,
             files,
@@ -267,6 +281,39 @@ impl Site {
     }
 }
 
+/// Whether a rule or a variable of the site looks at the resolved file.
+fn any_need_file(site: &model::Site) -> bool {
+    let mut rules = site.rules.iter();
+    let mut variables = rules.clone().map(|rule| &rule.settings);
+    let of_variables = |settings: &Settings| {
+        let mut variables = settings.env.iter();
+        variables.any(|variable| conditions::need_file(&variable.conditions))
+    };
+    of_variables(&site.settings)
+        || variables.any(|settings| of_variables(settings))
+        || rules.any(|rule| conditions::need_file(&rule.conditions))
+}
+
+/// When each variable of a level holds.
+fn variables_hold(
+    settings: &Settings,
+    whose: &str,
+    copies: &Copies,
+) -> Result<Box<[Option<Conditions>]>> {
+    let variables = &settings.env;
+    if variables.iter().all(|it| it.conditions.is_empty()) {
+        return Ok(Box::default());
+    }
+    let compiled = variables.iter().map(|variable| {
+        if variable.conditions.is_empty() {
+            return Ok(None);
+        }
+        let compiled = Conditions::compile(&variable.conditions, whose, &copies.costs);
+        compiled.map(Some).map_err(|error| too_large(whose, &error))
+    });
+    compiled.collect()
+}
+
 fn path_rules(site: &model::Site) -> PathRules {
     PathRules {
         slashes: match site.slashes {
@@ -277,6 +324,14 @@ fn path_rules(site: &model::Site) -> PathRules {
             model::EncodedSlash::Refuse => EncodedSlash::Refuse,
             model::EncodedSlash::Keep => EncodedSlash::Keep,
         },
+    }
+}
+
+fn odd_names(site: &model::Site) -> OddNames {
+    match site.underscore_fields {
+        model::UnderscoreFields::Drop => OddNames::Drop,
+        model::UnderscoreFields::Refuse => OddNames::Refuse,
+        model::UnderscoreFields::Keep => OddNames::Keep,
     }
 }
 
@@ -318,7 +373,7 @@ impl Rule {
     }
 
     fn compile(
-        rule: &model::Rule,
+        (index, rule): (usize, &model::Rule),
         site: &str,
         limits: &mut compiled::Builder<'_>,
         copies: &mut Copies,
@@ -326,6 +381,8 @@ impl Rule {
     ) -> Result<Self> {
         let whose = format!("{} of site {site}", rule.name);
         let conditions = Conditions::compile(&rule.conditions, &whose, &copies.costs);
+        let variables_hold = variables_hold(&rule.settings, &whose, copies)?;
+        let rewrites = rewrites::compile(&rule.rewrites);
         let scripts = &mut copies.scripts;
         let place = rule.limit_place(site);
         Ok(Self {
@@ -336,6 +393,10 @@ impl Rule {
             handler: rule.handler.clone(),
             log: None,
             settings: unless_empty(&rule.settings),
+            variables_hold,
+            rewrites: rewrites.map_err(|error| too_large(&rule.name, &error))?,
+            captures: captures(rule),
+            index,
             compress: rule.compress.as_deref().cloned().map(Box::new),
             scripts: scripts.level(vm, &rule.scripts),
             script: scripts.of_handler(vm, rule.handler.as_ref()),
@@ -343,6 +404,16 @@ impl Rule {
             needs_file: conditions::need_file(&rule.conditions),
         })
     }
+}
+
+/// Whether groups of a rule's `path_regex` stand in its texts.
+fn captures(rule: &model::Rule) -> bool {
+    let handler = rule.handler.iter().flat_map(Handler::texts);
+    let mut keys = rule.limits.iter().flat_map(|limit| &limit.key);
+    texts::of_settings(&rule.settings)
+        .chain(handler)
+        .any(model::Template::has_captures)
+        || keys.any(|key| matches!(key, model::LimitKey::Capture(_)))
 }
 
 fn is_health_check(rule: &model::Rule) -> bool {
@@ -372,7 +443,7 @@ fn compile_sources(files: &Files, site: &str) -> Result<Vec<Matcher>> {
     sources.map_err(|error| too_large(site, &error))
 }
 
-fn too_large(place: &str, error: &regex::Error) -> Error {
+fn too_large(place: &str, error: &impl std::fmt::Display) -> Error {
     Error::new(
         Kind::Internal,
         "pattern_too_large",

@@ -8,11 +8,14 @@
 use std::ops::Deref;
 use std::rc::Rc;
 
-use config::model::{Compress, Handler, Settings};
+use config::model::{Compress, Handler, Settings, Variable};
 
+use crate::conditions::Conditions;
+use crate::exchange::Exchange;
 use crate::exchange::route::{Refusing, Route};
 use crate::site::{Rule, Site};
 use crate::stats::Replies;
+use crate::template::{Captured, Values};
 use crate::tree::Tree;
 use crate::upstream::Destination;
 use crate::worker::Worker;
@@ -109,11 +112,66 @@ impl<'a> Arrived<'a> {
         self,
         route: &'r Route,
     ) -> impl DoubleEndedIterator<Item = &'a Settings> + Clone + use<'a, 'r> {
+        self.layers(route).map(|layer| layer.settings)
+    }
+
+    /// The same, each with what belongs to it.
+    pub(crate) fn layers<'r>(
+        self,
+        route: &'r Route,
+    ) -> impl DoubleEndedIterator<Item = Layer<'a, 'r>> + Clone + use<'a, 'r> {
         let routed = self.routed(route);
-        let site = routed.and_then(|routed| routed.site.settings.as_deref());
-        let rules = routed.into_iter().flat_map(|routed| routed.rules(route));
-        site.into_iter()
-            .chain(rules.filter_map(|rule| rule.settings.as_deref()))
+        let of_site = routed.and_then(|routed| {
+            Some(Layer {
+                settings: routed.site.settings.as_deref()?,
+                variables_hold: &routed.site.variables_hold,
+                captured: None,
+            })
+        });
+        let of_rules = routed.into_iter().flat_map(move |routed| {
+            let rules: &'a [Rule] = &routed.site.rules;
+            let matched = route.matched().iter();
+            matched.filter_map(move |index| {
+                let rule = rules.get(*index)?;
+                Some(Layer {
+                    settings: rule.settings.as_deref()?,
+                    variables_hold: &rule.variables_hold,
+                    captured: route.captured(*index),
+                })
+            })
+        });
+        of_site.into_iter().chain(of_rules)
+    }
+}
+
+/// What a level says, and what its texts are filled in from beside the request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Layer<'a, 'r> {
+    pub(crate) settings: &'a Settings,
+    /// When each of its variables holds; `None`, or nothing at all: always.
+    variables_hold: &'a [Option<Conditions>],
+    /// What its rule has found in the path.
+    pub(crate) captured: Option<&'r Captured>,
+}
+
+impl<'a, 'r> Layer<'a, 'r> {
+    /// Its variables that hold for a request, in order.
+    pub(crate) fn variables(
+        self,
+        exchange: &'r Exchange,
+    ) -> impl Iterator<Item = (&'a Variable, Values<'r>)> + use<'a, 'r> {
+        let (request, route) = (&exchange.request, &exchange.route);
+        let values = Values {
+            request,
+            answers: &route.answers,
+            captured: self.captured,
+        };
+        let variables = self.settings.env.iter().enumerate();
+        let holding = variables.filter(move |(at, _)| {
+            let conditions = self.variables_hold.get(*at).and_then(Option::as_ref);
+            conditions.is_none_or(|it| it.hold(request, route.file.as_deref()))
+        });
+        holding.map(move |(_, variable)| (variable, values))
     }
 }
 

@@ -21,7 +21,6 @@ mod fibers;
 mod interpreter;
 mod library;
 mod log_lines;
-pub mod pattern;
 mod patterns;
 mod phase;
 mod replace;

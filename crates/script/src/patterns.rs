@@ -8,8 +8,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use mruby::Answer;
-
-use crate::pattern::{Flags, Pattern};
+use pattern::{Flags, Pattern};
 
 /// Patterns kept by their source in one VM; at one more all are forgotten.
 const KEPT_MAX: usize = 256;
@@ -64,6 +63,7 @@ impl Patterns {
             ignore_case: options & IGNORE_CASE != 0,
             extended: options & EXTENDED != 0,
             multiline: options & MULTILINE != 0,
+            whole_text: false,
         };
         let pattern = Pattern::new(text, flags).map_err(|error| wrong(&error.to_string()))?;
         let bytes = pattern.bytes() + 2 * source.len();

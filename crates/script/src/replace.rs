@@ -2,8 +2,7 @@
 
 use memchr::memmem::Finder;
 use mruby::Datum;
-
-use crate::pattern::{Budget, Pattern, Spans, decode};
+use pattern::{Budget, Pattern, Spans, decode};
 
 /// Longest text that a replacement makes.
 const BYTES_MAX: usize = 10 << 20;
@@ -308,7 +307,7 @@ mod tests {
     fn groups_that_hold_the_same_text_again_and_again_are_bounded() {
         let text = vec![b'a'; 1 << 20];
         let source = format!("{}.*{}", "(".repeat(50), ")".repeat(50));
-        let pattern = Pattern::new(&source, crate::pattern::Flags::default());
+        let pattern = Pattern::new(&source, pattern::Flags::default());
         let pattern = pattern.expect("a pattern");
         let sought = Sought::Pattern(&pattern);
         assert!(scan(&text, &sought).is_err_and(|why| why.contains("bytes")));

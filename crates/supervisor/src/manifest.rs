@@ -200,7 +200,7 @@ fn groups(
 fn names(site: &Site, cgi: &Cgi) -> Vec<String> {
     let levels = site.rules.iter().map(|rule| &rule.settings);
     let levels = std::iter::once(&site.settings).chain(levels);
-    let env = levels.flat_map(|settings| settings.env.iter().map(|(name, _)| name));
+    let env = levels.flat_map(|settings| settings.env.iter().map(|it| &it.name));
     let params = cgi.params.iter();
     let set = params.filter_map(|(name, value)| value.is_some().then_some(name));
     let names: BTreeSet<&String> = env.chain(set).collect();

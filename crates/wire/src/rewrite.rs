@@ -89,6 +89,25 @@ impl RequestHead {
     }
 }
 
+/// Whether a target, escaped as clients write it, could be one's, and has no segments that would lead
+/// elsewhere.
+///
+/// # Errors
+/// When no client may ask for it, or not so.
+pub fn judge_target(target: &[u8], how: PathRules) -> Result<(), Refusal> {
+    let path = target.split(|byte| *byte == b'?').next();
+    let path = path.unwrap_or_default();
+    let mut segments = path.split(|byte| *byte == b'/');
+    let is_odd = |byte: &u8| !(0x21..0x7f).contains(byte) || *byte == b'#';
+    if !path.starts_with(b"/")
+        || segments.any(|segment| matches!(segment, b"." | b".."))
+        || target.iter().any(is_odd)
+    {
+        return Err(Refusal::bad("bad_target"));
+    }
+    CanonicalPath::default().build(path, how)
+}
+
 /// The canonical form of a path that is not escaped.
 ///
 /// # Errors
@@ -249,6 +268,32 @@ mod tests {
             assert_eq!(head.path(), path.as_bytes());
             assert_eq!(head.path_wire(), wire.as_bytes());
             assert_eq!(head.query(), query.map(str::as_bytes));
+        }
+    }
+
+    #[test]
+    fn a_target_is_judged_without_being_asked_for() {
+        let judge = |target: &str| judge_target(target.as_bytes(), PathRules::default());
+        for good in ["/", "/a%20b?c=..&d=/../", "/a..b/...", "/a//b"] {
+            assert_eq!(judge(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            "a",
+            "?/a",
+            "/a/../b",
+            "/..",
+            "/./a",
+            "/a b",
+            "/a#b",
+            "/é",
+            "/%2e%2e/..",
+            "/%00",
+            "/a%2fb",
+            "/..;/b",
+            "/a\r\n",
+        ] {
+            assert!(judge(bad).is_err(), "{bad}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::write::{braces, list, quote};
 use crate::lower::template::spell;
-use crate::model::{Condition, Glob, MapMatch};
+use crate::model::{Condition, Glob, MapMatch, TextMatch};
 use crate::units;
 
 /// A `match`.
@@ -26,14 +26,18 @@ pub(super) fn conditions(conditions: &[Condition]) -> String {
             }
             Condition::Map(asked) => single.extend(of_map(asked)),
             Condition::Not(inner) => single.push(format!("not = {}", self::conditions(inner))),
-            Condition::Header(name, glob) => tables
+            Condition::Header(name, text) => tables
                 .entry("header")
                 .or_default()
-                .push(presence(name, glob)),
-            Condition::Query(name, glob) => tables
+                .push(presence(name, text)),
+            Condition::Query(name, text) => tables
                 .entry("query")
                 .or_default()
-                .push(presence(name, glob)),
+                .push(presence(name, text)),
+            Condition::Cookie(name, text) => tables
+                .entry("cookie")
+                .or_default()
+                .push(presence(name, text)),
         }
     }
     let tables = tables
@@ -49,10 +53,12 @@ fn globs(globs: &[Glob]) -> String {
     }
 }
 
-fn presence(name: &str, glob: &Option<Glob>) -> String {
-    let value = glob
-        .as_ref()
-        .map_or("true".to_owned(), |glob| quote(&glob.0));
+fn presence(name: &str, text: &Option<TextMatch>) -> String {
+    let value = match text {
+        None => "true".to_owned(),
+        Some(TextMatch::Glob(glob)) => quote(&glob.0),
+        Some(TextMatch::Regex(regex)) => format!("{{ regex = {} }}", quote(regex)),
+    };
     format!("{} = {value}", quote(name))
 }
 

@@ -94,6 +94,10 @@ fn proxy(proxy: &Proxy, upstreams: &[Upstream]) -> String {
         .add_prefix
         .iter()
         .map(|prefix| format!("add_prefix = {}", quote(prefix)));
+    let path = proxy
+        .path
+        .iter()
+        .map(|path| format!("path = {}", quote(spell(path))));
     let rest = [
         format!("host = {}", quote(host)),
         format!("buffer_request = {}", proxy.buffer_request),
@@ -102,7 +106,7 @@ fn proxy(proxy: &Proxy, upstreams: &[Upstream]) -> String {
     ];
     let aside = proxy.buffer_reply.map(buffer_reply);
     let entries = once(target).chain(script::allow(&proxy.allow));
-    let entries = entries.chain(strip).chain(add);
+    let entries = entries.chain(strip).chain(add).chain(path);
     let entries = entries.chain(once(redirects(proxy.redirects.as_deref())));
     braces(entries.chain(rest).chain(aside))
 }

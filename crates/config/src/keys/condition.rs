@@ -1,6 +1,6 @@
 //! `match`: what a request must be like.
 
-use super::key::Fallback::{Absent, Value};
+use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Kind, Section, key};
 
 const HOUR: u64 = 3_600_000;
@@ -30,7 +30,9 @@ pub(crate) const MATCH: Section = Section {
             "path_regex",
             Kind::Other("regular expression"),
             Absent("any"),
-            "A regular expression found in the canonical path; `^` and `$` anchor it. No look-around, no back references.",
+            "A regular expression found in the canonical path; `^` and `$` anchor it. Its groups may stand in the rule's \
+             texts, as `$1` or `${name}`. One that looks around or refers back to a group (`(?!…)`, `\\1`) is matched within \
+             50,000 steps and a few for each byte; a request that takes more is answered 500 (`regex_steps`).",
             "path_regex = '^/v[0-9]+/'",
         ),
         key(
@@ -42,17 +44,25 @@ pub(crate) const MATCH: Section = Section {
         ),
         key(
             "header",
-            Kind::Other("table of globs or `true`"),
+            Kind::Other("table of globs, regular expressions or `true`"),
             Absent("any"),
-            "A field of that name has a value matching the glob; `true`: is there at all.",
+            "A field of that name has a value matching the glob, or in which the regular expression is found; `true`: is \
+             there at all.",
             "header = { User-Agent = \"*bot*\", Cookie = true }",
         ),
         key(
             "query",
-            Kind::Other("table of globs or `true`"),
+            Kind::Other("table of globs, regular expressions or `true`"),
             Absent("any"),
-            "A parameter of that name has a value matching the glob; `true`: is there at all.",
+            "A parameter of that name has such a value, decoded; `true`: is there at all.",
             "query = { debug = true, page = \"[0-9]*\" }",
+        ),
+        key(
+            "cookie",
+            Kind::Other("table of globs, regular expressions or `true`"),
+            Absent("any"),
+            "A cookie of that name has such a value, as it was sent; `true`: is there at all.",
+            "cookie = { beta = \"1\", session = true }",
         ),
         key(
             "client",
@@ -128,5 +138,20 @@ pub(crate) const MATCH: Section = Section {
             "not = { method = \"GET\" }",
         ),
     ],
+    later: &[],
+};
+
+pub(crate) const TEXT_MATCH: Section = Section {
+    title: "match.header.NAME = { … }",
+    about: "What a field, a parameter of the query or a cookie must be like, where a glob does not say it: \
+        `header = { User-Agent = { regex = '(?i)bot' } }`.",
+    keys: &[key(
+        "regex",
+        Kind::Other("regular expression"),
+        Required,
+        "It is found somewhere in the value; `^` and `$` anchor it, `(?i)` takes capitals and small letters alike. \
+         As in `path_regex`, looking around and referring back are counted in steps.",
+        "regex = '(?i)bot|crawl'",
+    )],
     later: &[],
 };

@@ -53,7 +53,7 @@ pub(crate) const HANDLER: Section = Section {
             "redirect",
             Kind::Other("template"),
             Absent("not chosen"),
-            "A redirect to this target.",
+            "A redirect to this target. `$1` and `${name}` are groups of the rule's `path_regex`, escaped as in a URL.",
             "redirect = \"https://$host$uri\"",
         ),
         key(
@@ -99,6 +99,15 @@ pub(crate) const PROXY: Section = Section {
             Absent("nothing is added, or the URL's path"),
             "Put before the path, after `strip_prefix`. Begins with `/`.",
             "add_prefix = \"/v2\"",
+        ),
+        key(
+            "path",
+            Kind::Other("template"),
+            Absent("the client's path"),
+            "The whole path that is asked for in the place of the client's, `$1` and `${name}` being groups of the rule's \
+             `path_regex`, escaped. The client's query follows, unless a `?` stands in it. Not beside `strip_prefix` and \
+             `add_prefix`.",
+            "path = \"/v2/status\"",
         ),
         key(
             "host",

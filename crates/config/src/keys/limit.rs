@@ -194,6 +194,7 @@ pub(crate) const LIMIT: Section = Section {
              - `\"file\"`: the file the request was resolved to, or else its path; `\"path\"`: its canonical path;\n\
              - `\"client\"`: the client's address, or /64 for IPv6;\n\
              - `\"header:NAME\"`, `\"cookie:NAME\"`: the value of that field or cookie, empty where there is none;\n\
+             - `\"$1\"`, `\"${name}\"` (on a rule): what that group of the rule's `path_regex` holds;\n\
              - `\"const:TEXT\"`: this text, whatever the request. It names the limit's only key;\n\
              - `\"process\"` (top level only), `\"tenant\"` (not on a site or a rule), `\"site\"`, `\"rule\"` (on a rule), \
              `\"upstream\"` (on an upstream, or a rule that forwards): each of those.",

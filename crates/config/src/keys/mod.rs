@@ -18,6 +18,7 @@ mod php;
 mod pool;
 mod process;
 mod program;
+mod rewrite;
 mod script;
 mod shed;
 mod site;
@@ -28,7 +29,7 @@ mod tls;
 mod upstream;
 
 pub(crate) use acme::{ACME, ACME_DNS, ACME_EXPORT, EAB, ON_DEMAND};
-pub(crate) use condition::MATCH;
+pub(crate) use condition::{MATCH, TEXT_MATCH};
 pub(crate) use handler::{HANDLER, PROXY, PROXY_REDIRECT, RESPOND};
 pub(crate) use include::INCLUDE;
 pub(crate) use key::{Fallback, Key, Kind, NO_KEY, Section, default_of};
@@ -41,9 +42,12 @@ pub(crate) use php::meant_setting;
 pub(crate) use pool::{APP, PHP, PHP_HANDLER, POOL, POOLS};
 pub(crate) use process::{CAPS, CONTROL, LOG, TIMEOUTS, TOP};
 pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
+pub(crate) use rewrite::REWRITE;
 pub(crate) use script::{LEVEL_SCRIPTS, SCRIPT, SCRIPTS};
 pub(crate) use shed::{SHED, SHED_RESPOND};
-pub(crate) use site::{AUTH, COMPRESS, DENY_FILE, EDITS, FILES, RULE, RULE_LOG, SITE, SITE_LOG};
+pub(crate) use site::{
+    AUTH, COMPRESS, DENY_FILE, EDITS, FILES, RULE, RULE_LOG, SITE, SITE_LOG, VARIABLE,
+};
 pub use suggest::nearest;
 pub(crate) use suggest::{others_handler, phase_of_handler};
 pub(crate) use tls::{LISTEN_TLS, SITE_TLS, TLS};
@@ -86,9 +90,11 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &AUTH,
     &DENY_FILE,
     &EDITS,
+    &REWRITE,
     &RULE,
     &RULE_LOG,
     &MATCH,
+    &TEXT_MATCH,
     &HANDLER,
     &PROXY,
     &PROXY_REDIRECT,
@@ -103,6 +109,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &LEVEL_SCRIPTS,
     &SCRIPT,
     &LIMIT,
+    &VARIABLE,
     &CLASS,
     &CGROUP,
     &IO,

@@ -6,6 +6,7 @@ use super::level::{CAPS_OF_LEVEL, TIMEOUTS_OF_LEVEL};
 use super::limit::LIMITS_OF_LEVEL;
 use super::pool::POOL_OF_SITE;
 use super::program::{CGROUP_OF_LEVEL, CGROUP_REQUIRED};
+use super::rewrite::REWRITE_OF_LEVEL;
 use super::script::SCRIPTS_OF_LEVEL;
 use super::tls::TLS_OF_SITE;
 
@@ -59,9 +60,11 @@ const AUTHENTICATION: Key = key(
 );
 const ENV: Key = key(
     "env",
-    Kind::Other("table of templates"),
+    Kind::Other("table of templates, `false`, tables, or lists of these"),
     Absent("none"),
-    "Variables of the request, given to programs (FastCGI and CGI) and shown in json and ltsv access records.",
+    "Variables of the request, given to programs (FastCGI and CGI) and shown in json and ltsv access records. `false` \
+     takes one away, also such as programs are given anyhow; a table says for which requests; of a list, and of all \
+     levels, the last one counts that holds.",
     "env = { APP_STAGE = \"test\" }",
 );
 
@@ -194,6 +197,7 @@ pub(crate) const SITE: Section = Section {
         POOL_OF_SITE,
         LIMITS_OF_LEVEL,
         TLS_OF_SITE,
+        REWRITE_OF_LEVEL,
         SCRIPTS_OF_LEVEL,
         CGROUP_OF_LEVEL,
         CGROUP_REQUIRED,
@@ -432,11 +436,33 @@ pub(crate) const DENY_FILE: Section = Section {
     later: &[],
 };
 
+pub(crate) const VARIABLE: Section = Section {
+    title: "env.NAME = { … }",
+    about: "A variable that depends on the request.",
+    keys: &[
+        key(
+            "value",
+            Kind::Other("template or `false`"),
+            Required,
+            "What it holds, or `false` to take it away.",
+            "value = \"mobile\"",
+        ),
+        key(
+            "match",
+            Kind::Other("table"),
+            Absent("every request"),
+            "Conditions, all of which must hold; no `map`.",
+            "match = { header = { User-Agent = { regex = 'iPhone|Android' } } }",
+        ),
+    ],
+    later: &[],
+};
+
 pub(crate) const EDITS: Section = Section {
     title: "request_headers, reply_headers",
     about: "Header changes, made in the order remove, set, add, and last what is to be there by default. Values are \
         templates: `$host`, `$path`, `$query`, `$uri`, `$scheme`, `$client`, `$request_id` and `$method` are filled in, and what a client's \
-        certificate says (`$tls_client_subject` and others), `${host}` sets a name apart from what follows it, `$$` is a dollar.",
+        certificate says (`$tls_client_subject` and others); on a rule with a `path_regex`, `$1` and `${name}` are its groups. `${host}` sets a name apart from what follows it, `$$` is a dollar.",
     keys: &[
         key(
             "set",
@@ -491,6 +517,7 @@ pub(crate) const RULE: Section = Section {
             "Conditions, all of which must hold.",
             "match = { path = \"/api/*\", method = \"GET\" }",
         ),
+        REWRITE_OF_LEVEL,
         key(
             "handler",
             Kind::Other("table"),

@@ -168,6 +168,11 @@ fn frame(section: &Section) -> Frame {
             let own = &["match = { method = \"POST\" }"];
             within("[tenants.a]\nclass = [{ ", own, " }]\n")
         }
+        "env.NAME = { … }" => within("env = { A = { ", &["value = \"1\""], " } }\n"),
+        "rewrite = [{ … }]" => {
+            let own = &["from = \"^/(b)([0-9]*)\"", "to = \"/c\""];
+            within("rewrite = [{ ", own, " }]\n")
+        }
         "[[sites.rules]]" => {
             let own = &["handler = { static = true }", "cgroup = { pids = 5 }"];
             table(section.title, own)
@@ -188,6 +193,11 @@ fn frame_of_rule(section: &Section) -> Option<Frame> {
             "[[sites.rules]]\nhandler = { static = true }\nmatch = { ",
             &["map = \"ldavg\""],
             &format!(" }}\n{MAPS}"),
+        ),
+        "match.header.NAME = { … }" => within(
+            "[[sites.rules]]\nhandler = { static = true }\nmatch = { header = { A = { ",
+            &["regex = \"x\""],
+            " } } }\n",
         ),
         "handler = { … }" => within("[[sites.rules]]\nhandler = { ", &[], " }\n"),
         "log = { … } of a rule" => within(

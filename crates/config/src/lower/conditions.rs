@@ -3,17 +3,16 @@
 use std::collections::BTreeSet;
 
 use super::context::problem;
+use super::expressions::expression;
 use super::table::Table;
 use super::template::{Purpose, template};
 use super::value::{Entry, Value};
 use super::{fields, values};
 use crate::keys;
-use crate::model::{Condition, Glob, MapMatch, Template};
+use crate::model::{Condition, Glob, MapMatch, Template, TextMatch};
 
 /// Levels of `not` within each other.
 const NESTED_MAX: usize = 8;
-/// Memory of a compiled regular expression.
-const REGEX_BYTES_MAX: usize = 1 << 20;
 
 /// Keys of a match that say something beside `map` alone.
 const OF_MAPS: [&str; 5] = ["key", "above", "below", "equals", "answered"];
@@ -49,7 +48,9 @@ pub(crate) fn conditions(value: &Value<'_>, files: SiteFiles, depth: usize) -> V
             .get("file")
             .and_then(|value| globs(&value).map(Condition::File)),
         table.get("path").and_then(|value| paths(&value)),
-        table.get("path_regex").and_then(|value| path_regex(&value)),
+        table
+            .get("path_regex")
+            .and_then(|value| expression(&value).map(Condition::PathRegex)),
         table.get("method").and_then(|value| methods(&value)),
         table.get("client").and_then(|value| clients(&value)),
         table
@@ -59,6 +60,7 @@ pub(crate) fn conditions(value: &Value<'_>, files: SiteFiles, depth: usize) -> V
     ];
     found.extend(headers(&table));
     found.extend(queries(&table));
+    found.extend(cookies(&table));
     found.push(of_map(&table));
     if let Some(not) = table.get("not") {
         let inner = conditions(&not, files, depth + 1);
@@ -85,7 +87,7 @@ fn headers(table: &Table<'_>) -> Vec<Option<Condition>> {
             let message = format!("field `{}` is matched twice", entry.name);
             table.context.report(problem(entry.name_spot, message));
         } else {
-            found.push(glob_or_true(&entry.value).map(|glob| Condition::Header(name, glob)));
+            found.push(text_or_true(&entry.value).map(|text| Condition::Header(name, text)));
         }
     }
     found
@@ -93,10 +95,26 @@ fn headers(table: &Table<'_>) -> Vec<Option<Condition>> {
 
 fn queries(table: &Table<'_>) -> Vec<Option<Condition>> {
     let condition = |entry: Entry<'_>| {
-        let glob = glob_or_true(&entry.value)?;
-        Some(Condition::Query(entry.name.to_owned(), glob))
+        let text = text_or_true(&entry.value)?;
+        Some(Condition::Query(entry.name.to_owned(), text))
     };
     some_entries(table, "query")
+        .into_iter()
+        .map(condition)
+        .collect()
+}
+
+fn cookies(table: &Table<'_>) -> Vec<Option<Condition>> {
+    let condition = |entry: Entry<'_>| {
+        if !fields::is_token(entry.name) {
+            let message = format!("{:?} cannot be a cookie's name", entry.name);
+            table.context.report(problem(entry.name_spot, message));
+            return None;
+        }
+        let text = text_or_true(&entry.value)?;
+        Some(Condition::Cookie(entry.name.to_owned(), text))
+    };
+    some_entries(table, "cookie")
         .into_iter()
         .map(condition)
         .collect()
@@ -135,24 +153,6 @@ fn paths(value: &Value<'_>) -> Option<Condition> {
     globs(value).map(Condition::Path)
 }
 
-fn path_regex(value: &Value<'_>) -> Option<Condition> {
-    let text = value.text()?;
-    let compiled = regex::bytes::RegexBuilder::new(text)
-        .size_limit(REGEX_BYTES_MAX)
-        .build();
-    let why = match compiled {
-        Ok(_) => return Some(Condition::PathRegex(text.to_owned())),
-        Err(regex::Error::CompiledTooBig(_)) => "it is too large".to_owned(),
-        Err(error) => {
-            let text = error.to_string();
-            let last = text.lines().last().unwrap_or_default();
-            last.trim().trim_start_matches("error: ").to_owned()
-        }
-    };
-    value.report(format!("bad regular expression: {why}"));
-    None
-}
-
 fn methods(value: &Value<'_>) -> Option<Condition> {
     let mut methods = Vec::new();
     let elements = value.one_or_list();
@@ -188,8 +188,8 @@ fn clients(value: &Value<'_>) -> Option<Condition> {
     (!networks.is_empty()).then_some(Condition::Client(networks))
 }
 
-/// A glob over a value, or `None` inside where being there is enough.
-fn glob_or_true(value: &Value<'_>) -> Option<Option<Glob>> {
+/// A glob over a value or a regular expression, or `None` inside where being there is enough.
+fn text_or_true(value: &Value<'_>) -> Option<Option<TextMatch>> {
     match value.as_flag() {
         Some(true) => Some(None),
         Some(false) => {
@@ -200,7 +200,15 @@ fn glob_or_true(value: &Value<'_>) -> Option<Option<Glob>> {
             value.report_help(format!("`{}` must be a glob or `true`", value.name), help);
             None
         }
-        None if value.is_text() => values::glob(value).map(Some),
+        None if value.is_text() => {
+            let glob = values::glob(value)?;
+            Some(Some(TextMatch::Glob(glob)))
+        }
+        None if value.is_table() => {
+            let table = value.table(&keys::TEXT_MATCH)?;
+            let regex = expression(&table.required("regex")?)?;
+            Some(Some(TextMatch::Regex(regex)))
+        }
         None => {
             value.mistyped("a glob or `true`");
             None
@@ -222,8 +230,10 @@ fn of_map(table: &Table<'_>) -> Option<Condition> {
     let name = value.text()?;
     let map = values::map_named(&value, name, value.spot());
     let key = table.get("key");
+    // It is asked before the rule is known to match.
     let key = key.map_or(Some(Template::default()), |key| {
-        template(&key, Purpose::Key)
+        let read = || template(&key, Purpose::Key);
+        key.context.where_groups_are_of(None, read)
     });
     let compared = ["above", "below", "equals"].map(|name| table.get(name));
     let [above, below, equals] = &compared;

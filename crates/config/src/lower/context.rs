@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use pattern::Expression;
 use toml::de::DeTable;
 
 use super::file_cache::FileCache;
@@ -38,6 +39,8 @@ pub(crate) struct Context<'a> {
     pub(crate) denied: RefCell<Vec<PathBuf>>,
     /// Files that keys name, judged.
     pub(crate) files: FileCache,
+    /// The regular expression whose groups texts may use where is being read.
+    groups_of: RefCell<Option<String>>,
 }
 
 /// A place in a file.
@@ -139,7 +142,26 @@ impl<'a> Context<'a> {
             accounts: RefCell::default(),
             denied: RefCell::default(),
             files: Default::default(),
+            groups_of: RefCell::default(),
         }
+    }
+
+    /// Does `work` where texts may use the groups of this expression, and of no other.
+    pub(crate) fn where_groups_are_of<T>(
+        &self,
+        expression: Option<&str>,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        let outer = self.groups_of.replace(expression.map(str::to_owned));
+        let done = work();
+        self.groups_of.replace(outer);
+        done
+    }
+
+    /// The expression whose groups texts may use.
+    pub(crate) fn groups_of(&self) -> Option<Expression> {
+        let source = self.groups_of.borrow();
+        source.as_deref().and_then(|it| Expression::new(it).ok())
     }
 
     /// Whether a file may be set aside where it is wrong.

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use super::conditions::{SiteFiles, conditions};
 use super::context::{Finding, Spot, problem};
 use super::table::Table;
 use super::template::{Purpose, template};
 use super::value::{Entry, Value};
 use crate::keys;
-use crate::model::{FieldEdits, Template};
+use crate::model::{Condition, FieldEdits, Template, Variable};
 
 /// Which messages are changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,16 +50,55 @@ pub(crate) fn edits(value: Option<Value<'_>>, side: Side) -> FieldEdits {
 }
 
 /// `env = { … }`.
-pub(crate) fn env(entries: Vec<Entry<'_>>) -> Vec<(String, Template)> {
+pub(crate) fn env(entries: Vec<Entry<'_>>, files: SiteFiles) -> Vec<Variable> {
     let mut env = Vec::new();
     for entry in entries {
         if let Some(finding) = wrong_variable(entry.name, &entry.name_spot) {
             entry.value.context.report(finding);
-        } else if let Some(template) = template(&entry.value, Purpose::Field) {
-            env.push((entry.name.to_owned(), template));
+            continue;
         }
+        let values = entry.value.one_or_list();
+        env.extend(values.iter().filter_map(|value| variable(value, files)));
     }
     env
+}
+
+/// What a variable holds: a text, or `false` for nothing; in a table where that depends on the
+/// request.
+fn variable(value: &Value<'_>, files: SiteFiles) -> Option<Variable> {
+    let plain = |value: &Value<'_>, expected: &str| match value.as_flag() {
+        Some(false) => Some(None),
+        None if value.is_text() => template(value, Purpose::Field).map(Some),
+        _ => {
+            value.mistyped(expected);
+            None
+        }
+    };
+    let name = value.name.to_owned();
+    if !value.is_table() {
+        return Some(Variable {
+            name,
+            value: plain(
+                value,
+                "a text, `false`, or a table with `value` and `match`",
+            )?,
+            conditions: Vec::new(),
+        });
+    }
+    let table = value.table(&keys::VARIABLE)?;
+    let asked = table.get("match");
+    let conditions = asked.as_ref().map(|value| conditions(value, files, 0));
+    let conditions = conditions.unwrap_or_default();
+    if let Some(asked) = asked.filter(|_| conditions.iter().any(Condition::asks_map)) {
+        let help = "ask it in a rule's `match`, and set the variable there";
+        asked.report_help("no map is asked for a variable", help);
+    }
+    let value = plain(&table.required("value")?, "a text or `false`")?;
+    Some(Variable {
+        name,
+        value,
+        conditions,
+    })
 }
 
 /// What is wrong with the name of a variable that programs are given.

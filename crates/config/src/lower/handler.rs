@@ -11,7 +11,10 @@ use super::upstream::{self, Upstreams};
 use super::value::Value;
 use super::values;
 use crate::keys;
-use crate::model::{FastCgi, Handler, Protocol, Proxy, ProxyHost, ProxyTarget, Redirect, Respond};
+use crate::model::{
+    FastCgi, Handler, Protocol, Proxy, ProxyHost, ProxyTarget, Redirect, Respond, Template,
+    TemplatePart,
+};
 
 /// The keys that choose a handler.
 const CHOICES: [&str; 10] = [
@@ -102,6 +105,12 @@ fn proxy(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Handler> {
         None => named_upstream(&table, upstreams).unzip(),
     };
     let url_prefix = url_prefix.flatten();
+    if let Some(value) = table.get("path").filter(|_| url_prefix.is_some()) {
+        value.report_help(
+            "the URL of `upstream` has a path already",
+            "keep one of the two",
+        );
+    }
     if let Some(value) = table.get("add_prefix").filter(|_| url_prefix.is_some()) {
         value.report_help(
             "the URL of `upstream` has a path already",
@@ -196,6 +205,7 @@ fn proxy_settings(table: &Table<'_>, target: ProxyTarget, url_prefix: Option<Str
         allow: script::allow(table),
         strip_prefix: prefix("strip_prefix"),
         add_prefix: prefix("add_prefix").or(url_prefix),
+        path: path(table),
         host: table
             .get("host")
             .and_then(|value| proxy_host(&value))
@@ -208,6 +218,31 @@ fn proxy_settings(table: &Table<'_>, target: ProxyTarget, url_prefix: Option<Str
         redirects: redirects::redirects(table),
         early_hints: table.choice("early_hints"),
     }
+}
+
+/// What is asked for in the place of the client's path.
+fn path(table: &Table<'_>) -> Option<Template> {
+    let value = table.get("path")?;
+    for name in ["strip_prefix", "add_prefix"] {
+        if let Some(prefix) = table.get(name) {
+            prefix.report(format!("`{name}` says nothing beside `path`"));
+        }
+    }
+    let path = template(&value, Purpose::Target)?;
+    let begins = match path.parts.first() {
+        Some(TemplatePart::Text(text)) => text.starts_with('/'),
+        first => matches!(
+            first,
+            Some(TemplatePart::Path | TemplatePart::Uri | TemplatePart::Capture(_))
+        ),
+    };
+    if !begins {
+        value.report_help(
+            "`path` must be a path",
+            "it begins with `/`, `$path` or a group",
+        );
+    }
+    Some(path)
 }
 
 fn proxy_host(value: &Value<'_>) -> Option<ProxyHost> {
@@ -266,7 +301,28 @@ fn redirect(value: &Value<'_>, table: &Table<'_>) -> Option<Handler> {
         let help = "it begins with `/`, `http://`, `https://` or a variable";
         value.report_help("`redirect` must be a path or a URL", help);
     }
+    if lets_group_say_host(&target) {
+        let help = "put a `/` before the group; one that begins with a slash brings no second";
+        value.report_help("a group may not say to which host a redirect leads", help);
+    }
     Some(Handler::Redirect(Redirect { target, status }))
+}
+
+/// Whether a group stands in a URL before its path begins.
+fn lets_group_say_host(target: &Template) -> bool {
+    let mut before = String::new();
+    for part in &target.parts {
+        match part {
+            TemplatePart::Text(text) => before.push_str(text),
+            TemplatePart::Path | TemplatePart::Uri => before.push('/'),
+            TemplatePart::Capture(_) => {
+                let rest = before.split_once("://").map(|(_, rest)| rest);
+                return rest.is_some_and(|rest| !rest.contains(['/', '?']));
+            }
+            _ => before.push('x'),
+        }
+    }
+    false
 }
 
 fn redirect_status(value: &Value<'_>) -> Option<u16> {

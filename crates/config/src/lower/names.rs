@@ -3,8 +3,8 @@
 use crate::include::Broken;
 use crate::model::{
     AcmeChallenge, Balance, Cache, ClientAuth, Degrade, EarlyHints, EncodedSlash, Isolate, LimitOn,
-    LogFormat, LogLevel, MetricsFormat, Mode, OnError, Protocol, ProxyVersion, ScriptsVm,
-    ServerClass, Share, ShedScope, Slashes, Symlinks, TlsVersion, UnderscoreFields,
+    LogFormat, LogLevel, MetricsFormat, Mode, OnError, Protocol, ProxyVersion, QueryChange,
+    ScriptsVm, ServerClass, Share, ShedScope, Slashes, Symlinks, TlsVersion, UnderscoreFields,
 };
 
 /// A choice that is written as a word.
@@ -42,6 +42,14 @@ impl Named for Broken {
 impl Named for ClientAuth {
     const NAMES: &'static [(&'static str, ClientAuth)] =
         &[("require", ClientAuth::Require), ("ask", ClientAuth::Ask)];
+}
+
+impl Named for QueryChange {
+    const NAMES: &'static [(&'static str, QueryChange)] = &[
+        ("append", QueryChange::Append),
+        ("drop", QueryChange::Drop),
+        ("replace", QueryChange::Replace),
+    ];
 }
 
 impl Named for TlsVersion {

@@ -7,6 +7,7 @@ use super::conditions::{SiteFiles, conditions};
 use super::context::problem;
 use super::handler;
 use super::limits::{Forwards, Level, limits};
+use super::rewrite::rewrites;
 use super::script;
 use super::settings::{compress_of_rule, settings};
 use super::table::Table;
@@ -14,7 +15,7 @@ use super::upstream::Upstreams;
 use super::value::Value;
 use super::values;
 use crate::keys;
-use crate::model::{Compress, Handler, LogTarget, Rule, Settings};
+use crate::model::{Compress, Condition, Handler, LogTarget, Rule, Settings};
 
 /// A rule, the `number`th of its site, from 1.
 pub(crate) fn rule(
@@ -30,28 +31,54 @@ pub(crate) fn rule(
         .get("match")
         .map(|value| conditions(&value, files, 0))
         .unwrap_or_default();
+    let groups = Rule::groups_of(&conditions).map(str::to_owned);
+    let rest = || {
+        with_conditions(
+            &table,
+            (number, files),
+            conditions,
+            compress,
+            above,
+            upstreams,
+        )
+    };
+    let context = table.context;
+    Some(context.where_groups_are_of(groups.as_deref(), rest))
+}
+
+/// What a rule says beside its conditions, whose groups may stand in it.
+fn with_conditions(
+    table: &Table<'_>,
+    (number, files): (usize, SiteFiles),
+    conditions: Vec<Condition>,
+    compress: &Compress,
+    above: Enforcement,
+    upstreams: &mut Upstreams,
+) -> Rule {
     let handler = table
         .get("handler")
         .and_then(|value| handler::handler(&value, upstreams));
     let found_before = table.context.found();
-    let settings = settings(&table);
-    report_idle(&table);
+    let settings = settings(table, files);
+    let rewrites = rewrites(table, files);
+    report_idle(table);
     let own = table.get("compress");
     let own = own.and_then(|value| value.table(&keys::COMPRESS));
     let compress = own.map(|table| Arc::new(compress_of_rule(&table, compress)));
-    let forwards = Forwards::of(&table, handler.as_ref());
+    let forwards = Forwards::of(table, handler.as_ref());
     let limits = limits(table.get("limits"), Level::Rule(files, forwards));
     let scripts = script::level(table.get("scripts"), script::Level::Rule);
-    let adds_settings = settings != Settings::default() || compress.is_some();
-    let log = log(&table);
+    let adds_settings =
+        settings != Settings::default() || compress.is_some() || !rewrites.is_empty();
+    let log = log(table);
     let adds_nothing = !adds_settings && limits.is_empty() && scripts.is_empty() && log.is_none();
     let is_idle = adds_nothing && table.context.found() == found_before;
     if files == SiteFiles::Rootless {
-        report_missing_root(&table, handler.as_ref());
+        report_missing_root(table, handler.as_ref());
     }
-    let enforcement = Enforcement::of(&table, above);
-    let cgroup = cgroup(&table, enforcement);
-    report_unbound_cgroup(&table, handler.as_ref());
+    let enforcement = Enforcement::of(table, above);
+    let cgroup = cgroup(table, enforcement);
+    report_unbound_cgroup(table, handler.as_ref());
     if table.get("handler").is_none() && is_idle && !table.has_strangers() {
         let finding = problem(table.spot(), "the rule does nothing");
         table.context.report(
@@ -60,10 +87,11 @@ pub(crate) fn rule(
                 .absence(),
         );
     }
-    Some(Rule {
-        name: name(&table, number),
+    Rule {
+        name: name(table, number),
         is_named: table.get("name").is_some(),
         conditions,
+        rewrites,
         handler,
         log,
         settings: Arc::new(settings),
@@ -71,7 +99,7 @@ pub(crate) fn rule(
         limits,
         cgroup,
         scripts,
-    })
+    }
 }
 
 /// Reports a handler that needs the site's files, in a site without.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use ipnet::IpNet;
 
+use super::conditions::SiteFiles;
 use super::context::problem;
 use super::denied::denied;
 use super::fields::{self, Side};
@@ -18,7 +19,7 @@ use crate::model::{Compress, Expires, LevelCaps, LevelTimeouts, Lifetime, Settin
 const LIFETIME_MS_MAX: u64 = 3_650 * 24 * 3_600_000;
 
 /// The settings of a level.
-pub(crate) fn settings(table: &Table<'_>) -> Settings {
+pub(crate) fn settings(table: &Table<'_>, files: SiteFiles) -> Settings {
     let (deny, deny_files) = denied(table);
     Settings {
         request_headers: fields::edits(table.get("request_headers"), Side::Request),
@@ -28,7 +29,7 @@ pub(crate) fn settings(table: &Table<'_>) -> Settings {
         deny,
         deny_files,
         auth: table.get("auth").and_then(|value| files::auth(&value)),
-        env: fields::env(table.entries("env")),
+        env: fields::env(table.entries("env"), files),
         caps: table
             .table("caps", &keys::LEVEL_CAPS)
             .numbers(&LevelCaps::FIELDS),

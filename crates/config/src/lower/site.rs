@@ -9,6 +9,7 @@ use super::conditions::SiteFiles;
 use super::context::{Spot, problem};
 use super::limits::{Level, Outer, judge_site, limits};
 use super::mounts::mounts;
+use super::rewrite::{judge_unless, rewrites};
 use super::rule::rule;
 use super::script;
 use super::settings::{compress, settings};
@@ -24,7 +25,7 @@ use crate::alike::Alike;
 use crate::keys;
 use crate::model::{
     Cgroup, Compress, Condition, ErrorPage, Files, Handler, HostPattern, LogTarget, PhaseScripts,
-    Root, Rule, Share, Site, SitePool, TryEntry,
+    Rewrite, Root, Rule, Share, Site, SitePool, TryEntry,
 };
 
 /// What is taken for a program's source where nobody says otherwise.
@@ -128,6 +129,7 @@ fn site(
     judge_answers(&table, rooted, &rules, &rule_values);
     let index = Arc::new(index(&table));
     let mounts = mounts(&table, &index, (&rules, &rule_values), upstreams);
+    let (tried, rewrites) = asked_instead(&table, rooted, &rules);
     let pool = upstreams.pools.end()?;
     judge_pool(&table, &rules, &pool);
     let log = own_log.unwrap_or_else(|| around.log.clone());
@@ -142,14 +144,15 @@ fn site(
         root,
         mounts,
         index,
-        resolve: Arc::new(resolve(&table)),
+        resolve: Arc::new(tried),
         slashes: table.choice("slashes"),
         encoded_slash: table.choice("encoded_slash"),
         underscore_fields: table.choice("underscore_fields"),
         files: Arc::new(site_files(&table.table("files", &keys::FILES), &compress)),
         compress: Arc::new(compress),
         error_pages: error_pages(&table),
-        settings: Arc::new(settings(&table)),
+        rewrites,
+        settings: Arc::new(settings(&table, rooted)),
         error_log: error_log(&log_table, around.log),
         log,
         limits,
@@ -165,6 +168,18 @@ fn rooted(table: &Table<'_>) -> SiteFiles {
         Some(_) => SiteFiles::Rooted,
         None => SiteFiles::Rootless,
     }
+}
+
+/// What a path is resolved to, and what is asked for in its place.
+fn asked_instead(
+    table: &Table<'_>,
+    files: SiteFiles,
+    rules: &[Rule],
+) -> (Vec<TryEntry>, Vec<Rewrite>) {
+    let (tried, rewrites) = (resolve(table), rewrites(table, files));
+    let of_rules = rules.iter().flat_map(|rule| &rule.rewrites);
+    judge_unless(table, &tried, of_rules.chain(&rewrites));
+    (tried, rewrites)
 }
 
 /// Refuses `allow` of `proxy` where no script of any level may name an upstream.

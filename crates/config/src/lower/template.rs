@@ -1,12 +1,14 @@
 //! Templates: text with variables.
 //!
 //! The idea: a variable is `$name` or `${name}`, a dollar itself `$$`; anything else behind a
-//! dollar is a mistake and never passes as text. What a map answers is `${NAME:KEY|DEFAULT}`, key
+//! dollar is a mistake and never passes as text. `$1` and `${name}` are groups of a regular
+//! expression, where one is in sight. What a map answers is `${NAME:KEY|DEFAULT}`, key
 //! and default being templates without maps.
 
 use std::ops::Range;
 
 use super::context::{Finding, problem};
+use super::expressions;
 use super::value::Value;
 use super::values;
 use crate::keys;
@@ -161,11 +163,19 @@ fn parts(
 
 fn variable(value: &Value<'_>, name: &str, at: Range<usize>) -> Option<TemplatePart> {
     let found = VARIABLES.iter().find(|(known, _)| *known == name);
+    let found = found.map(|(_, part)| part.clone());
+    let found = found.or_else(|| expressions::group(value, name).map(TemplatePart::Capture));
     if found.is_none() {
-        let finding = problem(value.part(at), format!("unknown variable `${name}`"));
-        value.context.report(advised(finding, name));
+        let finding = match name.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => expressions::no_group(value, name, at),
+            false => {
+                let finding = problem(value.part(at), format!("unknown variable `${name}`"));
+                advised(finding, name)
+            }
+        };
+        value.context.report(finding);
     }
-    found.map(|(_, part)| part.clone())
+    found
 }
 
 /// Adds what a variable is called here that is not known by this name, or else those there are.
@@ -255,6 +265,7 @@ pub(crate) fn spell(template: &Template) -> String {
                 }
                 out.push('}');
             }
+            TemplatePart::Capture(group) => out.push_str(&format!("${{{group}}}")),
             variable => {
                 let name = VARIABLES.iter().find(|(_, part)| part == variable);
                 out.push_str(&format!("${{{}}}", name.map_or("", |(name, _)| name)));
@@ -290,7 +301,12 @@ fn piece(text: &str) -> (Piece<'_>, &str) {
             None => (Piece::Unclosed, behind),
         };
     }
-    let named = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    // A group's number ends with its digits.
+    let is_number = behind.starts_with(|c: char| c.is_ascii_digit());
+    let named = |c: char| match is_number {
+        true => c.is_ascii_digit(),
+        false => c.is_ascii_alphanumeric() || c == '_',
+    };
     match behind.find(|c| !named(c)).unwrap_or(behind.len()) {
         0 => (Piece::Stray, behind),
         end => {
@@ -340,7 +356,11 @@ pub(crate) fn leads_somewhere(target: &Template) -> bool {
             .iter()
             .any(|start| text.starts_with(start)),
         Some(
-            TemplatePart::Path | TemplatePart::Uri | TemplatePart::Scheme | TemplatePart::Map(_),
+            TemplatePart::Path
+            | TemplatePart::Uri
+            | TemplatePart::Scheme
+            | TemplatePart::Capture(_)
+            | TemplatePart::Map(_),
         ) => true,
         _ => false,
     }

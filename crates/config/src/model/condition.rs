@@ -16,9 +16,11 @@ pub enum Condition {
     /// One of these methods.
     Method(Vec<String>),
     /// A field (name in lower case) whose value matches; `None`: present at all.
-    Header(String, Option<Glob>),
+    Header(String, Option<TextMatch>),
     /// A query parameter whose value matches; `None`: present at all.
-    Query(String, Option<Glob>),
+    Query(String, Option<TextMatch>),
+    /// A cookie whose value matches; `None`: present at all.
+    Cookie(String, Option<TextMatch>),
     /// The client is in one of these networks.
     Client(Vec<IpNet>),
     /// The resolved file exists (or not).
@@ -48,6 +50,25 @@ impl Condition {
             _ => false,
         }
     }
+
+    /// Whether a map is asked for it.
+    #[must_use]
+    pub fn asks_map(&self) -> bool {
+        match self {
+            Condition::Map(_) => true,
+            Condition::Not(inner) => inner.iter().any(Condition::asks_map),
+            _ => false,
+        }
+    }
+}
+
+/// What a value must be like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TextMatch {
+    /// As a whole.
+    Glob(Glob),
+    /// Regular expression that is found in it (syntax checked).
+    Regex(String),
 }
 
 impl Glob {

@@ -104,6 +104,7 @@ impl Handler {
     /// Its texts, which may ask maps.
     pub fn texts(&self) -> impl Iterator<Item = &Template> {
         let (one, params) = match self {
+            Self::Proxy(proxy) => (proxy.path.as_ref(), &[][..]),
             Self::Redirect(redirect) => (Some(&redirect.target), &[][..]),
             Self::Respond(respond) => (Some(&respond.body), &[][..]),
             Self::Cgi(cgi) => (None, &*cgi.params),
@@ -134,6 +135,9 @@ pub struct Proxy {
     pub strip_prefix: Option<String>,
     /// Prefix put before the path; begins with `/`.
     pub add_prefix: Option<String>,
+    /// What is asked for in the place of the client's path, with its query unless there is a `?`;
+    /// beside it no prefix is cut or put.
+    pub path: Option<Template>,
     /// The `Host` sent. Default: the client's.
     pub host: ProxyHost,
     /// Take the whole request body before connecting.

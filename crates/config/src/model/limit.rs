@@ -190,6 +190,8 @@ pub enum LimitKey {
     Header(String),
     /// The value of the cookie of this name.
     Cookie(String),
+    /// What this group of the rule's `path_regex` holds. Only on a rule that has one.
+    Capture(usize),
     /// This text, whatever the request.
     Const(String),
 }

@@ -17,6 +17,7 @@ use super::number::Field;
 use super::number::Number::Maybe;
 use super::pool::SitePool;
 use super::process::{FieldEdits, LogTarget};
+use super::rewrite::Rewrite;
 use super::script::PhaseScripts;
 use super::template::Template;
 use super::tls::SiteTls;
@@ -58,6 +59,8 @@ pub struct Site {
     pub compress: Arc<Compress>,
     /// Replaced error pages, by status.
     pub error_pages: BTreeMap<u16, ErrorPage>,
+    /// What is asked for in the place of what was, before a file is looked for.
+    pub rewrites: Vec<Rewrite>,
     /// Settings every rule adds to.
     pub settings: Arc<Settings>,
     /// Access log of this site.
@@ -226,12 +229,23 @@ pub struct Settings {
     pub deny_files: Vec<usize>,
     /// Basic authentication.
     pub auth: Option<Auth>,
-    /// Variables for logs and programs.
-    pub env: Vec<(String, Template)>,
+    /// Variables for logs and programs, in order.
+    pub env: Vec<Variable>,
     /// Sizes and counts in place of the process's; the innermost level that has one counts.
     pub caps: LevelCaps,
     /// Waits in place of the process's, likewise.
     pub timeouts: LevelTimeouts,
+}
+
+/// A variable for logs and programs, or one they do not get.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// What it holds; `None`: it is taken away.
+    pub value: Option<Template>,
+    /// Conditions, all of which must hold; none of them asks a map.
+    pub conditions: Vec<Condition>,
 }
 
 /// `caps` of a site or a rule: what is `None` the level above says.
@@ -286,6 +300,8 @@ pub struct Rule {
     pub is_named: bool,
     /// Conditions, all of which must hold.
     pub conditions: Vec<Condition>,
+    /// What is asked for in the place of what was: the rules are tried again then.
+    pub rewrites: Vec<Rewrite>,
     /// What answers; a rule without one adds its settings and goes on.
     pub handler: Option<Handler>,
     /// Where the records of requests go that it matches; `None` for where its site says. Without
@@ -304,6 +320,15 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// The regular expression whose groups its texts may use: its own `path_regex`.
+    #[must_use]
+    pub fn groups_of(conditions: &[Condition]) -> Option<&str> {
+        conditions.iter().find_map(|condition| match condition {
+            Condition::PathRegex(source) => Some(source.as_str()),
+            _ => None,
+        })
+    }
+
     /// Where the rule's limits stand, in a site of which `host` is the first host.
     #[must_use]
     pub fn limit_place<'a>(&'a self, host: &'a str) -> LimitPlace<'a> {

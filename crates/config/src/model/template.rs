@@ -32,6 +32,9 @@ pub enum TemplatePart {
     Method,
     /// `$tls_client_…`: what the client's certificate says; empty where it has shown none.
     TlsClient(TlsClientFact),
+    /// `$1`, `${name}`: what a group of the rule's `path_regex` holds, or of the `from` of a rewrite;
+    /// 0 is all of the match.
+    Capture(usize),
     /// `${NAME:KEY|DEFAULT}`: a map's answer.
     Map(Box<MapLookup>),
 }
@@ -58,6 +61,17 @@ pub enum TlsClientFact {
 }
 
 impl Template {
+    /// Whether groups of a regular expression stand in it.
+    #[must_use]
+    pub fn has_captures(&self) -> bool {
+        let is_one = |part: &TemplatePart| match part {
+            TemplatePart::Capture(_) => true,
+            TemplatePart::Map(lookup) => lookup.key.has_captures() || lookup.default.has_captures(),
+            _ => false,
+        };
+        self.parts.iter().any(is_one)
+    }
+
     /// What it asks of maps.
     pub fn lookups(&self) -> impl Iterator<Item = &MapLookup> {
         self.parts.iter().filter_map(|part| match part {

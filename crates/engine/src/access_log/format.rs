@@ -14,12 +14,13 @@ use wire::{FieldId, Version};
 
 use super::escape;
 use super::times::Times;
+use crate::address;
 use crate::exchange::request::{Announced, Request};
 use crate::exchange::{Exchange, Record};
 use crate::refused::SAMPLE;
 use crate::resolve::resolved::Resolved;
 use crate::stage::Arrived;
-use crate::{address, template};
+use crate::template::{Values, expand};
 
 /// What a record is made of.
 pub(super) struct Facts<'a> {
@@ -236,11 +237,14 @@ fn answered<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)
     secured(facts, put);
 }
 
-/// What is named only where there is something to say: few wait for a pool, are of a class, are shed
-/// or have limits in shadow, and everybody writes records.
+/// What is named only where there is something to say: few wait for a pool, are rewritten, are of a
+/// class, are shed or have limits in shadow, and everybody writes records.
 fn seldom<'a>(record: &'a Record, put: &mut impl FnMut(&'static str, Value<'a>)) {
     if let Some(wait_us) = record.pool_wait_us {
         put("pool_wait_us", Value::Number(wait_us));
+    }
+    if !record.rewritten.is_empty() {
+        put("rewritten", Value::Text(&record.rewritten));
     }
     if let Some(class) = record.class.as_deref() {
         put("class", Value::word(&class.name));
@@ -310,13 +314,13 @@ fn json(facts: &Facts<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
         }
     });
     out.extend_from_slice(b",\"env\":{");
-    for (at, (name, template)) in variables(facts).enumerate() {
+    for (at, (name, value)) in variables(facts).enumerate() {
         if at > 0 {
             out.push(b',');
         }
         quoted(name.as_bytes(), out);
         out.push(b':');
-        quoted(expanded(template, facts, scratch), out);
+        quoted(value.expanded(scratch), out);
     }
     out.extend_from_slice(b"}}");
 }
@@ -343,37 +347,41 @@ fn ltsv(facts: &Facts<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
             Value::Time => time(facts, out),
         }
     });
-    for (name, template) in variables(facts) {
+    for (name, value) in variables(facts) {
         out.extend_from_slice(b"\tenv.");
         escape::ltsv(name.as_bytes(), out);
         out.push(b':');
-        escape::ltsv(expanded(template, facts, scratch), out);
+        escape::ltsv(value.expanded(scratch), out);
     }
 }
 
-/// Variables of site and rules; an inner level's replaces an outer one's of the same name.
-fn variables<'a>(facts: &Facts<'a>) -> impl Iterator<Item = (&'a str, &'a Template)> {
-    let levels = || {
-        let levels = facts.arrived.settings(&facts.exchange.route);
-        levels.map(|settings| &settings.env)
-    };
-    levels().enumerate().flat_map(move |(level, env)| {
-        let replaced = move |name: &str| {
-            levels()
-                .skip(level + 1)
-                .any(|inner| inner.iter().any(|(other, _)| other == name))
-        };
-        env.iter()
-            .filter(move |(name, _)| !replaced(name))
-            .map(|(name, template)| (name.as_str(), template))
-    })
+/// What a variable holds.
+struct Held<'a> {
+    template: &'a Template,
+    values: Values<'a>,
 }
 
-fn expanded<'a>(template: &Template, facts: &Facts<'_>, scratch: &'a mut Vec<u8>) -> &'a [u8] {
-    scratch.clear();
-    let answers = &facts.exchange.route.answers;
-    template::expand(template, &facts.exchange.request, answers, scratch);
-    scratch
+/// Variables of site and rules; of those of one name that hold the last one counts.
+fn variables<'a>(facts: &Facts<'a>) -> impl Iterator<Item = (&'a str, Held<'a>)> {
+    let exchange = facts.exchange;
+    let layers = facts.arrived.layers(&exchange.route);
+    let mut variables: Vec<(&str, Option<Held<'_>>)> = Vec::new();
+    for (variable, values) in layers.flat_map(|layer| layer.variables(exchange)) {
+        let template = variable.value.as_ref();
+        let held = template.map(|template| Held { template, values });
+        variables.retain(|(name, _)| *name != variable.name);
+        variables.push((variable.name.as_str(), held));
+    }
+    let variables = variables.into_iter();
+    variables.filter_map(|(name, held)| Some((name, held?)))
+}
+
+impl Held<'_> {
+    fn expanded<'s>(&self, scratch: &'s mut Vec<u8>) -> &'s [u8] {
+        scratch.clear();
+        expand(self.template, self.values, scratch);
+        scratch
+    }
 }
 
 fn site<'a>(facts: &Facts<'a>) -> Option<&'a str> {

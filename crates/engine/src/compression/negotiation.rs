@@ -222,7 +222,8 @@ compress = { min_bytes = 100 }
             let routed = arrived.routed(&exchange.route).expect("a site");
             let head = &mut exchange.request.head;
             head.canonicalize(routed.site.path_rules).expect("a path");
-            crate::rules::choose(routed, &mut exchange).await;
+            let chosen = crate::rules::choose(routed, &mut exchange).await;
+            chosen.expect("rules that match");
         });
         exchange.outgoing.status = 200;
         for line in fields.split('|') {

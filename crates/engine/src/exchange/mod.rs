@@ -106,6 +106,8 @@ pub struct Record {
     pub(crate) shed: Option<Box<Note>>,
     /// What would have become of it, were nothing in shadow; `None` where that is the same.
     pub shadow: Option<Box<Shadow>>,
+    /// What was asked for in the place of what the client did, by the last rewrite; empty if none was.
+    pub rewritten: Vec<u8>,
     /// User name of Basic auth; empty if none.
     pub user: String,
     /// Stands for the status of a reply that was never meant to be sent; 0 otherwise.

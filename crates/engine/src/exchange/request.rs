@@ -1,8 +1,10 @@
 //! What was asked, by whom and when.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 use fastcgi::environment::Scheme;
@@ -33,6 +35,8 @@ pub struct Request {
     pub connection: u64,
     /// What the balancer in front said of the connection; `None` where there is none that does.
     pub announced: Option<Rc<Announced>>,
+    /// The regular expression that was given up on it: whatever depends on that is not known.
+    pub gave_up: RefCell<Option<Arc<str>>>,
 }
 
 /// What a header of the PROXY protocol says beside addresses: for logs.
@@ -172,6 +176,7 @@ impl Request {
             number: 1,
             connection: 0,
             announced: None,
+            gave_up: RefCell::default(),
         }
     }
 }

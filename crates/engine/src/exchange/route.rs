@@ -8,6 +8,7 @@ use crate::access_log::targets::TargetIndex;
 use crate::exchange::request::Request;
 use crate::maps::answers::Answers;
 use crate::resolve::resolved::Resolved;
+use crate::template::{Captured, Values};
 use crate::upstream::Destination;
 
 /// The way of one request through the configuration.
@@ -36,6 +37,12 @@ pub struct Route {
     pub answers: Answers,
     /// Indexes of the rules that matched, in order; the last one may have the handler.
     matched: Vec<usize>,
+    /// What rules have found in the path, by their indexes: of those whose texts have groups in them.
+    captured: Vec<(usize, Captured)>,
+    /// Indexes of the rules that have rewritten the path.
+    rewritten_by: Vec<usize>,
+    /// How often rules have rewritten it, wherever it was sent since.
+    pub rewrites: u32,
 }
 
 /// Who keeps a client out.
@@ -63,6 +70,7 @@ impl Route {
         self.was_edited = false;
         self.skips_optional = false;
         self.answers.clear();
+        self.rewrites = 0;
         self.start_over();
     }
 
@@ -74,6 +82,15 @@ impl Route {
         self.upstream = None;
         self.refused_by = None;
         self.matched.clear();
+        self.captured.clear();
+        self.rewritten_by.clear();
+    }
+
+    /// Forgets the file: the path has changed. What matched stays.
+    pub fn forget_file(&mut self) {
+        self.tree = None;
+        self.file = None;
+        self.lookup = None;
     }
 
     /// Has the file looked for at this canonical path instead of the request's.
@@ -104,6 +121,45 @@ impl Route {
     /// Notes that a rule matched.
     pub fn add_rule(&mut self, index: usize) {
         self.matched.push(index);
+    }
+
+    /// Notes that a rule decides that may have matched before: the last one does.
+    pub fn decide(&mut self, index: usize) {
+        self.matched.retain(|matched| *matched != index);
+        self.matched.push(index);
+    }
+
+    /// Notes what a rule has found in the path.
+    pub(crate) fn capture(&mut self, index: usize, captured: Captured) {
+        self.captured.push((index, captured));
+    }
+
+    /// What a rule has found in the path.
+    pub(crate) fn captured(&self, index: usize) -> Option<&Captured> {
+        let mut all = self.captured.iter();
+        all.find(|(rule, _)| *rule == index)
+            .map(|(_, captured)| captured)
+    }
+
+    /// What texts of the rule that decides are filled in from.
+    pub(crate) fn values<'a>(&'a self, request: &'a Request) -> Values<'a> {
+        let last = self.matched.last();
+        Values {
+            request,
+            answers: &self.answers,
+            captured: last.and_then(|last| self.captured(*last)),
+        }
+    }
+
+    /// Notes that a rule has rewritten the path.
+    pub fn note_rewritten(&mut self, index: usize) {
+        self.rewrites += 1;
+        self.rewritten_by.push(index);
+    }
+
+    /// Whether a rule has rewritten the path.
+    pub fn was_rewritten_by(&self, index: usize) -> bool {
+        self.rewritten_by.contains(&index)
     }
 
     /// The indexes of the rules that matched, in order.

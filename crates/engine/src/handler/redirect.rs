@@ -1,6 +1,6 @@
 //! A redirect to a configured target.
 
-use config::model::{Redirect, Template};
+use config::model::{Redirect, Template, TemplatePart};
 use wire::field_value_ok;
 
 use crate::error::{Error, Result};
@@ -19,9 +19,9 @@ pub(super) async fn answer(
     redirect: &Redirect,
 ) -> Result<()> {
     let mut target = Vec::new();
-    let answers = &exchange.route.answers;
-    template::expand(&redirect.target, &exchange.request, answers, &mut target);
-    if asks_maps(&redirect.target) {
+    let values = exchange.route.values(&exchange.request);
+    template::expand_url(&redirect.target, values, &mut target);
+    if may_begin_anyhow(&redirect.target) {
         target = escaped(&target);
         let starts: [&[u8]; 3] = [b"/", b"http://", b"https://"];
         if !starts.iter().any(|start| target.starts_with(start)) {
@@ -36,8 +36,10 @@ pub(super) async fn answer(
     reply_head::answer(arrived, exchange, b"").await
 }
 
-fn asks_maps(target: &Template) -> bool {
-    target.lookups().next().is_some()
+/// Whether a map or a group may say where to.
+fn may_begin_anyhow(target: &Template) -> bool {
+    let begins = target.parts.first();
+    matches!(begins, Some(TemplatePart::Capture(_))) || target.lookups().next().is_some()
 }
 
 /// What a map says may hold anything; in a target stands only what may stand in a URL.

@@ -26,7 +26,7 @@ pub(super) async fn answer(
         return reply_head::answer(arrived, exchange, text.as_bytes()).await;
     }
     let mut body = Vec::new();
-    let answers = &exchange.route.answers;
-    template::expand(&respond.body, &exchange.request, answers, &mut body);
+    let values = exchange.route.values(&exchange.request);
+    template::expand_url(&respond.body, values, &mut body);
     reply_head::answer(arrived, exchange, &body).await
 }

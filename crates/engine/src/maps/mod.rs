@@ -24,7 +24,7 @@ pub(crate) mod texts;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use config::model::{MapLookup, Template};
+use config::model::MapLookup;
 
 pub(crate) use answers::Answers;
 pub(crate) use answers::Question;
@@ -39,7 +39,7 @@ use crate::exchange::Exchange;
 use crate::exchange::request::Request;
 use crate::generation::Generation;
 use crate::stage::{Arrived, Chosen};
-use crate::template;
+use crate::template::{self, Values};
 use crate::worker::Worker;
 
 /// Starts what this worker hosts of the maps of a generation that has come into force.
@@ -114,19 +114,35 @@ async fn ask_for_all(chosen: Chosen<'_>, exchange: &mut Exchange) {
 
 fn questions(chosen: Chosen<'_>, exchange: &Exchange) -> Vec<Question> {
     let (request, route) = (&exchange.request, &exchange.route);
+    let of_level = Values {
+        request,
+        answers: &route.answers,
+        captured: None,
+    };
     let process = &chosen.serving.generation.process;
     let of_process = [&process.request_headers, &process.reply_headers];
     let of_process = of_process.into_iter().flat_map(of_edits);
-    let of_levels = chosen.settings(route).flat_map(of_settings);
-    let templates = of_process.chain(of_levels).chain(chosen.handler.texts());
-    let lookups = templates.flat_map(Template::lookups);
-    let question = |lookup: &MapLookup| {
+    let of_process = of_process.map(|template| (template, of_level));
+    let of_levels = chosen.layers(route).flat_map(|layer| {
+        let captured = layer.captured;
+        let values = Values {
+            captured,
+            ..of_level
+        };
+        of_settings(layer.settings).map(move |template| (template, values))
+    });
+    let of_handler = chosen.handler.texts();
+    let of_handler = of_handler.map(|template| (template, route.values(request)));
+    let all = of_process.chain(of_levels).chain(of_handler);
+    let question = |(lookup, values): (&MapLookup, Values<'_>)| {
         let mut key = Vec::new();
-        template::expand(&lookup.key, request, &route.answers, &mut key);
+        template::expand(&lookup.key, values, &mut key);
         let map = lookup.map;
         Question { map, key }
     };
-    lookups.map(question).collect()
+    all.flat_map(|(template, values)| template.lookups().map(move |lookup| (lookup, values)))
+        .map(question)
+        .collect()
 }
 
 /// Whether conditions hold, for who cannot wait: files are asked, but no program.

@@ -31,8 +31,9 @@ pub(super) fn of_edits(edits: &FieldEdits) -> impl Iterator<Item = &Template> {
 }
 
 /// The texts of a level.
-pub(super) fn of_settings(settings: &Settings) -> impl Iterator<Item = &Template> {
+pub(crate) fn of_settings(settings: &Settings) -> impl Iterator<Item = &Template> {
     let fields = [&settings.request_headers, &settings.reply_headers];
-    let env = settings.env.iter().map(|(_, template)| template);
+    let env = settings.env.iter();
+    let env = env.filter_map(|variable| variable.value.as_ref());
     fields.into_iter().flat_map(of_edits).chain(env)
 }

@@ -110,6 +110,8 @@ pub(super) enum Part {
     Network,
     Header(Box<[u8]>),
     Cookie(Box<[u8]>),
+    /// Of the rule it stands on.
+    Capture(usize),
 }
 
 impl Limit {
@@ -228,6 +230,7 @@ impl Part {
             LimitKey::Network => Some(Self::Network),
             LimitKey::Header(name) => Some(Self::Header(name.as_bytes().into())),
             LimitKey::Cookie(name) => Some(Self::Cookie(name.as_bytes().into())),
+            LimitKey::Capture(group) => Some(Self::Capture(*group)),
         }
     }
 }

@@ -23,13 +23,14 @@ use super::limit::{Key, Limit, Part};
 use super::prepared;
 use super::scratch::{Found, Scratch};
 use crate::address;
-use crate::conditions::Conditions;
+use crate::conditions::{Conditions, cookies};
 use crate::exchange::Exchange;
 use crate::exchange::request::Request;
 use crate::exchange::route::Route;
 use crate::maps::answers::Answers;
 use crate::resolve::resolved::Resolved;
 use crate::stage::{self, Chosen};
+use crate::template::Captured;
 
 /// Limits that most requests have no more of.
 const FEW: usize = 4;
@@ -187,8 +188,8 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Appends the value of a part of a key.
-    fn push(&self, part: &Part, out: &mut Vec<u8>) {
+    /// Appends the value of a part of a key of a limit, whose rule has found this in the path.
+    fn push(&self, part: &Part, captured: Option<&Captured>, out: &mut Vec<u8>) {
         let head = &self.request.head;
         match part {
             Part::Tenant => {
@@ -215,7 +216,10 @@ impl<'a> Facts<'a> {
             }
             Part::Cookie(name) => {
                 let lines = head.fields.get_all(FieldId::Cookie);
-                out.extend_from_slice(cookie(lines, name).unwrap_or_default());
+                out.extend_from_slice(cookies(lines, name).next().unwrap_or_default());
+            }
+            Part::Capture(group) => {
+                out.extend_from_slice(captured.map_or(&b""[..], |it| it.get(*group)));
             }
         }
     }
@@ -232,19 +236,23 @@ impl Scratch {
             Phase::Permits | Phase::Password => limit.has_permits,
         };
         if phase == Phase::Password {
-            return self.add(&facts.limits.passwords, facts, ids, asks);
+            return self.add((&facts.limits.passwords, None), facts, ids, asks);
         }
         facts.chosen.levels(facts.route).for_each(|level| {
             let limits = facts.limits.of_level(level);
             if !limits.is_empty() {
-                self.add(limits, facts, ids, asks);
+                let captured = match level {
+                    stage::Level::Rule(rule) => facts.route.captured(rule.index),
+                    _ => None,
+                };
+                self.add((limits, captured), facts, ids, asks);
             }
         });
     }
 
     fn add(
         &mut self,
-        level: &[Limit],
+        (level, captured): (&[Limit], Option<&Captured>),
         facts: &Facts<'_>,
         ids: &[LimitId],
         asks: impl Fn(&Limit) -> bool,
@@ -258,7 +266,7 @@ impl Scratch {
             };
             let (from, until) = match &limit.key {
                 Key::Fixed => Found::NO_KEY,
-                Key::Parts(parts) => self.push_key(parts, facts),
+                Key::Parts(parts) => self.push_key(parts, captured, facts),
             };
             self.found.push(Found {
                 id: *id,
@@ -269,11 +277,16 @@ impl Scratch {
     }
 
     /// Several parts are joined by a space, which none of them can hold then.
-    fn push_key(&mut self, parts: &[Part], facts: &Facts<'_>) -> (u32, u32) {
+    fn push_key(
+        &mut self,
+        parts: &[Part],
+        captured: Option<&Captured>,
+        facts: &Facts<'_>,
+    ) -> (u32, u32) {
         let end = |keys: &Vec<u8>| u32::try_from(keys.len()).unwrap_or(u32::MAX);
         let from = end(&self.keys);
         match parts {
-            [only] => facts.push(only, &mut self.keys),
+            [only] => facts.push(only, captured, &mut self.keys),
             several => {
                 let mut value = Vec::new();
                 for (at, part) in several.iter().enumerate() {
@@ -281,7 +294,7 @@ impl Scratch {
                         self.keys.push(b' ');
                     }
                     value.clear();
-                    facts.push(part, &mut value);
+                    facts.push(part, captured, &mut value);
                     push_escaped(&value, &mut self.keys);
                 }
             }
@@ -296,7 +309,8 @@ fn counts(limit: &Limit, facts: &Facts<'_>) -> bool {
     // What maps must know for it was asked before.
     let holds = |conditions: &Conditions| {
         let judged = conditions.judge(facts.request, facts.file, facts.answers());
-        judged == Some(true)
+        // Of whom it cannot be told is counted.
+        judged == Some(true) || facts.request.gave_up.borrow().is_some()
     };
     limit.hours.as_deref().is_none_or(now) && limit.conditions.as_deref().is_none_or(holds)
 }
@@ -322,16 +336,6 @@ fn push_network(client: IpAddr, out: &mut Vec<u8>) {
     });
 }
 
-/// The value of the first cookie of this name (RFC 6265 §4.2).
-fn cookie<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &[u8]) -> Option<&'a [u8]> {
-    let mut pairs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
-    pairs.find_map(|pair| {
-        let mut halves = pair.splitn(2, |byte| *byte == b'=');
-        let found = halves.next()?.trim_ascii() == name;
-        found.then(|| halves.next().unwrap_or_default().trim_ascii())
-    })
-}
-
 pub(super) fn push_escaped(value: &[u8], out: &mut Vec<u8>) {
     for byte in value {
         match byte {
@@ -345,16 +349,6 @@ pub(super) fn push_escaped(value: &[u8], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_cookie_is_found_among_others_and_the_first_counts() {
-        let lines: [&[u8]; 2] = [b"a=1; session=x=y ;b", b"session=z; c=3"];
-        let find = |name: &[u8]| cookie(lines.into_iter(), name);
-        assert_eq!(find(b"session"), Some(&b"x=y"[..]));
-        assert_eq!(find(b"b"), Some(&b""[..]));
-        assert_eq!(find(b"c"), Some(&b"3"[..]));
-        assert_eq!(find(b"sess"), None);
-    }
 
     #[test]
     fn a_client_is_its_address_or_its_network() {

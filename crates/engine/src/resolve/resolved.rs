@@ -38,6 +38,12 @@ pub enum Found {
     Status(u16),
 }
 
+/// The path below the root: without the slashes at its start.
+pub(super) fn relative_of(path: &[u8]) -> &[u8] {
+    let slashes = path.iter().take_while(|byte| **byte == b'/').count();
+    path.get(slashes..).unwrap_or_default()
+}
+
 impl Resolved {
     /// Whether there is such a file or directory.
     pub fn exists(&self) -> bool {
@@ -45,6 +51,24 @@ impl Resolved {
             self.found,
             Found::File(_) | Found::Unreadable | Found::Directory(_) | Found::Unslashed
         )
+    }
+
+    /// Whether a file, and whether a directory stands at the canonical path itself that came to
+    /// this, whatever else `try` has found for it. Where it cannot be told, both do.
+    pub fn stands_at(&self, path: &[u8]) -> [bool; 2] {
+        let asked = relative_of(path);
+        match &self.found {
+            Found::Missing("no_index") | Found::Unslashed | Found::Directory(_) => [false, true],
+            Found::Missing(_) | Found::Status(_) => [false, false],
+            Found::Denied(_) => [true, true],
+            Found::File(_) | Found::Unreadable => {
+                let is_file = asked.strip_suffix(&*self.path_info) == Some(self.relative());
+                let is_slashed = asked.is_empty() || asked.ends_with(b"/");
+                let index = self.relative().strip_prefix(asked);
+                let is_index = index.is_some_and(|name| is_slashed && !name.contains(&b'/'));
+                [is_file, !is_file && is_index]
+            }
+        }
     }
 
     /// Its full name: the root and what is below it.

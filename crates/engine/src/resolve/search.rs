@@ -14,6 +14,7 @@ use config::model::{self, TryEntry};
 use os::file::{FileKind, NoFile, Symlinks, Wait, Wish};
 
 use super::file::Opened;
+use super::resolved::relative_of;
 use crate::helper::Lane;
 use crate::site::Site;
 use crate::tree::Tree;
@@ -250,12 +251,6 @@ pub(super) fn search(
         outcome.advice = root.advice(&tree.root.path, &outcome.relative, wait)?;
     }
     Ok(outcome)
-}
-
-/// The path below the root: without the slashes at its start.
-pub(super) fn relative_of(path: &[u8]) -> &[u8] {
-    let slashes = path.iter().take_while(|byte| **byte == b'/').count();
-    path.get(slashes..).unwrap_or_default()
 }
 
 struct Search<'a> {

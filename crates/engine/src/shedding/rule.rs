@@ -11,7 +11,7 @@ use crate::conditions::Conditions;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::request::Request;
 use crate::maps::answers::Answers;
-use crate::template;
+use crate::template::{self, Values};
 
 /// A rule that sheds.
 #[derive(Debug)]
@@ -95,7 +95,12 @@ impl Rule {
     fn expanded(&self, template: &Template, request: &Request) -> Vec<u8> {
         let mut target = Vec::new();
         // No map is asked here; `config` refuses it.
-        template::expand(template, request, &Answers::NONE, &mut target);
+        let values = Values {
+            request,
+            answers: &Answers::NONE,
+            captured: None,
+        };
+        template::expand(template, values, &mut target);
         target
     }
 }

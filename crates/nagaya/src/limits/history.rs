@@ -494,7 +494,8 @@ impl History {
                 | LimitKey::Network
                 | LimitKey::Rule
                 | LimitKey::Header(_)
-                | LimitKey::Cookie(_) => {}
+                | LimitKey::Cookie(_)
+                | LimitKey::Capture(_) => {}
             }
         }
         text.into()

@@ -266,7 +266,7 @@ fn unfit(key: &LimitKey, purpose: Purpose) -> Option<(String, String)> {
                 format!("lines are proposed for sites, and none counts by `{spelt}` there");
             return Some((message, others()));
         }
-        LimitKey::Tenant | LimitKey::Rule => {
+        LimitKey::Tenant | LimitKey::Rule | LimitKey::Capture(_) => {
             let message =
                 format!("from an access log it cannot be told what a `{spelt}` would count");
             return Some((message, others()));

@@ -22,6 +22,7 @@ mod ranges;
 mod redirects;
 mod refused_clients;
 mod replies;
+mod rewriting;
 mod settings;
 mod spool;
 mod static_files;

@@ -262,7 +262,7 @@ fn the_virtual_host_is_answered_as_apache_answers_its_own() {
 }
 
 #[test]
-fn what_takes_a_script_does_what_its_row_says() {
+fn what_takes_groups_does_what_its_row_says() {
     let machine = Machine::new();
     let config = format!(
         "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"example.jp\"]\n\

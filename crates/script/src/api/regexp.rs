@@ -8,11 +8,11 @@ use std::rc::Rc;
 
 use memchr::memmem::Finder;
 use mruby::{Answer, Datum, Kind, MethodOf, Takes};
+use pattern::{Budget, Exhausted, Pattern, Spans, decode};
 
 use super::chapter::{Chapter, Method, takes};
 use super::entries::{error, holder, in_ruby, int as option};
 use super::native::answered;
-use crate::pattern::{Budget, Pattern};
 use crate::patterns::{EXTENDED, Held, IGNORE_CASE, MULTILINE};
 use crate::replace::{self, Sought};
 use crate::state::NativeCall;
@@ -296,12 +296,7 @@ fn find_last(call: &mut NativeCall<'_>) -> Answer {
     look(call, Pattern::find_last)
 }
 
-type Look = fn(
-    &Pattern,
-    &[u8],
-    usize,
-    &mut Budget,
-) -> Result<Option<crate::pattern::Spans>, crate::pattern::Exhausted>;
+type Look = fn(&Pattern, &[u8], usize, &mut Budget) -> Result<Option<Spans>, Exhausted>;
 
 fn look(call: &NativeCall<'_>, look: Look) -> Answer {
     let (text, from) = match asked(call) {
@@ -328,7 +323,7 @@ fn look(call: &NativeCall<'_>, look: Look) -> Answer {
 fn after(call: &mut NativeCall<'_>) -> Answer {
     let at = call.int(1).and_then(|at| usize::try_from(at).ok());
     let text = call.bytes(0).unwrap_or_default();
-    let length = at.and_then(|at| crate::pattern::decode(text, at));
+    let length = at.and_then(|at| decode(text, at));
     match (at, length) {
         (Some(at), Some((_, length))) => Answer::Datum(int(at + length)),
         _ => Answer::Nil,

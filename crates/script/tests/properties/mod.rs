@@ -1,6 +1,6 @@
 //! What holds for any pattern and text of a script, for the replayed corpus and the fuzz target.
 
-use script::pattern::{Budget, Flags, Pattern};
+use pattern::{Budget, Flags, Pattern};
 
 /// A pattern and a text, with a NUL between: a match lies in the text, is found again from where
 /// it begins, and looking from behind finds one as well.
@@ -15,6 +15,7 @@ pub(crate) fn pattern(bytes: &[u8]) {
         ignore_case: bytes.len() % 2 == 1,
         extended: bytes.len() % 3 == 1,
         multiline: bytes.len() % 5 == 1,
+        whole_text: bytes.len() % 7 == 1,
     };
     let Ok(pattern) = Pattern::new(source, flags) else {
         return;

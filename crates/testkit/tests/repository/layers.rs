@@ -16,7 +16,7 @@ use crate::tree::{
 };
 
 /// Own crates each crate may depend on. Nothing depends on the test tools but tests.
-const ARROWS: [(&str, &[&str]); 22] = [
+const ARROWS: [(&str, &[&str]); 23] = [
     (
         "nagaya",
         &[
@@ -48,23 +48,25 @@ const ARROWS: [(&str, &[&str]); 22] = [
             "ipc",
             "limits",
             "os",
+            "pattern",
             "script",
             "wire",
         ],
     ),
     ("ipc", &["config", "os"]),
     ("error_log", &["config"]),
-    ("script", &["mruby", "os", "stores"]),
+    ("script", &["mruby", "os", "pattern", "stores"]),
     ("stores", &["os"]),
     ("mruby", &[]),
     ("bench", &["load", "os", "report"]),
     ("lab", &["load", "os", "report"]),
     ("load", &["os", "report"]),
     ("report", &["os"]),
-    ("config", &[]),
+    ("config", &["pattern"]),
     ("control", &[]),
     ("limits", &[]),
     ("os", &[]),
+    ("pattern", &[]),
     ("testkit", &[]),
     ("fastcgi", &["wire"]),
     ("htaccess", &[]),
@@ -81,6 +83,7 @@ const FLOORS: [(&str, &[&str]); 8] = [
         "ground",
         &[
             "exchange/request.rs",
+            "rewrite/compiled.rs",
             "scripts/lifecycle.rs",
             "scripts/plan.rs",
             "scripts/reader.rs",
@@ -128,6 +131,7 @@ const FLOORS: [(&str, &[&str]); 8] = [
             "permits/wants.rs",
             "reply_head.rs",
             "resolve/mod.rs",
+            "rewrite/",
             "rules.rs",
             "scripts/",
             "sensors/advice.rs",

@@ -6,6 +6,7 @@
 use super::{Forwards, Level};
 use crate::keys::{self, limit};
 use crate::lower::context::problem;
+use crate::lower::expressions;
 use crate::lower::fields::is_token;
 use crate::lower::table::Table;
 use crate::lower::value::Value;
@@ -92,6 +93,7 @@ pub fn spell(key: &LimitKey) -> String {
         LimitKey::Header(name) => format!("header:{name}"),
         LimitKey::Cookie(name) => format!("cookie:{name}"),
         LimitKey::Const(text) => format!("const:{text}"),
+        LimitKey::Capture(group) => format!("${group}"),
         word => WORDS
             .iter()
             .find(|(_, key)| key == word)
@@ -103,6 +105,16 @@ pub fn spell(key: &LimitKey) -> String {
 fn read(value: &Value<'_>, text: &str) -> Option<LimitKey> {
     if let Some((_, key)) = WORDS.iter().find(|(word, _)| *word == text) {
         return Some(key.clone());
+    }
+    if let Some(name) = group_name(text) {
+        if let Some(group) = expressions::group(value, name) {
+            return Some(LimitKey::Capture(group));
+        }
+        if name.bytes().all(|byte| byte.is_ascii_digit()) {
+            let finding = expressions::no_group(value, name, 0..text.len());
+            value.context.report(finding);
+            return None;
+        }
     }
     let Some((kind, rest)) = text.split_once(':') else {
         report_unknown(value, text);
@@ -119,6 +131,13 @@ fn read(value: &Value<'_>, text: &str) -> Option<LimitKey> {
             None
         }
     }
+}
+
+/// What a group of a regular expression is called: `$1`, `${name}`.
+fn group_name(text: &str) -> Option<&str> {
+    let name = text.strip_prefix('$')?;
+    let braced = name.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
+    Some(braced.unwrap_or(name)).filter(|name| !name.is_empty())
 }
 
 fn token<'t>(value: &Value<'_>, name: &'t str, of: &str) -> Option<&'t str> {
@@ -167,7 +186,7 @@ fn report_unknown(value: &Value<'_>, text: &str) {
         }
         (None, Some(meant)) => finding.meant(Some(meant)),
         (None, None) => finding.help(
-            "`file`, `path`, `client`, `header:NAME`, `cookie:NAME`, `const:TEXT`, or a level: `process`, \
+            "`file`, `path`, `client`, `header:NAME`, `cookie:NAME`, `$1`, `const:TEXT`, or a level: `process`, \
              `tenant`, `site`, `rule`, `upstream`",
         ),
     });

@@ -337,12 +337,20 @@ pub(crate) fn judge_site(
 }
 
 /// The most limits of rules, and of an upstream behind them, that one request can meet: it passes
-/// all rules without a handler, and stops at one with.
+/// all rules without a handler, and stops at one with. Where a path is rewritten it begins again, and
+/// may have passed those below.
 fn most_in_rules(rules: &[Rule], upstreams: &Upstreams) -> (usize, usize) {
-    let (mut passed, mut most) = (0, (0, 0));
+    let begins_again = rules.iter().any(|rule| !rule.rewrites.is_empty());
+    let passing = rules.iter().filter(|rule| rule.handler.is_none());
+    let mut passed = match begins_again {
+        true => passing.map(|rule| rule.limits.len()).sum(),
+        false => 0,
+    };
+    let mut most = (passed, 0);
     for rule in rules {
         let met = passed + rule.limits.len();
         let upstream = match &rule.handler {
+            None if begins_again => continue,
             None => {
                 passed = met;
                 0

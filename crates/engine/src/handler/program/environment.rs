@@ -51,20 +51,19 @@ pub(in super::super) fn environment(
     if let Some(tls) = &exchange.request.tls {
         tls_variables(tls, &mut environment)?;
     }
-    let levels = routed.settings(&exchange.route);
-    let env = levels.flat_map(|settings| &settings.env);
-    let env = env.map(|(name, template)| (name, Some(template)));
-    let params = params
-        .iter()
-        .map(|(name, template)| (name, template.as_ref()));
+    let layers = routed.layers(&exchange.route);
+    let env = layers.flat_map(|layer| layer.variables(exchange));
+    let env = env.map(|(variable, values)| (&variable.name, variable.value.as_ref(), values));
+    let values = exchange.route.values(&exchange.request);
+    let params = params.iter();
+    let params = params.map(|(name, template)| (name, template.as_ref(), values));
     let mut value = Vec::new();
-    for (name, template) in env.chain(params) {
+    for (name, template, values) in env.chain(params) {
         match template {
             None => environment.remove(name.as_bytes()),
             Some(template) => {
                 value.clear();
-                let answers = &exchange.route.answers;
-                template::expand(template, &exchange.request, answers, &mut value);
+                template::expand(template, values, &mut value);
                 environment.set(name.as_bytes(), &value)?;
             }
         }

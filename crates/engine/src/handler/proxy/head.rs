@@ -38,8 +38,13 @@ fn request_line(out: &mut Vec<u8>, request: &Request, forward: &Forward<'_>) {
     if head.is_asterisk() {
         out.push(b'*');
     } else {
-        path(out, head.path_wire(), forward);
-        if let Some(query) = head.query() {
+        let target = forward.target.as_deref();
+        match target {
+            Some(target) => out.extend_from_slice(target),
+            None => path(out, head.path_wire(), forward),
+        }
+        let has_own = target.is_some_and(|target| target.contains(&b'?'));
+        if let Some(query) = head.query().filter(|_| !has_own) {
             out.push(b'?');
             out.extend_from_slice(query);
         }

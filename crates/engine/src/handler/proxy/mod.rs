@@ -51,6 +51,8 @@ struct Forward<'a> {
     spooled_bytes: Option<u64>,
     /// The protocols the client would switch to, if tunnels are let through.
     upgrade: Option<Vec<u8>>,
+    /// What is asked for in the place of the client's path, and its query where that has one.
+    target: Option<Vec<u8>>,
 }
 
 /// An attempt that failed.
@@ -78,6 +80,7 @@ pub(super) async fn forward(
 ) -> Result<()> {
     let pool = pool(chosen, exchange)?;
     check(exchange)?;
+    let target = mapping::target(chosen, exchange, proxy)?;
     let entered = warm::enter(chosen, exchange, proxy.pool).await?;
     let upgrade = exchange
         .request
@@ -93,6 +96,7 @@ pub(super) async fn forward(
         started: Instant::now(),
         spooled_bytes: spooled.as_ref().map(Spool::len),
         upgrade,
+        target,
     };
     let outcome = forward.attempts(exchange, &pool, spooled, entered).await;
     if outcome.is_err() {

@@ -13,8 +13,7 @@ use super::mapping;
 use crate::exchange::Exchange;
 use crate::exchange::request::Request;
 use crate::io::Io;
-use crate::maps::answers::Answers;
-use crate::template::expand;
+use crate::template::{Values, expand_url};
 
 /// Rewrites the fields of a reply that `server` has sent over `io`.
 pub(super) fn rewrite(proxy: &Proxy, exchange: &mut Exchange, (io, server): (&Io, &str)) {
@@ -24,7 +23,7 @@ pub(super) fn rewrite(proxy: &Proxy, exchange: &mut Exchange, (io, server): (&Io
     let fields = &mut exchange.outgoing.fields;
     let rewriting = Rewriting {
         request: &exchange.request,
-        answers: &exchange.route.answers,
+        values: exchange.route.values(&exchange.request),
         proxy,
         redirects,
         server,
@@ -46,7 +45,8 @@ pub(super) fn rewrite(proxy: &Proxy, exchange: &mut Exchange, (io, server): (&Io
 /// What is known when a reply is rewritten.
 struct Rewriting<'a> {
     request: &'a Request,
-    answers: &'a Answers,
+    /// What texts are filled in from.
+    values: Values<'a>,
     proxy: &'a Proxy,
     redirects: &'a ProxyRedirects,
     /// What the server is called.
@@ -155,7 +155,7 @@ impl Rewriting<'_> {
 
     fn text(&self, template: &Template) -> Vec<u8> {
         let mut text = Vec::new();
-        expand(template, self.request, self.answers, &mut text);
+        expand_url(template, self.values, &mut text);
         text
     }
 }

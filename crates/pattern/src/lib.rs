@@ -9,9 +9,13 @@
 //!
 //! Texts are any bytes. What is no UTF-8 is a character of its own, byte by byte.
 //! Left out: `\g`, `\X`, `(?~ )`, and cases of letters that become two.
+//!
+//! What configurations say ([`Expression`]) needs the counting matcher seldom, and has few steps.
+#![forbid(unsafe_code)]
 
 mod class;
 mod compile;
+mod expression;
 mod parse;
 mod run;
 mod set;
@@ -21,6 +25,7 @@ mod tests;
 
 use std::fmt;
 
+pub use self::expression::Expression;
 pub use self::run::{Budget, Exhausted};
 
 /// Longest source of a pattern.
@@ -35,11 +40,13 @@ pub struct Flags {
     pub multiline: bool,
     /// `x`: blanks and comments do not count.
     pub extended: bool,
+    /// `^` and `$` are the ends of the text, not of its lines.
+    pub whole_text: bool,
 }
 
 /// What is wrong with a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Syntax(pub(crate) String);
+pub struct Syntax(String);
 
 impl fmt::Display for Syntax {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -124,7 +131,7 @@ pub struct Spans(Vec<Option<(usize, usize)>>);
 
 impl Spans {
     /// A match without groups.
-    pub(crate) fn whole_of(from: usize, to: usize) -> Self {
+    pub fn whole_of(from: usize, to: usize) -> Self {
         Self(vec![Some((from, to))])
     }
 
@@ -150,7 +157,7 @@ fn byte_code(byte: u8) -> u32 {
 }
 
 /// The character at `at` and its length; `None` at the end.
-pub(crate) fn decode(text: &[u8], at: usize) -> Option<(u32, usize)> {
+pub fn decode(text: &[u8], at: usize) -> Option<(u32, usize)> {
     let rest = text.get(at..)?;
     let (first, rest) = rest.split_first()?;
     if *first < 0x80 {

@@ -13,6 +13,10 @@ const STEPS: u64 = 1_000_000;
 const STEPS_A_BYTE: u64 = 8;
 /// And no more, however long the text: some 40 ms of a core.
 const STEPS_MAX: u64 = 4_000_000;
+/// Steps of one match of an expression of a configuration.
+const FEW_STEPS: u64 = 50_000;
+/// And no more of those, however long the text: some 2 ms of a core.
+const FEW_STEPS_MAX: u64 = 200_000;
 /// Bytes passed over that count as a step.
 const BYTES_A_STEP: usize = 16;
 /// Bytes compared at once that count as a step.
@@ -39,6 +43,15 @@ impl Budget {
                 .saturating_mul(STEPS_A_BYTE)
                 .saturating_add(STEPS)
                 .min(STEPS_MAX),
+        }
+    }
+
+    /// For a text of that many bytes that every request may bring.
+    pub fn few(bytes: usize) -> Self {
+        let Self { left } = Self::of_text(bytes);
+        let of_bytes = left.saturating_sub(STEPS);
+        Self {
+            left: of_bytes.saturating_add(FEW_STEPS).min(FEW_STEPS_MAX),
         }
     }
 

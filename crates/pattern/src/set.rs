@@ -1,6 +1,6 @@
 //! Sets of characters, as they are written: `[a-z&&[^x]]`, `[[:alpha:]]`, `[\w.]`.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::class::{Class, Property};
 use super::parse::{Code, DEPTH_MAX, Node, Parser};
@@ -169,6 +169,6 @@ pub(super) fn line_break() -> Node {
     single.ranges = vec![(10, 13), (0x85, 0x85), (0x2028, 0x2029)];
     single.finish();
     let both = Node::Concat(vec![Node::Char(13, false), Node::Char(10, false)]);
-    let single = Node::Set(Rc::new(single), false);
+    let single = Node::Set(Arc::new(single), false);
     Node::Atomic(Box::new(Node::Alternate(vec![both, single])))
 }

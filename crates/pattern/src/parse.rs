@@ -1,6 +1,6 @@
 //! Ruby's syntax of regular expressions, read into a tree.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::class::{Class, Property};
 use super::set::{line_break, shorthand};
@@ -23,7 +23,7 @@ pub(super) enum Node {
     Byte(u8),
     /// Any character; whether a newline is one.
     Any(bool),
-    Set(Rc<Class>, bool),
+    Set(Arc<Class>, bool),
     Assert(Assert),
     Group(usize, Box<Node>),
     Concat(Vec<Node>),
@@ -311,10 +311,12 @@ impl Parser<'_> {
         let c = self.next().unwrap_or_default();
         Ok(match c {
             '.' => Node::Any(flags.multiline),
+            '^' if flags.whole_text => Node::Assert(Assert::TextStart),
             '^' => Node::Assert(Assert::LineStart),
+            '$' if flags.whole_text => Node::Assert(Assert::TextEnd),
             '$' => Node::Assert(Assert::LineEnd),
             '(' => return self.group(flags),
-            '[' => Node::Set(Rc::new(self.set()?), flags.ignore_case),
+            '[' => Node::Set(Arc::new(self.set()?), flags.ignore_case),
             '\\' => return self.escape(flags),
             '*' | '+' | '?' => return Err(self.wrong("nothing before a repetition")),
             c => Node::Char(c.into(), flags.ignore_case),
@@ -441,7 +443,7 @@ impl Parser<'_> {
         let Some(c) = self.peek() else {
             return Err(self.wrong("a \\ at the end"));
         };
-        let set = |property, without| Node::Set(Rc::new(Class::of(property, without)), false);
+        let set = |property, without| Node::Set(Arc::new(Class::of(property, without)), false);
         if let Some((property, without)) = shorthand(c) {
             self.at += 1;
             return Ok(set(property, without));
@@ -463,7 +465,7 @@ impl Parser<'_> {
             'p' | 'P' => {
                 let (property, without) = self.property()?;
                 Ok(Node::Set(
-                    Rc::new(Class::of(property, without)),
+                    Arc::new(Class::of(property, without)),
                     flags.ignore_case,
                 ))
             }

@@ -1,7 +1,7 @@
 //! A tree made into a program for the matcher.
 
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::Syntax;
 use super::class::{Class, lower};
@@ -59,7 +59,7 @@ pub(super) enum One {
     Char(u32),
     Byte(u8),
     Any(bool),
-    Set(Rc<Class>, bool),
+    Set(Arc<Class>, bool),
 }
 
 #[derive(Debug)]
@@ -358,7 +358,7 @@ fn one(node: &Node) -> Option<One> {
         Node::Char(code, _) => One::Char(*code),
         Node::Byte(byte) => One::Byte(*byte),
         Node::Any(newline) => One::Any(*newline),
-        Node::Set(class, folds) => One::Set(Rc::clone(class), *folds),
+        Node::Set(class, folds) => One::Set(Arc::clone(class), *folds),
         _ => return None,
     })
 }

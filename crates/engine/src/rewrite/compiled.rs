@@ -1,0 +1,25 @@
+//! Entries of `rewrite`, compiled.
+
+use config::model::Rewrite;
+use pattern::{Expression, Syntax};
+
+/// An entry, ready to be matched.
+#[derive(Debug)]
+pub(crate) struct CompiledRewrite {
+    pub(super) from: Expression,
+    pub(super) said: Rewrite,
+}
+
+/// Compiles the entries of a site or a rule.
+///
+/// # Errors
+/// When a pattern's compiled form is too large.
+pub(crate) fn compile(rewrites: &[Rewrite]) -> Result<Box<[CompiledRewrite]>, Syntax> {
+    let entry = |said: &Rewrite| {
+        Ok(CompiledRewrite {
+            from: Expression::new(&said.from)?,
+            said: said.clone(),
+        })
+    };
+    rewrites.iter().map(entry).collect()
+}
