@@ -47,6 +47,7 @@ pub mod permits;
 mod pipe;
 mod pipeline;
 mod programs;
+mod recent;
 mod refused;
 mod reply_head;
 pub mod resolve;

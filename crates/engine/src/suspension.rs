@@ -14,7 +14,8 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use crate::error::{Error, Kind, Result};
-use crate::programs::recent::{Recent, Refused};
+use crate::programs::recent::Refused;
+use crate::recent::Recent;
 
 /// Why their requests are refused.
 pub(crate) const REASON: &str = "tenant_suspended";
@@ -29,7 +30,7 @@ pub(crate) struct Suspension {
     changed: Notify,
     refused: AtomicU64,
     /// Who was refused lately.
-    pub(crate) recent: Recent,
+    pub(crate) recent: Recent<Refused>,
 }
 
 impl Suspension {
@@ -73,7 +74,7 @@ impl Suspension {
     /// Counts a request that was refused, and remembers it.
     pub(crate) fn note(&self, refused: Refused) {
         self.refused.fetch_add(1, Relaxed);
-        self.recent.remember(refused);
+        self.recent.remember(refused.id, refused);
     }
 
     /// Requests that were refused.

@@ -36,6 +36,7 @@ use crate::error::Result;
 use crate::io::HangUp;
 use crate::permits::classes::TenantClass;
 use crate::permits::held::Held;
+use crate::rewrite::told::Steps;
 use crate::scripts::scripted::Scripted;
 use crate::shedding::note::Note;
 use crate::shedding::tenants::Stay;
@@ -108,6 +109,8 @@ pub struct Record {
     pub shadow: Option<Box<Shadow>>,
     /// What was asked for in the place of what the client did, by the last rewrite; empty if none was.
     pub rewritten: Vec<u8>,
+    /// How it came to that.
+    pub(crate) steps: Steps,
     /// User name of Basic auth; empty if none.
     pub user: String,
     /// Stands for the status of a reply that was never meant to be sent; 0 otherwise.

@@ -20,6 +20,7 @@ use super::set;
 use crate::costs::Costs;
 use crate::figures::{count, grid};
 use crate::programs::recent;
+use crate::rewrite::told as rewriting;
 use crate::scripts::tried;
 use crate::shedding;
 use crate::worker::Shared;
@@ -375,6 +376,8 @@ fn why(shared: &Shared, id: &str) -> String {
     let recent = [&shared.program_pools.recent, &shared.suspension.recent];
     let recent = recent.iter().filter_map(|it| it.find(id.as_bytes()));
     all.extend(recent.map(|it| recent::told(&it, &moment(it.at))));
+    let rewritten = shared.rewritten.find(id.as_bytes());
+    all.extend(rewritten.map(|it| rewriting::told(&it, &moment(it.at))));
     if all.is_empty() {
         return format!(
             "error: no refusal of request {id} is remembered: the last {} are, and of each limit, key and \

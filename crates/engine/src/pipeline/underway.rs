@@ -12,6 +12,7 @@ use super::{answer, begin};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::programs::recent::Refused;
+use crate::rewrite::told::RewrittenRequest;
 use crate::stage::Arrived;
 use crate::stats::bump;
 use crate::worker::Worker;
@@ -149,6 +150,7 @@ impl<'a> Underway<'a> {
     fn record(&mut self, ended: Instant) {
         self.is_recorded = true;
         count(self.arrived, self.exchange, ended);
+        note_rewritten(self.arrived, self.exchange);
         access_log::record(self.arrived, self.exchange, ended);
     }
 }
@@ -211,6 +213,24 @@ fn note_suspended(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) {
         waited: received.elapsed(),
         retry_after_s: None,
     });
+}
+
+/// Remembers how a request was rewritten.
+fn note_rewritten(arrived: Arrived<'_>, exchange: &mut Exchange) {
+    if exchange.record.steps.is_empty() {
+        return;
+    }
+    let (worker, request) = (arrived.worker, &exchange.request);
+    if let Some(site) = arrived.site(&exchange.route) {
+        let rewritten = RewrittenRequest {
+            id: request.id,
+            at: worker.clock.unix_at(request.received),
+            site: Arc::clone(&site.name),
+            steps: std::mem::take(&mut exchange.record.steps),
+            reason: exchange.record.reason,
+        };
+        worker.shared.rewritten.remember(request.id, rewritten);
+    }
 }
 
 /// Counts an exchange that ended at this moment.

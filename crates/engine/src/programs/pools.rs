@@ -19,8 +19,9 @@ use config::model::{Model, PoolProgram};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use super::recent::Recent;
+use super::recent::Refused;
 use crate::costs::Costs;
+use crate::recent::Recent;
 use ipc::order::{Failure, FileCost, PoolCounts};
 
 /// How often the spawner hears that a pool is in use, at least and at most; otherwise so many times
@@ -141,7 +142,7 @@ pub struct AllPools {
     /// What files cost, once there is a generation.
     costs: OnceLock<Arc<Costs>>,
     /// Who was refused lately.
-    pub(crate) recent: Recent,
+    pub(crate) recent: Recent<Refused>,
 }
 
 /// Makes the pools of a generation; those there were `before` are the same ones.

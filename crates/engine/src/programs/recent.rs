@@ -1,19 +1,11 @@
 //! Requests that were refused lately since nothing was to run for them, for `nagaya why`.
 
-use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::pools::ProgramPool;
 use crate::exchange::request::RequestId;
-
-/// Refusals that are remembered.
-const REMEMBERED_MAX: usize = 1_024;
-
-/// The last ones. Held for one refusal, or to copy what is asked for.
-#[derive(Debug, Default)]
-pub(crate) struct Recent(Mutex<VecDeque<Refused>>);
 
 /// A request that was refused for want of a pool, or as its tenant is suspended.
 #[derive(Debug, Clone)]
@@ -36,27 +28,6 @@ pub(crate) struct Refused {
     pub waited: Duration,
     /// When it was told to come back.
     pub retry_after_s: Option<u16>,
-}
-
-impl Recent {
-    /// Remembers a refusal.
-    pub(crate) fn remember(&self, refused: Refused) {
-        let mut ring = self.lock();
-        if ring.len() == REMEMBERED_MAX {
-            ring.pop_front();
-        }
-        ring.push_back(refused);
-    }
-
-    /// What is remembered of this request.
-    pub(crate) fn find(&self, id: &[u8]) -> Option<Refused> {
-        let ring = self.lock();
-        ring.iter().rev().find(|it| it.id.as_bytes() == id).cloned()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Refused>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// What `nagaya why` says of it; `moment` is when that was.
@@ -93,6 +64,7 @@ pub(crate) fn told(refused: &Refused, moment: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recent::{REMEMBERED_MAX, Recent};
 
     #[test]
     fn the_last_refusals_are_remembered_and_a_programs_words_stay_in_their_line() {
@@ -110,7 +82,7 @@ mod tests {
             retry_after_s: Some(3),
         };
         for number in 0..=REMEMBERED_MAX as u64 {
-            recent.remember(refused(number));
+            recent.remember(RequestId::from_number(number), refused(number));
         }
         let find = |number| recent.find(RequestId::from_number(number).as_bytes());
         assert!(find(0).is_none());

@@ -6,6 +6,7 @@
 //! Left out: redirects, and what stands in front of a host; rules say these.
 
 pub(crate) mod compiled;
+pub(crate) mod told;
 
 use config::model::QueryChange;
 use pattern::{Exhausted, Spans};
@@ -178,6 +179,7 @@ fn replace(
         let (client, id, site) = (request.client, request.id, &*routed.site.name);
         let (from, to) = (before.0.escape_ascii(), shown);
         tracing::debug!(%client, request_id = %id, site, rule = whose, %from, %to, "request rewritten");
+        record.steps.note(whose, &before.0, &target);
         record.rewritten = target;
     }
     Ok(has_changed)

@@ -1,6 +1,7 @@
 //! What is asked for instead, and what of a rule's match its texts hold.
 
 use crate::fixture::{Fixture, reply};
+use crate::permits::questions;
 
 /// One site with these keys and rules; what no rule answers says what it was asked.
 fn fixture(text: &str) -> Fixture {
@@ -148,6 +149,15 @@ fn rules_that_rewrite_in_circles_come_to_an_end_and_it_is_told() {
     );
     assert_eq!(ask(&circle, "/a"), (200, "/a?".to_owned()));
     assert_eq!(ask(&circle, "/b"), (200, "/b?".to_owned()));
+    let ended = circle.ask("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    let question = format!("why {}", ended.request.id);
+    let told = questions::answer(&circle.shared, &question).expect("an answer");
+    assert!(
+        told.ends_with(
+            "site        a\nrewritten   /a to /b, by rule 1\nrewritten   /b to /a, by rule 2\n"
+        ),
+        "{told}"
+    );
     let rule = |number: usize| {
         let next = number + 1;
         format!("[[sites.rules]]\nrewrite = [{{ from = '^/{number}$', to = \"/{next}\" }}]\n")

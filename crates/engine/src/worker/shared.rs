@@ -16,7 +16,9 @@ use crate::load_table::LoadTable;
 use crate::permits::limiter::Limiter;
 use crate::programs::inquiries::Inquiries;
 use crate::programs::pools::AllPools;
+use crate::recent::Recent;
 use crate::refused::RefusedClients;
+use crate::rewrite::told::RewrittenRequest;
 use crate::scripts::tried::Tried;
 use crate::sensors::gauges::Sensors;
 use crate::shares::Shares;
@@ -73,6 +75,8 @@ pub struct Shared {
     pub complaints: Arc<Complaints>,
     /// What scripts in shadow would have done.
     pub(crate) tried: Arc<Tried>,
+    /// Requests that were rewritten lately.
+    pub(crate) rewritten: Arc<Recent<RewrittenRequest>>,
     /// What scripts of all workers share.
     pub scripts: Arc<script::Shared>,
     /// What the machine and the gateway are in.
@@ -124,6 +128,7 @@ impl Shared {
             slots: Arc::default(),
             complaints: Arc::default(),
             tried: Arc::default(),
+            rewritten: Arc::default(),
             scripts: sensors.for_scripts(),
             sensors,
             refused: Arc::default(),

@@ -84,6 +84,7 @@ const FLOORS: [(&str, &[&str]); 8] = [
         &[
             "exchange/request.rs",
             "rewrite/compiled.rs",
+            "rewrite/told.rs",
             "scripts/lifecycle.rs",
             "scripts/plan.rs",
             "scripts/reader.rs",

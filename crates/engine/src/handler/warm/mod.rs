@@ -246,17 +246,20 @@ impl Entered<'_> {
             counter.fetch_add(1, Relaxed);
         }
         let worker = self.chosen.worker;
-        worker.shared.program_pools.recent.remember(Refused {
-            id: exchange.request.id,
-            at: worker.clock.unix_at(exchange.request.received),
-            site: Arc::clone(&self.chosen.site.name),
-            tenant: Arc::clone(&self.chosen.site.tenant_name),
-            pool: Some(Arc::clone(self.pool)),
-            reason: error.reason,
-            detail: error.detail.clone(),
-            waited,
-            retry_after_s: Some(retry_after_s),
-        });
+        worker.shared.program_pools.recent.remember(
+            exchange.request.id,
+            Refused {
+                id: exchange.request.id,
+                at: worker.clock.unix_at(exchange.request.received),
+                site: Arc::clone(&self.chosen.site.name),
+                tenant: Arc::clone(&self.chosen.site.tenant_name),
+                pool: Some(Arc::clone(self.pool)),
+                reason: error.reason,
+                detail: error.detail.clone(),
+                waited,
+                retry_after_s: Some(retry_after_s),
+            },
+        );
     }
 }
 
