@@ -6,8 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::Books;
 use super::cells::{Cell, Counted};
-use super::counters::Counters;
-use super::entry::{Entry, KeyCount, Life, Settings, Table, Tenant};
+use super::entry::{Entry, KeyCount, Table, Tenant};
 use super::gate::Standing;
 use super::holds::{Hold, Place};
 use super::wait_queue::{WaitQueue, Wakers};
@@ -148,18 +147,9 @@ impl Books {
             .get(definition.identity.as_str())
             .and_then(|index| table.at(*index));
         let counters = known.map(|entry| entry.life.counters.clone());
-        if let Some(entry) = known.filter(|it| it.definition.keyed == definition.keyed) {
+        if let Some(entry) = known.filter(|it| it.is_keyed_as(definition)) {
             let id = entry.id;
-            let settings = Settings::of(definition);
-            let changed = entry.definition != *definition || entry.settings != settings;
-            if changed || entry.retired {
-                let entry = Entry {
-                    name: definition.name.as_str().into(),
-                    definition: definition.clone(),
-                    settings,
-                    retired: false,
-                    ..(**entry).clone()
-                };
+            if let Some(entry) = entry.redefined(definition) {
                 table.limits[id.index as usize] = Some(Arc::new(entry));
             }
             return id;
@@ -173,35 +163,16 @@ impl Books {
             index: u32::try_from(index).unwrap_or(u32::MAX),
             version: register.last_version,
         };
-        let entry = self.entry(id, definition, counters);
-        let identity = entry.identity.clone();
-        register.by_identity.insert(identity, id.index);
-        table.limits[index] = Some(Arc::new(entry));
-        id
-    }
-
-    /// A new limit; with the counts of the one that had its identity before, if there was one.
-    fn entry(
-        &self,
-        id: LimitId,
-        definition: &Definition,
-        counters: Option<Arc<Counters>>,
-    ) -> Entry {
         let place = match definition.keyed {
             Keyed::Fixed => self.fixed_gate(id.index),
             Keyed::Dynamic => Place::default(),
         };
-        Entry {
-            id,
-            name: definition.name.as_str().into(),
-            identity: definition.identity.as_str().into(),
-            definition: definition.clone(),
-            settings: Settings::of(definition),
-            place,
-            retired: false,
-            reserves: Arc::default(),
-            life: Arc::new(Life::new(counters.unwrap_or_default())),
-        }
+        // With the counts of the one that had its identity before, if there was one.
+        let entry = Entry::of((id, place), definition, counters.unwrap_or_default());
+        let identity = entry.identity.clone();
+        register.by_identity.insert(identity, id.index);
+        table.limits[index] = Some(Arc::new(entry));
+        id
     }
 
     fn fixed_gate(&self, limit: u32) -> Place {
@@ -302,7 +273,8 @@ impl Entry {
             Some(Concurrent::Fixed(cap)) => cap,
             Some(Concurrent::Auto { ceiling, .. }) if !self.is_fixed() => ceiling,
             Some(Concurrent::Auto { floor, ceiling }) => {
-                let adaptive = adaptive.get_or_insert_with(|| Adaptive::new(floor, ceiling, now));
+                let adaptive =
+                    adaptive.get_or_insert_with(|| Box::new(Adaptive::new(floor, ceiling, now)));
                 adaptive.set_bounds(floor, ceiling);
                 adaptive.limit()
             }

@@ -37,8 +37,11 @@ pub(crate) struct Entry {
     pub(crate) id: LimitId,
     pub(crate) name: Arc<str>,
     pub(crate) identity: Arc<str>,
-    /// As last defined; what was changed since stands in the settings alone.
-    pub(crate) definition: Definition,
+    pub(super) shared: Shared,
+    pub(super) keyed: Keyed,
+    /// As last defined.
+    pub(super) defined: Settings,
+    /// With what was changed since.
     pub(crate) settings: Settings,
     /// Where a fixed limit's gate is.
     pub(crate) place: Place,
@@ -69,8 +72,8 @@ pub(crate) struct Life {
     pub(crate) gates: AtomicU32,
     /// What it has come to. Shared with what stood in its place before under its identity.
     pub(crate) counters: Arc<Counters>,
-    /// What `auto` found out.
-    pub(crate) adaptive: Lock<Option<Adaptive>>,
+    /// What `auto` found out. Most limits have a fixed number, and this is large.
+    pub(crate) adaptive: Lock<Option<Box<Adaptive>>>,
 }
 
 impl Table {
@@ -115,17 +118,62 @@ impl Settings {
 }
 
 impl Entry {
+    /// A limit as it is defined.
+    pub(crate) fn of(
+        (id, place): (LimitId, Place),
+        definition: &Definition,
+        counters: Arc<Counters>,
+    ) -> Self {
+        let settings = Settings::of(definition);
+        Self {
+            id,
+            name: definition.name.as_str().into(),
+            identity: definition.identity.as_str().into(),
+            shared: definition.shared,
+            keyed: definition.keyed,
+            defined: settings,
+            settings,
+            place,
+            retired: false,
+            reserves: Arc::default(),
+            life: Arc::new(Life::new(counters)),
+        }
+    }
+
+    /// The same limit as it is defined now; `None` where it is as before, and nothing was changed.
+    pub(crate) fn redefined(&self, definition: &Definition) -> Option<Self> {
+        let settings = Settings::of(definition);
+        let is_same = *self.name == *definition.name
+            && self.shared == definition.shared
+            && self.defined == settings
+            && self.settings == settings
+            && !self.retired;
+        (!is_same).then(|| Self {
+            name: definition.name.as_str().into(),
+            shared: definition.shared,
+            defined: settings,
+            settings,
+            retired: false,
+            ..self.clone()
+        })
+    }
+
+    /// Whether a definition has its keys come from where they do.
+    pub(crate) fn is_keyed_as(&self, definition: &Definition) -> bool {
+        self.keyed == definition.keyed
+    }
+
     pub(crate) fn index(&self) -> u32 {
         self.id.index
     }
 
     pub(crate) fn is_fixed(&self) -> bool {
-        self.definition.keyed == Keyed::Fixed
+        self.keyed == Keyed::Fixed
     }
 
     /// Whether several tenants compete in its queues.
     pub(crate) fn is_shared(&self) -> bool {
-        self.definition.shared == Shared::Tenants
+        self.shared == Shared::Tenants
     }
 
     /// Whether a full gate of it stops anybody.
