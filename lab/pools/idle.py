@@ -2,6 +2,10 @@
 """Tenants that nobody asks: what each takes, before they were ever asked, and after.
 
     idle.py COUNT     tenants idle0 …; memory is what this server has more than one without them
+
+What the kernel could not throw away counts: anonymous memory, and files that are nowhere but in memory, as the
+configuration's text is. The program's own pages are left out: all processes here share them, those of both servers,
+and none has more of them for a tenant. So is what the kernel has for a pool: a socket, and three directories' names.
 """
 
 import asyncio
@@ -9,30 +13,41 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pools
 from pools import p
 
+# What figures call them.
+PARTS = {"nagaya": "supervisor", "nagaya-spawner": "spawner", "nagaya-server": "server", "files": "files"}
 
-def pss_bytes(root):
-    total = 0
+
+def held_bytes(root):
+    """By the name of the process, and of files by `files`."""
+    held, files = Counter(), {}
     for pid in p.tree(root):
         try:
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
             rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-            total += sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
+            held[name] += sum(int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss_Anon:"))
+            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+                if os.readlink(descriptor).startswith("/memfd:"):
+                    facts = descriptor.stat()
+                    files[facts.st_ino] = facts.st_blocks * 512
         except (OSError, ValueError):
             pass
-    return total * 1024
+    held["files"] = sum(files.values())
+    return held
 
 
 def settled_bytes(root):
     """Once it stands still."""
-    seen = pss_bytes(root)
+    seen = held_bytes(root)
     for _ in range(20):
         time.sleep(0.5)
-        before, seen = seen, pss_bytes(root)
-        if abs(before - seen) < 4096:
+        before, seen = seen, held_bytes(root)
+        if abs(before.total() - seen.total()) < 4096:
             break
     return seen
 
@@ -79,7 +94,11 @@ async def main(count):
     async for answers in wake([f"idle{number}.lab" for number in range(count)]):
         unanswered += sum(answer.status != 200 for answer in answers)
     p.eventually("pools to end", lambda: not pools.masters(), 120)
-    p.tell(tenant_bytes=(many - few) / (count - 1), woken_tenant_bytes=(settled_bytes(p.PID) - few) / (count - 1),
+    woken = settled_bytes(p.PID)
+    each = {name: (many[name] - few[name]) / (count - 1) for name in PARTS}
+    p.tell(tenant_bytes=(many.total() - few.total()) / (count - 1),
+           woken_tenant_bytes=(woken.total() - few.total()) / (count - 1),
+           **{f"{PARTS[name]}_bytes": bytes for name, bytes in each.items()},
            left_processes=len(p.named(p.PID, "php-fpm")), unanswered_requests=unanswered)
 
 
