@@ -3,7 +3,7 @@
 //! A generation never changes. A reload makes a new one and swaps it whole; an exchange holds the
 //! one it began with until its access record is written.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,6 +34,7 @@ use crate::site::Site;
 use crate::stats::SiteStats;
 use crate::tls::policy::Policies;
 use crate::tls::servers::{self, AllServerTerms};
+use ipc::codec::Packed;
 use ipc::groups::{Owner, Shape};
 
 /// Labels of a host looked at when searching for a wildcard.
@@ -81,10 +82,11 @@ pub struct Generation {
     pub limits: Limits,
     /// Its rules that shed; `None` is none.
     pub(crate) shedding: Option<Shedding>,
-    /// The groups that programs run in, by path and owner, each after those it is in.
-    pub groups: Vec<(Vec<String>, Owner)>,
+    /// The groups that programs run in, by path and owner, each after those it is in: as many as
+    /// pools, and seldom asked for.
+    groups: Box<[Packed<OwnedGroup>]>,
     /// Which of them programs of a rule are born in, by the indices of site and rule.
-    pub(crate) group_of: HashMap<(usize, usize), usize>,
+    leaves: HashMap<(usize, usize), usize>,
     /// Where these groups stand; not known to the model.
     pub layout: Layout,
     /// What its descriptors are enough for; not known to the model.
@@ -99,6 +101,9 @@ pub struct Generation {
     below: HashMap<Box<str>, Destination>,
     any: Option<Destination>,
 }
+
+/// A group, by its path, and whose it is.
+pub(crate) type OwnedGroup = (Vec<String>, Owner);
 
 /// What a host leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,8 +200,8 @@ impl Generation {
             classes: Vec::new(),
             limits: Limits::default(),
             shedding,
-            groups: Vec::new(),
-            group_of: shape.leaves,
+            groups: Box::default(),
+            leaves: shape.leaves,
             layout: Layout::default(),
             room: Room::ENOUGH,
             logs: Targets::default(),
@@ -223,7 +228,9 @@ impl Generation {
             generation.sites.push(site);
         }
         generation.limits = limits.finish();
-        generation.groups = groups;
+        let groups = groups.iter().map(Packed::of);
+        let groups = groups.collect::<std::io::Result<_>>();
+        generation.groups = groups.map_err(|error| Error::io(Kind::Internal, "groups", &error))?;
         generation.scripts = copies.scripts.finish(model);
         generation.logs = targets.finish();
         Ok(generation)
@@ -391,6 +398,26 @@ impl Generation {
             true => None,
             false => self.tls_listeners.get(address),
         }
+    }
+
+    /// The upstreams behind which are processes that the gateway starts, by their index.
+    pub(crate) fn upstreams_of_pools(&self) -> HashSet<usize> {
+        let rules = self.sites.iter().flat_map(|site| site.rules.iter());
+        let handlers = rules.filter_map(|rule| rule.handler.as_ref());
+        let handlers = handlers.filter(|handler| handler.pool().is_some());
+        handlers.filter_map(model::Handler::upstream).collect()
+    }
+
+    /// The groups that programs run in, by path and owner, each after those it is in.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = OwnedGroup> {
+        // Written down here, so that each can be read.
+        self.groups.iter().filter_map(|group| group.open().ok())
+    }
+
+    /// The path of the group that programs of a rule are born in, by the indices of site and rule.
+    pub(crate) fn group_of(&self, site: usize, rule: usize) -> Option<Vec<String>> {
+        let group = self.groups.get(*self.leaves.get(&(site, rule))?)?;
+        group.open().ok().map(|(path, _)| path)
     }
 
     /// Clients' connections it may have.

@@ -17,7 +17,7 @@ use crate::site::{Rule, Site};
 use crate::stats::Replies;
 use crate::template::{Captured, Values};
 use crate::tree::Tree;
-use crate::upstream::Destination;
+use crate::upstream::{Destination, Pool};
 use crate::worker::Worker;
 use crate::worker::serving::Serving;
 
@@ -68,6 +68,12 @@ impl<'a> Arrived<'a> {
             Some(site) => site.stats.of_worker(worker.index, worker.workers),
             None => Some(&worker.stats.without_site),
         }
+    }
+
+    /// Its worker's pool of an upstream, by its index.
+    pub(crate) fn pool(self, upstream: usize) -> Option<&'a Rc<Pool>> {
+        let worker: &'a Worker = self.worker;
+        self.serving.pool(upstream, &worker.stats, &worker.shared)
     }
 
     /// The next stage, where a site was found.

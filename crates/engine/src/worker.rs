@@ -337,9 +337,7 @@ impl Worker {
 
     /// Closes idle connections to a server whose processes are wanted.
     pub fn release(&self, server: &str) {
-        for pool in self.serving().slotted.get(server).into_iter().flatten() {
-            pool.release(server);
-        }
+        self.serving().release(server);
     }
 
     /// Says that nothing more is asked of the scripts; when their `worker_exit` has run,
@@ -361,7 +359,7 @@ impl Worker {
         self.programs.tell_use(self.deadlines.now_ms());
         let serving = self.serving();
         let idle_ms = serving.generation.process.timeouts.upstream_idle_ms;
-        for pool in &serving.pools {
+        for pool in serving.pools() {
             pool.sweep(self.deadlines.now_ms(), idle_ms);
         }
         serving.dynamic.sweep(self.deadlines.now_ms(), idle_ms);

@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::OwnedFd;
 
 use os::fdpass::Passed;
@@ -92,6 +93,45 @@ pub fn cut(text: &mut String, bytes_max: usize) {
         end -= 1;
     }
     text.truncate(end);
+}
+
+/// A value kept as it is written down, at a fraction of its memory: for what there is much of and is seldom
+/// looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Packed<T> {
+    bytes: Box<[u8]>,
+    of: PhantomData<T>,
+}
+
+impl<T: Serialize + DeserializeOwned> Packed<T> {
+    /// Writes a value down.
+    ///
+    /// # Errors
+    /// It cannot be: none of ours.
+    pub fn of(value: &T) -> io::Result<Packed<T>> {
+        Ok(Packed {
+            bytes: encode(value)?.as_slice().into(),
+            of: PhantomData,
+        })
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is none of ours: somebody else has written it.
+    pub fn open(&self) -> Result<T, BadMessage> {
+        decode(&self.bytes, Vec::new())
+    }
+}
+
+impl<T: Serialize + DeserializeOwned + Default> Default for Packed<T> {
+    fn default() -> Self {
+        // What cannot be written down cannot be read either.
+        Packed::of(&T::default()).unwrap_or(Packed {
+            bytes: Box::default(),
+            of: PhantomData,
+        })
+    }
 }
 
 /// What descriptors are kept in, without them.
@@ -195,6 +235,8 @@ pub(crate) mod path {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::*;
+
     /// Shows `look` every beginning of a sound message, and the message with each byte changed.
     pub(crate) fn mangled(sound: &[u8], look: impl Fn(&[u8])) {
         for at in 0..sound.len() {
@@ -205,5 +247,18 @@ pub(crate) mod tests {
                 look(&bytes);
             }
         }
+    }
+
+    #[test]
+    fn what_is_packed_is_read_again_and_nothing_else() {
+        let value = vec![("a".to_owned(), 7_u32), (String::new(), 1 << 20)];
+        let packed = Packed::of(&value).unwrap();
+        assert_eq!(packed.open().unwrap(), value);
+        mangled(&encode(&packed).unwrap(), |bytes| {
+            let packed = decode::<Packed<Vec<(String, u32)>>>(bytes, Vec::new());
+            let _ = packed.and_then(|packed| packed.open());
+        });
+        let none: Packed<Vec<String>> = Packed::default();
+        assert_eq!(none.open().unwrap(), Vec::<String>::new());
     }
 }

@@ -17,9 +17,10 @@ use os::cgroup::{
     Controller, Controllers, CpuLimit, Device, Group, Host, IoLimit, Limits, Version,
     directory_name,
 };
+use serde::{Deserialize, Serialize};
 
 /// A group in words: whose programs are in it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// The tenant.
     pub tenant: String,

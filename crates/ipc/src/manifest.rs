@@ -15,7 +15,7 @@ use os::cgroup::{Group, Layout};
 use os::file::Symlinks;
 use serde::{Deserialize, Serialize};
 
-use crate::codec::{self, BadMessage, beside, path};
+use crate::codec::{self, BadMessage, Packed, beside, path};
 use crate::pools::{PoolAnswer, PoolManifest, PoolProcess, PoolQuestion, PoolSocket, Seen};
 
 /// Bytes in one message to the spawner.
@@ -129,13 +129,13 @@ pub struct Manifest {
     /// Where control groups stand; no hierarchy where none is wanted or to be had.
     pub layout: Layout,
     /// The groups there are to be (`groups::Shape`), each after those it is in.
-    pub groups: Vec<Group>,
+    pub groups: Packed<Vec<Group>>,
     /// Every site with a rule that runs programs, and their mounts, by rising index.
     pub sites: Vec<SiteManifest>,
     /// Every map that runs a program, by rising index.
     pub maps: Vec<MapManifest>,
     /// Every pool, by its index in the model.
-    pub pools: Vec<PoolManifest>,
+    pub pools: Vec<Packed<PoolManifest>>,
     /// Pools that may start at once.
     pub starting_max: u32,
     /// What every pool with walls sees beside its own.
@@ -215,9 +215,9 @@ impl Manifest {
     /// Takes down who is suspended or resumed: of whom something runs here.
     pub fn note_suspended(&mut self, question: &PoolQuestion) {
         let is_here = |tenant: &String| {
-            let of_pools = self.pools.iter().map(|pool| &pool.tenant);
-            let mut all = of_pools.chain(self.sites.iter().map(|site| &site.tenant));
-            all.any(|it| it == tenant)
+            let mut pools = self.pools.iter().filter_map(|pool| pool.open().ok());
+            let mut sites = self.sites.iter();
+            sites.any(|it| it.tenant == *tenant) || pools.any(|it| it.tenant == *tenant)
         };
         match question {
             PoolQuestion::Suspend(tenant) if is_here(tenant) => {
@@ -226,6 +226,17 @@ impl Manifest {
             }
             PoolQuestion::Resume(tenant) => self.suspended.retain(|it| it != tenant),
             _ => {}
+        }
+    }
+
+    /// Whether all that is packed in it can be read, and is what it should be.
+    fn check(&self) -> Result<(), BadMessage> {
+        for pool in &self.pools {
+            pool.open()?;
+        }
+        match self.groups.open()?.iter().all(is_group) {
+            true => Ok(()),
+            false => Err(BadMessage::new("no path of a group")),
         }
     }
 }
@@ -255,12 +266,10 @@ impl ToSpawner {
     pub fn recv(link: BorrowedFd<'_>) -> io::Result<ToSpawner> {
         let (bytes, fds) = os::fdpass::recv(link, TO_SPAWNER_BYTES_MAX, TO_SPAWNER_FDS_MAX)?;
         let message = codec::decode_passed(&bytes, fds)?;
-        match &message {
-            ToSpawner::Manifest(manifest) if !manifest.groups.iter().all(is_group) => {
-                Err(BadMessage::new("no path of a group").into())
-            }
-            _ => Ok(message),
+        if let ToSpawner::Manifest(manifest) = &message {
+            manifest.check()?;
         }
+        Ok(message)
     }
 }
 
@@ -374,14 +383,14 @@ mod tests {
             log_level: LogLevel::Debug,
             programs_max: 256,
             layout: Layout::default(),
-            groups: groups(),
+            groups: Packed::of(&groups()).unwrap(),
             sites: vec![
                 site(0, Symlinks::Deny, Some("a")),
                 site(1, Symlinks::Owner, None),
                 site(u32::MAX, Symlinks::Allow, Some("c")),
             ],
             maps: vec![map(0, None), map(9, Some("maps"))],
-            pools: vec![pool()],
+            pools: vec![Packed::of(&pool()).unwrap()],
             starting_max: 2,
             sees: vec![seen("/usr", false)],
             cache_bytes: 1 << 29,
@@ -595,8 +604,12 @@ mod tests {
     fn a_group_whose_path_leads_elsewhere_is_refused() {
         let (here, there) = os::fdpass::pair().unwrap();
         for path in [&[][..], &[""], &[".."], &["a", "../b"], &["a/b"]] {
-            let mut manifest = manifest();
-            manifest.groups[0].path = path.iter().map(|&name| name.to_owned()).collect();
+            let mut groups = groups();
+            groups[0].path = path.iter().map(|&name| name.to_owned()).collect();
+            let manifest = Manifest {
+                groups: Packed::of(&groups).unwrap(),
+                ..manifest()
+            };
             ToSpawner::Manifest(manifest).send(here.as_fd()).unwrap();
             let refused = ToSpawner::recv(there.as_fd()).unwrap_err();
             assert!(

@@ -204,6 +204,16 @@ pub fn release_memory() {
     }
 }
 
+/// Has what threads have freed go back to the kernel once it is this much. By itself the allocator keeps as much
+/// as a process has needed at once, which is for those that soon need it again.
+pub fn release_memory_beyond(bytes: i32) {
+    // SAFETY: sets a number of the allocator's.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, bytes);
+    }
+}
+
 /// The numbers of a user, who is not root, and of its first group.
 fn unprivileged(name: &CString) -> io::Result<(u32, u32)> {
     match crate::user::numbers(name)? {

@@ -60,7 +60,7 @@ impl Groups {
 
     fn apply(&mut self, groups: &[Group]) {
         let layout = self.layout();
-        if let Err(problems) = self.tree.apply(&layout, groups) {
+        if let Err(problems) = self.tree.apply(&layout, groups.into()) {
             panic!("{problems:?}");
         }
     }
@@ -279,11 +279,12 @@ fn a_limit_below_the_memory_in_use_waits_and_every_other_limit_is_had() {
     assert_eq!(held, std::slice::from_ref(&expected));
     // Whoever finds the groups there says the same, and a list that cannot be had forgets nothing.
     let mut next = Tree::default();
-    next.apply(&layout, &after).expect("what is found is left");
+    next.apply(&layout, after.as_slice().into())
+        .expect("what is found is left");
     assert_eq!(next.held().collect::<Vec<_>>(), [&expected]);
     let mut wrong = after.to_vec();
     wrong.push(named(&["nobody/made"], limits(None, 9)));
-    assert!(here.tree.apply(&layout, &wrong).is_err());
+    assert!(here.tree.apply(&layout, wrong.as_slice().into()).is_err());
     here.tree.try_held();
     assert_eq!(here.tree.held().count(), 1, "as much is in use");
     for hierarchy in &layout.hierarchies {
@@ -434,7 +435,7 @@ fn the_limits_of_memory_and_disks_are_what_the_kernel_says_they_are() {
     };
     let groups = [named(&["disk"], limits)];
     let layout = here.layout();
-    if let Err(problems) = here.tree.apply(&layout, &groups) {
+    if let Err(problems) = here.tree.apply(&layout, groups.as_slice().into()) {
         // Kernels can be built without throttling.
         return testkit::lacks("a kernel's feature", &problems[0]);
     }
@@ -528,7 +529,7 @@ fn a_burst_is_granted_up_to_the_quota() {
     };
     let groups = [named(&["bursty"], limits)];
     let layout = here.layout();
-    if let Err(problems) = here.tree.apply(&layout, &groups) {
+    if let Err(problems) = here.tree.apply(&layout, groups.as_slice().into()) {
         // Kernels before 5.14.
         assert!(problems[0].to_string().contains("burst"), "{problems:?}");
         return testkit::lacks("a kernel's feature", &problems[0]);

@@ -72,12 +72,17 @@ pub(super) struct Cradle<'a> {
 impl Groups {
     /// Makes the groups of a manifest, and lets go of those it does not name. What an earlier
     /// spawner left there is killed but for these processes.
-    pub(super) fn take(&mut self, manifest: &Manifest, spared: &[u32]) -> Result<(), String> {
+    pub(super) fn take(
+        &mut self,
+        manifest: &Manifest,
+        groups: &Rc<[Group]>,
+        spared: &[u32],
+    ) -> Result<(), String> {
         if !self.is_clear && !manifest.is_beside {
             Tree::clear(&manifest.layout, spared);
         }
         self.is_clear = true;
-        let made = self.tree.apply(&manifest.layout, &manifest.groups);
+        let made = self.tree.apply(&manifest.layout, Rc::clone(groups));
         self.leaving = self.tree.sweep();
         made.map_err(|problems| {
             let problem = |error: &Error| {
@@ -126,9 +131,9 @@ impl Groups {
         entry: &Authority<'_>,
         wish: Option<&Group>,
     ) -> Result<Cradle<'_>, Refusal> {
-        let manifest = &entry.known.manifest;
+        let groups = &entry.known.groups;
         let at = entry.rule.group.and_then(|at| usize::try_from(at).ok());
-        let Some((at, group)) = at.and_then(|at| Some((at, manifest.groups.get(at)?))) else {
+        let Some((at, group)) = at.and_then(|at| Some((at, groups.get(at)?))) else {
             return match wish {
                 Some(_) => Err(without_group()),
                 None => Ok(Cradle::default()),
@@ -142,10 +147,8 @@ impl Groups {
             self.leaving += 1;
         }
         let leaf = match &wished {
-            Some(wished) => self
-                .tree
-                .leaf_within(&above(&manifest.groups, wished), wished),
-            None => self.tree.leaf(&manifest.groups, &group.path),
+            Some(wished) => self.tree.leaf_within(&above(groups, wished), wished),
+            None => self.tree.leaf(groups, &group.path),
         };
         Cradle::within(leaf, (entry.known, at), wished)
     }
@@ -158,7 +161,7 @@ impl Groups {
         group: Option<u32>,
         name: Option<&str>,
     ) -> Result<Cradle<'_>, Refusal> {
-        let groups = &known.manifest.groups;
+        let groups = &known.groups;
         let at = group.and_then(|at| usize::try_from(at).ok());
         let Some((at, group)) = at.and_then(|at| Some((at, groups.get(at)?))) else {
             return Ok(Cradle::default());
@@ -225,7 +228,7 @@ impl Groups {
 
     /// Which limit of its groups a program ran into since its birth.
     pub(super) fn hit(&mut self, watch: &Watch) -> Option<LimitHit> {
-        let mut groups = &watch.known.manifest.groups;
+        let mut groups: &[Group] = &watch.known.groups;
         let own = groups.get(watch.at)?;
         let path = &watch.wished.as_ref().unwrap_or(own).path;
         let chain;
@@ -288,7 +291,7 @@ fn told(held: &HeldLimit) -> String {
 impl Watch {
     /// The group.
     pub(super) fn path(&self) -> Vec<String> {
-        let own = self.known.manifest.groups.get(self.at);
+        let own = self.known.groups.get(self.at);
         let group = self.wished.as_ref().or(own);
         group.map_or_else(Vec::new, |group| group.path.clone())
     }

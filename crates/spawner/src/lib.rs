@@ -270,11 +270,12 @@ impl Spawner {
     fn take_manifest(&mut self, manifest: Manifest) -> io::Result<()> {
         let generation = manifest.generation;
         let spared = self.pools.inherited();
-        let answer = match self.groups.take(&manifest, &spared) {
+        let groups = self.manifests.groups(manifest.groups.open()?);
+        let answer = match self.groups.take(&manifest, &groups, &spared) {
             Ok(()) => {
                 error_log::set_level(manifest.log_level);
                 let suspended = manifest.suspended.iter().cloned().collect();
-                self.manifests.take(manifest);
+                self.manifests.take(manifest, groups);
                 self.suspend(suspended);
                 self.name_pools();
                 FromSpawner::Ready { generation }

@@ -1,16 +1,20 @@
 //! The manifests of the last generations, as the spawner looks things up in them.
 //!
 //! The idea: requests that are under way belong to the generation they began in, so a few manifests
-//! are kept. A manifest for a number that is known replaces it: the first was never in force.
+//! are kept. A manifest for a number that is known replaces it: the first was never in force. What one
+//! says of a pool stays as it came until that starts, and is kept once where the next says the same.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use config::reason;
+use ipc::codec::Packed;
 use ipc::manifest::{Manifest, MapManifest, NamedProgram, RuleManifest, SiteManifest};
 use ipc::order::{Failure, Run, RunMap};
+use ipc::pools::PoolManifest;
+use os::cgroup::Group;
 use os::user::User;
 
 use super::Refusal;
@@ -28,7 +32,11 @@ pub(super) struct Manifests {
 /// A manifest, with what was looked up for it.
 #[derive(Debug)]
 pub(super) struct Known {
+    /// Without groups and pools.
     pub(super) manifest: Manifest,
+    /// Its groups.
+    pub(super) groups: Rc<[Group]>,
+    pools: Vec<Rc<Packed<PoolManifest>>>,
     /// Users by name, looked up when they are first wanted.
     users: RefCell<BTreeMap<String, Arc<User>>>,
 }
@@ -43,13 +51,34 @@ pub(super) struct Authority<'a> {
 
 impl Manifests {
     /// Takes a manifest; the oldest ones are forgotten.
-    pub(super) fn take(&mut self, manifest: Manifest) {
+    pub(super) fn take(&mut self, mut manifest: Manifest, groups: Rc<[Group]>) {
+        let before = self.kept.last().map(Rc::clone);
         self.kept
             .retain(|known| known.manifest.generation != manifest.generation);
-        let users = RefCell::default();
-        self.kept.push(Rc::new(Known { manifest, users }));
+        let before = before.iter().flat_map(|known| &known.pools);
+        let before: HashSet<Rc<Packed<PoolManifest>>> = before.cloned().collect();
+        let pools = std::mem::take(&mut manifest.pools).into_iter();
+        let pools = pools.map(|pool| match before.get(&pool) {
+            Some(same) => Rc::clone(same),
+            None => Rc::new(pool),
+        });
+        manifest.groups = Packed::default();
+        self.kept.push(Rc::new(Known {
+            pools: pools.collect(),
+            manifest,
+            groups,
+            users: RefCell::default(),
+        }));
         let surplus = self.kept.len().saturating_sub(MANIFESTS_MAX);
         self.kept.drain(..surplus);
+    }
+
+    /// Groups, which are kept once where the latest manifest has the same.
+    pub(super) fn groups(&self, groups: Vec<Group>) -> Rc<[Group]> {
+        match self.kept.last() {
+            Some(known) if *known.groups == *groups => Rc::clone(&known.groups),
+            _ => groups.into(),
+        }
     }
 
     /// Those that are kept, the latest last.
@@ -107,6 +136,19 @@ impl Manifests {
     }
 }
 
+impl Known {
+    /// What it says of a pool, by its index.
+    pub(super) fn pool(&self, at: usize) -> Option<PoolManifest> {
+        self.pools.get(at)?.open().ok()
+    }
+
+    /// What it says of all of them.
+    pub(super) fn pools(&self) -> impl Iterator<Item = PoolManifest> {
+        // All that came can be read.
+        self.pools.iter().filter_map(|pool| pool.open().ok())
+    }
+}
+
 impl Authority<'_> {
     /// Who the program runs as, where that was looked up for this manifest.
     pub(super) fn known_user(&self) -> Option<Arc<User>> {
@@ -151,6 +193,8 @@ fn name_of_user(site: &SiteManifest) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use ipc::pools::PoolProgramManifest;
+
     use super::*;
 
     fn manifest(generation: u64, programs_max: u64) -> Manifest {
@@ -203,7 +247,7 @@ mod tests {
             (0, None)
         );
         for generation in 1..=6 {
-            manifests.take(manifest(generation, generation));
+            manifests.take(manifest(generation, generation), Rc::default());
         }
         assert_eq!(found(&manifests, 6, 4, 5).unwrap(), "6-4-5");
         assert_eq!(found(&manifests, 3, 1, 2).unwrap(), "3-1-2");
@@ -211,10 +255,67 @@ mod tests {
             assert_eq!(found(&manifests, generation, site, rule), None);
         }
         // A generation that was not taken gives its number to the next.
-        manifests.take(manifest(6, 99));
+        manifests.take(manifest(6, 99), Rc::default());
         assert_eq!((manifests.programs_max(), manifests.kept.len()), (99, 4));
-        manifests.take(manifest(5, 7));
+        manifests.take(manifest(5, 7), Rc::default());
         assert_eq!(manifests.programs_max(), 7, "the one told last is in force");
         assert_eq!(found(&manifests, 6, 1, 2).unwrap(), "6-1-2");
+    }
+    fn pool(name: &str) -> Packed<PoolManifest> {
+        let pool = PoolManifest {
+            id: name.into(),
+            name: name.into(),
+            tenant: name.into(),
+            weight: 1,
+            user: None,
+            group: None,
+            directory: "/pools".into(),
+            socket: "/pools/a.sock".into(),
+            program: PoolProgramManifest::App {
+                command: vec!["/bin/true".into()],
+                directory: "/".into(),
+                env: Vec::new(),
+                instances: 1,
+                start_ms: 1,
+                stop_ms: 1,
+                ready: None,
+            },
+            walls: None,
+            idle_ms: None,
+        };
+        Packed::of(&pool).unwrap()
+    }
+
+    #[test]
+    fn what_two_manifests_say_alike_is_kept_once() {
+        let mut manifests = Manifests::default();
+        let group = |name: &str| Group {
+            path: vec![name.to_owned()],
+            limits: os::cgroup::Limits::default(),
+        };
+        for (generation, pools, group_name) in [
+            (1, ["a", "b"], "x"),
+            (2, ["c", "a"], "x"),
+            (3, ["a", "b"], "y"),
+        ] {
+            let pools = pools.map(pool).into();
+            let manifest = Manifest {
+                pools,
+                ..manifest(generation, 1)
+            };
+            let groups = manifests.groups(vec![group(group_name)]);
+            manifests.take(manifest, groups);
+        }
+        let [first, second, third] = manifests.kept() else {
+            panic!("three are kept");
+        };
+        let names = |known: &Known| known.pools().map(|pool| pool.name).collect::<Vec<_>>();
+        assert_eq!(names(third), ["a", "b"]);
+        assert_eq!(second.pool(1).unwrap().name, "a");
+        assert!(third.pool(2).is_none());
+        assert!(Rc::ptr_eq(&first.pools[0], &second.pools[1]));
+        assert!(Rc::ptr_eq(&second.pools[1], &third.pools[0]));
+        assert!(Rc::ptr_eq(&first.groups, &second.groups));
+        assert_eq!(*third.groups, [group("y")]);
     }
 }

@@ -19,6 +19,7 @@ use os::exec::Handed;
 
 use crate::keeper::Keys;
 use crate::listeners::{Control, Listeners};
+use crate::load::apart;
 use crate::logs::Logs;
 use crate::loose::LooseFiles;
 use crate::pools::places::Places;
@@ -150,7 +151,8 @@ impl Arriving {
         let bytes = os::file::read_whole(self.sources.as_fd(), SOURCES_BYTES_MAX).map_err(said)?;
         let sources = Sources::from_bytes(&bytes);
         let sources = sources.map_err(|error| Refused::System(vec![error.to_string()]))?;
-        let model = config::load(&sources).map_err(Refused::Config)?;
+        let model = apart(|| config::load(&sources)).map_err(said)?;
+        let model = model.map_err(Refused::Config)?;
         let loose = LooseFiles::taken_over(&sources, self.last_good.clone(), &self.tally);
         let (config, number) = (self.config.clone(), self.generation);
         let (before, base) = self.as_before();

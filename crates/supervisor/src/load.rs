@@ -3,6 +3,8 @@
 //! The idea: what is wrong with a file that may be set aside costs that file. It is read again as
 //! its last good version, or as nothing, and the whole is judged anew; how often is bounded.
 
+use std::io;
+use std::panic::resume_unwind;
 use std::path::Path;
 
 use config::model::Model;
@@ -13,6 +15,10 @@ use crate::last_good;
 /// How often a configuration is judged: once, and again after files were set aside. What is wrong
 /// with one may show only then, or be the consequence of another's absence.
 const ROUNDS_MAX: usize = 8;
+/// The stack of who reads one: that of a process's first thread.
+const STACK_BYTES: usize = 8 << 20;
+/// What the allocator keeps of its memory at most.
+const KEPT_BYTES_MAX: i32 = 128 << 10;
 
 /// A configuration that can be served.
 #[derive(Debug)]
@@ -119,4 +125,20 @@ fn read(config: &Path, aside: &Aside) -> Result<Sources, Diagnostics> {
     }
     sources.excuse_logs(os::log::is_in_others_hands);
     Ok(sources)
+}
+
+/// Has a thread of its own read a configuration.
+///
+/// The allocator gives each thread memory of its own: what is kept here of a configuration then does not lie
+/// amid what it took to read it, and all of that goes back to the kernel with the model.
+///
+/// # Errors
+/// There is no room for another thread.
+pub(crate) fn apart<T: Send>(read: impl FnOnce() -> T + Send) -> io::Result<T> {
+    os::process::release_memory_beyond(KEPT_BYTES_MAX);
+    std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().name("read".to_owned());
+        let thread = builder.stack_size(STACK_BYTES).spawn_scoped(scope, read)?;
+        Ok(thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    })
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use config::model::{Cgi, Handler, MapSource, Model, Mount, Site, Symlinks};
 use config::reason;
+use ipc::codec::Packed;
 use ipc::groups::Shape;
 use ipc::manifest::{Manifest, MapManifest, NamedProgram, RuleManifest, SiteManifest};
 use os::cgroup::{Base, Controller, Controllers, Group, Layout};
@@ -154,7 +155,7 @@ fn groups(
     shape: &Shape<'_>,
     more: Controllers,
     base: &mut Base,
-) -> Result<(Layout, Vec<Group>), Vec<String>> {
+) -> Result<(Layout, Packed<Vec<Group>>), Vec<String>> {
     if shape.groups.is_empty() {
         return Ok(Default::default());
     }
@@ -192,7 +193,9 @@ fn groups(
             }
         }
     }
-    Ok((layout.clone(), groups))
+    let packed = Packed::of(&groups);
+    let packed = packed.map_err(|error| vec![format!("write groups down: {}", reason(&error))])?;
+    Ok((layout.clone(), packed))
 }
 
 /// The variables that a program may get beside the usual ones: those its rule sets, and `env` of

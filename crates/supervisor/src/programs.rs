@@ -6,7 +6,7 @@
 //! comes to this process and is killed here, but for masters of pools; and after a rest the next
 //! spawner is told of sockets, masters and manifests again and given new links.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -44,8 +44,8 @@ pub(super) struct Programs {
     pub(super) is_beside: bool,
     /// Masters of pools: they outlive a spawner.
     pub(super) masters: PoolProcesses,
-    /// The sockets of pools that the spawner has, by pool: the number of each.
-    sockets: BTreeMap<String, u64>,
+    /// The sockets of pools that the spawner has, by their numbers.
+    sockets: BTreeSet<u64>,
     /// What it has said that was not dealt with.
     news: Vec<News>,
     /// Limits of its groups that wait, each in words.
@@ -183,8 +183,8 @@ impl Programs {
     pub(super) fn tell_sockets(&mut self, generation: &Generation) -> Result<(), String> {
         self.masters.write_in(generation.places.directory());
         let known = &self.sockets;
-        let is_new = |(id, it): &(&str, &Listening)| known.get(*id) != Some(&it.number());
-        let new: Vec<_> = sockets(generation).filter(is_new).collect();
+        let is_new = |(_, it): &(&str, &Listening)| !known.contains(&it.number());
+        let new: Vec<_> = generation.places.of_pools().filter(is_new).collect();
         if new.is_empty() {
             return Ok(());
         }
@@ -196,8 +196,7 @@ impl Programs {
         copies
             .and_then(|copies| self.send(&ToSpawner::Sockets(copies)))
             .map_err(|error| self.lose_by("does not take sockets", &error))?;
-        let numbers = new.iter().map(|(id, it)| ((*id).to_owned(), it.number()));
-        self.sockets.extend(numbers);
+        self.sockets.extend(new.iter().map(|(_, it)| it.number()));
         Ok(())
     }
 
@@ -457,15 +456,9 @@ impl Supervisor {
     }
 }
 
-/// The sockets of a generation's pools, each with its pool.
-fn sockets(generation: &Generation) -> impl Iterator<Item = (&str, &Listening)> {
-    let pools = generation.manifest.pools.iter();
-    pools.filter_map(|pool| Some((&*pool.id, &**generation.places.find(&pool.socket)?)))
-}
-
-/// The number of each.
-fn numbers(generation: &Generation) -> impl Iterator<Item = (String, u64)> {
-    sockets(generation).map(|(id, it)| (id.to_owned(), it.number()))
+/// The numbers of the sockets of a generation's pools.
+fn numbers(generation: &Generation) -> impl Iterator<Item = u64> {
+    generation.places.of_pools().map(|(_, it)| it.number())
 }
 
 /// Takes a place among the control groups, before there are children; what a crash left there goes.

@@ -22,7 +22,7 @@ use crate::certificates::plan::Plan;
 use crate::certificates::{Certificates, Lacking};
 use crate::keeper::Keys;
 use crate::listeners::{Control, Listeners};
-use crate::load::{Loaded, load_beside, load_to_start};
+use crate::load::{Loaded, apart, load_beside, load_to_start};
 use crate::logs::Logs;
 use crate::loose::LooseFiles;
 use crate::manifest;
@@ -114,10 +114,13 @@ impl Generation {
         before: Option<&Before<'_>>,
         means: (&mut Base, &mut Keys),
     ) -> Result<Generation, Refused> {
-        let loaded = match before {
-            Some(before) => load_beside(config, before.last_good).map_err(Refused::Config)?,
-            None => load_first(config).map_err(Refused::Config)?,
-        };
+        let last_good = before.map(|before| before.last_good);
+        let loaded = apart(|| match last_good {
+            Some(last_good) => load_beside(config, last_good),
+            None => load_first(config),
+        });
+        let loaded = loaded.map_err(|error| Refused::by_system("start a thread", &error))?;
+        let loaded = loaded.map_err(Refused::Config)?;
         let loose = LooseFiles::of(&loaded);
         let (sources, model) = (loaded.sources, loaded.model);
         for warning in loaded.warnings.problems() {

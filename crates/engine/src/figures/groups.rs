@@ -98,12 +98,16 @@ pub(super) fn collect(generation: &Generation) -> (Vec<Group>, usize) {
         }
         groups.len() == GROUPS_MAX
     };
-    for (path, owner) in &generation.groups {
-        if add(path, owner, None) {
+    for (path, owner) in generation.groups() {
+        if add(&path, &owner, None) {
             continue;
         }
-        for (directory, name) in layout.below(path, OF_SCRIPTS) {
-            add(&[path.as_slice(), &[directory]].concat(), owner, Some(name));
+        for (directory, name) in layout.below(&path, OF_SCRIPTS) {
+            add(
+                &[path.as_slice(), &[directory]].concat(),
+                &owner,
+                Some(name),
+            );
         }
     }
     (groups, left_out)

@@ -152,11 +152,11 @@ impl Look {
             }
         }
         // What is used in a group counts in those it is in.
-        let groups = generation.groups.iter().filter(|(path, _)| path.len() == 1);
+        let groups = generation.groups().filter(|(path, _)| path.len() == 1);
         for (at, (path, owner)) in groups.enumerate() {
             if at >= GROUPS_MAX {
                 look.groups_left_out += 1;
-            } else if let Some(usage) = Usage::of(&generation.layout, path) {
+            } else if let Some(usage) = Usage::of(&generation.layout, &path) {
                 look.of(&Arc::from(&*owner.tenant)).add(&usage);
             }
         }

@@ -447,7 +447,11 @@ impl<'a> Builder<'a> {
 
     /// All of them.
     pub(crate) fn finish(self) -> Limits {
-        self.limits
+        let mut limits = self.limits;
+        limits.definitions.shrink_to_fit();
+        limits.tenants.shrink_to_fit();
+        limits.tenant_definitions.shrink_to_fit();
+        limits
     }
 
     fn tenant_limits(&self, site: &model::Site) -> &'a [model::Limit] {

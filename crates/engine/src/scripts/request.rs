@@ -83,10 +83,7 @@ impl Request for Exchange {
         let routed = routed(self)?;
         let generation = &routed.serving.generation;
         let site = usize::try_from(routed.site_index).ok()?;
-        let leaf = generation
-            .group_of
-            .get(&(site, *self.route.matched().last()?))?;
-        let (path, _) = generation.groups.get(*leaf)?;
+        let path = generation.group_of(site, *self.route.matched().last()?)?;
         let wished = wish(name, Limits::default()).path;
         Some((&generation.layout, [path.as_slice(), &wished].concat()))
     }

@@ -363,6 +363,7 @@ pub enum Fresh {
 mod tests {
     use super::*;
     use crate::fixture::{Fixture, block_on, generation_after};
+    use crate::worker::serving::Serving;
 
     const CONFIG: &str = r#"
 [[listen]]
@@ -374,6 +375,10 @@ hosts = ["a"]
 rules = [{ handler = { proxy = "app" } }]
 "#;
 
+    fn pool_of(serving: &Serving) -> &Rc<Pool> {
+        serving.pools().next().expect("an upstream")
+    }
+
     /// Whether the pool outlives a reload that puts this line in the place of the servers'.
     fn check(line: &str, is_kept: bool) {
         let fixture = Fixture::new(CONFIG);
@@ -382,9 +387,9 @@ rules = [{ handler = { proxy = "app" } }]
         let changed = CONFIG.replace(servers, line);
         fixture.reload(generation_after(&before.generation, &changed));
         let after = fixture.worker.serving();
-        let same = Rc::ptr_eq(&before.pools[0], &after.pools[0]);
+        let same = Rc::ptr_eq(pool_of(&before), pool_of(&after));
         assert_eq!(same, is_kept, "{line}");
-        assert_eq!(before.pools[0].is_retired.get(), !is_kept, "{line}");
+        assert_eq!(pool_of(&before).is_retired.get(), !is_kept, "{line}");
     }
 
     #[test]
@@ -410,7 +415,7 @@ rules = [{ handler = { proxy = "app" } }]
             let before = fixture.worker.serving();
             fixture.reload(generation_after(&before.generation, &terms(tls)));
             let after = fixture.worker.serving();
-            let same = Rc::ptr_eq(&before.pools[0], &after.pools[0]);
+            let same = Rc::ptr_eq(pool_of(&before), pool_of(&after));
             assert_eq!(same, is_kept, "{tls}");
             let [before, after] = [&before, &after].map(|it| it.generation.server_terms[0].clone());
             let same = Arc::ptr_eq(&before.expect("terms"), &after.expect("terms"));
@@ -419,7 +424,7 @@ rules = [{ handler = { proxy = "app" } }]
         let before = fixture.worker.serving();
         fixture.reload(generation_after(&before.generation, CONFIG));
         let after = fixture.worker.serving();
-        assert!(!Rc::ptr_eq(&before.pools[0], &after.pools[0]));
+        assert!(!Rc::ptr_eq(pool_of(&before), pool_of(&after)));
     }
 
     #[test]
@@ -430,7 +435,7 @@ rules = [{ handler = { proxy = "app" } }]
         let address = format!("unix:{}", path.display());
         let fixture = Fixture::new(&CONFIG.replace("127.0.0.1:9000", &address));
         let serving = fixture.worker.serving();
-        let pool = &serving.pools[0];
+        let pool = pool_of(&serving);
         block_on(async {
             for (hand_overs, is_reused) in [(0, false), (0, true), (1, false), (1, true)] {
                 pool.renew(hand_overs);
@@ -457,14 +462,14 @@ rules = [{ handler = { proxy = "app" } }]
         let fixture = Fixture::new(CONFIG);
         let before = fixture.worker.serving();
         let oldest = || fixture.worker.stats.upstreams()[0].under_way().1;
-        let first = InFlight::new(&before.pools[0].servers()[0], 5);
-        let second = InFlight::new(&before.pools[0].servers()[0], 7);
+        let first = InFlight::new(&pool_of(&before).servers()[0], 5);
+        let second = InFlight::new(&pool_of(&before).servers()[0], 7);
         assert_eq!(oldest(), Some(5));
         let changed = format!("{CONFIG}[upstreams.b]\nservers = [\"127.0.0.1:1\"]")
             .replace("9000\"]", "9000\"]\nkeepalive = 3");
         fixture.reload(generation_after(&before.generation, &changed));
         let after = fixture.worker.serving();
-        let third = InFlight::new(&after.pools[0].servers()[0], 9);
+        let third = InFlight::new(&pool_of(&after).servers()[0], 9);
         assert_eq!(oldest(), Some(5));
         drop(first);
         assert_eq!(oldest(), Some(7));

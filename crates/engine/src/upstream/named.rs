@@ -243,7 +243,7 @@ hosts = ["a"]
         };
         let allow = &proxy.allow;
         match block_on(choose(&fixture.worker, &serving, allow, said.as_bytes())) {
-            Ok(Destination::Configured(index)) => serving.pools[index].name().to_owned(),
+            Ok(Destination::Configured(index)) => serving.generation.upstreams[index].name.clone(),
             Ok(Destination::Dynamic(pool)) => {
                 let servers: Vec<_> = pool.servers().iter().map(|it| &*it.label).collect();
                 format!("{} at {}", pool.name(), servers.join(", "))

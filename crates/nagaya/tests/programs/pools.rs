@@ -32,9 +32,10 @@ fn the_first_request_starts_a_pool_and_the_second_finds_it_warm() {
     assert_eq!(bed.masters(), [first.master]);
     assert_eq!(bed.who().master, first.master);
     let records = bed.records(2);
-    let waited: u64 = field(&records[0], "pool_wait_us").unwrap().parse().unwrap();
-    assert!(waited > 1_000, "{}", records[0]);
-    assert_eq!(field(&records[1], "pool_wait_us"), None, "{}", records[1]);
+    // Each worker writes its own: the second may come first.
+    let waited = records.iter().filter_map(|it| field(it, "pool_wait_us"));
+    let waited: Vec<u64> = waited.map(|it| it.parse().unwrap()).collect();
+    assert!(matches!(*waited, [only] if only > 1_000), "{records:?}");
     let status = limited::ask(&bed.gateway, "status json");
     assert!(
         status

@@ -6,10 +6,14 @@ use std::path::PathBuf;
 
 use testkit::client::{Body, reply};
 use testkit::eventually;
+use testkit::processes::{children, memory_kib};
 
 use crate::fixtures::limited;
 use crate::fixtures::pools::{Bed, PATIENCE, WHO, Wish, bed, request};
+use crate::fixtures::programs::is_root;
 
+/// What a tenant that nobody asks may take: more than it does, in a build like this.
+const IDLE_KIB_MAX: u64 = 8;
 /// Where a page finds what its pool keeps.
 const CACHE: &str = "<?php $cache = dirname(ini_get('upload_tmp_dir')) . '/cache'; ";
 
@@ -126,4 +130,46 @@ fn what_php_logs_in_several_lines_is_told_once_and_what_it_says_as_it_was() {
     for text in ["two of two", "Stack trace"] {
         assert_eq!(log.matches(text).count(), 1, "{text}: {log}");
     }
+}
+
+/// A gateway with so many sites more, each a tenant's own with a limit and a pool.
+fn with_idle(sites: usize) -> Option<Bed> {
+    let user = match is_root() {
+        true => "user = \"www-data\"",
+        false => "",
+    };
+    let site = |number: usize| {
+        format!(
+            "[[sites]]\nhosts = [\"idle{number}.test\"]\nroot = \"/srv\"\n{user}\n\
+             pool = {{ php = \"{{version}}\" }}\nlimits = [{{ concurrent = 50 }}]\n\
+             rules = [{{ match = {{ file = \"*.php\" }}, handler = {{ php = true }} }}]\n"
+        )
+    };
+    let sites: String = (0..sites).map(site).collect();
+    bed(&Wish {
+        sites: &sites,
+        ..Wish::default()
+    })
+}
+
+/// The processes of a gateway, and what of memory is theirs alone.
+fn processes(bed: &Bed) -> (usize, u64) {
+    let own = bed.gateway.pid();
+    let mut pids = children(own);
+    pids.push(own);
+    let held_kib = pids.iter().map(|pid| memory_kib(*pid, "RssAnon")).sum();
+    (pids.len(), held_kib)
+}
+
+#[test]
+fn tenants_that_nobody_asks_take_no_process_and_little_memory() {
+    const MORE: usize = 300;
+    let (Some(few), Some(many)) = (with_idle(1), with_idle(1 + MORE)) else {
+        return;
+    };
+    eventually(PATIENCE, "little memory", || {
+        let ((few, few_kib), (many, many_kib)) = (processes(&few), processes(&many));
+        let each_kib = many_kib.saturating_sub(few_kib) / MORE as u64;
+        (many == few && each_kib <= IDLE_KIB_MAX).then_some(())
+    });
 }

@@ -309,7 +309,7 @@ fn in_version_2_controllers_are_handed_down_and_limits_written() {
         ),
     ];
     let mut tree = Tree::default();
-    tree.apply(&layout, &groups).unwrap();
+    tree.apply(&layout, groups.as_slice().into()).unwrap();
     let read = |path: &str| fs::read_to_string(base.join(path)).unwrap();
     assert_eq!(read("cgroup.subtree_control"), "+pids");
     assert_eq!(read("site/cgroup.subtree_control"), "+pids");
@@ -346,10 +346,10 @@ fn a_change_that_fails_is_taken_back_and_named() {
     let layout = layout(Version::V2, &base, &[Controller::Cpu]);
     let mut tree = Tree::default();
     let before = [group(&["a"], cpu(100)), group(&["b"], cpu(100))];
-    tree.apply(&layout, &before).unwrap();
+    tree.apply(&layout, before.as_slice().into()).unwrap();
     fs::remove_file(base.join("b/cpu.max")).unwrap();
     let after = [group(&["a"], cpu(200)), group(&["b"], cpu(200))];
-    let problems = tree.apply(&layout, &after).unwrap_err();
+    let problems = tree.apply(&layout, after.as_slice().into()).unwrap_err();
     let first = problems[0].to_string();
     assert!(first.contains("write 20000 100000 to"), "{first}");
     assert!(first.contains("b/cpu.max"), "{first}");
@@ -381,10 +381,10 @@ fn of_many_groups_the_first_are_made_at_once_and_the_others_when_wanted() {
     };
     let (old, new) = (groups(11), groups(22));
     let mut tree = Tree::default();
-    tree.apply(&layout, &old).unwrap();
+    tree.apply(&layout, old.as_slice().into()).unwrap();
     assert_eq!((limit(255), limit(256)), ("11".to_owned(), String::new()));
     tree.leaf(&old, &old[256].path).unwrap();
-    tree.apply(&layout, &new).unwrap();
+    tree.apply(&layout, new.as_slice().into()).unwrap();
     assert_eq!((limit(255), limit(256)), ("22".to_owned(), "22".to_owned()));
     // A late request of the list before does not bring its limits back.
     tree.leaf(&old, &old[257].path).unwrap();
@@ -423,7 +423,7 @@ fn in_version_1_no_group_gets_more_than_those_above() {
         group(&["site", "rule"], cpu(800)),
     ];
     let mut tree = Tree::default();
-    tree.apply(&layout, &groups).unwrap();
+    tree.apply(&layout, groups.as_slice().into()).unwrap();
     for path in ["site", "site/rule"] {
         let file = base.join(path).join("cpu.cfs_quota_us");
         assert_eq!(fs::read_to_string(file).unwrap().trim(), "40000", "{path}");
@@ -454,7 +454,7 @@ fn lists_in_version_2(effective: &str) -> (Result<(), String>, String) {
         ..Limits::default()
     };
     let groups = [group(&["site"], pids)];
-    tree.apply(&layout, &groups).unwrap();
+    tree.apply(&layout, groups.as_slice().into()).unwrap();
     let lists = Limits {
         cpus: NumberList::parse("1,2"),
         ..Limits::default()

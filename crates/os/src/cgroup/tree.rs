@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::rc::Rc;
 
 use super::base::{clear, enable, make_group};
 use super::controllers::{Controller, Controllers};
@@ -38,12 +39,40 @@ pub struct Group {
 #[derive(Debug, Default)]
 pub struct Tree {
     pub(super) layout: Layout,
-    /// What the latest list says.
-    named: BTreeMap<Vec<String>, Limits>,
+    /// The latest list.
+    named: Named,
     /// What has been made.
     pub(super) nodes: BTreeMap<Vec<String>, Node>,
     /// What waits, by the group's path.
     pub(super) held: BTreeMap<Vec<String>, HeldLimit>,
+}
+
+/// A list of groups, to be looked up by their paths.
+#[derive(Debug, Default)]
+struct Named {
+    groups: Rc<[Group]>,
+    /// Where each is in the list, in the order of the paths.
+    by_path: Box<[usize]>,
+}
+
+impl Named {
+    fn new(groups: Rc<[Group]>) -> Named {
+        let path = |at: &usize| groups.get(*at).map(|group| &group.path);
+        let mut by_path: Box<[usize]> = (0..groups.len()).collect();
+        by_path.sort_by(|one, other| path(one).cmp(&path(other)));
+        Named { groups, by_path }
+    }
+
+    fn get(&self, path: &[String]) -> Option<&Limits> {
+        let of = |at: &usize| self.groups.get(*at).map(|group| group.path.as_slice());
+        let at = self.by_path.binary_search_by(|at| of(at).cmp(&Some(path)));
+        let group = self.groups.get(*self.by_path.get(at.ok()?)?)?;
+        Some(&group.limits)
+    }
+
+    fn has(&self, path: &[String]) -> bool {
+        self.get(path).is_some()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -75,7 +104,7 @@ impl Tree {
     ///
     /// # Errors
     /// Everything that could not be done; then the limits are what they were, wherever that can be.
-    pub fn apply(&mut self, layout: &Layout, groups: &[Group]) -> Result<(), Vec<Error>> {
+    pub fn apply(&mut self, layout: &Layout, groups: Rc<[Group]>) -> Result<(), Vec<Error>> {
         self.layout = layout.clone();
         let (before, held) = (self.limits(), self.held.clone());
         let wanted: Vec<Group> = groups
@@ -91,14 +120,11 @@ impl Tree {
             self.held = held;
             return Err(problems);
         }
-        let named = groups.iter();
-        self.named = named
-            .map(|group| (group.path.clone(), group.limits.clone()))
-            .collect();
+        self.named = Named::new(groups);
         for (path, node) in &mut self.nodes {
-            node.kept = self.named.contains_key(path);
+            node.kept = self.named.has(path);
         }
-        self.held.retain(|path, _| self.named.contains_key(path));
+        self.held.retain(|path, _| self.named.has(path));
         Ok(())
     }
 
@@ -169,7 +195,7 @@ impl Tree {
 
     /// Lets a group go with the next [`Tree::sweep`] that finds it empty, unless a list names it.
     pub fn let_go(&mut self, path: &[String]) {
-        let is_named = self.named.contains_key(path);
+        let is_named = self.named.has(path);
         if let Some(node) = self.nodes.get_mut(path) {
             node.kept = is_named;
         }
@@ -325,7 +351,7 @@ impl Tree {
             make_group(&hierarchy.group(path).join(RUN))?;
         }
         let node = self.nodes.entry(path.to_vec()).or_insert_with(|| Node {
-            kept: self.named.contains_key(path),
+            kept: self.named.has(path),
             written: is_new.then(Limits::default),
             ..Node::default()
         });
@@ -561,7 +587,7 @@ mod tests {
         let [tenant, pool, mut other] = groups.map(|path| group(path, 70));
         let mut tree = Tree::default();
         let all = [tenant.clone(), pool.clone(), other.clone()];
-        tree.apply(&layout, &all).unwrap();
+        tree.apply(&layout, all.as_slice().into()).unwrap();
         assert_eq!(idle(), "000", "whoever had them give way is no more");
         assert!(tree.give_way(&pool.path));
         assert_eq!(idle(), "100");
@@ -580,7 +606,8 @@ mod tests {
         );
         // Another weight could not be written otherwise.
         other.limits.cpu_weight = Some(50);
-        tree.apply(&layout, &[tenant, pool, other.clone()]).unwrap();
+        tree.apply(&layout, [tenant, pool, other.clone()].into())
+            .unwrap();
         assert_eq!(
             (idle(), shares()),
             ("000".into(), ["716", "", "512"].map(str::to_owned))

@@ -63,7 +63,7 @@ impl Spawner {
         for (id, mut masters) in by_pool {
             let named = self.pools.named.get(&id).cloned();
             let terms = self.pools.terms(&id);
-            let count = self.pools.pool(&id).map_or(0, instances);
+            let count = self.pools.pool(&id).map_or(0, |pool| instances(&pool));
             let serving = masters.split_off(masters.len().saturating_sub(count));
             let runs = masters.into_iter().map(|master| (vec![master], false));
             for (masters, serves) in runs.chain([(serving, true)]) {

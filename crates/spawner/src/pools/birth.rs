@@ -106,7 +106,7 @@ impl Spawner {
             let why = "no manifest names it";
             return self.pools.machine.died(run, why, now);
         };
-        let Some(pool) = known.manifest.pools.get(index) else {
+        let Some(pool) = known.pool(index) else {
             return self.pools.machine.died(run, "no manifest names it", now);
         };
         let (command, directory) = match &pool.program {
@@ -129,7 +129,7 @@ impl Spawner {
             let sees = known.manifest.sees.iter().chain(&walls.sees);
             (sees.cloned().collect(), walls.tmp_bytes)
         });
-        let cache = fpm(pool, None).map(|master| {
+        let cache = fpm(&pool, None).map(|master| {
             let cache = pool.directory.join("cache");
             cache.join(master.cache_name())
         });
@@ -157,17 +157,16 @@ impl Spawner {
     }
 
     fn bear(&mut self, run: u64, found: &Found) -> Result<(), Refusal> {
-        let (known, index) = {
+        let (known, pool) = {
             let running = self.pools.runs.get(&run);
             let running = running.ok_or_else(|| refused("it is no more wanted"))?;
-            (Rc::clone(&running.known), running.index)
+            (Rc::clone(&running.known), running.pool.clone())
         };
-        let pool = known.manifest.pools.get(index);
         let pool = pool.ok_or_else(|| refused("no manifest names it"))?;
         let (ours, theirs) = os::pipe::from_program().map_err(|it| failed("make a pipe", &it))?;
         // Nobody reads between two spawners, and requests are to go on.
         os::pipe::widen(ours.as_fd());
-        let born = self.spawn_all((&known, pool), found, theirs.as_fd())?;
+        let born = self.spawn_all((&known, &*pool), found, theirs.as_fd())?;
         let Born {
             masters,
             gives_way,
@@ -195,7 +194,7 @@ impl Spawner {
             if gives_way {
                 tracing::debug!(pool = pool.name, "it gives way to others while it starts");
             }
-            running.probe = probe_of(pool, found, takes_over);
+            running.probe = probe_of(&pool, found, takes_over);
         }
         for master in told {
             self.tell_supervisor(&FromSpawner::PoolProcess(master));

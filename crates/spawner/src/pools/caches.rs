@@ -106,7 +106,7 @@ impl Pools {
         }
         let pruned = ids.iter().filter_map(|id| {
             let (known, at) = self.named.get(id)?;
-            let cache = Cache::of(known.manifest.pools.get(*at)?)?;
+            let cache = Cache::of(&known.pool(*at)?)?;
             Some((cache, known.manifest.cache_bytes.max(1)))
         });
         let cleared = due.into_iter().map(|it| (it.cache, 0));
@@ -124,7 +124,7 @@ impl Spawner {
                 continue;
             };
             known += 1;
-            let (cache, after) = (Cache::of(pool), self.pools.machine.runs_of(id));
+            let (cache, after) = (Cache::of(&pool), self.pools.machine.runs_of(id));
             let why = "an operator cleared it";
             self.pools.machine.stop(id, why, now);
             if let Some(cache) = cache {

@@ -10,6 +10,7 @@
 mod seen;
 mod tenants;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -93,7 +94,8 @@ impl Machine {
         std::mem::take(&mut self.deeds)
     }
 
-    /// These are the pools of the latest manifest.
+    /// These are the pools of the latest manifest. Those that are not kept are known here once
+    /// somebody has wanted them.
     pub(super) fn name(
         &mut self,
         pools: impl IntoIterator<Item = (String, Terms)>,
@@ -102,11 +104,14 @@ impl Machine {
     ) {
         self.turns.set_places(starting_max);
         for pool in self.pools.values_mut() {
-            pool.is_named = false;
+            pool.terms.is_named = false;
         }
         for (id, terms) in pools {
-            let pool = self.pools.entry(id);
-            let pool = pool.or_insert_with(|| Pool::new(terms.clone(), now));
+            let pool = match self.pools.entry(id) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(_) if terms.idle.is_some() => continue,
+                Entry::Vacant(new) => new.insert(Pool::new(terms.clone(), now)),
+            };
             // Its place in the queue is its tenant's.
             if pool.waiting.is_none() && pool.coming.is_none() {
                 pool.terms = terms;
@@ -114,7 +119,6 @@ impl Machine {
                 let tenant = pool.terms.tenant.clone();
                 pool.terms = Terms { tenant, ..terms };
             }
-            pool.is_named = true;
         }
         self.pools.retain(|_, pool| !pool.is_forgettable());
         self.tick(now);
@@ -458,7 +462,7 @@ impl Machine {
         }
         if let Some(idle) = idle {
             pool.stale = None;
-            let why = match pool.is_named {
+            let why = match pool.terms.is_named {
                 true => "it had nothing to do",
                 false => "no site wants it any more",
             };

@@ -30,6 +30,7 @@ fn terms(tenant: &str, idle_s: Option<u64>) -> Terms {
     Terms {
         tenant: tenant.into(),
         weight: 1,
+        is_named: true,
         idle: idle_s.map(Duration::from_secs),
         start_max: Duration::from_secs(30),
         stop_max: Duration::from_secs(20),
@@ -324,6 +325,10 @@ fn pools_that_are_kept_start_by_themselves_and_those_not_named_end_soon() {
     world.gone(2);
     assert!(world.machine.pools.is_empty());
     // A generation before still has it.
+    let kept = Terms {
+        is_named: false,
+        ..kept
+    };
     world.want("p", &kept, 7);
     assert_eq!(world.coming(), [3]);
 }

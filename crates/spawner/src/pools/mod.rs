@@ -52,12 +52,6 @@ pub(super) use self::birth::{FoundRun, WantedRun, find as find_run};
 
 /// In the place of a worker: orders to look for what a run needs.
 pub(super) const POOLS: u64 = u64::MAX;
-/// How long a master of php-fpm may take until it is ready.
-const PHP_START_MAX: Duration = Duration::from_secs(30);
-/// What a master of php-fpm has beyond a request's time to end.
-const PHP_STOP_REST: Duration = Duration::from_secs(5);
-/// How late workers may say that a pool is in use.
-const TOLD_LATE: Duration = Duration::from_millis(1_500);
 /// When what was killed has not ended, somebody is told.
 const STUCK_AFTER: Duration = Duration::from_secs(2);
 
@@ -72,6 +66,10 @@ pub(super) struct Pools {
     given: BTreeSet<u32>,
     /// The latest manifest that names each pool, and its index there.
     named: BTreeMap<String, (Rc<Known>, usize)>,
+    /// The number of the latest manifest.
+    generation: u64,
+    /// The shortest time that one of them is kept without work.
+    idle_min: Option<Duration>,
     sockets: BTreeMap<String, Socket>,
     sleepers: Sleepers,
     /// Sockets there have been: the next one's number.
@@ -92,40 +90,6 @@ pub(super) struct Pools {
     notes: Ration,
 }
 
-/// On what terms a pool runs.
-fn terms(pool: &PoolManifest) -> Terms {
-    let (start_max, stop_max) = match &pool.program {
-        PoolProgramManifest::Php { time_ms, .. } => {
-            let stop_max = Duration::from_millis(*time_ms) + PHP_STOP_REST;
-            (PHP_START_MAX, stop_max)
-        }
-        PoolProgramManifest::App {
-            start_ms, stop_ms, ..
-        } => (
-            Duration::from_millis(*start_ms),
-            Duration::from_millis(*stop_ms),
-        ),
-    };
-    Terms {
-        tenant: pool.tenant.clone(),
-        weight: pool.weight,
-        idle: pool.idle_ms.map(|ms| Duration::from_millis(ms) + TOLD_LATE),
-        start_max,
-        stop_max,
-    }
-}
-
-/// Terms of one that nobody knows any more.
-fn unknown() -> Terms {
-    Terms {
-        tenant: String::new(),
-        weight: 1,
-        idle: Some(Duration::ZERO),
-        start_max: PHP_START_MAX,
-        stop_max: PHP_START_MAX,
-    }
-}
-
 /// Processes of a run.
 fn instances(pool: &PoolManifest) -> usize {
     match pool.program {
@@ -139,17 +103,18 @@ fn instances(pool: &PoolManifest) -> usize {
 /// What a pool is told by a manifest, in a number: what runs is replaced where it is another.
 fn settings(known: &Known, at: usize) -> u64 {
     let manifest = &known.manifest;
-    let pool = manifest.pools.get(at).map(|pool| PoolManifest {
+    let named = known.pool(at);
+    let group = named.as_ref().and_then(|pool| pool.group);
+    let pool = named.map(|pool| PoolManifest {
         group: None,
         weight: 1,
         idle_ms: None,
         name: String::new(),
-        ..pool.clone()
+        ..pool
     });
     let has_walls = pool.as_ref().is_some_and(|pool| pool.walls.is_some());
     let sees = has_walls.then_some(&manifest.sees);
-    let group = manifest.pools.get(at).and_then(|pool| pool.group);
-    let group = group.and_then(|at| manifest.groups.get(usize::try_from(at).ok()?));
+    let group = group.and_then(|at| known.groups.get(usize::try_from(at).ok()?));
     let group = group.map(|group| &group.path);
     let mut hasher = std::hash::DefaultHasher::new();
     (pool, group, sees, &manifest.mail).hash(&mut hasher);
@@ -208,9 +173,9 @@ impl Pools {
         self.inherited.iter().map(|master| master.pid).collect()
     }
 
-    fn pool(&self, id: &str) -> Option<&PoolManifest> {
+    fn pool(&self, id: &str) -> Option<PoolManifest> {
         let (known, at) = self.named.get(id)?;
-        known.manifest.pools.get(*at)
+        known.pool(*at)
     }
 
     /// Pools of which the latest run, which serves or comes, has been told something else.
@@ -231,7 +196,13 @@ impl Pools {
     }
 
     fn terms(&self, id: &str) -> Terms {
-        self.pool(id).map_or_else(unknown, terms)
+        let Some((known, at)) = self.named.get(id) else {
+            return Terms::unknown();
+        };
+        known.pool(*at).map_or_else(Terms::unknown, |pool| Terms {
+            is_named: known.manifest.generation == self.generation,
+            ..Terms::of(&pool)
+        })
     }
 
     /// Some worker has a request for a pool under way, or has had one since this was said last.
@@ -250,7 +221,7 @@ impl Pools {
     /// As messages call it.
     fn name_of(&self, id: &str) -> String {
         self.pool(id)
-            .map_or_else(|| id.to_owned(), |pool| pool.name.clone())
+            .map_or_else(|| id.to_owned(), |pool| pool.name)
     }
 }
 
@@ -262,10 +233,15 @@ impl Spawner {
         let Some(latest) = kept.last() else { return };
         let mut named = BTreeMap::new();
         for known in &kept {
-            for (at, pool) in known.manifest.pools.iter().enumerate() {
-                named.insert(pool.id.clone(), (Rc::clone(known), at));
+            for (at, pool) in known.pools().enumerate() {
+                named.insert(pool.id, (Rc::clone(known), at));
             }
         }
+        let idle_ms = named
+            .values()
+            .filter_map(|(known, at)| known.pool(*at)?.idle_ms);
+        self.pools.idle_min = idle_ms.min().map(Duration::from_millis);
+        self.pools.generation = latest.manifest.generation;
         self.pools.named = named;
         let busy: BTreeSet<String> = self
             .pools
@@ -277,8 +253,10 @@ impl Spawner {
         self.pools
             .sockets
             .retain(|id, _| named.contains_key(id) || busy.contains(id));
-        let pools = latest.manifest.pools.iter();
-        let pools = pools.map(|pool| (pool.id.clone(), terms(pool)));
+        let pools = latest.pools().map(|pool| {
+            let terms = Terms::of(&pool);
+            (pool.id, terms)
+        });
         let places = latest.manifest.starting_max;
         self.adopt();
         // What was adopted of theirs ends.
@@ -296,19 +274,20 @@ impl Spawner {
 
     /// A worker wants a pool, perhaps only as the latest manifest says.
     pub(super) fn warm(&mut self, ask: Ask, id: &str, is_latest: bool) {
-        let Some(terms) = self.pools.pool(id).map(terms) else {
+        if !self.pools.named.contains_key(id) {
             let word = Word::Not {
                 failure: Failure::UnknownRule,
                 detail: format!("no manifest names pool {id}"),
                 retry: Duration::ZERO,
             };
             return self.answer(ask, word);
-        };
+        }
         if !self.pools.is_in_charge {
             return self.answer(ask, Word::Warm);
         }
         let now = Instant::now();
         self.listen_for(id, now);
+        let terms = self.pools.terms(id);
         let ask = (Some(ask), is_latest);
         self.pools.machine.want(id, &terms, ask, now);
         self.mind_pools();

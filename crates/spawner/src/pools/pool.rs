@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use ipc::pools::PoolState;
+use ipc::pools::{PoolManifest, PoolProgramManifest, PoolState};
 
 use super::machine::Ask;
 
@@ -13,6 +13,12 @@ pub(super) const REST: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(60);
 /// How long processes that were told to end may still accept a connection.
 pub(super) const ACCEPTS_MAX: Duration = Duration::from_secs(1);
+/// How long a master of php-fpm may take until it is ready.
+const PHP_START_MAX: Duration = Duration::from_secs(30);
+/// What a master of php-fpm has beyond a request's time to end.
+const PHP_STOP_REST: Duration = Duration::from_secs(5);
+/// How late workers may say that a pool is in use.
+const TOLD_LATE: Duration = Duration::from_millis(1_500);
 /// How long a pool without work is kept that the latest manifest does not name.
 pub(super) const UNNAMED: Duration = Duration::from_secs(5);
 /// Starts remembered of each pool.
@@ -23,6 +29,8 @@ const TIMES_MAX: usize = 64;
 pub(super) struct Terms {
     pub(super) tenant: String,
     pub(super) weight: u32,
+    /// Whether the latest manifest names it.
+    pub(super) is_named: bool,
     /// How long it is kept without work; `None` for ever, and it starts by itself.
     pub(super) idle: Option<Duration>,
     /// How long it may take until it is ready.
@@ -34,7 +42,6 @@ pub(super) struct Terms {
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) terms: Terms,
-    pub(super) is_named: bool,
     pub(super) serving: Option<Run>,
     pub(super) coming: Option<Coming>,
     pub(super) leaving: Vec<Leaving>,
@@ -96,11 +103,48 @@ pub(super) struct Leaving {
     pub(super) why: Option<&'static str>,
 }
 
+impl Terms {
+    /// Those of a pool that the latest manifest names.
+    pub(super) fn of(pool: &PoolManifest) -> Terms {
+        let (start_max, stop_max) = match &pool.program {
+            PoolProgramManifest::Php { time_ms, .. } => {
+                let stop_max = Duration::from_millis(*time_ms) + PHP_STOP_REST;
+                (PHP_START_MAX, stop_max)
+            }
+            PoolProgramManifest::App {
+                start_ms, stop_ms, ..
+            } => (
+                Duration::from_millis(*start_ms),
+                Duration::from_millis(*stop_ms),
+            ),
+        };
+        Terms {
+            tenant: pool.tenant.clone(),
+            weight: pool.weight,
+            is_named: true,
+            idle: pool.idle_ms.map(|ms| Duration::from_millis(ms) + TOLD_LATE),
+            start_max,
+            stop_max,
+        }
+    }
+
+    /// Those of one that nobody knows any more.
+    pub(super) fn unknown() -> Terms {
+        Terms {
+            tenant: String::new(),
+            weight: 1,
+            is_named: false,
+            idle: Some(Duration::ZERO),
+            start_max: PHP_START_MAX,
+            stop_max: PHP_START_MAX,
+        }
+    }
+}
+
 impl Pool {
     pub(super) fn new(terms: Terms, now: Instant) -> Pool {
         Pool {
             terms,
-            is_named: false,
             serving: None,
             coming: None,
             leaving: Vec::new(),
@@ -123,7 +167,7 @@ impl Pool {
 
     /// Whether it is to be started without being asked for.
     pub(super) fn wants_by_itself(&self) -> bool {
-        let is_kept = self.is_named && self.terms.idle.is_none();
+        let is_kept = self.terms.is_named && self.terms.idle.is_none();
         match self.serving {
             Some(_) => self.stale.is_some(),
             None => is_kept || self.is_asked_for(),
@@ -163,7 +207,7 @@ impl Pool {
     }
 
     pub(super) fn idle(&self) -> Option<Duration> {
-        match self.is_named {
+        match self.terms.is_named {
             true => self.terms.idle,
             false => Some(self.terms.idle.map_or(UNNAMED, |idle| idle.min(UNNAMED))),
         }
@@ -189,7 +233,7 @@ impl Pool {
 
     /// Whether nobody would miss it.
     pub(super) fn is_forgettable(&self) -> bool {
-        !self.is_named && self.is_still()
+        !self.terms.is_named && self.is_still()
     }
 }
 

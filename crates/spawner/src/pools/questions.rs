@@ -61,8 +61,8 @@ impl Spawner {
         let Some(latest) = self.manifests.kept().last() else {
             return Vec::new();
         };
-        let pools = latest.manifest.pools.iter();
-        pools.map(|pool| self.standing(pool, now)).collect()
+        let pools = latest.pools();
+        pools.map(|pool| self.standing(&pool, now)).collect()
     }
 
     fn standing(&self, pool: &PoolManifest, now: Instant) -> PoolStanding {
@@ -123,7 +123,7 @@ impl Spawner {
     ) -> Option<T> {
         let latest = self.manifests.kept().last()?;
         let at = usize::try_from(pool.group?).ok()?;
-        let group = latest.manifest.groups.get(at)?;
+        let group = latest.groups.get(at)?;
         Some(tell(&latest.manifest.layout, &group.path))
     }
 }

@@ -29,7 +29,8 @@ const IDLE_PER_MILLE: u64 = 10;
 pub(super) struct Running {
     /// What it is started by.
     pub(super) known: Rc<Known>,
-    pub(super) index: usize,
+    /// The pool, where that names it.
+    pub(super) pool: Option<Box<PoolManifest>>,
     pub(super) masters: Vec<MainProcess>,
     pub(super) words: Words,
     /// Its own group, below the pool's.
@@ -87,12 +88,12 @@ impl Running {
             probe: None,
             way: None,
             settings: super::settings(&known, index),
+            pool: known.pool(index).map(Box::new),
             identity: None,
             killed: None,
             is_told: false,
             seen: None,
             known,
-            index,
         }
     }
 
@@ -116,7 +117,7 @@ impl Running {
 
     /// What the pool is.
     pub(super) fn pool(&self) -> Option<&PoolManifest> {
-        self.known.manifest.pools.get(self.index)
+        self.pool.as_deref()
     }
 
     pub(super) fn is_php(&self) -> bool {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ipc::pools::PoolAnswer;
 
 use super::Pools;
+use super::pool::Terms;
 use crate::Spawner;
 
 /// How long what is killed in all of a tenant's groups may take to end before anything else has its
@@ -74,6 +75,14 @@ impl Pools {
         self.machine.suspended().contains(tenant)
     }
 
+    /// The pools of these tenants.
+    fn of_tenants(&self, tenants: &BTreeSet<String>) -> Vec<(String, Terms)> {
+        let ids = self.named.keys().filter(|_| !tenants.is_empty());
+        let pools = ids.map(|id| (id.clone(), self.terms(id)));
+        let is_theirs = |(_, terms): &(String, Terms)| tenants.contains(&terms.tenant);
+        pools.filter(is_theirs).collect()
+    }
+
     /// Kills again what had not ended when its tenant's groups were killed.
     pub(crate) fn kill_again(&mut self) {
         let kill = |directory: &Path| has_ended(directory, Duration::ZERO);
@@ -87,7 +96,11 @@ impl Pools {
 impl Spawner {
     /// Of these tenants nothing is to run from now on, and of others what is wanted.
     pub(crate) fn suspend(&mut self, suspended: BTreeSet<String>) -> PoolAnswer {
-        let pools = self.pools.machine.suspend(suspended, Instant::now());
+        let now = Instant::now();
+        for (id, terms) in self.pools.of_tenants(&suspended) {
+            self.pools.machine.know(id, terms, now);
+        }
+        let pools = self.pools.machine.suspend(suspended, now);
         let suspended = self.pools.machine.suspended();
         let programs = self.programs.kill_of(|tenant| suspended.contains(tenant));
         told(pools, programs)
@@ -134,9 +147,9 @@ impl Spawner {
             let manifest = &known.manifest;
             let sites = manifest.sites.iter().filter(|site| site.tenant == tenant);
             let rules = sites.flat_map(|site| &site.rules).map(|rule| rule.group);
-            let pools = manifest.pools.iter().filter(|pool| pool.tenant == tenant);
+            let pools = known.pools().filter(|pool| pool.tenant == tenant);
             for group in rules.chain(pools.map(|pool| pool.group)).flatten() {
-                let group = manifest.groups.get(group as usize);
+                let group = known.groups.get(group as usize);
                 let outermost = group.and_then(|group| group.path.get(..1));
                 let hierarchies = manifest.layout.hierarchies.iter();
                 let of_group = hierarchies.filter_map(|it| Some(it.group(outermost?)));

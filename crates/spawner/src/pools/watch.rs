@@ -59,11 +59,7 @@ impl Pools {
     }
 
     fn look_every(&self) -> Duration {
-        let idle = self.named.values().filter_map(|(known, at)| {
-            let pool = known.manifest.pools.get(*at)?;
-            pool.idle_ms.map(Duration::from_millis)
-        });
-        let idle = idle.min().unwrap_or(LOOK_MAX);
+        let idle = self.idle_min.unwrap_or(LOOK_MAX);
         (idle / 4).clamp(LOOK_MIN, LOOK_MAX)
     }
 }
@@ -153,7 +149,7 @@ impl Spawner {
         let Some(running) = self.pools.runs.get_mut(&run) else {
             return;
         };
-        let Some(pool) = running.known.manifest.pools.get(running.index) else {
+        let Some(pool) = &running.pool else {
             return;
         };
         if running.words.costs.is_empty() {

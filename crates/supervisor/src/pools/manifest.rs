@@ -1,6 +1,8 @@
 //! What the spawner is told of pools.
 
 use config::model::{AppPool, Isolate, Model, PhpPool, Pool, PoolProgram};
+use config::reason;
+use ipc::codec::Packed;
 use ipc::groups::Shape;
 use ipc::pools::{PoolManifest, PoolProgramManifest, PoolSite, Seen, WallsManifest};
 
@@ -13,11 +15,15 @@ pub(crate) fn of(
     model: &Model,
     shape: &Shape<'_>,
     problems: &mut Vec<String>,
-) -> Vec<PoolManifest> {
-    let mut made = Vec::new();
+) -> Vec<Packed<PoolManifest>> {
+    let mut made = Vec::with_capacity(model.pools.len());
     for (at, pool) in model.pools.iter().enumerate() {
         let group = shape.pools.get(at).and_then(|at| u32::try_from(*at).ok());
-        match of_pool(model, pool, group) {
+        let manifest = of_pool(model, pool, group).and_then(|manifest| {
+            let packed = Packed::of(&manifest);
+            packed.map_err(|error| format!("pool {}: {}", pool.name, reason(&error)))
+        });
+        match manifest {
             Ok(manifest) => made.push(manifest),
             Err(problem) => problems.push(problem),
         }

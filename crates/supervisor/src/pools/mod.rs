@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use config::reason;
-use ipc::manifest::{FromSpawner, Manifest, ToSpawner};
+use ipc::manifest::{FromSpawner, ToSpawner};
 use ipc::pools::{PoolAnswer, PoolProcess, PoolQuestion};
 use ipc::server::ToServer;
 
@@ -192,13 +192,9 @@ impl Supervisor {
             Phase::Reloading { next, .. } => Some(&**next),
             _ => None,
         };
-        let path_in = |manifest: &Manifest| {
-            let pool = manifest.pools.iter().find(|pool| pool.id == id)?;
-            Some(pool.socket.clone())
-        };
         for generation in next.into_iter().chain([&self.current]) {
-            let path = path_in(&generation.manifest);
-            let Some(socket) = path.and_then(|path| generation.places.find(&path)) else {
+            let mut sockets = generation.places.of_pools();
+            let Some((_, socket)) = sockets.find(|(pool, _)| *pool == id) else {
                 continue;
             };
             let told = socket.bind_anew(&generation.user);

@@ -45,9 +45,9 @@ const REBIND_EVERY: Duration = Duration::from_secs(1);
 /// The sockets of a generation's pools.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    sockets: BTreeMap<PathBuf, Rc<Listening>>,
+    sockets: BTreeMap<Rc<Path>, Rc<Listening>>,
     /// Those that no generation names any more, and until when they are kept.
-    leaving: BTreeMap<PathBuf, (Rc<Listening>, Instant)>,
+    leaving: BTreeMap<Rc<Path>, (Rc<Listening>, Instant)>,
     /// The directory they are in; after it, those of others that are kept.
     claims: Vec<Rc<Claim>>,
 }
@@ -63,7 +63,7 @@ struct Claim {
 /// A socket of a pool; its file goes with it.
 #[derive(Debug)]
 pub(crate) struct Listening {
-    path: PathBuf,
+    path: Rc<Path>,
     socket: RefCell<OwnedFd>,
     /// No other socket of this process has or had it.
     number: Cell<u64>,
@@ -102,11 +102,11 @@ impl Places {
                 Some(known) => Ok(Rc::clone(known)),
                 None => {
                     let socket = listen(&pool.socket, server.as_deref())?;
-                    Ok(Rc::new(Listening::new(pool.socket.clone(), socket)))
+                    Ok(Rc::new(Listening::new(&pool.socket, socket)))
                 }
             });
             match socket {
-                Ok(socket) => drop(places.sockets.insert(pool.socket.clone(), socket)),
+                Ok(socket) => places.add(socket),
                 Err(why) => problems.push(format!("pool {}: {why}", pool.name)),
             }
         }
@@ -128,12 +128,15 @@ impl Places {
                     directory: file,
                 })),
                 false => {
-                    let listening = Listening::new(path.clone(), file.into());
-                    places.sockets.insert(path, Rc::new(listening));
+                    places.add(Rc::new(Listening::new(&path, file.into())));
                 }
             }
         }
         places
+    }
+
+    fn add(&mut self, socket: Rc<Listening>) {
+        self.sockets.insert(Rc::clone(&socket.path), socket);
     }
 
     /// The directory of all.
@@ -156,7 +159,7 @@ impl Places {
         let before = before.into_iter().flat_map(Places::all).filter(is_other);
         let sockets = self.all().chain(before).map(|listening| {
             Ok(SocketAt {
-                path: listening.path.clone(),
+                path: listening.path.to_path_buf(),
                 socket: listening.socket()?,
             })
         });
@@ -172,7 +175,7 @@ impl Places {
         for (path, listening, until) in left.chain(leaving) {
             if self.find(path).is_none() {
                 let kept = (Rc::clone(listening), until);
-                self.leaving.insert(path.clone(), kept);
+                self.leaving.insert(Rc::clone(path), kept);
             }
         }
         for claim in &before.claims {
@@ -201,6 +204,12 @@ impl Places {
         self.sockets.get(path).or_else(leaving)
     }
 
+    /// The sockets of the generation's own pools, each with its pool.
+    pub(crate) fn of_pools(&self) -> impl Iterator<Item = (&str, &Listening)> {
+        let own = self.sockets.values();
+        own.filter_map(|it| Some((it.pool()?, &**it)))
+    }
+
     fn all(&self) -> impl Iterator<Item = &Rc<Listening>> {
         let leaving = self.leaving.values().map(|(listening, _)| listening);
         self.sockets.values().chain(leaving)
@@ -208,9 +217,9 @@ impl Places {
 }
 
 impl Listening {
-    fn new(path: PathBuf, socket: OwnedFd) -> Listening {
+    fn new(path: &Path, socket: OwnedFd) -> Listening {
         Listening {
-            path,
+            path: path.into(),
             socket: RefCell::new(socket),
             number: Cell::new(next_number()),
             bound: Cell::new(Instant::now()),
@@ -236,6 +245,11 @@ impl Listening {
         self.socket.replace(listen(&self.path, server.as_deref())?);
         self.number.set(next_number());
         Ok(())
+    }
+
+    /// The pool that it is called after.
+    fn pool(&self) -> Option<&str> {
+        self.path.file_stem()?.to_str()
     }
 
     /// Which socket it is: another number after another was bound.

@@ -49,7 +49,7 @@ pub(super) async fn serve(
     exchange: &mut Exchange,
     fastcgi: &FastCgi,
 ) -> Result<()> {
-    let Some(pool) = chosen.serving.pools.get(fastcgi.upstream) else {
+    let Some(pool) = chosen.pool(fastcgi.upstream) else {
         return Err(Error::new(Kind::Internal, "upstream_index", String::new()));
     };
     let script = program::script(*chosen, exchange).await?;

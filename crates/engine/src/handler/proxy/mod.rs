@@ -112,9 +112,7 @@ fn pool(chosen: Chosen<'_>, exchange: &Exchange) -> Result<Rc<Pool>> {
     }
     match chosen.upstream_index(&exchange.route) {
         Some(index) => chosen
-            .serving
-            .pools
-            .get(index)
+            .pool(index)
             .cloned()
             .ok_or_else(|| Error::new(Kind::Internal, "upstream_index", String::new())),
         None => Err(Error::new(

@@ -90,7 +90,7 @@ impl Scene {
     /// Connects to the server and leaves it at work for an exchange.
     async fn leave(&self, exchange: &mut Exchange) -> Box<dyn Stream> {
         let serving = self.fixture.worker.serving();
-        let pool = &serving.pools[0];
+        let pool = serving.pools().next().expect("an upstream");
         let mut tried = Tried::default();
         let reached = pool
             .reach(&self.fixture.worker, &mut tried, Fresh::Yes, &[])

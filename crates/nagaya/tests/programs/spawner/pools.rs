@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use ipc::codec::Packed;
 use ipc::manifest::{FromSpawner, Manifest, ToSpawner};
 use ipc::order::{Failure, Order, Report};
 use ipc::pools::{
@@ -93,7 +94,7 @@ impl Bed {
 
     fn plan(&self, pools: Vec<PoolManifest>) -> Manifest {
         Manifest {
-            pools,
+            pools: pools.iter().map(|pool| Packed::of(pool).unwrap()).collect(),
             starting_max: 2,
             ..self.tenant.plan()
         }
@@ -107,7 +108,8 @@ impl Bed {
 
     /// A spawner in charge of these pools, and of masters that run.
     fn spawner(&self, plan: Manifest, masters: Vec<PoolProcess>) -> Spawner {
-        let sockets: Vec<_> = plan.pools.iter().map(|pool| self.bind(&pool.id)).collect();
+        let pools = plan.pools.iter().map(|pool| pool.open().unwrap());
+        let sockets: Vec<_> = pools.map(|pool| self.bind(&pool.id)).collect();
         self.spawner_with(plan, masters, &sockets)
     }
 
@@ -131,7 +133,7 @@ impl Bed {
             .iter()
             .zip(sockets)
             .map(|(pool, socket)| PoolSocket {
-                id: pool.id.clone(),
+                id: pool.open().unwrap().id,
                 socket: socket.try_clone().unwrap(),
             });
         let link = spawner.link().as_fd();

@@ -33,7 +33,7 @@ fn in_version_2_each_group_below_a_limit_of_memory_counts_its_own() {
         group(&["other", "pool"], Limits::default()),
     ];
     let mut tree = Tree::default();
-    tree.apply(&layout, &groups).unwrap();
+    tree.apply(&layout, groups.as_slice().into()).unwrap();
     let handed = |path: &str| {
         let file = base.join(path).join("cgroup.subtree_control");
         fs::read_to_string(file).unwrap()

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use ipc::order::Failure;
 
-use super::super::pool::REST;
+use super::super::pool::{Pool, REST, Terms};
 use super::{Deed, Machine, Word};
 
 impl Machine {
@@ -23,6 +23,12 @@ impl Machine {
         }
         self.tick(now);
         ended
+    }
+
+    /// Knows of a pool that nobody has wanted.
+    pub(in crate::pools) fn know(&mut self, id: String, terms: Terms, now: Instant) {
+        let pool = self.pools.entry(id);
+        pool.or_insert_with(|| Pool::new(terms, now));
     }
 
     /// The tenants that are suspended.
