@@ -224,6 +224,7 @@ impl Lines {
         self.root(&mount.root);
         self.key("index", list(&mount.index, quote));
         self.key("try", list(&mount.resolve, try_entry));
+        self.rewrites(&mount.rewrites);
         if let Some(user) = &mount.user {
             self.key("user", quote(user));
         }

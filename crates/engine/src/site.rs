@@ -190,7 +190,7 @@ impl Site {
             || tenant_scripts.is_some()
             || scripts.is_some()
             || rules.iter().any(of_rules);
-        let (own_tree, mounts) = Tree::of_site(site, copies);
+        let (own_tree, mounts) = trees(site, &name, copies)?;
         let name: Arc<str> = name.into();
         let tenant_name = like(&name, &site.tenant);
         Ok(Self {
@@ -312,6 +312,14 @@ fn variables_hold(
         compiled.map(Some).map_err(|error| too_large(whose, &error))
     });
     compiled.collect()
+}
+
+fn trees(
+    site: &model::Site,
+    name: &str,
+    copies: &mut Copies,
+) -> Result<(Option<Tree>, Box<[Tree]>)> {
+    Tree::of_site(site, copies).map_err(|error| too_large(name, &error))
 }
 
 fn path_rules(site: &model::Site) -> PathRules {

@@ -6,8 +6,10 @@
 use std::sync::Arc;
 
 use config::model::{self, Handler, Root, TryEntry};
+use pattern::Syntax;
 
 use crate::copies::Copies;
+use crate::rewrite::compiled::{self, CompiledRewrite};
 
 /// A root, and how paths are looked for below it.
 #[derive(Debug)]
@@ -21,6 +23,8 @@ pub struct Tree {
     pub root: Root,
     /// Names tried in a directory.
     pub index: Arc<Vec<String>>,
+    /// What is asked for in the place of what was, below a mount.
+    pub(crate) rewrites: Box<[CompiledRewrite]>,
     /// What a path is resolved to.
     pub resolve: Arc<Vec<TryEntry>>,
     /// What answers in it in place of rules' handlers, by their index.
@@ -29,29 +33,37 @@ pub struct Tree {
 
 impl Tree {
     /// Makes those of a site: its own, if it has a root, and those of its mounts, longest paths first.
-    pub(crate) fn of_site(site: &model::Site, copies: &mut Copies) -> (Option<Self>, Box<[Self]>) {
+    ///
+    /// # Errors
+    /// When a pattern's compiled form is too large.
+    pub(crate) fn of_site(
+        site: &model::Site,
+        copies: &mut Copies,
+    ) -> Result<(Option<Self>, Box<[Self]>), Syntax> {
         let number = copies.sites;
         copies.sites += 1;
         let own = site.root.as_ref().map(|root| Self {
             number,
             path: Box::default(),
             root: root.clone(),
+            rewrites: Box::default(),
             index: copies.index.of(&site.index),
             resolve: copies.resolve.of(&site.resolve),
             handlers: Box::default(),
         });
-        let mounts = site.mounts.iter().map(|mount| {
+        let mounts = site.mounts.iter().map(|mount| -> Result<Self, Syntax> {
             copies.mounts += 1;
-            Self {
+            Ok(Self {
                 number: copies.mounts - 1,
                 path: mount.path.as_str().into(),
                 root: mount.root.clone(),
+                rewrites: compiled::compile(&mount.rewrites)?,
                 index: copies.index.of(&mount.index),
                 resolve: copies.resolve.of(&mount.resolve),
                 handlers: mount.handlers.as_slice().into(),
-            }
+            })
         });
-        (own, mounts.collect())
+        Ok((own, mounts.collect::<Result<_, _>>()?))
     }
 
     /// What of a canonical path is below it: for a mount nothing, or what begins with a slash; `None`

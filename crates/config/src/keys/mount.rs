@@ -2,6 +2,7 @@
 
 use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Kind, Section, key};
+use super::rewrite::REWRITE_OF_LEVEL;
 
 pub(crate) const MOUNT: Section = Section {
     title: "[[sites.mounts]]",
@@ -62,6 +63,7 @@ pub(crate) const MOUNT: Section = Section {
             "The user that CGI programs and `php` run as below the mount; an `app` runs as the site's. Uid 0 is refused.",
             "user = \"wiki\"",
         ),
+        REWRITE_OF_LEVEL,
     ],
     later: &[],
 };

@@ -8,15 +8,15 @@ pub(crate) const REWRITE_OF_LEVEL: Key = key(
     Kind::Other("list of tables"),
     Absent("nothing is rewritten"),
     "What is asked for in the place of what was, entry by entry. A site's is done once, before a file is looked for \
-     and rules are tried. A rule's is done when the rule matches: then the file is looked for and all rules are \
-     tried again, with the new path; what matched before stays in force, and each rule rewrites a request once.",
+     and rules are tried, and then that of the mount below which the path is. A rule's is done when the rule matches: \
+     then the file is looked for and all rules are tried again, with the new path; what matched before stays in force, and each rule rewrites a request once.",
     "rewrite = [{ from = '^/media/(.+)$', to = \"/show.php?media=$1\", unless = \"file\" }]",
 );
 
 pub(crate) const REWRITE: Section = Section {
     title: "rewrite = [{ … }]",
-    about: "Another path in the place of the one that was asked for, on a site or a rule. Programs are told the new \
-        one, and in `REQUEST_URI` what the client sent. More than 10 rounds of rules are answered 500 (`rewrite_loop`).",
+    about: "Another path in the place of the one that was asked for, on a site, a mount or a rule. Programs are told \
+        the new one, and in `REQUEST_URI` what the client sent. More than 10 rounds of rules are answered 500 (`rewrite_loop`).",
     keys: &[
         key(
             "from",

@@ -7,7 +7,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::conditions::SiteFiles;
 use super::context::{Spot, problem};
+use super::rewrite::{judge_unless, rewrites};
 use super::site::{index, resolve, root};
 use super::table::Table;
 use super::upstream::Upstreams;
@@ -67,11 +69,14 @@ fn mount(
         Some(user) => handlers(user, rules, upstreams),
         None => Vec::new(),
     };
+    let (tried, rewrites) = (resolve(&table), rewrites(&table, SiteFiles::Rooted));
+    judge_unless(&table, &tried, rewrites.iter());
     Some(Mount {
         path: path?,
         root: root?,
         index,
-        resolve: Arc::new(resolve(&table)),
+        rewrites,
+        resolve: Arc::new(tried),
         user,
         handlers,
     })

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::handler::Handler;
+use super::rewrite::Rewrite;
 use super::site::{Root, Site, TryEntry};
 
 /// A root of its own below a path of a site.
@@ -14,6 +15,8 @@ pub struct Mount {
     pub root: Root,
     /// Names tried in a directory, in order. Default the site's.
     pub index: Arc<Vec<String>>,
+    /// What is asked for in the place of what was, before a file is looked for.
+    pub rewrites: Vec<Rewrite>,
     /// What a path is resolved to, below the mount. Default `["$path", "$path/"]`.
     pub resolve: Arc<Vec<TryEntry>>,
     /// The user that CGI programs and PHP in pools run as; `None` is the site's.

@@ -53,8 +53,8 @@ impl Resolved {
         )
     }
 
-    /// Whether a file, and whether a directory stands at the canonical path itself that came to
-    /// this, whatever else `try` has found for it. Where it cannot be told, both do.
+    /// Whether a file, and whether a directory stands at the path below the tree that came to this,
+    /// whatever else `try` has found for it. Where it cannot be told, both do.
     pub fn stands_at(&self, path: &[u8]) -> [bool; 2] {
         let asked = relative_of(path);
         match &self.found {

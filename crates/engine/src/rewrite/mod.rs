@@ -1,7 +1,8 @@
 //! `rewrite`: another path in the place of the one that was asked for.
 //!
-//! A site's entries are gone through once, before a file is looked for. A rule's are when it
-//! matches; its path being another then, all rules are tried again ([`crate::rules`]). What comes of
+//! A site's entries are gone through once, before a file is looked for, and then those of a mount.
+//! A rule's are when it matches; its path being another then, all rules are tried again
+//! ([`crate::rules`]). What comes of
 //! an entry is read as a client's target would be, so that it leads nowhere a client could not go.
 //! Left out: redirects, and what stands in front of a host; rules say these.
 
@@ -25,17 +26,23 @@ const ROUNDS_MAX: u32 = 10;
 /// Longest target that is made.
 const TARGET_BYTES_MAX: usize = 16 << 10;
 
-/// Rewrites what is asked for as the request's site says.
+/// Rewrites what is asked for as the request's site says, and then as the mount does below which the
+/// path is.
 ///
 /// # Errors
 /// An expression was given up, or what came of it is nothing that can be asked for.
 pub(crate) async fn of_site(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
-    if routed.site.rewrites.is_empty() {
-        return Ok(());
-    }
     // Boxed: few sites have any, and the others need not have room for it.
-    let all = Box::pin(all(routed, exchange, &routed.site.rewrites, "the site"));
-    all.await.map(drop)
+    if !routed.site.rewrites.is_empty() {
+        Box::pin(all(routed, exchange, &routed.site.rewrites, "the site")).await?;
+    }
+    match routed.site.tree_of(exchange.request.head.path()) {
+        Some(tree) if !tree.rewrites.is_empty() => {
+            let all = Box::pin(all(routed, exchange, &tree.rewrites, &tree.path));
+            all.await.map(drop)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Rewrites what is asked for as a rule says that matches, unless it has done so before; whether

@@ -37,6 +37,14 @@ hosts = ["b.test"]
   [[sites.mounts]]
   path = "/wiki"
   root = "{dir}/wiki"
+[[sites]]
+hosts = ["c.test"]
+root = "{dir}/site"
+rewrite = [{ from = '^/w/(.*)$', to = "/wiki/$1" }]
+  [[sites.mounts]]
+  path = "/wiki"
+  root = "{dir}/wiki"
+  rewrite = [{ from = '^/wiki/([^/]+)/?$', to = "/wiki/sub/start.html?$1", unless = ["file", "directory"] }]
 "#;
 
 const FILES: [(&str, &str); 16] = [
@@ -160,4 +168,28 @@ fn a_site_may_have_mounts_alone() {
     assert_eq!(get(&gateway, "b.test", "/wiki/").text(), "wiki");
     assert_eq!(get(&gateway, "b.test", "/wiki").status, 301);
     assert_eq!(get(&gateway, "b.test", "/").status, 404);
+}
+
+#[test]
+fn a_mount_rewrites_what_leads_below_it_after_its_site_has() {
+    let gateway = gateway();
+    for (path, status, body) in [
+        ("/wiki/none", 200, "start"),
+        ("/w/none", 200, "start"),
+        // What stands there is not rewritten, be it asked for by its own name or not.
+        ("/wiki/a%20b.txt", 200, "a b"),
+        ("/w/a%20b.txt", 200, "a b"),
+        ("/wiki/", 200, "wiki"),
+        ("/wiki/sub/", 404, ""),
+        ("/none", 404, ""),
+    ] {
+        let answer = get(&gateway, "c.test", path);
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+        assert!(
+            status != 200 || answer.text() == body,
+            "{path}: {}",
+            answer.text()
+        );
+    }
+    assert_eq!(get(&gateway, "c.test", "/wiki").status, 301);
 }
