@@ -213,6 +213,10 @@ impl TextTest {
 
 /// Whether an expression is found; where that was given up the request is told.
 fn is_found(regex: &Expression, text: &[u8], request: &Request) -> bool {
+    // Who is refused anyhow is not searched on: each further value would take as many steps again.
+    if request.gave_up.borrow().is_some() {
+        return false;
+    }
     let found = regex.is_match(text);
     found.unwrap_or_else(|Exhausted| {
         request.gave_up.replace(regex.counted().cloned());

@@ -8,7 +8,7 @@
 use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::exchange::request::Request;
-use crate::exchange::route::Route;
+use crate::exchange::route::{Refusing, Route};
 use crate::maps;
 use crate::resolve;
 use crate::rewrite::{self, gave_up};
@@ -60,23 +60,49 @@ fn note(routed: Routed<'_>, rule: &Rule, request: &Request, route: &mut Route) {
 
 async fn note_matches_waiting(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
     let mut rules = routed.site.rules.iter();
+    let (mut before, mut deciding) = (0, None);
     while let Some(rule) = rules.next() {
         let has_matched = exchange.route.matched().contains(&rule.index);
-        if !has_matched {
-            if !matches(routed, exchange, rule).await {
-                continue;
-            }
-            note(routed, rule, &exchange.request, &mut exchange.route);
+        // One that matched another path rewrites this one only if it matches it, too.
+        let may_rewrite = rewrite::may_rewrite(&exchange.route, rule);
+        let matches = (may_rewrite || !has_matched) && matches(routed, exchange, rule).await;
+        match (has_matched, matches) {
+            (false, false) => continue,
+            (false, true) => note(routed, rule, &exchange.request, &mut exchange.route),
+            (true, _) => {}
         }
-        if rewrite::of_rule(routed, exchange, rule).await? {
+        if matches && may_rewrite && rewrite::of_rule(routed, exchange, rule).await? {
+            note_asking(routed, &mut exchange.route, before);
+            before = exchange.route.matched().len();
             resolve::before_rules(routed, exchange).await?;
             rules = routed.site.rules.iter();
-        } else if rule.handler.is_some() {
-            exchange.route.decide(rule.index);
-            return Ok(());
+            continue;
+        }
+        if rule.handler.is_some() {
+            deciding = Some(rule.index);
+            break;
         }
     }
+    if exchange.route.rewrites > 0 {
+        note_asking(routed, &mut exchange.route, before);
+    }
+    if let Some(index) = deciding {
+        exchange.route.decide(index);
+    }
     Ok(())
+}
+
+/// Notes who asks for credentials for the path as it is: the innermost of the site and the rules that
+/// matched after those `before`.
+fn note_asking(routed: Routed<'_>, route: &mut Route, before: usize) {
+    let asks = |index: &&usize| {
+        let rule = routed.site.rules.get(**index);
+        let settings = rule.and_then(|rule| rule.settings.as_deref());
+        settings.is_some_and(|settings| settings.auth.is_some())
+    };
+    let rule = route.matched().iter().skip(before).rev().find(asks);
+    let by = rule.map_or(Refusing::Site, |index| Refusing::Rule(*index));
+    route.note_asking(by);
 }
 
 async fn matches(routed: Routed<'_>, exchange: &mut Exchange, rule: &Rule) -> bool {

@@ -308,7 +308,7 @@ fn redirect(value: &Value<'_>, table: &Table<'_>) -> Option<Handler> {
     Some(Handler::Redirect(Redirect { target, status }))
 }
 
-/// Whether a group stands in a URL before its path begins.
+/// Whether a group stands in a URL, or behind two slashes alone, before its path begins.
 fn lets_group_say_host(target: &Template) -> bool {
     let mut before = String::new();
     for part in &target.parts {
@@ -316,7 +316,10 @@ fn lets_group_say_host(target: &Template) -> bool {
             TemplatePart::Text(text) => before.push_str(text),
             TemplatePart::Path | TemplatePart::Uri => before.push('/'),
             TemplatePart::Capture(_) => {
-                let rest = before.split_once("://").map(|(_, rest)| rest);
+                let rest = match before.strip_prefix("//") {
+                    Some(rest) => Some(rest),
+                    None => before.split_once("://").map(|(_, rest)| rest),
+                };
                 return rest.is_some_and(|rest| !rest.contains(['/', '?']));
             }
             _ => before.push('x'),

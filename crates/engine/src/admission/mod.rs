@@ -81,9 +81,40 @@ fn refuse(
 /// # Errors
 /// 401 for wrong ones and for who is in no group that is let in, 503 when too many are being compared.
 pub(crate) async fn check_credentials(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
-    let Some((level, auth)) = asking(chosen, &exchange.route) else {
-        return Ok(());
-    };
+    if !exchange.route.asked_by().is_empty() {
+        // Boxed: few rules rewrite, and the others need not have room for it.
+        return Box::pin(check_each(chosen, exchange)).await;
+    }
+    match asking(chosen, &exchange.route) {
+        Some(asking) => check_asking(chosen, exchange, asking).await,
+        None => Ok(()),
+    }
+}
+
+/// The same where rules have rewritten the path: who kept one of its paths is asked, each once.
+async fn check_each(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
+    let site = chosen.site;
+    let asked_by = exchange.route.asked_by().iter();
+    let asking = asked_by.filter_map(|by| {
+        let settings = match by {
+            Refusing::Site => site.settings.as_deref(),
+            Refusing::Rule(index) => site.rules.get(*index)?.settings.as_deref(),
+        }?;
+        Some((settings, settings.auth.as_ref()?))
+    });
+    let mut asking: Vec<_> = asking.collect();
+    asking.dedup_by(|one, other| ptr::eq(one.1, other.1));
+    for asking in asking {
+        check_asking(chosen, exchange, asking).await?;
+    }
+    Ok(())
+}
+
+async fn check_asking(
+    chosen: Chosen<'_>,
+    exchange: &mut Exchange,
+    (level, auth): (&Settings, &Auth),
+) -> Result<()> {
     let Some(credentials) = Credentials::of(&exchange.request) else {
         ask(auth, exchange);
         return Err(refuse(chosen, exchange, level, (401, "auth_missing")));

@@ -41,7 +41,9 @@ pub struct Route {
     captured: Vec<(usize, Captured)>,
     /// Indexes of the rules that have rewritten the path.
     rewritten_by: Vec<usize>,
-    /// How often rules have rewritten it, wherever it was sent since.
+    /// Whose `auth` was the innermost for each path that rules have rewritten: a rule's, or the site's.
+    asked_by: Vec<Refusing>,
+    /// How often rules have rewritten the path, wherever it was sent since.
     pub rewrites: u32,
 }
 
@@ -84,6 +86,7 @@ impl Route {
         self.matched.clear();
         self.captured.clear();
         self.rewritten_by.clear();
+        self.asked_by.clear();
     }
 
     /// Forgets the file: the path has changed. What matched stays.
@@ -160,6 +163,16 @@ impl Route {
     /// Whether a rule has rewritten the path.
     pub fn was_rewritten_by(&self, index: usize) -> bool {
         self.rewritten_by.contains(&index)
+    }
+
+    /// Notes who asks for credentials for one of the paths.
+    pub fn note_asking(&mut self, by: Refusing) {
+        self.asked_by.push(by);
+    }
+
+    /// Who asks for credentials, one for each path; nobody where no rule has rewritten it.
+    pub fn asked_by(&self) -> &[Refusing] {
+        &self.asked_by
     }
 
     /// The indexes of the rules that matched, in order.

@@ -21,6 +21,11 @@ pub(super) async fn answer(
     let mut target = Vec::new();
     let values = exchange.route.values(&exchange.request);
     template::expand_url(&redirect.target, values, &mut target);
+    if !may_begin_with_host(&redirect.target) {
+        // An empty group between two slashes leaves both, and what follows would be a host.
+        let slashes = target.iter().take_while(|byte| **byte == b'/').count();
+        target.drain(..slashes.saturating_sub(1));
+    }
     if may_begin_anyhow(&redirect.target) {
         target = escaped(&target);
         let starts: [&[u8]; 3] = [b"/", b"http://", b"https://"];
@@ -34,6 +39,14 @@ pub(super) async fn answer(
     exchange.outgoing.status = redirect.status;
     exchange.outgoing.fields.push(b"Location", &target);
     reply_head::answer(arrived, exchange, b"").await
+}
+
+/// Whether two slashes at its beginning are the configuration's, or a map's, not a request's.
+fn may_begin_with_host(target: &Template) -> bool {
+    match target.parts.first() {
+        Some(TemplatePart::Text(text)) => text.starts_with("//"),
+        first => matches!(first, Some(TemplatePart::Map(_))),
+    }
 }
 
 /// Whether a map or a group may say where to.

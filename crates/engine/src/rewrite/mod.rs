@@ -16,6 +16,7 @@ use wire::RequestHead;
 use self::compiled::CompiledRewrite;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
+use crate::exchange::route::Route;
 use crate::resolve;
 use crate::site::Rule;
 use crate::stage::Routed;
@@ -45,8 +46,12 @@ pub(crate) async fn of_site(routed: Routed<'_>, exchange: &mut Exchange) -> Resu
     }
 }
 
-/// Rewrites what is asked for as a rule says that matches, unless it has done so before; whether
-/// something else is asked for now.
+/// Whether a rule has something to rewrite, and has not done so before.
+pub(crate) fn may_rewrite(route: &Route, rule: &Rule) -> bool {
+    !rule.rewrites.is_empty() && !route.was_rewritten_by(rule.index)
+}
+
+/// Rewrites what is asked for as a rule says that matches; whether something else is asked for now.
 ///
 /// # Errors
 /// As [`of_site`], or rules have rewritten it too often.
@@ -55,9 +60,6 @@ pub(crate) async fn of_rule(
     exchange: &mut Exchange,
     rule: &Rule,
 ) -> Result<bool> {
-    if rule.rewrites.is_empty() || exchange.route.was_rewritten_by(rule.index) {
-        return Ok(false);
-    }
     let has_changed = all(routed, exchange, &rule.rewrites, &rule.name).await?;
     if has_changed {
         if exchange.route.rewrites == ROUNDS_MAX {

@@ -169,6 +169,22 @@ fn rules_that_rewrite_in_circles_come_to_an_end_and_it_is_told() {
 }
 
 #[test]
+fn a_rule_rewrites_only_paths_that_it_matches() {
+    let fixture = fixture(
+        r#"
+        [[sites.rules]]
+        match = { path = "/a/*" }
+        rewrite = [{ from = '^(.*)[.]html$', to = "$1.php" }]
+        [[sites.rules]]
+        match = { path = "/a/x" }
+        rewrite = [{ from = '^/a/x$', to = "/b/x.html" }]
+        "#,
+    );
+    assert_eq!(ask(&fixture, "/a/x"), (200, "/b/x.html?".to_owned()));
+    assert_eq!(ask(&fixture, "/a/y.html"), (200, "/a/y.php?".to_owned()));
+}
+
+#[test]
 fn a_path_that_is_rewritten_to_itself_is_not() {
     let fixture = fixture(
         r#"
@@ -240,6 +256,9 @@ fn a_redirect_that_begins_with_a_group_stays_on_its_host() {
         [[sites.rules]]
         match = { path_regex = '^/to(.*)$' }
         handler = { redirect = "/$1" }
+        [[sites.rules]]
+        match = { path_regex = '^/in/(?:([a-z]{2})/)?(.*)$' }
+        handler = { redirect = "/$1/$2" }
         "#,
     );
     for asked in [
@@ -247,6 +266,7 @@ fn a_redirect_that_begins_with_a_group_stays_on_its_host() {
         "/go/evil.test",
         "/to//evil.test",
         "/to/evil.test",
+        "/in/evil.test",
     ] {
         let location = field(&fixture, asked, "Location");
         assert_eq!(location.as_deref(), Some("/evil.test"), "{asked}");

@@ -24,9 +24,9 @@ try = ["$path", "$path/", "/site-front.txt"]
   root = "{dir}/deep"
   try = ["$path", "$path/", "/front.txt"]
   [[sites.mounts]]
-  path = "/shared"
-  root = "{dir}/shared/htdocs"
-  within = "{dir}/shared"
+  path = "/common"
+  root = "{dir}/common/htdocs"
+  within = "{dir}/common"
   symlinks = "allow"
   index = ["first.txt"]
   [[sites.rules]]
@@ -62,8 +62,8 @@ const FILES: [(&str, &str); 16] = [
     ("wiki/deep/hidden-by-the-mount.txt", "hidden"),
     ("deep/front.txt", "front"),
     ("deep/.well-known/token", "token"),
-    ("shared/htdocs/first.txt", "first"),
-    ("shared/lib/common.txt", "common"),
+    ("common/htdocs/first.txt", "first"),
+    ("common/lib/common.txt", "common"),
 ];
 
 fn gateway() -> Gateway {
@@ -74,8 +74,8 @@ fn gateway() -> Gateway {
     let below = |name: &str| builder.directory().path().join(name);
     let links = [
         ("../secret.txt", "wiki/out.txt"),
-        ("../../secret.txt", "shared/htdocs/out.txt"),
-        ("../lib/common.txt", "shared/htdocs/common.txt"),
+        ("../../secret.txt", "common/htdocs/out.txt"),
+        ("../lib/common.txt", "common/htdocs/common.txt"),
     ];
     for (to, at) in links {
         symlink(to, below(at)).expect("a link");
@@ -108,8 +108,8 @@ fn a_path_below_a_mount_is_looked_for_in_its_root_and_nowhere_else() {
         ("/wiki/deep/any/thing", 200, "front"),
         ("/wiki/deeper", 404, ""),
         ("/wiki/deep/.well-known/token", 200, "token"),
-        ("/shared/", 200, "first"),
-        ("/shared/common.txt", 200, "common"),
+        ("/common/", 200, "first"),
+        ("/common/common.txt", 200, "common"),
         ("/wiki/private/x.txt", 403, ""),
         ("/wiki/../secret.txt", 200, "front of the site"),
     ] {
@@ -130,8 +130,8 @@ fn nothing_of_a_mount_is_served_that_is_not_of_a_site() {
         "/wiki/.htaccess",
         "/wiki/config.php",
         "/wiki/out.txt",
-        "/shared/out.txt",
-        "/shared/../shared/../../secret.txt",
+        "/common/out.txt",
+        "/common/../common/../../secret.txt",
         "/wiki/%2e%2e/secret.txt",
         "/wiki/index.html/more",
     ] {
@@ -152,7 +152,7 @@ fn a_mount_without_its_slash_is_redirected_as_a_directory_is() {
         ("/wiki", "/wiki/"),
         ("/wiki?a=b", "/wiki/?a=b"),
         ("/wiki/sub", "/wiki/sub/"),
-        ("/shared", "/shared/"),
+        ("/common", "/common/"),
     ] {
         let answer = get(&gateway, "a.test", path);
         let location = answer.head.field("Location");

@@ -25,6 +25,32 @@ rewrite = [
   handler = { respond = { body = "index $query" } }
 
 [[sites]]
+hosts = ["guarded.test"]
+root = "{dir}/www"
+  [[sites.rules]]
+  match = { path = "/admin/*" }
+  deny = "all"
+  [[sites.rules]]
+  match = { file = "*.php" }
+  handler = { respond = { body = "index $query" } }
+  [[sites.rules]]
+  rewrite = [{ from = '^/(.*)$', to = "/index.php?route=$1", unless = ["file", "directory"], query = "append" }]
+
+[[sites]]
+hosts = ["asking.test"]
+root = "{dir}/www"
+  [[sites.rules]]
+  match = { path = "/index.php" }
+  auth = { realm = "Members", file = "{dir}/members.txt" }
+  [[sites.rules]]
+  match = { path = "/admin/*" }
+  auth = { realm = "Admins", file = "{dir}/admins.txt" }
+  rewrite = [{ from = '^/admin/(.*)$', to = "/index.php?admin=$1" }]
+  [[sites.rules]]
+  match = { file = "*.php" }
+  handler = { respond = { body = "index $query" } }
+
+[[sites]]
 hosts = ["app.test"]
   [[sites.rules]]
   match = { path_regex = '^/api/v([0-9]+)/(.*)$' }
@@ -34,6 +60,9 @@ hosts = ["app.test"]
   match = { path_regex = '^/find/(.*)$' }
   handler = { proxy = { upstream = "http://{upstream}", path = "/search?q=$1" } }
 "#;
+
+/// Of the password `pw`.
+const HASH: &str = "$apr1$abcdefgh$5VEbMkemELfbhC5ck.U.z1";
 
 /// A back end that answers with what it was asked.
 fn gateway() -> (ScriptedUpstream, Gateway) {
@@ -46,6 +75,16 @@ fn gateway() -> (ScriptedUpstream, Gateway) {
     let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG);
     let directory = builder.directory();
     directory.write("www/index.php", "never shown");
+    let users = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| format!("{name}:{HASH}\n"))
+            .collect()
+    };
+    let (members, admins): (String, String) =
+        (users(&["member", "both"]), users(&["admin", "both"]));
+    directory.write("members.txt", &members);
+    directory.write("admins.txt", &admins);
     directory.write("www/style.css", "css");
     directory.write("www/docs/index.html", "docs");
     directory.write("www/pictures/cat.txt", "cat");
@@ -90,6 +129,36 @@ fn what_is_there_is_served_and_all_else_goes_to_the_front_controller() {
         let log = std::fs::read_to_string(&log).unwrap_or_default();
         log.contains(told).then_some(())
     });
+}
+
+#[test]
+fn who_keeps_the_asked_path_is_asked_and_who_keeps_the_new_one() {
+    let (_upstream, gateway) = gateway();
+    for (user, admin, index) in [
+        // member, admin, both: each with the password `pw`.
+        ("bWVtYmVyOnB3", 401, 200),
+        ("YWRtaW46cHc=", 401, 401),
+        ("Ym90aDpwdw==", 200, 200),
+    ] {
+        for (target, status) in [("/admin/x", admin), ("/index.php", index)] {
+            let request = format!(
+                "GET {target} HTTP/1.1\r\nHost: asking.test\r\nAuthorization: Basic {user}\r\n\r\n"
+            );
+            let answer = reply(gateway.ask(request.as_bytes()));
+            assert_eq!(answer.status, status, "{user} {target}");
+        }
+    }
+    assert_eq!(get(&gateway, "asking.test", "/admin/x").0, 401);
+}
+
+#[test]
+fn a_front_controller_on_the_last_rule_leads_nobody_past_the_others() {
+    let (_upstream, gateway) = gateway();
+    for (target, status) in [("/admin/users", 403), ("/admin/", 403), ("/style.css", 200)] {
+        assert_eq!(get(&gateway, "guarded.test", target).0, status, "{target}");
+    }
+    let blog = get(&gateway, "guarded.test", "/blog/hello?page=2");
+    assert_eq!(blog, (200, "index route=blog/hello&page=2".to_owned()));
 }
 
 #[test]
