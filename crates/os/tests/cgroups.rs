@@ -124,6 +124,13 @@ fn cpu(millicores: u32) -> Limits {
     }
 }
 
+fn pids(pids: u32) -> Limits {
+    Limits {
+        pids: Some(pids),
+        ..Limits::default()
+    }
+}
+
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !holds() {
@@ -225,6 +232,20 @@ fn a_process_that_takes_more_memory_than_its_group_has_is_killed_and_no_other_gr
     innocent.wait().unwrap();
 }
 
+/// Whoever finds groups says the same of a limit that waits, however many are before it in the list.
+fn check_found(layout: &Layout, groups: &[Group], expected: &HeldLimit) {
+    for fillers in [0, 256] {
+        let fillers = (0..fillers).map(|number| named(&[&format!("filler{number}")], pids(9)));
+        let list: Vec<Group> = fillers.chain(groups.iter().cloned()).collect();
+        let mut next = Tree::default();
+        next.apply(layout, list.as_slice().into())
+            .expect("what is found is left");
+        assert_eq!(next.held().collect::<Vec<_>>(), [expected]);
+        let leaf = next.leaf(&list, &expected.path);
+        leaf.expect("programs run meanwhile");
+    }
+}
+
 #[test]
 fn a_limit_below_the_memory_in_use_waits_and_every_other_limit_is_had() {
     let Some(mut here) = Groups::with(&[Controller::Memory, Controller::Pids]) else {
@@ -277,11 +298,8 @@ fn a_limit_below_the_memory_in_use_waits_and_every_other_limit_is_had() {
         kept_bytes: Some(256 << 20),
     };
     assert_eq!(held, std::slice::from_ref(&expected));
-    // Whoever finds the groups there says the same, and a list that cannot be had forgets nothing.
-    let mut next = Tree::default();
-    next.apply(&layout, after.as_slice().into())
-        .expect("what is found is left");
-    assert_eq!(next.held().collect::<Vec<_>>(), [&expected]);
+    check_found(&layout, &after, &expected);
+    // A list that cannot be had forgets nothing.
     let mut wrong = after.to_vec();
     wrong.push(named(&["nobody/made"], limits(None, 9)));
     assert!(here.tree.apply(&layout, wrong.as_slice().into()).is_err());
@@ -391,6 +409,34 @@ fn limits_change_in_place_and_groups_go_when_nothing_runs_in_them() {
     let pids = here.file(Controller::Pids, &rule, "pids.max", "pids.max");
     assert_eq!(pids, "50");
     assert_eq!(here.tree.sweep(), 0);
+}
+
+#[test]
+fn quotas_of_groups_that_are_found_change_with_those_above() {
+    let Some(mut here) = Groups::with(&[Controller::Cpu]) else {
+        return;
+    };
+    let path = ["site".to_owned(), "rule".to_owned()];
+    let quota = |here: &mut Groups, path: &[String]| {
+        here.file(Controller::Cpu, path, "cpu.cfs_quota_us", "cpu.max")
+    };
+    // Each list is another process's, which knows nothing of those before.
+    for (site, rule) in [(100, 50), (400, 300), (350, 320), (80, 70), (900, 700)] {
+        here.tree = Tree::default();
+        here.apply(&[
+            named(&["site"], cpu(site)),
+            named(&["site", "rule"], cpu(rule)),
+        ]);
+        let found = quota(&mut here, &path);
+        assert_eq!(found.split(' ').next(), Some(&*(rule * 100).to_string()));
+    }
+    here.tree = Tree::default();
+    here.apply(&[
+        named(&["site"], Limits::default()),
+        named(&["site", "rule"], cpu(60)),
+    ]);
+    let found = quota(&mut here, &path[..1]);
+    assert!(["-1", "max 100000"].contains(&found.as_str()), "{found}");
 }
 
 #[test]

@@ -30,19 +30,26 @@ impl Tree {
         self.held.values()
     }
 
+    /// Leaves those that wait to whoever has the groups next.
+    pub fn forget_held(&mut self) {
+        self.held.clear();
+    }
+
     /// Tries again those that may be had by now.
     pub fn try_held(&mut self) {
         for (path, held) in self.held.clone() {
-            let written = self.nodes.get(&path).and_then(|node| node.written.clone());
+            let written = self.nodes.get(&path).and_then(|node| node.written.as_ref());
+            // Nothing is known to be written where the last try broke off.
+            let limits = written.or_else(|| self.named.get(&path)).cloned();
             let may_be_had = self
                 .used_bytes(&path)
                 .is_some_and(|used| used <= held.wanted_bytes);
-            let Some(written) = written.filter(|_| may_be_had) else {
+            let Some(limits) = limits.filter(|_| may_be_had) else {
                 continue;
             };
             let limits = Limits {
                 memory_bytes: Some(held.wanted_bytes),
-                ..written
+                ..limits
             };
             let group = Group { path, limits };
             if self.write_or_hold(&group).is_err() {

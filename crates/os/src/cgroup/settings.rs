@@ -27,6 +27,8 @@ pub(super) enum Value {
     Text(String),
     /// What this file of the group above says.
     OfGroupAbove(&'static str),
+    /// This text for each device that the file names.
+    OfEachDevice(&'static str),
 }
 
 impl fmt::Display for Value {
@@ -34,6 +36,7 @@ impl fmt::Display for Value {
         match self {
             Value::Text(text) => f.write_str(text),
             Value::OfGroupAbove(file) => write!(f, "{file} of the group above"),
+            Value::OfEachDevice(text) => write!(f, "{text} of each device"),
         }
     }
 }
@@ -48,7 +51,7 @@ pub(super) enum Absence {
 }
 
 /// The writes that lead from one set of limits to the next. Without `before`, what the files say
-/// now is not known.
+/// now is not known: each of them is written, whether or not there is a limit.
 pub(super) fn writes(version: Version, before: Option<&Limits>, after: &Limits) -> Vec<Write> {
     let mut list = List {
         writes: Vec::new(),
@@ -59,8 +62,8 @@ pub(super) fn writes(version: Version, before: Option<&Limits>, after: &Limits) 
     list.cpu();
     list.memory();
     if list.changed(|limits| limits.pids) {
-        let pids = list.after.pids;
-        list.add(Controller::Pids, "pids.max", or_max(pids));
+        let pids = list.after.pids.map(|pids| pids.to_string());
+        list.add_or(Controller::Pids, "pids.max", pids, "max");
     }
     list.io();
     list.cpuset(&CPUS, |limits| limits.cpus.as_ref());
@@ -87,6 +90,14 @@ const MEMS: Lists = Lists {
     effective: "cpuset.mems.effective",
 };
 
+/// Of reads and writes of disks in version 1: bytes of either, then how many of either.
+const THROTTLES: &[&str] = &[
+    "blkio.throttle.read_bps_device",
+    "blkio.throttle.write_bps_device",
+    "blkio.throttle.read_iops_device",
+    "blkio.throttle.write_iops_device",
+];
+
 struct List<'a> {
     writes: Vec<Write>,
     version: Version,
@@ -96,15 +107,26 @@ struct List<'a> {
 
 impl List<'_> {
     fn changed<T: PartialEq>(&self, of: impl Fn(&Limits) -> T) -> bool {
-        match self.before {
-            Some(before) => of(before) != of(self.after),
-            // A controller that is not needed now may not be there at all.
-            None => of(self.after) != of(&Limits::default()),
-        }
+        self.before
+            .is_none_or(|before| of(before) != of(self.after))
     }
 
     fn add(&mut self, controller: Controller, file: &'static str, value: String) {
         self.push(controller, file, Value::Text(value), Absence::Fails);
+    }
+
+    /// A limit, or what stands for none; a controller that is not needed may not be there at all.
+    fn add_or(
+        &mut self,
+        controller: Controller,
+        file: &'static str,
+        limit: Option<String>,
+        none: &str,
+    ) {
+        match limit {
+            Some(limit) => self.add(controller, file, limit),
+            None => self.add_if_there(controller, file, none),
+        }
     }
 
     fn add_if_there(&mut self, controller: Controller, file: &'static str, value: &str) {
@@ -129,25 +151,26 @@ impl List<'_> {
             }
         }
         if self.changed(|limits| limits.cpu_weight) {
-            let weight = self.after.cpu_weight.unwrap_or(100);
-            match self.version {
-                Version::V1 => {
-                    let shares = (u64::from(weight) * 1024 / 100).clamp(2, 262_144);
-                    self.add(Controller::Cpu, "cpu.shares", shares.to_string());
-                }
-                Version::V2 => self.add(Controller::Cpu, "cpu.weight", weight.to_string()),
-            }
+            let weight = self.after.cpu_weight;
+            let shares = |weight: u32| (u64::from(weight) * 1024 / 100).clamp(2, 262_144);
+            let (file, value, usual) = match self.version {
+                Version::V1 => (
+                    "cpu.shares",
+                    weight.map(|it| shares(it).to_string()),
+                    "1024",
+                ),
+                Version::V2 => ("cpu.weight", weight.map(|it| it.to_string()), "100"),
+            };
+            self.add_or(Controller::Cpu, file, value, usual);
         }
     }
 
     /// The kernel refuses a quota below the burst: the burst goes first and comes last.
     fn quota_v2(&mut self) {
         self.without_burst("cpu.max.burst");
-        let value = match self.after.cpu {
-            Some(cpu) => format!("{} {}", cpu.quota_us(), cpu.period_us()),
-            None => "max 100000".to_owned(),
-        };
-        self.add(Controller::Cpu, "cpu.max", value);
+        let value = self.after.cpu;
+        let value = value.map(|cpu| format!("{} {}", cpu.quota_us(), cpu.period_us()));
+        self.add_or(Controller::Cpu, "cpu.max", value, "max 100000");
         self.with_burst("cpu.max.burst");
     }
 
@@ -159,14 +182,13 @@ impl List<'_> {
         let before = self.before.map(period);
         if before != Some(period(self.after)) {
             if self.before.is_none_or(|before| before.cpu.is_some()) {
-                self.add(Controller::Cpu, "cpu.cfs_quota_us", "-1".to_owned());
+                self.add_if_there(Controller::Cpu, "cpu.cfs_quota_us", "-1");
             }
-            let period = period(self.after).to_string();
-            self.add(Controller::Cpu, "cpu.cfs_period_us", period);
+            let period = self.after.cpu.map(|cpu| cpu.period_us().to_string());
+            self.add_or(Controller::Cpu, "cpu.cfs_period_us", period, "100000");
         }
-        let quota = self.after.cpu.map(CpuLimit::quota_us);
-        let quota = quota.map_or("-1".to_owned(), |quota| quota.to_string());
-        self.add(Controller::Cpu, "cpu.cfs_quota_us", quota);
+        let quota = self.after.cpu.map(|cpu| cpu.quota_us().to_string());
+        self.add_or(Controller::Cpu, "cpu.cfs_quota_us", quota, "-1");
         self.with_burst("cpu.cfs_burst_us");
     }
 
@@ -193,30 +215,30 @@ impl List<'_> {
                     // What may be swapped out is no limit, only slow.
                     let swap = limit.map_or("max", |_| "0");
                     self.add_if_there(Controller::Memory, "memory.swap.max", swap);
-                    self.add(Controller::Memory, "memory.max", or_max(limit));
+                    let limit = limit.map(|limit| limit.to_string());
+                    self.add_or(Controller::Memory, "memory.max", limit, "max");
                 }
             }
         }
         if self.changed(|limits| limits.memory_high_bytes) {
-            let high = self.after.memory_high_bytes;
-            match self.version {
-                Version::V1 => {
-                    let file = "memory.soft_limit_in_bytes";
-                    self.add(Controller::Memory, file, or_minus_one(high));
-                }
-                Version::V2 => self.add(Controller::Memory, "memory.high", or_max(high)),
-            }
+            let high = self.after.memory_high_bytes.map(|high| high.to_string());
+            let (file, none) = match self.version {
+                Version::V1 => ("memory.soft_limit_in_bytes", "-1"),
+                Version::V2 => ("memory.high", "max"),
+            };
+            self.add_or(Controller::Memory, file, high, none);
         }
     }
 
     /// Memory with swap may never be less than memory: it is opened first and closed last.
     fn memory_v1(&mut self) {
-        let limit = or_minus_one(self.after.memory_bytes);
+        let limit = self.after.memory_bytes.map(|limit| limit.to_string());
         if self.before.is_none_or(|b| b.memory_bytes.is_some()) {
             self.add_if_there(Controller::Memory, "memory.memsw.limit_in_bytes", "-1");
         }
-        self.add(Controller::Memory, "memory.limit_in_bytes", limit.clone());
-        if self.after.memory_bytes.is_some() {
+        let file = "memory.limit_in_bytes";
+        self.add_or(Controller::Memory, file, limit.clone(), "-1");
+        if let Some(limit) = limit {
             self.add_if_there(Controller::Memory, "memory.memsw.limit_in_bytes", &limit);
         }
     }
@@ -224,6 +246,9 @@ impl List<'_> {
     fn io(&mut self) {
         if !self.changed(|limits| limits.io.clone()) {
             return;
+        }
+        if self.before.is_none() {
+            self.lift_io();
         }
         let before = self.before.map_or(&[][..], |before| &before.io);
         let gone = |old: &&IoLimit| !self.after.io.iter().any(|new| new.device == old.device);
@@ -238,13 +263,26 @@ impl List<'_> {
         }
     }
 
+    /// Whatever disks have limits.
+    fn lift_io(&mut self) {
+        let (files, none): (&[&'static str], &'static str) = match self.version {
+            Version::V1 => (THROTTLES, "0"),
+            Version::V2 => (&["io.max"], "rbps=max wbps=max riops=max wiops=max"),
+        };
+        for file in files {
+            let none = Value::OfEachDevice(none);
+            self.push(Controller::Io, file, none, Absence::Harmless);
+        }
+    }
+
     fn throttle(&mut self, limit: &IoLimit) {
-        for (file, value) in [
-            ("blkio.throttle.read_bps_device", limit.read_bytes),
-            ("blkio.throttle.write_bps_device", limit.write_bytes),
-            ("blkio.throttle.read_iops_device", limit.read_ops),
-            ("blkio.throttle.write_iops_device", limit.write_ops),
-        ] {
+        let values = [
+            limit.read_bytes,
+            limit.write_bytes,
+            limit.read_ops,
+            limit.write_ops,
+        ];
+        for (file, value) in THROTTLES.iter().zip(values) {
             let value = value.unwrap_or(0);
             self.add(Controller::Io, file, format!("{} {value}", limit.device));
         }
@@ -311,10 +349,6 @@ impl IoLimit {
 
 fn or_max<T: ToString>(value: Option<T>) -> String {
     value.map_or("max".to_owned(), |value| value.to_string())
-}
-
-fn or_minus_one(value: Option<u64>) -> String {
-    value.map_or("-1".to_owned(), |value| value.to_string())
 }
 
 #[cfg(test)]
@@ -460,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_found_there_gets_all_that_is_limited() {
+    fn a_group_found_there_gets_all_that_is_limited_and_loses_every_other_limit() {
         check(
             Version::V2,
             None,
@@ -468,15 +502,40 @@ mod tests {
             &[
                 "cpu.max.burst = 0",
                 "cpu.max = 10000 100000",
+                "cpu.weight = 100",
+                "memory.swap.max = max",
+                "memory.max = max",
+                "memory.high = max",
+                "pids.max = max",
+                "io.max = rbps=max wbps=max riops=max wiops=max of each device",
                 "cpuset.cpus = cpuset.cpus.effective of the group above",
                 "cpuset.mems = cpuset.mems.effective of the group above",
             ],
         );
+        let none = Limits::default();
+        for version in [Version::V1, Version::V2] {
+            let writes = writes(version, None, &none);
+            let fails = writes.iter().find(|it| it.absence == Absence::Fails);
+            assert_eq!(fails, None, "{version:?}: its controller may not be there");
+        }
         check(
             Version::V1,
             None,
-            &Limits::default(),
+            &none,
             &[
+                "cpu.cfs_burst_us = 0",
+                "cpu.cfs_quota_us = -1",
+                "cpu.cfs_period_us = 100000",
+                "cpu.cfs_quota_us = -1",
+                "cpu.shares = 1024",
+                "memory.memsw.limit_in_bytes = -1",
+                "memory.limit_in_bytes = -1",
+                "memory.soft_limit_in_bytes = -1",
+                "pids.max = max",
+                "blkio.throttle.read_bps_device = 0 of each device",
+                "blkio.throttle.write_bps_device = 0 of each device",
+                "blkio.throttle.read_iops_device = 0 of each device",
+                "blkio.throttle.write_iops_device = 0 of each device",
                 "cpuset.cpus = cpuset.cpus of the group above",
                 "run/cpuset.cpus = cpuset.cpus of the group above",
                 "cpuset.mems = cpuset.mems of the group above",
@@ -510,7 +569,10 @@ mod tests {
         );
         // A group that was found there and may have had others.
         let found = writes(Version::V2, None, &lists("", "1"));
-        let harmless: Vec<_> = found.iter().map(|write| write.absence).collect();
+        let found = found
+            .iter()
+            .filter(|it| it.controller == Controller::Cpuset);
+        let harmless: Vec<_> = found.map(|write| write.absence).collect();
         assert_eq!(harmless, [Absence::Harmless, Absence::Fails]);
     }
 

@@ -3,7 +3,8 @@
 //! The idea: a list of [`Group`]s says what there is to be; the tree remembers what it has written
 //! and writes what differs. The first groups of a list are made at once, which shows what cannot
 //! be had; since making thousands takes many seconds, the others are made when they are first
-//! wanted. A group that is no longer named goes as soon as nothing runs in it; until then its
+//! wanted, but for those that another tree has left there: what runs in them goes on, and their
+//! limits are this list's. A group that is no longer named goes as soon as nothing runs in it; until then its
 //! limits hold. A change that cannot be made whole is taken back; but where more memory is in use
 //! than a group is to have, which version 1 refuses, that limit alone waits (`held.rs`).
 
@@ -40,7 +41,7 @@ pub struct Group {
 pub struct Tree {
     pub(super) layout: Layout,
     /// The latest list.
-    named: Named,
+    pub(super) named: Named,
     /// What has been made.
     pub(super) nodes: BTreeMap<Vec<String>, Node>,
     /// What waits, by the group's path.
@@ -49,7 +50,7 @@ pub struct Tree {
 
 /// A list of groups, to be looked up by their paths.
 #[derive(Debug, Default)]
-struct Named {
+pub(super) struct Named {
     groups: Rc<[Group]>,
     /// Where each is in the list, in the order of the paths.
     by_path: Box<[usize]>,
@@ -63,7 +64,7 @@ impl Named {
         Named { groups, by_path }
     }
 
-    fn get(&self, path: &[String]) -> Option<&Limits> {
+    pub(super) fn get(&self, path: &[String]) -> Option<&Limits> {
         let of = |at: &usize| self.groups.get(*at).map(|group| group.path.as_slice());
         let at = self.by_path.binary_search_by(|at| of(at).cmp(&Some(path)));
         let group = self.groups.get(*self.by_path.get(at.ok()?)?)?;
@@ -110,7 +111,9 @@ impl Tree {
         let wanted: Vec<Group> = groups
             .iter()
             .enumerate()
-            .filter(|(at, group)| *at < MADE_AT_ONCE || self.has(&group.path))
+            .filter(|(at, group)| {
+                *at < MADE_AT_ONCE || self.has(&group.path) || layout.has(&group.path)
+            })
             .map(|(_, group)| group.clone())
             .collect();
         let problems = self.change(&wanted);
@@ -126,6 +129,14 @@ impl Tree {
         }
         self.held.retain(|path, _| self.named.has(path));
         Ok(())
+    }
+
+    /// Takes nothing for written any more: somebody else had hands in these directories. The next
+    /// list is written whole.
+    pub fn forget_written(&mut self) {
+        for node in self.nodes.values_mut() {
+            node.written = None;
+        }
     }
 
     /// The leaf that programs of a group are born in. `groups` is the list the group is of: what
@@ -224,9 +235,10 @@ impl Tree {
             let Some(node) = self.nodes.get(path).filter(|node| node.gives_way) else {
                 continue;
             };
+            let limits = node.written.as_ref().or_else(|| self.named.get(path));
             let group = Group {
                 path: path.to_vec(),
-                limits: node.written.clone().unwrap_or_default(),
+                limits: limits.cloned().unwrap_or_default(),
             };
             self.end_way(path);
             // Where that fails, what is written there is not known, and written with the next list.
@@ -327,6 +339,7 @@ impl Tree {
             // No program may find a group whose limits do not hold.
             for group in &missing {
                 self.nodes.remove(&group.path);
+                self.held.remove(&group.path);
             }
         }
         made
@@ -339,7 +352,12 @@ impl Tree {
         }
         let mut each = chain.iter();
         each.try_for_each(|group| self.hand_down(group, &standing))?;
-        missing.iter().try_for_each(|group| self.write(group))
+        let mut missing = missing.iter();
+        missing.try_for_each(|group| match self.named.has(&group.path) {
+            true => self.write_or_hold(group),
+            // What a script wants holds at once, or the program does not run.
+            false => self.write(group),
+        })
     }
 
     /// Makes a group and its leaf in the hierarchies of these controllers, and opens nothing.
@@ -418,12 +436,17 @@ impl Tree {
 
     /// Whether a group's quota becomes less.
     fn lessens(&self, group: &Group) -> bool {
-        let written = self.nodes.get(&group.path).map(|node| &node.written);
         let quota = |limits: &Limits| limits.cpu.map_or(u32::MAX, |cpu| cpu.millicores);
-        match written {
-            Some(Some(before)) => quota(&group.limits) < quota(before),
-            _ => true,
-        }
+        let node = self.nodes.get(&group.path);
+        let before = match node.and_then(|node| node.written.as_ref()) {
+            Some(written) => quota(written),
+            None => {
+                let hierarchy = self.layout.of(Controller::Cpu);
+                let found = hierarchy.and_then(|it| quota_there(&it.group(&group.path)));
+                found.unwrap_or(u32::MAX)
+            }
+        };
+        quota(&group.limits) < before
     }
 
     /// Version 1 refuses a quota above that of a group above, where version 2 lets the lower one
@@ -484,6 +507,10 @@ fn put(group: &Path, write: &Write) -> Result<(), Error> {
             let above = file.ancestors().nth(2).unwrap_or(group).join(name);
             interface::read(&above).and_then(|text| interface::write(&file, text.trim()))
         }
+        Value::OfEachDevice(value) => interface::read(&file).and_then(|text| {
+            let mut devices = text.lines().filter_map(|line| line.split(' ').next());
+            devices.try_for_each(|device| interface::write(&file, &format!("{device} {value}")))
+        }),
     };
     match written {
         Err(error)
@@ -529,13 +556,16 @@ fn is_empty(group: &Path) -> bool {
 /// The least quota of the groups above ours that can be seen, in thousandths of a core.
 fn outer_quota(hierarchy: &Hierarchy) -> u32 {
     let above = hierarchy.directory.ancestors().skip(1);
-    let quota = |group: &Path| {
-        let quota = interface::number(&group.join("cpu.cfs_quota_us"))?;
-        let period = interface::number(&group.join("cpu.cfs_period_us"))?;
-        u32::try_from(quota.saturating_mul(1_000) / period.max(1)).ok()
-    };
     let groups = above.take_while(|group| group.join("cgroup.procs").exists());
-    groups.filter_map(quota).min().unwrap_or(u32::MAX).max(1)
+    let quotas = groups.filter_map(quota_there);
+    quotas.min().unwrap_or(u32::MAX).max(1)
+}
+
+/// The quota of a group in version 1, in thousandths of a core; `None`: it has none.
+fn quota_there(group: &Path) -> Option<u32> {
+    let quota = interface::number(&group.join("cpu.cfs_quota_us"))?;
+    let period = interface::number(&group.join("cpu.cfs_period_us"))?;
+    u32::try_from(quota.saturating_mul(1_000) / period.max(1)).ok()
 }
 
 fn unknown(path: &[String]) -> Error {
