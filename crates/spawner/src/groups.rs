@@ -11,14 +11,13 @@
 //! program is not run, since a limit somebody asked for would not hold.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use ipc::manifest::{FromSpawner, Manifest};
 use ipc::order::{Failure, LimitHit};
-use os::cgroup::{Error, Group, HeldLimit, Hits, Leaf, Limits, Tree};
+use os::cgroup::{Error, Group, HeldLimit, Hits, Layout, Leaf, Limits, Tree};
 use os::spawn::Birthplace;
 
 use super::manifests::{Authority, Known};
@@ -39,6 +38,8 @@ pub(super) struct Groups {
     tree: Tree,
     /// Whether what an earlier spawner left there is gone.
     is_clear: bool,
+    /// The number of the latest manifest.
+    generation: u64,
     /// Groups that no manifest names any more and that are not empty.
     leaving: usize,
     /// Groups of scripts, and when each was last wanted.
@@ -82,8 +83,26 @@ impl Groups {
             Tree::clear(&manifest.layout, spared);
         }
         self.is_clear = true;
-        let made = self.tree.apply(&manifest.layout, Rc::clone(groups));
+        if self.generation == manifest.generation {
+            // It comes again, since the spawner of a program that was tried may have written others.
+            self.tree.forget_written();
+        }
+        let made = self.apply(&manifest.layout, groups);
         self.leaving = self.tree.sweep();
+        if made.is_ok() {
+            self.generation = manifest.generation;
+        }
+        made
+    }
+
+    /// Writes all limits of the latest manifest, whatever another spawner has written meanwhile.
+    pub(super) fn write_again(&mut self, latest: &Known) -> Result<(), String> {
+        self.tree.forget_written();
+        self.apply(&latest.manifest.layout, &latest.groups)
+    }
+
+    fn apply(&mut self, layout: &Layout, groups: &Rc<[Group]>) -> Result<(), String> {
+        let made = self.tree.apply(layout, Rc::clone(groups));
         made.map_err(|problems| {
             let problem = |error: &Error| {
                 let reason = config::reason(&error.error);
@@ -92,6 +111,12 @@ impl Groups {
             let problems: Vec<_> = problems.iter().map(problem).collect();
             problems.join("; ")
         })
+    }
+
+    /// Leaves limits that wait to another spawner, which has the same ones.
+    pub(super) fn leave_held(&mut self) {
+        self.tree.forget_held();
+        self.held.clear();
     }
 
     /// Whether groups wait to be empty, or limits for memory to be given back.
@@ -254,28 +279,32 @@ impl Groups {
 
 impl Spawner {
     /// Tells which limits wait, where these are others than before.
-    pub(super) fn tell_held(&mut self) -> io::Result<()> {
-        let held: Vec<HeldLimit> = self.groups.tree.held().take(HELD_MAX).cloned().collect();
+    pub(super) fn tell_held(&mut self) {
+        if self.groups.tree.held().eq(&self.groups.held) {
+            return;
+        }
+        let held: Vec<HeldLimit> = self.groups.tree.held().cloned().collect();
         let before = std::mem::replace(&mut self.groups.held, held);
         let held = &self.groups.held;
-        if *held == before {
-            return Ok(());
-        }
-        for new in held.iter().filter(|it| !before.contains(it)) {
+        let is_new = |it: &&HeldLimit| !before.contains(it);
+        for new in held.iter().filter(is_new).take(HELD_MAX) {
             tracing::warn!("{}", told(new));
         }
-        for gone in before
-            .iter()
-            .filter(|it| !held.iter().any(|new| new.path == it.path))
-        {
+        let is_gone = |it: &&HeldLimit| held.iter().all(|new| new.path != it.path);
+        for gone in before.iter().filter(is_gone).take(HELD_MAX) {
             let group = gone.path.join("/");
             tracing::info!("group {group}: its limit of memory waits no more");
         }
-        let more = self.groups.tree.held().count().saturating_sub(HELD_MAX);
-        let more = (more > 0).then(|| format!("and {more} more limits of memory wait"));
-        let limits = held.iter().map(told).chain(more).collect();
-        FromSpawner::Held { limits }.send(self.supervisor.as_fd())
+        let limits = all_told(held);
+        self.tell_supervisor(&FromSpawner::Held { limits });
     }
+}
+
+/// What is said of the limits that wait: of so many each, and how many there are beside them.
+fn all_told(held: &[HeldLimit]) -> Vec<String> {
+    let more = held.len().saturating_sub(HELD_MAX);
+    let more = (more > 0).then(|| format!("and {more} more limits of memory wait"));
+    held.iter().take(HELD_MAX).map(told).chain(more).collect()
 }
 
 /// What is said of a limit that waits.
@@ -365,7 +394,63 @@ fn least(
 
 #[cfg(test)]
 mod tests {
+    use os::cgroup::{Controller, Hierarchy, Version};
+    use testkit::TempDir;
+
     use super::*;
+
+    #[test]
+    fn the_limits_of_a_manifest_that_comes_again_are_written_whatever_is_there() {
+        let place = TempDir::new();
+        place.write("cgroup.subtree_control", "pids");
+        for file in ["pids.max", "cgroup.procs", "run/cgroup.procs"] {
+            place.write(&format!("a/{file}"), "");
+        }
+        let manifest = |generation| Manifest {
+            generation,
+            is_beside: true,
+            layout: Layout {
+                hierarchies: vec![Hierarchy {
+                    version: Version::V2,
+                    controllers: [Controller::Pids].into_iter().collect(),
+                    directory: place.path().to_owned(),
+                }],
+            },
+            ..Manifest::default()
+        };
+        let list: Rc<[Group]> = [Group {
+            path: vec!["a".to_owned()],
+            limits: Limits {
+                pids: Some(7),
+                ..Limits::default()
+            },
+        }]
+        .into();
+        let limit = || std::fs::read_to_string(place.path().join("a/pids.max")).unwrap();
+        let mut groups = Groups::default();
+        groups.take(&manifest(1), &list, &[]).unwrap();
+        assert_eq!(limit(), "7");
+        for (generation, expected) in [(2, "9"), (2, "7")] {
+            // The spawner of another program has its hands in it.
+            place.write("a/pids.max", "9");
+            groups.take(&manifest(generation), &list, &[]).unwrap();
+            assert_eq!(limit(), expected, "what is known is not written twice");
+        }
+    }
+
+    #[test]
+    fn of_many_limits_that_wait_so_many_are_told_and_how_many_there_are_beside_them() {
+        let held = |number: usize| HeldLimit {
+            path: vec![format!("tenant-{number}")],
+            wanted_bytes: 1 << 20,
+            kept_bytes: None,
+        };
+        let lines = |count| all_told(&(0..count).map(held).collect::<Vec<_>>());
+        assert_eq!(lines(HELD_MAX).len(), HELD_MAX);
+        let told = lines(HELD_MAX + 3);
+        assert_eq!(told.len(), HELD_MAX + 1);
+        assert_eq!(told.last().unwrap(), "and 3 more limits of memory wait");
+    }
 
     #[test]
     fn the_least_limit_above_a_program_is_named() {

@@ -180,7 +180,7 @@ impl Spawner {
             self.look_on();
             self.pools.kill_again();
             self.groups.sweep();
-            self.tell_held()?;
+            self.tell_held();
         }
     }
 
@@ -285,7 +285,7 @@ impl Spawner {
                 message,
             },
         };
-        self.tell_held()?;
+        self.tell_held();
         os::process::release_memory();
         answer.send(self.supervisor.as_fd())
     }

@@ -80,6 +80,7 @@ impl Programs {
     pub(super) fn take_over(
         spawner: Option<Child>,
         (strangers, masters): (Vec<u32>, Vec<PoolProcess>),
+        held: Vec<String>,
         current: &Generation,
     ) -> Programs {
         let running = |child| SpawnerState::Running(Spawner::of(child));
@@ -88,6 +89,7 @@ impl Programs {
             strangers,
             masters: PoolProcesses::take_over(masters, current.places.directory()),
             sockets: numbers(current).collect(),
+            held,
             ..Programs::default()
         }
     }
@@ -448,8 +450,12 @@ impl Supervisor {
         }
     }
 
-    /// Makes the current generation's manifest the latest again.
+    /// Makes the current generation's manifest the latest again. A spawner that is yet to start is
+    /// told of it in any case.
     pub(super) fn take_manifest_back(&mut self) {
+        if !self.programs.is_running() {
+            return;
+        }
         if let Err(problem) = self.programs.tell(&self.current) {
             tracing::error!("{problem}");
         }
@@ -479,5 +485,59 @@ pub(super) fn claim_place() -> Result<Base, Refused> {
 pub(super) fn lay_mounting_aside() {
     if let Err(error) = os::confine::lay_mounting_aside() {
         tracing::warn!(error = reason(&error), "CAP_SYS_ADMIN cannot be laid aside");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// With a spawner that says what the test wants; the process itself only waits for its link's end.
+    #[expect(clippy::zombie_processes, reason = "who drops the spawner reaps it")]
+    fn programs() -> (Programs, OwnedFd) {
+        let (link, its_link) = os::fdpass::pair().unwrap();
+        let process = Command::new("cat")
+            .stdin(Stdio::from(its_link.try_clone().unwrap()))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let child = Child::take_over(ChildProcess {
+            kind: "spawner".into(),
+            pid: process.id(),
+            started_us: os::cpu::monotonic_us(),
+            link,
+        });
+        let state = SpawnerState::Running(Spawner::of(child.unwrap()));
+        let programs = Programs {
+            state,
+            ..Programs::default()
+        };
+        (programs, its_link)
+    }
+
+    #[test]
+    fn the_limits_that_wait_are_those_that_the_spawner_told_last() {
+        let (mut programs, spawner) = programs();
+        let say = |word: FromSpawner| word.send(spawner.as_fd()).unwrap();
+        let held = |limits: &[&str]| FromSpawner::Held {
+            limits: limits.iter().map(|&limit| limit.to_owned()).collect(),
+        };
+        let is_news = |programs: &mut Programs| matches!(programs.news()[..], [News::Held]);
+        for limits in [&["a", "b"][..], &["b"], &[]] {
+            say(held(limits));
+            programs.on_word();
+            assert_eq!(programs.held, limits);
+            assert!(is_news(&mut programs) && !is_news(&mut programs));
+        }
+        // So it is with one that comes before an answer.
+        say(held(&["c"]));
+        say(FromSpawner::Ready { generation: 7 });
+        let answer = programs.hear_answer().unwrap();
+        assert!(matches!(answer, FromSpawner::Ready { generation: 7 }));
+        assert_eq!(programs.held, ["c"]);
+        assert!(is_news(&mut programs));
     }
 }

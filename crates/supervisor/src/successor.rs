@@ -230,7 +230,8 @@ impl Supervisor {
         let earlier: io::Result<Vec<_>> = earlier.collect();
         let spawner = retiring::take(&mut children, SPAWNER);
         let known = (arriving.strangers, arriving.masters);
-        let programs = Programs::take_over(spawner, known, &current);
+        let held = arriving.tally.held.clone();
+        let programs = Programs::take_over(spawner, known, held, &current);
         Ok(Supervisor {
             config: config.to_owned(),
             signals,

@@ -142,7 +142,7 @@ impl Supervisor {
             let told = format!(
                 "{RETIRING_MAX} servers of earlier programs still finish what is under way: wait, or lower timeouts.drain"
             );
-            return self.refuse_upgrade(ReloadOutcome::Failed, format!("error: {told}\n"));
+            return self.keep_program(ReloadOutcome::Failed, format!("error: {told}\n"));
         }
         let begun = self.hand_over().map_err(|error| {
             let error = reason(&error);
@@ -151,7 +151,7 @@ impl Supervisor {
         match begun.and_then(|(own, serving)| Upgrade::begin(own, serving)) {
             Ok(upgrade) => self.upgrade = Some(upgrade),
             Err(problem) => {
-                self.refuse_upgrade(ReloadOutcome::Failed, format!("error: {problem}\n"));
+                self.keep_program(ReloadOutcome::Failed, format!("error: {problem}\n"));
             }
         }
     }
@@ -234,6 +234,13 @@ impl Supervisor {
     /// Ends the new program and says why: this one serves on.
     pub(super) fn refuse_upgrade(&mut self, outcome: ReloadOutcome, told: String) {
         self.end_upgrade();
+        // The new one's spawner may have given groups its limits.
+        self.take_manifest_back();
+        self.keep_program(outcome, told);
+    }
+
+    /// Says why this program serves on.
+    fn keep_program(&mut self, outcome: ReloadOutcome, told: String) {
         for line in told.lines() {
             tracing::error!("{}", line.strip_prefix("error: ").unwrap_or(line));
         }

@@ -266,9 +266,14 @@ impl Gateway {
     /// Writes another configuration in place, placeholders filled in, and sends HUP. Whether it
     /// was taken is for the test to see.
     pub fn reload(&mut self, config: &str) {
+        self.place(config);
+        self.signal(Signal::HUP);
+    }
+
+    /// Writes another configuration in place, placeholders filled in, without a word to anybody.
+    pub fn place(&mut self, config: &str) {
         config.clone_into(&mut self.builder.config);
         self.builder.write_config();
-        self.signal(Signal::HUP);
     }
 
     /// Waits until stderr says `text`.

@@ -11,7 +11,7 @@ use crate::{PATIENCE, WEIGHTS, Wanted, begin, builder, config_with, has, place, 
 const PROGRAM: &str = "#!/bin/sh\nx=0123456789abcdef\n\
                        for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21; do x=$x$x; done\n\
                        printf 'Content-Type: text/plain\\n\\n'\nsleep 600\n";
-const RULE: &str = "tenant-shared/site-app.test/rule-app.test-1";
+pub(super) const RULE: &str = "tenant-shared/site-app.test/rule-app.test-1";
 
 /// What the rule's group has of memory, in MiB, and of processes.
 fn limits(gateway: &Gateway) -> (u64, String) {
@@ -70,6 +70,14 @@ fn a_limit_below_the_memory_in_use_waits_and_nobodys_reload_fails_for_it() {
         is_taken && told.contains(&format!("warning: {held}")),
         "{told}"
     );
+    // The next program says so, too, which another of its processes was told.
+    for command in ["upgrade", "reload"] {
+        let (is_taken, told) = run(&gateway, command);
+        assert!(
+            is_taken && told.contains(&format!("warning: {held}")),
+            "{command}: {told}"
+        );
+    }
     drop(full);
     eventually(PATIENCE, "the limit is had", || {
         (limits(&gateway).0 == 4).then_some(())

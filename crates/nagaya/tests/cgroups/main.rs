@@ -9,9 +9,10 @@
 mod held;
 mod pools;
 mod scripts;
+mod upgraded;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use os::cgroup::{Controller, Host, Version};
@@ -20,6 +21,7 @@ use testkit::gateway::Builder;
 use testkit::{Gateway, RawClient, Reply, eventually};
 
 const PATIENCE: Duration = Duration::from_secs(60);
+const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
 
 const CONFIG: &str = r#"
 workers = 1
@@ -79,7 +81,12 @@ const WEIGHTS: Wanted = Wanted {
 };
 
 fn builder(wanted: &Wanted) -> Builder {
-    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG)
+    builder_of(Path::new(BINARY), wanted)
+}
+
+/// With the program that is installed there.
+fn builder_of(program: &Path, wanted: &Wanted) -> Builder {
+    let builder = Gateway::with_config(program, CONFIG)
         .with("required", "true")
         .with("tenant", wanted.tenant)
         .with("site", wanted.site)

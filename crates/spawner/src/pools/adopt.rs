@@ -22,6 +22,11 @@ impl Spawner {
     /// Pools are in this spawner's charge from now on; these run.
     pub(crate) fn take_charge(&mut self, masters: Vec<PoolProcess>) {
         self.pools.is_in_charge = true;
+        if let Some(latest) = self.manifests.kept().last()
+            && let Err(problem) = self.groups.write_again(latest)
+        {
+            tracing::error!("not all groups are as they are to be: {problem}");
+        }
         self.pools.inherited.extend(masters);
         self.name_pools();
     }
@@ -30,6 +35,7 @@ impl Spawner {
     pub(crate) fn let_go(&mut self) -> io::Result<()> {
         self.pools.is_in_charge = false;
         self.pools.given = self.pools.pids();
+        self.groups.leave_held();
         let runs: Vec<u64> = self.pools.runs.keys().copied().collect();
         for run in runs {
             self.have_turn(run, "it changes hands");

@@ -14,14 +14,11 @@ use crate::Spawner;
 const FAILURE_BYTES_MAX: usize = 500;
 
 impl Spawner {
-    /// Tells the supervisor something about pools.
-    pub(super) fn tell_supervisor(&mut self, word: &FromSpawner) {
+    /// Tells the supervisor something that it has not asked for.
+    pub(crate) fn tell_supervisor(&mut self, word: &FromSpawner) {
         if let Err(error) = word.send(self.supervisor.as_fd()) {
             // Its end is noticed where it is listened to.
-            tracing::warn!(
-                error = reason(&error),
-                "the supervisor does not hear of pools"
-            );
+            tracing::warn!(error = reason(&error), "the supervisor does not hear");
         }
     }
 
