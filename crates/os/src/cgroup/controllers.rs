@@ -59,7 +59,7 @@ impl Controller {
 }
 
 /// A set of controllers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Controllers(u8);
 
 impl Controllers {

@@ -36,6 +36,7 @@ use config::reason;
 use ipc::manifest::FromSpawner;
 use ipc::order::{Failure, Report};
 use ipc::pools::{PoolManifest, PoolProcess, PoolProgramManifest};
+use os::cgroup::{Controller, Controllers, Version};
 use os::spawn::{End, Filter};
 
 use self::caches::Caches;
@@ -115,10 +116,26 @@ fn settings(known: &Known, at: usize) -> u64 {
     let has_walls = pool.as_ref().is_some_and(|pool| pool.walls.is_some());
     let sees = has_walls.then_some(&manifest.sees);
     let group = group.and_then(|at| known.groups.get(usize::try_from(at).ok()?));
-    let group = group.map(|group| &group.path);
+    let group = group.map(|group| (&group.path, joined(known, &group.path)));
     let mut hasher = std::hash::DefaultHasher::new();
     (pool, group, sees, &manifest.mail).hash(&mut hasher);
     hasher.finish()
+}
+
+/// The controllers in whose hierarchies of version 1 stands what is born in a group now: those of its
+/// limits and of those above. What runs is never moved, so a limit of another kind binds the next run.
+fn joined(known: &Known, path: &[String]) -> Controllers {
+    let layout = &known.manifest.layout;
+    let above = known.groups.iter();
+    let above = above.filter(|group| path.starts_with(&group.path));
+    let needs = above.fold(Controllers::NONE, |all, group| {
+        all.union(group.limits.needs())
+    });
+    let is_apart = |controller: &Controller| {
+        let hierarchy = layout.of(*controller);
+        hierarchy.is_some_and(|it| it.version == Version::V1)
+    };
+    needs.iter().filter(is_apart).collect()
 }
 
 impl Pools {
@@ -523,5 +540,83 @@ impl Spawner {
             .machine
             .died(run, &refusal.detail, Instant::now());
         self.mind_pools();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ipc::codec::Packed;
+    use ipc::manifest::Manifest;
+    use os::cgroup::{Group, Hierarchy, Layout, Limits};
+
+    use super::*;
+    use crate::manifests::Manifests;
+
+    /// The settings of a pool whose tenant has these limits.
+    fn settings_with(version: Version, memory_bytes: Option<u64>, pids: Option<u32>) -> u64 {
+        let pool = PoolManifest {
+            id: "a".into(),
+            name: "app a".into(),
+            tenant: "tenant".into(),
+            weight: 1,
+            user: None,
+            group: Some(1),
+            directory: "/pools/a".into(),
+            socket: "/pools/a.sock".into(),
+            program: PoolProgramManifest::App {
+                command: vec!["/bin/true".into()],
+                directory: "/".into(),
+                env: Vec::new(),
+                instances: 1,
+                start_ms: 1,
+                stop_ms: 1,
+                ready: None,
+            },
+            walls: None,
+            idle_ms: None,
+        };
+        let limits = Limits {
+            memory_bytes,
+            pids,
+            ..Limits::default()
+        };
+        let weight = Limits {
+            cpu_weight: Some(100),
+            ..Limits::default()
+        };
+        let group = |path: &[&str], limits| Group {
+            path: path.iter().map(|&name| name.to_owned()).collect(),
+            limits,
+        };
+        let hierarchy = Hierarchy {
+            version,
+            controllers: Controller::ALL.into_iter().collect(),
+            directory: "/groups".into(),
+        };
+        let manifest = Manifest {
+            layout: Layout {
+                hierarchies: vec![hierarchy],
+            },
+            pools: vec![Packed::of(&pool).unwrap()],
+            ..Manifest::default()
+        };
+        let groups = [
+            group(&["tenant"], limits),
+            group(&["tenant", "pool"], weight),
+        ];
+        let mut manifests = Manifests::default();
+        manifests.take(manifest, groups.into());
+        settings(&manifests.kept()[0], 0)
+    }
+
+    #[test]
+    fn a_limit_of_a_kind_that_there_was_none_of_has_a_pool_handed_over_in_version_1() {
+        let told = |memory_bytes, pids| settings_with(Version::V1, memory_bytes, pids);
+        let before = told(None, None);
+        assert_ne!(told(Some(1), None), before);
+        assert_ne!(told(Some(1), Some(1)), told(Some(1), None));
+        assert_eq!(told(Some(1), None), told(Some(2), None), "it is in place");
+        let told = |memory_bytes, pids| settings_with(Version::V2, memory_bytes, pids);
+        assert_eq!(told(None, None), told(Some(1), Some(1)), "it holds at once");
     }
 }
