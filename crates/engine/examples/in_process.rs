@@ -50,6 +50,7 @@ fn configure(path: &Path) -> Result<Configure, Failure> {
         programs: Vec::new(),
         keeper: Vec::new(),
         certificates: None,
+        earlier: None,
         layout: Default::default(),
         tally: Tally::default(),
     })

@@ -69,8 +69,8 @@ pub struct Generation {
     pub(crate) texts_ask_maps: bool,
     /// Its pools of processes, in the order of the model.
     pub(crate) program_pools: Arc<[Arc<ProgramPool>]>,
-    /// Trees of sites that came to one of them by a reload, by the numbers of both: where it runs, its
-    /// processes may not see their files.
+    /// Trees of sites that came to one of them by a reload or an upgrade, by the numbers of both: where
+    /// it runs, its processes may not see their files.
     pub(crate) newcomers: HashMap<(usize, u32), Arc<Newcomer>>,
     /// What files cost: the same for all generations.
     pub(crate) costs: Arc<Costs>,
@@ -236,43 +236,24 @@ impl Generation {
         Ok(generation)
     }
 
-    /// The trees of the next model's sites that their pools may not see, as they are not among those of
-    /// before; who is not in yet stays one.
-    fn newcomers_of(&self, next: &Model) -> HashMap<(usize, u32), Arc<Newcomer>> {
-        let known = self.roots_of_pools();
-        let mut trees = next.sites.len();
-        let first_mounts = next.sites.iter().map(|site| {
-            trees += site.mounts.len();
-            trees - site.mounts.len()
+    /// Comes after one that another server had, and whose pools go on.
+    pub(crate) fn follow(&mut self, model: &Model, earlier: &Model) {
+        let pools = earlier.pools.iter();
+        let roots = pools.flat_map(|pool| {
+            let sites = pool.sites.iter();
+            let sites = sites.filter_map(move |at| earlier.sites.get(*at));
+            let roots = sites.flat_map(move |site| site.roots_of(pool.user.as_ref()));
+            roots.map(move |(_, root)| ((&*pool.id, &*root.within), None))
         });
-        let first_mounts: Vec<usize> = first_mounts.collect();
-        let mut newcomers = HashMap::new();
-        let pools = next.pools.iter().enumerate();
-        for (at, pool) in pools.filter(|(_, pool)| pool.isolate == Isolate::Home) {
-            for index in &pool.sites {
-                let site = next.sites.get(*index).into_iter();
-                for (mount, root) in site.flat_map(|site| site.roots_of(pool.user.as_ref())) {
-                    let newcomer = match known.get(&(&*pool.id, &*root.within)) {
-                        Some(None) => continue,
-                        Some(Some(newcomer)) => Arc::clone(newcomer),
-                        None => Arc::default(),
-                    };
-                    let tree = match (mount, first_mounts.get(*index)) {
-                        (Some(mount), Some(first)) => first + mount,
-                        _ => *index,
-                    };
-                    if let Ok(tree) = u32::try_from(tree) {
-                        newcomers.insert((at, tree), newcomer);
-                    }
-                }
-            }
-        }
-        newcomers
+        self.newcomers = newcomers(&roots.collect(), model);
     }
 
-    /// The roots that its pools serve, and the newcomer whose each is: `None` where it was there
-    /// before.
-    fn roots_of_pools(&self) -> HashMap<(&str, &Path), Option<&Arc<Newcomer>>> {
+    fn newcomers_of(&self, next: &Model) -> HashMap<(usize, u32), Arc<Newcomer>> {
+        newcomers(&self.roots_of_pools(), next)
+    }
+
+    /// The roots that its pools serve.
+    fn roots_of_pools(&self) -> Roots<'_> {
         let mut roots = HashMap::new();
         let trees = self.sites.iter().flat_map(|site| {
             let trees = site.trees();
@@ -440,6 +421,42 @@ impl Generation {
     }
 }
 
+/// Roots that pools serve, and the newcomer whose each is: `None` where it was there before.
+type Roots<'a> = HashMap<(&'a str, &'a Path), Option<&'a Arc<Newcomer>>>;
+
+/// The trees of the next model's sites that their pools may not see, as they are not among those of
+/// before; who is not in yet stays one.
+fn newcomers(known: &Roots<'_>, next: &Model) -> HashMap<(usize, u32), Arc<Newcomer>> {
+    let mut trees = next.sites.len();
+    let first_mounts = next.sites.iter().map(|site| {
+        trees += site.mounts.len();
+        trees - site.mounts.len()
+    });
+    let first_mounts: Vec<usize> = first_mounts.collect();
+    let mut newcomers = HashMap::new();
+    let pools = next.pools.iter().enumerate();
+    for (at, pool) in pools.filter(|(_, pool)| pool.isolate == Isolate::Home) {
+        for index in &pool.sites {
+            let site = next.sites.get(*index).into_iter();
+            for (mount, root) in site.flat_map(|site| site.roots_of(pool.user.as_ref())) {
+                let newcomer = match known.get(&(&*pool.id, &*root.within)) {
+                    Some(None) => continue,
+                    Some(Some(newcomer)) => Arc::clone(newcomer),
+                    None => Arc::default(),
+                };
+                let tree = match (mount, first_mounts.get(*index)) {
+                    (Some(mount), Some(first)) => first + mount,
+                    _ => *index,
+                };
+                if let Ok(tree) = u32::try_from(tree) {
+                    newcomers.insert((at, tree), newcomer);
+                }
+            }
+        }
+    }
+    newcomers
+}
+
 /// The counters of each site: those it had `before`, if any.
 ///
 /// They outlive the generation. Made beforehand they lie together; one amid each site would keep
@@ -468,6 +485,32 @@ hosts = ['b.jp']
 root = '/b'
 rules = [{ match = { path = '/y' }, handler = { static = true } }]
 ";
+
+    const SITE: &str = "
+[[sites]]
+hosts = ['HOST.jp']
+tenant = 't'
+user = 'backup'
+root = '/srv/HOST'
+rules = [{ handler = { app = { command = ['/bin/true'], directory = '/srv' } } }]
+";
+
+    #[test]
+    fn who_comes_to_a_pool_of_another_server_is_a_newcomer_and_nobody_else() {
+        let model = |hosts: &[&str]| {
+            let head = "[pools]\ndirectory = '/run/p'\n[[listen]]\naddress = '127.0.0.1:1'\n";
+            let sites = hosts.iter().map(|host| SITE.replace("HOST", host));
+            let text = head.to_owned() + &sites.collect::<String>();
+            config::load(&config::Sources::from_text("test.toml", &text)).expect("valid")
+        };
+        let (earlier, next) = (model(&["a", "b"]), model(&["c", "b", "a"]));
+        let mut generation = Generation::compile(1, &next, None).expect("small patterns");
+        assert_eq!(generation.program_pools.len(), 1, "it is one for all");
+        assert!(generation.newcomers.is_empty());
+        generation.follow(&next, &earlier);
+        let newcomers: Vec<_> = generation.newcomers.keys().collect();
+        assert_eq!(newcomers, [&(0, 0)]);
+    }
 
     #[test]
     fn a_generation_shares_what_its_model_shares_and_keeps_none_of_it() {

@@ -504,12 +504,18 @@ fn answer(
 /// The allocator gives each thread memory of its own. Compiled by another thread, what stays does
 /// not lie among what was needed to read the configuration, and all of that goes back.
 fn compile(configure: &Configure, before: Option<&Generation>) -> Result<(usize, Arc<Generation>)> {
-    let model = read(configure)?;
+    let model = read(&configure.sources)?;
+    // Of one that cannot be understood any more nobody is taken to have come since.
+    let earlier = configure.earlier.as_ref();
+    let earlier = earlier.and_then(|sources| read(sources).ok());
     let compiled = std::thread::scope(|scope| {
         let body = || -> Result<Generation> {
             let mut generation = Generation::compile(configure.generation, &model, before)?;
             generation.layout = configure.layout.clone();
             generation.room = room(configure, &model, before)?;
+            if let Some(earlier) = &earlier {
+                generation.follow(&model, earlier);
+            }
             Ok(generation)
         };
         let builder = std::thread::Builder::new().name("compile".to_owned());
@@ -546,9 +552,9 @@ fn room(configure: &Configure, model: &Model, before: Option<&Generation>) -> Re
     Ok(room)
 }
 
-/// The model the supervisor's sources hold.
-fn read(configure: &Configure) -> Result<Model> {
-    let bytes = os::file::read_whole(configure.sources.as_fd(), SOURCES_BYTES_MAX)
+/// The model that sources of the supervisor's hold.
+fn read(sources: &OwnedFd) -> Result<Model> {
+    let bytes = os::file::read_whole(sources.as_fd(), SOURCES_BYTES_MAX)
         .map_err(|error| internal("sources", &error))?;
     let wrong = |error: &dyn std::fmt::Display| {
         Error::new(Kind::Internal, "configuration", error.to_string())

@@ -203,6 +203,10 @@ pub struct Configure {
     /// listener speaks TLS.
     #[serde(with = "beside")]
     pub certificates: Option<OwnedFd>,
+    /// Likewise the sources of the generation before, where the server knows of none and processes of
+    /// pools may know of no other; none otherwise.
+    #[serde(with = "beside")]
+    pub earlier: Option<OwnedFd>,
     /// Where the groups of programs stand.
     pub layout: Layout,
     /// What was counted when this was sent, the generation's own reload included.
@@ -545,6 +549,7 @@ impl Configure {
             .chain(listeners)
             .chain(logs)
             .chain(rest)
+            .chain(&self.earlier)
     }
 }
 

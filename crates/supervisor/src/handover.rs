@@ -8,7 +8,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use config::{LastGood, Sources};
 use ipc::handover::{ChildProcess, Handover, LAST_GOOD_BYTES_MAX, RetiringProcesses};
@@ -142,7 +142,11 @@ impl Arriving {
     pub(super) fn prepare_next(&mut self, keys: &mut Keys) -> Result<Generation, Refused> {
         let (config, number) = (&self.config.clone(), self.generation + 1);
         let (before, base) = self.as_before();
-        Generation::prepare(config, number, Some(&before), (base, keys))
+        let mut next = Generation::prepare(config, number, Some(&before), (base, keys))?;
+        let earlier = self.sources.try_clone();
+        let said = |error: io::Error| Refused::by_system("keep the configuration in force", &error);
+        next.earlier = Some((earlier.map_err(said)?, Instant::now()));
+        Ok(next)
     }
 
     /// The generation in force, which this same program has prepared.

@@ -356,7 +356,8 @@ impl Supervisor {
         next.listeners.take_over(&self.current.listeners);
         next.places.take_over(&self.current.places);
         self.tally = self.tally_with(&next);
-        self.current = next;
+        let before = std::mem::replace(&mut self.current, next);
+        self.current.earlier = Some((before.sources, Instant::now()));
     }
 
     /// What is counted and known once the next generation is in force.

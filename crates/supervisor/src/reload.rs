@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use config::model::{LogLevel, Model};
 use config::{Diagnostics, LastGood, Naming, Place, Problem, Sources, reason};
@@ -31,6 +31,8 @@ use crate::surroundings;
 
 /// How many keys of tickets are still taken beside the current one.
 const TICKETS_BEFORE: u8 = 2;
+/// How long processes of pools may serve, mostly, that were started before the generation in force.
+const EARLIER_MAX: Duration = Duration::from_secs(60);
 /// The authority for development, beside the configuration.
 const AUTHORITY: &str = "nagaya-development.pem";
 
@@ -73,6 +75,8 @@ pub(super) struct Generation {
     overrides: Sources,
     /// All that was read.
     pub(super) sources: OwnedFd,
+    /// All that was read for the one in force before, if there was one, and when this became the next.
+    pub(super) earlier: Option<(OwnedFd, Instant)>,
 }
 
 /// What is there already when a generation is prepared, and what may not change.
@@ -188,6 +192,7 @@ impl Generation {
                 limits_overrides: model.limits_overrides,
                 overrides,
                 sources,
+                earlier: None,
             }),
             (logs, sources) => {
                 problems.extend(logs.err().unwrap_or_default());
@@ -235,9 +240,17 @@ impl Generation {
                 .as_ref()
                 .map(Certificates::set)
                 .transpose()?,
+            earlier: self.earlier_of_late()?,
             layout: self.manifest.layout.clone(),
             tally,
         }))
+    }
+
+    /// What was read for the one before, while processes of pools may know nothing else.
+    fn earlier_of_late(&self) -> io::Result<Option<OwnedFd>> {
+        let earlier = self.earlier.as_ref();
+        let earlier = earlier.filter(|(_, since)| since.elapsed() < EARLIER_MAX);
+        earlier.map(|(sources, _)| sources.try_clone()).transpose()
     }
 
     /// Whether the overrides file is another than the one that was read.

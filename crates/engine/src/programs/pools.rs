@@ -117,7 +117,7 @@ pub enum Known {
     },
 }
 
-/// A site that has come to a pool with a reload.
+/// A site that has come to a pool with a reload or an upgrade.
 #[derive(Debug, Default)]
 pub struct Newcomer {
     /// Whether all of the pool that accepts a connection was started for this site, too.

@@ -66,6 +66,7 @@ fn configure(generation: u64, body: &str, listeners: Vec<ListenerSocket>) -> Con
         programs: Vec::new(),
         keeper: Vec::new(),
         certificates: None,
+        earlier: None,
         layout: Default::default(),
         tally: Tally::default(),
     }

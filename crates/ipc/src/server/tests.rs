@@ -70,6 +70,7 @@ fn configure() -> ToServer {
         programs: vec![memory("worker 0"), memory("worker 1")],
         keeper: vec![memory("handshakes"), memory("tickets")],
         certificates: Some(memory("certificates")),
+        earlier: Some(memory("earlier")),
         layout: layout(),
         tally: tally(),
     })

@@ -1,10 +1,13 @@
-//! Sites and mounts that join a pool which runs, by a reload.
+//! Sites and mounts that join a pool which runs, by a reload or an upgrade.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::os::unix::fs::chown;
 
-use crate::fixtures::pools::{CONFIG, WHO, Wish, bed, who};
+use rustix::process::Signal;
+use testkit::wait::eventually;
+
+use crate::fixtures::pools::{CONFIG, PATIENCE, WHO, Wish, bed, who};
 use crate::fixtures::programs::is_root;
 
 /// A site of the first one's tenant, user and settings.
@@ -55,6 +58,28 @@ fn a_site_that_joins_a_warm_pool_is_answered_by_who_sees_its_files() {
     ] {
         assert!(log.contains(text), "{text}: {log}");
     }
+}
+
+#[test]
+fn a_site_that_joins_a_warm_pool_by_an_upgrade_is_answered_by_who_sees_its_files() {
+    let Some(mut bed) = bed(&Wish::default()) else {
+        return;
+    };
+    let before = bed.who();
+    bed.site.write("joins/index.php", WHO);
+    if is_root() {
+        chown(bed.site.path().join("joins"), Some(33), None).unwrap();
+    }
+    let site = SITE.replace("{name}", "joins");
+    bed.gateway.place(&CONFIG.replace("{sites}", &site));
+    bed.gateway.signal(Signal::USR2);
+    let answer = eventually(PATIENCE, "the next program's server", || {
+        let answer = bed.get_of("joins.test", "/index.php");
+        (answer.status != 421).then_some(answer)
+    });
+    let text = answer.text();
+    assert_eq!(answer.status, 200, "{text}\n{}", bed.gateway.stderr());
+    assert_ne!(who(&text).master, before.master, "one that sees it");
 }
 
 #[test]

@@ -29,12 +29,15 @@ impl Spawner {
         }
         self.pools.inherited.extend(masters);
         self.name_pools();
+        for (ask, id) in std::mem::take(&mut self.pools.early) {
+            self.warm(ask, &id, true);
+        }
     }
 
     /// Pools are in another's charge.
     pub(crate) fn let_go(&mut self) -> io::Result<()> {
         self.pools.is_in_charge = false;
-        self.pools.given = self.pools.pids();
+        self.pools.given = Some(self.pools.pids());
         self.groups.leave_held();
         let runs: Vec<u64> = self.pools.runs.keys().copied().collect();
         for run in runs {

@@ -55,6 +55,8 @@ pub(super) use self::birth::{FoundRun, WantedRun, find as find_run};
 pub(super) const POOLS: u64 = u64::MAX;
 /// When what was killed has not ended, somebody is told.
 const STUCK_AFTER: Duration = Duration::from_secs(2);
+/// Orders that may wait for this spawner to be in charge.
+const EARLY_MAX: usize = 4_096;
 
 /// The pools that are in this spawner's charge.
 #[derive(Debug, Default)]
@@ -63,8 +65,10 @@ pub(super) struct Pools {
     is_in_charge: bool,
     /// Masters of a spawner before, until there is a manifest.
     inherited: Vec<PoolProcess>,
-    /// Masters that are in another's charge.
-    given: BTreeSet<u32>,
+    /// Masters that are in another's charge; `None`: they never were in this spawner's.
+    given: Option<BTreeSet<u32>>,
+    /// Orders for pools as the latest manifest says, until they are in its charge.
+    early: Vec<(Ask, String)>,
     /// The latest manifest that names each pool, and its index there.
     named: BTreeMap<String, (Rc<Known>, usize)>,
     /// The number of the latest manifest.
@@ -164,7 +168,7 @@ impl Pools {
     /// The processes that are to live on.
     pub(super) fn pids(&self) -> BTreeSet<u32> {
         let own = self.runs.values().flat_map(Running::pids);
-        own.chain(self.given.iter().copied()).collect()
+        own.chain(self.given.iter().flatten().copied()).collect()
     }
 
     /// Has all be told again: somebody listens who has not heard of them.
@@ -300,7 +304,12 @@ impl Spawner {
             return self.answer(ask, word);
         }
         if !self.pools.is_in_charge {
-            return self.answer(ask, Word::Warm);
+            let early = &mut self.pools.early;
+            let waits = is_latest && self.pools.given.is_none() && early.len() < EARLY_MAX;
+            return match waits {
+                true => early.push((ask, id.to_owned())),
+                false => self.answer(ask, Word::Warm),
+            };
         }
         let now = Instant::now();
         self.listen_for(id, now);
@@ -420,6 +429,7 @@ impl Spawner {
     /// Forgets what a worker has asked for.
     pub(super) fn forget_asks(&mut self, worker: u64) {
         self.pools.machine.forget(|ask| ask.0 == worker);
+        self.pools.early.retain(|(ask, _)| ask.0 != worker);
     }
 
     /// Does what the machine says, and what time brings.

@@ -34,6 +34,7 @@ fn configure() -> Configure {
         programs: Vec::new(),
         keeper: Vec::new(),
         certificates: None,
+        earlier: None,
         layout: Default::default(),
         tally: Tally::default(),
     }

@@ -602,6 +602,51 @@ fn who_wants_the_latest_is_answered_when_nobody_else_accepts() {
 }
 
 #[test]
+fn who_wants_the_latest_before_a_spawner_has_pools_in_its_charge_waits_for_that() {
+    let bed = Bed::new();
+    let socket = [bed.bind("a")];
+    let first = bed.spawner_with(bed.plan(vec![bed.pool("a", &[])]), Vec::new(), &socket);
+    first.worker().is_warm();
+    let master = first.hear_of_master().pid;
+    let second = Spawner::begin();
+    let link = second.link().as_fd();
+    let known = PoolSocket {
+        id: "a".into(),
+        socket: socket[0].try_clone().unwrap(),
+    };
+    ToSpawner::Sockets(vec![known]).send(link).unwrap();
+    second.tell(Manifest {
+        generation: 2,
+        is_beside: true,
+        ..bed.plan(vec![bed.pool("a", &[""])])
+    });
+    let mut worker = second.worker();
+    let (id, pool) = (98, "a".to_owned());
+    worker.send(&Order::Warm {
+        id,
+        pool,
+        is_latest: true,
+    });
+    let report = worker.warm();
+    assert!(
+        matches!(report, Report::Warm { id } if id != 98),
+        "{report:?}"
+    );
+    ToSpawner::LetGo.send(first.link().as_fd()).unwrap();
+    let told = first.hear_of_master();
+    assert!(matches!(first.hear_of_pools(), FromSpawner::LetGo));
+    ToSpawner::PoolProcesses(vec![told]).send(link).unwrap();
+    let report = loop {
+        match worker.hear().unwrap() {
+            Report::Warming { .. } | Report::HandedOver { .. } => {}
+            report => break report,
+        }
+    };
+    assert_eq!(report, Report::Warm { id: 98 });
+    assert_ne!(bed.pid("a"), master);
+}
+
+#[test]
 fn a_tenant_is_suspended_while_its_pools_change_hands() {
     let bed = Bed::new();
     let spawner = bed.spawner(bed.plan(vec![bed.pool("a", &[])]), Vec::new());
