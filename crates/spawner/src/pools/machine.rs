@@ -363,6 +363,7 @@ impl Machine {
             self.turns.end(&tenant, (charged_us, charged_us));
             self.kill(id, coming.number, None, now);
         }
+        self.leave_turn(id);
         self.tick(now);
         serving.is_some() || coming.is_some()
     }
@@ -468,6 +469,7 @@ impl Machine {
             };
             self.deeds.push(Deed::Cold { pool: id.into() });
             self.leave(id, idle.number, why, now);
+            self.leave_turn(id);
         }
         if let Some(run) = coming {
             let why = format!("it was not ready within {} ms", start_max.as_millis());

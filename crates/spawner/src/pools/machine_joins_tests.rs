@@ -61,6 +61,31 @@ fn a_hand_over_that_fails_refuses_who_joins_and_nobody_else() {
 }
 
 #[test]
+fn a_pool_that_ends_while_its_hand_over_waits_is_not_started_for_nobody() {
+    let (own, other) = (terms("a", Some(10)), terms("b", Some(600)));
+    for is_stopped in [true, false] {
+        let mut world = World::new(1, &[("p", own.clone()), ("q", other.clone())]);
+        world.want("p", &own, 1);
+        world.ready(1);
+        world.want("q", &other, 2);
+        world.machine.restart("p", WHY, world.now);
+        world.obey();
+        match is_stopped {
+            true => drop(world.machine.stop("p", WHY, world.now)),
+            false => world.now += Duration::from_secs(10),
+        }
+        world.after(Duration::ZERO);
+        assert_eq!(world.quit, [1]);
+        world.gone(1);
+        assert_eq!(world.state("p"), PoolState::Cold);
+        world.ready(2);
+        assert_eq!(world.coming(), [0_u64; 0]);
+        world.want("p", &own, 3);
+        assert_eq!(world.coming(), [3]);
+    }
+}
+
+#[test]
 fn a_rest_can_be_ended() {
     let own = terms("a", Some(600));
     let mut world = World::new(2, &[("p", own.clone())]);

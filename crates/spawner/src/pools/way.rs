@@ -15,9 +15,10 @@ const LOOK_MIN: Duration = Duration::from_millis(10);
 /// A start that gives way.
 #[derive(Debug)]
 pub(super) struct Way {
-    since: Instant,
-    /// What its group had used by then.
-    before_us: u64,
+    /// How long it has waited, as far as was looked.
+    waited: Duration,
+    /// When that was, and what its group had used by then.
+    looked: (Instant, u64),
     look: Instant,
 }
 
@@ -25,8 +26,8 @@ impl Way {
     /// One that begins, in a group that has used so much.
     pub(super) fn new(used_us: u64, now: Instant) -> Way {
         Way {
-            since: now,
-            before_us: used_us,
+            waited: Duration::ZERO,
+            looked: (now, used_us),
             look: now + WAITS_MAX,
         }
     }
@@ -38,9 +39,12 @@ impl Way {
 
     /// Whether it has waited long enough, its group having used so much.
     pub(super) fn is_over(&mut self, used_us: u64, now: Instant) -> bool {
-        let worked = Duration::from_micros(used_us.saturating_sub(self.before_us));
-        let passed = now.saturating_duration_since(self.since);
-        let left = WAITS_MAX.saturating_sub(passed.saturating_sub(worked));
+        let (looked, before_us) = std::mem::replace(&mut self.looked, (now, used_us));
+        let worked = Duration::from_micros(used_us.saturating_sub(before_us));
+        let passed = now.saturating_duration_since(looked);
+        // What it worked on several processors at once does not make up for that of other times.
+        self.waited += passed.saturating_sub(worked);
+        let left = WAITS_MAX.saturating_sub(self.waited);
         self.look = now + left.max(LOOK_MIN);
         left.is_zero()
     }
@@ -81,5 +85,17 @@ mod tests {
             assert!((ms..=ms + 10).contains(&found), "{percent}: {found}");
             assert!(looks <= 52, "{percent}: {looks}");
         }
+    }
+
+    #[test]
+    fn what_a_start_worked_on_many_processors_does_not_make_up_for_what_it_waits_later() {
+        let begun = Instant::now();
+        let mut way = Way::new(0, begun);
+        let over = (0..60_000).find(|ms| {
+            let now = begun + Duration::from_millis(*ms);
+            way.rest(now).is_zero() && way.is_over((*ms).min(2_000) * 8_000, now)
+        });
+        let over = over.expect("it waits");
+        assert!((2_050..=2_200).contains(&over), "{over}");
     }
 }

@@ -80,6 +80,16 @@ impl Machine {
         ids.cloned().collect()
     }
 
+    /// Has a pool that nobody asks for wait for its turn no more.
+    pub(super) fn leave_turn(&mut self, id: &str) {
+        let pool = self.pools.get_mut(id);
+        if let Some(pool) = pool.filter(|pool| !pool.is_asked_for())
+            && pool.waiting.take().is_some()
+        {
+            self.turns.leave(&pool.terms.tenant, id);
+        }
+    }
+
     /// Ends a start that is under way or waits for its turn; whether one was under way.
     fn call_off(&mut self, id: &str, now: Instant) -> bool {
         let Some(pool) = self.pools.get_mut(id) else {
