@@ -67,14 +67,15 @@ impl<'a> Naming<'a> {
     #[must_use]
     pub fn place_of_pattern(&self, key: &str, path: &Path) -> Option<Place> {
         let path = path.to_str()?;
-        let leads_there = |pattern: &Path| {
-            let pattern = pattern.to_str().unwrap_or_default();
-            let beginning = pattern.split(['*', '?', '[']).next();
-            beginning.is_some_and(|beginning| path.starts_with(beginning))
+        let led = |pattern: &Path| {
+            let beginning = pattern.to_str()?.split(['*', '?', '[']).next()?;
+            path.starts_with(beginning).then_some(beginning.len())
         };
-        let mut spots = self.spots.iter();
-        let found = spots.find(|((of, pattern), _)| *of == key && leads_there(pattern));
-        self.shown(found?.1)
+        let spots = self.spots.iter().filter(|((of, _), _)| *of == key);
+        let found = spots.filter_map(|((_, pattern), spot)| Some((led(pattern)?, pattern, spot)));
+        // Of several, the one that leads farthest.
+        let found = found.max_by_key(|(bytes, pattern, _)| (*bytes, *pattern));
+        self.shown(found?.2)
     }
 
     /// Files of certificates, each with that of its key, which may be the same.
@@ -156,7 +157,7 @@ mod tests {
     fn a_path_is_found_where_its_key_names_it_whatever_else_is_wrong() {
         let sources = Sources::from_text(
             "etc/a.toml",
-            "user =\n[tls]\ncertificates = [\"live/*/\"]\n[[sites]]\nroot = \"./www\"\n\
+            "user =\n[tls]\ncertificates = [\"live/*/\", \"live/y*/\"]\n[[sites]]\nroot = \"./www\"\n\
              tls = { certificate = \"a.pem\", key = \"a.key\" }\n",
         );
         let sources = sources.with_include(
@@ -191,11 +192,12 @@ mod tests {
         let pair = |one, other| (Path::new(one), Path::new(other));
         let (a, c) = (pair("/etc/a.pem", "/etc/a.key"), pair("/c.pem", "/c.pem"));
         assert_eq!(pairs, [a, c, pair("/c.pem", "/etc/a.key")]);
-        let found = |path: &str| naming.place_of_pattern("certificates", Path::new(path));
-        assert_eq!(
-            found("/etc/live/x/fullchain.pem").map(|it| it.line),
-            Some(3)
-        );
+        let found = |path: &str| {
+            let place = naming.place_of_pattern("certificates", Path::new(path))?;
+            Some((place.line, place.column))
+        };
+        assert_eq!(found("/etc/live/x/fullchain.pem"), Some((3, 17)));
+        assert_eq!(found("/etc/live/y1/fullchain.pem"), Some((3, 28)));
         assert_eq!(found("/etc/other/x.pem"), None);
     }
 }

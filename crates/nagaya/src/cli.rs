@@ -288,9 +288,31 @@ pub(crate) fn name_the_lab() -> Outcome {
 
 /// Prints what makes a shell complete our command lines.
 pub(crate) fn print_completions(shell: Shell) -> Outcome {
+    print(&completions(shell))
+}
+
+fn completions(shell: Shell) -> Vec<u8> {
+    let mut built = definition();
+    built.build();
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut definition(), "nagaya", &mut script);
-    print(&script)
+    clap_complete::generate(shell, &mut shown(&built), "nagaya", &mut script);
+    script
+}
+
+/// A command less what it hides: scripts for shells offer that, too.
+fn shown(command: &clap::Command) -> clap::Command {
+    // Names are to live as long as the process, which ends when they are printed.
+    let name: &'static str = Box::leak(command.get_name().into());
+    let arguments = command.get_arguments().filter(|it| !it.is_hide_set());
+    let commands = command.get_subcommands().filter(|it| !it.is_hide_set());
+    clap::Command::new(name)
+        .about(command.get_about().cloned().unwrap_or_default())
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .disable_help_subcommand(true)
+        .args(arguments.map(|it| it.clone().global(false)))
+        .subcommands(commands.map(shown))
 }
 
 /// Prints `nagaya(1)`.
@@ -327,6 +349,8 @@ fn measuring_in(mut words: impl Iterator<Item = OsString>) -> Option<Measuring> 
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum;
+
     use super::*;
 
     #[test]
@@ -401,6 +425,29 @@ mod tests {
                 assert!(told.contains("reads no configuration"), "{line}: {told}");
             }
         }
+    }
+
+    #[test]
+    fn completions_offer_what_help_shows_and_nothing_else() {
+        for shell in Shell::value_variants() {
+            assert!(!completions(*shell).is_empty(), "{shell}");
+        }
+        let script = String::from_utf8(completions(Shell::Bash)).expect("text");
+        let offered = |command: &str| {
+            let case = format!("nagaya__subcmd__{command})\n");
+            let (_, rest) = script.split_once(&case).expect("it is a command");
+            rest.lines().next().unwrap_or_default().to_owned()
+        };
+        for word in ["--config", "--dump", "--help"] {
+            assert!(offered("check").contains(word), "{}", offered("check"));
+        }
+        assert!(offered("limits").contains(" top"), "{}", offered("limits"));
+        for command in ["agent", "sendmail", "completions", "man"] {
+            let offered = offered(command);
+            assert!(offered.contains("--help"), "{command}: {offered}");
+            assert!(!offered.contains("--config"), "{command}: {offered}");
+        }
+        assert!(!script.contains("__subcmd__lab"), "it is hidden");
     }
 
     #[test]
