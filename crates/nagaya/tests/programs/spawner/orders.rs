@@ -407,7 +407,7 @@ fn a_worker_that_does_not_read_holds_up_nobody_and_misses_nothing() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     // It may only be slow.
                     (other.run("fine") == fine() && other.run("fine") == fine())
-                        .then_some(order.try_send(link).is_err())
+                        .then(|| order.try_send(link).is_err())
                 }
                 Err(error) => panic!("{error}"),
             }
