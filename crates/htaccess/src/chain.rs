@@ -3,7 +3,6 @@
 //! First the plain lines of all, from the outermost inwards; then what stands in `<Files>`, of all
 //! in the same order; last what stands in `<If>`. The plain lines are merged once.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -15,6 +14,8 @@ use crate::variable::Scope;
 
 /// Directories of a chain.
 pub const LEVELS_MAX: usize = 128;
+/// Bytes of their files together.
+const BYTES_MAX: usize = 1024 * 1024;
 
 /// A directory and the program of its file.
 #[derive(Debug, Clone)]
@@ -29,7 +30,7 @@ pub struct ChainLevel {
 #[derive(Debug)]
 pub struct Chain {
     levels: Vec<ChainLevel>,
-    plain: Settings,
+    plain: Arc<Settings>,
     has_sections: bool,
 }
 
@@ -37,9 +38,10 @@ impl Chain {
     /// Merges what can be merged beforehand.
     ///
     /// # Errors
-    /// More than [`LEVELS_MAX`] directories.
+    /// More than [`LEVELS_MAX`] directories, or too much in their files.
     pub fn new(levels: Vec<ChainLevel>) -> Result<Self, Stop> {
-        if levels.len() > LEVELS_MAX {
+        let bytes: usize = levels.iter().map(|level| level.program.bytes).sum();
+        if levels.len() > LEVELS_MAX || bytes > BYTES_MAX {
             return Err(Stop::new(500, "htaccess_too_large"));
         }
         let mut plain = Settings::default();
@@ -51,7 +53,7 @@ impl Chain {
             .any(|level| level.program.block.has_sections());
         Ok(Self {
             levels,
-            plain,
+            plain: Arc::new(plain),
             has_sections,
         })
     }
@@ -62,16 +64,16 @@ impl Chain {
     }
 
     /// What holds for the file that is asked for.
-    pub(crate) async fn settings(&self, scope: &Scope<'_>) -> Result<Cow<'_, Settings>, Stop> {
+    pub(crate) async fn settings(&self, scope: &Scope<'_>) -> Result<Arc<Settings>, Stop> {
         if !self.has_sections {
-            return Ok(Cow::Borrowed(&self.plain));
+            return Ok(Arc::clone(&self.plain));
         }
         let filename = scope.request.filename;
         let name = filename
             .rsplit(|byte| *byte == b'/')
             .next()
             .unwrap_or(filename);
-        let mut settings = Cow::Borrowed(&self.plain);
+        let mut settings = Arc::clone(&self.plain);
         let mut files = VecDeque::new();
         let mut ifs = VecDeque::new();
         for level in &self.levels {
@@ -81,12 +83,13 @@ impl Chain {
         }
         loop {
             while let Some(((matcher, block), level)) = files.pop_front() {
+                scope.asker.enter(Some(&level.directory));
                 scope.asker.spend(1)?;
                 let is_hit = matcher.matches(name, scope)?;
                 let told = || format!("<Files {}> {}", matcher.text, yes(is_hit));
                 scope.asker.trace(matcher.line, told);
                 if is_hit {
-                    settings.to_mut().merge(&block.settings, &level.directory);
+                    Arc::make_mut(&mut settings).merge(&block.settings, &level.directory);
                     files.extend(block.files.iter().map(|section| (section, level)));
                     ifs.extend(block.ifs.iter().map(|choices| (choices, level)));
                 }
@@ -94,8 +97,9 @@ impl Chain {
             let Some((choices, level)) = ifs.pop_front() else {
                 return Ok(settings);
             };
+            scope.asker.enter(Some(&level.directory));
             if let Some(block) = chosen(choices, scope).await? {
-                settings.to_mut().merge(&block.settings, &level.directory);
+                Arc::make_mut(&mut settings).merge(&block.settings, &level.directory);
                 files.extend(block.files.iter().map(|section| (section, level)));
                 for inner in block.ifs.iter().rev() {
                     ifs.push_front((inner, level));

@@ -4,7 +4,7 @@
 //! then the innermost set of rules is gone through, then redirects, then variables that are set
 //! whatever is asked. Access is decided for every path, before rules change it and after.
 
-use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::access;
 use crate::chain::Chain;
@@ -24,11 +24,11 @@ pub const REDIRECTS_MAX: usize = 10;
 
 /// What the files want.
 #[derive(Debug)]
-pub struct Decision<'a> {
+pub struct Decision {
     /// Whether and where the request goes on.
     pub ending: Ending,
     /// All that holds for it.
-    pub settings: Cow<'a, Settings>,
+    pub settings: Arc<Settings>,
     /// Its variables, those it had before with them.
     pub variables: Variables,
     /// Its query, which rules may have changed.
@@ -72,6 +72,8 @@ pub enum Ending {
 /// A line of an explanation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Traced {
+    /// The directory whose file it stands in.
+    pub directory: Option<Arc<[u8]>>,
     /// The line of the file.
     pub line: u32,
     /// What came of it.
@@ -92,7 +94,7 @@ pub fn decide<'a>(
     chain: &'a Chain,
     request: &'a RequestFacts<'a>,
     explain: Explain,
-) -> Progress<'a, Decision<'a>> {
+) -> Progress<'a, Decision> {
     evaluation::begin(move |asker| async move {
         if explain == Explain::Yes {
             asker.explain();
@@ -100,7 +102,7 @@ pub fn decide<'a>(
         let scope = Scope::new(request, asker);
         let mut decision = Decision {
             ending: Ending::GoOn,
-            settings: Cow::Owned(Settings::default()),
+            settings: Arc::default(),
             variables: Variables::default(),
             query: None,
             user: None,
@@ -112,13 +114,14 @@ pub fn decide<'a>(
             has_ended: request.has_ended,
             trace: Vec::new(),
         };
+        let stopped = |stop: Stop| Ending::Status(stop.below(scope.asker.directory().as_ref()));
         match chain.settings(&scope).await {
             Ok(settings) => {
                 let ending = go(&settings, &mut decision, &scope).await;
-                decision.ending = ending.unwrap_or_else(Ending::Status);
+                decision.ending = ending.unwrap_or_else(stopped);
                 decision.settings = settings;
             }
-            Err(stop) => decision.ending = Ending::Status(stop),
+            Err(stop) => decision.ending = stopped(stop),
         }
         decision.trace = scope.asker.traced();
         decision.variables = scope.variables.take();
@@ -130,13 +133,14 @@ pub fn decide<'a>(
 
 async fn go(
     settings: &Settings,
-    decision: &mut Decision<'_>,
+    decision: &mut Decision,
     scope: &Scope<'_>,
 ) -> Result<Ending, Stop> {
     if let Some(fault) = &settings.fault {
         return Err(fault.clone());
     }
     for condition in &settings.env_conditions {
+        scope.asker.enter(condition.directory.as_ref());
         let set = condition.set(scope).await;
         set.map_err(|stop| stop.at(condition.line, "SetEnvIf"))?;
     }
@@ -227,7 +231,7 @@ impl EnvCondition {
         for (name, value) in &self.sets {
             let mut variables = scope.variables.borrow_mut();
             match value {
-                Some(value) => variables.set(name, &substituted(value, &groups))?,
+                Some(value) => variables.set(name, &substituted(value, &groups)?)?,
                 None => variables.unset(name),
             }
         }

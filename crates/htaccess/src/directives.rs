@@ -123,8 +123,7 @@ const MEANINGS: [Row; 27] = [
         Meaning::Types,
         false,
         "AddDefaultCharset AddCharset RemoveCharset AddEncoding RemoveEncoding AddLanguage \
-         RemoveLanguage DefaultLanguage AddOutputFilterByType AddOutputFilter SetOutputFilter \
-         AcceptPathInfo",
+         RemoveLanguage DefaultLanguage AcceptPathInfo",
     ),
     (
         OverrideClass::Indexes,
@@ -166,7 +165,8 @@ const MEANINGS: [Row; 27] = [
         false,
         "CookieName CookieTracking DefaultType EnableMMAP EnableSendfile FileETag \
          LanguagePriority ForceLanguagePriority ModMimeUsePathInfo MultiviewsMatch \
-         QualifyRedirectURL RedirectRelative RemoveInputFilter RemoveOutputFilter",
+         QualifyRedirectURL RedirectRelative RemoveInputFilter RemoveOutputFilter AddOutputFilter \
+         AddOutputFilterByType SetOutputFilter",
     ),
     (
         OverrideClass::Options,

@@ -7,9 +7,11 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::decide::Traced;
+use crate::pattern::Steps;
 use crate::request::Stop;
 
 /// Questions about files in one evaluation.
@@ -168,6 +170,9 @@ struct Slot {
     told: RefCell<Option<Told>>,
     files: RefCell<Vec<(Vec<u8>, FileFacts)>>,
     work: Cell<usize>,
+    steps: Steps,
+    /// The directory whose file is being gone through.
+    directory: RefCell<Option<Arc<[u8]>>>,
     trace: RefCell<Option<Vec<Traced>>>,
 }
 
@@ -226,6 +231,25 @@ impl Asker {
         }
     }
 
+    /// The steps that matches have taken.
+    pub(crate) fn steps(&self) -> &Steps {
+        &self.0.steps
+    }
+
+    /// Notes that the lines to come stand in the file of this directory.
+    pub(crate) fn enter(&self, directory: Option<&Arc<[u8]>>) {
+        let mut here = self.0.directory.borrow_mut();
+        let is_there = here.as_ref().map(Arc::as_ptr) == directory.map(Arc::as_ptr);
+        if !is_there {
+            *here = directory.cloned();
+        }
+    }
+
+    /// The directory whose file is being gone through.
+    pub(crate) fn directory(&self) -> Option<Arc<[u8]>> {
+        self.0.directory.borrow().clone()
+    }
+
     /// Keeps an explanation from here on.
     pub(crate) fn explain(&self) {
         self.0.trace.borrow_mut().get_or_insert_default();
@@ -237,7 +261,12 @@ impl Asker {
             && trace.len() < TRACE_MAX
         {
             let text = text();
-            trace.push(Traced { line, text });
+            let directory = self.directory();
+            trace.push(Traced {
+                directory,
+                line,
+                text,
+            });
         }
     }
 

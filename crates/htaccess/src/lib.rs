@@ -29,6 +29,7 @@ mod types;
 mod variable;
 pub mod words;
 
+pub use self::pattern::{Case, PATTERN_BYTES_MAX, Pattern, STEPS_MAX};
 pub use chain::{Chain, ChainLevel, LEVELS_MAX};
 pub use compile::{PROBLEMS_MAX, Problem, Program, compile};
 pub use decide::{Decision, Ending, Explain, REDIRECTS_MAX, Traced, decide};
@@ -37,6 +38,6 @@ pub use evaluation::{
 };
 pub use options::AllowedOptions;
 pub use overrides::Overrides;
-pub use pattern::{Case, PATTERN_BYTES_MAX, Pattern, STEPS_MAX};
 pub use reply::{ReplyTables, edit_reply};
 pub use request::{Civil, ContextPrefix, ENV_BYTES_MAX, RequestFacts, Stop, Variables};
+pub use types::is_php;

@@ -4,6 +4,7 @@ use crate::expression::{self, Word};
 use crate::pattern::{Pattern, substituted};
 use crate::request::Stop;
 use crate::rewrite::escape_path;
+use crate::settings::Placed;
 use crate::variable::Scope;
 
 /// A line that redirects, or answers with a status.
@@ -31,7 +32,7 @@ pub(crate) enum From {
 /// # Errors
 /// 500 where bounds are passed or the target is no URL.
 pub(crate) async fn first(
-    redirects: &[std::sync::Arc<Redirect>],
+    redirects: &[Placed<Redirect>],
     scope: &Scope<'_>,
 ) -> Result<Option<(u16, Option<Vec<u8>>)>, Stop> {
     // What is redirected whole comes before single paths.
@@ -39,6 +40,7 @@ pub(crate) async fn first(
         .iter()
         .partition(|it| matches!(it.from, From::All(_)));
     for redirect in whole.into_iter().chain(single) {
+        scope.asker.enter(redirect.directory.as_ref());
         let target = redirect.target(scope).await;
         let target = target.map_err(|stop| stop.at(redirect.line, "Redirect"))?;
         let Some(mut location) = target else {
@@ -89,7 +91,7 @@ impl Redirect {
                 let Some(groups) = scope.matched(pattern, uri)? else {
                     return Ok(None);
                 };
-                Ok(Some(escape_kept(&substituted(to, &groups))))
+                Ok(Some(escape_kept(&substituted(to, &groups)?)))
             }
             From::All(None) => Ok(Some(Vec::new())),
             From::All(Some(word)) => Ok(Some(expression::text(word, scope).await?)),

@@ -6,7 +6,7 @@
 use crate::decide::Decision;
 use crate::evaluation::{self, Progress};
 use crate::expression::{self, Condition};
-use crate::pattern::Pattern;
+use crate::pattern::{Pattern, work_of};
 use crate::request::{RequestFacts, Stop};
 use crate::settings::{Age, Computed, Settings};
 use crate::variable::Scope;
@@ -107,7 +107,7 @@ impl When {
 ///
 /// A value that would break out of its field is left out.
 pub fn edit_reply<'a>(
-    decision: &'a Decision<'a>,
+    decision: &'a Decision,
     request: &'a RequestFacts<'a>,
     reply: ReplyTables,
 ) -> Progress<'a, Result<ReplyTables, Stop>> {
@@ -141,14 +141,17 @@ pub(crate) async fn edit(
     fields: &mut Vec<(Vec<u8>, Vec<u8>)>,
 ) -> Result<(), Stop> {
     for line in settings.fields.iter().filter(|line| line.place == place) {
+        let directory = line.directory.as_ref();
+        scope.asker.enter(directory);
         scope.asker.spend(1)?;
         if line.when.holds(scope).await? {
             line.apply(scope, fields)
                 .await
-                .map_err(|stop| stop.at(line.line, "Header"))?;
+                .map_err(|stop| stop.at(line.line, "Header").below(directory))?;
         }
         if fields.len() > FIELDS_MAX {
-            return Err(Stop::new(500, "htaccess_loop").at(line.line, "Header"));
+            let stop = Stop::new(500, "htaccess_loop").at(line.line, "Header");
+            return Err(stop.below(directory));
         }
     }
     Ok(())
@@ -185,6 +188,7 @@ impl FieldEdit {
             if !is_sendable(&value) {
                 return Ok(());
             }
+            scope.asker.spend(work_of(value.len()))?;
         }
         let at = fields.iter().position(is_same);
         match &self.edit {
@@ -204,6 +208,9 @@ impl FieldEdit {
                     Some((_, have)) => {
                         have.extend_from_slice(b", ");
                         have.extend_from_slice(&value);
+                        if have.len() > VALUE_BYTES_MAX {
+                            return Err(Stop::new(500, "htaccess_loop"));
+                        }
                     }
                 }
             }
@@ -216,8 +223,9 @@ impl FieldEdit {
             }
             Edit::Replace(pattern, _, everywhere) => {
                 for field in fields.iter_mut().filter(|field| is_same(field)) {
-                    scope.asker.spend(pattern.cost(field.1.len()))?;
-                    let replaced = pattern.replace(&field.1, &value, *everywhere)?;
+                    scope.asker.spend(work_of(field.1.len()))?;
+                    let how = (&*value, *everywhere);
+                    let replaced = pattern.replace(&field.1, how, scope.asker.steps())?;
                     if let Some(replaced) = replaced.filter(|value| is_sendable(value)) {
                         field.1 = replaced;
                     }
@@ -248,6 +256,10 @@ fn formatted(text: &[u8], scope: &Scope<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text;
     loop {
+        // Too long to be sent: the line is left out.
+        if out.len() > VALUE_BYTES_MAX {
+            return out;
+        }
         match rest {
             [] => return out,
             [b'%', b'%', after @ ..] => {

@@ -2,11 +2,14 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::options::AllowedOptions;
 
 /// Bytes that the variables of a request may have together, names and values.
 pub const ENV_BYTES_MAX: usize = 64 * 1024;
+/// Variables of a request.
+const VARIABLES_MAX: usize = 512;
 
 /// A time of the day, as the machine's zone has it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -142,6 +145,8 @@ pub struct Stop {
     pub status: u16,
     /// The stable word for it.
     pub reason: &'static str,
+    /// The directory of the file it came of; none where it is none, or nobody knows.
+    pub directory: Option<Arc<[u8]>>,
     /// The line it came of; 0 where it is none.
     pub line: u32,
     /// What was wrong there, for the log.
@@ -153,6 +158,7 @@ impl Stop {
         Self {
             status,
             reason,
+            directory: None,
             line: 0,
             text: String::new(),
         }
@@ -163,6 +169,14 @@ impl Stop {
         if self.line == 0 {
             self.line = line;
             self.text = text.to_owned();
+        }
+        self
+    }
+
+    /// The same, of a line in the file of this directory.
+    pub(crate) fn below(mut self, directory: Option<&Arc<[u8]>>) -> Self {
+        if self.line > 0 && self.directory.is_none() {
+            self.directory = directory.cloned();
         }
         self
     }
@@ -212,7 +226,7 @@ impl Variables {
     /// Sets a variable; one that may not be set is left alone.
     ///
     /// # Errors
-    /// Beyond [`ENV_BYTES_MAX`].
+    /// Beyond [`ENV_BYTES_MAX`], or too many of them.
     pub fn set(&mut self, name: &[u8], value: &[u8]) -> Result<(), Stop> {
         if !Self::may_be_set(name) {
             return Ok(());
@@ -226,7 +240,7 @@ impl Variables {
             .iter()
             .map(|(name, value)| name.len() + value.len())
             .sum();
-        match bytes <= ENV_BYTES_MAX {
+        match bytes <= ENV_BYTES_MAX && self.0.len() <= VARIABLES_MAX {
             true => Ok(()),
             false => Err(Stop::new(500, "htaccess_env")),
         }

@@ -1,6 +1,7 @@
 //! What the lines of one place say, and how a place within changes it.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::access::{Group, HostLines, Requirement};
@@ -8,12 +9,15 @@ use crate::expression::Word;
 use crate::options::{AllowedOptions, OptionsEdit};
 use crate::pattern::Pattern;
 use crate::redirect::Redirect;
-use crate::reply::FieldEdit;
+use crate::reply::{FieldEdit, FieldTable};
 use crate::request::Stop;
 use crate::rewrite::RewriteLines;
 use crate::types::Endings;
 
 pub use crate::types::Described;
+
+/// Names that lists of a directory leave out.
+pub(crate) const UNLISTED_MAX: usize = 64;
 
 /// All that holds for a file, merged.
 #[derive(Debug, Clone, Default)]
@@ -28,21 +32,18 @@ pub struct Settings {
     pub(crate) auth: Auth,
     pub(crate) tls_only: bool,
     /// Lines that set variables by what is asked, in their order.
-    pub(crate) env_conditions: Vec<Arc<EnvCondition>>,
+    pub(crate) env_conditions: Vec<Placed<EnvCondition>>,
     /// Variables that are set whatever is asked; none where one is taken away.
     pub(crate) env: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     pub(crate) rewrite: RewriteLines,
-    pub(crate) redirects: Vec<Arc<Redirect>>,
-    pub(crate) fields: Vec<Arc<FieldEdit>>,
+    pub(crate) redirects: Vec<Placed<Redirect>>,
+    pub(crate) fields: Vec<Placed<FieldEdit>>,
     pub(crate) expiry: Expiry,
     pub(crate) endings: Endings,
     pub(crate) media_type: Option<Option<Vec<u8>>>,
     pub(crate) handler: Option<Option<Vec<u8>>>,
     pub(crate) default_charset: Option<Option<Vec<u8>>>,
     pub(crate) default_language: Option<Vec<u8>>,
-    /// Media types that are compressed, and whether all are.
-    pub(crate) compressed_types: Vec<Vec<u8>>,
-    pub(crate) compresses_all: Option<bool>,
     pub(crate) path_info: Option<PathInfo>,
     pub(crate) index: Option<Vec<Vec<u8>>>,
     pub(crate) index_ignore: Vec<Vec<u8>>,
@@ -52,6 +53,49 @@ pub struct Settings {
     pub(crate) php: BTreeMap<String, Vec<u8>>,
     pub(crate) php_engine: Option<bool>,
     pub(crate) body_bytes_max: Option<u64>,
+}
+
+/// A line, and the directory whose file it stands in, once it is merged.
+#[derive(Debug)]
+pub(crate) struct Placed<T> {
+    pub(crate) directory: Option<Arc<[u8]>>,
+    line: Arc<T>,
+}
+
+impl<T> Placed<T> {
+    /// The same, in the file of this directory.
+    pub(crate) fn below(&self, directory: &Arc<[u8]>) -> Self {
+        Self {
+            directory: Some(Arc::clone(directory)),
+            line: Arc::clone(&self.line),
+        }
+    }
+}
+
+impl<T> Clone for Placed<T> {
+    fn clone(&self) -> Self {
+        Self {
+            directory: self.directory.clone(),
+            line: Arc::clone(&self.line),
+        }
+    }
+}
+
+impl<T> From<T> for Placed<T> {
+    fn from(line: T) -> Self {
+        Self {
+            directory: None,
+            line: Arc::new(line),
+        }
+    }
+}
+
+impl<T> Deref for Placed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.line
+    }
 }
 
 /// `AuthMerging`.
@@ -141,7 +185,8 @@ impl Settings {
     /// Takes in what a place within says, below this directory.
     pub(crate) fn merge(&mut self, inner: &Self, directory: &Arc<[u8]>) {
         if self.fault.is_none() {
-            self.fault.clone_from(&inner.fault);
+            let fault = inner.fault.clone();
+            self.fault = fault.map(|fault| fault.below(Some(directory)));
         }
         self.options = self.options.then(inner.options);
         over(&mut self.hosts, &inner.hosts);
@@ -155,8 +200,9 @@ impl Settings {
             &inner.auth.forbids_on_failure,
         );
         self.tls_only |= inner.tls_only;
+        let conditions = inner.env_conditions.iter();
         self.env_conditions
-            .extend(inner.env_conditions.iter().cloned());
+            .extend(conditions.map(|it| it.below(directory)));
         let env = inner
             .env
             .iter()
@@ -164,8 +210,10 @@ impl Settings {
         self.env.extend(env);
         self.rewrite.merge(&inner.rewrite, directory);
         // The innermost are asked first.
-        self.redirects.splice(0..0, inner.redirects.iter().cloned());
-        self.fields.extend(inner.fields.iter().cloned());
+        let redirects = inner.redirects.iter().map(|it| it.below(directory));
+        self.redirects.splice(0..0, redirects);
+        let fields = inner.fields.iter().map(|it| it.below(directory));
+        self.fields.extend(fields);
         over(&mut self.expiry.is_active, &inner.expiry.is_active);
         over(&mut self.expiry.default, &inner.expiry.default);
         let ages = inner
@@ -215,12 +263,11 @@ impl Settings {
         over(&mut self.handler, &inner.handler);
         over(&mut self.default_charset, &inner.default_charset);
         over(&mut self.default_language, &inner.default_language);
-        self.compressed_types
-            .extend(inner.compressed_types.iter().cloned());
-        over(&mut self.compresses_all, &inner.compresses_all);
         over(&mut self.path_info, &inner.path_info);
         over(&mut self.index, &inner.index);
-        self.index_ignore.extend(inner.index_ignore.iter().cloned());
+        let more = UNLISTED_MAX.saturating_sub(self.index_ignore.len());
+        let unlisted = inner.index_ignore.iter().take(more);
+        self.index_ignore.extend(unlisted.cloned());
         over(&mut self.slash, &inner.slash);
         over(&mut self.fallback, &inner.fallback);
     }
@@ -242,20 +289,7 @@ impl Settings {
         if described.language.is_none() {
             described.language.clone_from(&self.default_language);
         }
-        described.is_compressed = self.compresses_all.unwrap_or(described.is_compressed);
         described
-    }
-
-    /// Whether replies of this type are compressed.
-    pub fn compresses(&self, media_type: &[u8]) -> bool {
-        let essence = media_type
-            .split(|byte| *byte == b';')
-            .next()
-            .unwrap_or_default();
-        let essence = essence.trim_ascii();
-        self.compressed_types
-            .iter()
-            .any(|have| have.eq_ignore_ascii_case(essence))
     }
 
     /// The charset of texts that say none; `Some(None)` where none is to be added.
@@ -312,6 +346,12 @@ impl Settings {
     /// The longest body of a request, where it is to be shorter than the site's.
     pub fn body_bytes_max(&self) -> Option<u64> {
         self.body_bytes_max
+    }
+
+    /// Whether heads of replies are changed.
+    pub fn edits_replies(&self) -> bool {
+        let is_reply = |line: &Placed<FieldEdit>| line.place != FieldTable::Request;
+        self.expiry.is_active == Some(true) || self.fields.iter().any(is_reply)
     }
 
     /// What the client is asked to log in to.

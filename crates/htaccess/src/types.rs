@@ -1,5 +1,10 @@
 //! What a file is, by the endings of its name: `AddType` and its like.
 
+use std::collections::BTreeMap;
+
+/// Lines about endings that hold for one place.
+pub(crate) const ENDINGS_MAX: usize = 2_048;
+
 /// Handlers that a file may name besides those of PHP.
 const HANDLERS: [&str; 3] = ["none", "default-handler", "cgi-script"];
 /// Beginnings of names that hosts give PHP.
@@ -17,21 +22,37 @@ pub(crate) fn is_handler(name: &str) -> bool {
     HANDLERS.contains(&name) || PHP_BEGINNINGS.iter().any(|begin| name.starts_with(begin))
 }
 
+/// Whether a handler or media type of this name stands for PHP.
+pub fn is_php(name: &[u8]) -> bool {
+    let name = name.to_ascii_lowercase();
+    PHP_BEGINNINGS
+        .iter()
+        .any(|begin| name.starts_with(begin.as_bytes()))
+}
+
 /// What an ending says of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Aspect {
     Type,
     Handler,
     Charset,
     Encoding,
     Language,
-    /// A filter; of those only compression is had.
-    Filter,
 }
 
-/// Lines about endings: each sets an aspect, or takes away what was set.
+impl Aspect {
+    const ALL: [Self; 5] = [
+        Self::Type,
+        Self::Handler,
+        Self::Charset,
+        Self::Encoding,
+        Self::Language,
+    ];
+}
+
+/// Lines about endings: each sets an aspect of files with such a name, or takes away what was set.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Endings(Vec<(Aspect, Vec<u8>, Option<Vec<u8>>)>);
+pub(crate) struct Endings(BTreeMap<(Aspect, Vec<u8>), Option<Vec<u8>>>);
 
 /// What files say of a file; where they say nothing the site's own table holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,38 +67,40 @@ pub struct Described {
     pub encodings: Vec<Vec<u8>>,
     /// The language.
     pub language: Option<Vec<u8>>,
-    /// Whether it is compressed on its way.
-    pub is_compressed: bool,
 }
 
 impl Endings {
     pub(crate) fn add(&mut self, aspect: Aspect, ending: &[u8], value: Option<Vec<u8>>) {
-        let ending = ending
-            .strip_prefix(b".")
-            .unwrap_or(ending)
-            .to_ascii_lowercase();
-        self.0
-            .retain(|(have, name, _)| *have != aspect || *name != ending);
-        self.0.push((aspect, ending, value));
+        let ending = ending.strip_prefix(b".").unwrap_or(ending);
+        self.0.insert((aspect, ending.to_ascii_lowercase()), value);
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     pub(crate) fn then(&mut self, inner: &Self) {
-        for (aspect, ending, value) in &inner.0 {
-            self.add(*aspect, ending, value.clone());
+        for (key, value) in &inner.0 {
+            self.0.insert(key.clone(), value.clone());
         }
     }
 
     /// What these say of a name: each of its endings, the last one last.
     pub(crate) fn describe(&self, name: &[u8]) -> Described {
         let mut described = Described::default();
+        if self.0.is_empty() {
+            return described;
+        }
         let base = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
         let base = base.strip_prefix(b".").unwrap_or(base);
         for ending in base.split(|byte| *byte == b'.').skip(1) {
-            let ending = ending.to_ascii_lowercase();
-            for (aspect, name, value) in &self.0 {
-                if *name != ending {
+            let mut key = (Aspect::Type, ending.to_ascii_lowercase());
+            for aspect in Aspect::ALL {
+                key.0 = aspect;
+                let Some(value) = self.0.get(&key) else {
                     continue;
-                }
+                };
                 match (aspect, value) {
                     (Aspect::Type, value) => described.media_type = Some(value.clone()),
                     (Aspect::Handler, value) => described.handler = Some(value.clone()),
@@ -85,7 +108,6 @@ impl Endings {
                     (Aspect::Language, value) => described.language.clone_from(value),
                     (Aspect::Encoding, Some(value)) => described.encodings.push(value.clone()),
                     (Aspect::Encoding, None) => {}
-                    (Aspect::Filter, value) => described.is_compressed = value.is_some(),
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 
 use crate::evaluation::Asker;
-use crate::pattern::{Groups, Pattern};
+use crate::pattern::{Groups, Pattern, work_of};
 use crate::reply::ReplyTables;
 use crate::request::{RequestFacts, Stop, Variables};
 
@@ -57,14 +57,14 @@ impl<'a> Scope<'a> {
 
     /// Matches a text, and counts the work.
     pub(crate) fn is_match(&self, pattern: &Pattern, text: &[u8]) -> Result<bool, Stop> {
-        self.asker.spend(pattern.cost(text.len()))?;
-        pattern.is_match(text)
+        self.asker.spend(work_of(text.len()))?;
+        pattern.is_match(text, self.asker.steps())
     }
 
     /// Matches a text for its groups, and counts the work.
     pub(crate) fn matched(&self, pattern: &Pattern, text: &[u8]) -> Result<Option<Groups>, Stop> {
-        self.asker.spend(pattern.cost(text.len()))?;
-        pattern.groups(text)
+        self.asker.spend(work_of(text.len()))?;
+        pattern.groups(text, self.asker.steps())
     }
 }
 

@@ -224,6 +224,8 @@ fn half_of_an_authentication_is_a_fault_and_never_an_open_door() {
         "php_admin_flag engine off",
         "RewriteEngine On\nRewriteRule ^x - [F,WAT]",
         "RewriteEngine On\nRewriteCond %{REQUEST_URI} ^( \nRewriteRule ^ - [F]",
+        "RewriteEngine On\nRewritRule ^ - [F]",
+        "php_flga engine off",
         "<IfModule mod_rewrite.c>\nDeny from all",
         "<IfVersion ~ (>\nDeny from all\n</IfVersion>",
     ] {
@@ -252,6 +254,14 @@ fn a_fault_covers_its_section_and_nothing_more() {
 
 #[test]
 fn lines_that_an_access_line_depends_on_may_not_be_left_out() {
+    for text in [
+        "PassEnv X\nDeny from env=X",
+        "SetEnvIf User-Agent bad REMOTE_USER_IS\nDeny from env=REMOTE_USER_IS",
+        "RewriteEngine On\nRewriteCond /x -U\nRewriteRule ^ - [E=bad:1]\n\
+         RewriteCond %{ENV:bad} 1\nRewriteRule ^ - [F]",
+    ] {
+        assert_eq!(Site::new(text).short("/"), "500", "{text}");
+    }
     let env = Site::new("SetEnvIf User-Agent bad bad\nDeny from env=bad").overrides(&["Limit"]);
     assert_eq!(env.short("/"), "500");
     let conditions = Site::new("RewriteEngine On\nRewriteCond %{HTTPS} off\nRewriteRule ^ - [F]");

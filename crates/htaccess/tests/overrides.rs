@@ -23,6 +23,7 @@ fn classes_options_and_single_directives_are_allowed() {
         (&["None"], "RewriteEngine On\nRewriteRule ^ - [F]", "500"),
         (&["None"], "RewriteEngine On\nRewriteRule ^ /x", "200"),
         (&["FileInfo"], "php_flag engine off", "500"),
+        (&["FileInfo"], "php_flag \"engine\" off", "500"),
         (&["FileInfo"], "php_value memory_limit 1M", "200"),
         (
             &["None"],

@@ -65,9 +65,35 @@ fn look_around_and_back_references_are_had_in_few_steps() {
         (r"(?>a+)b", "aab", Some("aab")),
         (r"a++b", "aab", Some("aab")),
         (r"(?P<x>a)\k<x>", "aa", Some("aa")),
+        (r"(b)(?<x>a)\2", "baa", Some("baa")),
         (r"(?=.*é)x", "xé", Some("x")),
+        (r"(?=é)[^/]+", "aé/b", Some("é")),
+        (r"^(.)(.)\1\2$", "éé", Some("éé")),
+        (r"(?=s)\bso", "ê so", Some("so")),
+        (r"(?i)(?=É)É", "É", Some("É")),
+        (r"[[:alpha:]](?!x)", "éay", Some("a")),
     ] {
         assert_eq!(matched(pattern, text).as_deref(), found, "{pattern}");
+    }
+}
+
+#[test]
+fn what_is_found_in_many_steps_is_what_is_found_in_few() {
+    let names: Vec<String> = (0..400).map(|at| format!("bot{at}x")).collect();
+    let list = names.join("|");
+    for (pattern, text, found) in [
+        (
+            format!("(?i)({list})/"),
+            "a".repeat(2_000) + "BOT399X/1",
+            "BOT399X/",
+        ),
+        ("(.*)b(.*)c$".to_owned(), "ab".repeat(600) + "c", "all"),
+        ("(é|b)+c".to_owned(), "ab".repeat(600) + "ébéc", "bébéc"),
+    ] {
+        let found = if found == "all" { text.as_str() } else { found };
+        for _ in 0..2 {
+            assert_eq!(matched(&pattern, &text).as_deref(), Some(found));
+        }
     }
 }
 
@@ -103,6 +129,14 @@ fn what_is_no_pattern_is_told() {
         "\\j",
         "[[:wat:]]",
         "\\1",
+        "(?m)^a",
+        "a(?i)b",
+        "a{2}++",
+        "a{1,2}+",
+        "(?:ab){900}",
+        "((a{9}b){90}c){90}",
+        "\\k<none>",
+        "(?-s).",
     ] {
         let site = Site::new(&format!("RewriteEngine On\nRewriteRule {pattern} /x"));
         assert_eq!(site.short("/"), "500", "{pattern}");

@@ -253,7 +253,7 @@ Options -Indexes
 }
 
 #[test]
-fn types_ages_and_compression_are_taken() {
+fn types_and_ages_are_taken() {
     let text = r#"
 <IfModule mod_mime.c>
   AddType application/javascript js mjs
@@ -291,7 +291,6 @@ php_flag session.auto_start off
     let svg = settings.describe(b"x.svgz");
     assert_eq!(svg.media_type, Some(Some(b"image/svg+xml".to_vec())));
     assert_eq!(svg.encodings, [b"gzip".to_vec()]);
-    assert!(settings.compresses(b"text/css"));
     assert_eq!(settings.body_bytes_max(), Some(10_240_000));
     assert_eq!(settings.php().count(), 2);
 }

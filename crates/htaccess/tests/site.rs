@@ -337,7 +337,7 @@ impl Site {
                 }),
             }
         };
-        let decision: Decision<'_> = decide(chain, request, Explain::Yes).finish(answer);
+        let decision: Decision = decide(chain, request, Explain::Yes).finish(answer);
         let reply = reply.map(|reply| {
             let missing = |_: &Question| Told::File(FileFacts::MISSING);
             edit_reply(&decision, request, reply)
@@ -351,7 +351,7 @@ impl Site {
             variables: decision.variables.clone(),
             vary: decision.vary.iter().map(text).collect(),
             cookies: decision.cookies.iter().map(text).collect(),
-            settings: decision.settings.clone().into_owned(),
+            settings: (*decision.settings).clone(),
             has_ended: decision.has_ended,
             reply,
             trace: decision

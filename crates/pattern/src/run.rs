@@ -35,6 +35,16 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// As many.
+    pub fn of_steps(left: u64) -> Self {
+        Self { left }
+    }
+
+    /// How many are left after a match that was not given up.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
     /// For a text of that many bytes.
     pub fn of_text(bytes: usize) -> Self {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);

@@ -32,6 +32,7 @@ impl Compiler<'_> {
             "PassEnv" => {
                 let text = "PassEnv: nothing of the server's own variables is passed on".to_owned();
                 self.problem(directive.line, "htaccess_refused", text, false);
+                self.env_left_out.get_or_insert(directive.line);
                 return Ok(());
             }
             _ => {}
@@ -87,6 +88,7 @@ impl Compiler<'_> {
         if !Variables::may_be_set(name) {
             let text = format!("{} is not a file's to set", String::from_utf8_lossy(name));
             self.problem(line, "htaccess_refused", text, false);
+            self.env_left_out.get_or_insert(line);
         }
     }
 }

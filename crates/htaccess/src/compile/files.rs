@@ -2,8 +2,11 @@
 
 use super::Wrong;
 use super::lines::{switch, text};
-use crate::settings::{PathInfo, Settings};
-use crate::types::{Aspect, is_handler};
+use crate::settings::{PathInfo, Settings, UNLISTED_MAX};
+use crate::types::{Aspect, ENDINGS_MAX, is_handler};
+
+/// Names of a directory's page.
+const PAGES_MAX: usize = 64;
 
 pub(super) fn types(name: &str, words: &[Vec<u8>], settings: &mut Settings) -> Result<(), Wrong> {
     let (first, rest) = words.split_first().ok_or("it lacks what it says")?;
@@ -30,12 +33,6 @@ pub(super) fn types(name: &str, words: &[Vec<u8>], settings: &mut Settings) -> R
                 },
             });
         }
-        "AddOutputFilterByType" => {
-            if compresses(first)? {
-                settings.compressed_types.extend(rest.iter().cloned());
-            }
-        }
-        "SetOutputFilter" => settings.compresses_all = Some(compresses(first)?),
         "RemoveHandler" | "RemoveType" | "RemoveCharset" | "RemoveEncoding" | "RemoveLanguage" => {
             for ending in words {
                 settings.endings.add(aspect(name), ending, None);
@@ -47,7 +44,6 @@ pub(super) fn types(name: &str, words: &[Vec<u8>], settings: &mut Settings) -> R
             }
             let value = match name {
                 "AddHandler" => handler(first)?,
-                "AddOutputFilter" => compresses(first)?.then(|| first.clone()),
                 _ => Some(first.clone()),
             };
             for ending in rest {
@@ -55,7 +51,10 @@ pub(super) fn types(name: &str, words: &[Vec<u8>], settings: &mut Settings) -> R
             }
         }
     }
-    Ok(())
+    match settings.endings.len() > ENDINGS_MAX {
+        true => Err(format!("there are more than {ENDINGS_MAX} endings").into()),
+        false => Ok(()),
+    }
 }
 
 fn aspect(name: &str) -> Aspect {
@@ -64,23 +63,8 @@ fn aspect(name: &str) -> Aspect {
         "AddCharset" | "RemoveCharset" => Aspect::Charset,
         "AddEncoding" | "RemoveEncoding" => Aspect::Encoding,
         "AddLanguage" | "RemoveLanguage" => Aspect::Language,
-        "AddOutputFilter" => Aspect::Filter,
         _ => Aspect::Type,
     }
-}
-
-/// Whether these filters, separated by semicolons, compress; others are not had.
-fn compresses(filters: &[u8]) -> Result<bool, Wrong> {
-    let mut compresses = false;
-    for filter in filters.split(|byte| *byte == b';') {
-        match filter.to_ascii_uppercase().as_slice() {
-            b"DEFLATE" | b"BROTLI_COMPRESS" => compresses = true,
-            b"NONE" | b"" => {}
-            b"INCLUDES" => return Err(Wrong::Refused("scripts within pages are not run")),
-            _ => return Err(Wrong::Refused("there is no such filter")),
-        }
-    }
-    Ok(compresses)
 }
 
 /// A handler that can be had; none of `none`.
@@ -110,10 +94,11 @@ pub(super) fn directory(
                 return Err("it names files".into());
             } else {
                 // Lines of one place come one after the other.
-                settings
-                    .index
-                    .get_or_insert_default()
-                    .extend(words.iter().cloned());
+                let pages = settings.index.get_or_insert_default();
+                pages.extend(words.iter().cloned());
+                if pages.len() > PAGES_MAX {
+                    return Err(format!("it names more than {PAGES_MAX} files").into());
+                }
             }
         }
         "DirectorySlash" => settings.slash = Some(switch(words)?),
@@ -122,7 +107,13 @@ pub(super) fn directory(
             [path] if path.starts_with(b"/") => settings.fallback = Some(Some(path.clone())),
             _ => return Err("it is a path of the site, or `disabled`".into()),
         },
-        _ => settings.index_ignore.extend(words.iter().cloned()),
+        _ => {
+            settings.index_ignore.extend(words.iter().cloned());
+            if settings.index_ignore.len() > UNLISTED_MAX {
+                settings.index_ignore.truncate(UNLISTED_MAX);
+                return Err(Wrong::Refused("so many names are not left out"));
+            }
+        }
     }
     Ok(())
 }

@@ -114,6 +114,8 @@ impl Compiler<'_> {
                 return Err(Wrong::Unsupported(text));
             }
             rule.flags.never = true;
+            // One that refuses may depend on what this one would have done.
+            self.rewrite_left_out.get_or_insert(line);
             let text = format!("RewriteRule: {text}: the rule is left out");
             self.problem(directive.line, "htaccess_unsupported", text, false);
         }

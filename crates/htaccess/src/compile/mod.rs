@@ -24,6 +24,7 @@ use crate::rewrite::{self, RewriteCondition};
 use crate::settings::Settings;
 use crate::tree::{self, Directive, TreeCaps};
 use crate::variable::Scope;
+use crate::words::next_word;
 
 /// Problems that are told of one file.
 pub const PROBLEMS_MAX: usize = 64;
@@ -36,6 +37,18 @@ pub struct Program {
     pub(crate) block: Block,
     /// What was left out, or refuses what it covers.
     pub problems: Vec<Problem>,
+    /// Whether its sections open and close as they must: those of a file that is being written may
+    /// not do so yet.
+    pub is_whole: bool,
+    /// Bytes of the file.
+    pub(crate) bytes: usize,
+}
+
+impl Program {
+    /// Whether it says anything of PHP's settings.
+    pub fn sets_php(&self) -> bool {
+        self.block.sets_php()
+    }
 }
 
 /// Something about a line that its author should know.
@@ -60,6 +73,12 @@ pub(crate) struct Block {
 }
 
 impl Block {
+    fn sets_php(&self) -> bool {
+        let ifs = self.ifs.iter().flatten().map(|choice| &choice.block);
+        let mut within = self.files.iter().map(|(_, block)| block).chain(ifs);
+        self.settings.php().next().is_some() || within.any(Self::sets_php)
+    }
+
     pub(crate) fn has_sections(&self) -> bool {
         !self.files.is_empty() || !self.ifs.is_empty()
     }
@@ -91,7 +110,7 @@ impl FileMatcher {
     pub(crate) fn matches(&self, name: &[u8], scope: &Scope<'_>) -> Result<bool, Stop> {
         match &self.kind {
             NameTest::Glob(glob) => {
-                scope.asker.spend(1 + name.len() * glob.len() / 4_096)?;
+                scope.asker.spend(1 + name.len() * glob.len() / 256)?;
                 Ok(glob::matches(glob, name, Slashes::Apart, false))
             }
             NameTest::Pattern(pattern) => {
@@ -131,7 +150,9 @@ impl From<&str> for Wrong {
 pub fn compile(bytes: &[u8], overrides: &Overrides) -> Program {
     let mut compiler = Compiler::new(overrides);
     let mut block = Block::default();
-    match tree::parse(bytes, TreeCaps::default()) {
+    let tree = tree::parse(bytes, TreeCaps::default());
+    let is_torn = matches!(&tree, Err(error) if error.reason == "htaccess_syntax");
+    match tree {
         Ok(directives) => {
             compiler.walk(&directives, &Methods::All, &mut block);
             compiler.close(&mut block);
@@ -148,6 +169,8 @@ pub fn compile(bytes: &[u8], overrides: &Overrides) -> Program {
     Program {
         block,
         problems: compiler.problems,
+        is_whole: !is_torn,
+        bytes: bytes.len(),
     }
 }
 
@@ -286,7 +309,7 @@ impl<'o> Compiler<'o> {
         };
         let is_fatal = is_too_much
             || directives::begins_like_access(&lower)
-            || meant.is_some_and(|known| known.is_access)
+            || meant.is_some_and(|known| concerns_access(&known, directive))
             || self.overrides.unknown() == Unknown::Error;
         self.may_be_missed(directive.line, meant.map(|known| known.meaning));
         self.left_out(directive.line, text, is_fatal, block);
@@ -367,15 +390,25 @@ fn is_access(directive: &Directive) -> bool {
         return directives::sounds_like_access(&directive.name) || children.iter().any(is_access);
     }
     match directives::find(&directive.name) {
-        None => directives::sounds_like_access(&directive.name),
-        Some(known) if known.is_access => true,
-        Some(known) => match known.name {
+        Some(known) => concerns_access(&known, directive),
+        None => {
+            let name = String::from_utf8_lossy(&directive.name).to_ascii_lowercase();
+            let meant = directives::nearest(&name);
+            directives::begins_like_access(&name)
+                || meant.is_some_and(|known| concerns_access(&known, directive))
+        }
+    }
+}
+
+/// Whether a line is about access that is one of this directive, or is meant to be.
+fn concerns_access(known: &KnownDirective, directive: &Directive) -> bool {
+    known.is_access
+        || match known.name {
             "RewriteRule" => rewrite::refuses(&directive.arguments),
             "php_flag" | "php_value" => {
-                let begin = directive.arguments.get(..6).unwrap_or_default();
-                begin.eq_ignore_ascii_case(b"engine")
+                let key = next_word(&mut &directive.arguments[..]);
+                key.is_some_and(|key| key.eq_ignore_ascii_case(b"engine"))
             }
             _ => false,
-        },
-    }
+        }
 }

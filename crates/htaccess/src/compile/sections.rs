@@ -4,7 +4,7 @@ use super::{Block, Choice, Compiler, FileMatcher, NameTest, Wrong, is_access};
 use crate::access::{Group, Methods, Requirement};
 use crate::expression;
 use crate::overrides::Unknown;
-use crate::pattern::{Case, Pattern};
+use crate::pattern::{Case, Pattern, Steps};
 use crate::tree::Directive;
 use crate::words::{all_words, next_word};
 
@@ -252,7 +252,7 @@ fn has_version(text: &str) -> Result<bool, Wrong> {
     if let Some(pattern) = slashed.or((operator == "~").then_some(wanted)) {
         let pattern = Pattern::new(pattern.as_bytes(), Case::Exact)?;
         return pattern
-            .is_match(shown.as_bytes())
+            .is_match(shown.as_bytes(), &Steps::default())
             .map_err(|_| "the pattern takes too long".into());
     }
     let mut parts = [0u32; 3];

@@ -59,7 +59,7 @@ pub(crate) fn holds<'e>(condition: &'e Condition, scope: &'e Scope<'_>) -> Later
             }
             Condition::Like(word, pattern, likeness) => {
                 let (text, pattern) = (text(word, scope).await?, text(pattern, scope).await?);
-                scope.asker.spend(1 + text.len() * pattern.len() / 4_096)?;
+                scope.asker.spend(1 + text.len() * pattern.len() / 256)?;
                 Ok(match likeness {
                     Likeness::Exact => glob::matches(&pattern, &text, Slashes::Plain, false),
                     Likeness::Folded => glob::matches(&pattern, &text, Slashes::Plain, true),
@@ -114,6 +114,9 @@ pub(crate) fn text<'e>(word: &'e Word, scope: &'e Scope<'_>) -> Later<'e, Vec<u8
                 let mut joined = Vec::new();
                 for word in words {
                     joined.extend_from_slice(&text(word, scope).await?);
+                    if joined.len() > TEXT_BYTES_MAX {
+                        break;
+                    }
                 }
                 joined
             }

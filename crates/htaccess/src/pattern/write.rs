@@ -1,30 +1,67 @@
-//! Writes a pattern anew, in words that the libraries here take as PCRE takes those it had.
+//! Writes a pattern anew, in words that the matchers here take as PCRE takes those it had.
+//!
+//! What is left undone in either of them, or means something else, is refused: `(?m)`, flags in the
+//! midst of a group, counts that give nothing back. How large a pattern gets where it repeats groups
+//! is known before it is compiled.
 
 use std::fmt::Write as _;
 
+/// Parts of a pattern, repeated ones as often as they are: so many, and some for each of its bytes.
+const PARTS_MAX: usize = 128;
+const PARTS_MAX_A_BYTE: usize = 8;
+
 /// Writes a pattern anew.
 pub(super) struct Writer<'p> {
+    pattern: &'p [u8],
     rest: &'p [u8],
     pub(super) out: String,
     /// It needs a matcher that goes back.
-    pub(super) backtracks: bool,
-    /// `$` and `^` are at ends of lines, too.
-    is_multi_line: bool,
+    pub(super) goes_back: bool,
+    /// Groups that are remembered, so far.
     groups: usize,
+    /// Those of them that have names.
+    names: Vec<(String, usize)>,
+    /// The groups that are open, the outermost first.
+    open: Vec<Weight>,
+    /// What stands before a repeat.
+    last: Weight,
+}
+
+/// How much of a pattern there is.
+#[derive(Clone, Copy, Default)]
+struct Weight {
+    /// Steps of a program that counts.
+    parts: usize,
+    /// States of an automaton.
+    states: usize,
+}
+
+/// A repeat: how often at least and at most.
+#[derive(Clone, Copy)]
+struct Count {
+    least: usize,
+    most: Option<usize>,
+    /// Bytes it takes, after its bracket.
+    bytes: usize,
 }
 
 impl<'p> Writer<'p> {
     pub(super) fn new(pattern: &'p [u8]) -> Self {
-        let opened = pattern
-            .windows(2)
-            .filter(|pair| pair[0] == b'(' && pair[1] != b'?');
         Self {
+            pattern,
             rest: pattern,
             out: String::new(),
-            backtracks: false,
-            is_multi_line: false,
-            groups: opened.count() + usize::from(pattern.last() == Some(&b'(')),
+            goes_back: false,
+            groups: 0,
+            names: Vec::new(),
+            open: vec![Weight::default()],
+            last: Weight::default(),
         }
+    }
+
+    /// About as many states as an automaton has.
+    pub(super) fn states(&self) -> usize {
+        self.open.first().map_or(0, |weight| weight.states)
     }
 
     fn take(&mut self, prefix: &[u8]) -> bool {
@@ -45,48 +82,110 @@ impl<'p> Writer<'p> {
                 b'\\' => self.escape()?,
                 b'[' => self.set()?,
                 b'(' => self.group()?,
-                b'*' | b'+' | b'?' => self.repeat(&[byte])?,
+                b')' => {
+                    self.out.push(')');
+                    let within = match self.open.len() {
+                        0 | 1 => Weight::default(),
+                        _ => self.open.pop().unwrap_or_default(),
+                    };
+                    self.weigh(Weight {
+                        parts: within.parts.saturating_add(2),
+                        states: within.states.saturating_add(2),
+                    });
+                }
+                b'*' => self.repeat("*", 0, None)?,
+                b'+' => self.repeat("+", 1, None)?,
+                b'?' => self.repeat("?", 0, Some(1))?,
                 b'{' => match count_of(self.rest) {
-                    Some(length) => {
-                        let (count, rest) = self.rest.split_at(length);
-                        self.rest = rest;
-                        let count = [&b"{"[..], count].concat();
-                        self.repeat(&count)?;
+                    Some(count) => self.count(count)?,
+                    None => {
+                        self.out.push_str("\\{");
+                        self.part(1);
                     }
-                    None => self.out.push_str("\\{"),
                 },
-                b'$' if self.is_multi_line => self.out.push('$'),
                 b'$' => self.out.push_str("\\z"),
-                b'^' | b'|' | b')' | b'.' => self.out.push(char::from(byte)),
+                b'^' => self.out.push('^'),
+                b'.' | b'|' => {
+                    self.out.push(char::from(byte));
+                    self.part(1);
+                }
                 // Blanks stay as they are: a flag may make nothing of them.
-                b' ' | b'#' | b'\t' | b'\n' => self.out.push(char::from(byte)),
+                b' ' | b'#' | b'\t' | b'\n' => {
+                    self.out.push(char::from(byte));
+                    self.part(1);
+                }
                 byte => self.literal(byte),
             }
         }
         Ok(())
     }
 
+    /// Counts what was written as so many parts.
+    fn part(&mut self, parts: usize) {
+        self.weigh(Weight {
+            parts,
+            states: parts,
+        });
+    }
+
+    fn weigh(&mut self, weight: Weight) {
+        self.last = weight;
+        if let Some(open) = self.open.last_mut() {
+            open.parts = open.parts.saturating_add(weight.parts);
+            open.states = open.states.saturating_add(weight.states);
+        }
+    }
+
+    fn count(&mut self, count: Count) -> Result<(), String> {
+        let (written, rest) = self.rest.split_at(count.bytes);
+        self.rest = rest;
+        let written = format!("{{{}", String::from_utf8_lossy(written));
+        if count.most == Some(count.least) {
+            // Lazy or not it is as many.
+            self.take(b"?");
+        }
+        if self.rest.starts_with(b"+") {
+            return Err("a count that gives nothing back is not had: use (?> )".to_owned());
+        }
+        self.repeat(&written, count.least, count.most)
+    }
+
     /// A repeat, greedy, lazy or possessive.
-    fn repeat(&mut self, how: &[u8]) -> Result<(), String> {
-        self.out.push_str(&String::from_utf8_lossy(how));
+    fn repeat(&mut self, how: &str, least: usize, most: Option<usize>) -> Result<(), String> {
+        self.out.push_str(how);
         if self.take(b"?") {
             self.out.push('?');
         } else if self.take(b"+") {
             self.out.push('+');
-            self.backtracks = true;
+            self.goes_back = true;
         }
-        let repeats = matches!(self.rest, [b'*' | b'+' | b'?', ..])
-            || self
-                .rest
-                .strip_prefix(b"{")
-                .is_some_and(|rest| count_of(rest).is_some());
-        match repeats {
-            true => Err("a repeat is repeated".to_owned()),
-            false => Ok(()),
+        let is_counted = |rest: &[u8]| count_of(rest).is_some();
+        let is_repeated = matches!(self.rest, [b'*' | b'+' | b'?', ..])
+            || self.rest.strip_prefix(b"{").is_some_and(is_counted);
+        if is_repeated {
+            return Err("a repeat is repeated".to_owned());
+        }
+        // One character is counted in one step; all else stands there as often as it may come.
+        let more = most.unwrap_or(least.saturating_add(1)).saturating_sub(1);
+        let Weight { parts, states } = self.last;
+        let is_one = parts <= 1;
+        self.weigh(Weight {
+            parts: if is_one {
+                0
+            } else {
+                parts.saturating_mul(more)
+            },
+            states: states.saturating_mul(more),
+        });
+        let most = PARTS_MAX.saturating_add(self.pattern.len().saturating_mul(PARTS_MAX_A_BYTE));
+        match self.open.last() {
+            Some(open) if open.parts > most => Err("it repeats too much of itself".to_owned()),
+            _ => Ok(()),
         }
     }
 
     fn literal(&mut self, byte: u8) {
+        self.part(1);
         match byte {
             b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'_' | b'/' | b'-' | b'%' | b':' | b'=' => {
                 self.out.push(char::from(byte));
@@ -100,49 +199,73 @@ impl<'p> Writer<'p> {
     }
 
     fn group(&mut self) -> Result<(), String> {
-        self.out.push('(');
         if self.rest.starts_with(b"*") {
             return Err("verbs such as (*FAIL) are not had".to_owned());
         }
         if !self.take(b"?") {
+            self.groups += 1;
+            self.open("(");
             return Ok(());
         }
         if self.take(b"#") {
-            self.out.push_str("?:");
+            self.open("(?:");
             let end = self.rest.iter().position(|byte| *byte == b')');
             self.rest = end.and_then(|end| self.rest.get(end..)).unwrap_or_default();
             return Ok(());
         }
-        for look in [&b"="[..], b"!", b"<=", b"<!", b">"] {
+        for (look, words) in [
+            (&b"="[..], "(?="),
+            (b"!", "(?!"),
+            (b"<=", "(?<="),
+            (b"<!", "(?<!"),
+            (b">", "(?>"),
+        ] {
             if self.take(look) {
-                self.backtracks = true;
-                self.out.push('?');
-                self.out.push_str(&String::from_utf8_lossy(look));
+                self.goes_back = true;
+                self.open(words);
                 return Ok(());
             }
         }
         for (begin, end) in [(&b"P<"[..], b'>'), (b"<", b'>'), (b"'", b'\'')] {
             if self.take(begin) {
                 let name = self.name(end)?;
-                let _ = write!(self.out, "?P<{name}>");
+                self.groups += 1;
+                self.names.push((name, self.groups));
+                self.open("(");
                 return Ok(());
             }
         }
         self.flags()
     }
 
+    fn open(&mut self, words: &str) {
+        self.out.push_str(words);
+        self.open.push(Weight::default());
+    }
+
+    /// `(?i)`, where a group begins, or `(?i:`. That `.` is any byte goes without saying.
     fn flags(&mut self) -> Result<(), String> {
-        self.out.push('?');
-        let mut sets = true;
+        let begins = ["", "(", "(?:"].iter().any(|begin| match *begin {
+            "" => self.out.is_empty(),
+            begin => self.out.ends_with(begin),
+        });
+        let mut flags = String::new();
         while let Some(byte) = self.next() {
-            sets &= byte != b'-';
-            self.is_multi_line |= sets && byte == b'm';
             match byte {
-                b'i' | b'm' | b's' | b'x' | b'-' => self.out.push(char::from(byte)),
-                b':' | b')' => {
-                    self.out.push(char::from(byte));
+                b'i' | b'x' => flags.push(char::from(byte)),
+                b'-' if !flags.contains('-') => flags.push('-'),
+                b's' if !flags.contains('-') => {}
+                b':' => {
+                    self.open(&format!("(?{flags}:"));
                     return Ok(());
                 }
+                b')' if begins => {
+                    if !flags.is_empty() {
+                        let _ = write!(self.out, "(?{flags})");
+                    }
+                    return Ok(());
+                }
+                b')' => return Err("flags stand where a group begins".to_owned()),
                 byte => return Err(format!("(?{} is not had", char::from(byte))),
             }
         }
@@ -166,6 +289,11 @@ impl<'p> Writer<'p> {
 
     fn escape(&mut self) -> Result<(), String> {
         let byte = self.next().ok_or("it ends with a backslash")?;
+        self.part(match byte {
+            b'b' | b'B' | b'Z' | b'R' => 4,
+            b'1'..=b'9' | b'k' | b'g' => 2,
+            _ => 1,
+        });
         match byte {
             b'1'..=b'9' => self.reference(byte),
             b'd' | b'D' | b'w' | b'W' | b's' | b'S' | b'b' | b'B' | b'A' | b'z' => {
@@ -173,7 +301,7 @@ impl<'p> Writer<'p> {
                 self.out.push(char::from(byte));
             }
             b'Z' => {
-                self.backtracks = true;
+                self.goes_back = true;
                 self.out.push_str("(?=\\n?\\z)");
             }
             b'G' => self.out.push_str("\\A"),
@@ -184,7 +312,7 @@ impl<'p> Writer<'p> {
             b'R' => self.out.push_str("(?:\\r\\n|[\\n\\x0B\\x0C\\r\\x85])"),
             b'N' => self.out.push_str("[^\\n]"),
             b'K' => {
-                self.backtracks = true;
+                self.goes_back = true;
                 self.out.push_str("\\K");
             }
             b'Q' => self.quoted(),
@@ -211,12 +339,16 @@ impl<'p> Writer<'p> {
             });
         if whole < 10 || whole <= self.groups {
             self.rest = self.rest.get(length..).unwrap_or_default();
-            self.backtracks = true;
-            let _ = write!(self.out, "(?:\\{whole})");
+            self.refer(whole);
             return;
         }
         let rest = self.digits(2, 8).unwrap_or(0);
         self.hex((first - b'0').wrapping_mul(64).wrapping_add(rest));
+    }
+
+    fn refer(&mut self, group: usize) {
+        self.goes_back = true;
+        let _ = write!(self.out, "(?:\\{group})");
     }
 
     fn named_reference(&mut self) -> Result<(), String> {
@@ -231,17 +363,19 @@ impl<'p> Writer<'p> {
             _ => return Err("\\g and \\k name a group".to_owned()),
         };
         let name = self.name(end)?;
-        self.backtracks = true;
-        let _ = match name.parse::<usize>() {
-            Ok(number) => write!(self.out, "(?:\\{number})"),
-            Err(_) => write!(self.out, "(?:\\k<{name}>)"),
-        };
+        let mut names = self.names.iter();
+        let named = names.find(|(have, _)| *have == name);
+        let group = named.map(|(_, group)| *group);
+        let group = group.or_else(|| name.parse().ok().filter(|group| *group < 100));
+        let group = group.ok_or_else(|| format!("there is no group {name}"))?;
+        self.refer(group);
         Ok(())
     }
 
     fn quoted(&mut self) {
         while !self.rest.is_empty() && !self.take(b"\\E") {
             if let Some(byte) = self.next() {
+                self.part(1);
                 self.hex(byte);
             }
         }
@@ -287,6 +421,7 @@ impl<'p> Writer<'p> {
     }
 
     fn set(&mut self) -> Result<(), String> {
+        self.part(1);
         self.out.push('[');
         if self.take(b"^") {
             self.out.push('^');
@@ -334,7 +469,11 @@ impl<'p> Writer<'p> {
     fn range(&mut self, from: u8) -> Result<(), String> {
         let is_set = matches!(
             self.rest,
-            [b'\\', b'd' | b'D' | b'w' | b'W' | b's' | b'S' | b'h', ..]
+            [
+                b'\\',
+                b'd' | b'D' | b'w' | b'W' | b's' | b'S' | b'h' | b'v',
+                ..
+            ]
         ) || self.rest.starts_with(b"[:");
         if is_set {
             self.hex(b'-');
@@ -374,21 +513,52 @@ impl<'p> Writer<'p> {
             return Ok(false);
         };
         let name = String::from_utf8_lossy(rest.get(..end).unwrap_or_default()).into_owned();
-        let plain = name.strip_prefix('^').unwrap_or(&name);
+        let (is_without, plain) = match name.strip_prefix('^') {
+            Some(plain) => (true, plain),
+            None => (false, &*name),
+        };
         if !plain.bytes().all(|byte| byte.is_ascii_lowercase()) {
             return Ok(false);
         }
-        const NAMES: [&str; 14] = [
-            "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print",
-            "punct", "space", "upper", "word", "xdigit",
-        ];
-        if !NAMES.contains(&plain) {
-            return Err(format!("there is no set [:{name}:]"));
+        let holds = named(plain).ok_or_else(|| format!("there is no set [:{name}:]"))?;
+        let mut from: Option<u8> = None;
+        for byte in 0..=u8::MAX {
+            if holds(byte) == is_without {
+                from = None;
+            } else if from.is_none() {
+                from = Some(byte);
+                self.hex(byte);
+            }
+            let ends = byte == u8::MAX || holds(byte + 1) == is_without;
+            if ends && from.is_some_and(|from| from < byte) {
+                self.out.push('-');
+                self.hex(byte);
+            }
         }
-        let _ = write!(self.out, "[:{name}:]");
         self.rest = rest.get(end + 2..).unwrap_or_default();
         Ok(true)
     }
+}
+
+/// What a named set has: bytes of ASCII.
+fn named(name: &str) -> Option<fn(u8) -> bool> {
+    Some(match name {
+        "alnum" => |byte: u8| byte.is_ascii_alphanumeric(),
+        "alpha" => |byte: u8| byte.is_ascii_alphabetic(),
+        "ascii" => |byte: u8| byte.is_ascii(),
+        "blank" => |byte: u8| matches!(byte, b' ' | b'\t'),
+        "cntrl" => |byte: u8| byte.is_ascii_control(),
+        "digit" => |byte: u8| byte.is_ascii_digit(),
+        "graph" => |byte: u8| byte.is_ascii_graphic(),
+        "lower" => |byte: u8| byte.is_ascii_lowercase(),
+        "print" => |byte: u8| byte == b' ' || byte.is_ascii_graphic(),
+        "punct" => |byte: u8| byte.is_ascii_punctuation(),
+        "space" => |byte: u8| matches!(byte, b' ' | b'\t'..=b'\r'),
+        "upper" => |byte: u8| byte.is_ascii_uppercase(),
+        "word" => |byte: u8| byte == b'_' || byte.is_ascii_alphanumeric(),
+        "xdigit" => |byte: u8| byte.is_ascii_hexdigit(),
+        _ => return None,
+    })
 }
 
 fn number(digits: &[u8], radix: u32) -> Option<u8> {
@@ -396,18 +566,22 @@ fn number(digits: &[u8], radix: u32) -> Option<u8> {
     u8::from_str_radix(text, radix).ok()
 }
 
-/// The length of `n}`, `n,}` or `n,m}` at the begin, if a count stands there.
-fn count_of(rest: &[u8]) -> Option<usize> {
-    let end = rest.iter().position(|byte| *byte == b'}')?;
-    let (from, to) = match rest
-        .get(..end)?
-        .split(|byte| *byte == b',')
-        .collect::<Vec<_>>()[..]
-    {
-        [from] => (from, from),
-        [from, to] => (from, to),
-        _ => return None,
+/// `n}`, `n,}` or `n,m}` at the begin, if a count stands there.
+fn count_of(rest: &[u8]) -> Option<Count> {
+    let end = rest.iter().take(12).position(|byte| *byte == b'}')?;
+    let written = std::str::from_utf8(rest.get(..end)?).ok()?;
+    let number = |digits: &str| {
+        let are_digits = digits.len() <= 5 && digits.bytes().all(|byte| byte.is_ascii_digit());
+        digits.parse::<usize>().ok().filter(|_| are_digits)
     };
-    let are_digits = |digits: &[u8]| digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit);
-    (!from.is_empty() && are_digits(from) && are_digits(to)).then_some(end + 1)
+    let (least, most) = match written.split_once(',') {
+        None => (number(written)?, Some(number(written)?)),
+        Some((least, "")) => (number(least)?, None),
+        Some((least, most)) => (number(least)?, Some(number(most)?)),
+    };
+    Some(Count {
+        least,
+        most,
+        bytes: end + 1,
+    })
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::expression;
 use crate::pattern::Pattern;
+use crate::settings::Placed;
 
 pub(crate) use escape::{escape_path, is_absolute, unescaped};
 pub(crate) use pass::{RewriteResult, run};
@@ -34,7 +35,7 @@ pub(crate) struct RewriteLines {
     pub(crate) base: Option<Vec<u8>>,
     /// The directory that paths are relative to; none where no line is.
     pub(crate) directory: Option<Arc<[u8]>>,
-    pub(crate) rules: Vec<Arc<Rule>>,
+    pub(crate) rules: Vec<Placed<Rule>>,
     /// Whether any line of rewriting stands here.
     pub(crate) is_said: bool,
 }
@@ -63,13 +64,15 @@ impl RewriteLines {
         let options = inner.options.or(outer.options);
         let said = options.unwrap_or_default();
         let down = outer.options.unwrap_or_default();
-        let both = |first: &[Arc<Rule>], then: &[Arc<Rule>]| [first, then].concat();
+        let own = inner.rules.iter().map(|rule| rule.below(directory));
+        let own: Vec<_> = own.collect();
+        let both = |first: &[Placed<Rule>], then: &[Placed<Rule>]| [first, then].concat();
         let rules = if said.inherit || (down.inherit_down && !said.ignore_inherit) {
-            both(&inner.rules, &outer.rules)
+            both(&own, &outer.rules)
         } else if said.inherit_before || (down.inherit_down_before && !said.ignore_inherit) {
-            both(&outer.rules, &inner.rules)
+            both(&outer.rules, &own)
         } else {
-            inner.rules.clone()
+            own
         };
         let base = match inner.base.is_none() && said.merge_base {
             true => outer.base,

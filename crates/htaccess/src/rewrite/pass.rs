@@ -11,6 +11,9 @@ use crate::pattern::Groups;
 use crate::request::Stop;
 use crate::variable::Scope;
 
+/// Cookies that one pass sets.
+const COOKIES_MAX: usize = 64;
+
 /// What a pass comes to.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Passed {
@@ -100,6 +103,7 @@ impl Pass<'_> {
         let mut rounds = 1;
         let mut at = 0;
         while let Some(rule) = rules.get(at) {
+            self.scope.asker.enter(rule.directory.as_ref());
             let flags = &rule.flags;
             let applied = self.rule(rule).await;
             let applied = applied.map_err(|stop| stop.at(rule.line, rule.pattern.as_str()))?;
@@ -326,9 +330,9 @@ impl Pass<'_> {
                 self.status = flags.status.unwrap_or(302);
             } else {
                 if !flags.keeps_slashes && !is_relative && !rule.output.raw().starts_with(b"//") {
-                    while result.starts_with(b"//") {
-                        result.remove(0);
-                    }
+                    let slashes = result.iter().take_while(|byte| **byte == b'/');
+                    let more = slashes.count().saturating_sub(1);
+                    result.drain(..more);
                 }
                 self.force(flags, captured)?;
             }
@@ -359,6 +363,9 @@ impl Pass<'_> {
             let cookies = &mut self.passed.cookies;
             let cookie = target::cookie(&text, scope.request.now.epoch_s);
             cookies.extend(cookie.filter(|cookie| !cookies.contains(cookie)));
+            if cookies.len() > COOKIES_MAX {
+                return Err(Stop::new(500, "htaccess_loop"));
+            }
         }
         Ok(())
     }
