@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use crate::model::{
-    Compress, Files, Limit, PhaseScripts, Script, Settings, Site, SitePool, SiteTls, TryEntry,
+    Compress, Files, Limit, PhaseScripts, Script, Settings, Site, SiteHtaccess, SitePool, SiteTls,
+    TryEntry,
 };
 
 /// The values seen last.
@@ -24,6 +25,7 @@ pub(crate) struct Alike {
     rule_scripts: Last<PhaseScripts>,
     tls: Last<SiteTls>,
     pool: Last<SitePool>,
+    htaccess: Last<SiteHtaccess>,
 }
 
 #[derive(Debug)]
@@ -39,6 +41,9 @@ impl Alike {
         self.settings.share(&mut site.settings);
         self.tls.share(&mut site.tls);
         self.pool.share(&mut site.pool);
+        if let Some(htaccess) = &mut site.htaccess {
+            self.htaccess.share(htaccess);
+        }
         share_limits(&mut self.site_limits, &mut site.limits);
         share_scripts(&self.no_scripts, &mut self.site_scripts, &mut site.scripts);
         for rule in &mut site.rules {

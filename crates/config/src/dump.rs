@@ -23,7 +23,8 @@ use crate::lower::template::spell;
 use crate::model::{
     Auth, Caps, Cgroup, Compress, Expires, FieldEdits, Files, HostPattern, IoLimit, LevelCaps,
     LevelTimeouts, Lifetime, Limit, ListenAddress, LogTarget, Model, Mount, Root, Rule, Senders,
-    Server, Settings, Site, SiteTls, Template, Timeouts, TlsVersion, TryEntry, Upstream, Variable,
+    Server, Settings, Site, SiteHtaccess, SiteTls, Template, Timeouts, TlsVersion, TryEntry,
+    Upstream, Variable,
 };
 use crate::units;
 pub use write::quote;
@@ -59,6 +60,8 @@ pub fn dump(model: &Model) -> String {
     out.numbers(&keys::TIMEOUTS, &model.timeouts, &Timeouts::FIELDS);
     out.section("[caps]");
     out.numbers(&keys::CAPS, &model.caps, &Caps::FIELDS);
+    out.section("[htaccess]");
+    out.key("cached", model.htaccess_cached);
     out.scripts(&model.scripts);
     for upstream in model
         .upstreams
@@ -99,6 +102,17 @@ pub fn dump(model: &Model) -> String {
 /// Whether the upstream stands for a URL in a handler.
 fn is_inline(upstream: &Upstream) -> bool {
     upstream.name.contains(':')
+}
+
+fn htaccess(files: &SiteHtaccess) -> String {
+    let handlers = files.handlers.iter();
+    let handlers =
+        handlers.map(|(name, version, _)| format!("{} = {}", quote(name), quote(version)));
+    braces([
+        format!("override = {}", list(&files.words, quote)),
+        format!("unknown = {}", quote(files.unknown.name())),
+        format!("handlers = {}", braces(handlers)),
+    ])
 }
 
 impl Lines {
@@ -208,6 +222,9 @@ impl Lines {
         self.key("compress", compress(&site.compress));
         if *site.tls != SiteTls::default() {
             self.key("tls", site_tls(&site.tls, model));
+        }
+        if let Some(files) = &site.htaccess {
+            self.key("htaccess", htaccess(files));
         }
         self.files(&site.files);
         for mount in &site.mounts {

@@ -9,6 +9,7 @@ mod condition;
 mod file;
 mod handler;
 mod host;
+mod htaccess;
 mod limit;
 mod map;
 mod mode;
@@ -44,6 +45,7 @@ pub use handler::{
     ProxyTarget, Redirect, Respond, Rlimits,
 };
 pub use host::HostPattern;
+pub use htaccess::{SiteHtaccess, UnknownLines};
 pub use limit::{
     Concurrent, Kept, LIMITS_PER_REQUEST_MAX, Limit, LimitIdentities, LimitKey, LimitOn,
     LimitPlace, Rate, Reserve, When, Window,
@@ -133,6 +135,8 @@ pub struct Model {
     pub pools: Vec<Pool>,
     /// Upstreams by name. Handlers refer to them by index into this list.
     pub upstreams: Vec<Upstream>,
+    /// `.htaccess` files that are kept parsed. Default 20,000.
+    pub htaccess_cached: usize,
     /// Sites in file order; at least one.
     pub sites: Vec<Site>,
     /// Files that name clients who are kept out, absolute, each once. Levels refer to them by index.

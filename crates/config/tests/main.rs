@@ -2,6 +2,7 @@
 
 mod broken;
 mod corpus;
+mod htaccess;
 mod limits;
 mod listen;
 mod load;

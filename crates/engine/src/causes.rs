@@ -1,7 +1,7 @@
 //! Why files are refused, for the error log: once a minute for each cause, however many ask.
 //!
 //! A cause is a site, a reason and a file. Told are those that somebody can mend: what is forbidden, a
-//! link that leads nowhere it may, and bodies that are too long. So many are remembered as of what
+//! `.htaccess` file that is wrong, a link that leads nowhere it may, and bodies that are too long. So many are remembered as of what
 //! programs say ([`crate::stderr_log`]); what finds no room is counted and not told by name.
 
 use std::time::Instant;
@@ -25,6 +25,7 @@ pub(crate) fn tell(arrived: Arrived<'_>, exchange: &Exchange, error: &Error, sta
         403 => error.reason != "root_denied",
         413 => true,
         404 => OF_LINKS.contains(&error.reason),
+        500 => error.reason.starts_with("htaccess_"),
         _ => false,
     };
     // Of who is refused all the time one in a hundred is on record, and none need be here.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use config::model::{Compress, Files, TryEntry};
+use config::model::{Compress, Files, SiteHtaccess, TryEntry};
 
 use crate::costs::Costs;
 use crate::guarded::Guarded;
@@ -19,6 +19,7 @@ pub(crate) struct Copies {
     pub(crate) index: Last<Vec<String>>,
     pub(crate) resolve: Last<Vec<TryEntry>>,
     pub(crate) files: Last<Files>,
+    pub(crate) htaccess: Last<SiteHtaccess>,
     pub(crate) compress: Last<Compress>,
     pub(crate) guarded: Guarded,
     /// What files cost, which is copied nowhere: there is one for all generations.

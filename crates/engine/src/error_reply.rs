@@ -82,9 +82,10 @@ async fn answer_with(
     if closes(exchange, error) {
         exchange.reply.close_after();
     }
-    // What a handler had prepared for another reply must not adorn this one.
-    let fields = &mut exchange.outgoing.fields;
-    fields.retain(|field| KEPT.contains(&field.id));
+    keep_fields(exchange);
+    if let Some(applied) = &mut exchange.route.htaccess {
+        applied.is_own_error = true;
+    }
     if let Kind::Shed(status) = error.kind {
         reply::answer(arrived, exchange, status).await?;
         exchange.reply.finish();
@@ -109,6 +110,12 @@ async fn answer_with(
     page_for(arrived, exchange, status, is_told.then_some(reason)).await?;
     exchange.reply.finish();
     Ok(())
+}
+
+/// Drops what a handler had prepared for another reply: it must not adorn this one.
+pub(crate) fn keep_fields(exchange: &mut Exchange) {
+    let fields = &mut exchange.outgoing.fields;
+    fields.retain(|field| KEPT.contains(&field.id));
 }
 
 /// Whether the site has whoever asks wait: a browser that opens a page, where it says what it does.
@@ -232,14 +239,15 @@ fn html(status: u16, reason: Option<&str>, id: RequestId) -> Vec<u8> {
 }
 
 /// A head or body that was not understood leaves the connection in an unknown state.
-fn closes(exchange: &Exchange, error: &Error) -> bool {
+pub(crate) fn closes(exchange: &Exchange, error: &Error) -> bool {
     let unparsed = exchange.route.site_index.is_none() && error.reason != "unknown_host";
     unparsed
         || error.reason == "panic"
         || matches!(error.kind, Kind::ClientSlow | Kind::Refused(400 | 413))
 }
 
-fn log(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) {
+/// Tells the log of a failure.
+pub(crate) fn log(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) {
     let (client, id) = (exchange.request.client, exchange.request.id);
     let site = arrived.site_name(&exchange.route);
     match error.kind {

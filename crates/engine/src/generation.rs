@@ -121,6 +121,8 @@ pub struct Process {
     pub timeouts: model::Timeouts,
     /// Every size and count.
     pub caps: model::Caps,
+    /// `.htaccess` files that are kept parsed.
+    pub htaccess_cached: usize,
     /// Logging.
     pub log: model::Log,
     /// Peers whose forwarding fields are believed.
@@ -136,6 +138,7 @@ impl Process {
         Self {
             timeouts: model.timeouts.clone(),
             caps: model.caps.clone(),
+            htaccess_cached: model.htaccess_cached,
             log: model.log.clone(),
             trusted_proxies: model.trusted_proxies.clone(),
             request_headers: model.request_headers.clone(),
@@ -264,6 +267,7 @@ impl Generation {
             let rules = site.rules.iter().enumerate();
             let handlers =
                 rules.filter_map(|(at, rule)| tree.handler(at).or(rule.handler.as_ref()));
+            let handlers = handlers.chain(site.named_handlers());
             for at in handlers.filter_map(Handler::pool) {
                 let Some(pool) = self.program_pools.get(at) else {
                     continue;

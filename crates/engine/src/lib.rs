@@ -37,6 +37,7 @@ pub mod glob;
 mod guarded;
 mod handler;
 mod helper;
+pub mod htaccess;
 mod intake;
 mod io;
 mod listener;

@@ -21,8 +21,8 @@ use crate::stage::{Arrived, Routed};
 use crate::worker::serving::Serving;
 use crate::worker::{Answered, Worker};
 use crate::{
-    admission, bounds, client, fields, handler, maps, permits, reply_head, resolve, rewrite, rules,
-    shedding, tls,
+    admission, bounds, client, fields, handler, htaccess, maps, permits, reply_head, resolve,
+    rewrite, rules, shedding, tls,
 };
 
 /// Answers a request whose head has been read, to the reply's last byte.
@@ -95,15 +95,21 @@ async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
         rewrite::of_site(routed, exchange).await?;
     }
     while next != Next::Answered {
-        next = answer_there(routed, exchange).await?;
+        let outcome = answer_there(routed, exchange).await;
+        next = htaccess::documents::answer(routed, exchange, outcome).await?;
     }
     Ok(())
 }
 
 /// Answers the request at the path it has now; a script may send it elsewhere, [`Next::Anew`].
 async fn answer_there(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Next> {
+    if htaccess::obey(routed, exchange).await? == Next::Answered {
+        return Ok(Next::Answered);
+    }
     resolve::before_rules(routed, exchange).await?;
-    let chosen = rules::choose(routed, exchange).await?;
+    let Some(chosen) = rules::choose(routed, exchange).await? else {
+        return Ok(Next::Answered);
+    };
     bounds::settle(chosen, exchange)?;
     permits::leave_program(chosen, exchange);
     admission::check_client(chosen, exchange)?;

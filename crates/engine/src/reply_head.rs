@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::exchange::reply::BodySize;
 use crate::fields;
+use crate::htaccess::head;
 use crate::scripts::filters::filter_head;
 use crate::stage::Arrived;
 use crate::tls;
@@ -27,11 +28,18 @@ pub(crate) async fn send(
     exchange: &mut Exchange,
     size: BodySize,
 ) -> Result<()> {
+    if exchange.route.failed_status != 0 && exchange.outgoing.status == 200 {
+        exchange.outgoing.status = exchange.route.failed_status;
+    }
     let id = exchange.request.id;
     let fields = &mut exchange.outgoing.fields;
     fields.push_known(FieldId::XRequestId, id.as_bytes());
     if exchange.request.tls.is_some() {
         tls::site::say_strict_transport(arrived, exchange);
+    }
+    if exchange.route.htaccess.is_some() {
+        // Boxed: few sites have such files, and others need not have room for it.
+        Box::pin(head::edit(arrived, exchange)).await?;
     }
     fields::edit_reply(arrived, exchange);
     add_scripted_fields(exchange);

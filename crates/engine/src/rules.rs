@@ -4,33 +4,50 @@
 //! when the answer is there: only this request waits, and a map is asked only if everything else
 //! the rule wants holds. Where a rule rewrites the path all are tried again, from the first; what
 //! matched before stays in force, so that nobody comes by another name past a rule that was met.
+//! Where `.htaccess` files have led to another path, rules match the one that was asked for; those
+//! that keep somebody out of the other hold, too.
+
+use config::model::Settings;
 
 use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::exchange::request::Request;
 use crate::exchange::route::{Refusing, Route};
+use crate::htaccess;
 use crate::maps;
 use crate::resolve;
 use crate::rewrite::{self, gave_up};
+use crate::scripts::Next;
 use crate::site::Rule;
 use crate::stage::{Chosen, Routed};
 use crate::template::Captured;
 
-/// Notes every rule that matches, up to the first one with a handler.
+/// Notes every rule that matches, up to the first one with a handler; `None` where the files above a
+/// path that a rule has led to have answered.
 ///
 /// # Errors
 /// A regular expression was given up, rules have rewritten the path too often, or to what cannot be
 /// asked for.
-pub(crate) async fn choose<'a>(routed: Routed<'a>, exchange: &mut Exchange) -> Result<Chosen<'a>> {
+pub(crate) async fn choose<'a>(
+    routed: Routed<'a>,
+    exchange: &mut Exchange,
+) -> Result<Option<Chosen<'a>>> {
     if routed.site.rules_ask_maps || routed.site.rules_rewrite {
         // Boxed: few sites have such rules, and the others need not have room for it.
-        Box::pin(note_matches_waiting(routed, exchange)).await?;
+        let next = Box::pin(note_matches_waiting(routed, exchange)).await?;
+        if next == Next::Answered {
+            return Ok(None);
+        }
     } else {
         note_matches(routed, exchange);
     }
+    if routed.site.htaccess.is_some() {
+        // Boxed, as above.
+        Box::pin(note_keeping(routed, exchange)).await?;
+    }
     match exchange.request.gave_up.take() {
         Some(expression) => Err(gave_up("a `match`", &expression)),
-        None => Ok(routed.chosen(&exchange.route)),
+        None => Ok(Some(routed.chosen(&exchange.route))),
     }
 }
 
@@ -58,7 +75,7 @@ fn note(routed: Routed<'_>, rule: &Rule, request: &Request, route: &mut Route) {
     }
 }
 
-async fn note_matches_waiting(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
+async fn note_matches_waiting(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Next> {
     let mut rules = routed.site.rules.iter();
     let (mut before, mut deciding) = (0, None);
     while let Some(rule) = rules.next() {
@@ -74,6 +91,9 @@ async fn note_matches_waiting(routed: Routed<'_>, exchange: &mut Exchange) -> Re
         if matches && may_rewrite && rewrite::of_rule(routed, exchange, rule).await? {
             note_asking(routed, &mut exchange.route, before);
             before = exchange.route.matched().len();
+            if htaccess::obey(routed, exchange).await? == Next::Answered {
+                return Ok(Next::Answered);
+            }
             resolve::before_rules(routed, exchange).await?;
             rules = routed.site.rules.iter();
             continue;
@@ -89,18 +109,72 @@ async fn note_matches_waiting(routed: Routed<'_>, exchange: &mut Exchange) -> Re
     if let Some(index) = deciding {
         exchange.route.decide(index);
     }
+    Ok(Next::On)
+}
+
+/// Notes the rules that keep somebody out of the path that `.htaccess` files have led to, where that
+/// is not the one that was asked for.
+async fn note_keeping(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
+    let mut rules = routed.site.rules.iter();
+    if !rules.any(keeps_out) {
+        return Ok(());
+    }
+    let Some(led_to) = exchange.route.lookup().at else {
+        return Ok(());
+    };
+    let mut head = exchange.request.head.clone();
+    head.rewrite_path(&led_to, routed.site.path_rules)?;
+    let asked = std::mem::replace(&mut exchange.request.head, head);
+    let (mut keeping, mut by) = (Vec::new(), Refusing::Site);
+    for rule in &routed.site.rules {
+        if !matches(routed, exchange, rule).await {
+            continue;
+        }
+        if keeps_out(rule) {
+            keeping.push(rule.index);
+        }
+        if asks(rule) {
+            by = Refusing::Rule(rule.index);
+        }
+        if rule.handler.is_some() {
+            break;
+        }
+    }
+    exchange.request.head = asked;
+    let route = &mut exchange.route;
+    if route.asked_by().is_empty() {
+        note_asking(routed, route, 0);
+    }
+    route.note_asking(by);
+    for index in keeping {
+        route.keep(index);
+    }
     Ok(())
+}
+
+/// Whether a rule says who may come in.
+fn keeps_out(rule: &Rule) -> bool {
+    let names = |settings: &Settings| {
+        let lists = [settings.deny.is_empty(), settings.allow.is_empty()];
+        lists.contains(&false) || !settings.deny_files.is_empty()
+    };
+    asks(rule) || rule.settings.as_deref().is_some_and(names)
+}
+
+/// Whether a rule asks for credentials.
+fn asks(rule: &Rule) -> bool {
+    let settings = rule.settings.as_deref();
+    settings.is_some_and(|settings| settings.auth.is_some())
 }
 
 /// Notes who asks for credentials for the path as it is: the innermost of the site and the rules that
 /// matched after those `before`.
 fn note_asking(routed: Routed<'_>, route: &mut Route, before: usize) {
-    let asks = |index: &&usize| {
+    let is_asking = |index: &&usize| {
         let rule = routed.site.rules.get(**index);
-        let settings = rule.and_then(|rule| rule.settings.as_deref());
-        settings.is_some_and(|settings| settings.auth.is_some())
+        rule.is_some_and(asks)
     };
-    let rule = route.matched().iter().skip(before).rev().find(asks);
+    let rule = route.matched().iter().skip(before).rev().find(is_asking);
     let by = rule.map_or(Refusing::Site, |index| Refusing::Rule(*index));
     route.note_asking(by);
 }

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use config::model::{
-    self, Compress, Condition, Files, Handler, LevelCaps, LevelTimeouts, Settings,
+    self, Compress, Condition, Files, Handler, LevelCaps, LevelTimeouts, Settings, SiteHtaccess,
 };
 use ipc::certificates::Source;
 use os::file::FileFacts;
@@ -109,6 +109,8 @@ pub struct Site {
     pub(crate) redirects_to_tls: bool,
     /// How long browsers are told to come with TLS alone, in seconds.
     pub(crate) strict_transport_s: Option<u64>,
+    /// What its `.htaccess` files may say; `None`: they count for nothing.
+    pub(crate) htaccess: Option<Arc<SiteHtaccess>>,
     sources: Arc<Vec<Matcher>>,
     guarded: Guarded,
 }
@@ -234,9 +236,22 @@ impl Site {
             is_shown_by_scripts: site.tls.script,
             redirects_to_tls: site.tls.redirect,
             strict_transport_s: site.tls.hsts_s,
+            htaccess: site.htaccess.as_ref().map(|it| copies.htaccess.of(it)),
             sources,
             guarded: copies.guarded.clone(),
         })
+    }
+
+    /// What runs PHP where no rule says so for a file: the first that does for any.
+    pub(crate) fn usual_php(&self) -> Option<&Handler> {
+        let mut handlers = self.rules.iter().filter_map(|rule| rule.handler.as_ref());
+        handlers.find(|handler| matches!(handler, Handler::FastCgi(_)))
+    }
+
+    /// What answers where `.htaccess` files name a handler.
+    pub(crate) fn named_handlers(&self) -> impl Iterator<Item = &Handler> {
+        let files = self.htaccess.iter().flat_map(|files| &files.handlers);
+        files.map(|(_, _, handler)| handler)
     }
 
     /// Where its files are, mounts before its own root.
@@ -322,7 +337,8 @@ fn trees(
     Tree::of_site(site, copies).map_err(|error| too_large(name, &error))
 }
 
-fn path_rules(site: &model::Site) -> PathRules {
+/// How paths of a site are made canonical.
+pub(crate) fn path_rules(site: &model::Site) -> PathRules {
     PathRules {
         slashes: match site.slashes {
             model::Slashes::Merge => Slashes::Merge,

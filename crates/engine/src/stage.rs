@@ -249,9 +249,14 @@ impl<'a> Routed<'a> {
         let rule = rule.filter(|rule| rule.handler.is_some());
         let handler = rule.and_then(|rule| rule.handler.as_ref());
         let below = self.tree(route).and_then(|tree| tree.handler(*last?));
+        let mut chosen = below.or(handler).unwrap_or(&Handler::Static);
+        if let (Some(applied), Some(files)) = (&route.htaccess, &self.site.htaccess) {
+            let by_rules = (chosen, rule.is_some());
+            chosen = applied.handler(files, self.site.usual_php(), by_rules);
+        }
         Chosen {
             routed: self,
-            handler: below.or(handler).unwrap_or(&Handler::Static),
+            handler: chosen,
             rule,
         }
     }

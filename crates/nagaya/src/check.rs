@@ -13,7 +13,7 @@ use crate::certificates::{self, judge_named};
 use crate::cli::{CONFIG, CheckOptions};
 use crate::control::unreadable;
 use crate::outcome::{Outcome, colour, complain, print, warn, wrong_config};
-use crate::{paths, script};
+use crate::{htaccess, paths, script};
 
 /// Says that a configuration is fine, or everything that is wrong with it.
 pub(crate) fn run(config: &Path, options: &CheckOptions) -> Outcome {
@@ -45,6 +45,9 @@ fn judge(config: &Path, loaded: &Loaded, options: &CheckOptions) -> Outcome {
         complain(&format!("warning: {warning}\n"));
     }
     warn(&Diagnostics::warnings(paths::doubts(model, &naming)));
+    for doubt in htaccess::doubts(model) {
+        complain(&format!("warning: {doubt}\n"));
+    }
     // The service is started by root, whoever this command is typed by.
     for problem in surroundings::unbecomable(model) {
         complain(&format!("warning: started from here: {problem}\n"));

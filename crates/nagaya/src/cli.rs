@@ -13,6 +13,7 @@ use clap_complete::Shell;
 use crate::agent::AgentOptions;
 use crate::certs::CertsOptions;
 use crate::control::Where;
+use crate::htaccess::HtaccessCommand;
 use crate::limits::{Limits, WhyOptions};
 use crate::man;
 use crate::outcome::{Outcome, complain, print};
@@ -61,6 +62,7 @@ Which pools run, and what do they take? nagaya pools
 Which tenant takes the machine now?    nagaya top
 Which certificate ends when?           nagaya certs
 What does this machine lack?           nagaya doctor
+What does my .htaccess do to this URL? nagaya htaccess explain URL
 What does my script do, and how fast?  nagaya script run FILE
 How fast is it, and is that so?        nagaya bench http://127.0.0.1/
 Errors go to standard error (under systemd: journalctl -u nagaya).
@@ -111,6 +113,9 @@ pub(crate) enum Command {
     /// Say why a request was refused by a limit, or shed, and what would have admitted it; or why TLS
     /// handshakes failed
     Why(WhyOptions),
+    /// .htaccess files: what they say of a request
+    #[command(subcommand)]
+    Htaccess(HtaccessCommand),
     /// Scripts: whether they are Ruby, and what they do for a made-up request
     #[command(subcommand)]
     Script(ScriptCommand),

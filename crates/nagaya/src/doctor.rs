@@ -4,6 +4,7 @@
 //! somebody with the right to can type. Nothing is changed by looking. What the configuration
 //! needs is told from what would only be nice: the exit status is about the first.
 
+mod htaccess;
 mod pools;
 mod tls;
 
@@ -73,6 +74,7 @@ pub(crate) fn run(config: &Path) -> Outcome {
     if let Some(model) = &model {
         findings.extend(tls::look(model));
         findings.extend(pools::look(model));
+        findings.extend(htaccess::look(model));
         findings.extend(needs(&host, model));
         findings.extend(held(config));
     }

@@ -10,6 +10,7 @@ mod check;
 mod cli;
 mod control;
 mod doctor;
+mod htaccess;
 mod limits;
 mod man;
 mod outcome;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Command::Sensors(options) => sensors::run(&config, &options),
         Command::Limits(command) => limits::run(&config, &command),
         Command::Why(options) => limits::why(&config, &options),
+        Command::Htaccess(command) => htaccess::run(&config, &command),
         Command::Script(command) => script::run(&command),
         Command::Pools(options) => pools::run(&config, &options),
         Command::Top(options) => top::run(&config, &options),

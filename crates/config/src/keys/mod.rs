@@ -7,6 +7,7 @@
 mod acme;
 mod condition;
 mod handler;
+mod htaccess;
 mod include;
 mod key;
 mod level;
@@ -31,6 +32,7 @@ mod upstream;
 pub(crate) use acme::{ACME, ACME_DNS, ACME_EXPORT, EAB, ON_DEMAND};
 pub(crate) use condition::{MATCH, TEXT_MATCH};
 pub(crate) use handler::{HANDLER, PROXY, PROXY_REDIRECT, RESPOND};
+pub(crate) use htaccess::{HTACCESS, SITE_HTACCESS};
 pub(crate) use include::INCLUDE;
 pub(crate) use key::{Fallback, Key, Kind, NO_KEY, Section, default_of};
 pub(crate) use level::{LEVEL_CAPS, LEVEL_TIMEOUTS};
@@ -75,6 +77,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &MAP,
     &POOLS,
     &PHP,
+    &HTACCESS,
     &ACME,
     &EAB,
     &ON_DEMAND,
@@ -82,6 +85,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &ACME_EXPORT,
     &SITE,
     &MOUNT,
+    &SITE_HTACCESS,
     &SITE_LOG,
     &SITE_TLS,
     &POOL,

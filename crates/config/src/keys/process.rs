@@ -1,5 +1,6 @@
 //! Keys of the process: everything outside `[[sites]]`.
 
+use super::htaccess::HTACCESS_OF_PROCESS;
 use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Kind, Section, key};
 use super::limit::{LIMIT_KEYS, LIMITS_OF_LEVEL, LIMITS_OVERRIDES, TIME_ZONE};
@@ -131,6 +132,7 @@ pub(crate) const TOP: Section = Section {
         ),
         POOLS_OF_PROCESS,
         PHP_OF_PROCESS,
+        HTACCESS_OF_PROCESS,
         key(
             "acme",
             Kind::Other("table of tables"),

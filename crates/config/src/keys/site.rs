@@ -1,5 +1,6 @@
 //! Keys of `[[sites]]`, of their rules and of what stands within them, but for handlers.
 
+use super::htaccess::HTACCESS_OF_SITE;
 use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Key, Kind, Section, key};
 use super::level::{CAPS_OF_LEVEL, TIMEOUTS_OF_LEVEL};
@@ -136,6 +137,7 @@ pub(crate) const SITE: Section = Section {
             "Roots of their own below paths of the site.",
             "mounts = [{ path = \"/wiki\", root = \"/usr/share/mediawiki\" }]",
         ),
+        HTACCESS_OF_SITE,
         key(
             "slashes",
             Kind::Choice(&["merge", "keep"]),

@@ -140,6 +140,11 @@ fn frame(section: &Section) -> Frame {
             within("auth = { ", own, " }\n")
         }
         "[[sites.mounts]]" => table(section.title, &["path = \"/own\"", "root = \"/srv/own\""]),
+        "htaccess = { … }" => {
+            let own = &["override = [\"All\"]"];
+            let rest = " }\n[[sites.rules]]\nhandler = { php = true }\n[php.\"8.2\"]\nprogram = \"/opt/php/sbin/php-fpm\"\n";
+            within("htaccess = { ", own, rest)
+        }
         "deny = { … }" => within("deny = { ", &["file = \"/etc/nagaya/others\""], " }\n"),
         "compress = { … }" => within("compress = { ", &[], " }\n"),
         "request_headers, reply_headers" => within("reply_headers = { ", &[], " }\n"),

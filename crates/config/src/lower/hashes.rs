@@ -18,6 +18,12 @@ const UNREAD: &str = "is none that is read: bcrypt ($2y$), SHA ({SHA}), apr1 ($a
 const DEAR: &str = "takes too long to compare: bcrypt may have a cost of 16, SHA-crypt 500,000 rounds, yescrypt \
     64 MiB";
 
+/// Whether a hash is of a kind that is read, and none that is too dear to compare.
+#[must_use]
+pub fn is_borne(hash: &str) -> bool {
+    check(hash).is_ok()
+}
+
 /// Why a hash is refused, said of it.
 pub(super) fn check(hash: &str) -> Result<(), &'static str> {
     let is_cheap = is_sha(hash) || is_apr1(hash);

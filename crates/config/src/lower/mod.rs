@@ -16,7 +16,8 @@ mod fields;
 mod file_cache;
 mod files;
 mod handler;
-mod hashes;
+pub(crate) mod hashes;
+mod htaccess;
 pub(crate) mod limits;
 mod listen;
 mod map;
@@ -127,9 +128,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         workers: workers(&tops),
         control: tops.single("control").and_then(|value| control(&value)),
         listeners,
-        timeouts: tops
-            .table("timeouts", &keys::TIMEOUTS)
-            .numbers(&Timeouts::FIELDS),
+        timeouts: timeouts(&tops),
         caps: caps(&tops.table("caps", &keys::CAPS)),
         trusted_proxies: tops
             .single("trusted_proxies")
@@ -157,6 +156,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         php,
         pools,
         upstreams,
+        htaccess_cached: htaccess::cached(&tops),
         sites,
         denied: context.denied.take(),
         guarded: Default::default(),
@@ -221,6 +221,11 @@ fn log(tops: &Tops<'_>) -> Log {
         level: table.choice("level"),
         files_max: table.count("files_max") as usize,
     }
+}
+
+fn timeouts(tops: &Tops<'_>) -> Timeouts {
+    let table = tops.table("timeouts", &keys::TIMEOUTS);
+    table.numbers(&Timeouts::FIELDS)
 }
 
 fn caps(table: &Table<'_>) -> Caps {

@@ -5,6 +5,7 @@ use crate::model::{
     AcmeChallenge, Balance, Cache, ClientAuth, Degrade, EarlyHints, EncodedSlash, Isolate, LimitOn,
     LogFormat, LogLevel, MetricsFormat, Mode, OnError, Protocol, ProxyVersion, QueryChange,
     ScriptsVm, ServerClass, Share, ShedScope, Slashes, Symlinks, TlsVersion, UnderscoreFields,
+    UnknownLines,
 };
 
 /// A choice that is written as a word.
@@ -127,6 +128,11 @@ impl Named for Symlinks {
         ("owner", Symlinks::Owner),
         ("allow", Symlinks::Allow),
     ];
+}
+
+impl Named for UnknownLines {
+    const NAMES: &'static [(&'static str, UnknownLines)] =
+        &[("log", UnknownLines::Log), ("error", UnknownLines::Error)];
 }
 
 impl Named for Slashes {

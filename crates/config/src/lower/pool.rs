@@ -114,6 +114,19 @@ impl PoolList {
         self.join(program, &format!("php {version}"), &["php"])
     }
 
+    /// A pool of the site with this version of PHP, whatever that of its rules is.
+    pub(crate) fn php_of(&mut self, value: &Value<'_>, version: &str) -> Option<usize> {
+        self.tell_unknown(value, version);
+        let at = self.phps.iter().position(|php| *php.version == *version);
+        let site = self.site.as_mut()?;
+        let own = site.php.replace(at);
+        let pool = self.php(value);
+        if let Some(site) = &mut self.site {
+            site.php = own;
+        }
+        pool
+    }
+
     /// The site's pool with an application.
     pub(crate) fn app(&mut self, app: AppPool) -> Option<usize> {
         let program = app.command.first().map_or("", String::as_str);

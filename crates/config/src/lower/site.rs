@@ -20,7 +20,7 @@ use super::tops::Tops;
 use super::upstream::Upstreams;
 use super::user::{Role, wrong_user};
 use super::value::Value;
-use super::{error_logs, files, handler, tls, values};
+use super::{error_logs, files, handler, htaccess, tls, values};
 use crate::alike::Alike;
 use crate::keys;
 use crate::model::{
@@ -94,9 +94,7 @@ fn site(
     let root = root(&table);
     let rooted = rooted(&table);
     let log_table = table.table("log", &keys::SITE_LOG);
-    let own_log = log_table
-        .get("access")
-        .and_then(|value| values::log_target(&value));
+    let log = access_log(&log_table, around.log);
     let hosts = site_hosts(&table, hosts);
     let first_host = hosts
         .first()
@@ -130,9 +128,9 @@ fn site(
     let index = Arc::new(index(&table));
     let mounts = mounts(&table, &index, (&rules, &rule_values), upstreams);
     let (tried, rewrites) = asked_instead(&table, rooted, &rules);
+    let htaccess = htaccess::of_site(&table, (&rules, &rule_values), upstreams);
     let pool = upstreams.pools.end()?;
     judge_pool(&table, &rules, &pool);
-    let log = own_log.unwrap_or_else(|| around.log.clone());
     Some(Site {
         hosts,
         tenant: tenant.name,
@@ -143,6 +141,7 @@ fn site(
         pool: Arc::new(pool),
         root,
         mounts,
+        htaccess,
         index,
         resolve: Arc::new(tried),
         slashes: table.choice("slashes"),
@@ -195,6 +194,13 @@ fn judge_allow(
     if !may_name && is_understood(table, scripts, (rules, values)) {
         values.iter().for_each(handler::refuse_allow);
     }
+}
+
+/// Where the site's records go.
+fn access_log(table: &Table<'_>, around: &LogTarget) -> LogTarget {
+    let own = table.get("access");
+    let own = own.and_then(|value| values::log_target(&value));
+    own.unwrap_or_else(|| around.clone())
 }
 
 /// The site's own error log, which is not the access log of all as well ([`error_logs`]).

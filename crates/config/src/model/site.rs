@@ -11,6 +11,7 @@ use super::condition::Condition;
 use super::file::{Auth, ErrorPage};
 use super::handler::Handler;
 use super::host::HostPattern;
+use super::htaccess::SiteHtaccess;
 use super::limit::{Limit, LimitPlace};
 use super::mount::Mount;
 use super::number::Field;
@@ -43,6 +44,8 @@ pub struct Site {
     pub root: Option<Root>,
     /// Roots of their own below paths of it, the longest paths first; no path occurs twice.
     pub mounts: Vec<Mount>,
+    /// What its `.htaccess` files may say; `None`: they count for nothing. Sites share equal ones.
+    pub htaccess: Option<Arc<SiteHtaccess>>,
     /// Names tried in a directory, in order. Default `["index.html"]`.
     pub index: Arc<Vec<String>>,
     /// What a path is resolved to. Default `["$path", "$path/"]`.

@@ -10,8 +10,9 @@ const PASSWORD_BYTES_MAX: usize = 1_024;
 
 /// A user and a password, unproven.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Credentials {
-    pub(super) user: String,
+pub(crate) struct Credentials {
+    /// The name.
+    pub(crate) user: String,
     pub(super) password: Vec<u8>,
 }
 

@@ -28,7 +28,7 @@ use crate::exchange::route::{Refusing, Route};
 use crate::permits;
 use crate::stage::Chosen;
 
-use credentials::Credentials;
+pub(crate) use credentials::Credentials;
 
 /// Lets the client pass or refuses it, by its address.
 ///
@@ -154,7 +154,10 @@ fn ask(auth: &Auth, exchange: &mut Exchange) {
 ///
 /// A good answer is looked up by user and password together, so what is known of a user tells
 /// somebody who guesses at his password nothing, neither by the answer nor by the time it takes.
-async fn authenticate(
+///
+/// # Errors
+/// 503 when too many are being compared.
+pub(crate) async fn authenticate(
     chosen: Chosen<'_>,
     exchange: &mut Exchange,
     auth: &Auth,
@@ -191,7 +194,8 @@ async fn authenticate(
 }
 
 impl Credentials {
-    fn of(request: &Request) -> Option<Self> {
+    /// What a request brings; none where it brings several.
+    pub(crate) fn of(request: &Request) -> Option<Self> {
         let mut fields = request.head.fields.get_all(FieldId::Authorization);
         match (fields.next(), fields.next()) {
             (Some(only), None) => Self::read(only),

@@ -156,6 +156,20 @@ impl Request {
         }
     }
 
+    /// The port the client connected to; behind a Unix socket, the one its URL must have had.
+    pub(crate) fn port(&self) -> u16 {
+        let authority = str::from_utf8(self.head.authority()).unwrap_or_default();
+        let written = authority
+            .rsplit_once(':')
+            .and_then(|(_, port)| port.parse().ok());
+        match (self.peer.local_port, written, self.scheme()) {
+            (0, Some(port), _) => port,
+            (0, None, Scheme::Http) => 80,
+            (0, None, Scheme::Https) => 443,
+            (port, ..) => port,
+        }
+    }
+
     /// Its word.
     pub(crate) fn scheme_word(&self) -> &'static [u8] {
         match self.scheme() {

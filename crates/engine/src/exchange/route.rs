@@ -6,6 +6,8 @@ use std::rc::Rc;
 
 use crate::access_log::targets::TargetIndex;
 use crate::exchange::request::Request;
+use crate::htaccess::applied::Applied;
+use crate::htaccess::facts::Carried;
 use crate::maps::answers::Answers;
 use crate::resolve::resolved::Resolved;
 use crate::template::{Captured, Values};
@@ -27,6 +29,12 @@ pub struct Route {
     pub skips_optional: bool,
     /// Where it is looked for, if not at the request's path.
     lookup: Option<Box<[u8]>>,
+    /// What its `.htaccess` files have said; `None` where there are none.
+    pub(crate) htaccess: Option<Box<Applied>>,
+    /// What goes with it to the page of a failure.
+    pub(crate) carried: Option<Box<Carried>>,
+    /// The status of the failure whose page is looked for; 0 where there was none.
+    pub(crate) failed_status: u16,
     /// The upstream a script has named; `None` where the configuration says it, or nobody.
     pub upstream: Option<Destination>,
     /// Whose `deny`, `allow` or `auth` keeps the client out; `None` where it was let in.
@@ -71,6 +79,8 @@ impl Route {
         self.log = None;
         self.was_edited = false;
         self.skips_optional = false;
+        self.failed_status = 0;
+        self.carried = None;
         self.answers.clear();
         self.rewrites = 0;
         self.start_over();
@@ -81,6 +91,7 @@ impl Route {
         self.tree = None;
         self.file = None;
         self.lookup = None;
+        self.htaccess = None;
         self.upstream = None;
         self.refused_by = None;
         self.matched.clear();
@@ -94,6 +105,7 @@ impl Route {
         self.tree = None;
         self.file = None;
         self.lookup = None;
+        self.htaccess = None;
     }
 
     /// Has the file looked for at this canonical path instead of the request's.
@@ -124,6 +136,14 @@ impl Route {
     /// Notes that a rule matched.
     pub fn add_rule(&mut self, index: usize) {
         self.matched.push(index);
+    }
+
+    /// Notes that a rule holds beside those that matched; which of these was the last it leaves as it
+    /// is.
+    pub(crate) fn keep(&mut self, index: usize) {
+        if !self.matched.contains(&index) {
+            self.matched.insert(0, index);
+        }
     }
 
     /// Notes that a rule decides that may have matched before: the last one does.

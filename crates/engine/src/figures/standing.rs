@@ -102,6 +102,7 @@ fn pools_of<'a>(
     let site = site.ok_or_else(|| format!("there is no site {name}"))?;
     let handlers = site.rules.iter().filter_map(|rule| rule.handler.as_ref());
     let handlers = handlers.chain(site.trees().flat_map(Tree::handlers));
+    let handlers = handlers.chain(site.named_handlers());
     let pools: BTreeSet<usize> = handlers.filter_map(|handler| handler.pool()).collect();
     let known = |at: usize| Some((at, &**generation.program_pools.get(at)?));
     let pools: Vec<_> = pools.into_iter().filter_map(known).collect();

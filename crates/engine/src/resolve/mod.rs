@@ -11,7 +11,7 @@ pub(crate) mod file_systems;
 pub(crate) mod files;
 pub(crate) mod kept;
 pub(crate) mod resolved;
-mod search;
+pub(crate) mod search;
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -55,8 +55,30 @@ pub async fn before_rules(routed: Routed<'_>, exchange: &mut Exchange) -> Result
     Ok(())
 }
 
+/// Has a directory listed that the site itself does not list.
+///
+/// # Errors
+/// As [`fn@file`].
+pub(crate) async fn directory(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
+    let Some(tree) = find_tree(routed, exchange) else {
+        return Ok(());
+    };
+    let path = exchange.route.lookup_path(&exchange.request);
+    let relative = resolved::relative_of(tree.below(path).unwrap_or_default()).to_vec();
+    let name = relative.clone();
+    let seen = ask(routed, tree, move |root: &Root, wait| {
+        root.look(&name, wait)
+    })
+    .await?;
+    if let Seen::Directory(opened) = seen {
+        let outcome = SearchOutcome::named(&relative, Ending::Directory(opened));
+        exchange.route.file = Some(Rc::new(finish(routed, tree, outcome, None)));
+    }
+    Ok(())
+}
+
 /// Notes the tree that the path leads into.
-fn find_tree<'a>(routed: Routed<'a>, exchange: &mut Exchange) -> Option<&'a Tree> {
+pub(crate) fn find_tree<'a>(routed: Routed<'a>, exchange: &mut Exchange) -> Option<&'a Tree> {
     let path = exchange.route.lookup_path(&exchange.request);
     let tree = routed.site.tree_of(path);
     exchange.route.tree = tree.map(|tree| tree.number);
@@ -119,7 +141,10 @@ pub async fn siblings(
 }
 
 /// Runs `look` on the tree's root: here if nothing has to be waited for, else on a helper thread.
-async fn ask<T: Send + 'static>(
+///
+/// # Errors
+/// As [`fn@file`].
+pub(crate) async fn ask<T: Send + 'static>(
     routed: Routed<'_>,
     tree: &Tree,
     look: impl Fn(&Root, Wait) -> io::Result<T> + Send + 'static,

@@ -39,7 +39,7 @@ pub enum Found {
 }
 
 /// The path below the root: without the slashes at its start.
-pub(super) fn relative_of(path: &[u8]) -> &[u8] {
+pub(crate) fn relative_of(path: &[u8]) -> &[u8] {
     let slashes = path.iter().take_while(|byte| **byte == b'/').count();
     path.get(slashes..).unwrap_or_default()
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use config::model::{self, TryEntry};
-use os::file::{FileKind, NoFile, Symlinks, Wait, Wish};
+use os::file::{FileFacts, FileKind, NoFile, Symlinks, Wait, Wish};
 
 use super::file::Opened;
 use super::resolved::relative_of;
@@ -21,7 +21,7 @@ use crate::tree::Tree;
 
 /// A site's boundary, opened.
 #[derive(Debug)]
-pub(super) struct Root {
+pub(crate) struct Root {
     /// The directory nothing leads out of.
     within: OwnedFd,
     /// The document root's place in it; empty or ending with a slash.
@@ -37,7 +37,7 @@ pub(super) struct Root {
 
 impl Root {
     /// Opens the boundary of a site. May wait.
-    pub(super) fn open(root: &model::Root) -> io::Result<Self> {
+    pub(crate) fn open(root: &model::Root) -> io::Result<Self> {
         let within = os::file::open_directory(&root.within)?;
         let below = root.path.strip_prefix(&root.within).unwrap_or(&root.path);
         let mut prefix = below.as_os_str().as_bytes().to_vec();
@@ -103,11 +103,37 @@ impl Root {
         })
     }
 
+    /// Opens what is at a name for reading, whatever it is.
+    pub(crate) fn descriptor(&self, relative: &[u8], wait: Wait) -> io::Result<OwnedFd> {
+        let path = [&self.prefix, relative].concat();
+        os::file::open_beneath(self.within.as_fd(), &path, self.symlinks, wait)
+    }
+
+    /// What is known of what is at a name, which need not be readable.
+    pub(crate) fn facts(&self, relative: &[u8], wait: Wait) -> io::Result<FileFacts> {
+        let path = [&self.prefix, relative].concat();
+        let found = os::file::find_beneath(self.within.as_fd(), &path, self.symlinks, wait)?;
+        os::file::facts(found.as_fd())
+    }
+
+    /// How a full name below the boundary is called from the root; `None` outside of it.
+    pub(crate) fn relative_of_full(&self, root: &model::Root, name: &[u8]) -> Option<Vec<u8>> {
+        let within = root.within.as_os_str().as_bytes();
+        let below = name.strip_prefix(within.strip_suffix(b"/").unwrap_or(within))?;
+        let below = below.strip_prefix(b"/")?;
+        let levels = self.prefix.iter().filter(|byte| **byte == b'/').count();
+        let up = b"../".repeat(levels);
+        match below.strip_prefix(&*self.prefix) {
+            Some(below) => Some(below.to_vec()),
+            None => Some([&*up, below].concat()),
+        }
+    }
+
     /// Whether a link is at a name where no file is found.
     ///
     /// # Errors
     /// As [`Self::look`].
-    fn is_link(&self, relative: &[u8], wait: Wait) -> io::Result<bool> {
+    pub(crate) fn is_link(&self, relative: &[u8], wait: Wait) -> io::Result<bool> {
         let path = [&self.prefix, relative].concat();
         let path = path.strip_suffix(b"/").unwrap_or(&path);
         os::file::is_link_beneath(self.within.as_fd(), path, wait)
@@ -414,7 +440,7 @@ impl Seen {
 }
 
 impl SearchOutcome {
-    fn named(relative: &[u8], ending: Ending) -> Self {
+    pub(super) fn named(relative: &[u8], ending: Ending) -> Self {
         Self {
             relative: relative.to_vec(),
             path_info: Vec::new(),

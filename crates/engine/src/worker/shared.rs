@@ -11,6 +11,7 @@ use super::peers::Peers;
 use crate::access_log::queue::Queue;
 use crate::challenges::Challenges;
 use crate::generation::Generation;
+use crate::htaccess::cache::Programs;
 use crate::listener::clients::Clients;
 use crate::load_table::LoadTable;
 use crate::permits::limiter::Limiter;
@@ -53,6 +54,8 @@ pub struct Shared {
     pub access_log: Arc<Queue>,
     /// Programs that run.
     pub programs_running: Arc<AtomicUsize>,
+    /// What is known of `.htaccess` files.
+    pub(crate) htaccess: Arc<Programs>,
     /// The pools of processes, and who was refused for want of one.
     pub(crate) program_pools: Arc<AllPools>,
     /// Tenants for whom nothing is done.
@@ -121,6 +124,7 @@ impl Shared {
             stats: (0..workers).map(|_| Arc::default()).collect(),
             access_log: Arc::default(),
             programs_running: Arc::default(),
+            htaccess: Arc::default(),
             program_pools: Arc::default(),
             pool_inquiries: Arc::default(),
             suspension: Arc::default(),

@@ -13,6 +13,7 @@ mod early_hints;
 mod exchanges;
 mod garden;
 mod hidden;
+mod htaccess;
 mod mounts;
 mod mutations;
 mod peers;

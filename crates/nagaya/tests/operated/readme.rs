@@ -16,7 +16,7 @@ use crate::fixtures::tls::certificate;
 pub(crate) const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
 /// Documents whose blocks are run.
-const DOCUMENTS: [&str; 24] = [
+const DOCUMENTS: [&str; 25] = [
     "README.md",
     "README.ja.md",
     "docs/guide/tour.md",
@@ -27,6 +27,7 @@ const DOCUMENTS: [&str; 24] = [
     "docs/guide/compression.md",
     "docs/guide/proxy.md",
     "docs/guide/php.md",
+    "docs/guide/htaccess.md",
     "docs/guide/pools.md",
     "docs/guide/cgi.md",
     "docs/guide/cgroups.md",

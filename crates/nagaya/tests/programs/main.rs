@@ -15,6 +15,7 @@ mod escapes;
 mod fastcgi;
 mod fastcgi_nginx;
 mod fastcgi_php;
+mod htaccess;
 mod maps;
 mod mounts;
 mod pools;

@@ -5,11 +5,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use config::model::Template;
-use fastcgi::environment::{Client, Environment, Request, Scheme, Script, Server, Trust};
+use fastcgi::environment::{Client, Environment, Request, Script, Server, Trust, variable_name_ok};
+use htaccess::Variables;
 use wire::{Framing, strip_hop_by_hop};
 
 use crate::error::{Error, Result};
-use crate::exchange::{self, Exchange};
+use crate::exchange::Exchange;
 use crate::resolve::resolved::Resolved;
 use crate::stage::Routed;
 use crate::template;
@@ -51,6 +52,9 @@ pub(in super::super) fn environment(
     if let Some(tls) = &exchange.request.tls {
         tls_variables(tls, &mut environment)?;
     }
+    if let Some(applied) = &exchange.route.htaccess {
+        tell_variables(&applied.decision.variables, &mut environment)?;
+    }
     let layers = routed.layers(&exchange.route);
     let env = layers.flat_map(|layer| layer.variables(exchange));
     let env = env.map(|(variable, values)| (&variable.name, variable.value.as_ref(), values));
@@ -69,6 +73,23 @@ pub(in super::super) fn environment(
         }
     }
     Ok(environment)
+}
+
+/// What `.htaccess` files have set, under names that a variable may have. What a program is told of
+/// its request in any case stays as it is, but for how the request came to it.
+fn tell_variables(variables: &Variables, environment: &mut Environment) -> Result<()> {
+    for (name, value) in variables.iter() {
+        let plain = |byte: &u8| match byte.is_ascii_alphanumeric() {
+            true => *byte,
+            false => b'_',
+        };
+        let name: Vec<u8> = name.iter().map(plain).collect();
+        let is_told = environment.get(&name).is_some() && !name.starts_with(b"REDIRECT_");
+        if !is_told && !value.contains(&0) && variable_name_ok(&name) {
+            environment.set(&name, value)?;
+        }
+    }
+    Ok(())
 }
 
 /// What programs are told of TLS, under the names that Apache gives it (mod_ssl).
@@ -139,7 +160,7 @@ fn seen<'a>(
         server: Server {
             name: host.as_bytes(),
             address: known(request.peer.local_ip),
-            port: port(request),
+            port: request.port(),
             scheme: request.scheme(),
             software: SOFTWARE,
         },
@@ -151,20 +172,6 @@ fn seen<'a>(
                 .filter(|port| *port != 0),
             user: (!user.is_empty()).then_some(user.as_bytes()),
         },
-    }
-}
-
-/// The port the client connected to; behind a Unix socket, the one its URL must have had.
-fn port(request: &exchange::Request) -> u16 {
-    let authority = str::from_utf8(request.head.authority()).unwrap_or_default();
-    let written = authority
-        .rsplit_once(':')
-        .and_then(|(_, port)| port.parse().ok());
-    match (request.peer.local_port, written, request.scheme()) {
-        (0, Some(port), _) => port,
-        (0, None, Scheme::Http) => 80,
-        (0, None, Scheme::Https) => 443,
-        (port, ..) => port,
     }
 }
 
@@ -184,7 +191,6 @@ fn known(address: IpAddr) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::exchange::request::Peer;
     use crate::fixture::{exchange, peer};
 
@@ -198,7 +204,7 @@ mod tests {
             (peer("192.0.2.1:5000"), "a:8443", 8080),
         ] {
             let exchange = exchange(at, &format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-            assert_eq!(port(&exchange.request), expected, "{host}");
+            assert_eq!(exchange.request.port(), expected, "{host}");
         }
     }
 }

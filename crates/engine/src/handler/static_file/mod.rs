@@ -60,6 +60,10 @@ pub(super) async fn serve(routed: Routed<'_>, exchange: &mut Exchange) -> Result
         }
         Found::Directory(handle) => list(routed, exchange, handle).await,
         Found::Unslashed => redirect(*routed, exchange).await,
+        // As Apache has it for those who keep such files.
+        Found::Missing("no_index") if exchange.route.htaccess.is_some() => {
+            Err(Error::refused(403, "no_index"))
+        }
         Found::Missing(why) => Err(Error::refused(404, why)),
         Found::Unreadable if resolved.is_source() => Err(Error::refused(404, "source")),
         Found::Unreadable | Found::Denied(None) => Err(Error::refused(403, "permission_denied")),
@@ -235,6 +239,10 @@ async fn redirect(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
 
 /// Answers with a directory's listing, read by a helper thread.
 async fn list(routed: Routed<'_>, exchange: &mut Exchange, handle: &Arc<Handle>) -> Result<()> {
+    let files = exchange.route.htaccess.as_deref();
+    if files.is_some_and(|files| !files.lists()) {
+        return Err(Error::refused(403, "no_index"));
+    }
     let held = Arc::clone(handle);
     let work = move || os::file::list(held.as_fd(), listing::ENTRIES_MAX);
     let entries = handle.run(work).await?;
@@ -243,7 +251,10 @@ async fn list(routed: Routed<'_>, exchange: &mut Exchange, handle: &Arc<Handle>)
         _ => Error::io(Kind::Internal, "directory", &error),
     })?;
     let path = exchange.request.head.path();
-    let page = listing::page(path, entries, |name| routed.site.is_source(name));
+    let files = exchange.route.htaccess.as_deref();
+    let is_unlisted = |name: &[u8]| files.is_some_and(|files| files.unlists(name));
+    let hides = |name: &[u8]| routed.site.is_source(name) || is_unlisted(name);
+    let page = listing::page(path, entries, hides);
     exchange.outgoing.status = 200;
     exchange
         .outgoing

@@ -1,0 +1,129 @@
+//! What `.htaccess` files have said of a request, for those who go on with it.
+
+use config::model::{Handler, SiteHtaccess};
+use htaccess::settings::{Described, PathInfo};
+use htaccess::{Decision, Stop, is_php};
+
+use super::facts::Facts;
+use crate::error::{Error, Kind};
+
+/// What files have said.
+#[derive(Debug)]
+pub(crate) struct Applied {
+    /// All of it.
+    pub(crate) decision: Decision,
+    /// What they were told of the request.
+    pub(crate) facts: Facts,
+    /// What the file is by its name, as they say.
+    pub(crate) described: Described,
+    /// Whether the reply is an error of our own.
+    pub(crate) is_own_error: bool,
+    /// Whether CGI programs may run.
+    executes: bool,
+    answers: Answers,
+}
+
+/// Whose answer it is, as far as files say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answers {
+    /// As the site's rules say.
+    AsRules,
+    /// No program's.
+    NoProgram,
+    /// That of PHP: of the version that the site has for the handler of this index, or the usual one.
+    Php(Option<usize>),
+}
+
+impl Applied {
+    /// Takes in a decision.
+    pub(crate) fn new(decision: Decision, facts: Facts, site: &SiteHtaccess) -> Self {
+        let mut described = decision.settings.describe(&facts.filename);
+        if let Some(media_type) = &decision.media_type {
+            described.media_type = Some(Some(media_type.clone()));
+        }
+        if let Some(handler) = &decision.handler {
+            described.handler = Some(Some(handler.clone()));
+        }
+        Self {
+            answers: Answers::of(&decision, &described, site),
+            executes: decision.settings.options(facts.options).executes(),
+            decision,
+            facts,
+            described,
+            is_own_error: false,
+        }
+    }
+
+    /// What answers, in place of what the site's rules chose; `is_chosen` says whether one did.
+    pub(crate) fn handler<'a>(
+        &self,
+        site: &'a SiteHtaccess,
+        usual_php: Option<&'a Handler>,
+        (by_rules, is_chosen): (&'a Handler, bool),
+    ) -> &'a Handler {
+        let is_program = matches!(by_rules, Handler::FastCgi(_) | Handler::Cgi(_));
+        if matches!(by_rules, Handler::Cgi(_)) && !self.executes {
+            return &Handler::Static;
+        }
+        match self.answers {
+            Answers::AsRules => by_rules,
+            Answers::NoProgram if is_program => &Handler::Static,
+            Answers::NoProgram => by_rules,
+            Answers::Php(named) if !is_chosen || is_program => {
+                let named = named.and_then(|at| site.handlers.get(at));
+                let named = named.map(|(_, _, handler)| handler);
+                named.or(usual_php).unwrap_or(&Handler::Static)
+            }
+            Answers::Php(_) => by_rules,
+        }
+    }
+
+    /// Whether directories without a page are listed.
+    pub(crate) fn lists(&self) -> bool {
+        self.decision.settings.options(self.facts.options).lists()
+    }
+
+    /// Whether lists of directories leave out this name.
+    pub(crate) fn unlists(&self, name: &[u8]) -> bool {
+        self.decision.settings.is_unlisted(name)
+    }
+
+    /// Whether what follows a file in the path is refused.
+    pub(crate) fn refuses_path_info(&self) -> bool {
+        self.decision.settings.path_info() == PathInfo::Refused
+    }
+}
+
+impl Answers {
+    fn of(decision: &Decision, described: &Described, site: &SiteHtaccess) -> Self {
+        if decision.settings.php_engine() == Some(false) {
+            return Self::NoProgram;
+        }
+        let php = |name: &[u8]| {
+            let mut names = site.handlers.iter();
+            Self::Php(names.position(|(have, ..)| have.as_bytes().eq_ignore_ascii_case(name)))
+        };
+        match (&described.handler, &described.media_type) {
+            (Some(Some(name)), _) if is_php(name) => php(name),
+            (Some(Some(name)), _) if name.eq_ignore_ascii_case(b"cgi-script") => Self::AsRules,
+            (Some(_), _) => Self::NoProgram,
+            (None, Some(Some(name))) if is_php(name) => php(name),
+            (None, Some(_)) => Self::NoProgram,
+            (None, None) => Self::AsRules,
+        }
+    }
+}
+
+/// The failure that a stop is, where nobody is asked to log in.
+pub(crate) fn failure(stop: &Stop) -> Error {
+    let (line, text) = (stop.line, &stop.text);
+    let detail = match &stop.directory {
+        _ if line == 0 => text.clone(),
+        None => format!("line {line}: {text}"),
+        Some(directory) => {
+            let directory = String::from_utf8_lossy(directory);
+            format!("{directory}.htaccess:{line}: {text}")
+        }
+    };
+    Error::new(Kind::Refused(stop.status), stop.reason, detail)
+}

@@ -1,0 +1,313 @@
+//! What `.htaccess` files say of a request that nobody has sent: each file, each line that was looked
+//! at and what came of it.
+//!
+//! Nothing is served and nothing waits for a password: who is asked for one is nobody.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use config::model::{Handler, HostPattern, Model, Root as NamedRoot, Site};
+use config::reason;
+use htaccess::{
+    Decision, Ending, Explain, Problem, Question, REDIRECTS_MAX, Stop, Told, Traced, UserTold,
+    decide,
+};
+use os::file::Wait;
+use wire::{HeadCaps, RequestHead};
+
+use super::applied::failure;
+use super::cache::Programs;
+use super::facts::{Carried, Facts};
+use super::walk::{self, Landing, LandingKind, Walk, Walked};
+use super::{looks, options, root_name};
+use crate::media_types;
+use crate::resolve::resolved::relative_of;
+use crate::resolve::search::Root;
+use crate::site::path_rules;
+
+/// What one path has come to.
+#[derive(Debug)]
+pub struct Round {
+    /// The path.
+    pub uri: Vec<u8>,
+    /// What it means: the file, the directory, or the first part that is missing.
+    pub filename: Vec<u8>,
+    /// The directories whose files hold, and what is wrong with these.
+    pub files: Vec<(PathBuf, Vec<Problem>)>,
+    /// What was looked at.
+    pub lines: Vec<Traced>,
+    /// What comes next, or of it all.
+    pub ending: String,
+}
+
+/// Explains a request: its head as it would be sent, and the client.
+///
+/// # Errors
+/// Why there is nothing to be explained, for whoever asked.
+pub fn explain(
+    model: &Model,
+    head: &[u8],
+    (is_tls, client): (bool, IpAddr),
+) -> Result<Vec<Round>, String> {
+    let mut asked = RequestHead::default();
+    let caps = HeadCaps {
+        head_bytes: model.caps.head_bytes,
+        target_bytes: model.caps.target_bytes,
+        fields: model.caps.fields,
+    };
+    let read = asked.parse(head, &caps);
+    if !matches!(read, Ok(Some(_))) {
+        return Err("that is nothing a client may ask for".to_owned());
+    }
+    let site = site_of(model, asked.host());
+    let site = site.ok_or_else(|| format!("no site has the host {}", asked.host()))?;
+    let canonical = asked.canonicalize(path_rules(site));
+    canonical.map_err(|refusal| format!("no client may ask for that path: {}", refusal.reason))?;
+    let (path, query) = (asked.path().to_vec(), asked.query().map(<[u8]>::to_vec));
+    let mut explainer = Explainer {
+        model,
+        site,
+        asked,
+        is_tls,
+        client,
+        programs: Arc::default(),
+        path,
+        query,
+        carried: Carried::default(),
+    };
+    let mut rounds = Vec::new();
+    for _ in 0..=REDIRECTS_MAX {
+        let (round, goes_on) = explainer.round()?;
+        rounds.push(round);
+        if !goes_on {
+            break;
+        }
+    }
+    Ok(rounds)
+}
+
+/// The site that a host leads to.
+fn site_of<'m>(model: &'m Model, host: &str) -> Option<&'m Site> {
+    let has = |wanted: &dyn Fn(&HostPattern) -> bool| {
+        model
+            .sites
+            .iter()
+            .find(|site| site.hosts.iter().any(wanted))
+    };
+    let exact = has(&|pattern| matches!(pattern, HostPattern::Exact(name) if name == host));
+    let mut above = host;
+    let mut below = None;
+    while let (None, Some((_, rest))) = (below, above.split_once('.')) {
+        below = has(&|pattern| matches!(pattern, HostPattern::Below(name) if name == rest));
+        above = rest;
+    }
+    let any = || has(&|pattern| *pattern == HostPattern::Any);
+    exact.or(below).or_else(any)
+}
+
+struct Explainer<'a> {
+    model: &'a Model,
+    site: &'a Site,
+    asked: RequestHead,
+    is_tls: bool,
+    client: IpAddr,
+    programs: Arc<Programs>,
+    path: Vec<u8>,
+    query: Option<Vec<u8>>,
+    carried: Carried,
+}
+
+impl<'a> Explainer<'a> {
+    /// Explains one path; says as well whether another is next.
+    fn round(&mut self) -> Result<(Round, bool), String> {
+        let files = self.site.htaccess.as_ref();
+        let files =
+            files.ok_or("its site does not let .htaccess files count: it has no `htaccess`")?;
+        let (prefix, named) = self
+            .tree()
+            .ok_or("its path leads into no root of the site")?;
+        let shown = named.path.display();
+        let trouble = |error| format!("read below {shown}: {}", reason(&error));
+        let root = Root::open(named).map_err(trouble)?;
+        let below = self.path.get(prefix.len()..).unwrap_or_default();
+        let walk = Walk {
+            programs: Arc::clone(&self.programs),
+            most: self.model.htaccess_cached,
+            overrides: files.overrides.clone(),
+            root_name: root_name(named),
+            relative: relative_of(below).to_vec(),
+        };
+        let walked = walk.look(&root, Wait::Allowed).map_err(trouble)?;
+        let mut round = Round {
+            uri: self.path.clone(),
+            filename: [&*walk.root_name, &*walk.relative].concat(),
+            files: Vec::new(),
+            lines: Vec::new(),
+            ending: String::new(),
+        };
+        let (landing, known) = match walked {
+            Walked::Known { landing, known, .. } => (landing, known),
+            Walked::Refused(file, why) => {
+                let file = String::from_utf8_lossy(&file);
+                let status = walk::status_of(why);
+                round.ending = format!("{status}: {file} cannot be obeyed ({why})");
+                return Ok((round, false));
+            }
+        };
+        let levels = known.chain.levels().iter();
+        let levels = levels.map(|level| {
+            let directory = String::from_utf8_lossy(&level.directory).into_owned();
+            (PathBuf::from(directory), level.program.problems.clone())
+        });
+        round.files = levels.collect();
+        let facts = self.facts(named, prefix.clone(), &landing);
+        round.filename.clone_from(&facts.filename);
+        let (fields, hosts) = (facts.pairs(), [&*facts.host]);
+        let told = facts.told(&fields, &hosts);
+        let progress = decide(&known.chain, &told, Explain::Yes);
+        let mut decision = progress.finish(|question| match question {
+            Question::File(name) => {
+                let seen = looks::seen(&root, named, name, Wait::Allowed);
+                Told::File(seen.unwrap_or(htaccess::FileFacts::MISSING))
+            }
+            Question::User { .. } => Told::User(UserTold::Nobody),
+        });
+        round.lines = std::mem::take(&mut decision.trace);
+        let page = self.page((&root, prefix), &landing, &decision);
+        let goes_on = self.end(&mut round, &facts, &decision, page);
+        Ok((round, goes_on))
+    }
+
+    /// The root that the path leads into, and what of the path leads there.
+    fn tree(&self) -> Option<(String, &'a NamedRoot)> {
+        let site = self.site;
+        let is_below = |prefix: &str| {
+            let below = self.path.strip_prefix(prefix.as_bytes());
+            below.is_some_and(|below| below.is_empty() || below.starts_with(b"/"))
+        };
+        let mut mounts = site.mounts.iter();
+        let mount = mounts.find(|mount| is_below(&mount.path));
+        let mount = mount.map(|mount| (mount.path.clone(), &mount.root));
+        mount.or_else(|| Some((String::new(), site.root.as_ref()?)))
+    }
+
+    /// The page of a directory, or of what is missing.
+    fn page(
+        &self,
+        (root, prefix): (&Root, String),
+        landing: &Landing,
+        decision: &Decision,
+    ) -> Option<Vec<u8>> {
+        let settings = &decision.settings;
+        if landing.kind == LandingKind::Directory && self.path.ends_with(b"/") {
+            let own = self.site.index.iter().map(|name| name.as_bytes().to_vec());
+            let names = settings
+                .index()
+                .map_or_else(|| own.collect(), <[_]>::to_vec);
+            let paths = names.into_iter().map(|name| match name.starts_with(b"/") {
+                true => name,
+                false => [&*self.path, &*name].concat(),
+            });
+            let is_file = |path: &Vec<u8>| {
+                let below = path.get(prefix.len()..).unwrap_or_default();
+                let facts = walk::facts(root, relative_of(below), Wait::Allowed);
+                let kind = facts.ok().flatten().map(|facts| facts.kind);
+                kind == Some(os::file::FileKind::Regular)
+            };
+            if let Some(page) = paths.into_iter().find(is_file) {
+                return Some(page);
+            }
+        }
+        let fallback = settings.fallback().filter(|path| *path != self.path);
+        let is_there = landing.kind == LandingKind::File;
+        fallback.filter(|_| !is_there).map(<[u8]>::to_vec)
+    }
+
+    /// Says what came of a path; whether another is next.
+    fn end(
+        &mut self,
+        round: &mut Round,
+        facts: &Facts,
+        decision: &Decision,
+        page: Option<Vec<u8>>,
+    ) -> bool {
+        let text = String::from_utf8_lossy;
+        let (path, carried) = match &decision.ending {
+            Ending::Status(stop) => {
+                round.ending = stopped(stop);
+                return false;
+            }
+            Ending::Redirect { status, location } => {
+                round.ending = format!("{status}, to {}", text(location));
+                return false;
+            }
+            Ending::Rewritten(path) => (path.clone(), Carried::redirected(decision, facts)),
+            Ending::GoOn => match page {
+                Some(path) => (path, Ok(Carried::with(decision))),
+                None => {
+                    round.ending = "it stands: the site's rules are next".to_owned();
+                    return false;
+                }
+            },
+        };
+        let Ok(carried) = carried else {
+            round.ending = "500: its variables are too long".to_owned();
+            return false;
+        };
+        round.ending = match &decision.query {
+            Some(query) => format!("goes on at {}?{}", text(&path), text(query)),
+            None => format!("goes on at {}", text(&path)),
+        };
+        (self.path, self.carried) = (path, carried);
+        self.query.clone_from(&decision.query);
+        true
+    }
+
+    fn facts(&mut self, named: &NamedRoot, prefix: String, landing: &Landing) -> Facts {
+        let root = root_name(named);
+        let filename = [&*root, &*landing.relative].concat();
+        let root = root.strip_suffix(b"/").unwrap_or(&root).to_vec();
+        let carried = std::mem::take(&mut self.carried);
+        let line = [self.asked.sent_method(), self.asked.target(), b"HTTP/1.1"];
+        let handlers = self.site.rules.iter().map(|rule| &rule.handler);
+        let mut cgi = handlers.filter(|handler| matches!(handler, Some(Handler::Cgi(_))));
+        let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Facts {
+            method: self.asked.method_bytes().to_vec(),
+            uri: self.path.clone(),
+            query: self.query.clone(),
+            request_line: line.join(&b' '),
+            protocol: "HTTP/1.1",
+            fields: self.asked.fields.clone(),
+            media_type: media_types::of(&self.site.files, &filename).into_owned(),
+            filename,
+            is_directory: landing.kind == LandingKind::Directory,
+            path_info: landing.path_info.clone(),
+            mount: (!prefix.is_empty()).then(|| (prefix.into_bytes(), root.clone())),
+            root,
+            is_tls: self.is_tls,
+            host: self.asked.host().as_bytes().to_vec(),
+            site: self.site.name().into_bytes(),
+            port: if self.is_tls { 443 } else { 80 },
+            client: self.client,
+            client_port: 0,
+            peer: self.client,
+            server: here,
+            has_ended: carried.has_ended,
+            variables: carried.variables,
+            options: options(self.site.files.listing, cgi.next().is_some()),
+            now: super::now(now.map_or(0, |now| now.as_secs())),
+        }
+    }
+}
+
+fn stopped(stop: &Stop) -> String {
+    let failure = failure(stop);
+    let (status, reason) = (stop.status, stop.reason);
+    match &*failure.detail {
+        "" => format!("{status} ({reason})"),
+        detail => format!("{status} ({reason}): {detail}"),
+    }
+}

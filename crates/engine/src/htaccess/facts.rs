@@ -1,0 +1,123 @@
+//! What files are told of a request: a copy of it, for the request goes on to change meanwhile.
+
+use std::net::IpAddr;
+
+use htaccess::{AllowedOptions, Civil, ContextPrefix, Decision, RequestFacts, Variables};
+use wire::Fields;
+
+use super::applied::failure;
+use crate::error::Result;
+
+/// What is told of a request; as [`RequestFacts`] has it.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) method: Vec<u8>,
+    pub(crate) uri: Vec<u8>,
+    pub(crate) query: Option<Vec<u8>>,
+    pub(crate) request_line: Vec<u8>,
+    pub(crate) protocol: &'static str,
+    pub(crate) fields: Fields,
+    pub(crate) filename: Vec<u8>,
+    pub(crate) is_directory: bool,
+    pub(crate) path_info: Vec<u8>,
+    pub(crate) root: Vec<u8>,
+    /// The path that a mount has, and its root.
+    pub(crate) mount: Option<(Vec<u8>, Vec<u8>)>,
+    pub(crate) is_tls: bool,
+    pub(crate) host: Vec<u8>,
+    pub(crate) site: Vec<u8>,
+    pub(crate) port: u16,
+    pub(crate) client: IpAddr,
+    pub(crate) client_port: u16,
+    pub(crate) peer: IpAddr,
+    pub(crate) server: IpAddr,
+    pub(crate) media_type: String,
+    pub(crate) has_ended: bool,
+    pub(crate) variables: Variables,
+    pub(crate) options: AllowedOptions,
+    pub(crate) now: Civil,
+}
+
+/// What goes with a request from one path to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Carried {
+    /// Its variables.
+    pub(crate) variables: Variables,
+    /// Whether a rule with `END` was met.
+    pub(crate) has_ended: bool,
+}
+
+impl Carried {
+    /// Whether nothing does.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.has_ended && self.variables.iter().next().is_none()
+    }
+
+    /// What goes with a request that is sent elsewhere inside.
+    ///
+    /// # Errors
+    /// It is too much.
+    pub(crate) fn redirected(decision: &Decision, facts: &Facts) -> Result<Self> {
+        let variables = &decision.variables;
+        let variables = variables.redirected(&facts.uri, facts.query.as_deref());
+        Ok(Self {
+            variables: variables.map_err(|stop| failure(&stop))?,
+            has_ended: decision.has_ended,
+        })
+    }
+
+    /// What goes with a request whose path files let stand, to the page of that.
+    pub(crate) fn with(decision: &Decision) -> Self {
+        Self {
+            variables: decision.variables.clone(),
+            has_ended: decision.has_ended,
+        }
+    }
+}
+
+impl Facts {
+    /// The fields, as they are told.
+    pub(crate) fn pairs(&self) -> Vec<(&[u8], &[u8])> {
+        let fields = self.fields.iter();
+        fields.map(|field| (field.name, field.value)).collect()
+    }
+
+    /// As files are told.
+    pub(crate) fn told<'a>(
+        &'a self,
+        fields: &'a [(&'a [u8], &'a [u8])],
+        own_hosts: &'a [&'a [u8]],
+    ) -> RequestFacts<'a> {
+        RequestFacts {
+            method: &self.method,
+            uri: &self.uri,
+            query: self.query.as_deref(),
+            request_line: &self.request_line,
+            protocol: self.protocol,
+            fields,
+            filename: &self.filename,
+            is_directory: self.is_directory,
+            path_info: &self.path_info,
+            root: &self.root,
+            context: self
+                .mount
+                .as_ref()
+                .map(|(prefix, root)| ContextPrefix { prefix, root }),
+            is_tls: self.is_tls,
+            host: &self.host,
+            own_hosts,
+            port: self.port,
+            client: self.client,
+            client_port: self.client_port,
+            peer: self.peer,
+            server: self.server,
+            software: "nagaya",
+            admin: "",
+            media_type: Some(&self.media_type),
+            has_ended: self.has_ended,
+            variables: &self.variables,
+            options: self.options,
+            now: self.now,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What files do to the head of a reply: its fields, how long it is fresh, what it is.
+
+use htaccess::{ReplyTables, edit_reply};
+use wire::{FieldId, Fields};
+
+use super::applied::{Applied, failure};
+use super::looks;
+use crate::error::Result;
+use crate::exchange::Exchange;
+use crate::resolve::resolved::Found;
+use crate::stage::Arrived;
+
+/// Edits a head as the files have said that hold for the request.
+///
+/// # Errors
+/// When an edit goes wrong, or the machine is in trouble.
+pub(crate) async fn edit(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
+    let Some(applied) = exchange.route.htaccess.take() else {
+        return Ok(());
+    };
+    describe(exchange, &applied);
+    let edited = match arrived.routed(&exchange.route) {
+        Some(routed) if applied.decision.settings.edits_replies() => {
+            let (fields, hosts) = (
+                applied.facts.pairs(),
+                [&*applied.facts.host, &*applied.facts.site],
+            );
+            let told = applied.facts.told(&fields, &hosts);
+            let tables = tables(exchange, applied.is_own_error);
+            let progress = edit_reply(&applied.decision, &told, tables);
+            let edited = looks::finish(routed, exchange, progress).await;
+            edited.map(|edited| edited.map(Some))
+        }
+        _ => Ok(Ok(None)),
+    };
+    let edited = edited.map(|it| it.map_err(|stop| failure(&stop)));
+    let decision = &applied.decision;
+    if let Ok(Ok(Some(tables))) = &edited {
+        let mut fields = Fields::default();
+        for (name, value) in tables.fields.iter().chain(&tables.always) {
+            if wire::field_value_ok(value) {
+                fields.push(name, value);
+            }
+        }
+        exchange.outgoing.fields = fields;
+    }
+    let fields = &mut exchange.outgoing.fields;
+    for name in decision
+        .vary
+        .iter()
+        .filter(|name| wire::field_value_ok(name))
+    {
+        fields.push_known(FieldId::Vary, name);
+    }
+    for cookie in decision
+        .cookies
+        .iter()
+        .filter(|it| wire::field_value_ok(it))
+    {
+        fields.push(b"Set-Cookie", cookie);
+    }
+    let is_own_error = applied.is_own_error;
+    exchange.route.htaccess = Some(applied);
+    match edited? {
+        // A page of an error goes without what cannot be done to it.
+        Err(error) if !is_own_error => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn tables(exchange: &Exchange, is_own_error: bool) -> ReplyTables {
+    let fields = exchange.outgoing.fields.iter();
+    let fields = fields.map(|field| (field.name.to_vec(), field.value.to_vec()));
+    let file = exchange.route.file.as_deref();
+    let changed_s = file.and_then(|resolved| match resolved.found() {
+        Found::File(file) => i64::try_from(file.facts.modified_s).ok(),
+        _ => None,
+    });
+    ReplyTables {
+        status: exchange.outgoing.status,
+        is_own_error,
+        fields: fields.collect(),
+        always: Vec::new(),
+        changed_s,
+    }
+}
+
+/// Says what a file is, as the files say by its name.
+fn describe(exchange: &mut Exchange, applied: &Applied) {
+    if exchange.record.handler != "static" || applied.is_own_error {
+        return;
+    }
+    let described = &applied.described;
+    let default = applied.decision.settings.default_charset();
+    let fields = &mut exchange.outgoing.fields;
+    let Some(have) = fields.get_named(b"Content-Type").map(<[u8]>::to_vec) else {
+        return;
+    };
+    let essence = have.split(|byte| *byte == b';').next().unwrap_or(&have);
+    let essence = match &described.media_type {
+        Some(Some(said)) => said,
+        _ => essence,
+    };
+    let is_text = matches!(essence, b"text/html" | b"text/plain");
+    let charset = match (&described.charset, default) {
+        (Some(charset), _) => Some(charset.as_slice()),
+        (None, Some(default)) if is_text => default,
+        (None, _) => have
+            .strip_prefix(essence)
+            .and_then(|rest| rest.strip_prefix(b"; charset=")),
+    };
+    let mut value = essence.to_vec();
+    if let Some(charset) = charset {
+        value.extend_from_slice(b"; charset=");
+        value.extend_from_slice(charset);
+    }
+    if value != have && wire::field_value_ok(&value) {
+        fields.set(b"Content-Type", &value);
+    }
+    if let Some(language) = described
+        .language
+        .as_ref()
+        .filter(|it| wire::field_value_ok(it))
+    {
+        fields.set(b"Content-Language", language);
+    }
+    let mut encodings = described.encodings.iter();
+    if fields.get_named(b"Content-Encoding").is_none()
+        && let Some(encoding) = encodings.next().filter(|it| wire::field_value_ok(it))
+    {
+        fields.push(b"Content-Encoding", encoding);
+    }
+}

@@ -1,0 +1,242 @@
+//! A path, once files have decided about it: whether it stands, and where its page is.
+//!
+//! A directory's page, what answers for what is missing, and whatever the site's `try` comes to are
+//! paths that files are asked about, too.
+
+use std::io;
+use std::rc::Rc;
+
+use config::model::Symlinks;
+use htaccess::{Decision, Ending, Stop};
+use wire::FieldId;
+
+use super::applied::failure;
+use super::cache::KnownChain;
+use super::facts::{Carried, Facts};
+use super::walk::{self, Landing, LandingKind};
+use crate::error::{Error, Result};
+use crate::exchange::Exchange;
+use crate::resolve::resolved::{Found, Resolved, relative_of};
+use crate::resolve::{self, search};
+use crate::stage::Routed;
+use crate::tree::Tree;
+
+/// The path of the file that the site's `try` has come to, where that is not the one that was
+/// decided about.
+pub(super) async fn other_file(
+    (routed, tree): (Routed<'_>, &Tree),
+    exchange: &mut Exchange,
+    decided: &[u8],
+) -> Result<Option<(Vec<u8>, Rc<Resolved>)>> {
+    let Some(resolved) = resolve::file(routed, exchange).await? else {
+        return Ok(None);
+    };
+    let is_file = matches!(resolved.found(), Found::File(_) | Found::Unreadable);
+    if !is_file || resolved.name() == decided {
+        return Ok(None);
+    }
+    let parts = [tree.path.as_bytes(), b"/", resolved.relative()];
+    let path = [&*parts.concat(), resolved.path_info()].concat();
+    Ok(Some((path, resolved)))
+}
+
+/// A path, and what files have decided about it.
+pub(super) struct Judged<'a> {
+    pub(super) routed: Routed<'a>,
+    pub(super) tree: &'a Tree,
+    pub(super) landing: &'a Landing,
+    pub(super) decision: &'a Decision,
+    pub(super) facts: &'a Facts,
+}
+
+/// What is next for a path.
+pub(super) enum Onward {
+    /// Another path is next, perhaps with the file that it is known to mean, and this goes with the
+    /// request there.
+    Elsewhere(Vec<u8>, Option<Rc<Resolved>>, Carried),
+    /// The client is sent elsewhere, with this status; or has its answer, where that says nowhere
+    /// to go.
+    Answer(u16, Vec<u8>),
+    /// It stands.
+    Settled,
+}
+
+/// Where the page of a path is.
+enum Page {
+    /// Where the path leads.
+    There,
+    /// At another path of the site.
+    At(Vec<u8>),
+    /// At the same path with a slash, where the client is sent.
+    Slash(Vec<u8>),
+}
+
+impl Judged<'_> {
+    /// Says what is next.
+    ///
+    /// # Errors
+    /// What files refuse.
+    pub(super) async fn step(&self, exchange: &mut Exchange, known: &KnownChain) -> Result<Onward> {
+        match &self.decision.ending {
+            Ending::GoOn => {}
+            Ending::Rewritten(path) => {
+                let carried = Carried::redirected(self.decision, self.facts)?;
+                return Ok(Onward::Elsewhere(path.clone(), None, carried));
+            }
+            Ending::Redirect { status, location } => {
+                return Ok(Onward::Answer(*status, location.clone()));
+            }
+            Ending::Status(stop) if stop.status < 300 => {
+                return Ok(Onward::Answer(stop.status, Vec::new()));
+            }
+            Ending::Status(stop) => return Err(refusal(exchange, self.decision, stop, known)),
+        }
+        let page = match self.look_for_page(exchange).await? {
+            Page::At(path) => Some((path, None)),
+            Page::Slash(location) => return Ok(Onward::Answer(301, location)),
+            Page::There => {
+                let tree = (self.routed, self.tree);
+                let other = other_file(tree, exchange, &self.facts.filename).await?;
+                other.map(|(path, file)| (path, Some(file)))
+            }
+        };
+        Ok(match page {
+            Some((path, file)) => Onward::Elsewhere(path, file, Carried::with(self.decision)),
+            None => {
+                self.check_links().await?;
+                Onward::Settled
+            }
+        })
+    }
+
+    /// Refuses a way over links, where files say that none is followed. Those that are followed to
+    /// what belongs to their owner the site itself looks at, unless it follows all.
+    async fn check_links(&self) -> Result<()> {
+        let options = self.decision.settings.options(self.facts.options);
+        let follows_all = self.tree.root.symlinks == Symlinks::Allow;
+        let is_fine = options.follows() && !(options.follows_owner_only() && follows_all);
+        if is_fine || self.landing.kind == LandingKind::Missing {
+            return Ok(());
+        }
+        let relative = self.landing.relative.clone();
+        let look = move |root: &search::Root, wait| -> io::Result<bool> {
+            let slashes = relative.iter().enumerate();
+            let slashes = slashes.filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+            for end in slashes.chain([relative.len()]) {
+                if root.is_link(relative.get(..end).unwrap_or_default(), wait)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        match resolve::ask(self.routed, self.tree, look).await? {
+            true => Err(Error::refused(403, "symlink_refused")),
+            false => Ok(()),
+        }
+    }
+
+    /// Finds a directory's page, or that of what is not there.
+    async fn look_for_page(&self, exchange: &mut Exchange) -> Result<Page> {
+        let settings = &self.decision.settings;
+        let uri = &*self.facts.uri;
+        match self.landing.kind {
+            LandingKind::File => return Ok(Page::There),
+            LandingKind::Missing => return Ok(self.fallback()),
+            LandingKind::Directory if !uri.ends_with(b"/") => {
+                return match settings.directory_slash() {
+                    Some(false) => Ok(Page::There),
+                    _ => self.slashed(exchange).map(Page::Slash),
+                };
+            }
+            LandingKind::Directory => {}
+        }
+        for name in self.index() {
+            let path = match name.starts_with(b"/") {
+                true => name.clone(),
+                false => [uri, &*name].concat(),
+            };
+            if self.is_file(&path).await? {
+                return Ok(Page::At(path));
+            }
+        }
+        if let Page::At(path) = self.fallback() {
+            return Ok(Page::At(path));
+        }
+        self.list(exchange).await.map(|()| Page::There)
+    }
+
+    fn index(&self) -> Vec<Vec<u8>> {
+        match self.decision.settings.index() {
+            Some(names) => names.to_vec(),
+            None => {
+                let names = self.tree.index.iter();
+                names.map(|name| name.as_bytes().to_vec()).collect()
+            }
+        }
+    }
+
+    fn fallback(&self) -> Page {
+        match self.decision.settings.fallback() {
+            Some(path) if path != self.facts.uri => Page::At(path.to_vec()),
+            _ => Page::There,
+        }
+    }
+
+    async fn is_file(&self, path: &[u8]) -> Result<bool> {
+        let Some(below) = self.tree.below(path) else {
+            return Ok(false);
+        };
+        let relative = relative_of(below).to_vec();
+        let look = move |root: &search::Root, wait| walk::facts(root, &relative, wait);
+        let facts = resolve::ask(self.routed, self.tree, look).await?;
+        Ok(facts.is_some_and(|facts| facts.kind == os::file::FileKind::Regular))
+    }
+
+    /// A directory without a page: its list, where files let it be seen and the site has none. Where
+    /// neither has one, whoever serves files refuses it: a rule may answer something else.
+    async fn list(&self, exchange: &mut Exchange) -> Result<()> {
+        let lists = self.decision.settings.options(self.facts.options).lists();
+        if lists && !self.routed.site.files.listing {
+            resolve::directory(self.routed, exchange).await?;
+        }
+        Ok(())
+    }
+
+    /// The path with a slash at its end, as clients ask for it.
+    fn slashed(&self, exchange: &Exchange) -> Result<Vec<u8>> {
+        let mut head = exchange.request.head.clone();
+        let path = [&*self.facts.uri, b"/"].concat();
+        head.rewrite_path(&path, self.routed.site.path_rules)?;
+        let path = head.path_wire();
+        let slashes = path.iter().take_while(|byte| **byte == b'/').count();
+        // With two slashes in front it would name another host.
+        let mut location = b"/".to_vec();
+        location.extend_from_slice(path.get(slashes..).unwrap_or_default());
+        if let Some(query) = head.query() {
+            location.push(b'?');
+            location.extend_from_slice(query);
+        }
+        Ok(location)
+    }
+}
+
+/// What a client is told whom files keep out.
+fn refusal(exchange: &mut Exchange, decision: &Decision, stop: &Stop, known: &KnownChain) -> Error {
+    if stop.status == 401 {
+        let realm = decision.settings.realm().unwrap_or(b"restricted");
+        let mut value = b"Basic realm=\"".to_vec();
+        let fits = |byte: &&u8| **byte >= b' ' && **byte != 127 && !b"\"\\".contains(byte);
+        value.extend(realm.iter().filter(fits));
+        value.extend_from_slice(b"\", charset=\"UTF-8\"");
+        let fields = &mut exchange.outgoing.fields;
+        fields.push_known(FieldId::WwwAuthenticate, &value);
+    }
+    let mut error = failure(stop);
+    if stop.directory.is_none()
+        && let Some(level) = known.chain.levels().last()
+    {
+        let directory = String::from_utf8_lossy(&level.directory).into_owned();
+        error.detail = format!("below {directory}: {}", error.detail);
+    }
+    error
+}

@@ -1,0 +1,377 @@
+//! `.htaccess` files: after a path is known and before the site's rules, what the files above it
+//! say of the request.
+//!
+//! [`obey`] goes round at most [`REDIRECTS_MAX`] times: the files that hold for the path are found
+//! (`walk`, `cache`), asked for a decision, and answered what they want to know (`answers`); what
+//! that comes to is judged (`judged`). They answer the request, send it elsewhere inside, or leave
+//! behind what those need who go on with it ([`Applied`]). Access is decided for every path on the way.
+//! Sites without them pay one look.
+
+mod answers;
+pub(crate) mod applied;
+pub(crate) mod cache;
+pub(crate) mod documents;
+pub mod explain;
+pub(crate) mod facts;
+pub(crate) mod head;
+mod judged;
+mod looks;
+pub mod survey;
+pub(crate) mod walk;
+
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use config::model::{Handler, Root, SiteHtaccess};
+use htaccess::{AllowedOptions, Civil, Decision, Explain, Program, REDIRECTS_MAX, decide};
+
+use self::applied::Applied;
+use self::cache::KnownChain;
+use self::facts::{Carried, Facts};
+use self::judged::{Judged, Onward, other_file};
+use self::walk::{Landing, LandingKind, Walk, Walked};
+use crate::error::{Error, Kind, Result};
+use crate::exchange::Exchange;
+use crate::exchange::reply::BodySize;
+use crate::media_types;
+use crate::reply_head;
+use crate::resolve;
+use crate::resolve::resolved::relative_of;
+use crate::scripts::Next;
+use crate::site_log::{self, Audience};
+use crate::stage::Routed;
+use crate::tree::Tree;
+
+/// Has the site's files say what they want of the request.
+///
+/// # Errors
+/// What they refuse, or what keeps them from being read: nothing is served then.
+pub(crate) async fn obey(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Next> {
+    match &routed.site.htaccess {
+        None => Ok(Next::On),
+        // Boxed: few sites have them, and the others need not have room for it.
+        Some(files) => Box::pin(go_round(routed, files, exchange)).await,
+    }
+}
+
+async fn go_round(
+    routed: Routed<'_>,
+    files: &SiteHtaccess,
+    exchange: &mut Exchange,
+) -> Result<Next> {
+    let carried = exchange.route.carried.take();
+    let mut carried = carried.map_or_else(Carried::default, |it| *it);
+    for _ in 0..=REDIRECTS_MAX {
+        let Some(tree) = resolve::find_tree(routed, exchange) else {
+            return Ok(Next::On);
+        };
+        let (landing, known) = walk(routed, files, tree, exchange).await?;
+        let has_files = !known.chain.levels().is_empty();
+        if !has_files && carried.is_empty() {
+            let filename = [&*root_name(&tree.root), &*landing.relative].concat();
+            let other = other_file((routed, tree), exchange, &filename).await?;
+            let Some((path, file)) = other else {
+                return Ok(Next::On);
+            };
+            lead_to(routed, exchange, &path, None)?;
+            exchange.route.file = Some(file);
+            continue;
+        }
+        let facts = facts_of(routed, tree, exchange, &landing, carried);
+        let decision = ask(routed, exchange, &known, &facts).await?;
+        let judged = Judged {
+            routed,
+            tree,
+            landing: &landing,
+            decision: &decision,
+            facts: &facts,
+        };
+        let step = judged.step(exchange, &known).await;
+        match step {
+            Ok(Onward::Elsewhere(path, file, next)) => {
+                lead_to(routed, exchange, &path, Some(decision.query.as_deref()))?;
+                exchange.route.file = file;
+                carried = next;
+            }
+            Ok(Onward::Answer(status, location)) => {
+                note(exchange, Applied::new(decision, facts, files));
+                return answer_at_once(routed, exchange, status, &location).await;
+            }
+            Ok(Onward::Settled) => return settle(files, exchange, decision, facts),
+            Err(error) => {
+                note(exchange, Applied::new(decision, facts, files));
+                return Err(error);
+            }
+        }
+    }
+    Err(Error::new(
+        Kind::Refused(500),
+        "htaccess_loop",
+        format!("its files have sent it elsewhere {REDIRECTS_MAX} times"),
+    ))
+}
+
+/// Finds the files that hold for the path.
+async fn walk(
+    routed: Routed<'_>,
+    files: &SiteHtaccess,
+    tree: &Tree,
+    exchange: &Exchange,
+) -> Result<(Landing, Arc<KnownChain>)> {
+    let path = exchange.route.lookup_path(&exchange.request);
+    let walk = Walk {
+        programs: Arc::clone(&routed.worker.shared.htaccess),
+        most: routed.serving.generation.process.htaccess_cached,
+        overrides: files.overrides.clone(),
+        root_name: root_name(&tree.root),
+        relative: relative_of(tree.below(path).unwrap_or_default()).to_vec(),
+    };
+    match resolve::ask(routed, tree, move |root, wait| walk.look(root, wait)).await? {
+        Walked::Known {
+            landing,
+            known,
+            told,
+        } => {
+            for (file, program) in &told {
+                tell(routed, &String::from_utf8_lossy(file), program);
+            }
+            Ok((landing, known))
+        }
+        Walked::Refused(file, reason) => {
+            let file = String::from_utf8_lossy(&file).into_owned();
+            let kind = Kind::Refused(walk::status_of(reason));
+            Err(Error::new(kind, reason, file))
+        }
+    }
+}
+
+/// Tells what of a file that was not known before is not obeyed: its tenant, where that has a log.
+/// Whoever writes files without end is not told all of it.
+fn tell(routed: Routed<'_>, file: &str, program: &Program) {
+    let (site, index) = (&*routed.site.name, routed.site_index);
+    let logs = &routed.serving.generation.logs;
+    let page = &routed.worker.access_log;
+    let say = |say: &dyn Fn()| {
+        if routed.serving.stderr.is_due(index, Instant::now()) {
+            site_log::tell(logs, page, Some(site), Audience::Tenant, say);
+        }
+    };
+    for it in &program.problems {
+        let (line, reason, refuses, detail) = (it.line, it.reason, it.refuses, &*it.text);
+        say(&|| {
+            tracing::warn!(
+                site,
+                file,
+                line,
+                reason,
+                refuses,
+                detail,
+                "a line of a .htaccess file is not obeyed"
+            );
+        });
+    }
+    if program.sets_php() {
+        say(&|| {
+            tracing::warn!(
+                site,
+                file,
+                reason = "htaccess_php",
+                "settings of PHP in a .htaccess file are not obeyed: say them in `pool`, or where php-fpm is set up"
+            );
+        });
+    }
+}
+
+/// Asks the files what they want.
+async fn ask(
+    routed: Routed<'_>,
+    exchange: &mut Exchange,
+    known: &KnownChain,
+    facts: &Facts,
+) -> Result<Decision> {
+    let (fields, hosts) = (facts.pairs(), [&*facts.host, &*facts.site]);
+    let told = facts.told(&fields, &hosts);
+    let progress = decide(&known.chain, &told, Explain::No);
+    answers::finish(routed, exchange, progress).await
+}
+
+/// The full name of a root, a slash at its end.
+fn root_name(root: &Root) -> Vec<u8> {
+    let mut name = root.path.as_os_str().as_bytes().to_vec();
+    if !name.ends_with(b"/") {
+        name.push(b'/');
+    }
+    name
+}
+
+fn facts_of(
+    routed: Routed<'_>,
+    tree: &Tree,
+    exchange: &Exchange,
+    landing: &Landing,
+    carried: Carried,
+) -> Facts {
+    let Exchange { request, route, .. } = exchange;
+    let head = &request.head;
+    let root = root_name(&tree.root);
+    let filename = [&*root, &*landing.relative].concat();
+    let root = root.strip_suffix(b"/").unwrap_or(&root).to_vec();
+    let site_root = routed.site.trees().last();
+    let site_root = site_root
+        .filter(|it| it.path.is_empty())
+        .map(|it| root_name(&it.root));
+    let site_root = site_root.map(|it| it.strip_suffix(b"/").unwrap_or(&it).to_vec());
+    let mount = (!tree.path.is_empty()).then(|| (tree.path.as_bytes().to_vec(), root.clone()));
+    let protocol = match head.version {
+        wire::Version::Http10 => "HTTP/1.0",
+        _ => "HTTP/1.1",
+    };
+    let mut handlers = routed.site.rules.iter().map(|rule| &rule.handler);
+    let has_cgi = handlers.any(|handler| matches!(handler, Some(Handler::Cgi(_))));
+    let line = [head.sent_method(), head.target(), protocol.as_bytes()];
+    let is_same = request.client == request.peer.address.ip();
+    Facts {
+        method: head.method_bytes().to_vec(),
+        uri: route.lookup_path(request).to_vec(),
+        query: head.query().map(<[u8]>::to_vec),
+        request_line: line.join(&b' '),
+        protocol,
+        fields: head.fields.clone(),
+        media_type: media_types::of(&routed.site.files, &filename).into_owned(),
+        filename,
+        is_directory: landing.kind == LandingKind::Directory,
+        path_info: landing.path_info.clone(),
+        root: site_root.unwrap_or(root),
+        mount,
+        is_tls: request.scheme_word() == b"https",
+        host: head.host().as_bytes().to_vec(),
+        site: routed.site.name.as_bytes().to_vec(),
+        port: request.port(),
+        client: request.client,
+        client_port: if is_same {
+            request.peer.address.port()
+        } else {
+            0
+        },
+        peer: request.peer.address.ip(),
+        server: request.peer.local_ip,
+        has_ended: carried.has_ended,
+        variables: carried.variables,
+        options: options(routed.site.files.listing, has_cgi),
+        now: now(routed.worker.clock.unix_s()),
+    }
+}
+
+/// What holds where no file says otherwise: links are followed as the site has it.
+fn options(lists: bool, has_cgi: bool) -> AllowedOptions {
+    let word = |word: &[u8]| AllowedOptions::of_word(word).unwrap_or(AllowedOptions::NONE);
+    let mut options = word(b"FollowSymLinks");
+    if lists {
+        options = options.with(word(b"Indexes"));
+    }
+    if has_cgi {
+        options = options.with(word(b"ExecCGI"));
+    }
+    options
+}
+
+/// The time, on the machine's clock.
+fn now(unix_s: u64) -> Civil {
+    let epoch_s = i64::try_from(unix_s).unwrap_or(i64::MAX);
+    let Ok(now) = jiff::Timestamp::from_second(epoch_s) else {
+        return Civil::default();
+    };
+    let now = now.to_zoned(jiff::tz::TimeZone::system());
+    let small = |number: i8| u8::try_from(number).unwrap_or_default();
+    Civil {
+        year: i32::from(now.year()),
+        month: small(now.month()),
+        day: small(now.day()),
+        hour: small(now.hour()),
+        minute: small(now.minute()),
+        second: small(now.second()),
+        weekday: small(now.weekday().to_sunday_zero_offset()),
+        epoch_s,
+    }
+}
+
+/// Has the request's file looked for at another path of the site, with another query where there is
+/// one.
+fn lead_to(
+    routed: Routed<'_>,
+    exchange: &mut Exchange,
+    path: &[u8],
+    query: Option<Option<&[u8]>>,
+) -> Result<()> {
+    let path = wire::canonical_path(path, routed.site.path_rules)?;
+    if let Some(query) = query.filter(|query| exchange.request.head.query() != *query) {
+        exchange.request.head.rewrite_query(query)?;
+    }
+    exchange.route.look_up(path);
+    Ok(())
+}
+
+fn note(exchange: &mut Exchange, applied: Applied) {
+    exchange.route.htaccess = Some(Box::new(applied));
+}
+
+/// Sends the client elsewhere, or answers with a status alone.
+async fn answer_at_once(
+    routed: Routed<'_>,
+    exchange: &mut Exchange,
+    status: u16,
+    location: &[u8],
+) -> Result<Next> {
+    if !wire::field_value_ok(location) {
+        return Err(Error::refused(400, "redirect_target"));
+    }
+    exchange.record.handler = "redirect";
+    exchange.outgoing.status = status;
+    if !location.is_empty() {
+        exchange.outgoing.fields.push(b"Location", location);
+    }
+    match status {
+        204 => reply_head::send(*routed, exchange, BodySize::None).await?,
+        _ => reply_head::answer(*routed, exchange, b"").await?,
+    }
+    Ok(Next::Answered)
+}
+
+/// The path stands: what was said is left to those who go on.
+fn settle(
+    files: &SiteHtaccess,
+    exchange: &mut Exchange,
+    decision: Decision,
+    facts: Facts,
+) -> Result<Next> {
+    let applied = Applied::new(decision, facts, files);
+    let decision = &applied.decision;
+    if let Some(user) = &decision.user {
+        exchange.record.user = String::from_utf8_lossy(user).into_owned();
+    }
+    if let Some(fields) = &decision.request_fields {
+        let head = &mut exchange.request.head.fields;
+        head.clear();
+        for (name, value) in fields
+            .iter()
+            .filter(|(_, value)| wire::field_value_ok(value))
+        {
+            head.push(name, value);
+        }
+    }
+    let query = decision.query.as_deref();
+    if exchange.request.head.query() != query {
+        exchange.request.head.rewrite_query(query)?;
+    }
+    if applied.refuses_path_info() && !applied.facts.path_info.is_empty() {
+        return Err(Error::refused(404, "path_info"));
+    }
+    if let Some(most) = decision.settings.body_bytes_max()
+        && exchange.body.length().is_some_and(|length| length > most)
+    {
+        return Err(Error::refused(413, "body_too_large"));
+    }
+    note(exchange, applied);
+    Ok(Next::On)
+}

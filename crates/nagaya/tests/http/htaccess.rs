@@ -1,0 +1,418 @@
+//! `.htaccess` files: what they keep closed, where they lead, and that they hold at once.
+
+use std::path::Path;
+use std::time::Duration;
+
+use testkit::client::reply;
+use testkit::{Gateway, Reply, eventually};
+
+const CONFIG: &str = r#"
+workers = 1
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = ""
+[[sites]]
+hosts = ["a.test"]
+root = "{dir}/site"
+within = "{dir}"
+htaccess = { override = ["All"] }
+  [[sites.rules]]
+  match = { path = "/health" }
+  handler = { respond = { body = "fine" } }
+[[sites]]
+hosts = ["tried.test"]
+root = "{dir}/site"
+try = ["$path", "$path.html", "$path/", "/front.txt"]
+htaccess = { override = ["All"] }
+[[sites]]
+hosts = ["strict.test"]
+root = "{dir}/site"
+htaccess = { override = ["FileInfo"], unknown = "error" }
+[[sites]]
+hosts = ["memory.test"]
+root = "{memory}"
+htaccess = { override = ["All"] }
+[[sites]]
+hosts = ["kept.test"]
+root = "{dir}/site"
+slashes = "keep"
+htaccess = { override = ["All"] }
+  [[sites.rules]]
+  match = { path = "/closed/*" }
+  deny = ["127.0.0.0/8"]
+  [[sites.rules]]
+  match = { path = "/empty/*" }
+  handler = { respond = { body = "a rule" } }
+[[sites]]
+hosts = ["off.test"]
+root = "{dir}/site"
+"#;
+
+/// A file system in memory, which everybody may write to.
+const MEMORY: &str = "/dev/shm";
+
+/// The site's files; each test writes its `.htaccess` files.
+const FILES: [(&str, &str); 12] = [
+    ("site/index.html", "start"),
+    ("site/front.txt", "front"),
+    ("site/plain.txt", "plain"),
+    ("site/secret.html", "secret"),
+    ("site/sub/page.txt", "page"),
+    ("site/sub/first.txt", "first"),
+    ("site/sub/deep/page.txt", "deep page"),
+    ("site/closed/x.txt", "closed"),
+    ("site/closed/open/x.txt", "open"),
+    ("site/errors/404.html", "nothing here"),
+    ("site/empty/deep/x.txt", "x"),
+    ("users", "ann:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n"),
+];
+
+fn gateway(files: &[(&str, &str)]) -> Gateway {
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG);
+    let builder = builder.with("memory", MEMORY);
+    let directory = builder.directory().path().display().to_string();
+    for (name, content) in FILES {
+        builder.directory().write(name, content);
+    }
+    for (name, content) in files {
+        let content = content.replace("{dir}", &directory);
+        builder.directory().write(name, &content);
+    }
+    builder.start()
+}
+
+fn ask(gateway: &Gateway, host: &str, path: &str, fields: &str) -> Reply {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n");
+    reply(gateway.ask(request.as_bytes()))
+}
+
+/// Checks the status and, of a good one, the text.
+fn check(gateway: &Gateway, host: &str, expected: &[(&str, u16, &str)]) {
+    for (path, status, text) in expected {
+        let answer = ask(gateway, host, path, "");
+        let said = (answer.status, answer.text());
+        assert_eq!(said.0, *status, "{path}: {}", said.1);
+        assert!(text.is_empty() || said.1 == *text, "{path}: {}", said.1);
+    }
+}
+
+#[test]
+fn a_directory_that_is_closed_is_closed_with_all_below_it() {
+    let gateway = gateway(&[
+        ("site/closed/.htaccess", "Require all denied\n"),
+        ("site/closed/open/.htaccess", "Require all granted\n"),
+        ("site/sub/.htaccess", "Order allow,deny\nDeny from all\n"),
+    ]);
+    check(
+        &gateway,
+        "a.test",
+        &[
+            ("/closed/x.txt", 403, ""),
+            ("/closed/", 403, ""),
+            ("/closed/none", 403, ""),
+            ("/closed/open/x.txt", 200, "open"),
+            ("/sub/page.txt", 403, ""),
+            ("/sub/deep/page.txt", 403, ""),
+            ("/plain.txt", 200, "plain"),
+            ("/health", 200, "fine"),
+        ],
+    );
+    check(&gateway, "off.test", &[("/closed/x.txt", 200, "closed")]);
+}
+
+#[test]
+fn lines_about_access_that_are_not_understood_refuse_what_they_cover() {
+    let gateway = gateway(&[
+        (
+            "site/.htaccess",
+            "Frobnicate on\n<Files plain.txt>\nRequire moonphase full\n</Files>\n",
+        ),
+        ("site/sub/.htaccess", "Reqiure all denied\n"),
+        ("site/closed/.htaccess", "Require all denied\n"),
+    ]);
+    check(
+        &gateway,
+        "a.test",
+        &[
+            ("/front.txt", 200, "front"),
+            ("/plain.txt", 500, ""),
+            ("/sub/page.txt", 500, ""),
+        ],
+    );
+    // What is not allowed there is about access, and what is unknown refuses all.
+    check(
+        &gateway,
+        "strict.test",
+        &[("/closed/x.txt", 500, ""), ("/front.txt", 500, "")],
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_read_closes_its_directory() {
+    let gateway = gateway(&[("site/sub/.htaccess/x", "a directory")]);
+    check(
+        &gateway,
+        "a.test",
+        &[("/sub/page.txt", 403, ""), ("/plain.txt", 200, "plain")],
+    );
+}
+
+#[test]
+fn rules_of_the_site_hold_for_the_path_that_files_lead_to() {
+    let gateway = gateway(&[(
+        "site/.htaccess",
+        "RewriteEngine On\nRewriteRule ^open/(.*)$ /closed/$1 [L]\nRewriteRule ^fine/(.*)$ /sub/$1 [L]\n",
+    )]);
+    check(&gateway, "a.test", &[("/open/x.txt", 200, "closed")]);
+    check(
+        &gateway,
+        "kept.test",
+        &[
+            ("/open/x.txt", 403, ""),
+            ("/closed/x.txt", 403, ""),
+            ("/fine/page.txt", 200, "page"),
+            // A directory without a page, for which a rule answers.
+            ("/empty/", 200, "a rule"),
+            ("/sub/deep/", 403, ""),
+        ],
+    );
+    let moved = ask(&gateway, "kept.test", "//sub", "");
+    let location = moved.head.field("Location");
+    assert_eq!((moved.status, location), (301, Some("/sub/")));
+}
+
+#[test]
+fn a_file_that_is_being_written_opens_nothing() {
+    let gateway = gateway(&[("site/sub/.htaccess", "Require all denied\n")]);
+    let file = gateway.directory().path().join("site/sub/.htaccess");
+    let status = || ask(&gateway, "a.test", "/sub/page.txt", "").status;
+    assert_eq!(status(), 403);
+    for (text, settled) in [("<Files page.txt>\nRequire all gran", 500), ("", 200)] {
+        std::fs::write(&file, text).expect("a file");
+        let first = status();
+        assert!(first == 503 || first == settled, "{text}: {first}");
+        eventually(Duration::from_secs(20), "a file that stands", || {
+            (status() == settled).then_some(())
+        });
+    }
+}
+
+#[test]
+fn the_file_that_answers_is_the_one_that_is_decided_about() {
+    let gateway = gateway(&[(
+        "site/.htaccess",
+        "<Files secret.html>\nRequire all denied\n</Files>\n<Files index.html>\nRequire all denied\n</Files>\n",
+    )]);
+    check(
+        &gateway,
+        "tried.test",
+        &[
+            ("/secret", 403, ""),
+            ("/secret.html", 403, ""),
+            ("/", 403, ""),
+            ("/none", 200, "front"),
+        ],
+    );
+}
+
+#[test]
+fn rules_lead_to_a_front_controller_and_redirect() {
+    let gateway = gateway(&[(
+        "site/.htaccess",
+        "RewriteEngine On\nRewriteRule ^old/(.*)$ /sub/$1 [R=301,L]\nRewriteRule ^closed/ - [F]\n\
+         RewriteRule ^no-content$ - [R=204,L]\nRewriteRule ^fine$ - [R=200,L]\n\
+         RewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d\nRewriteRule . /front.txt [L]\n",
+    )]);
+    check(
+        &gateway,
+        "a.test",
+        &[
+            ("/", 200, "start"),
+            ("/plain.txt", 200, "plain"),
+            ("/2026/11/a-post/", 200, "front"),
+            ("/sub/none?x=y", 200, "front"),
+            ("/closed/x.txt", 403, ""),
+            ("/no-content", 204, ""),
+            ("/fine", 200, ""),
+        ],
+    );
+    let moved = ask(&gateway, "a.test", "/old/page.txt?a=b", "");
+    assert_eq!(moved.status, 301);
+    let location = moved.head.field("Location").expect("a place");
+    assert!(location.ends_with("/sub/page.txt?a=b"), "{location}");
+}
+
+#[test]
+fn links_are_not_followed_where_files_say_so() {
+    let gateway = gateway(&[("site/sub/.htaccess", "Options -FollowSymLinks\n")]);
+    let site = gateway.directory().path().join("site");
+    for at in ["sub/link.txt", "link.txt"] {
+        std::os::unix::fs::symlink(site.join("plain.txt"), site.join(at)).expect("a link");
+    }
+    check(
+        &gateway,
+        "a.test",
+        &[
+            ("/link.txt", 200, "plain"),
+            ("/sub/link.txt", 403, ""),
+            ("/sub/page.txt", 200, "page"),
+        ],
+    );
+}
+
+#[test]
+fn directories_have_the_pages_and_slashes_that_files_say() {
+    let gateway = gateway(&[
+        ("site/sub/.htaccess", "DirectoryIndex none.html first.txt\n"),
+        ("site/empty/.htaccess", "Options +Indexes\n"),
+    ]);
+    check(
+        &gateway,
+        "a.test",
+        &[
+            ("/sub/", 200, "first"),
+            ("/empty/", 200, ""),
+            ("/sub/deep/", 403, ""),
+        ],
+    );
+    let moved = ask(&gateway, "a.test", "/sub?a=b", "");
+    let location = moved.head.field("Location");
+    assert_eq!((moved.status, location), (301, Some("/sub/?a=b")));
+}
+
+#[test]
+fn fields_types_and_pages_of_failures_are_as_files_say() {
+    let gateway = gateway(&[(
+        "site/.htaccess",
+        "Header set X-Said yes\nHeader always set X-Always yes\nAddType text/x-own .txt\n\
+         ErrorDocument 404 /errors/404.html\nErrorDocument 403 \"closed, sorry\"\n\
+         <Files front.txt>\nRequire all denied\n</Files>\n",
+    )]);
+    let plain = ask(&gateway, "a.test", "/plain.txt", "");
+    assert_eq!(plain.head.field("X-Said"), Some("yes"));
+    assert_eq!(plain.head.field("X-Always"), Some("yes"));
+    let kind = plain.head.field("Content-Type").unwrap_or_default();
+    assert!(kind.starts_with("text/x-own"), "{kind}");
+    let none = ask(
+        &gateway,
+        "a.test",
+        "/none",
+        "If-Modified-Since: Fri, 27 Nov 2099 00:00:00 GMT\r\n",
+    );
+    assert_eq!((none.status, none.text()), (404, "nothing here".into()));
+    let closed = ask(&gateway, "a.test", "/front.txt", "");
+    assert_eq!(
+        (closed.status, closed.text()),
+        (403, "closed, sorry".into())
+    );
+    assert_eq!(closed.head.field("X-Always"), Some("yes"));
+    assert_eq!(closed.head.field("X-Said"), None);
+}
+
+#[test]
+fn who_is_asked_to_log_in_comes_in_with_the_right_password() {
+    let gateway = gateway(&[
+        (
+            "site/sub/.htaccess",
+            "AuthType Basic\nAuthName \"the sub\"\nAuthUserFile {dir}/users\nRequire valid-user\n",
+        ),
+        (
+            "site/closed/.htaccess",
+            "AuthType Basic\nAuthName gone\nAuthUserFile {dir}/none\nRequire valid-user\n",
+        ),
+    ]);
+    let asked = ask(&gateway, "a.test", "/sub/page.txt", "");
+    let challenge = asked.head.field("WWW-Authenticate").unwrap_or_default();
+    assert_eq!(asked.status, 401);
+    assert!(
+        challenge.starts_with("Basic realm=\"the sub\""),
+        "{challenge}"
+    );
+    let right = "Authorization: Basic YW5uOnNlY3JldA==\r\n";
+    let wrong = "Authorization: Basic YW5uOndyb25n\r\n";
+    assert_eq!(
+        ask(&gateway, "a.test", "/sub/page.txt", right).text(),
+        "page"
+    );
+    assert_eq!(ask(&gateway, "a.test", "/sub/page.txt", wrong).status, 401);
+    assert_eq!(ask(&gateway, "a.test", "/closed/x.txt", right).status, 500);
+}
+
+/// A file that is written, changed or removed holds for the request that comes next.
+fn check_freshness(gateway: &Gateway, (host, path): (&str, &str), file: &Path, rounds: usize) {
+    for round in 0..rounds {
+        let (text, status) = match round % 4 {
+            0 => (Some("Require all denied\n"), 403),
+            1 => (Some("Require all granted\n"), 200),
+            2 => (Some("RewriteEngine on\nRewriteRule ^ - [G]\n"), 410),
+            _ => (None, 200),
+        };
+        match text {
+            Some(text) => std::fs::write(file, text).expect("a file"),
+            None => std::fs::remove_file(file).expect("no file"),
+        }
+        let answer = ask(gateway, host, path, "");
+        assert_eq!(answer.status, status, "{host}: round {round}");
+    }
+}
+
+#[test]
+fn what_is_written_on_a_disk_holds_for_the_request_that_comes_next() {
+    let gateway = gateway(&[]);
+    let file = gateway.directory().path().join("site/sub/.htaccess");
+    check_freshness(&gateway, ("a.test", "/sub/page.txt"), &file, 400);
+}
+
+#[test]
+fn what_is_written_in_memory_holds_for_the_request_that_comes_next() {
+    let gateway = gateway(&[]);
+    let name = format!("nagaya-htaccess-{}", std::process::id());
+    let directory = Path::new(MEMORY).join(&name);
+    std::fs::create_dir_all(&directory).expect("a directory");
+    std::fs::write(directory.join("page.txt"), "page").expect("a file");
+    let path = format!("/{name}/page.txt");
+    check_freshness(
+        &gateway,
+        ("memory.test", &path),
+        &directory.join(".htaccess"),
+        400,
+    );
+    std::fs::remove_dir_all(&directory).expect("no directory");
+}
+
+#[test]
+fn an_explanation_names_files_lines_and_where_it_ends() {
+    let gateway = gateway(&[(
+        "site/.htaccess",
+        "Frobnicate on\nRewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^post/(.*)$ /front.txt?p=$1 [L]\n",
+    )]);
+    let config = gateway
+        .directory()
+        .path()
+        .join("nagaya.toml")
+        .display()
+        .to_string();
+    let explain = |url: &str| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_nagaya"))
+            .args(["htaccess", "explain", url, "-c", &config])
+            .output()
+            .expect("the binary runs");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let complained = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said, complained)
+    };
+    let (status, said, complained) = explain("http://a.test/post/17");
+    assert_eq!(status, Some(0), "{complained}");
+    for part in [
+        "/post/17",
+        "line 1 is left out: there is no directive Frobnicate",
+        "site/.htaccess:\n",
+        "goes on at /front.txt?p=17",
+        "it stands",
+    ] {
+        assert!(said.contains(part), "{part}\n{said}");
+    }
+    assert_eq!(explain("http://off.test/").0, Some(2));
+    assert_eq!(explain("http://nobody.test/").0, Some(2));
+}

@@ -1,0 +1,169 @@
+//! Programs and `.htaccess` files: which of them run, and what they are told.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use testkit::client::reply;
+use testkit::fastcgi::{Call, printed};
+use testkit::{FastCgiResponder, Gateway, Reply, Step};
+
+const CONFIG: &str = r#"
+workers = 1
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = ""
+[[sites]]
+hosts = ["a.test"]
+root = "{dir}/site"
+index = ["index.php", "index.html"]
+htaccess = { override = ["All"] }
+  [[sites.rules]]
+  match = { file = "*.php" }
+  handler = { fastcgi = "{responder}" }
+"#;
+
+const FILES: [&str; 7] = [
+    "site/index.php",
+    "site/page.html",
+    "site/off/page.php",
+    "site/removed/page.php",
+    "site/typed/page.php",
+    "site/none/page.php",
+    "site/closed/page.txt",
+];
+
+struct Bed {
+    responder: FastCgiResponder,
+    gateway: Gateway,
+}
+
+impl Bed {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let page = b"Content-Type: text/plain\r\n\r\na program";
+        let responder = FastCgiResponder::start(move |_| vec![Step::Send(printed(page))]);
+        let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG)
+            .with("responder", responder.address());
+        for name in FILES {
+            builder.directory().write(name, "<?php secret");
+        }
+        for (name, text) in files {
+            builder.directory().write(name, text);
+        }
+        Self {
+            responder,
+            gateway: builder.start(),
+        }
+    }
+
+    fn ask(&self, path: &str, fields: &str) -> Reply {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n");
+        reply(self.gateway.ask(request.as_bytes()))
+    }
+
+    /// What the program was told of a request that it answers.
+    fn call(&self, path: &str, fields: &str) -> Call {
+        let answer = self.ask(path, fields);
+        assert_eq!(answer.text(), "a program", "{path}: {}", answer.status);
+        self.responder.next_call()
+    }
+}
+
+/// The rules by which applications send all that is no file to one program, written by hand.
+const FRONT: &str = "SetEnv STAGE live\n\
+    RewriteEngine On\n\
+    RewriteRule .* - [E=HTTP_AUTHORIZATION:%{HTTP:Authorization}]\n\
+    RewriteRule ^index\\.php$ - [L]\n\
+    RewriteRule ^item/([0-9]+)$ index.php?item=$1 [QSA,L]\n\
+    RewriteCond %{REQUEST_FILENAME} !-f\n\
+    RewriteCond %{REQUEST_FILENAME} !-d\n\
+    RewriteRule . /index.php [L]\n";
+
+#[test]
+fn a_front_controller_is_told_what_was_asked_and_what_came_of_it() {
+    let bed = Bed::new(&[("site/.htaccess", FRONT)]);
+    let call = bed.call("/2026/a-post/?page=2", "Authorization: Bearer x\r\n");
+    for (name, value) in [
+        ("SCRIPT_NAME", "/index.php"),
+        ("REQUEST_URI", "/2026/a-post/?page=2"),
+        ("QUERY_STRING", "page=2"),
+        ("REDIRECT_URL", "/2026/a-post/"),
+        ("REDIRECT_STATUS", "200"),
+        ("REDIRECT_STAGE", "live"),
+        ("STAGE", "live"),
+        ("HTTP_AUTHORIZATION", "Bearer x"),
+    ] {
+        assert_eq!(call.param(name), Some(value), "{name}: {:?}", call.params);
+    }
+    let call = bed.call("/item/17?x=y", "");
+    assert_eq!(call.param("QUERY_STRING"), Some("item=17&x=y"));
+    assert_eq!(call.param("REQUEST_URI"), Some("/item/17?x=y"));
+    let call = bed.call("/", "");
+    assert_eq!(call.param("SCRIPT_NAME"), Some("/index.php"));
+    assert_eq!(call.param("REQUEST_URI"), Some("/"));
+}
+
+#[test]
+fn no_program_runs_where_files_take_it_away_and_its_source_is_not_shown() {
+    let bed = Bed::new(&[
+        ("site/off/.htaccess", "php_flag engine off\n"),
+        ("site/removed/.htaccess", "RemoveHandler .php\n"),
+        ("site/typed/.htaccess", "ForceType text/plain\n"),
+        ("site/none/.htaccess", "SetHandler none\n"),
+    ]);
+    for path in [
+        "/off/page.php",
+        "/removed/page.php",
+        "/typed/page.php",
+        "/none/page.php",
+    ] {
+        let answer = bed.ask(path, "");
+        assert_eq!(answer.status, 404, "{path}");
+        assert!(!answer.text().contains("secret"), "{path}");
+    }
+    bed.call("/index.php", "");
+}
+
+#[test]
+fn what_files_call_php_is_run_by_what_runs_php_elsewhere() {
+    let bed = Bed::new(&[(
+        "site/.htaccess",
+        "AddHandler application/x-httpd-ea-php82 .html\n",
+    )]);
+    let call = bed.call("/page.html", "");
+    assert_eq!(call.param("SCRIPT_NAME"), Some("/page.html"));
+}
+
+#[test]
+fn a_program_makes_the_page_of_a_failure() {
+    let bed = Bed::new(&[
+        (
+            "site/.htaccess",
+            "ErrorDocument 403 /index.php?why=closed\n",
+        ),
+        ("site/closed/.htaccess", "Require all denied\n"),
+    ]);
+    let answer = bed.ask("/closed/page.txt?x=y", "");
+    assert_eq!((answer.status, answer.text()), (403, "a program".into()));
+    let call = bed.responder.next_call();
+    for (name, value) in [
+        ("QUERY_STRING", "why=closed"),
+        ("REDIRECT_STATUS", "403"),
+        ("REDIRECT_URL", "/closed/page.txt"),
+        ("REDIRECT_QUERY_STRING", "x=y"),
+        ("REQUEST_URI", "/closed/page.txt?x=y"),
+    ] {
+        assert_eq!(call.param(name), Some(value), "{name}: {:?}", call.params);
+    }
+}
+
+#[test]
+fn settings_of_php_are_told_once_and_not_obeyed() {
+    let bed = Bed::new(&[("site/.htaccess", "php_value memory_limit 1G\n")]);
+    for _ in 0..3 {
+        let call = bed.call("/index.php", "");
+        assert_eq!(call.param("PHP_VALUE"), None);
+    }
+    bed.gateway.wait_for_message("settings of PHP");
+    let told = bed.gateway.stderr().matches("settings of PHP").count();
+    assert_eq!(told, 1);
+}
