@@ -45,6 +45,9 @@ configuration() {
   put 644 packaging/fail2ban/filter.conf etc/fail2ban/filter.d/nagaya-auth.conf
   put 644 packaging/fail2ban/jail.conf etc/fail2ban/jail.d/nagaya.conf
   put 644 packaging/fail2ban/action.conf etc/fail2ban/action.d/nagaya-deny.conf
+  for file in packaging/hestiacp/*; do
+    put "$([ "${file##*.}" = sh ] && echo 755 || echo 644)" "$file" "usr/share/nagaya/hestiacp/${file##*/}"
+  done
   # What the configuration names is there before the first start, so that it can be checked.
   put 644 packaging/nagaya.tmpfiles usr/lib/tmpfiles.d/nagaya.conf
   install -d -m 755 "$stage/etc/nagaya/sites.d" "$stage/var/log/nagaya"

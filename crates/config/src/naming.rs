@@ -106,6 +106,28 @@ impl<'a> Naming<'a> {
         self.shown(spot)
     }
 
+    /// Where a rule begins: of the first site with this host the rule of this name, or of this
+    /// number, from 1, as records call it (`rule 1`).
+    #[must_use]
+    pub fn place_of_rule(&self, host: &str, rule: &str) -> Option<Place> {
+        let files = self.sources.files.iter().enumerate();
+        files.into_iter().find_map(|(number, file)| {
+            let (document, _) = DeTable::parse_recoverable(&file.text);
+            let mut sites = tables(document.get_ref(), "sites");
+            let (_, site) = sites.find(|(_, site)| {
+                let hosts = site.get("hosts").and_then(|it| it.get_ref().as_array());
+                let mut hosts = hosts.into_iter().flat_map(|hosts| hosts.iter());
+                hosts.any(|it| it.get_ref().as_str() == Some(host))
+            })?;
+            let mut rules = tables(site, "rules").enumerate();
+            let (_, (span, _)) = rules.find(|(at, (_, table))| {
+                let name = table.get("name").and_then(|it| it.get_ref().as_str());
+                name.map_or_else(|| rule == format!("rule {}", at + 1), |name| name == rule)
+            })?;
+            self.shown(&(number, span))
+        })
+    }
+
     fn shown(&self, (file, span): &Bytes) -> Option<Place> {
         let file = self.sources.file(*file)?;
         Some(Place::new(&file.name, &file.text, span.clone()))
@@ -147,6 +169,16 @@ impl<'a> Naming<'a> {
             _ => {}
         }
     }
+}
+
+/// The tables of an array of them, each with where it begins.
+fn tables<'t>(
+    table: &'t DeTable<'_>,
+    key: &str,
+) -> impl Iterator<Item = (Range<usize>, &'t DeTable<'t>)> {
+    let array = table.get(key).and_then(|it| it.get_ref().as_array());
+    let values = array.into_iter().flat_map(|array| array.iter());
+    values.filter_map(|it| Some((it.span(), it.get_ref().as_table()?)))
 }
 
 #[cfg(test)]
@@ -199,5 +231,22 @@ mod tests {
         assert_eq!(found("/etc/live/x/fullchain.pem"), Some((3, 17)));
         assert_eq!(found("/etc/live/y1/fullchain.pem"), Some((3, 28)));
         assert_eq!(found("/etc/other/x.pem"), None);
+    }
+
+    #[test]
+    fn a_rule_is_found_by_the_host_and_the_word_of_records() {
+        let sources = Sources::from_text(
+            "a.toml",
+            "[[sites]]\nhosts = [\"a.jp\"]\n[[sites.rules]]\nhandler = { respond = {} }\n\
+             [[sites]]\nhosts = [\"b.jp\", \"www.b.jp\"]\n[[sites.rules]]\ndeny = \"all\"\n\
+             [[sites.rules]]\nname = \"php\"\n",
+        );
+        let naming = Naming::of(&sources);
+        let line = |host: &str, rule: &str| Some(naming.place_of_rule(host, rule)?.line);
+        assert_eq!(line("a.jp", "rule 1"), Some(3));
+        assert_eq!(line("www.b.jp", "rule 1"), Some(7));
+        assert_eq!(line("b.jp", "php"), Some(9));
+        assert_eq!(line("b.jp", "rule 2"), None);
+        assert_eq!(line("c.jp", "rule 1"), None);
     }
 }

@@ -14,6 +14,7 @@ use crate::agent::AgentOptions;
 use crate::certs::CertsOptions;
 use crate::control::Where;
 use crate::htaccess::HtaccessCommand;
+use crate::import::ImportCommand;
 use crate::limits::{Limits, WhyOptions};
 use crate::man;
 use crate::outcome::{Outcome, complain, print};
@@ -142,6 +143,9 @@ pub(crate) enum Command {
     /// accepted it. Else it says why and is 64 to 76, as sysexits.h has them, and never 75.
     #[command(arg = without_configuration())]
     Sendmail(Box<SendmailOptions>),
+    /// Moving in from another server: whether this one answers as that one does
+    #[command(subcommand)]
+    Import(ImportCommand),
     /// Measure a web server: load it, and say what its figures are worth
     Bench(Elsewhere),
     /// Experiments are a program of their own, which is not in the package
@@ -473,6 +477,7 @@ mod tests {
             "tenant",
             "agent",
             "sendmail",
+            "import",
             "bench",
             "completions",
             "man",

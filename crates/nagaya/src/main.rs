@@ -11,6 +11,7 @@ mod cli;
 mod control;
 mod doctor;
 mod htaccess;
+mod import;
 mod limits;
 mod man;
 mod outcome;
@@ -26,6 +27,7 @@ mod server;
 mod status;
 mod tenant;
 mod top;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         Command::Tenant(command) => tenant::run(&config, &command),
         Command::Agent(options) => agent::run(&options),
         Command::Sendmail(options) => return sendmail::run(&options),
+        Command::Import(command) => import::run(&config, &command),
         Command::Bench(elsewhere) => cli::refuse_configuration(&elsewhere),
         Command::Lab(_) => cli::name_the_lab(),
         Command::Completions { shell } => cli::print_completions(shell),

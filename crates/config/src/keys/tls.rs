@@ -49,8 +49,8 @@ pub(crate) const TLS: Section = Section {
             "certificates",
             Kind::Other("list of file globs"),
             Value("[]"),
-            "Certificates for whatever sites they name: PEM files that hold a chain and its private key, and directories that hold \
-             `fullchain.pem` and `privkey.pem`, as certbot makes them. Relative to the file that names them; `*` stays within one directory. \
+            "Certificates for whatever sites they name: PEM files that hold a chain and its private key or have the key beside \
+             them as `NAME.key`, and directories that hold `fullchain.pem` and `privkey.pem`, as certbot makes them. Relative to the file that names them; `*` stays within one directory. \
              A site's own `tls` comes first.",
             "certificates = [\"certs/*.pem\", \"/etc/letsencrypt/live/*\"]",
         ),

@@ -208,6 +208,13 @@ pub(super) fn under_way(plan: &Plan, under_way: &HashSet<String>, now_s: i64) ->
     new.filter(|it| under_way.contains(&it.certificate)).count()
 }
 
+/// The names of all certificates that are under way.
+pub(super) fn names_under_way(plan: &Plan, under_way: &HashSet<String>) -> usize {
+    let known = plan.certificates.iter();
+    let known = known.filter(|it| under_way.contains(&it.certificate));
+    known.map(|it| it.names.len()).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -27,8 +27,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use config::reason;
 use instant_acme::{AccountCredentials, CertificateIdentifier, ExternalAccountKey, NewAccount};
-use ipc::acme::{Account, FromAcme, Held, Plan, ToAcme, Wanted};
+use ipc::acme::{Account, FromAcme, Held, ORDER_NAMES_MAX, Plan, ToAcme, Wanted};
 use ipc::certificates::Blob;
+use ipc::server::CHALLENGES_MAX;
 use rustls::pki_types::CertificateDer;
 use tokio::sync::mpsc;
 
@@ -43,6 +44,8 @@ use schedule::{Course, Window};
 const FLUSH: Duration = Duration::from_secs(1);
 /// Orders under way at once.
 const ORDERS_MAX: usize = 20;
+/// Names of orders under way: the server shows a proof for each, and for each name of a rehearsal.
+const NAMES_MAX: usize = CHALLENGES_MAX / 2 - rehearsal::REHEARSALS_MAX * ORDER_NAMES_MAX;
 /// The longest wait without a look at the clock: it may be set.
 const LOOK_MAX: Duration = Duration::from_secs(30);
 /// Messages of the supervisor that wait to be read.
@@ -239,12 +242,12 @@ impl Orders {
         let state = &mut *self.state.borrow_mut();
         let mut refused = Vec::new();
         let mut new_under_way = demand::under_way(&state.plan, &state.under_way, now_s);
+        let mut names_under_way = demand::names_under_way(&state.plan, &state.under_way);
         for wanted in demand::in_turn(&state.plan, now_s) {
-            if state.under_way.len() >= demand::places(&state.plan, wanted) {
-                continue;
-            }
             let certificate = &wanted.certificate;
-            if state.under_way.contains(certificate) {
+            let is_full = state.under_way.len() >= demand::places(&state.plan, wanted)
+                || names_under_way + wanted.names.len() > NAMES_MAX;
+            if is_full || state.under_way.contains(certificate) {
                 continue;
             }
             let Some(course) = state.courses.get_mut(certificate) else {
@@ -259,9 +262,8 @@ impl Orders {
             let asks = wanted.held.is_some() && is_first && due_s < i64::MAX;
             if due_s > now_s && asks && asked_s <= now_s {
                 state.under_way.insert(certificate.clone());
-                state
-                    .suggestions
-                    .insert(certificate.clone(), now_s + NO_SUGGESTION_S);
+                let next_s = now_s + NO_SUGGESTION_S;
+                state.suggestions.insert(certificate.clone(), next_s);
                 self.spawn_suggestion(wanted.clone(), account.clone(), done.clone());
                 continue;
             }
@@ -291,6 +293,7 @@ impl Orders {
                 state.spending.note(first, wanted, now_s);
                 new_under_way += 1;
             }
+            names_under_way += wanted.names.len();
             state.under_way.insert(certificate.clone());
             let errand = Errand {
                 names: names.into_iter().cloned().collect(),

@@ -247,13 +247,21 @@ fn held(chain: &str) -> Held {
 
 fn account(pebble: &Pebble, challenge: ChallengeKind) -> Account {
     Account {
+        challenges: vec![challenge],
+        authorities: pebble.authorities().display().to_string(),
+        ..account_at(&pebble.url())
+    }
+}
+
+fn account_at(directory: &str) -> Account {
+    Account {
         name: "test".into(),
-        directory: pebble.url(),
+        directory: directory.into(),
         contact: vec!["mailto:ops@example.jp".into()],
         binding: None,
-        challenges: vec![challenge],
+        challenges: vec![ChallengeKind::Http01],
         profile: None,
-        authorities: pebble.authorities().display().to_string(),
+        authorities: String::new(),
         credentials: None,
         is_writer: true,
         budgets: None,
@@ -415,6 +423,40 @@ fn a_process_that_dies_before_a_chain_is_stored_is_followed_by_one_that_gets_the
     assert_eq!(first, second);
     supervisor.store(&certificate, &second);
     assert_eq!((supervisor.accounts, supervisor.requests), (1, 1));
+}
+
+#[test]
+fn orders_of_a_hundred_names_wait_until_there_is_room_for_their_proofs() {
+    let (ours, _its) = os::fdpass::pair().expect("a link");
+    let orders = Rc::new(Orders::new(Link::new(ours).expect("a link")));
+    let wanted = (0..9).map(|order| {
+        let names = (0..ORDER_NAMES_MAX).map(|name| format!("w{name}.example{order}.jp"));
+        Wanted {
+            names: names.collect(),
+            ..wanted(&format!("w{order}"), &[])
+        }
+    });
+    orders.take(Plan {
+        accounts: vec![account_at("https://127.0.0.1:1/directory")],
+        certificates: wanted.collect(),
+    });
+    let (done, _ended) = mpsc::channel(ORDERS_MAX);
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let start = || {
+        let local = tokio::task::LocalSet::new();
+        let begun = async { orders.start_what_is_due(&done) };
+        local.block_on(runtime.as_ref().expect("a runtime"), begun);
+        orders.state.borrow().under_way.len()
+    };
+    assert_eq!(start(), NAMES_MAX / ORDER_NAMES_MAX);
+    assert_eq!(start(), NAMES_MAX / ORDER_NAMES_MAX);
+    let first = orders.state.borrow().under_way.iter().next().cloned();
+    orders
+        .state
+        .borrow_mut()
+        .under_way
+        .remove(&first.expect("one"));
+    assert_eq!(start(), NAMES_MAX / ORDER_NAMES_MAX);
 }
 
 #[test]

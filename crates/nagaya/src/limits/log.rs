@@ -93,31 +93,101 @@ pub(crate) fn read(line: &str) -> Result<LogLine, &'static str> {
     if line.len() > LINE_BYTES_MAX {
         return Err("it is longer than 64 KiB");
     }
+    match format(line) {
+        Format::Json => json(line),
+        Format::Ltsv => ltsv(line),
+        Format::Classic => classic(line),
+    }
+}
+
+/// What was asked, as a line of any known format tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LoggedRequest {
+    pub(crate) method: String,
+    /// Without a port; `None` where the format does not tell it.
+    pub(crate) host: Option<String>,
+    /// As it was sent.
+    pub(crate) target: String,
+}
+
+/// Reads what was asked, whether or not the line tells how long it took.
+///
+/// # Errors
+/// Why it could not be read, in words.
+pub(crate) fn read_asked(line: &str) -> Result<LoggedRequest, &'static str> {
+    let line = line.trim_end_matches(['\n', '\r']);
+    if line.len() > LINE_BYTES_MAX {
+        return Err("it is longer than 64 KiB");
+    }
+    match format(line) {
+        Format::Json => {
+            let record = json_object(line)?;
+            asked(|name| json_value(&record, name))
+        }
+        Format::Ltsv => asked(|name| ltsv_value(line, name)),
+        Format::Classic => {
+            let fields = fields(line);
+            let at = time_at(&fields)?;
+            let request = fields.get(at + 1).map_or("", |field| field.text.as_str());
+            let (method, rest) = request.split_once(' ').ok_or("it was no request")?;
+            Ok(LoggedRequest {
+                method: method.to_owned(),
+                host: site(&fields, at).map(str::to_owned),
+                target: rest.split(' ').next().unwrap_or_default().to_owned(),
+            })
+        }
+    }
+}
+
+fn asked(value: impl Fn(&str) -> Option<String>) -> Result<LoggedRequest, &'static str> {
+    let wanted = |name| value(name).ok_or("it was no request");
+    Ok(LoggedRequest {
+        method: wanted("method")?,
+        host: value("host"),
+        target: wanted("target")?,
+    })
+}
+
+enum Format {
+    Json,
+    Ltsv,
+    Classic,
+}
+
+fn format(line: &str) -> Format {
     match line.as_bytes() {
-        [b'{', ..] => json(line),
-        _ if line.contains("\ttarget:") || line.starts_with("time:") => ltsv(line),
-        _ => classic(line),
+        [b'{', ..] => Format::Json,
+        _ if line.contains("\ttarget:") || line.starts_with("time:") => Format::Ltsv,
+        _ => Format::Classic,
+    }
+}
+
+fn json_object(line: &str) -> Result<serde_json::Value, &'static str> {
+    serde_json::from_str(line).map_err(|_| "it is no JSON object")
+}
+
+fn json_value(record: &serde_json::Value, name: &str) -> Option<String> {
+    match record.get(name)? {
+        serde_json::Value::String(text) => Some(text.clone()),
+        serde_json::Value::Number(number) => Some(number.to_string()),
+        _ => None,
     }
 }
 
 fn json(line: &str) -> Result<LogLine, &'static str> {
-    let record: serde_json::Value =
-        serde_json::from_str(line).map_err(|_| "it is no JSON object")?;
-    let value = |name: &str| match record.get(name)? {
-        serde_json::Value::String(text) => Some(text.clone()),
-        serde_json::Value::Number(number) => Some(number.to_string()),
-        _ => None,
-    };
-    ours(value, record.get("file").is_some())
+    let record = json_object(line)?;
+    let tells_files = record.get("file").is_some();
+    ours(|name| json_value(&record, name), tells_files)
+}
+
+fn ltsv_value(line: &str, name: &str) -> Option<String> {
+    let mut fields = line.split('\t').filter_map(|field| field.split_once(':'));
+    let (_, value) = fields.find(|(label, _)| *label == name)?;
+    (value != "-").then(|| value.to_owned())
 }
 
 fn ltsv(line: &str) -> Result<LogLine, &'static str> {
-    let value = |name: &str| {
-        let mut fields = line.split('\t').filter_map(|field| field.split_once(':'));
-        let (_, value) = fields.find(|(label, _)| *label == name)?;
-        (value != "-").then(|| value.to_owned())
-    };
-    ours(value, line.contains("\tfile:"))
+    ours(|name| ltsv_value(line, name), line.contains("\tfile:"))
 }
 
 /// A record of ours, by the names of its values; older ones tell no files.
@@ -163,16 +233,8 @@ fn ours(
 /// A line of Apache's or nginx's: `[vhost:port] client - user [time] "request" status bytes … duration`.
 fn classic(line: &str) -> Result<LogLine, &'static str> {
     let fields = fields(line);
-    let at = fields
-        .iter()
-        .position(|field| field.kind == Quoting::Bracketed)
-        .filter(|at| (3..=4).contains(at))
-        .ok_or("it has no [time]")?;
+    let at = time_at(&fields)?;
     let text = |index: usize| fields.get(index).map(|field| field.text.as_str());
-    let site = match at {
-        4 => text(0).unwrap_or_default(),
-        _ => "",
-    };
     let (time, offset) = strtime::parse("%d/%b/%Y:%H:%M:%S %z", text(at).unwrap_or_default())
         .and_then(|parsed| Ok((parsed.to_timestamp()?, parsed.offset())))
         .map_err(|_| "its [time] is none")?;
@@ -193,10 +255,7 @@ fn classic(line: &str) -> Result<LogLine, &'static str> {
             arrived_us,
             held_us,
             client: address(client),
-            site: site
-                .rsplit_once(':')
-                .map_or(site, |(host, _)| host)
-                .to_owned(),
+            site: site(&fields, at).unwrap_or_default().to_owned(),
             path: path(target),
             file: LoggedFile::Untold,
             upstream: None,
@@ -208,6 +267,20 @@ fn classic(line: &str) -> Result<LogLine, &'static str> {
         clock,
         offset,
     })
+}
+
+/// The place of the time in a line of Apache's or nginx's.
+fn time_at(fields: &[Field]) -> Result<usize, &'static str> {
+    let mut kinds = fields.iter().map(|field| field.kind);
+    let at = kinds.position(|kind| kind == Quoting::Bracketed);
+    at.filter(|at| (3..=4).contains(at))
+        .ok_or("it has no [time]")
+}
+
+/// The host before the client, where there is one, without its port.
+fn site(fields: &[Field], time_at: usize) -> Option<&str> {
+    let first = fields.first().filter(|_| time_at == 4)?.text.as_str();
+    Some(first.rsplit_once(':').map_or(first, |(host, _)| host))
 }
 
 /// What stands behind the bytes, or behind referer and user agent where those are logged.
@@ -338,6 +411,28 @@ mod tests {
 
     fn entry(line: &str) -> LogEntry {
         read(line).expect(line).entry
+    }
+
+    #[test]
+    fn what_was_asked_is_read_from_lines_without_a_duration_too() {
+        let asked = |method: &str, host: Option<&str>, target: &str| {
+            Ok(LoggedRequest {
+                method: method.into(),
+                host: host.map(Into::into),
+                target: target.into(),
+            })
+        };
+        let common = "203.0.113.7 - - [21/Nov/2026:22:18:19 +0000] \"GET /a?b=c HTTP/1.1\" 200 5";
+        assert_eq!(read_asked(common), asked("GET", None, "/a?b=c"));
+        let of_host = format!("www.example.jp:443 {common} \"-\" \"curl\"");
+        let told = asked("GET", Some("www.example.jp"), "/a?b=c");
+        assert_eq!(read_asked(&of_host), told);
+        let json = r#"{"host":"www.example.jp","method":"GET","target":"/a?b=c"}"#;
+        assert_eq!(read_asked(json), told);
+        let ltsv = "time:x\thost:www.example.jp\tmethod:GET\ttarget:/a?b=c";
+        assert_eq!(read_asked(ltsv), told);
+        assert!(read_asked("203.0.113.7 - - [21/Nov/2026:22:18:19 +0000] \"-\" 400 0").is_err());
+        assert!(read_asked("nothing").is_err());
     }
 
     #[test]

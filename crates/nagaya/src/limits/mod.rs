@@ -6,7 +6,7 @@
 
 mod history;
 mod keep;
-mod log;
+pub(crate) mod log;
 mod only;
 mod propose;
 mod simulate;

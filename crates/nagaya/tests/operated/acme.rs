@@ -302,8 +302,10 @@ fn whoever_dies_at_whatever_step_there_is_a_certificate_with_its_key_in_the_end(
             "gateway" => gateway.pid(),
             name => gateway.child_called(name),
         };
-        let children = gateway.children();
         let pid = Pid::from_raw(i32::try_from(victim).unwrap()).unwrap();
+        // Stopped it starts no other child, which would hold the ports unseen.
+        kill_process(pid, Signal::STOP).unwrap();
+        let children = gateway.children();
         kill_process(pid, Signal::KILL).unwrap();
         let gateway = match who {
             "gateway" => {

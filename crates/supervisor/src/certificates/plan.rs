@@ -26,6 +26,8 @@ const THIS_MACHINE: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 const CERTIFICATES: &str = "certificates";
 /// What certbot calls a chain and a key, in a directory for each certificate.
 const CERTBOT: (&str, &str) = ("fullchain.pem", "privkey.pem");
+/// What a key's name ends in where it lies beside its chain, as panels have it.
+const KEY: &str = "key";
 
 /// What a configuration has of certificates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -312,10 +314,13 @@ fn found(pattern: &str) -> Result<Vec<Planned>, String> {
     }
     let planned = chains.into_iter().map(|chain| {
         let is_certbot = chain.file_name().is_some_and(|name| name == CERTBOT.0);
-        let key = chain.with_file_name(CERTBOT.1);
+        let key = match is_certbot {
+            true => chain.with_file_name(CERTBOT.1),
+            false => chain.with_extension(KEY),
+        };
         Planned {
             source: Source::File(chain.display().to_string()),
-            key: (is_certbot && key.is_file()).then_some(key),
+            key: key.is_file().then_some(key),
             chain,
             harm: Harm::Configuration,
             tenant: None,
@@ -550,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_lead_to_files_and_to_certbots_directories() {
+    fn patterns_lead_to_files_with_their_keys_and_to_certbots_directories() {
         let directory = testkit::TempDir::new();
         for file in ["c/a.pem", "c/b.crt", "c/b.key", "c/README", "live/README"] {
             directory.write(file, "");
@@ -564,7 +569,7 @@ mod tests {
         let file = |name: &str| (format!("c/{name}"), false);
         assert_eq!(
             names(&format!("{root}/c/*")),
-            [file("a.pem"), file("b.crt")]
+            [file("a.pem"), ("c/b.crt".into(), true)]
         );
         assert_eq!(names(&format!("{root}/c/README")), [file("README")]);
         for pattern in ["live/*", "live/*/", "live/*/fullchain.pem"] {
