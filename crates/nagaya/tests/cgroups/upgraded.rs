@@ -33,15 +33,13 @@ fn an_upgrade_that_is_refused_changes_no_limit_and_one_that_is_taken_lifts_what_
     let mut gateway = builder_of(&program, &wanted).start();
     assert_eq!(pids(&gateway), "40");
     // Its spawner starts, and its server does not.
-    let shown = program.display();
-    let text = format!(
-        "#!/bin/bash\ncase \"$1\" in\nserver) exit 1;;\nesac\nexec -a {shown} {BINARY} \"$@\"\n"
-    );
+    let text = format!("#!/bin/sh\n[ \"$1\" != server ] || exit 1\nexec {BINARY} \"$@\"\n");
     let broken = installed.write("broken", text);
     fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).unwrap();
     fs::rename(broken, &program).unwrap();
     gateway.place(&config_with("pids = 30"));
     gateway.signal(Signal::USR2);
+    gateway.wait_for_message("the new server was lost before it was ready");
     gateway.wait_for_message("the old program serves on");
     assert_eq!(pids(&gateway), "40");
     fs::remove_file(&program).unwrap();
