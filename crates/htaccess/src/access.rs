@@ -269,11 +269,8 @@ pub(crate) async fn admit(settings: &Settings, scope: &Scope<'_>) -> Result<(), 
 
 async fn require(settings: &Settings, scope: &Scope<'_>) -> Result<(), Stop> {
     let Some(requirement) = &settings.require else {
-        // A kind of authentication, and nothing that it is for.
-        return match settings.auth.kind {
-            Some(true) => Err(Stop::new(500, "htaccess_auth")),
-            _ => Ok(()),
-        };
+        // A kind of authentication may well stand where nothing requires it.
+        return Ok(());
     };
     match requirement.verdict(true, &None, scope).await? {
         Verdict::Granted => return Ok(()),

@@ -181,12 +181,21 @@ fn who_asks_is_asked_once_and_only_where_it_matters() {
 }
 
 #[test]
+fn a_kind_of_authentication_asks_where_something_requires_it() {
+    let site = Site::new(&format!(
+        "{BASIC}<Files secret.inc>\nRequire valid-user\n</Files>"
+    ));
+    let site = site.files(&["a.html", "secret.inc"]);
+    assert_eq!(site.short("/a.html"), "200");
+    assert_eq!(site.short("/secret.inc"), "401");
+}
+
+#[test]
 fn half_of_an_authentication_is_a_fault_and_never_an_open_door() {
     for text in [
         "Require valid-user",
         "AuthType Basic\nRequire valid-user",
         "AuthType Basic\nAuthName x\nRequire valid-user",
-        "AuthType Basic\nAuthName x\nAuthUserFile /f",
         "AuthType Digest\nAuthName x\nAuthUserFile /f\nRequire valid-user",
         "AuthBasicProvider ldap",
         "Require ldap-group cn=x",

@@ -88,6 +88,11 @@ impl Applied {
         self.decision.settings.is_unlisted(name)
     }
 
+    /// Whether files, too, take what follows them in the path.
+    pub(crate) fn takes_path_info(&self) -> bool {
+        self.decision.settings.path_info() == PathInfo::Taken
+    }
+
     /// Whether what follows a file in the path is refused.
     pub(crate) fn refuses_path_info(&self) -> bool {
         self.decision.settings.path_info() == PathInfo::Refused

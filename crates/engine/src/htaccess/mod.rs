@@ -95,7 +95,10 @@ async fn go_round(
                 carried = next;
             }
             Ok(Onward::Answer(status, location)) => {
-                note(exchange, Applied::new(decision, facts, files));
+                let mut applied = Applied::new(decision, facts, files);
+                // What is sent elsewhere has no page that `Header` without `always` would be about.
+                applied.is_own_error = true;
+                note(exchange, applied);
                 return answer_at_once(routed, exchange, status, &location).await;
             }
             Ok(Onward::Settled) => return settle(files, exchange, decision, facts),

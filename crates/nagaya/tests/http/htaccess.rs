@@ -286,7 +286,7 @@ fn fields_types_and_pages_of_failures_are_as_files_say() {
     let gateway = gateway(&[(
         "site/.htaccess",
         "Header set X-Said yes\nHeader always set X-Always yes\nAddType text/x-own .txt\n\
-         ErrorDocument 404 /errors/404.html\nErrorDocument 403 \"closed, sorry\"\n\
+         ErrorDocument 404 /errors/404.html\nErrorDocument 403 \"closed, sorry\"\nAcceptPathInfo On\n\
          <Files front.txt>\nRequire all denied\n</Files>\n",
     )]);
     let plain = ask(&gateway, "a.test", "/plain.txt", "");
@@ -294,6 +294,10 @@ fn fields_types_and_pages_of_failures_are_as_files_say() {
     assert_eq!(plain.head.field("X-Always"), Some("yes"));
     let kind = plain.head.field("Content-Type").unwrap_or_default();
     assert!(kind.starts_with("text/x-own"), "{kind}");
+    check(&gateway, "a.test", &[("/plain.txt/more", 200, "plain")]);
+    let moved = ask(&gateway, "a.test", "/sub", "");
+    assert_eq!(moved.head.field("X-Always"), Some("yes"));
+    assert_eq!((moved.status, moved.head.field("X-Said")), (301, None));
     let none = ask(
         &gateway,
         "a.test",

@@ -21,6 +21,7 @@ use crate::compression::{self, Coding};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::exchange::reply::BodySize;
+use crate::htaccess::applied::Applied;
 use crate::resolve::file::{File, Handle};
 use crate::resolve::kept::{Representation, Siblings};
 use crate::resolve::resolved::{Found, Resolved};
@@ -48,9 +49,13 @@ pub(super) async fn serve(routed: Routed<'_>, exchange: &mut Exchange) -> Result
     let Some(resolved) = resolve::file(routed, exchange).await? else {
         return Err(Error::refused(404, "no_root"));
     };
+    let files = exchange.route.htaccess.as_deref();
+    let takes_rest = files.is_some_and(Applied::takes_path_info);
     match resolved.found() {
         Found::File(_) if resolved.is_source() => Err(Error::refused(404, "source")),
-        Found::File(_) if !resolved.path_info().is_empty() => Err(Error::refused(404, "path_info")),
+        Found::File(_) if !takes_rest && !resolved.path_info().is_empty() => {
+            Err(Error::refused(404, "path_info"))
+        }
         Found::File(file) => {
             let maker = Maker {
                 routed,
