@@ -98,13 +98,27 @@ fn setting(records: &[Record]) -> String {
     if !missing.is_empty() {
         let _ = writeln!(text, "Not measured: {}.", missing.join("; "));
     }
-    if let Some(record) = records.first() {
+    let mut machines: Vec<(String, Vec<&str>)> = Vec::new();
+    for record in records {
         let machine = &record.head.machine;
-        let _ = writeln!(
-            text,
-            "Machine: {}, {} cores, Linux {}.",
+        let named = format!(
+            "{}, {} cores, Linux {}",
             machine.processor, machine.cores, machine.kernel
         );
+        let title = record.head.title.as_str();
+        match machines.iter_mut().find(|(known, _)| *known == named) {
+            Some((_, titles)) => titles.push(title),
+            None => machines.push((named, vec![title])),
+        }
+    }
+    let of_some = machines.len() > 1;
+    for (machine, titles) in machines {
+        let of = if of_some {
+            format!(" ({})", titles.join(", "))
+        } else {
+            String::new()
+        };
+        let _ = writeln!(text, "Machine{of}: {machine}.");
     }
     let loads = records.iter().flat_map(|record| record.head.rows.first());
     let mut loads: Vec<&str> = loads.map(|row| row.load.as_str()).collect();
