@@ -307,7 +307,7 @@ async fn require(settings: &Settings, scope: &Scope<'_>) -> Result<(), Stop> {
 }
 
 /// A network as Apache writes it: `10.1`, `10.1.0.0/16`, `10.1.0.0/255.255.0.0`, `2001:db8::/32`.
-pub(crate) fn network(text: &[u8]) -> Option<IpNet> {
+pub fn network(text: &[u8]) -> Option<IpNet> {
     let text = std::str::from_utf8(text).ok()?;
     let (address, mask) = match text.split_once('/') {
         Some((address, mask)) => (address, Some(mask)),

@@ -30,6 +30,7 @@ mod variable;
 pub mod words;
 
 pub use self::pattern::{Case, PATTERN_BYTES_MAX, Pattern, STEPS_MAX};
+pub use access::network;
 pub use chain::{Chain, ChainLevel, LEVELS_MAX};
 pub use compile::{PROBLEMS_MAX, Problem, Program, compile};
 pub use decide::{Decision, Ending, Explain, REDIRECTS_MAX, Traced, decide};

@@ -65,6 +65,7 @@ Which certificate ends when?           nagaya certs
 What does this machine lack?           nagaya doctor
 What does my .htaccess do to this URL? nagaya htaccess explain URL
 What does my script do, and how fast?  nagaya script run FILE
+What would become of my nginx, Apache? nagaya import nginx
 How fast is it, and is that so?        nagaya bench http://127.0.0.1/
 Errors go to standard error (under systemd: journalctl -u nagaya).
 Exit status: 0 fine, 1 failed while running, 2 wrong use or wrong configuration.";
@@ -143,7 +144,12 @@ pub(crate) enum Command {
     /// accepted it. Else it says why and is 64 to 76, as sysexits.h has them, and never 75.
     #[command(arg = without_configuration())]
     Sendmail(Box<SendmailOptions>),
-    /// Moving in from another server: whether this one answers as that one does
+    /// Moving in from another server: sites made of its configuration, and whether this one answers as it does
+    ///
+    /// Each site is a file that `nagaya check` takes, with the lines it was made of. Run again, it changes
+    /// and removes only files that it wrote and nobody has changed. Nothing is opened that was closed: where a line
+    /// about access cannot be carried, what it covers is `deny = "all"`. The exit status is 0 if all
+    /// lines were carried or are not needed, 1 if some want a look, 2 if nothing could be read.
     #[command(subcommand)]
     Import(ImportCommand),
     /// Measure a web server: load it, and say what its figures are worth
@@ -250,6 +256,7 @@ fn given_needlessly(matches: &ArgMatches) -> Option<String> {
     let reads_none = match outer {
         "limits" => matches!(command, "simulate" | "propose"),
         "script" => true,
+        "import" => matches!(command, "nginx" | "apache"),
         _ => false,
     };
     (reads_none && is_given(matches)).then(|| format!("nagaya {outer} {command}"))

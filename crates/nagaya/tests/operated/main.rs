@@ -16,6 +16,7 @@ mod export;
 mod fail2ban;
 mod from_apache;
 mod hestiacp;
+mod import;
 mod keeper;
 mod metrics;
 mod readme;

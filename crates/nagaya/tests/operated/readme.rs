@@ -16,7 +16,7 @@ use crate::fixtures::tls::certificate;
 pub(crate) const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
 /// Documents whose blocks are run.
-const DOCUMENTS: [&str; 25] = [
+const DOCUMENTS: [&str; 26] = [
     "README.md",
     "README.ja.md",
     "docs/guide/tour.md",
@@ -37,6 +37,7 @@ const DOCUMENTS: [&str; 25] = [
     "docs/guide/scripts.md",
     "docs/guide/from-mod-mruby-and-ngx-mruby.md",
     "docs/guide/from-apache.md",
+    "docs/guide/from-nginx.md",
     "docs/guide/tls.md",
     "docs/guide/logs-and-status.md",
     "docs/guide/upgrade.md",

@@ -16,7 +16,7 @@ use crate::tree::{
 };
 
 /// Own crates each crate may depend on. Nothing depends on the test tools but tests.
-const ARROWS: [(&str, &[&str]); 23] = [
+const ARROWS: [(&str, &[&str]); 24] = [
     (
         "nagaya",
         &[
@@ -25,6 +25,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
             "control",
             "engine",
             "error_log",
+            "import",
             "ipc",
             "keeper",
             "limits",
@@ -72,6 +73,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
     ("testkit", &[]),
     ("fastcgi", &["wire"]),
     ("htaccess", &["pattern"]),
+    ("import", &["config", "htaccess", "pattern"]),
     ("wire", &[]),
 ];
 
@@ -173,7 +175,7 @@ const FLOORS: [(&str, &[&str]); 8] = [
 ];
 
 /// Crates without a runtime: time, files and sockets are their callers' business.
-const WITHOUT_RUNTIME: [&str; 5] = ["wire", "fastcgi", "htaccess", "limits", "config"];
+const WITHOUT_RUNTIME: [&str; 6] = ["wire", "fastcgi", "htaccess", "import", "limits", "config"];
 
 /// Crates that link nothing they could measure.
 const MEASURING: [&str; 4] = ["bench", "lab", "load", "report"];

@@ -1,0 +1,323 @@
+//! What a level says of fields, ages, variables, sizes, times and records, as keys.
+
+use super::site::HostWork;
+use super::{Apache, ApacheLine};
+use crate::draft::{DraftKeys, TomlItem};
+use crate::words;
+
+impl HostWork<'_, '_> {
+    /// Fields, ages and variables.
+    pub(super) fn fields(&self, lines: &[&ApacheLine], keys: &mut DraftKeys) {
+        let ledger = self.apache.ledger;
+        let is_active = lines
+            .iter()
+            .rev()
+            .find(|line| line.name == "expiresactive")
+            .is_some_and(|line| line.is_on());
+        for line in lines {
+            match line.name.as_str() {
+                "header" | "requestheader" => self.field(line, keys),
+                "expiresactive" => ledger.carried(line.id),
+                "expiresdefault" | "expiresbytype" => {
+                    let (kind, age) = match line.name == "expiresbytype" {
+                        true => (
+                            line.first(),
+                            line.words.get(1..).unwrap_or_default().join(" "),
+                        ),
+                        false => ("default", line.words.join(" ")),
+                    };
+                    let fits = kind == "default" || words::is_media_type(kind);
+                    match age_of(&age).filter(|_| fits) {
+                        Some(age) if is_active => {
+                            ledger.carried(line.id);
+                            keys.put_in("expires", &kind.to_ascii_lowercase(), age, &[line.id]);
+                        }
+                        Some(_) => ledger.idle(line.id, "`ExpiresActive` is not on"),
+                        None => {
+                            ledger.lost(line.id, "no age that can be said here: write `expires`")
+                        }
+                    }
+                }
+                "setenv" | "unsetenv" => {
+                    let value = match line.name == "setenv" {
+                        true => TomlItem::from(line.word(1).replace('$', "$$")),
+                        false => TomlItem::Flag(false),
+                    };
+                    match words::is_variable(line.first())
+                        && !line.word(1).contains(char::is_control)
+                    {
+                        true => {
+                            ledger.carried(line.id);
+                            keys.put_in("env", line.first(), value, &[line.id]);
+                        }
+                        false => ledger.lost(line.id, "it cannot be a variable of a program here"),
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn field(&self, line: &ApacheLine, keys: &mut DraftKeys) {
+        const LOST: &str =
+            "a field that depends on more than itself is changed by a `header_filter` script";
+        let ledger = self.apache.ledger;
+        let mut words: Vec<&str> = line.words.iter().map(String::as_str).collect();
+        if words
+            .first()
+            .is_some_and(|word| ["always", "onsuccess"].contains(&&*word.to_ascii_lowercase()))
+        {
+            words.remove(0);
+        }
+        let table = if line.name == "header" {
+            "reply_headers"
+        } else {
+            "request_headers"
+        };
+        let (action, name) = (
+            words
+                .first()
+                .copied()
+                .unwrap_or_default()
+                .to_ascii_lowercase(),
+            words.get(1).copied().unwrap_or_default(),
+        );
+        let (value, more) = (words.get(2).copied().unwrap_or_default(), words.get(3));
+        let name = name.trim_end_matches(':');
+        let action = match action.as_str() {
+            "set" => "set",
+            "setifempty" => "default",
+            "add" | "append" | "merge" => "add",
+            "unset" => "remove",
+            _ => return ledger.lost(line.id, LOST),
+        };
+        let is_plain =
+            !value.contains(['%']) && !value.contains(char::is_control) && more.is_none();
+        if !words::is_field(name)
+            || (action != "remove" && !is_plain)
+            || (action == "remove" && !value.is_empty())
+        {
+            return ledger.lost(line.id, LOST);
+        }
+        ledger.carried(line.id);
+        match action {
+            "remove" => keys.put_in(table, "remove", TomlItem::texts([name]), &[line.id]),
+            action => {
+                let item = match action {
+                    "add" => TomlItem::texts([value.replace('$', "$$")]),
+                    _ => TomlItem::from(value.replace('$', "$$")),
+                };
+                keys.put_in(table, action, TomlItem::table([(name, item)]), &[line.id]);
+            }
+        }
+    }
+
+    /// Sizes and times.
+    pub(super) fn bounds(&self, lines: &[&ApacheLine], keys: &mut DraftKeys) {
+        for line in lines {
+            let first = line.first();
+            match line.name.as_str() {
+                "limitrequestbody" => bound(
+                    self.apache,
+                    line,
+                    words::body(first),
+                    ("caps", "body_bytes"),
+                    keys,
+                ),
+                "proxytimeout" => bound(
+                    self.apache,
+                    line,
+                    words::wait(first),
+                    ("timeouts", "upstream_read"),
+                    keys,
+                ),
+                "timeout" => bound(
+                    self.apache,
+                    line,
+                    words::wait(first),
+                    ("timeouts", "write"),
+                    keys,
+                ),
+                "maxkeepaliverequests" => {
+                    let count = first
+                        .parse::<u64>()
+                        .ok()
+                        .map(|it| TomlItem::Count(it.min(1_000_000_000)));
+                    bound(
+                        self.apache,
+                        line,
+                        count,
+                        ("caps", "requests_per_connection"),
+                        keys,
+                    );
+                }
+                "addtype" if !first.contains("httpd-php") => self.types(line),
+                _ => {}
+            }
+        }
+    }
+
+    fn types(&self, line: &ApacheLine) {
+        self.apache.ledger.idle(
+            line.id,
+            "the usual types are known; others stand in `files.types`",
+        );
+    }
+
+    pub(super) fn error_page(&self, line: &ApacheLine, keys: &mut DraftKeys) {
+        let (status, page) = (line.first(), line.word(1));
+        let is_page = [".html", ".htm", ".json", ".svg", ".txt"]
+            .iter()
+            .any(|end| page.ends_with(end));
+        let is_status = status.len() == 3
+            && status
+                .parse()
+                .is_ok_and(|it: u16| (400..=599).contains(&it));
+        let file = words::file_path(page).filter(|_| is_page && is_status && !page.contains("/.."));
+        let at = file.and_then(|file| self.file_at(file));
+        match at {
+            Some(file) => {
+                self.apache.ledger.carried(line.id);
+                keys.put_in("error_pages", status, file, &[line.id]);
+            }
+            None => self
+                .apache
+                .ledger
+                .lost(line.id, "an error page is a file here: write `error_pages`"),
+        }
+    }
+
+    /// The file that a path leads to.
+    fn file_at(&self, path: &str) -> Option<String> {
+        let mounts = self.roots.mounts.iter();
+        let mount = mounts.filter_map(|(at, root)| {
+            let rest = path
+                .strip_prefix(at.as_str())
+                .filter(|rest| rest.starts_with('/'))?;
+            Some(format!("{root}{rest}"))
+        });
+        let root = self.roots.root.as_ref().map(|root| format!("{root}{path}"));
+        mount.into_iter().next().or(root)
+    }
+
+    pub(super) fn record(&self, line: &ApacheLine, keys: &mut DraftKeys) {
+        let ledger = self.apache.ledger;
+        let path = words::file_path(line.first()).filter(|path| !path.starts_with("/dev/"));
+        let is_first = self.is_global(line) || keys.get("log").is_none_or(|it| !it.has("access"));
+        let Some(path) = path.filter(|_| is_first) else {
+            return ledger.lost(
+                line.id,
+                "one file a site has its records, and no program: write `log`",
+            );
+        };
+        let format = line.word(1);
+        let mut formats = self.apache.global.iter();
+        let known = formats.find(|it| it.name == "logformat" && it.word(1) == format);
+        if let Some(known) = known {
+            ledger.carried(known.id);
+        }
+        let text = known.map_or(format, |it| it.first());
+        let wanted = text.split('%').skip(1).filter(|it| {
+            let plain = it.trim_start_matches(['>', '<']);
+            let names = [
+                "h",
+                "a",
+                "l",
+                "u",
+                "t",
+                "r",
+                "s",
+                "b",
+                "O",
+                "B",
+                "{Referer}i",
+                "{User-agent}i",
+                "{User-Agent}i",
+                "v",
+            ];
+            !names.iter().any(|name| plain.starts_with(name))
+        });
+        let lost: Vec<String> = wanted
+            .map(|it| format!("%{}", it.trim_end_matches([' ', '"'])))
+            .collect();
+        if format != "combined" && !lost.is_empty() {
+            let note = format!(
+                "records are in the format `combined`, without {}: `json` has everything",
+                lost.join(", ")
+            );
+            ledger.differs(line.id, &note);
+        }
+        if line.word(2).starts_with("env=") || line.word(2).starts_with("expr=") {
+            ledger.differs(
+                line.id,
+                "all requests are recorded: write a rule with `log` for the others",
+            );
+        }
+        ledger.differs(
+            line.id,
+            "as long as both servers run, they write into one file",
+        );
+        if let Some(TomlItem::Table(_)) = keys.get("log") {
+            keys.put_in("log", "access", path, &[line.id]);
+        } else {
+            keys.put(
+                "log",
+                TomlItem::table([("access", path.into())]),
+                &[line.id],
+            );
+        }
+    }
+}
+
+/// Says a time or a size, if it is one.
+pub(super) fn bound(
+    apache: &Apache<'_>,
+    line: &ApacheLine,
+    said: Option<impl Into<TomlItem>>,
+    (table, name): (&str, &str),
+    keys: &mut DraftKeys,
+) {
+    match said {
+        Some(said) => {
+            apache.ledger.carried(line.id);
+            keys.put_in(table, name, said, &[line.id]);
+        }
+        None => apache
+            .ledger
+            .lost(line.id, "no time or size that can be said here"),
+    }
+}
+
+/// `access plus 1 month`, `A3600`.
+fn age_of(text: &str) -> Option<String> {
+    const MOST: u64 = 3_650 * 86_400;
+    if let Some(seconds) = text.strip_prefix('A')
+        && let Ok(seconds) = seconds.parse::<u64>()
+    {
+        return Some(config::duration(seconds.min(MOST) * 1_000));
+    }
+    let mut words = text.split_ascii_whitespace().map(str::to_ascii_lowercase);
+    if !["access", "now"].contains(&words.next()?.as_str()) {
+        return None;
+    }
+    let mut rest: Vec<String> = words.collect();
+    if rest.first().is_some_and(|it| it == "plus") {
+        rest.remove(0);
+    }
+    let mut seconds = 0_u64;
+    for pair in rest.chunks(2) {
+        let [count, unit] = pair else { return None };
+        let unit = match unit.trim_end_matches('s') {
+            "second" => 1,
+            "minute" => 60,
+            "hour" => 3_600,
+            "day" => 86_400,
+            "week" => 7 * 86_400,
+            "month" => 30 * 86_400,
+            "year" => 365 * 86_400,
+            _ => return None,
+        };
+        seconds = seconds.checked_add(count.parse::<u64>().ok()?.checked_mul(unit)?)?;
+    }
+    (!rest.is_empty()).then(|| config::duration(seconds.min(MOST) * 1_000))
+}

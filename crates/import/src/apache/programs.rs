@@ -1,0 +1,371 @@
+//! What answers: PHP, CGI programs and back ends.
+
+use super::ApacheLine;
+use super::sections::Area;
+use super::site::HostWork;
+use crate::Fate;
+use crate::draft::{DraftKeys, TomlItem};
+use crate::words;
+
+impl<'a> HostWork<'_, 'a> {
+    /// A handler of a rule for an area, and of files with these names.
+    pub(super) fn rule(&self, area: &Area, names: Option<Vec<String>>) -> Option<DraftKeys> {
+        let mut area = area.clone();
+        let by_file = names.is_some() || area.names.is_some();
+        area.names = names.or(area.names);
+        let mut rule = DraftKeys::default();
+        rule.matching(area.members(by_file, &[])?);
+        Some(rule)
+    }
+
+    /// PHP and CGI programs.
+    pub(super) fn programs(&mut self, lines: &[&'a ApacheLine], area: &Area) {
+        for line in lines {
+            let (kind, names) = match line.name.as_str() {
+                "sethandler" => (line.first(), None),
+                "addhandler" | "addtype" => {
+                    let names = line
+                        .words
+                        .iter()
+                        .skip(1)
+                        .filter_map(|it| words::glob(it.trim_start_matches('.')));
+                    (
+                        line.first(),
+                        Some(names.map(|it| format!("*.{it}")).collect::<Vec<_>>()),
+                    )
+                }
+                "php_admin_flag" | "php_flag"
+                    if line.first() == "engine" && !line.word(1).eq_ignore_ascii_case("on") =>
+                {
+                    self.without_programs(line, area);
+                    continue;
+                }
+                _ => continue,
+            };
+            if names.as_ref().is_some_and(Vec::is_empty)
+                || (line.name == "addtype" && !kind.contains("httpd-php"))
+            {
+                continue;
+            }
+            self.program(line, kind, area, names);
+        }
+    }
+
+    fn without_programs(&mut self, line: &ApacheLine, area: &Area) {
+        self.apache.ledger.say(
+            line.id,
+            Fate::Carried,
+            "no program runs there: its source is not sent either",
+        );
+        if let Some(mut rule) = self.rule(area, None).filter(|_| !area.is_whole()) {
+            rule.put_in("handler", "static", TomlItem::Flag(true), &[line.id]);
+            self.first.push(rule);
+        }
+    }
+
+    fn program(&mut self, line: &ApacheLine, kind: &str, area: &Area, names: Option<Vec<String>>) {
+        let ledger = self.apache.ledger;
+        let lower = kind.to_ascii_lowercase();
+        let names = match (names, &area.names) {
+            (None, None) if lower.starts_with("proxy:") && lower.contains("fcgi:") => {
+                Some(vec!["*.php".to_owned()])
+            }
+            (names, _) => names,
+        };
+        let Some(mut rule) = self.rule(area, names) else {
+            return ledger.lost(line.id, "which files it is for is not known: write a rule");
+        };
+        let target = kind
+            .split_once(':')
+            .filter(|(word, _)| word.eq_ignore_ascii_case("proxy"))
+            .map(|(_, rest)| rest);
+        let fastcgi = target.and_then(fastcgi_address);
+        let own = self.apache.options.own_pools;
+        match (lower.as_str(), fastcgi) {
+            ("none" | "default-handler" | "text/html" | "text/plain", _) => {
+                return self.without_programs(line, area);
+            }
+            (_, Some(_)) if own => {
+                ledger.differs(
+                    line.id,
+                    "PHP runs in a pool of the gateway's: give the site a `user`",
+                );
+                rule.put_in("handler", "php", TomlItem::Flag(true), &[line.id]);
+            }
+            (_, Some(address)) => {
+                ledger.carried(line.id);
+                rule.put_in("handler", "fastcgi", address, &[line.id]);
+            }
+            (kind, _) if kind.contains("httpd-php-source") => {
+                return ledger.say(line.id, Fate::Refused, "sources of programs are not sent");
+            }
+            (kind, _) if kind.contains("httpd-php") && own => {
+                ledger.differs(
+                    line.id,
+                    "PHP runs in a pool of the gateway's: give the site a `user`",
+                );
+                rule.put_in("handler", "php", TomlItem::Flag(true), &[line.id]);
+            }
+            (kind, _) if kind.contains("httpd-php") => {
+                return ledger.lost(line.id, "PHP runs in no process of ours: import with `--own-pools`, or name php-fpm's socket by `fastcgi`");
+            }
+            ("cgi-script", _) => {
+                ledger.differs(line.id, "run as the site's `user`");
+                rule.put_in("handler", "cgi", TomlItem::Flag(true), &[line.id]);
+            }
+            ("server-status" | "server-info", _) => {
+                ledger.differs(line.id, "figures are in the format of Prometheus");
+                rule.put_in("handler", "metrics", "prometheus", &[line.id]);
+            }
+            _ => {
+                let why = "such a handler has no counterpart: write a rule";
+                ledger.lost(line.id, why);
+                return self.close(area, why, line);
+            }
+        }
+        if self.roots.root.is_none()
+            && self.roots.mounts.is_empty()
+            && !lower.starts_with("server-")
+        {
+            return ledger.lost(
+                line.id,
+                "programs are found below a `root`, and there is none",
+            );
+        }
+        self.main.push(rule);
+    }
+
+    /// `ProxyPass` and what goes with it.
+    pub(super) fn proxies(&mut self, lines: &[&'a ApacheLine], area: &Area) {
+        let keeps_host = self.keeps_host(lines);
+        for line in lines
+            .iter()
+            .filter(|line| line.name == "proxypass" || line.name == "proxypassmatch")
+        {
+            let ledger = self.apache.ledger;
+            let is_regex = line.name == "proxypassmatch";
+            let (from, to) = match area
+                .prefix
+                .as_deref()
+                .filter(|_| line.words.len() == 1 || line.word(1).contains('='))
+            {
+                Some(prefix) => (prefix, line.first()),
+                None => (line.first(), line.word(1)),
+            };
+            let mut rule = DraftKeys::default();
+            let made = match is_regex {
+                true => self.forward_regex(from, to, &mut rule),
+                false => self.forward(from, to, keeps_host, &mut rule),
+            };
+            rule.note(&[line.id]);
+            match made {
+                Ok(()) => {
+                    ledger.carried(line.id);
+                    self.first.push(rule);
+                }
+                Err(why) => {
+                    ledger.lost(line.id, why);
+                    let prefix = from.trim_end_matches('/');
+                    let area = match is_regex {
+                        true => Area {
+                            regex: words::expression(from, false),
+                            ..Area::default()
+                        },
+                        false => Area {
+                            prefix: (!prefix.is_empty()).then(|| prefix.to_owned()),
+                            ..Area::default()
+                        },
+                    };
+                    self.close(&area, why, line);
+                }
+            }
+        }
+    }
+
+    fn keeps_host(&self, lines: &[&ApacheLine]) -> bool {
+        let said = lines
+            .iter()
+            .rev()
+            .chain(self.apache.global.iter().rev())
+            .find(|it| it.name == "proxypreservehost");
+        said.iter()
+            .for_each(|line| self.apache.ledger.carried(line.id));
+        said.is_some_and(|line| line.is_on())
+    }
+
+    fn forward(
+        &mut self,
+        from: &str,
+        to: &str,
+        keeps_host: bool,
+        rule: &mut DraftKeys,
+    ) -> Result<(), &'static str> {
+        let path = from.trim_end_matches('/');
+        let area = Area {
+            prefix: (!path.is_empty()).then(|| path.to_owned()),
+            ..Area::default()
+        };
+        rule.matching(area.members(false, &[]).ok_or("its path is not known")?);
+        if to == "!" {
+            rule.put_in("handler", "static", TomlItem::Flag(true), &[]);
+            return match self.roots.root.is_some() {
+                true => Ok(()),
+                false => Err("there are no files to be served in its place"),
+            };
+        }
+        if let Some(address) = fastcgi_address(to) {
+            if self.roots.root.is_none() {
+                return Err("php-fpm is asked for files of a `root`, and there is none");
+            }
+            let members = area.members(false, &[]).unwrap_or_default().into_iter();
+            rule.matching(
+                members
+                    .chain([("file".to_owned(), "*.php".into())])
+                    .collect(),
+            );
+            rule.put_in("handler", "fastcgi", address, &[]);
+            return Ok(());
+        }
+        const UNKNOWN: &str = "where it forwards to is not known: write `proxy`";
+        let (upstream, target) = upstream(to).ok_or(UNKNOWN)?;
+        let title = format!("[upstreams.{}]", config::quote(&upstream));
+        let is_known =
+            upstream.contains(':') || self.shared.tables.iter().any(|(known, _)| *known == title);
+        if !is_known {
+            return Err(UNKNOWN);
+        }
+        let mut proxy = vec![("upstream".to_owned(), upstream.into())];
+        let target = target.trim_end_matches('/');
+        if target != path {
+            let parts = [("strip_prefix", path), ("add_prefix", target)];
+            proxy.extend(
+                parts
+                    .iter()
+                    .filter(|(_, path)| !path.is_empty())
+                    .map(|(name, path)| ((*name).to_owned(), (*path).into())),
+            );
+        }
+        if !keeps_host {
+            proxy.push(("host".to_owned(), "upstream".into()));
+        }
+        rule.put_in("handler", "proxy", TomlItem::Table(proxy), &[]);
+        Ok(())
+    }
+
+    fn forward_regex(
+        &self,
+        from: &str,
+        to: &str,
+        rule: &mut DraftKeys,
+    ) -> Result<(), &'static str> {
+        const UNKNOWN: &str =
+            "an expression with a URL that is put together: write a rule with `path_regex`";
+        let regex = words::expression(from, false).ok_or(UNKNOWN)?;
+        rule.matching(vec![("path_regex".to_owned(), regex.clone().into())]);
+        if let Some(address) = fastcgi_address(to).filter(|_| self.roots.root.is_some()) {
+            let globs = words::globs(from).ok_or(UNKNOWN)?;
+            let names = globs
+                .texts
+                .into_iter()
+                .map(|it| it.replace("/*", "*"))
+                .collect();
+            rule.matching(vec![("file".to_owned(), TomlItem::one_or_list(names))]);
+            rule.put_in("handler", "fastcgi", address, &[]);
+            return Ok(());
+        }
+        let (upstream, path) = upstream(to).ok_or(UNKNOWN)?;
+        let path = super::rewriting::template(&path, &regex)
+            .filter(|it| it.starts_with('/'))
+            .ok_or(UNKNOWN)?;
+        let proxy = TomlItem::table([
+            ("upstream", upstream.into()),
+            ("path", path.into()),
+            ("host", "upstream".into()),
+        ]);
+        rule.put_in("handler", "proxy", proxy, &[]);
+        Ok(())
+    }
+
+    pub(super) fn balancer(&mut self, section: &'a ApacheLine, children: &[&'a ApacheLine]) {
+        let apache = self.apache;
+        let Some(name) = section
+            .first()
+            .strip_prefix("balancer://")
+            .and_then(words::host)
+        else {
+            return apache.bury(
+                section,
+                Fate::NotNeeded,
+                "only sites forward, and nobody is a client's proxy",
+            );
+        };
+        apache.ledger.carried(section.id);
+        let mut servers = Vec::new();
+        for line in children {
+            let server = (line.name == "balancermember")
+                .then(|| upstream(line.first()))
+                .flatten();
+            match server.and_then(|(url, _)| url.strip_prefix("http://").map(str::to_owned)) {
+                Some(server) => {
+                    apache.ledger.carried(line.id);
+                    servers.push(server);
+                }
+                None => apache.ledger.say_last(
+                    line.id,
+                    Fate::NotCarried,
+                    "servers are addresses: write `[upstreams.NAME]`",
+                ),
+            }
+        }
+        let title = format!("[upstreams.{}]", config::quote(&name));
+        if !servers.is_empty() && !self.shared.tables.iter().any(|(known, _)| *known == title) {
+            self.shared
+                .table(title)
+                .put("servers", TomlItem::texts(servers), &[section.id]);
+        }
+    }
+}
+
+/// The address of a FastCGI server in a URL of Apache's.
+fn fastcgi_address(text: &str) -> Option<String> {
+    if let Some((path, rest)) = text.strip_prefix("unix:").and_then(|it| it.split_once('|')) {
+        let path = words::file_path(path).filter(|path| path.len() <= 107)?;
+        return rest.starts_with("fcgi:").then(|| format!("unix:{path}"));
+    }
+    let rest = text.strip_prefix("fcgi://")?;
+    let authority = rest.split('/').next()?;
+    let (host, port) = authority.rsplit_once(':').unwrap_or((authority, "9000"));
+    words::address(host, port)
+}
+
+/// The upstream of a URL as `proxy` has it, and the path.
+fn upstream(text: &str) -> Option<(String, String)> {
+    if let Some((path, rest)) = text.strip_prefix("unix:").and_then(|it| it.split_once('|')) {
+        let path = words::file_path(path).filter(|path| path.len() <= 107)?;
+        let behind = rest.split_once("://")?.1;
+        let target = behind
+            .find('/')
+            .and_then(|at| behind.get(at..))
+            .unwrap_or_default();
+        return Some((format!("unix:{path}"), target.to_owned()));
+    }
+    let (scheme, rest) = text.split_once("://")?;
+    let (authority, path) = rest.split_at(rest.find(['/', '$']).unwrap_or(rest.len()));
+    let plain = !path.contains(['?', '#', '%', ' ']) && !path.contains("//");
+    match scheme {
+        "http" | "ws" | "https" | "wss" if plain => {
+            let is_tls = ["https", "wss"].contains(&scheme);
+            let (host, port) = match authority.rsplit_once(':') {
+                Some((host, port)) if !port.ends_with(']') => (host, port),
+                _ => (authority, if is_tls { "443" } else { "80" }),
+            };
+            let address = words::address(host, port)?;
+            Some((
+                format!("{}://{address}", if is_tls { "https" } else { "http" }),
+                path.to_owned(),
+            ))
+        }
+        "balancer" if plain => Some((words::host(authority)?, path.to_owned())),
+        _ => None,
+    }
+}

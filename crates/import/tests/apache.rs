@@ -1,0 +1,400 @@
+//! What comes of Apache's directives, one row each.
+
+use import::{Fate, ImportOptions, Imported, apache};
+
+use crate::properties::passes;
+
+fn read(text: &str) -> Imported {
+    let imported = apache(text.as_bytes(), &ImportOptions::default()).unwrap();
+    passes(&imported);
+    imported
+}
+
+/// A site whose virtual host says this beside its name and root, without comments.
+fn import(body: &str) -> (Imported, String) {
+    let text = format!(
+        "Listen 80\n<Proxy balancer://app>\nBalancerMember http://127.0.0.1:9000\n</Proxy>\n<VirtualHost *:80>\n\
+         ServerName a.example\nDocumentRoot /srv/a\n{body}\n</VirtualHost>\n"
+    );
+    let imported = read(&text);
+    let site = imported.files.iter().find(|file| file.name == "a.example");
+    let site = site.map(|file| file.text.clone()).unwrap_or_default();
+    let lines = site.lines().filter(|line| !line.starts_with('#'));
+    let site = lines.collect::<Vec<_>>().join("\n");
+    (imported, site)
+}
+
+fn said<'i>(imported: &'i Imported, begins: &str) -> (Fate, &'i str) {
+    let mut lines = imported.lines.iter();
+    let line = lines.find(|line| line.text.starts_with(begins));
+    line.map_or_else(
+        || panic!("no line begins with {begins}"),
+        |line| (line.fate, line.note.as_str()),
+    )
+}
+
+/// What a virtual host says, and what of it must stand in the site.
+const ROWS: &[(&str, &str)] = &[
+    // Files.
+    (
+        "DirectoryIndex index.php index.html",
+        "index = [\"index.php\", \"index.html\"]",
+    ),
+    (
+        "<Directory /srv/a>\nOptions Indexes FollowSymLinks\n</Directory>",
+        "files = { listing = true }\nsymlinks = \"allow\"",
+    ),
+    (
+        "Alias /img/ /srv/pictures/",
+        "[[sites.mounts]]\npath = \"/img\"\nroot = \"/srv/pictures\"",
+    ),
+    (
+        "FallbackResource /index.php",
+        "try = [\"$path\", \"$path/\", \"/index.php\"]",
+    ),
+    (
+        "<Directory /srv/a>\nRewriteEngine On\nRewriteBase /\nRewriteRule ^index\\.php$ - [L]\nRewriteCond %{REQUEST_FILENAME} !-f\n\
+      RewriteCond %{REQUEST_FILENAME} !-d\nRewriteRule . /index.php [L]\n</Directory>",
+        "try = [\"$path\", \"$path/\", \"/index.php\"]",
+    ),
+    (
+        "ErrorDocument 404 /errors/404.html",
+        "error_pages = { 404 = \"/srv/a/errors/404.html\" }",
+    ),
+    // Who may come in.
+    (
+        "<Location /staff>\nRequire ip 192.0.2.0/24 10.1\n</Location>",
+        "match = { path = [\"/staff\", \"/staff/*\"] }\nallow = [\"192.0.2.0/24\", \"10.1.0.0/16\"]",
+    ),
+    (
+        "<Directory /srv/a/in>\nOrder deny,allow\nDeny from all\nAllow from 192.0.2.7\n</Directory>",
+        "match = { path = [\"/in\", \"/in/*\"] }\nallow = [\"192.0.2.7\"]",
+    ),
+    (
+        "<FilesMatch \"\\.(sql|log)$\">\nRequire all denied\n</FilesMatch>",
+        "match = { path = [\"*.sql\", \"*.log\"] }\ndeny = \"all\"\n\n[[sites.rules]]\nmatch = { file = [\"*.sql\", \"*.log\"] }\ndeny = \"all\"",
+    ),
+    (
+        "<FilesMatch ^\\.ht>\nRequire all denied\n</FilesMatch>",
+        "match = { path = \"*/.ht*\" }\ndeny = \"all\"",
+    ),
+    (
+        "<Location /api>\n<LimitExcept GET>\nRequire all denied\n</LimitExcept>\n</Location>",
+        "match = { path = [\"/api\", \"/api/*\"], not = { method = [\"GET\", \"HEAD\"] } }\ndeny = \"all\"",
+    ),
+    (
+        "<Location /x>\nAuthType Basic\nAuthName \"Staff only\"\nAuthUserFile /etc/pw\nRequire valid-user\n</Location>",
+        "match = { path = [\"/x\", \"/x/*\"] }\nauth = { realm = \"Staff only\", file = \"/etc/pw\" }",
+    ),
+    (
+        "<Location />\n<RequireAll>\nRequire all granted\nRequire not ip 203.0.113.7\n</RequireAll>\n</Location>",
+        "deny = [\"203.0.113.7\"]",
+    ),
+    // Leading elsewhere.
+    (
+        "Redirect permanent /old /new",
+        "match = { path_regex = \"^/old(/.*)?$\" }\nhandler = { redirect = \"/new${1}\", status = 301 }",
+    ),
+    (
+        "Redirect / https://b.example/",
+        "handler = { redirect = \"https://b.example${uri}\", status = 302 }",
+    ),
+    (
+        "Redirect gone /gone",
+        "handler = { respond = { status = 410 } }",
+    ),
+    (
+        "RedirectMatch 301 ^/blog/(.*)$ https://b.example/$1",
+        "match = { path_regex = \"^/blog/(.*)$\" }\nhandler = { redirect = \"https://b.example/${1}\", status = 301 }",
+    ),
+    (
+        "RewriteEngine On\nRewriteRule ^/article/([0-9]+)$ /article.php?id=$1 [L,QSA]",
+        "rewrite = [{ from = \"^/article/([0-9]+)$\", to = \"/article.php?id=${1}\", query = \"append\" }]",
+    ),
+    (
+        "<Directory /srv/a/wiki>\nRewriteEngine On\nRewriteRule ^page/(.*)$ index.php?p=$1 [L]\n</Directory>",
+        "rewrite = [{ from = \"^/wiki/page/(.*)$\", to = \"/wiki/index.php?p=${1}\" }]",
+    ),
+    (
+        "RewriteEngine On\nRewriteCond %{HTTP_HOST} ^www\\. [NC]\nRewriteRule ^ https://a.example%{REQUEST_URI} [R=301,L]",
+        "match = { header = { Host = { regex = \"(?i)^www\\\\.\" } } }",
+    ),
+    (
+        "RewriteEngine On\nRewriteCond %{HTTP_USER_AGENT} bot [NC]\nRewriteRule ^ - [F]",
+        "match = { header = { User-Agent = { regex = \"(?i)bot\" } } }\ndeny = \"all\"",
+    ),
+    // Programs and back ends.
+    (
+        "<FilesMatch \"\\.php$\">\nSetHandler \"proxy:unix:/run/php.sock|fcgi://localhost\"\n</FilesMatch>",
+        "match = { file = \"*.php\" }\nhandler = { fastcgi = \"unix:/run/php.sock\" }",
+    ),
+    (
+        "<FilesMatch \".+\\.ph(?:ar|p|tml)$\">\nSetHandler proxy:fcgi://127.0.0.1:9000\n</FilesMatch>",
+        "match = { file = [\"*.phar\", \"*.php\", \"*.phtml\"] }",
+    ),
+    (
+        "ProxyPassMatch ^/(.*\\.php(/.*)?)$ fcgi://127.0.0.1:9000/srv/a/$1",
+        "handler = { fastcgi = \"127.0.0.1:9000\" }",
+    ),
+    (
+        "ScriptAlias /cgi-bin/ /usr/lib/cgi-bin/",
+        "match = { path = \"/cgi-bin/*\" }\nhandler = { cgi = true }",
+    ),
+    (
+        "AddHandler cgi-script .cgi",
+        "match = { file = \"*.cgi\" }\nhandler = { cgi = true }",
+    ),
+    (
+        "ProxyPass /app/ http://127.0.0.1:9000/",
+        "match = { path = [\"/app\", \"/app/*\"] }\nhandler = { proxy = { upstream = \"http://127.0.0.1:9000\", strip_prefix = \"/app\", \
+         host = \"upstream\" } }",
+    ),
+    (
+        "ProxyPreserveHost On\nProxyPass / balancer://app/",
+        "handler = { proxy = { upstream = \"app\" } }",
+    ),
+    ("SuexecUserGroup alice alice", "user = \"alice\""),
+    ("AssignUserID alice alice", "user = \"alice\""),
+    (
+        "<Directory /srv/a/uploads>\nphp_admin_flag engine off\n</Directory>",
+        "match = { path = [\"/uploads\", \"/uploads/*\"] }\nhandler = { static = true }",
+    ),
+    // Fields, ages, records.
+    (
+        "Header always set X-A b",
+        "reply_headers = { set = { X-A = \"b\" } }",
+    ),
+    (
+        "Header setifempty X-A b\nHeader append Vary A\nHeader append Vary B",
+        "reply_headers = { default = { X-A = \"b\" }, add = { Vary = [\"A\", \"B\"] } }",
+    ),
+    (
+        "RequestHeader unset Proxy",
+        "request_headers = { remove = [\"Proxy\"] }",
+    ),
+    (
+        "ExpiresActive On\nExpiresByType text/css \"access plus 1 week\"\nExpiresDefault A3600",
+        "expires = { text/css",
+    ),
+    (
+        "LimitRequestBody 1048576\nProxyTimeout 300",
+        "caps = { body_bytes = \"1MiB\" }\ntimeouts = { upstream_read = \"5m\" }",
+    ),
+    (
+        "CustomLog /var/log/a.log combined",
+        "log = { access = \"/var/log/a.log\" }",
+    ),
+];
+
+#[test]
+fn each_directive_comes_to_what_one_would_write() {
+    let mut wrong = Vec::new();
+    for (body, expected) in ROWS {
+        let (_, site) = import(body);
+        let expected =
+            expected.replace("{ text/css", "{ \"text/css\" = \"7d\", default = \"1h\" }");
+        if !site.contains(&expected) {
+            wrong.push(format!("{body}\n-- lacks --\n{expected}\n-- in --\n{site}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// What is about access and cannot be carried, and for what of the site nobody may come in then.
+const CLOSED: &[(&str, &str)] = &[
+    (
+        "<Location /a>\nRequire host example.org\n</Location>",
+        "match = { path = [\"/a\", \"/a/*\"] }\n",
+    ),
+    (
+        "<Location /a>\nAuthType Digest\nAuthUserFile /etc/pw\nRequire valid-user\n</Location>",
+        "match = { path = [\"/a\", \"/a/*\"] }\n",
+    ),
+    (
+        "<Location /a>\nRequire user alice\n</Location>",
+        "match = { path = [\"/a\", \"/a/*\"] }\n",
+    ),
+    (
+        "<Location /a>\nRequireSomething x\n</Location>",
+        "match = { path = [\"/a\", \"/a/*\"] }\n",
+    ),
+    (
+        "<Location /a>\nOrder allow,deny\nAllow from all\nDeny from example.org\n</Location>",
+        "match = { path = [\"/a\", \"/a/*\"] }\n",
+    ),
+    (
+        "<Location /a>\nSSLRequireSSL\n</Location>",
+        "match = { path = [\"/a\", \"/a/*\"] }\n",
+    ),
+    (
+        "<If \"%{HTTP_USER_AGENT} =~ /x/\">\nRequire all denied\n</If>",
+        "",
+    ),
+    (
+        "<LocationMatch \"(x\">\nRequire all denied\n</LocationMatch>",
+        "",
+    ),
+    (
+        "RewriteEngine On\nRewriteCond %{QUERY_STRING} evil\nRewriteRule ^/private - [F]",
+        "match = { path_regex = \"(?i)^/private\" }\n",
+    ),
+    (
+        "RewriteEngine On\nRewriteCond %{QUERY_STRING} evil\nRewriteRule ^ - [F]",
+        "",
+    ),
+    (
+        "ProxyPass /a ajp://127.0.0.1:8009/",
+        "match = { path = [\"/a\", \"/a/*\"] }\n",
+    ),
+];
+
+#[test]
+fn nothing_is_opened_that_was_closed() {
+    for (body, members) in CLOSED {
+        let (imported, site) = import(body);
+        let expected = format!("{members}deny = \"all\"");
+        assert!(site.contains(&expected), "{body}\n{site}");
+        assert!(imported.asks_for_a_look(), "{body}");
+    }
+}
+
+#[test]
+fn a_directory_that_lets_in_is_not_kept_closed_by_one_above_it() {
+    let (_, site) = import(
+        "<Directory />\nRequire all denied\n</Directory>\n<Directory /srv/a>\nRequire all granted\n</Directory>\n\
+         <Directory /srv/a/in>\nRequire all denied\n</Directory>\n<Location /in/pub>\nRequire all granted\n</Location>",
+    );
+    assert!(
+        !site.split("\n\n").next().unwrap().contains("deny"),
+        "{site}"
+    );
+    let rule = "match = { path = [\"/in\", \"/in/*\"], not = { path = [\"/in/pub\", \"/in/pub/*\"] } }\ndeny = \"all\"";
+    assert!(site.contains(rule), "{site}");
+    let (_, closed) = import("<Directory />\nRequire all denied\n</Directory>");
+    assert!(closed.contains("deny = \"all\""), "{closed}");
+}
+
+#[test]
+fn hosts_are_put_together_and_the_first_one_takes_no_strangers() {
+    let plain = "<VirtualHost *:80>\nServerName a.example\nRedirect permanent / https://a.example/\n</VirtualHost>\n";
+    let tls = "<VirtualHost *:443>\nServerName a.example\nDocumentRoot /srv/a\nSSLEngine On\nSSLCertificateFile /etc/a.pem\n\
+        SSLCertificateKeyFile /etc/a.key\n</VirtualHost>\n";
+    let imported = read(&format!("Listen 80\nListen 443\n{plain}{tls}"));
+    let site = &imported.files[1].text;
+    assert!(
+        site.contains(
+            "tls = { certificate = \"/etc/a.pem\", key = \"/etc/a.key\", redirect = true }"
+        ),
+        "{site}"
+    );
+    assert!(
+        imported.files[0]
+            .text
+            .contains("address = \"0.0.0.0:443\"\ntls = true"),
+        "{}",
+        imported.files[0].text
+    );
+    assert!(
+        imported.lines.iter().any(|line| line.note.contains("421")),
+        "{:#?}",
+        imported.lines
+    );
+    let unnamed = read("<VirtualHost *:80>\nDocumentRoot /srv/a\n</VirtualHost>");
+    assert!(unnamed.files[0].text.contains("hosts = [\"*\"]"));
+}
+
+/// Lines, and the sentence that one of them must have.
+const TRAPS: &[(&str, &str, &str)] = &[
+    (
+        "<Directory /srv/a>\nOptions +Includes\n</Directory>",
+        "Options",
+        "no server-side includes",
+    ),
+    (
+        "<Directory /srv/a>\nAllowOverride All\n</Directory>",
+        "AllowOverride",
+        "`.htaccess` files are not read",
+    ),
+    (
+        "php_admin_value memory_limit 1G",
+        "php_admin_value",
+        "php_admin_value[NAME] = VALUE",
+    ),
+    (
+        "ScriptAlias /cgi-bin/ /usr/lib/cgi-bin/",
+        "ScriptAlias",
+        "site's `user`",
+    ),
+    ("UseCanonicalName On", "UseCanonicalName", "needs no word"),
+    (
+        "CustomLog /var/log/a.log \"%h %D %{X}i\"",
+        "CustomLog",
+        "without %D, %{X}i",
+    ),
+    ("SecRule ARGS evil deny", "SecRule", "ModSecurity"),
+    (
+        "SetHandler application/x-httpd-php",
+        "SetHandler",
+        "--own-pools",
+    ),
+    (
+        "AssignUserID root root",
+        "AssignUserID",
+        "do not run as root",
+    ),
+];
+
+#[test]
+fn each_trap_has_its_sentence() {
+    for (body, line, sentence) in TRAPS {
+        let (imported, site) = import(body);
+        let (fate, note) = said(&imported, line);
+        assert!(note.contains(sentence), "{body}: {fate:?}, {note}\n{site}");
+    }
+}
+
+#[test]
+fn settings_of_php_go_to_a_pool_of_ours_where_that_is_wanted() {
+    let text = "<VirtualHost *:80>\nServerName a.example\nDocumentRoot /srv/a\nAssignUserID alice alice\n\
+        php_admin_value memory_limit 256M\n<FilesMatch \\.php$>\nSetHandler application/x-httpd-php\n</FilesMatch>\n</VirtualHost>";
+    let options = ImportOptions {
+        own_pools: true,
+        ..ImportOptions::default()
+    };
+    let imported = apache(text.as_bytes(), &options).unwrap();
+    passes(&imported);
+    let site = &imported.files[0].text;
+    assert!(
+        site.contains("pool = { admin = { memory_limit = \"256M\" } }"),
+        "{site}"
+    );
+    assert!(
+        site.contains("match = { file = \"*.php\" }\nhandler = { php = true }"),
+        "{site}"
+    );
+}
+
+#[test]
+fn lines_are_those_of_the_files_that_were_dumped() {
+    let text = "# In file: /etc/apache2/sites-enabled/a.conf\n#   7:\n<VirtualHost *:80>\n  #   8:\n  ServerName a.example\n  #   9:\n  \
+        DocumentRoot /srv/a\n</VirtualHost>\nSyntax OK\n";
+    let imported = read(text);
+    let site = &imported.files[0].text;
+    assert!(
+        site.contains("# /etc/apache2/sites-enabled/a.conf:9: DocumentRoot /srv/a\n"),
+        "{site}"
+    );
+}
+
+#[test]
+fn sections_that_ask_about_the_server_are_read_as_the_gateway_stands_for_it() {
+    let (_, site) = import(
+        "<IfModule mod_rewrite.c>\nFallbackResource /a.php\n</IfModule>\n<IfModule !mod_authz_core.c>\nOrder allow,deny\nDeny from all\n\
+         </IfModule>\n<IfVersion >= 2.3>\nDirectoryIndex b.php\n</IfVersion>\n<IfModule LiteSpeed>\nDirectoryIndex c.php\n</IfModule>",
+    );
+    assert!(
+        site.contains("\"/a.php\"") && site.contains("index = [\"b.php\"]"),
+        "{site}"
+    );
+    assert!(!site.contains("deny") && !site.contains("c.php"), "{site}");
+}

@@ -1,0 +1,455 @@
+//! What comes of nginx's directives, one row each.
+
+use import::{Fate, ImportOptions, Imported, nginx};
+
+use crate::properties::passes;
+
+/// A site whose server says this beside its address, name and root.
+fn import(body: &str) -> (Imported, String) {
+    let zones = "limit_req_zone $binary_remote_addr zone=one:1m rate=5r/s; limit_conn_zone $host zone=two:1m;";
+    let upstreams =
+        "upstream app { server 127.0.0.1:9000 weight=2; server 127.0.0.1:9001; least_conn; }";
+    let server = format!("server {{ listen 80; server_name a.example; root /srv/a; {body} }}");
+    let text = format!("http {{ {zones} {upstreams} {server} }}");
+    let imported = nginx(text.as_bytes(), &ImportOptions::default()).unwrap();
+    passes(&imported);
+    let site = imported.files.iter().find(|file| file.name == "a.example");
+    let site = site.map(|file| file.text.clone()).unwrap_or_default();
+    let lines = site.lines().filter(|line| !line.starts_with('#'));
+    let site = lines.collect::<Vec<_>>().join("\n");
+    (imported, site)
+}
+
+/// What of the import is said of the line that begins so.
+fn said<'i>(imported: &'i Imported, begins: &str) -> (Fate, &'i str) {
+    let mut lines = imported.lines.iter();
+    let line = lines.find(|line| line.text.starts_with(begins));
+    line.map_or_else(
+        || panic!("no line begins with {begins}"),
+        |line| (line.fate, line.note.as_str()),
+    )
+}
+
+#[test]
+fn a_site_with_php_is_what_one_would_write() {
+    let (imported, site) = import(
+        "index index.php; client_max_body_size 64m;
+        location / { try_files $uri $uri/ /index.php?$args; }
+        location ~ \\.php$ { try_files $uri =404; fastcgi_split_path_info ^(.+?\\.php)(/.*)$;
+            fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; fastcgi_param HTTPS $https if_not_empty;
+            fastcgi_pass unix:/run/php.sock; }
+        location ~ /\\.ht { deny all; }",
+    );
+    let expected = r#"[[sites]]
+hosts = ["a.example"]
+root = "/srv/a"
+index = ["index.php"]
+symlinks = "allow"
+caps = { body_bytes = "64MiB" }
+try = ["$path", "$path/", "/index.php"]
+
+[[sites.rules]]
+match = { path_regex = "/\\.ht", not = { path_regex = "(?:\\.php$)" } }
+deny = "all"
+
+[[sites.rules]]
+match = { file = "*.php" }
+handler = { fastcgi = "unix:/run/php.sock" }"#;
+    assert_eq!(site, expected);
+    let worst = imported.lines.iter().map(|line| line.fate).max();
+    assert_eq!(worst, Some(Fate::Different), "{:#?}", imported.lines);
+}
+
+/// What a server says, and what of it must stand in the site.
+const ROWS: &[(&str, &str)] = &[
+    // Files.
+    (
+        "location /img/ { alias /srv/pictures/; }",
+        "[[sites.mounts]]\npath = \"/img\"\nroot = \"/srv/pictures\"",
+    ),
+    (
+        "location /img/ { root /srv/data; }",
+        "[[sites.mounts]]\npath = \"/img\"\nroot = \"/srv/data/img\"",
+    ),
+    ("autoindex on;", "files = { listing = true }"),
+    (
+        "location /app/ { try_files $uri $uri/ /app/index.html; }",
+        "match = { path = \"/app/*\" }\nrewrite = [{ from = \"^\", to = \"/app/index.html\", unless = [\"file\", \"directory\"] }]",
+    ),
+    (
+        "error_page 404 /errors/404.html;",
+        "error_pages = { 404 = \"/srv/a/errors/404.html\" }",
+    ),
+    // Answers.
+    (
+        "return 301 https://b.example$request_uri;",
+        "handler = { redirect = \"https://b.example${uri}\", status = 301 }",
+    ),
+    (
+        "location = /ping { return 200 pong; }",
+        "match = { path = \"/ping\" }\nhandler = { respond = { status = 200, body = \"pong\" } }",
+    ),
+    (
+        "location /gone { return 410; }",
+        "match = { path = \"/gone*\" }\nhandler = { respond = { status = 410 } }",
+    ),
+    (
+        "rewrite ^/media/(\\d+)$ /show.php?media=$1 last;",
+        "rewrite = [{ from = \"^/media/(\\\\d+)$\", to = \"/show.php?media=${1}\", query = \"append\", last = true }]",
+    ),
+    (
+        "rewrite ^/old/(.*)$ /new/$1 permanent;",
+        "match = { path_regex = \"^/old/(.*)$\" }\nhandler = { redirect = \"/new/${1}\", status = 301 }",
+    ),
+    (
+        "rewrite ^(.*)$ https://b.example$1 permanent;",
+        "handler = { redirect = \"https://b.example${uri}\", status = 301 }",
+    ),
+    (
+        "if ($request_method !~ ^(GET|HEAD|POST)$) { return 405; }",
+        "match = { not = { method = [\"GET\", \"HEAD\", \"POST\"] } }\nhandler = { respond = { status = 405 } }",
+    ),
+    (
+        "if ($host = www.a.example) { return 301 https://a.example$request_uri; }",
+        "match = { header = { Host = \"www.a.example\" } }",
+    ),
+    (
+        "if (!-e $request_filename) { rewrite ^/(.*)$ /index.php?q=$1 last; }",
+        "rewrite = [{ from = \"^/(.*)$\", to = \"/index.php?q=${1}\", query = \"append\", unless = [\"file\", \"directory\"], last = true }]",
+    ),
+    (
+        "if ($http_user_agent ~* (bot|crawl)) { return 403; }",
+        "match = { header = { user-agent = { regex = \"(?i)(bot|crawl)\" } } }\nhandler = { respond = { status = 403 } }",
+    ),
+    // Back ends.
+    (
+        "location / { proxy_pass http://127.0.0.1:3000; proxy_set_header Host $host; }",
+        "handler = { proxy = { upstream = \"http://127.0.0.1:3000\", buffer_request = true } }",
+    ),
+    (
+        "location / { proxy_pass http://127.0.0.1:3000; }",
+        "handler = { proxy = { upstream = \"http://127.0.0.1:3000\", host = \"upstream\", buffer_request = true } }",
+    ),
+    (
+        "location /app/ { proxy_pass http://app/; proxy_buffering off; }",
+        "match = { path = \"/app/*\" }\nhandler = { proxy = { upstream = \"app\", strip_prefix = \"/app\", host = \"upstream\", \
+         buffer_reply = false, buffer_request = true } }",
+    ),
+    (
+        "location /app/ { proxy_pass http://127.0.0.1:1/v2/; }",
+        "strip_prefix = \"/app\", add_prefix = \"/v2\"",
+    ),
+    (
+        "location /app { proxy_pass http://127.0.0.1:1/; }",
+        "match = { path_regex = \"^/app(.*)$\" }\nhandler = { proxy = { upstream = \"http://127.0.0.1:1\", path = \"/${1}\"",
+    ),
+    (
+        "location / { proxy_set_header X-Real-IP $remote_addr; proxy_pass http://unix:/run/app.sock; proxy_read_timeout 5m; }",
+        "timeouts = { upstream_read = \"5m\" }",
+    ),
+    (
+        "location / { try_files $uri @app; } location @app { proxy_pass http://app; }",
+        "match = { exists = false }\nhandler = { proxy = { upstream = \"app\"",
+    ),
+    (
+        "location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; fastcgi_param SCRIPT_FILENAME /app/public$fastcgi_script_name; \
+      fastcgi_param STAGE test; }",
+        "handler = { fastcgi = { address = \"127.0.0.1:9000\", root = \"/app/public\", params = { set = { STAGE = \"test\" } } } }",
+    ),
+    (
+        "location ~* ^/app/.+\\.(php|phtml)(/|$) { fastcgi_pass 127.0.0.1:9000; }",
+        "match = { file = [\"/srv/a/app/*.php\", \"/srv/a/app/*.phtml\"] }",
+    ),
+    // Who may come in.
+    (
+        "allow 192.0.2.0/24; deny all;",
+        "allow = [\"192.0.2.0/24\"]",
+    ),
+    (
+        "deny 192.0.2.7; allow 192.0.2.0/24; deny all;",
+        "allow = [\"192.0.2.0/24\"]\ndeny = [\"192.0.2.7\"]",
+    ),
+    ("deny 203.0.113.7;", "deny = [\"203.0.113.7\"]"),
+    (
+        "location /staff { auth_basic Staff; auth_basic_user_file htpasswd; }",
+        "match = { path = \"/staff*\" }\nauth = { realm = \"Staff\", file = \"/etc/nginx/htpasswd\" }",
+    ),
+    (
+        "location /api { limit_except GET { deny all; } }",
+        "match = { path = \"/api*\", not = { method = [\"GET\", \"HEAD\"] } }\ndeny = \"all\"",
+    ),
+    (
+        "limit_req zone=one burst=5 nodelay;",
+        "limits = [{ key = \"client\", rate = \"5/s\", burst = 6, status = 503 }]",
+    ),
+    (
+        "limit_conn two 10; limit_conn_status 429;",
+        "limits = [{ key = \"site\", concurrent = 10, status = 429 }]",
+    ),
+    (
+        "location /in { internal; }",
+        "match = { path = \"/in*\" }\ndeny = \"all\"",
+    ),
+    // Fields, ages, records.
+    (
+        "add_header X-A b always;",
+        "reply_headers = { add = { X-A = \"b\" } }",
+    ),
+    (
+        "location ~* \\.(jpg|css)$ { expires 30d; }",
+        "match = { path_regex = \"(?i)\\\\.(jpg|css)$\" }\nexpires = \"30d\"\nhandler = { static = true }",
+    ),
+    ("access_log off;", "log = { access = \"\" }"),
+    (
+        "gzip on; gzip_types text/css; gzip_min_length 256;",
+        "compress = { types = [\"text/css\", \"text/html\"], min_bytes = \"256\" }",
+    ),
+    ("underscores_in_headers on;", "underscore_fields = \"keep\""),
+    ("merge_slashes off;", "slashes = \"keep\""),
+    ("keepalive_timeout 5s;", "timeouts = { idle = \"5s\" }"),
+];
+
+#[test]
+fn each_directive_comes_to_what_one_would_write() {
+    let mut wrong = Vec::new();
+    for (body, expected) in ROWS {
+        let (_, site) = import(body);
+        if !site.contains(expected) {
+            wrong.push(format!("{body}\n-- lacks --\n{expected}\n-- in --\n{site}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// What is about access and cannot be carried, and for what of the site nobody may come in then.
+const CLOSED: &[(&str, &str)] = &[
+    ("auth_request /auth;", ""),
+    (
+        "location /a { auth_request /auth; }",
+        "match = { path = \"/a*\" }\n",
+    ),
+    (
+        "location ~ ^/a { access_by_lua_block { if x { } } }",
+        "match = { path_regex = \"^/a\" }\n",
+    ),
+    ("if ($args ~ evil) { return 403; }", ""),
+    (
+        "location /a { if ($geoip_country = XX) { return 444; } }",
+        "match = { path = \"/a*\" }\n",
+    ),
+    (
+        "location /a { auth_basic x; }",
+        "match = { path = \"/a*\" }\n",
+    ),
+    (
+        "location /a { auth_basic x; auth_basic_user_file $dir/x; }",
+        "match = { path = \"/a*\" }\n",
+    ),
+    (
+        "location /a { deny unix:; }",
+        "match = { path = \"/a*\" }\n",
+    ),
+    (
+        "location /a { uwsgi_pass 127.0.0.1:1; }",
+        "match = { path = \"/a*\" }\n",
+    ),
+    (
+        "location /a { proxy_pass http://$x; }",
+        "match = { path = \"/a*\" }\n",
+    ),
+    (
+        "location = /a { alias /srv/x; }",
+        "match = { path = \"/a\" }\n",
+    ),
+    ("location ~ (x { deny all; }", ""),
+];
+
+#[test]
+fn nothing_is_opened_that_was_closed() {
+    for (body, members) in CLOSED {
+        let (imported, site) = import(body);
+        let expected = format!("{members}deny = \"all\"");
+        assert!(site.contains(&expected), "{body}\n{site}");
+        assert!(imported.asks_for_a_look(), "{body}");
+    }
+}
+
+#[test]
+fn a_location_is_closed_for_the_paths_for_which_nginx_would_choose_it() {
+    let (_, site) = import(
+        "location / { deny all; } location /pub/ { allow all; } location = /x { allow 192.0.2.1; deny all; } \
+         location ~ \\.css$ { } location ^~ /pub/in/ { deny all; }",
+    );
+    let expected = "match = { not = { path_regex = \"^/pub/|^/x$|(?:\\\\.css$)|^/pub/in/\" } }\ndeny = \"all\"";
+    assert!(site.contains(expected), "{site}");
+    assert!(
+        site.contains("match = { path = \"/pub/in/*\" }\ndeny = \"all\""),
+        "{site}"
+    );
+    assert!(
+        site.contains("match = { path = \"/x\" }\nallow = [\"192.0.2.1\"]"),
+        "{site}"
+    );
+    assert!(
+        !site.contains("match = { path = \"/pub/*\" }\ndeny"),
+        "{site}"
+    );
+}
+
+#[test]
+fn what_a_location_asks_for_is_asked_for_before_a_program_is_come_to() {
+    let (_, site) = import(
+        "index index.php; location / { auth_basic x; auth_basic_user_file /etc/pw; } \
+         location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; }",
+    );
+    let access = site.find("match = { not = { path_regex = \"(?:\\\\.php$)\" } }\nauth = ");
+    let program = site.find("match = { file = \"*.php\" }\nhandler");
+    assert!(access.is_some() && access < program, "{site}");
+}
+
+#[test]
+fn handlers_stand_in_the_order_in_which_nginx_chooses() {
+    let (_, site) = import(
+        "location / { proxy_pass http://app; } location ~ \\.x$ { return 201; } location /longer/ { return 202; } \
+         location ^~ /first/ { return 203; } location = /exact { return 204; } location ~ \\.y$ { return 205; }",
+    );
+    let places =
+        [204, 203, 201, 205, 202].map(|status| site.find(&format!("status = {status}")).unwrap());
+    assert!(places.is_sorted(), "{site}");
+    assert!(site.rfind("proxy = ") > Some(places[4]), "{site}");
+}
+
+/// Directives, and the sentence that one of their lines must have.
+const TRAPS: &[(&str, &str, &str)] = &[
+    (
+        "location /a/ { alias /srv/b; }",
+        "alias",
+        "without its slash",
+    ),
+    (
+        "location ~ \\.php$ { try_files $uri =404; fastcgi_pass 127.0.0.1:1; }",
+        "try_files",
+        "a file that is there",
+    ),
+    (
+        "if ($http_x) { set $a 1; add_header A b; }",
+        "if",
+        "no more here than `return` and `rewrite`",
+    ),
+    (
+        "location ~ \\.php$ { root /srv/other; fastcgi_pass 127.0.0.1:1; }",
+        "root /srv/other",
+        "files are found before rules",
+    ),
+    (
+        "limit_req zone=one burst=5;",
+        "limit_req zone",
+        "without `nodelay` nginx delays",
+    ),
+    (
+        "location /app { proxy_pass http://127.0.0.1:1/; }",
+        "proxy_pass",
+        "letter for letter",
+    ),
+    ("add_header A b;", "add_header", "with errors, too"),
+    (
+        "satisfy any; auth_basic x; auth_basic_user_file /etc/pw; allow 10.0.0.1; deny all;",
+        "satisfy",
+        "there is no `any`",
+    ),
+    ("proxy_cache one;", "proxy_cache", "there is no cache"),
+    (
+        "access_log /var/log/x.log;",
+        "access_log",
+        "both servers run",
+    ),
+];
+
+#[test]
+fn each_trap_has_its_sentence() {
+    for (body, line, sentence) in TRAPS {
+        let (imported, site) = import(body);
+        let (fate, note) = said(&imported, line);
+        assert!(note.contains(sentence), "{body}: {fate:?}, {note}\n{site}");
+    }
+    let (_, site) = import("");
+    assert!(site.contains("body_bytes = \"1MiB\""), "{site}");
+}
+
+#[test]
+fn an_inner_add_header_drops_the_outer_ones_as_in_nginx() {
+    let (_, site) = import(
+        "add_header A outer always; location /in/ { add_header B inner always; } location /out/ { }",
+    );
+    let rule = |path: &str| {
+        let (_, rest) = site
+            .split_once(&format!("match = {{ path = \"{path}\" }}\n"))
+            .unwrap();
+        rest.split("\n\n").next().unwrap().to_owned()
+    };
+    assert!(
+        rule("/in/*").contains("B = \"inner\"") && !rule("/in/*").contains("outer"),
+        "{site}"
+    );
+    assert!(rule("/out/*").contains("A = \"outer\""), "{site}");
+    assert!(
+        !site.split("\n\n").next().unwrap().contains("A = "),
+        "{site}"
+    );
+}
+
+#[test]
+fn php_runs_in_pools_of_ours_where_that_is_wanted() {
+    let text = "server { listen 80; server_name a.example; root /srv/a; location ~ \\.php$ { fastcgi_pass unix:/run/php.sock; } }";
+    let options = ImportOptions {
+        own_pools: true,
+        ..ImportOptions::default()
+    };
+    let imported = nginx(text.as_bytes(), &options).unwrap();
+    passes(&imported);
+    assert!(
+        imported.files[1].text.contains("handler = { php = true }"),
+        "{}",
+        imported.files[1].text
+    );
+}
+
+#[test]
+fn clients_that_are_told_by_another_field_are_let_in_by_no_address() {
+    let text = "http { set_real_ip_from 10.0.0.0/8; real_ip_header CF-Connecting-IP; server { listen 80; \
+        server_name a.example; root /srv/a; allow 10.0.0.0/8; deny all; } }";
+    let imported = nginx(text.as_bytes(), &ImportOptions::default()).unwrap();
+    assert!(
+        imported.files[1].text.contains("deny = \"all\""),
+        "{}",
+        imported.files[1].text
+    );
+    let believed = text.replace("CF-Connecting-IP", "X-Forwarded-For");
+    let imported = nginx(believed.as_bytes(), &ImportOptions::default()).unwrap();
+    assert!(
+        imported.files[0]
+            .text
+            .contains("trusted_proxies = [\"10.0.0.0/8\"]"),
+        "{}",
+        imported.files[0].text
+    );
+    assert!(imported.files[1].text.contains("allow = [\"10.0.0.0/8\"]"));
+}
+
+#[test]
+fn files_are_put_in_the_place_of_what_includes_them() {
+    let text = "# configuration file /etc/nginx/nginx.conf:\nhttp {\n include sites/*.conf;\n include gone.conf;\n}\n\
+        # configuration file /etc/nginx/sites/a.conf:\nserver {\n listen 80; server_name a.example;\n include snippets/php.conf;\n}\n\
+        # configuration file /etc/nginx/snippets/php.conf:\nroot /srv/a;\n";
+    let imported = nginx(text.as_bytes(), &ImportOptions::default()).unwrap();
+    let site = &imported.files[1].text;
+    assert!(
+        site.contains("# /etc/nginx/snippets/php.conf:1: root /srv/a\n"),
+        "{site}"
+    );
+    assert_eq!(said(&imported, "include gone.conf").0, Fate::NotCarried);
+    assert_eq!(said(&imported, "include sites").0, Fate::NotNeeded);
+    // Files that include themselves come to an end.
+    let round = "# configuration file /a:\ninclude /b;\n# configuration file /b:\ninclude /b; include /b;\n";
+    let _ = nginx(round.as_bytes(), &ImportOptions::default());
+}

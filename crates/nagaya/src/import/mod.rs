@@ -1,0 +1,240 @@
+//! `nagaya import`: moving in from another server, as sites made of its configuration and an account
+//! of every line; `verify` asks both servers the same.
+//!
+//! The idea: what is written is what `check` takes. A site that it does not take on this machine, as
+//! a file is missing, is left out and told, like a line that cannot be carried.
+
+mod written;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::{Args, Subcommand};
+use config::{Diagnostics, Naming, reason};
+use import::{BYTES_MAX, ImportOptions, Imported, Listening, SHARED, Unreadable};
+use supervisor::load::load;
+
+use crate::certificates;
+use crate::outcome::{Outcome, complain, print};
+use crate::verify::{self, VerifyOptions};
+
+/// Which server's configuration.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImportCommand {
+    /// What nginx has in force: nagaya import nginx, or nginx -T | nagaya import nginx -
+    Nginx(ImportArguments),
+    /// What Apache has in force (needs mod_info), or files: nagaya import apache sites-enabled/a.conf
+    Apache(ImportArguments),
+    /// Ask both servers what an access log says people asked, and tell where they differ
+    ///
+    /// Only GET and HEAD are asked, and nothing that may do something (--list says what is left out).
+    /// What differs between two replies of the old server is noise. The configuration (-c) is read
+    /// to tell the line of the rule that answered, where --record is given.
+    Verify(Box<VerifyOptions>),
+}
+
+/// A server whose configuration is read.
+struct ImportedServer {
+    /// How it prints its configuration.
+    line: &'static [&'static str],
+    read: fn(&[u8], &ImportOptions) -> Result<Imported, Unreadable>,
+    help: &'static str,
+}
+
+const NGINX: ImportedServer = ImportedServer {
+    line: &["nginx", "-T"],
+    read: import::nginx,
+    help: "give what `nginx -T` prints, or a file of such a configuration",
+};
+const APACHE: ImportedServer = ImportedServer {
+    line: &["apache2ctl", "-t", "-D", "DUMP_CONFIG"],
+    read: import::apache,
+    help: "give what `apache2ctl -t -D DUMP_CONFIG` prints (after `a2enmod info`), or a file of such a configuration",
+};
+
+/// Options of `import`.
+#[derive(Debug, Args)]
+pub(crate) struct ImportArguments {
+    /// What is read, `-` for standard input; left out: the server's program is asked
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Directory that the sites are written to, each in a file of its own
+    #[arg(long, value_name = "DIRECTORY", default_value = "sites.d")]
+    out: PathBuf,
+    /// Serve this address instead of those that were read; `none`: the main configuration says them
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<String>,
+    /// The same, with TLS
+    #[arg(long, value_name = "ADDRESS")]
+    listen_tls: Vec<String>,
+    /// Run PHP in pools of the gateway's and no longer in those of php-fpm
+    #[arg(long)]
+    own_pools: bool,
+    /// Write the account there too, every line in it, as JSON
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Print the account as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Makes sites, and says what became of each line.
+pub(crate) fn run(config: &Path, command: &ImportCommand) -> Outcome {
+    let (server, arguments) = match command {
+        ImportCommand::Nginx(arguments) => (NGINX, arguments),
+        ImportCommand::Apache(arguments) => (APACHE, arguments),
+        ImportCommand::Verify(options) => return verify::run(config, options),
+    };
+    let text = match arguments.file.as_deref() {
+        None => output_of(server.line),
+        Some(file) => content_of(file).map(|bytes| (bytes, file.display().to_string())),
+    };
+    let (bytes, name) = match text {
+        Ok(text) => text,
+        Err(why) => {
+            complain(&format!("nagaya: {why}\n"));
+            return Outcome::Wrong;
+        }
+    };
+    let options = ImportOptions {
+        name,
+        own_pools: arguments.own_pools,
+        listening: listening(arguments),
+    };
+    match (server.read)(&bytes, &options) {
+        Ok(imported) => write(imported, arguments),
+        Err(unreadable) => {
+            complain(&format!(
+                "nagaya: {unreadable}\n  = help: {}\n",
+                server.help
+            ));
+            Outcome::Wrong
+        }
+    }
+}
+
+fn listening(arguments: &ImportArguments) -> Listening {
+    let is_none = |address: &String| address == "none";
+    if arguments.listen.iter().any(is_none) {
+        return Listening::Unsaid;
+    }
+    let plain = arguments.listen.iter().map(|it| (it.clone(), false));
+    let tls = arguments.listen_tls.iter().map(|it| (it.clone(), true));
+    let all: Vec<(String, bool)> = plain.chain(tls).collect();
+    match all.is_empty() {
+        true => Listening::AsRead,
+        false => Listening::At(all),
+    }
+}
+
+fn content_of(file: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let limit = BYTES_MAX as u64 + 1;
+    let read = match file == Path::new("-") {
+        true => std::io::stdin().lock().take(limit).read_to_end(&mut bytes),
+        false => std::fs::File::open(file).and_then(|it| it.take(limit).read_to_end(&mut bytes)),
+    };
+    match read {
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(format!("read {}: {}", file.display(), reason(&error))),
+    }
+}
+
+/// What a program of the other server prints of its configuration.
+fn output_of(words: &[&str]) -> Result<(Vec<u8>, String), String> {
+    let line = words.join(" ");
+    let (program, arguments) = words
+        .split_first()
+        .map_or(("", words), |(first, rest)| (*first, rest));
+    let output = Command::new(program).args(arguments).output();
+    let output =
+        output.map_err(|error| format!("run `{line}`: {}; name a file instead", reason(&error)))?;
+    match output.status.success() {
+        true => Ok((output.stdout, line)),
+        false => {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            Err(format!("`{line}` failed:\n{}", said.trim_end()))
+        }
+    }
+}
+
+/// Writes what passes, and tells what became of each line.
+fn write(mut imported: Imported, arguments: &ImportArguments) -> Outcome {
+    let failed = |what: &str, error: &std::io::Error| {
+        complain(&format!("nagaya: {what}: {}\n", reason(error)));
+        Outcome::Failed
+    };
+    let out = &arguments.out;
+    if let Err(error) = std::fs::create_dir_all(out) {
+        return failed(&format!("make directory {}", out.display()), &error);
+    }
+    match keep_what_passes(&mut imported, out) {
+        Ok(None) => {}
+        Ok(Some(problems)) => {
+            complain(&problems);
+            complain("nagaya: what all sites share does not pass `check`: nothing was written\n");
+            return Outcome::Wrong;
+        }
+        Err(error) => return failed(&format!("try the sites in {}", out.display()), &error),
+    }
+    let told = match written::write_all(&imported, out) {
+        Ok(told) => told,
+        Err(error) => return failed(&format!("write to {}", out.display()), &error),
+    };
+    if let Some(report) = &arguments.report
+        && let Err(error) = std::fs::write(report, imported.json())
+    {
+        return failed(&format!("write {}", report.display()), &error);
+    }
+    let page = match arguments.json {
+        true => imported.json(),
+        false => format!("{}\n{told}", imported.page()),
+    };
+    match print(page.as_bytes()) {
+        Outcome::Fine if imported.asks_for_a_look() => Outcome::Failed,
+        outcome => outcome,
+    }
+}
+
+/// Leaves out the sites that `check` would refuse on this machine; what is wrong with what all
+/// share, if something is.
+fn keep_what_passes(imported: &mut Imported, out: &Path) -> std::io::Result<Option<String>> {
+    let trial = written::Trial::open(out)?;
+    let all: Vec<_> = imported.files.iter().collect();
+    if trial.judge(&all)?.is_none() {
+        return Ok(None);
+    }
+    let mut left_out = Vec::new();
+    for file in imported.files.iter().filter(|file| file.name != SHARED) {
+        let shared = imported.files.iter().filter(|file| file.name == SHARED);
+        let alone: Vec<_> = shared.chain([file]).collect();
+        if let Some(problems) = trial.judge(&alone)? {
+            left_out.push((file.name.clone(), problems));
+        }
+    }
+    for (name, problems) in left_out {
+        let first = problems.lines().next().unwrap_or_default();
+        complain(&format!(
+            "{name} is left out, for `check` would refuse it:\n{problems}\n"
+        ));
+        imported.leave_out(&name, &format!("its site is left out: {first}"));
+    }
+    let rest: Vec<_> = imported.files.iter().collect();
+    match rest.iter().any(|file| file.name != SHARED) {
+        true => trial.judge(&rest),
+        false => Ok(None),
+    }
+}
+
+/// What `check` says of a configuration; nothing where it is fine.
+fn problems_of(config: &Path) -> Option<String> {
+    let loaded = match load(config) {
+        Ok(loaded) => loaded,
+        Err(problems) => return Some(problems.to_string()),
+    };
+    let naming = Naming::of(&loaded.sources);
+    let certificates = certificates::judge(&loaded.model, &naming, None);
+    let problems = certificates.problems;
+    (!problems.is_empty()).then(|| Diagnostics::errors(problems).to_string())
+}

@@ -1,0 +1,181 @@
+//! `nagaya import`: what it writes, what it leaves alone when run again, and that it is served.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use testkit::client::{Body, reply};
+use testkit::{Gateway, RawClient, TempDir};
+
+use crate::readme::NAGAYA;
+
+/// Runs `nagaya import` with a file that holds this.
+fn import(kind: &str, directory: &TempDir, text: &str, more: &[&str]) -> Output {
+    let source = directory.write("source.conf", text);
+    let mut command = Command::new(NAGAYA);
+    command.args(["import", kind, source.to_str().unwrap()]);
+    command.args(more).current_dir(directory.path());
+    command.output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    let both = [&*output.stdout, &*output.stderr].concat();
+    String::from_utf8(both).unwrap()
+}
+
+fn nginx(root: &Path, names: &[&str]) -> String {
+    let root = root.display();
+    let server = |name: &&str| {
+        format!(
+            "server {{\n listen 127.0.0.1:8080;\n server_name {name};\n root {root};\n location /in/ {{ deny all; }}\n}}\n"
+        )
+    };
+    names.iter().map(server).collect()
+}
+
+#[test]
+fn what_is_imported_is_served() {
+    let directory = TempDir::new();
+    directory.write("htdocs/index.html", "<p>imported</p>");
+    directory.write("htdocs/in/a.html", "<p>secret</p>");
+    let text = nginx(&directory.path().join("htdocs"), &["a.example"]);
+    let output = import("nginx", &directory, &text, &["--listen", "none"]);
+    // That the first server answers no strangers wants a look.
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(
+        said(&output).contains("sites.d: 1 written, 0 as they were, 0 removed"),
+        "{}",
+        said(&output)
+    );
+    let sites = directory.path().join("sites.d/*.toml");
+    let config = format!(
+        "include = [\"{}\"]\n[[listen]]\naddress = \"127.0.0.1:{{port}}\"\n",
+        sites.display()
+    );
+    let gateway = Gateway::with_config(NAGAYA, &config).start();
+    for (path, status) in [("/", 200), ("/in/a.html", 403)] {
+        let mut client = RawClient::connect(gateway.address());
+        let head = format!("GET {path} HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
+        client.send(head.as_bytes());
+        assert_eq!(
+            reply(client.read_reply(Body::Framed)).status,
+            status,
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn another_import_changes_and_removes_only_what_nobody_has_changed() {
+    let directory = TempDir::new();
+    directory.write("htdocs/index.html", "");
+    let root = directory.path().join("htdocs");
+    let at = |name: &str| directory.path().join("sites.d").join(name);
+    let names = ["a.example", "b.example", "c.example"];
+    let first = import("nginx", &directory, &nginx(&root, &names), &[]);
+    assert!(
+        said(&first).contains("sites.d: 4 written"),
+        "{}",
+        said(&first)
+    );
+    let again = import("nginx", &directory, &nginx(&root, &names), &[]);
+    assert!(
+        said(&again).contains("0 written, 4 as they were, 0 removed"),
+        "{}",
+        said(&again)
+    );
+    let by_hand = fs::read_to_string(at("b.example.toml")).unwrap() + "# mine\n";
+    fs::write(at("b.example.toml"), &by_hand).unwrap();
+    fs::write(at("own.toml"), "# mine as well\n").unwrap();
+    let changed = nginx(&root, &["a.example", "b.example"]).replace("/in/", "/inner/");
+    let output = import("nginx", &directory, &changed, &[]);
+    assert!(
+        said(&output).contains("1 written, 1 as they were, 1 removed"),
+        "{}",
+        said(&output)
+    );
+    assert!(
+        said(&output).contains("b.example.toml was changed by hand and is left alone"),
+        "{}",
+        said(&output)
+    );
+    assert!(
+        fs::read_to_string(at("a.example.toml"))
+            .unwrap()
+            .contains("/inner/*")
+    );
+    assert_eq!(fs::read_to_string(at("b.example.toml")).unwrap(), by_hand);
+    assert!(
+        fs::read_to_string(at("b.example.imported"))
+            .unwrap()
+            .contains("/inner/*")
+    );
+    assert!(!at("c.example.toml").exists() && at("own.toml").exists());
+    let left = fs::read_dir(directory.path().join("sites.d")).unwrap();
+    let hidden = left
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with('.'));
+    assert_eq!(hidden.count(), 0, "nothing is left of trying");
+}
+
+#[test]
+fn a_site_that_this_machine_cannot_have_is_left_out_and_told() {
+    let directory = TempDir::new();
+    directory.write("htdocs/index.html", "");
+    let fine = nginx(&directory.path().join("htdocs"), &["a.example"]);
+    let lacking = nginx(&directory.path().join("gone"), &["b.example"]);
+    let output = import(
+        "nginx",
+        &directory,
+        &format!("{fine}{lacking}"),
+        &["--report", "report.json"],
+    );
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(
+        said(&output).contains("b.example is left out"),
+        "{}",
+        said(&output)
+    );
+    let sites = directory.path().join("sites.d");
+    assert!(sites.join("a.example.toml").exists() && !sites.join("b.example.toml").exists());
+    let report = fs::read_to_string(directory.path().join("report.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let lines = report["lines"].as_array().unwrap();
+    let root = lines
+        .iter()
+        .find(|line| line["text"].as_str().unwrap().ends_with("/gone"))
+        .unwrap();
+    assert_eq!(root["class"], "not carried");
+}
+
+#[test]
+fn apaches_text_is_read_and_what_is_none_is_refused() {
+    let directory = TempDir::new();
+    directory.write("htdocs/index.html", "");
+    let root = directory.path().join("htdocs");
+    let host = format!(
+        "<VirtualHost *:80>\nServerName a.example\nDocumentRoot {}\n</VirtualHost>\n",
+        root.display()
+    );
+    let output = import("apache", &directory, &host, &["--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["files"][0], "a.example", "{report}");
+    let wrong = import("apache", &directory, "<VirtualHost *:80>\n", &[]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(
+        said(&wrong).contains("source.conf:1: <VirtualHost> is not closed"),
+        "{}",
+        said(&wrong)
+    );
+    assert!(
+        said(&wrong).contains("= help: give what `apache2ctl -t -D DUMP_CONFIG` prints"),
+        "{}",
+        said(&wrong)
+    );
+    let missing = Command::new(NAGAYA)
+        .args(["import", "nginx", "/nonexistent"])
+        .output()
+        .unwrap();
+    assert_eq!(missing.status.code(), Some(2));
+}

@@ -1,0 +1,7 @@
+//! Fuzzes the property `import_apache`.
+#![no_main]
+
+#[path = "../../crates/import/tests/properties/mod.rs"]
+mod properties;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| properties::import_apache(bytes));
