@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use config::model::{self, Condition, MapMatch, TextMatch};
 use ipnet::IpNet;
-use pattern::{Exhausted, Expression, Spans, Syntax};
+use pattern::{Exhausted, Expression, Expressions, Spans, Syntax};
 use wire::FieldId;
 
 use crate::costs::Costs;
@@ -59,17 +59,17 @@ struct MapTest {
 }
 
 impl Conditions {
-    /// Compiles conditions; the log calls what has them `whose`, and what files cost is said by
-    /// `costs`.
+    /// Compiles conditions; the log calls what has them `whose`, what files cost is said by the
+    /// first of `known`, and the second has the expressions compiled before.
     ///
     /// # Errors
     /// When a pattern's compiled form is too large.
     pub(crate) fn compile(
         conditions: &[Condition],
         whose: &str,
-        costs: &Arc<Costs>,
+        known: (&Arc<Costs>, &Expressions),
     ) -> Result<Self, Syntax> {
-        compile_all(conditions, whose, costs).map(Self)
+        compile_all(conditions, whose, known).map(Self)
     }
 
     /// What their `path_regex` and its groups find in a path; `None` where there is none.
@@ -196,10 +196,10 @@ impl Test {
 }
 
 impl TextTest {
-    fn compile(text: &TextMatch) -> Result<Self, Syntax> {
+    fn compile(text: &TextMatch, expressions: &Expressions) -> Result<Self, Syntax> {
         Ok(match text {
             TextMatch::Glob(glob) => Self::Glob(Matcher::whole(&glob.0)?),
-            TextMatch::Regex(regex) => Self::Regex(Expression::new(regex)?),
+            TextMatch::Regex(regex) => Self::Regex(expressions.of(regex)?),
         })
     }
 
@@ -339,13 +339,13 @@ fn hex(digit: u8) -> Option<u8> {
 fn compile_all(
     conditions: &[Condition],
     whose: &str,
-    costs: &Arc<Costs>,
+    known: (&Arc<Costs>, &Expressions),
 ) -> Result<Box<[Test]>, Syntax> {
     let (asking, others): (Vec<_>, Vec<_>) = conditions
         .iter()
         .partition(|condition| ask_maps(std::slice::from_ref(condition)));
     let all = others.into_iter().chain(asking);
-    all.map(|condition| compile(condition, whose, costs))
+    all.map(|condition| compile(condition, whose, known))
         .collect()
 }
 
@@ -355,13 +355,22 @@ fn globs(patterns: &[model::Glob]) -> Result<Box<[Matcher]>, Syntax> {
     matchers.collect()
 }
 
-fn compile(condition: &Condition, whose: &str, costs: &Arc<Costs>) -> Result<Test, Syntax> {
+fn compile(
+    condition: &Condition,
+    whose: &str,
+    known: (&Arc<Costs>, &Expressions),
+) -> Result<Test, Syntax> {
+    let (costs, expressions) = known;
     let bytes = |text: &String| Box::from(text.as_bytes());
-    let text = |text: &Option<TextMatch>| text.as_ref().map(TextTest::compile).transpose();
+    let text = |text: &Option<TextMatch>| {
+        let text = text.as_ref();
+        text.map(|text| TextTest::compile(text, expressions))
+            .transpose()
+    };
     Ok(match condition {
         Condition::File(patterns) => Test::File(globs(patterns)?),
         Condition::Path(patterns) => Test::Path(globs(patterns)?),
-        Condition::PathRegex(pattern) => Test::PathRegex(Expression::new(pattern)?),
+        Condition::PathRegex(pattern) => Test::PathRegex(expressions.of(pattern)?),
         Condition::Method(methods) => Test::Method(methods.iter().map(bytes).collect()),
         Condition::Header(name, value) => Test::Header(bytes(name), text(value)?),
         Condition::Query(name, value) => Test::Query(bytes(name), text(value)?),
@@ -374,7 +383,7 @@ fn compile(condition: &Condition, whose: &str, costs: &Arc<Costs>) -> Result<Tes
             whose: whose.into(),
             is_told: AtomicBool::new(false),
         })),
-        Condition::Not(inner) => Test::Not(compile_all(inner, whose, costs)?),
+        Condition::Not(inner) => Test::Not(compile_all(inner, whose, known)?),
     })
 }
 

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use config::model::{Compress, Files, SiteHtaccess, TryEntry};
+use pattern::Expressions;
 
 use crate::costs::Costs;
 use crate::guarded::Guarded;
@@ -22,6 +23,8 @@ pub(crate) struct Copies {
     pub(crate) htaccess: Last<SiteHtaccess>,
     pub(crate) compress: Last<Compress>,
     pub(crate) guarded: Guarded,
+    /// The regular expressions compiled so far.
+    pub(crate) expressions: Expressions,
     /// What files cost, which is copied nowhere: there is one for all generations.
     pub(crate) costs: Arc<Costs>,
     pub(crate) scripts: ScriptsBuilder,
@@ -39,6 +42,11 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
+    /// What conditions are compiled with.
+    pub(crate) fn of_conditions(&self) -> (&Arc<Costs>, &Expressions) {
+        (&self.costs, &self.expressions)
+    }
+
     /// The weight of a tenant.
     pub(crate) fn weight(&self, index: Option<usize>) -> u32 {
         let weight = index.and_then(|index| self.weights.get(index));

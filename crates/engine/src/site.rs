@@ -199,7 +199,7 @@ impl Site {
             rules_ask_maps,
             rules_rewrite: site.rules.iter().any(|rule| !rule.rewrites.is_empty()),
             variables_hold: variables_hold(&site.settings, &name, copies)?,
-            rewrites: rewrites::compile(&site.rewrites)
+            rewrites: rewrites::compile(&site.rewrites, &copies.expressions)
                 .map_err(|error| too_large(&name, &error))?,
             says_expiry: any_level(site, |level| level.expires.is_some()),
             edits_requests: any_level(site, |level| !level.request_headers.is_empty()),
@@ -323,7 +323,7 @@ fn variables_hold(
         if variable.conditions.is_empty() {
             return Ok(None);
         }
-        let compiled = Conditions::compile(&variable.conditions, whose, &copies.costs);
+        let compiled = Conditions::compile(&variable.conditions, whose, copies.of_conditions());
         compiled.map(Some).map_err(|error| too_large(whose, &error))
     });
     compiled.collect()
@@ -404,9 +404,9 @@ impl Rule {
         vm: VmIndex,
     ) -> Result<Self> {
         let whose = format!("{} of site {site}", rule.name);
-        let conditions = Conditions::compile(&rule.conditions, &whose, &copies.costs);
+        let conditions = Conditions::compile(&rule.conditions, &whose, copies.of_conditions());
         let variables_hold = variables_hold(&rule.settings, &whose, copies)?;
-        let rewrites = rewrites::compile(&rule.rewrites);
+        let rewrites = rewrites::compile(&rule.rewrites, &copies.expressions);
         let scripts = &mut copies.scripts;
         let place = rule.limit_place(site);
         Ok(Self {

@@ -57,7 +57,7 @@ impl Tree {
                 number: copies.mounts - 1,
                 path: mount.path.as_str().into(),
                 root: mount.root.clone(),
-                rewrites: compiled::compile(&mount.rewrites)?,
+                rewrites: compiled::compile(&mount.rewrites, &copies.expressions)?,
                 index: copies.index.of(&mount.index),
                 resolve: copies.resolve.of(&mount.resolve),
                 handlers: mount.handlers.as_slice().into(),

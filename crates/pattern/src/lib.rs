@@ -25,7 +25,7 @@ mod tests;
 
 use std::fmt;
 
-pub use self::expression::Expression;
+pub use self::expression::{Expression, Expressions};
 pub use self::run::{Budget, Exhausted};
 
 /// Longest source of a pattern.

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use pattern::Expression;
+use pattern::{Expression, Expressions};
 use toml::de::DeTable;
 
 use super::file_cache::FileCache;
@@ -39,6 +39,8 @@ pub(crate) struct Context<'a> {
     pub(crate) denied: RefCell<Vec<PathBuf>>,
     /// Files that keys name, judged.
     pub(crate) files: FileCache,
+    /// The regular expressions that were read.
+    pub(crate) expressions: Expressions,
     /// The regular expression whose groups texts may use where is being read.
     groups_of: RefCell<Option<String>>,
 }
@@ -142,6 +144,7 @@ impl<'a> Context<'a> {
             accounts: RefCell::default(),
             denied: RefCell::default(),
             files: Default::default(),
+            expressions: Expressions::default(),
             groups_of: RefCell::default(),
         }
     }
@@ -161,7 +164,9 @@ impl<'a> Context<'a> {
     /// The expression whose groups texts may use.
     pub(crate) fn groups_of(&self) -> Option<Expression> {
         let source = self.groups_of.borrow();
-        source.as_deref().and_then(|it| Expression::new(it).ok())
+        source
+            .as_deref()
+            .and_then(|it| self.expressions.of(it).ok())
     }
 
     /// Whether a file may be set aside where it is wrong.

@@ -5,15 +5,13 @@
 
 use std::ops::Range;
 
-use pattern::Expression;
-
 use super::context::{Finding, problem};
 use super::value::Value;
 
 /// The source of a regular expression.
 pub(crate) fn expression(value: &Value<'_>) -> Option<String> {
     let source = value.text()?;
-    match Expression::new(source) {
+    match value.context.expressions.of(source) {
         Ok(_) => Some(source.to_owned()),
         Err(why) => {
             value.report(format!("bad regular expression: {why}"));

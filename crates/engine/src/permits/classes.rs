@@ -56,7 +56,8 @@ pub(crate) fn compile(
     let classes = (1..).zip(&*tenant.classes);
     let classes = classes.map(|(number, class)| {
         let whose = format!("{} of tenant {}", class.name, tenant.name);
-        let conditions = Conditions::compile(&class.conditions, &whose, costs);
+        let known = (costs, &Default::default());
+        let conditions = Conditions::compile(&class.conditions, &whose, known);
         let conditions = conditions.map_err(|error| {
             let detail = format!("{whose}: {error}");
             Error::new(Kind::Internal, "pattern_too_large", detail)

@@ -520,7 +520,7 @@ fn asking_any<'a>(
     }
     let compiled = asking.map(|(name, conditions)| {
         let whose = format!("limit {name}");
-        Conditions::compile(conditions, &whose, costs)
+        Conditions::compile(conditions, &whose, (costs, &Default::default()))
     });
     let compiled = compiled.collect::<std::result::Result<_, _>>();
     compiled.map_err(|error| Error::new(Kind::Internal, "pattern_too_large", error.to_string()))

@@ -129,7 +129,8 @@ impl Limit {
         let conditions = match limit.conditions.as_slice() {
             [] => None,
             some => {
-                let compiled = Conditions::compile(some, &whose, costs);
+                let known = (costs, &Default::default());
+                let compiled = Conditions::compile(some, &whose, known);
                 Some(Box::new(compiled.map_err(|error| {
                     let detail = format!("{whose}: {error}");
                     Error::new(Kind::Internal, "pattern_too_large", detail)

@@ -1,7 +1,7 @@
 //! Entries of `rewrite`, compiled.
 
 use config::model::Rewrite;
-use pattern::{Expression, Syntax};
+use pattern::{Expression, Expressions, Syntax};
 
 /// An entry, ready to be matched.
 #[derive(Debug)]
@@ -10,14 +10,17 @@ pub(crate) struct CompiledRewrite {
     pub(super) said: Rewrite,
 }
 
-/// Compiles the entries of a site or a rule.
+/// Compiles the entries of a site, a mount or a rule.
 ///
 /// # Errors
 /// When a pattern's compiled form is too large.
-pub(crate) fn compile(rewrites: &[Rewrite]) -> Result<Box<[CompiledRewrite]>, Syntax> {
+pub(crate) fn compile(
+    rewrites: &[Rewrite],
+    expressions: &Expressions,
+) -> Result<Box<[CompiledRewrite]>, Syntax> {
     let entry = |said: &Rewrite| {
         Ok(CompiledRewrite {
-            from: Expression::new(&said.from)?,
+            from: expressions.of(&said.from)?,
             said: said.clone(),
         })
     };

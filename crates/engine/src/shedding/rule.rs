@@ -37,11 +37,12 @@ pub(super) enum Answer {
 impl Rule {
     pub(super) fn compile(rule: &model::Shed, known: &[Rule]) -> Result<Self> {
         let whose = format!("[[shed]] {}", rule.name);
-        let conditions =
-            Conditions::compile(&rule.conditions, &whose, &Arc::default()).map_err(|error| {
-                let detail = format!("{whose}: {error}");
-                Error::new(Kind::Internal, "pattern_too_large", detail)
-            })?;
+        let nothing = (&Arc::default(), &Default::default());
+        let conditions = Conditions::compile(&rule.conditions, &whose, nothing);
+        let conditions = conditions.map_err(|error| {
+            let detail = format!("{whose}: {error}");
+            Error::new(Kind::Internal, "pattern_too_large", detail)
+        })?;
         let standing = known.iter().find(|known| known.standing.is_of(rule));
         Ok(Self {
             conditions,
