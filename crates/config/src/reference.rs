@@ -16,7 +16,8 @@ A configuration is TOML. Unknown keys are errors; `nagaya check` reports all pro
 
 - Durations are `\"500ms\"`, `\"2s\"`, `\"1m\"`, `\"1h\"` or `\"1d\"`; sizes are `512`, `\"64KiB\"`, `\"8MiB\"` or `\"1GiB\"`.
 - Paths are relative to the directory of the file they stand in.
-- A template is text with variables: `$host`, `$path`, `$query`, `$uri` (path and query), `$scheme`, `$client`,
+- A template is text with variables: `$host`, `$path`, `$query`, `$uri` (path and query), `$request_uri` (both as the client
+  sent them, whatever was put in their place), `$scheme`, `$client`,
   `$request_id`, `$method`, and of a client's certificate `$tls_client_subject`, `$tls_client_issuer`, `$tls_client_serial`,
   `$tls_client_fingerprint` (SHA-256), `$tls_client_verify` (`SUCCESS`, or `NONE` without one), `$tls_client_not_before`,
   `$tls_client_not_after`, `$tls_client_cert` (PEM, escaped as in a URL). `${host}` sets a name apart from what follows

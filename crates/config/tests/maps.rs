@@ -115,7 +115,7 @@ fn what_makes_no_sense_is_told() {
         (redirect("/${load:$nothing}"), "unknown variable `$nothing`"),
         (redirect("/${load:$path"), "a `}` is missing"),
         (redirect("/${load:%{HTTP_HOST}}"), "did you mean `$host`?"),
-        (redirect("/%{REQUEST_URI}"), "did you mean `$uri`?"),
+        (redirect("/%{REQUEST_URI}"), "did you mean `$request_uri`?"),
         (
             rule("map = \"load\", key = \"%{HTTP:X-A}\""),
             "known are `$host`, `$path`",

@@ -1,5 +1,6 @@
 //! `rewrite`, groups in texts, and variables that depend on the request.
 
+use config::Sources;
 use config::model::{Handler, LimitKey, QueryChange, Template, TemplatePart};
 
 use crate::written::{LISTEN, SITE, model};
@@ -80,6 +81,44 @@ fn variables_of_a_list_stay_in_their_order() {
 }
 
 #[test]
+fn a_rule_that_rewriting_may_lead_past_is_told() {
+    let front = "rewrite = [{ from = '^/(.*)$', to = \"/index.php?route=$1\" }]\n";
+    let media = "rewrite = [{ from = '^/media/([0-9]+)$', to = \"/show?id=$1\" }]\n";
+    let branches = "rewrite = [{ from = '^/media/|^/ad', to = \"/show\" }]\n";
+    let perhaps = "rewrite = [{ from = '^/ad?\\.x', to = \"/show\" }]\n";
+    let mount = &*format!("[[sites.mounts]]\npath = \"/wiki\"\nroot = \"/w\"\n{front}");
+    let admin = "path = [\"/none\", \"/admin/*\"]";
+    let deny = "deny = \"all\"";
+    for (before, conditions, does, is_told) in [
+        (front, admin, deny, true),
+        (front, admin, "allow = [\"10.0.0.0/8\"]", true),
+        (front, admin, "env = { A = \"b\" }", false),
+        (
+            front,
+            "path_regex = '^/a'",
+            "limits = [{ rate = \"1/s\" }]",
+            true,
+        ),
+        (front, "not = { path = \"/open/*\" }", deny, true),
+        (front, "file = \"*.php\"", deny, false),
+        (media, admin, deny, false),
+        (media, "path = \"*.sql\"", deny, true),
+        (media, "path = \"/media/*\"", deny, true),
+        (branches, admin, deny, true),
+        (perhaps, admin, deny, true),
+        (mount, admin, deny, false),
+        (mount, "path = \"/wiki/private/*\"", deny, true),
+    ] {
+        let rule = format!("[[sites.rules]]\nmatch = {{ {conditions} }}\n{does}\n");
+        let text = format!("{LISTEN}{SITE}{before}{rule}");
+        let sources = Sources::from_text("nagaya.toml", &text);
+        let (_, warnings) = config::load_and_warn(&sources).unwrap_or_else(|told| panic!("{told}"));
+        let told = warnings.to_string().contains("never meets `rule 1`");
+        assert_eq!(told, is_told, "{text}{warnings}");
+    }
+}
+
+#[test]
 fn rules_that_rewrite_may_meet_the_limits_of_all_without_a_handler() {
     let limits: Vec<_> = (0..9)
         .map(|at| format!("{{ name = \"l{at}\", rate = \"1/s\" }}"))
@@ -90,6 +129,6 @@ fn rules_that_rewrite_may_meet_the_limits_of_all_without_a_handler() {
     );
     model(&text.replace("REWRITE", "env = { A = \"b\" }"));
     let again = text.replace("REWRITE", "rewrite = [{ from = 'a', to = \"/b\" }]");
-    let told = crate::written::problems(&config::Sources::from_text("nagaya.toml", &again));
+    let told = crate::written::problems(&Sources::from_text("nagaya.toml", &again));
     assert!(told.contains("could meet 18 limits"), "{told}");
 }

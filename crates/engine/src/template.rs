@@ -2,7 +2,8 @@
 //!
 //! What a group of a regular expression holds is a piece of the decoded path, without control bytes.
 //! In a field, a variable or a key it stands as it is; in a URL it is escaped so that it cannot end
-//! the place it was meant for: no path becomes a query, no value two, no path another host.
+//! the place it was meant for: no path becomes a query, no value two, no path another host. In a body,
+//! which may be a page, neither it nor another piece of a target ends a text of the page.
 
 use config::model::{Template, TemplatePart};
 use pattern::Spans;
@@ -45,8 +46,8 @@ impl Captured {
         text.unwrap_or_default()
     }
 
-    /// Appends what a group holds to a URL that begins with `out`.
-    fn push_url(&self, group: usize, out: &mut Vec<u8>) {
+    /// Appends what a group holds to a URL that begins with `out`, or to a page.
+    fn push_url(&self, group: usize, escaping: Escaping, out: &mut Vec<u8>) {
         let is_query = out.contains(&b'?');
         let mut rest = self.get(group);
         // Two slashes at a path's beginning would begin a host.
@@ -60,25 +61,28 @@ impl Captured {
         while let Some((byte, tail)) = rest.split_first() {
             let is_kept_slash = self.keeps_slashes && rest.starts_with(b"%2F");
             let stays = byte.is_ascii_alphanumeric()
-                || b"-._~/!$'()*,:@".contains(byte)
-                || (!is_query && b"&=+;".contains(byte))
+                || b"-._~/!$*,:@".contains(byte)
+                || (escaping == Escaping::Url && b"'()".contains(byte))
+                || (escaping == Escaping::Url && !is_query && b"&=+;".contains(byte))
                 || is_kept_slash;
             match stays {
                 true => out.push(*byte),
-                false => out.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+                false => push_escaped(*byte, out),
             }
             rest = tail;
         }
     }
 }
 
-/// How what a group holds is written.
+/// How what a request says is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Escaping {
     /// As it is: in a field, a variable, a key.
     Plain,
-    /// As in a URL, and in a page, where other variables are escaped, too.
+    /// As in a URL, where pieces of a target are escaped already.
     Url,
+    /// As in a page: as in a URL, and without quotes and brackets.
+    Page,
 }
 
 /// Appends a template's text, its variables filled in from the request, and what it asks of maps
@@ -92,6 +96,11 @@ pub(crate) fn expand_url(template: &Template, values: Values<'_>, out: &mut Vec<
     expand_in(template, values, Escaping::Url, out);
 }
 
+/// The same for a body.
+pub(crate) fn expand_page(template: &Template, values: Values<'_>, out: &mut Vec<u8>) {
+    expand_in(template, values, Escaping::Page, out);
+}
+
 fn expand_in(template: &Template, values: Values<'_>, escaping: Escaping, out: &mut Vec<u8>) {
     let Values {
         request,
@@ -103,14 +112,11 @@ fn expand_in(template: &Template, values: Values<'_>, escaping: Escaping, out: &
         match part {
             TemplatePart::Text(text) => out.extend_from_slice(text.as_bytes()),
             TemplatePart::Host => out.extend_from_slice(head.host().as_bytes()),
-            TemplatePart::Path => out.extend_from_slice(head.path_wire()),
-            TemplatePart::Query => out.extend_from_slice(head.query().unwrap_or_default()),
-            TemplatePart::Uri => {
-                out.extend_from_slice(head.path_wire());
-                if let Some(query) = head.query() {
-                    out.push(b'?');
-                    out.extend_from_slice(query);
-                }
+            TemplatePart::Path => push_piece(head.path_wire(), escaping, out),
+            TemplatePart::Query => push_piece(head.query().unwrap_or_default(), escaping, out),
+            TemplatePart::Uri => push_target(head.path_wire(), head.query(), escaping, out),
+            TemplatePart::RequestUri => {
+                push_target(head.sent_path_wire(), head.sent_query(), escaping, out);
             }
             TemplatePart::Scheme => out.extend_from_slice(request.scheme_word()),
             TemplatePart::Client => out.extend_from_slice(request.client.to_string().as_bytes()),
@@ -124,7 +130,7 @@ fn expand_in(template: &Template, values: Values<'_>, escaping: Escaping, out: &
             TemplatePart::Capture(group) => match (captured, escaping) {
                 (None, _) => {}
                 (Some(captured), Escaping::Plain) => out.extend_from_slice(captured.get(*group)),
-                (Some(captured), Escaping::Url) => captured.push_url(*group, out),
+                (Some(captured), _) => captured.push_url(*group, escaping, out),
             },
             TemplatePart::Map(lookup) => {
                 let mut key = Vec::new();
@@ -136,6 +142,31 @@ fn expand_in(template: &Template, values: Values<'_>, escaping: Escaping, out: &
             }
         }
     }
+}
+
+fn push_target(path: &[u8], query: Option<&[u8]>, escaping: Escaping, out: &mut Vec<u8>) {
+    push_piece(path, escaping, out);
+    if let Some(query) = query {
+        out.push(b'?');
+        push_piece(query, escaping, out);
+    }
+}
+
+/// Appends a piece of a target.
+fn push_piece(piece: &[u8], escaping: Escaping, out: &mut Vec<u8>) {
+    if escaping != Escaping::Page {
+        return out.extend_from_slice(piece);
+    }
+    for byte in piece {
+        match b"'\"`<>".contains(byte) {
+            true => push_escaped(*byte, out),
+            false => out.push(*byte),
+        }
+    }
+}
+
+fn push_escaped(byte: u8, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("%{byte:02X}").as_bytes());
 }
 
 #[cfg(test)]
@@ -154,7 +185,7 @@ mod tests {
     fn url(begin: &str, group: &str) -> String {
         let captured = captured("(?s)(.*)", group, EncodedSlash::Refuse);
         let mut out = begin.as_bytes().to_vec();
-        captured.push_url(1, &mut out);
+        captured.push_url(1, Escaping::Url, &mut out);
         String::from_utf8(out).expect("text")
     }
 
@@ -181,7 +212,7 @@ mod tests {
             (EncodedSlash::Refuse, "/a%252Fb%252f"),
         ] {
             let mut out = b"/".to_vec();
-            captured("^/(.*)", "/a%2Fb%2f", rule).push_url(1, &mut out);
+            captured("^/(.*)", "/a%2Fb%2f", rule).push_url(1, Escaping::Url, &mut out);
             assert_eq!(out, expected.as_bytes());
         }
     }

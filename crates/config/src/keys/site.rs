@@ -463,7 +463,7 @@ pub(crate) const VARIABLE: Section = Section {
 pub(crate) const EDITS: Section = Section {
     title: "request_headers, reply_headers",
     about: "Header changes, made in the order remove, set, add, and last what is to be there by default. Values are \
-        templates: `$host`, `$path`, `$query`, `$uri`, `$scheme`, `$client`, `$request_id` and `$method` are filled in, and what a client's \
+        templates: `$host`, `$path`, `$query`, `$uri`, `$request_uri`, `$scheme`, `$client`, `$request_id` and `$method` are filled in, and what a client's \
         certificate says (`$tls_client_subject` and others); on a rule with a `path_regex`, `$1` and `${name}` are its groups. `${host}` sets a name apart from what follows it, `$$` is a dollar.",
     keys: &[
         key(

@@ -233,7 +233,12 @@ fn path(table: &Table<'_>) -> Option<Template> {
         Some(TemplatePart::Text(text)) => text.starts_with('/'),
         first => matches!(
             first,
-            Some(TemplatePart::Path | TemplatePart::Uri | TemplatePart::Capture(_))
+            Some(
+                TemplatePart::Path
+                    | TemplatePart::Uri
+                    | TemplatePart::RequestUri
+                    | TemplatePart::Capture(_)
+            )
         ),
     };
     if !begins {
@@ -314,7 +319,7 @@ fn lets_group_say_host(target: &Template) -> bool {
     for part in &target.parts {
         match part {
             TemplatePart::Text(text) => before.push_str(text),
-            TemplatePart::Path | TemplatePart::Uri => before.push('/'),
+            TemplatePart::Path | TemplatePart::Uri | TemplatePart::RequestUri => before.push('/'),
             TemplatePart::Capture(_) => {
                 let rest = match before.strip_prefix("//") {
                     Some(rest) => Some(rest),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::conditions::SiteFiles;
 use super::context::{Spot, problem};
-use super::rewrite::{judge_unless, rewrites};
+use super::rewrite::{judge_unless, rewrites, warn_of_passed};
 use super::site::{index, resolve, root};
 use super::table::Table;
 use super::upstream::Upstreams;
@@ -71,6 +71,8 @@ fn mount(
     };
     let (tried, rewrites) = (resolve(&table), rewrites(&table, SiteFiles::Rooted));
     judge_unless(&table, &tried, rewrites.iter());
+    let below = path.as_deref().unwrap_or_default();
+    warn_of_passed(&table, (below, &rewrites), rules);
     Some(Mount {
         path: path?,
         root: root?,

@@ -328,7 +328,7 @@ fn comes_back(target: &Template) -> bool {
         parts => parts,
     };
     match parts {
-        [TemplatePart::Path | TemplatePart::Uri] => true,
+        [TemplatePart::Path | TemplatePart::Uri | TemplatePart::RequestUri] => true,
         [TemplatePart::Path, TemplatePart::Text(text), ..] => text.starts_with('?'),
         _ => false,
     }

@@ -9,7 +9,7 @@ use super::conditions::SiteFiles;
 use super::context::{Spot, problem};
 use super::limits::{Level, Outer, judge_site, limits};
 use super::mounts::mounts;
-use super::rewrite::{judge_unless, rewrites};
+use super::rewrite::{judge_unless, rewrites, warn_of_passed};
 use super::rule::rule;
 use super::script;
 use super::settings::{compress, settings};
@@ -127,8 +127,8 @@ fn site(
     judge_answers(&table, rooted, &rules, &rule_values);
     let index = Arc::new(index(&table));
     let mounts = mounts(&table, &index, (&rules, &rule_values), upstreams);
-    let (tried, rewrites) = asked_instead(&table, rooted, &rules);
     let htaccess = htaccess::of_site(&table, (&rules, &rule_values), upstreams);
+    let (tried, rewrites) = asked_instead(&table, rooted, (&rules, &rule_values));
     let pool = upstreams.pools.end()?;
     judge_pool(&table, &rules, &pool);
     Some(Site {
@@ -173,11 +173,12 @@ fn rooted(table: &Table<'_>) -> SiteFiles {
 fn asked_instead(
     table: &Table<'_>,
     files: SiteFiles,
-    rules: &[Rule],
+    rules: (&[Rule], &[Value<'_>]),
 ) -> (Vec<TryEntry>, Vec<Rewrite>) {
     let (tried, rewrites) = (resolve(table), rewrites(table, files));
-    let of_rules = rules.iter().flat_map(|rule| &rule.rewrites);
+    let of_rules = rules.0.iter().flat_map(|rule| &rule.rewrites);
     judge_unless(table, &tried, of_rules.chain(&rewrites));
+    warn_of_passed(table, ("", &rewrites), rules);
     (tried, rewrites)
 }
 

@@ -35,6 +35,7 @@ const VARIABLES: &[(&str, TemplatePart)] = &[
     ("path", TemplatePart::Path),
     ("query", TemplatePart::Query),
     ("uri", TemplatePart::Uri),
+    ("request_uri", TemplatePart::RequestUri),
     ("scheme", TemplatePart::Scheme),
     ("client", TemplatePart::Client),
     ("request_id", TemplatePart::RequestId),
@@ -80,7 +81,6 @@ const OTHERS_VARIABLES: &[(&str, &str)] = &[
     ("document_uri", "path"),
     ("args", "query"),
     ("query_string", "query"),
-    ("request_uri", "uri"),
     ("request_scheme", "scheme"),
     ("remote_addr", "client"),
     ("binary_remote_addr", "client"),
@@ -184,6 +184,7 @@ fn advised(finding: Finding, name: &str) -> Finding {
     let equal = OTHERS_VARIABLES.iter().find(|(other, _)| *other == lower);
     let known = || VARIABLES.iter().map(|(known, _)| *known);
     let meant = equal.map(|(_, here)| *here);
+    let meant = meant.or_else(|| known().find(|known| *known == lower));
     let meant = meant.or_else(|| keys::nearest(name, known()));
     match meant.map(|meant| format!("${meant}")) {
         Some(meant) => finding.meant(Some(&meant)),
@@ -358,6 +359,7 @@ pub(crate) fn leads_somewhere(target: &Template) -> bool {
         Some(
             TemplatePart::Path
             | TemplatePart::Uri
+            | TemplatePart::RequestUri
             | TemplatePart::Scheme
             | TemplatePart::Capture(_)
             | TemplatePart::Map(_),

@@ -51,6 +51,11 @@ impl Condition {
         }
     }
 
+    /// Whether it is about the path.
+    pub(crate) fn goes_by_path(&self) -> bool {
+        matches!(self, Condition::Path(_) | Condition::PathRegex(_))
+    }
+
     /// Whether a map is asked for it.
     #[must_use]
     pub fn asks_map(&self) -> bool {

@@ -22,6 +22,8 @@ pub enum TemplatePart {
     Query,
     /// `$uri`: `$path`, and `?$query` if there is one.
     Uri,
+    /// `$request_uri`: the same as the client has sent them, whatever was put in their place.
+    RequestUri,
     /// `$scheme`: `http` or `https`.
     Scheme,
     /// `$client`: the resolved client's address.

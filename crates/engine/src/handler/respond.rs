@@ -27,6 +27,6 @@ pub(super) async fn answer(
     }
     let mut body = Vec::new();
     let values = exchange.route.values(&exchange.request);
-    template::expand_url(&respond.body, values, &mut body);
+    template::expand_page(&respond.body, values, &mut body);
     reply_head::answer(arrived, exchange, &body).await
 }

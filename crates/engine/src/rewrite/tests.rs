@@ -278,6 +278,38 @@ fn a_redirect_that_begins_with_a_group_stays_on_its_host() {
 }
 
 #[test]
+fn no_group_and_no_path_ends_the_text_of_a_page_it_stands_in() {
+    let fixture = fixture(
+        r#"
+        [[sites.rules]]
+        match = { path_regex = '^/u/(.*)$' }
+        handler = { respond = { body = "<a href='/u/$1?$query'>$path</a>", content_type = "text/html" } }
+        "#,
+    );
+    let page = ask(&fixture, "/u/x'-alert(1)-&apos;?a=b&c='d").1;
+    assert_eq!(
+        page,
+        "<a href='/u/x%27-alert%281%29-%26apos%3B?a=b&c=%27d'>/u/x%27-alert(1)-&apos;</a>"
+    );
+}
+
+#[test]
+fn what_the_client_asked_for_is_known_after_it_was_rewritten() {
+    let fixture = fixture(
+        r#"
+        rewrite = [{ from = '^/(.*)$', to = "/index.php?route=$1" }]
+        [[sites.rules]]
+        handler = { redirect = "https://www.example.jp$request_uri" }
+        "#,
+    );
+    for (asked, told) in [("/a%20b/../c?d=e", "/c?d=e"), ("/", "/")] {
+        let location = field(&fixture, asked, "Location");
+        let expected = format!("https://www.example.jp{told}");
+        assert_eq!(location, Some(expected), "{asked}");
+    }
+}
+
+#[test]
 fn a_limit_counts_by_a_group_of_its_rule() {
     let fixture = fixture(
         r#"
