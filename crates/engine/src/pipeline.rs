@@ -124,6 +124,8 @@ async fn answer_there(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Nex
     handler::take_body(chosen, exchange).await?;
     permits::admit(chosen, exchange).await?;
     turn_stay(chosen.worker, exchange, Stay::go_on);
+    // Limits have counted it, of whom they could not tell.
+    rules::check_given_up(&exchange.request)?;
     // It may have been suspended while a body came, or a turn was waited for.
     let suspension = &chosen.worker.shared.suspension;
     suspension.check(&chosen.site.tenant_name)?;

@@ -45,9 +45,18 @@ pub(crate) async fn choose<'a>(
         // Boxed, as above.
         Box::pin(note_keeping(routed, exchange)).await?;
     }
-    match exchange.request.gave_up.take() {
-        Some(expression) => Err(gave_up("a `match`", &expression)),
-        None => Ok(Some(routed.chosen(&exchange.route))),
+    check_given_up(&exchange.request)?;
+    Ok(Some(routed.chosen(&exchange.route)))
+}
+
+/// Refuses a request on which an expression was given up: what depends on it is not known.
+///
+/// # Errors
+/// One was.
+pub(crate) fn check_given_up(request: &Request) -> Result<()> {
+    match &*request.gave_up.borrow() {
+        Some(expression) => Err(gave_up("a `match`", expression)),
+        None => Ok(()),
     }
 }
 

@@ -161,7 +161,8 @@ pub(crate) struct Layer<'a, 'r> {
 }
 
 impl<'a, 'r> Layer<'a, 'r> {
-    /// Its variables that hold for a request, in order.
+    /// Its variables that hold for a request, in order. Where an expression was given up none holds
+    /// that depends on the request.
     pub(crate) fn variables(
         self,
         exchange: &'r Exchange,
@@ -175,7 +176,10 @@ impl<'a, 'r> Layer<'a, 'r> {
         let variables = self.settings.env.iter().enumerate();
         let holding = variables.filter(move |(at, _)| {
             let conditions = self.variables_hold.get(*at).and_then(Option::as_ref);
-            conditions.is_none_or(|it| it.hold(request, route.file.as_deref()))
+            conditions.is_none_or(|it| {
+                let holds = it.hold(request, route.file.as_deref());
+                holds && request.gave_up.borrow().is_none()
+            })
         });
         holding.map(move |(_, variable)| (variable, values))
     }

@@ -11,7 +11,7 @@ pub(crate) const SHED: Section = Section {
     about: "A rule that sends requests away while a sensor says that there is too much to do. The site is known then, and \
         nothing was done for the request: no script has run, no file was looked for. \
         At most 16; of those that match a request the strictest decides and answers. Requests for `metrics`, and those that a rule with a \
-        plain `path` answers with `respond` (health checks), are never shed. \
+        plain `path` answers with `respond` (health checks; not where `rewrite` takes their path before), are never shed. \
         [Overload](../guide/overload.md) tells which sensor to choose.",
     keys: &[
         key(

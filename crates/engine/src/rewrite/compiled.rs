@@ -26,3 +26,9 @@ pub(crate) fn compile(
     };
     rewrites.iter().map(entry).collect()
 }
+
+/// Whether one of them may put something else in the place of a path.
+pub(crate) fn may_rewrite(rewrites: &[CompiledRewrite], path: &[u8]) -> bool {
+    let mut rewrites = rewrites.iter();
+    rewrites.any(|rewrite| rewrite.from.is_match(path) != Ok(false))
+}

@@ -219,6 +219,37 @@ fn an_expression_that_takes_too_many_steps_is_given_up_and_lets_nobody_past() {
 }
 
 #[test]
+fn no_limit_and_no_variable_is_decided_by_an_expression_that_was_given_up() {
+    let evil = format!("User-Agent: {}!\r\n", "a".repeat(40));
+    let agent = "header = { User-Agent = { regex = '^(?!x)(a+)+$' } }";
+    let fixture = Fixture::new(&format!(
+        r#"
+        [log]
+        access = "-"
+        format = "json"
+        [[listen]]
+        address = "127.0.0.1:1"
+        [[sites]]
+        hosts = ["a"]
+        env = {{ TRUSTED = {{ value = "1", match = {{ not = {{ {agent} }} }} }} }}
+        [[sites.rules]]
+        match = {{ path = "/limited" }}
+        limits = [{{ match = {{ {agent} }}, rate = "100/s" }}]
+        [[sites.rules]]
+        handler = {{ respond = {{ body = "ok" }} }}
+        "#
+    ));
+    let trusted = r#""env":{"TRUSTED":"1"}"#;
+    assert_eq!(ask(&fixture, "/limited").0, 200);
+    assert!(fixture.records().contains(trusted));
+    let limited = ask_with(&fixture, "/limited", &evil);
+    assert_eq!(limited, (500, "regex_steps".to_owned()));
+    assert_eq!(ask_with(&fixture, "/", &evil).0, 200);
+    let records = fixture.records();
+    assert!(!records.contains(trusted), "{records}");
+}
+
+#[test]
 fn groups_of_a_rule_stand_in_its_redirect_and_fields() {
     let fixture = fixture(
         r#"

@@ -33,6 +33,8 @@ use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::exchange::request::Request;
 use crate::maps;
+use crate::maps::answers::Answers;
+use crate::rewrite::compiled::may_rewrite;
 use crate::site::Site;
 use crate::stage::Routed;
 pub(crate) use compiled::Shedding;
@@ -167,13 +169,24 @@ pub(crate) fn pass(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
     }
 }
 
-/// Whether the rule that would answer is there for whoever watches over this machine. What of it
-/// depends on files or maps is taken not to hold: no file was looked for.
+/// Whether the rule that would answer is there for whoever watches over this machine, and the path
+/// is not rewritten before. What of a rule depends on files or maps is taken not to hold, since no
+/// file was looked for; but one that may rewrite the path is taken to.
 fn is_for_health(site: &Site, request: &Request) -> bool {
-    let mut rules = site.rules.iter();
-    let deciding = rules.find(|rule| {
-        let may_decide = rule.handler.is_some() && !rule.needs_file;
-        may_decide && rule.conditions.hold(request, None)
-    });
-    deciding.is_some_and(|rule| rule.is_health_check)
+    let path = request.head.path();
+    let tree = site.tree_of(path);
+    let of_tree = tree.map_or(&[][..], |tree| &*tree.rewrites);
+    if may_rewrite(&site.rewrites, path) || may_rewrite(of_tree, path) {
+        return false;
+    }
+    for rule in &site.rules {
+        let holds = || rule.conditions.judge(request, None, &Answers::NONE);
+        if may_rewrite(&rule.rewrites, path) && (rule.needs_file || holds() != Some(false)) {
+            return false;
+        }
+        if rule.handler.is_some() && !rule.needs_file && holds() == Some(true) {
+            return rule.is_health_check;
+        }
+    }
+    false
 }

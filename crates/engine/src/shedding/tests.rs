@@ -301,6 +301,24 @@ fn a_health_check_is_known_behind_rules_that_look_at_files() {
 }
 
 #[test]
+fn a_path_that_is_rewritten_is_no_health_check() {
+    let of = |from: &str| format!("rewrite = [{{ from = '{from}', to = \"/page\" }}]");
+    let posted = format!("match = {{ method = \"POST\" }}, {}", of("^/he"));
+    for (site, rule, expected) in [
+        (of("^/(.*)$"), of("^/none"), 503),
+        (of("^/(?!health$)"), of("^/none"), 200),
+        (String::new(), of("^/he"), 503),
+        (String::new(), posted, 200),
+    ] {
+        let text = SITES.replace("{rules}", KNOWN).replace("{site}", &site);
+        let rule = format!("rules = [\n{{ {rule} }},");
+        let fixture = Fixture::new(&text.replacen("rules = [", &rule, 1));
+        live(&fixture, 0..1, 4.0);
+        assert_eq!(status(&fixture, "a", "/health"), expected, "{site}{rule}");
+    }
+}
+
+#[test]
 fn a_file_says_who_is_spared() {
     let file = std::env::temp_dir().join(format!("nagaya-friends-{}", std::process::id()));
     std::fs::write(&file, "192.0.2.7 yes\n").expect("a file");

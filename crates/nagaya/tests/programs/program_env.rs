@@ -19,6 +19,9 @@ env = { STAGE = "site", HOST_ASKED = "$host", OWN = "env" }
   match = { path = "/inner.*" }
   env = { STAGE = "rule", ADDED = "yes" }
   [[sites.rules]]
+  match = { path = "/outer.*" }
+  env = { ADDED = [{ value = false, match = { cookie = { c = { regex = '^(?!x)(a+)+$' } } } }] }
+  [[sites.rules]]
   match = { file = "*.php" }
     [sites.rules.handler.fastcgi]
     address = "{responder}"
@@ -50,6 +53,21 @@ fn gateway(responder: &FastCgiResponder) -> Gateway {
         directory.write_program(&format!("site/{name}.cgi"), SCRIPT);
     }
     builder.start()
+}
+
+#[test]
+fn no_program_is_run_with_a_variable_of_which_it_is_not_known_whether_it_holds() {
+    let page = b"Content-Type: text/plain\r\n\r\nhello";
+    let responder = FastCgiResponder::start(move |_| vec![Step::Send(printed(page))]);
+    let gateway = gateway(&responder);
+    for (value, status) in [("aaa", 200), (&*format!("{}!", "a".repeat(40)), 500)] {
+        for path in ["/outer.cgi", "/outer.php"] {
+            let request =
+                format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nCookie: c={value}\r\n\r\n");
+            let answer = reply(gateway.ask(request.as_bytes()));
+            assert_eq!(answer.status, status, "{path} {value}");
+        }
+    }
 }
 
 #[test]

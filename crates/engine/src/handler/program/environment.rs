@@ -12,6 +12,7 @@ use wire::{Framing, strip_hop_by_hop};
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
 use crate::resolve::resolved::Resolved;
+use crate::rules;
 use crate::stage::Routed;
 use crate::template;
 use crate::tls::facts::TlsFacts;
@@ -25,7 +26,8 @@ const SOFTWARE: &[u8] = b"nagaya";
 /// beforehand.
 ///
 /// # Errors
-/// 431 where they are too long together, 400 where a value cannot be told.
+/// 431 where they are too long together, 400 where a value cannot be told, 500 where an expression
+/// was given up on which one depends.
 pub(in super::super) fn environment(
     routed: Routed<'_>,
     exchange: &mut Exchange,
@@ -72,6 +74,7 @@ pub(in super::super) fn environment(
             }
         }
     }
+    rules::check_given_up(&exchange.request)?;
     Ok(environment)
 }
 
