@@ -81,6 +81,18 @@ fn php_below_a_mount_with_a_user_of_its_own_has_a_pool_of_that_user() {
 }
 
 #[test]
+fn a_user_of_a_mount_as_whom_nothing_runs_is_told() {
+    let server = "[[sites.rules]]\nhandler = { fastcgi = \"unix:/run/php.sock\" }\n";
+    for (rule, is_told) in [(PHP, false), (server, true)] {
+        let mount = mount("path = \"/w\"\nroot = \"/w\"\nuser = \"bob\"");
+        let lines = format!("user = \"alice\"\n{mount}{rule}");
+        let (_, warnings) = config::load_and_warn(&sources(&lines)).expect(rule);
+        let told = warnings.to_string().contains("`user` says nothing");
+        assert_eq!(told, is_told, "{warnings}");
+    }
+}
+
+#[test]
 fn what_can_be_no_mount_is_refused() {
     for (lines, expected) in [
         ("path = \"/\"\nroot = \"/w\"", "`/` is no path to mount at"),

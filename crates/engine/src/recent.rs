@@ -22,10 +22,12 @@ impl<T: Clone> Recent<T> {
     /// Remembers something of a request.
     pub(crate) fn remember(&self, id: RequestId, what: T) {
         let mut ring = self.lock();
-        if ring.len() == REMEMBERED_MAX {
-            ring.pop_front();
-        }
+        let is_full = ring.len() == REMEMBERED_MAX;
+        let oldest = is_full.then(|| ring.pop_front());
         ring.push_back((id, what));
+        drop(ring);
+        // Others need not wait for it to be given back.
+        drop(oldest);
     }
 
     /// What is remembered of this request.

@@ -108,7 +108,13 @@ fn user(value: &Value<'_>, rules: &[Rule]) -> Option<String> {
     };
     let role = match rules.iter().any(runs) {
         true => Role::Programs,
-        false => Role::Nobody,
+        false => {
+            let message = "`user` says nothing: no rule of this site starts programs";
+            let help = "`cgi` and `php` run as it; a FastCGI server runs as whoever started it";
+            let finding = problem(value.spot(), message).help(help);
+            value.context.warn(finding);
+            Role::Nobody
+        }
     };
     if let Some((message, help)) = wrong_user(value.context.sources, role, name) {
         value.report_help(message, help);

@@ -283,6 +283,7 @@ fn finish(
         name: name.into(),
         root_bytes,
         path_info: outcome.path_info.into(),
+        is_directory: outcome.is_directory,
         found,
     }
 }

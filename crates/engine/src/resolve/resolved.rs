@@ -15,6 +15,8 @@ pub struct Resolved {
     pub(super) root_bytes: usize,
     pub(super) path_info: Box<[u8]>,
     pub(super) is_source: bool,
+    /// Whether a directory stands at the path, whatever was found for it.
+    pub(super) is_directory: bool,
     pub(super) found: Found,
 }
 
@@ -56,17 +58,13 @@ impl Resolved {
     /// Whether a file, and whether a directory stands at the path below the tree that came to this,
     /// whatever else `try` has found for it. Where it cannot be told, both do.
     pub fn stands_at(&self, path: &[u8]) -> [bool; 2] {
-        let asked = relative_of(path);
+        let asked = relative_of(path).strip_suffix(&*self.path_info);
         match &self.found {
-            Found::Missing("no_index") | Found::Unslashed | Found::Directory(_) => [false, true],
-            Found::Missing(_) | Found::Status(_) => [false, false],
+            Found::Unslashed | Found::Directory(_) => [false, true],
+            Found::Missing(_) | Found::Status(_) => [false, self.is_directory],
             Found::Denied(_) => [true, true],
             Found::File(_) | Found::Unreadable => {
-                let is_file = asked.strip_suffix(&*self.path_info) == Some(self.relative());
-                let is_slashed = asked.is_empty() || asked.ends_with(b"/");
-                let index = self.relative().strip_prefix(asked);
-                let is_index = index.is_some_and(|name| is_slashed && !name.contains(&b'/'));
-                [is_file, !is_file && is_index]
+                [asked == Some(self.relative()), self.is_directory]
             }
         }
     }

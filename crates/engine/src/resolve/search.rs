@@ -228,6 +228,8 @@ pub(super) struct SearchOutcome {
     pub(super) relative: Vec<u8>,
     /// How much of the path's end is no part of the file's name.
     pub(super) path_info: Vec<u8>,
+    /// Whether a directory was met at the path itself.
+    pub(super) is_directory: bool,
     pub(super) ending: Ending,
     /// What the operator can do about a refusal.
     pub(super) advice: Option<Arc<str>>,
@@ -264,10 +266,12 @@ pub(super) fn search(
         tree,
         root,
         relative,
-        is_bare: below.is_empty(),
         wait,
     };
-    let mut outcome = if is_hidden(relative) {
+    let mut outcome = if below.is_empty() {
+        // A mount without the slash at its end.
+        SearchOutcome::named(relative, Ending::Unslashed)
+    } else if is_hidden(relative) {
         let found = search.fixed_only()?;
         found.unwrap_or_else(|| SearchOutcome::named(relative, Ending::Missing("dotfile")))
     } else {
@@ -284,8 +288,6 @@ struct Search<'a> {
     tree: &'a Tree,
     root: &'a Root,
     relative: &'a [u8],
-    /// Whether it is a mount, without the slash at its end.
-    is_bare: bool,
     wait: Wait,
 }
 
@@ -293,28 +295,39 @@ impl Search<'_> {
     fn run(&self) -> io::Result<SearchOutcome> {
         // What `$path` found, for `$path/` to go on from.
         let mut seen = None;
-        let mut why = "no_file";
+        let (mut why, mut is_directory) = ("no_file", false);
         for entry in self.tree.resolve.iter() {
             let found = match entry {
                 TryEntry::Path => match self.root.look(self.relative, self.wait)? {
                     Seen::FileInTheWay => self.cut()?,
                     other => {
                         why = other.why_missing();
+                        is_directory = matches!(other, Seen::Directory(_));
                         self.file_or_note(other, &mut seen)
                     }
                 },
-                TryEntry::Directory => self.directory(seen.take())?,
+                TryEntry::Directory => {
+                    let seen = match seen.take() {
+                        Some(seen) => seen,
+                        None => self.root.look(self.relative, self.wait)?,
+                    };
+                    is_directory = matches!(seen, Seen::Directory(_));
+                    self.directory(seen)?
+                }
                 TryEntry::Suffix(suffix) => self.suffixed(suffix)?,
                 other => self.fixed(other)?,
             };
-            if let Some(found) = found {
+            if let Some(mut found) = found {
+                found.is_directory = is_directory;
                 return Ok(found);
             }
         }
         if why == "no_file" && self.root.is_link(self.relative, self.wait)? {
             why = "symlink_dangling";
         }
-        Ok(SearchOutcome::named(self.relative, Ending::Missing(why)))
+        let mut outcome = SearchOutcome::named(self.relative, Ending::Missing(why));
+        outcome.is_directory = is_directory;
+        Ok(outcome)
     }
 
     /// A hidden path is nobody's file; the front controller may still answer for it.
@@ -360,18 +373,13 @@ impl Search<'_> {
     }
 
     /// The directory's index, the directory itself if it may be listed, or nothing.
-    fn directory(&self, seen: Option<Seen>) -> io::Result<Option<SearchOutcome>> {
-        let seen = match seen {
-            Some(seen) => seen,
-            None => self.root.look(self.relative, self.wait)?,
-        };
+    fn directory(&self, seen: Seen) -> io::Result<Option<SearchOutcome>> {
         let Seen::Directory(opened) = seen else {
             return Ok(None);
         };
-        let is_ended = self.relative.is_empty() || self.relative.ends_with(b"/");
-        let slashed = is_ended && !self.is_bare;
+        let slashed = self.relative.is_empty() || self.relative.ends_with(b"/");
         for index in self.tree.index.iter() {
-            let slash: &[u8] = if is_ended { b"" } else { b"/" };
+            let slash: &[u8] = if slashed { b"" } else { b"/" };
             let name = [self.relative, slash, index.as_bytes()].concat();
             let ending = match self.root.look(&name, self.wait)? {
                 Seen::File(_) | Seen::Unreadable if !slashed => return self.unslashed(),
@@ -444,6 +452,7 @@ impl SearchOutcome {
         Self {
             relative: relative.to_vec(),
             path_info: Vec::new(),
+            is_directory: false,
             ending,
             advice: None,
         }

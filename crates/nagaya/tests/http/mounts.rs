@@ -158,8 +158,11 @@ fn a_mount_without_its_slash_is_redirected_as_a_directory_is() {
         let location = answer.head.field("Location");
         assert_eq!((answer.status, location), (301, Some(to)), "{path}");
     }
-    // Without an index the directory is nothing: what comes next in `try` answers.
-    assert_eq!(get(&gateway, "a.test", "/wiki/deep").text(), "front");
+    // A page of a front controller, too, would have its relative links lead elsewhere.
+    let answer = get(&gateway, "a.test", "/wiki/deep");
+    let location = answer.head.field("Location");
+    assert_eq!((answer.status, location), (301, Some("/wiki/deep/")));
+    assert_eq!(get(&gateway, "a.test", "/wiki/deep/").text(), "front");
 }
 
 #[test]

@@ -25,6 +25,15 @@ rewrite = [
   handler = { respond = { body = "index $query" } }
 
 [[sites]]
+hosts = ["both.test"]
+root = "{dir}/www"
+try = ["$path", "$path.html", "$path/", "/index.php"]
+rewrite = [{ from = '^/(.*)$', to = "/index.php?route=$1", unless = "directory" }]
+  [[sites.rules]]
+  match = { file = "*.php" }
+  handler = { respond = { body = "index $query" } }
+
+[[sites]]
 hosts = ["guarded.test"]
 root = "{dir}/www"
   [[sites.rules]]
@@ -129,6 +138,20 @@ fn what_is_there_is_served_and_all_else_goes_to_the_front_controller() {
         let log = std::fs::read_to_string(&log).unwrap_or_default();
         log.contains(told).then_some(())
     });
+}
+
+#[test]
+fn a_directory_stands_where_it_is_whatever_else_is_tried() {
+    let (_upstream, gateway) = gateway();
+    for (target, body) in [
+        ("/pictures/", "index "),
+        ("/pictures", "index "),
+        ("/docs/", "docs"),
+        ("/style.css", "index route=style.css"),
+        ("/none", "index route=none"),
+    ] {
+        assert_eq!(get(&gateway, "both.test", target).1, body, "{target}");
+    }
 }
 
 #[test]
