@@ -5,7 +5,19 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
+
+/// The network that is meant: no client of IPv4 is told as one that is mapped into IPv6.
+pub(crate) fn canonical(network: IpNet) -> IpNet {
+    let IpNet::V6(mapped) = network else {
+        return network;
+    };
+    let address = mapped.network().to_ipv4_mapped();
+    let bits = mapped.prefix_len().checked_sub(96);
+    let found = address.zip(bits);
+    let found = found.and_then(|(address, bits)| Ipv4Net::new(address, bits).ok());
+    found.map_or(network, IpNet::V4)
+}
 
 /// The address or network of a line; `None` where there is only space, or a comment behind `#`.
 ///
@@ -20,11 +32,11 @@ pub fn client_of_line(line: &[u8]) -> Result<Option<IpNet>, &'static str> {
     let neither = "neither an address nor a network";
     let text = std::str::from_utf8(said).map_err(|_| neither)?;
     if let Ok(address) = text.parse::<IpAddr>() {
-        return Ok(Some(address.to_canonical().into()));
+        return Ok(Some(canonical(address.into())));
     }
     let network = text.parse::<IpNet>().map_err(|_| neither)?;
     match network.trunc() == network {
-        true => Ok(Some(network)),
+        true => Ok(Some(canonical(network))),
         false => Err("a network with bits beyond its prefix"),
     }
 }
@@ -40,6 +52,8 @@ mod tests {
             ("\t10.0.0.0/8  # the office\r", Some("10.0.0.0/8")),
             ("2001:db8::/32", Some("2001:db8::/32")),
             ("::ffff:192.0.2.1", Some("192.0.2.1/32")),
+            ("::ffff:192.0.2.0/120", Some("192.0.2.0/24")),
+            ("::fffe:0:0/95", Some("::fffe:0:0/95")),
             ("", None),
             ("  ", None),
             ("# 192.0.2.1", None),

@@ -46,17 +46,21 @@ fn file(value: &Value<'_>) -> Option<usize> {
 /// Tells what is wrong with a file, where it was looked at.
 fn tell_of_file(value: &Value<'_>, path: &Path) {
     let name = path.display();
-    match value.context.sources.client_files.get(path) {
-        Some(Err(why)) => value.report(format!("cannot read the clients of `{name}`: {why}")),
-        Some(Ok(bad)) if bad.count > 0 => {
-            let (first, count) = (bad.first, bad.count);
-            let message =
-                format!("`{name}:{first}`: no address or network; lines like it: {count}");
-            let help = "at the start the others count; while the gateway runs the file counts again when \
-                all of its lines are right";
-            let finding = problem(value.spot(), message).help(help);
-            value.context.warn(finding);
-        }
-        Some(Ok(_)) | None => {}
-    }
+    let (message, help) = match value.context.sources.client_files.get(path) {
+        Some(Err(why)) => (
+            format!("cannot read the clients of `{name}`: {why}"),
+            "a gateway that has read it goes on with what it said; none starts, or names it anew, without it",
+        ),
+        Some(Ok(bad)) if bad.count > 0 => (
+            format!(
+                "`{name}:{}`: no address or network; lines like it: {}",
+                bad.first, bad.count
+            ),
+            "at the start the others count; while the gateway runs the file counts again when all of its lines are right",
+        ),
+        Some(Ok(_)) | None => return,
+    };
+    value
+        .context
+        .warn(problem(value.spot(), message).help(help));
 }

@@ -7,6 +7,7 @@ use ipnet::IpNet;
 
 use super::context::{Spot, problem, title_of};
 use super::value::Value;
+use crate::clients::canonical;
 use crate::model::{Glob, HostPattern, LogTarget};
 use crate::{glob, keys, units};
 
@@ -85,7 +86,7 @@ pub(crate) fn clients(value: &Value<'_>) -> Vec<IpNet> {
 pub(crate) fn network(value: &Value<'_>) -> Option<IpNet> {
     let text = value.text()?;
     match parse_network(text) {
-        Ok(network) => return Some(network),
+        Ok(network) => return Some(canonical(network)),
         Err(NoNetwork::Syntax) => {
             let message = format!("`{text}` is neither an address nor a network");
             let help = match text {

@@ -113,6 +113,8 @@ fn a_file_of_denied_clients_counts_without_a_reload() {
     assert_eq!(status_of(&gateway, "10.0.3.9"), 200);
     std::fs::remove_file(gateway.directory().path().join("denied")).unwrap();
     gateway.wait_for_message("a file of denied clients cannot be read again");
+    gateway.reload(&config);
+    gateway.wait_for_message("generation 3 serves 1 site");
     assert_eq!(status_of(&gateway, "10.0.2.9"), 403);
     gateway.directory().write("denied", "");
     told(&gateway, "10.0.2.9", 200);

@@ -5,9 +5,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use testkit::client::reply;
-use testkit::{Gateway, eventually};
+use testkit::{Gateway, TempDir, eventually};
 
-use crate::readme::root;
+use crate::readme::{read, root};
 
 const CONFIG: &str = r#"
 workers = 1
@@ -113,6 +113,30 @@ fn the_filter_finds_wrong_passwords_in_every_format_and_nobody_elses_address() {
         };
         assert_eq!(found, guessed, "{format}");
     }
+}
+
+#[test]
+fn the_action_keeps_a_file_that_begins_empty() {
+    let action = read(&root().join("packaging/fail2ban/action.conf"));
+    let directory = TempDir::new();
+    let file = directory.write("denied", "192.0.2.1\n");
+    let run = |name: &str, ip: &str| {
+        let mut lines = action.lines();
+        let command = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "));
+        let command = command
+            .unwrap()
+            .replace("<file>", &file.display().to_string());
+        let status = Command::new("sh")
+            .args(["-c", &command.replace("<ip>", ip)])
+            .status();
+        assert!(status.unwrap().success(), "{command}");
+        std::fs::read_to_string(&file).unwrap()
+    };
+    assert_eq!(run("actionstart", ""), "");
+    assert_eq!(run("actionban", "192.0.2.7"), "192.0.2.7\n");
+    assert_eq!(run("actionban", "2001:db8::7"), "192.0.2.7\n2001:db8::7\n");
+    assert_eq!(run("actionunban", "192.0.2.7"), "2001:db8::7\n");
+    assert_eq!(run("actionflush", ""), "");
 }
 
 #[test]
