@@ -176,7 +176,9 @@ fn is_for_health(site: &Site, request: &Request) -> bool {
     let path = request.head.path();
     let tree = site.tree_of(path);
     let of_tree = tree.map_or(&[][..], |tree| &*tree.rewrites);
-    if may_rewrite(&site.rewrites, path) || may_rewrite(of_tree, path) {
+    let may_be_another = may_rewrite(&site.rewrites, path) || may_rewrite(of_tree, path);
+    // What `.htaccess` files would do is known only once they are read.
+    if may_be_another || site.htaccess.is_some() {
         return false;
     }
     for rule in &site.rules {
