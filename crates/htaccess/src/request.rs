@@ -187,7 +187,10 @@ impl Stop {
 pub struct Variables(Vec<(Vec<u8>, Vec<u8>)>);
 
 /// Beginnings of names that a file may not set: what a server itself says to programs.
-const RESERVED: [&[u8]; 12] = [
+const RESERVED: [&[u8]; 15] = [
+    b"BASH_ENV",
+    b"PHPRC",
+    b"PHP_INI_",
     b"HTTP_PROXY",
     b"LD_",
     b"SCRIPT_",
@@ -203,11 +206,16 @@ const RESERVED: [&[u8]; 12] = [
 ];
 
 impl Variables {
-    /// Whether files may set a variable of this name.
+    /// Whether files may set a variable of this name, which programs are told with `_` for whatever is
+    /// no letter or digit.
     pub fn may_be_set(name: &[u8]) -> bool {
         let is_name = !name.is_empty() && !name.iter().any(|byte| matches!(byte, b'=' | 0..=31));
-        let upper = name.to_ascii_uppercase();
-        is_name && !RESERVED.iter().any(|begin| upper.starts_with(begin))
+        let told = |byte: &u8| match byte.is_ascii_alphanumeric() {
+            true => byte.to_ascii_uppercase(),
+            false => b'_',
+        };
+        let told: Vec<u8> = name.iter().map(told).collect();
+        is_name && !RESERVED.iter().any(|begin| told.starts_with(begin))
     }
 
     /// The value of a variable.

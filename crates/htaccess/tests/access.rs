@@ -309,6 +309,19 @@ fn handlers_and_types_that_take_a_program_away_are_told() {
     let asked = site.ask("/a.php");
     assert_eq!(asked.settings.describe(b"a.php").handler, Some(None));
     assert_eq!(asked.settings.php_engine(), Some(false));
+    for (value, is_on) in [
+        ("On", true),
+        ("1", true),
+        ("disabled", false),
+        ("none", false),
+    ] {
+        let site = Site::new(&format!("php_flag engine {value}")).files(&["a.php"]);
+        assert_eq!(
+            site.ask("/a.php").settings.php_engine(),
+            Some(is_on),
+            "{value}"
+        );
+    }
     let site = Site::new("AddType text/plain .php .php5\nForceType text/plain");
     let described = site.ask("/").settings.describe(b"a.php");
     assert_eq!(described.media_type, Some(Some(b"text/plain".to_vec())));

@@ -447,7 +447,7 @@ fn cookies_are_set_once() {
 #[test]
 fn names_that_a_server_says_to_programs_are_not_a_rule_s_to_set() {
     let site = rules(
-        "RewriteRule ^ - [E=HTTP_PROXY:x,E=LD_PRELOAD:y,E=PHP_VALUE:z,E=HTTP_AUTHORIZATION:%{HTTP:Authorization}]",
+        "RewriteRule ^ - [E=HTTP_PROXY:x,E=LD_PRELOAD:y,E=LD-PRELOAD:y,E=php.admin-value:z,E=PHP_VALUE:z,E=HTTP_AUTHORIZATION:%{HTTP:Authorization}]",
     );
     let asked = site.asked(&get("/a.html").with("Authorization", "Basic eA=="), None);
     let names: Vec<_> = asked

@@ -3,9 +3,9 @@
 //!
 //! What is read is the configuration in force, as `nginx -T` and `apache2ctl -t -D DUMP_CONFIG`
 //! print it. A table says of each directive what becomes of it ([`Fate`]); small functions make keys
-//! of those that are carried. Nothing that the source kept closed is opened: where a line about
-//! access cannot be carried, what it covers is written as `deny = "all"` with the reason. Nothing
-//! here knows a clock, a file or a process, and every number is bounded.
+//! of those that are carried. Where a line about access is known not to be carried, what it covers is
+//! written as `deny = "all"` with the reason; what comes out more open than it was all the same stands
+//! in the guides. Nothing here knows a clock, a file or a process, and every number is bounded.
 #![forbid(unsafe_code)]
 
 mod apache;

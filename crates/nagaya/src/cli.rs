@@ -147,8 +147,9 @@ pub(crate) enum Command {
     /// Moving in from another server: sites made of its configuration, and whether this one answers as it does
     ///
     /// Each site is a file that `nagaya check` takes, with the lines it was made of. Run again, it changes
-    /// and removes only files that it wrote and nobody has changed. Nothing is opened that was closed: where a line
-    /// about access cannot be carried, what it covers is `deny = "all"`. The exit status is 0 if all
+    /// and removes only files that it wrote and nobody has changed. Where a line about access is known not to
+    /// be carried, what it covers is `deny = "all"`. It is a beginning, to be read before it serves strangers: what
+    /// may come out more open than it was stands in the guides from nginx and from Apache. The exit status is 0 if all
     /// lines were carried or are not needed, 1 if some want a look, 2 if nothing could be read.
     #[command(subcommand)]
     Import(ImportCommand),

@@ -357,7 +357,8 @@ impl Supervisor {
         next.places.take_over(&self.current.places);
         self.tally = self.tally_with(&next);
         let before = std::mem::replace(&mut self.current, next);
-        self.current.earlier = Some((before.sources, Instant::now()));
+        let had_pools = !before.manifest.pools.is_empty();
+        self.current.earlier = had_pools.then(|| (before.sources, Instant::now()));
     }
 
     /// What is counted and known once the next generation is in force.

@@ -79,6 +79,8 @@ async fn who(
     exchange.record.user.clone_from(&user);
     let chosen = routed.chosen(&exchange.route);
     if !admission::authenticate(chosen, exchange, &auth, credentials).await? {
+        // Where he may come in all the same, nobody is told a name that is not proven.
+        exchange.record.user.clear();
         return Ok(UserTold::Nobody);
     }
     Ok(UserTold::Known {

@@ -82,6 +82,10 @@ async fn answer_error(routed: Routed<'_>, exchange: &mut Exchange, error: Error)
         (Some(ErrorDocument::Path(target)), Some(carried)) => {
             begin(routed, exchange, &error);
             exchange.route.failed_status = status;
+            if status == 401 {
+                // The page's program would take a name for proven.
+                exchange.record.user.clear();
+            }
             lead_to_page(routed, exchange, target, carried)
         }
         _ => Err(error),

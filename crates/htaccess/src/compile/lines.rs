@@ -144,9 +144,10 @@ impl Compiler<'_> {
             return Err("a name has letters, digits, . and _, and a value is one line".into());
         }
         if key == "engine" {
-            let is_on = !["0", "off", "false", "no"]
+            // Whatever is not one of these turns it off, as PHP has it.
+            let is_on = ["1", "on", "true", "yes"]
                 .iter()
-                .any(|off| value.eq_ignore_ascii_case(off.as_bytes()));
+                .any(|on| value.eq_ignore_ascii_case(on.as_bytes()));
             settings.php_engine = Some(is_on);
             return Ok(());
         }

@@ -46,8 +46,11 @@ impl Bed {
         for name in FILES {
             builder.directory().write(name, "<?php secret");
         }
+        let here = builder.directory().path().display().to_string();
         for (name, text) in files {
-            builder.directory().write(name, text);
+            builder
+                .directory()
+                .write(name, text.replace("{dir}", &here));
         }
         Self {
             responder,
@@ -154,6 +157,29 @@ fn a_program_makes_the_page_of_a_failure() {
     ] {
         assert_eq!(call.param(name), Some(value), "{name}: {:?}", call.params);
     }
+}
+
+#[test]
+fn no_program_is_told_a_user_whose_password_is_wrong() {
+    const CLOSED: &str =
+        "AuthType Basic\nAuthName x\nAuthUserFile {dir}/site/users\nRequire valid-user\n";
+    let any = format!("{CLOSED}Satisfy any\nOrder deny,allow\nAllow from all\n");
+    let bed = Bed::new(&[
+        ("site/.htaccess", "ErrorDocument 401 /index.php\n"),
+        ("site/users", "u:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n"),
+        ("site/closed/.htaccess", CLOSED),
+        ("site/off/.htaccess", &any),
+    ]);
+    // `u:secret` and `u:wrong`.
+    let (right, wrong) = (
+        "Authorization: Basic dTpzZWNyZXQ=\r\n",
+        "Authorization: Basic dTp3cm9uZw==\r\n",
+    );
+    assert_eq!(bed.ask("/closed/page.txt", wrong).status, 401);
+    assert_eq!(bed.responder.next_call().param("REMOTE_USER"), None);
+    assert_eq!(bed.ask("/closed/page.txt", right).status, 200);
+    let open = bed.call("/off/page.php", wrong);
+    assert_eq!(open.param("REMOTE_USER"), None);
 }
 
 #[test]
