@@ -304,34 +304,6 @@ pub(crate) fn body(text: &str) -> Option<String> {
     }))
 }
 
-/// Whether a name can be a field's that is not the gateway's own.
-pub(crate) fn is_field(name: &str) -> bool {
-    const OWN: [&str; 10] = [
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    ];
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !name.is_empty() && name.bytes().all(fits) && !OWN.contains(&&*name.to_ascii_lowercase())
-}
-
-/// Whether a name can be a program's variable.
-pub(crate) fn is_variable(name: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    let is_never = name == "CONTENT_LENGTH"
-        || name.eq_ignore_ascii_case("HTTP_PROXY")
-        || name.starts_with("LD_");
-    begins && name.bytes().all(fits) && !is_never
-}
-
 /// Whether a text is a media type without parameters.
 pub(crate) fn is_media_type(text: &str) -> bool {
     let fits = |part: &str| {

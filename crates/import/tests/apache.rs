@@ -1,8 +1,9 @@
 //! What comes of Apache's directives, one row each.
 
-use import::{Fate, ImportOptions, Imported, apache};
+use import::{ImportOptions, Imported, apache};
 
 use crate::properties::passes;
+use crate::{said, site_of};
 
 fn read(text: &str) -> Imported {
     let imported = apache(text.as_bytes(), &ImportOptions::default()).unwrap();
@@ -17,20 +18,8 @@ fn import(body: &str) -> (Imported, String) {
          ServerName a.example\nDocumentRoot /srv/a\n{body}\n</VirtualHost>\n"
     );
     let imported = read(&text);
-    let site = imported.files.iter().find(|file| file.name == "a.example");
-    let site = site.map(|file| file.text.clone()).unwrap_or_default();
-    let lines = site.lines().filter(|line| !line.starts_with('#'));
-    let site = lines.collect::<Vec<_>>().join("\n");
+    let site = site_of(&imported);
     (imported, site)
-}
-
-fn said<'i>(imported: &'i Imported, begins: &str) -> (Fate, &'i str) {
-    let mut lines = imported.lines.iter();
-    let line = lines.find(|line| line.text.starts_with(begins));
-    line.map_or_else(
-        || panic!("no line begins with {begins}"),
-        |line| (line.fate, line.note.as_str()),
-    )
 }
 
 /// What a virtual host says, and what of it must stand in the site.

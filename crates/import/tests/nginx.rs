@@ -3,6 +3,7 @@
 use import::{Fate, ImportOptions, Imported, nginx};
 
 use crate::properties::passes;
+use crate::{said, site_of};
 
 /// A site whose server says this beside its address, name and root.
 fn import(body: &str) -> (Imported, String) {
@@ -13,21 +14,8 @@ fn import(body: &str) -> (Imported, String) {
     let text = format!("http {{ {zones} {upstreams} {server} }}");
     let imported = nginx(text.as_bytes(), &ImportOptions::default()).unwrap();
     passes(&imported);
-    let site = imported.files.iter().find(|file| file.name == "a.example");
-    let site = site.map(|file| file.text.clone()).unwrap_or_default();
-    let lines = site.lines().filter(|line| !line.starts_with('#'));
-    let site = lines.collect::<Vec<_>>().join("\n");
+    let site = site_of(&imported);
     (imported, site)
-}
-
-/// What of the import is said of the line that begins so.
-fn said<'i>(imported: &'i Imported, begins: &str) -> (Fate, &'i str) {
-    let mut lines = imported.lines.iter();
-    let line = lines.find(|line| line.text.starts_with(begins));
-    line.map_or_else(
-        || panic!("no line begins with {begins}"),
-        |line| (line.fate, line.note.as_str()),
-    )
 }
 
 #[test]

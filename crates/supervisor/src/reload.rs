@@ -75,7 +75,7 @@ pub(super) struct Generation {
     overrides: Sources,
     /// All that was read.
     pub(super) sources: OwnedFd,
-    /// All that was read for the one in force before, if that had pools, and when this became the next.
+    /// All that was read for the one in force before, where that may have had pools, and when this became the next.
     pub(super) earlier: Option<(OwnedFd, Instant)>,
 }
 

@@ -103,20 +103,39 @@ fn variable(value: &Value<'_>, files: SiteFiles) -> Option<Variable> {
 
 /// What is wrong with the name of a variable that programs are given.
 pub(crate) fn wrong_variable(name: &str, spot: &Spot) -> Option<Finding> {
+    variable_fault(name).map(|message| problem(spot.clone(), message))
+}
+
+fn variable_fault(name: &str) -> Option<String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let first_fits = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     if !first_fits || !name.bytes().all(fits) {
-        let message = format!("`{name}` is no variable name: letters, digits and `_` are");
-        return Some(problem(spot.clone(), message));
+        return Some(format!(
+            "`{name}` is no variable name: letters, digits and `_` are"
+        ));
     }
     if name == "CONTENT_LENGTH" {
-        let message = "`CONTENT_LENGTH` is the gateway's own and cannot be changed";
-        return Some(problem(spot.clone(), message));
+        return Some("`CONTENT_LENGTH` is the gateway's own and cannot be changed".into());
     }
     // A client's field `Proxy` would reroute a program's requests; the loader runs what it is told.
     let is_never_given = name.eq_ignore_ascii_case("HTTP_PROXY") || name.starts_with("LD_");
-    let message = format!("`{name}` is never given to a program");
-    is_never_given.then(|| problem(spot.clone(), message))
+    is_never_given.then(|| format!("`{name}` is never given to a program"))
+}
+
+/// Whether `env` may set a variable of this name.
+#[must_use]
+pub fn is_variable_name(name: &str) -> bool {
+    variable_fault(name).is_none()
+}
+
+/// Whether a field of this name may be changed: it is a name, and not the gateway's own.
+#[must_use]
+pub fn is_changeable_field(name: &str) -> bool {
+    is_token(name) && !is_own(name)
+}
+
+fn is_own(name: &str) -> bool {
+    OWN.contains(&name.to_ascii_lowercase().as_str())
 }
 
 /// Whether `name` can be a field's name.
@@ -180,7 +199,7 @@ fn name_fits(name: &str, spot: &Spot, value: &Value<'_>, side: Side) -> bool {
         ));
         return false;
     }
-    if OWN.contains(&name.to_ascii_lowercase().as_str()) {
+    if is_own(name) {
         let message = format!("field `{name}` is the gateway's own and cannot be changed");
         let finding = problem(spot.clone(), message);
         let host = side == Side::Request && name.eq_ignore_ascii_case("host");

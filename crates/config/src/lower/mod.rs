@@ -12,7 +12,7 @@ mod context;
 mod denied;
 mod error_logs;
 mod expressions;
-mod fields;
+pub(crate) mod fields;
 mod file_cache;
 mod files;
 mod handler;

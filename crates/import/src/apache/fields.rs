@@ -43,7 +43,7 @@ impl HostWork<'_, '_> {
                         true => TomlItem::from(line.word(1).replace('$', "$$")),
                         false => TomlItem::Flag(false),
                     };
-                    match words::is_variable(line.first())
+                    match config::is_variable_name(line.first())
                         && !line.word(1).contains(char::is_control)
                     {
                         true => {
@@ -93,7 +93,7 @@ impl HostWork<'_, '_> {
         };
         let is_plain =
             !value.contains(['%']) && !value.contains(char::is_control) && more.is_none();
-        if !words::is_field(name)
+        if !config::is_changeable_field(name)
             || (action != "remove" && !is_plain)
             || (action == "remove" && !value.is_empty())
         {

@@ -31,7 +31,8 @@ enum Rewriting {
 
 fn entry_of_try(text: &str) -> Option<String> {
     if let Some(rest) = text.strip_prefix("$uri") {
-        let is_suffix = rest.starts_with('.') && words::is_field(rest.trim_start_matches('.'));
+        let is_suffix =
+            rest.starts_with('.') && config::is_changeable_field(rest.trim_start_matches('.'));
         return match rest {
             "" | "/" => Some(format!("$path{rest}")),
             "/index.html" | "/index.htm" | "/index.php" => Some("$path/".to_owned()),

@@ -228,7 +228,7 @@ impl<'a> Http<'a> {
                 self.ledger.idle(line.id, "the gateway does this by itself");
                 continue;
             }
-            match template(value, None).filter(|_| words::is_field(name)) {
+            match template(value, None).filter(|_| config::is_changeable_field(name)) {
                 Some(value) if value.is_empty() => {
                     self.ledger.carried(line.id);
                     keys.put_in(
@@ -274,7 +274,7 @@ impl<'a> Http<'a> {
     /// Fields of programs that clients are not told.
     pub(super) fn hidden_fields(&self, scope: &Scope<'a>, keys: &mut DraftKeys) {
         for line in scope.all(&["proxy_hide_header", "fastcgi_hide_header"]) {
-            if words::is_field(line.first()) {
+            if config::is_changeable_field(line.first()) {
                 self.ledger.carried(line.id);
                 keys.put_in(
                     "reply_headers",
@@ -431,7 +431,7 @@ impl<'a> SiteWork<'_, 'a> {
             } else if OWN_PARAMS.contains(&name) && (value.contains('$') || name != "HTTPS") {
                 http.ledger
                     .idle(param.id, "programs are told that by themselves");
-            } else if !words::is_variable(name) {
+            } else if !config::is_variable_name(name) {
                 http.ledger
                     .lost(param.id, "it cannot be a variable of a program here");
             } else if let Some(value) = template(value, None) {

@@ -198,7 +198,7 @@ pub(super) fn limit_key(text: &str) -> Option<TomlItem> {
             "uri" | "document_uri" | "request_uri" => "path".to_owned(),
             "request_filename" => "file".to_owned(),
             name => match (name.strip_prefix("http_"), name.strip_prefix("cookie_")) {
-                (Some(field), _) if words::is_field(field) => {
+                (Some(field), _) if config::is_changeable_field(field) => {
                     format!("header:{}", field.replace('_', "-"))
                 }
                 (_, Some(cookie)) if !cookie.is_empty() => format!("cookie:{cookie}"),

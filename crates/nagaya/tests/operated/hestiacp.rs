@@ -32,13 +32,13 @@ fn write_domain(home: &Path, links: &Path, template: &str, aliases: &str) {
             "unix:/run/php/php8.2-fpm-shop.example.jp.sock",
         ),
     ];
-    for (ending, file) in [("tpl", "nagaya.conf"), ("stpl", "nagaya.ssl.conf")] {
-        let ending = if template == "default" || ending == "tpl" {
-            ending
-        } else {
-            continue;
-        };
-        let mut text = fs::read_to_string(templates.join(format!("{template}.{ending}"))).unwrap();
+    // The one for TLS is that of all templates.
+    let sources = [
+        (format!("{template}.tpl"), "nagaya.conf"),
+        ("default.stpl".to_owned(), "nagaya.ssl.conf"),
+    ];
+    for (source, file) in sources {
+        let mut text = fs::read_to_string(templates.join(source)).unwrap();
         for (name, value) in values {
             text = text.replace(name, value);
         }
