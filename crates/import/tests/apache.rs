@@ -79,6 +79,20 @@ const ROWS: &[(&str, &str)] = &[
         "<Location />\n<RequireAll>\nRequire all granted\nRequire not ip 203.0.113.7\n</RequireAll>\n</Location>",
         "deny = [\"203.0.113.7\"]",
     ),
+    (
+        "ProxyPass /a http://127.0.0.1:9000/\n<Proxy *>\nRequire ip 10.0.0.0/8\n</Proxy>",
+        "match = { path = [\"/a\", \"/a/*\"] }\nallow = [\"10.0.0.0/8\"]",
+    ),
+    // What `.htaccess` files may say.
+    (
+        "<Directory />\nAllowOverride None\n</Directory>\n<Directory /srv>\nAllowOverride FileInfo Options=Indexes\n\
+      AllowOverrideList Require\n</Directory>",
+        "htaccess = { override = [\"FileInfo\", \"Options=Indexes\", \"Require\"] }",
+    ),
+    (
+        "<Directory /srv/a/up>\nAllowOverride All\n</Directory>",
+        "htaccess = { override = [\"All\"] }",
+    ),
     // Leading elsewhere.
     (
         "Redirect permanent /old /new",
@@ -212,6 +226,14 @@ const CLOSED: &[(&str, &str)] = &[
         "match = { path = [\"/a\", \"/a/*\"] }\n",
     ),
     (
+        "<Location /a>\nSSLVerifyClient require\n</Location>",
+        "match = { path = [\"/a\", \"/a/*\"] }\n",
+    ),
+    (
+        "ProxyPass /a http://127.0.0.1:9000/\n<ProxyMatch ^http>\nRequire all denied\n</ProxyMatch>",
+        "match = { path = [\"/a\", \"/a/*\"] }\n",
+    ),
+    (
         "<Location /a>\nSSLRequireSSL\n</Location>",
         "match = { path = [\"/a\", \"/a/*\"] }\n",
     ),
@@ -264,6 +286,18 @@ fn a_directory_that_lets_in_is_not_kept_closed_by_one_above_it() {
 }
 
 #[test]
+fn of_several_handlers_for_a_file_the_last_one_runs_it() {
+    let php = |socket: &str| {
+        format!(
+            "<FilesMatch \\.php$>\nSetHandler \"proxy:unix:/run/{socket}.sock|fcgi://localhost\"\n</FilesMatch>\n"
+        )
+    };
+    let (_, site) = import(&(php("shared") + &php("alice")));
+    let at = |socket: &str| site.find(&format!("/run/{socket}.sock"));
+    assert!(at("alice").unwrap() < at("shared").unwrap(), "{site}");
+}
+
+#[test]
 fn hosts_are_put_together_and_the_first_one_takes_no_strangers() {
     let plain = "<VirtualHost *:80>\nServerName a.example\nRedirect permanent / https://a.example/\n</VirtualHost>\n";
     let tls = "<VirtualHost *:443>\nServerName a.example\nDocumentRoot /srv/a\nSSLEngine On\nSSLCertificateFile /etc/a.pem\n\
@@ -300,9 +334,9 @@ const TRAPS: &[(&str, &str, &str)] = &[
         "no server-side includes",
     ),
     (
-        "<Directory /srv/a>\nAllowOverride All\n</Directory>",
-        "AllowOverride",
-        "`.htaccess` files are not read",
+        "<Directory /srv/a>\nAllowOverride All\n</Directory>\n<Directory /srv/a/up>\nAllowOverride None\n</Directory>",
+        "AllowOverride None",
+        "one for all of a site",
     ),
     (
         "php_admin_value memory_limit 1G",

@@ -30,7 +30,7 @@ impl Admission {
         !restricts && self.allow.is_empty() && self.deny.is_empty()
     }
 
-    fn closed(why: &'static str) -> Self {
+    pub(super) fn closed(why: &'static str) -> Self {
         Self {
             closed: Some(why),
             ..Self::default()

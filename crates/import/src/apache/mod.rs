@@ -6,6 +6,7 @@
 mod access;
 mod conditions;
 mod fields;
+mod overrides;
 mod programs;
 mod rewriting;
 mod sections;

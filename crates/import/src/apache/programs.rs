@@ -1,8 +1,9 @@
 //! What answers: PHP, CGI programs and back ends.
 
-use super::ApacheLine;
+use super::access::{Admission, admission};
 use super::sections::Area;
 use super::site::HostWork;
+use super::{Apache, ApacheLine};
 use crate::Fate;
 use crate::draft::{DraftKeys, TomlItem};
 use crate::words;
@@ -286,7 +287,53 @@ impl<'a> HostWork<'_, 'a> {
         Ok(())
     }
 
-    pub(super) fn balancer(&mut self, section: &'a ApacheLine, children: &[&'a ApacheLine]) {
+    /// `<Proxy>`: the servers of a balancer, and who may come to what is forwarded there.
+    pub(super) fn proxied(
+        &mut self,
+        section: &'a ApacheLine,
+        children: &[&'a ApacheLine],
+        all: &[&'a ApacheLine],
+    ) {
+        self.balancer(section, children);
+        let ledger = self.apache.ledger;
+        let mut admission = admission(children, ledger);
+        if admission.is_none() && Apache::keeps_out(section) {
+            let why = "who may come in there is not known";
+            admission = Some(Admission::closed(why));
+        }
+        let Some(admission) = admission.filter(|it| !it.is_open()) else {
+            return;
+        };
+        ledger.carried(section.id);
+        let url = section.first().split(['*', '?', '[']).next();
+        let url = url.filter(|_| section.name == "proxy").unwrap_or_default();
+        let lines = |within: &'a ApacheLine| match within.name.as_str() {
+            "location" => within.children.iter().flatten().collect::<Vec<_>>(),
+            _ => vec![within],
+        };
+        for outer in all {
+            for line in lines(outer) {
+                let last = line.words.iter().find(|word| word.contains("://"));
+                let is_meant = last.is_some_and(|to| to.contains(url) || url.contains(&**to));
+                let area = match line.name.as_str() {
+                    "proxypass" if outer.name == "location" => Area::below(outer.first()),
+                    "proxypass" => Area::below(line.first()),
+                    "proxypassmatch" => Area::default(),
+                    "rewriterule" if line.words.last().is_some_and(|it| it.contains('P')) => {
+                        Area::default()
+                    }
+                    _ => continue,
+                };
+                if is_meant {
+                    self.admissions.retain(|(known, ..)| *known != area);
+                    self.admissions
+                        .push((area, admission.clone(), children.to_vec()));
+                }
+            }
+        }
+    }
+
+    fn balancer(&mut self, section: &'a ApacheLine, children: &[&'a ApacheLine]) {
         let apache = self.apache;
         let Some(name) = section
             .first()

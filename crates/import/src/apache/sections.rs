@@ -37,7 +37,7 @@ impl Area {
             && self.methods.is_none()
     }
 
-    fn below(prefix: &str) -> Self {
+    pub(super) fn below(prefix: &str) -> Self {
         Self {
             prefix: (!prefix.is_empty() && prefix != "/")
                 .then(|| prefix.trim_end_matches('/').to_owned()),

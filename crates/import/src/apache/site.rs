@@ -20,7 +20,7 @@ pub(super) struct HostWork<'w, 'a> {
     pub(super) roots: Roots,
     pub(super) is_tls: bool,
     /// Who is let in where, the last one for an area counts.
-    admissions: Vec<(Area, Admission, Vec<&'a ApacheLine>)>,
+    pub(super) admissions: Vec<(Area, Admission, Vec<&'a ApacheLine>)>,
     /// Where nobody comes in, whatever else is said there.
     closings: Vec<(Area, &'static str, usize)>,
     /// Rules that add settings, rules that lead elsewhere, rules with handlers.
@@ -63,9 +63,10 @@ pub(super) fn build<'a>(
     work.draft.keys.note(&[host.id]);
     let all: Vec<&ApacheLine> = apache.global.iter().chain(body).copied().collect();
     work.places(&all);
-    for section in all.iter().filter(|line| line.name == "proxy") {
+    let is_proxy = |line: &&&ApacheLine| ["proxy", "proxymatch"].contains(&&*line.name);
+    for section in all.iter().filter(is_proxy) {
         let members: Vec<&ApacheLine> = section.children.iter().flatten().collect();
-        work.balancer(section, &members);
+        work.proxied(section, &members, &all);
     }
     let plain: Vec<&ApacheLine> = all
         .iter()
@@ -82,6 +83,7 @@ pub(super) fn build<'a>(
         .filter(|line| is_section(line))
         .collect();
     sections.sort_by_key(|line| rank(line));
+    work.overrides(&sections);
     for section in sections {
         work.section(section, &Area::default(), &plain, 0);
     }
@@ -183,7 +185,7 @@ impl<'a> HostWork<'_, 'a> {
     ) {
         let apache = self.apache;
         let children: Vec<&ApacheLine> = section.children.iter().flatten().collect();
-        if section.name == "proxy" {
+        if section.name.starts_with("proxy") {
             return;
         }
         let covered = match depth < NESTED_MAX && section.name != "if" {
@@ -228,6 +230,13 @@ impl<'a> HostWork<'_, 'a> {
         let mut keys = DraftKeys::default();
         for line in lines {
             if let Some(why) = apache.judge(line) {
+                self.close(area, why, line);
+            }
+            let asks = line.name == "sslverifyclient" && !line.first().eq_ignore_ascii_case("none");
+            if asks && !area.is_whole() {
+                let why =
+                    "a client's certificate is asked for by a whole site here, not for a part";
+                apache.ledger.lost(line.id, why);
                 self.close(area, why, line);
             }
         }
@@ -284,20 +293,8 @@ impl<'a> HostWork<'_, 'a> {
                         false => self.options(line, None),
                     }
                 }
-                "allowoverride" => self.override_line(line),
                 _ => {}
             }
-        }
-    }
-
-    fn override_line(&self, line: &ApacheLine) {
-        match line.words.iter().all(|word| word.eq_ignore_ascii_case("none")) {
-            true => self.apache.ledger.idle(line.id, "`.htaccess` files are not read"),
-            false => self.apache.ledger.lost(
-                line.id,
-                "`.htaccess` files are not read until the site says `htaccess = { override = […] }` with these words: add it, for \
-                 they may keep somebody out",
-            ),
         }
     }
 
@@ -350,7 +347,6 @@ impl<'a> HostWork<'_, 'a> {
             match line.name.as_str() {
                 "directoryindex" if self.roots.root.is_some() => index(self.apache, line, keys),
                 "options" if self.roots.root.is_some() => self.options(line, Some(keys)),
-                "allowoverride" => self.override_line(line),
                 "errordocument" => self.error_page(line, keys),
                 "customlog" => self.record(line, keys),
                 "errorlog" => {
@@ -548,7 +544,8 @@ impl<'a> HostWork<'_, 'a> {
             .chain(self.settings)
             .chain(self.early)
             .chain(self.first)
-            .chain(self.main);
+            // Of several handlers for a file Apache takes the last.
+            .chain(self.main.into_iter().rev());
         self.draft.rules = rules.collect();
         self.draft
     }

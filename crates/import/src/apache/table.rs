@@ -20,9 +20,9 @@ const TABLE: &[(ApacheMeaning, &str)] = &[
          authgroupfile alias scriptalias redirect redirectmatch redirectpermanent redirecttemp rewriteengine rewritecond \
          rewriterule fallbackresource proxypass proxypassmatch proxypreservehost proxytimeout sethandler addhandler addtype \
          header requestheader expiresactive expiresdefault expiresbytype setenv unsetenv errordocument directoryindex options \
-         allowoverride limitrequestbody timeout keepalivetimeout maxkeepaliverequests customlog errorlog logformat sslengine \
+         allowoverride allowoverridelist limitrequestbody timeout keepalivetimeout maxkeepaliverequests customlog errorlog logformat sslengine \
          sslcertificatefile sslcertificatekeyfile sslcacertificatefile sslverifyclient suexecusergroup assignuserid \
-         php_admin_value php_admin_flag php_value php_flag listen balancermember proxy if",
+         php_admin_value php_admin_flag php_value php_flag listen balancermember proxy proxymatch if",
     ),
     (
         Idle("processes, modules and buffers are the gateway's own affair"),

@@ -18,6 +18,7 @@ use supervisor::load::load;
 use crate::certificates;
 use crate::outcome::{Outcome, complain, print};
 use crate::verify::{self, VerifyOptions};
+use written::ImportSource;
 
 /// Which server's configuration.
 #[derive(Debug, Subcommand)]
@@ -36,6 +37,7 @@ pub(crate) enum ImportCommand {
 
 /// A server whose configuration is read.
 struct ImportedServer {
+    name: &'static str,
     /// How it prints its configuration.
     line: &'static [&'static str],
     read: fn(&[u8], &ImportOptions) -> Result<Imported, Unreadable>,
@@ -43,11 +45,13 @@ struct ImportedServer {
 }
 
 const NGINX: ImportedServer = ImportedServer {
+    name: "nginx",
     line: &["nginx", "-T"],
     read: import::nginx,
     help: "give what `nginx -T` prints, or a file of such a configuration",
 };
 const APACHE: ImportedServer = ImportedServer {
+    name: "apache",
     line: &["apache2ctl", "-t", "-D", "DUMP_CONFIG"],
     read: import::apache,
     help: "give what `apache2ctl -t -D DUMP_CONFIG` prints (after `a2enmod info`), or a file of such a configuration",
@@ -103,7 +107,7 @@ pub(crate) fn run(config: &Path, command: &ImportCommand) -> Outcome {
         listening: listening(arguments),
     };
     match (server.read)(&bytes, &options) {
-        Ok(imported) => write(imported, arguments),
+        Ok(imported) => write(imported, &source_of(server.name, arguments), arguments),
         Err(unreadable) => {
             complain(&format!(
                 "nagaya: {unreadable}\n  = help: {}\n",
@@ -111,6 +115,20 @@ pub(crate) fn run(config: &Path, command: &ImportCommand) -> Outcome {
             ));
             Outcome::Wrong
         }
+    }
+}
+
+/// What is read, as files that are written of it tell it.
+fn source_of(server: &str, arguments: &ImportArguments) -> ImportSource {
+    let file = arguments.file.as_deref();
+    let place = file.map(|file| match file.canonicalize() {
+        Ok(whole) if file != Path::new("-") => whole.display().to_string(),
+        _ => file.display().to_string(),
+    });
+    let name = place.map_or_else(|| server.to_owned(), |place| format!("{server} {place}"));
+    ImportSource {
+        name: name.replace(char::is_control, " "),
+        is_one: file != Some(Path::new("-")),
     }
 }
 
@@ -160,7 +178,7 @@ fn output_of(words: &[&str]) -> Result<(Vec<u8>, String), String> {
 }
 
 /// Writes what passes, and tells what became of each line.
-fn write(mut imported: Imported, arguments: &ImportArguments) -> Outcome {
+fn write(mut imported: Imported, source: &ImportSource, arguments: &ImportArguments) -> Outcome {
     let failed = |what: &str, error: &std::io::Error| {
         complain(&format!("nagaya: {what}: {}\n", reason(error)));
         Outcome::Failed
@@ -169,16 +187,16 @@ fn write(mut imported: Imported, arguments: &ImportArguments) -> Outcome {
     if let Err(error) = std::fs::create_dir_all(out) {
         return failed(&format!("make directory {}", out.display()), &error);
     }
-    match keep_what_passes(&mut imported, out) {
-        Ok(None) => {}
-        Ok(Some(problems)) => {
+    let left_out = match keep_what_passes(&mut imported, out) {
+        Ok(Ok(left_out)) => left_out,
+        Ok(Err(problems)) => {
             complain(&problems);
             complain("nagaya: what all sites share does not pass `check`: nothing was written\n");
             return Outcome::Wrong;
         }
         Err(error) => return failed(&format!("try the sites in {}", out.display()), &error),
-    }
-    let told = match written::write_all(&imported, out) {
+    };
+    let told = match written::write_all(&imported, &left_out, source, out) {
         Ok(told) => told,
         Err(error) => return failed(&format!("write to {}", out.display()), &error),
     };
@@ -197,13 +215,16 @@ fn write(mut imported: Imported, arguments: &ImportArguments) -> Outcome {
     }
 }
 
-/// Leaves out the sites that `check` would refuse on this machine; what is wrong with what all
-/// share, if something is.
-fn keep_what_passes(imported: &mut Imported, out: &Path) -> std::io::Result<Option<String>> {
+/// Leaves out the sites that `check` would refuse on this machine, and tells their names; what is
+/// wrong with what all share, if something is.
+fn keep_what_passes(
+    imported: &mut Imported,
+    out: &Path,
+) -> std::io::Result<Result<Vec<String>, String>> {
     let trial = written::Trial::open(out)?;
     let all: Vec<_> = imported.files.iter().collect();
     if trial.judge(&all)?.is_none() {
-        return Ok(None);
+        return Ok(Ok(Vec::new()));
     }
     let mut left_out = Vec::new();
     for file in imported.files.iter().filter(|file| file.name != SHARED) {
@@ -213,18 +234,20 @@ fn keep_what_passes(imported: &mut Imported, out: &Path) -> std::io::Result<Opti
             left_out.push((file.name.clone(), problems));
         }
     }
-    for (name, problems) in left_out {
+    for (name, problems) in &left_out {
         let first = problems.lines().next().unwrap_or_default();
         complain(&format!(
-            "{name} is left out, for `check` would refuse it:\n{problems}\n"
+            "{name} is left out, for `check` would refuse it (a file of it that was written before stays):\n{problems}\n"
         ));
-        imported.leave_out(&name, &format!("its site is left out: {first}"));
+        imported.leave_out(name, &format!("its site is left out: {first}"));
     }
     let rest: Vec<_> = imported.files.iter().collect();
-    match rest.iter().any(|file| file.name != SHARED) {
-        true => trial.judge(&rest),
-        false => Ok(None),
-    }
+    let problems = match rest.iter().any(|file| file.name != SHARED) {
+        true => trial.judge(&rest)?,
+        false => None,
+    };
+    let names = left_out.into_iter().map(|(name, _)| name).collect();
+    Ok(problems.map_or(Ok(names), Err))
 }
 
 /// What `check` says of a configuration; nothing where it is fine.

@@ -1,8 +1,10 @@
 //! Files that `import` writes: known again by a digest in their heads, so that another import
 //! changes and removes those alone that nobody has changed.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::{Error, ErrorKind};
+use std::fs::File;
+use std::io::{Error, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use import::{Imported, ImportedFile};
@@ -10,23 +12,34 @@ use sha2::{Digest, Sha256};
 
 use super::problems_of;
 
-/// Begins the first line of such a file.
+/// Begins the first line of such a file; a digest and what it was read from follow.
 const HEAD: &str =
     "# Written by `nagaya import`, which changes it again as long as nobody else does: ";
-/// Ends the name of what is written beside a file that somebody has changed.
+/// Ends the name of what is written beside a file that is not ours to change.
 const BESIDE: &str = "imported";
 /// The largest file that is looked at to see whose it is.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Where sites are tried, below the directory they are for.
 const TRIAL: &str = ".nagaya-import";
 
-/// A text with its head.
-fn with_head(text: &str) -> String {
-    format!("{HEAD}{}\n{text}", digest(text))
+/// What sites were read from. Only what came from there is changed and removed.
+pub(super) struct ImportSource {
+    /// A line that is the same in every run.
+    pub(super) name: String,
+    /// Whether all that is read by this name is one configuration.
+    pub(super) is_one: bool,
 }
 
-fn digest(text: &str) -> String {
-    let digest = Sha256::digest(text.as_bytes());
+impl ImportSource {
+    /// A text with its head.
+    fn with_head(&self, text: &str) -> String {
+        let name = &self.name;
+        format!("{HEAD}{} of {name}\n{text}", digest(name, text))
+    }
+}
+
+fn digest(name: &str, text: &str) -> String {
+    let digest = Sha256::digest([name, "\n", text].concat());
     digest
         .iter()
         .take(16)
@@ -38,8 +51,8 @@ fn digest(text: &str) -> String {
 #[derive(Debug, PartialEq, Eq)]
 enum Whose {
     Nobodys,
-    /// As it was written, with this text.
-    Ours(String),
+    /// As it was written: what it was read from, and this text.
+    Ours(String, String),
     /// Written by hand, or changed.
     Theirs,
 }
@@ -56,46 +69,62 @@ fn whose(path: &Path) -> Result<Whose, Error> {
     };
     let parts = text
         .strip_prefix(HEAD)
-        .and_then(|rest| rest.split_once('\n'));
+        .and_then(|rest| rest.split_once('\n'))
+        .and_then(|(head, rest)| Some((head.split_once(" of ")?, rest)));
     Ok(match parts {
-        Some((said, rest)) if said == digest(rest) => Whose::Ours(rest.to_owned()),
+        Some(((said, name), rest)) if said == digest(name, rest) => {
+            Whose::Ours(name.to_owned(), rest.to_owned())
+        }
         _ => Whose::Theirs,
     })
 }
 
-/// Replaces a file at once.
+/// Replaces a file at once, and for good.
 fn replace(path: &Path, text: &str) -> Result<(), Error> {
-    let fresh = path.with_extension("fresh");
-    std::fs::write(&fresh, text)?;
-    std::fs::rename(&fresh, path)
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let fresh = directory.join(format!(".{name}.{}", std::process::id()));
+    let mut file = File::create_new(&fresh)?;
+    let written = file
+        .write_all(text.as_bytes())
+        .and_then(|()| file.sync_all())
+        .and_then(|()| std::fs::rename(&fresh, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&fresh);
+    }
+    written.and_then(|()| File::open(directory)?.sync_all())
 }
 
-/// Writes all files, and removes those that were written before and are none any more; says what
-/// was done.
-pub(super) fn write_all(imported: &Imported, out: &Path) -> Result<String, Error> {
+/// Writes all files, and removes those that were written from the same source before and are none
+/// any more, but for sites that are left out today (`left_out`); says what was done.
+pub(super) fn write_all(
+    imported: &Imported,
+    left_out: &[String],
+    source: &ImportSource,
+    out: &Path,
+) -> Result<String, Error> {
     let (mut written, mut unchanged, mut said) = (0, 0, String::new());
     for file in &imported.files {
         let path = out.join(format!("{}.toml", file.name));
         match whose(&path)? {
-            Whose::Ours(text) if text == file.text => unchanged += 1,
-            Whose::Ours(_) | Whose::Nobodys => {
-                replace(&path, &with_head(&file.text))?;
+            Whose::Ours(_, text) if text == file.text => unchanged += 1,
+            Whose::Ours(name, _) if name != source.name => {
+                let why = format!("is of {name}");
+                write_beside(&path, file, &why, source, &mut said)?;
+            }
+            Whose::Ours(..) | Whose::Nobodys => {
+                replace(&path, &source.with_head(&file.text))?;
                 written += 1;
             }
             Whose::Theirs => {
-                let beside = out.join(format!("{}.{BESIDE}", file.name));
-                replace(&beside, &file.text)?;
-                // Writing to memory does not fail, here and below.
-                let _ = writeln!(
-                    said,
-                    "{} was changed by hand and is left alone: compare {}",
-                    path.display(),
-                    beside.display()
-                );
+                write_beside(&path, file, "was changed by hand", source, &mut said)?;
             }
         }
     }
-    let removed = remove_others(imported, out, &mut said)?;
+    let names = imported.files.iter().map(|file| &file.name);
+    let wanted: BTreeSet<&str> = names.chain(left_out).map(String::as_str).collect();
+    let removed = remove_others(&wanted, source, out, &mut said)?;
+    // Writing to memory does not fail, here and below.
     let _ = writeln!(
         said,
         "{}: {written} written, {unchanged} as they were, {removed} removed",
@@ -104,7 +133,35 @@ pub(super) fn write_all(imported: &Imported, out: &Path) -> Result<String, Error
     Ok(said)
 }
 
-fn remove_others(imported: &Imported, out: &Path, said: &mut String) -> Result<usize, Error> {
+/// Writes beside a file that is left alone what would stand in it.
+fn write_beside(
+    path: &Path,
+    file: &ImportedFile,
+    why: &str,
+    source: &ImportSource,
+    said: &mut String,
+) -> Result<(), Error> {
+    let beside = path.with_file_name(format!("{}.{BESIDE}", file.name));
+    let (path, shown) = (path.display(), beside.display());
+    let _ = match whose(&beside)? {
+        Whose::Theirs => writeln!(
+            said,
+            "{path} {why} and is left alone; so is {shown}: remove it to have what was read now"
+        ),
+        Whose::Ours(..) | Whose::Nobodys => {
+            replace(&beside, &source.with_head(&file.text))?;
+            writeln!(said, "{path} {why} and is left alone: compare {shown}")
+        }
+    };
+    Ok(())
+}
+
+fn remove_others(
+    wanted: &BTreeSet<&str>,
+    source: &ImportSource,
+    out: &Path,
+    said: &mut String,
+) -> Result<usize, Error> {
     let mut removed = 0;
     let mut entries: Vec<PathBuf> = std::fs::read_dir(out)?
         .flatten()
@@ -117,24 +174,25 @@ fn remove_others(imported: &Imported, out: &Path, said: &mut String) -> Result<u
             .file_stem()
             .and_then(|it| it.to_str())
             .unwrap_or_default();
-        let is_wanted = imported.files.iter().any(|file| file.name == stem);
-        if !is_toml || is_wanted {
+        if !is_toml || wanted.contains(stem) {
             continue;
         }
-        match whose(&path)? {
-            Whose::Ours(_) => {
+        let why = match whose(&path)? {
+            Whose::Ours(name, _) if name != source.name => continue,
+            Whose::Ours(..) if source.is_one => {
                 std::fs::remove_file(&path)?;
                 removed += 1;
+                continue;
             }
-            Whose::Theirs if begins_as_ours(&path) => {
-                let _ = writeln!(
-                    said,
-                    "{} is of no site that was read, and was changed by hand: it is left alone",
-                    path.display()
-                );
-            }
-            Whose::Theirs | Whose::Nobodys => {}
-        }
+            Whose::Ours(..) => "may be of another machine",
+            Whose::Theirs if begins_as_ours(&path) => "was changed by hand",
+            Whose::Theirs | Whose::Nobodys => continue,
+        };
+        let _ = writeln!(
+            said,
+            "{} is of no site that was read, and {why}: it is left alone",
+            path.display()
+        );
     }
     Ok(removed)
 }

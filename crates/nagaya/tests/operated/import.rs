@@ -120,6 +120,68 @@ fn another_import_changes_and_removes_only_what_nobody_has_changed() {
 }
 
 #[test]
+fn an_import_leaves_alone_what_another_source_was_imported_from() {
+    let directory = TempDir::new();
+    directory.write("htdocs/index.html", "");
+    let root = directory.path().join("htdocs");
+    let at = |name: &str| directory.path().join("sites.d").join(name);
+    let none = ["--listen", "none"];
+    import(
+        "nginx",
+        &directory,
+        &nginx(&root, &["a.example", "b.example"]),
+        &none,
+    );
+    let first = fs::read_to_string(at("a.example.toml")).unwrap();
+    let host = |name: &str| {
+        let root = root.display();
+        format!("<VirtualHost *:80>\nServerName {name}\nDocumentRoot {root}\n</VirtualHost>\n")
+    };
+    let hosts = host("a.example") + &host("c.example");
+    let output = import("apache", &directory, &hosts, &none);
+    assert!(
+        said(&output).contains("1 written, 0 as they were, 0 removed"),
+        "{}",
+        said(&output)
+    );
+    assert!(
+        said(&output).contains("a.example.toml is of nginx"),
+        "{}",
+        said(&output)
+    );
+    assert_eq!(fs::read_to_string(at("a.example.toml")).unwrap(), first);
+    assert!(at("b.example.toml").exists() && at("c.example.toml").exists());
+    assert!(at("a.example.imported").exists());
+    // Somebody is at work on what lies beside it.
+    fs::write(at("a.example.imported"), "# half done\n").unwrap();
+    import("apache", &directory, &hosts, &none);
+    let beside = fs::read_to_string(at("a.example.imported")).unwrap();
+    assert_eq!(beside, "# half done\n");
+}
+
+#[test]
+fn a_site_that_fails_today_keeps_its_file_of_yesterday() {
+    let directory = TempDir::new();
+    directory.write("htdocs/index.html", "");
+    directory.write("other/index.html", "");
+    let site = |place: &str, name: &str| nginx(&directory.path().join(place), &[name]);
+    let both = site("htdocs", "a.example") + &site("other", "b.example");
+    import("nginx", &directory, &both, &[]);
+    let file = directory.path().join("sites.d/b.example.toml");
+    let yesterday = fs::read_to_string(&file).unwrap();
+    // As a disk that is not mounted for a moment.
+    fs::remove_dir_all(directory.path().join("other")).unwrap();
+    let output = import("nginx", &directory, &both, &[]);
+    assert!(
+        said(&output).contains("b.example is left out"),
+        "{}",
+        said(&output)
+    );
+    assert!(said(&output).contains("0 removed"), "{}", said(&output));
+    assert_eq!(fs::read_to_string(&file).unwrap(), yesterday);
+}
+
+#[test]
 fn a_site_that_this_machine_cannot_have_is_left_out_and_told() {
     let directory = TempDir::new();
     directory.write("htdocs/index.html", "");
