@@ -27,7 +27,7 @@ def main(percent, how, *command):
                     Path(file).write_text(str(server.pid))
             server.wait()
         finally:
-            server.kill()
+            server.terminate()
             server.wait()
 
 

@@ -61,10 +61,18 @@ async def trouble(kind, count):
     pools.ask(VICTIM)
     neighbours = pools.Neighbours([f"warm{number}.lab" for number in range(count)])
     await pools.beside(neighbours, kind, 6)
-    pools.nagaya("pools", "stop", VICTIM)
+    p.eventually("a spawner that stops pools", stopped)
     started = time.monotonic()
     p.eventually("the end of the victim's", lambda: not in_groups("tenant-victim0"), 60)
     p.tell(left_processes=len(in_groups("tenant-victim0")), gone_after_us=(time.monotonic() - started) * 1e6)
+
+
+def stopped():
+    try:
+        pools.nagaya("pools", "stop", VICTIM)
+        return True
+    except subprocess.CalledProcessError:
+        return False
 
 
 def in_groups(name):

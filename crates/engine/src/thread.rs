@@ -171,6 +171,7 @@ async fn live(worker: Rc<Worker>, mut commands: Receiver<Command>) {
             biased;
             due = ticks.tick() => worker.tick_late(due.elapsed()),
             _ = sweeps.tick() => worker.sweep(),
+            server = worker.programs.left() => worker.release(&server),
             command = commands.recv() => match command {
                 Some(Command::Connection(arrival)) => listener::start_handed(&worker, arrival),
                 Some(Command::Prepare(prepare)) => {

@@ -391,12 +391,12 @@ impl Directory {
     }
 
     /// A directory that was not there before: `name`, or `name` and a number. It is open to every
-    /// user, for servers started by root become somebody else.
+    /// user, for servers started by root become somebody else; nobody moves what is another's.
     fn fresh(&self, name: &str) -> Result<PathBuf, Error> {
         let names = std::iter::once(name.to_owned()).chain((2..).map(|n| format!("{name}-{n}")));
         for name in names.take(100_000) {
             if !self.path.join(&name).exists() {
-                return self.make(&name, 0o777);
+                return self.make(&name, 0o1777);
             }
         }
         Err(Error::new(

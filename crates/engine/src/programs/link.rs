@@ -45,6 +45,15 @@ pub struct Programs {
     running: Arc<AtomicUsize>,
     /// Pools, as all workers know them.
     pools: Arc<AllPools>,
+    left: Rc<Left>,
+}
+
+/// Addresses of php-fpm's whose processes serve no more: each waits in vain for the next request of a
+/// connection that is kept.
+#[derive(Debug, Default)]
+struct Left {
+    servers: RefCell<Vec<String>>,
+    came: Notify,
 }
 
 /// What became of a program that was to run.
@@ -95,6 +104,7 @@ struct Link {
     /// Pools that were asked for, by the numbers of the orders: each once, and once for a newcomer.
     warming: RefCell<HashMap<u64, Asked>>,
     pools: Arc<AllPools>,
+    left: Rc<Left>,
     orders: RefCell<VecDeque<Order>>,
     /// The task that carries the bytes.
     carrier: RefCell<Option<Waker>>,
@@ -123,6 +133,18 @@ impl Programs {
             next_id: Cell::new(0),
             running,
             pools,
+            left: Rc::default(),
+        }
+    }
+
+    /// The next server to which no idle connection is to be kept: its processes serve no more.
+    pub async fn left(&self) -> String {
+        loop {
+            let server = self.left.servers.borrow_mut().pop();
+            match server {
+                Some(server) => return server,
+                None => self.left.came.notified().await,
+            }
         }
     }
 
@@ -137,6 +159,7 @@ impl Programs {
             slots: RefCell::default(),
             warming: RefCell::default(),
             pools: Arc::clone(&self.pools),
+            left: Rc::clone(&self.left),
             orders: RefCell::default(),
             carrier: RefCell::default(),
             is_lost: Cell::new(false),
@@ -572,10 +595,18 @@ impl Link {
                     asked.pool.note_failed(asked.newcomer(), failure, retry_ms);
                 }
             }
-            Report::Cold { pool } => self.pools.note_cold(&pool),
+            Report::Cold { pool } => self.note_left(self.pools.note_cold(&pool)),
             Report::Counts { pool, counts } => self.pools.note_counts(&pool, counts),
-            Report::HandedOver { pool } => self.pools.note_handed_over(&pool),
+            Report::HandedOver { pool } => self.note_left(self.pools.note_handed_over(&pool)),
             Report::Costs { tenant, costs } => self.pools.note_costs(&tenant, &costs),
+        }
+    }
+
+    fn note_left(&self, pool: Option<Arc<ProgramPool>>) {
+        if let Some(socket) = pool.as_ref().and_then(|pool| pool.php_socket.as_ref()) {
+            let server = format!("unix:{}", socket.display());
+            self.left.servers.borrow_mut().push(server);
+            self.left.came.notify_one();
         }
     }
 

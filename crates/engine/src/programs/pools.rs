@@ -451,28 +451,28 @@ impl AllPools {
         self.in_force().len()
     }
 
-    /// The pool of this id has ended.
-    pub(super) fn note_cold(&self, id: &str) {
-        self.find_pool(id, ProgramPool::note_cold);
+    /// The pool of this id, which has ended.
+    pub(super) fn note_cold(&self, id: &str) -> Option<Arc<ProgramPool>> {
+        let pool = self.find(id)?;
+        pool.note_cold();
+        Some(pool)
     }
 
-    /// The pool of this id has been handed over. Every worker hears it, and all count: what matters
-    /// is that it is another number.
-    pub(super) fn note_handed_over(&self, id: &str) {
-        self.find_pool(id, |pool| {
-            pool.hand_overs.fetch_add(1, Release);
-        });
+    /// The pool of this id, which has been handed over. Every worker hears it, and all count: what
+    /// matters is that it is another number.
+    pub(super) fn note_handed_over(&self, id: &str) -> Option<Arc<ProgramPool>> {
+        let pool = self.find(id)?;
+        pool.hand_overs.fetch_add(1, Release);
+        Some(pool)
     }
 
-    fn find_pool(&self, id: &str, note: impl FnOnce(&ProgramPool)) {
-        if let Some(pool) = self.in_force().iter().find(|pool| *pool.id == *id) {
-            note(pool);
-        }
+    fn find(&self, id: &str) -> Option<Arc<ProgramPool>> {
+        self.in_force().iter().find(|pool| *pool.id == *id).cloned()
     }
 
     /// The spawner has counted so much of the pool of this id.
     pub(super) fn note_counts(&self, id: &str, counts: PoolCounts) {
-        if let Some(pool) = self.in_force().iter().find(|pool| *pool.id == *id) {
+        if let Some(pool) = self.find(id) {
             let stats = &pool.stats;
             stats.masters.store(counts.masters, Relaxed);
             stats.masters_us.store(counts.masters_us, Relaxed);

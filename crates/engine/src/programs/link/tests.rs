@@ -1,5 +1,7 @@
 //! The link to a spawner that answers, lags, fails and goes.
 
+use std::path::Path;
+
 use tokio::task::{LocalSet, yield_now};
 
 use super::*;
@@ -222,5 +224,25 @@ fn an_order_too_large_is_refused_alone() {
         let program = programs.run(9, order).await.expect("ordered");
         assert_eq!(told(&spawner), [('r', 1)]);
         drop(program);
+    });
+}
+
+#[test]
+fn no_connection_is_kept_to_processes_that_serve_no_more() {
+    let php = |id: &str| {
+        let mut pool = ProgramPool::new(id, "a pool", "a tenant");
+        pool.php_socket = Some(Path::new("/run/php").join(id).into());
+        Arc::new(pool)
+    };
+    test(async || {
+        let (programs, spawner) = programs();
+        let pools = [php("a"), php("b")];
+        programs.pools.put_in_force(&Arc::from(pools.as_slice()));
+        say(&spawner, &Report::Cold { pool: "b".into() });
+        assert_eq!(programs.left().await, "unix:/run/php/b");
+        let pool = || "a".to_owned();
+        say(&spawner, &Report::HandedOver { pool: pool() });
+        assert_eq!(programs.left().await, "unix:/run/php/a");
+        assert_eq!((pools[0].hand_overs(), pools[1].ends()), (1, 1));
     });
 }
