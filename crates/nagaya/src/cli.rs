@@ -19,6 +19,7 @@ use crate::limits::{Limits, WhyOptions};
 use crate::man;
 use crate::outcome::{Outcome, complain, print};
 use crate::pools::PoolsOptions;
+use crate::recorder::{RecorderCommand, ReportOptions};
 use crate::reload::ReloadOptions;
 use crate::script::ScriptCommand;
 use crate::sendmail::{self, SendmailOptions};
@@ -66,6 +67,7 @@ What does this machine lack?           nagaya doctor
 What does my .htaccess do to this URL? nagaya htaccess explain URL
 What does my script do, and how fast?  nagaya script run FILE
 What would become of my nginx, Apache? nagaya import nginx
+Who visited my site, and how?          nagaya report SITE
 How fast is it, and is that so?        nagaya bench http://127.0.0.1/
 Errors go to standard error (under systemd: journalctl -u nagaya).
 Exit status: 0 fine, 1 failed while running, 2 wrong use or wrong configuration.";
@@ -153,6 +155,14 @@ pub(crate) enum Command {
     /// lines were carried or are not needed, 1 if some want a look, 2 if nothing could be read.
     #[command(subcommand)]
     Import(ImportCommand),
+    /// Figures of what sites were asked for: access logs read into them, and sites forgotten
+    #[command(subcommand)]
+    Recorder(RecorderCommand),
+    /// What was recorded of a site: visits, pages, where people came from, bots, errors, times
+    ///
+    /// Of days that `nagaya recorder import` has read logs of. Without --from and --to: the last 28 days.
+    #[command(arg = without_configuration())]
+    Report(ReportOptions),
     /// Measure a web server: load it, and say what its figures are worth
     Bench(Elsewhere),
     /// Experiments are a program of their own, which is not in the package
@@ -250,13 +260,16 @@ fn given_needlessly(matches: &ArgMatches) -> Option<String> {
     let (outer, matches) = matches.subcommand()?;
     let is_given =
         |of: &ArgMatches| of.value_source(CONFIGURATION) == Some(ValueSource::CommandLine);
-    if matches!(outer, "agent" | "sendmail" | "completions" | "man") {
+    if matches!(
+        outer,
+        "agent" | "sendmail" | "report" | "completions" | "man"
+    ) {
         return is_given(matches).then(|| format!("nagaya {outer}"));
     }
     let (command, matches) = matches.subcommand()?;
     let reads_none = match outer {
         "limits" => matches!(command, "simulate" | "propose"),
-        "script" => true,
+        "script" | "recorder" => true,
         "import" => matches!(command, "nginx" | "apache"),
         _ => false,
     };
@@ -429,7 +442,13 @@ mod tests {
             command.render_long_help().to_string().contains("--config")
         };
         assert!(offers("check"));
-        for words in ["agent", "sendmail a@b.jp", "completions bash", "man"] {
+        for words in [
+            "agent",
+            "sendmail a@b.jp",
+            "report a.jp",
+            "completions bash",
+            "man",
+        ] {
             let command = words.split(' ').next().unwrap_or_default();
             assert!(!offers(command), "{command}");
             for line in [
@@ -486,6 +505,8 @@ mod tests {
             "agent",
             "sendmail",
             "import",
+            "recorder",
+            "report",
             "bench",
             "completions",
             "man",

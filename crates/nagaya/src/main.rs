@@ -18,6 +18,7 @@ mod outcome;
 mod overrides;
 mod paths;
 mod pools;
+mod recorder;
 mod reload;
 mod script;
 mod sendmail;
@@ -71,6 +72,8 @@ fn main() -> ExitCode {
         Command::Agent(options) => agent::run(&options),
         Command::Sendmail(options) => return sendmail::run(&options),
         Command::Import(command) => import::run(&config, &command),
+        Command::Recorder(command) => recorder::run(&command),
+        Command::Report(options) => recorder::report(&options),
         Command::Bench(elsewhere) => cli::refuse_configuration(&elsewhere),
         Command::Lab(_) => cli::name_the_lab(),
         Command::Completions { shell } => cli::print_completions(shell),

@@ -6,7 +6,7 @@
 
 mod history;
 mod keep;
-pub(crate) mod log;
+pub(crate) use recorder::line as log;
 mod only;
 mod propose;
 mod simulate;

@@ -21,6 +21,7 @@ mod keeper;
 mod metrics;
 mod readme;
 mod readme_figures;
+mod recorder;
 mod reload_command;
 mod reload_under_load;
 mod set_aside;

@@ -16,7 +16,7 @@ use crate::tree::{
 };
 
 /// Own crates each crate may depend on. Nothing depends on the test tools but tests.
-const ARROWS: [(&str, &[&str]); 24] = [
+const ARROWS: [(&str, &[&str]); 25] = [
     (
         "nagaya",
         &[
@@ -30,6 +30,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
             "keeper",
             "limits",
             "os",
+            "recorder",
             "report",
             "script",
             "spawner",
@@ -64,6 +65,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
     ("bench", &["load", "os", "report"]),
     ("lab", &["load", "os", "report"]),
     ("load", &["os", "report"]),
+    ("recorder", &["report"]),
     ("report", &["os"]),
     ("config", &["htaccess", "pattern"]),
     ("control", &[]),

@@ -1,41 +1,50 @@
-//! Access logs read back: who came when, for what, and how long it took.
+//! Access logs read back: who came when, for what, how long it took, and what was answered.
 //!
 //! Ours (`json`, `ltsv`) say it all. Apache's and nginx's formats tell no files, and the rest when a
 //! duration is logged behind the usual fields: `%D` (microseconds) alone, or `$request_time` (seconds
 //! with a point). What else is a whole number there may be bytes (`combinedio`), and is refused. A
 //! line that cannot be read is counted and left out. Not here: what is done with the lines.
 
+mod reply;
+
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 
 use jiff::Timestamp;
-use jiff::fmt::strtime;
+use jiff::civil::{Date, Time};
 use jiff::tz::Offset;
 
+pub use reply::{LoggedReply, read_reply};
+
 /// Bytes of a line that are looked at; a longer one counts as unreadable.
-pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
+pub const LINE_BYTES_MAX: usize = 64 * 1024;
 /// Fields of a line of Apache's or nginx's.
 const FIELDS_MAX: usize = 64;
 
 /// A request as a log tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LogEntry {
+pub struct LogEntry {
     /// When it came in, microseconds after 1970.
-    pub(crate) arrived_us: i64,
+    pub arrived_us: i64,
     /// How long it was being worked on, without any wait for a permit before.
-    pub(crate) held_us: u64,
-    pub(crate) client: IpAddr,
+    pub held_us: u64,
+    /// Who asked.
+    pub client: IpAddr,
     /// The site, or the host where only that is known; empty where neither is.
-    pub(crate) site: String,
+    pub site: String,
     /// Without the query.
-    pub(crate) path: String,
-    pub(crate) file: LoggedFile,
-    pub(crate) upstream: Option<String>,
-    pub(crate) refused: Refused,
+    pub path: String,
+    /// The file it came to.
+    pub file: LoggedFile,
+    /// The upstream it went to.
+    pub upstream: Option<String>,
+    /// Whether a limit refused it.
+    pub refused: Refused,
 }
 
 /// What a log tells of the file that a request came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum LoggedFile {
+pub enum LoggedFile {
     /// Its name.
     Named(String),
     /// There was none: a limit by file counts by the path then.
@@ -46,8 +55,10 @@ pub(crate) enum LoggedFile {
 
 /// Whether a limit refused a request, and so kept it from taking the time it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub enum Refused {
+    /// None did.
     No,
+    /// One did.
     ByLimit,
     /// By its status, in a log that has no reasons.
     Perhaps,
@@ -55,7 +66,7 @@ pub(crate) enum Refused {
 
 /// How exact the times of a log are. What falls into one second is spread over it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Clock {
+pub enum Clock {
     /// To the microsecond, of the arrival.
     Exact,
     /// To the second, of the arrival, with whole numbers as durations: Apache.
@@ -66,15 +77,17 @@ pub(crate) enum Clock {
 
 /// What is made of one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LogLine {
-    pub(crate) entry: LogEntry,
-    pub(crate) clock: Clock,
+pub struct LogLine {
+    /// The request.
+    pub entry: LogEntry,
+    /// How exact its times are.
+    pub clock: Clock,
     /// Of its times from UTC.
-    pub(crate) offset: Offset,
+    pub offset: Offset,
 }
 
 /// The program that unpacks a log, by how its first bytes are; `None` where they are text.
-pub(crate) fn unpacker(begin: &[u8]) -> Option<&'static str> {
+pub fn unpacker(begin: &[u8]) -> Option<&'static str> {
     match begin {
         [0x1f, 0x8b, ..] => Some("zcat"),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zstdcat"),
@@ -88,7 +101,7 @@ pub(crate) fn unpacker(begin: &[u8]) -> Option<&'static str> {
 ///
 /// # Errors
 /// Why it could not be read, in words.
-pub(crate) fn read(line: &str) -> Result<LogLine, &'static str> {
+pub fn read(line: &str) -> Result<LogLine, &'static str> {
     let line = line.trim_end_matches(['\n', '\r']);
     if line.len() > LINE_BYTES_MAX {
         return Err("it is longer than 64 KiB");
@@ -102,19 +115,20 @@ pub(crate) fn read(line: &str) -> Result<LogLine, &'static str> {
 
 /// What was asked, as a line of any known format tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LoggedRequest {
-    pub(crate) method: String,
+pub struct LoggedRequest {
+    /// Its method.
+    pub method: String,
     /// Without a port; `None` where the format does not tell it.
-    pub(crate) host: Option<String>,
+    pub host: Option<String>,
     /// As it was sent.
-    pub(crate) target: String,
+    pub target: String,
 }
 
 /// Reads what was asked, whether or not the line tells how long it took.
 ///
 /// # Errors
 /// Why it could not be read, in words.
-pub(crate) fn read_asked(line: &str) -> Result<LoggedRequest, &'static str> {
+pub fn read_asked(line: &str) -> Result<LoggedRequest, &'static str> {
     let line = line.trim_end_matches(['\n', '\r']);
     if line.len() > LINE_BYTES_MAX {
         return Err("it is longer than 64 KiB");
@@ -124,11 +138,11 @@ pub(crate) fn read_asked(line: &str) -> Result<LoggedRequest, &'static str> {
             let record = json_object(line)?;
             asked(|name| json_value(&record, name))
         }
-        Format::Ltsv => asked(|name| ltsv_value(line, name)),
+        Format::Ltsv => asked(|name| ltsv_value(line, name).map(str::to_owned)),
         Format::Classic => {
             let fields = fields(line);
             let at = time_at(&fields)?;
-            let request = fields.get(at + 1).map_or("", |field| field.text.as_str());
+            let request = fields.get(at + 1).map_or("", |field| &*field.text);
             let (method, rest) = request.split_once(' ').ok_or("it was no request")?;
             Ok(LoggedRequest {
                 method: method.to_owned(),
@@ -180,14 +194,15 @@ fn json(line: &str) -> Result<LogLine, &'static str> {
     ours(|name| json_value(&record, name), tells_files)
 }
 
-fn ltsv_value(line: &str, name: &str) -> Option<String> {
+fn ltsv_value<'l>(line: &'l str, name: &str) -> Option<&'l str> {
     let mut fields = line.split('\t').filter_map(|field| field.split_once(':'));
     let (_, value) = fields.find(|(label, _)| *label == name)?;
-    (value != "-").then(|| value.to_owned())
+    Some(value).filter(|value| *value != "-")
 }
 
 fn ltsv(line: &str) -> Result<LogLine, &'static str> {
-    ours(|name| ltsv_value(line, name), line.contains("\tfile:"))
+    let value = |name: &str| ltsv_value(line, name).map(str::to_owned);
+    ours(value, line.contains("\tfile:"))
 }
 
 /// A record of ours, by the names of its values; older ones tell no files.
@@ -234,11 +249,9 @@ fn ours(
 fn classic(line: &str) -> Result<LogLine, &'static str> {
     let fields = fields(line);
     let at = time_at(&fields)?;
-    let text = |index: usize| fields.get(index).map(|field| field.text.as_str());
-    let (time, offset) = strtime::parse("%d/%b/%Y:%H:%M:%S %z", text(at).unwrap_or_default())
-        .and_then(|parsed| Ok((parsed.to_timestamp()?, parsed.offset())))
-        .map_err(|_| "its [time] is none")?;
-    let offset = offset.unwrap_or(Offset::UTC);
+    let text = |index: usize| fields.get(index).map(|field| &*field.text);
+    let time = text(at).and_then(classic_time);
+    let (time, offset) = time.ok_or("its [time] is none")?;
     let request = text(at + 1).unwrap_or_default();
     let target = request.split(' ').nth(1).ok_or("it was no request")?;
     let status = text(at + 2).and_then(|status| status.parse().ok());
@@ -269,8 +282,32 @@ fn classic(line: &str) -> Result<LogLine, &'static str> {
     })
 }
 
+/// `21/Nov/2026:22:18:19 +0900`
+fn classic_time(text: &str) -> Option<(Timestamp, Offset)> {
+    let number = |from: usize, to: usize| text.get(from..to)?.parse::<i8>().ok();
+    let months = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let month = months
+        .iter()
+        .position(|month| text.get(3..6) == Some(month))?;
+    let month = i8::try_from(month + 1).ok()?;
+    let date = Date::new(text.get(7..11)?.parse().ok()?, month, number(0, 2)?).ok()?;
+    // A leap second is the last of its minute.
+    let time = Time::new(number(12, 14)?, number(15, 17)?, number(18, 20)?.min(59), 0).ok()?;
+    let east_s = i32::from(number(22, 24)?) * 3_600 + i32::from(number(24, 26)?) * 60;
+    let offset_s = match text.as_bytes() {
+        [.., b'+', _, _, _, _] => east_s,
+        [.., b'-', _, _, _, _] => -east_s,
+        _ => return None,
+    };
+    let offset = Offset::from_seconds(offset_s).ok()?;
+    let timestamp = offset.to_timestamp(date.to_datetime(time)).ok()?;
+    Some((timestamp, offset))
+}
+
 /// The place of the time in a line of Apache's or nginx's.
-fn time_at(fields: &[Field]) -> Result<usize, &'static str> {
+fn time_at(fields: &[Field<'_>]) -> Result<usize, &'static str> {
     let mut kinds = fields.iter().map(|field| field.kind);
     let at = kinds.position(|kind| kind == Quoting::Bracketed);
     at.filter(|at| (3..=4).contains(at))
@@ -278,13 +315,13 @@ fn time_at(fields: &[Field]) -> Result<usize, &'static str> {
 }
 
 /// The host before the client, where there is one, without its port.
-fn site(fields: &[Field], time_at: usize) -> Option<&str> {
-    let first = fields.first().filter(|_| time_at == 4)?.text.as_str();
+fn site<'f>(fields: &'f [Field<'_>], time_at: usize) -> Option<&'f str> {
+    let first = &*fields.first().filter(|_| time_at == 4)?.text;
     Some(first.rsplit_once(':').map_or(first, |(host, _)| host))
 }
 
 /// What stands behind the bytes, or behind referer and user agent where those are logged.
-fn behind(fields: &[Field]) -> &[Field] {
+fn behind<'f, 'l>(fields: &'f [Field<'l>]) -> &'f [Field<'l>] {
     match fields {
         [referer, user_agent, rest @ ..]
             if referer.kind == Quoting::Quoted && user_agent.kind == Quoting::Quoted =>
@@ -297,12 +334,12 @@ fn behind(fields: &[Field]) -> &[Field] {
 
 /// Seconds with a point as nginx writes them, also behind `rt=` and among other fields; or else
 /// microseconds as Apache does, if nothing else is there.
-fn duration(behind: &[Field]) -> Result<(u64, Clock), &'static str> {
+fn duration(behind: &[Field<'_>]) -> Result<(u64, Clock), &'static str> {
     let mut seconds = behind.iter().rev().filter_map(|field| seconds(&field.text));
     if let Some(held_us) = seconds.next() {
         return Ok((held_us, Clock::EndSecond));
     }
-    let whole = |field: &Field| match field.kind {
+    let whole = |field: &Field<'_>| match field.kind {
         Quoting::Bare => field.text.parse().ok(),
         _ => None,
     };
@@ -341,14 +378,14 @@ enum Quoting {
 }
 
 #[derive(Debug)]
-struct Field {
+struct Field<'l> {
     kind: Quoting,
-    text: String,
+    text: Cow<'l, str>,
 }
 
 /// The fields of a line, of which some stand in quotes and one in brackets.
-fn fields(line: &str) -> Vec<Field> {
-    let mut found = Vec::new();
+fn fields(line: &str) -> Vec<Field<'_>> {
+    let mut found = Vec::with_capacity(12);
     let mut rest = line.trim_start();
     while !rest.is_empty() && found.len() < FIELDS_MAX {
         let (kind, text, after) = match rest.as_bytes() {
@@ -356,11 +393,11 @@ fn fields(line: &str) -> Vec<Field> {
             [b'[', ..] => {
                 let inside = rest.get(1..).unwrap_or_default();
                 let (text, after) = inside.split_once(']').unwrap_or((inside, ""));
-                (Quoting::Bracketed, text.to_owned(), after)
+                (Quoting::Bracketed, Cow::Borrowed(text), after)
             }
             _ => {
                 let (text, after) = rest.split_once(' ').unwrap_or((rest, ""));
-                (Quoting::Bare, text.to_owned(), after)
+                (Quoting::Bare, Cow::Borrowed(text), after)
             }
         };
         found.push(Field { kind, text });
@@ -370,7 +407,13 @@ fn fields(line: &str) -> Vec<Field> {
 }
 
 /// Up to the closing quote; a backslash keeps what follows it.
-fn quoted(text: &str) -> (Quoting, String, &str) {
+fn quoted(text: &str) -> (Quoting, Cow<'_, str>, &str) {
+    let end = text.find(['"', '\\']);
+    if let Some((inside, after)) = end.and_then(|end| text.split_at_checked(end))
+        && let Some(after) = after.strip_prefix('"')
+    {
+        return (Quoting::Quoted, Cow::Borrowed(inside), after);
+    }
     let mut inside = String::new();
     let mut characters = text.char_indices();
     while let Some((at, character)) = characters.next() {
@@ -378,7 +421,7 @@ fn quoted(text: &str) -> (Quoting, String, &str) {
             '"' => {
                 return (
                     Quoting::Quoted,
-                    inside,
+                    Cow::Owned(inside),
                     text.get(at + 1..).unwrap_or_default(),
                 );
             }
@@ -386,11 +429,11 @@ fn quoted(text: &str) -> (Quoting, String, &str) {
             other => inside.push(other),
         }
     }
-    (Quoting::Quoted, inside, "")
+    (Quoting::Quoted, Cow::Owned(inside), "")
 }
 
 /// What is before the query; of an absolute target what follows its host.
-fn path(target: &str) -> String {
+pub(crate) fn path(target: &str) -> String {
     let path = target.split(['?', '#']).next().unwrap_or_default();
     let path = match path.split_once("://") {
         Some((_, rest)) => rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/"),

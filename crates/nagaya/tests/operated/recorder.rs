@@ -1,0 +1,237 @@
+//! Access logs read into figures, and reports of them, as an operator types it.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use jiff::{Timestamp, ToSpan};
+use testkit::{TempDir, eventually};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const CHROME: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36";
+
+fn nagaya(figures: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nagaya"));
+    command.args(words).arg("--directory").arg(figures);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// What a command prints to standard output, and whether it ended with 0, 1 or 2.
+fn said(mut command: Command) -> (String, i32) {
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8(text).unwrap();
+    (text, output.status.code().unwrap())
+}
+
+/// Lines of `vhost_combined` of an hour ago.
+fn lines(site: &str, numbers: std::ops::Range<usize>) -> String {
+    let at = Timestamp::now() - 1.hour();
+    let at = at.strftime("%d/%b/%Y:%H:%M:%S +0000");
+    let line = |number: usize| {
+        format!(
+            "{site}:443 192.0.2.{} - - [{at}] \"GET /page/{} HTTP/1.1\" 200 10 \"https://www.google.com/\" \"{CHROME}\"\n",
+            number % 50,
+            number % 3,
+        )
+    };
+    numbers.map(line).collect()
+}
+
+fn fact(report: &str, name: &str) -> Option<String> {
+    let line = report.lines().find(|line| line.starts_with(name))?;
+    Some(line[name.len()..].trim().to_owned())
+}
+
+#[test]
+fn a_log_is_read_and_a_report_printed() {
+    let directory = TempDir::new();
+    let (figures, log) = (
+        directory.path().join("figures"),
+        directory.path().join("a.log"),
+    );
+    fs::write(&log, lines("www.a.example", 0..300)).unwrap();
+    let import = || {
+        said(nagaya(
+            &figures,
+            &["recorder", "import", log.to_str().unwrap()],
+        ))
+    };
+    let (text, status) = import();
+    assert_eq!((status, text.contains("300 counted")), (0, true), "{text}");
+    let (text, _) = import();
+    assert!(
+        text.contains("0 counted") && text.contains("had been read before"),
+        "{text}"
+    );
+    let (report, status) = said(nagaya(&figures, &["report", "www.a.example"]));
+    assert_eq!(status, 0, "{report}");
+    assert_eq!(
+        fact(&report, "requests").as_deref(),
+        Some("300"),
+        "{report}"
+    );
+    assert_eq!(fact(&report, "visits  ").as_deref(), Some("50"), "{report}");
+    for part in ["/page/2", "Google", "Chrome 120", "Windows 10"] {
+        assert!(report.contains(part), "{part}: {report}");
+    }
+    let (page, _) = said(nagaya(&figures, &["report", "www.a.example", "--html"]));
+    assert!(
+        page.starts_with("<!doctype html>") && page.contains("<svg"),
+        "{page}"
+    );
+    let (text, status) = said(nagaya(&figures, &["report", "b.example"]));
+    assert_eq!(
+        (status, text.contains("there are www.a.example")),
+        (2, true),
+        "{text}"
+    );
+    let (_, status) = said(nagaya(&figures, &["recorder", "forget", "www.a.example"]));
+    assert_eq!(status, 0);
+    let (_, status) = said(nagaya(&figures, &["report", "www.a.example"]));
+    assert_eq!(status, 2);
+}
+
+#[test]
+fn a_log_that_is_followed_counts_every_line_once_whatever_is_killed() {
+    let directory = TempDir::new();
+    let (figures, log) = (
+        directory.path().join("figures"),
+        directory.path().join("a.log"),
+    );
+    fs::write(&log, lines("a.example", 0..1_000)).unwrap();
+    let requests = || {
+        let (report, _) = said(nagaya(&figures, &["report", "a.example"]));
+        fact(&report, "requests")
+    };
+    let words = ["recorder", "import", log.to_str().unwrap(), "--follow"];
+    let mut following = nagaya(&figures, &words).spawn().unwrap();
+    eventually(PATIENCE, "the log is read", || {
+        requests().filter(|it| it == "1,000").map(drop)
+    });
+    let mut appended = OpenOptions::new().append(true).open(&log).unwrap();
+    appended
+        .write_all(lines("a.example", 1_000..1_500).as_bytes())
+        .unwrap();
+    following.kill().unwrap();
+    following.wait().unwrap();
+    let rotated = directory.path().join("a.log.1");
+    fs::rename(&log, &rotated).unwrap();
+    fs::write(&log, lines("a.example", 1_501..1_701)).unwrap();
+    let logs = [rotated.to_str().unwrap(), log.to_str().unwrap()];
+    let (text, status) = said(nagaya(&figures, &["recorder", "import", logs[0], logs[1]]));
+    assert_eq!((status, text.contains("700 counted")), (0, true), "{text}");
+    assert_eq!(requests().as_deref(), Some("1,700"));
+}
+
+#[test]
+fn a_pipe_that_falls_silent_is_written_all_the_same() {
+    let directory = TempDir::new();
+    let figures = directory.path().join("figures");
+    let mut command = nagaya(&figures, &["recorder", "import", "-", "--follow"]);
+    let mut following = command.stdin(Stdio::piped()).spawn().unwrap();
+    let mut pipe = following.stdin.take().unwrap();
+    pipe.write_all(lines("a.example", 0..7).as_bytes()).unwrap();
+    eventually(PATIENCE, "the lines are in the figures", || {
+        let (report, _) = said(nagaya(&figures, &["report", "a.example"]));
+        fact(&report, "requests").filter(|it| it == "7").map(drop)
+    });
+    drop(pipe);
+    assert!(following.wait().unwrap().success());
+}
+
+#[test]
+fn markup_in_every_field_of_a_log_stays_text_in_the_page() {
+    let directory = TempDir::new();
+    let (figures, log) = (
+        directory.path().join("figures"),
+        directory.path().join("a.log"),
+    );
+    let mark = "<img src=x onerror=alert(1)>&\u{1b}[31m";
+    let record = |path: &str, referrer: &str, agent: &str| {
+        let time = (Timestamp::now() - 1.hour()).to_string();
+        let quoted = |text: &str| text.replace('\u{1b}', "\\u001b");
+        format!(
+            "{{\"time\":\"{time}\",\"site\":\"a.example\",\"client\":\"192.0.2.7{}\",\"method\":\"GET\",\"target\":\"{}\",\"status\":200,\"referer\":\"{}\",\"user_agent\":\"{}\"}}\n",
+            quoted(mark),
+            quoted(path),
+            quoted(referrer),
+            quoted(agent)
+        )
+    };
+    let target = format!("/{mark}?q={mark}&utm_source={mark}");
+    let content = [
+        record(
+            &target,
+            &format!("https://b.example/{mark}"),
+            &format!("{CHROME} {mark}"),
+        ),
+        record("/b", "", &format!("{CHROME} {mark}")),
+        record(&target, "", &format!("{mark}bot/1")),
+    ];
+    fs::write(&log, content.concat()).unwrap();
+    let (text, status) = said(nagaya(
+        &figures,
+        &["recorder", "import", log.to_str().unwrap()],
+    ));
+    assert_eq!((status, text.contains("3 counted")), (0, true), "{text}");
+    let (page, _) = said(nagaya(&figures, &["report", "a.example", "--html"]));
+    assert!(page.contains("&lt;img src=x"), "{page}");
+    assert!(!page.contains("<img") && !page.contains('\u{1b}'), "{page}");
+    let (report, _) = said(nagaya(&figures, &["report", "a.example"]));
+    assert!(!report.contains('\u{1b}'), "{report}");
+}
+
+#[test]
+fn what_cannot_be_done_is_said_with_what_to_do() {
+    let directory = TempDir::new();
+    let (figures, log) = (
+        directory.path().join("figures"),
+        directory.path().join("a.log"),
+    );
+    let line = lines("a.example", 0..1);
+    let (_, combined) = line.split_once(' ').unwrap();
+    fs::write(&log, combined).unwrap();
+    let log = log.to_str().unwrap();
+    for (words, status, told) in [
+        (&["report", "a.example"][..], 1, "figures.db"),
+        (&["recorder", "import", log][..], 1, "(--site does)"),
+        (
+            &["recorder", "import", log, "--site", "<b>"][..],
+            2,
+            "no name of a site",
+        ),
+        (
+            &["recorder", "import", "/nowhere.log"][..],
+            2,
+            "/nowhere.log",
+        ),
+        (
+            &["recorder", "import", log, "--salt", "week"][..],
+            2,
+            "--salt day",
+        ),
+        (
+            &["recorder", "import", log, "--zone", "Nowhere"][..],
+            2,
+            "--zone",
+        ),
+        (
+            &["recorder", "import", log, log, "--follow"][..],
+            2,
+            "one log can be followed",
+        ),
+        (&["report", "a.example"][..], 2, "there are none as yet"),
+    ] {
+        let (text, ended) = said(nagaya(&figures, words));
+        assert_eq!(
+            (ended, text.contains(told)),
+            (status, true),
+            "{words:?}: {text}"
+        );
+    }
+}

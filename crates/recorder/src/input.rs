@@ -1,0 +1,436 @@
+//! A log as lines: a file, plain or packed by gzip, or standard input.
+//!
+//! The idea: a log is known by its first line, whatever it is called today and whether it has been
+//! packed since, and how far it was read by the bytes before that place. So one that was rotated is
+//! read on, and one that begins alike but goes on differently is another.
+
+use std::fs::{File, Metadata};
+use std::hash::Hasher;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use flate2::bufread::MultiGzDecoder;
+use siphasher::sip::SipHasher13;
+
+use crate::line::LINE_BYTES_MAX;
+
+/// Bytes before a place that it is known by.
+const TAIL_BYTES: usize = 128;
+/// Bytes read at once.
+const READ_BYTES: usize = 256 << 10;
+/// Pieces of standard input that are read ahead.
+const AHEAD: usize = 4;
+/// How long is waited for more of standard input before something else is looked at.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextLine {
+    /// A line, with its line feed.
+    Line,
+    /// A line that is too long; what is told of it is its beginning.
+    TooLong,
+    /// Nothing for now.
+    Nothing,
+    /// The end; perhaps behind a line without its line feed.
+    End,
+}
+
+/// A log that is being read.
+#[derive(Debug)]
+pub struct LogInput {
+    path: Option<PathBuf>,
+    bytes: Bytes,
+    /// Device and number of the file.
+    file: Option<(u64, u64)>,
+    position: u64,
+    tail: Vec<u8>,
+    /// A line that has no line feed yet, and was read.
+    begun: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Plain(BufReader<LogSource>),
+    Packed(Box<BufReader<MultiGzDecoder<BufReader<LogSource>>>>),
+}
+
+#[derive(Debug)]
+enum LogSource {
+    File(File),
+    /// Standard input, which a thread reads: who waits for it can look at the clock meanwhile.
+    Standard(Receiver<io::Result<Vec<u8>>>, Vec<u8>),
+}
+
+impl Read for LogSource {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        match self {
+            LogSource::File(file) => file.read(room),
+            LogSource::Standard(pieces, piece) => {
+                if piece.is_empty() {
+                    *piece = match pieces.recv_timeout(PATIENCE) {
+                        Ok(read) => read?,
+                        Err(RecvTimeoutError::Timeout) => return Err(ErrorKind::TimedOut.into()),
+                        Err(RecvTimeoutError::Disconnected) => return Ok(0),
+                    };
+                }
+                let taken = piece.as_slice().read(room)?;
+                piece.drain(..taken);
+                Ok(taken)
+            }
+        }
+    }
+}
+
+impl LogInput {
+    /// Opens a log.
+    ///
+    /// # Errors
+    /// Where it cannot be opened or read.
+    pub fn open(path: &Path) -> io::Result<LogInput> {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let mut input = LogInput::over(LogSource::File(file))?;
+        input.path = Some(path.into());
+        input.file = Some(identity(&metadata));
+        Ok(input)
+    }
+
+    /// Reads standard input.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn standard() -> io::Result<LogInput> {
+        let (sender, pieces) = sync_channel(AHEAD);
+        // It ends with standard input, or with the process.
+        std::thread::spawn(move || {
+            let mut stdin = io::stdin().lock();
+            loop {
+                let mut piece = vec![0; READ_BYTES];
+                let read = stdin.read(&mut piece).map(|taken| {
+                    piece.truncate(taken);
+                    piece
+                });
+                let is_last = read.as_ref().map_or(true, Vec::is_empty);
+                if sender.send(read).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        LogInput::over(LogSource::Standard(pieces, Vec::new()))
+    }
+
+    fn over(source: LogSource) -> io::Result<LogInput> {
+        let mut plain = BufReader::with_capacity(READ_BYTES, source);
+        let begin = loop {
+            match plain.fill_buf() {
+                Err(error) if error.kind() == ErrorKind::TimedOut => {}
+                begin => break begin?,
+            }
+        };
+        let bytes = match begin {
+            [0x1f, 0x8b, ..] => {
+                let unpacked = MultiGzDecoder::new(plain);
+                Bytes::Packed(Box::new(BufReader::with_capacity(READ_BYTES, unpacked)))
+            }
+            _ => Bytes::Plain(plain),
+        };
+        Ok(LogInput {
+            path: None,
+            bytes,
+            file: None,
+            position: 0,
+            tail: Vec::new(),
+            begun: Vec::new(),
+        })
+    }
+
+    /// Whether it may grow: a plain file does.
+    pub fn may_grow(&self) -> bool {
+        self.path.is_some() && matches!(self.bytes, Bytes::Plain(_))
+    }
+
+    /// Whether it can be known again.
+    pub fn has_name(&self) -> bool {
+        self.path.is_some()
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> PathBuf {
+        let standard = || PathBuf::from("standard input");
+        self.path.clone().unwrap_or_else(standard)
+    }
+
+    /// Bytes behind the last line feed.
+    pub fn begun_bytes(&self) -> u64 {
+        self.begun.len() as u64
+    }
+
+    /// What has its name now, from its beginning.
+    ///
+    /// # Errors
+    /// Where that cannot be opened.
+    pub fn reopened(&self) -> io::Result<LogInput> {
+        match &self.path {
+            Some(path) => LogInput::open(path),
+            None => Err(ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Bytes of whole lines that were read, unpacked.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// A hash of the bytes before the position.
+    pub fn tail(&self) -> u64 {
+        hash(&self.tail)
+    }
+
+    /// Reads the next line into `line`.
+    ///
+    /// # Errors
+    /// Where reading fails, or what is packed is broken.
+    pub fn next_line(&mut self, line: &mut Vec<u8>) -> io::Result<NextLine> {
+        let room = (LINE_BYTES_MAX + 1).saturating_sub(self.begun.len()) as u64;
+        let begun = &mut self.begun;
+        let bytes: &mut dyn BufRead = match &mut self.bytes {
+            Bytes::Plain(bytes) => bytes,
+            Bytes::Packed(bytes) => bytes,
+        };
+        match bytes.take(room).read_until(b'\n', begun) {
+            Err(error) if error.kind() == ErrorKind::TimedOut => return Ok(NextLine::Nothing),
+            read => read?,
+        };
+        let is_whole = self.begun.ends_with(b"\n");
+        if !is_whole && self.begun.len() <= LINE_BYTES_MAX {
+            return Ok(NextLine::End);
+        }
+        line.clear();
+        line.append(&mut self.begun);
+        self.passed(line);
+        if is_whole {
+            return Ok(NextLine::Line);
+        }
+        self.skip_line()?;
+        Ok(NextLine::TooLong)
+    }
+
+    /// What stands behind the last line feed, if anything; where a log has ended for good that is
+    /// its last line.
+    pub fn last_line(&mut self, line: &mut Vec<u8>) -> bool {
+        if self.begun.is_empty() {
+            return false;
+        }
+        line.clear();
+        line.append(&mut self.begun);
+        self.passed(line);
+        true
+    }
+
+    /// Passes the rest of a line that is too long.
+    fn skip_line(&mut self) -> io::Result<()> {
+        let mut part = Vec::new();
+        loop {
+            part.clear();
+            let bytes: &mut dyn BufRead = match &mut self.bytes {
+                Bytes::Plain(bytes) => bytes,
+                Bytes::Packed(bytes) => bytes,
+            };
+            let read = bytes
+                .take(LINE_BYTES_MAX as u64)
+                .read_until(b'\n', &mut part);
+            self.passed(&part);
+            match read {
+                Err(error) if error.kind() == ErrorKind::TimedOut => continue,
+                read => read?,
+            };
+            if part.is_empty() || part.ends_with(b"\n") {
+                return Ok(());
+            }
+        }
+    }
+
+    fn passed(&mut self, bytes: &[u8]) {
+        self.position += bytes.len() as u64;
+        let last = bytes.get(bytes.len().saturating_sub(TAIL_BYTES)..);
+        self.tail.extend_from_slice(last.unwrap_or_default());
+        let surplus = self.tail.len().saturating_sub(TAIL_BYTES);
+        self.tail.drain(..surplus);
+    }
+
+    /// Goes to where a log was read to before; false where these are other bytes, or fewer: then it
+    /// stands at its beginning.
+    ///
+    /// # Errors
+    /// Where reading fails.
+    pub fn go_on(&mut self, position: u64, tail: u64) -> io::Result<bool> {
+        let before = position.saturating_sub(TAIL_BYTES as u64);
+        self.rewind()?;
+        self.begun.clear();
+        let passed = match &mut self.bytes {
+            Bytes::Plain(bytes) => seek(bytes, before)?,
+            Bytes::Packed(bytes) => {
+                io::copy(&mut bytes.by_ref().take(before), &mut io::sink())? == before
+            }
+        };
+        let mut last = Vec::new();
+        if passed {
+            let bytes: &mut dyn BufRead = match &mut self.bytes {
+                Bytes::Plain(bytes) => bytes,
+                Bytes::Packed(bytes) => bytes,
+            };
+            bytes.take(position - before).read_to_end(&mut last)?;
+        }
+        if passed && last.len() as u64 == position - before && hash(&last) == tail {
+            (self.position, self.tail) = (position, last);
+            return Ok(true);
+        }
+        self.rewind()?;
+        Ok(false)
+    }
+
+    /// Goes to the beginning of a file.
+    fn rewind(&mut self) -> io::Result<()> {
+        if let Some(path) = &self.path {
+            *self = LogInput::open(path)?;
+        }
+        Ok(())
+    }
+
+    /// Whether another file has the name of this one now, or this one has become shorter.
+    pub fn was_replaced(&self) -> bool {
+        let Some(path) = &self.path else { return false };
+        let Ok(now) = std::fs::metadata(path) else {
+            // Between two files there is none.
+            return false;
+        };
+        Some(identity(&now)) != self.file || now.len() < self.position
+    }
+}
+
+/// Goes to a place of a file; false where it is none.
+fn seek(bytes: &mut BufReader<LogSource>, place: u64) -> io::Result<bool> {
+    let LogSource::File(file) = bytes.get_mut() else {
+        return Ok(false);
+    };
+    file.seek(SeekFrom::Start(place))?;
+    // What was read before is of another place.
+    let unread = bytes.buffer().len();
+    bytes.consume(unread);
+    Ok(true)
+}
+
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+/// A hash of bytes of a log, the same in each run.
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = SipHasher13::new();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use testkit::TempDir;
+
+    use super::*;
+
+    fn lines(input: &mut LogInput) -> Vec<String> {
+        let (mut found, mut line) = (Vec::new(), Vec::new());
+        loop {
+            match input.next_line(&mut line).expect("it is read") {
+                NextLine::Nothing | NextLine::End => return found,
+                _ => found.push(String::from_utf8_lossy(&line).trim_end().to_owned()),
+            }
+        }
+    }
+
+    fn packed(text: &str) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text.as_bytes()).expect("memory");
+        encoder.finish().expect("memory")
+    }
+
+    #[test]
+    fn a_log_that_grew_is_read_on_even_when_it_was_packed_meanwhile() {
+        let directory = TempDir::new();
+        let path = directory.path().join("access.log");
+        let (old, new) = ("first line\nsecond\n".repeat(40), "third\n");
+        fs::write(&path, &old).expect("written");
+        let mut input = LogInput::open(&path).expect("opened");
+        assert_eq!(lines(&mut input).len(), 80);
+        let (position, tail) = (input.position(), input.tail());
+        for content in [
+            format!("{old}{new}").into_bytes(),
+            packed(&format!("{old}{new}")),
+        ] {
+            fs::write(&path, content).expect("written");
+            let mut input = LogInput::open(&path).expect("opened");
+            assert!(input.go_on(position, tail).expect("read"));
+            assert_eq!(lines(&mut input), ["third"]);
+        }
+    }
+
+    #[test]
+    fn a_log_that_goes_on_differently_is_another_and_read_from_its_beginning() {
+        let directory = TempDir::new();
+        let path = directory.path().join("access.log");
+        fs::write(&path, "first\nsecond\n").expect("written");
+        let mut input = LogInput::open(&path).expect("opened");
+        lines(&mut input);
+        let (position, tail) = (input.position(), input.tail());
+        for (content, count) in [("first\nSecond\nthird\n", 3), ("first\n", 1)] {
+            fs::write(&path, content).expect("written");
+            let mut input = LogInput::open(&path).expect("opened");
+            lines(&mut input);
+            assert!(!input.go_on(position, tail).expect("read"));
+            assert_eq!(lines(&mut input).len(), count);
+        }
+    }
+
+    #[test]
+    fn a_line_is_read_when_it_has_ended() {
+        let directory = TempDir::new();
+        let path = directory.path().join("access.log");
+        fs::write(&path, "first\nsec").expect("written");
+        let mut input = LogInput::open(&path).expect("opened");
+        assert_eq!(lines(&mut input), ["first"]);
+        let mut file = fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .expect("opened");
+        file.write_all(b"ond\n").expect("written");
+        assert_eq!(lines(&mut input), ["second"]);
+        assert_eq!(input.position(), 13);
+        assert!(!input.was_replaced());
+        fs::write(&path, "new\n").expect("written");
+        assert!(input.was_replaced());
+    }
+
+    #[test]
+    fn a_line_without_end_takes_no_memory() {
+        let directory = TempDir::new();
+        let path = directory.path().join("access.log");
+        let long = "x".repeat(5 * LINE_BYTES_MAX);
+        fs::write(&path, format!("{long}\nnext\n")).expect("written");
+        let mut input = LogInput::open(&path).expect("opened");
+        let mut line = Vec::new();
+        assert_eq!(input.next_line(&mut line).expect("read"), NextLine::TooLong);
+        assert_eq!(line.len(), LINE_BYTES_MAX + 1);
+        assert_eq!(lines(&mut input), ["next"]);
+    }
+}

@@ -1,0 +1,40 @@
+//! What sites were asked for, and by whom: requests become figures by site and time, which are kept
+//! and told.
+//!
+//! The idea: a request is folded as one record of fixed size, whose texts are told once ([`Fold`]), be
+//! it from a log ([`LogReader`]) or from elsewhere. What comes of it lies in a database ([`FigureStore`])
+//! whose size follows the sites and days there were, not the requests; a report ([`document`]) is made
+//! of any range of days. Clocks are their callers'. No address and no query is stored.
+//!
+//! Not here: who types what (`nagaya`), and how a report looks (`report`).
+
+#![forbid(unsafe_code)]
+
+mod agent;
+mod day;
+mod durations;
+mod fold;
+mod import;
+mod input;
+pub mod line;
+mod names;
+mod page;
+mod range;
+mod reader;
+mod salts;
+mod store;
+mod visits;
+
+pub use agent::{Agent, Browser};
+pub use day::{DayFigures, Figures, ListOf, NAMES_MAX, Tally, TopList, TrailStep};
+pub use durations::Durations;
+pub use fold::{Fold, RequestRecord, SITES_MAX, UNKNOWN_US};
+pub use import::{ImportCounts, ImportError, ImportEvent, Importer, Reading};
+pub use input::{LogInput, NextLine};
+pub use names::NameOf;
+pub use page::document;
+pub use range::{COMPARED_DAYS, RangeFigures};
+pub use reader::{LineError, LineFate, LogReader, ReadingOptions, is_site_name};
+pub use salts::{Random, SaltPeriod, Salts, civil, day_number};
+pub use store::{FigureStore, HOURS_DAYS, MINUTES_DAYS, SourceMark, StoreError, VISITORS_DAYS};
+pub use visits::OpenVisit;

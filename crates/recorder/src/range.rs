@@ -1,0 +1,192 @@
+//! The figures of a site from one day to another.
+//!
+//! The idea: sums, histograms and lists of days add up. Visitors do only within one salt: of several
+//! it is the sum of what each knows, and that is said.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::day::{DayFigures, Figures, ListOf, TopList, TrailStep};
+use crate::salts::{SaltPeriod, civil};
+use crate::store::{FigureStore, StoreError};
+
+/// Names of a list that are held while days are added up.
+const NAMES_MAX: usize = 20_000;
+/// Trails of a range.
+const TRAILS_MAX: usize = 100;
+/// Days whose hours a range's are compared with.
+pub const COMPARED_DAYS: i32 = 28;
+
+/// What a range comes to.
+#[derive(Debug, Default)]
+pub struct RangeFigures {
+    /// Its first day.
+    pub from: i32,
+    /// Its last.
+    pub to: i32,
+    /// Everything.
+    pub total: Figures,
+    /// Days that have figures, with their visitors.
+    pub days: Vec<(i32, Figures, u64)>,
+    /// Sums by hour of the day, and of how many days these are.
+    pub hours: BTreeMap<u8, Figures>,
+    /// By minute, where the range is one day that still has minutes.
+    pub minutes: BTreeMap<u16, Figures>,
+    /// Of the 28 days before the range.
+    pub hours_before: BTreeMap<u8, Figures>,
+    /// Days with hours in the range, and before it.
+    pub days_with_hours: [u32; 2],
+    /// In the order of [`ListOf::ALL`].
+    pub lists: [TopList; ListOf::ALL.len()],
+    /// How many visitors came, by salts: exact where it was one.
+    pub visitors: u64,
+    /// In how many salts' times the range has visitors.
+    pub salts: u32,
+    /// Visitors who had not come before within their salt, and those who had, where a salt holds longer
+    /// than a day and they are still known.
+    pub new_and_returning: Option<(u64, u64)>,
+    /// Trails, those that ended last first: day, visitor, pages.
+    pub trails: Vec<(i32, u64, Vec<TrailStep>)>,
+}
+
+/// Visitors of one salt's time.
+#[derive(Debug, Default)]
+struct OneSalt {
+    known: BTreeSet<u64>,
+    /// Known before the range.
+    before: BTreeSet<u64>,
+    /// Days of which only the number is left.
+    forgotten: u64,
+    is_in_range: bool,
+}
+
+impl RangeFigures {
+    /// Adds up days from `from` to `to`.
+    ///
+    /// # Errors
+    /// Where they cannot be read.
+    pub fn read(
+        store: &FigureStore,
+        site: &str,
+        from: i32,
+        to: i32,
+        salt: SaltPeriod,
+    ) -> Result<RangeFigures, StoreError> {
+        let mut range = RangeFigures {
+            from,
+            to,
+            ..RangeFigures::default()
+        };
+        let mut salts: BTreeMap<i64, OneSalt> = BTreeMap::new();
+        let first_salt = salt.number(from);
+        store.each_day(
+            site,
+            from.saturating_sub(COMPARED_DAYS + 3),
+            to,
+            |day, figures| {
+                if day >= from.saturating_sub(COMPARED_DAYS) && day < from {
+                    range.add_before(&figures);
+                }
+                let number = salt.number(day);
+                if day >= from {
+                    salts.entry(number).or_default().add(&figures);
+                    range.add(day, figures);
+                } else if number == first_salt {
+                    let known = salts.entry(number).or_default();
+                    known.before.extend(&figures.visitors);
+                }
+            },
+        )?;
+        range.count_visitors(&salts, salt);
+        range.trails.reverse();
+        range.trails.truncate(TRAILS_MAX);
+        Ok(range)
+    }
+
+    fn add_before(&mut self, figures: &DayFigures) {
+        let [_, days] = &mut self.days_with_hours;
+        *days += u32::from(!figures.hours.is_empty());
+        for (hour, more) in &figures.hours {
+            self.hours_before.entry(*hour).or_default().merge(more);
+        }
+    }
+
+    fn add(&mut self, day: i32, figures: DayFigures) {
+        let visitors = figures.visitor_count();
+        let [days, _] = &mut self.days_with_hours;
+        *days += u32::from(!figures.hours.is_empty());
+        for (hour, more) in &figures.hours {
+            self.hours.entry(*hour).or_default().merge(more);
+        }
+        if self.from == self.to {
+            self.minutes = figures.minutes;
+        }
+        self.total.merge(&figures.total);
+        for (list, more) in self.lists.iter_mut().zip(figures.lists) {
+            list.merge(more);
+            list.trim(NAMES_MAX);
+        }
+        let mut trails: Vec<_> = figures.trails.into_iter().collect();
+        trails.sort_by_key(|(_, steps)| steps.last().map_or(0, |step| step.second));
+        let trails = trails.into_iter();
+        self.trails
+            .extend(trails.map(|(visitor, steps)| (day, visitor, steps)));
+        let surplus = self.trails.len().saturating_sub(2 * TRAILS_MAX);
+        self.trails.drain(..surplus);
+        self.days.push((day, figures.total, visitors));
+    }
+
+    fn count_visitors(&mut self, salts: &BTreeMap<i64, OneSalt>, salt: SaltPeriod) {
+        let in_range = || salts.values().filter(|one| one.is_in_range);
+        self.visitors = in_range().map(OneSalt::count).sum();
+        self.salts = in_range().count().try_into().unwrap_or(u32::MAX);
+        let all_known = in_range().all(|one| one.forgotten == 0);
+        if salt != SaltPeriod::Day && all_known {
+            let returning = in_range().map(|one| one.known.intersection(&one.before).count());
+            let returning = returning.sum::<usize>() as u64;
+            self.new_and_returning = Some((self.visitors.saturating_sub(returning), returning));
+        }
+    }
+
+    /// A list.
+    pub fn list(&self, of: ListOf) -> &TopList {
+        &self.lists[of as usize]
+    }
+
+    /// Sums by weekday, from Monday on, with how many such days there were.
+    pub fn weekdays(&self) -> [(Figures, u32); 7] {
+        let mut weekdays: [(Figures, u32); 7] = Default::default();
+        for (day, figures, _) in &self.days {
+            let weekday = civil(*day).weekday().to_monday_zero_offset();
+            let place = usize::try_from(weekday).unwrap_or(0);
+            if let Some((sum, days)) = weekdays.get_mut(place) {
+                sum.merge(figures);
+                *days += 1;
+            }
+        }
+        weekdays
+    }
+
+    /// Sums by month, as `2026-11`, with visitors where one salt held for the month.
+    pub fn months(&self) -> BTreeMap<String, Figures> {
+        let mut months: BTreeMap<String, Figures> = BTreeMap::new();
+        for (day, figures, _) in &self.days {
+            let month = civil(*day).strftime("%Y-%m").to_string();
+            months.entry(month).or_default().merge(figures);
+        }
+        months
+    }
+}
+
+impl OneSalt {
+    fn add(&mut self, figures: &DayFigures) {
+        self.is_in_range = true;
+        match figures.visitors.is_empty() {
+            true => self.forgotten += figures.visitor_count(),
+            false => self.known.extend(&figures.visitors),
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.known.len() as u64 + self.forgotten
+    }
+}

@@ -1,0 +1,386 @@
+//! Lines of logs made into records, as a server would make them of requests.
+//!
+//! The idea: here is the last place that sees an address or a query. What leaves is a salted hash of
+//! the one, and of the other the values of a few named keys.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::hash::Hasher;
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+
+use ipnet::IpNet;
+use maxminddb::Reader;
+use siphasher::sip::SipHasher13;
+
+use crate::fold::{Fold, RequestRecord, UNKNOWN_US};
+use crate::line::{LoggedReply, path, read_reply};
+use crate::names::NameOf;
+use crate::salts::Salts;
+
+/// Keys of campaigns, as most of the web has them.
+const CAMPAIGN_KEYS: [&str; 3] = ["utm_source", "utm_medium", "utm_campaign"];
+/// Bytes of a value of a query that is kept.
+const VALUE_BYTES_MAX: usize = 120;
+/// Parameters of a query that are looked at.
+const PARAMETERS_MAX: usize = 100;
+/// Addresses whose country is remembered.
+const COUNTRIES_KEPT_MAX: usize = 65_536;
+/// A line may be so much ahead of the clock, in microseconds: a day.
+const AHEAD_US: i64 = 86_400_000_000;
+/// 2000-01-01; what claims to be older has no clock.
+const OLDEST_US: i64 = 946_684_800_000_000;
+
+/// What of lines is wanted.
+#[derive(Debug, Default)]
+pub struct ReadingOptions {
+    /// The site of all lines; otherwise each has to tell its own.
+    pub site: Option<String>,
+    /// Hosts that count as another site: pairs of lower case.
+    pub aliases: Vec<(String, String)>,
+    /// Networks of the operator's own, which are not recorded.
+    pub own: Vec<IpNet>,
+    /// Keys of queries that say what was searched for.
+    pub searches: Vec<String>,
+}
+
+/// What became of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineFate {
+    /// It was folded.
+    Taken,
+    /// It was the operator's own access.
+    Own,
+}
+
+/// Makes records of lines.
+#[derive(Debug)]
+pub struct LogReader {
+    options: ReadingOptions,
+    salts: Salts,
+    /// Names are hashed with it.
+    secret: [u8; 16],
+    countries: Option<Countries>,
+}
+
+/// Why a line was not taken.
+#[derive(Debug)]
+pub enum LineError {
+    /// It cannot be read, or says nothing that can be counted.
+    Unreadable(&'static str),
+    /// A salt cannot be made or stored.
+    Salt(io::Error),
+}
+
+impl LogReader {
+    /// Reads for these sites, with these salts; `secret` is to be random.
+    pub fn new(options: ReadingOptions, salts: Salts, secret: [u8; 16]) -> LogReader {
+        LogReader {
+            options,
+            salts,
+            secret,
+            countries: None,
+        }
+    }
+
+    /// Tells countries by a database of MaxMind's format.
+    ///
+    /// # Errors
+    /// Where it cannot be read, in words.
+    pub fn with_countries(mut self, file: &Path) -> Result<LogReader, String> {
+        let reader = Reader::open_readfile(file).map_err(|error| error.to_string())?;
+        let known = HashMap::new();
+        self.countries = Some(Countries { reader, known });
+        Ok(self)
+    }
+
+    /// Folds a line that is read at this time.
+    ///
+    /// # Errors
+    /// Why it was not taken.
+    pub fn take(
+        &mut self,
+        line: &str,
+        now_us: i64,
+        fold: &mut Fold,
+    ) -> Result<LineFate, LineError> {
+        let reply = read_reply(line).map_err(LineError::Unreadable)?;
+        let site = self.site(&reply).map_err(LineError::Unreadable)?;
+        if !(OLDEST_US..=now_us.saturating_add(AHEAD_US)).contains(&reply.at_us) {
+            return Err(LineError::Unreadable("its time cannot be right"));
+        }
+        let address: Option<IpAddr> = reply.client.parse().ok();
+        if address.is_some_and(|it| self.options.own.iter().any(|own| own.contains(&it))) {
+            return Ok(LineFate::Own);
+        }
+        let [day, today] = [reply.at_us, now_us].map(|at_us| fold.day_of(at_us));
+        let of = [&*site, &*reply.client, &*reply.agent];
+        let visitor = self.salts.visitor(day, today, of);
+        let visitor = visitor.map_err(LineError::Salt)?;
+        let site_hash = self.hash(u8::MAX, &site);
+        fold.tell_site(site_hash, &site);
+        let query = Query::of(&reply.target);
+        let micros = |us: Option<u64>| {
+            us.map_or(UNKNOWN_US, |us| u32::try_from(us).unwrap_or(UNKNOWN_US - 1))
+        };
+        let path = path_of(&reply.target);
+        let record = RequestRecord {
+            at_us: reply.at_us,
+            site: site_hash,
+            path: self.name(fold, NameOf::Path, &path, decoded_path),
+            referrer: self.name(fold, NameOf::Referrer, &reply.referrer, Cow::Borrowed),
+            agent: self.name(fold, NameOf::Agent, &reply.agent, Cow::Borrowed),
+            campaign: self.name(fold, NameOf::Text, &query.campaign(), Cow::Borrowed),
+            search: self.name(
+                fold,
+                NameOf::Text,
+                &query.search(&self.options.searches),
+                Cow::Borrowed,
+            ),
+            visitor,
+            bytes: reply.bytes,
+            total_us: micros(reply.total_us),
+            queue_us: micros(reply.queue_us),
+            upstream_us: micros(reply.upstream_us),
+            stands_for: reply.stands_for.max(1),
+            status: reply.status,
+            country: match (&mut self.countries, address) {
+                (Some(countries), Some(address)) => countries.of(address),
+                _ => [0; 2],
+            },
+            is_get: reply.method == "GET",
+        };
+        fold.take(&record);
+        Ok(LineFate::Taken)
+    }
+
+    /// The hash that a visit of an earlier run is gone on with.
+    pub fn site_hash(&self, site: &str) -> u64 {
+        self.hash(u8::MAX, site)
+    }
+
+    fn site(&self, reply: &LoggedReply<'_>) -> Result<String, &'static str> {
+        if let Some(site) = &self.options.site {
+            return Ok(site.clone());
+        }
+        let site = reply.site.trim_end_matches('.').to_ascii_lowercase();
+        let alias = self.options.aliases.iter().find(|(host, _)| *host == site);
+        let site = alias.map_or(site, |(_, site)| site.clone());
+        match is_site_name(&site) {
+            true => Ok(site),
+            false if site.is_empty() || site == "-" => Err("it names no site (--site does)"),
+            false => Err("its site is no name of a host"),
+        }
+    }
+
+    /// The hash of a text, which is told where it was not.
+    fn name<'t>(
+        &self,
+        fold: &mut Fold,
+        of: NameOf,
+        text: &'t str,
+        shown: impl Fn(&'t str) -> Cow<'t, str>,
+    ) -> u64 {
+        if text.is_empty() {
+            return 0;
+        }
+        let hash = self.hash(of as u8, text);
+        if !fold.knows(hash) {
+            fold.tell(hash, of, &shown(text));
+        }
+        hash
+    }
+
+    /// Never 0, which says that there is nothing.
+    fn hash(&self, of: u8, text: &str) -> u64 {
+        let mut hasher = SipHasher13::new_with_key(&self.secret);
+        hasher.write_u8(of);
+        hasher.write(text.as_bytes());
+        hasher.finish().max(1)
+    }
+}
+
+/// Whether a name may be a site's.
+pub fn is_site_name(name: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]*".contains(&byte);
+    let has_letter = name.bytes().any(|byte| byte.is_ascii_alphanumeric());
+    name.len() <= 253 && has_letter && name.bytes().all(is_part)
+}
+
+/// The path of a target.
+fn path_of(target: &str) -> Cow<'_, str> {
+    match target.as_bytes() {
+        [b'/', ..] => {
+            let end = target.find(['?', '#']).unwrap_or(target.len());
+            Cow::Borrowed(target.get(..end).unwrap_or_default())
+        }
+        _ => Cow::Owned(path(target)),
+    }
+}
+
+/// The parameters of a target.
+struct Query<'a>(&'a str);
+
+impl<'a> Query<'a> {
+    fn of(target: &'a str) -> Query<'a> {
+        let query = target.split_once('?').map_or("", |(_, query)| query);
+        Query(query.split('#').next().unwrap_or_default())
+    }
+
+    /// The value of a key, decoded; empty where there is none.
+    fn value(&self, wanted: &str) -> String {
+        let parameters = self.0.split('&').take(PARAMETERS_MAX);
+        let mut values = parameters.filter_map(|it| it.split_once('='));
+        let found = values.find(|(key, _)| *key == wanted);
+        let Some((_, value)) = found else {
+            return String::new();
+        };
+        let value = value.replace('+', " ");
+        let value = decoded(&value);
+        let mut end = value.len().min(VALUE_BYTES_MAX);
+        while !value.is_char_boundary(end) {
+            end -= 1;
+        }
+        let value = value.get(..end).unwrap_or_default();
+        value.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    fn campaign(&self) -> String {
+        if !self.0.contains("utm_") {
+            return String::new();
+        }
+        let values = CAMPAIGN_KEYS.map(|key| self.value(key));
+        if values.iter().all(String::is_empty) {
+            return String::new();
+        }
+        let shown = values.map(|value| if value.is_empty() { "-".into() } else { value });
+        shown.join(" / ")
+    }
+
+    fn search(&self, keys: &[String]) -> String {
+        if self.0.is_empty() {
+            return String::new();
+        }
+        let values = keys.iter().map(|key| self.value(key));
+        let mut values = values.filter(|value| !value.is_empty());
+        values.next().unwrap_or_default().to_lowercase()
+    }
+}
+
+fn decoded_path(path: &str) -> Cow<'_, str> {
+    match path.contains('%') {
+        true => Cow::Owned(decoded(path)),
+        false => Cow::Borrowed(path),
+    }
+}
+
+/// Escapes decoded where text comes of it, and no control character.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let digits = match (first, after) {
+            (b'%', [high, low, ..]) => char::from(*high)
+                .to_digit(16)
+                .zip(char::from(*low).to_digit(16)),
+            _ => None,
+        };
+        let byte = digits.and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
+        match byte.filter(|byte| !byte.is_ascii_control()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
+}
+
+/// Countries of addresses.
+struct Countries {
+    reader: Reader<Vec<u8>>,
+    known: HashMap<IpAddr, [u8; 2]>,
+}
+
+impl std::fmt::Debug for Countries {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Countries").finish_non_exhaustive()
+    }
+}
+
+impl Countries {
+    fn of(&mut self, address: IpAddr) -> [u8; 2] {
+        if let Some(known) = self.known.get(&address) {
+            return *known;
+        }
+        if self.known.len() >= COUNTRIES_KEPT_MAX {
+            self.known.clear();
+        }
+        let country = self.looked_up(address).unwrap_or_default();
+        self.known.insert(address, country);
+        country
+    }
+
+    /// Two layouts are common: MaxMind's, and one with the code alone.
+    fn looked_up(&self, address: IpAddr) -> Option<[u8; 2]> {
+        let found = self.reader.lookup(address).ok()?;
+        let nested = maxminddb::path!["country", "iso_code"];
+        let nested: Option<&str> = found.decode_path(&nested).ok().flatten();
+        let alone = maxminddb::path!["country_code"];
+        let code = nested.or_else(|| found.decode_path(&alone).ok().flatten())?;
+        let code: [u8; 2] = code.as_bytes().try_into().ok()?;
+        code.iter().all(u8::is_ascii_uppercase).then_some(code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_query_named_values_are_kept_alone() {
+        let query =
+            Query::of("/s?q=%E7%8C%AB+Cat%0d%0a&token=secret&utm_source=news&utm_campaign=may#x");
+        assert_eq!(query.search(&["s".into(), "q".into()]), "猫 cat%0d%0a");
+        assert_eq!(query.campaign(), "news / - / may");
+        assert_eq!(Query::of("/s").campaign(), "");
+        let long = format!("/s?q={}", "あ".repeat(100));
+        assert_eq!(
+            Query::of(&long).search(&["q".into()]).len(),
+            VALUE_BYTES_MAX
+        );
+    }
+
+    #[test]
+    fn paths_are_shown_decoded_where_that_is_text() {
+        for (target, shown) in [
+            ("/%E7%8C%AB?x", "/猫"),
+            ("/%ff", "/%ff"),
+            ("/%0a%zz%", "/%0a%zz%"),
+            ("http://a.example/b?c", "/b"),
+            ("*", "*"),
+        ] {
+            assert_eq!(decoded_path(&path_of(target)), shown, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_site_is_the_name_of_a_host() {
+        for (name, is) in [
+            ("a.example", true),
+            ("[::1]:8080", true),
+            ("", false),
+            ("-", false),
+            ("<b>", false),
+            ("a b", false),
+        ] {
+            assert_eq!(is_site_name(name), is, "{name}");
+        }
+        assert!(!is_site_name(&"a".repeat(254)));
+    }
+}

@@ -1,0 +1,584 @@
+//! Figures on disk: one SQLite database in a directory of its own.
+//!
+//! The idea: what was folded in some seconds is appended as pieces, in one transaction with how far
+//! the log was read that they come from, so that whatever ends the process, nothing is counted twice
+//! and at most those seconds are lost. A site's pieces are taken up into its day now and then; a
+//! reader takes up those that were not. What is old is thinned out: minutes, visitors and trails
+//! first, hours later, days never.
+
+mod parts;
+
+use std::collections::HashMap;
+use std::fmt::{self, Display};
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{
+    Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params,
+};
+
+use crate::day::DayFigures;
+use crate::visits::OpenVisit;
+use parts::DayPart;
+
+/// Days for which minutes and trails are kept.
+pub const MINUTES_DAYS: i32 = 14;
+/// Days for which is kept who came, as salted hashes: two months, for salts of a month.
+pub const VISITORS_DAYS: i32 = 62;
+/// Days for which hours are kept: two years.
+pub const HOURS_DAYS: i32 = 731;
+/// Days for which is known how far a log was read.
+const SOURCES_DAYS: i32 = 800;
+/// Pieces of a day, and their bytes, with which they are taken up.
+const PIECES_MAX: u64 = 240;
+const PIECES_BYTES_MAX: u64 = 128 << 10;
+/// How long is waited for another process that writes.
+const BUSY_MAX: Duration = Duration::from_secs(10);
+/// The database in its directory.
+const FILE: &str = "figures.db";
+/// Of the tables below.
+const FORMAT: i64 = 1;
+const TABLES: &str = "
+CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sites (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS parts (site INTEGER NOT NULL, day INTEGER NOT NULL, part INTEGER NOT NULL,
+    content BLOB NOT NULL, PRIMARY KEY (site, day, part));
+CREATE INDEX IF NOT EXISTS parts_by_age ON parts (part, day);
+CREATE TABLE IF NOT EXISTS pieces (id INTEGER PRIMARY KEY, site INTEGER NOT NULL, day INTEGER NOT NULL,
+    content BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS pieces_of_days ON pieces (site, day);
+CREATE TABLE IF NOT EXISTS sources (source INTEGER PRIMARY KEY, position INTEGER NOT NULL,
+    tail INTEGER NOT NULL, day INTEGER NOT NULL);
+";
+
+/// Why the database could not be used.
+#[derive(Debug)]
+pub struct StoreError {
+    doing: &'static str,
+    path: PathBuf,
+    why: Why,
+}
+
+#[derive(Debug)]
+enum Why {
+    Database(rusqlite::Error),
+    Files(std::io::Error),
+    /// A row that says nothing.
+    Content,
+    Newer(i64),
+    /// A source that somebody else has read on.
+    Raced,
+}
+
+impl StoreError {
+    /// Whether there is no room: what was not written can be written later.
+    pub fn is_full(&self) -> bool {
+        let code = self.code();
+        code == Some(ErrorCode::DiskFull) || code == Some(ErrorCode::SystemIoFailure)
+    }
+
+    /// Whether the file is broken, and wants to be set aside.
+    pub fn is_broken(&self) -> bool {
+        let code = self.code();
+        let is_corrupt =
+            code == Some(ErrorCode::DatabaseCorrupt) || code == Some(ErrorCode::NotADatabase);
+        is_corrupt || matches!(self.why, Why::Content)
+    }
+
+    fn code(&self) -> Option<ErrorCode> {
+        match &self.why {
+            Why::Database(error) => error.sqlite_error_code(),
+            _ => None,
+        }
+    }
+}
+
+impl Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: ", self.doing, self.path.display())?;
+        match &self.why {
+            Why::Database(_) if self.is_full() => write!(
+                f,
+                "the disk is full or broken; nothing of what was written before is lost, make room and try again"
+            ),
+            Why::Database(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                write!(
+                    f,
+                    "another process has been writing for {} s",
+                    BUSY_MAX.as_secs()
+                )
+            }
+            Why::Database(error) => write!(f, "{error}"),
+            Why::Files(error) => write!(f, "{error}"),
+            Why::Content => write!(f, "a row cannot be understood"),
+            Why::Newer(format) => write!(
+                f,
+                "it has format {format}, written by a newer version; this one knows {FORMAT}"
+            ),
+            Why::Raced => write!(f, "another process is reading the same log into it"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// How far a log was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SourceMark {
+    /// Which log: a hash of how it begins.
+    pub source: u64,
+    /// Where the last mark was; 0 for the first.
+    pub before: u64,
+    /// Bytes that were read, unpacked.
+    pub position: u64,
+    /// A hash of the last bytes before that.
+    pub tail: u64,
+}
+
+/// The database.
+#[derive(Debug)]
+pub struct FigureStore {
+    path: PathBuf,
+    connection: Connection,
+    /// Settings that were read or set: they hold for a new file as well.
+    settings: HashMap<String, String>,
+    /// Pieces and their bytes that were not taken up, by site and day.
+    waiting: HashMap<(i64, i32), (u64, u64)>,
+    thinned_day: Option<i32>,
+}
+
+impl FigureStore {
+    /// Opens the database of a directory, or makes one. A broken one is set aside, and where it went
+    /// is told.
+    ///
+    /// # Errors
+    /// Where it cannot be opened.
+    pub fn open(
+        directory: &Path,
+        now_s: u64,
+    ) -> Result<(FigureStore, Option<PathBuf>), StoreError> {
+        let path = directory.join(FILE);
+        let mut builder = fs::DirBuilder::new();
+        let made = builder.recursive(true).mode(0o700).create(directory);
+        made.map_err(|why| StoreError {
+            doing: "make",
+            path: directory.into(),
+            why: Why::Files(why),
+        })?;
+        match FigureStore::open_file(&path) {
+            Err(error) if error.is_broken() => {
+                let aside = set_aside(&path, now_s)?;
+                Ok((FigureStore::open_file(&path)?, Some(aside)))
+            }
+            opened => Ok((opened?, None)),
+        }
+    }
+
+    /// Opens the database of a directory, which has to be there.
+    ///
+    /// # Errors
+    /// Where there is none, or it cannot be opened.
+    pub fn open_existing(directory: &Path) -> Result<FigureStore, StoreError> {
+        let path = directory.join(FILE);
+        match fs::metadata(&path) {
+            Ok(_) => FigureStore::open_file(&path),
+            Err(why) => Err(StoreError {
+                doing: "open",
+                path,
+                why: Why::Files(why),
+            }),
+        }
+    }
+
+    fn open_file(path: &Path) -> Result<FigureStore, StoreError> {
+        let opened = Connection::open(path).and_then(|connection| {
+            connection.busy_timeout(BUSY_MAX)?;
+            connection.pragma_update(None, "journal_mode", "wal")?;
+            // After a crash of the machine the last seconds may be missing; nothing is broken.
+            connection.pragma_update(None, "synchronous", "normal")?;
+            // What is forgotten is overwritten.
+            connection.pragma_update(None, "secure_delete", "on")?;
+            let format = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+            Ok((connection, format))
+        });
+        let failed = |why| StoreError {
+            doing: "open",
+            path: path.into(),
+            why,
+        };
+        let (connection, format) = opened.map_err(|error| failed(Why::Database(error)))?;
+        if format > FORMAT {
+            return Err(failed(Why::Newer(format)));
+        }
+        let made = match format {
+            FORMAT => Ok(()),
+            _ => connection
+                .execute_batch(TABLES)
+                .and_then(|()| connection.pragma_update(None, "user_version", FORMAT)),
+        };
+        let waiting = made.and_then(|()| waiting(&connection));
+        Ok(FigureStore {
+            path: path.into(),
+            waiting: waiting.map_err(|error| failed(Why::Database(error)))?,
+            connection,
+            settings: HashMap::new(),
+            thinned_day: None,
+        })
+    }
+
+    /// Renames the file, which is broken, and begins a new one; tells where it went.
+    ///
+    /// # Errors
+    /// Where it cannot be renamed.
+    pub fn set_aside(&mut self, now_s: u64) -> Result<PathBuf, StoreError> {
+        // One that is open takes files of its name away when it is closed.
+        let none = Connection::open_in_memory().map_err(self.failed("open"))?;
+        drop(std::mem::replace(&mut self.connection, none));
+        let aside = set_aside(&self.path, now_s)?;
+        let settings = std::mem::take(&mut self.settings);
+        *self = FigureStore::open_file(&self.path)?;
+        for (name, value) in settings {
+            self.set_setting(&name, &value)?;
+        }
+        Ok(aside)
+    }
+
+    fn failed(&self, doing: &'static str) -> impl Fn(rusqlite::Error) -> StoreError + use<> {
+        let path = self.path.clone();
+        move |error| StoreError {
+            doing,
+            path: path.clone(),
+            why: match error {
+                // What we read back as something it is not.
+                rusqlite::Error::FromSqlConversionFailure(..) => Why::Content,
+                error => Why::Database(error),
+            },
+        }
+    }
+
+    /// Writes pieces and how far their log was read, all or nothing.
+    ///
+    /// # Errors
+    /// Where they could not be written: nothing was, then.
+    pub fn write<'a>(
+        &mut self,
+        pieces: impl Iterator<Item = (&'a str, i32, &'a DayFigures)>,
+        mark: Option<&SourceMark>,
+        today: i32,
+    ) -> Result<(), StoreError> {
+        let failed = self.failed("write");
+        let thins = self.thinned_day != Some(today);
+        let mut waiting = HashMap::new();
+        let behavior = TransactionBehavior::Immediate;
+        let written = (|| {
+            let transaction = self.connection.transaction_with_behavior(behavior)?;
+            for (site, day, piece) in pieces {
+                let site = site_id(&transaction, site)?;
+                let content = postcard::to_stdvec(piece).unwrap_or_default();
+                let sql = "INSERT INTO pieces (site, day, content) VALUES (?1, ?2, ?3)";
+                transaction.execute(sql, params![site, day, content])?;
+                let known = self.waiting.get(&(site, day)).copied().unwrap_or_default();
+                let bytes = known.1 + content.len() as u64;
+                waiting.insert((site, day), (known.0 + 1, bytes));
+            }
+            let is_ours = mark.map_or(Ok(true), |mark| write_mark(&transaction, mark, today))?;
+            if !is_ours {
+                return Ok(false);
+            }
+            for ((site, day), (count, bytes)) in &mut waiting {
+                if *count >= PIECES_MAX || *bytes >= PIECES_BYTES_MAX {
+                    take_up(&transaction, *site, *day)?;
+                    (*count, *bytes) = (0, 0);
+                }
+            }
+            if thins {
+                thin(&transaction, today)?;
+            }
+            transaction.commit()?;
+            Ok(true)
+        })();
+        match written {
+            Ok(true) => {
+                self.thinned_day = Some(today);
+                self.waiting.extend(waiting);
+                self.waiting.retain(|_, (count, _)| *count > 0);
+                Ok(())
+            }
+            Ok(false) => Err(StoreError {
+                doing: "write",
+                path: self.path.clone(),
+                why: Why::Raced,
+            }),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Takes up all pieces that wait, a day a transaction.
+    ///
+    /// # Errors
+    /// Where that could not be written; pieces that wait are none the worse.
+    pub fn settle(&mut self) -> Result<(), StoreError> {
+        let failed = self.failed("write");
+        let waiting: Vec<_> = self.waiting.keys().copied().collect();
+        for (site, day) in waiting {
+            let behavior = TransactionBehavior::Immediate;
+            let transaction = self.connection.transaction_with_behavior(behavior);
+            let taken = transaction.and_then(|transaction| {
+                take_up(&transaction, site, day)?;
+                transaction.commit()
+            });
+            taken.map_err(&failed)?;
+            self.waiting.remove(&(site, day));
+        }
+        Ok(())
+    }
+
+    /// How far a log was read: position and tail.
+    ///
+    /// # Errors
+    /// Where that cannot be read.
+    pub fn source(&self, source: u64) -> Result<Option<(u64, u64)>, StoreError> {
+        let sql = "SELECT position, tail FROM sources WHERE source = ?1";
+        let row = self
+            .connection
+            .query_row(sql, [source.cast_signed()], |row| {
+                let [position, tail]: [i64; 2] = [row.get(0)?, row.get(1)?];
+                Ok((position.cast_unsigned(), tail.cast_unsigned()))
+            });
+        row.optional().map_err(self.failed("read"))
+    }
+
+    /// A setting that holds for all that is in the database.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn setting(&mut self, name: &str) -> Result<Option<String>, StoreError> {
+        let sql = "SELECT value FROM settings WHERE name = ?1";
+        let row = self.connection.query_row(sql, [name], |row| row.get(0));
+        let value: Option<String> = row.optional().map_err(self.failed("read"))?;
+        if let Some(value) = &value {
+            self.settings.insert(name.into(), value.clone());
+        }
+        Ok(value)
+    }
+
+    /// Sets one.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn set_setting(&mut self, name: &str, value: &str) -> Result<(), StoreError> {
+        let sql = "INSERT OR REPLACE INTO settings (name, value) VALUES (?1, ?2)";
+        let done = self.connection.execute(sql, params![name, value]);
+        done.map_err(self.failed("write"))?;
+        self.settings.insert(name.into(), value.into());
+        Ok(())
+    }
+
+    /// Takes the visits that were under way when the last run ended: they are there once.
+    ///
+    /// # Errors
+    /// Where they cannot be read.
+    pub fn take_open_visits(&self) -> Result<Vec<OpenVisit>, StoreError> {
+        let sql = "DELETE FROM settings WHERE name = 'open visits' RETURNING value";
+        let row = self.connection.query_row(sql, [], |row| row.get(0));
+        let row: Option<Vec<u8>> = row.optional().map_err(self.failed("read"))?;
+        // Of no use is better than in the way.
+        let visits = row.and_then(|row| postcard::from_bytes(&row).ok());
+        Ok(visits.unwrap_or_default())
+    }
+
+    /// Keeps visits that are under way for the next run.
+    ///
+    /// # Errors
+    /// Where they cannot be written.
+    pub fn keep_open_visits(&self, visits: &[OpenVisit]) -> Result<(), StoreError> {
+        let content = postcard::to_stdvec(visits).unwrap_or_default();
+        let sql = "INSERT OR REPLACE INTO settings (name, value) VALUES ('open visits', ?1)";
+        let done = self.connection.execute(sql, [content]);
+        done.map(drop).map_err(self.failed("write"))
+    }
+
+    /// Names of all sites, in order.
+    ///
+    /// # Errors
+    /// Where they cannot be read.
+    pub fn sites(&self) -> Result<Vec<String>, StoreError> {
+        let statement = self
+            .connection
+            .prepare("SELECT name FROM sites ORDER BY name");
+        let names = statement.and_then(|mut statement| {
+            let names = statement.query_map([], |row| row.get(0))?;
+            names.collect()
+        });
+        names.map_err(self.failed("read"))
+    }
+
+    /// Tells of each day of a site that has figures, from `from` to `to`, in order.
+    ///
+    /// # Errors
+    /// Where they cannot be read.
+    pub fn each_day(
+        &self,
+        site: &str,
+        from: i32,
+        to: i32,
+        mut tell: impl FnMut(i32, DayFigures),
+    ) -> Result<(), StoreError> {
+        let told = (|| {
+            let sql = "SELECT id FROM sites WHERE name = ?1";
+            let found = self.connection.query_row(sql, [site], |row| row.get(0));
+            let Some(site): Option<i64> = found.optional()? else {
+                return Ok(());
+            };
+            let sql = "SELECT DISTINCT day FROM parts WHERE site = ?1 AND day BETWEEN ?2 AND ?3 \
+                UNION SELECT DISTINCT day FROM pieces WHERE site = ?1 AND day BETWEEN ?2 AND ?3 ORDER BY 1";
+            let mut statement = self.connection.prepare(sql)?;
+            let days = statement.query_map(params![site, from, to], |row| row.get(0))?;
+            for day in days {
+                let day = day?;
+                tell(day, read_day(&self.connection, site, day)?);
+            }
+            Ok(())
+        })();
+        told.map_err(self.failed("read"))
+    }
+
+    /// Forgets all of a site; says whether there was anything.
+    ///
+    /// # Errors
+    /// Where it could not be deleted: nothing was, then.
+    pub fn forget(&mut self, site: &str) -> Result<bool, StoreError> {
+        let failed = self.failed("write");
+        let forgotten = (|| {
+            let behavior = TransactionBehavior::Immediate;
+            let transaction = self.connection.transaction_with_behavior(behavior)?;
+            let sql = "DELETE FROM sites WHERE name = ?1 RETURNING id";
+            let found = transaction.query_row(sql, [site], |row| row.get(0));
+            let Some(id): Option<i64> = found.optional()? else {
+                return Ok(None);
+            };
+            transaction.execute("DELETE FROM parts WHERE site = ?1", [id])?;
+            transaction.execute("DELETE FROM pieces WHERE site = ?1", [id])?;
+            transaction.execute("DELETE FROM settings WHERE name = 'open visits'", [])?;
+            transaction.commit()?;
+            // The log of the database holds what was deleted until it is written back.
+            let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
+            self.connection.query_row(sql, [], |_| Ok(()))?;
+            Ok(Some(id))
+        })();
+        let forgotten = forgotten.map_err(failed)?;
+        self.waiting.retain(|(site, _), _| Some(*site) != forgotten);
+        Ok(forgotten.is_some())
+    }
+}
+
+fn waiting(connection: &Connection) -> rusqlite::Result<HashMap<(i64, i32), (u64, u64)>> {
+    let sql = "SELECT site, day, count(*), sum(length(content)) FROM pieces GROUP BY site, day";
+    let mut statement = connection.prepare(sql)?;
+    let rows = statement.query_map([], |row| {
+        let [count, bytes]: [i64; 2] = [row.get(2)?, row.get(3)?];
+        let of = (row.get(0)?, row.get(1)?);
+        Ok((of, (count.unsigned_abs(), bytes.unsigned_abs())))
+    })?;
+    rows.collect()
+}
+
+fn site_id(transaction: &Transaction<'_>, name: &str) -> rusqlite::Result<i64> {
+    let sql = "SELECT id FROM sites WHERE name = ?1";
+    let known = transaction.query_row(sql, [name], |row| row.get(0));
+    if let Some(known) = known.optional()? {
+        return Ok(known);
+    }
+    transaction.execute("INSERT INTO sites (name) VALUES (?1)", [name])?;
+    Ok(transaction.last_insert_rowid())
+}
+
+/// Writes how far a source was read; false where somebody else did meanwhile.
+fn write_mark(
+    transaction: &Transaction<'_>,
+    mark: &SourceMark,
+    today: i32,
+) -> rusqlite::Result<bool> {
+    let sql = "INSERT INTO sources (source, position, tail, day) VALUES (?1, ?2, ?3, ?4) \
+        ON CONFLICT (source) DO UPDATE SET position = ?2, tail = ?3, day = ?4 WHERE position = ?5";
+    let [source, position, tail, before] =
+        [mark.source, mark.position, mark.tail, mark.before].map(u64::cast_signed);
+    let changed = transaction.execute(sql, params![source, position, tail, today, before])?;
+    Ok(changed == 1)
+}
+
+/// Makes one day of its parts and all pieces of it.
+fn take_up(transaction: &Transaction<'_>, site: i64, day: i32) -> rusqlite::Result<()> {
+    let figures = read_day(transaction, site, day)?;
+    for part in DayPart::ALL {
+        let content = part.content(&figures);
+        let sql = "INSERT OR REPLACE INTO parts (site, day, part, content) VALUES (?1, ?2, ?3, ?4)";
+        transaction.execute(sql, params![site, day, part as i64, content])?;
+    }
+    let sql = "DELETE FROM pieces WHERE site = ?1 AND day = ?2";
+    transaction.execute(sql, params![site, day])?;
+    Ok(())
+}
+
+/// A day, with the pieces of it that were not taken up.
+fn read_day(connection: &Connection, site: i64, day: i32) -> rusqlite::Result<DayFigures> {
+    let mut figures = DayFigures::default();
+    let sql = "SELECT part, content FROM parts WHERE site = ?1 AND day = ?2";
+    let mut statement = connection.prepare(sql)?;
+    let mut rows = statement.query(params![site, day])?;
+    while let Some(row) = rows.next()? {
+        let (part, content): (i64, Vec<u8>) = (row.get(0)?, row.get(1)?);
+        if let Some(part) = DayPart::ALL.into_iter().find(|it| *it as i64 == part) {
+            part.take(&content, &mut figures)
+                .ok_or_else(not_understood)?;
+        }
+    }
+    let sql = "SELECT content FROM pieces WHERE site = ?1 AND day = ?2 ORDER BY id";
+    let mut statement = connection.prepare(sql)?;
+    let mut rows = statement.query(params![site, day])?;
+    while let Some(row) = rows.next()? {
+        let content: Vec<u8> = row.get(0)?;
+        let piece = postcard::from_bytes(&content).map_err(|_| not_understood())?;
+        figures.absorb(piece);
+    }
+    Ok(figures)
+}
+
+fn not_understood() -> rusqlite::Error {
+    let why = "a row that cannot be understood";
+    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Blob, why.into())
+}
+
+/// Deletes what is too old to be kept so finely.
+fn thin(transaction: &Transaction<'_>, today: i32) -> rusqlite::Result<()> {
+    for part in DayPart::ALL {
+        let oldest = today.saturating_sub(part.days());
+        let sql = "DELETE FROM parts WHERE part = ?1 AND day < ?2";
+        transaction.execute(sql, params![part as i64, oldest])?;
+    }
+    let oldest = today.saturating_sub(SOURCES_DAYS);
+    transaction.execute("DELETE FROM sources WHERE day < ?1", [oldest])?;
+    Ok(())
+}
+
+/// Renames a database and what belongs to it.
+fn set_aside(path: &Path, now_s: u64) -> Result<PathBuf, StoreError> {
+    let named = |ending: &str| PathBuf::from(format!("{}{ending}", path.display()));
+    let aside = named(&format!(".broken-{now_s}"));
+    for ending in ["-wal", "-shm"] {
+        let to = PathBuf::from(format!("{}{ending}", aside.display()));
+        // Where there is none, there is nothing to be set aside.
+        let _ = fs::rename(named(ending), to);
+    }
+    let renamed = fs::rename(path, &aside);
+    renamed.map(|()| aside).map_err(|why| StoreError {
+        doing: "set aside",
+        path: path.into(),
+        why: Why::Files(why),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! The database at its edges: full, broken, read by another, old.
+
+use testkit::TempDir;
+
+use super::*;
+use crate::day::{ListOf, Tally};
+
+fn open(directory: &TempDir) -> FigureStore {
+    let (store, aside) = FigureStore::open(directory.path(), 7).expect("it opens");
+    assert_eq!(aside, None);
+    store
+}
+
+fn piece(requests: u64, names: usize) -> DayFigures {
+    let mut piece = DayFigures::default();
+    piece.minute(5).requests = requests;
+    piece.visitors.insert(requests);
+    for number in 0..names {
+        let name = format!("/page/{number}/{}", "x".repeat(100));
+        piece.list_mut(ListOf::Pages).add(&name, &Tally::times(1));
+    }
+    piece
+}
+
+fn mark(before: u64, position: u64) -> SourceMark {
+    SourceMark {
+        source: u64::MAX,
+        before,
+        position,
+        tail: 9,
+    }
+}
+
+fn requests(store: &FigureStore, site: &str) -> u64 {
+    let mut sum = 0;
+    let told = store.each_day(site, i32::MIN, i32::MAX, |_, day| sum += day.total.requests);
+    told.expect("it is read");
+    sum
+}
+
+#[test]
+fn what_was_written_is_read_whether_or_not_it_was_taken_up() {
+    let directory = TempDir::new();
+    let mut store = open(&directory);
+    for number in 0..300 {
+        let piece = piece(number, 3);
+        let pieces = [("a.example", 10, &piece)].into_iter();
+        store.write(pieces, None, 10).expect("written");
+    }
+    let all: u64 = (0..300).sum();
+    assert_eq!(requests(&store, "a.example"), all);
+    store.settle().expect("written");
+    assert_eq!(requests(&store, "a.example"), all);
+    drop(store);
+    let store = open(&directory);
+    let mut told = Vec::new();
+    let read = store.each_day("a.example", 0, 20, |day, figures| told.push((day, figures)));
+    read.expect("it is read");
+    let (day, figures) = &told[0];
+    assert_eq!((told.len(), *day), (1, 10));
+    assert_eq!(figures.visitor_count(), 300);
+    assert_eq!(figures.list(ListOf::Pages).total(), 900);
+    assert_eq!(requests(&store, "b.example"), 0);
+}
+
+#[test]
+fn a_full_disk_loses_nothing_that_was_written_and_takes_the_rest_later() {
+    let directory = TempDir::new();
+    let mut store = open(&directory);
+    let mut chance = 1_u64;
+    let mut next = || {
+        let mut piece = piece(1, 5);
+        for _ in 0..10_000 {
+            chance = chance
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            piece.visitors.insert(chance >> 16);
+        }
+        piece
+    };
+    let mut written = 0;
+    let full = store.connection.pragma_update(None, "max_page_count", 100);
+    full.expect("it is set");
+    let error = loop {
+        assert!(written < 1_000, "there is no end of room");
+        let (mark, piece) = (mark(written, written + 1), next());
+        let pieces = [("a.example", 10, &piece)].into_iter();
+        match store.write(pieces, Some(&mark), 10) {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(error.is_full() && !error.is_broken(), "{error}");
+    assert!(error.to_string().contains("full"), "{error}");
+    assert!(written > 0);
+    assert_eq!(requests(&store, "a.example"), written);
+    let position = store.source(u64::MAX).expect("it is read");
+    assert_eq!(position, Some((written, 9)));
+    let room = store
+        .connection
+        .pragma_update(None, "max_page_count", 100_000);
+    room.expect("it is set");
+    let (mark, piece) = (mark(written, written + 1), next());
+    let pieces = [("a.example", 10, &piece)].into_iter();
+    store.write(pieces, Some(&mark), 10).expect("there is room");
+    assert_eq!(requests(&store, "a.example"), written + 1);
+}
+
+#[test]
+fn a_broken_database_is_set_aside_and_a_new_one_begun() {
+    let directory = TempDir::new();
+    let path = directory.path().join(FILE);
+    drop(open(&directory));
+    fs::write(
+        &path,
+        "this is no database, and longer than the head of one".repeat(100),
+    )
+    .expect("written");
+    let (store, aside) = FigureStore::open(directory.path(), 77).expect("it opens");
+    let aside = aside.expect("it was set aside");
+    assert!(
+        aside.ends_with("figures.db.broken-77") && aside.exists(),
+        "{aside:?}"
+    );
+    assert_eq!(store.sites().expect("it is read"), Vec::<String>::new());
+}
+
+#[test]
+fn one_that_turns_out_broken_while_open_is_set_aside_with_its_settings_kept() {
+    let directory = TempDir::new();
+    let mut store = open(&directory);
+    store.set_setting("zone", "Asia/Tokyo").expect("written");
+    let one = piece(1, 1);
+    store
+        .write([("a.example", 10, &one)].into_iter(), None, 10)
+        .expect("written");
+    let broken = "UPDATE pieces SET content = x'ffffff'";
+    store.connection.execute(broken, []).expect("it is broken");
+    let error = store.settle().expect_err("it is broken");
+    assert!(error.is_broken(), "{error}");
+    let aside = store.set_aside(5).expect("it is set aside");
+    assert!(aside.exists());
+    store
+        .write([("a.example", 10, &one)].into_iter(), None, 10)
+        .expect("written");
+    assert_eq!(requests(&store, "a.example"), 1);
+    drop(store);
+    let mut store = open(&directory);
+    assert_eq!(requests(&store, "a.example"), 1);
+    let zone = store.setting("zone").expect("it is read");
+    assert_eq!(zone.as_deref(), Some("Asia/Tokyo"));
+}
+
+#[test]
+fn a_log_that_another_has_read_on_is_not_counted_again() {
+    let directory = TempDir::new();
+    let (mut one, mut other) = (open(&directory), open(&directory));
+    let piece = piece(5, 1);
+    let pieces = || [("a.example", 10, &piece)].into_iter();
+    one.write(pieces(), Some(&mark(0, 10)), 10)
+        .expect("written");
+    let error = other.write(pieces(), Some(&mark(0, 8)), 10);
+    let error = error.expect_err("it was read on").to_string();
+    assert!(error.contains("another process"), "{error}");
+    other
+        .write(pieces(), Some(&mark(10, 12)), 10)
+        .expect("written");
+    assert_eq!(requests(&one, "a.example"), 10);
+}
+
+#[test]
+fn what_is_old_is_thinned_out_and_totals_stay() {
+    let directory = TempDir::new();
+    let mut store = open(&directory);
+    let one = piece(5, 1);
+    store
+        .write([("a.example", 100, &one)].into_iter(), None, 100)
+        .expect("written");
+    store.settle().expect("written");
+    for (later, minutes, visitors, hours) in [
+        (0, 1, 1, 1),
+        (MINUTES_DAYS + 1, 0, 1, 1),
+        (VISITORS_DAYS + 1, 0, 0, 1),
+        (HOURS_DAYS + 1, 0, 0, 0),
+    ] {
+        let none = std::iter::empty();
+        store.write(none, None, 100 + later).expect("written");
+        let told = store.each_day("a.example", 100, 100, |_, day| {
+            let left = (day.minutes.len(), day.visitors.len(), day.hours.len());
+            assert_eq!(left, (minutes, visitors, hours), "{later} days later");
+            assert_eq!((day.total.requests, day.visitor_count()), (5, 1));
+            assert_eq!(day.list(ListOf::Pages).total(), 1);
+        });
+        told.expect("it is read");
+    }
+}
+
+#[test]
+fn of_a_site_that_is_forgotten_no_byte_is_left() {
+    let directory = TempDir::new();
+    let mut store = open(&directory);
+    let one = piece(5, 3);
+    for site in ["gone.example", "stays.example"] {
+        store
+            .write([(site, 100, &one)].into_iter(), None, 100)
+            .expect("written");
+    }
+    store.settle().expect("written");
+    assert!(store.forget("gone.example").expect("it is deleted"));
+    assert!(!store.forget("gone.example").expect("it is not there"));
+    assert_eq!(store.sites().expect("it is read"), ["stays.example"]);
+    drop(store);
+    for entry in fs::read_dir(directory.path())
+        .expect("a directory")
+        .flatten()
+    {
+        let bytes = fs::read(entry.path()).expect("it is read");
+        let found = bytes.windows(12).any(|part| part == b"gone.example");
+        assert!(!found, "{:?}", entry.path());
+    }
+}
+
+#[test]
+fn a_newer_format_is_refused_with_words() {
+    let directory = TempDir::new();
+    let store = open(&directory);
+    let newer = store.connection.pragma_update(None, "user_version", 2);
+    newer.expect("it is set");
+    drop(store);
+    let error = FigureStore::open(directory.path(), 7).expect_err("it is newer");
+    assert!(error.to_string().contains("newer version"), "{error}");
+}
