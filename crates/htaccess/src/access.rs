@@ -1,6 +1,7 @@
 //! Who may have something: `Order`, `Allow` and `Deny` of 2.2, `Require` of 2.4, and both together.
 
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net};
@@ -10,6 +11,7 @@ use crate::expression::{self, Condition};
 use crate::request::Stop;
 use crate::settings::Settings;
 use crate::variable::Scope;
+use crate::work::LINE_STEPS;
 
 /// Methods that lines within `<Limit>` and `<LimitExcept>` are about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +29,13 @@ impl Methods {
             Self::All => true,
             Self::Only(names) => names.iter().any(|name| name == method),
             Self::Except(names) => !names.iter().any(|name| name == method),
+        }
+    }
+
+    fn steps(&self) -> usize {
+        match self {
+            Self::All => 1,
+            Self::Only(names) | Self::Except(names) => 1 + names.len() / 4,
         }
     }
 }
@@ -62,57 +71,73 @@ pub(crate) struct HostLines {
 }
 
 impl HostLines {
-    fn admits(&self, scope: &Scope<'_>) -> bool {
-        let method = scope.request.method;
-        let order = self
-            .orders
-            .iter()
-            .rev()
-            .find(|(methods, _)| methods.cover(method));
-        let hit = |lines: &[(Methods, Origin)]| {
-            let mut lines = lines.iter();
-            lines.any(|(methods, origin)| methods.cover(method) && origin.holds(scope))
-        };
-        match order.map_or(LastWord::Allow, |(_, order)| *order) {
-            LastWord::Deny | LastWord::Mutual => hit(&self.allows) && !hit(&self.denies),
-            LastWord::Allow => hit(&self.allows) || !hit(&self.denies),
-        }
-    }
-
-    fn any_will_do(&self, method: &[u8]) -> bool {
-        let mut lines = self.satisfies_any.iter().rev();
-        lines
-            .find(|(methods, _)| methods.cover(method))
-            .is_some_and(|(_, any)| *any)
+    fn admits(&self, scope: &Scope<'_>) -> Result<bool, Stop> {
+        let order = last(&self.orders, scope)?;
+        Ok(match order.unwrap_or(LastWord::Allow) {
+            LastWord::Deny | LastWord::Mutual => {
+                hit(&self.allows, scope)? && !hit(&self.denies, scope)?
+            }
+            LastWord::Allow => hit(&self.allows, scope)? || !hit(&self.denies, scope)?,
+        })
     }
 }
 
+/// The last of these lines that is about the method.
+fn last<T: Copy>(lines: &[(Methods, T)], scope: &Scope<'_>) -> Result<Option<T>, Stop> {
+    for (methods, said) in lines.iter().rev() {
+        scope.asker.spend(methods.steps())?;
+        if methods.cover(scope.request.method) {
+            return Ok(Some(*said));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether the request comes from where one of these lines says.
+fn hit(lines: &[(Methods, Origin)], scope: &Scope<'_>) -> Result<bool, Stop> {
+    for (methods, origin) in lines {
+        scope.asker.spend(methods.steps())?;
+        if methods.cover(scope.request.method) && origin.holds(scope)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 impl Origin {
-    fn holds(&self, scope: &Scope<'_>) -> bool {
-        match self {
+    fn holds(&self, scope: &Scope<'_>) -> Result<bool, Stop> {
+        Ok(match self {
             Self::All => true,
-            Self::Env(name) => scope.variables.borrow().get(name).is_some(),
-            Self::NoEnv(name) => scope.variables.borrow().get(name).is_none(),
+            Self::Env(name) => scope.has_variable(name)?,
+            Self::NoEnv(name) => !scope.has_variable(name)?,
             Self::Network(network) => network.contains(&scope.request.client.to_canonical()),
             Self::Host => false,
-        }
+        })
     }
 }
 
 /// What is required.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) enum Requirement {
     Group(Group),
     /// The methods it is about, and whether it is `Require not`.
-    Line(Methods, bool, Arc<Provider>),
+    Line(Methods, bool, Provider),
 }
 
 /// Requirements together.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) all: bool,
     pub(crate) negated: bool,
     pub(crate) parts: Vec<Requirement>,
+}
+
+/// What one place requires, and how that goes with the places around it (`AuthMerging`).
+#[derive(Debug, Clone)]
+pub(crate) struct Required {
+    /// Whether both must hold, or either will do.
+    pub(crate) all: bool,
+    pub(crate) requirement: Arc<Requirement>,
 }
 
 /// What one line requires.
@@ -141,70 +166,101 @@ enum Verdict {
     Neutral,
 }
 
-impl Requirement {
-    fn covers(&self, method: &[u8]) -> bool {
-        match self {
-            Self::Line(methods, ..) => methods.cover(method),
-            Self::Group(group) => group.parts.iter().any(|part| part.covers(method)),
-        }
+/// What is found of a requirement; none of one that is not about the method.
+type Found<'r> = Pin<Box<dyn Future<Output = Result<Option<Verdict>, Stop>> + 'r>>;
+
+impl Verdict {
+    /// What decides, whatever else is required.
+    fn decisive(all: bool) -> Self {
+        if all { Self::Denied } else { Self::Granted }
     }
 
-    pub(crate) fn asks_for_groups(&self) -> bool {
+    /// What a requirement that is not about the method counts for beside others.
+    fn beside(all: bool) -> Self {
+        if all { Self::Granted } else { Self::Neutral }
+    }
+
+    /// What this and another come to, where all must hold or any.
+    fn join(self, next: Self, all: bool) -> Self {
+        let decisive = Self::decisive(all);
+        let yields = self == Self::Neutral
+            || next == decisive
+            || (next == Self::DeniedNobody && self != Self::DeniedNobody);
+        match self != decisive && next != Self::Neutral && yields {
+            true => next,
+            false => self,
+        }
+    }
+}
+
+/// What the requirements of all places come to, from the outermost inwards.
+async fn verdict(
+    required: &[Required],
+    who: &Option<UserTold>,
+    scope: &Scope<'_>,
+) -> Result<Verdict, Stop> {
+    let mut found = None;
+    for Required { all, requirement } in required {
+        let so_far = found.unwrap_or(Verdict::beside(*all));
+        if so_far == Verdict::decisive(*all) {
+            continue;
+        }
+        if let Some(next) = requirement.verdict(who, scope).await? {
+            found = Some(so_far.join(next, *all));
+        } else if found.is_some() {
+            found = Some(so_far.join(Verdict::beside(*all), *all));
+        }
+    }
+    Ok(found.unwrap_or(Verdict::Granted))
+}
+
+impl Requirement {
+    fn asks_for_groups(&self) -> bool {
         match self {
-            Self::Line(.., provider) => matches!(**provider, Provider::Group(_)),
+            Self::Line(.., provider) => matches!(provider, Provider::Group(_)),
             Self::Group(group) => group.parts.iter().any(Self::asks_for_groups),
         }
     }
 
     /// As deep as sections may stand in each other.
-    fn verdict<'r>(
-        &'r self,
-        in_all: bool,
-        who: &'r Option<UserTold>,
-        scope: &'r Scope<'_>,
-    ) -> std::pin::Pin<Box<dyn Future<Output = Result<Verdict, Stop>> + 'r>> {
+    fn verdict<'r>(&'r self, who: &'r Option<UserTold>, scope: &'r Scope<'_>) -> Found<'r> {
         Box::pin(async move {
-            scope.asker.spend(1)?;
-            if !self.covers(scope.request.method) {
-                return Ok(if in_all {
-                    Verdict::Granted
-                } else {
-                    Verdict::Neutral
-                });
-            }
             let (negated, found) = match self {
-                Self::Line(_, negated, provider) => (*negated, provider.verdict(who, scope).await?),
+                Self::Line(methods, negated, provider) => {
+                    scope.asker.spend(LINE_STEPS + methods.steps())?;
+                    if !methods.cover(scope.request.method) {
+                        return Ok(None);
+                    }
+                    (*negated, Some(provider.verdict(who, scope).await?))
+                }
                 Self::Group(group) => (group.negated, group.verdict(who, scope).await?),
             };
-            Ok(match found {
+            Ok(found.map(|found| match found {
                 found if !negated => found,
                 Verdict::Granted => Verdict::Denied,
                 _ => Verdict::Neutral,
-            })
+            }))
         })
     }
 }
 
 impl Group {
-    async fn verdict(&self, who: &Option<UserTold>, scope: &Scope<'_>) -> Result<Verdict, Stop> {
-        let decisive = if self.all {
-            Verdict::Denied
-        } else {
-            Verdict::Granted
-        };
-        let mut found = Verdict::Neutral;
+    async fn verdict(
+        &self,
+        who: &Option<UserTold>,
+        scope: &Scope<'_>,
+    ) -> Result<Option<Verdict>, Stop> {
+        scope.asker.spend(LINE_STEPS)?;
+        let (mut found, mut is_met) = (Verdict::Neutral, false);
         for part in &self.parts {
-            let next = part.verdict(self.all, who, scope).await?;
-            if next == decisive {
-                return Ok(next);
-            }
-            let yields = found == Verdict::Neutral
-                || (next == Verdict::DeniedNobody && found != Verdict::DeniedNobody);
-            if next != Verdict::Neutral && yields {
-                found = next;
+            let next = part.verdict(who, scope).await?;
+            is_met |= next.is_some();
+            found = found.join(next.unwrap_or(Verdict::beside(self.all)), self.all);
+            if found == Verdict::decisive(self.all) {
+                break;
             }
         }
-        Ok(found)
+        Ok(is_met.then_some(found))
     }
 }
 
@@ -214,14 +270,21 @@ impl Provider {
         let holds = match self {
             Self::All(granted) => *granted,
             Self::Env(names) => {
-                let variables = scope.variables.borrow();
-                names.iter().any(|name| variables.get(name).is_some())
+                let mut is_set = false;
+                for name in names {
+                    is_set |= scope.has_variable(name)?;
+                }
+                is_set
             }
-            Self::Method(names) => names.iter().any(|name| {
-                name == request.method || (request.method == b"HEAD" && name == b"GET")
-            }),
+            Self::Method(names) => {
+                scope.asker.spend(names.len() / 8)?;
+                names.iter().any(|name| {
+                    name == request.method || (request.method == b"HEAD" && name == b"GET")
+                })
+            }
             Self::Expression(condition) => expression::holds(condition, scope).await?,
             Self::Network(networks) => {
+                scope.asker.spend(networks.len() / 8)?;
                 let client = request.client.to_canonical();
                 networks.iter().any(|network| network.contains(&client))
             }
@@ -235,8 +298,14 @@ impl Provider {
                     return Ok(Verdict::DeniedNobody);
                 };
                 match self {
-                    Self::User(names) => names.contains(name),
-                    Self::Group(wanted) => groups.iter().any(|group| wanted.contains(group)),
+                    Self::User(names) => {
+                        scope.asker.spend(names.len() / 8)?;
+                        names.contains(name)
+                    }
+                    Self::Group(wanted) => {
+                        scope.asker.spend(groups.len() * wanted.len() / 8)?;
+                        groups.iter().any(|group| wanted.contains(group))
+                    }
                     _ => true,
                 }
             }
@@ -257,9 +326,11 @@ pub(crate) async fn admit(settings: &Settings, scope: &Scope<'_>) -> Result<(), 
     if settings.tls_only && !scope.request.is_tls {
         return Err(Stop::new(403, "htaccess_denied"));
     }
-    let hosts = settings.hosts.as_deref();
-    let admits = hosts.is_none_or(|hosts| hosts.admits(scope));
-    let any_will_do = hosts.is_some_and(|hosts| hosts.any_will_do(scope.request.method));
+    let (mut admits, mut any_will_do) = (true, false);
+    if let Some(hosts) = settings.hosts.as_deref() {
+        admits = hosts.admits(scope)?;
+        any_will_do = last(&hosts.satisfies_any, scope)? == Some(true);
+    }
     match (admits, any_will_do) {
         (true, true) => Ok(()),
         (false, false) => Err(Stop::new(403, "htaccess_denied")),
@@ -268,11 +339,12 @@ pub(crate) async fn admit(settings: &Settings, scope: &Scope<'_>) -> Result<(), 
 }
 
 async fn require(settings: &Settings, scope: &Scope<'_>) -> Result<(), Stop> {
-    let Some(requirement) = &settings.require else {
-        // A kind of authentication may well stand where nothing requires it.
+    // A kind of authentication may well stand where nothing requires it.
+    let required = &settings.require[..];
+    if required.is_empty() {
         return Ok(());
-    };
-    match requirement.verdict(true, &None, scope).await? {
+    }
+    match verdict(required, &None, scope).await? {
         Verdict::Granted => return Ok(()),
         Verdict::Denied | Verdict::Neutral => return Err(Stop::new(403, "htaccess_denied")),
         Verdict::DeniedNobody => {}
@@ -282,7 +354,8 @@ async fn require(settings: &Settings, scope: &Scope<'_>) -> Result<(), Stop> {
     else {
         return Err(Stop::new(500, "htaccess_auth"));
     };
-    let asks_for_groups = requirement.asks_for_groups();
+    let mut all = required.iter();
+    let asks_for_groups = all.any(|it| it.requirement.asks_for_groups());
     if asks_for_groups && auth.group_file.is_none() {
         return Err(Stop::new(500, "htaccess_auth"));
     }
@@ -299,7 +372,7 @@ async fn require(settings: &Settings, scope: &Scope<'_>) -> Result<(), Stop> {
             scope.user.replace(Some(name.clone()));
         }
     }
-    match requirement.verdict(true, &Some(told), scope).await? {
+    match verdict(required, &Some(told), scope).await? {
         Verdict::Granted => Ok(()),
         _ if auth.forbids_on_failure == Some(true) => Err(Stop::new(403, "htaccess_denied")),
         _ => Err(Stop::new(401, "htaccess_auth_required")),

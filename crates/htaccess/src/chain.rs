@@ -6,11 +6,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::compile::{Block, Choice, Program};
+use crate::compile::{Block, Choice, MISSED, Program, Reliance};
 use crate::expression;
 use crate::request::Stop;
 use crate::settings::Settings;
 use crate::variable::Scope;
+use crate::work::{LINE_STEPS, Work};
 
 /// Directories of a chain.
 pub const LEVELS_MAX: usize = 128;
@@ -45,9 +46,13 @@ impl Chain {
             return Err(Stop::new(500, "htaccess_too_large"));
         }
         let mut plain = Settings::default();
-        for level in &levels {
-            plain.merge(&level.program.block.settings, &level.directory);
+        let work = Work::default();
+        for ChainLevel { directory, program } in &levels {
+            let merged = plain.merge(&program.block.settings, directory, &work);
+            merged.map_err(|_| Stop::new(500, "htaccess_too_large"))?;
         }
+        let missed = missed(&levels).filter(|_| plain.fault.is_none());
+        plain.fault = plain.fault.or(missed);
         let has_sections = levels
             .iter()
             .any(|level| level.program.block.has_sections());
@@ -63,6 +68,21 @@ impl Chain {
         &self.levels
     }
 
+    /// Merges what a section says that is about the request.
+    fn take_in(
+        &self,
+        settings: &mut Option<Settings>,
+        (block, level): (&Block, &ChainLevel),
+        scope: &Scope<'_>,
+    ) -> Result<(), Stop> {
+        if settings.is_none() {
+            scope.asker.spend(self.plain.steps())?;
+        }
+        let settings = settings.get_or_insert_with(|| Settings::clone(&self.plain));
+        let (inner, directory) = (&block.settings, &level.directory);
+        settings.merge(inner, directory, scope.asker.work())
+    }
+
     /// What holds for the file that is asked for.
     pub(crate) async fn settings(&self, scope: &Scope<'_>) -> Result<Arc<Settings>, Stop> {
         if !self.has_sections {
@@ -73,33 +93,34 @@ impl Chain {
             .rsplit(|byte| *byte == b'/')
             .next()
             .unwrap_or(filename);
-        let mut settings = Arc::clone(&self.plain);
+        let mut settings = None;
         let mut files = VecDeque::new();
         let mut ifs = VecDeque::new();
         for level in &self.levels {
             let block = &level.program.block;
+            scope.asker.spend(block.files.len() + block.ifs.len())?;
             files.extend(block.files.iter().map(|section| (section, level)));
             ifs.extend(block.ifs.iter().map(|choices| (choices, level)));
         }
         loop {
             while let Some(((matcher, block), level)) = files.pop_front() {
                 scope.asker.enter(Some(&level.directory));
-                scope.asker.spend(1)?;
+                scope.asker.spend(LINE_STEPS)?;
                 let is_hit = matcher.matches(name, scope)?;
                 let told = || format!("<Files {}> {}", matcher.text, yes(is_hit));
                 scope.asker.trace(matcher.line, told);
                 if is_hit {
-                    Arc::make_mut(&mut settings).merge(&block.settings, &level.directory);
+                    self.take_in(&mut settings, (block, level), scope)?;
                     files.extend(block.files.iter().map(|section| (section, level)));
                     ifs.extend(block.ifs.iter().map(|choices| (choices, level)));
                 }
             }
             let Some((choices, level)) = ifs.pop_front() else {
-                return Ok(settings);
+                return Ok(settings.map_or_else(|| Arc::clone(&self.plain), Arc::new));
             };
             scope.asker.enter(Some(&level.directory));
             if let Some(block) = chosen(choices, scope).await? {
-                Arc::make_mut(&mut settings).merge(&block.settings, &level.directory);
+                self.take_in(&mut settings, (block, level), scope)?;
                 files.extend(block.files.iter().map(|section| (section, level)));
                 for inner in block.ifs.iter().rev() {
                     ifs.push_front((inner, level));
@@ -109,9 +130,22 @@ impl Chain {
     }
 }
 
+/// Why nothing is answered where a line was left out on which one about access depends, above it or
+/// below.
+fn missed(levels: &[ChainLevel]) -> Option<Stop> {
+    let all = levels.iter().map(|level| level.program.reliance);
+    let all = all.fold(Reliance::default(), Reliance::with);
+    levels.iter().find_map(|level| {
+        let line = level.program.reliance.missed_by(all)?;
+        let stop = Stop::new(500, "htaccess_unknown").at(line, MISSED);
+        Some(stop.below(Some(&level.directory)))
+    })
+}
+
 /// The first of `<If>`, `<ElseIf>` and `<Else>` that holds.
 async fn chosen<'c>(choices: &'c [Choice], scope: &Scope<'_>) -> Result<Option<&'c Block>, Stop> {
     for choice in choices {
+        scope.asker.spend(LINE_STEPS)?;
         let holds = match &choice.condition {
             Some(condition) => expression::holds(condition, scope).await,
             None => Ok(true),

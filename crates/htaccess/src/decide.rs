@@ -18,6 +18,7 @@ use crate::rewrite::{self, RewriteResult};
 use crate::settings::{EnvCondition, EnvTest, Settings};
 use crate::types::is_handler;
 use crate::variable::Scope;
+use crate::work::LINE_STEPS;
 
 /// Times that one request may begin anew with another path.
 pub const REDIRECTS_MAX: usize = 10;
@@ -47,6 +48,8 @@ pub struct Decision {
     pub handler: Option<Vec<u8>>,
     /// Whether a rule with `END` was met.
     pub has_ended: bool,
+    /// Steps that were taken for the request so far.
+    pub spent: u64,
     /// The explanation, where one was asked for.
     pub trace: Vec<Traced>,
 }
@@ -95,7 +98,7 @@ pub fn decide<'a>(
     request: &'a RequestFacts<'a>,
     explain: Explain,
 ) -> Progress<'a, Decision> {
-    evaluation::begin(move |asker| async move {
+    evaluation::begin(request.spent, move |asker| async move {
         if explain == Explain::Yes {
             asker.explain();
         }
@@ -112,6 +115,7 @@ pub fn decide<'a>(
             media_type: None,
             handler: None,
             has_ended: request.has_ended,
+            spent: 0,
             trace: Vec::new(),
         };
         let stopped = |stop: Stop| Ending::Status(stop.below(scope.asker.directory().as_ref()));
@@ -124,6 +128,7 @@ pub fn decide<'a>(
             Err(stop) => decision.ending = stopped(stop),
         }
         decision.trace = scope.asker.traced();
+        decision.spent = scope.asker.work().spent();
         decision.variables = scope.variables.take();
         decision.query = scope.query.take();
         decision.user = scope.user.take();
@@ -140,6 +145,7 @@ async fn go(
         return Err(fault.clone());
     }
     for condition in &settings.env_conditions {
+        scope.asker.spend(LINE_STEPS)?;
         scope.asker.enter(condition.directory.as_ref());
         let set = condition.set(scope).await;
         set.map_err(|stop| stop.at(condition.line, "SetEnvIf"))?;
@@ -195,12 +201,8 @@ async fn go(
 }
 
 fn set_env(settings: &Settings, scope: &Scope<'_>) -> Result<(), Stop> {
-    let mut variables = scope.variables.borrow_mut();
     for (name, value) in &settings.env {
-        match value {
-            Some(value) => variables.set(name, value)?,
-            None => variables.unset(name),
-        }
+        scope.set_variable(name, value.as_deref())?;
     }
     Ok(())
 }
@@ -208,7 +210,7 @@ fn set_env(settings: &Settings, scope: &Scope<'_>) -> Result<(), Stop> {
 impl EnvCondition {
     async fn set(&self, scope: &Scope<'_>) -> Result<(), Stop> {
         let groups = match &self.test {
-            EnvTest::Named(name, pattern) => scope.matched(pattern, &named(name, scope))?,
+            EnvTest::Named(name, pattern) => scope.matched(pattern, &named(name, scope)?)?,
             EnvTest::Field(names, pattern) => {
                 let mut value: &[u8] = b"";
                 for (name, found) in scope.request.fields {
@@ -229,28 +231,27 @@ impl EnvCondition {
             None => return Ok(()),
         };
         for (name, value) in &self.sets {
-            let mut variables = scope.variables.borrow_mut();
-            match value {
-                Some(value) => variables.set(name, &substituted(value, &groups)?)?,
-                None => variables.unset(name),
-            }
+            let value = value.as_ref().map(|value| substituted(value, &groups));
+            scope.set_variable(name, value.transpose()?.as_deref())?;
         }
         Ok(())
     }
 }
 
 /// What `SetEnvIf` looks at by a name.
-fn named(name: &[u8], scope: &Scope<'_>) -> Vec<u8> {
+fn named(name: &[u8], scope: &Scope<'_>) -> Result<Vec<u8>, Stop> {
     let request = scope.request;
-    match name.to_ascii_lowercase().as_slice() {
+    Ok(match name.to_ascii_lowercase().as_slice() {
         b"remote_addr" | b"remote_host" => request.client.to_canonical().to_string().into_bytes(),
         b"server_addr" => request.server.to_canonical().to_string().into_bytes(),
         b"request_uri" => request.uri.to_vec(),
         b"request_method" => request.method.to_vec(),
         b"request_protocol" => request.protocol.into(),
-        _ => match request.field(name) {
-            Some(value) => value.into_owned(),
-            None => scope.variable(name).unwrap_or_default(),
+        // Nobody has said yet who asks.
+        b"remote_user" => Vec::new(),
+        _ => match scope.field_apart(name)? {
+            Some(value) => value,
+            None => scope.variable(name)?.unwrap_or_default(),
         },
-    }
+    })
 }

@@ -1,5 +1,7 @@
 //! The directives that may stand in a `.htaccess` file, with the class of each.
 
+use std::sync::LazyLock;
+
 use crate::overrides::OverrideClass;
 
 /// What a directive is about.
@@ -214,21 +216,30 @@ const MEANINGS: [Row; 27] = [
     ),
 ];
 
+/// All of them, by their names in lower case.
+static KNOWN: LazyLock<Vec<(String, KnownDirective)>> = LazyLock::new(|| {
+    let mut all = Vec::new();
+    for (class, meaning, is_access, names) in MEANINGS {
+        let known = names.split(' ').map(|name| {
+            let known = KnownDirective {
+                name,
+                class,
+                meaning,
+                is_access,
+            };
+            (name.to_ascii_lowercase(), known)
+        });
+        all.extend(known);
+    }
+    all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    all
+});
+
 /// The directive of a name, in whatever case.
 pub(crate) fn find(name: &[u8]) -> Option<KnownDirective> {
-    for (class, meaning, is_access, names) in MEANINGS {
-        for known in names.split(' ') {
-            if name.eq_ignore_ascii_case(known.as_bytes()) {
-                return Some(KnownDirective {
-                    name: known,
-                    class,
-                    meaning,
-                    is_access,
-                });
-            }
-        }
-    }
-    None
+    let lower = name.to_ascii_lowercase();
+    let at = KNOWN.binary_search_by(|(have, _)| have.as_bytes().cmp(&lower));
+    KNOWN.get(at.ok()?).map(|(_, known)| *known)
 }
 
 /// Beginnings of names that are about access, whatever modules they are of.
@@ -247,35 +258,28 @@ const ACCESS_BEGINNINGS: [&str; 10] = [
 /// How many letters a name may be off one about access to be taken for it.
 const LETTERS_OFF: usize = 2;
 
-/// Whether an unknown name, in lower case, begins as those about access do.
+/// Whether an unknown name begins as those about access do.
 pub(crate) fn begins_like_access(name: &str) -> bool {
-    ACCESS_BEGINNINGS
-        .iter()
-        .any(|begin| name.starts_with(begin))
+    ACCESS_BEGINNINGS.iter().any(|begin| {
+        let begun = name.as_bytes().get(..begin.len());
+        begun.is_some_and(|begun| begun.eq_ignore_ascii_case(begin.as_bytes()))
+    })
 }
 
-/// Whether an unknown name may be meant to be about access.
-pub(crate) fn sounds_like_access(name: &[u8]) -> bool {
-    let name = String::from_utf8_lossy(name).to_ascii_lowercase();
-    begins_like_access(&name) || nearest(&name).is_some_and(|known| known.is_access)
-}
-
-/// The directive that a name was perhaps meant to be.
+/// The directive that a name, in lower case, was perhaps meant to be.
 pub(crate) fn nearest(name: &str) -> Option<KnownDirective> {
-    let names = MEANINGS.iter().flat_map(|(.., names)| names.split(' '));
     let ends = |name: &str| (name.bytes().next(), name.bytes().last());
-    let near = names.filter_map(|known| {
+    let near = KNOWN.iter().filter_map(|(lower, known)| {
         // Of a short name so many letters are too much of it.
-        let most = LETTERS_OFF.min(known.len() / 4);
-        let lower = known.to_ascii_lowercase();
-        let (first, last) = ends(&lower);
+        let most = LETTERS_OFF.min(lower.len() / 4);
+        let (first, last) = ends(lower);
         let is_like = first == ends(name).0 || last == ends(name).1;
         if !is_like || lower.len().abs_diff(name.len()) > most {
             return None;
         }
-        let off = strsim::osa_distance(&lower, name);
+        let off = strsim::osa_distance(lower, name);
         (off <= most).then_some((off, known))
     });
     let (_, known) = near.min_by_key(|(off, _)| *off)?;
-    find(known.as_bytes())
+    Some(*known)
 }

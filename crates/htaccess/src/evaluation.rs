@@ -3,7 +3,7 @@
 //! What is evaluated is written straight down as `async` functions that nobody's runtime drives:
 //! each poll runs to the next question. Answers about files are kept for the request.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::decide::Traced;
-use crate::pattern::Steps;
 use crate::request::Stop;
+use crate::work::Work;
 
 /// Questions about files in one evaluation.
 pub const QUESTIONS_MAX: usize = 512;
-/// What one evaluation may match: a unit is a pattern and 64 bytes of text.
-const WORK_MAX: usize = 16_384;
+/// Steps of a question about a file.
+const QUESTION_STEPS: usize = 64;
 /// Lines of an explanation.
 const TRACE_MAX: usize = 10_000;
 
@@ -150,12 +150,16 @@ impl<'a, T> Paused<'a, T> {
     }
 }
 
-/// Begins an evaluation, and goes on to its first question.
-pub(crate) fn begin<'a, T, F>(begun: impl FnOnce(Asker) -> F) -> Progress<'a, T>
+/// Begins an evaluation for a request for which so many steps were taken before, and goes on to its
+/// first question.
+pub(crate) fn begin<'a, T, F>(spent: u64, begun: impl FnOnce(Asker) -> F) -> Progress<'a, T>
 where
     F: Future<Output = T> + 'a,
 {
-    let asker = Asker(Rc::default());
+    let asker = Asker(Rc::new(Slot {
+        work: Work::after(spent),
+        ..Slot::default()
+    }));
     let future = Box::pin(begun(asker.clone()));
     Paused { future, asker }.go_on()
 }
@@ -169,8 +173,7 @@ struct Slot {
     question: RefCell<Option<Question>>,
     told: RefCell<Option<Told>>,
     files: RefCell<Vec<(Vec<u8>, FileFacts)>>,
-    work: Cell<usize>,
-    steps: Steps,
+    work: Work,
     /// The directory whose file is being gone through.
     directory: RefCell<Option<Arc<[u8]>>>,
     trace: RefCell<Option<Vec<Traced>>>,
@@ -195,6 +198,7 @@ impl Asker {
         if !path.starts_with(b"/") || path.contains(&0) {
             return Ok(FileFacts::MISSING);
         }
+        self.spend(QUESTION_STEPS)?;
         let facts = match self.ask(Question::File(path.to_vec())).await {
             Told::File(facts) => facts,
             Told::User(_) => FileFacts::MISSING,
@@ -206,6 +210,7 @@ impl Asker {
     /// What was answered about a path before.
     fn kept(&self, path: &[u8]) -> Result<Option<FileFacts>, Stop> {
         let known = self.0.files.borrow();
+        self.spend(1 + known.len() / 8)?;
         let found = known.iter().find(|(have, _)| have == path);
         match found {
             None if known.len() >= QUESTIONS_MAX => Err(Stop::new(500, "htaccess_loop")),
@@ -221,19 +226,14 @@ impl Asker {
         }
     }
 
-    /// Counts work.
-    pub(crate) fn spend(&self, units: usize) -> Result<(), Stop> {
-        let spent = self.0.work.get().saturating_add(units);
-        self.0.work.set(spent);
-        match spent <= WORK_MAX {
-            true => Ok(()),
-            false => Err(Stop::new(500, "htaccess_work")),
-        }
+    /// Takes steps.
+    pub(crate) fn spend(&self, steps: usize) -> Result<(), Stop> {
+        self.0.work.spend(steps)
     }
 
-    /// The steps that matches have taken.
-    pub(crate) fn steps(&self) -> &Steps {
-        &self.0.steps
+    /// The steps that were taken.
+    pub(crate) fn work(&self) -> &Work {
+        &self.0.work
     }
 
     /// Notes that the lines to come stand in the file of this directory.

@@ -28,8 +28,8 @@ pub mod tree;
 mod types;
 mod variable;
 pub mod words;
+mod work;
 
-pub use self::pattern::{Case, PATTERN_BYTES_MAX, Pattern, STEPS_MAX};
 pub use access::network;
 pub use chain::{Chain, ChainLevel, LEVELS_MAX};
 pub use compile::{PROBLEMS_MAX, Problem, Program, compile};
@@ -42,3 +42,4 @@ pub use overrides::Overrides;
 pub use reply::{ReplyTables, edit_reply};
 pub use request::{Civil, ContextPrefix, ENV_BYTES_MAX, RequestFacts, Stop, Variables};
 pub use types::is_php;
+pub use work::STEPS_MAX;

@@ -6,6 +6,7 @@ use crate::request::Stop;
 use crate::rewrite::escape_path;
 use crate::settings::Placed;
 use crate::variable::Scope;
+use crate::work::LINE_STEPS;
 
 /// A line that redirects, or answers with a status.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub(crate) enum From {
     All(Option<Word>),
 }
 
-/// The first of these that is about the request: its status, and where to.
+/// The first of these, from the last one on, that is about the request: its status, and where to.
 ///
 /// # Errors
 /// 500 where bounds are passed or the target is no URL.
@@ -36,10 +37,11 @@ pub(crate) async fn first(
     scope: &Scope<'_>,
 ) -> Result<Option<(u16, Option<Vec<u8>>)>, Stop> {
     // What is redirected whole comes before single paths.
-    let (whole, single): (Vec<_>, Vec<_>) = redirects
-        .iter()
-        .partition(|it| matches!(it.from, From::All(_)));
-    for redirect in whole.into_iter().chain(single) {
+    let is_whole = |it: &&Placed<Redirect>| matches!(it.from, From::All(_));
+    let whole = redirects.iter().rev().filter(is_whole);
+    let single = redirects.iter().rev().filter(|it| !is_whole(it));
+    for redirect in whole.chain(single) {
+        scope.asker.spend(LINE_STEPS)?;
         scope.asker.enter(redirect.directory.as_ref());
         let target = redirect.target(scope).await;
         let target = target.map_err(|stop| stop.at(redirect.line, "Redirect"))?;

@@ -3,16 +3,21 @@
 //! What programs and files answer stands in one table, which only replies that are no errors of
 //! the server's own have edited; the other goes with every reply.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use crate::decide::Decision;
 use crate::evaluation::{self, Progress};
 use crate::expression::{self, Condition};
-use crate::pattern::{Pattern, work_of};
+use crate::pattern::Pattern;
 use crate::request::{RequestFacts, Stop};
 use crate::settings::{Age, Computed, Settings};
 use crate::variable::Scope;
+use crate::work::{LINE_STEPS, steps_of};
 
 /// The longest value that edits make.
 const VALUE_BYTES_MAX: usize = 16 * 1024;
+/// The last second of the year 9999.
+const LAST_SECOND: u64 = 253_402_300_799;
 /// Fields of a table.
 const FIELDS_MAX: usize = 512;
 /// Fields that say where a message ends, and whose connection it is.
@@ -96,8 +101,8 @@ impl When {
     async fn holds(&self, scope: &Scope<'_>) -> Result<bool, Stop> {
         match self {
             Self::Always => Ok(true),
-            Self::Env(name) => Ok(scope.variables.borrow().get(name).is_some()),
-            Self::NoEnv(name) => Ok(scope.variables.borrow().get(name).is_none()),
+            Self::Env(name) => scope.has_variable(name),
+            Self::NoEnv(name) => Ok(!scope.has_variable(name)?),
             Self::Holds(condition) => expression::holds(condition, scope).await,
         }
     }
@@ -111,7 +116,7 @@ pub fn edit_reply<'a>(
     request: &'a RequestFacts<'a>,
     reply: ReplyTables,
 ) -> Progress<'a, Result<ReplyTables, Stop>> {
-    evaluation::begin(move |asker| async move {
+    evaluation::begin(decision.spent, move |asker| async move {
         let scope = Scope::new(request, asker);
         scope.variables.replace(decision.variables.clone());
         scope.user.replace(decision.user.clone());
@@ -143,7 +148,7 @@ pub(crate) async fn edit(
     for line in settings.fields.iter().filter(|line| line.place == place) {
         let directory = line.directory.as_ref();
         scope.asker.enter(directory);
-        scope.asker.spend(1)?;
+        scope.asker.spend(LINE_STEPS + fields.len() / 8)?;
         if line.when.holds(scope).await? {
             line.apply(scope, fields)
                 .await
@@ -188,7 +193,7 @@ impl FieldEdit {
             if !is_sendable(&value) {
                 return Ok(());
             }
-            scope.asker.spend(work_of(value.len()))?;
+            scope.asker.spend(steps_of(value.len()))?;
         }
         let at = fields.iter().position(is_same);
         match &self.edit {
@@ -223,9 +228,9 @@ impl FieldEdit {
             }
             Edit::Replace(pattern, _, everywhere) => {
                 for field in fields.iter_mut().filter(|field| is_same(field)) {
-                    scope.asker.spend(work_of(field.1.len()))?;
+                    scope.asker.spend(steps_of(field.1.len()))?;
                     let how = (&*value, *everywhere);
-                    let replaced = pattern.replace(&field.1, how, scope.asker.steps())?;
+                    let replaced = pattern.replace(&field.1, how, scope.asker.work())?;
                     if let Some(replaced) = replaced.filter(|value| is_sendable(value)) {
                         field.1 = replaced;
                     }
@@ -246,22 +251,22 @@ impl Computed {
     async fn value(&self, scope: &Scope<'_>) -> Result<Vec<u8>, Stop> {
         match self {
             Self::Expression(word) => expression::text(word, scope).await,
-            Self::Plain(text) => Ok(formatted(text, scope)),
+            Self::Plain(text) => formatted(text, scope),
         }
     }
 }
 
 /// A value with `%{NAME}e`, `%t` and their like in it.
-fn formatted(text: &[u8], scope: &Scope<'_>) -> Vec<u8> {
+fn formatted(text: &[u8], scope: &Scope<'_>) -> Result<Vec<u8>, Stop> {
     let mut out = Vec::new();
     let mut rest = text;
     loop {
         // Too long to be sent: the line is left out.
         if out.len() > VALUE_BYTES_MAX {
-            return out;
+            return Ok(out);
         }
         match rest {
-            [] => return out,
+            [] => return Ok(out),
             [b'%', b'%', after @ ..] => {
                 out.push(b'%');
                 rest = after;
@@ -283,7 +288,7 @@ fn formatted(text: &[u8], scope: &Scope<'_>) -> Vec<u8> {
                 let (name, after) = inner.split_at(end);
                 let kind = after.get(1).copied();
                 rest = after.get(2..).unwrap_or_default();
-                let value = scope.variable(name).filter(|_| kind == Some(b'e'));
+                let value = scope.variable(name)?.filter(|_| kind == Some(b'e'));
                 out.extend_from_slice(value.as_deref().unwrap_or(b"(null)"));
             }
             [byte, after @ ..] => {
@@ -344,35 +349,6 @@ fn expire(settings: &Settings, now_s: i64, reply: &mut ReplyTables) {
 
 /// A moment as fields have it: `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub(crate) fn date(epoch_s: i64) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
-    // The last second of the year 9999.
-    let epoch_s = epoch_s.clamp(0, 253_402_300_799);
-    let (days, second) = (epoch_s / 86_400, epoch_s % 86_400);
-    // Years that begin in March: a leap day is the last of its year.
-    let from_march = days + 719_468;
-    let (era, day_of_era) = (from_march / 146_097, from_march % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = (month_from_march + 2) % 12;
-    let year = year_of_era + era * 400 + i64::from(month < 2);
-    let name = |names: &[&'static str], at: i64| {
-        usize::try_from(at)
-            .ok()
-            .and_then(|at| names.get(at).copied())
-            .unwrap_or_default()
-    };
-    format!(
-        "{}, {day:02} {} {year:04} {:02}:{:02}:{:02} GMT",
-        name(&DAYS, days % 7),
-        name(&MONTHS, month),
-        second / 3_600,
-        second / 60 % 60,
-        second % 60
-    )
+    let epoch_s = u64::try_from(epoch_s).unwrap_or(0).min(LAST_SECOND);
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(epoch_s))
 }

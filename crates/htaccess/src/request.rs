@@ -8,8 +8,8 @@ use crate::options::AllowedOptions;
 
 /// Bytes that the variables of a request may have together, names and values.
 pub const ENV_BYTES_MAX: usize = 64 * 1024;
-/// Variables of a request.
-const VARIABLES_MAX: usize = 512;
+/// Variables of a request, and names of variables that one place sets or takes away.
+pub(crate) const VARIABLES_MAX: usize = 512;
 
 /// A time of the day, as the machine's zone has it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -100,6 +100,8 @@ pub struct RequestFacts<'a> {
     pub options: AllowedOptions,
     /// When the request came.
     pub now: Civil,
+    /// Steps that were taken for it before, of [`crate::STEPS_MAX`].
+    pub spent: u64,
 }
 
 impl RequestFacts<'_> {
@@ -222,6 +224,11 @@ impl Variables {
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
         let found = self.0.iter().find(|(have, _)| have == name);
         found.map(|(_, value)| value.as_slice())
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// All of them, in the order they were first set.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::access::{Group, HostLines, Requirement};
+use crate::access::{HostLines, Required};
 use crate::expression::Word;
 use crate::options::{AllowedOptions, OptionsEdit};
 use crate::pattern::Pattern;
@@ -13,9 +13,12 @@ use crate::reply::{FieldEdit, FieldTable};
 use crate::request::Stop;
 use crate::rewrite::RewriteLines;
 use crate::types::Endings;
+use crate::work::{LINE_STEPS, Work};
 
 pub use crate::types::Described;
 
+/// Places whose requirements go together.
+const REQUIRED_MAX: usize = 128;
 /// Names that lists of a directory leave out.
 pub(crate) const UNLISTED_MAX: usize = 64;
 
@@ -26,7 +29,8 @@ pub struct Settings {
     pub(crate) fault: Option<Stop>,
     pub(crate) options: OptionsEdit,
     pub(crate) hosts: Option<Arc<HostLines>>,
-    pub(crate) require: Option<Requirement>,
+    /// What is required; of more than one place where `AuthMerging` says so.
+    pub(crate) require: Vec<Required>,
     /// How requirements go with those of the directory above: all of both, or any of them.
     pub(crate) merges_require: Option<Merging>,
     pub(crate) auth: Auth,
@@ -36,6 +40,7 @@ pub struct Settings {
     /// Variables that are set whatever is asked; none where one is taken away.
     pub(crate) env: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     pub(crate) rewrite: RewriteLines,
+    /// Of one place as its file has them, merged the other way round: the innermost are asked first.
     pub(crate) redirects: Vec<Placed<Redirect>>,
     pub(crate) fields: Vec<Placed<FieldEdit>>,
     pub(crate) expiry: Expiry,
@@ -182,8 +187,38 @@ fn over<T: Clone>(outer: &mut Option<T>, inner: &Option<T>) {
 }
 
 impl Settings {
+    /// Steps of copying it all.
+    pub(crate) fn steps(&self) -> usize {
+        let pages = self.index.as_ref().map_or(0, Vec::len);
+        let lines = self.env_conditions.len()
+            + self.rewrite.rules.len()
+            + self.redirects.len()
+            + self.fields.len()
+            + self.require.len();
+        let owned = self.env.len()
+            + self.expiry.by_type.len()
+            + self.endings.len()
+            + self.errors.len()
+            + self.php.len()
+            + self.index_ignore.len()
+            + pages;
+        LINE_STEPS + lines + 8 * owned
+    }
+
     /// Takes in what a place within says, below this directory.
-    pub(crate) fn merge(&mut self, inner: &Self, directory: &Arc<[u8]>) {
+    ///
+    /// # Errors
+    /// It is more work than a request may be.
+    pub(crate) fn merge(
+        &mut self,
+        inner: &Self,
+        directory: &Arc<[u8]>,
+        work: &Work,
+    ) -> Result<(), Stop> {
+        work.spend(inner.steps())?;
+        if inner.rewrite.is_said {
+            work.spend(self.rewrite.rules.len())?;
+        }
         if self.fault.is_none() {
             let fault = inner.fault.clone();
             self.fault = fault.map(|fault| fault.below(Some(directory)));
@@ -209,9 +244,9 @@ impl Settings {
             .map(|(name, value)| (name.clone(), value.clone()));
         self.env.extend(env);
         self.rewrite.merge(&inner.rewrite, directory);
-        // The innermost are asked first.
-        let redirects = inner.redirects.iter().map(|it| it.below(directory));
-        self.redirects.splice(0..0, redirects);
+        let redirects = inner.redirects.iter().rev();
+        self.redirects
+            .extend(redirects.map(|it| it.below(directory)));
         let fields = inner.fields.iter().map(|it| it.below(directory));
         self.fields.extend(fields);
         over(&mut self.expiry.is_active, &inner.expiry.is_active);
@@ -236,24 +271,24 @@ impl Settings {
         self.php.extend(php);
         over(&mut self.php_engine, &inner.php_engine);
         over(&mut self.body_bytes_max, &inner.body_bytes_max);
+        Ok(())
     }
 
     fn merge_require(&mut self, inner: &Self) {
-        let Some(required) = &inner.require else {
+        let Some(Required { requirement, .. }) = inner.require.last() else {
             return;
         };
-        let parts = match (&self.require, inner.merges_require) {
-            (Some(outer), Some(Merging::And)) => Some((true, outer)),
-            (Some(outer), Some(Merging::Or)) => Some((false, outer)),
-            _ => None,
-        };
-        self.require = Some(match parts {
-            Some((all, outer)) => Requirement::Group(Group {
-                all,
-                negated: false,
-                parts: vec![outer.clone(), required.clone()],
-            }),
-            None => required.clone(),
+        if !matches!(inner.merges_require, Some(Merging::And | Merging::Or)) {
+            self.require.clear();
+        }
+        if self.require.len() >= REQUIRED_MAX {
+            let fault = Stop::new(500, "htaccess_too_large");
+            self.fault.get_or_insert(fault);
+            return;
+        }
+        self.require.push(Required {
+            all: inner.merges_require == Some(Merging::And) && !self.require.is_empty(),
+            requirement: Arc::clone(requirement),
         });
     }
 
@@ -345,7 +380,7 @@ impl Settings {
 
     /// The longest body of a request, where it is to be shorter than the site's.
     pub fn body_bytes_max(&self) -> Option<u64> {
-        self.body_bytes_max
+        self.body_bytes_max.filter(|bytes| *bytes > 0)
     }
 
     /// Whether heads of replies are changed.

@@ -1,11 +1,11 @@
 //! A file of Apache's grammar as a tree of lines and sections, whatever they mean.
 //!
-//! LogicalLines end at a newline that no backslash hides, a `#` begins a comment only where a line
+//! Lines end at a newline that no backslash hides, a `#` begins a comment only where a line
 //! begins, and `<Name …>` opens what `</Name>` closes. Import reads whole configurations with it.
 
 /// The longest file, in bytes.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;
-/// LogicalLines and sections of a file together.
+/// Lines and sections of a file together.
 pub const DIRECTIVES_MAX: usize = 4_096;
 /// Sections within each other.
 pub const DEPTH_MAX: usize = 32;
@@ -17,7 +17,7 @@ pub const LINE_BYTES_MAX: usize = 16 * 1024;
 pub struct TreeCaps {
     /// Bytes of the file.
     pub bytes: usize,
-    /// LogicalLines and sections.
+    /// Lines and sections.
     pub directives: usize,
     /// Sections within each other.
     pub depth: usize,
@@ -183,7 +183,7 @@ fn directive(line: u32, text: &[u8]) -> Result<Directive, TreeError> {
     })
 }
 
-/// LogicalLines as they are meant: joined where they continue, without comments and blank ones.
+/// Lines as they are meant: joined where they continue, without comments and blank ones.
 struct LogicalLines<'a> {
     rest: &'a [u8],
     number: u32,

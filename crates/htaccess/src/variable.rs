@@ -1,12 +1,17 @@
 //! `%{NAME}`: what rules and expressions may ask of a request, and what a request is meanwhile.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::net::IpAddr;
 
 use crate::evaluation::Asker;
-use crate::pattern::{Groups, Pattern, work_of};
+use crate::pattern::{Groups, Pattern};
 use crate::reply::ReplyTables;
 use crate::request::{RequestFacts, Stop, Variables};
+use crate::work::steps_of;
+
+/// Fields of the request that one condition, or a reply, may depend on.
+pub(crate) const VARY_MAX: usize = 64;
 
 /// A request on its way through its files.
 pub(crate) struct Scope<'a> {
@@ -43,28 +48,66 @@ impl<'a> Scope<'a> {
     }
 
     /// A field of the request, which the reply then depends on.
-    pub(crate) fn field(&self, name: &[u8]) -> Option<Vec<u8>> {
-        let value = self.request.field(name)?.into_owned();
-        if !name.eq_ignore_ascii_case(b"Host") {
-            self.looked_at.borrow_mut().push(name.to_vec());
+    pub(crate) fn field(&self, name: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
+        let value = self.field_apart(name)?;
+        let mut looked_at = self.looked_at.borrow_mut();
+        let counts = value.is_some() && !name.eq_ignore_ascii_case(b"Host");
+        if counts && !looked_at.iter().any(|have| have == name) {
+            looked_at.push(name.to_vec());
         }
-        Some(value)
+        match looked_at.len() <= VARY_MAX {
+            true => Ok(value),
+            false => Err(Stop::new(500, "htaccess_loop")),
+        }
     }
 
-    pub(crate) fn variable(&self, name: &[u8]) -> Option<Vec<u8>> {
-        self.variables.borrow().get(name).map(<[u8]>::to_vec)
+    /// A field of the request, whatever the reply depends on.
+    pub(crate) fn field_apart(&self, name: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
+        self.asker.spend(4 + self.request.fields.len() / 4)?;
+        let value = self.request.field(name).map(Cow::into_owned);
+        self.asker
+            .spend(steps_of(value.as_ref().map_or(0, Vec::len)))?;
+        Ok(value)
+    }
+
+    pub(crate) fn variable(&self, name: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
+        let variables = self.variables.borrow();
+        self.asker.spend(2 + variables.len() / 4)?;
+        let value = variables.get(name).map(<[u8]>::to_vec);
+        self.asker
+            .spend(steps_of(value.as_ref().map_or(0, Vec::len)))?;
+        Ok(value)
+    }
+
+    pub(crate) fn has_variable(&self, name: &[u8]) -> Result<bool, Stop> {
+        let variables = self.variables.borrow();
+        self.asker.spend(2 + variables.len() / 4)?;
+        Ok(variables.get(name).is_some())
+    }
+
+    /// Sets a variable, or takes it away.
+    pub(crate) fn set_variable(&self, name: &[u8], value: Option<&[u8]>) -> Result<(), Stop> {
+        let mut variables = self.variables.borrow_mut();
+        let bytes = value.map_or(0, <[u8]>::len);
+        self.asker.spend(steps_of(bytes) + variables.len() / 4)?;
+        match value {
+            Some(value) => variables.set(name, value),
+            None => {
+                variables.unset(name);
+                Ok(())
+            }
+        }
     }
 
     /// Matches a text, and counts the work.
     pub(crate) fn is_match(&self, pattern: &Pattern, text: &[u8]) -> Result<bool, Stop> {
-        self.asker.spend(work_of(text.len()))?;
-        pattern.is_match(text, self.asker.steps())
+        Ok(self.matched(pattern, text)?.is_some())
     }
 
     /// Matches a text for its groups, and counts the work.
     pub(crate) fn matched(&self, pattern: &Pattern, text: &[u8]) -> Result<Option<Groups>, Stop> {
-        self.asker.spend(work_of(text.len()))?;
-        pattern.groups(text, self.asker.steps())
+        self.asker.spend(steps_of(text.len()))?;
+        pattern.groups(text, self.asker.work())
     }
 }
 
@@ -208,13 +251,15 @@ impl Variable {
     }
 
     /// The value; empty where there is none.
-    pub(crate) fn value(&self, scope: &Scope<'_>) -> Vec<u8> {
-        match self {
-            Self::Field(name) => scope.field(name).unwrap_or_default(),
-            Self::Env(name) => scope.variable(name).unwrap_or_default(),
+    pub(crate) fn value(&self, scope: &Scope<'_>) -> Result<Vec<u8>, Stop> {
+        let value = match self {
+            Self::Field(name) => return Ok(scope.field(name)?.unwrap_or_default()),
+            Self::Env(name) => return Ok(scope.variable(name)?.unwrap_or_default()),
             Self::Fact(fact) => fact.value(scope),
             Self::Nothing | Self::Unsupported => Vec::new(),
-        }
+        };
+        scope.asker.spend(steps_of(value.len()))?;
+        Ok(value)
     }
 }
 

@@ -328,3 +328,128 @@ fn handlers_and_types_that_take_a_program_away_are_told() {
     let site = Site::new("SetHandler \"proxy:unix:/run/x.sock|fcgi://x\"");
     assert_eq!(site.short("/"), "403");
 }
+
+#[test]
+fn names_of_hosts_are_not_looked_up_so_nobody_is_let_in_for_not_having_one() {
+    for text in [
+        "<RequireAll>\nRequire all granted\n<RequireNone>\nRequire host evil.example\n</RequireNone>\n</RequireAll>",
+        "<RequireAll>\nRequire all granted\n<RequireNone>\n<RequireAny>\nRequire forward-dns evil.example\n\
+         </RequireAny>\n</RequireNone>\n</RequireAll>",
+        "<RequireNotAll>\nRequire ip 10\n</RequireNotAll>",
+    ] {
+        assert_eq!(Site::new(text).short("/"), "500", "{text}");
+    }
+}
+
+#[test]
+fn what_an_unknown_module_may_set_is_not_taken_for_unset() {
+    for text in [
+        "GeoIPEnable On\nSetEnvIf GEOIP_COUNTRY_CODE ^CN Block\nDeny from env=Block",
+        "MaxMindDBEnv CODE DB/country\nRewriteEngine On\nRewriteCond %{ENV:CODE} ^CN\nRewriteRule ^ - [F]",
+        "GeoIPEnable On\nRequire expr reqenv('CODE') != 'CN'",
+        "GeoIPEnable On\n<If \"reqenv('CODE') == 'CN'\">\nRequire all denied\n</If>",
+        "GeoIPEnable On\n<If \"%{ENV:CODE} == 'JP'\">\nHeader set a b\n</If>\n<Else>\nRequire all denied\n</Else>",
+        "SetEnvIf OID(\"2.16.840.1.113730.1.13\") \"(.*)\" seen=$1\nOrder allow,deny\nAllow from all\nDeny from env=seen",
+        "Require expr osenv('X') == ''",
+    ] {
+        assert_eq!(Site::new(text).short("/"), "500", "{text}");
+    }
+    // What does not ask for variables is no matter of theirs.
+    for text in [
+        "GeoIPEnable On\n<If \"%{REQUEST_URI} =~ m#^/private#\">\nRequire all denied\n</If>",
+        "GeoIPEnable On\nRewriteEngine On\nRewriteCond %{HTTP_USER_AGENT} bot\nRewriteRule ^ - [F]",
+        "GeoIPEnable On\nRequire expr %{REQUEST_METHOD} == 'GET'",
+    ] {
+        assert_eq!(Site::new(text).short("/"), "200", "{text}");
+    }
+}
+
+#[test]
+fn a_line_left_out_above_or_below_refuses_what_depends_on_it() {
+    let few = &[
+        "Limit",
+        "AuthConfig",
+        "RewriteEngine",
+        "RewriteCond",
+        "RewriteRule",
+    ];
+    let (sets, denies) = (
+        "SetEnvIf User-Agent bad bad",
+        "Order allow,deny\nAllow from all\nDeny from env=bad",
+    );
+    for (above, below) in [
+        (sets, denies),
+        (denies, sets),
+        (
+            sets,
+            "<RequireAll>\nRequire all granted\nRequire not env bad\n</RequireAll>",
+        ),
+        (
+            "RewriteOptions Inherit",
+            "RewriteEngine On\nRewriteRule ^ - [F]",
+        ),
+    ] {
+        let site = Site::new(above).below("sub", below).overrides(few);
+        let asked = site.ask("/sub/");
+        assert_eq!(asked.short(), "500", "{above} / {below}");
+        let htaccess::Ending::Status(stop) = &asked.ending else {
+            panic!("{asked:?}");
+        };
+        assert!(stop.line > 0 && stop.directory.is_some(), "{stop:?}");
+        if above == sets {
+            assert_eq!(site.short("/other"), "200", "what does not depend on it");
+        }
+    }
+}
+
+#[test]
+fn methods_are_named_as_they_are_and_head_is_one_with_get() {
+    for (text, method, found) in [
+        ("<Limit HEAD>\nDeny from all\n</Limit>", "HEAD", "403"),
+        ("<Limit HEAD>\nDeny from all\n</Limit>", "GET", "403"),
+        ("<Limit HEAD>\nDeny from all\n</Limit>", "POST", "200"),
+        (
+            "<LimitExcept HEAD>\nDeny from all\n</LimitExcept>",
+            "GET",
+            "200",
+        ),
+        (
+            "<LimitExcept HEAD>\nDeny from all\n</LimitExcept>",
+            "POST",
+            "403",
+        ),
+        (
+            "<LimitExcept get>\nDeny from all\n</LimitExcept>",
+            "GET",
+            "403",
+        ),
+    ] {
+        assert_eq!(
+            short(text, &get("/a.html").by(method)),
+            found,
+            "{text}: {method}"
+        );
+    }
+}
+
+#[test]
+fn a_map_that_is_not_had_lets_nobody_in() {
+    let refuses =
+        "RewriteEngine On\nRewriteCond ${block:%{REMOTE_ADDR}|ok} !=ok\nRewriteRule ^ - [F]";
+    assert_eq!(Site::new(refuses).short("/"), "500");
+    let sends = "RewriteEngine On\nRewriteRule ^(.*)$ /${pages:$1|none} [L]";
+    let site = Site::new(sends);
+    assert_eq!(site.short("/a"), "200", "left out");
+    assert_eq!(site.problems().len(), 1);
+    let sets = "RewriteEngine On\nRewriteRule ^ - [E=kind:${kinds:%{REMOTE_ADDR}|good}]\n\
+                RewriteCond %{ENV:kind} bad\nRewriteRule ^ - [F]";
+    assert_eq!(Site::new(sets).short("/"), "500");
+}
+
+#[test]
+fn who_asks_is_never_what_a_field_of_the_request_says() {
+    let text =
+        "SetEnvIf Remote_User ^admin$ admin\nOrder deny,allow\nDeny from all\nAllow from env=admin";
+    let asked = get("/a.html").with("Remote_User", "admin");
+    assert_eq!(short(text, &asked), "403");
+}

@@ -3,6 +3,7 @@
 mod access;
 mod corpus;
 mod expression;
+mod firewall;
 mod hostile;
 mod merging;
 mod overrides;

@@ -248,3 +248,82 @@ fn php_values_are_taken_and_those_of_administrators_never() {
         "403"
     );
 }
+
+#[test]
+fn requirements_of_several_places_go_together_as_each_says() {
+    let site = |lines: [&str; 3]| {
+        let site = Site::new(lines[0]).below("a", lines[1]);
+        site.below("a/b", lines[2])
+    };
+    let (all, none) = ("Require all granted", "Require all denied");
+    let (and, or) = ("AuthMerging And\n", "AuthMerging Or\n");
+    for (first, how, second, then, third, found) in [
+        (all, and, all, and, all, "200"),
+        (all, and, none, and, all, "403"),
+        (none, and, all, or, all, "200"),
+        (all, or, none, and, none, "403"),
+        (none, or, none, or, all, "200"),
+        (none, "", all, and, all, "200"),
+        (none, and, all, "", all, "200"),
+        (all, and, all, "AuthMerging Off\n", none, "403"),
+        (
+            "<Limit POST>\nRequire all denied\n</Limit>",
+            and,
+            all,
+            and,
+            all,
+            "200",
+        ),
+        (
+            "<Limit POST>\nRequire all denied\n</Limit>",
+            or,
+            none,
+            or,
+            none,
+            "403",
+        ),
+        (
+            all,
+            and,
+            "<Limit POST>\nRequire all denied\n</Limit>",
+            and,
+            all,
+            "200",
+        ),
+    ] {
+        let (second, third) = (format!("{how}{second}"), format!("{then}{third}"));
+        let site = site([first, &second, &third]);
+        assert_eq!(site.short("/a/b/"), found, "{first} / {second} / {third}");
+    }
+    let basic = "AuthType Basic\nAuthName x\nAuthUserFile /f\n";
+    let users = Site::new(&format!("{basic}Require valid-user"));
+    let users = users.below("a", "AuthMerging And\nRequire user anna");
+    for (who, found) in [("anna", "200"), ("bert", "401"), ("", "401")] {
+        let asked = users.asked(&get("/a/").with("Authorization", who), None);
+        assert_eq!(asked.short(), found, "{who}");
+    }
+}
+
+#[test]
+fn the_innermost_redirects_are_asked_first_each_file_in_its_order() {
+    let site = Site::new("Redirect 301 /a /outer-1\nRedirect 302 /a/b /outer-2");
+    let site = site.below(
+        "a",
+        "RedirectMatch 303 b$ /inner-1\nRedirect 307 /a/b /inner-2",
+    );
+    assert_eq!(site.short("/a/b"), "303 http://example.jp/inner-1");
+    assert_eq!(site.short("/a/c"), "301 http://example.jp/outer-1/c");
+    let site = site.below(
+        "a/b",
+        "<Files *>\nRedirect 308 /a/b/x /section\n</Files>\nRedirect /a/b /plain",
+    );
+    assert_eq!(site.short("/a/b/x"), "308 http://example.jp/section");
+    assert_eq!(site.short("/a/b/y"), "302 http://example.jp/plain/y");
+}
+
+#[test]
+fn a_body_may_be_as_long_as_the_site_has_it_where_a_file_within_says_none() {
+    let site = Site::new("LimitRequestBody 1000").below("a", "LimitRequestBody 0");
+    assert_eq!(site.ask("/x").settings.body_bytes_max(), Some(1_000));
+    assert_eq!(site.ask("/a/").settings.body_bytes_max(), None);
+}

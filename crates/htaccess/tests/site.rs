@@ -30,6 +30,8 @@ pub(crate) struct Get<'a> {
     pub(crate) client: &'a str,
     pub(crate) variables: Variables,
     pub(crate) has_ended: bool,
+    /// Steps that were taken before.
+    pub(crate) spent: u64,
     /// The target of the request line, where this one is not.
     pub(crate) first: Option<&'a str>,
 }
@@ -44,6 +46,7 @@ pub(crate) fn get(target: &str) -> Get<'_> {
         client: "192.0.2.7",
         variables: Variables::default(),
         has_ended: false,
+        spent: 0,
         first: None,
     }
 }
@@ -80,6 +83,7 @@ pub(crate) struct Asked {
     pub(crate) cookies: Vec<String>,
     pub(crate) settings: Settings,
     pub(crate) has_ended: bool,
+    pub(crate) spent: u64,
     pub(crate) reply: Option<ReplyTables>,
     pub(crate) trace: Vec<String>,
     pub(crate) user: Option<String>,
@@ -223,6 +227,7 @@ impl Site {
             };
             let uri = target.split('?').next().unwrap_or_default();
             get.has_ended = asked.has_ended;
+            get.spent = asked.spent;
             get.variables = asked
                 .variables
                 .redirected(uri.as_bytes(), None)
@@ -302,6 +307,7 @@ impl Site {
                 weekday: 5,
                 epoch_s: 1_795_766_709,
             },
+            spent: get.spent,
         };
         self.outcome(&chain, &request, reply)
     }
@@ -353,6 +359,7 @@ impl Site {
             cookies: decision.cookies.iter().map(text).collect(),
             settings: (*decision.settings).clone(),
             has_ended: decision.has_ended,
+            spent: decision.spent,
             reply,
             trace: decision
                 .trace

@@ -4,11 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Syntax;
+use super::choices::Choices;
 use super::class::{Class, lower};
 use super::parse::{Assert, Look, Manner, Node, Parsed, Reference};
 
 /// Instructions of one program.
 const INSTRUCTIONS_MAX: usize = 20_000;
+/// A step at which no place is remembered.
+pub(super) const NO_MARK: u32 = u32::MAX;
 
 /// One step of the matcher.
 #[derive(Debug, Clone)]
@@ -25,6 +28,8 @@ pub(super) enum Instruction {
     },
     /// The first, and if that comes to nothing the second.
     Split(usize, usize),
+    /// The branches that the next byte leaves, one after the other.
+    Choose(Box<Choices>),
     Jump(usize),
     /// Remembers the place.
     Save(usize),
@@ -62,6 +67,37 @@ pub(super) enum One {
     Set(Arc<Class>, bool),
 }
 
+/// The steps at which the matcher may remember that it has been there.
+#[derive(Debug)]
+pub(super) struct Marks {
+    /// The number of each step's mark; [`NO_MARK`] of most.
+    pub(super) of_step: Box<[u32]>,
+    pub(super) count: usize,
+}
+
+impl Marks {
+    /// None where what follows a place may depend on what groups have met before.
+    fn new(steps: &[Instruction]) -> Option<Self> {
+        let is_by_group =
+            |step: &Instruction| matches!(step, Instruction::Back(..) | Instruction::If(..));
+        if steps.iter().any(is_by_group) {
+            return None;
+        }
+        let mut count = 0;
+        let mark = |step: &Instruction| {
+            let is_marked = matches!(
+                step,
+                Instruction::Split(..) | Instruction::Choose(_) | Instruction::Run { .. }
+            );
+            count += u32::from(is_marked);
+            if is_marked { count - 1 } else { NO_MARK }
+        };
+        let of_step = steps.iter().map(mark).collect();
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        Some(Self { of_step, count })
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Program {
     pub(super) steps: Vec<Instruction>,
@@ -73,6 +109,7 @@ pub(super) struct Program {
     pub(super) first: Option<Box<[bool; 256]>>,
     /// It can only match at the beginning.
     pub(super) is_anchored: bool,
+    pub(super) marks: Option<Marks>,
 }
 
 struct Compiler {
@@ -95,6 +132,7 @@ pub(super) fn compile(parsed: Parsed) -> Result<Program, Syntax> {
     let may_be_empty = may_begin(&parsed.node, &mut first);
     Ok(Program {
         is_anchored: is_anchored(&parsed.node),
+        marks: Marks::new(&compiler.steps),
         steps: compiler.steps,
         groups: parsed.groups,
         names: parsed.names,
@@ -105,7 +143,13 @@ pub(super) fn compile(parsed: Parsed) -> Result<Program, Syntax> {
 
 impl Program {
     pub(super) fn bytes(&self) -> usize {
-        self.steps.len() * size_of::<Instruction>() + 512
+        let more = self.steps.iter().map(|step| match step {
+            Instruction::Choose(choices) => choices.bytes(),
+            Instruction::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        });
+        let step = size_of::<Instruction>() + size_of::<u32>();
+        self.steps.len() * step + more.sum::<usize>() + 512
     }
 }
 
@@ -200,6 +244,9 @@ impl Compiler {
     }
 
     fn alternate(&mut self, all: &[Node]) -> Result<(), Syntax> {
+        if let Some(choices) = Choices::new(all) {
+            return self.choose(all, choices);
+        }
         let mut ends = Vec::new();
         for (at, node) in all.iter().enumerate() {
             if at + 1 == all.len() {
@@ -214,6 +261,23 @@ impl Compiler {
         for end in ends {
             self.put(end, Instruction::Jump(self.here()));
         }
+        Ok(())
+    }
+
+    /// Branches that the next byte chooses among.
+    fn choose(&mut self, all: &[Node], mut choices: Choices) -> Result<(), Syntax> {
+        let choose = self.add(Instruction::Match)?;
+        let (mut begins, mut ends) = (Vec::new(), Vec::new());
+        for node in all {
+            begins.push(self.here());
+            self.node(node)?;
+            ends.push(self.add(Instruction::Match)?);
+        }
+        for end in ends {
+            self.put(end, Instruction::Jump(self.here()));
+        }
+        choices.lead_to(&begins);
+        self.put(choose, Instruction::Choose(Box::new(choices)));
         Ok(())
     }
 
@@ -398,13 +462,23 @@ fn width(node: &Node) -> Option<usize> {
 }
 
 /// Adds the bytes a match of the node may begin with; tells whether it may be empty.
-fn may_begin(node: &Node, first: &mut [bool; 256]) -> bool {
+pub(super) fn may_begin(node: &Node, first: &mut [bool; 256]) -> bool {
     match node {
         Node::Empty | Node::Assert(_) | Node::Look(..) | Node::Keep => true,
         Node::Char(code, false) => {
             let mut bytes = Vec::new();
             push_code(*code, &mut bytes);
             add(first, bytes.first().copied().unwrap_or(0));
+            false
+        }
+        Node::Char(code, _) if *code < 128 => {
+            let byte = u8::try_from(*code).unwrap_or_default();
+            add(first, byte.to_ascii_lowercase());
+            add(first, byte.to_ascii_uppercase());
+            // Signs beyond ASCII that are these letters in another case.
+            if matches!(byte.to_ascii_lowercase(), b'i' | b'k' | b's') {
+                add_codes(first, &|_| false);
+            }
             false
         }
         Node::Char(code, folds) => {

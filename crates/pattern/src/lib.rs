@@ -13,6 +13,8 @@
 //! What configurations say ([`Expression`]) needs the counting matcher seldom, and has few steps.
 #![forbid(unsafe_code)]
 
+mod budget;
+mod choices;
 mod class;
 mod compile;
 mod expression;
@@ -25,8 +27,8 @@ mod tests;
 
 use std::fmt;
 
+pub use self::budget::{Budget, Exhausted};
 pub use self::expression::{Expression, Expressions};
-pub use self::run::{Budget, Exhausted};
 
 /// Longest source of a pattern.
 const SOURCE_BYTES_MAX: usize = 64 * 1_024;

@@ -1,22 +1,15 @@
 //! The matcher: one place in the program, one in the text, and a stack of where else to go.
+//!
+//! A search that takes many steps begins to remember where it has been: from the same place in the
+//! program and in the text nothing else can come, so that it takes at most as many steps as there
+//! are such pairs. Only where a pattern refers to its groups does what came before count, too.
 
-use std::fmt;
-
+use super::budget::{Budget, Exhausted};
 use super::class::{Property, lower};
-use super::compile::{Instruction, One, Program};
+use super::compile::{Instruction, NO_MARK, One, Program};
 use super::parse::Assert;
 use super::{Spans, before, decode};
 
-/// Steps of one match, or of all matches of one call.
-const STEPS: u64 = 1_000_000;
-/// More of them for each byte of the text.
-const STEPS_A_BYTE: u64 = 8;
-/// And no more, however long the text: some 40 ms of a core.
-const STEPS_MAX: u64 = 4_000_000;
-/// Steps of one match of an expression of a configuration.
-const FEW_STEPS: u64 = 50_000;
-/// And no more of those, however long the text: some 2 ms of a core.
-const FEW_STEPS_MAX: u64 = 200_000;
 /// Bytes passed over that count as a step.
 const BYTES_A_STEP: usize = 16;
 /// Bytes compared at once that count as a step.
@@ -25,72 +18,14 @@ const COMPARED_A_STEP: usize = 64;
 const BACK_A_STEP: usize = 4;
 /// Places to go back to.
 const STACK_MAX: usize = 250_000;
+/// Steps of a search from which on it remembers where it has been.
+const UNMARKED_STEPS: u64 = 1_000;
+/// Pairs of a place in the program and one in the text that it may remember.
+const MARKS_MAX: usize = 8 * 1_024 * 1_024;
+/// Room for so many of them costs a step.
+const MARKS_A_STEP: usize = 4_096;
 
 const NONE: usize = usize::MAX;
-
-/// The steps that matches may take.
-#[derive(Debug)]
-pub struct Budget {
-    left: u64,
-}
-
-impl Budget {
-    /// As many.
-    pub fn of_steps(left: u64) -> Self {
-        Self { left }
-    }
-
-    /// How many are left after a match that was not given up.
-    pub fn left(&self) -> u64 {
-        self.left
-    }
-
-    /// For a text of that many bytes.
-    pub fn of_text(bytes: usize) -> Self {
-        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        Self {
-            left: bytes
-                .saturating_mul(STEPS_A_BYTE)
-                .saturating_add(STEPS)
-                .min(STEPS_MAX),
-        }
-    }
-
-    /// For a text of that many bytes that every request may bring.
-    pub fn few(bytes: usize) -> Self {
-        let Self { left } = Self::of_text(bytes);
-        let of_bytes = left.saturating_sub(STEPS);
-        Self {
-            left: of_bytes.saturating_add(FEW_STEPS).min(FEW_STEPS_MAX),
-        }
-    }
-
-    fn take(&mut self, steps: u64) -> Result<(), Exhausted> {
-        match self.left.checked_sub(steps) {
-            Some(left) => {
-                self.left = left;
-                Ok(())
-            }
-            None => Err(Exhausted),
-        }
-    }
-}
-
-/// A match took too many steps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Exhausted;
-
-impl fmt::Display for Exhausted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the match was given up after more than {STEPS} steps: a repetition within a \
-             repetition, as (a+)+, is the usual reason"
-        )
-    }
-}
-
-impl std::error::Error for Exhausted {}
 
 pub(super) fn find(
     program: &Program,
@@ -98,11 +33,26 @@ pub(super) fn find(
     from: usize,
     budget: &mut Budget,
 ) -> Result<Option<Spans>, Exhausted> {
+    search(program, (text, from), budget, UNMARKED_STEPS)
+}
+
+/// Finds the first match; after so many steps it remembers where it has been.
+pub(super) fn search(
+    program: &Program,
+    (text, from): (&[u8], usize),
+    budget: &mut Budget,
+    unmarked: u64,
+) -> Result<Option<Spans>, Exhausted> {
     let mut runner = Runner::new(program, text, from, budget);
+    runner.unmarked = unmarked;
     let mut at = from;
     while at <= text.len() {
         if let Some(first) = &program.first {
             let rest = text.get(at..).unwrap_or_default();
+            let rest = match program.is_anchored {
+                true => rest.get(..1).unwrap_or_default(),
+                false => rest,
+            };
             let may = |byte: &u8| first.get(usize::from(*byte)) == Some(&true);
             let skipped = rest.iter().position(may);
             let passed = skipped.unwrap_or(rest.len());
@@ -164,6 +114,14 @@ struct Runner<'a> {
     budget: &'a mut Budget,
     slots: Vec<usize>,
     stack: Vec<Frame>,
+    /// Steps until it begins to remember where it has been.
+    unmarked: u64,
+    /// A bit for each pair that may be remembered; none before that.
+    marks: Vec<u64>,
+    /// How many matches of their own are being looked for within each other.
+    asides: usize,
+    /// A run that was too short, where it began and where it ended.
+    short: Option<(usize, usize, usize)>,
 }
 
 impl<'a> Runner<'a> {
@@ -173,14 +131,19 @@ impl<'a> Runner<'a> {
             text,
             from,
             budget,
-            slots: vec![NONE; program.slots],
+            slots: Vec::new(),
             stack: Vec::new(),
+            unmarked: UNMARKED_STEPS,
+            marks: Vec::new(),
+            asides: 0,
+            short: None,
         }
     }
 
     fn try_at(&mut self, at: usize) -> Result<Option<Spans>, Exhausted> {
         self.stack.clear();
-        self.slots.fill(NONE);
+        self.slots.clear();
+        self.slots.resize(self.program.slots, NONE);
         self.set(0, at);
         let Some(end) = self.run(0, at)? else {
             return Ok(None);
@@ -219,11 +182,59 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
+    /// Begins to remember where it has been, if there is room for that.
+    fn begin_marks(&mut self) -> Result<(), Exhausted> {
+        let count = self.program.marks.as_ref().map_or(0, |marks| marks.count);
+        let bits = count.saturating_mul(self.text.len() + 1);
+        if bits <= MARKS_MAX {
+            self.budget.take((bits / MARKS_A_STEP) as u64)?;
+            self.marks = vec![0; bits.div_ceil(64)];
+        }
+        Ok(())
+    }
+
+    /// The bit of a step here; none where none is kept.
+    fn bit(&self, step: usize, at: usize) -> Option<usize> {
+        if self.marks.is_empty() || self.asides > 0 {
+            return None;
+        }
+        let mark = *self.program.marks.as_ref()?.of_step.get(step)?;
+        let mark = usize::try_from(mark).ok().filter(|_| mark != NO_MARK)?;
+        Some(mark * (self.text.len() + 1) + at)
+    }
+
+    /// Whether it has been here before.
+    fn was_here(&self, step: usize, at: usize) -> bool {
+        let bit = self.bit(step, at);
+        let has = |bit: usize| {
+            let word = self.marks.get(bit / 64);
+            word.is_some_and(|word| word >> (bit % 64) & 1 == 1)
+        };
+        bit.is_some_and(has)
+    }
+
+    /// Whether it has been here before; it has been from now on.
+    fn comes_again(&mut self, step: usize, at: usize) -> bool {
+        let Some(bit) = self.bit(step, at) else {
+            return false;
+        };
+        let was_here = self.was_here(step, at);
+        if let Some(word) = self.marks.get_mut(bit / 64) {
+            *word |= 1 << (bit % 64);
+        }
+        was_here
+    }
+
     /// From a step on to its `Match`; the end, if it comes there.
     fn run(&mut self, mut step: usize, mut at: usize) -> Result<Option<usize>, Exhausted> {
         let base = self.stack.len();
         loop {
             self.budget.take(1)?;
+            self.unmarked = self.unmarked.saturating_sub(1);
+            if self.unmarked == 0 && self.marks.is_empty() {
+                self.unmarked = u64::MAX;
+                self.begin_marks()?;
+            }
             let program = self.program;
             let next = match program.steps.get(step) {
                 Some(Instruction::Match) | None => return Ok(Some(at)),
@@ -248,6 +259,10 @@ impl<'a> Runner<'a> {
                     };
                     if at > least {
                         self.stack.push(Frame::Run { step, at, least });
+                    }
+                    // The step before is the run.
+                    if self.comes_again(step.saturating_sub(1), at) {
+                        continue;
                     }
                     return Some((step, at));
                 }
@@ -278,24 +293,13 @@ impl<'a> Runner<'a> {
                 least,
                 most,
                 possessive,
-            } => {
-                let Some((end, enough)) = self.run_of(one, *least, *most, at)? else {
-                    return Ok(None);
-                };
-                if !possessive && end > enough {
-                    let step = number + 1;
-                    self.push(Frame::Run {
-                        step,
-                        at: end,
-                        least: enough,
-                    })?;
-                }
-                Some((number + 1, end))
-            }
+            } => self.runs(one, (*least, *most, *possessive), number, at)?,
+            Instruction::Split(..) | Instruction::Choose(_) if self.comes_again(number, at) => None,
             Instruction::Split(first, second) => {
                 self.push(Frame::Branch { step: *second, at })?;
                 Some((*first, at))
             }
+            Instruction::Choose(choices) => self.branches(choices.before(self.text.get(at)), at)?,
             Instruction::Jump(to) => Some((*to, at)),
             Instruction::Save(slot) => {
                 self.save(*slot, at)?;
@@ -332,16 +336,67 @@ impl<'a> Runner<'a> {
         })
     }
 
+    /// Goes on after as many as can be, and comes back for fewer.
+    fn runs(
+        &mut self,
+        one: &One,
+        (least, most, possessive): (u32, u32, bool),
+        number: usize,
+        at: usize,
+    ) -> Result<Option<(usize, usize)>, Exhausted> {
+        let is_endless = most == u32::MAX && !possessive;
+        let Some((end, enough)) = self.run_of(one, (least, most, is_endless), number, at)? else {
+            return Ok(None);
+        };
+        if possessive {
+            return Ok(Some((number + 1, end)));
+        }
+        if end > enough {
+            self.push(Frame::Run {
+                step: number + 1,
+                at: end,
+                least: enough,
+            })?;
+        }
+        let comes_again = self.comes_again(number, end);
+        Ok((!comes_again).then_some((number + 1, end)))
+    }
+
+    /// Goes on with the first of these steps, and comes back for the others.
+    fn branches(
+        &mut self,
+        steps: &[usize],
+        at: usize,
+    ) -> Result<Option<(usize, usize)>, Exhausted> {
+        let Some((first, rest)) = steps.split_first() else {
+            return Ok(None);
+        };
+        for step in rest.iter().rev() {
+            self.push(Frame::Branch { step: *step, at })?;
+        }
+        Ok(Some((*first, at)))
+    }
+
     /// As many as can be: the end, and the end of the fewest; `None` where there are too few.
+    ///
+    /// A run without an end goes on from where it came before, for whatever lies beyond was tried.
     fn run_of(
         &mut self,
         one: &One,
-        least: u32,
-        most: u32,
+        (least, most, is_endless): (u32, u32, bool),
+        number: usize,
         at: usize,
     ) -> Result<Option<(usize, usize)>, Exhausted> {
+        let is_short =
+            |(run, from, to): (usize, usize, usize)| run == number && (from..=to).contains(&at);
+        if self.short.is_some_and(is_short) {
+            return Ok(None);
+        }
         let (mut end, mut enough, mut count) = (at, at, 0);
         while count < most {
+            if is_endless && count >= least && self.was_here(number, end) {
+                break;
+            }
             let Some(length) = one.at(self.text, end) else {
                 break;
             };
@@ -352,7 +407,11 @@ impl<'a> Runner<'a> {
             }
         }
         self.budget.take(u64::from(count) / 4)?;
-        Ok((count >= least).then_some((end, enough)))
+        if count < least {
+            self.short = Some((number, at, end));
+            return Ok(None);
+        }
+        Ok(Some((end, enough)))
     }
 
     /// Where to begin so as to end here after `width` characters.
@@ -368,7 +427,11 @@ impl<'a> Runner<'a> {
     /// was to fail.
     fn aside(&mut self, step: usize, at: usize, forgets: bool) -> Result<Option<usize>, Exhausted> {
         let base = self.stack.len();
-        let end = self.run(step, at)?;
+        // What is found here does not say that nothing comes of it elsewhere.
+        self.asides += 1;
+        let end = self.run(step, at);
+        self.asides -= 1;
+        let end = end?;
         if end.is_some() && forgets {
             while self.stack.len() > base {
                 if let Some(Frame::Restore { slot, was }) = self.stack.pop() {

@@ -1,5 +1,7 @@
 //! What patterns match, as Ruby 3 says.
 
+use proptest::prelude::*;
+
 use super::*;
 
 fn spans(pattern: &str, text: &str) -> String {
@@ -159,10 +161,106 @@ fn a_match_that_takes_too_long_is_given_up() {
             "{pattern}: {found}"
         );
     }
-    assert!(spans("(a+)+$", &text).contains("given up"));
+    assert_eq!(spans("(a+)+$", &text), "none", "it remembers where it was");
+    let refers = spans("(?:(a+)+b?\\1)+c", &text);
+    assert!(refers.contains("given up"), "groups count: {refers}");
     let long = "ab".repeat(400_000);
     assert!(spans("(?:ab)*c", &long).contains("given up"));
     assert_eq!(spans(".*z", &"a".repeat(100)), "none");
+}
+
+/// Where a pattern and its groups are found; after so many steps the search remembers where it was.
+fn found(pattern: &str, text: &str, unmarked: u64) -> Option<Option<Spans>> {
+    let pattern = Pattern::new(pattern, Flags::default()).expect(pattern);
+    let mut budget = Budget::of_steps(300_000);
+    let text = (text.as_bytes(), 0);
+    run::search(&pattern.program, text, &mut budget, unmarked).ok()
+}
+
+fn steps(pattern: &str, text: &str) -> u64 {
+    let pattern = Pattern::new(pattern, Flags::default()).expect(pattern);
+    let mut budget = Budget::of_steps(u64::MAX);
+    let found = pattern.find(text.as_bytes(), 0, &mut budget);
+    assert_eq!(found, Ok(None));
+    u64::MAX - budget.left()
+}
+
+fn patterns() -> impl Strategy<Value = String> {
+    let leaves = [
+        "a", "b", "ab", ".", "[ab]", "[^b]", "a*", "b+", "[ab]{2,}", ".*", "(?:)", "b??", "a{1,2}",
+        "$", "^", "\\b", "a++", "(?i:b)",
+    ];
+    let leaves = proptest::sample::select(leaves.to_vec()).prop_map(str::to_owned);
+    leaves.prop_recursive(4, 24, 5, |inner| {
+        let some = proptest::collection::vec(inner.clone(), 2..6);
+        let hows = ["*", "+", "?", "*?", "{2,3}", "{2}"];
+        let groups = ["(?:", "(", "(?=", "(?!", "(?>"];
+        prop_oneof![
+            some.clone().prop_map(|all| all.concat()),
+            some.prop_map(|all| format!("(?:{})", all.join("|"))),
+            (inner.clone(), proptest::sample::select(hows.to_vec()))
+                .prop_map(|(inner, how)| format!("(?:{inner}){how}")),
+            (inner, proptest::sample::select(groups.to_vec()))
+                .prop_map(|(inner, group)| format!("{group}{inner})")),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn a_search_that_remembers_where_it_was_finds_the_same(
+        pattern in patterns(),
+        text in "[abc]{0,14}",
+        unmarked in 1u64..40,
+    ) {
+        prop_assume!(Pattern::new(&pattern, Flags::default()).is_ok());
+        let Some(plain) = found(&pattern, &text, u64::MAX) else {
+            return Ok(());
+        };
+        prop_assert_eq!(found(&pattern, &text, unmarked), Some(plain), "{} on {}", pattern, text);
+    }
+
+    #[test]
+    fn branches_that_the_next_byte_chooses_are_tried_in_their_order(
+        branches in proptest::collection::vec("[abk]{0,2}(\\.|a\\*|\\[\\^b\\])?[a-b]{0,2}", 4..9),
+        text in "[abckK]{0,8}é?[abc]{0,3}",
+    ) {
+        let chosen = format!("(?i)(?:{})c", branches.join("|"));
+        // The same, two at a time.
+        let (last, others) = branches.split_last().expect("there are some");
+        let nested = others.iter().rev().fold(last.clone(), |rest, one| format!("(?:{one}|{rest})"));
+        prop_assert_eq!(
+            found(&chosen, &text, u64::MAX),
+            found(&format!("(?i)(?:{nested})c"), &text, u64::MAX)
+        );
+    }
+}
+
+#[test]
+fn a_search_takes_no_more_steps_than_the_pattern_is_long_for_each_byte_of_the_text() {
+    let text = "ab".repeat(2_000);
+    for pattern in [
+        "(a+)+$c",
+        "(.*)(.*)(.*)(.*)x",
+        "(a|b|ab)*c",
+        "(?:a?b?)*c",
+        "(.*?,){11}P",
+        "(a|b)*a(a|b){20}c",
+        "(?=b)(a|b)*c",
+    ] {
+        let taken = steps(pattern, &text);
+        assert!(taken < 120 * 4_000, "{pattern}: {taken}");
+    }
+    // A run that is too short is too short from each of its places.
+    assert!(steps("[a-z]{5000,}", &text) < 10_000);
+    // Of many words few begin with a letter.
+    let words: Vec<String> = ('a'..='z')
+        .flat_map(|first| (0..20).map(move |at| format!("{first}word{at}")))
+        .collect();
+    let taken = steps(&format!("(?i)({})", words.join("|")), &text);
+    assert!(taken < 60 * 4_000, "{taken}");
 }
 
 #[test]

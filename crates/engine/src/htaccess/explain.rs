@@ -299,6 +299,7 @@ impl<'a> Explainer<'a> {
             variables: carried.variables,
             options: options(self.site.files.listing, cgi.next().is_some()),
             now: super::now(now.map_or(0, |now| now.as_secs())),
+            spent: carried.spent,
         }
     }
 }

@@ -36,6 +36,7 @@ pub(crate) struct Facts {
     pub(crate) variables: Variables,
     pub(crate) options: AllowedOptions,
     pub(crate) now: Civil,
+    pub(crate) spent: u64,
 }
 
 /// What goes with a request from one path to the next.
@@ -45,6 +46,8 @@ pub(crate) struct Carried {
     pub(crate) variables: Variables,
     /// Whether a rule with `END` was met.
     pub(crate) has_ended: bool,
+    /// Steps that its files have taken.
+    pub(crate) spent: u64,
 }
 
 impl Carried {
@@ -63,6 +66,7 @@ impl Carried {
         Ok(Self {
             variables: variables.map_err(|stop| failure(&stop))?,
             has_ended: decision.has_ended,
+            spent: decision.spent,
         })
     }
 
@@ -71,6 +75,7 @@ impl Carried {
         Self {
             variables: decision.variables.clone(),
             has_ended: decision.has_ended,
+            spent: decision.spent,
         }
     }
 }
@@ -118,6 +123,7 @@ impl Facts {
             variables: &self.variables,
             options: self.options,
             now: self.now,
+            spent: self.spent,
         }
     }
 }

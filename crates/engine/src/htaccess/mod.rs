@@ -263,6 +263,7 @@ fn facts_of(
         variables: carried.variables,
         options: options(routed.site.files.listing, has_cgi),
         now: now(routed.worker.clock.unix_s()),
+        spent: carried.spent,
     }
 }
 

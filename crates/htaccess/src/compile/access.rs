@@ -77,7 +77,7 @@ impl Compiler<'_> {
                 _ => return Err("all is granted or denied".into()),
             },
             "env" => {
-                self.access_by_env = true;
+                self.reliance.on_env = true;
                 Provider::Env(some(words)?)
             }
             "method" => {
@@ -85,7 +85,7 @@ impl Compiler<'_> {
                 Provider::Method(names.map(|name| name.to_ascii_uppercase()).collect())
             }
             "expr" => {
-                self.access_by_env = true;
+                self.reliance.on_env |= expression::is_by_env(raw);
                 // In quotes or without them, the rest of the line is the expression.
                 let quoted = matches!(raw.first(), Some(b'"' | b'\'')) && words.len() == 1;
                 let text = if quoted {
@@ -107,7 +107,7 @@ impl Compiler<'_> {
                     .collect::<Option<_>>();
                 Provider::Network(networks.ok_or("an address or network is expected")?)
             }
-            "host" | "forward-dns" if negated => {
+            "host" | "forward-dns" if negated || self.groups.iter().any(|it| it.negated) => {
                 let text = "names of hosts are not looked up: say `Require not ip`".to_owned();
                 return Err(Wrong::Unsupported(text));
             }
@@ -120,7 +120,7 @@ impl Compiler<'_> {
                 return Err(Wrong::Unsupported(format!("`{other}` is not had here")));
             }
         };
-        let requirement = Requirement::Line(methods.clone(), negated, Arc::new(provider));
+        let requirement = Requirement::Line(methods.clone(), negated, provider);
         self.add_requirement(requirement, block)
     }
 
@@ -166,7 +166,7 @@ impl Compiler<'_> {
                 for word in words.iter().skip(1) {
                     let origin = origin(word, denies)?;
                     let is_env = matches!(origin, Origin::Env(_) | Origin::NoEnv(_));
-                    self.access_by_env |= is_env;
+                    self.reliance.on_env |= is_env;
                     list.push((methods.clone(), origin));
                 }
             }

@@ -7,6 +7,8 @@ use crate::types::{Aspect, ENDINGS_MAX, is_handler};
 
 /// Names of a directory's page.
 const PAGES_MAX: usize = 64;
+/// The longest pattern of names that lists leave out, in bytes.
+const UNLISTED_BYTES_MAX: usize = 255;
 
 pub(super) fn types(name: &str, words: &[Vec<u8>], settings: &mut Settings) -> Result<(), Wrong> {
     let (first, rest) = words.split_first().ok_or("it lacks what it says")?;
@@ -107,6 +109,9 @@ pub(super) fn directory(
             [path] if path.starts_with(b"/") => settings.fallback = Some(Some(path.clone())),
             _ => return Err("it is a path of the site, or `disabled`".into()),
         },
+        _ if words.iter().any(|word| word.len() > UNLISTED_BYTES_MAX) => {
+            return Err(Wrong::Refused("no file has so long a name"));
+        }
         _ => {
             settings.index_ignore.extend(words.iter().cloned());
             if settings.index_ignore.len() > UNLISTED_MAX {

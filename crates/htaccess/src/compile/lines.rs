@@ -49,7 +49,7 @@ impl Compiler<'_> {
                 let bytes = text(&words, 0)?
                     .parse::<u64>()
                     .map_err(|_| "it is a number of bytes")?;
-                settings.body_bytes_max = (bytes > 0).then_some(bytes);
+                settings.body_bytes_max = Some(bytes);
             }
             Meaning::Inert => {}
             Meaning::Refused(reason) => return Err(Wrong::Refused(reason)),
@@ -100,22 +100,22 @@ impl Compiler<'_> {
 
     fn rule(&mut self, directive: &Directive, block: &mut Block) -> Result<(), Wrong> {
         let conditions = std::mem::take(&mut self.conditions);
-        let unsupported = conditions
-            .iter()
-            .find(|it| it.is_unsupported())
-            .map(|it| it.line);
         let mut rule = rewrite::rule(directive.line, &directive.arguments, conditions)?;
-        self.has_refusing_rule |= rule.flags.refuses();
-        self.access_by_env |=
-            rule.flags.refuses() && rule.conditions.iter().any(|it| it.is_by_env());
-        if let Some(line) = unsupported {
-            let text = format!("its condition in line {line} looks up what is not had here");
-            if rule.flags.refuses() {
+        let refuses = rule.flags.refuses();
+        self.access_lines += usize::from(refuses);
+        self.reliance.on_rules |= refuses;
+        self.reliance.on_env |= refuses && rule.conditions.iter().any(|it| it.is_by_env);
+        if let Some(line) = rule.unsupported() {
+            let text = format!("line {line} looks up what is not had here");
+            if refuses {
                 return Err(Wrong::Unsupported(text));
             }
             rule.flags.never = true;
             // One that refuses may depend on what this one would have done.
-            self.rewrite_left_out.get_or_insert(line);
+            self.reliance.rules_missed.get_or_insert(line);
+            if rule.sets_env() {
+                self.reliance.env_missed.get_or_insert(line);
+            }
             let text = format!("RewriteRule: {text}: the rule is left out");
             self.problem(directive.line, "htaccess_unsupported", text, false);
         }
@@ -149,6 +149,7 @@ impl Compiler<'_> {
                 .iter()
                 .any(|on| value.eq_ignore_ascii_case(on.as_bytes()));
             settings.php_engine = Some(is_on);
+            self.access_lines += 1;
             return Ok(());
         }
         let value = match name {

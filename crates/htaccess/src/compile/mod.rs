@@ -12,8 +12,9 @@ mod lines;
 mod sections;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::access::{Group, Methods, Requirement};
+use crate::access::{Group, Methods, Required, Requirement};
 use crate::directives::{self, KnownDirective, Meaning};
 use crate::expression;
 use crate::glob::{self, Slashes};
@@ -29,7 +30,9 @@ use crate::words::next_word;
 /// Problems that are told of one file.
 pub const PROBLEMS_MAX: usize = 64;
 /// Unknown names of one file that are compared with those there are; what is beyond refuses.
-const NAMES_JUDGED_MAX: usize = 256;
+const NAMES_JUDGED_MAX: usize = 64;
+/// What is told of a line left out that something depends on.
+pub(crate) const MISSED: &str = "a line about access depends on this one, which is left out";
 
 /// A file, compiled; the same for all sites that have the same bytes and allow the same.
 #[derive(Debug)]
@@ -42,12 +45,46 @@ pub struct Program {
     pub is_whole: bool,
     /// Bytes of the file.
     pub(crate) bytes: usize,
+    pub(crate) reliance: Reliance,
+    /// How often a line was looked at to make it.
+    pub looks: usize,
 }
 
 impl Program {
     /// Whether it says anything of PHP's settings.
     pub fn sets_php(&self) -> bool {
         self.block.sets_php()
+    }
+}
+
+/// What of a file shows only beside its other lines, and those of the files above it and below.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Reliance {
+    /// A line left out that sets variables, or may do so.
+    env_missed: Option<u32>,
+    /// Whether a line about access depends on variables.
+    on_env: bool,
+    /// A line of rewriting that was left out.
+    rules_missed: Option<u32>,
+    /// Whether a rule refuses.
+    on_rules: bool,
+}
+
+impl Reliance {
+    /// That of both.
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self {
+            env_missed: self.env_missed.or(other.env_missed),
+            on_env: self.on_env || other.on_env,
+            rules_missed: self.rules_missed.or(other.rules_missed),
+            on_rules: self.on_rules || other.on_rules,
+        }
+    }
+
+    /// The line left out here on which one of all those about access depends.
+    pub(crate) fn missed_by(self, all: Self) -> Option<u32> {
+        let env = self.env_missed.filter(|_| all.on_env);
+        env.or(self.rules_missed.filter(|_| all.on_rules))
     }
 }
 
@@ -110,7 +147,7 @@ impl FileMatcher {
     pub(crate) fn matches(&self, name: &[u8], scope: &Scope<'_>) -> Result<bool, Stop> {
         match &self.kind {
             NameTest::Glob(glob) => {
-                scope.asker.spend(1 + name.len() * glob.len() / 256)?;
+                scope.asker.spend(1 + name.len() * glob.len() / 8)?;
                 Ok(glob::matches(glob, name, Slashes::Apart, false))
             }
             NameTest::Pattern(pattern) => {
@@ -171,6 +208,8 @@ pub fn compile(bytes: &[u8], overrides: &Overrides) -> Program {
         problems: compiler.problems,
         is_whole: !is_torn,
         bytes: bytes.len(),
+        reliance: compiler.reliance,
+        looks: compiler.looks,
     }
 }
 
@@ -183,14 +222,10 @@ struct Compiler<'o> {
     conditions: Vec<RewriteCondition>,
     /// Groups of requirements that are open.
     groups: Vec<Group>,
-    /// A line that sets variables and was left out.
-    env_left_out: Option<u32>,
-    /// Whether a line about access depends on variables.
-    access_by_env: bool,
-    /// A line of rewriting that was left out.
-    rewrite_left_out: Option<u32>,
-    /// Whether a rule refuses.
-    has_refusing_rule: bool,
+    reliance: Reliance,
+    /// Lines about access so far.
+    access_lines: usize,
+    looks: usize,
 }
 
 impl<'o> Compiler<'o> {
@@ -201,10 +236,9 @@ impl<'o> Compiler<'o> {
             judged: BTreeMap::new(),
             conditions: Vec::new(),
             groups: Vec::new(),
-            env_left_out: None,
-            access_by_env: false,
-            rewrite_left_out: None,
-            has_refusing_rule: false,
+            reliance: Reliance::default(),
+            access_lines: 0,
+            looks: 0,
         }
     }
 
@@ -235,11 +269,8 @@ impl<'o> Compiler<'o> {
 
     /// What only the whole file shows: lines about access that depend on lines left out.
     fn close(&mut self, block: &mut Block) {
-        let env = self.env_left_out.filter(|_| self.access_by_env);
-        let rewrite = self.rewrite_left_out.filter(|_| self.has_refusing_rule);
-        if let Some(line) = env.or(rewrite) {
-            let text = "a line about access depends on this one, which is left out".to_owned();
-            self.fault(block, line, 500, "htaccess_unknown", text);
+        if let Some(line) = self.reliance.missed_by(self.reliance) {
+            self.fault(block, line, 500, "htaccess_unknown", MISSED.to_owned());
         }
     }
 
@@ -260,10 +291,12 @@ impl<'o> Compiler<'o> {
     }
 
     fn line(&mut self, directive: &Directive, methods: &Methods, block: &mut Block) {
+        self.looks += 1;
         let name = String::from_utf8_lossy(&directive.name).into_owned();
         let Some(known) = directives::find(&directive.name) else {
             return self.unknown(directive, &name, block);
         };
+        self.access_lines += usize::from(known.is_access);
         if !self.overrides.allows(known.class, known.name) {
             return self.not_allowed(directive, &known, block);
         }
@@ -295,24 +328,47 @@ impl<'o> Compiler<'o> {
     }
 
     fn unknown(&mut self, directive: &Directive, name: &str, block: &mut Block) {
-        let lower = name.to_ascii_lowercase();
-        let is_new = !self.judged.contains_key(&lower);
-        let is_too_much = is_new && self.judged.len() >= NAMES_JUDGED_MAX;
-        if is_new && !is_too_much {
-            self.judged
-                .insert(lower.clone(), directives::nearest(&lower));
-        }
-        let meant = self.judged.get(&lower).copied().flatten();
+        let meant = self.meant(name).flatten();
         let text = match meant {
             Some(known) => format!("there is no directive {name}: {} perhaps", known.name),
             None => format!("there is no directive {name}"),
         };
-        let is_fatal = is_too_much
-            || directives::begins_like_access(&lower)
-            || meant.is_some_and(|known| concerns_access(&known, directive))
-            || self.overrides.unknown() == Unknown::Error;
+        let is_fatal = self.is_access(directive) || self.overrides.unknown() == Unknown::Error;
+        self.access_lines += usize::from(is_fatal);
         self.may_be_missed(directive.line, meant.map(|known| known.meaning));
         self.left_out(directive.line, text, is_fatal, block);
+    }
+
+    /// The directive that an unknown name was perhaps meant to be; none where too many were compared.
+    fn meant(&mut self, name: &str) -> Option<Option<KnownDirective>> {
+        let lower = name.to_ascii_lowercase();
+        if let Some(meant) = self.judged.get(&lower) {
+            return Some(*meant);
+        }
+        if self.judged.len() >= NAMES_JUDGED_MAX {
+            return None;
+        }
+        let meant = directives::nearest(&lower);
+        self.judged.insert(lower, meant);
+        Some(meant)
+    }
+
+    /// Whether a line, or any in a section, is about access or may be.
+    fn is_access(&mut self, directive: &Directive) -> bool {
+        self.looks += 1;
+        let by_name = match directives::find(&directive.name) {
+            Some(known) => concerns_access(&known, directive),
+            None => {
+                let name = String::from_utf8_lossy(&directive.name);
+                let concerns = |known: KnownDirective| concerns_access(&known, directive);
+                directives::begins_like_access(&name)
+                    || self
+                        .meant(&name)
+                        .is_none_or(|meant| meant.is_some_and(concerns))
+            }
+        };
+        let children = directive.children.as_deref().unwrap_or_default();
+        by_name || children.iter().any(|child| self.is_access(child))
     }
 
     fn not_allowed(&mut self, directive: &Directive, known: &KnownDirective, block: &mut Block) {
@@ -324,15 +380,18 @@ impl<'o> Compiler<'o> {
             OverrideClass::Any => format!("{} is not allowed here", known.name),
             class => format!("{} is not allowed here: it needs {class:?}", known.name),
         };
-        let is_fatal = is_access(directive) || self.overrides.not_allowed() == Unknown::Error;
+        let is_access = concerns_access(known, directive);
+        self.access_lines += usize::from(is_access && !known.is_access);
+        let is_fatal = is_access || self.overrides.not_allowed() == Unknown::Error;
         self.left_out(directive.line, text, is_fatal, block);
     }
 
     /// Remembers a line left out on which one about access may depend.
     fn may_be_missed(&mut self, line: u32, meaning: Option<Meaning>) {
         match meaning {
-            Some(Meaning::Env) => self.env_left_out.get_or_insert(line),
-            Some(Meaning::Rewrite) => self.rewrite_left_out.get_or_insert(line),
+            // Modules that are not had set variables, too.
+            None | Some(Meaning::Env) => self.reliance.env_missed.get_or_insert(line),
+            Some(Meaning::Rewrite) => self.reliance.rules_missed.get_or_insert(line),
             _ => return,
         };
     }
@@ -356,20 +415,7 @@ impl<'o> Compiler<'o> {
         };
         let (all, parts) = match self.groups.last_mut() {
             Some(group) => (group.all, &mut group.parts),
-            None => {
-                let require = &mut block.settings.require;
-                let group = require.get_or_insert_with(|| {
-                    Requirement::Group(Group {
-                        all: false,
-                        negated: false,
-                        parts: Vec::new(),
-                    })
-                });
-                match group {
-                    Requirement::Group(group) => (group.all, &mut group.parts),
-                    Requirement::Line(..) => return Err("it stands alone".into()),
-                }
-            }
+            None => (false, any_of(&mut block.settings).ok_or("it stands alone")?),
         };
         if is_negated && !all {
             return Err("what is negated counts only beside others, in <RequireAll>".into());
@@ -384,19 +430,23 @@ impl<'o> Compiler<'o> {
     }
 }
 
-/// Whether a line, or any in a section, is about access or may be.
-fn is_access(directive: &Directive) -> bool {
-    if let Some(children) = &directive.children {
-        return directives::sounds_like_access(&directive.name) || children.iter().any(is_access);
+/// The requirements of a place, of which any will do.
+fn any_of(settings: &mut Settings) -> Option<&mut Vec<Requirement>> {
+    if settings.require.is_empty() {
+        let group = Group {
+            all: false,
+            negated: false,
+            parts: Vec::new(),
+        };
+        settings.require.push(Required {
+            all: false,
+            requirement: Arc::new(Requirement::Group(group)),
+        });
     }
-    match directives::find(&directive.name) {
-        Some(known) => concerns_access(&known, directive),
-        None => {
-            let name = String::from_utf8_lossy(&directive.name).to_ascii_lowercase();
-            let meant = directives::nearest(&name);
-            directives::begins_like_access(&name)
-                || meant.is_some_and(|known| concerns_access(&known, directive))
-        }
+    let required = settings.require.last_mut()?;
+    match Arc::get_mut(&mut required.requirement)? {
+        Requirement::Group(group) => Some(&mut group.parts),
+        Requirement::Line(..) => None,
     }
 }
 

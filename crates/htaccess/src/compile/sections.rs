@@ -1,12 +1,13 @@
 //! Sections: what they are about, and what stands in them.
 
-use super::{Block, Choice, Compiler, FileMatcher, NameTest, Wrong, is_access};
+use super::{Block, Choice, Compiler, FileMatcher, NameTest, Wrong};
 use crate::access::{Group, Methods, Requirement};
 use crate::expression;
 use crate::overrides::Unknown;
-use crate::pattern::{Case, Pattern, Steps};
+use crate::pattern::{Case, Pattern};
 use crate::tree::Directive;
 use crate::words::{all_words, next_word};
+use crate::work::Work;
 
 /// Modules that stand for what is done here; any module of PHP besides.
 const MODULES: [&str; 21] = [
@@ -34,6 +35,8 @@ const MODULES: [&str; 21] = [
 ];
 /// More of them, whose lines do no harm.
 const MODULES_TOO: [&str; 4] = ["autoindex", "negotiation", "ssl", "version"];
+/// Methods that one section is about.
+const METHODS_MAX: usize = 64;
 /// The version of Apache that `<IfVersion>` is told.
 const VERSION: [u32; 3] = [2, 4, 71];
 
@@ -53,8 +56,10 @@ impl Compiler<'_> {
         let name = String::from_utf8_lossy(&directive.name).into_owned();
         let (reason, text, is_fatal) = match wrong {
             Wrong::NotAllowed(text) => {
-                let is_fatal = self.overrides.unknown() == Unknown::Error;
-                ("htaccess_unknown", text, is_fatal || is_access(directive))
+                let is_access = self.is_access(directive);
+                self.access_lines += usize::from(is_access);
+                let is_fatal = is_access || self.overrides.unknown() == Unknown::Error;
+                ("htaccess_unknown", text, is_fatal)
             }
             Wrong::Syntax(text) | Wrong::Unsupported(text) => ("htaccess_syntax", text, true),
             Wrong::Refused(text) => ("htaccess_refused", text.to_owned(), true),
@@ -84,17 +89,19 @@ impl Compiler<'_> {
             }
             "limit" | "limitexcept" => {
                 let names: Vec<Vec<u8>> = all_words(arguments);
-                if names.is_empty() {
-                    return Err("it names methods".into());
+                if names.is_empty() || names.len() > METHODS_MAX {
+                    return Err(format!("it names methods, at most {METHODS_MAX}").into());
                 }
                 if *methods != Methods::All {
                     return Err("it stands in another one".into());
                 }
                 let is_only = name == "limit";
-                let names = names
-                    .into_iter()
-                    .map(|name| name.to_ascii_uppercase())
-                    .collect();
+                // What is said of HEAD is said of GET.
+                let names = names.into_iter().map(|name| match &name[..] {
+                    b"HEAD" => b"GET".to_vec(),
+                    _ => name,
+                });
+                let names = names.collect();
                 let inner = if is_only {
                     Methods::Only(names)
                 } else {
@@ -108,7 +115,7 @@ impl Compiler<'_> {
                 block.files.push((matcher, inner));
             }
             "if" | "elseif" | "else" => {
-                self.access_by_env |= children.iter().any(is_access);
+                let access_lines = self.access_lines;
                 let condition = match name.as_str() {
                     "else" if arguments.is_empty() => None,
                     "else" => return Err("it has no condition".into()),
@@ -119,6 +126,10 @@ impl Compiler<'_> {
                     condition,
                     block: self.inner(children),
                 };
+                let is_access = self.access_lines > access_lines;
+                // Whether another choice is taken depends on those before it.
+                let is_by_env = name != "if" || expression::is_by_env(arguments);
+                self.reliance.on_env |= is_access && is_by_env;
                 match block.ifs.last_mut() {
                     Some(choices) if name != "if" && may_go_on => choices.push(choice),
                     _ if name != "if" => return Err("it follows no <If>".into()),
@@ -128,7 +139,6 @@ impl Compiler<'_> {
             "requireall" => self.group(children, methods, block, true, false)?,
             "requireany" => self.group(children, methods, block, false, false)?,
             "requirenone" => self.group(children, methods, block, false, true)?,
-            "requirenotall" => self.group(children, methods, block, true, true)?,
             _ => return Err(Wrong::NotAllowed("no such section stands here".to_owned())),
         }
         Ok(())
@@ -251,9 +261,9 @@ fn has_version(text: &str) -> Result<bool, Wrong> {
         .and_then(|rest| rest.strip_suffix('/'));
     if let Some(pattern) = slashed.or((operator == "~").then_some(wanted)) {
         let pattern = Pattern::new(pattern.as_bytes(), Case::Exact)?;
-        return pattern
-            .is_match(shown.as_bytes(), &Steps::default())
-            .map_err(|_| "the pattern takes too long".into());
+        let found = pattern.groups(shown.as_bytes(), &Work::default());
+        let found = found.map_err(|_| "the pattern takes too long")?;
+        return Ok(found.is_some());
     }
     let mut parts = [0u32; 3];
     for (at, part) in wanted.split('.').enumerate() {

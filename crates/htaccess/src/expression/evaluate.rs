@@ -9,6 +9,7 @@ use crate::evaluation::FileKind;
 use crate::glob::{self, Slashes};
 use crate::request::Stop;
 use crate::variable::Scope;
+use crate::work::{LINE_STEPS, steps_of};
 
 type Later<'e, T> = Pin<Box<dyn Future<Output = Result<T, Stop>> + 'e>>;
 
@@ -18,7 +19,7 @@ const TEXT_BYTES_MAX: usize = 16 * 1024;
 /// Whether an expression holds.
 pub(crate) fn holds<'e>(condition: &'e Condition, scope: &'e Scope<'_>) -> Later<'e, bool> {
     Box::pin(async move {
-        scope.asker.spend(1)?;
+        scope.asker.spend(LINE_STEPS)?;
         match condition {
             Condition::Always(value) => Ok(*value),
             Condition::Not(inner) => Ok(!holds(inner, scope).await?),
@@ -59,7 +60,7 @@ pub(crate) fn holds<'e>(condition: &'e Condition, scope: &'e Scope<'_>) -> Later
             }
             Condition::Like(word, pattern, likeness) => {
                 let (text, pattern) = (text(word, scope).await?, text(pattern, scope).await?);
-                scope.asker.spend(1 + text.len() * pattern.len() / 256)?;
+                scope.asker.spend(1 + text.len() * pattern.len() / 8)?;
                 Ok(match likeness {
                     Likeness::Exact => glob::matches(&pattern, &text, Slashes::Plain, false),
                     Likeness::Folded => glob::matches(&pattern, &text, Slashes::Plain, true),
@@ -108,7 +109,7 @@ pub(crate) fn text<'e>(word: &'e Word, scope: &'e Scope<'_>) -> Later<'e, Vec<u8
     Box::pin(async move {
         let text = match word {
             Word::Text(text) => text.clone(),
-            Word::Variable(variable) => variable.value(scope),
+            Word::Variable(variable) => variable.value(scope)?,
             Word::Group(number) => scope.groups.borrow().get(usize::from(*number)).to_vec(),
             Word::Joined(words) => {
                 let mut joined = Vec::new();
@@ -120,8 +121,13 @@ pub(crate) fn text<'e>(word: &'e Word, scope: &'e Scope<'_>) -> Later<'e, Vec<u8
                 }
                 joined
             }
-            Word::Call(function, argument) => function.call(&text(argument, scope).await?, scope),
+            Word::Call(function, argument) => {
+                let text = text(argument, scope).await?;
+                scope.asker.spend(function.steps_of(text.len()))?;
+                function.call(&text, scope)?
+            }
         };
+        scope.asker.spend(steps_of(text.len()))?;
         match text.len() <= TEXT_BYTES_MAX {
             true => Ok(text),
             false => Err(Stop::new(500, "htaccess_loop")),

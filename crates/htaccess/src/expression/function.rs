@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use md5::{Digest as _, Md5};
 use sha1::Sha1;
 
+use crate::request::Stop;
 use crate::variable::Scope;
 
 /// A function of one text.
@@ -24,13 +25,12 @@ pub(crate) enum Function {
     Sha1,
 }
 
-const NAMES: [(&str, Function); 17] = [
+const NAMES: [(&str, Function); 14] = [
     ("http", Function::Field),
     ("req", Function::Field),
     ("req_novary", Function::FieldWithoutVary),
     ("resp", Function::ReplyField),
     ("env", Function::Env),
-    ("note", Function::Env),
     ("reqenv", Function::Env),
     ("tolower", Function::Lower),
     ("toupper", Function::Upper),
@@ -40,8 +40,6 @@ const NAMES: [(&str, Function); 17] = [
     ("unbase64", Function::FromBase64),
     ("md5", Function::Md5),
     ("sha1", Function::Sha1),
-    ("osenv", Function::Env),
-    ("http_novary", Function::FieldWithoutVary),
 ];
 
 impl Function {
@@ -52,19 +50,28 @@ impl Function {
         found.map(|(_, function)| *function)
     }
 
-    pub(super) fn call(self, text: &[u8], scope: &Scope<'_>) -> Vec<u8> {
+    /// Steps of the function for a text of so many bytes, besides those of copying.
+    pub(super) fn steps_of(self, bytes: usize) -> usize {
         match self {
-            Self::Field => scope.field(text).unwrap_or_default(),
-            Self::FieldWithoutVary => {
-                let value = scope.request.field(text);
-                value.map(std::borrow::Cow::into_owned).unwrap_or_default()
-            }
+            Self::Md5 | Self::Sha1 => 16 + bytes / 4,
+            _ => bytes / 16,
+        }
+    }
+
+    pub(super) fn call(self, text: &[u8], scope: &Scope<'_>) -> Result<Vec<u8>, Stop> {
+        Ok(match self {
+            Self::Field => scope.field(text)?.unwrap_or_default(),
+            Self::FieldWithoutVary => scope.field_apart(text)?.unwrap_or_default(),
             Self::ReplyField => {
                 let reply = scope.reply.borrow();
+                let fields = reply
+                    .as_ref()
+                    .map_or(0, |it| it.fields.len() + it.always.len());
+                scope.asker.spend(fields / 8)?;
                 let value = reply.as_ref().and_then(|reply| reply.field(text));
                 value.map(<[u8]>::to_vec).unwrap_or_default()
             }
-            Self::Env => scope.variable(text).unwrap_or_default(),
+            Self::Env => scope.variable(text)?.unwrap_or_default(),
             Self::Lower => text.to_ascii_lowercase(),
             Self::Upper => text.to_ascii_uppercase(),
             Self::Escape => crate::rewrite::escape_path(text),
@@ -73,7 +80,7 @@ impl Function {
             Self::FromBase64 => STANDARD.decode(text).unwrap_or_default(),
             Self::Md5 => hex(&Md5::digest(text)),
             Self::Sha1 => hex(&Sha1::digest(text)),
-        }
+        })
     }
 }
 

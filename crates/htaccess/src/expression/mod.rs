@@ -13,7 +13,7 @@ use crate::pattern::Pattern;
 use crate::variable::Variable;
 
 pub(crate) use evaluate::{holds, number, text};
-pub(crate) use parse::{condition, words};
+pub(crate) use parse::{condition, is_by_env, words};
 
 /// Parts of an expression within each other.
 const DEPTH_MAX: usize = 32;

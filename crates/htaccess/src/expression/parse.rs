@@ -24,6 +24,11 @@ pub(crate) fn condition(text: &[u8]) -> Result<Condition, String> {
     parser.truth(found)
 }
 
+/// Whether an expression asks for variables.
+pub(crate) fn is_by_env(text: &[u8]) -> bool {
+    text.windows(3).any(|it| it.eq_ignore_ascii_case(b"env"))
+}
+
 /// Reads a text with `%{…}` in it.
 ///
 /// # Errors

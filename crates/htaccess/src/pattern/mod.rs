@@ -1,84 +1,40 @@
 //! Regular expressions as Apache has them (PCRE without UTF), matched within bounds.
 //!
-//! A pattern is written anew, byte by byte, in words that mean the same to both matchers there are:
-//! `\<` is a bracket and no word's begin, `[` stands in a set, `$` is the very end, `.` any byte.
-//! The matcher that counts its steps is made at once: it takes little room, says what is wrong, and
-//! for most that is asked a few dozen steps. A pattern that takes it many is made an automaton the
-//! first time, whose time no text stretches, unless it looks around, refers back or keeps what it
-//! has; those have what is left of the steps of their request. There is no recursion, no verb and
-//! no `(?m)`.
+//! A pattern is written anew, byte by byte, in words that mean the same to the matcher of the crate
+//! `pattern`: `\<` is a bracket and no word's begin, `[` stands in a set, `$` is the very end, `.` any
+//! byte. Its steps are those of the request. Unless a pattern refers back, it takes at most as many
+//! as it is long for each byte of the text. There is no recursion, no verb and no `(?m)`.
 
 mod write;
 
 use std::borrow::Cow;
-use std::cell::Cell;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use regex::bytes::{Regex, RegexBuilder};
 
 use self::write::Writer;
 use crate::request::Stop;
+use crate::work::Work;
 use ::pattern::{Budget, Exhausted, Flags};
 
 /// The longest pattern, in bytes.
-pub const PATTERN_BYTES_MAX: usize = 8 * 1024;
-/// Steps that are counted of all matches of one request: some 2 ms of a core.
-pub const STEPS_MAX: u64 = 200_000;
-/// Steps of a match from which on an automaton is better.
-const QUICK_STEPS_MAX: u64 = 2_000;
-/// As many steps as it takes to make an automaton.
-const AUTOMATON_STEPS: u64 = 10_000;
-/// Bytes that an automaton may take.
-const AUTOMATON_BYTES_MAX: usize = 256 * 1024;
-/// Bytes of the states that it remembers for a thread.
-const STATES_BYTES_MAX: usize = 128 * 1024;
-/// Automata of the process; what comes too late is counted.
-const AUTOMATA_MAX: usize = 1_024;
-/// States that an automaton may have to go through for a byte, and that count as a step.
-const STATES_A_STEP: usize = 64;
+const PATTERN_BYTES_MAX: usize = 8 * 1024;
 /// The longest text that groups are put into.
 const RESULT_BYTES_MAX: usize = 64 * 1024;
 /// Groups that results may name, with the whole.
 const GROUPS_MAX: usize = 10;
 
-/// How many automata there are.
-static AUTOMATA: AtomicUsize = AtomicUsize::new(0);
-
 /// A pattern, ready to match.
 #[derive(Debug)]
-pub struct Pattern {
+pub(crate) struct Pattern {
     text: Box<str>,
     counted: ::pattern::Pattern,
-    /// What an automaton is made of; none of a pattern that has to go back.
-    words: Option<Box<str>>,
-    states: usize,
-    case: Case,
-    /// The automaton, once it was wanted; none where there was no room for it.
-    automaton: OnceLock<Option<Regex>>,
 }
 
 /// Whether letters are the same in either case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Case {
+pub(crate) enum Case {
     /// They are not.
     Exact,
     /// They are.
     Folded,
-}
-
-/// The steps that the matches of a request have taken.
-#[derive(Debug, Default)]
-pub(crate) struct Steps(Cell<u64>);
-
-impl Steps {
-    fn left(&self) -> u64 {
-        STEPS_MAX.saturating_sub(self.0.get())
-    }
-
-    fn take(&self, steps: u64) {
-        self.0.set(self.0.get().saturating_add(steps));
-    }
 }
 
 /// Where a match and its groups begin and end; none of a group that was not met.
@@ -108,7 +64,7 @@ impl Pattern {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn new(pattern: &[u8], case: Case) -> Result<Self, String> {
+    pub(crate) fn new(pattern: &[u8], case: Case) -> Result<Self, String> {
         if pattern.len() > PATTERN_BYTES_MAX {
             return Err(format!("longer than {PATTERN_BYTES_MAX} bytes"));
         }
@@ -124,26 +80,17 @@ impl Pattern {
         Ok(Self {
             text: String::from_utf8_lossy(pattern).into(),
             counted: counted.map_err(|error| error.to_string())?,
-            states: writer.states(),
-            words: (!writer.goes_back).then(|| writer.out.into()),
-            case,
-            automaton: OnceLock::new(),
         })
     }
 
     /// The pattern as it was written.
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether the text matches.
-    pub(crate) fn is_match(&self, text: &[u8], steps: &Steps) -> Result<bool, Stop> {
-        Ok(self.find(text, steps)?.is_some())
-    }
-
     /// The groups of the first match.
-    pub(crate) fn groups(&self, text: &[u8], steps: &Steps) -> Result<Option<Groups>, Stop> {
-        let found = self.find(text, steps)?;
+    pub(crate) fn groups(&self, text: &[u8], work: &Work) -> Result<Option<Groups>, Stop> {
+        let found = self.find(text, work)?;
         Ok(found.map(|places| Groups::of(text, &places)))
     }
 
@@ -152,13 +99,13 @@ impl Pattern {
         &self,
         text: &[u8],
         (replacement, everywhere): (&[u8], bool),
-        steps: &Steps,
+        work: &Work,
     ) -> Result<Option<Vec<u8>>, Stop> {
         let mut out = Vec::new();
         let mut rest = text;
         let mut is_found = false;
         while out.len() <= RESULT_BYTES_MAX
-            && let Some(places) = self.find(rest, steps)?
+            && let Some(places) = self.find(rest, work)?
         {
             is_found = true;
             let (from, to) = places.first().copied().flatten().unwrap_or_default();
@@ -181,40 +128,14 @@ impl Pattern {
     }
 
     /// Where it and its groups are found first.
-    fn find(&self, text: &[u8], steps: &Steps) -> Result<Option<Places>, Stop> {
-        let quick = match self.words {
-            Some(_) => QUICK_STEPS_MAX,
-            None => STEPS_MAX,
-        };
-        if self.made().is_none()
-            && let Ok(found) = self.count(text, quick, steps)
-        {
-            return Ok(found);
-        }
-        match self.make(steps) {
-            Some(automaton) => {
-                let states = text.len().saturating_mul(self.states) / STATES_A_STEP;
-                match states as u64 <= steps.left() {
-                    true => steps.take(states as u64),
-                    false => return Err(Stop::new(500, "htaccess_regex")),
-                }
-                Ok(places(automaton, text))
-            }
-            None => {
-                let found = self.count(text, STEPS_MAX, steps);
-                found.map_err(|Exhausted| Stop::new(500, "htaccess_regex"))
-            }
-        }
-    }
-
-    /// Looks for it in at most so many steps.
-    fn count(&self, text: &[u8], most: u64, steps: &Steps) -> Result<Option<Places>, Exhausted> {
-        let granted = most.min(steps.left());
+    fn find(&self, text: &[u8], work: &Work) -> Result<Option<Places>, Stop> {
+        let granted = work.left();
         let mut budget = Budget::of_steps(granted);
         let characters = characters(text);
         let found = self.counted.find(&characters, 0, &mut budget);
         let left = if found.is_ok() { budget.left() } else { 0 };
-        steps.take(granted.saturating_sub(left));
+        work.take(granted.saturating_sub(left));
+        let found = found.map_err(|Exhausted| Stop::new(500, "htaccess_regex"))?;
         let byte = |at: usize| match &characters {
             Cow::Borrowed(_) => at,
             Cow::Owned(text) => {
@@ -223,67 +144,8 @@ impl Pattern {
             }
         };
         let place = |(from, to): (usize, usize)| (byte(from), byte(to));
-        Ok(found?.map(|spans| spans.iter().map(|span| span.map(place)).collect()))
+        Ok(found.map(|spans| spans.iter().map(|span| span.map(place)).collect()))
     }
-
-    fn made(&self) -> Option<&Regex> {
-        self.automaton.get()?.as_ref()
-    }
-
-    /// The automaton, made the first time; `None` where there is none, no room, or no step left.
-    fn make(&self, steps: &Steps) -> Option<&Regex> {
-        if let Some(made) = self.made() {
-            return Some(made);
-        }
-        let words = self.words.as_deref()?;
-        if steps.left() < AUTOMATON_STEPS {
-            return None;
-        }
-        steps.take(AUTOMATON_STEPS);
-        let made = self.automaton.get_or_init(|| automaton(words, self.case));
-        made.as_ref()
-    }
-}
-
-impl Drop for Pattern {
-    fn drop(&mut self) {
-        if self.made().is_some() {
-            AUTOMATA.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
-
-/// How much a match in a text of so many bytes counts towards the work of a request.
-pub(crate) fn work_of(bytes: usize) -> usize {
-    1 + bytes / 64
-}
-
-/// Makes an automaton, as long as there is room for one more.
-fn automaton(words: &str, case: Case) -> Option<Regex> {
-    if AUTOMATA.fetch_add(1, Ordering::Relaxed) < AUTOMATA_MAX {
-        let made = RegexBuilder::new(words)
-            .unicode(false)
-            .case_insensitive(case == Case::Folded)
-            .dot_matches_new_line(true)
-            .size_limit(AUTOMATON_BYTES_MAX)
-            .dfa_size_limit(STATES_BYTES_MAX)
-            .build();
-        if let Ok(made) = made {
-            return Some(made);
-        }
-    }
-    AUTOMATA.fetch_sub(1, Ordering::Relaxed);
-    None
-}
-
-fn places(automaton: &Regex, text: &[u8]) -> Option<Places> {
-    let found = automaton.captures(text)?;
-    let groups = found.iter();
-    Some(
-        groups
-            .map(|group| group.map(|it| (it.start(), it.end())))
-            .collect(),
-    )
 }
 
 /// A text in which each byte is the character of its number.

@@ -1,6 +1,6 @@
-//! Writes a pattern anew, in words that the matchers here take as PCRE takes those it had.
+//! Writes a pattern anew, in words that the matcher here takes as PCRE takes those it had.
 //!
-//! What is left undone in either of them, or means something else, is refused: `(?m)`, flags in the
+//! What is left undone in it, or means something else, is refused: `(?m)`, flags in the
 //! midst of a group, counts that give nothing back. How large a pattern gets where it repeats groups
 //! is known before it is compiled.
 
@@ -15,25 +15,14 @@ pub(super) struct Writer<'p> {
     pattern: &'p [u8],
     rest: &'p [u8],
     pub(super) out: String,
-    /// It needs a matcher that goes back.
-    pub(super) goes_back: bool,
     /// Groups that are remembered, so far.
     groups: usize,
     /// Those of them that have names.
     names: Vec<(String, usize)>,
-    /// The groups that are open, the outermost first.
-    open: Vec<Weight>,
-    /// What stands before a repeat.
-    last: Weight,
-}
-
-/// How much of a pattern there is.
-#[derive(Clone, Copy, Default)]
-struct Weight {
-    /// Steps of a program that counts.
-    parts: usize,
-    /// States of an automaton.
-    states: usize,
+    /// How many parts the groups have that are open, the outermost first.
+    open: Vec<usize>,
+    /// How many what stands before a repeat has.
+    last: usize,
 }
 
 /// A repeat: how often at least and at most.
@@ -51,17 +40,11 @@ impl<'p> Writer<'p> {
             pattern,
             rest: pattern,
             out: String::new(),
-            goes_back: false,
             groups: 0,
             names: Vec::new(),
-            open: vec![Weight::default()],
-            last: Weight::default(),
+            open: vec![0],
+            last: 0,
         }
-    }
-
-    /// About as many states as an automaton has.
-    pub(super) fn states(&self) -> usize {
-        self.open.first().map_or(0, |weight| weight.states)
     }
 
     fn take(&mut self, prefix: &[u8]) -> bool {
@@ -85,13 +68,10 @@ impl<'p> Writer<'p> {
                 b')' => {
                     self.out.push(')');
                     let within = match self.open.len() {
-                        0 | 1 => Weight::default(),
+                        0 | 1 => 0,
                         _ => self.open.pop().unwrap_or_default(),
                     };
-                    self.weigh(Weight {
-                        parts: within.parts.saturating_add(2),
-                        states: within.states.saturating_add(2),
-                    });
+                    self.part(within.saturating_add(2));
                 }
                 b'*' => self.repeat("*", 0, None)?,
                 b'+' => self.repeat("+", 1, None)?,
@@ -122,17 +102,9 @@ impl<'p> Writer<'p> {
 
     /// Counts what was written as so many parts.
     fn part(&mut self, parts: usize) {
-        self.weigh(Weight {
-            parts,
-            states: parts,
-        });
-    }
-
-    fn weigh(&mut self, weight: Weight) {
-        self.last = weight;
+        self.last = parts;
         if let Some(open) = self.open.last_mut() {
-            open.parts = open.parts.saturating_add(weight.parts);
-            open.states = open.states.saturating_add(weight.states);
+            *open = open.saturating_add(parts);
         }
     }
 
@@ -157,7 +129,6 @@ impl<'p> Writer<'p> {
             self.out.push('?');
         } else if self.take(b"+") {
             self.out.push('+');
-            self.goes_back = true;
         }
         let is_counted = |rest: &[u8]| count_of(rest).is_some();
         let is_repeated = matches!(self.rest, [b'*' | b'+' | b'?', ..])
@@ -167,19 +138,13 @@ impl<'p> Writer<'p> {
         }
         // One character is counted in one step; all else stands there as often as it may come.
         let more = most.unwrap_or(least.saturating_add(1)).saturating_sub(1);
-        let Weight { parts, states } = self.last;
-        let is_one = parts <= 1;
-        self.weigh(Weight {
-            parts: if is_one {
-                0
-            } else {
-                parts.saturating_mul(more)
-            },
-            states: states.saturating_mul(more),
+        self.part(match self.last {
+            0 | 1 => 0,
+            parts => parts.saturating_mul(more),
         });
         let most = PARTS_MAX.saturating_add(self.pattern.len().saturating_mul(PARTS_MAX_A_BYTE));
         match self.open.last() {
-            Some(open) if open.parts > most => Err("it repeats too much of itself".to_owned()),
+            Some(open) if *open > most => Err("it repeats too much of itself".to_owned()),
             _ => Ok(()),
         }
     }
@@ -221,7 +186,6 @@ impl<'p> Writer<'p> {
             (b">", "(?>"),
         ] {
             if self.take(look) {
-                self.goes_back = true;
                 self.open(words);
                 return Ok(());
             }
@@ -240,7 +204,7 @@ impl<'p> Writer<'p> {
 
     fn open(&mut self, words: &str) {
         self.out.push_str(words);
-        self.open.push(Weight::default());
+        self.open.push(0);
     }
 
     /// `(?i)`, where a group begins, or `(?i:`. That `.` is any byte goes without saying.
@@ -300,10 +264,7 @@ impl<'p> Writer<'p> {
                 self.out.push('\\');
                 self.out.push(char::from(byte));
             }
-            b'Z' => {
-                self.goes_back = true;
-                self.out.push_str("(?=\\n?\\z)");
-            }
+            b'Z' => self.out.push_str("(?=\\n?\\z)"),
             b'G' => self.out.push_str("\\A"),
             b'h' => self.out.push_str("[\\t\\x20\\xA0]"),
             b'H' => self.out.push_str("[^\\t\\x20\\xA0]"),
@@ -311,10 +272,7 @@ impl<'p> Writer<'p> {
             b'V' => self.out.push_str("[^\\n\\x0B\\x0C\\r\\x85]"),
             b'R' => self.out.push_str("(?:\\r\\n|[\\n\\x0B\\x0C\\r\\x85])"),
             b'N' => self.out.push_str("[^\\n]"),
-            b'K' => {
-                self.goes_back = true;
-                self.out.push_str("\\K");
-            }
+            b'K' => self.out.push_str("\\K"),
             b'Q' => self.quoted(),
             b'E' => {}
             b'k' | b'g' => return self.named_reference(),
@@ -347,7 +305,6 @@ impl<'p> Writer<'p> {
     }
 
     fn refer(&mut self, group: usize) {
-        self.goes_back = true;
         let _ = write!(self.out, "(?:\\{group})");
     }
 

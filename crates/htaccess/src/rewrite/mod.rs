@@ -164,6 +164,8 @@ pub(crate) struct RewriteCondition {
     negated: bool,
     or_next: bool,
     no_vary: bool,
+    /// Whether it may depend on variables.
+    pub(crate) is_by_env: bool,
     text: Box<str>,
 }
 
@@ -180,13 +182,24 @@ enum Test {
 }
 
 impl RewriteCondition {
-    /// Whether it may depend on variables.
-    pub(crate) fn is_by_env(&self) -> bool {
-        matches!(self.test, Test::Expression(_)) || self.input.is_by_env()
+    fn is_unsupported(&self) -> bool {
+        matches!(self.test, Test::Lookup) || self.input.is_unsupported()
+    }
+}
+
+impl Rule {
+    /// The line of it or its conditions that needs what is not had here, if there is one.
+    pub(crate) fn unsupported(&self) -> Option<u32> {
+        let mut conditions = self.conditions.iter();
+        let condition = conditions.find(|it| it.is_unsupported());
+        let flags = &self.flags;
+        let mut texts = [&flags.env, &flags.cookies].into_iter().flatten();
+        let is_own = self.output.is_unsupported() || texts.any(Template::is_unsupported);
+        condition.map(|it| it.line).or(is_own.then_some(self.line))
     }
 
-    /// Whether it needs what is not had here.
-    pub(crate) fn is_unsupported(&self) -> bool {
-        matches!(self.test, Test::Lookup) || self.input.is_unsupported()
+    /// Whether it sets variables.
+    pub(crate) fn sets_env(&self) -> bool {
+        !self.flags.env.is_empty()
     }
 }

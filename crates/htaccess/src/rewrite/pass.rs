@@ -9,7 +9,8 @@ use crate::evaluation::FileKind;
 use crate::expression;
 use crate::pattern::Groups;
 use crate::request::Stop;
-use crate::variable::Scope;
+use crate::variable::{Scope, VARY_MAX};
+use crate::work::LINE_STEPS;
 
 /// Cookies that one pass sets.
 const COOKIES_MAX: usize = 64;
@@ -60,6 +61,8 @@ struct Pass<'p> {
     status: u16,
     is_changed: bool,
     no_escape: bool,
+    /// The path and what follows it, until a rule changes either.
+    whole: Option<Vec<u8>>,
 }
 
 /// Goes through the rules.
@@ -91,6 +94,7 @@ pub(crate) async fn run(
         status: 302,
         is_changed: false,
         no_escape: false,
+        whole: None,
     };
     let refused = pass.rules().await?;
     pass.finish(refused)
@@ -160,8 +164,10 @@ impl Pass<'_> {
 
     async fn rule(&mut self, rule: &Rule) -> Result<Applied, Stop> {
         let scope = self.scope;
-        let whole = [&scope.filename.borrow()[..], &scope.path_info.borrow()].concat();
-        let text = whole.strip_prefix(self.directory).unwrap_or(&whole);
+        scope.asker.spend(LINE_STEPS)?;
+        let both = || [&scope.filename.borrow()[..], &scope.path_info.borrow()].concat();
+        let whole = self.whole.get_or_insert_with(both);
+        let text = whole.strip_prefix(self.directory).unwrap_or(whole);
         let groups = scope.matched(&rule.pattern, text)?;
         let is_hit = groups.is_some() != rule.negated && !rule.flags.never;
         scope.asker.trace(rule.line, || {
@@ -185,8 +191,12 @@ impl Pass<'_> {
             return Ok(Applied::No);
         }
         for name in vary {
-            if !self.passed.vary.contains(&name) {
-                self.passed.vary.push(name);
+            let known = &mut self.passed.vary;
+            if !known.contains(&name) {
+                known.push(name);
+            }
+            if known.len() > VARY_MAX {
+                return Err(Stop::new(500, "htaccess_loop"));
             }
         }
         let captured = Captured {
@@ -231,7 +241,7 @@ impl Pass<'_> {
         of_condition: &mut Groups,
     ) -> Result<bool, Stop> {
         let scope = self.scope;
-        scope.asker.spend(1)?;
+        scope.asker.spend(LINE_STEPS)?;
         let captured = Captured {
             rule: of_rule,
             condition: of_condition,
@@ -299,6 +309,7 @@ impl Pass<'_> {
             result = expanded.text;
         }
         self.set(flags, captured)?;
+        self.whole = None;
         if flags.no_result {
             self.force(flags, captured)?;
             return Ok(Applied::NoResult);
@@ -349,14 +360,13 @@ impl Pass<'_> {
         let scope = self.scope;
         for template in &flags.env {
             let text = template.expand(captured, None, scope)?.text;
-            let mut variables = scope.variables.borrow_mut();
             if let Some(name) = text.strip_prefix(b"!") {
-                variables.unset(name);
+                scope.set_variable(name, None)?;
                 continue;
             }
             let colon = text.iter().position(|byte| *byte == b':');
             let (name, value) = text.split_at(colon.unwrap_or(text.len()));
-            variables.set(name, value.get(1..).unwrap_or_default())?;
+            scope.set_variable(name, Some(value.get(1..).unwrap_or_default()))?;
         }
         for template in &flags.cookies {
             let text = template.expand(captured, None, scope)?.text;

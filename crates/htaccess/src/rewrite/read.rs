@@ -46,14 +46,17 @@ pub(crate) fn condition(line: u32, arguments: &[u8]) -> Result<RewriteCondition,
         Some(rest) => (true, rest),
         None => (false, &pattern[..]),
     };
-    let (test, negates) = match input.eq_ignore_ascii_case(b"expr") {
+    let is_expression = input.eq_ignore_ascii_case(b"expr");
+    let (test, negates) = match is_expression {
         true => (Test::Expression(expression::condition(tested)?), false),
         false => test(tested, folds)?,
     };
-    let text = [&input[..], b" ", &pattern].concat();
+    let input = Template::new(&input);
+    let text = [input.raw(), b" ", &pattern].concat();
     Ok(RewriteCondition {
         line,
-        input: Template::new(&input)?,
+        is_by_env: input.is_by_env() || (is_expression && expression::is_by_env(tested)),
+        input,
         test,
         negated: is_not != negates,
         or_next,
@@ -154,7 +157,7 @@ pub(crate) fn rule(
         }
         None => {}
     }
-    rule.output = Template::new(result)?;
+    rule.output = Template::new(result);
     Ok(rule)
 }
 
@@ -186,13 +189,13 @@ fn flag(flags: &mut Flags, name: &str, value: Option<&[u8]>) -> Result<(), Strin
             flags.escaping.controls = true;
         }
         "c" | "chain" => flags.chain = true,
-        "co" | "cookie" => flags.cookies.push(Template::new(needed()?)?),
+        "co" | "cookie" => flags.cookies.push(Template::new(needed()?)),
         "dpi" | "discardpath" | "d" => flags.discards_path_info = true,
-        "e" | "env" => flags.env.push(Template::new(needed()?)?),
+        "e" | "env" => flags.env.push(Template::new(needed()?)),
         "end" => flags.end = true,
         "f" | "forbidden" => status(flags, 403),
         "g" | "gone" => status(flags, 410),
-        "h" | "handler" => flags.handler = Some(Template::new(needed()?)?),
+        "h" | "handler" => flags.handler = Some(Template::new(needed()?)),
         "l" | "last" => flags.last = true,
         "n" | "next" => {
             let most = value.map_or(super::ROUNDS_MAX, |value| {
@@ -213,7 +216,7 @@ fn flag(flags: &mut Flags, name: &str, value: Option<&[u8]>) -> Result<(), Strin
         "s" | "skip" => {
             flags.skip = usize::try_from(expression::number(needed()?)).unwrap_or(0);
         }
-        "t" | "type" => flags.media_type = Some(Template::new(needed()?)?),
+        "t" | "type" => flags.media_type = Some(Template::new(needed()?)),
         "unsafeallow3f" => flags.allows_question_mark = true,
         "unc" => flags.keeps_slashes = true,
         _ => return Err(format!("there is no flag {name}")),

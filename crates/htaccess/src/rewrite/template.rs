@@ -5,9 +5,7 @@ use super::escape::percent;
 use crate::pattern::Groups;
 use crate::request::Stop;
 use crate::variable::{Scope, Variable};
-
-/// Templates within each other: defaults of maps.
-const DEPTH_MAX: usize = 8;
+use crate::work::steps_of;
 
 /// A text that is expanded for a request.
 #[derive(Debug, Default)]
@@ -24,8 +22,6 @@ enum Piece {
     /// `%1`: of the last condition that matched.
     Condition(u8),
     Variable(Variable),
-    /// A map: none is declared here, so that its default is what it says.
-    Map(Template),
 }
 
 /// How captures are escaped.
@@ -56,14 +52,7 @@ pub(super) struct Expanded {
 }
 
 impl Template {
-    pub(super) fn new(raw: &[u8]) -> Result<Self, String> {
-        Self::within(raw, 0)
-    }
-
-    fn within(raw: &[u8], depth: usize) -> Result<Self, String> {
-        if depth > DEPTH_MAX {
-            return Err(format!("more than {DEPTH_MAX} maps stand in each other"));
-        }
+    pub(super) fn new(raw: &[u8]) -> Self {
         let mut pieces = Vec::new();
         let mut text = Vec::new();
         let mut rest = raw;
@@ -77,7 +66,7 @@ impl Template {
                 }
                 [b'$', digit @ b'0'..=b'9', after @ ..] => (Piece::Rule(digit - b'0'), after),
                 [b'%', digit @ b'0'..=b'9', after @ ..] => (Piece::Condition(digit - b'0'), after),
-                [sign @ (b'%' | b'$'), b'{', inner @ ..] => match braced(*sign, inner, depth)? {
+                [sign @ (b'%' | b'$'), b'{', inner @ ..] => match braced(*sign, inner) {
                     Some(found) => found,
                     None => {
                         text.extend_from_slice(&[*sign, b'{']);
@@ -100,10 +89,10 @@ impl Template {
         if !text.is_empty() {
             pieces.push(Piece::Text(text));
         }
-        Ok(Self {
+        Self {
             pieces,
             raw: raw.into(),
-        })
+        }
     }
 
     /// The text as it is written.
@@ -117,12 +106,11 @@ impl Template {
         self.pieces.iter().any(is_env)
     }
 
+    /// Whether what is not had here stands in it: a lookup, or a map.
     pub(super) fn is_unsupported(&self) -> bool {
-        self.pieces.iter().any(|piece| match piece {
-            Piece::Variable(variable) => *variable == Variable::Unsupported,
-            Piece::Map(template) => template.is_unsupported(),
-            _ => false,
-        })
+        let is_unsupported =
+            |piece: &Piece| matches!(piece, Piece::Variable(Variable::Unsupported));
+        self.pieces.iter().any(is_unsupported)
     }
 
     pub(super) fn expand(
@@ -138,11 +126,11 @@ impl Template {
                     expanded.push(text, false)?;
                     continue;
                 }
-                Piece::Rule(number) => group(captured.rule, *number, escaping),
-                Piece::Condition(number) => group(captured.condition, *number, escaping),
-                Piece::Variable(variable) => variable.value(scope),
-                Piece::Map(default) => default.expand(captured, escaping, scope)?.text,
+                Piece::Rule(number) => group(captured.rule, *number, escaping, scope)?,
+                Piece::Condition(number) => group(captured.condition, *number, escaping, scope)?,
+                Piece::Variable(variable) => variable.value(scope)?,
             };
+            scope.asker.spend(steps_of(asked.len()))?;
             expanded.push(&asked, true)?;
         }
         Ok(expanded)
@@ -163,12 +151,19 @@ impl Expanded {
     }
 }
 
-fn group(groups: &Groups, number: u8, escaping: Option<&Escaping>) -> Vec<u8> {
+fn group(
+    groups: &Groups,
+    number: u8,
+    escaping: Option<&Escaping>,
+    scope: &Scope<'_>,
+) -> Result<Vec<u8>, Stop> {
     let text = groups.get(usize::from(number));
-    match escaping {
-        Some(escaping) => escaping.escape(text),
-        None => text.to_vec(),
-    }
+    let Some(escaping) = escaping else {
+        return Ok(text.to_vec());
+    };
+    let chosen = escaping.never.len() + escaping.only.as_ref().map_or(0, Vec::len);
+    scope.asker.spend(text.len() * (4 + chosen) / 64)?;
+    Ok(escaping.escape(text))
 }
 
 impl Escaping {
@@ -197,29 +192,23 @@ impl Escaping {
     }
 }
 
-/// What stands in `%{ }` or `${ }`, and what follows; none where the bracket is not closed.
-fn braced(sign: u8, inner: &[u8], depth: usize) -> Result<Option<(Piece, &[u8])>, String> {
+/// What stands in `%{ }` or `${ }`, and what follows; none where the bracket is not closed. A map is
+/// the site's to have, and is not had here.
+fn braced(sign: u8, inner: &[u8]) -> Option<(Piece, &[u8])> {
     let mut open = 1usize;
     let end = inner.iter().position(|byte| {
         open += usize::from(*byte == b'{');
         open -= usize::from(*byte == b'}');
         open == 0
     });
-    let Some(end) = end else {
-        return Ok(None);
+    let (name, after) = inner.split_at(end?);
+    let variable = match sign {
+        b'%' => Variable::of_name(name),
+        _ if name.contains(&b':') => Variable::Unsupported,
+        _ => return None,
     };
-    let (name, after) = inner.split_at(end);
-    let after = after.get(1..).unwrap_or_default();
-    if sign == b'%' {
-        return Ok(Some((Piece::Variable(Variable::of_name(name)), after)));
-    }
-    if !name.contains(&b':') {
-        return Ok(None);
-    }
-    let default = name.iter().position(|byte| *byte == b'|');
-    let default = default
-        .and_then(|at| name.get(at + 1..))
-        .unwrap_or_default();
-    let default = Template::within(default, depth + 1)?;
-    Ok(Some((Piece::Map(default), after)))
+    Some((
+        Piece::Variable(variable),
+        after.get(1..).unwrap_or_default(),
+    ))
 }

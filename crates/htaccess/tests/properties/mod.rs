@@ -61,6 +61,7 @@ fn outcome(chain: &Chain, path: &[u8]) -> (Ending, ReplyTables) {
         variables: &variables,
         options: AllowedOptions::ALL,
         now: Civil::default(),
+        spent: 0,
     };
     let answer = |question: &Question| match question {
         Question::File(path) => {

@@ -20,7 +20,7 @@ env = { STAGE = "site", HOST_ASKED = "$host", OWN = "env" }
   env = { STAGE = "rule", ADDED = "yes" }
   [[sites.rules]]
   match = { path = "/outer.*" }
-  env = { ADDED = [{ value = false, match = { cookie = { c = { regex = '^(?!x)(a+)+$' } } } }] }
+  env = { ADDED = [{ value = false, match = { cookie = { c = { regex = '^(?!x)(a+)+\1*$' } } } }] }
   [[sites.rules]]
   match = { file = "*.php" }
     [sites.rules.handler.fastcgi]
