@@ -30,7 +30,7 @@ pub use definition::{
     Change, Concurrent, Defined, Definition, Keyed, Mode, RateDefinition, Shared, TenantDefinition,
 };
 pub use ledger::{Admission, Ledger};
-pub use look::{GateLook, LimitLook, Totals};
+pub use look::{GateLook, LimitLook, Steered, Totals};
 pub use permit::{Permit, Used};
 pub use queue::handshake;
 pub use refusal::{Refusal, Why};

@@ -71,3 +71,14 @@ pub struct GateLook {
     /// How long the oldest waiter has waited.
     pub oldest: Option<Duration>,
 }
+
+/// What is told of a fixed limit to who decides how many permits it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Steered {
+    /// Permits that are out.
+    pub in_flight: u32,
+    /// Requests that wait.
+    pub waiting: u32,
+    /// Requests let in so far, in all.
+    pub admitted: u64,
+}

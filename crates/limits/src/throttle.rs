@@ -4,7 +4,9 @@
 //! once, they only share the same time; so it gets fewer by a part, until less at once would leave some
 //! of the quota unused. Where some is left and others wait, it gets more, if that brings what it should.
 //! So it finds the fewest that serve as much. Once nobody has waited for long it gets as many as it
-//! likes. Not here: who reads the kernel's figures, and who waits.
+//! likes. Where nobody was let in for a while although some wait, those under way are stuck, as pages
+//! without end are: they count for nothing, so that others pass them. Not here: who reads the kernel's
+//! figures, and who waits.
 
 /// A group that was kept from more processors than this, on average, is throttled.
 const MUCH: f64 = 0.2;
@@ -18,6 +20,11 @@ const REMEMBERED: u32 = 150;
 const REST: u32 = 50;
 /// Looks at which nobody waited, after which there is no bound any more.
 const FREE: u32 = 50;
+/// Looks in a row at which somebody waited and nobody was let in, after which those under way are
+/// stuck; looks for which that holds; and those after which as many are found to be stuck still.
+const STUCK: u32 = 25;
+const STUCK_HOLDS: u32 = 50;
+const STUCK_AGAIN: u32 = 3;
 /// What more at once must bring of what it would if each brought as much as those before.
 const GAIN_PART: f64 = 0.2;
 /// A part that is taken away, and one that is added, of how many there are.
@@ -40,6 +47,11 @@ pub struct Throttle {
     rests_until: u32,
     /// Looks in a row at which nobody waited.
     free: u32,
+    /// Looks in a row at which somebody waited and nobody was let in.
+    still: u32,
+    /// Requests that are stuck, until that look, and how many there were when last looked for.
+    stuck: (u32, u32),
+    known_stuck: u32,
 }
 
 /// What one look shows, of the time since the last.
@@ -53,6 +65,8 @@ pub struct ThrottleLook {
     pub in_flight: u32,
     /// Requests that wait now.
     pub waiting: u32,
+    /// Requests let in since the last look.
+    pub let_in: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -75,13 +89,16 @@ impl Throttle {
             least: (0, 0),
             rests_until: 0,
             free: 0,
+            still: 0,
+            stuck: (0, 0),
+            known_stuck: 0,
         }
     }
 
-    /// How many may be under way at once; none: as many as there are.
+    /// How many may be under way at once, those that are stuck among them; none: as many as there are.
     #[must_use]
     pub fn cap(&self) -> Option<u32> {
-        self.cap
+        self.cap.map(|cap| cap.saturating_add(self.stuck.0))
     }
 
     /// Takes a look, five times a second.
@@ -92,11 +109,35 @@ impl Throttle {
         self.seen.kept_from += look.kept_from;
         let is_calm = look.waiting == 0 && look.kept_from <= MUCH;
         self.free = if is_calm { self.free + 1 } else { 0 };
+        self.find_stuck(look);
         let looks = self.seen.looks;
         if self.free >= FREE {
             *self = Self::new(self.floor);
         } else if looks >= LOOKS && (self.raised.is_none() || looks >= LOOKS_BEFORE_MORE) {
             self.decide(look);
+        }
+    }
+
+    fn find_stuck(&mut self, look: &ThrottleLook) {
+        let is_still = look.waiting > 0 && look.let_in == 0;
+        self.still = if is_still { self.still + 1 } else { 0 };
+        let (stuck, until) = self.stuck;
+        let known = match self.looks < until.saturating_add(STUCK) {
+            true => self.known_stuck,
+            false => 0,
+        };
+        let found = if self.still >= STUCK {
+            Some(look.in_flight)
+        } else {
+            (known > 0 && self.still >= STUCK_AGAIN).then(|| known.min(look.in_flight))
+        };
+        if let Some(found) = found {
+            self.known_stuck = found;
+            self.stuck = (found, self.looks.saturating_add(STUCK_HOLDS));
+        } else if self.looks >= until {
+            self.stuck.0 = 0;
+        } else {
+            self.stuck.0 = stuck.min(look.in_flight);
         }
     }
 

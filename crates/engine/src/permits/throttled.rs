@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use limits::{Ledger, LimitId, Throttle, ThrottleLook, Time};
+use limits::{Ledger, LimitId, Steered, Throttle, ThrottleLook, Time};
 use os::cgroup::{Controller, Layout, Usage};
 
 use super::caps::UNBOUNDED;
@@ -40,6 +40,8 @@ struct Standing {
     millicores: u32,
     throttle: Throttle,
     seen: Option<Figures>,
+    /// Requests that its limit had let in.
+    admitted: u64,
     /// Whether there is anything to look for.
     is_busy: bool,
 }
@@ -76,9 +78,7 @@ impl Throttles {
                 None => Some((0.0, 0.0)),
             };
             let before = standing.throttle.cap();
-            ledger.steer(time, id, |in_flight, waiting| {
-                standing.decide(since, in_flight, waiting)
-            });
+            ledger.steer(time, id, |steered| standing.decide(since, steered));
             tell(name, before, standing.throttle.cap());
         });
     }
@@ -87,7 +87,7 @@ impl Throttles {
     pub(super) fn let_go(&self, ledger: &Ledger, time: Time, limits: &Limits) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Standings::default();
         for (_, id, _) in groups(limits, 0) {
-            ledger.steer(time, id, |_, _| UNBOUNDED);
+            ledger.steer(time, id, |_| UNBOUNDED);
         }
     }
 }
@@ -166,6 +166,7 @@ impl Standing {
             millicores: group.millicores,
             throttle: Throttle::new(group.millicores.div_ceil(1_000)),
             seen: None,
+            admitted: 0,
             is_busy: true,
         }
     }
@@ -183,13 +184,20 @@ impl Standing {
     }
 
     /// How many permits there are from now on.
-    fn decide(&mut self, since: Option<(f64, f64)>, in_flight: u32, waiting: u32) -> u32 {
+    fn decide(&mut self, since: Option<(f64, f64)>, steered: Steered) -> u32 {
+        let Steered {
+            in_flight,
+            waiting,
+            admitted,
+        } = steered;
+        let before = std::mem::replace(&mut self.admitted, admitted);
         if let Some((used, kept_from)) = since {
             self.throttle.look(&ThrottleLook {
                 used,
                 kept_from,
                 in_flight,
                 waiting,
+                let_in: admitted.saturating_sub(before),
             });
         }
         let cap = self.throttle.cap();

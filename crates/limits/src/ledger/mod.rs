@@ -47,7 +47,7 @@ use std::time::Duration;
 use crate::Time;
 use crate::ask::{Ask, LimitId, TenantId, WANTS_MAX};
 use crate::definition::{Change, Defined, Definition, TenantDefinition};
-use crate::look::{GateLook, LimitLook};
+use crate::look::{GateLook, LimitLook, Steered};
 use crate::permit::Permit;
 use crate::refusal::{Refusal, Why};
 use crate::sync::{Apart, Lock};
@@ -157,9 +157,9 @@ impl Ledger {
         self.books().change(now, limit, change);
     }
 
-    /// Has `decide` say how many permits a fixed limit has from now on, of how many are out and how
-    /// many requests wait. That lasts until the limit is defined or changed otherwise.
-    pub fn steer(&self, now: Time, limit: LimitId, decide: impl FnOnce(u32, u32) -> u32) {
+    /// Has `decide` say how many permits a fixed limit has from now on. That lasts until the limit is
+    /// defined or changed otherwise.
+    pub fn steer(&self, now: Time, limit: LimitId, decide: impl FnOnce(Steered) -> u32) {
         self.books().steer(now, limit, decide);
     }
 

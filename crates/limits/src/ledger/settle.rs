@@ -11,6 +11,7 @@ use super::shard::Forget;
 use super::wait_queue::{Charged, GateQueue, WaitQueue, Wakers};
 use crate::Time;
 use crate::ask::LimitId;
+use crate::look::Steered;
 use crate::permit::Used;
 use crate::refusal::Why;
 
@@ -179,26 +180,31 @@ impl Books {
         }
     }
 
-    /// Has somebody else decide how many permits a fixed limit has from now on, who sees how many
-    /// are out and how many requests wait.
-    pub(super) fn steer(&self, now: Time, limit: LimitId, decide: impl FnOnce(u32, u32) -> u32) {
+    /// Has somebody else decide how many permits a fixed limit has from now on.
+    pub(super) fn steer(&self, now: Time, limit: LimitId, decide: impl FnOnce(Steered) -> u32) {
         self.with_wait_queue(Some(now), |wait_queue, now, wakers| {
             let table = wait_queue.table.clone();
             let Some(entry) = table.limit(limit).filter(|entry| entry.is_fixed()) else {
                 return;
             };
             let index = entry.index() as usize;
-            let free = self.cells.iter().map(|cells| {
-                let cells = cells.lock();
-                cells.cells.get(index).map_or(0, |cell| cell.free)
-            });
-            let free: u32 = free.sum();
-            let (out, waiting) = {
+            let (mut free, mut admitted) = (0, 0);
+            for cells in &self.cells {
+                if let Some(cell) = cells.lock().cells.get(index) {
+                    free += cell.free;
+                    admitted += cell.admitted;
+                }
+            }
+            let steered = {
                 let mut shard = self.shards[usize::from(entry.place.shard)].lock();
                 let gate = shard.gate(entry.place.slot);
-                (gate.in_flight.saturating_sub(free), gate.waiting)
+                Steered {
+                    in_flight: gate.in_flight.saturating_sub(free),
+                    waiting: gate.waiting,
+                    admitted: entry.life.counters.totals(admitted).admitted,
+                }
             };
-            let cap = decide(out, waiting);
+            let cap = decide(steered);
             if cap == entry.cap() {
                 return;
             }

@@ -33,6 +33,7 @@ struct World {
     left_ms: f64,
     kept_ms: f64,
     used_ms: f64,
+    let_in: u64,
     /// How long pages took once they were let in, in milliseconds.
     served: Vec<u64>,
 }
@@ -50,6 +51,7 @@ impl World {
             left_ms: 0.0,
             kept_ms: 0.0,
             used_ms: 0.0,
+            let_in: 0,
             served: Vec::new(),
         }
     }
@@ -77,6 +79,7 @@ impl World {
         while self.running.len() < self.cap() && self.queue.pop_front().is_some() {
             let (waits_ms, cpu_ms) = self.page;
             let begun_ms = self.now_ms;
+            self.let_in += 1;
             self.running.push(Page {
                 begun_ms,
                 waits_ms,
@@ -109,6 +112,7 @@ impl World {
                 kept_from: std::mem::take(&mut self.kept_ms) / LOOK_MS as f64,
                 in_flight: count(self.running.len()),
                 waiting: count(self.queue.len()),
+                let_in: std::mem::take(&mut self.let_in),
             };
             if let Some(throttle) = &mut self.throttle {
                 throttle.look(&look);
@@ -169,6 +173,37 @@ fn a_group_that_is_throttled_no_more_gets_as_many_as_before() {
 }
 
 #[test]
+fn pages_pass_those_that_never_end() {
+    let mut world = World::new((0, 5.0), Some(Throttle::new(1)));
+    let endless = |world: &World| Page {
+        begun_ms: world.now_ms,
+        waits_ms: 0,
+        cpu_ms: f64::INFINITY,
+    };
+    for _ in 0..10 {
+        world.running.push(endless(&world));
+    }
+    // Those that run are too many from then on.
+    world.run(500, 15_000);
+    world.served.clear();
+    world.run(500, 60_000);
+    let served = world.served.len();
+    assert!(served >= 100 && world.queue.len() <= 20, "{served} of 120");
+    // Another one comes in between.
+    world.running.push(endless(&world));
+    world.run(500, 15_000);
+    world.served.clear();
+    world.run(500, 60_000);
+    let served = world.served.len();
+    assert!(served >= 100 && world.queue.len() <= 20, "{served} of 120");
+    // Once they have ended, nobody counts for nothing any more.
+    world.running.clear();
+    world.page = (0, 20.0);
+    world.run(8, 30_000);
+    assert_eq!(world.cap(), 1);
+}
+
+#[test]
 fn a_quota_of_several_cores_is_its_floor() {
     let mut throttle = Throttle::new(3);
     let look = ThrottleLook {
@@ -176,6 +211,7 @@ fn a_quota_of_several_cores_is_its_floor() {
         kept_from: 1.0,
         in_flight: 20,
         waiting: 100,
+        let_in: 1,
     };
     (0..100).for_each(|_| throttle.look(&look));
     assert_eq!(throttle.cap(), Some(3));
@@ -189,6 +225,7 @@ fn more_at_once_that_brings_nothing_is_taken_back() {
         kept_from,
         in_flight: 10,
         waiting: 100,
+        let_in: 1,
     };
     (0..LOOKS).for_each(|_| throttle.look(&look(1.0, 1.0)));
     assert_eq!(throttle.cap(), Some(8));
@@ -212,10 +249,12 @@ proptest! {
     ) {
         let mut throttle = Throttle::new(floor);
         for (used, kept_from, in_flight, waiting) in looks {
-            let before = throttle.cap();
-            throttle.look(&ThrottleLook { used, kept_from, in_flight, waiting });
-            let Some(cap) = throttle.cap() else { continue };
+            let before = throttle.cap;
+            let let_in = u64::from(in_flight % 2);
+            throttle.look(&ThrottleLook { used, kept_from, in_flight, waiting, let_in });
+            let (Some(cap), bound) = (throttle.cap, throttle.cap()) else { continue };
             prop_assert!(cap >= floor.max(1));
+            prop_assert!(bound.is_some_and(|bound| bound >= cap && bound <= cap + in_flight));
             if let Some(before) = before {
                 prop_assert!(cap <= before + (before / RISE_PART).max(1));
             }
