@@ -117,9 +117,25 @@ impl DraftKeys {
         self.put(table, TomlItem::Table(members), from);
     }
 
+    /// Takes a key away.
+    pub(crate) fn take(&mut self, name: &str) {
+        self.keys.retain(|(known, _)| known != name);
+    }
+
+    /// Keeps these keys, and gives all others back with the same `match`.
+    pub(crate) fn split(&mut self, kept: &[&str]) -> Self {
+        let mut others = self.clone();
+        self.keys
+            .retain(|(name, _)| name == "match" || kept.contains(&name.as_str()));
+        others
+            .keys
+            .retain(|(name, _)| !kept.contains(&name.as_str()));
+        others
+    }
+
     /// A key in place of what it was.
     pub(crate) fn replace(&mut self, name: &str, item: TomlItem) {
-        self.keys.retain(|(known, _)| known != name);
+        self.take(name);
         self.keys.insert(0, (name.to_owned(), item));
     }
 

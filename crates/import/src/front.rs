@@ -237,13 +237,14 @@ impl Fronts {
         let tls: BTreeSet<String> = with_tls
             .flat_map(|front| front.hosts.iter().cloned())
             .collect();
+        let mut taken = BTreeSet::new();
         for front in self.list.iter_mut().filter(|front| front.goes_to_tls) {
             let hosts = std::mem::take(&mut front.hosts);
             let (to_tls, own): (Vec<_>, Vec<_>) =
                 hosts.into_iter().partition(|host| tls.contains(host));
             front.hosts = own
                 .into_iter()
-                .filter(|host| !owners.contains_key(host))
+                .filter(|host| !owners.contains_key(host) && taken.insert(host.clone()))
                 .collect();
             if !to_tls.is_empty() && front.hosts.is_empty() {
                 front.merged = Merged::Redirect;

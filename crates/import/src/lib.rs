@@ -16,7 +16,7 @@ mod nginx;
 mod report;
 mod words;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use apache::apache;
 use draft::{SharedDraft, SiteDraft};
@@ -77,23 +77,23 @@ pub struct Imported {
 }
 
 impl Imported {
-    /// Leaves a file out, for a reason that only the machine knows: what it was made of is not carried.
-    pub fn leave_out(&mut self, name: &str, why: &str) {
-        let Some(at) = self.files.iter().position(|file| file.name == name) else {
-            return;
-        };
-        let left = self.files.remove(at);
-        let others: BTreeSet<usize> = self
-            .files
-            .iter()
-            .flat_map(|file| &file.lines)
-            .copied()
-            .collect();
-        for line in left.lines.iter().filter(|line| !others.contains(line)) {
-            if let Some(line) = self.lines.get_mut(*line) {
-                line.leave_out(why);
+    /// Leaves files out, by their names, for reasons that only the machine knows: what they were made
+    /// of is not carried.
+    pub fn leave_out(&mut self, reasons: &BTreeMap<String, String>) {
+        let (left, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.files)
+            .into_iter()
+            .partition(|file| reasons.contains_key(&file.name));
+        let lines = kept.iter().flat_map(|file| &file.lines).copied();
+        let others: BTreeSet<usize> = lines.collect();
+        for file in &left {
+            let why = reasons.get(&file.name).map_or("", String::as_str);
+            for line in file.lines.iter().filter(|line| !others.contains(line)) {
+                if let Some(line) = self.lines.get_mut(*line) {
+                    line.leave_out(why);
+                }
             }
         }
+        self.files = kept;
     }
 }
 

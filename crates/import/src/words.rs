@@ -114,11 +114,17 @@ pub(crate) fn is_found(source: &str, text: &str) -> bool {
     !matches!(found, Ok(Ok(false)))
 }
 
-/// Whether a path is meant by a name with wildcards that leave slashes alone.
-pub(crate) fn is_meant(pattern: &str, path: &str) -> bool {
+/// A name with wildcards that leave slashes alone.
+pub(crate) fn wildcards(pattern: &str) -> Option<Expression> {
     let escaped = escape(pattern);
     let source = escaped.replace("\\*", "[^/]*").replace("\\?", "[^/]");
-    is_found(&format!("^{source}$"), path)
+    Expression::new(&format!("^{source}$")).ok()
+}
+
+/// Whether a path is meant by a name with wildcards that leave slashes alone.
+pub(crate) fn is_meant(pattern: &str, path: &str) -> bool {
+    let found = wildcards(pattern).map(|it| it.is_match(path.as_bytes()));
+    found != Some(Ok(false))
 }
 
 /// What an expression comes to as globs.

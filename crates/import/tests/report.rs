@@ -44,7 +44,11 @@ fn the_account_for_programs_has_every_line() {
 #[test]
 fn what_is_left_out_is_not_carried() {
     let mut imported = nginx(TEXT.as_bytes(), &ImportOptions::default()).unwrap();
-    imported.leave_out("a.example", "there is no such directory");
+    let why = (
+        "a.example".to_owned(),
+        "there is no such directory".to_owned(),
+    );
+    imported.leave_out(&[why].into());
     let root = imported
         .lines
         .iter()

@@ -48,6 +48,21 @@ fn a_server_that_only_redirects_to_tls_is_a_key_of_the_site_it_redirects_to() {
 }
 
 #[test]
+fn of_two_servers_that_only_redirect_one_has_the_host() {
+    let server = |port: u16| {
+        format!(
+            "server {{ listen {port}; server_name b.example; return 301 https://$host$request_uri; }}\n"
+        )
+    };
+    let imported = read(&format!("{}{}", server(80), server(8080)));
+    let sites = imported
+        .files
+        .iter()
+        .filter(|file| file.text.contains("[[sites]]"));
+    assert_eq!(sites.count(), 1);
+}
+
+#[test]
 fn a_site_that_was_there_with_tls_alone_is_not_opened_without() {
     let imported = read(&format!(
         "{TLS}server {{ listen 80; server_name b.example; root /srv/b; }}"

@@ -10,6 +10,7 @@ use crate::units;
 /// A `match`.
 pub(super) fn conditions(conditions: &[Condition]) -> String {
     let mut single = Vec::new();
+    let mut nots = Vec::new();
     let mut tables: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for condition in conditions {
         match condition {
@@ -25,7 +26,7 @@ pub(super) fn conditions(conditions: &[Condition]) -> String {
                 single.push(format!("cost_above = {}", quote(units::duration(*ms))))
             }
             Condition::Map(asked) => single.extend(of_map(asked)),
-            Condition::Not(inner) => single.push(format!("not = {}", self::conditions(inner))),
+            Condition::Not(inner) => nots.push(self::conditions(inner)),
             Condition::Header(name, text) => tables
                 .entry("header")
                 .or_default()
@@ -39,6 +40,11 @@ pub(super) fn conditions(conditions: &[Condition]) -> String {
                 .or_default()
                 .push(presence(name, text)),
         }
+    }
+    match nots.as_slice() {
+        [] => {}
+        [only] => single.push(format!("not = {only}")),
+        several => single.push(format!("not = {}", list(several, String::clone))),
     }
     let tables = tables
         .into_iter()

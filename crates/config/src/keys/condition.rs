@@ -132,9 +132,9 @@ pub(crate) const MATCH: Section = Section {
         ),
         key(
             "not",
-            Kind::Other("table"),
+            Kind::Other("table or list of tables"),
             Absent("nothing is excluded"),
-            "Conditions that must not all hold.",
+            "Conditions that must not all hold; of a list, those of no table.",
             "not = { method = \"GET\" }",
         ),
     ],

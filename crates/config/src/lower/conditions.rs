@@ -62,9 +62,15 @@ pub(crate) fn conditions(value: &Value<'_>, files: SiteFiles, depth: usize) -> V
     found.extend(queries(&table));
     found.extend(cookies(&table));
     found.push(of_map(&table));
-    if let Some(not) = table.get("not") {
-        let inner = conditions(&not, files, depth + 1);
-        found.push((!inner.is_empty()).then_some(Condition::Not(inner)));
+    if let Some(value) = table.get("not") {
+        let nots = value.one_or_list();
+        if nots.is_empty() {
+            value.report("`not` is empty: leave it out");
+        }
+        for not in nots {
+            let inner = conditions(&not, files, depth + 1);
+            found.push((!inner.is_empty()).then_some(Condition::Not(inner)));
+        }
     }
     if found.iter().all(Option::is_none) && !table.has_anything() {
         value.report_help(

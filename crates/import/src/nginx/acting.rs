@@ -1,7 +1,7 @@
 //! `return`, `rewrite`, `if` and `try_files`, as handlers, rewriting and `try`.
 
 use super::Scope;
-use super::condition::{IfAsked, Members, and_regex, condition, with_asked};
+use super::condition::{IfAsked, Members, and, and_not, with_asked};
 use super::handler::Made;
 use super::parse::Statement;
 use super::place::{NginxPlace, PlaceKind};
@@ -21,12 +21,25 @@ const WHOLE: [(&str, &str); 6] = [
     ("^/(.*)", "/$1"),
 ];
 
+/// How the client's query is put behind a path.
+const ARGS: [&str; 6] = [
+    "?$is_args$args",
+    "$is_args$args",
+    "&$args",
+    "&$query_string",
+    "?$args",
+    "?$query_string",
+];
+
+/// What stands behind a program's name is a part of the path for nginx, and no file is found there.
+const BEHIND_PROGRAM: &str = "\\.php/";
+
 /// What a `rewrite` comes to.
 enum Rewriting {
     /// A rule that redirects.
     Redirect(DraftKeys),
-    /// An entry of `rewrite`.
-    Entry(TomlItem),
+    /// An entry of `rewrite`; whether the location stays the one it is in (`break`).
+    Entry(TomlItem, bool),
 }
 
 fn entry_of_try(text: &str) -> Option<String> {
@@ -43,6 +56,25 @@ fn entry_of_try(text: &str) -> Option<String> {
     let is_plain = words::file_path(text).is_some() && !text.ends_with('/');
     let is_clean = text.split('/').all(|part| ![".", ".."].contains(&part));
     (is_plain && is_clean && !text.contains('?')).then(|| text.to_owned())
+}
+
+/// `to` and `query` of what leads to a path; `None` where that cannot be said. `drops`: the client's
+/// query does not come along unless it is said.
+fn leading_to(to: &str, regex: Option<&str>, drops: bool) -> Option<Vec<(String, TomlItem)>> {
+    let kept = ARGS.iter().find_map(|it| to.strip_suffix(it));
+    let to = target(kept.unwrap_or(to), regex)?;
+    let is_path = to.starts_with('/') && !to.contains(['#']);
+    if !is_path || to.contains("${uri}") || to.contains("${host}") {
+        return None;
+    }
+    let query = match (to.contains('?'), drops && kept.is_none()) {
+        (true, false) => Some("append"),
+        (false, true) => Some("drop"),
+        (true, true) | (false, false) => None,
+    };
+    let mut members = vec![("to".to_owned(), to.into())];
+    members.extend(query.map(|it| ("query".to_owned(), it.into())));
+    Some(members)
 }
 
 impl<'a> SiteWork<'_, 'a> {
@@ -99,71 +131,72 @@ impl<'a> SiteWork<'_, 'a> {
         Ok(())
     }
 
-    /// The `rewrite`s and `if`s of a location, or of the server.
-    pub(super) fn act(&mut self, place: Option<&NginxPlace<'a>>, own: &[&'a Statement]) {
-        let members = match place.map(NginxPlace::members) {
-            None => Vec::new(),
-            Some(Some(members)) => members,
-            Some(None) => return,
-        };
+    /// The `rewrite`s and `if`s of a location with these members, or of the server; those after which
+    /// the location stays the one it is are given back.
+    pub(super) fn act(
+        &mut self,
+        place: Option<&NginxPlace<'a>>,
+        own: &[&'a Statement],
+        members: &Members,
+    ) -> DraftKeys {
+        let (mut again, mut stays) = (DraftKeys::default(), DraftKeys::default());
         for line in own {
-            match line.name.as_str() {
-                "rewrite" => self.rewritten(line, place, members.clone(), &[]),
-                "if" => self.asked(line, place, &members),
-                _ => {}
+            if !["rewrite", "if"].contains(&line.name.as_str()) {
+                continue;
+            }
+            let rewriting = match line.name.as_str() {
+                "rewrite" => self.rewriting(line, members, &[]),
+                _ => None,
+            };
+            if let Some(Rewriting::Entry(entry, is_break)) = rewriting {
+                self.http.ledger.carried(line.id);
+                let keys = match (place, is_break) {
+                    (None, _) => &mut self.draft.keys,
+                    (_, true) => &mut stays,
+                    (_, false) => &mut again,
+                };
+                keys.put("rewrite", TomlItem::List(vec![entry]), &[line.id]);
+                continue;
+            }
+            self.lead_elsewhere(std::mem::take(&mut again), members);
+            match rewriting {
+                Some(Rewriting::Redirect(rule)) => self.early.push(rule),
+                _ if line.name == "rewrite" => self.http.ledger.lost(
+                    line.id,
+                    "its expression, or a variable in it, has no counterpart: write `rewrite` or `redirect`",
+                ),
+                _ => self.asked(line, place, members),
             }
         }
+        self.lead_elsewhere(again, members);
+        stays
     }
 
-    fn rewritten(
-        &mut self,
-        line: &'a Statement,
-        place: Option<&NginxPlace<'a>>,
-        members: Members,
-        unless: &[&'static str],
-    ) {
-        let is_site = members.is_empty() && unless.is_empty() && place.is_none();
-        match self.rewriting(line, members.clone(), unless) {
-            Some(Rewriting::Redirect(rule)) => self.early.push(rule),
-            Some(Rewriting::Entry(entry)) if is_site => {
-                self.http.ledger.carried(line.id);
-                self.draft.keys.put("rewrite", TomlItem::List(vec![entry]), &[line.id]);
-            }
-            Some(Rewriting::Entry(entry)) => {
-                self.http.ledger.carried(line.id);
-                let mut rule = DraftKeys::default();
-                rule.matching(members);
-                rule.put("rewrite", TomlItem::List(vec![entry]), &[line.id]);
-                self.early.push(rule);
-            }
-            None => self.http.ledger.lost(
-                line.id,
-                "its expression, or a variable in it, has no counterpart: write `rewrite` or `redirect`",
-            ),
+    /// A rule with what leads a location's requests elsewhere.
+    pub(super) fn lead_elsewhere(&mut self, mut rule: DraftKeys, members: &Members) {
+        if rule.has("rewrite") {
+            rule.matching(members.clone());
+            self.early.push(rule);
         }
     }
 
     fn rewriting(
         &mut self,
         line: &Statement,
-        members: Members,
+        members: &Members,
         unless: &[&'static str],
     ) -> Option<Rewriting> {
         let (source, to) = (line.first(), line.words.get(1)?.as_str());
         let flag = line.words.get(2).map_or("", String::as_str);
         let regex = words::expression(source, false)?;
-        if !unless.is_empty() && self.root.is_none() {
+        if !unless.is_empty() && !self.has_files() {
             return None;
         }
+        let leads_out = ["http://", "https://", "$scheme"];
         let status = match flag {
             "permanent" => Some(301),
             "redirect" => Some(302),
-            _ if ["http://", "https://", "$scheme"]
-                .iter()
-                .any(|it| to.starts_with(it)) =>
-            {
-                Some(302)
-            }
+            _ if leads_out.iter().any(|it| to.starts_with(it)) => Some(302),
             _ => None,
         };
         let (to, drops) = match to.strip_suffix('?') {
@@ -172,30 +205,13 @@ impl<'a> SiteWork<'_, 'a> {
         };
         if let Some(status) = status {
             let is_plain = unless.is_empty();
-            let rule = is_plain
-                .then(|| self.redirecting((line, source, &regex), (to, drops), status, members));
+            let rule = is_plain.then(|| {
+                self.redirecting((line, source, &regex), (to, drops), status, members.clone())
+            });
             return rule.flatten().map(Rewriting::Redirect);
         }
-        // What the client asked is put behind; so it is where only that stands there.
-        let args = ["&$args", "&$query_string", "?$args", "?$query_string"];
-        let kept = args.iter().find_map(|it| to.strip_suffix(it));
-        let to = kept.unwrap_or(to);
-        let target =
-            target(to, Some(&regex)).filter(|it| it.starts_with('/') && !it.contains("${uri}"))?;
-        let query = match (target.contains('?'), drops && kept.is_none()) {
-            (true, false) => Some("append"),
-            (true, true) => Some("replace"),
-            (false, true) => Some("drop"),
-            (false, false) => None,
-        };
-        if target.contains('#') || target.contains("${host}") {
-            return None;
-        }
-        let mut entry = vec![
-            ("from".to_owned(), regex.into()),
-            ("to".to_owned(), target.into()),
-        ];
-        entry.extend(query.map(|it| ("query".to_owned(), it.into())));
+        let mut entry = vec![("from".to_owned(), regex.clone().into())];
+        entry.extend(leading_to(to, Some(&regex), drops)?);
         if !unless.is_empty() {
             self.uses_unless = true;
             entry.push(("unless".to_owned(), TomlItem::texts(unless.iter().copied())));
@@ -203,7 +219,7 @@ impl<'a> SiteWork<'_, 'a> {
         if ["last", "break"].contains(&flag) {
             entry.push(("last".to_owned(), TomlItem::Flag(true)));
         }
-        Some(Rewriting::Entry(TomlItem::Table(entry)))
+        Some(Rewriting::Entry(TomlItem::Table(entry), flag == "break"))
     }
 
     /// The rule of a `rewrite` that redirects.
@@ -212,7 +228,7 @@ impl<'a> SiteWork<'_, 'a> {
         (line, source, regex): (&Statement, &str, &str),
         (to, drops): (&str, bool),
         status: u64,
-        members: Members,
+        mut members: Members,
     ) -> Option<DraftKeys> {
         let whole = WHOLE
             .iter()
@@ -227,10 +243,11 @@ impl<'a> SiteWork<'_, 'a> {
         let host = self.http.current_host.borrow().clone();
         let target = target(&to.replace("$server_name", &host), Some(regex))?;
         let mut rule = DraftKeys::default();
-        match ["^", "^/", ".*", "^.*$", "^.*"].contains(&source) || (is_whole && whole.is_some()) {
-            true => rule.matching(members),
-            false => rule.matching(and_regex(members, regex)?),
+        let is_any = ["^", "^/", ".*", "^.*$", "^.*"].contains(&source);
+        if !is_any && whole.is_none() {
+            and(&mut members, "path_regex", regex.into());
         }
+        rule.matching(members);
         self.http.ledger.carried(line.id);
         if !drops && !is_whole {
             self.http.ledger.differs(
@@ -255,26 +272,39 @@ impl<'a> SiteWork<'_, 'a> {
             let is_access = ["deny", "auth_basic", "internal"].contains(&it.name.as_str());
             refuses || is_access || matches!(meaning(&it.name), Meaning::Closing(_))
         };
-        let Some(asked) = condition(&line.words.join(" ")) else {
+        let is_nobodys = |it: &&Statement| it.name == "set" && !http.asks_for(it.first());
+        if !body.is_empty() && body.iter().all(is_nobodys) {
+            let note = "nothing that is carried asks for the variable it sets";
+            return http.bury(line, crate::Fate::NotNeeded, note);
+        }
+        let scope = place.map_or(&self.scope, |place| &place.scope);
+        let asked = http.condition(&line.words.join(" "), scope, &self.draft.hosts);
+        let Some(asked) = asked else {
             http.bury(line, crate::Fate::NotCarried, MORE);
             if body.iter().any(keeps_out) {
                 self.close(place, "it is not known whom an `if` refuses");
             }
             return;
         };
+        if asked.is_never {
+            return http.bury(
+                line,
+                crate::Fate::NotNeeded,
+                "what it asks never holds here",
+            );
+        }
         http.ledger.carried(line.id);
         for inner in body {
             let done = match inner.name.as_str() {
                 "return" => self.answered(inner, line, place, &asked, members),
-                "rewrite" => match with_asked(members.clone(), &asked) {
-                    Some(members) => {
-                        self.rewritten(inner, place, members, &asked.unless);
-                        true
-                    }
-                    None => false,
-                },
+                "rewrite" => self.rewritten(inner, &asked, members),
                 "break" => {
                     http.ledger.idle(inner.id, "rules go on to the next");
+                    true
+                }
+                "set" if is_nobodys(&inner) => {
+                    http.ledger
+                        .idle(inner.id, "nothing that is carried asks for it");
                     true
                 }
                 _ => false,
@@ -287,6 +317,25 @@ impl<'a> SiteWork<'_, 'a> {
                 }
             }
         }
+    }
+
+    /// `rewrite` in an `if`.
+    fn rewritten(&mut self, line: &Statement, asked: &IfAsked, members: &Members) -> bool {
+        if asked.is_plain_http {
+            return false;
+        }
+        let members = with_asked(members.clone(), asked);
+        match self.rewriting(line, &members, &asked.unless) {
+            None => return false,
+            Some(Rewriting::Redirect(rule)) => self.early.push(rule),
+            Some(Rewriting::Entry(entry, _)) => {
+                self.http.ledger.carried(line.id);
+                let mut rule = DraftKeys::default();
+                rule.put("rewrite", TomlItem::List(vec![entry]), &[line.id]);
+                self.lead_elsewhere(rule, &members);
+            }
+        }
+        true
     }
 
     /// `return` in an `if`.
@@ -312,16 +361,13 @@ impl<'a> SiteWork<'_, 'a> {
             }
             return goes_on && self.is_tls;
         }
-        let mut members = members.clone();
+        let mut members = with_asked(members.clone(), asked);
         if !asked.unless.is_empty() {
-            if self.root.is_none() {
+            if !self.has_files() {
                 return false;
             }
-            members.push(("exists".to_owned(), TomlItem::Flag(false)));
+            and(&mut members, "exists", TomlItem::Flag(false));
         }
-        let Some(members) = with_asked(members, asked) else {
-            return false;
-        };
         let mut rule = DraftKeys::default();
         rule.note(&[asking.id]);
         rule.matching(members);
@@ -333,160 +379,193 @@ impl<'a> SiteWork<'_, 'a> {
         made.is_ok()
     }
 
-    /// `try_files` of a location, or of the server.
+    /// `try_files` of a location: what leads elsewhere is put into its rule, what else is tried into
+    /// the site's or the mount's keys.
     pub(super) fn tried(
         &mut self,
-        line: &'a Statement,
-        place: Option<&NginxPlace<'a>>,
-        mount: Option<&str>,
+        line: &Statement,
+        place: &NginxPlace<'a>,
+        members: &Members,
+        rule: &mut DraftKeys,
     ) {
+        const UNKNOWN: &str =
+            "a path that is put together cannot be tried: write `try` or `rewrite`";
         let ledger = self.http.ledger;
         let Some((last, entries)) = line.words.split_last() else {
             return ledger.lost(line.id, "it tries nothing");
         };
         let tried: Option<Vec<String>> = entries.iter().map(|it| entry_of_try(it)).collect();
-        let path = last.split('?').next().unwrap_or_default();
-        let query = last.get(path.len()..).unwrap_or_default();
-        let is_status = last
-            .strip_prefix('=')
-            .is_some_and(|it| it.parse().is_ok_and(|it: u16| (400..=599).contains(&it)));
-        let last_entry = if is_status {
-            Some(last.clone())
-        } else {
-            entry_of_try(path)
+        let Some(mut tried) = tried else {
+            return ledger.lost(line.id, UNKNOWN);
         };
-        let is_named = last.starts_with('@');
-        let (Some(mut tried), true) = (tried, last_entry.is_some() || is_named) else {
-            return ledger.lost(
-                line.id,
-                "a path that is put together cannot be tried: write `try` or `rewrite`",
-            );
-        };
-        ledger.carried(line.id);
-        if ![
-            String::new(),
-            "?$args".to_owned(),
-            "?$query_string".to_owned(),
-            "$is_args$args".to_owned(),
-            "?$is_args$args".to_owned(),
-        ]
-        .contains(&query.to_owned())
-            && !is_named
-        {
-            let note = "what is tried last is given the client's query: one with a query of its own is a `rewrite` with \
-                `unless`";
-            ledger.differs(line.id, note);
-        }
-        let is_whole = place.is_none_or(NginxPlace::is_root) || mount.is_some();
-        if !is_whole {
-            return self.tried_below(line, place, &tried, path, is_named || is_status);
-        }
         tried.dedup();
-        match (mount, last_entry) {
-            (_, None) => {}
-            (Some(mount), Some(entry)) if !is_status && !entry.starts_with('$') => {
-                match entry.strip_prefix(mount) {
-                    Some(below) if below.starts_with('/') => tried.push(below.to_owned()),
-                    _ => ledger.lost(line.id, "what is tried last does not lie below the mount"),
-                }
-            }
-            (_, Some(entry)) => tried.push(entry),
-        }
-        if tried.is_empty() {
-            return;
-        }
-        let item = TomlItem::texts(tried);
-        match mount {
-            Some(mount) => {
-                if let Some((_, keys)) =
-                    self.draft.mounts.iter_mut().find(|(path, _)| path == mount)
-                {
-                    keys.put("try", item, &[line.id]);
-                }
-            }
-            None => {
-                self.has_fallback = !is_status && !is_named;
-                self.draft.keys.put("try", item, &[line.id]);
-            }
-        }
-    }
-
-    /// `try_files` of a location that is neither the site's nor a mount's: by rewriting.
-    fn tried_below(
-        &mut self,
-        line: &Statement,
-        place: Option<&NginxPlace<'a>>,
-        tried: &[String],
-        last: &str,
-        is_elsewhere: bool,
-    ) {
-        let members = place.and_then(NginxPlace::members);
-        let unless = tried.iter().filter_map(|entry| match entry.as_str() {
+        let words = tried.iter().filter_map(|entry| match entry.as_str() {
             "$path" => Some("file"),
             "$path/" => Some("directory"),
             _ => None,
         });
-        let unless: Vec<&str> = unless.collect();
-        let (Some(members), false) = (members, is_elsewhere || last.starts_with('$')) else {
+        let mut unless: Vec<&str> = words.collect();
+        let is_plain = unless.len() == tried.len();
+        let mount = self.mount_of(place);
+        let is_whole = place.is_root() || mount.is_some();
+        let status = last.strip_prefix('=').map(str::parse::<u16>);
+        let leads = !last.starts_with(['@', '=']) && !last.starts_with("$uri");
+        if !is_plain && !is_whole {
+            return ledger.lost(line.id, "write it as `rewrite` with `unless`");
+        }
+        ledger.carried(line.id);
+        if leads && is_plain {
+            let Some(to) = leading_to(last, None, true) else {
+                return ledger.lost(line.id, UNKNOWN);
+            };
+            unless.retain(|_| self.has_files());
+            return rule.put("rewrite", self.leading(to, unless), &[line.id]);
+        }
+        if let Some(Err(_) | Ok(..400 | 600..)) = status {
+            return ledger.lost(line.id, "it ends with a status that is none here");
+        }
+        let is_usual = is_plain && tried == ["$path", "$path/"];
+        if let (Some(Ok(code @ 400..=599)), true) = (&status, is_plain && (!is_whole || is_usual)) {
+            if *code != 404 && self.has_files() {
+                let mut missing = DraftKeys::default();
+                missing.note(&[line.id]);
+                missing.matching(self.missing(members, true));
+                let code = TomlItem::Count((*code).into());
+                missing.put_in(
+                    "handler",
+                    "respond",
+                    TomlItem::table([("status", code)]),
+                    &[],
+                );
+                self.after.push(missing);
+            }
             return;
+        }
+        if is_usual || !is_whole {
+            return;
+        }
+        let path = last.split('?').next().unwrap_or_default();
+        let last = match status {
+            Some(_) => Some(last.clone()),
+            None if last.starts_with('@') => None,
+            None => entry_of_try(path),
         };
-        if unless.len() != tried.len() || self.root.is_none() {
-            return self
-                .http
-                .ledger
-                .lost(line.id, "write it as `rewrite` with `unless`");
-        }
-        let mut entry = vec![
-            ("from".to_owned(), "^".into()),
-            ("to".to_owned(), last.replace('$', "$$").into()),
-        ];
-        if !unless.is_empty() {
-            self.uses_unless = true;
-            entry.push(("unless".to_owned(), TomlItem::texts(unless)));
-        }
-        let mut rule = DraftKeys::default();
-        rule.matching(members);
-        rule.put(
-            "rewrite",
-            TomlItem::List(vec![TomlItem::Table(entry)]),
-            &[line.id],
+        self.tried_of_all(
+            line,
+            mount.as_deref(),
+            tried.into_iter().chain(last).collect(),
         );
-        self.early.push(rule);
+    }
+
+    /// The entries of `rewrite` that lead where nothing of some kinds stands.
+    fn leading(&mut self, to: Vec<(String, TomlItem)>, unless: Vec<&str>) -> TomlItem {
+        self.uses_unless |= !unless.is_empty();
+        let entry = |from: &str, unless: Vec<&str>| {
+            let mut entry = vec![("from".to_owned(), from.into())];
+            entry.extend(to.iter().cloned());
+            if !unless.is_empty() {
+                entry.push(("unless".to_owned(), TomlItem::texts(unless)));
+            }
+            TomlItem::Table(entry)
+        };
+        let mut entries = vec![entry("^", unless.clone())];
+        if unless.contains(&"file") && self.has_programs() {
+            let others = unless.into_iter().filter(|it| *it != "file");
+            entries.push(entry(BEHIND_PROGRAM, others.collect()));
+        }
+        TomlItem::List(entries)
+    }
+
+    /// The members for what is not there; of directories, too, where these are not looked for.
+    fn missing(&self, members: &Members, finds_directories: bool) -> Members {
+        let mut members = members.clone();
+        let mut but = Vec::new();
+        if !finds_directories {
+            but.push("/$");
+        }
+        if self.has_programs() {
+            but.push(BEHIND_PROGRAM);
+        }
+        match but.is_empty() {
+            true => and(&mut members, "exists", TomlItem::Flag(false)),
+            false => {
+                let but = TomlItem::table([("path_regex", but.join("|").into())]);
+                let there = [
+                    ("exists".to_owned(), TomlItem::Flag(true)),
+                    ("not".to_owned(), but),
+                ];
+                and_not(&mut members, there.to_vec());
+            }
+        }
+        members
+    }
+
+    /// `try` of the site or a mount.
+    fn tried_of_all(&mut self, line: &Statement, mount: Option<&str>, mut tried: Vec<String>) {
+        let keys = match mount {
+            None => &mut self.draft.keys,
+            Some(mount) => {
+                for entry in &mut tried {
+                    if let Some(below) = entry.strip_prefix(mount) {
+                        *entry = below.to_owned();
+                    }
+                }
+                let mut mounts = self.draft.mounts.iter_mut();
+                match mounts.find(|(path, _)| path == mount) {
+                    Some((_, keys)) => keys,
+                    None => return,
+                }
+            }
+        };
+        if !tried.is_empty() {
+            keys.put("try", TomlItem::texts(tried), &[line.id]);
+        }
     }
 
     /// The rule for what `try_files` leaves to a named location.
-    pub(super) fn left_to_named(&mut self, place: &NginxPlace<'a>) {
-        let line = place.own().iter().find(|line| line.name == "try_files");
+    pub(super) fn left_to_named(&mut self, place: &NginxPlace<'a>, members: &Members) {
+        let line = place.line("try_files");
         let name = line.and_then(|line| line.words.last()?.strip_prefix('@'));
-        let (Some(name), Some(mut members)) = (name, place.members()) else {
+        let (Some(line), Some(name)) = (line, name) else {
             return;
         };
-        let named =
+        let places = std::rc::Rc::clone(&self.places);
+        let is_it =
             |other: &&NginxPlace<'a>| other.kind == PlaceKind::Named && other.pattern == name;
-        let places = std::mem::take(&mut self.places);
-        if let Some(named) = places.iter().find(named) {
-            self.named.push(name.to_owned());
-            if self.root.is_some() {
-                members.push(("exists".to_owned(), TomlItem::Flag(false)));
-            }
-            let mut rule = DraftKeys::default();
-            rule.note(&named.id.into_iter().collect::<Vec<_>>());
-            rule.matching(members);
-            let rank = (6, usize::MAX - place.pattern.len());
-            let members = match rule.get("match") {
-                Some(TomlItem::Table(members)) => members.clone(),
-                _ => Vec::new(),
-            };
-            match self.handled(named, &mut rule) {
-                Ok(true) => self.main.push((rank, rule)),
-                Ok(false) => {
-                    for line in named.own().iter().filter(|line| line.name == "rewrite") {
-                        self.rewritten(line, Some(place), members.clone(), &[]);
+        let Some(named) = places.iter().find(is_it) else {
+            return;
+        };
+        self.named.push(name.to_owned());
+        let finds_directories = line.words.iter().any(|word| word.starts_with("$uri/"));
+        let members = match self.has_files() {
+            true => self.missing(members, finds_directories),
+            false => members.clone(),
+        };
+        let mut rule = DraftKeys::default();
+        rule.note(&named.id.into_iter().collect::<Vec<_>>());
+        rule.matching(members.clone());
+        self.say(named, &mut rule);
+        match self.handled(named, &members, &mut rule) {
+            Ok(_) => {
+                for line in named.own().iter().filter(|line| line.name == "rewrite") {
+                    match self.rewriting(line, &members, &[]) {
+                        Some(Rewriting::Redirect(redirect)) => rule.merge(redirect),
+                        Some(Rewriting::Entry(entry, _)) => {
+                            self.http.ledger.carried(line.id);
+                            rule.put("rewrite", TomlItem::List(vec![entry]), &[line.id]);
+                        }
+                        None => self.http.ledger.lost(line.id, "write it as `rewrite`"),
                     }
                 }
-                Err(why) => self.close(Some(place), why),
+            }
+            Err(why) => {
+                self.lose(named, why);
+                named.close(why);
             }
         }
-        self.places = places;
+        if let Some(why) = named.closed() {
+            rule.close(why);
+        }
+        self.after.push(rule);
     }
 }

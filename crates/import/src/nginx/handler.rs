@@ -1,6 +1,8 @@
 //! What answers: back ends and php-fpm, and what they are asked.
 
+use super::condition::and;
 use super::parse::Statement;
+use super::place::{NginxPlace, PlaceKind};
 use super::site::SiteWork;
 use super::template::template;
 use super::{Http, Scope};
@@ -68,16 +70,16 @@ impl<'a> Http<'a> {
         }
     }
 
-    /// `proxy_pass` of a location with this path, if it is a prefix.
+    /// `proxy_pass` of a location.
     pub(super) fn proxy(
         &self,
         line: &Statement,
-        scope: &Scope<'a>,
-        prefix: Option<&str>,
+        place: &NginxPlace<'a>,
         keys: &mut DraftKeys,
     ) -> Made<()> {
         const UNKNOWN: &str =
             "where it forwards to is not known: write `proxy` or a script that names the upstream";
+        let scope = &place.scope;
         let url = line.first();
         let plain = url.strip_suffix("$request_uri").unwrap_or(url);
         let (scheme, rest) = plain.split_once("://").ok_or(UNKNOWN)?;
@@ -112,7 +114,7 @@ impl<'a> Http<'a> {
         };
         let mut proxy = vec![("upstream".to_owned(), upstream.into())];
         if !path.is_empty() && plain == url {
-            self.moved(line, path, prefix, keys, &mut proxy)?;
+            self.moved(line, path, place, keys, &mut proxy)?;
         }
         if scheme == "https" {
             let note = "the back end's certificate is verified here";
@@ -146,22 +148,28 @@ impl<'a> Http<'a> {
         &self,
         line: &Statement,
         path: &str,
-        prefix: Option<&str>,
+        place: &NginxPlace<'a>,
         keys: &mut DraftKeys,
         proxy: &mut Vec<(String, TomlItem)>,
     ) -> Made<()> {
         const UNKNOWN: &str = "the path of its URL takes the place of a path that is not known";
-        let prefix = prefix.ok_or(UNKNOWN)?;
         let is_plain = path
             .bytes()
             .all(|byte| (b'!'..=b'~').contains(&byte) && !b"$?#%".contains(&byte));
         if !is_plain || path.contains("//") {
             return Err(UNKNOWN);
         }
-        let (ours, theirs) = (prefix.strip_suffix('/'), path.strip_suffix('/'));
-        if prefix == path {
-            return Ok(());
+        let prefix = place.pattern.as_str();
+        match place.kind {
+            PlaceKind::Regex | PlaceKind::Named => return Err(UNKNOWN),
+            PlaceKind::Exact | PlaceKind::Prefix { .. } if prefix == path => return Ok(()),
+            PlaceKind::Exact => {
+                proxy.push(("path".to_owned(), path.into()));
+                return Ok(());
+            }
+            PlaceKind::Prefix { .. } => {}
         }
+        let (ours, theirs) = (prefix.strip_suffix('/'), path.strip_suffix('/'));
         if let (Some(ours), Some(theirs)) = (ours, theirs) {
             let mut add = |name: &str, path: &str| {
                 if !path.is_empty() {
@@ -181,7 +189,7 @@ impl<'a> Http<'a> {
             .unwrap_or(TomlItem::Table(Vec::new()));
         if let TomlItem::Table(members) = &mut members {
             members.retain(|(name, _)| name != "path");
-            members.push(("path_regex".to_owned(), regex.into()));
+            and(members, "path_regex", regex.into());
         }
         keys.replace("match", members);
         proxy.push(("path".to_owned(), format!("{path}${{1}}").into()));
@@ -228,29 +236,36 @@ impl<'a> Http<'a> {
                 self.ledger.idle(line.id, "the gateway does this by itself");
                 continue;
             }
-            match template(value, None).filter(|_| config::is_changeable_field(name)) {
+            let value = template(&self.settled(value), None);
+            match value.filter(|_| config::is_changeable_field(name)) {
                 Some(value) if value.is_empty() => {
                     self.ledger.carried(line.id);
-                    keys.put_in(
-                        "request_headers",
-                        "remove",
-                        TomlItem::texts([name]),
-                        &[line.id],
-                    );
+                    self.taken_away(line, name, keys);
                 }
                 Some(value) => {
                     self.ledger.carried(line.id);
                     let field = TomlItem::table([(name, value.into())]);
                     keys.put_in("request_headers", "set", field, &[line.id]);
                 }
-                None => self.ledger.lost(
-                    line.id,
-                    "a variable in it is none here: write `request_headers`",
-                ),
+                None => {
+                    self.ledger.lost(
+                        line.id,
+                        "a variable in it is none here: the client's own is taken away; write `request_headers`",
+                    );
+                    self.taken_away(line, name, keys);
+                }
             }
         }
         if let Some(host) = host {
             proxy.push(("host".to_owned(), host.into()));
+        }
+    }
+
+    /// What the other server puts in its place, a client's own field never comes to a program.
+    fn taken_away(&self, line: &Statement, name: &str, keys: &mut DraftKeys) {
+        if config::is_changeable_field(name) {
+            let names = TomlItem::texts([name]);
+            keys.put_in("request_headers", "remove", names, &[line.id]);
         }
     }
 
@@ -434,13 +449,18 @@ impl<'a> SiteWork<'_, 'a> {
             } else if !config::is_variable_name(name) {
                 http.ledger
                     .lost(param.id, "it cannot be a variable of a program here");
-            } else if let Some(value) = template(value, None) {
+            } else if let Some(value) = template(&http.settled(value), None) {
                 http.ledger.carried(param.id);
-                keys.note(&[param.id]);
-                set.push((name.to_owned(), value.into()));
+                if !(value.is_empty() && param.words.get(2).is_some()) {
+                    keys.note(&[param.id]);
+                    set.push((name.to_owned(), value.into()));
+                }
             } else {
-                http.ledger
-                    .lost(param.id, "a variable in it is none here: write `params`");
+                let note = "a variable in it is none here: write `params`";
+                http.ledger.lost(param.id, note);
+                if let Some(field) = name.strip_prefix("HTTP_") {
+                    http.taken_away(param, &field.replace('_', "-"), keys);
+                }
             }
         }
         let mut fastcgi = vec![("address".to_owned(), server.clone().into())];

@@ -14,9 +14,11 @@ mod settings;
 mod site;
 mod table;
 mod template;
+mod variables;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use crate::draft::{SharedDraft, SiteDraft, TomlItem};
 use crate::front::{Front, Fronts, Merged, Socket, listeners, worth_writing};
@@ -49,19 +51,24 @@ pub fn nginx(bytes: &[u8], options: &ImportOptions) -> Result<Imported, Unreadab
 /// What holds in a block: its own directives, and those of the blocks around it, outermost first.
 #[derive(Debug, Clone, Default)]
 struct Scope<'a> {
-    levels: Vec<Vec<&'a Statement>>,
+    levels: Vec<Rc<[&'a Statement]>>,
 }
 
 impl<'a> Scope<'a> {
     fn with(&self, level: Vec<&'a Statement>) -> Self {
         let mut levels = self.levels.clone();
-        levels.push(level);
+        levels.push(level.into());
         Self { levels }
     }
 
     /// What the innermost block says itself.
     fn own(&self) -> &[&'a Statement] {
-        self.levels.last().map_or(&[], Vec::as_slice)
+        self.levels.last().map_or(&[], |level| level)
+    }
+
+    /// How many blocks there are.
+    fn depth(&self) -> usize {
+        self.levels.len()
     }
 
     /// Without the outermost levels.
@@ -70,10 +77,22 @@ impl<'a> Scope<'a> {
         Self { levels }
     }
 
+    /// What is found of a directive, the innermost level's last one first.
+    fn find<T>(&self, find: impl Fn(&'a Statement) -> Option<T>) -> Option<T> {
+        let mut levels = self.levels.iter().rev();
+        levels.find_map(|level| level.iter().rev().find_map(|line| find(line)))
+    }
+
     /// The directive of this name that holds.
     fn last(&self, name: &str) -> Option<&'a Statement> {
-        let mut levels = self.levels.iter().rev();
-        levels.find_map(|level| level.iter().rev().find(|it| it.name == name).copied())
+        self.find(|line| (line.name == name).then_some(line))
+    }
+
+    /// The `root` or `alias` that holds, and the number of its level.
+    fn root(&self) -> Option<(&'a Statement, usize)> {
+        let is_one = |line: &&&'a Statement| ["root", "alias"].contains(&line.name.as_str());
+        let mut levels = self.levels.iter().enumerate().rev();
+        levels.find_map(|(at, level)| Some((*level.iter().rev().find(is_one)?, at)))
     }
 
     /// All directives of these names on the innermost level that has any.
@@ -101,6 +120,8 @@ struct Http<'a> {
     /// Where the first file is.
     directory: String,
     level: Vec<&'a Statement>,
+    /// What of it holds in servers: all but what they are named by, of which there may be many.
+    inherited: Vec<&'a Statement>,
     upstreams: BTreeMap<&'a str, &'a Statement>,
     /// The upstreams that are asked, and whether by FastCGI.
     used: RefCell<BTreeSet<(String, bool)>>,
@@ -109,6 +130,10 @@ struct Http<'a> {
     /// Whether clients are told by something that is not read here.
     hides_clients: bool,
     current_host: RefCell<String>,
+    /// Variables that have one value here, whatever the request.
+    constants: BTreeMap<String, String>,
+    /// Variables that something asks for which is carried.
+    asked: BTreeSet<String>,
 }
 
 impl<'a> Http<'a> {
@@ -131,6 +156,11 @@ impl<'a> Http<'a> {
             ledger,
             options,
             directory: files.directory(),
+            inherited: level
+                .iter()
+                .filter(|line| !is_apart(line))
+                .copied()
+                .collect(),
             level,
             upstreams: BTreeMap::new(),
             used: RefCell::default(),
@@ -138,6 +168,9 @@ impl<'a> Http<'a> {
             formats: BTreeMap::new(),
             hides_clients: false,
             current_host: RefCell::default(),
+            // Nothing is taken before a handshake has ended.
+            constants: BTreeMap::from([("ssl_early_data".to_owned(), String::new())]),
+            asked: BTreeSet::new(),
         };
         for line in main.into_iter().filter(|_| has_http) {
             let is_judged = line.name != "http" && http.judge(line).is_none();
@@ -146,6 +179,7 @@ impl<'a> Http<'a> {
             }
         }
         http.learn();
+        http.learn_variables();
         http
     }
 
@@ -193,10 +227,15 @@ impl<'a> Http<'a> {
             Meaning::Lost(note) => {
                 let is_idiom =
                     line.name == "map" && line.words.iter().any(|word| word == "$http_upgrade");
-                match is_idiom {
-                    true => self.bury(line, Fate::NotNeeded, "`Upgrade` passes by itself"),
-                    false => self.bury(line, Fate::NotCarried, note),
-                }
+                let (fate, note) = match (is_idiom, self.is_nobodys(line)) {
+                    (true, _) => (Fate::NotNeeded, "`Upgrade` passes by itself"),
+                    (_, true) => (
+                        Fate::NotNeeded,
+                        "nothing that is carried asks for its variable",
+                    ),
+                    (false, false) => (Fate::NotCarried, note),
+                };
+                self.bury(line, fate, note);
                 None
             }
             Meaning::Closing(note) => {
@@ -463,6 +502,12 @@ impl<'a> Http<'a> {
         listeners(&self.options.listening, sockets, &mut shared);
         shared
     }
+}
+
+/// Whether a directive of the level of HTTP is one of many that are named, and holds in no server.
+fn is_apart(line: &Statement) -> bool {
+    let named = ["server", "upstream", "map", "geo", "split_clients"];
+    named.contains(&line.name.as_str())
 }
 
 /// The address of a `listen`.

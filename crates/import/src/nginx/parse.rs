@@ -4,7 +4,8 @@
 //! stands: what a pattern means is looked up among the files that were printed, and nothing else is
 //! ever read.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ledger::{Fate, Ledger};
@@ -49,6 +50,8 @@ pub(super) struct Files {
     list: Vec<(Arc<str>, Vec<Statement>)>,
     /// Statements that may still be gone through: a file may be included often.
     budget: Cell<usize>,
+    /// The files that patterns of includes were found to mean.
+    found: RefCell<BTreeMap<String, Vec<usize>>>,
 }
 
 impl Files {
@@ -72,6 +75,7 @@ impl Files {
         Ok(Self {
             list,
             budget: Cell::new(4 * LINES_MAX),
+            found: RefCell::default(),
         })
     }
 
@@ -105,6 +109,15 @@ impl Files {
             || "/etc/nginx".to_owned(),
             |(directory, _)| directory.to_owned(),
         )
+    }
+
+    /// Goes through all statements, wherever they stand.
+    pub(super) fn each<'a>(&'a self, with: &mut impl FnMut(&'a Statement)) {
+        let mut open: Vec<&Statement> = self.list.iter().flat_map(|(_, all)| all).collect();
+        while let Some(statement) = open.pop() {
+            with(statement);
+            open.extend(statement.block.iter().flatten());
+        }
     }
 
     /// Whether more was to be gone through than there may be.
@@ -149,23 +162,33 @@ impl Files {
         let Some((main, _)) = self.list.first() else {
             return Vec::new();
         };
-        let directory = self.directory();
         let pattern = match pattern.starts_with('/') || !main.contains('/') {
             true => pattern.to_owned(),
-            false => format!("{directory}/{pattern}"),
+            false => format!("{}/{pattern}", self.directory()),
         };
-        let is_plain = !pattern.contains(['*', '?']);
-        let mut found: Vec<_> = self
-            .list
-            .iter()
-            .skip(1)
-            .filter(|(name, _)| match is_plain {
-                true => **name == *pattern,
-                false => words::is_meant(&pattern, name),
-            })
-            .collect();
-        found.sort_by_key(|(name, _)| name);
-        found.into_iter().map(|(_, it)| it.as_slice()).collect()
+        let mut known = self.found.borrow_mut();
+        let found = known.entry(pattern).or_insert_with_key(|pattern| {
+            let begins = pattern.split(['*', '?']).next().unwrap_or_default();
+            let meant = words::wildcards(pattern);
+            let is_meant = |name: &str| match begins.len() == pattern.len() {
+                true => name == pattern,
+                false => {
+                    name.starts_with(begins)
+                        && meant
+                            .as_ref()
+                            .is_some_and(|it| it.is_match(name.as_bytes()) == Ok(true))
+                }
+            };
+            let files = self.list.iter().enumerate().skip(1);
+            let mut found: Vec<usize> = files
+                .filter(|(_, (name, _))| is_meant(name))
+                .map(|(at, _)| at)
+                .collect();
+            found.sort_by_key(|at| self.list.get(*at).map(|(name, _)| name));
+            found
+        });
+        let found = found.iter().filter_map(|at| self.list.get(*at));
+        found.map(|(_, it)| it.as_slice()).collect()
     }
 }
 

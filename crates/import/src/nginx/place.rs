@@ -1,12 +1,19 @@
 //! Locations, and nginx's order of choosing among them.
 //!
-//! An exact one comes first, then the longest prefix if it says `^~`, then expressions in their
-//! order, then the longest prefix. Rules are tried in order and the first with a handler ends the
-//! search, so handlers stand in nginx's order; but what is about access holds whatever comes
-//! before it, so a rule for access says in its `match` whom nginx would have sent elsewhere.
+//! Of locations beside each other an exact one comes first, then the longest prefix if it says `^~`,
+//! then expressions in their order, then the longest prefix. What stands in a location that was
+//! found is looked through in the same way, before the expressions beside it. The idea: each location
+//! is told by a `match` for exactly the paths for which nginx chooses it; no path is two locations',
+//! so that their rules may stand in any order.
+
+use std::cell::Cell;
+
+use pattern::Expression;
 
 use super::Scope;
+use super::condition::{Members, and_not};
 use super::parse::Statement;
+use super::table::{Meaning, meaning};
 use super::template::Piece;
 use crate::draft::TomlItem;
 use crate::words;
@@ -15,7 +22,7 @@ use crate::words;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlaceKind {
     Exact,
-    /// Whether expressions are not asked (`^~`).
+    /// Whether expressions beside it are not asked (`^~`).
     Prefix {
         stops: bool,
     },
@@ -24,32 +31,46 @@ pub(super) enum PlaceKind {
 }
 
 /// A location.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct NginxPlace<'a> {
     pub(super) kind: PlaceKind,
     /// The path, the expression as it is here, or the name.
     pub(super) pattern: String,
-    /// The path of the location it stands in.
-    pub(super) outer: Option<String>,
+    /// The number of the location it stands in.
+    pub(super) outer: Option<usize>,
     /// What holds in it.
     pub(super) scope: Scope<'a>,
     /// The line; none of the one that stands for what no location is for.
     pub(super) id: Option<usize>,
+    /// Why nobody may come in.
+    closed: Cell<Option<&'static str>>,
 }
 
-/// Where a handler stands among the others, and how long its path is.
-pub(super) type Rank = (u8, usize);
-
 impl<'a> NginxPlace<'a> {
-    /// What is chosen where no location is.
-    pub(super) fn rest(scope: Scope<'a>) -> Self {
+    pub(super) fn new(
+        (kind, pattern): (PlaceKind, String),
+        outer: Option<usize>,
+        scope: Scope<'a>,
+        id: Option<usize>,
+    ) -> Self {
+        let closing = scope.below(2).find(|line| match meaning(&line.name) {
+            Meaning::Closing(why) => Some(why),
+            _ => None,
+        });
         Self {
-            kind: PlaceKind::Prefix { stops: false },
-            pattern: "/".to_owned(),
-            outer: None,
-            scope: scope.with(Vec::new()),
-            id: None,
+            kind,
+            pattern,
+            outer,
+            scope,
+            id,
+            closed: Cell::new(closing),
         }
+    }
+
+    /// What is chosen where no location is.
+    pub(super) fn rest(scope: &Scope<'a>) -> Self {
+        let slash = (PlaceKind::Prefix { stops: false }, "/".to_owned());
+        Self::new(slash, None, scope.with(Vec::new()), None)
     }
 
     /// The kind and pattern of a `location`; `None` where its expression is none here.
@@ -64,14 +85,15 @@ impl<'a> NginxPlace<'a> {
             [modifier, pattern] => (modifier.as_str(), pattern.as_str()),
             _ => return None,
         };
+        let path = || words::glob(pattern).map(|_| pattern.to_owned());
         let prefix = |stops| match pattern.strip_prefix('@') {
-            Some(name) => (PlaceKind::Named, name.to_owned()),
-            None => (PlaceKind::Prefix { stops }, pattern.to_owned()),
+            Some(name) => Some((PlaceKind::Named, name.to_owned())),
+            None => Some((PlaceKind::Prefix { stops }, path()?)),
         };
         match modifier {
-            "" => Some(prefix(false)),
-            "^~" => Some(prefix(true)),
-            "=" => Some((PlaceKind::Exact, pattern.to_owned())),
+            "" => prefix(false),
+            "^~" => prefix(true),
+            "=" => Some((PlaceKind::Exact, path()?)),
             "~" => Some((PlaceKind::Regex, words::expression(pattern, false)?)),
             "~*" => Some((PlaceKind::Regex, words::expression(pattern, true)?)),
             _ => None,
@@ -83,9 +105,44 @@ impl<'a> NginxPlace<'a> {
         self.scope.own()
     }
 
+    /// What it says itself in the directive of this name.
+    pub(super) fn line(&self, name: &str) -> Option<&'a Statement> {
+        self.own().iter().find(|line| line.name == name).copied()
+    }
+
+    /// Nobody comes in, for this reason or an earlier one.
+    pub(super) fn close(&self, why: &'static str) {
+        self.closed.set(self.closed.get().or(Some(why)));
+    }
+
+    /// Why nobody comes in.
+    pub(super) fn closed(&self) -> Option<&'static str> {
+        self.closed.get()
+    }
+
     /// Whether it is the location for everything.
     pub(super) fn is_root(&self) -> bool {
-        matches!(self.kind, PlaceKind::Prefix { .. }) && self.pattern == "/" && self.outer.is_none()
+        self.is_prefix() && self.pattern == "/" && self.outer.is_none()
+    }
+
+    pub(super) fn is_prefix(&self) -> bool {
+        matches!(self.kind, PlaceKind::Prefix { .. })
+    }
+
+    /// Whether what it answers with are files, or programs that are files.
+    pub(super) fn needs_files(&self) -> bool {
+        let answers = ["return", "proxy_pass", "stub_status"];
+        self.kind != PlaceKind::Named && !answers.iter().any(|name| self.line(name).is_some())
+    }
+
+    /// Its place among those that are told by a file, in nginx's order.
+    pub(super) fn rank(&self) -> u8 {
+        match self.kind {
+            PlaceKind::Exact => 0,
+            PlaceKind::Regex if self.outer.is_some() => 1,
+            PlaceKind::Regex => 2,
+            PlaceKind::Prefix { .. } | PlaceKind::Named => 3,
+        }
     }
 
     /// The expression, if it is one.
@@ -93,96 +150,182 @@ impl<'a> NginxPlace<'a> {
         (self.kind == PlaceKind::Regex).then_some(self.pattern.as_str())
     }
 
-    /// The members of a `match` for its path.
-    pub(super) fn members(&self) -> Option<Vec<(String, TomlItem)>> {
-        let mut members = Vec::new();
-        let mut add = |name: &str, text: String| members.push((name.to_owned(), text.into()));
-        match self.kind {
-            PlaceKind::Named => return None,
-            PlaceKind::Exact => add("path", words::glob(&self.pattern)?),
-            PlaceKind::Prefix { .. } if self.pattern == "/" => {}
-            PlaceKind::Prefix { .. } => add("path", words::glob(&self.pattern)? + "*"),
-            PlaceKind::Regex => {
-                if let Some(outer) = &self.outer {
-                    add("path", words::glob(outer)? + "*");
-                }
-                add("path_regex", self.pattern.clone());
-            }
+    /// The glob of its path, if it is one.
+    pub(super) fn glob(&self) -> String {
+        let glob = words::glob(&self.pattern).unwrap_or_default();
+        match self.is_prefix() {
+            true => glob + "*",
+            false => glob,
         }
-        Some(members)
     }
 
-    /// The expression for the paths that are this one's and another's, and for which nginx chooses
-    /// the other.
-    fn yields(&self, at: usize, other: &NginxPlace<'_>, other_at: usize) -> Option<String> {
-        let begins = other.pattern.starts_with(&self.pattern);
-        let path = || format!("^{}", words::escape(&other.pattern));
-        let exact = || format!("{}$", path());
-        let nested = || {
-            other
-                .outer
-                .as_ref()
-                .is_some_and(|outer| self.pattern.starts_with(outer))
+    /// The globs of those beside it for longer paths that begin with its own.
+    fn longer(&self, places: &[NginxPlace<'a>]) -> Vec<String> {
+        let is_longer = |other: &&NginxPlace<'a>| {
+            let begins = other.outer == self.outer && other.pattern.starts_with(&self.pattern);
+            let is_long = other.pattern.len() > self.pattern.len();
+            begins && (other.kind == PlaceKind::Exact || (other.is_prefix() && is_long))
         };
-        match (self.kind, other.kind) {
-            (PlaceKind::Named | PlaceKind::Exact, _) | (_, PlaceKind::Named) => None,
-            (PlaceKind::Prefix { .. }, PlaceKind::Exact) => begins.then(exact),
-            (PlaceKind::Prefix { .. }, PlaceKind::Prefix { .. }) => {
-                (begins && other.pattern.len() > self.pattern.len()).then(path)
-            }
-            (PlaceKind::Prefix { stops }, PlaceKind::Regex) => {
-                let asked = match &other.outer {
-                    Some(_) => nested(),
-                    None => !stops,
-                };
-                asked.then(|| format!("(?:{})", other.pattern))
-            }
-            (PlaceKind::Regex, PlaceKind::Exact) => Some(exact()),
-            (PlaceKind::Regex, PlaceKind::Prefix { stops }) => {
-                (stops && self.outer.is_none()).then(path)
-            }
-            (PlaceKind::Regex, PlaceKind::Regex) => {
-                (other_at < at).then(|| format!("(?:{})", other.pattern))
-            }
-        }
+        places.iter().filter(is_longer).map(Self::glob).collect()
     }
+}
 
-    /// The members of a `match` for exactly the paths for which nginx chooses this one; where that
-    /// cannot be said, for more of them.
-    pub(super) fn exactly(
-        &self,
-        at: usize,
-        others: &[NginxPlace<'a>],
-        differs: impl Fn(&NginxPlace<'a>) -> bool,
-    ) -> Option<Vec<(String, TomlItem)>> {
-        let mut members = self.members()?;
-        let others = others.iter().enumerate();
-        let others = others.filter(|(other_at, other)| *other_at != at && differs(other));
-        let others: Vec<String> = others
-            .filter_map(|(other_at, other)| self.yields(at, other, other_at))
-            .collect();
-        if !others.is_empty()
-            && let Some(regex) = words::expression(&others.join("|"), false)
-        {
-            let not = TomlItem::table([("path_regex", regex.into())]);
-            members.push(("not".to_owned(), not));
-        }
-        Some(members)
-    }
+/// Paths: those of a glob in which all of some expressions are found, but for others.
+#[derive(Debug, Default)]
+struct Region {
+    path: Option<String>,
+    regexes: Vec<String>,
+    not_paths: Vec<String>,
+    not_regexes: Vec<String>,
+    not: Vec<Members>,
+}
 
-    /// Where its handler stands.
-    pub(super) fn rank(&self, is_by_file: bool) -> Rank {
-        let shorter = usize::MAX - self.pattern.len();
-        match self.kind {
-            PlaceKind::Exact => (0, 0),
-            PlaceKind::Regex if self.outer.is_some() && !is_by_file => (1, 0),
-            PlaceKind::Prefix { stops: true } => (2, shorter),
-            PlaceKind::Regex if !is_by_file => (3, 0),
-            _ if is_by_file => (4, 0),
-            PlaceKind::Prefix { .. } => (5, shorter),
-            PlaceKind::Regex | PlaceKind::Named => (6, 0),
+impl Region {
+    fn members(mut self) -> Members {
+        let mut members = Vec::new();
+        if let Some(path) = self.path.filter(|path| path != "/*") {
+            members.push(("path".to_owned(), path.into()));
+        }
+        // The innermost one's groups are those of the rule's texts.
+        if let Some(regex) = self.regexes.pop() {
+            members.push(("path_regex".to_owned(), regex.into()));
+        }
+        if !self.not_paths.is_empty() {
+            let paths = TomlItem::one_or_list(self.not_paths);
+            and_not(&mut members, vec![("path".to_owned(), paths)]);
+        }
+        for regex in self.not_regexes {
+            and_not(&mut members, vec![("path_regex".to_owned(), regex.into())]);
+        }
+        for not in self.not {
+            and_not(&mut members, not);
+        }
+        for regex in self.regexes {
+            let regex = TomlItem::table([("path_regex", regex.into())]);
+            and_not(&mut members, vec![("not".to_owned(), regex)]);
+        }
+        members
+    }
+}
+
+/// Adds for which paths a location is come to, those among them for which what stands in it, or an
+/// expression beside it, is chosen then.
+fn reach(places: &[NginxPlace<'_>], at: usize, region: &mut Region) {
+    let Some(place) = places.get(at) else {
+        return;
+    };
+    if let Some(outer) = place.outer {
+        reach(places, outer, region);
+    }
+    match place.kind {
+        PlaceKind::Named => {}
+        PlaceKind::Exact => region.path = Some(place.glob()),
+        PlaceKind::Prefix { .. } => {
+            region.path = Some(place.glob());
+            region.not_paths.extend(place.longer(places));
+        }
+        PlaceKind::Regex => {
+            beside_regex(places, (at, place), region);
+            region.regexes.push(place.pattern.clone());
         }
     }
+    if let Some(path) = &region.path {
+        // Of what its outer locations leave to others, what can begin like its own path.
+        let own = path.trim_end_matches('*');
+        let may_be = |it: &String| {
+            let other = it.trim_end_matches('*');
+            other.starts_with(own) || own.starts_with(other)
+        };
+        region.not_paths.retain(may_be);
+    }
+}
+
+/// Leaves out what is chosen before an expression is asked.
+fn beside_regex(
+    places: &[NginxPlace<'_>],
+    (at, place): (usize, &NginxPlace<'_>),
+    region: &mut Region,
+) {
+    let expression = Expression::new(&place.pattern).ok();
+    let finds = |path: &str| {
+        let found = expression.as_ref().map(|it| it.is_match(path.as_bytes()));
+        !matches!(found, Some(Ok(false)))
+    };
+    for (other_at, other) in places.iter().enumerate() {
+        if other.outer != place.outer || other_at == at {
+            continue;
+        }
+        match other.kind {
+            PlaceKind::Exact if finds(&other.pattern) => region.not_paths.push(other.glob()),
+            PlaceKind::Regex if other_at < at => region.not_regexes.push(other.pattern.clone()),
+            PlaceKind::Prefix { stops: true } => {
+                let mut not = vec![("path".to_owned(), other.glob().into())];
+                let longer = other.longer(places);
+                if !longer.is_empty() {
+                    and_not(
+                        &mut not,
+                        vec![("path".to_owned(), TomlItem::one_or_list(longer))],
+                    );
+                }
+                region.not.push(not);
+            }
+            PlaceKind::Prefix { stops: false } => settled(places, other_at, &mut region.not),
+            _ => {}
+        }
+    }
+}
+
+/// What is chosen within a prefix that was found, whatever stands beside that.
+fn settled(places: &[NginxPlace<'_>], at: usize, all: &mut Vec<Members>) {
+    let inner = || places.iter().filter(|it| it.outer == Some(at));
+    let stops = |it: &&NginxPlace<'_>| it.kind == PlaceKind::Prefix { stops: true };
+    for (inner_at, place) in places.iter().enumerate() {
+        if place.outer != Some(at) {
+            continue;
+        }
+        match place.kind {
+            PlaceKind::Exact => all.push(vec![("path".to_owned(), place.glob().into())]),
+            PlaceKind::Regex => {
+                let mut region = Region::default();
+                reach(places, at, &mut region);
+                region.regexes.push(place.pattern.clone());
+                region
+                    .not_paths
+                    .extend(inner().filter(stops).map(NginxPlace::glob));
+                all.push(region.members());
+            }
+            PlaceKind::Prefix { .. } => settled(places, inner_at, all),
+            PlaceKind::Named => {}
+        }
+    }
+}
+
+/// The members of a `match` for exactly the paths for which nginx chooses a location.
+pub(super) fn members_of(places: &[NginxPlace<'_>], at: usize) -> Members {
+    let mut region = Region::default();
+    reach(places, at, &mut region);
+    for inner in places.iter().filter(|it| it.outer == Some(at)) {
+        match inner.kind {
+            PlaceKind::Regex => region.not_regexes.push(inner.pattern.clone()),
+            PlaceKind::Named => {}
+            _ => region.not_paths.push(inner.glob()),
+        }
+    }
+    // Having found the longest prefix nginx asks the expressions beside it, and so outwards.
+    let mut level = places.get(at);
+    while let Some(place) = level {
+        let PlaceKind::Prefix { stops } = place.kind else {
+            break;
+        };
+        if !stops {
+            let beside = places.iter().filter(|it| it.outer == place.outer);
+            region
+                .not_regexes
+                .extend(beside.filter_map(|it| it.regex().map(str::to_owned)));
+        }
+        level = place.outer.and_then(|outer| places.get(outer));
+    }
+    region.members()
 }
 
 /// What a limit counts by, as nginx's text of variables says it.

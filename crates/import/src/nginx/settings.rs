@@ -181,8 +181,8 @@ impl<'a> Http<'a> {
         for line in scope.all(FIELDS) {
             let name = line.first();
             let value = line.words.get(1).map_or("", String::as_str);
-            let Some(value) = template(value, None).filter(|_| config::is_changeable_field(name))
-            else {
+            let value = template(&self.settled(value), None);
+            let Some(value) = value.filter(|_| config::is_changeable_field(name)) else {
                 self.ledger.lost(
                     line.id,
                     "the field or a variable in it is none here: write `reply_headers`",

@@ -1,13 +1,15 @@
 //! A `server` made into a site.
 //!
-//! The idea: rules stand in four groups. First what is about access, each rule for exactly the paths
-//! for which nginx would have chosen its location; then what rewrites and redirects; then one rule
-//! with a handler for each location, in nginx's order; what is left falls to the site's files.
+//! The idea: first stands what rewrites, redirects and refuses before a location is asked; then one
+//! rule for each location, for exactly the paths for which nginx chooses it; then what holds for
+//! programs and for files that a directory's index leads to. What is left falls to the site's files.
 
+use std::rc::Rc;
+
+use super::condition::{Members, and_not};
 use super::parse::Statement;
-use super::place::{NginxPlace, PlaceKind, Rank};
+use super::place::{NginxPlace, PlaceKind};
 use super::settings::{ACCESS, AUTH, FIELDS, LIMITS};
-use super::table::{Meaning, meaning};
 use super::{Http, NginxServer, Scope};
 use crate::Fate;
 use crate::draft::{DraftKeys, SiteDraft, TomlItem};
@@ -25,16 +27,18 @@ pub(super) struct SiteWork<'h, 'a> {
     pub(super) draft: SiteDraft,
     pub(super) root: Option<String>,
     pub(super) scope: Scope<'a>,
-    pub(super) places: Vec<NginxPlace<'a>>,
-    /// Rules about access.
-    access: Vec<DraftKeys>,
-    /// Rules that rewrite and redirect.
+    pub(super) places: Rc<Vec<NginxPlace<'a>>>,
+    /// Names that are tried in directories.
+    pub(super) indexes: Vec<String>,
+    /// Rules that rewrite, redirect and refuse before a location's.
     pub(super) early: Vec<DraftKeys>,
-    /// Rules with handlers, and where each stands.
-    pub(super) main: Vec<(Rank, DraftKeys)>,
+    /// The rules of locations.
+    pub(super) main: Vec<DraftKeys>,
+    /// Rules that stand behind that of the location which is being made.
+    pub(super) after: Vec<DraftKeys>,
+    /// Rules for files that directories lead to and of programs, and nginx's order among them.
+    pub(super) by_file: Vec<(u8, DraftKeys)>,
     pub(super) is_tls: bool,
-    /// Whether what is missing is answered by a program.
-    pub(super) has_fallback: bool,
     pub(super) uses_unless: bool,
     /// Named locations that something leads to.
     pub(super) named: Vec<String>,
@@ -48,7 +52,7 @@ const FAMILIES: [&[&str]; 4] = [ACCESS, AUTH, LIMITS, FIELDS];
 /// The site of a server.
 pub(super) fn build<'a>(http: &Http<'a>, server: &NginxServer<'a>, front: &Front) -> SiteDraft {
     let scope = Scope::default()
-        .with(http.level.clone())
+        .with(http.inherited.clone())
         .with(server.body.clone());
     http.current_host
         .replace(front.hosts.first().cloned().unwrap_or_default());
@@ -59,12 +63,13 @@ pub(super) fn build<'a>(http: &Http<'a>, server: &NginxServer<'a>, front: &Front
             ..SiteDraft::default()
         },
         root: None,
-        places: Vec::new(),
-        access: Vec::new(),
+        places: Rc::default(),
+        indexes: Vec::new(),
         early: Vec::new(),
         main: Vec::new(),
+        after: Vec::new(),
+        by_file: Vec::new(),
         is_tls: front.is_tls(),
-        has_fallback: false,
         uses_unless: false,
         named: Vec::new(),
         is_split: [false; 4],
@@ -72,24 +77,20 @@ pub(super) fn build<'a>(http: &Http<'a>, server: &NginxServer<'a>, front: &Front
     };
     work.draft.keys.note(&[server.line.id]);
     http.ledger.carried(server.line.id);
-    work.collect(&server.body, &scope, None, 0);
-    if !work.places.iter().any(NginxPlace::is_root) {
-        work.places.push(NginxPlace::rest(scope));
+    let mut places = Vec::new();
+    work.collect(&mut places, &server.body, &scope, None, 0);
+    if !places.iter().any(NginxPlace::is_root) {
+        places.push(NginxPlace::rest(&scope));
     }
+    work.places = Rc::new(places);
     work.files();
     work.site_settings();
     if work.is_tls {
         work.tls();
     }
-    let body = server.body.clone();
-    work.act(None, &body);
-    match work
-        .scope
-        .own()
-        .iter()
-        .find(|line| line.name == "return")
-        .copied()
-    {
+    let stays = work.act(None, &server.body, &Members::new());
+    work.draft.keys.merge(stays);
+    match scope.own().iter().find(|line| line.name == "return") {
         Some(line) => work.all_returned(line),
         None => work.all_places(),
     }
@@ -98,27 +99,30 @@ pub(super) fn build<'a>(http: &Http<'a>, server: &NginxServer<'a>, front: &Front
 
 impl<'a> SiteWork<'_, 'a> {
     /// Nobody comes in where this location is for, or to the site.
-    pub(super) fn close(&mut self, place: Option<&NginxPlace<'a>>, why: &str) {
-        match place
-            .filter(|place| !place.is_root())
-            .map(NginxPlace::members)
-        {
-            Some(Some(members)) => {
-                let mut rule = DraftKeys::default();
-                rule.matching(members);
-                rule.close(why);
-                self.access.push(rule);
-            }
-            Some(None) => {}
+    pub(super) fn close(&mut self, place: Option<&NginxPlace<'a>>, why: &'static str) {
+        match place {
+            Some(place) => place.close(why),
             None => self.draft.keys.close(why),
         }
     }
 
+    /// Whether there are files that a rule could ask for.
+    pub(super) fn has_files(&self) -> bool {
+        self.root.is_some() || !self.draft.mounts.is_empty()
+    }
+
+    /// Whether files are programs.
+    pub(super) fn has_programs(&self) -> bool {
+        let mut places = self.places.iter();
+        places.any(|place| place.line("fastcgi_pass").is_some())
+    }
+
     fn collect(
         &mut self,
+        places: &mut Vec<NginxPlace<'a>>,
         body: &[&'a Statement],
         scope: &Scope<'a>,
-        outer: Option<&str>,
+        outer: Option<usize>,
         depth: usize,
     ) {
         let http = self.http;
@@ -133,42 +137,33 @@ impl<'a> SiteWork<'_, 'a> {
             let inner = http
                 .files
                 .body(line.block.as_deref().unwrap_or_default(), http.ledger);
-            let read = NginxPlace::read(line)
-                .filter(|_| depth < NESTED_MAX && self.places.len() < PLACES_MAX);
+            let read =
+                NginxPlace::read(line).filter(|_| depth < NESTED_MAX && places.len() < PLACES_MAX);
             let Some((kind, pattern)) = read else {
                 let why = "a location's expression is none here, or there are too many of them";
                 http.bury(line, Fate::NotCarried, why);
                 self.draft.keys.close(why);
                 continue;
             };
-            http.ledger.carried(line.id);
-            let inner_scope = scope.with(inner.clone());
-            let outer_path = match kind {
-                PlaceKind::Regex => outer,
-                _ => Some(pattern.as_str()),
+            if !matches!(kind, PlaceKind::Regex | PlaceKind::Named) && !pattern.starts_with('/') {
+                http.bury(line, Fate::NotNeeded, "no path begins like that");
+                continue;
+            }
+            let note = match kind {
+                PlaceKind::Regex => {
+                    "asked in nginx's order: its `match` says for which paths nginx would choose it"
+                }
+                _ => "",
             };
-            self.collect(&inner, &inner_scope, outer_path, depth + 1);
+            http.ledger.say(line.id, Fate::Carried, note);
             for (is_split, names) in self.is_split.iter_mut().zip(FAMILIES) {
                 *is_split |= inner.iter().any(|line| names.contains(&line.name.as_str()));
             }
-            let place = NginxPlace {
-                kind,
-                outer: outer
-                    .filter(|_| kind == PlaceKind::Regex)
-                    .map(str::to_owned),
-                pattern,
-                scope: inner_scope,
-                id: Some(line.id),
-            };
-            // Those that are found first by nginx come first.
-            let closing = inner.iter().find_map(|line| match meaning(&line.name) {
-                Meaning::Closing(why) => Some(why),
-                _ => None,
-            });
-            if let Some(why) = closing {
-                self.close(Some(&place), why);
-            }
-            self.places.push(place);
+            let scope = scope.with(inner.clone());
+            let at = places.len();
+            let read = (kind, pattern);
+            places.push(NginxPlace::new(read, outer, scope.clone(), Some(line.id)));
+            self.collect(places, &inner, &scope, Some(at), depth + 1);
         }
     }
 
@@ -218,12 +213,13 @@ impl<'a> SiteWork<'_, 'a> {
             }
         }
         self.error_pages(&inner);
-        for line in self
-            .scope
-            .own()
-            .iter()
-            .filter(|line| line.name == "error_log")
-        {
+        self.error_log();
+    }
+
+    fn error_log(&mut self) {
+        let http = self.http;
+        let own = self.scope.own().iter();
+        for line in own.filter(|line| line.name == "error_log") {
             match http.path(line.first()) {
                 Some(path) => {
                     http.ledger.differs(
@@ -290,42 +286,23 @@ impl<'a> SiteWork<'_, 'a> {
     /// `return` of the server: locations are never come to.
     fn all_returned(&mut self, line: &'a Statement) {
         let mut rule = DraftKeys::default();
-        let scope = self.scope.clone();
-        match self.returned(line, &scope, None, &mut rule) {
+        match self.returned(line, &self.scope, None, &mut rule) {
             Ok(()) => self.early.push(rule),
             Err(why) => {
                 self.http.ledger.lost(line.id, why);
                 self.close(None, why);
             }
         }
-        for line in self
-            .scope
-            .own()
-            .iter()
-            .filter(|line| line.name == "location")
-        {
-            self.http.bury(
-                line,
-                Fate::NotNeeded,
-                "the `return` beside it answers everything",
-            );
+        let own = self.scope.own().iter();
+        for line in own.filter(|line| line.name == "location") {
+            let note = "the `return` beside it answers everything";
+            self.http.bury(line, Fate::NotNeeded, note);
         }
     }
 
     fn all_places(&mut self) {
-        let places = std::mem::take(&mut self.places);
-        for (at, place) in places.iter().enumerate() {
-            if place.kind != PlaceKind::Named {
-                self.admitted(at, place, &places);
-            }
-        }
-        self.places = places;
         for at in 0..self.places.len() {
-            // Each is gone through with the others at hand.
-            let place = self.places.get(at).cloned();
-            if let Some(place) = place.filter(|place| place.kind != PlaceKind::Named) {
-                self.answering(&place);
-            }
+            self.answering(at);
         }
         let unnamed = |place: &&NginxPlace<'a>| {
             place.kind == PlaceKind::Named && !self.named.contains(&place.pattern)
@@ -340,58 +317,44 @@ impl<'a> SiteWork<'_, 'a> {
         }
     }
 
-    /// Who is let in at a location.
-    fn admitted(&mut self, at: usize, place: &NginxPlace<'a>, places: &[NginxPlace<'a>]) {
-        let http = self.http;
-        let split = self.is_split;
-        let lines = |place: &NginxPlace<'a>| -> Vec<usize> {
-            let families = FAMILIES
-                .iter()
-                .zip(split)
-                .take(3)
-                .filter(|(_, split)| *split);
-            let lines = families.flat_map(|(names, _)| place.scope.all(names));
-            lines.map(|line| line.id).collect()
-        };
-        let own = lines(place);
-        let Some(members) = place.exactly(at, places, |other| lines(other) != own) else {
-            return;
-        };
-        let mut rule = DraftKeys::default();
-        rule.note(&place.id.into_iter().collect::<Vec<_>>());
-        rule.matching(members);
-        self.say_access(place, &mut rule);
-        if let Some(line) = place.own().iter().find(|line| line.name == "internal") {
+    /// Says who is let in at a location.
+    pub(super) fn admit(&self, place: &NginxPlace<'a>, rule: &mut DraftKeys) {
+        let (http, scope) = (self.http, &place.scope);
+        let [clients, auth, ..] = self.is_split;
+        // What `return` answers it does before anybody is asked who he is.
+        let asks = place.line("return").is_none();
+        if asks && auth {
+            http.auth(scope, rule);
+        }
+        if asks && clients && !rule.has("deny") {
+            http.clients(scope, rule);
+        }
+        if let Some(line) = scope.last("internal") {
             let note = "nobody comes in from outside; no reply leads there, for there is no `X-Accel-Redirect`";
             http.ledger.differs(line.id, note);
             rule.close("internal");
         }
-        if !rule.is_idle() {
-            self.access.push(rule);
-        }
-        for line in place
-            .own()
-            .iter()
-            .filter(|line| line.name == "limit_except")
-        {
-            self.except(place, line);
-        }
     }
 
-    fn say_access(&self, place: &NginxPlace<'a>, rule: &mut DraftKeys) {
-        let [clients, auth, limits, _] = self.is_split;
-        if auth {
-            self.http.auth(&place.scope, rule);
+    /// Says who is let in at a location, and its settings.
+    pub(super) fn say(&self, place: &NginxPlace<'a>, rule: &mut DraftKeys) {
+        let (http, scope) = (self.http, &place.scope);
+        let [.., limits, fields] = self.is_split;
+        self.admit(place, rule);
+        if limits && place.line("return").is_none() {
+            http.limits(scope, rule);
         }
-        if limits {
-            self.http.limits(&place.scope, rule);
+        if fields {
+            http.fields(scope, rule);
         }
-        if clients && !rule.has("deny") {
-            self.http.clients(&place.scope, rule);
-        }
+        let level = scope.below(2);
+        http.bounds(&level, rule);
+        http.records(&level, rule);
+        http.compression(&level, rule);
     }
 
-    fn except(&mut self, place: &NginxPlace<'a>, line: &'a Statement) {
+    /// `limit_except` of a location with these members.
+    pub(super) fn except(&mut self, line: &'a Statement, members: &Members) {
         let http = self.http;
         http.ledger.carried(line.id);
         let inner = http
@@ -405,27 +368,33 @@ impl<'a> SiteWork<'_, 'a> {
         }
         let mut rule = DraftKeys::default();
         rule.note(&[line.id]);
-        let Some(mut members) = place.members() else {
-            return;
-        };
+        let mut members = members.clone();
         if !methods.is_empty() {
-            let not = TomlItem::table([("method", TomlItem::texts(methods))]);
-            members.push(("not".to_owned(), not));
+            let methods = TomlItem::texts(methods);
+            and_not(&mut members, vec![("method".to_owned(), methods)]);
         }
         rule.matching(members);
         http.clients(&scope, &mut rule);
         http.auth(&scope, &mut rule);
         if !rule.is_idle() {
-            self.access.push(rule);
+            self.early.push(rule);
+        }
+    }
+
+    /// What answers at a location is not carried, for this reason.
+    pub(super) fn lose(&self, place: &NginxPlace<'a>, why: &str) {
+        let answers = |line: &&&'a Statement| line.name.ends_with("_pass") || line.name == "return";
+        for line in place.own().iter().filter(answers) {
+            self.http.ledger.lost(line.id, why);
         }
     }
 
     /// The site as it is written.
     fn finish(mut self) -> SiteDraft {
-        if self.uses_unless {
+        if self.uses_unless && self.draft.keys.has("try") {
             let tried = match self.draft.keys.get("try") {
                 Some(TomlItem::List(tried)) => tried.clone(),
-                _ => vec!["$path".into(), "$path/".into()],
+                _ => Vec::new(),
             };
             let mut whole: Vec<TomlItem> = vec!["$path".into(), "$path/".into()];
             whole.extend(
@@ -435,9 +404,9 @@ impl<'a> SiteWork<'_, 'a> {
             );
             self.draft.keys.replace("try", TomlItem::List(whole));
         }
-        self.main.sort_by_key(|(rank, _)| *rank);
-        let main = self.main.into_iter().map(|(_, rule)| rule);
-        let rules = self.access.into_iter().chain(self.early).chain(main);
+        self.by_file.sort_by_key(|(rank, _)| *rank);
+        let by_file = self.by_file.into_iter().map(|(_, rule)| rule);
+        let rules = self.early.into_iter().chain(self.main).chain(by_file);
         self.draft.rules = rules.collect();
         self.draft
     }

@@ -48,7 +48,7 @@ const TABLE: &[(Meaning, &str)] = &[
          proxy_request_buffering proxy_redirect proxy_hide_header fastcgi_hide_header fastcgi_pass fastcgi_param \
          fastcgi_request_buffering fastcgi_buffering ssl ssl_certificate ssl_certificate_key ssl_client_certificate \
          ssl_verify_client underscores_in_headers merge_slashes default_type types upstream internal set_real_ip_from \
-         real_ip_header stub_status disable_symlinks http",
+         real_ip_header valid_referers stub_status disable_symlinks http",
     ),
     (
         GATEWAY,
@@ -106,7 +106,7 @@ const TABLE: &[(Meaning, &str)] = &[
     (
         VALUES,
         "geo geoip_country geoip_city geoip2 map split_clients set set_by_lua set_by_lua_block userid \
-        userid_name userid_domain userid_path userid_expires valid_referers referer_hash_max_size",
+        userid_name userid_domain userid_path userid_expires referer_hash_max_size",
     ),
     (
         BODIES,

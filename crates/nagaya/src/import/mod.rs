@@ -6,6 +6,7 @@
 
 mod written;
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -226,27 +227,27 @@ fn keep_what_passes(
     if trial.judge(&all)?.is_none() {
         return Ok(Ok(Vec::new()));
     }
-    let mut left_out = Vec::new();
+    let mut left_out = BTreeMap::new();
     for file in imported.files.iter().filter(|file| file.name != SHARED) {
         let shared = imported.files.iter().filter(|file| file.name == SHARED);
         let alone: Vec<_> = shared.chain([file]).collect();
         if let Some(problems) = trial.judge(&alone)? {
-            left_out.push((file.name.clone(), problems));
+            let first = problems.lines().next().unwrap_or_default();
+            let why = format!("its site is left out: {first}");
+            let name = &file.name;
+            complain(&format!(
+                "{name} is left out, for `check` would refuse it (a file of it that was written before stays):\n{problems}\n"
+            ));
+            left_out.insert(name.clone(), why);
         }
     }
-    for (name, problems) in &left_out {
-        let first = problems.lines().next().unwrap_or_default();
-        complain(&format!(
-            "{name} is left out, for `check` would refuse it (a file of it that was written before stays):\n{problems}\n"
-        ));
-        imported.leave_out(name, &format!("its site is left out: {first}"));
-    }
+    imported.leave_out(&left_out);
     let rest: Vec<_> = imported.files.iter().collect();
     let problems = match rest.iter().any(|file| file.name != SHARED) {
         true => trial.judge(&rest)?,
         false => None,
     };
-    let names = left_out.into_iter().map(|(name, _)| name).collect();
+    let names = left_out.into_keys().collect();
     Ok(problems.map_or(Ok(names), Err))
 }
 
