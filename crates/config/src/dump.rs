@@ -21,10 +21,10 @@ use crate::lower::cgroup::spell_cpu;
 use crate::lower::names::Named;
 use crate::lower::template::spell;
 use crate::model::{
-    Auth, Caps, Cgroup, Compress, Expires, FieldEdits, Files, HostPattern, IoLimit, LevelCaps,
-    LevelTimeouts, Lifetime, Limit, ListenAddress, LogTarget, Model, Mount, Root, Rule, Senders,
-    Server, Settings, Site, SiteHtaccess, SiteTls, Template, Timeouts, TlsVersion, TryEntry,
-    Upstream, Variable,
+    Auth, Caps, Cgroup, Compress, DirectorySection, Expires, FieldEdits, Files, HostPattern,
+    IoLimit, LevelCaps, LevelTimeouts, Lifetime, Limit, ListenAddress, LogTarget, Model, Mount,
+    Root, Rule, Senders, Server, Settings, Site, SiteHtaccess, SiteTls, Template, Timeouts,
+    TlsVersion, TryEntry, Upstream, Variable,
 };
 use crate::units;
 pub use write::quote;
@@ -61,7 +61,7 @@ pub fn dump(model: &Model) -> String {
     out.section("[caps]");
     out.numbers(&keys::CAPS, &model.caps, &Caps::FIELDS);
     out.section("[htaccess]");
-    out.key("cached", model.htaccess_cached);
+    out.size("cached", model.htaccess_cached_bytes as u64);
     out.scripts(&model.scripts);
     for upstream in model
         .upstreams
@@ -112,6 +112,15 @@ fn htaccess(files: &SiteHtaccess) -> String {
         format!("override = {}", list(&files.words, quote)),
         format!("unknown = {}", quote(files.unknown.name())),
         format!("handlers = {}", braces(handlers)),
+        format!("directories = {}", list(&files.directories, section)),
+    ])
+}
+
+fn section(section: &DirectorySection) -> String {
+    braces([
+        format!("path = {}", quote(&section.directory)),
+        format!("text = {}", quote(&section.text)),
+        format!("context = {}", quote(section.context.name())),
     ])
 }
 

@@ -45,7 +45,7 @@ pub use handler::{
     ProxyTarget, Redirect, Respond, Rlimits,
 };
 pub use host::HostPattern;
-pub use htaccess::{SiteHtaccess, UnknownLines};
+pub use htaccess::{DirectorySection, SiteHtaccess, UnknownLines};
 pub use limit::{
     Concurrent, Kept, LIMITS_PER_REQUEST_MAX, Limit, LimitIdentities, LimitKey, LimitOn,
     LimitPlace, Rate, Reserve, When, Window,
@@ -135,8 +135,8 @@ pub struct Model {
     pub pools: Vec<Pool>,
     /// Upstreams by name. Handlers refer to them by index into this list.
     pub upstreams: Vec<Upstream>,
-    /// `.htaccess` files that are kept parsed. Default 20,000.
-    pub htaccess_cached: usize,
+    /// Bytes of what is known of `.htaccess` files. Default 64 MiB.
+    pub htaccess_cached_bytes: usize,
     /// Sites in file order; at least one.
     pub sites: Vec<Site>,
     /// Files that name clients who are kept out, absolute, each once. Levels refer to them by index.

@@ -2,6 +2,7 @@
 
 use config::model::{Handler, Model, SiteHtaccess, UnknownLines};
 use config::{Sources, dump, load};
+use htaccess::SectionContext;
 
 use crate::written::LISTEN;
 
@@ -45,7 +46,7 @@ fn files_count_only_where_a_site_says_so() {
     );
     assert_eq!(files.unknown, UnknownLines::Log);
     assert!(files.handlers.is_empty());
-    assert_eq!(model.htaccess_cached, 20_000);
+    assert_eq!(model.htaccess_cached_bytes, 64 << 20);
 }
 
 #[test]
@@ -102,4 +103,101 @@ fn what_means_nothing_is_refused() {
         "htaccess = { override = [\"All\"] }\nrules = [{ handler = { respond = { body = \"\" } } }]",
     );
     assert!(rootless.contains("the site has no files"), "{rootless}");
+}
+
+#[test]
+fn sections_stand_in_the_order_in_which_they_are_merged() {
+    let model = model(
+        "root = \"/srv/site\"\nhtaccess = { override = [], directories = [\n\
+         { path = \"/srv/site/a/b/\", text = \"Options -Indexes\" },\n\
+         { path = \"/srv/site/a\", text = \"Require all granted\" },\n\
+         { path = \"/\", text = \"Require all denied\" },\n\
+         { path = \"/srv/site/a\", text = 'Require all denied' },\n\
+         { path = \"/srv/site\", text = \"\", context = \"server\" },\n] }",
+    );
+    let sections = files(&model).directories.iter();
+    let sections: Vec<_> = sections
+        .map(|it| (&*it.directory, &*it.text, it.context))
+        .collect();
+    let directory = SectionContext::Directory;
+    assert_eq!(
+        sections,
+        [
+            ("/srv/site/", "", SectionContext::Server),
+            ("/", "Require all denied", directory),
+            ("/srv/site/a/", "Require all granted", directory),
+            ("/srv/site/a/", "Require all denied", directory),
+            ("/srv/site/a/b/", "Options -Indexes", directory),
+        ]
+    );
+    assert!(files(&model).overrides.is_none());
+}
+
+#[test]
+fn what_of_a_section_would_refuse_requests_is_refused_with_its_line() {
+    let section = |path: &str, text: &str| {
+        format!(
+            "root = \"/srv\"\nhtaccess = {{ override = [], directories = [{{ path = {path}, text = {text} }}] }}"
+        )
+    };
+    for (path, text, expected) in [
+        (
+            "'/srv'",
+            "'''\nRequire all granted\n\nRequire moonphase full\n'''",
+            ["nagaya.toml:9:", "line 3 of the text: Require"],
+        ),
+        (
+            "'/srv'",
+            "\"Options Frob\"",
+            ["nagaya.toml:6:", "line 1 of the text: Options"],
+        ),
+        (
+            "'/srv'",
+            "'php_admin_value open_basedir /'",
+            ["line 1 of the text: php_admin_value", "pool"],
+        ),
+        ("'srv'", "''", ["`srv` is no directory", "looks like"]),
+        (
+            "'/srv/../etc'",
+            "''",
+            ["`/srv/../etc` is no directory", "a"],
+        ),
+        (
+            "'/srv/*'",
+            "''",
+            ["`/srv/*` is no directory", "one directory"],
+        ),
+    ] {
+        let said = problems(&section(path, text));
+        for part in expected {
+            assert!(said.contains(part), "{part}\n{said}");
+        }
+    }
+    let one = "{ path = '/srv', text = '' }, ".repeat(65);
+    let said = problems(&format!(
+        "root = \"/srv\"\nhtaccess = {{ override = [], directories = [{one}] }}"
+    ));
+    assert!(said.contains("65 sections of 0 bytes hold"), "{said}");
+}
+
+#[test]
+fn what_of_a_section_is_left_out_is_warned_of() {
+    let text = "root = \"/srv\"\nhtaccess = { override = [], directories = [{ path = '/srv', text = '''\nFrobnicate on\nphp_value a 1\n''' }] }";
+    let (_, warnings) = config::judge(&sources(text), &config::LastGood::default())
+        .unwrap_or_else(|wrong| panic!("{}", wrong.all));
+    let said = warnings.to_string();
+    for part in ["line 1 of the text", "Frobnicate", "settings of PHP"] {
+        assert!(said.contains(part), "{part}\n{said}");
+    }
+}
+
+#[test]
+fn what_is_kept_is_a_size() {
+    let text = "[htaccess]\ncached = 50000\n".to_owned() + LISTEN + crate::written::SITE;
+    let said = crate::written::problems(&Sources::from_text("nagaya.toml", &text));
+    assert!(said.contains("`cached` is a size"), "{said}");
+    assert!(said.contains("it was a number of files"), "{said}");
+    let text = text.replace("50000", "\"1GiB\"");
+    let model = crate::written::model(&text);
+    assert_eq!(model.htaccess_cached_bytes, 1 << 30);
 }

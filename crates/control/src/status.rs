@@ -42,6 +42,9 @@ pub struct Status {
     pub workers: Vec<Worker>,
     /// What became of programs.
     pub programs: Programs,
+    /// Bytes of what is kept of `.htaccess` files; none where no site has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub htaccess_cached_bytes: Option<usize>,
     /// What became of work for clients that have gone.
     pub stragglers: Stragglers,
     /// What became of scripts.

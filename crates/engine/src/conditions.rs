@@ -27,6 +27,7 @@ pub(crate) struct Conditions(Box<[Test]>);
 #[derive(Debug)]
 enum Test {
     File(Box<[Matcher]>),
+    FileRegex(Expression),
     Path(Box<[Matcher]>),
     PathRegex(Expression),
     Method(Box<[Box<[u8]>]>),
@@ -144,7 +145,10 @@ fn question_of(
 /// Whether one of them looks at the resolved file.
 pub(crate) fn need_file(conditions: &[Condition]) -> bool {
     conditions.iter().any(|condition| match condition {
-        Condition::File(_) | Condition::Exists(_) | Condition::CostAbove(_) => true,
+        Condition::File(_)
+        | Condition::FileRegex(_)
+        | Condition::Exists(_)
+        | Condition::CostAbove(_) => true,
         Condition::Not(inner) => need_file(inner),
         _ => false,
     })
@@ -164,6 +168,10 @@ impl Test {
             Self::File(globs) => match file {
                 None => any_matches(globs, head.path()),
                 Some(file) => file.exists() && any_matches(globs, file.name()),
+            },
+            Self::FileRegex(regex) => match file {
+                None => is_found(regex, head.path(), request),
+                Some(file) => file.exists() && is_found(regex, file.path(), request),
             },
             Self::Path(globs) => any_matches(globs, head.path()),
             Self::PathRegex(regex) => is_found(regex, head.path(), request),
@@ -369,6 +377,7 @@ fn compile(
     };
     Ok(match condition {
         Condition::File(patterns) => Test::File(globs(patterns)?),
+        Condition::FileRegex(pattern) => Test::FileRegex(expressions.of(pattern)?),
         Condition::Path(patterns) => Test::Path(globs(patterns)?),
         Condition::PathRegex(pattern) => Test::PathRegex(expressions.of(pattern)?),
         Condition::Method(methods) => Test::Method(methods.iter().map(bytes).collect()),

@@ -121,8 +121,8 @@ pub struct Process {
     pub timeouts: model::Timeouts,
     /// Every size and count.
     pub caps: model::Caps,
-    /// `.htaccess` files that are kept parsed.
-    pub htaccess_cached: usize,
+    /// Bytes of what is known of `.htaccess` files.
+    pub htaccess_cached_bytes: usize,
     /// Logging.
     pub log: model::Log,
     /// Peers whose forwarding fields are believed.
@@ -138,7 +138,7 @@ impl Process {
         Self {
             timeouts: model.timeouts.clone(),
             caps: model.caps.clone(),
-            htaccess_cached: model.htaccess_cached,
+            htaccess_cached_bytes: model.htaccess_cached_bytes,
             log: model.log.clone(),
             trusted_proxies: model.trusted_proxies.clone(),
             request_headers: model.request_headers.clone(),

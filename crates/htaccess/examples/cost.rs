@@ -139,6 +139,7 @@ fn ask(chain: &Chain) -> (u64, String) {
         admin: "",
         media_type: None,
         has_ended: false,
+        is_translated: false,
         variables: &variables,
         options: AllowedOptions::ALL,
         now: Civil::default(),

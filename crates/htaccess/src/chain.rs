@@ -63,6 +63,13 @@ impl Chain {
         })
     }
 
+    /// About as many bytes as it takes, without its programs.
+    pub fn memory_bytes(&self) -> usize {
+        let directories = self.levels.iter().map(|level| level.directory.len());
+        let levels = self.levels.len() * size_of::<ChainLevel>();
+        levels + directories.sum::<usize>() + self.plain.memory_bytes()
+    }
+
     /// The directories and their programs.
     pub fn levels(&self) -> &[ChainLevel] {
         &self.levels

@@ -50,6 +50,8 @@ pub struct Decision {
     pub has_ended: bool,
     /// Steps that were taken for the request so far.
     pub spent: u64,
+    /// Whether the path it goes on with is what the rules of the virtual host have made of this one.
+    pub is_translated: bool,
     /// The explanation, where one was asked for.
     pub trace: Vec<Traced>,
 }
@@ -116,6 +118,7 @@ pub fn decide<'a>(
             handler: None,
             has_ended: request.has_ended,
             spent: 0,
+            is_translated: false,
             trace: Vec::new(),
         };
         let stopped = |stop: Stop| Ending::Status(stop.below(scope.asker.directory().as_ref()));
@@ -144,6 +147,11 @@ async fn go(
     if let Some(fault) = &settings.fault {
         return Err(fault.clone());
     }
+    if !scope.request.is_translated
+        && let Some(ending) = translate(settings, decision, scope).await?
+    {
+        return Ok(ending);
+    }
     for condition in &settings.env_conditions {
         scope.asker.spend(LINE_STEPS)?;
         scope.asker.enter(condition.directory.as_ref());
@@ -161,8 +169,8 @@ async fn go(
     {
         return Err(Stop::new(403, "htaccess_refused"));
     }
-    decision.vary = passed.vary;
-    decision.cookies = passed.cookies;
+    decision.vary.extend(passed.vary);
+    decision.cookies.extend(passed.cookies);
     match passed.result {
         RewriteResult::Status(status) => {
             return Err(Stop::new(status, "htaccess_rule"));
@@ -198,6 +206,41 @@ async fn go(
         decision.request_fields = Some(fields);
     }
     Ok(Ending::GoOn)
+}
+
+/// Goes through the rules of the virtual host, which know its own variables and no directory.
+async fn translate(
+    settings: &Settings,
+    decision: &mut Decision,
+    scope: &Scope<'_>,
+) -> Result<Option<Ending>, Stop> {
+    let lines = &settings.server_rewrite;
+    let Some(server) = &lines.directory else {
+        return Ok(None);
+    };
+    let is_own = |place: &Option<Arc<[u8]>>| matches!(place, Some(it) if Arc::ptr_eq(it, server));
+    let conditions = settings.env_conditions.iter();
+    for condition in conditions.filter(|it| is_own(&it.directory)) {
+        scope.asker.spend(LINE_STEPS)?;
+        scope.asker.enter(condition.directory.as_ref());
+        let set = condition.set(scope).await;
+        set.map_err(|stop| stop.at(condition.line, "SetEnvIf"))?;
+    }
+    let passed = rewrite::translate(lines, scope).await?;
+    decision.has_ended |= passed.has_ended;
+    decision.vary = passed.vary;
+    decision.cookies = passed.cookies;
+    match passed.result {
+        RewriteResult::Same => Ok(None),
+        RewriteResult::Status(status) => Err(Stop::new(status, "htaccess_rule")),
+        RewriteResult::Redirect(status, location) => {
+            Ok(Some(Ending::Redirect { status, location }))
+        }
+        RewriteResult::Path(path) => {
+            decision.is_translated = true;
+            Ok(Some(Ending::Rewritten(path)))
+        }
+    }
 }
 
 fn set_env(settings: &Settings, scope: &Scope<'_>) -> Result<(), Stop> {

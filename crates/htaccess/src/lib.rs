@@ -3,7 +3,8 @@
 //! [`compile()`] makes a file into a [`Program`], once for all sites that have the same bytes; a
 //! [`Chain`] is the programs of the directories above a file, merged; [`decide()`] says what they
 //! want for one request, in steps that stop where an answer is needed ("is `/x` a file?") and go
-//! on with it, and [`edit_reply`] what becomes of the head of its reply. Lines about access never
+//! on with it, and [`edit_reply`] what becomes of the head of its reply. Sections of a server's own
+//! configuration are programs as well ([`compile_section`]). Lines about access never
 //! fail open: what is unknown, not allowed or half understood among them refuses what it covers.
 //! Nothing here knows a clock, a socket or a file, and every loop and buffer has a number.
 #![forbid(unsafe_code)]
@@ -32,7 +33,7 @@ mod work;
 
 pub use access::network;
 pub use chain::{Chain, ChainLevel, LEVELS_MAX};
-pub use compile::{PROBLEMS_MAX, Problem, Program, compile};
+pub use compile::{PROBLEMS_MAX, Problem, Program, SectionContext, compile, compile_section};
 pub use decide::{Decision, Ending, Explain, REDIRECTS_MAX, Traced, decide};
 pub use evaluation::{
     FileFacts, FileKind, Paused, Progress, QUESTIONS_MAX, Question, Told, UserTold,

@@ -122,6 +122,11 @@ impl Overrides {
         Ok(())
     }
 
+    /// Whether nothing may be said: no file need be read.
+    pub fn is_none(&self) -> bool {
+        self.classes == 0 && self.list.is_empty()
+    }
+
     /// Whether a directive of this class and name may stand in a file.
     pub(crate) fn allows(&self, class: OverrideClass, name: &str) -> bool {
         let by_class = match class {

@@ -94,6 +94,8 @@ pub struct RequestFacts<'a> {
     pub media_type: Option<&'a str>,
     /// Whether a rule with `END` was met before, in this request.
     pub has_ended: bool,
+    /// Whether this path is what the rules of the virtual host have made of another.
+    pub is_translated: bool,
     /// Variables that hold already: of the site, and `REDIRECT_…` of what led here.
     pub variables: &'a Variables,
     /// The options that hold where no file says otherwise.

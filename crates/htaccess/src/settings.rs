@@ -22,6 +22,9 @@ const REQUIRED_MAX: usize = 128;
 /// Names that lists of a directory leave out.
 pub(crate) const UNLISTED_MAX: usize = 64;
 
+/// About as many bytes as an entry of a table or a list takes, without its texts.
+pub(crate) const ENTRY_BYTES: usize = 64;
+
 /// All that holds for a file, merged.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
@@ -40,6 +43,8 @@ pub struct Settings {
     /// Variables that are set whatever is asked; none where one is taken away.
     pub(crate) env: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     pub(crate) rewrite: RewriteLines,
+    /// Rules of the virtual host, which come before any directory's.
+    pub(crate) server_rewrite: RewriteLines,
     /// Of one place as its file has them, merged the other way round: the innermost are asked first.
     pub(crate) redirects: Vec<Placed<Redirect>>,
     pub(crate) fields: Vec<Placed<FieldEdit>>,
@@ -192,6 +197,7 @@ impl Settings {
         let pages = self.index.as_ref().map_or(0, Vec::len);
         let lines = self.env_conditions.len()
             + self.rewrite.rules.len()
+            + self.server_rewrite.rules.len()
             + self.redirects.len()
             + self.fields.len()
             + self.require.len();
@@ -244,6 +250,7 @@ impl Settings {
             .map(|(name, value)| (name.clone(), value.clone()));
         self.env.extend(env);
         self.rewrite.merge(&inner.rewrite, directory);
+        self.server_rewrite.merge(&inner.server_rewrite, directory);
         let redirects = inner.redirects.iter().rev();
         self.redirects
             .extend(redirects.map(|it| it.below(directory)));
@@ -305,6 +312,25 @@ impl Settings {
         self.index_ignore.extend(unlisted.cloned());
         over(&mut self.slash, &inner.slash);
         over(&mut self.fallback, &inner.fallback);
+    }
+
+    /// About as many bytes as it takes, without the lines it shares with programs.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let rules = self.rewrite.rules.len() + self.server_rewrite.rules.len();
+        let lines = self.env_conditions.len() + rules + self.redirects.len() + self.fields.len();
+        let text = |value: Option<&Vec<u8>>| value.map_or(0, Vec::len);
+        let env = self.env.iter();
+        let env = env.map(|(name, value)| ENTRY_BYTES + name.len() + text(value.as_ref()));
+        let php = self.php.iter();
+        let php = php.map(|(name, value)| ENTRY_BYTES + name.len() + value.len());
+        let ages = self.expiry.by_type.keys();
+        let ages = ages.map(|name| ENTRY_BYTES + name.len());
+        let index = self.index.iter().flatten().chain(&self.index_ignore);
+        let index = index.map(|name| ENTRY_BYTES + name.len());
+        let texts = env.chain(php).chain(ages).chain(index).sum::<usize>();
+        let errors = self.errors.len() * ENTRY_BYTES;
+        let lines = lines * size_of::<Placed<()>>();
+        size_of::<Self>() + lines + errors + texts + self.endings.memory_bytes()
     }
 
     /// The options that hold over those of the site.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::settings::ENTRY_BYTES;
+
 /// Lines about endings that hold for one place.
 pub(crate) const ENDINGS_MAX: usize = 2_048;
 
@@ -78,6 +80,15 @@ impl Endings {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// About as many bytes as they take.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let text = |text: &Vec<u8>| ENTRY_BYTES / 2 + text.len();
+        let entries = self.0.iter();
+        let bytes =
+            entries.map(|((_, ending), value)| text(ending) + value.as_ref().map_or(0, text));
+        bytes.sum()
     }
 
     pub(crate) fn then(&mut self, inner: &Self) {

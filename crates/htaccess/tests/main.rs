@@ -12,5 +12,6 @@ mod projects;
 mod properties;
 mod reply;
 mod rewriting;
+mod sections;
 mod site;
 mod tree;

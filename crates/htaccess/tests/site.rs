@@ -5,8 +5,8 @@ use std::sync::Arc;
 use htaccess::settings::Settings;
 use htaccess::{
     AllowedOptions, Chain, ChainLevel, Civil, Decision, Ending, Explain, FileFacts, FileKind,
-    Overrides, Problem, Question, ReplyTables, RequestFacts, Told, UserTold, Variables, compile,
-    decide, edit_reply,
+    Overrides, Problem, Question, ReplyTables, RequestFacts, SectionContext, Told, UserTold,
+    Variables, compile, compile_section, decide, edit_reply,
 };
 
 /// The root of every site here.
@@ -15,6 +15,8 @@ pub(crate) const ROOT: &str = "/srv/site";
 /// A site.
 pub(crate) struct Site {
     htaccess: Vec<(String, String)>,
+    /// What the virtual host says.
+    server: Option<String>,
     files: Vec<String>,
     overrides: Overrides,
     options: AllowedOptions,
@@ -32,6 +34,7 @@ pub(crate) struct Get<'a> {
     pub(crate) has_ended: bool,
     /// Steps that were taken before.
     pub(crate) spent: u64,
+    pub(crate) is_translated: bool,
     /// The target of the request line, where this one is not.
     pub(crate) first: Option<&'a str>,
 }
@@ -47,6 +50,7 @@ pub(crate) fn get(target: &str) -> Get<'_> {
         variables: Variables::default(),
         has_ended: false,
         spent: 0,
+        is_translated: false,
         first: None,
     }
 }
@@ -84,6 +88,7 @@ pub(crate) struct Asked {
     pub(crate) settings: Settings,
     pub(crate) has_ended: bool,
     pub(crate) spent: u64,
+    pub(crate) is_translated: bool,
     pub(crate) reply: Option<ReplyTables>,
     pub(crate) trace: Vec<String>,
     pub(crate) user: Option<String>,
@@ -118,6 +123,7 @@ impl Site {
     pub(crate) fn new(text: &str) -> Self {
         Self {
             htaccess: vec![(format!("{ROOT}/"), text.to_owned())],
+            server: None,
             files: Vec::new(),
             overrides: Overrides::all(),
             options: AllowedOptions::of_word(b"FollowSymLinks").expect("there is this option"),
@@ -128,6 +134,12 @@ impl Site {
         self.htaccess
             .push((format!("{ROOT}/{directory}/"), text.to_owned()));
         self.files.push(format!("{directory}/"));
+        self
+    }
+
+    /// With these lines in the virtual host.
+    pub(crate) fn of_server(mut self, text: &str) -> Self {
+        self.server = Some(text.to_owned());
         self
     }
 
@@ -228,10 +240,14 @@ impl Site {
             let uri = target.split('?').next().unwrap_or_default();
             get.has_ended = asked.has_ended;
             get.spent = asked.spent;
-            get.variables = asked
-                .variables
-                .redirected(uri.as_bytes(), None)
-                .expect("they fit");
+            get.is_translated = asked.is_translated;
+            get.variables = match asked.is_translated {
+                true => asked.variables,
+                false => asked
+                    .variables
+                    .redirected(uri.as_bytes(), None)
+                    .expect("they fit"),
+            };
             let query = asked
                 .query
                 .as_ref()
@@ -260,7 +276,11 @@ impl Site {
             directory: Arc::from(directory.as_bytes()),
             program: Arc::new(compile(text.as_bytes(), &self.overrides)),
         });
-        let chain = Chain::new(levels.collect()).expect("few levels");
+        let of_server = self.server.iter().map(|text| ChainLevel {
+            directory: Arc::from(format!("{ROOT}/").as_bytes()),
+            program: Arc::new(compile_section(text.as_bytes(), SectionContext::Server)),
+        });
+        let chain = Chain::new(of_server.chain(levels).collect()).expect("few levels");
         let fields: Vec<(&[u8], &[u8])> = get
             .fields
             .iter()
@@ -295,6 +315,7 @@ impl Site {
             admin: "webmaster@example.jp",
             media_type: None,
             has_ended: get.has_ended,
+            is_translated: get.is_translated,
             variables: &get.variables,
             options: self.options,
             now: Civil {
@@ -360,6 +381,7 @@ impl Site {
             settings: (*decision.settings).clone(),
             has_ended: decision.has_ended,
             spent: decision.spent,
+            is_translated: decision.is_translated,
             reply,
             trace: decision
                 .trace

@@ -93,11 +93,10 @@ fn page(rounds: &[Round]) -> String {
     for round in rounds {
         let _ = writeln!(page, "{}  ({})", text(&round.uri), text(&round.filename));
         if round.files.is_empty() {
-            page.push_str("  no .htaccess file holds for it\n");
+            page.push_str("  no .htaccess file holds for it, and no section\n");
         }
-        for (directory, problems) in &round.files {
-            let file = directory.join(".htaccess");
-            let _ = writeln!(page, "  {}", file.display());
+        for (file, problems) in &round.files {
+            let _ = writeln!(page, "  {file}");
             for problem in problems {
                 let what = if problem.refuses {
                     "refuses"
@@ -107,13 +106,12 @@ fn page(rounds: &[Round]) -> String {
                 let _ = writeln!(page, "    line {} {what}: {}", problem.line, problem.text);
             }
         }
-        let mut file = None;
-        for line in &round.lines {
-            if line.directory != file {
-                file.clone_from(&line.directory);
-                let directory = line.directory.as_deref().unwrap_or_default();
-                let _ = writeln!(page, "  in {}.htaccess:", text(directory));
+        let mut last = None;
+        for (file, line) in &round.lines {
+            if file != last.unwrap_or(&None) {
+                let _ = writeln!(page, "  in {}:", file.as_deref().unwrap_or_default());
             }
+            last = Some(file);
             let _ = writeln!(page, "  {:>5}  {}", line.line, line.text);
         }
         let _ = writeln!(page, "  {}", round.ending);
@@ -123,7 +121,7 @@ fn page(rounds: &[Round]) -> String {
 
 /// What of the files of all sites that let them count is not obeyed, a line each.
 pub(crate) fn doubts(model: &Model) -> Vec<String> {
-    let sites = model.sites.iter().filter(|site| site.htaccess.is_some());
+    let sites = model.sites.iter().filter(|site| site.obeys_files());
     let mut doubts = Vec::new();
     for file in sites.flat_map(survey) {
         let name = file.path.display();

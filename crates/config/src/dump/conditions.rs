@@ -15,6 +15,7 @@ pub(super) fn conditions(conditions: &[Condition]) -> String {
     for condition in conditions {
         match condition {
             Condition::File(any) => single.push(format!("file = {}", globs(any))),
+            Condition::FileRegex(regex) => single.push(format!("file_regex = {}", quote(regex))),
             Condition::Path(any) => single.push(format!("path = {}", globs(any))),
             Condition::PathRegex(regex) => single.push(format!("path_regex = {}", quote(regex))),
             Condition::Method(methods) => single.push(format!("method = {}", list(methods, quote))),

@@ -20,6 +20,14 @@ pub(crate) const MATCH: Section = Section {
             "file = \"*.php\"",
         ),
         key(
+            "file_regex",
+            Kind::Other("regular expression"),
+            Absent("any"),
+            "A regular expression found in the name of that file below its root, or the mount's, which begins with `/`. \
+             As in `path_regex`, looking around and referring back are counted in steps; its groups stand in no text.",
+            "file_regex = '^/(ab|cd)[^/]*\\.php$'",
+        ),
+        key(
             "path",
             Kind::Other("glob or list of globs"),
             Absent("any"),

@@ -8,13 +8,13 @@ pub(super) const HTACCESS_OF_PROCESS: Key = key(
     Kind::Other("table"),
     Absent("its defaults"),
     "What all sites with `.htaccess` files share.",
-    "htaccess = { cached = 50000 }",
+    "htaccess = { cached = \"256MiB\" }",
 );
 pub(super) const HTACCESS_OF_SITE: Key = key(
     "htaccess",
     Kind::Other("table"),
     Absent("such files count for nothing, and are never served"),
-    "Has `.htaccess` files below the site's roots count.",
+    "Has `.htaccess` files below the site's roots count, and sections of an Apache configuration.",
     "htaccess = { override = [\"FileInfo\", \"AuthConfig\", \"Limit\", \"Indexes\"] }",
 );
 
@@ -23,10 +23,12 @@ pub(crate) const HTACCESS: Section = Section {
     about: "What all sites with `.htaccess` files share.",
     keys: &[key(
         "cached",
-        Kind::Count(1, 1_000_000),
-        Value("20000"),
-        "Files that are kept parsed, of all sites; those with the same bytes, read under the same `override`, are one.",
-        "cached = 50000",
+        Kind::Size(1 << 20, 64 << 30),
+        Value("64MiB"),
+        "What is kept of files that were understood, and of what those above a directory say together. Files with the \
+         same bytes, read under the same `override`, are one. Where there is more, the site that has most gives up \
+         what was asked for longest ago.",
+        "cached = \"256MiB\"",
     )],
     later: &[],
 };
@@ -44,7 +46,7 @@ pub(crate) const SITE_HTACCESS: Section = Section {
             Required,
             "What files may say, as `AllowOverride` has it: `\"All\"`, `\"AuthConfig\"`, `\"FileInfo\"`, `\"Indexes\"`, \
              `\"Limit\"`, `\"Options\"`, `\"Options=Indexes,…\"`, `\"Nonfatal=…\"`; any other word allows the directive of \
-             that name.",
+             that name. Empty, as `\"None\"` alone, no file is looked for.",
             "override = [\"FileInfo\", \"Limit\", \"Options=Indexes\"]",
         ),
         key(
@@ -62,6 +64,48 @@ pub(crate) const SITE_HTACCESS: Section = Section {
             "Handlers that files name, and the `[php.VERSION]` that runs then, in a pool of its own. Other names of \
              handlers for PHP stand for the PHP of the site's first rule with `php` or `fastcgi`.",
             "handlers = { \"application/x-httpd-ea-php82\" = \"8.2\" }",
+        ),
+        key(
+            "directories",
+            Kind::Other("list of tables"),
+            Value("[]"),
+            "What the configuration itself says in the words of such files, for all that `<Directory>` is used for in \
+             Apache. It counts whatever `override` says.",
+            "directories = [{ path = \"/srv/wiki\", text = 'Require ip 192.0.2.0/24' }]",
+        ),
+    ],
+    later: &[],
+};
+
+pub(crate) const DIRECTORY_SECTION: Section = Section {
+    title: "directories = [{ … }]",
+    about: "The text of an Apache `<Directory>` section, obeyed as a `.htaccess` file that lies in that directory, before \
+        the one that does. All that files may say may stand there, in `<Files>`, `<If>` and the others, too. What a file \
+        would be answered 500 for is refused, with its line; what is left out is warned of.",
+    keys: &[
+        key(
+            "path",
+            Kind::Text,
+            Required,
+            "The directory, absolute: below a root of the site, the root itself, or one above it. Links are not \
+             followed in it, and no pattern is known.",
+            "path = \"/srv/wiki\"",
+        ),
+        key(
+            "text",
+            Kind::Text,
+            Required,
+            "What stands in the section. In `'''` a backslash is a backslash.",
+            "text = '''\nRewriteEngine On\nRewriteRule ^old/(.*)$ new/$1 [R=301,L]\n'''",
+        ),
+        key(
+            "context",
+            Kind::Choice(&["directory", "server"]),
+            Value("directory"),
+            "Whose it is. What stands in a virtual host outside of sections is the `server`'s: it covers the whole site, \
+             mounts too, before all directories; its `RewriteRule` sees the path with the slash at its begin, comes \
+             before those of directories and does not take their place, and `RewriteBase` does not count.",
+            "context = \"server\"",
         ),
     ],
     later: &[],

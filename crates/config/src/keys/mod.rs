@@ -32,7 +32,7 @@ mod upstream;
 pub(crate) use acme::{ACME, ACME_DNS, ACME_EXPORT, EAB, ON_DEMAND};
 pub(crate) use condition::{MATCH, TEXT_MATCH};
 pub(crate) use handler::{HANDLER, PROXY, PROXY_REDIRECT, RESPOND};
-pub(crate) use htaccess::{HTACCESS, SITE_HTACCESS};
+pub(crate) use htaccess::{DIRECTORY_SECTION, HTACCESS, SITE_HTACCESS};
 pub(crate) use include::INCLUDE;
 pub(crate) use key::{Fallback, Key, Kind, NO_KEY, Section, default_of};
 pub(crate) use level::{LEVEL_CAPS, LEVEL_TIMEOUTS};
@@ -86,6 +86,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &SITE,
     &MOUNT,
     &SITE_HTACCESS,
+    &DIRECTORY_SECTION,
     &SITE_LOG,
     &SITE_TLS,
     &POOL,

@@ -145,6 +145,14 @@ fn frame(section: &Section) -> Frame {
             let rest = " }\n[[sites.rules]]\nhandler = { php = true }\n[php.\"8.2\"]\nprogram = \"/opt/php/sbin/php-fpm\"\n";
             within("htaccess = { ", own, rest)
         }
+        "directories = [{ … }]" => {
+            let own = &["path = \"/srv/own\"", "text = \"Require all granted\""];
+            within(
+                "htaccess = { override = [], directories = [{ ",
+                own,
+                " }] }\n",
+            )
+        }
         "deny = { … }" => within("deny = { ", &["file = \"/etc/nagaya/others\""], " }\n"),
         "compress = { … }" => within("compress = { ", &[], " }\n"),
         "request_headers, reply_headers" => within("reply_headers = { ", &[], " }\n"),

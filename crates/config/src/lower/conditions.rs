@@ -37,7 +37,7 @@ pub(crate) fn conditions(value: &Value<'_>, files: SiteFiles, depth: usize) -> V
     let Some(table) = value.table(&keys::MATCH) else {
         return Vec::new();
     };
-    for name in ["file", "exists", "cost_above"] {
+    for name in ["file", "file_regex", "exists", "cost_above"] {
         if let Some(value) = table.get(name).filter(|_| files == SiteFiles::Rootless) {
             let finding = problem(value.spot(), format!("`{name}` needs a `root` in the site"));
             value.context.report(finding.absence());
@@ -47,6 +47,9 @@ pub(crate) fn conditions(value: &Value<'_>, files: SiteFiles, depth: usize) -> V
         table
             .get("file")
             .and_then(|value| globs(&value).map(Condition::File)),
+        table
+            .get("file_regex")
+            .and_then(|value| expression(&value).map(Condition::FileRegex)),
         table.get("path").and_then(|value| paths(&value)),
         table
             .get("path_regex")

@@ -1,9 +1,13 @@
-//! `htaccess` of a site: what its files may say, and which PHP the handlers that they name mean.
+//! `htaccess` of a site: what its files may say, which PHP the handlers that they name mean, and
+//! what the configuration says in their words.
+//!
+//! The idea: a section is understood here as it will be when requests come, so that what would
+//! refuse these is refused with the configuration.
 
 use std::sync::Arc;
 
-use htaccess::Overrides;
 use htaccess::overrides::Unknown;
+use htaccess::{Overrides, PROBLEMS_MAX, SectionContext, compile_section};
 
 use super::context::problem;
 use super::table::Table;
@@ -11,14 +15,28 @@ use super::tops::Tops;
 use super::upstream::Upstreams;
 use super::value::{Entry, Value};
 use crate::keys;
-use crate::model::{FastCgi, Handler, Protocol, Rule, SiteHtaccess, UnknownLines};
+use crate::model::{
+    DirectorySection, FastCgi, Handler, Protocol, Rule, SiteHtaccess, UnknownLines,
+};
 
 /// Names of handlers of a site: each may be a pool.
 const HANDLERS_MAX: usize = 16;
+/// Sections of a site: each request looks through them.
+const SECTIONS_MAX: usize = 256;
+/// Sections that may hold for one directory.
+const SECTIONS_OF_DIRECTORY_MAX: usize = 64;
+/// Bytes of these together.
+const SECTIONS_BYTES_MAX: usize = 512 * 1024;
 
-/// How many files are kept parsed.
-pub(super) fn cached(tops: &Tops<'_>) -> usize {
-    tops.table("htaccess", &keys::HTACCESS).count("cached") as usize
+/// How many bytes of what is known of files are kept.
+pub(super) fn cached_bytes(tops: &Tops<'_>) -> usize {
+    let table = tops.table("htaccess", &keys::HTACCESS);
+    if let Some(value) = table.get("cached").filter(|value| !value.is_text()) {
+        let help = "it was a number of files: leave it out, or write \"64MiB\"";
+        value.report_help("`cached` is a size, with its unit", help);
+        return 0;
+    }
+    usize::try_from(table.size("cached")).unwrap_or(usize::MAX)
 }
 
 /// What a site says of its `.htaccess` files; `None` where they count for nothing.
@@ -33,6 +51,7 @@ pub(super) fn of_site(
         value.report("`htaccess` says nothing: the site has no files");
     }
     let unknown = table.choice("unknown");
+    let directories = sections(&table);
     let words = table.required("override")?.list()?;
     let overrides = overrides(&words, unknown)?;
     let words = words.iter().filter_map(Value::text).map(str::to_owned);
@@ -41,6 +60,7 @@ pub(super) fn of_site(
         unknown,
         overrides,
         handlers: handlers(&table, rules, upstreams),
+        directories,
     }))
 }
 
@@ -58,6 +78,97 @@ fn overrides(words: &[Value<'_>], unknown: UnknownLines) -> Option<Overrides> {
         }
     }
     Overrides::new(words.iter().filter_map(Value::text), unknown).ok()
+}
+
+/// The sections of a site, in the order in which they are merged.
+fn sections(table: &Table<'_>) -> Vec<DirectorySection> {
+    let values = table.list("directories");
+    if let Some(beyond) = values.get(SECTIONS_MAX) {
+        let message = format!("`directories` may hold at most {SECTIONS_MAX} sections");
+        beyond.report(message);
+    }
+    let values = values.iter().take(SECTIONS_MAX);
+    let sections = values.filter_map(|value| Some((value, section(value)?)));
+    let sections: Vec<_> = sections.collect();
+    judge_together(&sections);
+    let mut sections: Vec<_> = sections.into_iter().map(|(_, section)| section).collect();
+    let levels = |section: &DirectorySection| section.directory.matches('/').count();
+    sections.sort_by_key(|it| (it.context != SectionContext::Server, levels(it)));
+    sections
+}
+
+fn section(value: &Value<'_>) -> Option<DirectorySection> {
+    let table = value.table(&keys::DIRECTORY_SECTION)?;
+    let context = table.choice("context");
+    let directory = table.required("path").and_then(|value| directory(&value));
+    let text = table.required("text").and_then(|value| {
+        let text = value.text()?;
+        judge(&value, text, context);
+        Some(text.to_owned())
+    });
+    Some(DirectorySection {
+        directory: directory?,
+        context,
+        text: text?,
+    })
+}
+
+fn directory(value: &Value<'_>) -> Option<String> {
+    let text = value.text()?;
+    let names = text.strip_suffix('/').unwrap_or(text);
+    let is_name = |name: &str| !["", ".", ".."].contains(&name);
+    let is_absolute = text.starts_with('/');
+    let mut below = names.strip_prefix('/').into_iter();
+    let is_odd = |c: char| c.is_control() || ['*', '?', '['].contains(&c);
+    if !is_absolute || !below.all(|names| names.split('/').all(is_name)) || text.contains(is_odd) {
+        let help =
+            "one looks like `/srv/site/wiki`; a section is for one directory and all below it";
+        value.report_help(format!("`{text}` is no directory"), help);
+        return None;
+    }
+    Some(format!("{names}/"))
+}
+
+/// Reports what in a text would refuse requests, and warns of what is left out.
+fn judge(value: &Value<'_>, text: &str, context: SectionContext) {
+    let program = compile_section(text.as_bytes(), context);
+    for wrong in &program.problems {
+        let message = format!("line {} of the text: {}", wrong.line, wrong.text);
+        let finding = problem(value.line(wrong.line), message);
+        match wrong.refuses {
+            true => value.context.report(finding),
+            false => value.context.warn(finding),
+        }
+    }
+    if program.problems.len() >= PROBLEMS_MAX {
+        value.report("so much of the text is not understood that the rest is not told");
+    }
+    if program.sets_php() {
+        let help = "say them in `pool`, or where php-fpm is set up";
+        let finding = problem(value.spot(), "settings of PHP are not obeyed here");
+        value.context.warn(finding.help(help));
+    }
+}
+
+/// Reports where so much holds for one directory that requests would be refused.
+fn judge_together(sections: &[(&Value<'_>, DirectorySection)]) {
+    for (value, section) in sections {
+        let is_above = |other: &DirectorySection| {
+            let is_server = other.context == SectionContext::Server;
+            is_server || section.directory.starts_with(&other.directory)
+        };
+        let above = sections.iter().map(|(_, other)| other);
+        let above = above.filter(|other| is_above(other));
+        let (count, bytes) = above.fold((0, 0), |(count, bytes), other| {
+            (count + 1, bytes + other.text.len())
+        });
+        if count > SECTIONS_OF_DIRECTORY_MAX || bytes > SECTIONS_BYTES_MAX {
+            value.report(format!(
+                "{count} sections of {bytes} bytes hold for this directory: at most {SECTIONS_OF_DIRECTORY_MAX} of {SECTIONS_BYTES_MAX} may"
+            ));
+            return;
+        }
+    }
 }
 
 fn handlers(

@@ -156,7 +156,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         php,
         pools,
         upstreams,
-        htaccess_cached: htaccess::cached(&tops),
+        htaccess_cached_bytes: htaccess::cached_bytes(&tops),
         sites,
         denied: context.denied.take(),
         guarded: Default::default(),

@@ -1,5 +1,7 @@
 //! The words for the model's choices, for reading and for printing.
 
+use htaccess::SectionContext;
+
 use crate::include::Broken;
 use crate::model::{
     AcmeChallenge, Balance, Cache, ClientAuth, Degrade, EarlyHints, EncodedSlash, Isolate, LimitOn,
@@ -127,6 +129,13 @@ impl Named for Symlinks {
         ("deny", Symlinks::Deny),
         ("owner", Symlinks::Owner),
         ("allow", Symlinks::Allow),
+    ];
+}
+
+impl Named for SectionContext {
+    const NAMES: &'static [(&'static str, SectionContext)] = &[
+        ("directory", SectionContext::Directory),
+        ("server", SectionContext::Server),
     ];
 }
 

@@ -359,6 +359,7 @@ fn too_late(conditions: &[Condition], maps: &[Map]) -> Option<&'static str> {
     let is_program = |map: &Map| matches!(map.source, MapSource::Program(_));
     conditions.iter().find_map(|condition| match condition {
         Condition::File(_) => Some("file"),
+        Condition::FileRegex(_) => Some("file_regex"),
         Condition::Exists(_) => Some("exists"),
         Condition::CostAbove(_) => Some("cost_above"),
         Condition::Map(asked) => maps.get(asked.map).is_some_and(is_program).then_some("map"),

@@ -94,6 +94,34 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// The place of a line, from 1, of a text in three quotes; all of another text.
+    pub(crate) fn line(&self, number: u32) -> Spot {
+        self.line_of_three_quotes(number)
+            .unwrap_or_else(|| self.spot())
+    }
+
+    fn line_of_three_quotes(&self, number: u32) -> Option<Spot> {
+        let spot = self.spot();
+        let file = self.context.sources.file(spot.file)?;
+        let source = file.text.get(spot.start..spot.end)?;
+        let mut rest = ["'''", "\"\"\""]
+            .iter()
+            .find_map(|quote| source.strip_prefix(quote))?;
+        // A newline right behind the quotes is no part of the text.
+        let first = rest.strip_prefix("\r\n").or(rest.strip_prefix('\n'));
+        rest = first.unwrap_or(rest);
+        for _ in 1..number {
+            rest = rest.split_once('\n')?.1;
+        }
+        let start = spot.end - rest.len();
+        let end = start + rest.find('\n').unwrap_or(rest.len());
+        Some(Spot {
+            file: spot.file,
+            start,
+            end,
+        })
+    }
+
     /// Reports a problem of the value.
     pub(crate) fn report(&self, message: impl Into<String>) {
         self.context.report(problem(self.spot(), message));

@@ -9,6 +9,9 @@ use super::map::MapMatch;
 pub enum Condition {
     /// One of these globs matches the resolved file.
     File(Vec<Glob>),
+    /// Regular expression over the resolved file's name below the root, which begins with a slash
+    /// (syntax checked).
+    FileRegex(String),
     /// One of these globs matches the canonical path.
     Path(Vec<Glob>),
     /// Regular expression over the canonical path (syntax checked).

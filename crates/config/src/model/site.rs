@@ -361,6 +361,13 @@ impl Site {
             .map_or_else(|| "*".to_owned(), HostPattern::to_string)
     }
 
+    /// Whether its `.htaccess` files may say anything.
+    #[must_use]
+    pub fn obeys_files(&self) -> bool {
+        let files = self.htaccess.as_ref();
+        files.is_some_and(|files| !files.overrides.is_none())
+    }
+
     /// Whether it or one of its rules has a script.
     #[must_use]
     pub fn has_scripts(&self) -> bool {

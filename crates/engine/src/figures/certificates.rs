@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use control::{AcmeProcess, Certificates, Keeper, OnDemand};
+use control::{AcmeProcess, Certificates, Keeper, OnDemand, Status};
 use ipc::acme::OrderedCertificate;
 use ipc::certificates::Source;
 use ipc::server::ProcessLife;
@@ -136,8 +136,22 @@ pub(super) fn word(source: &Source) -> &'static str {
     }
 }
 
+/// A line for each thing of certificates there is, under its name.
+pub(super) fn lines(figures: &Status) -> impl Iterator<Item = (&'static str, String)> {
+    let certificates = figures.certificates.as_ref().map(line);
+    let keeper = figures.keeper.as_ref().map(keeper_line);
+    let acme = figures.acme.as_ref().map(acme_line);
+    let lines = [
+        ("certificates", certificates),
+        ("keeper", keeper),
+        ("acme", acme),
+    ];
+    let there = lines.into_iter();
+    there.filter_map(|(name, text)| Some((name, text?)))
+}
+
 /// Puts certificates into a line.
-pub(super) fn line(of: &Certificates) -> String {
+fn line(of: &Certificates) -> String {
     let served: u64 = of.served.iter().map(|(_, count)| count).sum();
     let mut text = served.to_string();
     let soon = of.ending_within_days.get("14").copied().unwrap_or(0);
@@ -160,7 +174,7 @@ pub(super) fn line(of: &Certificates) -> String {
 }
 
 /// Puts the keeper into a line.
-pub(super) fn keeper_line(of: &Keeper) -> String {
+fn keeper_line(of: &Keeper) -> String {
     let refused: u64 = of.refused.iter().map(|(_, count)| count).sum();
     let process = process(of.pid, of.restarts);
     let signatures = of.signatures;
@@ -168,7 +182,7 @@ pub(super) fn keeper_line(of: &Keeper) -> String {
 }
 
 /// Puts the acme process into a line.
-pub(super) fn acme_line(of: &AcmeProcess) -> String {
+fn acme_line(of: &AcmeProcess) -> String {
     process(of.pid, of.restarts)
 }
 

@@ -95,6 +95,9 @@ pub(crate) fn collect(shared: &Shared) -> Status {
     add_agents(&sensors.agents, &mut status);
     if let Some(generation) = generation {
         status.sites_configured = generation.sites.len();
+        let mut sites = generation.sites.iter();
+        let has_files = sites.any(|site| site.htaccess.is_some());
+        status.htaccess_cached_bytes = has_files.then(|| shared.htaccess.bytes());
         (status.groups, status.groups_left_out) = groups::collect(&generation);
         status.maps = maps::collect(&generation);
         status.pools = pools::collect(&generation);

@@ -61,6 +61,10 @@ fn process(figures: &Status, text: &mut Text) {
     text.one("access_records_lost_total", help, lost);
     let help = "Lines of the error log that could not be written.";
     text.one("error_lines_lost_total", help, figures.error_lines_lost);
+    if let Some(bytes) = figures.htaccess_cached_bytes {
+        let help = "Memory of what is kept of .htaccess files.";
+        text.one("htaccess_cached_bytes", help, bytes);
+    }
     if !figures.suspended.is_nothing() {
         let help = "Tenants that operators have suspended.";
         text.one("tenants_suspended", help, figures.suspended.count);

@@ -168,6 +168,7 @@ fn figures() -> Status {
             ended: named(&figures.stragglers.ended, |at| at + 1),
         },
         scripts: scripts(&figures.scripts),
+        htaccess_cached_bytes: Some(12_345_678),
         suspended: suspended(),
         groups: groups(),
         groups_left_out: 7,

@@ -74,17 +74,14 @@ pub(crate) fn table(figures: &Status) -> String {
     if of.vms > 0 || of.phases.iter().any(|(_, it)| it.ended + it.failed > 0) {
         line("scripts", scripts(of));
     }
+    if let Some(known) = figures.htaccess_cached_bytes {
+        line("htaccess", format!("{} known", bytes(known as u64)));
+    }
     if let Some(of) = &figures.handshakes {
         line("handshakes", handshakes::line(of));
     }
-    if let Some(of) = &figures.certificates {
-        line("certificates", certificates::line(of));
-    }
-    if let Some(of) = &figures.keeper {
-        line("keeper", certificates::keeper_line(of));
-    }
-    if let Some(of) = &figures.acme {
-        line("acme", certificates::acme_line(of));
+    for (name, text) in certificates::lines(figures) {
+        line(name, text);
     }
     line("life", life(figures));
     tenant::line(&figures.suspended, &mut out);

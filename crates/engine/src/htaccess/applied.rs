@@ -4,6 +4,7 @@ use config::model::{Handler, SiteHtaccess};
 use htaccess::settings::{Described, PathInfo};
 use htaccess::{Decision, Stop, is_php};
 
+use super::cache::KnownChain;
 use super::facts::Facts;
 use crate::error::{Error, Kind};
 
@@ -119,16 +120,16 @@ impl Answers {
     }
 }
 
-/// The failure that a stop is, where nobody is asked to log in.
-pub(crate) fn failure(stop: &Stop) -> Error {
+/// The failure that a stop is, where nobody is asked to log in; of files and sections that are known
+/// it names the one it comes of.
+pub(crate) fn failure(stop: &Stop, known: Option<&KnownChain>) -> Error {
     let (line, text) = (stop.line, &stop.text);
-    let detail = match &stop.directory {
+    let detail = match (known, &stop.directory) {
         _ if line == 0 => text.clone(),
-        None => format!("line {line}: {text}"),
-        Some(directory) => {
-            let directory = String::from_utf8_lossy(directory);
-            format!("{directory}.htaccess:{line}: {text}")
+        (Some(known), Some(directory)) => {
+            format!("{}:{line}: {text}", known.name_of(directory))
         }
+        _ => format!("line {line}: {text}"),
     };
     Error::new(Kind::Refused(stop.status), stop.reason, detail)
 }

@@ -1,15 +1,22 @@
-//! What is known of `.htaccess` files: parsed once for all sites that have the same bytes, and
-//! merged once for each directory until a file of it or above it changes.
+//! What is known of `.htaccess` files: each content understood once for all sites that have it, and
+//! the files above a directory merged once until one of them changes. Sections of the configuration
+//! are levels beside them.
 //!
 //! Files are looked at for every request, so nothing here says that one is absent, and a file that
 //! was changed shortly before it was read is read again: the clock of file systems is coarse.
+//! What is kept has a bound in bytes. Beyond it the site that has most gives up what it was asked
+//! for longest ago: whoever writes files without end loses his own.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use aws_lc_rs::digest::{SHA256, digest};
-use htaccess::{Chain, ChainLevel, Overrides, Program, Stop};
+use aws_lc_rs::digest::{Context, SHA256};
+use config::model::{DirectorySection, SiteHtaccess};
+use htaccess::{Chain, ChainLevel, Program, Stop};
 use os::file::FileFacts;
 
 /// A file that was changed this shortly before it was read may change again and look the same.
@@ -18,30 +25,81 @@ const SETTLED_NS: u64 = 20_000_000;
 const SETTLED_COARSE_NS: u64 = 2_100_000_000;
 /// A second.
 const SECOND_NS: u64 = 1_000_000_000;
+/// Parts that have a lock each.
+const SHARDS: usize = 16;
 
 /// What is known of files, for all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
-    /// By the hash of the file's bytes; each with what it was read under.
-    programs: Mutex<HashMap<[u8; 32], ReadUnder>>,
-    /// By the directory's full name.
-    chains: Mutex<HashMap<Box<[u8]>, Arc<KnownChain>>>,
+    /// By what they were made of; those that no chain has are gone, but were told of.
+    programs: [Mutex<HashMap<[u8; 32], Weak<SharedProgram>>>; SHARDS],
+    sites: [SitesShard; SHARDS],
+    hasher: RandomState,
+    /// Of all that is kept.
+    bytes: Arc<AtomicUsize>,
 }
 
-/// What the same bytes say, by what they were read under.
-type ReadUnder = Vec<(Overrides, Arc<Program>)>;
+/// Sites, by their names.
+type SitesShard = Mutex<HashMap<Box<str>, KnownSite>>;
+
+/// What is kept of a site.
+#[derive(Debug, Default)]
+struct KnownSite {
+    /// By the innermost directory that says anything.
+    chains: HashMap<Box<[u8]>, KeptChain>,
+    /// What they take, shared programs in full.
+    bytes: usize,
+    /// Times it was asked.
+    turn: u64,
+}
+
+#[derive(Debug)]
+struct KeptChain {
+    /// What it was read under: gone with its generation.
+    files: Weak<SiteHtaccess>,
+    known: Arc<KnownChain>,
+    /// The turn of its site.
+    asked: u64,
+}
 
 /// The files that hold for a directory, merged.
 #[derive(Debug)]
 pub(crate) struct KnownChain {
     /// The merged programs.
     pub(crate) chain: Chain,
-    overrides: Overrides,
-    /// How much of the directory's name is the root.
-    root_bytes: usize,
-    stamps: Vec<Stamp>,
-    is_settled: bool,
+    stamps: Box<[Stamp]>,
+    programs: Box<[Arc<SharedProgram>]>,
+    bytes: usize,
+    counted: OnceLock<Counted>,
 }
+
+/// A program, and what it takes.
+#[derive(Debug)]
+pub(crate) struct SharedProgram {
+    /// The program.
+    pub(crate) program: Arc<Program>,
+    counted: OnceLock<Counted>,
+}
+
+/// Bytes that count as long as this lives.
+#[derive(Debug)]
+struct Counted {
+    bytes: usize,
+    all: Arc<AtomicUsize>,
+}
+
+/// A directory of a site, as its chain is kept.
+pub(crate) struct ChainPlace<'a> {
+    /// The site.
+    pub(crate) site: &'a str,
+    /// What its files may say.
+    pub(crate) files: &'a Arc<SiteHtaccess>,
+    /// The innermost directory that says anything, told apart from all others of the site.
+    pub(crate) directory: &'a [u8],
+}
+
+/// Directories, each with what a file or a section says there, the outermost first.
+pub(crate) type Levels = Vec<(Arc<[u8]>, Arc<SharedProgram>)>;
 
 /// By what a change of a file is seen; the level is that of its directory below the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,86 +128,251 @@ impl Stamp {
 }
 
 impl Programs {
+    /// Bytes that what is kept takes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
     /// The merged files of a directory, if they are still what they were.
     pub(crate) fn chain(
         &self,
-        (directory, root_bytes): (&[u8], usize),
+        place: &ChainPlace<'_>,
         stamps: &[Stamp],
-        overrides: &Overrides,
     ) -> Option<Arc<KnownChain>> {
-        let chains = held(&self.chains);
-        let known = chains.get(directory)?;
-        let is_same = known.is_settled
-            && known.root_bytes == root_bytes
-            && known.stamps == stamps
-            && known.overrides == *overrides;
-        is_same.then(|| Arc::clone(known))
+        let mut sites = held(self.shard_of(place.site));
+        let site = sites.get_mut(place.site)?;
+        let kept = site.chains.get_mut(place.directory)?;
+        let is_same = std::ptr::eq(kept.files.as_ptr(), Arc::as_ptr(place.files))
+            && *kept.known.stamps == *stamps;
+        is_same.then(|| {
+            site.turn += 1;
+            kept.asked = site.turn;
+            Arc::clone(&kept.known)
+        })
     }
 
-    /// Merges files that were read, and keeps them if a change will show.
+    /// Merges what was read, and keeps it if a change will show, in so many bytes with all others.
     ///
     /// # Errors
-    /// Too many of them.
-    pub(crate) fn keep_chain(
+    /// Too much of it.
+    pub(crate) fn merge(
         &self,
-        (directory, root_bytes): (&[u8], usize),
+        place: &ChainPlace<'_>,
         (stamps, is_settled): (Vec<Stamp>, bool),
-        levels: Vec<ChainLevel>,
-        (overrides, most): (&Overrides, usize),
+        levels: Levels,
+        most_bytes: usize,
     ) -> Result<Arc<KnownChain>, Stop> {
-        // Where there are no files nothing is gained by it.
-        let is_kept = is_settled && !levels.is_empty();
-        let known = Arc::new(KnownChain {
-            chain: Chain::new(levels)?,
-            overrides: overrides.clone(),
-            root_bytes,
-            stamps,
-            is_settled,
+        let programs = levels.iter().map(|(_, shared)| Arc::clone(shared));
+        let programs: Box<[_]> = programs.collect();
+        let levels = levels.into_iter().map(|(directory, shared)| ChainLevel {
+            directory,
+            program: Arc::clone(&shared.program),
         });
-        if is_kept {
-            let mut chains = held(&self.chains);
-            make_room(&mut chains, most);
-            chains.insert(directory.into(), Arc::clone(&known));
+        let chain = Chain::new(levels.collect())?;
+        let own = size_of::<(KnownChain, KeptChain)>() + place.directory.len();
+        let known = Arc::new(KnownChain {
+            bytes: own + chain.memory_bytes() + size_of_val(&*stamps),
+            chain,
+            stamps: stamps.into(),
+            programs,
+            counted: OnceLock::new(),
+        });
+        // Where nothing is said nothing is gained by it.
+        if is_settled && !known.programs.is_empty() {
+            self.keep(place, &known);
+            self.make_room(most_bytes);
         }
         Ok(known)
     }
 
-    /// The program of a file, and whether it was not known before.
-    pub(crate) fn program(
+    /// What a file says, and whether that was not known before.
+    pub(crate) fn of_file(&self, bytes: &[u8], files: &SiteHtaccess) -> (Arc<SharedProgram>, bool) {
+        let words = files.words.join(" ");
+        let is_strict = files.unknown as u8;
+        let parts = [words.as_bytes(), &[is_strict], bytes];
+        self.program(&parts, || htaccess::compile(bytes, &files.overrides))
+    }
+
+    /// What a section of the configuration says.
+    pub(crate) fn of_section(&self, section: &DirectorySection) -> Arc<SharedProgram> {
+        let text = section.text.as_bytes();
+        let parts = [&b"section"[..], &[section.context as u8], text];
+        let compile = || htaccess::compile_section(text, section.context);
+        self.program(&parts, compile).0
+    }
+
+    fn program(
         &self,
-        bytes: &[u8],
-        overrides: &Overrides,
-        most: usize,
-    ) -> (Arc<Program>, bool) {
-        let hash = digest(&SHA256, bytes);
-        let hash: [u8; 32] = hash.as_ref().try_into().unwrap_or_default();
-        let find = |programs: &HashMap<_, ReadUnder>| {
-            let mut found = programs.get(&hash)?.iter();
-            let found = found.find(|(read_under, _)| read_under == overrides);
-            found.map(|(_, program)| Arc::clone(program))
-        };
-        if let Some(program) = find(&held(&self.programs)) {
-            return (program, false);
+        parts: &[&[u8]],
+        compile: impl FnOnce() -> Program,
+    ) -> (Arc<SharedProgram>, bool) {
+        let hash = hash_of(parts);
+        let shard = shard(&self.programs, usize::from(hash[0]));
+        let known = held(shard).get(&hash).map(Weak::upgrade);
+        if let Some(Some(shared)) = known {
+            return (shared, false);
         }
         // Compiled without the lock: others need not wait for it.
-        let program = Arc::new(htaccess::compile(bytes, overrides));
-        let mut programs = held(&self.programs);
-        make_room(&mut programs, most);
-        let known = programs.entry(hash).or_default();
-        known.push((overrides.clone(), Arc::clone(&program)));
-        (program, true)
+        let shared = Arc::new(SharedProgram {
+            program: Arc::new(compile()),
+            counted: OnceLock::new(),
+        });
+        let mut programs = held(shard);
+        if programs.len() == programs.capacity() {
+            // Before there are more of them, those are forgotten that nobody has.
+            programs.retain(|_, shared| shared.strong_count() > 0);
+        }
+        programs.insert(hash, Arc::downgrade(&shared));
+        (shared, known.is_none())
+    }
+
+    fn keep(&self, place: &ChainPlace<'_>, known: &Arc<KnownChain>) {
+        known.count(&self.bytes);
+        let mut sites = held(self.shard_of(place.site));
+        let site = sites.entry(place.site.into()).or_default();
+        site.turn += 1;
+        let kept = KeptChain {
+            files: Arc::downgrade(place.files),
+            known: Arc::clone(known),
+            asked: site.turn,
+        };
+        site.bytes += known.all_bytes();
+        let before = site.chains.insert(place.directory.into(), kept);
+        site.bytes -= before.as_ref().map_or(0, |kept| kept.known.all_bytes());
+        // A program is given back when nobody waits for the lock.
+        drop(sites);
+        drop(before);
+    }
+
+    /// Has those that have most give up their oldest, as long as it is too much. What is in use
+    /// lives on.
+    fn make_room(&self, most_bytes: usize) {
+        if self.bytes() <= most_bytes {
+            return;
+        }
+        // What earlier generations have left, first.
+        self.give_up(|site| site.take(|kept| kept.files.strong_count() == 0));
+        // More than it must be: all sites are looked through for it.
+        let aim_bytes = most_bytes - most_bytes / 8;
+        let mut excess = self.bytes().saturating_sub(aim_bytes);
+        while excess > 0
+            && let Some((at, name)) = self.largest()
+        {
+            let mut sites = held(at);
+            let given_up = sites.get_mut(&name).map(KnownSite::take_oldest);
+            sites.retain(|_, site| !site.chains.is_empty());
+            drop(sites);
+            let freed = given_up.iter().flatten().map(|kept| kept.known.all_bytes());
+            excess = excess.saturating_sub(freed.sum::<usize>().max(1));
+        }
+    }
+
+    /// Drops what each site gives up, without a lock.
+    fn give_up(&self, take: impl Fn(&mut KnownSite) -> Vec<KeptChain>) {
+        for shard in &self.sites {
+            let mut sites = held(shard);
+            let given_up: Vec<_> = sites.values_mut().flat_map(&take).collect();
+            sites.retain(|_, site| !site.chains.is_empty());
+            drop(sites);
+            drop(given_up);
+        }
+    }
+
+    /// The site that has most, and where it is.
+    fn largest(&self) -> Option<(&SitesShard, Box<str>)> {
+        let mut largest: Option<(usize, &SitesShard, Box<str>)> = None;
+        for shard in &self.sites {
+            let sites = held(shard);
+            let of_shard = sites.iter().max_by_key(|(_, site)| site.bytes);
+            if let Some((name, site)) = of_shard
+                && largest.as_ref().is_none_or(|(most, ..)| site.bytes > *most)
+            {
+                largest = Some((site.bytes, shard, name.clone()));
+            }
+        }
+        largest.map(|(_, shard, name)| (shard, name))
+    }
+
+    fn shard_of(&self, site: &str) -> &SitesShard {
+        let number = self.hasher.hash_one(site) % SHARDS as u64;
+        shard(&self.sites, usize::try_from(number).unwrap_or_default())
     }
 }
 
-/// Forgets half of what is known where there is no more room. What is in use lives on.
-fn make_room<K: std::hash::Hash + Eq, V>(known: &mut HashMap<K, V>, most: usize) {
-    if known.len() >= most {
-        let mut keeps = false;
-        known.retain(|_, _| {
-            keeps = !keeps;
-            keeps
-        });
+impl KnownSite {
+    /// Takes away the half that was asked for longest ago, and at least one.
+    fn take_oldest(&mut self) -> Vec<KeptChain> {
+        let mut turns: Vec<u64> = self.chains.values().map(|kept| kept.asked).collect();
+        let middle = turns.len().saturating_sub(1) / 2;
+        turns.sort_unstable();
+        let until = turns.get(middle).copied().unwrap_or_default();
+        self.take(|kept| kept.asked <= until)
     }
+
+    fn take(&mut self, is_taken: impl Fn(&KeptChain) -> bool) -> Vec<KeptChain> {
+        let taken = self.chains.extract_if(|_, kept| is_taken(kept));
+        let taken: Vec<_> = taken.map(|(_, kept)| kept).collect();
+        let bytes = taken.iter().map(|kept| kept.known.all_bytes());
+        self.bytes -= bytes.sum::<usize>();
+        taken
+    }
+}
+
+impl KnownChain {
+    /// How a file, or a section of the configuration, is called whose directory is this very one.
+    pub(crate) fn name_of(&self, directory: &Arc<[u8]>) -> String {
+        let text = String::from_utf8_lossy(directory);
+        let mut levels = self.chain.levels().iter();
+        let level = levels.find(|level| Arc::ptr_eq(&level.directory, directory));
+        match level.is_some_and(|level| level.program.is_section) {
+            true => format!("`directories` of the site, {text}"),
+            false => format!("{text}.htaccess"),
+        }
+    }
+
+    /// What it takes, shared programs in full.
+    fn all_bytes(&self) -> usize {
+        let programs = self.programs.iter();
+        let programs = programs.map(|shared| shared.program.memory_bytes());
+        self.bytes + programs.sum::<usize>()
+    }
+
+    /// Counts it, and its programs where they are not counted yet.
+    fn count(&self, all: &Arc<AtomicUsize>) {
+        self.counted.get_or_init(|| Counted::new(self.bytes, all));
+        for shared in &self.programs {
+            let bytes = shared.program.memory_bytes();
+            shared.counted.get_or_init(|| Counted::new(bytes, all));
+        }
+    }
+}
+
+impl Counted {
+    fn new(bytes: usize, all: &Arc<AtomicUsize>) -> Self {
+        all.fetch_add(bytes, Relaxed);
+        let all = Arc::clone(all);
+        Self { bytes, all }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+/// What tells parts apart from all others.
+fn hash_of(parts: &[&[u8]]) -> [u8; 32] {
+    let mut context = Context::new(&SHA256);
+    for part in parts {
+        context.update(&part.len().to_le_bytes());
+        context.update(part);
+    }
+    context.finish().as_ref().try_into().unwrap_or_default()
+}
+
+fn shard<T>(shards: &[T; SHARDS], number: usize) -> &T {
+    shards.get(number % SHARDS).unwrap_or(&shards[0])
 }
 
 fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -158,10 +381,15 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use config::model::UnknownLines;
+    use htaccess::Overrides;
     use htaccess::overrides::Unknown;
     use os::file::FileKind;
 
     use super::*;
+
+    /// As much as a test needs.
+    const ENOUGH: usize = 1 << 30;
 
     fn stamp(changed_ns: u64) -> Stamp {
         let facts = FileFacts {
@@ -179,40 +407,138 @@ mod tests {
         Stamp { level: 0, facts }
     }
 
-    /// A directory whose file closes it.
-    fn closed(programs: &Programs) -> Vec<ChainLevel> {
-        let all = Overrides::all();
-        let (program, _) = programs.program(b"Require all denied\n", &all, 10);
-        let directory = Arc::from(&b"/srv/a/"[..]);
-        vec![ChainLevel { directory, program }]
+    fn files(word: &str) -> Arc<SiteHtaccess> {
+        Arc::new(SiteHtaccess {
+            words: vec![word.to_owned()],
+            unknown: UnknownLines::Log,
+            overrides: Overrides::new([word], Unknown::Log).expect("a class"),
+            handlers: Vec::new(),
+            directories: Vec::new(),
+        })
+    }
+
+    /// Has a directory of a site with this file kept.
+    fn keep(
+        programs: &Programs,
+        (site, directory): (&str, &str),
+        (files, text): (&Arc<SiteHtaccess>, &str),
+        most_bytes: usize,
+    ) -> Arc<KnownChain> {
+        let (shared, _) = programs.of_file(text.as_bytes(), files);
+        let levels = vec![(Arc::from(directory.as_bytes()), shared)];
+        let directory = directory.as_bytes();
+        let place = ChainPlace {
+            site,
+            files,
+            directory,
+        };
+        let merged = programs.merge(&place, (vec![stamp(1)], true), levels, most_bytes);
+        merged.expect("few levels")
+    }
+
+    fn is_kept(
+        programs: &Programs,
+        site: &str,
+        directory: &str,
+        files: &Arc<SiteHtaccess>,
+    ) -> bool {
+        let directory = directory.as_bytes();
+        let place = ChainPlace {
+            site,
+            files,
+            directory,
+        };
+        programs.chain(&place, &[stamp(1)]).is_some()
     }
 
     #[test]
     fn the_same_bytes_are_understood_once_for_all_that_allow_the_same() {
-        let (programs, all) = (Programs::default(), Overrides::all());
-        let (one, is_new) = programs.program(b"Require all denied\n", &all, 10);
-        let (again, is_new_again) = programs.program(b"Require all denied\n", &all, 10);
+        let programs = Programs::default();
+        let all = files("All");
+        let (one, is_new) = programs.of_file(b"Require all denied\n", &all);
+        let (again, is_new_again) = programs.of_file(b"Require all denied\n", &files("All"));
         assert!(is_new && !is_new_again && Arc::ptr_eq(&one, &again));
-        let less = Overrides::new(["FileInfo"], Unknown::Log).expect("a class");
-        let (other, is_new) = programs.program(b"Require all denied\n", &less, 10);
+        let (other, is_new) = programs.of_file(b"Require all denied\n", &files("FileInfo"));
         assert!(is_new && !Arc::ptr_eq(&one, &other));
-        assert!(other.problems.iter().any(|problem| problem.refuses));
+        let mut problems = other.program.problems.iter();
+        assert!(problems.any(|problem| problem.refuses));
+        drop((one, again));
+        let (_, is_new) = programs.of_file(b"Require all denied\n", &all);
+        assert!(!is_new, "what was told once is not told again");
     }
 
     #[test]
-    fn what_is_kept_has_a_number_and_what_is_in_use_lives_on() {
-        let (programs, all) = (Programs::default(), Overrides::all());
-        let (used, _) = programs.program(b"Require all denied\n", &all, 10);
-        for number in 0..100 {
-            programs.program(format!("# {number}\n").as_bytes(), &all, 10);
-            let directory = format!("/srv/{number}/");
-            let at = (directory.as_bytes(), 5);
-            let levels = closed(&programs);
-            let kept = programs.keep_chain(at, (Vec::new(), true), levels, (&all, 10));
-            kept.expect("few levels");
+    fn what_is_kept_has_a_bound_in_bytes_and_is_counted_until_it_is_gone() {
+        let (programs, all) = (Programs::default(), files("All"));
+        let most_bytes = 200_000;
+        let used = keep(
+            &programs,
+            ("a", "/a/"),
+            (&all, "Require all denied"),
+            most_bytes,
+        );
+        for number in 0..1_000 {
+            let text = format!("RewriteRule ^{number}$ /x\n").repeat(10);
+            let at = format!("/srv/{number}/");
+            keep(&programs, ("a", &at), (&all, &text), most_bytes);
+            assert!(programs.bytes() <= most_bytes, "{}", programs.bytes());
+            assert!(is_kept(&programs, "a", &at, &all), "the newest is kept");
         }
-        assert!(held(&programs.programs).len() <= 10 && held(&programs.chains).len() <= 10);
-        assert!(used.problems.is_empty());
+        assert!(programs.bytes() > most_bytes / 3, "{}", programs.bytes());
+        assert!(!is_kept(&programs, "a", "/a/", &all));
+        assert_eq!(used.chain.levels().len(), 1, "what is in use lives on");
+        programs.give_up(|site| site.take(|_| true));
+        drop(used);
+        assert_eq!(programs.bytes(), 0);
+    }
+
+    #[test]
+    fn a_site_that_writes_without_end_gives_up_its_own_and_nobody_elses() {
+        let (programs, all) = (Programs::default(), files("All"));
+        let few = "RewriteEngine on\nRewriteRule . /index.php [L]\n";
+        let names: Vec<_> = (0..100).map(|number| format!("s{number}")).collect();
+        for site in &names {
+            keep(&programs, (site, "/srv/"), (&all, few), ENOUGH);
+        }
+        let most_bytes = 4 * programs.bytes();
+        for number in 0..2_000 {
+            let text = format!("Redirect /{number} /\n").repeat(20);
+            let at = format!("/evil/{number}/");
+            keep(&programs, ("evil", &at), (&all, &text), most_bytes);
+        }
+        assert!(programs.bytes() <= most_bytes);
+        let mut names = names.iter();
+        assert!(names.all(|site| is_kept(&programs, site, "/srv/", &all)));
+    }
+
+    #[test]
+    fn what_a_generation_left_goes_before_anything_that_counts() {
+        let (programs, old, new) = (Programs::default(), files("All"), files("All"));
+        for number in 0..100 {
+            let site = format!("s{number}");
+            keep(
+                &programs,
+                (&site, "/srv/"),
+                (&old, "Require all denied"),
+                ENOUGH,
+            );
+        }
+        assert!(!is_kept(&programs, "s1", "/srv/", &new), "read again");
+        drop(old);
+        let most_bytes = programs.bytes();
+        for at in ["/a/", "/b/"] {
+            let text = "Require all granted\n".repeat(80);
+            keep(&programs, ("large", at), (&new, &text), most_bytes);
+        }
+        assert!(is_kept(&programs, "large", "/a/", &new));
+        assert_eq!(
+            programs
+                .sites
+                .iter()
+                .map(|it| held(it).len())
+                .sum::<usize>(),
+            1
+        );
     }
 
     #[test]
@@ -230,26 +556,24 @@ mod tests {
             let stamp = stamp(now_ns - age_ns);
             assert_eq!(stamp.is_settled_at(now_ns.into()), is_settled, "{age_ns}");
         }
-        assert!(
-            !stamp(now_ns + SECOND_NS).is_settled_at(now_ns.into()),
-            "tomorrow"
-        );
-        let (programs, all) = (Programs::default(), Overrides::all());
-        let at = (&b"/srv/a/"[..], 5);
+        let tomorrow = stamp(now_ns + SECOND_NS);
+        assert!(!tomorrow.is_settled_at(now_ns.into()));
+        let (programs, all) = (Programs::default(), files("All"));
+        let place = ChainPlace {
+            site: "a",
+            files: &all,
+            directory: b"/srv/a/",
+        };
+        let (shared, _) = programs.of_file(b"Require all denied\n", &all);
         for is_settled in [false, true] {
-            let (stamps, levels) = (vec![stamp(1)], closed(&programs));
-            let kept = programs.keep_chain(at, (stamps, is_settled), levels, (&all, 10));
-            kept.expect("few levels");
-            let known = programs.chain(at, &[stamp(1)], &all);
+            let levels = vec![(Arc::from(&b"/srv/a/"[..]), Arc::clone(&shared))];
+            let merged = programs.merge(&place, (vec![stamp(1)], is_settled), levels, ENOUGH);
+            merged.expect("few levels");
+            let known = programs.chain(&place, &[stamp(1)]);
             assert_eq!(known.is_some(), is_settled);
+            assert_eq!(programs.bytes() > 0, is_settled, "only what is kept counts");
         }
-        for (at, stamps) in [
-            (at, vec![stamp(2)]),
-            (at, Vec::new()),
-            // Below another root.
-            ((at.0, 1), vec![stamp(1)]),
-        ] {
-            assert!(programs.chain(at, &stamps, &all).is_none());
-        }
+        assert!(programs.chain(&place, &[stamp(2)]).is_none());
+        assert!(programs.chain(&place, &[]).is_none());
     }
 }

@@ -4,7 +4,6 @@
 //! Nothing is served and nothing waits for a password: who is asked for one is nobody.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use config::model::{Handler, HostPattern, Model, Root as NamedRoot, Site};
@@ -17,7 +16,7 @@ use os::file::Wait;
 use wire::{HeadCaps, RequestHead};
 
 use super::applied::failure;
-use super::cache::Programs;
+use super::cache::{KnownChain, Programs};
 use super::facts::{Carried, Facts};
 use super::walk::{self, Landing, LandingKind, Walk, Walked};
 use super::{looks, options, root_name};
@@ -33,10 +32,10 @@ pub struct Round {
     pub uri: Vec<u8>,
     /// What it means: the file, the directory, or the first part that is missing.
     pub filename: Vec<u8>,
-    /// The directories whose files hold, and what is wrong with these.
-    pub files: Vec<(PathBuf, Vec<Problem>)>,
-    /// What was looked at.
-    pub lines: Vec<Traced>,
+    /// The files and sections that hold, and what is wrong with these.
+    pub files: Vec<(String, Vec<Problem>)>,
+    /// What was looked at, each with the file or section where it stands.
+    pub lines: Vec<(Option<String>, Traced)>,
     /// What comes next, or of it all.
     pub ending: String,
 }
@@ -133,8 +132,9 @@ impl<'a> Explainer<'a> {
         let below = self.path.get(prefix.len()..).unwrap_or_default();
         let walk = Walk {
             programs: Arc::clone(&self.programs),
-            most: self.model.htaccess_cached,
-            overrides: files.overrides.clone(),
+            most_bytes: self.model.htaccess_cached_bytes,
+            site: self.site.name().into(),
+            files: Arc::clone(files),
             root_name: root_name(named),
             relative: relative_of(below).to_vec(),
         };
@@ -157,8 +157,8 @@ impl<'a> Explainer<'a> {
         };
         let levels = known.chain.levels().iter();
         let levels = levels.map(|level| {
-            let directory = String::from_utf8_lossy(&level.directory).into_owned();
-            (PathBuf::from(directory), level.program.problems.clone())
+            let name = known.name_of(&level.directory);
+            (name, level.program.problems.clone())
         });
         round.files = levels.collect();
         let facts = self.facts(named, prefix.clone(), &landing);
@@ -173,9 +173,11 @@ impl<'a> Explainer<'a> {
             }
             Question::User { .. } => Told::User(UserTold::Nobody),
         });
-        round.lines = std::mem::take(&mut decision.trace);
+        let lines = std::mem::take(&mut decision.trace).into_iter();
+        let placed = lines.map(|line| (line.directory.as_ref().map(|it| known.name_of(it)), line));
+        round.lines = placed.collect();
         let page = self.page((&root, prefix), &landing, &decision);
-        let goes_on = self.end(&mut round, &facts, &decision, page);
+        let goes_on = self.end(&mut round, (&facts, &known), &decision, page);
         Ok((round, goes_on))
     }
 
@@ -228,14 +230,14 @@ impl<'a> Explainer<'a> {
     fn end(
         &mut self,
         round: &mut Round,
-        facts: &Facts,
+        (facts, known): (&Facts, &KnownChain),
         decision: &Decision,
         page: Option<Vec<u8>>,
     ) -> bool {
         let text = String::from_utf8_lossy;
         let (path, carried) = match &decision.ending {
             Ending::Status(stop) => {
-                round.ending = stopped(stop);
+                round.ending = stopped(stop, known);
                 return false;
             }
             Ending::Redirect { status, location } => {
@@ -296,6 +298,7 @@ impl<'a> Explainer<'a> {
             peer: self.client,
             server: here,
             has_ended: carried.has_ended,
+            is_translated: carried.is_translated,
             variables: carried.variables,
             options: options(self.site.files.listing, cgi.next().is_some()),
             now: super::now(now.map_or(0, |now| now.as_secs())),
@@ -304,8 +307,8 @@ impl<'a> Explainer<'a> {
     }
 }
 
-fn stopped(stop: &Stop) -> String {
-    let failure = failure(stop);
+fn stopped(stop: &Stop, known: &KnownChain) -> String {
+    let failure = failure(stop, Some(known));
     let (status, reason) = (stop.status, stop.reason);
     match &*failure.detail {
         "" => format!("{status} ({reason})"),

@@ -33,6 +33,7 @@ pub(crate) struct Facts {
     pub(crate) server: IpAddr,
     pub(crate) media_type: String,
     pub(crate) has_ended: bool,
+    pub(crate) is_translated: bool,
     pub(crate) variables: Variables,
     pub(crate) options: AllowedOptions,
     pub(crate) now: Civil,
@@ -48,6 +49,8 @@ pub(crate) struct Carried {
     pub(crate) has_ended: bool,
     /// Steps that its files have taken.
     pub(crate) spent: u64,
+    /// Whether rules of the virtual host have led to the path.
+    pub(crate) is_translated: bool,
 }
 
 impl Carried {
@@ -61,12 +64,19 @@ impl Carried {
     /// # Errors
     /// It is too much.
     pub(crate) fn redirected(decision: &Decision, facts: &Facts) -> Result<Self> {
+        if decision.is_translated {
+            return Ok(Self {
+                is_translated: true,
+                ..Self::with(decision)
+            });
+        }
         let variables = &decision.variables;
         let variables = variables.redirected(&facts.uri, facts.query.as_deref());
         Ok(Self {
-            variables: variables.map_err(|stop| failure(&stop))?,
+            variables: variables.map_err(|stop| failure(&stop, None))?,
             has_ended: decision.has_ended,
             spent: decision.spent,
+            is_translated: false,
         })
     }
 
@@ -76,6 +86,7 @@ impl Carried {
             variables: decision.variables.clone(),
             has_ended: decision.has_ended,
             spent: decision.spent,
+            is_translated: false,
         }
     }
 }
@@ -120,6 +131,7 @@ impl Facts {
             admin: "",
             media_type: Some(&self.media_type),
             has_ended: self.has_ended,
+            is_translated: self.is_translated,
             variables: &self.variables,
             options: self.options,
             now: self.now,

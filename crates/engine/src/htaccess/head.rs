@@ -33,7 +33,7 @@ pub(crate) async fn edit(arrived: Arrived<'_>, exchange: &mut Exchange) -> Resul
         }
         _ => Ok(Ok(None)),
     };
-    let edited = edited.map(|it| it.map_err(|stop| failure(&stop)));
+    let edited = edited.map(|it| it.map_err(|stop| failure(&stop, None)));
     let decision = &applied.decision;
     if let Ok(Ok(Some(tables))) = &edited {
         let mut fields = Fields::default();

@@ -231,7 +231,7 @@ fn refusal(exchange: &mut Exchange, decision: &Decision, stop: &Stop, known: &Kn
         let fields = &mut exchange.outgoing.fields;
         fields.push_known(FieldId::WwwAuthenticate, &value);
     }
-    let mut error = failure(stop);
+    let mut error = failure(stop, Some(known));
     if stop.directory.is_none()
         && let Some(level) = known.chain.levels().last()
     {

@@ -57,7 +57,7 @@ pub(crate) async fn obey(routed: Routed<'_>, exchange: &mut Exchange) -> Result<
 
 async fn go_round(
     routed: Routed<'_>,
-    files: &SiteHtaccess,
+    files: &Arc<SiteHtaccess>,
     exchange: &mut Exchange,
 ) -> Result<Next> {
     let carried = exchange.route.carried.take();
@@ -118,15 +118,16 @@ async fn go_round(
 /// Finds the files that hold for the path.
 async fn walk(
     routed: Routed<'_>,
-    files: &SiteHtaccess,
+    files: &Arc<SiteHtaccess>,
     tree: &Tree,
     exchange: &Exchange,
 ) -> Result<(Landing, Arc<KnownChain>)> {
     let path = exchange.route.lookup_path(&exchange.request);
     let walk = Walk {
         programs: Arc::clone(&routed.worker.shared.htaccess),
-        most: routed.serving.generation.process.htaccess_cached,
-        overrides: files.overrides.clone(),
+        most_bytes: routed.serving.generation.process.htaccess_cached_bytes,
+        site: Arc::clone(&routed.site.name),
+        files: Arc::clone(files),
         root_name: root_name(&tree.root),
         relative: relative_of(tree.below(path).unwrap_or_default()).to_vec(),
     };
@@ -260,6 +261,7 @@ fn facts_of(
         peer: request.peer.address.ip(),
         server: request.peer.local_ip,
         has_ended: carried.has_ended,
+        is_translated: carried.is_translated,
         variables: carried.variables,
         options: options(routed.site.files.listing, has_cgi),
         now: now(routed.worker.clock.unix_s()),

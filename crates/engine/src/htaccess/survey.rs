@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use config::model::Site;
-use htaccess::{Overrides, Problem, compile};
+use htaccess::{Overrides, Problem, compile, compile_section};
 
 /// Entries of directories looked at, of one site.
 const ENTRIES_MAX: usize = 1_000_000;
@@ -33,6 +33,7 @@ pub struct Surveyed {
 /// let them count are read as if it let them say all.
 pub fn survey(site: &Site) -> Vec<Surveyed> {
     let overrides = site.htaccess.as_ref().map(|files| files.overrides.clone());
+    let overrides = overrides.filter(|it| !it.is_none());
     let overrides = overrides.unwrap_or_else(Overrides::all);
     let mounts = site.mounts.iter().map(|mount| &mount.root);
     let mut found = Vec::new();
@@ -41,6 +42,22 @@ pub fn survey(site: &Site) -> Vec<Surveyed> {
         look(&root.path, &overrides, LEVELS_MAX, &mut left, &mut found);
     }
     found
+}
+
+/// The sections of a site's configuration, each under its directory.
+pub fn sections(site: &Site) -> Vec<Surveyed> {
+    let files = site.htaccess.iter();
+    let sections = files.flat_map(|files| &files.directories);
+    let surveyed = sections.map(|section| {
+        let program = compile_section(section.text.as_bytes(), section.context);
+        Surveyed {
+            path: PathBuf::from(&section.directory),
+            sets_php: program.sets_php(),
+            problems: program.problems,
+            unreadable: None,
+        }
+    });
+    surveyed.collect()
 }
 
 fn look(

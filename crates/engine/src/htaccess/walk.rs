@@ -2,19 +2,21 @@
 //!
 //! Plain system calls beneath the root, run by a worker while nothing has to be waited for and by
 //! a helper thread otherwise. A file that was not read lately is read and understood there, too.
+//! Sections of the configuration hold as if they stood in the files of their directories, before
+//! what stands there; those of directories above the root come first of all.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use htaccess::{ChainLevel, LEVELS_MAX, Overrides, Program};
+use config::model::{DirectorySection, SiteHtaccess};
+use htaccess::tree::FILE_BYTES_MAX;
+use htaccess::{LEVELS_MAX, Program, SectionContext};
 use os::file::{self, FileFacts, FileKind, NoFile, Wait};
 
-use super::cache::{KnownChain, Programs, Stamp};
+use super::cache::{ChainPlace, KnownChain, Levels, Programs, SharedProgram, Stamp};
 use crate::resolve::search::Root;
 
-/// Largest file.
-const FILE_BYTES_MAX: usize = 256 * 1024;
 /// Its name.
 const NAME: &[u8] = b".htaccess";
 /// Why a file that is being written is not obeyed.
@@ -63,10 +65,12 @@ pub(crate) enum Walked {
 pub(crate) struct Walk {
     /// What is known of files.
     pub(crate) programs: Arc<Programs>,
-    /// How many are kept.
-    pub(crate) most: usize,
-    /// What they may say.
-    pub(crate) overrides: Overrides,
+    /// How much of it is kept.
+    pub(crate) most_bytes: usize,
+    /// Whose it is.
+    pub(crate) site: Arc<str>,
+    /// What they may say, and what the configuration says beside them.
+    pub(crate) files: Arc<SiteHtaccess>,
     /// The root's full name, a slash at its end.
     pub(crate) root_name: Vec<u8>,
     /// The path below the root, without a slash at its start.
@@ -97,23 +101,28 @@ impl Walk {
         if directories.len() > LEVELS_MAX {
             return Err(self.refused(&name, "htaccess_too_large"));
         }
-        let innermost = directories.last().copied().unwrap_or_default();
-        let innermost = [&*self.root_name, innermost].concat();
-        let at = (&*innermost, self.root_name.len());
         let (opened, stamps) = self.open(root, &directories, wait)?;
+        // Directories below it share its chain.
+        let innermost = self.innermost(&directories, &stamps);
+        // No name has a NUL byte: roots within each other are told apart by it.
+        let directory = [&*self.root_name, b"\0", innermost].concat();
+        let place = ChainPlace {
+            site: &self.site,
+            files: &self.files,
+            directory: &directory,
+        };
         let mut told = Vec::new();
-        let known = match self.programs.chain(at, &stamps, &self.overrides) {
+        let known = match self.programs.chain(&place, &stamps) {
             Some(known) => known,
-            // To read and understand files takes its time.
-            None if wait == Wait::Never && !opened.is_empty() => {
+            // To read and understand takes its time.
+            None if wait == Wait::Never && self.says_anything(&opened) => {
                 return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
             }
             None => {
-                let (levels, is_settled) = self.read(&opened, &stamps, &mut told)?;
+                let (levels, is_settled) = self.read(&directories, &opened, &stamps, &mut told)?;
                 let stamps = (stamps, is_settled);
-                let under = (&self.overrides, self.most);
-                let kept = self.programs.keep_chain(at, stamps, levels, under);
-                kept.map_err(|stop| Fault::Refused(innermost.clone(), stop.reason))?
+                let merged = self.programs.merge(&place, stamps, levels, self.most_bytes);
+                merged.map_err(|stop| self.refused(innermost, stop.reason))?
             }
         };
         Ok(Walked::Known {
@@ -131,6 +140,9 @@ impl Walk {
         wait: Wait,
     ) -> Result<(OpenedFiles<'d>, Vec<Stamp>), Fault> {
         let (mut opened, mut stamps) = (Vec::new(), Vec::new());
+        if self.files.overrides.is_none() {
+            return Ok((opened, stamps));
+        }
         for (level, directory) in directories.iter().enumerate() {
             let name = [directory, NAME].concat();
             match root.descriptor(&name, wait) {
@@ -151,46 +163,105 @@ impl Walk {
         Ok((opened, stamps))
     }
 
-    /// Reads files and understands them; says as well whether a later change of one will show.
+    /// How the innermost directory that has a file or a section is called; the root where none has.
+    fn innermost<'d>(&self, directories: &[&'d [u8]], stamps: &[Stamp]) -> &'d [u8] {
+        let last = stamps.last().map(|stamp| stamp.level);
+        let says = |(level, directory): &(usize, &&[u8])| {
+            Some(*level) == last || self.sections_of(directory).next().is_some()
+        };
+        let found = directories.iter().enumerate().rev().find(says);
+        found.map_or(b"", |(_, directory)| directory)
+    }
+
+    /// Whether there is anything to be understood.
+    fn says_anything(&self, opened: &OpenedFiles<'_>) -> bool {
+        !opened.is_empty() || !self.files.directories.is_empty()
+    }
+
+    /// The sections of the virtual host, and of directories above the root.
+    fn outer_sections(&self) -> impl Iterator<Item = &DirectorySection> {
+        let is_outer = |section: &&DirectorySection| {
+            let below = self.root_name.strip_prefix(section.directory.as_bytes());
+            is_of_server(section) || below.is_some_and(|below| !below.is_empty())
+        };
+        self.files.directories.iter().filter(is_outer)
+    }
+
+    /// The sections of a directory below the root.
+    fn sections_of(&self, directory: &[u8]) -> impl Iterator<Item = &DirectorySection> {
+        let is_it = move |section: &&DirectorySection| {
+            let name = section.directory.as_bytes();
+            !is_of_server(section) && name.strip_prefix(&*self.root_name) == Some(directory)
+        };
+        self.files.directories.iter().filter(is_it)
+    }
+
+    /// Reads and understands all levels, the outermost first; says as well whether a later change of
+    /// a file will show.
     fn read(
         &self,
-        opened: &[(&[u8], OwnedFd)],
+        directories: &[&[u8]],
+        opened: &OpenedFiles<'_>,
         stamps: &[Stamp],
         told: &mut Vec<(Vec<u8>, Arc<Program>)>,
-    ) -> Result<(Vec<ChainLevel>, bool), Fault> {
-        let mut levels = Vec::with_capacity(opened.len());
+    ) -> Result<(Levels, bool), Fault> {
+        let section = |section: &DirectorySection| {
+            let directory = Arc::from(section.directory.as_bytes());
+            (directory, self.programs.of_section(section))
+        };
+        let mut levels: Levels = self.outer_sections().map(section).collect();
+        let mut files = opened.iter().zip(stamps).peekable();
         let mut is_settled = true;
-        for ((within, descriptor), stamp) in opened.iter().zip(stamps) {
-            let is_young = !stamp.is_settled();
-            is_settled &= !is_young;
-            let name = [within, NAME].concat();
-            let bytes = match file::read_whole(descriptor.as_fd(), FILE_BYTES_MAX) {
-                Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-                    return Err(self.refused(&name, "htaccess_too_large"));
-                }
-                bytes => bytes?,
+        for (level, directory) in directories.iter().enumerate() {
+            levels.extend(self.sections_of(directory).map(section));
+            let file = files.next_if(|(_, stamp)| stamp.level == level);
+            let Some(((_, descriptor), stamp)) = file else {
+                continue;
             };
-            let has_changed = file::facts(descriptor.as_fd())? != stamp.facts;
-            let (program, is_new) = self.programs.program(&bytes, &self.overrides, self.most);
-            // Cut off or still empty it would say less than whoever writes it wants to say.
-            let is_begun = is_young && (bytes.is_empty() || !program.is_whole);
-            if has_changed || is_begun {
-                return Err(self.refused(&name, CHANGING));
-            }
+            let (shared, is_new) = self.read_file(directory, descriptor, stamp)?;
+            is_settled &= stamp.is_settled();
+            let directory = [&*self.root_name, directory].concat();
             if is_new {
-                told.push(([&*self.root_name, &*name].concat(), Arc::clone(&program)));
+                told.push(([&*directory, NAME].concat(), Arc::clone(&shared.program)));
             }
-            levels.push(ChainLevel {
-                directory: [&*self.root_name, within].concat().into(),
-                program,
-            });
+            levels.push((directory.into(), shared));
         }
         Ok((levels, is_settled))
+    }
+
+    /// Reads and understands a file; says as well whether it was not known before.
+    fn read_file(
+        &self,
+        directory: &[u8],
+        descriptor: &OwnedFd,
+        stamp: &Stamp,
+    ) -> Result<(Arc<SharedProgram>, bool), Fault> {
+        let is_young = !stamp.is_settled();
+        let name = [directory, NAME].concat();
+        let bytes = match file::read_whole(descriptor.as_fd(), FILE_BYTES_MAX) {
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                return Err(self.refused(&name, "htaccess_too_large"));
+            }
+            bytes => bytes?,
+        };
+        let has_changed = file::facts(descriptor.as_fd())? != stamp.facts;
+        let (shared, is_new) = self.programs.of_file(&bytes, &self.files);
+        // Cut off or still empty it would say less than whoever writes it wants to say.
+        let is_begun = is_young && (bytes.is_empty() || !shared.program.is_whole);
+        match has_changed || is_begun {
+            true => Err(self.refused(&name, CHANGING)),
+            false => Ok((shared, is_new)),
+        }
     }
 
     fn refused(&self, name: &[u8], why: &'static str) -> Fault {
         Fault::Refused([&*self.root_name, name].concat(), why)
     }
+}
+
+/// Whether a section is the virtual host's.
+fn is_of_server(section: &DirectorySection) -> bool {
+    section.context == SectionContext::Server
 }
 
 /// What a client is answered of a file that cannot be obeyed.
@@ -288,4 +359,133 @@ fn directories(relative: &[u8]) -> Vec<&[u8]> {
     let mut directories = vec![&relative[..0]];
     directories.extend(above);
     directories
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use config::model::{self, Symlinks, UnknownLines};
+    use htaccess::Overrides;
+    use htaccess::overrides::Unknown;
+
+    use super::*;
+
+    /// A root with these files, which are old enough.
+    fn root(test: &str, files: &[(&str, &str)]) -> (PathBuf, Root) {
+        let path = std::env::temp_dir().join(format!("nagaya-{test}-{}", std::process::id()));
+        for (name, text) in files {
+            let file = path.join(name);
+            fs::create_dir_all(file.parent().expect("a directory")).expect("a directory");
+            fs::write(&file, text).expect("a file");
+        }
+        let root = model::Root {
+            path: path.clone(),
+            within: path.clone(),
+            symlinks: Symlinks::Owner,
+        };
+        (path, Root::open(&root).expect("it is there"))
+    }
+
+    fn walk(path: &std::path::Path, words: &[&str], directories: Vec<DirectorySection>) -> Walk {
+        let overrides = Overrides::new(words.iter().copied(), Unknown::Log);
+        Walk {
+            programs: Arc::default(),
+            most_bytes: 1 << 24,
+            site: "a.test".into(),
+            files: Arc::new(SiteHtaccess {
+                words: words.iter().map(|word| (*word).to_owned()).collect(),
+                unknown: UnknownLines::Log,
+                overrides: overrides.expect("words are known"),
+                handlers: Vec::new(),
+                directories,
+            }),
+            root_name: format!("{}/", path.display()).into_bytes(),
+            relative: Vec::new(),
+        }
+    }
+
+    fn found(walk: &Walk, root: &Root, relative: &str) -> Arc<KnownChain> {
+        let walk = Walk {
+            relative: relative.as_bytes().to_vec(),
+            ..walk.clone()
+        };
+        match walk.look(root, Wait::Allowed).expect("it can be read") {
+            Walked::Known { known, .. } => known,
+            Walked::Refused(file, why) => panic!("{}: {why}", file.escape_ascii()),
+        }
+    }
+
+    /// The levels that hold below a root, each by its name.
+    fn names(known: &KnownChain, path: &std::path::Path) -> Vec<String> {
+        let root = path.display().to_string();
+        let levels = known.chain.levels().iter();
+        let name = |level: &htaccess::ChainLevel| known.name_of(&level.directory);
+        levels.map(|it| name(it).replace(&root, "ROOT")).collect()
+    }
+
+    #[test]
+    fn directories_without_a_file_share_the_chain_of_the_one_above_that_has_one() {
+        let text = "Redirect /a /b\n".repeat(100);
+        let (path, root) = root("shared-chain", &[(".htaccess", &text), ("a/b/c/x", "")]);
+        let walk = walk(&path, &["All"], Vec::new());
+        settle(&walk, &root);
+        let at_root = found(&walk, &root, "");
+        let bytes = walk.programs.bytes();
+        for relative in ["a/", "a/b/", "a/b/c/x", "a/none/of/these"] {
+            let below = found(&walk, &root, relative);
+            assert!(Arc::ptr_eq(&at_root, &below), "{relative}");
+        }
+        assert!(bytes > 0 && walk.programs.bytes() == bytes);
+    }
+
+    #[test]
+    fn sections_come_before_the_files_of_their_directories_and_need_none() {
+        let (path, root) = root(
+            "sections",
+            &[
+                (".htaccess", "Options -Indexes\n"),
+                ("a/.htaccess", "Options -Indexes\n"),
+                ("a/x", ""),
+            ],
+        );
+        let section = |directory: String, context| DirectorySection {
+            directory,
+            context,
+            text: "Require all granted".to_owned(),
+        };
+        let below = |name: &str| format!("{}/{name}", path.display());
+        let directories = vec![
+            section(below(""), SectionContext::Server),
+            section("/".to_owned(), SectionContext::Directory),
+            section(below(""), SectionContext::Directory),
+            section(below("a/"), SectionContext::Directory),
+            section(below("a/"), SectionContext::Directory),
+            section(below("other/"), SectionContext::Directory),
+        ];
+        let section = |name: &str| format!("`directories` of the site, {name}");
+        let at_root = [section("ROOT/"), section("/"), section("ROOT/")];
+        let at_a = [section("ROOT/a/"), section("ROOT/a/")];
+        let file = |name: &str| vec![format!("ROOT/{name}.htaccess")];
+        for (words, expected) in [
+            (
+                &["All"][..],
+                [&at_root[..], &file(""), &at_a, &file("a/")].concat(),
+            ),
+            (&[], [&at_root[..], &at_a].concat()),
+        ] {
+            let walk = walk(&path, words, directories.clone());
+            assert_eq!(names(&found(&walk, &root, "a/x"), &path), expected);
+        }
+    }
+
+    /// Waits until a change of the files would show.
+    fn settle(walk: &Walk, root: &Root) {
+        let since = std::time::Instant::now();
+        while walk.programs.bytes() == 0 {
+            found(walk, root, "");
+            assert!(since.elapsed().as_secs() < 30, "it never settles");
+        }
+    }
 }

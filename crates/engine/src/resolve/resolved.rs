@@ -79,6 +79,12 @@ impl Resolved {
         self.name.get(self.root_bytes..).unwrap_or_default()
     }
 
+    /// Its name below the root, with a slash at its begin.
+    pub fn path(&self) -> &[u8] {
+        let begin = self.root_bytes.saturating_sub(1);
+        self.name.get(begin..).unwrap_or_default()
+    }
+
     /// What followed the file in the path.
     pub fn path_info(&self) -> &[u8] {
         &self.path_info

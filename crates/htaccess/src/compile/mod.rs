@@ -19,7 +19,7 @@ use crate::directives::{self, KnownDirective, Meaning};
 use crate::expression;
 use crate::glob::{self, Slashes};
 use crate::overrides::{OverrideClass, Overrides, Unknown};
-use crate::pattern::Pattern;
+use crate::pattern::{self, Pattern};
 use crate::request::Stop;
 use crate::rewrite::{self, RewriteCondition};
 use crate::settings::Settings;
@@ -33,6 +33,10 @@ pub const PROBLEMS_MAX: usize = 64;
 const NAMES_JUDGED_MAX: usize = 64;
 /// What is told of a line left out that something depends on.
 pub(crate) const MISSED: &str = "a line about access depends on this one, which is left out";
+/// How often a program has what its file says, at most.
+const TEXT_COPIES: usize = 3;
+/// Bytes of a line that is understood, without its text.
+const LINE_BYTES: usize = 512;
 
 /// A file, compiled; the same for all sites that have the same bytes and allow the same.
 #[derive(Debug)]
@@ -48,9 +52,17 @@ pub struct Program {
     pub(crate) reliance: Reliance,
     /// How often a line was looked at to make it.
     pub looks: usize,
+    memory_bytes: usize,
+    /// Whether it is a section of the configuration and no file.
+    pub is_section: bool,
 }
 
 impl Program {
+    /// About as many bytes as it takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory_bytes
+    }
+
     /// Whether it says anything of PHP's settings.
     pub fn sets_php(&self) -> bool {
         self.block.sets_php()
@@ -185,6 +197,7 @@ impl From<&str> for Wrong {
 
 /// Makes a file into a program.
 pub fn compile(bytes: &[u8], overrides: &Overrides) -> Program {
+    let made_before = pattern::made_bytes();
     let mut compiler = Compiler::new(overrides);
     let mut block = Block::default();
     let tree = tree::parse(bytes, TreeCaps::default());
@@ -210,7 +223,35 @@ pub fn compile(bytes: &[u8], overrides: &Overrides) -> Program {
         bytes: bytes.len(),
         reliance: compiler.reliance,
         looks: compiler.looks,
+        memory_bytes: memory_of(bytes) + pattern::made_bytes().saturating_sub(made_before),
+        is_section: false,
     }
+}
+
+/// About as many bytes as the lines of a file take once they are understood, without patterns.
+fn memory_of(bytes: &[u8]) -> usize {
+    let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+    size_of::<Program>() + TEXT_COPIES * bytes.len() + LINE_BYTES * (1 + lines)
+}
+
+/// What a section of the configuration stands in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SectionContext {
+    /// A directory: it is as a file that lies there.
+    Directory,
+    /// The virtual host: its rules see the path with the slash at its begin, before any directory's.
+    Server,
+}
+
+/// Makes the text of a section into a program: its author is the server's, and may say all.
+pub fn compile_section(text: &[u8], context: SectionContext) -> Program {
+    let mut program = compile(text, &Overrides::all());
+    program.is_section = true;
+    if context == SectionContext::Server {
+        let settings = &mut program.block.settings;
+        settings.server_rewrite = std::mem::take(&mut settings.rewrite);
+    }
+    program
 }
 
 struct Compiler<'o> {

@@ -8,6 +8,7 @@
 mod write;
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use self::write::Writer;
 use crate::request::Stop;
@@ -20,6 +21,17 @@ const PATTERN_BYTES_MAX: usize = 8 * 1024;
 const RESULT_BYTES_MAX: usize = 64 * 1024;
 /// Groups that results may name, with the whole.
 const GROUPS_MAX: usize = 10;
+
+thread_local! {
+    /// Bytes of all patterns that this thread has made.
+    static MADE_BYTES: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Bytes of all patterns that this thread has made: who asks before and after he makes some knows
+/// what his take.
+pub(crate) fn made_bytes() -> usize {
+    MADE_BYTES.get()
+}
 
 /// A pattern, ready to match.
 #[derive(Debug)]
@@ -77,9 +89,12 @@ impl Pattern {
             ..Flags::default()
         };
         let counted = ::pattern::Pattern::new(&counted_words(&writer.out), flags);
+        let counted = counted.map_err(|error| error.to_string())?;
+        let bytes = counted.bytes() + writer.out.len() + size_of::<Self>();
+        MADE_BYTES.set(MADE_BYTES.get().wrapping_add(bytes));
         Ok(Self {
             text: String::from_utf8_lossy(pattern).into(),
-            counted: counted.map_err(|error| error.to_string())?,
+            counted,
         })
     }
 

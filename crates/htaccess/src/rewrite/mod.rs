@@ -16,7 +16,7 @@ use crate::pattern::Pattern;
 use crate::settings::Placed;
 
 pub(crate) use escape::{escape_path, is_absolute, unescaped};
-pub(crate) use pass::{RewriteResult, run};
+pub(crate) use pass::{RewriteResult, run, translate};
 pub(crate) use read::{condition, options, refuses, rule};
 use template::{Escaping, Template};
 

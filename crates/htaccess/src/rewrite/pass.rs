@@ -54,7 +54,10 @@ enum Applied {
 /// What a pass has come to so far.
 struct Pass<'p> {
     lines: &'p RewriteLines,
+    /// What paths are relative to; empty where they are the site's and not those of files.
     directory: &'p [u8],
+    /// The path it began with.
+    begun: &'p [u8],
     scope: &'p Scope<'p>,
     passed: Passed,
     /// The status of the last rule that redirects.
@@ -86,21 +89,57 @@ pub(crate) async fn run(
     if !follows {
         return Err(Stop::new(403, "htaccess_denied"));
     }
-    let mut pass = Pass {
-        lines,
-        directory,
-        scope,
-        passed: Passed::default(),
-        status: 302,
-        is_changed: false,
-        no_escape: false,
-        whole: None,
-    };
-    let refused = pass.rules().await?;
-    pass.finish(refused)
+    let begun = scope.request.filename;
+    Pass::new(lines, (directory, begun), scope).run().await
 }
 
-impl Pass<'_> {
+/// Goes through the rules of the virtual host, which see the path of the site: no file is known yet.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) async fn translate(lines: &RewriteLines, scope: &Scope<'_>) -> Result<Passed, Stop> {
+    if lines.engine != Some(true) || scope.request.has_ended {
+        return Ok(Passed::default());
+    }
+    let uri = scope.request.uri;
+    let filename = scope.filename.replace(uri.to_vec());
+    let path_info = scope.path_info.take();
+    let passed = Pass::new(lines, (b"", uri), scope).run().await;
+    scope.filename.replace(filename);
+    scope.path_info.replace(path_info);
+    passed
+}
+
+impl<'p> Pass<'p> {
+    fn new(
+        lines: &'p RewriteLines,
+        (directory, begun): (&'p [u8], &'p [u8]),
+        scope: &'p Scope<'p>,
+    ) -> Self {
+        Self {
+            lines,
+            directory,
+            begun,
+            scope,
+            passed: Passed::default(),
+            status: 302,
+            is_changed: false,
+            no_escape: false,
+            whole: None,
+        }
+    }
+
+    async fn run(mut self) -> Result<Passed, Stop> {
+        let refused = self.rules().await?;
+        self.finish(refused)
+    }
+
+    /// What `RewriteBase` says, where it counts.
+    fn base(&self) -> Option<&'p [u8]> {
+        let base = self.lines.base.as_deref();
+        base.filter(|_| !self.directory.is_empty())
+    }
+
     /// All rules; the status where one refuses.
     async fn rules(&mut self) -> Result<Option<u16>, Stop> {
         let rules = &self.lines.rules;
@@ -412,8 +451,7 @@ impl Pass<'_> {
         }
         let result = match is_absolute(&path) {
             Some((scheme, _)) => {
-                let base = self.lines.base.as_deref();
-                let path = target::with_base(path, scheme, self.directory, base);
+                let path = target::with_base(path, scheme, self.directory, self.base());
                 let location = target::location(path, scheme, query, self.no_escape, scope);
                 if location.iter().any(|byte| *byte < b' ' || *byte == 127) {
                     return Err(Stop::new(403, "htaccess_location"));
@@ -421,11 +459,10 @@ impl Pass<'_> {
                 RewriteResult::Redirect(self.status, location)
             }
             None if !path.starts_with(b"/") => RewriteResult::Status(400),
-            None if path == scope.request.filename => RewriteResult::Same,
+            None if path == self.begun => RewriteResult::Same,
             None => {
                 let options = self.lines.options.unwrap_or_default();
-                let base = self.lines.base.as_deref();
-                let path = target::local(path, self.directory, base, options, scope.request);
+                let path = target::local(path, self.directory, self.base(), options, scope.request);
                 RewriteResult::Path(path)
             }
         };

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use htaccess::{
     AllowedOptions, Chain, ChainLevel, Civil, Ending, Explain, FileFacts, FileKind, Overrides,
-    Question, ReplyTables, RequestFacts, Told, UserTold, Variables, compile, decide, edit_reply,
+    Question, ReplyTables, RequestFacts, SectionContext, Told, UserTold, Variables, compile,
+    compile_section, decide, edit_reply,
 };
 
 /// Any file, and a request to it: there is an answer, the same each time, and nothing in it that
@@ -12,8 +13,12 @@ use htaccess::{
 pub(crate) fn htaccess(bytes: &[u8]) {
     let directory: Arc<[u8]> = Arc::from(&b"/srv/"[..]);
     let program = Arc::new(compile(bytes, &Overrides::all()));
-    let level = ChainLevel { directory, program };
-    let chain = Chain::new(vec![level.clone(), level]).expect("few levels");
+    let server = Arc::new(compile_section(bytes, SectionContext::Server));
+    let levels = [server, Arc::clone(&program), program].map(|program| ChainLevel {
+        directory: Arc::clone(&directory),
+        program,
+    });
+    let chain = Chain::new(levels.into()).expect("few levels");
     for path in [&b"/"[..], b"/a.php", b"/a b/%c\r\nd?e"] {
         let first = outcome(&chain, path);
         assert_eq!(first, outcome(&chain, path), "the same each time");
@@ -58,6 +63,7 @@ fn outcome(chain: &Chain, path: &[u8]) -> (Ending, ReplyTables) {
         admin: "",
         media_type: Some("text/html"),
         has_ended: false,
+        is_translated: false,
         variables: &variables,
         options: AllowedOptions::ALL,
         now: Civil::default(),

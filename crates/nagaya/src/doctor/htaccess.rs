@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 
 use config::model::{Model, Site};
-use engine::htaccess::survey::{Surveyed, survey};
+use engine::htaccess::survey::{Surveyed, sections, survey};
 
 use super::{Finding, finding};
 
@@ -13,32 +13,38 @@ const NAMED_MAX: usize = 5;
 
 /// Looks through the roots of all sites.
 pub(super) fn look(model: &Model) -> Vec<Finding> {
-    let surveyed = |counts: bool| {
-        let sites = model
-            .sites
-            .iter()
-            .filter(move |site| site.htaccess.is_some() == counts);
-        sites.map(|site| (site, survey(site))).collect::<Vec<_>>()
+    let surveyed = |is_meant: fn(&Site) -> bool, said: fn(&Site) -> Vec<Surveyed>| {
+        let sites = model.sites.iter().filter(|site| is_meant(site));
+        sites.map(|site| (site, said(site))).collect::<Vec<_>>()
     };
     let mut findings = Vec::new();
-    let obeyed = surveyed(true);
+    let obeyed = surveyed(|site| site.htaccess.is_some(), obeyed);
     if !obeyed.is_empty() {
         findings.push(lines(&obeyed));
     }
-    findings.extend(ignored(&surveyed(false)));
+    findings.extend(ignored(&surveyed(|site| !site.obeys_files(), survey)));
     findings
 }
 
-/// Lines that are not obeyed, of sites that let their files count.
+/// The files that a site lets count, and the sections of its configuration.
+fn obeyed(site: &Site) -> Vec<Surveyed> {
+    let mut said = sections(site);
+    if site.obeys_files() {
+        said.extend(survey(site));
+    }
+    said
+}
+
+/// Lines that are not obeyed, of files and sections that count.
 fn lines(sites: &[(&Site, Vec<Surveyed>)]) -> Finding {
     let files: usize = sites.iter().map(|(_, files)| files.len()).sum();
     let count = |files: &[Surveyed]| -> usize { files.iter().map(|it| it.problems.len()).sum() };
     let by_site = most(sites, count);
     let all: usize = by_site.iter().map(|(_, lines)| lines).sum();
     let detail = match all {
-        0 => format!("{files} files, all of whose lines are obeyed"),
+        0 => format!("{files} files and sections, all of whose lines are obeyed"),
         _ => format!(
-            "{files} files; lines that are not obeyed: {all} ({})",
+            "{files} files and sections; lines that are not obeyed: {all} ({})",
             named(&by_site)
         ),
     };

@@ -1,0 +1,198 @@
+//! `directories` of `htaccess`: sections of the configuration in the words of `.htaccess` files.
+
+use std::path::Path;
+use std::process::Command;
+
+use testkit::client::reply;
+use testkit::{Gateway, Reply};
+
+const CONFIG: &str = r#"
+workers = 1
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = ""
+[[sites]]
+hosts = ["a.test"]
+root = "{dir}/site"
+htaccess = { override = ["All"], directories = [
+  { path = "/", text = "Require all denied" },
+  { path = "{dir}", text = "Require all granted\nDirectoryIndex page.txt" },
+  { path = "{dir}/site", context = "server", text = '''
+    ErrorDocument 403 "not for you"
+    RewriteEngine On
+    RewriteRule ^/old/(.*)$ /sub/$1
+    RewriteRule ^/gone$ - [G]
+  ''' },
+  { path = "{dir}/site/closed/", text = "Require all denied" },
+  { path = "{dir}/site/closed/open", text = "Require all granted" },
+  { path = "{dir}/site/sub", text = '''
+    <FilesMatch "\.bak$">
+      Require all denied
+    </FilesMatch>
+    RewriteEngine On
+    RewriteRule ^(first)\.txt$ page.txt?was=$1 [L]
+  ''' },
+  { path = "{dir}/mounted", text = "Header set X-Mounted yes" },
+] }
+  [[sites.mounts]]
+  path = "/m"
+  root = "{dir}/mounted"
+[[sites]]
+hosts = ["none.test"]
+root = "{dir}/site"
+htaccess = { override = [], directories = [
+  { path = "{dir}/site/sub", text = "Header set X-Section sub" },
+] }
+[[sites]]
+hosts = ["regex.test"]
+root = "{dir}/site"
+  [[sites.rules]]
+  match = { file_regex = '^/sub/[a-z]+\.txt$' }
+  handler = { respond = { body = "by its name" } }
+"#;
+
+/// The site's files.
+const FILES: [(&str, &str); 12] = [
+    ("site/index.html", "start"),
+    ("site/page.txt", "the page"),
+    ("site/sub/page.txt", "page"),
+    ("site/sub/page.txt.bak", "bak"),
+    ("site/sub/first.txt", "first"),
+    ("site/sub/deep/x.txt", "deep"),
+    ("site/sub/.htaccess", "Require all denied\n"),
+    ("site/sub/deep/.htaccess", "Require all granted\n"),
+    ("site/closed/x.txt", "closed"),
+    ("site/closed/open/x.txt", "open"),
+    ("mounted/x.txt", "mounted"),
+    ("mounted/old/x.txt", "old in the mount"),
+];
+
+fn gateway() -> Gateway {
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG);
+    for (name, content) in FILES {
+        builder.directory().write(name, content);
+    }
+    builder.start()
+}
+
+fn ask(gateway: &Gateway, host: &str, path: &str) -> Reply {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    reply(gateway.ask(request.as_bytes()))
+}
+
+fn check(gateway: &Gateway, host: &str, expected: &[(&str, u16, &str)]) {
+    for (path, status, text) in expected {
+        let answer = ask(gateway, host, path);
+        assert_eq!(answer.status, *status, "{host}{path}: {}", answer.text());
+        assert!(
+            text.is_empty() || answer.text() == *text,
+            "{host}{path}: {}",
+            answer.text()
+        );
+    }
+}
+
+#[test]
+fn sections_hold_as_files_that_lie_in_their_directories() {
+    let gateway = gateway();
+    check(
+        &gateway,
+        "a.test",
+        &[
+            // The section above the root opens what the one above all closes, and says the page.
+            ("/", 200, "the page"),
+            ("/closed/x.txt", 403, "not for you"),
+            ("/closed/none", 403, "not for you"),
+            ("/closed/open/x.txt", 200, "open"),
+            // The file of a directory comes after its sections.
+            ("/sub/page.txt", 403, "not for you"),
+            ("/sub/deep/x.txt", 200, "deep"),
+            ("/gone", 410, ""),
+            // What the virtual host says holds for all of it, before any directory.
+            ("/old/deep/x.txt", 200, "deep"),
+            ("/m/x.txt", 200, "mounted"),
+        ],
+    );
+    let mounted = ask(&gateway, "a.test", "/m/x.txt");
+    assert_eq!(mounted.head.field("X-Mounted"), Some("yes"));
+    assert_eq!(
+        ask(&gateway, "a.test", "/page.txt").head.field("X-Mounted"),
+        None
+    );
+}
+
+#[test]
+fn without_overrides_no_file_counts_and_sections_do() {
+    let gateway = gateway();
+    check(
+        &gateway,
+        "none.test",
+        &[("/sub/page.txt", 200, "page"), ("/", 200, "start")],
+    );
+    let sub = ask(&gateway, "none.test", "/sub/page.txt");
+    assert_eq!(sub.head.field("X-Section"), Some("sub"));
+    // What cannot even be read keeps nobody out where nobody looks for it.
+    gateway.directory().write("site/.htaccess/x", "");
+    check(&gateway, "none.test", &[("/sub/page.txt", 200, "page")]);
+    check(&gateway, "a.test", &[("/page.txt", 403, "")]);
+}
+
+#[test]
+fn files_match_regular_expressions_by_their_path_below_the_root() {
+    let gateway = gateway();
+    check(
+        &gateway,
+        "regex.test",
+        &[
+            ("/sub/page.txt", 200, "by its name"),
+            ("/sub/none.txt", 404, ""),
+            ("/sub/deep/x.txt", 200, "deep"),
+            ("/page.txt", 200, "the page"),
+        ],
+    );
+}
+
+/// What a command says of this configuration.
+fn said(config: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nagaya"));
+    let output = command.args(arguments).arg("-c").arg(config).output();
+    let output = output.expect("the binary runs");
+    let text = [output.stdout, output.stderr].concat();
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&text).into_owned(),
+    )
+}
+
+#[test]
+fn commands_name_sections_and_what_is_wrong_with_them() {
+    let gateway = gateway();
+    let config = gateway.directory().path().join("nagaya.toml");
+    let (status, text) = said(
+        &config,
+        &["htaccess", "explain", "http://a.test/old/deep/x.txt"],
+    );
+    assert_eq!(status, Some(0), "{text}");
+    let parts = [
+        "in `directories` of the site, ",
+        "goes on at /sub/deep/x.txt",
+        "sub/deep/.htaccess",
+        "it stands",
+    ];
+    for part in parts {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let (status, text) = said(&config, &["check", "--dump"]);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains("context = \"server\""), "{text}");
+    let wrong = "[[listen]]\naddress = \"127.0.0.1:1\"\n[[sites]]\nhosts = [\"a\"]\nroot = \"/srv\"\n\
+                 htaccess = { override = [], directories = [{ path = \"/srv\", text = '''\n\
+                 Frobnicate on\nRequire moonphase full\n''' }] }\n";
+    gateway.directory().write("wrong.toml", wrong);
+    let wrong = gateway.directory().path().join("wrong.toml");
+    let (status, text) = said(&wrong, &["check"]);
+    assert_eq!(status, Some(2), "{text}");
+    assert!(text.contains("line 2 of the text: Require"), "{text}");
+    assert!(text.contains("wrong.toml:8:"), "{text}");
+}
