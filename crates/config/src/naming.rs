@@ -128,6 +128,26 @@ impl<'a> Naming<'a> {
         })
     }
 
+    /// The lines of comment right above a rule, which is found as by [`Naming::place_of_rule`], without
+    /// their marks: what an import has made it of.
+    #[must_use]
+    pub fn comments_of_rule(&self, host: &str, rule: &str) -> Vec<String> {
+        let Some(place) = self.place_of_rule(host, rule) else {
+            return Vec::new();
+        };
+        let mut files = self.sources.files.iter();
+        let file = files.find(|file| file.name == place.file);
+        let lines = file.map(|file| file.text.lines().take(place.line.saturating_sub(1)));
+        let lines: Vec<&str> = lines.into_iter().flatten().collect();
+        let comments = lines
+            .iter()
+            .rev()
+            .map_while(|line| line.trim().strip_prefix('#'));
+        let mut comments: Vec<String> = comments.map(|line| line.trim().to_owned()).collect();
+        comments.reverse();
+        comments
+    }
+
     fn shown(&self, (file, span): &Bytes) -> Option<Place> {
         let file = self.sources.file(*file)?;
         Some(Place::new(&file.name, &file.text, span.clone()))
@@ -238,15 +258,19 @@ mod tests {
         let sources = Sources::from_text(
             "a.toml",
             "[[sites]]\nhosts = [\"a.jp\"]\n[[sites.rules]]\nhandler = { respond = {} }\n\
-             [[sites]]\nhosts = [\"b.jp\", \"www.b.jp\"]\n[[sites.rules]]\ndeny = \"all\"\n\
+             [[sites]]\nhosts = [\"b.jp\", \"www.b.jp\"]\n# a.conf:3: Deny\n# closed\n\
+             [[sites.rules]]\ndeny = \"all\"\n\
              [[sites.rules]]\nname = \"php\"\n",
         );
         let naming = Naming::of(&sources);
         let line = |host: &str, rule: &str| Some(naming.place_of_rule(host, rule)?.line);
         assert_eq!(line("a.jp", "rule 1"), Some(3));
-        assert_eq!(line("www.b.jp", "rule 1"), Some(7));
-        assert_eq!(line("b.jp", "php"), Some(9));
+        assert_eq!(line("www.b.jp", "rule 1"), Some(9));
+        assert_eq!(line("b.jp", "php"), Some(11));
         assert_eq!(line("b.jp", "rule 2"), None);
         assert_eq!(line("c.jp", "rule 1"), None);
+        let comments = |rule: &str| naming.comments_of_rule("b.jp", rule);
+        assert_eq!(comments("rule 1"), ["a.conf:3: Deny", "closed"]);
+        assert_eq!(comments("php"), [""; 0]);
     }
 }

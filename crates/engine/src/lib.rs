@@ -80,3 +80,5 @@ mod write_buffer;
 
 pub use error::Error;
 pub use server::serve;
+pub use shedding::unescaped;
+pub use tls::servers::credulous_client;

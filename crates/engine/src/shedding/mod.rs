@@ -41,6 +41,7 @@ pub(crate) use compiled::Shedding;
 pub(crate) use remembered::told;
 use rule::Rule;
 pub(crate) use stepping::{let_go, step};
+pub use target::unescaped;
 pub(crate) use tenants::Stay;
 use tenants::{Counters, Tenant, WHOLE};
 

@@ -10,7 +10,7 @@ pub(super) fn is_asked_for(target: &[u8], request: &Request) -> bool {
     let (host, path) = parts(target);
     let head = &request.head;
     host.is_none_or(|host| is_same_host(host, head.host()))
-        && without_slash(&decoded(path)) == without_slash(head.path())
+        && without_slash(&unescaped(path)) == without_slash(head.path())
 }
 
 /// Host and path of a target; a path alone has no host of its own.
@@ -45,7 +45,8 @@ fn is_same_host(host: &str, asked: &str) -> bool {
 }
 
 /// A path without its escapes; a broken one stays as it is.
-fn decoded(path: &str) -> Vec<u8> {
+#[must_use]
+pub fn unescaped(path: &str) -> Vec<u8> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16);
     let mut out = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();

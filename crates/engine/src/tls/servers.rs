@@ -115,22 +115,40 @@ fn name_of(tls: &UpstreamTls, address: &ServerAddress) -> Option<ServerName<'sta
     ServerName::try_from(name.to_owned()).ok()
 }
 
+/// What a client offers that believes whom this verifier does.
+fn offered(
+    verifier: Arc<dyn ServerCertVerifier>,
+    provider: Arc<CryptoProvider>,
+) -> Result<ClientConfig> {
+    let builder = ClientConfig::builder_with_provider(provider);
+    let builder = builder.with_protocol_versions(&[&TLS13, &TLS12]);
+    let builder =
+        builder.map_err(|error| Error::new(Kind::Internal, "tls_policy", error.to_string()))?;
+    let mut config = builder
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![HTTP11.to_vec()];
+    Ok(config)
+}
+
+/// What a client of HTTP/1.1 offers that takes anybody for the server, who must have the key of the
+/// certificate he shows.
+///
+/// # Errors
+/// When the cryptography at hand has no version of TLS.
+pub fn credulous_client() -> Result<ClientConfig> {
+    let provider = Arc::new(default_provider());
+    offered(Arc::new(AnyServer(Arc::clone(&provider))), provider)
+}
+
 impl ServerTerms {
     fn new(tls: &Arc<UpstreamTls>, verifiers: &mut Verifiers) -> Result<Self> {
         let provider = Arc::new(default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
-        let builder = builder.with_protocol_versions(&[&TLS13, &TLS12]);
-        let builder =
-            builder.map_err(|error| Error::new(Kind::Internal, "tls_policy", error.to_string()))?;
-        let verifier: Arc<dyn ServerCertVerifier> = match tls.verify {
-            true => verifiers.of(tls, &provider)?,
-            false => Arc::new(AnyServer(provider)),
+        let config = match tls.verify {
+            true => offered(verifiers.of(tls, &provider)?, provider)?,
+            false => credulous_client()?,
         };
-        let builder = builder.dangerous();
-        let mut config = builder
-            .with_custom_certificate_verifier(verifier)
-            .with_no_client_auth();
-        config.alpn_protocols = vec![HTTP11.to_vec()];
         Ok(Self {
             of: Arc::clone(tls),
             config,

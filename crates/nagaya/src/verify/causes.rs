@@ -107,6 +107,19 @@ impl Cause {
         Cause::Ending(ending)
     }
 
+    /// The lines of the other server that an import made the rule of, which stand above it.
+    pub(super) fn made_of(&self, naming: Option<&Naming<'_>>) -> Vec<String> {
+        let Cause::Recorded {
+            site,
+            rule: Some(rule),
+            ..
+        } = self
+        else {
+            return Vec::new();
+        };
+        naming.map_or_else(Vec::new, |it| it.comments_of_rule(site, rule))
+    }
+
     /// In words, with the line of the configuration where that is known.
     pub(super) fn told(&self, naming: Option<&Naming<'_>>) -> String {
         let (site, rule, handler, reason) = match self {

@@ -5,7 +5,7 @@
 //! that a token or a date in a page of one line hides nothing else. Where replies have more or fewer
 //! words each time their lengths are compared alone. Not here: who asks, and what it comes of.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use wire::Fields;
 
@@ -13,31 +13,32 @@ use super::fetch::Reply;
 
 /// Characters of either reply that are shown.
 const SHOWN_MAX: usize = 120;
-/// Fields that are compared as they are; others say when, by whom or over which connection.
-const COMPARED: [&str; 22] = [
-    "accept-ranges",
-    "access-control-allow-credentials",
-    "access-control-allow-headers",
-    "access-control-allow-methods",
-    "access-control-allow-origin",
-    "allow",
-    "cache-control",
-    "content-disposition",
-    "content-encoding",
-    "content-language",
-    "content-range",
-    "content-security-policy",
-    "content-type",
-    "link",
-    "location",
-    "permissions-policy",
-    "referrer-policy",
-    "refresh",
-    "strict-transport-security",
-    "www-authenticate",
-    "x-content-type-options",
-    "x-frame-options",
+/// Fields that say when, by whom, how or over which connection, and so are another's each time; all
+/// others are compared.
+const UNCOMPARED: [&str; 20] = [
+    "age",
+    "alt-svc",
+    "connection",
+    "content-length",
+    "content-location",
+    "date",
+    "etag",
+    "expires",
+    "keep-alive",
+    "last-modified",
+    "server",
+    "set-cookie",
+    "status",
+    "tcn",
+    "transfer-encoding",
+    "upgrade",
+    "vary",
+    "via",
+    "x-cache",
+    "x-request-id",
 ];
+/// Bytes of a page that a server makes of an error by itself.
+const ERROR_PAGE_BYTES_MAX: usize = 2048;
 
 /// Something that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +52,10 @@ pub(super) struct Difference {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Aspect {
     Status,
-    Field(&'static str),
+    /// Whether the certificate is for the host.
+    Certificate,
+    /// A field, by its name in small letters.
+    Field(String),
     /// The names and attributes of cookies.
     Cookies,
     Body,
@@ -63,9 +67,10 @@ pub(super) enum Aspect {
 
 impl Aspect {
     /// What it is called.
-    pub(super) fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &str {
         match self {
             Aspect::Status => "status",
+            Aspect::Certificate => "certificate",
             Aspect::Field(name) => name,
             Aspect::Cookies => "cookies",
             Aspect::Body => "body",
@@ -116,9 +121,18 @@ impl Noise {
     /// Where the new server's reply differs from that of the old one's beyond this.
     pub(super) fn differences(&self, old: &Reply, new: &Reply) -> Vec<Difference> {
         let mut found: Vec<Difference> = heads(old, new).collect();
-        found.retain(|it| !self.aspects.contains(&it.what));
-        // A body of another status, or of a redirect, says nothing more.
-        if old.status == new.status && !(300..400).contains(&old.status) {
+        // A body of another status, of a redirect, or of an error that is each server's own, says
+        // nothing more.
+        let is_redirect = (300..400).contains(&old.status);
+        let is_own = is_redirect || (is_error_page(old) && is_error_page(new));
+        let is_of_body = |it: &Aspect| match it {
+            Aspect::Field(name) if name == "content-type" => is_own,
+            // Nobody asks for a part of an error.
+            Aspect::Field(name) if name == "accept-ranges" => old.status >= 400,
+            _ => false,
+        };
+        found.retain(|it| !self.aspects.contains(&it.what) && !is_of_body(&it.what));
+        if old.status == new.status && !is_own {
             let body = match &self.words {
                 Some(varying) => body(old, new, varying),
                 None => length(old, new),
@@ -176,6 +190,16 @@ fn length(old: &Reply, new: &Reply) -> Option<Difference> {
     })
 }
 
+/// Whether a reply is what a server says of an error where nobody has told it what to say: its title
+/// is the status. Of HEAD it has nothing.
+fn is_error_page(reply: &Reply) -> bool {
+    let title = format!("<title>{} ", reply.status);
+    let body = &reply.body;
+    let is_titled = || body.windows(title.len()).any(|it| it == title.as_bytes());
+    let is_small = body.len() <= ERROR_PAGE_BYTES_MAX;
+    reply.status >= 400 && (body.is_empty() || (is_small && is_titled()))
+}
+
 fn heads<'a>(old: &'a Reply, new: &'a Reply) -> impl Iterator<Item = Difference> + 'a {
     let status = (old.status != new.status).then(|| Difference {
         what: Aspect::Status,
@@ -184,9 +208,21 @@ fn heads<'a>(old: &'a Reply, new: &'a Reply) -> impl Iterator<Item = Difference>
     });
     // Who answers otherwise says other things, too: it is one difference.
     let others = status.is_none();
-    let fields = COMPARED.into_iter().filter(move |_| others);
-    let fields = fields.filter_map(move |name| {
-        let [old, new] = [&old.fields, &new.fields].map(|fields| field(fields, name));
+    let certificates = old.certificate.zip(new.certificate);
+    let certificate = certificates
+        .filter(|(old, new)| old != new)
+        .map(|(old, new)| Difference {
+            what: Aspect::Certificate,
+            old: old.to_owned(),
+            new: new.to_owned(),
+        });
+    let names = old.fields.iter().chain(new.fields.iter());
+    let names = names.map(|it| String::from_utf8_lossy(it.name).to_ascii_lowercase());
+    let names: BTreeSet<String> = names.filter(|_| others).collect();
+    let names = names.into_iter();
+    let names = names.filter(|name| !UNCOMPARED.contains(&name.as_str()));
+    let fields = names.filter_map(move |name| {
+        let [old, new] = [&old.fields, &new.fields].map(|fields| field(fields, &name));
         (old != new).then_some(Difference {
             what: Aspect::Field(name),
             old,
@@ -199,7 +235,8 @@ fn heads<'a>(old: &'a Reply, new: &'a Reply) -> impl Iterator<Item = Difference>
         old: old_cookies,
         new: new_cookies,
     });
-    status.into_iter().chain(fields).chain(cookies)
+    let heads = status.into_iter().chain(certificate);
+    heads.chain(fields).chain(cookies)
 }
 
 /// A field's values, as what is said with other spaces and letters is said.
@@ -207,9 +244,22 @@ fn field(fields: &Fields, name: &str) -> String {
     let values = fields.all_named(name.as_bytes());
     let values = values.map(|value| String::from_utf8_lossy(value).trim().to_owned());
     let said = values.collect::<Vec<_>>().join(", ");
-    match name {
-        "location" | "content-disposition" | "link" | "refresh" => excerpt(&said),
-        _ => excerpt(&said.to_ascii_lowercase().replace([' ', '"'], "")),
+    let plainly = || said.to_ascii_lowercase().replace([' ', '"'], "");
+    excerpt(&match name {
+        "location" | "content-disposition" | "link" | "refresh" => said,
+        "content-type" => without_default_charset(&plainly()).to_owned(),
+        // In which a browser writes what it asks for; more than ASCII is for nobody before RFC 7617.
+        "www-authenticate" => plainly().replace(",charset=utf-8", ""),
+        _ => plainly(),
+    })
+}
+
+/// A media type without the charset that is meant where none is said: of texts, but for pages and
+/// plain ones, whose charset a browser guesses.
+fn without_default_charset(kind: &str) -> &str {
+    match kind.split(';').next() {
+        Some("text/html" | "text/plain") => kind,
+        _ => kind.strip_suffix(";charset=utf-8").unwrap_or(kind),
     }
 }
 
@@ -302,6 +352,12 @@ mod tests {
         let old = reply(200, &[("Content-Type", "text/html; charset=UTF-8")], "x");
         let new = reply(200, &[("content-type", "text/html;charset=\"utf-8\"")], "x");
         assert_eq!(found(&old, &old, &new), []);
+        let css = |kind: &str| reply(200, &[("Content-Type", kind)], "x");
+        let (plain, said) = (css("text/css"), css("text/css; charset=utf-8"));
+        assert_eq!(found(&plain, &plain, &said), []);
+        let (plain, said) = (css("text/html"), css("text/html; charset=utf-8"));
+        let kind = Aspect::Field("content-type".into());
+        assert_eq!(found(&plain, &plain, &said), [kind]);
         let cookie = |value: &str| reply(200, &[("Set-Cookie", value)], "");
         let (one, other) = (
             cookie("s=1; Path=/; HttpOnly"),
@@ -322,8 +378,49 @@ mod tests {
         );
         assert_eq!(
             found(&to("/a", ""), &to("/a", ""), &to("/b", "")),
-            [Aspect::Field("location")]
+            [Aspect::Field("location".into())]
         );
+    }
+
+    #[test]
+    fn a_field_that_is_lost_is_a_difference_whatever_it_is_called() {
+        let with = |fields: &[(&str, &str)]| reply(200, fields, "x");
+        let old = with(&[("X-Walls", "thick"), ("Server", "old"), ("Date", "now")]);
+        let field = |name: &str| [Aspect::Field(name.into())];
+        assert_eq!(found(&old, &old, &with(&[])), field("x-walls"));
+        assert_eq!(found(&with(&[]), &with(&[]), &old), field("x-walls"));
+        // One that is another each time says nothing.
+        let again = with(&[("X-Walls", "thin")]);
+        assert_eq!(found(&old, &again, &with(&[("X-Walls", "new")])), []);
+    }
+
+    #[test]
+    fn errors_are_said_in_each_servers_own_words_and_pages_of_the_site_are_its_own() {
+        let error = |kind: &str, body: &str| reply(404, &[("Content-Type", kind)], body);
+        let old = error(
+            "text/html; charset=iso-8859-1",
+            "<html><head>\n<title>404 Not Found</title></head>no such URL</html>",
+        );
+        let new = error("text/html", "<!doctype html><title>404 Not Found</title>id");
+        assert_eq!(found(&old, &old, &new), []);
+        let page = error("text/html", "<title>Nothing here, says the site</title>");
+        let [kind, body] = [Aspect::Field("content-type".into()), Aspect::Body];
+        assert_eq!(found(&old, &old, &page), [kind, body.clone()]);
+        assert_eq!(found(&page, &page, &new), [body]);
+    }
+
+    #[test]
+    fn a_certificate_for_another_host_is_a_difference() {
+        let shown = |certificate| Reply {
+            certificate,
+            ..page("x")
+        };
+        let (fine, wrong) = (
+            shown(Some("is for this host")),
+            shown(Some("is for another host")),
+        );
+        assert_eq!(found(&fine, &fine, &wrong), [Aspect::Certificate]);
+        assert_eq!(found(&fine, &fine, &shown(None)), []);
     }
 
     #[test]

@@ -1,13 +1,20 @@
 //! One request over a connection of its own, and the whole reply.
 //!
 //! The idea: no connection is kept and nothing is pipelined, so that a reply says nothing of the one
-//! before it. Everything is bounded: waits, the head, and how much of a body is kept. Not here: TLS;
-//! the servers that are compared are asked on plain ports.
+//! before it. Everything is bounded: waits, the head, and how much of a body is kept. Over TLS the
+//! host of the question is asked for, and whoever answers is believed, for both servers are the
+//! operator's own; whether the certificate is for that host is part of the reply.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use config::reason;
+use rustls::client::verify_server_name;
+use rustls::pki_types::ServerName;
+use rustls::server::ParsedCertificate;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use wire::{BodyCaps, BodyDecoder, Fields, HeadCaps, Method, ReplyHead};
 
 /// How long a connection may take.
@@ -20,6 +27,45 @@ const BODY_BYTES_MAX: usize = 1024 * 1024;
 const INTERIM_MAX: usize = 8;
 /// Bytes read at once.
 const READ_BYTES: usize = 64 * 1024;
+
+/// A server that is asked.
+#[derive(Debug, Clone)]
+pub(super) struct ComparedServer {
+    address: SocketAddr,
+    /// What is offered over TLS; `None` for plain HTTP.
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl ComparedServer {
+    /// The one at `HOST:PORT`, over TLS where `https://` stands before it.
+    ///
+    /// # Errors
+    /// Why there is none, in words.
+    pub(super) fn named(text: &str) -> Result<ComparedServer, String> {
+        let (scheme, place) = text.split_once("://").unwrap_or(("http", text));
+        let tls = match scheme {
+            "http" => None,
+            "https" => {
+                let offered = engine::credulous_client();
+                Some(Arc::new(offered.map_err(|error| error.to_string())?))
+            }
+            _ => return Err(format!("{text:?} is neither http:// nor https://")),
+        };
+        let found = place.trim_end_matches('/').to_socket_addrs();
+        let found = found.map_err(|error| format!("{text:?}: {}", reason(&error)))?;
+        let address = { found }.next();
+        let address = address.ok_or_else(|| format!("{text:?} has no address"))?;
+        Ok(ComparedServer { address, tls })
+    }
+
+    /// What URLs of its pages begin with.
+    pub(super) fn scheme(&self) -> &'static str {
+        match self.tls {
+            Some(_) => "https",
+            None => "http",
+        }
+    }
+}
 
 /// What is asked of both servers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -35,6 +81,8 @@ pub(super) struct Reply {
     pub(super) status: u16,
     pub(super) fields: Fields,
     pub(super) body: Vec<u8>,
+    /// Whether its certificate is for the host, in words; `None` without TLS.
+    pub(super) certificate: Option<&'static str>,
     /// Until all of it was there.
     pub(super) took: Duration,
 }
@@ -43,53 +91,116 @@ pub(super) struct Reply {
 ///
 /// # Errors
 /// Why there is no whole reply.
-pub(super) fn fetch(server: SocketAddr, question: &Question, more: &str) -> io::Result<Reply> {
+pub(super) fn fetch(server: &ComparedServer, question: &Question, more: &str) -> io::Result<Reply> {
     let begun = Instant::now();
-    let until = begun + EXCHANGE;
-    let mut stream = TcpStream::connect_timeout(&server, CONNECT)?;
-    let method = if question.is_head { "HEAD" } else { "GET" };
     let Question { host, target, .. } = question;
-    let request = format!(
-        "{method} {target} HTTP/1.1\r\nHost: {host}\r\nAccept: */*\r\n{more}Connection: close\r\n\r\n"
-    );
-    stream.set_write_timeout(Some(EXCHANGE))?;
-    stream.write_all(request.as_bytes())?;
     let mut input = Input {
-        stream,
-        until,
+        stream: Stream::open(server, host)?,
+        until: begun + EXCHANGE,
         bytes: Vec::new(),
         has_ended: false,
     };
-    let asked = if question.is_head {
-        Method::Head
-    } else {
-        Method::Get
+    let (method, asked) = match question.is_head {
+        true => ("HEAD", Method::Head),
+        false => ("GET", Method::Get),
     };
+    let request = format!(
+        "{method} {target} HTTP/1.1\r\nHost: {host}\r\nAccept: */*\r\n{more}Connection: close\r\n\r\n"
+    );
+    input.write(request.as_bytes())?;
     let head = input.head(asked)?;
     let body = input.body(&head)?;
     Ok(Reply {
         status: head.status,
         fields: head.fields,
         body,
+        certificate: input.stream.certificate(host),
         took: begun.elapsed(),
     })
 }
 
+/// The name of a host, without its port.
+fn name_of(host: &str) -> io::Result<ServerName<'static>> {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    ServerName::try_from(name.to_owned()).map_err(io::Error::other)
+}
+
+/// A connection to a server.
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    fn open(server: &ComparedServer, host: &str) -> io::Result<Stream> {
+        let socket = TcpStream::connect_timeout(&server.address, CONNECT)?;
+        let Some(offered) = &server.tls else {
+            return Ok(Stream::Plain(socket));
+        };
+        let client = ClientConnection::new(Arc::clone(offered), name_of(host)?);
+        let client = client.map_err(io::Error::other)?;
+        Ok(Stream::Tls(Box::new(StreamOwned::new(client, socket))))
+    }
+
+    /// Lets nothing wait for longer than until then.
+    fn wait_until(&self, until: Instant) -> io::Result<()> {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        let socket = match self {
+            Stream::Plain(socket) => socket,
+            Stream::Tls(stream) => &stream.sock,
+        };
+        socket.set_write_timeout(Some(left))?;
+        socket.set_read_timeout(Some(left))
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(socket) => socket.read(bytes),
+            Stream::Tls(stream) => stream.read(bytes),
+        }
+    }
+
+    /// Whether the certificate that was shown is for a host.
+    fn certificate(&self, host: &str) -> Option<&'static str> {
+        let Stream::Tls(stream) = self else {
+            return None;
+        };
+        let shown = stream.conn.peer_certificates()?.first()?;
+        let parsed = ParsedCertificate::try_from(shown).ok();
+        let is_fine = |it| verify_server_name(&it, &name_of(host).ok()?).ok();
+        Some(match parsed.and_then(is_fine) {
+            Some(()) => "is for this host",
+            None => "is for another host",
+        })
+    }
+}
+
 /// What has come of a reply and was not looked at yet.
 struct Input {
-    stream: TcpStream,
+    stream: Stream,
     until: Instant,
     bytes: Vec<u8>,
     has_ended: bool,
 }
 
 impl Input {
-    fn read(&mut self) -> io::Result<()> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(ErrorKind::TimedOut.into());
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.wait_until(self.until)?;
+        match &mut self.stream {
+            Stream::Plain(socket) => socket.write_all(bytes),
+            Stream::Tls(stream) => stream.write_all(bytes),
         }
-        self.stream.set_read_timeout(Some(left))?;
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        self.stream.wait_until(self.until)?;
         let mut bytes = [0; READ_BYTES];
         let count = self.stream.read(&mut bytes)?;
         self.has_ended = count == 0;

@@ -14,7 +14,6 @@ mod fetch;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -26,8 +25,12 @@ use crate::limits::log::{LINE_BYTES_MAX, read_asked, unpacker};
 use crate::outcome::{Outcome, complain, print};
 use causes::{Cause, Groups, Records};
 use compare::{Aspect, Difference, Noise};
-use fetch::{Question, Reply, fetch};
+use fetch::{ComparedServer, Question, Reply, fetch};
 
+/// Bytes of questions that are kept.
+const QUESTION_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Lines above a rule that are told of it.
+const MADE_OF_MAX: usize = 4;
 /// Lines of a log that are read.
 const LINES_MAX: u64 = 10_000_000;
 /// Times of the old server that are compared: so many at first with the last as many.
@@ -45,7 +48,7 @@ pub(crate) struct VerifyOptions {
     /// Access log whose requests are asked again; - reads standard input. Repeatable
     #[arg(long = "log", value_name = "FILE", required_unless_present = "list")]
     logs: Vec<PathBuf>,
-    /// The server that is to be replaced, such as 127.0.0.1:8081; plain HTTP
+    /// The server that is to be replaced, such as 127.0.0.1:8081, or https://127.0.0.1:8443
     #[arg(long, value_name = "HOST:PORT", required_unless_present = "list")]
     old: Option<String>,
     /// The one that is to replace it
@@ -66,6 +69,9 @@ pub(crate) struct VerifyOptions {
     /// A field to send with each question: 'Cookie: session=…', 'X-Forwarded-Proto: https'. Repeatable
     #[arg(long = "header", value_name = "FIELD", value_parser = field_line)]
     headers: Vec<String>,
+    /// A field that may differ: X-Varnish. Repeatable
+    #[arg(long, value_name = "NAME")]
+    ignore: Vec<String>,
     /// The new server's access log (format = "json"), by which the rule behind a difference is told
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -75,6 +81,13 @@ pub(crate) struct VerifyOptions {
     /// Print which requests are left out, and why
     #[arg(long)]
     list: bool,
+}
+
+impl VerifyOptions {
+    fn ignores(&self, what: &Aspect) -> bool {
+        let mut names = self.ignore.iter();
+        matches!(what, Aspect::Field(field) if names.any(|it| it.eq_ignore_ascii_case(field)))
+    }
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -114,17 +127,11 @@ pub(crate) fn run(config: &Path, options: &VerifyOptions) -> Outcome {
         return print(effects::page().as_bytes());
     }
     let servers = [("--old", &options.old), ("--new", &options.new)];
-    let mut addresses = Vec::new();
-    for (flag, server) in servers {
-        match address(server.as_deref().unwrap_or_default()) {
-            Ok(address) => addresses.push(address),
-            Err(why) => {
-                complain(&format!("nagaya: {flag}: {why}\n"));
-                return Outcome::Wrong;
-            }
-        }
-    }
-    let [old, new] = addresses[..] else {
+    let named = servers.map(|(flag, server)| {
+        let server = ComparedServer::named(server.as_deref().unwrap_or_default());
+        server.map_err(|why| complain(&format!("nagaya: {flag}: {why}\n")))
+    });
+    let [Ok(old), Ok(new)] = named else {
         return Outcome::Wrong;
     };
     let mut questions = Questions::default();
@@ -162,19 +169,12 @@ pub(crate) fn run(config: &Path, options: &VerifyOptions) -> Outcome {
     comparison.report(config, &questions, options.json)
 }
 
-fn address(server: &str) -> Result<SocketAddr, String> {
-    let found = server.to_socket_addrs();
-    let found = found
-        .map_err(|error| format!("{server:?}: {}", reason(&error)))?
-        .next();
-    found.ok_or_else(|| format!("{server:?} has no address"))
-}
-
 /// What is asked, and what of the log is not.
 #[derive(Debug, Default)]
 struct Questions {
     asked: Vec<Question>,
     known: HashSet<Question>,
+    bytes: usize,
     lines: u64,
     /// Lines that are no more asked, by why.
     left: BTreeMap<String, u64>,
@@ -226,7 +226,8 @@ impl Questions {
             return Err("no path of a site".into());
         }
         let is_allowed = |name: &str| options.allow.iter().any(|it| it == name);
-        let effect = effects::of(&asked.target).filter(|it| !is_allowed(it.name));
+        let mut effects = effects::of(&asked.target, asked.status);
+        let effect = effects.find(|it| !is_allowed(it.name));
         if let Some(effect) = effect {
             return Err(format!("{}: {} (--allow {0})", effect.name, effect.what));
         }
@@ -243,6 +244,10 @@ impl Questions {
                 "beyond the first {} (--requests)",
                 options.requests
             ));
+        }
+        self.bytes += question.host.len() + question.target.len();
+        if self.bytes > QUESTION_BYTES_MAX {
+            return Err("beyond 256 MiB of questions".into());
         }
         self.known.insert(question.clone());
         self.asked.push(question);
@@ -267,8 +272,8 @@ impl Questions {
 
 /// The questions as they are asked, and what has come of them.
 struct Comparison<'a> {
-    old: SocketAddr,
-    new: SocketAddr,
+    old: ComparedServer,
+    new: ComparedServer,
     options: &'a VerifyOptions,
     records: Option<Records>,
     groups: Groups,
@@ -287,8 +292,8 @@ struct Comparison<'a> {
 
 impl Comparison<'_> {
     fn new(
-        old: SocketAddr,
-        new: SocketAddr,
+        old: ComparedServer,
+        new: ComparedServer,
         options: &VerifyOptions,
         records: Option<Records>,
     ) -> Comparison<'_> {
@@ -359,17 +364,18 @@ impl Comparison<'_> {
         noise.add(Noise::between(&third, &second));
         let again = differences(&noise, &third, &new);
         found.retain(|it| again.iter().any(|other| other.what == it.what));
+        found.retain(|it| !self.options.ignores(&it.what));
         Ok(found)
     }
 
     fn ask_old(&mut self, question: &Question) -> io::Result<Reply> {
-        let reply = fetch(self.old, question, &self.fields())?;
+        let reply = fetch(&self.old, question, &self.fields())?;
         self.times.add(reply.took);
         Ok(reply)
     }
 
     fn ask_new(&self, question: &Question) -> Result<Reply, String> {
-        let reply = fetch(self.new, question, &self.fields());
+        let reply = fetch(&self.new, question, &self.fields());
         reply.map_err(|error| reason(&error))
     }
 
@@ -424,12 +430,19 @@ impl Comparison<'_> {
         }
         for (cause, group) in self.groups.sorted() {
             let Question { host, target, .. } = &group.example;
-            let address = report::harmless(&format!("http://{host}{target}"));
-            page.push_str(&format!(
-                "\n{} × {}\n  such as {address}\n",
-                group.count,
-                cause.told(naming)
-            ));
+            let scheme = self.old.scheme();
+            let address = report::harmless(&format!("{scheme}://{host}{target}"));
+            let (count, told) = (group.count, cause.told(naming));
+            page.push_str(&format!("\n{count} × {told}\n"));
+            let made_of = cause.made_of(naming);
+            for line in made_of.iter().take(MADE_OF_MAX) {
+                page.push_str(&format!("  made of {}\n", report::harmless(line)));
+            }
+            if made_of.len() > MADE_OF_MAX {
+                let more = made_of.len() - MADE_OF_MAX;
+                page.push_str(&format!("  and of {more} lines more\n"));
+            }
+            page.push_str(&format!("  such as {address}\n"));
             for Difference { what, old, new } in &group.differences {
                 page.push_str(&format!(
                     "  {}:\n    old  {old}\n    new  {new}\n",
@@ -453,6 +466,7 @@ impl Comparison<'_> {
             );
             serde_json::json!({
                 "cause": cause.told(naming),
+                "made_of": cause.made_of(naming),
                 "count": group.count,
                 "host": group.example.host,
                 "target": group.example.target,

@@ -122,6 +122,8 @@ pub struct LoggedRequest {
     pub host: Option<String>,
     /// As it was sent.
     pub target: String,
+    /// What was answered, where the format tells it.
+    pub status: Option<u16>,
 }
 
 /// Reads what was asked, whether or not the line tells how long it took.
@@ -148,6 +150,7 @@ pub fn read_asked(line: &str) -> Result<LoggedRequest, &'static str> {
                 method: method.to_owned(),
                 host: site(&fields, at).map(str::to_owned),
                 target: rest.split(' ').next().unwrap_or_default().to_owned(),
+                status: fields.get(at + 2).and_then(|it| it.text.parse().ok()),
             })
         }
     }
@@ -159,6 +162,7 @@ fn asked(value: impl Fn(&str) -> Option<String>) -> Result<LoggedRequest, &'stat
         method: wanted("method")?,
         host: value("host"),
         target: wanted("target")?,
+        status: value("status").and_then(|status| status.parse().ok()),
     })
 }
 
@@ -463,6 +467,7 @@ mod tests {
                 method: method.into(),
                 host: host.map(Into::into),
                 target: target.into(),
+                status: Some(200),
             })
         };
         let common = "203.0.113.7 - - [21/Nov/2026:22:18:19 +0000] \"GET /a?b=c HTTP/1.1\" 200 5";
@@ -470,9 +475,9 @@ mod tests {
         let of_host = format!("www.example.jp:443 {common} \"-\" \"curl\"");
         let told = asked("GET", Some("www.example.jp"), "/a?b=c");
         assert_eq!(read_asked(&of_host), told);
-        let json = r#"{"host":"www.example.jp","method":"GET","target":"/a?b=c"}"#;
+        let json = r#"{"host":"www.example.jp","method":"GET","target":"/a?b=c","status":200}"#;
         assert_eq!(read_asked(json), told);
-        let ltsv = "time:x\thost:www.example.jp\tmethod:GET\ttarget:/a?b=c";
+        let ltsv = "time:x\thost:www.example.jp\tmethod:GET\ttarget:/a?b=c\tstatus:200";
         assert_eq!(read_asked(ltsv), told);
         assert!(read_asked("203.0.113.7 - - [21/Nov/2026:22:18:19 +0000] \"-\" 400 0").is_err());
         assert!(read_asked("nothing").is_err());
