@@ -9,7 +9,7 @@ TLS_PORT ?= 8443
 ARGS ?=
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help run demo test test-cgroup2 bench lab soak lint fmt package readme-figures
+.PHONY: help run demo test test-cgroup2 bench lab moving-in soak lint fmt package readme-figures
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +52,12 @@ lab: ## PHP, pools, conditions, programs, control groups, overload, scripts that
 	"$(TARGET_DIR)/release/nagaya-lab" run static-and-php php-or-config rule-cost cgroup overload script-waits \
 	  pools pools-warm pools-applications tls-handshakes tls-kept tls-flood tls-idle \
 	  --peer birth="$(TARGET_DIR)/release/examples/birth" --peer attach="$(TARGET_DIR)/release/examples/attach" $(ARGS)
+
+moving-in: ## as root: thirteen applications moved from Apache, each answer compared, and whether differences that are put in are found; ten minutes
+	@scripts/bootstrap.sh build
+	cargo build --locked -p nagaya
+	lab/moving-in/moving_in.py "$(TARGET_DIR)/debug/nagaya"
+	lab/moving-in/moving_in.py "$(TARGET_DIR)/debug/nagaya" --seeded
 
 soak: ## the long run, two hours: reloads under load, programs, scripts, mutated requests, comparisons, fuzzing
 	@scripts/bootstrap.sh test

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build, the tests or the benchmark need and this machine lacks.
 #
-#   scripts/bootstrap.sh build|demo|test|bench|lab|cgroup2
+#   scripts/bootstrap.sh build|demo|test|bench|lab|moving-in|cgroup2
 #
 # Looks first: with nothing missing it does nothing. On Debian and Ubuntu it uses apt, with sudo
 # when not root; elsewhere it prints what to install and stops. Services a package would start
@@ -99,6 +99,35 @@ lab_tools=(
   /usr/share/roundcube/index.php:roundcube:optional
   gunicorn:gunicorn:optional
 )
+moving_in_tools=(
+  unshare:util-linux:required
+  ip:iproute2:required
+  curl:curl:required
+  python3:python3:required
+  /usr/share/doc/apache2/examples/apache2.monit:apache2:required
+  mariadbd:mariadb-server:required
+  /usr/sbin/php-fpm8.2:php8.2-fpm:required
+  php:php-cli:required
+  /usr/lib/php/*/sqlite3.so:php-sqlite3:required
+  /usr/lib/php/*/mysqli.so:php-mysql:required
+  gunicorn:gunicorn:required
+  /usr/sbin/sendmail:msmtp-mta:required
+  /usr/share/dbconfig-common/dpkg:dbconfig-no-thanks:required
+  /usr/share/wordpress/wp-login.php:wordpress:required
+  /usr/share/wordpress/wp-content/themes/twenty*:wordpress-theme-twentytwentythree:required
+  /usr/share/mediawiki/index.php:mediawiki:required
+  /usr/share/dokuwiki/doku.php:dokuwiki:required
+  /usr/share/phpmyadmin/index.php:phpmyadmin:required
+  /usr/share/roundcube/index.php:roundcube:required
+  /usr/share/tt-rss/www/index.php:tt-rss:required
+  /usr/share/shaarli/index.php:shaarli:required
+  /usr/share/gitweb/gitweb.cgi:gitweb:required
+  /usr/lib/cgit/cgit.cgi:cgit:required
+  /usr/lib/cgi-bin/awstats.pl:awstats:required
+  /usr/lib/munin/cgi/munin-cgi-graph:munin:required
+  /usr/lib/cgi-bin/smokeping.cgi:smokeping:required
+  /usr/lib/python3/dist-packages/flask:python3-flask:required
+)
 cgroup2_tools=(
   qemu-system-x86_64:qemu-system-x86:optional
   busybox:busybox-static:optional
@@ -113,8 +142,9 @@ main() {
     test) tools=("${build_tools[@]}" "${test_tools[@]}") ;;
     bench) tools=("${build_tools[@]}" "${bench_tools[@]}") ;;
     lab) tools=("${build_tools[@]}" "${lab_tools[@]}") ;;
+    moving-in) tools=("${moving_in_tools[@]}") ;;
     cgroup2) tools=("${build_tools[@]}" "${cgroup2_tools[@]}") ;;
-    *) echo "usage: scripts/bootstrap.sh build|demo|test|bench|lab|cgroup2" >&2; exit 2 ;;
+    *) echo "usage: scripts/bootstrap.sh build|demo|test|bench|lab|moving-in|cgroup2" >&2; exit 2 ;;
   esac
   # nginx and haproxy live in sbin, which an ordinary user's PATH may lack.
   PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
