@@ -317,7 +317,9 @@ impl DayFigures {
         }
         for (list, more) in self.lists.iter_mut().zip(piece.lists) {
             list.merge(more);
-            list.trim(NAMES_MAX);
+            if list.names.len() > 2 * NAMES_MAX {
+                list.trim(NAMES_MAX);
+            }
         }
         self.visitors.extend(piece.visitors);
         for (visitor, steps) in piece.trails {
@@ -327,6 +329,11 @@ impl DayFigures {
             known.truncate(STEPS_MAX);
         }
         self.trim_trails();
+    }
+
+    /// Brings lists within their bounds, once all pieces are taken up.
+    pub fn trim(&mut self) {
+        self.lists.iter_mut().for_each(|list| list.trim(NAMES_MAX));
     }
 
     /// Keeps the trails of those who were seen last.

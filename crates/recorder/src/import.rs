@@ -153,10 +153,15 @@ impl Importer {
         let mut mark = None;
         let mut line = Vec::new();
         loop {
-            match input
-                .next_line(&mut line)
-                .map_err(|why| failed(&input, why))?
-            {
+            let next = match input.next_line(&mut line) {
+                Ok(next) => next,
+                Err(why) => {
+                    // What stands before it is good, and counts.
+                    self.write(&input, &mut mark, tell)?;
+                    return Err(failed(&input, why));
+                }
+            };
+            match next {
                 NextLine::Line | NextLine::TooLong => {}
                 NextLine::Nothing => {
                     self.look(&input, &mut mark, tell)?;

@@ -4,8 +4,10 @@
 //! what is beyond their names, and what was never logged is not shown as zero. All texts in it come
 //! from clients; the renderers take them for nothing else.
 
+use std::collections::BTreeMap;
+
 use report::units::{self, Unit};
-use report::{Bar, BarGroup, Bars, Column, Document, Line, Lines, Panel, Table, Tone};
+use report::{Along, Bar, BarGroup, Bars, Column, Document, Line, Lines, Panel, Table, Tone};
 
 use crate::day::{Figures, ListOf, Tally};
 use crate::range::{COMPARED_DAYS, RangeFigures};
@@ -228,57 +230,65 @@ fn hours(document: &mut Document, range: &RangeFigures) {
     if days == 0 {
         return;
     }
-    let mean = |figures: Option<&Figures>, days: u32| {
-        figures.map_or(0.0, |it| it.views as f64 / f64::from(days.max(1)))
-    };
-    let bar = |name: &str, value: f64| Bar {
-        name: name.into(),
-        value,
-        ..Bar::default()
+    let mean = |figures: &BTreeMap<u8, Figures>, hour: u8, days: u32| {
+        let views = figures.get(&hour).map_or(0, |it| it.views);
+        views as f64 / f64::from(days.max(1))
     };
     let now = if days == 1 { "this day" } else { "mean day" };
-    let before = format!("mean of the {COMPARED_DAYS} days before");
-    let groups = (0..24_u8).map(|hour| {
-        let mut bars = vec![bar(now, mean(range.hours.get(&hour), days))];
-        if days_before > 0 {
-            bars.push(bar(
-                &before,
-                mean(range.hours_before.get(&hour), days_before),
-            ));
-        }
-        BarGroup {
-            label: format!("{hour:02}"),
-            bars,
-            marker: None,
-        }
-    });
-    let groups = groups.collect();
-    let section = document.section("Hour by hour");
-    section.chart(Bars {
-        title: "Views by hour of the day".into(),
-        groups,
-        ..Bars::default()
-    });
-    if range.minutes.len() < 2 {
-        return;
+    let mut means = vec![(now.to_owned(), &range.hours, days)];
+    if days_before > 0 {
+        let before = format!("mean of the {COMPARED_DAYS} days before");
+        means.push((before, &range.hours_before, days_before));
     }
-    let second = |minute: u16| f64::from(minute) * 60.0;
-    let points = range
-        .minutes
+    let lines = means.iter().map(|(name, figures, days)| Line {
+        name: name.clone(),
+        points: (0..24)
+            .map(|hour| (f64::from(hour), mean(figures, hour, *days)))
+            .collect(),
+    });
+    let lines = lines.collect();
+    let section = document.section("Hour by hour");
+    section.chart(panel(
+        "Views by hour of the day",
+        Along::Figure(Unit::Count),
+        lines,
+    ));
+    let columns = means
         .iter()
-        .map(|(minute, it)| (second(*minute), it.requests as f64));
-    section.chart(Lines {
-        title: "Requests a minute, from midnight".into(),
+        .map(|(name, _, _)| Column::right(name.as_str()));
+    let mut table = Table::new([Column::left("hour")].into_iter().chain(columns));
+    for hour in 0..24_u8 {
+        let figures = means.iter();
+        let figures = figures.map(|(_, of, days)| units::figure(mean(of, hour, *days)));
+        table.row([format!("{hour:02}")].into_iter().chain(figures));
+    }
+    section.table(table);
+    if range.minutes.len() > 1 {
+        let minutes = range.minutes.iter();
+        let points = minutes.map(|(minute, it)| (f64::from(*minute) * 60.0, it.requests as f64));
+        let line = Line {
+            name: "requests".into(),
+            points: points.collect(),
+        };
+        section.chart(panel(
+            "Requests a minute, from midnight",
+            Along::Time,
+            vec![line],
+        ));
+    }
+}
+
+fn panel(title: &str, along: Along, lines: Vec<Line>) -> Lines {
+    Lines {
+        title: title.into(),
+        along,
         panels: vec![Panel {
-            title: "Requests".into(),
-            lines: vec![Line {
-                name: "requests".into(),
-                points: points.collect(),
-            }],
+            title: String::new(),
+            lines,
             ..Panel::default()
         }],
         ..Lines::default()
-    });
+    }
 }
 
 fn weekdays(document: &mut Document, range: &RangeFigures) {

@@ -190,3 +190,32 @@ impl OneSalt {
         self.known.len() as u64 + self.forgotten
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use testkit::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn visitors_are_exact_within_a_salt_and_of_several_a_sum() {
+        let directory = TempDir::new();
+        let (mut store, _) = FigureStore::open(directory.path(), 0).expect("it opens");
+        // Days of January 1970, so of one month.
+        for (day, visitors) in [(10, [1, 2]), (11, [2, 3])] {
+            let mut piece = DayFigures::default();
+            piece.minute(0).views = 2;
+            piece.visitors.extend(visitors);
+            let pieces = [("a.example", day, &piece)].into_iter();
+            store.write(pieces, None, 11).expect("written");
+        }
+        let read = |from, salt| {
+            let range = RangeFigures::read(&store, "a.example", from, 11, salt);
+            let range = range.expect("it is read");
+            (range.visitors, range.salts, range.new_and_returning)
+        };
+        assert_eq!(read(10, SaltPeriod::Day), (4, 2, None));
+        assert_eq!(read(10, SaltPeriod::Month), (3, 1, Some((3, 0))));
+        assert_eq!(read(11, SaltPeriod::Month), (2, 1, Some((1, 1))));
+    }
+}

@@ -1,8 +1,11 @@
 //! Imports that are ended in the middle, repeated, and fed by logs that rotate.
 
 use std::fs;
+use std::io::Write;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use jiff::tz::TimeZone;
 use testkit::TempDir;
 
@@ -133,4 +136,27 @@ fn lines_that_say_nothing_are_told_by_number_and_reason() {
     assert_eq!((counts.taken, counts.own, counts.unread), (2, 1, 2));
     let told = (2, "it is longer than 64 KiB");
     assert_eq!(counts.first_unread, Some(told));
+}
+
+#[test]
+fn a_packed_log_that_is_cut_off_counts_as_far_as_it_goes_and_on_when_it_is_whole() {
+    let directory = TempDir::new();
+    let log = directory.path().join("access.log.gz");
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::none());
+    encoder
+        .write_all(text(0..1_000).as_bytes())
+        .expect("memory");
+    let packed = encoder.finish().expect("memory");
+    fs::write(&log, packed.get(..packed.len() / 2).expect("half")).expect("written");
+    let mut first = importer(&directory);
+    let input = LogInput::open(&log).expect("it opens");
+    let cut = first.read(input, Reading::Once, &mut |_| {});
+    assert!(matches!(cut, Err(ImportError::Log(..))), "{cut:?}");
+    let (before, _) = first.end().expect("it ends");
+    assert!(before.taken > 0 && before.taken < 1_000, "{before:?}");
+    fs::write(&log, packed).expect("written");
+    let mut second = importer(&directory);
+    read(&mut second, &log);
+    second.end().expect("it ends");
+    assert_eq!(range(&directory).total.requests, 1_000);
 }

@@ -7,6 +7,7 @@
 //! first, hours later, days never.
 
 mod parts;
+mod upkeep;
 
 use std::collections::HashMap;
 use std::fmt::{self, Display};
@@ -22,6 +23,7 @@ use rusqlite::{
 use crate::day::DayFigures;
 use crate::visits::OpenVisit;
 use parts::DayPart;
+use upkeep::{set_aside, thin, write_mark};
 
 /// Days for which minutes and trails are kept.
 pub const MINUTES_DAYS: i32 = 14;
@@ -31,9 +33,11 @@ pub const VISITORS_DAYS: i32 = 62;
 pub const HOURS_DAYS: i32 = 731;
 /// Days for which is known how far a log was read.
 const SOURCES_DAYS: i32 = 800;
-/// Pieces of a day, and their bytes, with which they are taken up.
+/// Pieces of a day with which they are taken up.
 const PIECES_MAX: u64 = 240;
-const PIECES_BYTES_MAX: u64 = 128 << 10;
+/// Their bytes, of a small day and of a large one.
+const PIECES_BYTES: u64 = 128 << 10;
+const PIECES_BYTES_MAX: u64 = 4 << 20;
 /// How long is waited for another process that writes.
 const BUSY_MAX: Duration = Duration::from_secs(10);
 /// The database in its directory.
@@ -137,6 +141,24 @@ pub struct SourceMark {
     pub tail: u64,
 }
 
+/// Pieces of a day that were not taken up.
+#[derive(Debug, Clone, Copy, Default)]
+struct WaitingPieces {
+    pieces: u64,
+    bytes: u64,
+    /// Bytes of what was taken up last, which taking up reads and writes again.
+    settled_bytes: u64,
+}
+
+impl WaitingPieces {
+    /// Whether it is time to take them up: that costs what the whole day takes, so the larger it is,
+    /// the more are to wait.
+    fn is_due(self) -> bool {
+        let bytes = self.settled_bytes.clamp(PIECES_BYTES, PIECES_BYTES_MAX);
+        self.pieces >= PIECES_MAX || self.bytes >= bytes
+    }
+}
+
 /// The database.
 #[derive(Debug)]
 pub struct FigureStore {
@@ -144,8 +166,8 @@ pub struct FigureStore {
     connection: Connection,
     /// Settings that were read or set: they hold for a new file as well.
     settings: HashMap<String, String>,
-    /// Pieces and their bytes that were not taken up, by site and day.
-    waiting: HashMap<(i64, i32), (u64, u64)>,
+    /// By site and day.
+    waiting: HashMap<(i64, i32), WaitingPieces>,
     thinned_day: Option<i32>,
 }
 
@@ -280,20 +302,29 @@ impl FigureStore {
                 let sql = "INSERT INTO pieces (site, day, content) VALUES (?1, ?2, ?3)";
                 transaction.execute(sql, params![site, day, content])?;
                 let known = self.waiting.get(&(site, day)).copied().unwrap_or_default();
-                let bytes = known.1 + content.len() as u64;
-                waiting.insert((site, day), (known.0 + 1, bytes));
+                let piece = WaitingPieces {
+                    pieces: known.pieces + 1,
+                    bytes: known.bytes + content.len() as u64,
+                    ..known
+                };
+                waiting.insert((site, day), piece);
             }
             let is_ours = mark.map_or(Ok(true), |mark| write_mark(&transaction, mark, today))?;
             if !is_ours {
                 return Ok(false);
             }
-            for ((site, day), (count, bytes)) in &mut waiting {
-                if *count >= PIECES_MAX || *bytes >= PIECES_BYTES_MAX {
-                    take_up(&transaction, *site, *day)?;
-                    (*count, *bytes) = (0, 0);
+            for ((site, day), it) in &mut waiting {
+                if it.is_due() {
+                    *it = take_up(&transaction, *site, *day)?;
                 }
             }
             if thins {
+                // Days that are over grow no more.
+                let over = self.waiting.iter();
+                let over = over.filter(|((_, day), it)| *day < today && it.pieces > 0);
+                for (of, _) in over {
+                    waiting.insert(*of, take_up(&transaction, of.0, of.1)?);
+                }
                 thin(&transaction, today)?;
             }
             transaction.commit()?;
@@ -303,7 +334,8 @@ impl FigureStore {
             Ok(true) => {
                 self.thinned_day = Some(today);
                 self.waiting.extend(waiting);
-                self.waiting.retain(|_, (count, _)| *count > 0);
+                self.waiting
+                    .retain(|(_, day), it| it.pieces > 0 || *day + 1 >= today);
                 Ok(())
             }
             Ok(false) => Err(StoreError {
@@ -321,7 +353,8 @@ impl FigureStore {
     /// Where that could not be written; pieces that wait are none the worse.
     pub fn settle(&mut self) -> Result<(), StoreError> {
         let failed = self.failed("write");
-        let waiting: Vec<_> = self.waiting.keys().copied().collect();
+        let waiting = self.waiting.iter().filter(|(_, it)| it.pieces > 0);
+        let waiting: Vec<_> = waiting.map(|(of, _)| *of).collect();
         for (site, day) in waiting {
             let behavior = TransactionBehavior::Immediate;
             let transaction = self.connection.transaction_with_behavior(behavior);
@@ -474,13 +507,18 @@ impl FigureStore {
     }
 }
 
-fn waiting(connection: &Connection) -> rusqlite::Result<HashMap<(i64, i32), (u64, u64)>> {
+fn waiting(connection: &Connection) -> rusqlite::Result<HashMap<(i64, i32), WaitingPieces>> {
     let sql = "SELECT site, day, count(*), sum(length(content)) FROM pieces GROUP BY site, day";
     let mut statement = connection.prepare(sql)?;
     let rows = statement.query_map([], |row| {
         let [count, bytes]: [i64; 2] = [row.get(2)?, row.get(3)?];
         let of = (row.get(0)?, row.get(1)?);
-        Ok((of, (count.unsigned_abs(), bytes.unsigned_abs())))
+        let waiting = WaitingPieces {
+            pieces: count.unsigned_abs(),
+            bytes: bytes.unsigned_abs(),
+            settled_bytes: 0,
+        };
+        Ok((of, waiting))
     })?;
     rows.collect()
 }
@@ -495,31 +533,22 @@ fn site_id(transaction: &Transaction<'_>, name: &str) -> rusqlite::Result<i64> {
     Ok(transaction.last_insert_rowid())
 }
 
-/// Writes how far a source was read; false where somebody else did meanwhile.
-fn write_mark(
-    transaction: &Transaction<'_>,
-    mark: &SourceMark,
-    today: i32,
-) -> rusqlite::Result<bool> {
-    let sql = "INSERT INTO sources (source, position, tail, day) VALUES (?1, ?2, ?3, ?4) \
-        ON CONFLICT (source) DO UPDATE SET position = ?2, tail = ?3, day = ?4 WHERE position = ?5";
-    let [source, position, tail, before] =
-        [mark.source, mark.position, mark.tail, mark.before].map(u64::cast_signed);
-    let changed = transaction.execute(sql, params![source, position, tail, today, before])?;
-    Ok(changed == 1)
-}
-
 /// Makes one day of its parts and all pieces of it.
-fn take_up(transaction: &Transaction<'_>, site: i64, day: i32) -> rusqlite::Result<()> {
+fn take_up(transaction: &Transaction<'_>, site: i64, day: i32) -> rusqlite::Result<WaitingPieces> {
     let figures = read_day(transaction, site, day)?;
+    let mut settled_bytes = 0;
     for part in DayPart::ALL {
         let content = part.content(&figures);
+        settled_bytes += content.len() as u64;
         let sql = "INSERT OR REPLACE INTO parts (site, day, part, content) VALUES (?1, ?2, ?3, ?4)";
         transaction.execute(sql, params![site, day, part as i64, content])?;
     }
     let sql = "DELETE FROM pieces WHERE site = ?1 AND day = ?2";
     transaction.execute(sql, params![site, day])?;
-    Ok(())
+    Ok(WaitingPieces {
+        settled_bytes,
+        ..WaitingPieces::default()
+    })
 }
 
 /// A day, with the pieces of it that were not taken up.
@@ -543,41 +572,13 @@ fn read_day(connection: &Connection, site: i64, day: i32) -> rusqlite::Result<Da
         let piece = postcard::from_bytes(&content).map_err(|_| not_understood())?;
         figures.absorb(piece);
     }
+    figures.trim();
     Ok(figures)
 }
 
 fn not_understood() -> rusqlite::Error {
     let why = "a row that cannot be understood";
     rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Blob, why.into())
-}
-
-/// Deletes what is too old to be kept so finely.
-fn thin(transaction: &Transaction<'_>, today: i32) -> rusqlite::Result<()> {
-    for part in DayPart::ALL {
-        let oldest = today.saturating_sub(part.days());
-        let sql = "DELETE FROM parts WHERE part = ?1 AND day < ?2";
-        transaction.execute(sql, params![part as i64, oldest])?;
-    }
-    let oldest = today.saturating_sub(SOURCES_DAYS);
-    transaction.execute("DELETE FROM sources WHERE day < ?1", [oldest])?;
-    Ok(())
-}
-
-/// Renames a database and what belongs to it.
-fn set_aside(path: &Path, now_s: u64) -> Result<PathBuf, StoreError> {
-    let named = |ending: &str| PathBuf::from(format!("{}{ending}", path.display()));
-    let aside = named(&format!(".broken-{now_s}"));
-    for ending in ["-wal", "-shm"] {
-        let to = PathBuf::from(format!("{}{ending}", aside.display()));
-        // Where there is none, there is nothing to be set aside.
-        let _ = fs::rename(named(ending), to);
-    }
-    let renamed = fs::rename(path, &aside);
-    renamed.map(|()| aside).map_err(|why| StoreError {
-        doing: "set aside",
-        path: path.into(),
-        why: Why::Files(why),
-    })
 }
 
 #[cfg(test)]

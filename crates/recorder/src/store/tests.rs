@@ -49,7 +49,13 @@ fn what_was_written_is_read_whether_or_not_it_was_taken_up() {
     }
     let all: u64 = (0..300).sum();
     assert_eq!(requests(&store, "a.example"), all);
-    store.settle().expect("written");
+    let day_over = store.write(std::iter::empty(), None, 11);
+    day_over.expect("written");
+    let left: i64 = store
+        .connection
+        .query_row("SELECT count(*) FROM pieces", [], |row| row.get(0))
+        .expect("it is read");
+    assert_eq!(left, 0);
     assert_eq!(requests(&store, "a.example"), all);
     drop(store);
     let store = open(&directory);
