@@ -194,7 +194,7 @@ impl Generation {
             server_terms: servers::compile(model, before.map_or(&[], |it| &it.server_terms))?,
             upstreams: upstreams.map(Arc::new).collect(),
             maps: map::compile(model, before.map_or(&[], |before| &before.maps))?,
-            denied: denied::compile(model, before.map_or(&[], |before| &before.denied))?,
+            denied: denied::compile(model, before.map(|before| &*before.denied))?,
             texts_ask_maps: texts::texts_ask(model),
             program_pools: pools::compile(model, before.map_or(&[], |it| &it.program_pools)),
             newcomers: before.map_or_else(HashMap::new, |before| before.newcomers_of(model)),

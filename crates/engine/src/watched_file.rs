@@ -57,7 +57,7 @@ pub(crate) enum Look {
 }
 
 /// By what a change is seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Facts {
     device: u64,
     inode: u64,
@@ -93,6 +93,18 @@ impl<T: Send + Sync + 'static> WatchedFile<T> {
             facts: Mutex::new(facts),
             is_lost: AtomicBool::new(false),
         })
+    }
+
+    /// One that cannot be read yet; this is said until it can.
+    pub(crate) fn lost(path: &Path, number: usize, said: T) -> Self {
+        Self {
+            path: path.to_owned(),
+            number,
+            is_started: AtomicBool::new(false),
+            said: Mutex::new(Arc::new(said)),
+            facts: Mutex::default(),
+            is_lost: AtomicBool::new(true),
+        }
     }
 
     /// Where it is.

@@ -432,7 +432,7 @@ pub(crate) const DENY_FILE: Section = Section {
         "The file, relative to the configuration file; the server's user must be able to read it. A change counts within \
          two seconds, without a reload: at most 100,000 lines that name somebody, 16 MiB. Where a line is wrong, or the \
          file cannot be read, what it said before holds, over reloads too, and the error log says so; at the start the \
-         file must be there, and the lines that are right count.",
+         lines that are right count, and nobody is let in (503) until the file is there.",
         "file = \"/etc/nagaya/denied\"",
     )],
     later: &[],

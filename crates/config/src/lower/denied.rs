@@ -49,7 +49,7 @@ fn tell_of_file(value: &Value<'_>, path: &Path) {
     let (message, help) = match value.context.sources.client_files.get(path) {
         Some(Err(why)) => (
             format!("cannot read the clients of `{name}`: {why}"),
-            "a gateway that has read it goes on with what it said; none starts, or names it anew, without it",
+            "a gateway that has read it goes on with what it said; one that starts without it lets nobody in where it counts, and none names it anew",
         ),
         Some(Ok(bad)) if bad.count > 0 => (
             format!(

@@ -2,8 +2,9 @@
 //!
 //! The idea: a file is taken whole or not at all, since a line that nobody understands may be one
 //! that somebody is still writing; what it said before holds meanwhile. Only at the start, when
-//! there is nothing before, the lines that are understood count. However many there are, a client
-//! is looked for among networks that lie apart and in order.
+//! there is nothing before, the lines that are understood count, and where there is no file nobody
+//! is let in until there is. However many lines there are, a client is looked for among networks that
+//! lie apart and in order.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -23,7 +24,8 @@ const NETWORKS_MAX: usize = 100_000;
 /// A file of clients.
 #[derive(Debug)]
 pub(crate) struct DenyFile {
-    file: WatchedFile<Networks>,
+    /// `None`: it was not there when the server started, and nobody knows whom it denies.
+    file: WatchedFile<Option<Networks>>,
 }
 
 /// Networks that lie apart, in order.
@@ -35,16 +37,28 @@ type Misread = Option<(usize, &'static str, usize)>;
 /// Makes the files of a generation; those that were there `before` are the same ones.
 ///
 /// # Errors
-/// When files cannot be read: all of them.
-pub(crate) fn compile(model: &Model, before: &[Arc<DenyFile>]) -> Result<Box<[Arc<DenyFile>]>> {
-    let of_path = |path: &Path| before.iter().find(|known| known.file.path() == path);
+/// When files cannot be read: all of them. When the server starts there is nothing that could hold
+/// instead, and those deny everybody until they are there.
+pub(crate) fn compile(
+    model: &Model,
+    before: Option<&[Arc<DenyFile>]>,
+) -> Result<Box<[Arc<DenyFile>]>> {
+    let known = before.into_iter().flatten();
+    let of_path = |path: &Path| known.clone().find(|known| known.file.path() == path);
     let (mut made, mut problems) = (Vec::new(), Vec::new());
     for (number, path) in model.denied.iter().enumerate() {
         match of_path(path).map(Arc::clone) {
             Some(known) => made.push(known),
-            None => match DenyFile::open(path, number) {
-                Ok(file) => made.push(Arc::new(file)),
-                Err(problem) => problems.push(problem),
+            None => match (DenyFile::open(path, number), before) {
+                (Ok(file), _) => made.push(Arc::new(file)),
+                (Err(problem), Some(_)) => problems.push(problem),
+                (Err(problem), None) => {
+                    tracing::error!(
+                        "{problem}; nobody is let in where it counts until it can be read"
+                    );
+                    let file = WatchedFile::lost(path, number, None);
+                    made.push(Arc::new(DenyFile { file }));
+                }
             },
         }
     }
@@ -67,7 +81,7 @@ impl DenyFile {
         let file = WatchedFile::open(path, number, |text| {
             let (networks, found) = parse(text);
             misread = found;
-            networks
+            Some(networks)
         });
         let file = file.map_err(|why| format!("clients to be denied: {why}"))?;
         if let Some((line, why, more)) = misread {
@@ -77,9 +91,12 @@ impl DenyFile {
         Ok(Self { file })
     }
 
-    /// Whether it names a client.
-    pub(crate) fn holds(&self, client: IpAddr) -> bool {
-        holds(&self.file.said(), client)
+    /// Why it denies a client, where it does.
+    pub(crate) fn denies(&self, client: IpAddr) -> Option<(u16, &'static str)> {
+        match &*self.file.said() {
+            None => Some((503, "deny_file")),
+            Some(networks) => holds(networks, client).then_some((403, "client_denied")),
+        }
     }
 
     /// Reads the file again if it has changed. Waits for its disk.
@@ -88,7 +105,7 @@ impl DenyFile {
         let look = self.file.refresh(|text| {
             let (networks, found) = parse(text);
             misread = found;
-            found.is_none().then_some(networks)
+            found.is_none().then_some(Some(networks))
         });
         let file = self.file.path().display();
         match (look, misread) {
@@ -98,7 +115,12 @@ impl DenyFile {
                 tracing::error!(%file, error, "a file of denied clients cannot be read again: what it said last holds");
             }
             (_, None) => {
-                let networks = self.file.said().len();
+                let networks = self
+                    .file
+                    .said()
+                    .as_ref()
+                    .as_ref()
+                    .map_or(0, |said| said.len());
                 tracing::info!(%file, networks, "a file of denied clients was read again");
             }
             (_, Some((line, why, more))) => {

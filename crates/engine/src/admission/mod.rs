@@ -33,22 +33,24 @@ pub(crate) use credentials::Credentials;
 /// Lets the client pass or refuses it, by its address.
 ///
 /// # Errors
-/// 403 for a client kept out.
+/// 403 for a client kept out, 503 while nobody can say who is.
 pub(crate) fn check_client(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
     let client = exchange.request.client;
     let refused = chosen.settings(&exchange.route).find_map(|level| {
+        let is_named = |nets: &[IpNet]| nets.iter().any(|net| net.contains(&client));
         let files = level.deny_files.iter();
         let mut files = files.filter_map(|at| chosen.serving.generation.denied.get(*at));
-        if level.deny.iter().any(|net| net.contains(&client)) || files.any(|it| it.holds(client)) {
-            return Some((level, "client_denied"));
-        }
-        let is_named = |nets: &[IpNet]| nets.iter().any(|net| net.contains(&client));
+        let denied = match is_named(&level.deny) {
+            true => Some((403, "client_denied")),
+            false => files.find_map(|file| file.denies(client)),
+        };
         let keeps_out = !level.allow.is_empty() && !is_named(&level.allow);
-        keeps_out.then_some((level, "client_not_allowed"))
+        let refused = denied.or(keeps_out.then_some((403, "client_not_allowed")));
+        refused.map(|refused| (level, refused))
     });
     match refused {
         None => Ok(()),
-        Some((level, reason)) => Err(refuse(chosen, exchange, level, (403, reason))),
+        Some((level, refused)) => Err(refuse(chosen, exchange, level, refused)),
     }
 }
 

@@ -73,12 +73,33 @@ fn status_of(gateway: &Gateway, client: &str) -> u16 {
     ask(gateway, "/listed", &field).status
 }
 
-#[test]
-fn a_file_of_denied_clients_counts_without_a_reload() {
+/// The configuration with a rule that has a file of clients.
+fn with_file() -> String {
     let staff = "  [[sites.rules]]\n  match = { path = \"/staff\" }\n";
     let listed = "  [[sites.rules]]\n  match = { path = \"/listed\" }\n  \
                   deny = [\"10.0.0.66\", { file = \"{dir}/denied\" }]\n";
-    let config = CONFIG.replace(staff, &format!("{listed}{staff}"));
+    CONFIG.replace(staff, &format!("{listed}{staff}"))
+}
+
+#[test]
+fn who_starts_without_a_file_of_denied_clients_lets_nobody_in_there_until_it_is_found() {
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &with_file());
+    builder.directory().write("htpasswd", CHEAP);
+    let gateway = builder.start();
+    gateway.wait_for_message("nobody is let in where it counts");
+    assert_eq!(status_of(&gateway, "10.0.2.9"), 503);
+    assert_eq!(status_of(&gateway, "10.0.0.66"), 403);
+    assert_eq!(ask(&gateway, "/other", "").status, 200);
+    gateway.directory().write("denied", "10.0.2.0/24\n");
+    eventually(Duration::from_secs(60), "the file in force", || {
+        (status_of(&gateway, "10.0.1.9") == 200).then_some(())
+    });
+    assert_eq!(status_of(&gateway, "10.0.2.9"), 403);
+}
+
+#[test]
+fn a_file_of_denied_clients_counts_without_a_reload() {
+    let config = with_file();
     let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &config);
     let directory = builder.directory();
     directory.write("htpasswd", CHEAP);
