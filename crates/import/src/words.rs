@@ -323,7 +323,8 @@ pub(crate) fn is_media_type(text: &str) -> bool {
 /// A path of the URL as a mount has it, without its last slash.
 pub(crate) fn mount_path(text: &str) -> Option<&str> {
     let path = text.strip_suffix('/').unwrap_or(text);
-    let is_odd = |c: char| c.is_control() || ['?', '#', '%', '*'].contains(&c);
+    // What is meant as an expression, and is none, is no directory.
+    let is_odd = |c: char| c.is_control() || "?#%*(|\\$".contains(c);
     let is_name = |name: &str| !["", ".", ".."].contains(&name);
     let names = path.strip_prefix('/')?;
     (names.split('/').all(is_name) && !path.contains(is_odd)).then_some(path)

@@ -362,6 +362,11 @@ const CHOSEN: &[(&str, &[&str], &[&str])] = &[
         &[],
     ),
     (
+        "location /p { alias /usr/share/p/; location /p/(.+\\.(jpg|css))$ { root /usr/share/p/; } }",
+        &["path = \"/p\"\nroot = \"/usr/share/p\""],
+        &["root = \"/usr/share/p/p"],
+    ),
+    (
         "location / { autoindex on; } location /private/ { autoindex off; }",
         &[],
         &["listing"],
