@@ -14,6 +14,8 @@ use crate::ledger::{Ledger, shown};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TomlItem {
     Text(String),
+    /// A text of lines, written as such.
+    Lines(String),
     Flag(bool),
     Count(u64),
     List(Vec<TomlItem>),
@@ -49,6 +51,19 @@ impl TomlItem {
     fn spell(&self) -> String {
         match self {
             Self::Text(text) => quote(text),
+            Self::Lines(text) => {
+                let is_odd = |c: char| c.is_control() && c != '\n';
+                if !text.contains("'''") && !text.contains(is_odd) && text.ends_with('\n') {
+                    return format!("'''\n{text}'''");
+                }
+                let mut out = "\"\"\"\n".to_owned();
+                for line in text.lines() {
+                    let quoted = quote(line);
+                    out.push_str(quoted.get(1..quoted.len() - 1).unwrap_or_default());
+                    out.push('\n');
+                }
+                out + "\"\"\""
+            }
             Self::Flag(flag) => flag.to_string(),
             Self::Count(count) => count.to_string(),
             Self::List(items) => {
@@ -91,6 +106,10 @@ fn key(name: &str) -> String {
 pub(crate) struct DraftKeys {
     keys: Vec<(String, TomlItem)>,
     from: Vec<usize>,
+    /// Lines of `from` that are told without a comment.
+    within: Vec<usize>,
+    /// The address of the pool whose PHP a rule of ours is to run, and the line that says so.
+    pub(crate) pool_at: Option<(String, usize)>,
     remarks: Vec<String>,
 }
 
@@ -145,6 +164,7 @@ impl DraftKeys {
             self.put(&name, item, &[]);
         }
         self.note(&others.from);
+        self.within.extend(others.within);
         self.remarks.extend(others.remarks);
     }
 
@@ -162,6 +182,16 @@ impl DraftKeys {
                 self.from.push(*id);
             }
         }
+    }
+
+    /// The lines it was made of as well, which stand in it themselves.
+    pub(crate) fn made_of(&mut self, lines: &[usize]) {
+        self.within.extend(lines);
+    }
+
+    /// Whether CGI programs run by it.
+    pub(crate) fn runs_cgi(&self) -> bool {
+        self.get("handler").is_some_and(|it| it.has("cgi"))
     }
 
     /// A comment of its own.
@@ -286,7 +316,8 @@ impl SiteDraft {
     pub(crate) fn lines(&self) -> Vec<usize> {
         let mounts = self.mounts.iter().map(|(_, mount)| mount);
         let levels = [&self.keys].into_iter().chain(mounts).chain(&self.rules);
-        let mut lines: Vec<usize> = levels.flat_map(|keys| keys.from.iter().copied()).collect();
+        let all = levels.flat_map(|keys| keys.from.iter().chain(&keys.within));
+        let mut lines: Vec<usize> = all.copied().collect();
         lines.sort_unstable();
         lines.dedup();
         lines

@@ -112,10 +112,14 @@ impl Ledger {
 
     /// As [`Ledger::say`], where nothing was said yet.
     pub(crate) fn say_last(&self, id: usize, fate: Fate, note: &str) {
-        let is_said = |line: &SourceLine| line.is_said;
-        if !self.lines.borrow().get(id).is_some_and(is_said) {
+        if !self.is_said(id) {
             self.say(id, fate, note);
         }
+    }
+
+    /// Whether something was said of a line.
+    pub(crate) fn is_said(&self, id: usize) -> bool {
+        self.lines.borrow().get(id).is_some_and(|line| line.is_said)
     }
 
     /// Written as it was meant.

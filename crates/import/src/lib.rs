@@ -13,6 +13,7 @@ mod draft;
 mod front;
 mod ledger;
 mod nginx;
+mod pools;
 mod report;
 mod words;
 
@@ -23,6 +24,7 @@ use draft::{SharedDraft, SiteDraft};
 use ledger::Ledger;
 pub use ledger::{Fate, SourceLine};
 pub use nginx::nginx;
+pub use pools::PoolFile;
 
 /// The longest configuration, in bytes.
 pub const BYTES_MAX: usize = 64 << 20;
@@ -40,6 +42,8 @@ pub struct ImportOptions {
     pub name: String,
     /// Whether PHP runs in pools of ours and no longer in those of php-fpm.
     pub own_pools: bool,
+    /// php-fpm's pools, as their files have them.
+    pub pools: Vec<PoolFile>,
     /// Which addresses are served.
     pub listening: Listening,
 }

@@ -126,8 +126,12 @@ pub(super) fn admission(lines: &[&ApacheLine], ledger: &Ledger) -> Option<Admiss
 
 /// Both must hold.
 fn both(one: Admission, other: Admission) -> Admission {
-    if !one.allow.is_empty() && !other.allow.is_empty() && one.allow != other.allow {
-        return Admission::closed("two lists of addresses that must both hold have no counterpart");
+    let differ = |one: bool, other: bool, same: bool| !one && !other && !same;
+    let (allows, groups) = (one.allow == other.allow, one.groups == other.groups);
+    if differ(one.allow.is_empty(), other.allow.is_empty(), allows)
+        || differ(one.groups.is_empty(), other.groups.is_empty(), groups)
+    {
+        return Admission::closed("two lists that must both hold have no counterpart");
     }
     let mut all = one;
     all.is_nobody |= other.is_nobody;
@@ -137,7 +141,9 @@ fn both(one: Admission, other: Admission) -> Admission {
         all.allow = other.allow;
     }
     all.deny.extend(other.deny);
-    all.groups.extend(other.groups);
+    if all.groups.is_empty() {
+        all.groups = other.groups;
+    }
     all
 }
 
@@ -146,7 +152,7 @@ fn any_of(lines: &[&ApacheLine], ledger: &Ledger) -> Admission {
     let mut open = false;
     let mut sum = Admission::default();
     let mut unknown = None;
-    let mut terms = 0;
+    let (mut terms, mut has_compound) = (0, false);
     for line in lines {
         let term = term(line, ledger);
         ledger.carried(line.id);
@@ -157,8 +163,9 @@ fn any_of(lines: &[&ApacheLine], ledger: &Ledger) -> Admission {
             open = true;
         } else if !term.is_nobody {
             terms += 1;
-            if !term.deny.is_empty() && lines.len() > 1 {
-                return Admission::closed("`not` beside others has no counterpart");
+            has_compound |= term.asks_password && !term.allow.is_empty();
+            if (!term.deny.is_empty() && lines.len() > 1) || (has_compound && terms > 1) {
+                return Admission::closed("such a choice among requirements has no counterpart");
             }
             sum.allow.extend(term.allow);
             sum.deny.extend(term.deny);
@@ -264,7 +271,7 @@ fn required(line: &ApacheLine) -> Admission {
 fn ordered(lines: &[&ApacheLine], ledger: &Ledger) -> Admission {
     let order = lines.iter().rev().find(|line| line.name == "order");
     let order = order.map(|line| line.words.concat().to_ascii_lowercase());
-    let allows_last = order.as_deref() != Some("allow,deny");
+    let allows_last = order.is_none_or(|order| order == "deny,allow");
     let (mut allow, mut deny) = (Vec::new(), Vec::new());
     let (mut allows_all, mut denies_all) = (false, false);
     for line in lines {

@@ -5,10 +5,31 @@ use super::{Apache, ApacheLine};
 use crate::draft::{DraftKeys, TomlItem};
 use crate::words;
 
-impl HostWork<'_, '_> {
-    /// Fields, ages and variables.
-    pub(super) fn fields(&self, lines: &[&ApacheLine], keys: &mut DraftKeys) {
+/// What is said of a line that depends on more than a key tells.
+pub(super) const LOST: &str = "it depends on more than can be said here: write `reply_headers`, `error_pages`, `env` with a \
+    `match`, or a script";
+
+/// What is said of a log beside another.
+pub(super) const ONE_RECORD: &str = "one file a site has its records, and no program: write `log`";
+
+/// The field of requests that a line sets.
+pub(super) fn request_field(line: &ApacheLine) -> Option<&str> {
+    let words = line.words.iter().map(String::as_str);
+    let mut words = words.filter(|it| !["early", "always", "onsuccess"].contains(it));
+    let name = words.nth(1)?.trim_end_matches(':');
+    let is_one = line.name == "requestheader" && config::is_changeable_field(name);
+    is_one.then_some(name)
+}
+
+impl<'a> HostWork<'_, 'a> {
+    /// Fields, ages and variables; lines that no key says.
+    pub(super) fn fields(
+        &self,
+        lines: &[&'a ApacheLine],
+        keys: &mut DraftKeys,
+    ) -> Vec<&'a ApacheLine> {
         let ledger = self.apache.ledger;
+        let mut left = Vec::new();
         let is_active = lines
             .iter()
             .rev()
@@ -16,7 +37,8 @@ impl HostWork<'_, '_> {
             .is_some_and(|line| line.is_on());
         for line in lines {
             match line.name.as_str() {
-                "header" | "requestheader" => self.field(line, keys),
+                "header" | "requestheader" if self.field(line, keys) => {}
+                "header" | "requestheader" => left.push(*line),
                 "expiresactive" => ledger.carried(line.id),
                 "expiresdefault" | "expiresbytype" => {
                     let (kind, age) = match line.name == "expiresbytype" {
@@ -53,14 +75,17 @@ impl HostWork<'_, '_> {
                         false => ledger.lost(line.id, "it cannot be a variable of a program here"),
                     }
                 }
+                name if name.starts_with("setenvif") || name.starts_with("browsermatch") => {
+                    left.push(*line);
+                }
                 _ => {}
             }
         }
+        left
     }
 
-    fn field(&self, line: &ApacheLine, keys: &mut DraftKeys) {
-        const LOST: &str =
-            "a field that depends on more than itself is changed by a `header_filter` script";
+    /// Whether a line about a field is a key.
+    fn field(&self, line: &ApacheLine, keys: &mut DraftKeys) -> bool {
         let ledger = self.apache.ledger;
         let mut words: Vec<&str> = line.words.iter().map(String::as_str).collect();
         if words
@@ -89,7 +114,7 @@ impl HostWork<'_, '_> {
             "setifempty" => "default",
             "add" | "append" | "merge" => "add",
             "unset" => "remove",
-            _ => return ledger.lost(line.id, LOST),
+            _ => return false,
         };
         let is_plain =
             !value.contains(['%']) && !value.contains(char::is_control) && more.is_none();
@@ -97,7 +122,7 @@ impl HostWork<'_, '_> {
             || (action != "remove" && !is_plain)
             || (action == "remove" && !value.is_empty())
         {
-            return ledger.lost(line.id, LOST);
+            return false;
         }
         ledger.carried(line.id);
         match action {
@@ -110,6 +135,7 @@ impl HostWork<'_, '_> {
                 keys.put_in(table, action, TomlItem::table([(name, item)]), &[line.id]);
             }
         }
+        true
     }
 
     /// Sizes and times.
@@ -164,7 +190,8 @@ impl HostWork<'_, '_> {
         );
     }
 
-    pub(super) fn error_page(&self, line: &ApacheLine, keys: &mut DraftKeys) {
+    /// Whether an error page is a file that is known.
+    pub(super) fn error_page(&self, line: &ApacheLine, keys: &mut DraftKeys) -> bool {
         let (status, page) = (line.first(), line.word(1));
         let is_page = [".html", ".htm", ".json", ".svg", ".txt"]
             .iter()
@@ -175,16 +202,11 @@ impl HostWork<'_, '_> {
                 .is_ok_and(|it: u16| (400..=599).contains(&it));
         let file = words::file_path(page).filter(|_| is_page && is_status && !page.contains("/.."));
         let at = file.and_then(|file| self.file_at(file));
-        match at {
-            Some(file) => {
-                self.apache.ledger.carried(line.id);
-                keys.put_in("error_pages", status, file, &[line.id]);
-            }
-            None => self
-                .apache
-                .ledger
-                .lost(line.id, "an error page is a file here: write `error_pages`"),
+        if let Some(file) = &at {
+            self.apache.ledger.carried(line.id);
+            keys.put_in("error_pages", status, file.as_str(), &[line.id]);
         }
+        at.is_some()
     }
 
     /// The file that a path leads to.
@@ -205,10 +227,7 @@ impl HostWork<'_, '_> {
         let path = words::file_path(line.first()).filter(|path| !path.starts_with("/dev/"));
         let is_first = self.is_global(line) || keys.get("log").is_none_or(|it| !it.has("access"));
         let Some(path) = path.filter(|_| is_first) else {
-            return ledger.lost(
-                line.id,
-                "one file a site has its records, and no program: write `log`",
-            );
+            return ledger.lost(line.id, ONE_RECORD);
         };
         let format = line.word(1);
         let mut formats = self.apache.global.iter();

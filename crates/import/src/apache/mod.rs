@@ -7,11 +7,13 @@ mod access;
 mod conditions;
 mod fields;
 mod overrides;
+mod places;
 mod programs;
 mod rewriting;
 mod sections;
 mod site;
 mod table;
+mod texts;
 
 use std::sync::Arc;
 
@@ -21,6 +23,7 @@ use htaccess::words::all_words;
 use crate::draft::SharedDraft;
 use crate::front::{Front, Fronts, Merged, Socket, listeners, worth_writing};
 use crate::ledger::{Fate, Ledger};
+use crate::pools::Pools;
 use crate::{
     BYTES_MAX, DEPTH_MAX, ImportOptions, Imported, LINES_MAX, Unreadable, assemble, words,
 };
@@ -36,6 +39,13 @@ pub fn apache(bytes: &[u8], options: &ImportOptions) -> Result<Imported, Unreada
         directives: LINES_MAX,
         depth: DEPTH_MAX,
     };
+    if bytes.iter().filter(|byte| **byte == b'\n').count() > 2 * LINES_MAX {
+        return Err(Unreadable {
+            file: options.name.clone(),
+            line: 1,
+            text: format!("the configuration has more than {} lines", 2 * LINES_MAX),
+        });
+    }
     let places = places(bytes, &options.name);
     let at = |line: u32| places.get(line.saturating_sub(1) as usize).cloned();
     let tree = tree::parse(bytes, caps).map_err(|error| {
@@ -52,7 +62,7 @@ pub fn apache(bytes: &[u8], options: &ImportOptions) -> Result<Imported, Unreada
         at: &at,
     };
     let mut top = Vec::new();
-    reader.enter(&tree, true, &mut top);
+    reader.enter(&tree, Holds::Yes, &mut top);
     let (drafts, shared) = sites(&top, &ledger, options);
     Ok(assemble(&shared, &drafts, ledger))
 }
@@ -63,6 +73,8 @@ struct ApacheLine {
     id: usize,
     /// In small letters.
     name: String,
+    /// As it is written.
+    spelled: String,
     /// All that follows the name.
     text: Vec<u8>,
     words: Vec<String>,
@@ -80,6 +92,31 @@ impl ApacheLine {
 
     fn is_on(&self) -> bool {
         self.first().eq_ignore_ascii_case("on")
+    }
+
+    /// Whether it keeps somebody out, or is told at the head of the account.
+    fn keeps_something(&self) -> bool {
+        let is_told = [
+            "sec",
+            "modsecurity",
+            "lscache",
+            "cachelookup",
+            "allow",
+            "rewritecond",
+        ];
+        let forbids = |line: &Self| {
+            let rule = rewriting::RewriteLine::read(line);
+            line.name == "rewriterule" && rule.is_some_and(|rule| rule.forbids())
+        };
+        is_told.iter().any(|begin| self.name.starts_with(begin))
+            || ["rewriteengine", "satisfy"].contains(&&*self.name)
+            || self.name.starts_with("auth")
+            || Apache::keeps_out(self)
+            || forbids(self)
+            || self
+                .children
+                .as_ref()
+                .is_some_and(|inner| !inner.is_empty())
     }
 }
 
@@ -112,51 +149,76 @@ struct Reader<'r, A> {
 
 impl<A: Fn(u32) -> Option<(Arc<str>, u32)>> Reader<'_, A> {
     /// Takes directives in; of sections that only ask about the server what stands in them.
-    fn enter(&self, directives: &[Directive], holds: bool, into: &mut Vec<ApacheLine>) {
+    fn enter(&self, directives: &[Directive], holds: Holds, into: &mut Vec<ApacheLine>) {
         for directive in directives {
-            let name = String::from_utf8_lossy(&directive.name).to_ascii_lowercase();
+            let spelled = String::from_utf8_lossy(&directive.name).into_owned();
+            let name = spelled.to_ascii_lowercase();
             let arguments = String::from_utf8_lossy(&directive.arguments);
-            let mark = if directive.children.is_some() {
-                "<"
-            } else {
-                ""
-            };
-            let shown = format!(
-                "{mark}{} {arguments}",
-                String::from_utf8_lossy(&directive.name)
-            );
+            let is_section = directive.children.is_some();
+            let mark = if is_section { "<" } else { "" };
+            let shown = format!("{mark}{spelled} {arguments}");
             let (file, line) = (self.at)(directive.line).unwrap_or((Arc::from(""), directive.line));
             let id = self.ledger.enter(&file, line, shown.trim_end());
-            if !holds {
-                self.ledger
-                    .idle(id, "the condition around it does not hold");
-            }
             let asked = condition(&name, &arguments);
-            let (mut inner, is_section) = (Vec::new(), directive.children.is_some());
+            let mut inner = Vec::new();
             let children = directive.children.as_deref().unwrap_or_default();
-            self.enter(children, holds && asked.unwrap_or(true), &mut inner);
+            self.enter(children, holds.max(asked.unwrap_or(Holds::Yes)), &mut inner);
             if asked.is_some() {
                 self.ledger
                     .say_last(id, Fate::NotNeeded, "only what it asks for is there or not");
                 into.extend(inner);
-            } else if holds {
-                let words = all_words(&directive.arguments).into_iter();
-                into.push(ApacheLine {
-                    id,
-                    name,
-                    text: directive.arguments.clone(),
-                    words: words
-                        .map(|word| String::from_utf8_lossy(&word).into_owned())
-                        .collect(),
-                    children: is_section.then_some(inner),
-                });
+                continue;
+            }
+            let words = all_words(&directive.arguments).into_iter();
+            let line = ApacheLine {
+                id,
+                name,
+                spelled,
+                text: directive.arguments.clone(),
+                words: words
+                    .map(|word| String::from_utf8_lossy(&word).into_owned())
+                    .collect(),
+                children: is_section.then_some(inner),
+            };
+            match holds == Holds::Yes || (holds == Holds::Perhaps && line.keeps_something()) {
+                true => into.push(line),
+                false => self
+                    .ledger
+                    .idle(id, "the condition around it does not hold"),
             }
         }
     }
 }
 
+/// Whether what stands in a section that asks about the server counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Holds {
+    Yes,
+    /// It did or not: what keeps somebody out, or did, counts.
+    Perhaps,
+    No,
+}
+
 /// Whether a section that asks about the server holds; `None` where it is none.
-fn condition(name: &str, arguments: &str) -> Option<bool> {
+fn condition(name: &str, arguments: &str) -> Option<Holds> {
+    let is_unknown = match name {
+        "ifdefine" => true,
+        "ifmodule" => OTHERS
+            .iter()
+            .any(|it| arguments.to_ascii_lowercase().contains(it)),
+        _ => false,
+    };
+    Some(match (is_so(name, arguments)?, is_unknown) {
+        (true, _) => Holds::Yes,
+        (false, true) => Holds::Perhaps,
+        (false, false) => Holds::No,
+    })
+}
+
+/// Modules that are not had here.
+const OTHERS: [&str; 4] = ["litespeed", "security", "pagespeed", "fcgid"];
+
+fn is_so(name: &str, arguments: &str) -> Option<bool> {
     let (is_negated, asked) = match arguments.trim().strip_prefix('!') {
         Some(asked) => (true, asked.trim()),
         None => (false, arguments.trim()),
@@ -165,9 +227,7 @@ fn condition(name: &str, arguments: &str) -> Option<bool> {
     match name {
         "ifmodule" => {
             let is_php = lower.contains("php");
-            let is_other = ["litespeed", "security", "pagespeed", "fcgid"]
-                .iter()
-                .any(|it| lower.contains(it));
+            let is_other = OTHERS.iter().any(|it| lower.contains(it));
             // PHP is there, and in a program of its own: both are so here.
             Some(is_php || (is_other == is_negated))
         }
@@ -264,12 +324,14 @@ fn sites(
     let mut shared = SharedDraft::default();
     listeners(&options.listening, listens.iter(), &mut shared);
     let fronts = Fronts::part(fronts, ledger);
+    let pools = Pools::read(&options.pools, ledger);
     let mut drafts = Vec::new();
     for ((line, body), front) in whole.iter().zip(&fronts.list) {
         match (front.hosts.is_empty(), front.merged) {
             (false, _) => {
                 let mut draft = site::build(&apache, line, body, front, &mut shared);
                 fronts.settle(front, &mut draft);
+                pools.settle(&mut draft, ledger);
                 drafts.push(draft);
             }
             (true, Merged::No) => {
@@ -320,7 +382,7 @@ fn leave(apache: &Apache<'_>, line: &ApacheLine) {
         let note =
             "nothing takes it over: another line says otherwise, or it says what is so anyhow";
         apache.ledger.say_last(line.id, Fate::NotNeeded, note);
-    } else if apache.options.name.is_empty() || line.children.is_none() {
+    } else if !apache.ledger.is_said(line.id) {
         apache.judge(line);
     }
     line.children

@@ -8,7 +8,7 @@ use htaccess::Overrides;
 use htaccess::overrides::Unknown;
 
 use super::ApacheLine;
-use super::sections::{Area, Covered};
+use super::sections::Area;
 use super::site::HostWork;
 use crate::draft::TomlItem;
 
@@ -22,20 +22,19 @@ impl<'a> HostWork<'_, 'a> {
         let directories = sections.iter().filter(|it| it.name == "directory");
         // What holds for the root: the classes, and the list of directives.
         let mut whole: [Option<Said<'a>>; 2] = [None, None];
-        let mut parts: Vec<(usize, Said<'a>)> = Vec::new();
+        let mut others: Vec<(usize, Said<'a>)> = Vec::new();
         for section in directives_of(directories) {
             let (section, line, at) = section;
             let said = (self.words(line), line.id);
-            let Covered::Areas(areas) = self.roots.covered(section, &Area::default()) else {
-                continue;
-            };
+            let parts = self.roots.parts(section);
+            let areas: Vec<Area> = parts.into_iter().filter_map(|(_, area)| area).collect();
             match areas.iter().any(Area::is_whole) {
                 true => whole[at] = Some(said),
                 false if areas.is_empty() => ledger.idle(line.id, "no site has files there"),
-                false => parts.push((at, said)),
+                false => others.push((at, said)),
             }
         }
-        for (at, (words, id)) in &parts {
+        for (at, (words, id)) in &others {
             let slot = whole.get_mut(*at);
             let Some(slot) = slot else { continue };
             let here = slot.as_ref().map(|(words, _)| words.clone());

@@ -1,27 +1,35 @@
 //! What answers: PHP, CGI programs and back ends.
 
+use htaccess::is_php;
+
 use super::access::{Admission, admission};
 use super::sections::Area;
 use super::site::HostWork;
+use super::texts::is_left_to_rules;
 use super::{Apache, ApacheLine};
 use crate::Fate;
 use crate::draft::{DraftKeys, TomlItem};
 use crate::words;
 
 impl<'a> HostWork<'_, 'a> {
-    /// A handler of a rule for an area, and of files with these names.
-    pub(super) fn rule(&self, area: &Area, names: Option<Vec<String>>) -> Option<DraftKeys> {
+    /// A rule for an area, and for files with these names.
+    fn rule(&self, area: &Area, names: Option<Vec<String>>) -> Option<DraftKeys> {
         let mut area = area.clone();
-        let by_file = names.is_some() || area.names.is_some();
-        area.names = names.or(area.names);
+        if let Some(names) = names {
+            area.file = Some(("file", TomlItem::one_or_list(names)));
+        }
         let mut rule = DraftKeys::default();
-        rule.matching(area.members(by_file, &[])?);
+        rule.matching(area.members(&[])?);
         Some(rule)
     }
 
-    /// PHP and CGI programs.
-    pub(super) fn programs(&mut self, lines: &[&'a ApacheLine], area: &Area) {
+    /// PHP and CGI programs; what takes them away, unless the engine does that.
+    pub(super) fn programs(&mut self, lines: &[&'a ApacheLine], area: &Area, has_engine: bool) {
         for line in lines {
+            let is_cgi = line.first().eq_ignore_ascii_case("cgi-script");
+            if has_engine && !is_left_to_rules(line) && !is_cgi {
+                continue;
+            }
             let (kind, names) = match line.name.as_str() {
                 "sethandler" => (line.first(), None),
                 "addhandler" | "addtype" => {
@@ -44,7 +52,7 @@ impl<'a> HostWork<'_, 'a> {
                 _ => continue,
             };
             if names.as_ref().is_some_and(Vec::is_empty)
-                || (line.name == "addtype" && !kind.contains("httpd-php"))
+                || (line.name == "addtype" && !is_php(kind.to_ascii_lowercase().as_bytes()))
             {
                 continue;
             }
@@ -58,65 +66,55 @@ impl<'a> HostWork<'_, 'a> {
             Fate::Carried,
             "no program runs there: its source is not sent either",
         );
-        if let Some(mut rule) = self.rule(area, None).filter(|_| !area.is_whole()) {
+        if let Some(mut rule) = self.rule(area, None) {
             rule.put_in("handler", "static", TomlItem::Flag(true), &[line.id]);
             self.first.push(rule);
         }
     }
 
     fn program(&mut self, line: &ApacheLine, kind: &str, area: &Area, names: Option<Vec<String>>) {
+        const NO_PROCESS: &str = "PHP runs in no process of ours: import with `--own-pools`, or name php-fpm's socket by `fastcgi`";
         let ledger = self.apache.ledger;
         let lower = kind.to_ascii_lowercase();
-        let names = match (names, &area.names) {
-            (None, None) if lower.starts_with("proxy:") && lower.contains("fcgi:") => {
-                Some(vec!["*.php".to_owned()])
-            }
-            (names, _) => names,
-        };
-        let Some(mut rule) = self.rule(area, names) else {
-            return ledger.lost(line.id, "which files it is for is not known: write a rule");
-        };
         let target = kind
             .split_once(':')
             .filter(|(word, _)| word.eq_ignore_ascii_case("proxy"))
             .map(|(_, rest)| rest);
         let fastcgi = target.and_then(fastcgi_address);
-        let own = self.apache.options.own_pools;
+        let names = match fastcgi.is_some() && area.file.is_none() {
+            true => Some(names.unwrap_or_else(|| vec!["*.php".to_owned()])),
+            false => names,
+        };
+        let is_fcgid = lower.contains("fcgi")
+            && lower.ends_with("-script")
+            && names.iter().flatten().any(|name| name.contains("php"));
+        let is_php = is_fcgid || is_php(lower.as_bytes());
+        let Some(mut rule) = self.rule(area, names) else {
+            return ledger.lost(line.id, "which files it is for is not known: write a rule");
+        };
+        let has_files = self.roots.has_files();
         match (lower.as_str(), fastcgi) {
             ("none" | "default-handler" | "text/html" | "text/plain", _) => {
                 return self.without_programs(line, area);
             }
-            (_, Some(_)) if own => {
-                ledger.differs(
-                    line.id,
-                    "PHP runs in a pool of the gateway's: give the site a `user`",
-                );
-                rule.put_in("handler", "php", TomlItem::Flag(true), &[line.id]);
-            }
-            (_, Some(address)) => {
-                ledger.carried(line.id);
-                rule.put_in("handler", "fastcgi", address, &[line.id]);
+            ("server-status" | "server-info", _) => {
+                ledger.differs(line.id, "figures are in the format of Prometheus");
+                rule.put_in("handler", "metrics", "prometheus", &[line.id]);
             }
             (kind, _) if kind.contains("httpd-php-source") => {
                 return ledger.say(line.id, Fate::Refused, "sources of programs are not sent");
             }
-            (kind, _) if kind.contains("httpd-php") && own => {
-                ledger.differs(
-                    line.id,
-                    "PHP runs in a pool of the gateway's: give the site a `user`",
-                );
+            _ if !has_files => return ledger.idle(line.id, "no site has files there"),
+            (_, Some(address)) => self.fastcgi(line, address, &mut rule),
+            _ if is_php && self.apache.options.own_pools => {
+                let note = "PHP runs in a pool of the gateway's: give the site a `user`";
+                ledger.differs(line.id, note);
                 rule.put_in("handler", "php", TomlItem::Flag(true), &[line.id]);
             }
-            (kind, _) if kind.contains("httpd-php") => {
-                return ledger.lost(line.id, "PHP runs in no process of ours: import with `--own-pools`, or name php-fpm's socket by `fastcgi`");
-            }
+            _ if is_php => return ledger.lost(line.id, NO_PROCESS),
             ("cgi-script", _) => {
                 ledger.differs(line.id, "run as the site's `user`");
                 rule.put_in("handler", "cgi", TomlItem::Flag(true), &[line.id]);
-            }
-            ("server-status" | "server-info", _) => {
-                ledger.differs(line.id, "figures are in the format of Prometheus");
-                rule.put_in("handler", "metrics", "prometheus", &[line.id]);
             }
             _ => {
                 let why = "such a handler has no counterpart: write a rule";
@@ -124,16 +122,18 @@ impl<'a> HostWork<'_, 'a> {
                 return self.close(area, why, line);
             }
         }
-        if self.roots.root.is_none()
-            && self.roots.mounts.is_empty()
-            && !lower.starts_with("server-")
-        {
-            return ledger.lost(
-                line.id,
-                "programs are found below a `root`, and there is none",
-            );
-        }
         self.main.push(rule);
+    }
+
+    /// PHP at the address of a FastCGI server, or in a pool of ours.
+    fn fastcgi(&self, line: &ApacheLine, address: String, rule: &mut DraftKeys) {
+        self.apache.ledger.carried(line.id);
+        if self.apache.options.own_pools {
+            rule.put_in("handler", "php", TomlItem::Flag(true), &[line.id]);
+            rule.pool_at = Some((address, line.id));
+        } else {
+            rule.put_in("handler", "fastcgi", address, &[line.id]);
+        }
     }
 
     /// `ProxyPass` and what goes with it.
@@ -155,27 +155,30 @@ impl<'a> HostWork<'_, 'a> {
             };
             let mut rule = DraftKeys::default();
             let made = match is_regex {
-                true => self.forward_regex(from, to, &mut rule),
-                false => self.forward(from, to, keeps_host, &mut rule),
+                true => self.forward_regex(line, from, to, &mut rule),
+                false => self.forward(line, from, to, keeps_host, &mut rule),
             };
             rule.note(&[line.id]);
             match made {
                 Ok(()) => {
                     ledger.carried(line.id);
+                    if fastcgi_address(to).is_none() && to != "!" {
+                        let path = words::escape(from.trim_end_matches('/'));
+                        self.shields.push(match is_regex {
+                            true => from.to_owned(),
+                            false => format!("^{path}(?:/|$)"),
+                        });
+                    }
                     self.first.push(rule);
                 }
                 Err(why) => {
                     ledger.lost(line.id, why);
-                    let prefix = from.trim_end_matches('/');
                     let area = match is_regex {
                         true => Area {
                             regex: words::expression(from, false),
                             ..Area::default()
                         },
-                        false => Area {
-                            prefix: (!prefix.is_empty()).then(|| prefix.to_owned()),
-                            ..Area::default()
-                        },
+                        false => Area::below(from),
                     };
                     self.close(&area, why, line);
                 }
@@ -196,17 +199,16 @@ impl<'a> HostWork<'_, 'a> {
 
     fn forward(
         &mut self,
+        line: &ApacheLine,
         from: &str,
         to: &str,
         keeps_host: bool,
         rule: &mut DraftKeys,
     ) -> Result<(), &'static str> {
         let path = from.trim_end_matches('/');
-        let area = Area {
-            prefix: (!path.is_empty()).then(|| path.to_owned()),
-            ..Area::default()
-        };
-        rule.matching(area.members(false, &[]).ok_or("its path is not known")?);
+        let area = Area::below(from);
+        let members = area.members(&[]).ok_or("its path is not known")?;
+        rule.matching(members.clone());
         if to == "!" {
             rule.put_in("handler", "static", TomlItem::Flag(true), &[]);
             return match self.roots.root.is_some() {
@@ -218,13 +220,9 @@ impl<'a> HostWork<'_, 'a> {
             if self.roots.root.is_none() {
                 return Err("php-fpm is asked for files of a `root`, and there is none");
             }
-            let members = area.members(false, &[]).unwrap_or_default().into_iter();
-            rule.matching(
-                members
-                    .chain([("file".to_owned(), "*.php".into())])
-                    .collect(),
-            );
-            rule.put_in("handler", "fastcgi", address, &[]);
+            let file = [("file".to_owned(), "*.php".into())];
+            rule.matching(members.into_iter().chain(file).collect());
+            self.fastcgi(line, address, rule);
             return Ok(());
         }
         const UNKNOWN: &str = "where it forwards to is not known: write `proxy`";
@@ -254,7 +252,8 @@ impl<'a> HostWork<'_, 'a> {
     }
 
     fn forward_regex(
-        &self,
+        &mut self,
+        line: &ApacheLine,
         from: &str,
         to: &str,
         rule: &mut DraftKeys,
@@ -271,7 +270,7 @@ impl<'a> HostWork<'_, 'a> {
                 .map(|it| it.replace("/*", "*"))
                 .collect();
             rule.matching(vec![("file".to_owned(), TomlItem::one_or_list(names))]);
-            rule.put_in("handler", "fastcgi", address, &[]);
+            self.fastcgi(line, address, rule);
             return Ok(());
         }
         let (upstream, path) = upstream(to).ok_or(UNKNOWN)?;
@@ -386,7 +385,7 @@ fn fastcgi_address(text: &str) -> Option<String> {
 }
 
 /// The upstream of a URL as `proxy` has it, and the path.
-fn upstream(text: &str) -> Option<(String, String)> {
+pub(super) fn upstream(text: &str) -> Option<(String, String)> {
     if let Some((path, rest)) = text.strip_prefix("unix:").and_then(|it| it.split_once('|')) {
         let path = words::file_path(path).filter(|path| path.len() <= 107)?;
         let behind = rest.split_once("://")?.1;

@@ -1,4 +1,5 @@
-//! `Redirect` and `RewriteRule`, as rules that redirect and rewrite.
+//! `Redirect`, and what of `RewriteRule` the engine of `.htaccess` files does not do: all of it where
+//! a site has no files, and what forwards.
 //!
 //! The idea: a rule of Apache's is carried where all its conditions are what a `match` tells; one
 //! that forbids and has others forbids whatever they say.
@@ -7,6 +8,7 @@ use htaccess::words::rewrite_arguments;
 
 use super::ApacheLine;
 use super::conditions::{Conditions, conditions};
+use super::programs::upstream;
 use super::sections::Area;
 use super::site::HostWork;
 use crate::draft::{DraftKeys, TomlItem};
@@ -121,35 +123,42 @@ pub(super) struct Rewriter<'r, 'w, 'a> {
 }
 
 impl<'a> Rewriter<'_, '_, 'a> {
-    pub(super) fn all(mut self, lines: &[&'a ApacheLine]) {
-        let is_on = lines
-            .iter()
-            .rev()
-            .find(|line| line.name == "rewriteengine")
-            .is_some_and(|line| line.is_on());
-        let mut asked: Vec<&'a ApacheLine> = Vec::new();
+    /// Makes rules of what rewrites; what is left is for the engine.
+    pub(super) fn rewriting(mut self, lines: &[&'a ApacheLine]) -> Vec<&'a ApacheLine> {
+        let ledger = self.work.apache.ledger;
+        let last = lines.iter().rev().find(|it| it.name == "rewriteengine");
+        let is_on = last.is_some_and(|line| line.is_on());
+        let leaves = self.area.is_whole() && self.work.roots.has_files();
+        let (mut asked, mut left) = (Vec::new(), Vec::new());
         for line in lines {
-            let ledger = self.work.apache.ledger;
             match line.name.as_str() {
-                "redirect" | "redirectpermanent" | "redirecttemp" | "redirectmatch" => {
-                    self.redirect(line)
+                "rewriteengine" => {
+                    ledger.carried(line.id);
+                    left.push(*line);
                 }
-                "fallbackresource" => self.fallback(line),
-                "rewriteengine" => ledger.carried(line.id),
-                "rewritecond" | "rewriterule" if !is_on => {
-                    ledger.idle(line.id, "`RewriteEngine` is not on")
-                }
-                "rewritecond" => asked.push(line),
+                _ if !is_on => ledger.idle(line.id, "`RewriteEngine` is not on"),
+                "rewritecond" => asked.push(*line),
                 "rewriterule" => {
-                    self.rule(line, &asked);
+                    let forwards = RewriteLine::read(line).is_some_and(|rule| rule.forwards());
+                    match leaves && !forwards {
+                        true => left.extend(asked.drain(..).chain([*line])),
+                        false => self.rule(line, &asked),
+                    }
                     asked.clear();
                 }
-                _ => {}
+                _ => ledger.say_last(
+                    line.id,
+                    crate::Fate::NotNeeded,
+                    "a virtual host has no base",
+                ),
             }
         }
+        let has_rules = left.iter().any(|line| line.name == "rewriterule");
+        left.retain(|_| leaves && is_on && has_rules);
+        left
     }
 
-    fn redirect(&mut self, line: &'a ApacheLine) {
+    pub(super) fn redirect(&mut self, line: &'a ApacheLine) {
         const UNKNOWN: &str = "its path, or where it leads to, is not known here: write `redirect`";
         let ledger = self.work.apache.ledger;
         let words: Vec<&str> = line.words.iter().map(String::as_str).collect();
@@ -173,9 +182,13 @@ impl<'a> Rewriter<'_, '_, 'a> {
             rest.get(1).copied().unwrap_or_default(),
         );
         let mut rule = DraftKeys::default();
-        let made = match line.name == "redirectmatch" {
-            true => self.redirect_match(from, to, status, &mut rule),
-            false => redirect_prefix(from, to, status, &mut rule),
+        let (made, shield) = match line.name == "redirectmatch" {
+            true => (redirect_match(from, to, status, &mut rule), from.to_owned()),
+            false => {
+                let path = words::escape(from.strip_suffix('/').unwrap_or(from));
+                let shield = format!("^{path}(?:/|$)");
+                (redirect_prefix(from, to, status, &mut rule), shield)
+            }
         };
         rule.note(&[line.id]);
         match made {
@@ -187,43 +200,11 @@ impl<'a> Rewriter<'_, '_, 'a> {
                         "a query does not come along: add `?$query` where it must",
                     ),
                 }
+                self.work.shields.push(shield);
                 self.work.early.push(rule);
             }
             None => ledger.lost(line.id, UNKNOWN),
         }
-    }
-
-    fn redirect_match(
-        &self,
-        from: &str,
-        to: &str,
-        status: u16,
-        rule: &mut DraftKeys,
-    ) -> Option<bool> {
-        let regex = words::expression(from, false)?;
-        rule.matching(vec![("path_regex".to_owned(), regex.clone().into())]);
-        answer(status, || template(to, &regex), rule)
-    }
-
-    /// The path that all of a directory's rules begin with.
-    fn base(&self) -> Option<&str> {
-        self.work
-            .in_directory
-            .then(|| self.area.prefix.as_deref().unwrap_or_default())
-    }
-
-    fn regex(&self, pattern: &str, folds: bool) -> Option<String> {
-        let pattern = match self.base() {
-            None => pattern.to_owned(),
-            Some(base) => {
-                let base = words::escape(base);
-                match pattern.strip_prefix('^') {
-                    Some(rest) => format!("^{base}/{rest}"),
-                    None => format!("^{base}/.*?(?:{pattern})"),
-                }
-            }
-        };
-        words::expression(&pattern, folds)
     }
 
     fn rule(&mut self, line: &'a ApacheLine, asked: &[&'a ApacheLine]) {
@@ -231,13 +212,11 @@ impl<'a> Rewriter<'_, '_, 'a> {
         let ledger = self.work.apache.ledger;
         let ids: Vec<usize> = asked.iter().chain([&line]).map(|it| it.id).collect();
         let parsed = RewriteLine::read(line);
-        let regex = parsed
-            .as_ref()
-            .and_then(|it| self.regex(&it.pattern, it.has(&["NC", "nocase"])));
-        let conditions = conditions(asked);
-        let is_known = !conditions.is_unknown;
-        let is_made = match (&parsed, regex.filter(|_| is_known)) {
-            (Some(parsed), Some(regex)) => self.written(line, &ids, parsed, &regex, conditions),
+        let regex = parsed.as_ref().and_then(RewriteLine::regex);
+        let is_made = match (&parsed, regex, conditions(asked)) {
+            (Some(parsed), Some(regex), Some(conditions)) => {
+                self.written(line, &ids, parsed, &regex, conditions)
+            }
             _ => false,
         };
         if is_made {
@@ -245,7 +224,13 @@ impl<'a> Rewriter<'_, '_, 'a> {
         }
         ids.iter().for_each(|id| ledger.lost(*id, UNKNOWN));
         if let Some(parsed) = parsed.filter(RewriteLine::forbids) {
-            self.forbid_all(line, &parsed.pattern);
+            let why = "it is not known whom a rule that refuses keeps out";
+            let regex = words::expression(&parsed.pattern, true);
+            let is_part = !parsed.pattern.starts_with('!') && !ANY.contains(&&*parsed.pattern);
+            match regex.filter(|_| is_part && self.area.prefix.is_none()) {
+                Some(regex) => self.work.close(&Area::of_regex(regex), why, line),
+                None => self.work.close(self.area, why, line),
+            }
         }
     }
 
@@ -261,8 +246,6 @@ impl<'a> Rewriter<'_, '_, 'a> {
         let ledger = self.work.apache.ledger;
         let differs = |note: &str| ids.iter().for_each(|id| ledger.differs(*id, note));
         let (target, redirect) = (parsed.target.as_str(), parsed.redirect());
-        let is_any = ANY.contains(&parsed.pattern.as_str());
-        let is_plain = redirect.is_none() && !parsed.forbids() && !parsed.has(&["G", "gone"]);
         if conditions.is_plain_http {
             let is_key = redirect.is_some() && target.starts_with("https://") && self.work.is_tls;
             if is_key {
@@ -272,32 +255,20 @@ impl<'a> Rewriter<'_, '_, 'a> {
             }
             return is_key;
         }
-        let is_front = conditions.unless.len() == 2 && is_any && is_plain;
-        if is_front && self.front_controller(line, target) {
-            ids.iter().for_each(|id| ledger.carried(*id));
-            return true;
-        }
-        if is_plain && target == "-" {
-            differs(
-                "what is left as it is needs no rule; variables and types are `env` and `files.types`",
-            );
-            return true;
-        }
-        let unless = conditions.unless.clone();
         let mut rule = DraftKeys::default();
         let made = match redirect {
-            _ if parsed.forbids() => {
+            _ if parsed.has(&["F", "forbidden"]) => {
                 rule.put("deny", "all", &[]);
-                unless.is_empty().then_some(true)
+                Some(true)
             }
             _ if parsed.has(&["G", "gone"]) => answer(410, || None, &mut rule),
-            Some(status) if unless.is_empty() => parsed.redirected(status, regex, &mut rule),
-            Some(_) => None,
-            None if parsed.has(&["P", "proxy"]) => self.forwarded(target, regex, &mut rule),
-            None => self.entry(parsed, regex, &unless, &mut rule),
+            Some(status) => parsed.redirected(status, regex, &mut rule),
+            None if parsed.forwards() => forwarded(target, regex, &mut rule),
+            None => None,
         };
-        let members = conditions.with_path((!is_any || target.contains('$')).then_some(regex));
-        let (Some(is_exact), Some(members)) = (made, members) else {
+        let is_any = ANY.contains(&&*parsed.pattern) && !target.contains('$');
+        let members = conditions.with_path((!is_any).then_some(regex));
+        let Some(is_exact) = made else {
             return false;
         };
         ids.iter().for_each(|id| ledger.carried(*id));
@@ -312,162 +283,17 @@ impl<'a> Rewriter<'_, '_, 'a> {
         self.work.early.push(rule);
         true
     }
-
-    /// It is not known whom a rule forbids: whatever its expression finds is closed.
-    fn forbid_all(&mut self, line: &'a ApacheLine, pattern: &str) {
-        let why = "it is not known whom a rule with `[F]` keeps out";
-        let regex = self
-            .regex(pattern, true)
-            .filter(|_| !ANY.contains(&pattern) && self.area.prefix.is_none());
-        match regex {
-            Some(regex) => {
-                let area = Area {
-                    regex: Some(regex),
-                    ..Area::default()
-                };
-                self.work.close(&area, why, line);
-            }
-            None => self.work.close(self.area, why, line),
-        }
-    }
-
-    fn forwarded(&self, target: &str, regex: &str, rule: &mut DraftKeys) -> Option<bool> {
-        let (scheme, rest) = target.split_once("://")?;
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let is_tls = match scheme {
-            "http" | "ws" => false,
-            "https" | "wss" => true,
-            _ => return None,
-        };
-        let (host, port) = authority
-            .rsplit_once(':')
-            .unwrap_or((authority, if is_tls { "443" } else { "80" }));
-        let address = words::address(host, port)?;
-        let upstream = format!("{}://{address}", if is_tls { "https" } else { "http" });
-        let path = template(path, regex)?;
-        let path = if path.is_empty() {
-            "/".to_owned()
-        } else {
-            path
-        };
-        let proxy = TomlItem::table([("upstream", upstream.into()), ("path", path.into())]);
-        rule.put_in("handler", "proxy", proxy, &[]);
-        Some(true)
-    }
-
-    fn entry(
-        &mut self,
-        parsed: &RewriteLine,
-        regex: &str,
-        unless: &[&'static str],
-        rule: &mut DraftKeys,
-    ) -> Option<bool> {
-        const KNOWN: [&str; 14] = [
-            "L", "last", "END", "NC", "nocase", "QSA", "qsappend", "QSD", "PT", "NE", "B", "NS",
-            "DPI", "",
-        ];
-        let target = parsed.target.as_str();
-        if !parsed
-            .flags
-            .iter()
-            .all(|flag| KNOWN.iter().any(|it| flag.eq_ignore_ascii_case(it)))
-        {
-            return None;
-        }
-        let whole = match (target.starts_with('/'), self.base()) {
-            (true, _) => target.to_owned(),
-            (false, Some(base)) => format!("{base}/{target}"),
-            (false, None) => return None,
-        };
-        let (whole, drops) = match whole.strip_suffix('?') {
-            Some(whole) => (whole.to_owned(), true),
-            None => (whole, parsed.has(&["QSD"])),
-        };
-        let to = template(&whole, regex)?;
-        if !to.starts_with('/')
-            || to.starts_with("//")
-            || to.contains(['#'])
-            || (!unless.is_empty() && self.work.roots.root.is_none())
-        {
-            return None;
-        }
-        let mut entry = vec![
-            ("from".to_owned(), regex.into()),
-            ("to".to_owned(), to.clone().into()),
-        ];
-        let query = match (to.contains('?'), parsed.has(&["QSA", "qsappend"]), drops) {
-            (true, true, _) => Some("append"),
-            (false, _, true) => Some("drop"),
-            _ => None,
-        };
-        entry.extend(query.map(|it| ("query".to_owned(), it.into())));
-        if !unless.is_empty() {
-            self.work.uses_unless = true;
-            entry.push(("unless".to_owned(), TomlItem::texts(unless.iter().copied())));
-        }
-        rule.put("rewrite", TomlItem::List(vec![TomlItem::Table(entry)]), &[]);
-        Some(true)
-    }
-
-    /// A program that all is given to that is no file: `try`, where it is all of a root.
-    fn front_controller(&mut self, line: &ApacheLine, target: &str) -> bool {
-        let whole = match (target.starts_with('/'), self.base()) {
-            (false, Some(base)) => format!("{base}/{target}"),
-            _ => target.to_owned(),
-        };
-        let is_file = words::file_path(&whole).is_some()
-            && !whole.contains(['?', '%'])
-            && !whole.ends_with('/')
-            && !whole.contains("/.");
-        is_file && self.tried(line, &whole)
-    }
-
-    fn tried(&mut self, line: &ApacheLine, file: &str) -> bool {
-        let draft = &mut self.work.draft;
-        let prefix = self.area.prefix.as_deref().unwrap_or_default();
-        let tried = |last: &str| TomlItem::texts(["$path", "$path/", last]);
-        if self.area.is_whole() && self.work.roots.root.is_some() {
-            draft.keys.put("try", tried(file), &[line.id]);
-            return true;
-        }
-        let mount = draft
-            .mounts
-            .iter_mut()
-            .find(|(path, _)| path == prefix && self.area.names.is_none());
-        match mount.and_then(|(path, keys)| Some((file.strip_prefix(path.as_str())?, keys))) {
-            Some((below, keys)) if below.starts_with('/') => {
-                keys.put("try", tried(below), &[line.id]);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    fn fallback(&mut self, line: &'a ApacheLine) {
-        let ledger = self.work.apache.ledger;
-        let file = line.first().to_owned();
-        if file.eq_ignore_ascii_case("disabled") {
-            return ledger.idle(line.id, "nothing is tried last");
-        }
-        match self.front_controller(line, &file) {
-            true => ledger.carried(line.id),
-            false => ledger.lost(
-                line.id,
-                "what is tried last is a file of a root or a mount: write `rewrite` with `unless`",
-            ),
-        }
-    }
 }
 
 /// A `RewriteRule`.
-struct RewriteLine {
+pub(super) struct RewriteLine {
     pattern: String,
     target: String,
     flags: Vec<String>,
 }
 
 impl RewriteLine {
-    fn read(line: &ApacheLine) -> Option<Self> {
+    pub(super) fn read(line: &ApacheLine) -> Option<Self> {
         let (pattern, target, flags) = rewrite_arguments(&line.text)?;
         let [pattern, target, flags] = [pattern, target, flags.unwrap_or_default()]
             .map(|it| String::from_utf8_lossy(&it).into_owned());
@@ -484,8 +310,36 @@ impl RewriteLine {
         self.flags.iter().any(is_one)
     }
 
-    fn forbids(&self) -> bool {
-        self.has(&["F", "forbidden"])
+    /// Its expression; none where it is for what does not have it.
+    fn regex(&self) -> Option<String> {
+        let is_plain = !self.pattern.starts_with('!');
+        words::expression(&self.pattern, self.has(&["NC", "nocase"])).filter(|_| is_plain)
+    }
+
+    /// Whether it refuses what it finds.
+    pub(super) fn forbids(&self) -> bool {
+        let is_refusal = |status: u16| (400..=599).contains(&status);
+        self.has(&["F", "forbidden", "G", "gone"]) || self.redirect().is_some_and(is_refusal)
+    }
+
+    fn forwards(&self) -> bool {
+        self.has(&["P", "proxy"])
+    }
+
+    /// Whether it may lead to files of the root.
+    pub(super) fn leads_to_files(&self) -> bool {
+        !self.forwards() && !self.forbids() && self.redirect().is_none() && self.target != "-"
+    }
+
+    /// A line that refuses all that this one may refuse.
+    pub(super) fn closing(&self) -> Option<String> {
+        let folds = if self.has(&["NC", "nocase"]) {
+            ",NC"
+        } else {
+            ""
+        };
+        let is_fine = self.forbids() && !self.pattern.contains('"');
+        is_fine.then(|| format!("RewriteRule \"{}\" - [F{folds}]\n", self.pattern))
     }
 
     /// The status it redirects with, if it does.
@@ -494,13 +348,13 @@ impl RewriteLine {
             .flags
             .iter()
             .find_map(|flag| match flag.split_once('=') {
-                Some((name, code)) if name.eq_ignore_ascii_case("R") => {
+                Some((name, code)) if ["r", "redirect"].contains(&&*name.to_ascii_lowercase()) => {
                     code.parse().ok().or(Some(302))
                 }
                 _ => None,
             });
         let is_redirect = self.has(&["R", "redirect"]);
-        let leads_away = self.target.contains("://") && !self.has(&["P", "proxy"]);
+        let leads_away = self.target.contains("://") && !self.forwards();
         said.or((is_redirect || leads_away).then_some(302))
     }
 
@@ -515,6 +369,19 @@ impl RewriteLine {
         let is_exact = !keeps || uri.is_some();
         answer(status, || url, rule).map(|_| is_exact)
     }
+}
+
+fn forwarded(target: &str, regex: &str, rule: &mut DraftKeys) -> Option<bool> {
+    let (upstream, path) = upstream(target)?;
+    let path = template(&path, regex)?;
+    let path = if path.is_empty() {
+        "/".to_owned()
+    } else {
+        path
+    };
+    let proxy = TomlItem::table([("upstream", upstream.into()), ("path", path.into())]);
+    rule.put_in("handler", "proxy", proxy, &[]);
+    Some(true)
 }
 
 /// A handler that redirects or answers; whether it says all.
@@ -533,6 +400,12 @@ fn answer(
     let respond = TomlItem::table([("status", TomlItem::Count(status.into()))]);
     rule.put_in("handler", "respond", respond, &[]);
     (400..=599).contains(&status).then_some(true)
+}
+
+fn redirect_match(from: &str, to: &str, status: u16, rule: &mut DraftKeys) -> Option<bool> {
+    let regex = words::expression(from, false)?;
+    rule.matching(vec![("path_regex".to_owned(), regex.clone().into())]);
+    answer(status, || template(to, &regex), rule)
 }
 
 /// `Redirect` of a path and all below it.

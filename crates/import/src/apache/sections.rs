@@ -1,25 +1,23 @@
-//! Sections: which requests each is for.
+//! Sections: which requests each is for, and which directories.
 //!
-//! Apache has the sections of all directories on the way to a file, the shortest first, then those
-//! of files, then those of paths, and the last one that says who may come in counts. Rules add up:
-//! where a later one lets in whom an earlier one kept out, the earlier one says that it is not for
-//! those paths if that can be said, and else holds.
+//! The idea: what rules are made of is for paths and files that are found; a `<Directory>` is the
+//! directory itself where it can be named, and else an expression for names of files. Of locations
+//! the last one that says who may come in counts: an earlier one says that it is not for the paths of
+//! a later one within.
 
 use super::{Apache, ApacheLine};
 use crate::draft::TomlItem;
 use crate::words;
 
-/// Requests that a section is for; all where it says nothing.
+/// Requests that a rule is for; all where it says nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Area {
     /// A path and all below it.
     pub(super) prefix: Option<String>,
     /// An expression for the path.
     pub(super) regex: Option<String>,
-    /// Globs for the end of the path, or of the file that is found.
-    pub(super) names: Option<Vec<String>>,
-    /// Globs for the whole name of the file that is found.
-    pub(super) files: Option<Vec<String>>,
+    /// What is asked of the file that is found, as a member of `match`.
+    pub(super) file: Option<(&'static str, TomlItem)>,
     /// Methods, and whether it is for all others.
     pub(super) methods: Option<(Vec<String>, bool)>,
 }
@@ -29,18 +27,17 @@ impl Area {
         *self == Self::default()
     }
 
-    /// Whether it is a path and all below it.
-    fn is_prefix(&self) -> bool {
-        self.regex.is_none()
-            && self.names.is_none()
-            && self.files.is_none()
-            && self.methods.is_none()
+    pub(super) fn below(prefix: &str) -> Self {
+        let prefix = prefix.trim_end_matches('/');
+        Self {
+            prefix: (!prefix.is_empty()).then(|| prefix.to_owned()),
+            ..Self::default()
+        }
     }
 
-    pub(super) fn below(prefix: &str) -> Self {
+    pub(super) fn of_regex(regex: String) -> Self {
         Self {
-            prefix: (!prefix.is_empty() && prefix != "/")
-                .then(|| prefix.trim_end_matches('/').to_owned()),
+            regex: Some(regex),
             ..Self::default()
         }
     }
@@ -51,55 +48,31 @@ impl Area {
         Some(vec![prefix.clone(), prefix + "/*"])
     }
 
-    /// Members of a `match`, by the path or by the file that is found, but for what other areas say.
-    pub(super) fn members(
-        &self,
-        by_file: bool,
-        others: &[&Area],
-    ) -> Option<Vec<(String, TomlItem)>> {
+    /// Members of a `match`, but for what other areas say.
+    pub(super) fn members(&self, others: &[&Area]) -> Option<Vec<(String, TomlItem)>> {
         let mut members = Vec::new();
         let mut add = |name: &str, item: TomlItem| members.push((name.to_owned(), item));
         let prefix = self.prefix_globs();
         if self.prefix.is_some() && prefix.is_none() {
             return None;
         }
-        match (&self.names, &self.files, prefix) {
-            (Some(names), None, prefix) if by_file => {
-                add("file", TomlItem::one_or_list(names.clone()));
-                prefix
-                    .into_iter()
-                    .for_each(|it| add("path", TomlItem::texts(it)));
-            }
-            (Some(names), None, None) => add("path", TomlItem::one_or_list(names.clone())),
-            (Some(names), None, Some(prefix)) => {
-                let below = prefix.last()?.trim_end_matches('*').to_owned();
-                let names = names
-                    .iter()
-                    .map(|name| below.clone() + name.trim_start_matches("*/"));
-                add("path", TomlItem::one_or_list(names.collect()));
-            }
-            (None, Some(files), _) => add("file", TomlItem::one_or_list(files.clone())),
-            (None, None, prefix) => prefix
-                .into_iter()
-                .for_each(|it| add("path", TomlItem::texts(it))),
-            (Some(_), Some(_), _) => return None,
+        if let Some(prefix) = prefix {
+            add("path", TomlItem::texts(prefix));
         }
         if let Some(regex) = &self.regex {
             add("path_regex", regex.as_str().into());
         }
+        if let Some((name, asked)) = &self.file {
+            add(name, asked.clone());
+        }
         let mut not = Vec::new();
+        let names = |methods: &[String]| TomlItem::texts(methods.iter().cloned());
         match &self.methods {
-            Some((methods, false)) => add("method", TomlItem::texts(methods.iter().cloned())),
-            Some((methods, true)) => not.push((
-                "method".to_owned(),
-                TomlItem::texts(methods.iter().cloned()),
-            )),
+            Some((methods, false)) => add("method", names(methods)),
+            Some((methods, true)) => not.push(("method".to_owned(), names(methods))),
             None => {
-                let globs: Vec<String> = others
-                    .iter()
-                    .filter_map(|it| it.prefix_globs())
-                    .flatten()
-                    .collect();
+                let globs = others.iter().filter_map(|it| it.prefix_globs()).flatten();
+                let globs: Vec<String> = globs.collect();
                 if !globs.is_empty() {
                     not.push(("path".to_owned(), TomlItem::texts(globs)));
                 }
@@ -113,14 +86,22 @@ impl Area {
 
     /// Whether all of it is within this one, so that it can be taken out.
     pub(super) fn holds(&self, other: &Area) -> bool {
-        let Some(inner) = other.prefix.as_deref().filter(|_| other.is_prefix()) else {
+        let is_prefix = other.regex.is_none() && other.file.is_none() && other.methods.is_none();
+        let Some(inner) = other.prefix.as_deref().filter(|_| is_prefix) else {
             return false;
         };
         let outer = self.prefix.as_deref().unwrap_or_default();
-        inner
-            .strip_prefix(outer)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        let rest = inner.strip_prefix(outer);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
+}
+
+/// Where a `<Directory>` of a site is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum SectionPlace {
+    Directory(String),
+    /// Files whose names have this expression.
+    Names(String),
 }
 
 /// Where a site's files are.
@@ -131,170 +112,200 @@ pub(super) struct Roots {
     pub(super) mounts: Vec<(String, String)>,
 }
 
-/// What a section is for.
-pub(super) enum Covered {
-    /// These requests; none where its directory is not of the site.
-    Areas(Vec<Area>),
-    /// Nobody knows.
-    Unknown,
-}
-
 impl Roots {
-    /// The requests that a section is for, within those of the one around it.
-    pub(super) fn covered(&self, section: &ApacheLine, outer: &Area) -> Covered {
-        let (name, mut pattern) = (section.name.as_str(), section.first());
-        let is_tilde = pattern == "~";
-        if is_tilde {
-            pattern = section.word(1);
-        }
-        let one = |area: Area| Covered::Areas(vec![area]);
-        match (name, is_tilde) {
-            ("directory", false) => {
-                Covered::Areas(self.of_directory(pattern.trim_end_matches('/')))
+    pub(super) fn has_files(&self) -> bool {
+        self.root.is_some() || !self.mounts.is_empty()
+    }
+
+    /// The requests that a section is for, within those of the one around it; `None` where nobody
+    /// knows.
+    pub(super) fn covered(&self, section: &ApacheLine, outer: &Area) -> Option<Area> {
+        let (pattern, is_tilde) = pattern_of(section);
+        match (section.name.as_str(), is_tilde) {
+            ("location", false) if !pattern.contains(WILD) => Some(Area::below(pattern)),
+            ("location", false) => {
+                let regex = format!("^{}(?:/|$)", glob_expression(pattern)?);
+                words::expression(&regex, false).map(Area::of_regex)
             }
-            ("directory" | "directorymatch", _) => self.of_directory_regex(pattern),
-            ("location", false) => match pattern.contains(['*', '?', '[']) {
-                true => Covered::Unknown,
-                false => one(Area::below(pattern)),
-            },
-            ("location" | "locationmatch", _) => match words::expression(pattern, false) {
-                Some(regex) => one(Area {
-                    regex: Some(regex),
-                    ..Area::default()
-                }),
-                None => Covered::Unknown,
-            },
-            ("files", false) => {
-                let names = match pattern.contains(['[', '?']) {
-                    true => return Covered::Unknown,
-                    false => pattern
-                        .split('*')
-                        .map(|it| words::glob(it).unwrap_or_default())
-                        .collect::<Vec<_>>()
-                        .join("*"),
-                };
-                let names = if names.starts_with('*') {
-                    names
-                } else {
-                    format!("*/{names}")
-                };
-                one(Area {
-                    names: Some(vec![names]),
+            ("location" | "locationmatch", _) => {
+                words::expression(pattern, false).map(Area::of_regex)
+            }
+            ("files" | "filesmatch", _) if !self.has_files() => Some(Area {
+                regex: Some(last_name_expression(section)?),
+                ..outer.clone()
+            }),
+            ("files" | "filesmatch", _) => {
+                let regex = file_expression(section)?;
+                Some(Area {
+                    file: Some(("file_regex", regex.into())),
                     ..outer.clone()
                 })
             }
-            ("files" | "filesmatch", _) => of_file_regex(pattern, outer),
             ("limit" | "limitexcept", _) => {
-                let mut methods: Vec<String> = section
-                    .words
-                    .iter()
-                    .map(|it| it.to_ascii_uppercase())
-                    .collect();
+                let words = section.words.iter().map(|it| it.to_ascii_uppercase());
+                let mut methods: Vec<String> = words.collect();
                 if methods.iter().any(|it| it == "GET") {
                     methods.push("HEAD".to_owned());
                 }
-                let is_fine = methods
-                    .iter()
-                    .all(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_uppercase()));
-                match is_fine && !methods.is_empty() {
-                    true => one(Area {
-                        methods: Some((methods, name == "limitexcept")),
-                        ..outer.clone()
-                    }),
-                    false => Covered::Unknown,
-                }
+                let is_method = |it: &String| {
+                    !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_uppercase())
+                };
+                let is_fine = methods.iter().all(is_method) && !methods.is_empty();
+                is_fine.then(|| Area {
+                    methods: Some((methods, section.name == "limitexcept")),
+                    ..outer.clone()
+                })
             }
-            _ => Covered::Unknown,
+            _ => None,
         }
     }
 
-    fn of_directory(&self, directory: &str) -> Vec<Area> {
-        let is_on_the_way = |path: &str| match directory.contains(['*', '?']) {
-            true => ancestors(path).any(|it| words::is_meant(directory, it)),
-            false => {
-                directory.is_empty()
-                    || path == directory
-                    || path.starts_with(&format!("{directory}/"))
-            }
-        };
-        let mut areas = Vec::new();
-        let places = self.root.iter().map(|root| ("", root.as_str()));
-        let mounts = self
-            .mounts
-            .iter()
-            .map(|(path, root)| (path.as_str(), root.as_str()));
-        for (path, root) in places.chain(mounts) {
-            if is_on_the_way(root) {
-                areas.push(Area::below(path));
-            } else if let Some(rest) = directory
-                .strip_prefix(root)
-                .filter(|it| it.starts_with('/'))
-            {
-                match rest.contains(['*', '?', '[']) {
-                    true => areas.push(Area {
-                        files: Some(vec![format!("{directory}/*")]),
-                        ..Area::default()
-                    }),
-                    false => areas.push(Area::below(&format!("{path}{rest}"))),
-                }
-            }
+    /// The parts of a site that a `<Directory>` is for, each with its requests where rules tell
+    /// them; none where no site has files there.
+    pub(super) fn parts(&self, section: &ApacheLine) -> Vec<(SectionPlace, Option<Area>)> {
+        let (pattern, is_tilde) = pattern_of(section);
+        let root = self.root.iter().map(|root| ("", root.as_str()));
+        let mounts = self.mounts.iter();
+        let mut places = root.chain(mounts.map(|(path, root)| (path.as_str(), root.as_str())));
+        if is_tilde || section.name == "directorymatch" {
+            let is_of = |(_, root): (&str, &str)| may_hold(pattern, root);
+            // An end is one of directories as well.
+            let ended = pattern.strip_suffix('$').filter(|it| !it.ends_with('\\'));
+            let regex = ended.map_or_else(|| pattern.to_owned(), |it| format!("{it}(?:/|$)"));
+            let part = (SectionPlace::Names(regex), None);
+            return places.any(is_of).then_some(part).into_iter().collect();
         }
-        areas
-    }
-
-    fn of_directory_regex(&self, source: &str) -> Covered {
-        let rest = match source.strip_prefix('^') {
-            None => Some(source.to_owned()),
-            Some(anchored) => self.root.as_deref().and_then(|root| {
-                let rest = anchored
-                    .strip_prefix(root)
-                    .or_else(|| anchored.strip_prefix(&words::escape(root)))?;
-                Some(format!("^{rest}"))
-            }),
+        let names: Vec<&str> = names_of(pattern).collect();
+        let part = |(path, root): (&str, &str)| -> Option<(SectionPlace, Option<Area>)> {
+            let above: Vec<&str> = names_of(root).collect();
+            let mut pairs = names.iter().zip(&above);
+            if !pairs.all(|(name, real)| is_name(name, real)) {
+                return None;
+            }
+            let (held, rest) = match names.get(above.len()..) {
+                None => (above.get(..names.len())?, &[][..]),
+                Some(rest) => (&above[..], rest),
+            };
+            let held: String = held.iter().map(|name| format!("/{name}")).collect();
+            let rest: String = rest.iter().map(|name| format!("/{name}")).collect();
+            if rest.contains(WILD) {
+                let (root, rest) = (words::escape(&held), glob_expression(&rest)?);
+                return Some((SectionPlace::Names(format!("^{root}{rest}(?:/|$)")), None));
+            }
+            let area = Area::below(&format!("{path}{rest}"));
+            let directory = match held.is_empty() && rest.is_empty() {
+                true => "/".to_owned(),
+                false => held + &rest,
+            };
+            Some((SectionPlace::Directory(directory), Some(area)))
         };
-        match rest.and_then(|it| words::expression(it.trim_end_matches('$'), false)) {
-            Some(regex) => Covered::Areas(vec![Area {
-                regex: Some(regex),
-                ..Area::default()
-            }]),
-            None => Covered::Unknown,
-        }
+        places.filter_map(part).collect()
     }
 }
 
-/// A path and those above it.
-fn ancestors(path: &str) -> impl Iterator<Item = &str> {
-    let ends = path
-        .match_indices('/')
-        .map(|(at, _)| at)
-        .filter(|at| *at > 0);
-    ends.chain([path.len()]).filter_map(|end| path.get(..end))
+/// What names have that stand for more than one.
+const WILD: [char; 3] = ['*', '?', '['];
+
+/// What a section is for, and whether it is said by `~`, an expression.
+fn pattern_of(section: &ApacheLine) -> (&str, bool) {
+    match section.first() {
+        "~" => (section.word(1), true),
+        pattern => (pattern, false),
+    }
 }
 
-fn of_file_regex(source: &str, outer: &Area) -> Covered {
-    if let Some(globs) = words::globs(source) {
-        let names =
-            globs
-                .texts
-                .into_iter()
-                .map(|text| match globs.is_anchored && !text.starts_with('*') {
-                    true => format!("*/{text}"),
-                    false => text,
-                });
-        return Covered::Areas(vec![Area {
-            names: Some(names.collect()),
-            ..outer.clone()
-        }]);
+fn names_of(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|name| !name.is_empty())
+}
+
+fn is_name(pattern: &str, name: &str) -> bool {
+    match pattern.contains(WILD) {
+        false => pattern == name,
+        true => glob_expression(pattern)
+            .is_none_or(|source| words::is_found(&format!("^{source}$"), name)),
     }
-    // Of the last name in a path.
-    let source = source.replace('^', "(?:^|/)");
-    match (words::expression(&source, false), &outer.regex) {
-        (Some(regex), None) => Covered::Areas(vec![Area {
-            regex: Some(regex),
-            ..outer.clone()
-        }]),
-        _ => Covered::Unknown,
+}
+
+/// A name with wildcards, which leave slashes alone, as an expression.
+fn glob_expression(pattern: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '*' => out.push_str("[^/]*"),
+            '?' => out.push_str("[^/]"),
+            '[' => {
+                let inner: String = chars.by_ref().take_while(|c| *c != ']').collect();
+                let (mark, inner) = match inner.strip_prefix(['!', '^']) {
+                    Some(rest) => ("^", rest),
+                    None => ("", inner.as_str()),
+                };
+                let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+                if inner.is_empty() || !inner.chars().all(fits) {
+                    return None;
+                }
+                out.push_str(&format!("[{mark}{inner}]"));
+            }
+            '\\' => out.push_str(&words::escape(chars.next()?.encode_utf8(&mut [0; 4]))),
+            c => out.push_str(&words::escape(c.encode_utf8(&mut [0; 4]))),
+        }
     }
+    Some(out)
+}
+
+/// Whether an expression for names of directories may find some at, above or below a root.
+fn may_hold(source: &str, root: &str) -> bool {
+    let Some(rest) = source.strip_prefix('^').filter(|it| !it.contains('|')) else {
+        return true;
+    };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/_-".contains(c);
+    let end = rest.find(|c: char| !is_plain(c)).unwrap_or(rest.len());
+    // What follows may be about the last of them: none, or many.
+    let plain = rest.get(..end.saturating_sub(1)).unwrap_or_default();
+    root.starts_with(plain) || plain.starts_with(root)
+}
+
+/// The expression of `<Files>` or `<FilesMatch>` for a file with the directories before it.
+fn file_expression(section: &ApacheLine) -> Option<String> {
+    let (pattern, is_tilde) = pattern_of(section);
+    if section.name == "files" && !is_tilde {
+        let regex = format!("(?:^|/){}$", glob_expression(pattern)?);
+        return words::expression(&regex, false);
+    }
+    let (begin, rest) = match pattern.strip_prefix('^') {
+        Some(rest) => ("(?:^|/)", rest),
+        None => ("", pattern),
+    };
+    // A beginning elsewhere than in front would be another one.
+    let is_fine = !rest.replace("[^", "").replace("\\^", "").contains('^');
+    let is_one = begin.is_empty() || !rest.contains('|') || is_grouped(rest);
+    let regex = format!("{begin}{rest}");
+    words::expression(&regex, false).filter(|_| is_fine && is_one)
+}
+
+/// The same for the last name of a path, and for what may be behind it.
+fn last_name_expression(section: &ApacheLine) -> Option<String> {
+    let regex = file_expression(section)?;
+    let ended = regex.strip_suffix('$').filter(|it| !it.ends_with('\\'));
+    let regex = ended.map_or_else(|| regex.clone(), |it| format!("{it}(?:/|$)"));
+    words::expression(&regex, false)
+}
+
+/// Whether all choices of an expression are within parentheses.
+fn is_grouped(source: &str) -> bool {
+    let mut depth = 0_usize;
+    source
+        .replace("\\(", "")
+        .replace("\\)", "")
+        .chars()
+        .all(|c| {
+            match c {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            c != '|' || depth > 0
+        })
 }
 
 impl Apache<'_> {
@@ -303,16 +314,11 @@ impl Apache<'_> {
         let is_granted = line.name == "require"
             && line.first().eq_ignore_ascii_case("all")
             && line.word(1).eq_ignore_ascii_case("granted");
-        let names = [
-            "require",
-            "deny",
-            "order",
-            "requireall",
-            "requireany",
-            "requirenone",
-        ];
+        let names = ["require", "deny", "order", "requireall", "requireany"];
+        let is_named = names.contains(&line.name.as_str()) || line.name.starts_with("requirenot");
         let is_closing = matches!(super::meaning(&line.name), super::ApacheMeaning::Closing(_));
-        (names.contains(&line.name.as_str()) && !is_granted)
+        (is_named && !is_granted)
+            || line.name == "requirenone"
             || is_closing
             || line.children.iter().flatten().any(Self::keeps_out)
     }

@@ -2,7 +2,8 @@
 
 use super::access::{Admission, admission};
 use super::rewriting::Rewriter;
-use super::sections::{Area, Covered, Roots};
+use super::sections::{Area, Roots};
+use super::texts::{is_left_to_rules, is_of_engine};
 use super::{Apache, ApacheLine, fields};
 use crate::Fate;
 use crate::draft::{DraftKeys, SharedDraft, SiteDraft, TomlItem};
@@ -28,9 +29,14 @@ pub(super) struct HostWork<'w, 'a> {
     pub(super) early: Vec<DraftKeys>,
     pub(super) first: Vec<DraftKeys>,
     pub(super) main: Vec<DraftKeys>,
-    pub(super) uses_unless: bool,
-    /// Whether what is read is for the files of a directory.
-    pub(super) in_directory: bool,
+    /// Lines for the engine of `.htaccess` files: of the whole, and of locations, by expressions for
+    /// their paths.
+    pub(super) of_engine: Vec<&'a ApacheLine>,
+    pub(super) of_locations: Vec<(String, Vec<&'a ApacheLine>)>,
+    /// Expressions for paths that rules forward and redirect.
+    pub(super) shields: Vec<String>,
+    /// Directories in which every file is a program.
+    pub(super) script_directories: Vec<String>,
 }
 
 /// The site of a virtual host.
@@ -56,42 +62,68 @@ pub(super) fn build<'a>(
         early: Vec::new(),
         first: Vec::new(),
         main: Vec::new(),
-        uses_unless: false,
-        in_directory: false,
+        of_engine: Vec::new(),
+        of_locations: Vec::new(),
+        shields: Vec::new(),
+        script_directories: Vec::new(),
     };
     apache.ledger.carried(host.id);
     work.draft.keys.note(&[host.id]);
     let all: Vec<&ApacheLine> = apache.global.iter().chain(body).copied().collect();
-    work.places(&all);
-    let is_proxy = |line: &&&ApacheLine| ["proxy", "proxymatch"].contains(&&*line.name);
-    for section in all.iter().filter(is_proxy) {
+    let (mut sections, plain): (Vec<&ApacheLine>, Vec<&ApacheLine>) =
+        all.iter().partition(|line| is_section(line));
+    let (rewriting, plain): (Vec<&ApacheLine>, Vec<&ApacheLine>) = plain
+        .iter()
+        .partition(|line| line.name.starts_with("rewrite"));
+    sections.sort_by_key(|line| rank(line));
+    work.places(&plain, &rewriting);
+    for section in sections.iter().filter(|it| it.name.starts_with("proxy")) {
         let members: Vec<&ApacheLine> = section.children.iter().flatten().collect();
         work.proxied(section, &members, &all);
     }
-    let plain: Vec<&ApacheLine> = all
-        .iter()
-        .copied()
-        .filter(|line| !is_section(line))
-        .collect();
-    work.say(&plain, &Area::default(), &[]);
+    // Apache rewrites before it redirects.
+    let rewriting = work.own_rewriting(&rewriting, body.is_empty());
+    let area = Area::default();
+    let rewriter = Rewriter {
+        work: &mut work,
+        area: &area,
+    };
+    let rewriting = rewriter.rewriting(&rewriting);
+    work.say(&plain, &area, &[]);
     if work.is_tls {
         work.tls(&plain);
     }
-    let mut sections: Vec<&ApacheLine> = all
-        .iter()
-        .copied()
-        .filter(|line| is_section(line))
-        .collect();
-    sections.sort_by_key(|line| rank(line));
     work.overrides(&sections);
-    for section in sections {
-        work.section(section, &Area::default(), &plain, 0);
+    let (of_files, of_paths): (Vec<&ApacheLine>, Vec<&ApacheLine>) =
+        sections.iter().partition(|section| rank(section).0 <= 2);
+    for section in of_files {
+        work.section(section, &area, &plain, 0);
+    }
+    // What stands for files within a directory comes after what does so outside.
+    for section in sections
+        .iter()
+        .filter(|it| it.name.starts_with("directory"))
+    {
+        work.nested_handlers(section);
+    }
+    for section in of_paths {
+        work.section(section, &area, &plain, 0);
+    }
+    if work.roots.has_files() {
+        work.links(&plain, &sections);
+        work.texts(&rewriting, &sections);
     }
     work.finish()
 }
 
 fn is_section(line: &ApacheLine) -> bool {
     line.children.is_some() && !line.name.starts_with("require")
+}
+
+/// The sections in a section, and its other lines.
+fn parted(section: &ApacheLine) -> (Vec<&ApacheLine>, Vec<&ApacheLine>) {
+    let children = section.children.iter().flatten();
+    children.partition(|line| is_section(line))
 }
 
 /// Where a section stands among the others as Apache merges them.
@@ -107,73 +139,26 @@ fn rank(section: &ApacheLine) -> (u8, usize) {
 }
 
 impl<'a> HostWork<'_, 'a> {
-    /// Where files are: the root, and directories elsewhere.
-    fn places(&mut self, all: &[&'a ApacheLine]) {
-        let ledger = self.apache.ledger;
-        if let Some(line) = all.iter().rev().find(|line| line.name == "documentroot") {
-            match words::file_path(line.first()) {
-                Some(path) => {
-                    ledger.carried(line.id);
-                    let path = if path.len() > 1 {
-                        path.trim_end_matches('/')
-                    } else {
-                        path
-                    };
-                    self.draft.keys.put("root", path, &[line.id]);
-                    self.roots.root = Some(path.to_owned());
-                }
-                None => ledger.lost(
-                    line.id,
-                    "a root that is put together is not known: write a site for each",
-                ),
-            }
-        }
-        // Those of the virtual host come before those outside.
-        for line in all
+    /// The rewriting of the virtual host: what stands outside of all is theirs where they say so.
+    fn own_rewriting(&self, lines: &[&'a ApacheLine], is_alone: bool) -> Vec<&'a ApacheLine> {
+        let (outer, inner): (Vec<&ApacheLine>, Vec<&ApacheLine>) = lines
             .iter()
-            .rev()
-            .filter(|line| ["alias", "scriptalias"].contains(&line.name.as_str()))
-        {
-            let (path, directory) = (
-                words::mount_path(line.first()),
-                words::file_path(line.word(1)),
-            );
-            let (Some(path), Some(directory)) = (path, directory) else {
-                ledger.lost(
-                    line.id,
-                    "it leads to no directory that is known: write a mount",
-                );
-                continue;
-            };
-            let directory = directory.trim_end_matches('/');
-            if self.roots.mounts.len() >= 64
-                || self.roots.mounts.iter().any(|(known, _)| known == path)
-            {
-                ledger.idle(line.id, "another directory is there already");
-                continue;
-            }
-            ledger.carried(line.id);
-            if let Some(mount) = self.draft.mount(path, directory, &[line.id]) {
-                mount.put("symlinks", "allow", &[]);
-            }
-            self.roots
-                .mounts
-                .push((path.to_owned(), directory.to_owned()));
-            if line.name == "scriptalias" {
-                let below = words::glob(path).map(|path| TomlItem::from(path + "/*"));
-                let mut rule = DraftKeys::default();
-                rule.matching(
-                    below
-                        .map(|below| ("path".to_owned(), below))
-                        .into_iter()
-                        .collect(),
-                );
-                rule.put_in("handler", "cgi", TomlItem::Flag(true), &[line.id]);
-                let note = "each file below it is run as the site's `user`: one that others may write is not";
-                ledger.differs(line.id, note);
-                self.main.push(rule);
-            }
+            .partition(|line| !is_alone && self.is_global(line));
+        let inherits = |lines: &[&ApacheLine], begin: &str| {
+            let mut options = lines.iter().filter(|line| line.name == "rewriteoptions");
+            options.any(|line| {
+                let mut words = line.words.iter().map(|word| word.to_ascii_lowercase());
+                words.any(|word| word.starts_with(begin))
+            })
+        };
+        if inherits(&inner, "inherit") || inherits(&outer, "inheritdown") {
+            return inner.into_iter().chain(outer).collect();
         }
+        for line in outer {
+            let note = "virtual hosts have rewriting of their own";
+            self.apache.ledger.idle(line.id, note);
+        }
+        inner
     }
 
     fn section(
@@ -184,51 +169,105 @@ impl<'a> HostWork<'_, 'a> {
         depth: usize,
     ) {
         let apache = self.apache;
-        let children: Vec<&ApacheLine> = section.children.iter().flatten().collect();
+        let is_directory = section.name.starts_with("directory");
+        let is_of_files = is_directory || !section.name.starts_with("location");
         if section.name.starts_with("proxy") {
             return;
         }
-        let covered = match depth < NESTED_MAX && section.name != "if" {
-            true => self.roots.covered(section, outer),
-            false => Covered::Unknown,
-        };
-        let areas = match covered {
-            Covered::Areas(areas) => areas,
-            Covered::Unknown => {
-                let why = "which requests a section is for is not known here: write a rule";
-                apache.bury(section, Fate::NotCarried, why);
-                if Apache::keeps_out(section) {
-                    self.draft.keys.close(why);
-                }
-                return;
-            }
-        };
-        match areas.is_empty() {
-            true => apache
-                .ledger
-                .say_last(section.id, Fate::NotNeeded, "no site has files there"),
-            false => apache.ledger.carried(section.id),
+        if depth == 0 && is_of_files && self.roots.has_files() {
+            return self.handlers(section, &Area::default(), 0);
         }
-        let plain: Vec<&ApacheLine> = children
-            .iter()
-            .copied()
-            .filter(|line| !is_section(line))
-            .collect();
+        if is_directory {
+            return apache.bury(section, Fate::NotNeeded, "no site has files there");
+        }
+        let covered = self.roots.covered(section, outer);
+        let Some(area) = covered.filter(|_| depth < NESTED_MAX) else {
+            let why = "which requests a section is for is not known here: write a rule";
+            apache.bury(section, Fate::NotCarried, why);
+            if Apache::keeps_out(section) {
+                self.close(outer, why, section);
+            }
+            return;
+        };
+        apache.ledger.carried(section.id);
+        let (inner, plain) = parted(section);
         let passwords: Vec<&ApacheLine> = above.iter().chain(&plain).copied().collect();
-        for area in &areas {
-            self.in_directory = section.name == "directory";
-            self.say(&plain, area, &passwords);
-            for inner in children.iter().filter(|line| is_section(line)) {
-                self.section(inner, area, &passwords, depth + 1);
+        self.say(&plain, &area, &passwords);
+        for inner in inner {
+            self.section(inner, &area, &passwords, depth + 1);
+        }
+    }
+
+    /// What of a section of directories or files is no text: programs, and settings of PHP.
+    fn handlers(&mut self, section: &'a ApacheLine, outer: &Area, depth: usize) {
+        let ledger = self.apache.ledger;
+        let Some(areas) = self.areas(section, outer).filter(|_| depth < NESTED_MAX) else {
+            return;
+        };
+        let (inner, plain) = parted(section);
+        for line in plain.iter().filter(|it| is_left_to_rules(it)) {
+            let is_setting = line.name.starts_with("php_");
+            if is_setting && areas.contains(&Area::default()) {
+                let mut keys = std::mem::take(&mut self.draft.keys);
+                self.setting(line, &mut keys);
+                self.draft.keys = keys;
+            } else if is_setting {
+                ledger.lost(line.id, "settings of PHP are those of a whole site: `pool`");
+            } else if areas.is_empty() && !line.name.starts_with("allowoverride") {
+                ledger.lost(line.id, "which files it is for is not known: write a rule");
             }
         }
+        for area in &areas {
+            self.programs(&plain, area, true);
+            for inner in inner
+                .iter()
+                .filter(|_| !section.name.starts_with("directory"))
+            {
+                self.handlers(inner, area, depth + 1);
+            }
+        }
+    }
+
+    fn nested_handlers(&mut self, section: &'a ApacheLine) {
+        for area in self.areas(section, &Area::default()).into_iter().flatten() {
+            for inner in parted(section).0 {
+                self.handlers(inner, &area, 1);
+            }
+        }
+    }
+
+    /// The requests of a section of directories or files, as far as rules tell them; `None` where no
+    /// site has files there.
+    fn areas(&self, section: &ApacheLine, outer: &Area) -> Option<Vec<Area>> {
+        if !section.name.starts_with("directory") {
+            return Some(self.roots.covered(section, outer).into_iter().collect());
+        }
+        let parts = self.roots.parts(section);
+        let is_here = !parts.is_empty() && self.roots.has_files();
+        is_here.then(|| parts.into_iter().filter_map(|(_, area)| area).collect())
+    }
+
+    /// Where the engine is given lines of an area: an expression for its paths, nothing where it is
+    /// all of a site.
+    fn engine_place(&self, area: &Area) -> Option<Option<String>> {
+        let is_path = area.methods.is_none() && area.file.is_none() && self.roots.has_files();
+        let below = |prefix: &String| format!("^{}(?:/|$)", words::escape(prefix));
+        let place = match (&area.prefix, &area.regex) {
+            (None, regex) => regex.clone(),
+            (Some(prefix), None) => Some(below(prefix)),
+            (Some(_), Some(_)) => return None,
+        };
+        is_path.then_some(place)
     }
 
     /// What a level says for an area.
     fn say(&mut self, lines: &[&'a ApacheLine], area: &Area, passwords: &[&'a ApacheLine]) {
         let apache = self.apache;
-        let mut keys = DraftKeys::default();
-        for line in lines {
+        let place = self.engine_place(area);
+        let (mut engine, lines): (Vec<&ApacheLine>, Vec<&ApacheLine>) = lines
+            .iter()
+            .partition(|line| place.is_some() && is_of_engine(line));
+        for line in &lines {
             if let Some(why) = apache.judge(line) {
                 self.close(area, why, line);
             }
@@ -240,115 +279,93 @@ impl<'a> HostWork<'_, 'a> {
                 self.close(area, why, line);
             }
         }
-        if let Some(admission) = admission(lines, apache.ledger) {
-            let passwords = if passwords.is_empty() {
-                lines
-            } else {
-                passwords
+        if let Some(admission) = admission(&lines, apache.ledger) {
+            let passwords = match passwords.is_empty() {
+                true => lines.clone(),
+                false => passwords.to_vec(),
             };
             self.admissions.retain(|(known, ..)| known != area);
-            self.admissions
-                .push((area.clone(), admission, passwords.to_vec()));
+            self.admissions.push((area.clone(), admission, passwords));
         }
-        self.fields(lines, &mut keys);
-        self.bounds(lines, &mut keys);
+        let mut keys = DraftKeys::default();
+        let mut left = self.fields(&lines, &mut keys);
+        self.bounds(&lines, &mut keys);
         if area.is_whole() {
             let mut whole = std::mem::take(&mut self.draft.keys);
-            self.site_keys(lines, &mut whole);
+            left.extend(self.site_keys(&lines, &mut whole));
             whole.merge(keys);
             self.draft.keys = whole;
         } else {
-            self.not_for_parts(lines, area);
-            if let Some(members) = area.members(false, &[]).filter(|_| !keys.is_idle()) {
+            let of_files =
+                |line: &&&ApacheLine| ["directoryindex", "errordocument"].contains(&&*line.name);
+            left.extend(lines.iter().filter(of_files).copied());
+            if let Some(members) = area.members(&[]).filter(|_| !keys.is_idle()) {
                 let mut rule = DraftKeys::default();
                 rule.matching(members);
                 rule.merge(keys);
                 self.settings.push(rule);
             }
         }
-        self.programs(lines, area);
-        self.proxies(lines, area);
-        Rewriter { work: self, area }.all(lines);
-    }
-
-    fn not_for_parts(&mut self, lines: &[&'a ApacheLine], area: &Area) {
-        let ledger = self.apache.ledger;
-        let mount = area.prefix.clone().filter(|_| area.names.is_none());
-        for line in lines {
-            match line.name.as_str() {
-                "directoryindex" => {
-                    let mut mounts = self.draft.mounts.iter_mut();
-                    match mounts.find(|(path, _)| Some(path) == mount.as_ref()) {
-                        Some((_, keys)) => index(self.apache, line, keys),
-                        None => ledger.lost(line.id, "names of indexes are a site's, or a mount's"),
-                    }
+        self.programs(&lines, area, false);
+        self.programs(&engine, area, true);
+        self.proxies(&lines, area);
+        match place {
+            None => self.left_out(&left, area),
+            Some(place) => {
+                engine.extend(left);
+                match place {
+                    None => self.of_engine.extend(engine),
+                    Some(_) if engine.is_empty() => {}
+                    Some(regex) => self.of_locations.push((regex, engine)),
                 }
-                "options" | "errordocument" => {
-                    let words = line.words.iter().map(|it| it.to_ascii_lowercase());
-                    let opens = words
-                        .into_iter()
-                        .any(|it| it.trim_start_matches('+') == "indexes");
-                    match line.name == "errordocument" || opens {
-                        true => ledger.lost(line.id, "lists of files and error pages are a site's"),
-                        false => self.options(line, None),
-                    }
-                }
-                _ => {}
             }
         }
+        let mut rewriter = Rewriter { work: self, area };
+        for line in lines.iter().filter(|it| it.name.starts_with("redirect")) {
+            rewriter.redirect(line);
+        }
+        if !area.is_whole() {
+            let rewriting = lines.iter().filter(|it| it.name.starts_with("rewrite"));
+            let rewriting: Vec<&ApacheLine> = rewriting.copied().collect();
+            rewriter.rewriting(&rewriting);
+        }
     }
 
-    /// `Options`: lists of files, and links.
-    fn options(&self, line: &ApacheLine, keys: Option<&mut DraftKeys>) {
-        let ledger = self.apache.ledger;
-        ledger.carried(line.id);
-        let words: Vec<String> = line
-            .words
-            .iter()
-            .map(|it| it.to_ascii_lowercase())
-            .collect();
-        let has = |name: &str| words.iter().any(|it| it.trim_start_matches('+') == name);
-        if has("includes") || has("includesnoexec") {
-            ledger.differs(
-                line.id,
-                "pages are sent as they are: there are no server-side includes",
-            );
+    /// Lines that neither keys nor the engine can say.
+    pub(super) fn left_out(&mut self, lines: &[&'a ApacheLine], area: &Area) {
+        let mut removed = DraftKeys::default();
+        for line in lines {
+            self.apache.ledger.lost(line.id, fields::LOST);
+            // Without it the client's own would be believed.
+            if let Some(name) = fields::request_field(line) {
+                let names = TomlItem::texts([name]);
+                removed.put_in("request_headers", "remove", names, &[line.id]);
+            }
         }
-        if has("multiviews") {
-            ledger.differs(
-                line.id,
-                "a name without its ending is found by `try`, as `$path.html`",
-            );
+        match area.members(&[]) {
+            _ if removed.is_idle() => {}
+            Some(members) if !area.is_whole() => {
+                let mut rule = DraftKeys::default();
+                rule.matching(members);
+                rule.merge(removed);
+                self.settings.push(rule);
+            }
+            _ => self.draft.keys.merge(removed),
         }
-        let Some(keys) = keys else {
-            return;
-        };
-        if has("indexes") || has("all") {
-            keys.put_in("files", "listing", TomlItem::Flag(true), &[line.id]);
-        }
-        let links = match (
-            has("symlinksifownermatch"),
-            words
-                .iter()
-                .any(|it| it == "-followsymlinks" || it == "none"),
-        ) {
-            (true, _) => "owner",
-            (_, true) => "deny",
-            _ if has("followsymlinks") || has("all") => "allow",
-            _ => return,
-        };
-        keys.put("symlinks", links, &[line.id]);
     }
 
-    /// Keys that only a site has.
-    fn site_keys(&mut self, lines: &[&'a ApacheLine], keys: &mut DraftKeys) {
+    /// Keys that only a site has; lines that no key says.
+    fn site_keys(&mut self, lines: &[&'a ApacheLine], keys: &mut DraftKeys) -> Vec<&'a ApacheLine> {
         let ledger = self.apache.ledger;
+        let mut left = Vec::new();
+        let is_usual = |line: &&&ApacheLine| line.name == "customlog" && line.word(1) == "combined";
+        let records = lines.iter().rev().find(is_usual);
         for line in lines {
             match line.name.as_str() {
                 "directoryindex" if self.roots.root.is_some() => index(self.apache, line, keys),
-                "options" if self.roots.root.is_some() => self.options(line, Some(keys)),
-                "errordocument" => self.error_page(line, keys),
-                "customlog" => self.record(line, keys),
+                "errordocument" if !self.error_page(line, keys) => left.push(*line),
+                "customlog" if records.is_none_or(|it| it.id == line.id) => self.record(line, keys),
+                "customlog" => ledger.lost(line.id, fields::ONE_RECORD),
                 "errorlog" => {
                     match words::file_path(line.first()).filter(|_| !self.is_global(line)) {
                         Some(path) => {
@@ -368,28 +385,25 @@ impl<'a> HostWork<'_, 'a> {
                     ("timeouts", "idle"),
                     keys,
                 ),
-                "suexecusergroup" | "assignuserid" => {
-                    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.$@".contains(&byte);
-                    let name = line.first();
-                    let is_user = !name.is_empty()
-                        && name != "root"
-                        && !name.bytes().all(|byte| byte == b'0');
-                    match is_user && name.bytes().all(fits) {
-                        true => {
-                            ledger.differs(
-                                line.id,
-                                "programs run as the user, in that user's groups",
-                            );
-                            keys.put("user", name, &[line.id]);
-                        }
-                        false => ledger.say(line.id, Fate::Refused, "programs do not run as root"),
-                    }
-                }
-                "php_admin_value" | "php_admin_flag" | "php_value" | "php_flag" => {
-                    self.setting(line, keys)
-                }
+                "suexecusergroup" | "assignuserid" | "ruidgid" => self.user(line, keys),
+                name if name.starts_with("php_") => self.setting(line, keys),
                 _ => {}
             }
+        }
+        left
+    }
+
+    fn user(&self, line: &ApacheLine, keys: &mut DraftKeys) {
+        let ledger = self.apache.ledger;
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.$@".contains(&byte);
+        let name = line.first();
+        let is_root = name == "root" || name.bytes().all(|byte| byte == b'0');
+        match !is_root && name.bytes().all(fits) {
+            true => {
+                ledger.differs(line.id, "programs run as the user, in that user's groups");
+                keys.put("user", name, &[line.id]);
+            }
+            false => ledger.say(line.id, Fate::Refused, "programs do not run as root"),
         }
     }
 
@@ -400,14 +414,7 @@ impl<'a> HostWork<'_, 'a> {
     /// A setting of PHP, for a pool of ours.
     fn setting(&self, line: &ApacheLine, keys: &mut DraftKeys) {
         let (name, value) = (line.first(), line.word(1));
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-        let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic())
-            && name.len() <= 128
-            && name.bytes().all(fits);
-        let is_value = !value.contains(|c: char| c.is_control() || ['"', '\\'].contains(&c))
-            && !value.contains("${")
-            && value.len() <= 1_000;
-        match self.apache.options.own_pools && is_name && is_value {
+        match self.apache.options.own_pools && crate::pools::is_setting(name, value) {
             true => {
                 if !line.name.contains("admin") {
                     self.apache.ledger.differs(line.id, "pages cannot change it");
@@ -468,22 +475,15 @@ impl<'a> HostWork<'_, 'a> {
     /// Rules for where nobody comes in.
     fn closed(&mut self, access: &mut Vec<DraftKeys>) {
         for (area, why, line) in std::mem::take(&mut self.closings) {
-            let by_file: &[bool] = if area.names.is_some() {
-                &[false, true]
-            } else {
-                &[false]
-            };
-            for by_file in by_file {
-                match area.members(*by_file, &[]).filter(|_| !area.is_whole()) {
-                    Some(members) => {
-                        let mut rule = DraftKeys::default();
-                        rule.note(&[line]);
-                        rule.matching(members);
-                        rule.close(why);
-                        access.push(rule);
-                    }
-                    None => self.draft.keys.close(why),
+            match area.members(&[]).filter(|_| !area.is_whole()) {
+                Some(members) => {
+                    let mut rule = DraftKeys::default();
+                    rule.note(&[line]);
+                    rule.matching(members);
+                    rule.close(why);
+                    access.push(rule);
                 }
+                None => self.draft.keys.close(why),
             }
         }
     }
@@ -506,39 +506,20 @@ impl<'a> HostWork<'_, 'a> {
                 admission.say(passwords, ledger, &mut self.draft.keys);
                 continue;
             }
-            let by_file: &[bool] = if area.names.is_some() {
-                &[false, true]
-            } else {
-                &[false]
-            };
-            for by_file in by_file {
-                match area.members(*by_file, &others) {
-                    Some(members) => {
-                        let mut rule = DraftKeys::default();
-                        rule.matching(members);
-                        admission.say(passwords, ledger, &mut rule);
-                        access.push(rule);
-                    }
-                    None => self
-                        .draft
-                        .keys
-                        .close("which requests a section keeps out is not known"),
+            match area.members(&others) {
+                Some(members) => {
+                    let mut rule = DraftKeys::default();
+                    rule.matching(members);
+                    admission.say(passwords, ledger, &mut rule);
+                    access.push(rule);
                 }
+                None => self
+                    .draft
+                    .keys
+                    .close("which requests a section keeps out is not known"),
             }
         }
         self.closed(&mut access);
-        if self.uses_unless
-            && let Some(TomlItem::List(tried)) = self.draft.keys.get("try").cloned()
-        {
-            let mut whole: Vec<TomlItem> = vec!["$path".into(), "$path/".into()];
-            whole.extend(
-                tried
-                    .into_iter()
-                    .filter(|it| !whole.contains(it))
-                    .collect::<Vec<_>>(),
-            );
-            self.draft.keys.replace("try", TomlItem::List(whole));
-        }
         let rules = access
             .into_iter()
             .chain(self.settings)

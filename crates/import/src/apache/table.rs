@@ -22,7 +22,10 @@ const TABLE: &[(ApacheMeaning, &str)] = &[
          header requestheader expiresactive expiresdefault expiresbytype setenv unsetenv errordocument directoryindex options \
          allowoverride allowoverridelist limitrequestbody timeout keepalivetimeout maxkeepaliverequests customlog errorlog logformat sslengine \
          sslcertificatefile sslcertificatekeyfile sslcacertificatefile sslverifyclient suexecusergroup assignuserid \
-         php_admin_value php_admin_flag php_value php_flag listen balancermember proxy proxymatch if",
+         php_admin_value php_admin_flag php_value php_flag listen balancermember proxy proxymatch if elseif else \
+         ruidgid forcetype browsermatch browsermatchnocase directoryslash acceptpathinfo removehandler removetype \
+         indexignore authbasicprovider authbasicauthoritative authzsendforbiddenonfailure rewriteoptions rewritebase \
+         setenvif setenvifnocase setenvifexpr",
     ),
     (
         Idle("processes, modules and buffers are the gateway's own affair"),
@@ -30,7 +33,7 @@ const TABLE: &[(ApacheMeaning, &str)] = &[
          minsparethreads maxsparethreads threadsperchild threadlimit maxrequestworkers maxconnectionsperchild serverlimit \
          maxclients maxrequestsperchild asyncrequestworkerfactor hostnamelookups typesconfig mimemagicfile coredumpdirectory \
          enablemmap enablesendfile acceptfilter receivebuffersize sendbuffersize listenbacklog maxmemfree \
-         gracefulshutdowntimeout scoreboardfile define undefine error keepalive syntax addmodule clearmodulelist",
+         gracefulshutdowntimeout scoreboardfile rmode rgroups rdefaultuidgid rminuidgid define undefine error keepalive syntax addmodule clearmodulelist",
     ),
     (
         Idle(
@@ -38,12 +41,12 @@ const TABLE: &[(ApacheMeaning, &str)] = &[
         ),
         "serveradmin serversignature servertokens usecanonicalname usecanonicalphysicalport traceenable fileetag \
          adddefaultcharset addcharset addencoding addlanguage languagepriority forcelanguagepriority defaultlanguage \
-         indexoptions indexignore addicon addiconbytype addiconbyencoding defaulticon readmename headername adddescription \
+         indexoptions addicon addiconbytype addiconbyencoding defaulticon readmename headername adddescription \
          addoutputfilterbytype addoutputfilter setoutputfilter deflatecompressionlevel deflatefilternote deflatememlevel \
-         deflatewindowsize deflatebuffersize brotlicompressionquality filterdeclare filterprovider filterchain browsermatch \
-         browsermatchnocase loglevel contentdigest namevirtualhost directoryslash protocols protocolshonororder h2direct h2push \
-         authbasicprovider authbasicauthoritative authzsendforbiddenonfailure directoryindexredirect globallog acceptpathinfo \
-         cgipassauth removehandler removetype servername_",
+         deflatewindowsize deflatebuffersize brotlicompressionquality filterdeclare filterprovider filterchain \
+         loglevel contentdigest namevirtualhost protocols protocolshonororder h2direct h2push \
+         directoryindexredirect globallog \
+         cgipassauth ",
     ),
     (
         Idle(
@@ -71,11 +74,11 @@ const TABLE: &[(ApacheMeaning, &str)] = &[
     ),
     (
         Lost("write it as `rewrite`, a map, or `proxy_redirect` of a handler"),
-        "rewritemap rewriteoptions rewritebase proxypassreversecookiedomain proxypassreversecookiepath",
+        "rewritemap proxypassreversecookiedomain proxypassreversecookiepath",
     ),
     (
         Lost("variables that depend on requests are `env` with a `match`"),
-        "setenvif setenvifnocase setenvifexpr passenv rewritelock",
+        "passenv rewritelock",
     ),
     (
         Lost("bodies and fields that are put together are changed by scripts"),

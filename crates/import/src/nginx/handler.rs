@@ -483,9 +483,8 @@ impl<'a> SiteWork<'_, 'a> {
         http.ledger.carried(line.id);
         match (fastcgi.len(), http.options.own_pools) {
             (_, true) => {
-                let note = "PHP runs in a pool of the gateway's: give the site a `user`";
-                http.ledger.differs(line.id, note);
                 keys.put_in("handler", "php", TomlItem::Flag(true), &[line.id]);
+                keys.pool_at = Some((server, line.id));
             }
             (1, false) => keys.put_in("handler", "fastcgi", server, &[line.id]),
             _ => keys.put_in("handler", "fastcgi", TomlItem::Table(fastcgi), &[line.id]),

@@ -23,6 +23,7 @@ use std::rc::Rc;
 use crate::draft::{SharedDraft, SiteDraft, TomlItem};
 use crate::front::{Front, Fronts, Merged, Socket, listeners, worth_writing};
 use crate::ledger::{Fate, Ledger};
+use crate::pools::Pools;
 use crate::{ImportOptions, Imported, Unreadable, assemble, text_of, words};
 use parse::{Files, Statement};
 use settings::{Zone, zone};
@@ -261,6 +262,7 @@ impl<'a> Http<'a> {
         let (servers, fronts): (Vec<_>, Vec<_>) = self.servers().into_iter().unzip();
         let mut shared = self.shared(&fronts);
         let fronts = Fronts::part(fronts, self.ledger);
+        let pools = Pools::read(&self.options.pools, self.ledger);
         let mut drafts = Vec::new();
         for (server, front) in servers.iter().zip(&fronts.list) {
             if front.hosts.is_empty() {
@@ -269,6 +271,7 @@ impl<'a> Http<'a> {
             }
             let mut draft = site::build(&self, server, front);
             fronts.settle(front, &mut draft);
+            pools.settle(&mut draft, self.ledger);
             if let Some(why) = closed {
                 draft.keys.close(why);
             }

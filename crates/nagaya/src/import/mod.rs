@@ -13,7 +13,7 @@ use std::process::Command;
 
 use clap::{Args, Subcommand};
 use config::{Diagnostics, Naming, reason};
-use import::{BYTES_MAX, ImportOptions, Imported, Listening, SHARED, Unreadable};
+use import::{BYTES_MAX, ImportOptions, Imported, Listening, PoolFile, SHARED, Unreadable};
 use supervisor::load::load;
 
 use crate::certificates;
@@ -76,6 +76,10 @@ pub(crate) struct ImportArguments {
     /// Run PHP in pools of the gateway's and no longer in those of php-fpm
     #[arg(long)]
     own_pools: bool,
+    /// Directory of php-fpm's pools (pool.d): with --own-pools, sites take over the user and settings
+    /// of the pool that runs their PHP
+    #[arg(long, value_name = "DIRECTORY", requires = "own_pools")]
+    pools: Option<PathBuf>,
     /// Write the account there too, every line in it, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -102,8 +106,16 @@ pub(crate) fn run(config: &Path, command: &ImportCommand) -> Outcome {
             return Outcome::Wrong;
         }
     };
+    let pools = match arguments.pools.as_deref().map_or(Ok(Vec::new()), pools_in) {
+        Ok(pools) => pools,
+        Err(why) => {
+            complain(&format!("nagaya: {why}\n"));
+            return Outcome::Wrong;
+        }
+    };
     let options = ImportOptions {
         name,
+        pools,
         own_pools: arguments.own_pools,
         listening: listening(arguments),
     };
@@ -131,6 +143,30 @@ fn source_of(server: &str, arguments: &ImportArguments) -> ImportSource {
         name: name.replace(char::is_control, " "),
         is_one: file != Some(Path::new("-")),
     }
+}
+
+/// The files of pools in a directory.
+fn pools_in(directory: &Path) -> Result<Vec<PoolFile>, String> {
+    let failed =
+        |error: &std::io::Error| format!("read {}: {}", directory.display(), reason(error));
+    let entries = std::fs::read_dir(directory).map_err(|error| failed(&error))?;
+    let paths = entries.flatten().map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|it| it == "conf"))
+        .collect();
+    paths.sort();
+    let mut left = BYTES_MAX;
+    let mut files = Vec::new();
+    for path in paths {
+        let bytes = content_of(&path)?;
+        let rest = left.checked_sub(bytes.len());
+        left = rest.ok_or_else(|| format!("{}: it is too large", directory.display()))?;
+        files.push(PoolFile {
+            name: path.display().to_string(),
+            text: String::from_utf8_lossy(&bytes).into_owned(),
+        });
+    }
+    Ok(files)
 }
 
 fn listening(arguments: &ImportArguments) -> Listening {

@@ -17,6 +17,7 @@ mod fail2ban;
 mod from_apache;
 mod hestiacp;
 mod import;
+mod import_beside_apache;
 mod import_nginx;
 mod keeper;
 mod metrics;

@@ -1,0 +1,73 @@
+//! php-fpm's pools that sites take over.
+
+use import::{Fate, ImportOptions, Imported, PoolFile, apache};
+
+use crate::properties::passes;
+use crate::said;
+
+const HOSTS: &str = "<VirtualHost *:80>\nServerName a.example\nDocumentRoot /srv/a\n<FilesMatch \\.php$>\n\
+    SetHandler \"proxy:unix:/run/php/alice.sock|fcgi://localhost\"\n</FilesMatch>\n</VirtualHost>";
+const POOLS: &str = "; of alice\n[alice]\nuser = alice\ngroup = alice\nlisten = /run/php/$pool.sock\npm = ondemand\n\
+    pm.max_children = 6\npm.max_requests = 500\nrequest_terminate_timeout = 90s\nchroot = /srv\n\
+    php_admin_value[memory_limit] = 256M ; enough\nphp_flag[display_errors] = off\nenv[STAGE] = test\n\
+    [bob]\nuser = bob\nlisten = 127.0.0.1:9001\n";
+
+fn read(hosts: &str, own_pools: bool) -> Imported {
+    let options = ImportOptions {
+        own_pools,
+        pools: vec![PoolFile {
+            name: "/etc/php/8.2/fpm/pool.d/alice.conf".to_owned(),
+            text: POOLS.to_owned(),
+        }],
+        ..ImportOptions::default()
+    };
+    let imported = apache(hosts.as_bytes(), &options).unwrap();
+    passes(&imported);
+    imported
+}
+
+#[test]
+fn a_site_that_asks_a_pool_takes_its_user_and_settings() {
+    let imported = read(HOSTS, true);
+    let site = crate::site_of(&imported);
+    for expected in [
+        "user = \"alice\"",
+        "pool = { processes = 6, requests = 500, time = \"90s\", admin = { memory_limit = \"256M\", display_errors = false } }",
+        "env = { STAGE = \"test\" }",
+        "handler = { php = true }",
+    ] {
+        assert!(site.contains(expected), "{expected}\n{site}");
+    }
+    assert_eq!(said(&imported, "pm.max_children").0, Fate::Carried);
+    assert_eq!(said(&imported, "php_flag").0, Fate::Different);
+    assert_eq!(said(&imported, "chroot").0, Fate::NotCarried);
+    assert_eq!(said(&imported, "user = bob").0, Fate::NotNeeded);
+}
+
+#[test]
+fn php_fpm_stays_where_nobody_asks_for_pools_or_a_site_has_two() {
+    let imported = read(HOSTS, false);
+    let site = crate::site_of(&imported);
+    assert!(
+        site.contains("fastcgi = \"unix:/run/php/alice.sock\""),
+        "{site}"
+    );
+    assert!(!site.contains("user ="), "{site}");
+    assert_eq!(said(&imported, "user = alice").0, Fate::NotNeeded);
+    let two = HOSTS.replace(
+        "</VirtualHost>",
+        "<Directory /srv/a/bob>\n<FilesMatch \\.php$>\nSetHandler \"proxy:fcgi://127.0.0.1:9001\"\n</FilesMatch>\n\
+         </Directory>\n</VirtualHost>",
+    );
+    let imported = read(&two, true);
+    let site = crate::site_of(&imported);
+    // The directory's comes first as Apache merges them.
+    assert!(
+        site.contains("user = \"bob\"") && site.contains("php = true"),
+        "{site}"
+    );
+    assert!(
+        site.contains("fastcgi = \"unix:/run/php/alice.sock\""),
+        "{site}"
+    );
+}
