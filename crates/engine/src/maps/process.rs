@@ -24,7 +24,7 @@ use super::stderr::Stderr;
 use crate::buffer::ReadBuffer;
 use crate::pipe::{PipeReader, PipeWriter, Pipes};
 use crate::programs;
-use crate::programs::link::ProgramOutcome;
+use crate::programs::ProgramOutcome;
 use crate::worker::Worker;
 use ipc::order::{End as Ended, RunMap};
 

@@ -13,7 +13,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -23,9 +22,10 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::pools::{AllPools, Newcomer, ProgramPool};
+use super::slot::{Permit, ProgramOutcome, Slot};
 use crate::error::{Error, Kind, Result};
 use crate::io::register;
-use ipc::order::{Ended, Failure, Order, Report, Run, RunMap};
+use ipc::order::{Failure, Order, Report, Run, RunMap};
 
 /// Orders to run a program that may wait for the spawner to listen.
 const WAITING_MAX: usize = 64;
@@ -56,17 +56,6 @@ struct Left {
     came: Notify,
 }
 
-/// What became of a program that was to run.
-#[derive(Debug, Clone)]
-pub enum ProgramOutcome {
-    /// It never ran.
-    Failed(Failure, String),
-    /// It has ended.
-    Ended(Ended),
-    /// Nobody knows: the spawner is gone, and has taken it along.
-    Lost,
-}
-
 /// A program that was ordered. Dropped, it is killed.
 #[derive(Debug)]
 pub struct Program {
@@ -74,20 +63,6 @@ pub struct Program {
     link: Rc<Link>,
     slot: Rc<Slot>,
 }
-
-/// What is known of one program.
-#[derive(Debug)]
-struct Slot {
-    started: Cell<bool>,
-    outcome: RefCell<Option<ProgramOutcome>>,
-    waker: RefCell<Option<Waker>>,
-    /// Given back when the program has ended, not when its exchange has.
-    permit: Permit,
-}
-
-/// A place among the programs that may run at once.
-#[derive(Debug)]
-struct Permit(Arc<AtomicUsize>);
 
 /// Why a link did not take an order.
 enum NotRun {
@@ -276,33 +251,6 @@ impl Programs {
     }
 }
 
-impl Permit {
-    fn acquire(running: &Arc<AtomicUsize>, programs_max: usize) -> Result<Self> {
-        let more = |count: usize| (count < programs_max).then_some(count + 1);
-        match running.fetch_update(Relaxed, Relaxed, more) {
-            Ok(_) => Ok(Self(Arc::clone(running))),
-            Err(count) => {
-                let detail = format!("{count} programs run, as many as caps.programs allows");
-                Err(Error::new(Kind::Full, "programs_full", detail))
-            }
-        }
-    }
-}
-
-impl Permit {
-    /// Another one for the same program; for a moment it counts twice.
-    fn again(&self) -> Self {
-        self.0.fetch_add(1, Relaxed);
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
-}
-
 /// There is no spawner to ask or to hear from.
 pub(crate) fn lost() -> Error {
     let detail = "the spawner has ended; it is started again, see the error log";
@@ -344,29 +292,6 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         self.kill();
-    }
-}
-
-impl Slot {
-    fn listen(&self, cx: &Context<'_>) {
-        let mut waker = self.waker.borrow_mut();
-        if !waker
-            .as_ref()
-            .is_some_and(|waker| waker.will_wake(cx.waker()))
-        {
-            *waker = Some(cx.waker().clone());
-        }
-    }
-
-    fn end(&self, outcome: ProgramOutcome) {
-        *self.outcome.borrow_mut() = Some(outcome);
-        self.wake();
-    }
-
-    fn wake(&self) {
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
     }
 }
 

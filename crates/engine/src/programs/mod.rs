@@ -10,5 +10,7 @@ pub(crate) mod inquiries;
 pub(crate) mod link;
 pub(crate) mod pools;
 pub(crate) mod recent;
+mod slot;
 
 pub(crate) use link::Program;
+pub(crate) use slot::ProgramOutcome;

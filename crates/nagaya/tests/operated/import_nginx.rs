@@ -307,9 +307,17 @@ fn wrong(nginx: &Answer, ours: &Answer, path: &str) -> Option<&'static str> {
     }
 }
 
-#[test]
-fn what_nginx_closes_is_closed_and_who_answers_is_the_same_one() {
-    let directory = files();
+/// Whether a site's file says why something is closed or lost: behind a program's name is nothing where
+/// there are no programs, and below a mount files are the mount's.
+fn is_told(what: &str, ours: &Answer, path: &str, site: &str) -> bool {
+    what == "closed or lost"
+        && (site.contains("# closed")
+            || (path.contains(".php/") && !site.contains("fastcgi"))
+            || (ours.0 == 404 && site.contains("[[sites.mounts]]")))
+}
+
+/// Both say what they were asked for, and by which location.
+fn back_ends() -> (ScriptedUpstream, FastCgiResponder) {
     let back = ScriptedUpstream::start(|seen| {
         let place = seen.head.field("x-place").unwrap_or_default();
         let path = seen.head.line.split(' ').nth(1).unwrap_or_default();
@@ -330,6 +338,13 @@ fn what_nginx_closes_is_closed_and_who_answers_is_the_same_one() {
         }
         steps
     });
+    (back, php)
+}
+
+#[test]
+fn what_nginx_closes_is_closed_and_who_answers_is_the_same_one() {
+    let directory = files();
+    let (back, php) = back_ends();
     let addresses = [back.address().to_string(), php.address().to_string()];
     let mut runner = TestRunner::deterministic();
     let bodies: Vec<String> = (0..SERVERS)
@@ -376,18 +391,11 @@ fn what_nginx_closes_is_closed_and_who_answers_is_the_same_one() {
                     .each_mut()
                     .map(|it| ask(it, &host(number), path, fields));
                 count += 1;
-                if let Some(what) = wrong(&theirs, &ours, path) {
-                    // Behind a program's name is nothing, where there are no programs; below a mount
-                    // files are the mount's.
-                    let is_told = what == "closed or lost"
-                        && (site.contains("# closed")
-                            || (path.contains(".php/") && !site.contains("fastcgi"))
-                            || (ours.0 == 404 && site.contains("[[sites.mounts]]")));
-                    if !is_told {
-                        found.entry(what).or_default().push(format!(
-                            "{what}: {path} {fields:?}\n nginx {theirs:?}\n ours  {ours:?}\n{body}\n{site}"
-                        ));
-                    }
+                let what = wrong(&theirs, &ours, path);
+                if let Some(what) = what.filter(|what| !is_told(what, &ours, path, site)) {
+                    found.entry(what).or_default().push(format!(
+                        "{what}: {path} {fields:?}\n nginx {theirs:?}\n ours  {ours:?}\n{body}\n{site}"
+                    ));
                 }
             }
         }

@@ -4,7 +4,8 @@
 //! learns only which kind it was.
 
 use crate::error::{Error, Kind};
-use crate::programs::link::{ProgramOutcome, lost};
+use crate::programs::ProgramOutcome;
+use crate::programs::link::lost;
 use ipc::order::{End, Ended, Failure, LimitHit};
 
 /// Why there is no reply, or not all of one. `flaw` is what was wrong with what the program said.

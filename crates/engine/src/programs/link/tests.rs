@@ -1,12 +1,13 @@
 //! The link to a spawner that answers, lags, fails and goes.
 
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::task::{LocalSet, yield_now};
 
 use super::*;
 use crate::fixture::block_on;
-use ipc::order::End;
+use ipc::order::{End, Ended};
 
 fn order(id: u64) -> Run {
     let null = || os::file::memfd("test", b"").expect("memory");
