@@ -471,3 +471,10 @@ fn every_line_that_was_looked_at_is_explained() {
         ]
     );
 }
+
+#[test]
+fn a_fragment_is_no_part_of_the_path_that_a_rule_leads_to() {
+    let site = rules("RewriteRule ^x$ /y.html#top [L]\nRewriteRule ^z$ /y.html#top [R,NE,L]");
+    assert_eq!(site.short("/x"), "-> /y.html");
+    assert_eq!(site.short("/z"), "302 http://example.jp/y.html#top");
+}

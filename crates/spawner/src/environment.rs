@@ -88,7 +88,9 @@ fn may_be_set(name: &[u8], names: &[String]) -> bool {
         let fits = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
         !rest.is_empty() && rest.iter().all(fits)
     });
+    // What a request was before it was sent elsewhere inside: no program is loaded or run by it.
     is_field
+        || name.starts_with(b"REDIRECT_")
         || KNOWN.iter().any(|known| known.as_bytes() == name)
         || name == REQUEST_ID.as_bytes()
         || names.iter().any(|known| known.as_bytes() == name)
@@ -134,6 +136,7 @@ mod tests {
         let pairs = [
             ("QUERY_STRING", "-d+allow_url_include=1&a=\u{7f}"),
             ("HTTP_X_2_B", ""),
+            ("REDIRECT_HTTP_AUTHORIZATION", "Basic eA=="),
             ("SCRIPT_FILENAME", "/srv/a.cgi"),
         ];
         assert_eq!(
@@ -141,6 +144,7 @@ mod tests {
             [
                 "QUERY_STRING=-d+allow_url_include=1&a=\u{7f}",
                 "HTTP_X_2_B=",
+                "REDIRECT_HTTP_AUTHORIZATION=Basic eA==",
                 "SCRIPT_FILENAME=/srv/a.cgi",
                 PATH,
             ]
@@ -169,6 +173,7 @@ mod tests {
             "1A",
             "QUERY_STRING ",
             "REMOTE_ADDR\n",
+            "REDIRECT_A=B",
         ] {
             let refused = given(&[(name, "x")], &[]).unwrap_err();
             assert!(refused.contains("cannot be given"), "{name:?}: {refused}");

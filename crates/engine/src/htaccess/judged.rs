@@ -212,7 +212,7 @@ impl Judged<'_> {
         // With two slashes in front it would name another host.
         let mut location = b"/".to_vec();
         location.extend_from_slice(path.get(slashes..).unwrap_or_default());
-        if let Some(query) = head.query() {
+        if let Some(query) = &self.decision.query {
             location.push(b'?');
             location.extend_from_slice(query);
         }

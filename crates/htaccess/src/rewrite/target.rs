@@ -116,7 +116,11 @@ pub(super) fn local(
         let context = request.context.filter(|_| !options.ignore_context)?;
         replaced(&path, context.root, context.prefix)
     };
-    found.or_else(of_context).unwrap_or(path)
+    let mut found = found.or_else(of_context).unwrap_or(path);
+    // A fragment is the client's.
+    let end = found.iter().position(|byte| *byte == b'#');
+    found.truncate(end.unwrap_or(found.len()));
+    found
 }
 
 /// The value of `Set-Cookie` that `CO` says: name, value, domain, and what may follow.

@@ -37,8 +37,15 @@ pub(super) async fn run(chosen: Chosen<'_>, exchange: &mut Exchange, cgi: &Cgi) 
     let spooled_bytes = spooled.as_ref().map(Spool::len);
     let says_start = relay::is_start_awaited(exchange, spooled.as_ref());
     let params = &cgi.params;
-    let environment =
-        program::environment(routed, exchange, &resolved, None, params, spooled_bytes)?;
+    let environment = program::environment(
+        routed,
+        exchange,
+        &resolved,
+        None,
+        params,
+        spooled_bytes,
+        true,
+    )?;
     let (pipes, [stdin, stdout, stderr]) =
         Pipes::open().map_err(|error| Error::io(Kind::Full, "program_pipes", &error))?;
     let group = exchange.wished_group();

@@ -59,7 +59,15 @@ pub(super) async fn serve(
     let spooled_bytes = spooled.as_ref().map(Spool::len);
     let params = &fastcgi.params;
     let ask = Ask {
-        variables: program::environment(*chosen, exchange, &script, root, params, spooled_bytes)?,
+        variables: program::environment(
+            *chosen,
+            exchange,
+            &script,
+            root,
+            params,
+            spooled_bytes,
+            false,
+        )?,
         chosen,
         pool,
         fastcgi,

@@ -23,7 +23,8 @@ const SOFTWARE: &[u8] = b"nagaya";
 /// Makes the variables of the exchange's request for the program `resolved`, and changes them as
 /// `env` of its site and rules and then `params` say. `root` is the site's own root as the
 /// program sees it, where that is another one; `spooled_bytes` the body's length where it was taken
-/// beforehand.
+/// beforehand. `lists_names` says whether the program gets such variables alone as its kind has, and
+/// those that the configuration names.
 ///
 /// # Errors
 /// 431 where they are too long together, 400 where a value cannot be told, 500 where an expression
@@ -35,6 +36,7 @@ pub(in super::super) fn environment(
     root: Option<&Path>,
     params: &[(String, Option<Template>)],
     spooled_bytes: Option<u64>,
+    lists_names: bool,
 ) -> Result<Environment> {
     strip_hop_by_hop(&mut exchange.request.head.fields);
     let exchange = &*exchange;
@@ -55,7 +57,7 @@ pub(in super::super) fn environment(
         tls_variables(tls, &mut environment)?;
     }
     if let Some(applied) = &exchange.route.htaccess {
-        tell_variables(&applied.decision.variables, &mut environment)?;
+        tell_variables(&applied.decision.variables, lists_names, &mut environment)?;
     }
     let layers = routed.layers(&exchange.route);
     let env = layers.flat_map(|layer| layer.variables(exchange));
@@ -79,8 +81,13 @@ pub(in super::super) fn environment(
 }
 
 /// What `.htaccess` files have set, under names that a variable may have. What a program is told of
-/// its request in any case stays as it is, but for how the request came to it.
-fn tell_variables(variables: &Variables, environment: &mut Environment) -> Result<()> {
+/// its request in any case stays as it is, but for how the request came to it. Where names are listed
+/// others than those of fields and of requests before would have it refused.
+fn tell_variables(
+    variables: &Variables,
+    lists_names: bool,
+    environment: &mut Environment,
+) -> Result<()> {
     for (name, value) in variables.iter() {
         let plain = |byte: &u8| match byte.is_ascii_alphanumeric() {
             true => *byte,
@@ -88,7 +95,13 @@ fn tell_variables(variables: &Variables, environment: &mut Environment) -> Resul
         };
         let name: Vec<u8> = name.iter().map(plain).collect();
         let is_told = environment.get(&name).is_some() && !name.starts_with(b"REDIRECT_");
-        if !is_told && !value.contains(&0) && variable_name_ok(&name) {
+        let is_listed = name.starts_with(b"REDIRECT_")
+            || name.strip_prefix(b"HTTP_").is_some_and(|rest| {
+                let fits = |byte: &u8| !byte.is_ascii_lowercase();
+                !rest.is_empty() && rest.iter().all(fits)
+            });
+        if (is_listed || !lists_names) && !is_told && !value.contains(&0) && variable_name_ok(&name)
+        {
             environment.set(&name, value)?;
         }
     }
