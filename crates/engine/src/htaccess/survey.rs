@@ -2,19 +2,28 @@
 //!
 //! Plain system calls, for commands; no worker looks through a tree.
 
-use std::fs;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use config::model::Site;
+use htaccess::tree::FILE_BYTES_MAX;
 use htaccess::{Overrides, Problem, compile, compile_section};
+use os::file::{self, FileKind, Wait};
+
+use super::walk::NAME;
+use crate::resolve::search::Root;
 
 /// Entries of directories looked at, of one site.
 const ENTRIES_MAX: usize = 1_000_000;
 /// Directories within each other.
 const LEVELS_MAX: usize = 64;
-/// Largest file.
-const FILE_BYTES_MAX: u64 = 256 * 1024;
+/// Bytes of files read, of one site, and what is wrong with them at [`PROBLEM_BYTES`] each.
+const BYTES_MAX: usize = 64 << 20;
+/// What a line that is not obeyed counts for.
+const PROBLEM_BYTES: usize = 1_024;
 
 /// A file, and what of it is not obeyed.
 #[derive(Debug)]
@@ -36,12 +45,18 @@ pub fn survey(site: &Site) -> Vec<Surveyed> {
     let overrides = overrides.filter(|it| !it.is_none());
     let overrides = overrides.unwrap_or_else(Overrides::all);
     let mounts = site.mounts.iter().map(|mount| &mount.root);
-    let mut found = Vec::new();
-    let mut left = ENTRIES_MAX;
-    for root in site.root.iter().chain(mounts) {
-        look(&root.path, &overrides, LEVELS_MAX, &mut left, &mut found);
+    let mut survey = Survey {
+        overrides,
+        entries_left: ENTRIES_MAX,
+        bytes_left: BYTES_MAX,
+        found: Vec::new(),
+    };
+    for named in site.root.iter().chain(mounts) {
+        if let Ok(root) = Root::open(named) {
+            survey.look((&root, &named.path), b"", LEVELS_MAX);
+        }
     }
-    found
+    survey.found
 }
 
 /// The sections of a site's configuration, each under its directory.
@@ -60,53 +75,60 @@ pub fn sections(site: &Site) -> Vec<Surveyed> {
     surveyed.collect()
 }
 
-fn look(
-    directory: &Path,
-    overrides: &Overrides,
-    levels: usize,
-    left: &mut usize,
-    found: &mut Vec<Surveyed>,
-) {
-    let Ok(entries) = fs::read_dir(directory) else {
-        return;
-    };
-    for entry in entries.filter_map(Result::ok) {
-        let Some(less) = left.checked_sub(1) else {
-            return;
-        };
-        *left = less;
-        let Ok(kind) = entry.file_type() else {
-            continue;
-        };
-        if entry.file_name().as_bytes() == b".htaccess" {
-            found.push(read(entry.path(), overrides));
-        } else if kind.is_dir() && levels > 0 {
-            look(&entry.path(), overrides, levels - 1, left, found);
-        }
-    }
+struct Survey {
+    overrides: Overrides,
+    entries_left: usize,
+    bytes_left: usize,
+    found: Vec<Surveyed>,
 }
 
-fn read(path: PathBuf, overrides: &Overrides) -> Surveyed {
-    let is_small = |facts: fs::Metadata| match facts.is_file() && facts.len() <= FILE_BYTES_MAX {
-        true => Ok(()),
-        false => Err(std::io::Error::other("it is no file, or too large")),
-    };
-    let text = fs::metadata(&path).and_then(is_small);
-    match text.and_then(|()| fs::read(&path)) {
-        Ok(bytes) => {
-            let program = compile(&bytes, overrides);
-            Surveyed {
-                path,
-                sets_php: program.sets_php(),
-                problems: program.problems,
-                unreadable: None,
+impl Survey {
+    /// Looks through a directory below a root, out of which nothing leads.
+    fn look(&mut self, at: (&Root, &Path), below: &[u8], levels: usize) {
+        let (root, path) = at;
+        let directory = root.descriptor(below, Wait::Allowed);
+        let entries = directory.and_then(|it| file::list(it.as_fd(), self.entries_left));
+        let entries = entries.unwrap_or_default();
+        self.entries_left -= entries.len();
+        for entry in entries {
+            let name = [below, &entry.name].concat();
+            if entry.name == NAME {
+                let found = self.read(root, &name, path.join(OsStr::from_bytes(&name)));
+                self.found.push(found);
+            } else if entry.kind == FileKind::Directory && levels > 0 {
+                self.look(at, &[&*name, b"/"].concat(), levels - 1);
             }
         }
-        Err(error) => Surveyed {
+    }
+
+    fn read(&mut self, root: &Root, name: &[u8], path: PathBuf) -> Surveyed {
+        let mut found = Surveyed {
             path,
             problems: Vec::new(),
             sets_php: false,
-            unreadable: Some(config::reason(&error)),
-        },
+            unreadable: None,
+        };
+        if self.bytes_left == 0 {
+            return found;
+        }
+        match bytes(root, name) {
+            Ok(bytes) => {
+                let program = compile(&bytes, &self.overrides);
+                let used = bytes.len() + PROBLEM_BYTES * program.problems.len();
+                self.bytes_left = self.bytes_left.saturating_sub(used);
+                found.sets_php = program.sets_php();
+                found.problems = program.problems;
+            }
+            Err(error) => found.unreadable = Some(config::reason(&error)),
+        }
+        found
+    }
+}
+
+fn bytes(root: &Root, name: &[u8]) -> io::Result<Vec<u8>> {
+    let opened = root.descriptor(name, Wait::Allowed)?;
+    match file::facts(opened.as_fd())?.kind {
+        FileKind::Regular => file::read_whole(opened.as_fd(), FILE_BYTES_MAX),
+        _ => Err(io::Error::other("it is no file")),
     }
 }

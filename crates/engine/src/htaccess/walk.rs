@@ -18,7 +18,7 @@ use super::cache::{ChainPlace, KnownChain, Levels, Programs, SharedProgram, Stam
 use crate::resolve::search::Root;
 
 /// Its name.
-const NAME: &[u8] = b".htaccess";
+pub(super) const NAME: &[u8] = b".htaccess";
 /// Why a file that is being written is not obeyed.
 const CHANGING: &str = "htaccess_changing";
 
