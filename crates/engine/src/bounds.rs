@@ -35,10 +35,13 @@ pub(crate) fn check_announced_length(routed: Routed<'_>, exchange: &Exchange) ->
 /// # Errors
 /// 413.
 pub(crate) fn settle(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
-    if chosen.site.bounds.is_none() {
+    let of_files = exchange.route.htaccess.as_ref();
+    let of_files = of_files.and_then(|files| files.decision.settings.body_bytes_max());
+    if chosen.site.bounds.is_none() && of_files.is_none() {
         return Ok(());
     }
-    let body_bytes = body_bytes(*chosen, &exchange.route);
+    let own_bytes = body_bytes(*chosen, &exchange.route);
+    let body_bytes = of_files.map_or(own_bytes, |most| most.min(own_bytes));
     tell(*chosen, exchange, body_bytes);
     refuse_beyond(body_bytes, exchange)
 }
@@ -99,7 +102,9 @@ fn refuse_beyond(cap_bytes: u64, exchange: &Exchange) -> Result<()> {
     };
     match length {
         Some(length) if length > cap_bytes => {
-            let detail = format!("{length} bytes, and caps.body_bytes is {cap_bytes} here");
+            let detail = format!(
+                "{length} bytes, and {cap_bytes} may come here (caps.body_bytes, LimitRequestBody)"
+            );
             Err(Error::new(Kind::Refused(413), "body_too_long", detail))
         }
         _ => Ok(()),

@@ -133,6 +133,10 @@ async fn answer_there(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Nex
     if next != Next::On {
         return Ok(next);
     }
+    if exchange.route.htaccess.is_some() {
+        // Boxed: few sites have such files, and the others need not have room for it.
+        Box::pin(htaccess::head::edit_request(*chosen, exchange)).await?;
+    }
     maps::ask_for_texts(chosen, exchange).await;
     fields::edit_request(chosen, exchange);
     #[cfg(test)]

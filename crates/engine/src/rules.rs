@@ -4,8 +4,9 @@
 //! when the answer is there: only this request waits, and a map is asked only if everything else
 //! the rule wants holds. Where a rule rewrites the path all are tried again, from the first; what
 //! matched before stays in force, so that nobody comes by another name past a rule that was met.
-//! Where `.htaccess` files have led to another path, rules match the one that was asked for; those
-//! that keep somebody out of the other hold, too.
+//! Where `.htaccess` files have led to another path, rules match the one that was asked for; of the
+//! other hold those that keep somebody out, and limits count. Files are asked only of whom the rules
+//! let in that match whatever the file is.
 
 use config::model::Settings;
 
@@ -13,14 +14,13 @@ use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::exchange::request::Request;
 use crate::exchange::route::{Refusing, Route};
-use crate::htaccess;
-use crate::maps;
 use crate::resolve;
 use crate::rewrite::{self, gave_up};
 use crate::scripts::Next;
 use crate::site::Rule;
 use crate::stage::{Chosen, Routed};
 use crate::template::Captured;
+use crate::{admission, htaccess, maps, permits};
 
 /// Notes every rule that matches, up to the first one with a handler; `None` where the files above a
 /// path that a rule has led to have answered.
@@ -43,10 +43,50 @@ pub(crate) async fn choose<'a>(
     }
     if routed.site.htaccess.is_some() {
         // Boxed, as above.
-        Box::pin(note_keeping(routed, exchange)).await?;
+        Box::pin(note_led_to(routed, exchange)).await?;
     }
     check_given_up(&exchange.request)?;
     Ok(Some(routed.chosen(&exchange.route)))
+}
+
+/// Notes the rules that match whatever file the path comes to, and refuses whom they or the site keep
+/// out: nothing that `.htaccess` files say is for those.
+///
+/// # Errors
+/// As [`admission::check_client`].
+pub(crate) async fn admit_to_files(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
+    for rule in &routed.site.rules {
+        let may_rewrite = rewrite::may_rewrite(&exchange.route, rule);
+        let is_last = rule.handler.is_some() || may_rewrite;
+        if !rule.needs_file && matches(routed, exchange, rule).await {
+            if !exchange.route.matched().contains(&rule.index) {
+                note(routed, rule, &exchange.request, &mut exchange.route);
+            }
+        } else if !rule.needs_file {
+            continue;
+        }
+        // Beyond, it is not known whether a rule is come to.
+        if is_last {
+            break;
+        }
+    }
+    admission::check_client(routed.chosen(&exchange.route), exchange)
+}
+
+/// Has a request counted by the rates that it is known to meet, which `.htaccess` files are about to
+/// answer, or want a password of.
+///
+/// # Errors
+/// One is exceeded, or an expression was given up.
+pub(crate) async fn charge_for_files(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
+    let noted = exchange.route.noted();
+    note_led_to(routed, exchange).await?;
+    check_given_up(&exchange.request)?;
+    let chosen = routed.chosen(&exchange.route);
+    maps::ask_for_limits(chosen, exchange).await;
+    let charged = permits::rates(chosen, exchange);
+    exchange.route.take_back(noted);
+    charged
 }
 
 /// Refuses a request on which an expression was given up: what depends on it is not known.
@@ -75,6 +115,10 @@ fn note_matches(routed: Routed<'_>, exchange: &mut Exchange) {
 /// Notes that a rule matches, and what its texts want to know of that.
 fn note(routed: Routed<'_>, rule: &Rule, request: &Request, route: &mut Route) {
     route.add_rule(rule.index);
+    capture(routed, rule, request, route);
+}
+
+fn capture(routed: Routed<'_>, rule: &Rule, request: &Request, route: &mut Route) {
     if rule.captures {
         let path = request.head.path();
         let encoded_slash = routed.site.path_rules.encoded_slash;
@@ -121,11 +165,11 @@ async fn note_matches_waiting(routed: Routed<'_>, exchange: &mut Exchange) -> Re
     Ok(Next::On)
 }
 
-/// Notes the rules that keep somebody out of the path that `.htaccess` files have led to, where that
-/// is not the one that was asked for.
-async fn note_keeping(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
-    let mut rules = routed.site.rules.iter();
-    if !rules.any(keeps_out) {
+/// Notes the rules that hold for the path that `.htaccess` files have led to, where that is not the
+/// one that was asked for: those that keep somebody out of it, and those whose limits count.
+async fn note_led_to(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
+    let holds_there = |rule: &Rule| keeps_out(rule) || !rule.limits.is_empty();
+    if !routed.site.rules.iter().any(holds_there) {
         return Ok(());
     }
     let Some(led_to) = exchange.route.lookup().at else {
@@ -134,13 +178,14 @@ async fn note_keeping(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()>
     let mut head = exchange.request.head.clone();
     head.rewrite_path(&led_to, routed.site.path_rules)?;
     let asked = std::mem::replace(&mut exchange.request.head, head);
-    let (mut keeping, mut by) = (Vec::new(), Refusing::Site);
+    let (mut holding, mut by) = (Vec::new(), Refusing::Site);
     for rule in &routed.site.rules {
         if !matches(routed, exchange, rule).await {
             continue;
         }
-        if keeps_out(rule) {
-            keeping.push(rule.index);
+        if holds_there(rule) && !exchange.route.matched().contains(&rule.index) {
+            capture(routed, rule, &exchange.request, &mut exchange.route);
+            holding.push(rule);
         }
         if asks(rule) {
             by = Refusing::Rule(rule.index);
@@ -155,8 +200,11 @@ async fn note_keeping(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()>
         note_asking(routed, route, 0);
     }
     route.note_asking(by);
-    for index in keeping {
-        route.keep(index);
+    for rule in holding {
+        match keeps_out(rule) {
+            true => route.keep(rule.index),
+            false => route.count_at(rule.index),
+        }
     }
     Ok(())
 }

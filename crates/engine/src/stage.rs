@@ -48,6 +48,8 @@ pub struct Chosen<'a> {
     pub handler: &'a Handler,
     /// The rule whose handler that is; `None` where the site's files answer.
     pub rule: Option<&'a Rule>,
+    /// Whether files are not shown: programs that are not had, or must not run.
+    pub(crate) withholds: bool,
 }
 
 impl<'a> Arrived<'a> {
@@ -222,6 +224,18 @@ impl<'a> Routed<'a> {
         route.matched().iter().filter_map(|index| rules.get(*index))
     }
 
+    /// Rules whose limits count beside those of the rules that matched.
+    pub(crate) fn counting<'r>(
+        self,
+        route: &'r Route,
+    ) -> impl Iterator<Item = &'a Rule> + use<'a, 'r> {
+        let rules = &self.site.rules;
+        route
+            .counting()
+            .iter()
+            .filter_map(|index| rules.get(*index))
+    }
+
     /// The rule that keeps the client out, where one does.
     pub(crate) fn refusing(self, route: &Route) -> Option<&'a Rule> {
         match route.refused_by? {
@@ -248,20 +262,24 @@ impl<'a> Routed<'a> {
 
     /// The handler that answers, by the rules that have matched so far.
     pub fn chosen(self, route: &Route) -> Chosen<'a> {
-        let last = route.matched().last();
-        let rule = last.and_then(|last| self.site.rules.get(*last));
+        let last = route.last_matched();
+        let rule = last.and_then(|last| self.site.rules.get(last));
         let rule = rule.filter(|rule| rule.handler.is_some());
         let handler = rule.and_then(|rule| rule.handler.as_ref());
-        let below = self.tree(route).and_then(|tree| tree.handler(*last?));
+        let below = self.tree(route).and_then(|tree| tree.handler(last?));
         let mut chosen = below.or(handler).unwrap_or(&Handler::Static);
+        let mut withholds = false;
         if let (Some(applied), Some(files)) = (&route.htaccess, &self.site.htaccess) {
             let by_rules = (chosen, rule.is_some());
-            chosen = applied.handler(files, self.site.usual_php(), by_rules);
+            let answering = applied.handler(files, self.site.usual_php(), by_rules);
+            withholds = answering.is_none();
+            chosen = answering.unwrap_or(&Handler::Static);
         }
         Chosen {
             routed: self,
             handler: chosen,
             rule,
+            withholds,
         }
     }
 }

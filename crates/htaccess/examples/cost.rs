@@ -140,6 +140,7 @@ fn ask(chain: &Chain) -> (u64, String) {
         media_type: None,
         has_ended: false,
         is_translated: false,
+        is_subrequest: false,
         variables: &variables,
         options: AllowedOptions::ALL,
         now: Civil::default(),

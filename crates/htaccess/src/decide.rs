@@ -12,7 +12,6 @@ use crate::evaluation::{self, Progress};
 use crate::expression;
 use crate::pattern::{Groups, substituted};
 use crate::redirect;
-use crate::reply::{self, FieldTable};
 use crate::request::{RequestFacts, Stop, Variables};
 use crate::rewrite::{self, RewriteResult};
 use crate::settings::{EnvCondition, EnvTest, Settings};
@@ -40,8 +39,6 @@ pub struct Decision {
     pub vary: Vec<Vec<u8>>,
     /// Values of `Set-Cookie` for the reply.
     pub cookies: Vec<Vec<u8>>,
-    /// The fields of the request, where they were edited.
-    pub request_fields: Option<Vec<(Vec<u8>, Vec<u8>)>>,
     /// The media type that a rule says the file has.
     pub media_type: Option<Vec<u8>>,
     /// The handler that a rule says.
@@ -113,7 +110,6 @@ pub fn decide<'a>(
             user: None,
             vary: Vec::new(),
             cookies: Vec::new(),
-            request_fields: None,
             media_type: None,
             handler: None,
             has_ended: request.has_ended,
@@ -194,16 +190,6 @@ async fn go(
         && !(lacks_slash && settings.slash != Some(false))
     {
         return Ok(Ending::Rewritten(path));
-    }
-    if settings
-        .fields
-        .iter()
-        .any(|line| line.place == FieldTable::Request)
-    {
-        let owned = |(name, value): &(&[u8], &[u8])| (name.to_vec(), value.to_vec());
-        let mut fields: Vec<_> = scope.request.fields.iter().map(owned).collect();
-        reply::edit(settings, FieldTable::Request, scope, &mut fields).await?;
-        decision.request_fields = Some(fields);
     }
     Ok(Ending::GoOn)
 }

@@ -40,7 +40,7 @@ pub use evaluation::{
 };
 pub use options::AllowedOptions;
 pub use overrides::Overrides;
-pub use reply::{ReplyTables, edit_reply};
+pub use reply::{ReplyTables, edit_reply, edit_request};
 pub use request::{Civil, ContextPrefix, ENV_BYTES_MAX, RequestFacts, Stop, Variables};
 pub use types::is_php;
 pub use work::STEPS_MAX;

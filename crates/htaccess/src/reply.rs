@@ -6,13 +6,16 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::decide::Decision;
-use crate::evaluation::{self, Progress};
+use crate::evaluation::{self, Asker, Progress};
 use crate::expression::{self, Condition};
 use crate::pattern::Pattern;
 use crate::request::{RequestFacts, Stop};
 use crate::settings::{Age, Computed, Settings};
 use crate::variable::Scope;
 use crate::work::{LINE_STEPS, steps_of};
+
+/// Names and values, in their order.
+type FieldPairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The longest value that edits make.
 const VALUE_BYTES_MAX: usize = 16 * 1024;
@@ -39,9 +42,9 @@ pub struct ReplyTables {
     /// Whether it is an error that the server itself answers: only `always` is edited then.
     pub is_own_error: bool,
     /// What whoever answered has set.
-    pub fields: Vec<(Vec<u8>, Vec<u8>)>,
+    pub fields: FieldPairs,
     /// What goes with every reply, errors too.
-    pub always: Vec<(Vec<u8>, Vec<u8>)>,
+    pub always: FieldPairs,
     /// When the file was changed, in seconds since 1970.
     pub changed_s: Option<i64>,
 }
@@ -117,9 +120,7 @@ pub fn edit_reply<'a>(
     reply: ReplyTables,
 ) -> Progress<'a, Result<ReplyTables, Stop>> {
     evaluation::begin(decision.spent, move |asker| async move {
-        let scope = Scope::new(request, asker);
-        scope.variables.replace(decision.variables.clone());
-        scope.user.replace(decision.user.clone());
+        let scope = decided(decision, request, asker);
         let mut reply = reply;
         let settings = &decision.settings;
         if !reply.is_own_error {
@@ -138,12 +139,38 @@ pub fn edit_reply<'a>(
     })
 }
 
+/// Edits the fields of a request as the files of a decision say.
+///
+/// A value that would break out of its field is left out.
+pub fn edit_request<'a>(
+    decision: &'a Decision,
+    request: &'a RequestFacts<'a>,
+    fields: FieldPairs,
+) -> Progress<'a, Result<FieldPairs, Stop>> {
+    evaluation::begin(decision.spent, move |asker| async move {
+        let scope = decided(decision, request, asker);
+        let mut fields = fields;
+        let table = FieldTable::Request;
+        edit(&decision.settings, table, &scope, &mut fields).await?;
+        Ok(fields)
+    })
+}
+
+/// What lines see of a request, once it is decided about.
+fn decided<'a>(decision: &Decision, request: &'a RequestFacts<'a>, asker: Asker) -> Scope<'a> {
+    let scope = Scope::new(request, asker);
+    scope.variables.replace(decision.variables.clone());
+    scope.user.replace(decision.user.clone());
+    scope.query.replace(decision.query.clone());
+    scope
+}
+
 /// Goes through the lines about one table.
 pub(crate) async fn edit(
     settings: &Settings,
     place: FieldTable,
     scope: &Scope<'_>,
-    fields: &mut Vec<(Vec<u8>, Vec<u8>)>,
+    fields: &mut FieldPairs,
 ) -> Result<(), Stop> {
     for line in settings.fields.iter().filter(|line| line.place == place) {
         let directory = line.directory.as_ref();
@@ -175,11 +202,7 @@ fn is_sendable(value: &[u8]) -> bool {
 }
 
 impl FieldEdit {
-    async fn apply(
-        &self,
-        scope: &Scope<'_>,
-        fields: &mut Vec<(Vec<u8>, Vec<u8>)>,
-    ) -> Result<(), Stop> {
+    async fn apply(&self, scope: &Scope<'_>, fields: &mut FieldPairs) -> Result<(), Stop> {
         let is_same = |(name, _): &(Vec<u8>, Vec<u8>)| name.eq_ignore_ascii_case(&self.name);
         let mut value = Vec::new();
         if let Edit::Set(text)

@@ -96,6 +96,8 @@ pub struct RequestFacts<'a> {
     pub has_ended: bool,
     /// Whether this path is what the rules of the virtual host have made of another.
     pub is_translated: bool,
+    /// Whether it is looked at as the page of another path, for which Apache makes a subrequest.
+    pub is_subrequest: bool,
     /// Variables that hold already: of the site, and `REDIRECT_…` of what led here.
     pub variables: &'a Variables,
     /// The options that hold where no file says otherwise.

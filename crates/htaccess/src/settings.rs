@@ -415,6 +415,12 @@ impl Settings {
         self.expiry.is_active == Some(true) || self.fields.iter().any(is_reply)
     }
 
+    /// Whether fields of requests are changed.
+    pub fn edits_requests(&self) -> bool {
+        let is_request = |line: &Placed<FieldEdit>| line.place == FieldTable::Request;
+        self.fields.iter().any(is_request)
+    }
+
     /// What the client is asked to log in to.
     pub fn realm(&self) -> Option<&[u8]> {
         self.auth.realm.as_deref()

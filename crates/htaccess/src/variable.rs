@@ -275,6 +275,7 @@ impl Fact {
             Self::Https => "off",
             Self::Ipv6 if matches!(request.client.to_canonical(), IpAddr::V6(_)) => "on",
             Self::Ipv6 => "off",
+            Self::IsSubreq if request.is_subrequest => "true",
             Self::IsSubreq => "false",
             Self::Protocol => request.protocol,
             Self::RequestScheme => request.scheme(),

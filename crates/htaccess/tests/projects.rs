@@ -238,7 +238,7 @@ Options -Indexes
     assert_eq!(fields.fields, []);
     assert_eq!(fields.always.len(), 2);
     let asked = site.asked(&get("/").with("Authorization", "Basic eA=="), None);
-    let fields = asked.request_fields.expect("edited");
+    let fields = asked.request_fields;
     assert!(fields.contains(&(b"XAuthorization".to_vec(), b"Basic eA==".to_vec())));
     assert_eq!(
         site.short("/.well-known/carddav"),

@@ -337,9 +337,24 @@ fn point_9_redirects_are_escaped_unless_told_otherwise() {
         "no field of its own"
     );
     let site = rules("RewriteRule ^(.*)$ /y/$1 [B=/]");
-    assert_eq!(site.short("/a/b%20c"), "-> /y/a%2fb c");
+    assert_eq!(site.short("/a/b%20c"), "404");
     let site = rules("RewriteRule ^(.*)$ /y/$1 [BNP,B]");
-    assert_eq!(site.short("/a%20c"), "-> /y/a%20c");
+    assert_eq!(site.short("/a%20c"), "-> /y/a c");
+}
+
+#[test]
+fn a_path_that_rules_lead_to_is_read_as_one_that_a_client_asks_for() {
+    let site = rules("RewriteRule ^x(.*)$ y$1");
+    for (path, found) in [
+        ("/x%2541", "-> /yA"),
+        ("/x%41", "-> /yA"),
+        ("/x%25y", "400"),
+        ("/x%25", "400"),
+        ("/x%252Fb", "404"),
+        ("/x%2500", "404"),
+    ] {
+        assert_eq!(site.short(path), found, "{path}");
+    }
 }
 
 #[test]

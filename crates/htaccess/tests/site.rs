@@ -6,7 +6,7 @@ use htaccess::settings::Settings;
 use htaccess::{
     AllowedOptions, Chain, ChainLevel, Civil, Decision, Ending, Explain, FileFacts, FileKind,
     Overrides, Problem, Question, ReplyTables, RequestFacts, SectionContext, Told, UserTold,
-    Variables, compile, compile_section, decide, edit_reply,
+    Variables, compile, compile_section, decide, edit_reply, edit_request,
 };
 
 /// The root of every site here.
@@ -35,6 +35,7 @@ pub(crate) struct Get<'a> {
     /// Steps that were taken before.
     pub(crate) spent: u64,
     pub(crate) is_translated: bool,
+    pub(crate) is_page: bool,
     /// The target of the request line, where this one is not.
     pub(crate) first: Option<&'a str>,
 }
@@ -51,6 +52,7 @@ pub(crate) fn get(target: &str) -> Get<'_> {
         has_ended: false,
         spent: 0,
         is_translated: false,
+        is_page: false,
         first: None,
     }
 }
@@ -93,7 +95,7 @@ pub(crate) struct Asked {
     pub(crate) trace: Vec<String>,
     pub(crate) user: Option<String>,
     pub(crate) questions: Vec<Question>,
-    pub(crate) request_fields: Option<Vec<(Vec<u8>, Vec<u8>)>>,
+    pub(crate) request_fields: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Asked {
@@ -316,6 +318,7 @@ impl Site {
             media_type: None,
             has_ended: get.has_ended,
             is_translated: get.is_translated,
+            is_subrequest: get.is_page,
             variables: &get.variables,
             options: self.options,
             now: Civil {
@@ -371,6 +374,11 @@ impl Site {
                 .finish(missing)
                 .expect("it is edited")
         });
+        let owned = |(name, value): &(&[u8], &[u8])| (name.to_vec(), value.to_vec());
+        let fields = request.fields.iter().map(owned).collect();
+        let missing = |_: &Question| Told::File(FileFacts::MISSING);
+        let edited = edit_request(&decision, request, fields).finish(missing);
+        let request_fields = edited.expect("they are edited");
         let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
         Asked {
             ending: decision.ending.clone(),
@@ -390,7 +398,7 @@ impl Site {
                 .collect(),
             user: decision.user.as_ref().map(text),
             questions,
-            request_fields: decision.request_fields.clone(),
+            request_fields,
         }
     }
 }

@@ -4,6 +4,8 @@
 
 use std::rc::Rc;
 
+use limits::LimitId;
+
 use crate::access_log::targets::TargetIndex;
 use crate::exchange::request::Request;
 use crate::htaccess::applied::Applied;
@@ -45,6 +47,12 @@ pub struct Route {
     pub answers: Answers,
     /// Indexes of the rules that matched, in order; the last one may have the handler.
     matched: Vec<usize>,
+    /// How many of the first of these hold for where `.htaccess` files have led to, and did not match.
+    kept: usize,
+    /// Indexes of further rules of that place, whose limits count.
+    counting: Vec<usize>,
+    /// Rates that have counted it, where `.htaccess` files may answer: each does so once.
+    pub(crate) counted: Vec<LimitId>,
     /// What rules have found in the path, by their indexes: of those whose texts have groups in them.
     captured: Vec<(usize, Captured)>,
     /// Indexes of the rules that have rewritten the path.
@@ -53,6 +61,16 @@ pub struct Route {
     asked_by: Vec<Refusing>,
     /// How often rules have rewritten the path, wherever it was sent since.
     pub rewrites: u32,
+}
+
+/// How much was noted of rules, to be taken back to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NotedRules {
+    matched: usize,
+    kept: usize,
+    counting: usize,
+    captured: usize,
+    asked_by: usize,
 }
 
 /// Who keeps a client out.
@@ -82,6 +100,7 @@ impl Route {
         self.failed_status = 0;
         self.carried = None;
         self.answers.clear();
+        self.counted.clear();
         self.rewrites = 0;
         self.start_over();
     }
@@ -95,6 +114,8 @@ impl Route {
         self.upstream = None;
         self.refused_by = None;
         self.matched.clear();
+        self.kept = 0;
+        self.counting.clear();
         self.captured.clear();
         self.rewritten_by.clear();
         self.asked_by.clear();
@@ -105,7 +126,8 @@ impl Route {
         self.tree = None;
         self.file = None;
         self.lookup = None;
-        self.htaccess = None;
+        let left = self.htaccess.take().map(|applied| applied.left());
+        self.carried = left.map(Box::new).or(self.carried.take());
     }
 
     /// Has the file looked for at this canonical path instead of the request's.
@@ -143,7 +165,40 @@ impl Route {
     pub(crate) fn keep(&mut self, index: usize) {
         if !self.matched.contains(&index) {
             self.matched.insert(0, index);
+            self.kept += 1;
         }
+    }
+
+    /// Notes that the limits of a rule count beside those of the rules that matched.
+    pub(crate) fn count_at(&mut self, index: usize) {
+        self.counting.push(index);
+    }
+
+    /// Indexes of rules whose limits count beside those of the rules that matched.
+    pub(crate) fn counting(&self) -> &[usize] {
+        &self.counting
+    }
+
+    /// How much is noted of rules.
+    pub(crate) fn noted(&self) -> NotedRules {
+        NotedRules {
+            matched: self.matched.len(),
+            kept: self.kept,
+            counting: self.counting.len(),
+            captured: self.captured.len(),
+            asked_by: self.asked_by.len(),
+        }
+    }
+
+    /// Forgets what was noted of rules since.
+    pub(crate) fn take_back(&mut self, noted: NotedRules) {
+        let kept = self.kept.saturating_sub(noted.kept);
+        self.matched.drain(..kept.min(self.matched.len()));
+        self.matched.truncate(noted.matched);
+        self.kept = noted.kept;
+        self.counting.truncate(noted.counting);
+        self.captured.truncate(noted.captured);
+        self.asked_by.truncate(noted.asked_by);
     }
 
     /// Notes that a rule decides that may have matched before: the last one does.
@@ -166,11 +221,11 @@ impl Route {
 
     /// What texts of the rule that decides are filled in from.
     pub(crate) fn values<'a>(&'a self, request: &'a Request) -> Values<'a> {
-        let last = self.matched.last();
+        let last = self.last_matched();
         Values {
             request,
             answers: &self.answers,
-            captured: last.and_then(|last| self.captured(*last)),
+            captured: last.and_then(|last| self.captured(last)),
         }
     }
 
@@ -202,6 +257,11 @@ impl Route {
 
     /// Index in the site of the rule that matched last: the one whose handler answers, if any.
     pub fn deciding_index(&self) -> Option<u32> {
-        u32::try_from(*self.matched.last()?).ok()
+        u32::try_from(self.last_matched()?).ok()
+    }
+
+    /// Index of the rule that matched last.
+    pub(crate) fn last_matched(&self) -> Option<usize> {
+        self.matched.get(self.kept..)?.last().copied()
     }
 }

@@ -33,7 +33,7 @@ pub(crate) async fn run(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<N
     scripts::take_named(chosen, exchange).await?;
     scripts::ask_for_identity(**chosen, exchange);
     let answered = match handler {
-        Handler::Static => static_file::serve(*chosen, exchange).await,
+        Handler::Static => static_file::serve(chosen, exchange).await,
         Handler::Proxy(proxy) => proxy::forward(chosen, exchange, proxy).await,
         // Boxed, as the next: a connection that runs no program need not have room for one.
         Handler::FastCgi(fastcgi) => Box::pin(fastcgi::serve(chosen, exchange, fastcgi)).await,
@@ -42,7 +42,7 @@ pub(crate) async fn run(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<N
         Handler::Redirect(redirect) => redirect::answer(**chosen, exchange, redirect).await,
         Handler::Metrics(format) => metrics::answer(**chosen, exchange, *format).await,
         Handler::Script(_) => match scripts::content(chosen, exchange).await? {
-            Next::On => static_file::serve(*chosen, exchange).await,
+            Next::On => static_file::serve(chosen, exchange).await,
             over => return Ok(over),
         },
     };

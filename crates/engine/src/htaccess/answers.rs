@@ -15,6 +15,7 @@ use crate::admission::{self, Credentials};
 use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::resolve::{self, search::Root};
+use crate::rules;
 use crate::stage::Routed;
 
 /// Largest file of users or groups.
@@ -69,6 +70,8 @@ async fn who(
     let Some(credentials) = Credentials::of(&exchange.request) else {
         return Ok(UserTold::Nobody);
     };
+    // A guess is counted before it is compared.
+    rules::charge_for_files(routed, exchange).await?;
     let user = credentials.user.clone();
     let auth = Auth {
         realm: String::new(),

@@ -5,7 +5,7 @@ use htaccess::settings::{Described, PathInfo};
 use htaccess::{Decision, Stop, is_php};
 
 use super::cache::KnownChain;
-use super::facts::Facts;
+use super::facts::{Carried, Facts};
 use crate::error::{Error, Kind};
 
 /// What files have said.
@@ -29,8 +29,14 @@ pub(crate) struct Applied {
 enum Answers {
     /// As the site's rules say.
     AsRules,
+    /// No program's: the file is sent as what they say it is.
+    File,
     /// No program's.
     NoProgram,
+    /// A program's that must not run.
+    Nobody,
+    /// A CGI program's: the file itself.
+    Cgi,
     /// That of PHP: of the version that the site has for the handler of this index, or the usual one.
     Php(Option<usize>),
 }
@@ -55,27 +61,38 @@ impl Applied {
         }
     }
 
-    /// What answers, in place of what the site's rules chose; `is_chosen` says whether one did.
+    /// What answers, in place of what the site's rules chose; `is_chosen` says whether one did. Nobody
+    /// does for the file of a program that is not had or must not run: it is not shown, either.
     pub(crate) fn handler<'a>(
         &self,
         site: &'a SiteHtaccess,
         usual_php: Option<&'a Handler>,
         (by_rules, is_chosen): (&'a Handler, bool),
-    ) -> &'a Handler {
+    ) -> Option<&'a Handler> {
         let is_program = matches!(by_rules, Handler::FastCgi(_) | Handler::Cgi(_));
+        let is_file = matches!(by_rules, Handler::Static);
         if matches!(by_rules, Handler::Cgi(_)) && !self.executes {
-            return &Handler::Static;
+            return None;
         }
         match self.answers {
-            Answers::AsRules => by_rules,
-            Answers::NoProgram if is_program => &Handler::Static,
-            Answers::NoProgram => by_rules,
+            Answers::File if is_program => Some(&Handler::Static),
+            Answers::NoProgram | Answers::Nobody if is_program => None,
+            Answers::Cgi | Answers::Nobody if is_file => None,
             Answers::Php(named) if !is_chosen || is_program => {
                 let named = named.and_then(|at| site.handlers.get(at));
                 let named = named.map(|(_, _, handler)| handler);
-                named.or(usual_php).unwrap_or(&Handler::Static)
+                named.or(usual_php)
             }
-            Answers::Php(_) => by_rules,
+            _ => Some(by_rules),
+        }
+    }
+
+    /// What is left of it where the request goes on at another path that a rule of the site has led to.
+    pub(crate) fn left(&self) -> Carried {
+        Carried {
+            cookies: self.decision.cookies.clone(),
+            vary: self.decision.vary.clone(),
+            ..Carried::default()
         }
     }
 
@@ -102,20 +119,23 @@ impl Applied {
 
 impl Answers {
     fn of(decision: &Decision, described: &Described, site: &SiteHtaccess) -> Self {
-        if decision.settings.php_engine() == Some(false) {
-            return Self::NoProgram;
-        }
         let php = |name: &[u8]| {
             let mut names = site.handlers.iter();
             Self::Php(names.position(|(have, ..)| have.as_bytes().eq_ignore_ascii_case(name)))
         };
-        match (&described.handler, &described.media_type) {
+        let answers = match (&described.handler, &described.media_type) {
             (Some(Some(name)), _) if is_php(name) => php(name),
-            (Some(Some(name)), _) if name.eq_ignore_ascii_case(b"cgi-script") => Self::AsRules,
+            (Some(Some(name)), _) if name.eq_ignore_ascii_case(b"cgi-script") => Self::Cgi,
             (Some(_), _) => Self::NoProgram,
             (None, Some(Some(name))) if is_php(name) => php(name),
-            (None, Some(_)) => Self::NoProgram,
+            (None, Some(Some(_))) => Self::File,
+            (None, Some(None)) => Self::NoProgram,
             (None, None) => Self::AsRules,
+        };
+        match (decision.settings.php_engine(), answers) {
+            (Some(false), Self::Php(_) | Self::Cgi) => Self::Nobody,
+            (Some(false), Self::AsRules) => Self::NoProgram,
+            (_, answers) => answers,
         }
     }
 }

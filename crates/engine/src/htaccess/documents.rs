@@ -137,6 +137,8 @@ fn lead_to_page(
     let (path, query) = target.split_at(end.unwrap_or(target.len()));
     head.rewrite_path(path, routed.site.path_rules)?;
     head.rewrite_query(query.get(1..))?;
+    // Of the page it is not known whether an expression is given up.
+    exchange.request.gave_up.take();
     exchange.route.start_over();
     exchange.route.carried = Some(Box::new(carried));
     Ok(Next::Anew)

@@ -34,11 +34,15 @@ pub(crate) struct Facts {
     pub(crate) media_type: String,
     pub(crate) has_ended: bool,
     pub(crate) is_translated: bool,
+    pub(crate) is_page: bool,
     pub(crate) variables: Variables,
     pub(crate) options: AllowedOptions,
     pub(crate) now: Civil,
     pub(crate) spent: u64,
 }
+
+/// Fields of a kind that go with a request into its reply.
+const HANDED_ON_MAX: usize = 128;
 
 /// What goes with a request from one path to the next.
 #[derive(Debug, Default)]
@@ -51,12 +55,19 @@ pub(crate) struct Carried {
     pub(crate) spent: u64,
     /// Whether rules of the virtual host have led to the path.
     pub(crate) is_translated: bool,
+    /// Whether it is looked at as the page of the path before.
+    pub(crate) is_page: bool,
+    /// Values of `Set-Cookie` for the reply.
+    pub(crate) cookies: Vec<Vec<u8>>,
+    /// Fields that made a difference: for `Vary`.
+    pub(crate) vary: Vec<Vec<u8>>,
 }
 
 impl Carried {
     /// Whether nothing does.
     pub(crate) fn is_empty(&self) -> bool {
-        !self.has_ended && self.variables.iter().next().is_none()
+        let has_fields = !self.cookies.is_empty() || !self.vary.is_empty();
+        !self.has_ended && !has_fields && self.variables.iter().next().is_none()
     }
 
     /// What goes with a request that is sent elsewhere inside.
@@ -74,19 +85,35 @@ impl Carried {
         let variables = variables.redirected(&facts.uri, facts.query.as_deref());
         Ok(Self {
             variables: variables.map_err(|stop| failure(&stop, None))?,
-            has_ended: decision.has_ended,
-            spent: decision.spent,
-            is_translated: false,
+            ..Self::with(decision)
         })
     }
 
-    /// What goes with a request whose path files let stand, to the page of that.
+    /// What goes with a request whose path files let stand, to the file that answers for it.
     pub(crate) fn with(decision: &Decision) -> Self {
         Self {
             variables: decision.variables.clone(),
             has_ended: decision.has_ended,
             spent: decision.spent,
             is_translated: false,
+            is_page: false,
+            cookies: decision.cookies.clone(),
+            vary: decision.vary.clone(),
+        }
+    }
+
+    /// Hands on to the next decision what goes into the reply.
+    pub(crate) fn hand_on(fields: [Vec<Vec<u8>>; 2], decision: &mut Decision) {
+        for (before, said) in fields
+            .into_iter()
+            .zip([&mut decision.cookies, &mut decision.vary])
+        {
+            let more = std::mem::replace(said, before);
+            for value in more {
+                if said.len() < HANDED_ON_MAX && !said.contains(&value) {
+                    said.push(value);
+                }
+            }
         }
     }
 }
@@ -132,6 +159,7 @@ impl Facts {
             media_type: Some(&self.media_type),
             has_ended: self.has_ended,
             is_translated: self.is_translated,
+            is_subrequest: self.is_page,
             variables: &self.variables,
             options: self.options,
             now: self.now,

@@ -8,7 +8,7 @@ use super::looks;
 use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::resolve::resolved::Found;
-use crate::stage::Arrived;
+use crate::stage::{Arrived, Routed};
 
 /// Edits a head as the files have said that hold for the request.
 ///
@@ -36,13 +36,7 @@ pub(crate) async fn edit(arrived: Arrived<'_>, exchange: &mut Exchange) -> Resul
     let edited = edited.map(|it| it.map_err(|stop| failure(&stop, None)));
     let decision = &applied.decision;
     if let Ok(Ok(Some(tables))) = &edited {
-        let mut fields = Fields::default();
-        for (name, value) in tables.fields.iter().chain(&tables.always) {
-            if wire::field_value_ok(value) {
-                fields.push(name, value);
-            }
-        }
-        exchange.outgoing.fields = fields;
+        exchange.outgoing.fields = good(tables.fields.iter().chain(&tables.always));
     }
     let fields = &mut exchange.outgoing.fields;
     for name in decision
@@ -66,6 +60,43 @@ pub(crate) async fn edit(arrived: Arrived<'_>, exchange: &mut Exchange) -> Resul
         Err(error) if !is_own_error => Err(error),
         _ => Ok(()),
     }
+}
+
+/// Edits the fields of a request as files have said, once nobody decides by them any more.
+///
+/// # Errors
+/// When an edit goes wrong, or the machine is in trouble.
+pub(crate) async fn edit_request(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
+    let edits = |applied: &Applied| applied.decision.settings.edits_requests();
+    let applied = exchange.route.htaccess.take_if(|applied| edits(applied));
+    let Some(applied) = applied else {
+        return Ok(());
+    };
+    let owned = exchange.request.head.fields.iter();
+    let owned = owned.map(|field| (field.name.to_vec(), field.value.to_vec()));
+    let owned = owned.collect();
+    let (fields, hosts) = (
+        applied.facts.pairs(),
+        [&*applied.facts.host, &*applied.facts.site],
+    );
+    let told = applied.facts.told(&fields, &hosts);
+    let progress = htaccess::edit_request(&applied.decision, &told, owned);
+    let edited = looks::finish(routed, exchange, progress).await;
+    exchange.route.htaccess = Some(applied);
+    let edited = edited?.map_err(|stop| failure(&stop, None))?;
+    exchange.request.head.fields = good(&edited);
+    Ok(())
+}
+
+/// The fields whose values may stand in a message.
+fn good<'f>(pairs: impl IntoIterator<Item = &'f (Vec<u8>, Vec<u8>)>) -> Fields {
+    let mut fields = Fields::default();
+    for (name, value) in pairs {
+        if wire::field_value_ok(value) {
+            fields.push(name, value);
+        }
+    }
+    fields
 }
 
 fn tables(exchange: &Exchange, is_own_error: bool) -> ReplyTables {

@@ -91,22 +91,23 @@ impl Judged<'_> {
             }
             Ending::Status(stop) => return Err(refusal(exchange, self.decision, stop, known)),
         }
-        let page = match self.look_for_page(exchange).await? {
-            Page::At(path) => Some((path, None)),
+        let carried = Carried::with(self.decision);
+        match self.look_for_page(exchange).await? {
+            Page::At(path) => {
+                let is_page = true;
+                let carried = Carried { is_page, ..carried };
+                return Ok(Onward::Elsewhere(path, None, carried));
+            }
             Page::Slash(location) => return Ok(Onward::Answer(301, location)),
-            Page::There => {
-                let tree = (self.routed, self.tree);
-                let other = other_file(tree, exchange, &self.facts.filename).await?;
-                other.map(|(path, file)| (path, Some(file)))
-            }
-        };
-        Ok(match page {
-            Some((path, file)) => Onward::Elsewhere(path, file, Carried::with(self.decision)),
-            None => {
-                self.check_links().await?;
-                Onward::Settled
-            }
-        })
+            Page::There => {}
+        }
+        let tree = (self.routed, self.tree);
+        let other = other_file(tree, exchange, &self.facts.filename).await?;
+        if let Some((path, file)) = other {
+            return Ok(Onward::Elsewhere(path, Some(file), carried));
+        }
+        self.check_links().await?;
+        Ok(Onward::Settled)
     }
 
     /// Refuses a way over links, where files say that none is followed. Those that are followed to
@@ -142,11 +143,15 @@ impl Judged<'_> {
         match self.landing.kind {
             LandingKind::File => return Ok(Page::There),
             LandingKind::Missing => return Ok(self.fallback()),
+            // No page is looked for: it is listed as it is, or refused.
+            LandingKind::Directory
+                if !uri.ends_with(b"/") && settings.directory_slash() == Some(false) =>
+            {
+                resolve::directory(self.routed, exchange).await?;
+                return Ok(Page::There);
+            }
             LandingKind::Directory if !uri.ends_with(b"/") => {
-                return match settings.directory_slash() {
-                    Some(false) => Ok(Page::There),
-                    _ => self.slashed(exchange).map(Page::Slash),
-                };
+                return self.slashed(exchange).map(Page::Slash);
             }
             LandingKind::Directory => {}
         }

@@ -5,7 +5,8 @@
 //! (`walk`, `cache`), asked for a decision, and answered what they want to know (`answers`); what
 //! that comes to is judged (`judged`). They answer the request, send it elsewhere inside, or leave
 //! behind what those need who go on with it ([`Applied`]). Access is decided for every path on the way.
-//! Sites without them pay one look.
+//! Whom the site keeps out has nothing of them, and its rates count whom they answer. Sites without
+//! them pay one look.
 
 mod answers;
 pub(crate) mod applied;
@@ -19,6 +20,7 @@ mod looks;
 pub mod survey;
 pub(crate) mod walk;
 
+use std::mem::take;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,6 +40,7 @@ use crate::media_types;
 use crate::reply_head;
 use crate::resolve;
 use crate::resolve::resolved::relative_of;
+use crate::rules;
 use crate::scripts::Next;
 use crate::site_log::{self, Audience};
 use crate::stage::Routed;
@@ -51,8 +54,29 @@ pub(crate) async fn obey(routed: Routed<'_>, exchange: &mut Exchange) -> Result<
     match &routed.site.htaccess {
         None => Ok(Next::On),
         // Boxed: few sites have them, and the others need not have room for it.
-        Some(files) => Box::pin(go_round(routed, files, exchange)).await,
+        Some(files) => Box::pin(admitted(routed, files, exchange)).await,
     }
+}
+
+/// Asks files of those alone whom the site lets in whatever they say, and has the site's rates count
+/// those whom they answer.
+async fn admitted(
+    routed: Routed<'_>,
+    files: &Arc<SiteHtaccess>,
+    exchange: &mut Exchange,
+) -> Result<Next> {
+    let noted = exchange.route.noted();
+    rules::admit_to_files(routed, exchange).await?;
+    let outcome = go_round(routed, files, exchange).await;
+    match &outcome {
+        // Its rules are chosen once its file is known.
+        Ok(Next::On) => exchange.route.take_back(noted),
+        Err(error) if matches!(error.kind, Kind::Refused(_)) => {
+            rules::charge_for_files(routed, exchange).await?;
+        }
+        _ => {}
+    }
+    outcome
 }
 
 async fn go_round(
@@ -78,8 +102,10 @@ async fn go_round(
             exchange.route.file = Some(file);
             continue;
         }
+        let fields = [take(&mut carried.cookies), take(&mut carried.vary)];
         let facts = facts_of(routed, tree, exchange, &landing, carried);
-        let decision = ask(routed, exchange, &known, &facts).await?;
+        let mut decision = ask(routed, exchange, &known, &facts).await?;
+        Carried::hand_on(fields, &mut decision);
         let judged = Judged {
             routed,
             tree,
@@ -99,6 +125,7 @@ async fn go_round(
                 // What is sent elsewhere has no page that `Header` without `always` would be about.
                 applied.is_own_error = true;
                 note(exchange, applied);
+                rules::charge_for_files(routed, exchange).await?;
                 return answer_at_once(routed, exchange, status, &location).await;
             }
             Ok(Onward::Settled) => return settle(files, exchange, decision, facts),
@@ -262,6 +289,7 @@ fn facts_of(
         server: request.peer.local_ip,
         has_ended: carried.has_ended,
         is_translated: carried.is_translated,
+        is_page: carried.is_page,
         variables: carried.variables,
         options: options(routed.site.files.listing, has_cgi),
         now: now(routed.worker.clock.unix_s()),
@@ -356,28 +384,14 @@ fn settle(
     if let Some(user) = &decision.user {
         exchange.record.user = String::from_utf8_lossy(user).into_owned();
     }
-    if let Some(fields) = &decision.request_fields {
-        let head = &mut exchange.request.head.fields;
-        head.clear();
-        for (name, value) in fields
-            .iter()
-            .filter(|(_, value)| wire::field_value_ok(value))
-        {
-            head.push(name, value);
-        }
-    }
     let query = decision.query.as_deref();
     if exchange.request.head.query() != query {
         exchange.request.head.rewrite_query(query)?;
     }
-    if applied.refuses_path_info() && !applied.facts.path_info.is_empty() {
-        return Err(Error::refused(404, "path_info"));
-    }
-    if let Some(most) = decision.settings.body_bytes_max()
-        && exchange.body.length().is_some_and(|length| length > most)
-    {
-        return Err(Error::refused(413, "body_too_large"));
-    }
+    let has_more = applied.refuses_path_info() && !applied.facts.path_info.is_empty();
     note(exchange, applied);
-    Ok(Next::On)
+    match has_more {
+        true => Err(Error::refused(404, "path_info")),
+        false => Ok(Next::On),
+    }
 }

@@ -80,6 +80,7 @@ pub(crate) async fn ask_for_limits(chosen: Chosen<'_>, exchange: &mut Exchange) 
 
 async fn ask_for(chosen: Chosen<'_>, exchange: &mut Exchange) {
     let of_rules = chosen.rules(&exchange.route);
+    let of_rules = of_rules.chain(chosen.counting(&exchange.route));
     let of_rules = of_rules.map(|rule| &rule.asking_limits);
     let asking: Vec<_> = [&chosen.site.asking_limits]
         .into_iter()

@@ -85,7 +85,16 @@ fn charge(chosen: Chosen<'_>, exchange: &mut Exchange, phase: Phase, now: Instan
     }
     let now = chosen.worker.shared.limits.time(now);
     let ledger = &chosen.worker.shared.limits.ledger;
-    let checked = wants::ask(chosen, exchange, phase, |ask| ledger.check_rates(now, ask));
+    let may_come_again = chosen.site.htaccess.is_some();
+    let mut counted = Vec::new();
+    let checked = wants::ask(chosen, exchange, phase, |ask| {
+        let checked = ledger.check_rates(now, ask);
+        if may_come_again && checked.is_ok() {
+            counted.extend(ask.wants.iter().map(|want| want.limit));
+        }
+        checked
+    });
+    exchange.route.counted.append(&mut counted);
     match checked {
         None => {}
         Some(Ok(shadows)) if shadows.is_empty() => {}

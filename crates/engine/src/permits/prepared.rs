@@ -21,13 +21,13 @@ pub(super) fn wants<'a>(
 ) -> Option<&'a [Want<'static>]> {
     let (site, limits) = (chosen.site, &chosen.serving.generation.limits);
     let is_own = match phase {
-        Phase::Rates | Phase::RatesOfUpstream => false,
+        Phase::Rates | Phase::RatesOfUpstream => !route.counted.is_empty(),
         Phase::Permits => {
             (!limits.programs.is_empty() && chosen.runs_program()) || chosen.is_throttled()
         }
         Phase::Password => true,
     };
-    if is_own {
+    if is_own || !route.counting().is_empty() {
         return None;
     }
     let innermost = innermost(site, route)?;

@@ -140,9 +140,13 @@ pub(super) fn not_for_tunnels<'a>(
 /// The limits a request may meet, innermost first.
 pub(super) fn levels<'a>(chosen: Chosen<'a>, route: &Route) -> impl Iterator<Item = &'a Limit> {
     let limits = &chosen.serving.generation.limits;
-    chosen
-        .levels(route)
-        .flat_map(|level| limits.of_level(level))
+    all_levels(chosen, route).flat_map(|level| limits.of_level(level))
+}
+
+/// The levels whose limits a request may meet, innermost first.
+fn all_levels<'a>(chosen: Chosen<'a>, route: &Route) -> impl Iterator<Item = stage::Level<'a>> {
+    let led_to = chosen.counting(route).map(stage::Level::Rule);
+    led_to.chain(chosen.levels(route))
 }
 
 impl Limits {
@@ -230,7 +234,12 @@ impl Scratch {
     fn fill(&mut self, facts: &Facts<'_>, ids: &[LimitId], phase: Phase) {
         self.found.clear();
         self.keys.clear();
+        let has_counted = |limit: &Limit| {
+            let id = ids.get(limit.index());
+            id.is_some_and(|id| facts.route.counted.contains(id))
+        };
         let asks = |limit: &Limit| match phase {
+            Phase::Rates if has_counted(limit) => false,
             Phase::Rates => limit.has_rate && !(limit.needs_upstream && facts.awaits_upstream()),
             Phase::RatesOfUpstream => limit.has_rate && limit.needs_upstream,
             Phase::Permits | Phase::Password => limit.has_permits,
@@ -238,7 +247,7 @@ impl Scratch {
         if phase == Phase::Password {
             return self.add((&facts.limits.passwords, None), facts, ids, asks);
         }
-        facts.chosen.levels(facts.route).for_each(|level| {
+        all_levels(facts.chosen, facts.route).for_each(|level| {
             let limits = facts.limits.of_level(level);
             if !limits.is_empty() {
                 let captured = match level {

@@ -83,6 +83,12 @@ pub(crate) fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
+/// Whether a slash or a NUL is escaped in a path, for which nobody may ask.
+pub(super) fn hides_separators(path: &[u8]) -> bool {
+    path.windows(3)
+        .any(|it| it.eq_ignore_ascii_case(b"%2f") || it == b"%00")
+}
+
 pub(super) fn percent(byte: u8, out: &mut Vec<u8>) {
     let digits = b"0123456789abcdef";
     out.push(b'%');

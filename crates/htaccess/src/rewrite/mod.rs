@@ -105,6 +105,8 @@ pub(crate) struct Rule {
 pub(crate) struct Flags {
     /// `C`: those that follow are skipped where this one does not match.
     chain: bool,
+    /// `NS` and `R`: not for pages that are looked at in a subrequest.
+    skips_pages: bool,
     discards_path_info: bool,
     end: bool,
     pub(crate) proxy: bool,

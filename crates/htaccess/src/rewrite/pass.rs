@@ -1,6 +1,6 @@
 //! One pass through a set of rules, as mod_rewrite goes through it in a directory.
 
-use super::escape::has_blanks;
+use super::escape::{has_blanks, hides_separators, unescaped};
 use super::target;
 use super::template::{Captured, Template};
 use super::{Query, RESULT_BYTES_MAX, RewriteCondition, RewriteLines, Rule, Test, is_absolute};
@@ -148,6 +148,10 @@ impl<'p> Pass<'p> {
         while let Some(rule) = rules.get(at) {
             self.scope.asker.enter(rule.directory.as_ref());
             let flags = &rule.flags;
+            if flags.skips_pages && self.scope.request.is_subrequest {
+                at += 1;
+                continue;
+            }
             let applied = self.rule(rule).await;
             let applied = applied.map_err(|stop| stop.at(rule.line, rule.pattern.as_str()))?;
             at += 1;
@@ -463,7 +467,12 @@ impl<'p> Pass<'p> {
             None => {
                 let options = self.lines.options.unwrap_or_default();
                 let path = target::local(path, self.directory, self.base(), options, scope.request);
-                RewriteResult::Path(path)
+                // It begins anew as what a client asks for: what is escaped in it means a byte.
+                match unescaped(&path) {
+                    _ if hides_separators(&path) => RewriteResult::Status(404),
+                    Some(path) => RewriteResult::Path(path),
+                    None => RewriteResult::Status(400),
+                }
             }
         };
         self.passed.result = result;

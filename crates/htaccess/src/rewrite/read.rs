@@ -204,15 +204,18 @@ fn flag(flags: &mut Flags, name: &str, value: Option<&[u8]>) -> Result<(), Strin
             flags.rounds = Some(most.min(super::ROUNDS_MAX));
         }
         "ne" | "noescape" => flags.no_escape = true,
-        // There are no subrequests.
-        "ns" | "nosubreq" | "unsafeprefixstat" => {}
+        "ns" | "nosubreq" => flags.skips_pages = true,
+        "unsafeprefixstat" => {}
         "nc" | "nocase" => flags.folds = true,
         "p" | "proxy" => flags.proxy = true,
         "pt" | "passthrough" => flags.pass_through = true,
         "qsa" | "qsappend" => flags.query = Query::Append,
         "qsd" | "qsdiscard" => flags.query = Query::Discard,
         "qsl" | "qslast" => flags.splits_last = true,
-        "r" | "redirect" => redirect(flags, value.unwrap_or_default())?,
+        "r" | "redirect" => {
+            flags.skips_pages = true;
+            redirect(flags, value.unwrap_or_default())?;
+        }
         "s" | "skip" => {
             flags.skip = usize::try_from(expression::number(needed()?)).unwrap_or(0);
         }

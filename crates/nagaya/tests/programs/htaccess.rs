@@ -193,3 +193,29 @@ fn settings_of_php_are_told_once_and_not_obeyed() {
     let told = bed.gateway.stderr().matches("settings of PHP").count();
     assert_eq!(told, 1);
 }
+
+#[test]
+fn programs_are_told_the_fields_that_files_leave_and_each_edit_once() {
+    let bed = Bed::new(&[(
+        "site/.htaccess",
+        "RequestHeader append X-Own b\nRequestHeader unset X-Gone\n\
+         RewriteEngine On\nRewriteRule ^front$ /index.php [L]\n",
+    )]);
+    let call = bed.call("/front", "X-Own: a\r\nX-Gone: yes\r\n");
+    assert_eq!(call.param("HTTP_X_OWN"), Some("a, b"));
+    assert_eq!(call.param("HTTP_X_GONE"), None);
+}
+
+#[test]
+fn a_body_without_a_length_is_no_longer_than_files_let_it_be() {
+    let bed = Bed::new(&[("site/.htaccess", "LimitRequestBody 10\n")]);
+    let post = |body: &str| {
+        let head = "POST /index.php HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let body = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+        reply(bed.gateway.ask(format!("{head}{body}").as_bytes())).status
+    };
+    assert_eq!(post("0123456789"), 200);
+    assert_eq!(post("0123456789a"), 413);
+    let length = "POST /index.php HTTP/1.1\r\nHost: a.test\r\nContent-Length: 11\r\n\r\n";
+    assert_eq!(reply(bed.gateway.ask(length.as_bytes())).status, 413);
+}

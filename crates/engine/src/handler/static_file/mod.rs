@@ -25,7 +25,7 @@ use crate::htaccess::applied::Applied;
 use crate::resolve::file::{File, Handle};
 use crate::resolve::kept::{Representation, Siblings};
 use crate::resolve::resolved::{Found, Resolved};
-use crate::stage::{Arrived, Routed};
+use crate::stage::{Arrived, Chosen, Routed};
 use crate::{permits, reply_head, resolve};
 use representation::Maker;
 
@@ -37,7 +37,8 @@ const ALLOWED: &[u8] = b"GET, HEAD, OPTIONS";
 ///
 /// # Errors
 /// Whatever kept it from doing so.
-pub(super) async fn serve(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
+pub(super) async fn serve(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
+    let routed = *chosen;
     match exchange.request.head.method {
         Method::Get | Method::Head => {}
         Method::Options => return options(*routed, exchange).await,
@@ -51,8 +52,9 @@ pub(super) async fn serve(routed: Routed<'_>, exchange: &mut Exchange) -> Result
     };
     let files = exchange.route.htaccess.as_deref();
     let takes_rest = files.is_some_and(Applied::takes_path_info);
+    let is_source = resolved.is_source() || chosen.withholds;
     match resolved.found() {
-        Found::File(_) if resolved.is_source() => Err(Error::refused(404, "source")),
+        Found::File(_) if is_source => Err(Error::refused(404, "source")),
         Found::File(_) if !takes_rest && !resolved.path_info().is_empty() => {
             Err(Error::refused(404, "path_info"))
         }
@@ -70,7 +72,7 @@ pub(super) async fn serve(routed: Routed<'_>, exchange: &mut Exchange) -> Result
             Err(Error::refused(403, "no_index"))
         }
         Found::Missing(why) => Err(Error::refused(404, why)),
-        Found::Unreadable if resolved.is_source() => Err(Error::refused(404, "source")),
+        Found::Unreadable if is_source => Err(Error::refused(404, "source")),
         Found::Unreadable | Found::Denied(None) => Err(Error::refused(403, "permission_denied")),
         Found::Denied(Some(advice)) => {
             Err(Error::new(Kind::Refused(403), "root_denied", &**advice))
