@@ -76,7 +76,7 @@ fn a_refusal_is_told_once_for_each_file_and_reason() {
             "Content-Length: 11\r\n",
             413,
             "body_too_long",
-            "path=/x detail=\"11 bytes, and caps.body_bytes is 10 here\"",
+            "path=/x detail=\"11 bytes, and 10 may come here (caps.body_bytes, LimitRequestBody)\"",
         ),
     ];
     for _ in 0..5 {
