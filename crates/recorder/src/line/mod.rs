@@ -5,21 +5,19 @@
 //! with a point). What else is a whole number there may be bytes (`combinedio`), and is refused. A
 //! line that cannot be read is counted and left out. Not here: what is done with the lines.
 
+mod record;
 mod reply;
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 
-use jiff::Timestamp;
-use jiff::civil::{Date, Time};
 use jiff::tz::Offset;
 
+use record::{NO_REQUEST, Record};
 pub use reply::{LoggedReply, read_reply};
 
 /// Bytes of a line that are looked at; a longer one counts as unreadable.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
-/// Fields of a line of Apache's or nginx's.
-const FIELDS_MAX: usize = 64;
 
 /// A request as a log tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,20 +95,52 @@ pub fn unpacker(begin: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Reads a line of any known format.
+/// Reads a line of any known format that tells how long it took.
 ///
 /// # Errors
 /// Why it could not be read, in words.
 pub fn read(line: &str) -> Result<LogLine, &'static str> {
-    let line = line.trim_end_matches(['\n', '\r']);
-    if line.len() > LINE_BYTES_MAX {
-        return Err("it is longer than 64 KiB");
-    }
-    match format(line) {
-        Format::Json => json(line),
-        Format::Ltsv => ltsv(line),
-        Format::Classic => classic(line),
-    }
+    let record = Record::read(line)?;
+    let (time, offset) = record.time?;
+    let (total_us, clock) = record.duration?;
+    let target = record.target.ok_or(NO_REQUEST)?;
+    // A permit is given back when the back end has said its last, not when the client has it all.
+    // Waits for permits lie before the handler, so in `queue_us`.
+    let handled_us = total_us.saturating_sub(record.queue_us.unwrap_or(0));
+    let held_us = record.upstream_us.unwrap_or(handled_us);
+    let logged = time.as_microsecond();
+    let refused = match record.reason {
+        Some(reason) if reason.starts_with("limit_") => Refused::ByLimit,
+        _ if clock == Clock::Exact => Refused::No,
+        _ => match record.status.ok_or("it has no status")? {
+            429 | 503 => Refused::Perhaps,
+            _ => Refused::No,
+        },
+    };
+    let client = record.client.and_then(|client| client.parse().ok());
+    Ok(LogLine {
+        entry: LogEntry {
+            arrived_us: match clock {
+                Clock::EndSecond => logged.saturating_sub_unsigned(held_us),
+                _ => logged,
+            },
+            held_us,
+            // One that is a name, or not told, counts as one.
+            client: client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            site: record.site.or(record.host).unwrap_or_default().into_owned(),
+            path: path(&target),
+            file: match record.file {
+                Some(Some(name)) => LoggedFile::Named(name.into_owned()),
+                // Who was refused may have been so before the file was looked for.
+                Some(None) if refused == Refused::No => LoggedFile::Without,
+                _ => LoggedFile::Untold,
+            },
+            upstream: record.upstream.map(Cow::into_owned),
+            refused,
+        },
+        clock,
+        offset,
+    })
 }
 
 /// What was asked, as a line of any known format tells it.
@@ -131,309 +161,13 @@ pub struct LoggedRequest {
 /// # Errors
 /// Why it could not be read, in words.
 pub fn read_asked(line: &str) -> Result<LoggedRequest, &'static str> {
-    let line = line.trim_end_matches(['\n', '\r']);
-    if line.len() > LINE_BYTES_MAX {
-        return Err("it is longer than 64 KiB");
-    }
-    match format(line) {
-        Format::Json => {
-            let record = json_object(line)?;
-            asked(|name| json_value(&record, name))
-        }
-        Format::Ltsv => asked(|name| ltsv_value(line, name).map(str::to_owned)),
-        Format::Classic => {
-            let fields = fields(line);
-            let at = time_at(&fields)?;
-            let request = fields.get(at + 1).map_or("", |field| &*field.text);
-            let (method, rest) = request.split_once(' ').ok_or("it was no request")?;
-            Ok(LoggedRequest {
-                method: method.to_owned(),
-                host: site(&fields, at).map(str::to_owned),
-                target: rest.split(' ').next().unwrap_or_default().to_owned(),
-                status: fields.get(at + 2).and_then(|it| it.text.parse().ok()),
-            })
-        }
-    }
-}
-
-fn asked(value: impl Fn(&str) -> Option<String>) -> Result<LoggedRequest, &'static str> {
-    let wanted = |name| value(name).ok_or("it was no request");
+    let record = Record::read(line)?;
     Ok(LoggedRequest {
-        method: wanted("method")?,
-        host: value("host"),
-        target: wanted("target")?,
-        status: value("status").and_then(|status| status.parse().ok()),
+        method: record.method.ok_or(NO_REQUEST)?.into_owned(),
+        host: record.host.map(Cow::into_owned),
+        target: record.target.ok_or(NO_REQUEST)?.into_owned(),
+        status: record.status,
     })
-}
-
-enum Format {
-    Json,
-    Ltsv,
-    Classic,
-}
-
-fn format(line: &str) -> Format {
-    match line.as_bytes() {
-        [b'{', ..] => Format::Json,
-        _ if line.contains("\ttarget:") || line.starts_with("time:") => Format::Ltsv,
-        _ => Format::Classic,
-    }
-}
-
-fn json_object(line: &str) -> Result<serde_json::Value, &'static str> {
-    serde_json::from_str(line).map_err(|_| "it is no JSON object")
-}
-
-fn json_value(record: &serde_json::Value, name: &str) -> Option<String> {
-    match record.get(name)? {
-        serde_json::Value::String(text) => Some(text.clone()),
-        serde_json::Value::Number(number) => Some(number.to_string()),
-        _ => None,
-    }
-}
-
-fn json(line: &str) -> Result<LogLine, &'static str> {
-    let record = json_object(line)?;
-    let tells_files = record.get("file").is_some();
-    ours(|name| json_value(&record, name), tells_files)
-}
-
-fn ltsv_value<'l>(line: &'l str, name: &str) -> Option<&'l str> {
-    let mut fields = line.split('\t').filter_map(|field| field.split_once(':'));
-    let (_, value) = fields.find(|(label, _)| *label == name)?;
-    Some(value).filter(|value| *value != "-")
-}
-
-fn ltsv(line: &str) -> Result<LogLine, &'static str> {
-    let value = |name: &str| ltsv_value(line, name).map(str::to_owned);
-    ours(value, line.contains("\tfile:"))
-}
-
-/// A record of ours, by the names of its values; older ones tell no files.
-fn ours(
-    value: impl Fn(&str) -> Option<String>,
-    tells_files: bool,
-) -> Result<LogLine, &'static str> {
-    let number = |name| value(name).and_then(|text| text.parse::<u64>().ok());
-    let time = value("time").ok_or("it has no `time`")?;
-    let time: Timestamp = time.parse().map_err(|_| "its `time` is no time")?;
-    let total_us = number("total_us").ok_or("it has no `total_us`")?;
-    // A permit is given back when the back end has said its last, not when the client has it all.
-    // Waits for permits lie before the handler, so in `queue_us`.
-    let queue_us = number("queue_us").unwrap_or(0);
-    let held_us = number("upstream_us").unwrap_or(total_us.saturating_sub(queue_us));
-    let target = value("target").ok_or("it was no request")?;
-    let site = value("site").or_else(|| value("host"));
-    let refused = match value("reason") {
-        Some(reason) if reason.starts_with("limit_") => Refused::ByLimit,
-        _ => Refused::No,
-    };
-    Ok(LogLine {
-        entry: LogEntry {
-            arrived_us: time.as_microsecond(),
-            held_us,
-            client: address(value("client").as_deref()),
-            site: site.unwrap_or_default(),
-            path: path(&target),
-            file: match value("file") {
-                Some(name) => LoggedFile::Named(name),
-                // Who was refused may have been so before the file was looked for.
-                None if tells_files && refused == Refused::No => LoggedFile::Without,
-                None => LoggedFile::Untold,
-            },
-            upstream: value("upstream"),
-            refused,
-        },
-        clock: Clock::Exact,
-        offset: Offset::UTC,
-    })
-}
-
-/// A line of Apache's or nginx's: `[vhost:port] client - user [time] "request" status bytes … duration`.
-fn classic(line: &str) -> Result<LogLine, &'static str> {
-    let fields = fields(line);
-    let at = time_at(&fields)?;
-    let text = |index: usize| fields.get(index).map(|field| &*field.text);
-    let time = text(at).and_then(classic_time);
-    let (time, offset) = time.ok_or("its [time] is none")?;
-    let request = text(at + 1).unwrap_or_default();
-    let target = request.split(' ').nth(1).ok_or("it was no request")?;
-    let status = text(at + 2).and_then(|status| status.parse().ok());
-    let status: u16 = status.ok_or("it has no status")?;
-    let (held_us, clock) = duration(behind(fields.get(at + 4..).unwrap_or_default()))?;
-    let logged = time.as_microsecond();
-    let arrived_us = match clock {
-        Clock::EndSecond => logged.saturating_sub(i64::try_from(held_us).unwrap_or(i64::MAX)),
-        _ => logged,
-    };
-    let client = text(at - 3);
-    Ok(LogLine {
-        entry: LogEntry {
-            arrived_us,
-            held_us,
-            client: address(client),
-            site: site(&fields, at).unwrap_or_default().to_owned(),
-            path: path(target),
-            file: LoggedFile::Untold,
-            upstream: None,
-            refused: match status {
-                429 | 503 => Refused::Perhaps,
-                _ => Refused::No,
-            },
-        },
-        clock,
-        offset,
-    })
-}
-
-/// `21/Nov/2026:22:18:19 +0900`
-fn classic_time(text: &str) -> Option<(Timestamp, Offset)> {
-    let number = |from: usize, to: usize| text.get(from..to)?.parse::<i8>().ok();
-    let months = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
-    let month = months
-        .iter()
-        .position(|month| text.get(3..6) == Some(month))?;
-    let month = i8::try_from(month + 1).ok()?;
-    let date = Date::new(text.get(7..11)?.parse().ok()?, month, number(0, 2)?).ok()?;
-    // A leap second is the last of its minute.
-    let time = Time::new(number(12, 14)?, number(15, 17)?, number(18, 20)?.min(59), 0).ok()?;
-    let east_s = i32::from(number(22, 24)?) * 3_600 + i32::from(number(24, 26)?) * 60;
-    let offset_s = match text.as_bytes() {
-        [.., b'+', _, _, _, _] => east_s,
-        [.., b'-', _, _, _, _] => -east_s,
-        _ => return None,
-    };
-    let offset = Offset::from_seconds(offset_s).ok()?;
-    let timestamp = offset.to_timestamp(date.to_datetime(time)).ok()?;
-    Some((timestamp, offset))
-}
-
-/// The place of the time in a line of Apache's or nginx's.
-fn time_at(fields: &[Field<'_>]) -> Result<usize, &'static str> {
-    let mut kinds = fields.iter().map(|field| field.kind);
-    let at = kinds.position(|kind| kind == Quoting::Bracketed);
-    at.filter(|at| (3..=4).contains(at))
-        .ok_or("it has no [time]")
-}
-
-/// The host before the client, where there is one, without its port.
-fn site<'f>(fields: &'f [Field<'_>], time_at: usize) -> Option<&'f str> {
-    let first = &*fields.first().filter(|_| time_at == 4)?.text;
-    Some(first.rsplit_once(':').map_or(first, |(host, _)| host))
-}
-
-/// What stands behind the bytes, or behind referer and user agent where those are logged.
-fn behind<'f, 'l>(fields: &'f [Field<'l>]) -> &'f [Field<'l>] {
-    match fields {
-        [referer, user_agent, rest @ ..]
-            if referer.kind == Quoting::Quoted && user_agent.kind == Quoting::Quoted =>
-        {
-            rest
-        }
-        rest => rest,
-    }
-}
-
-/// Seconds with a point as nginx writes them, also behind `rt=` and among other fields; or else
-/// microseconds as Apache does, if nothing else is there.
-fn duration(behind: &[Field<'_>]) -> Result<(u64, Clock), &'static str> {
-    let mut seconds = behind.iter().rev().filter_map(|field| seconds(&field.text));
-    if let Some(held_us) = seconds.next() {
-        return Ok((held_us, Clock::EndSecond));
-    }
-    let whole = |field: &Field<'_>| match field.kind {
-        Quoting::Bare => field.text.parse().ok(),
-        _ => None,
-    };
-    match behind {
-        [only] if let Some(held_us) = whole(only) => Ok((held_us, Clock::ArrivalSecond)),
-        several if several.iter().any(|field| whole(field).is_some()) => Err(
-            "which number is a duration cannot be told (combinedio logs bytes there): log %D as \
-             the only field behind the user agent",
-        ),
-        _ => Err(
-            "no duration is logged: add %D (Apache) or $request_time (nginx) to the format, or, for \
-             Nagaya's own log, format = \"json\" or \"ltsv\"",
-        ),
-    }
-}
-
-/// `1.500` in microseconds.
-fn seconds(field: &str) -> Option<u64> {
-    let text = field.rsplit_once('=').map_or(field, |(_, value)| value);
-    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    let (whole, part) = text.split_once('.')?;
-    if !digits(whole) || !digits(part) || part.len() > 6 {
-        return None;
-    }
-    let seconds: u64 = whole.parse().ok()?;
-    let micros: u64 = format!("{part:0<6}").parse().ok()?;
-    seconds.checked_mul(1_000_000)?.checked_add(micros)
-}
-
-/// Where a field of a line stood.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Quoting {
-    Bare,
-    Quoted,
-    Bracketed,
-}
-
-#[derive(Debug)]
-struct Field<'l> {
-    kind: Quoting,
-    text: Cow<'l, str>,
-}
-
-/// The fields of a line, of which some stand in quotes and one in brackets.
-fn fields(line: &str) -> Vec<Field<'_>> {
-    let mut found = Vec::with_capacity(12);
-    let mut rest = line.trim_start();
-    while !rest.is_empty() && found.len() < FIELDS_MAX {
-        let (kind, text, after) = match rest.as_bytes() {
-            [b'"', ..] => quoted(rest.get(1..).unwrap_or_default()),
-            [b'[', ..] => {
-                let inside = rest.get(1..).unwrap_or_default();
-                let (text, after) = inside.split_once(']').unwrap_or((inside, ""));
-                (Quoting::Bracketed, Cow::Borrowed(text), after)
-            }
-            _ => {
-                let (text, after) = rest.split_once(' ').unwrap_or((rest, ""));
-                (Quoting::Bare, Cow::Borrowed(text), after)
-            }
-        };
-        found.push(Field { kind, text });
-        rest = after.trim_start();
-    }
-    found
-}
-
-/// Up to the closing quote; a backslash keeps what follows it.
-fn quoted(text: &str) -> (Quoting, Cow<'_, str>, &str) {
-    let end = text.find(['"', '\\']);
-    if let Some((inside, after)) = end.and_then(|end| text.split_at_checked(end))
-        && let Some(after) = after.strip_prefix('"')
-    {
-        return (Quoting::Quoted, Cow::Borrowed(inside), after);
-    }
-    let mut inside = String::new();
-    let mut characters = text.char_indices();
-    while let Some((at, character)) = characters.next() {
-        match character {
-            '"' => {
-                return (
-                    Quoting::Quoted,
-                    Cow::Owned(inside),
-                    text.get(at + 1..).unwrap_or_default(),
-                );
-            }
-            '\\' => inside.extend(characters.next().map(|(_, kept)| kept)),
-            other => inside.push(other),
-        }
-    }
-    (Quoting::Quoted, Cow::Owned(inside), "")
 }
 
 /// What is before the query; of an absolute target what follows its host.
@@ -444,12 +178,6 @@ pub(crate) fn path(target: &str) -> String {
         None => path,
     };
     path.to_owned()
-}
-
-/// A client that is a name, or not told, counts as one.
-fn address(text: Option<&str>) -> IpAddr {
-    let parsed = text.and_then(|text| text.parse().ok());
-    parsed.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
 }
 
 #[cfg(test)]

@@ -2,12 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
-
-use super::{
-    Format, LINE_BYTES_MAX, Quoting, behind, classic_time, duration, fields, format, ltsv_value,
-    site, time_at,
-};
+use super::record::{NO_REQUEST, Record};
 
 /// A request and its reply as a line of any known format tells them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,150 +40,22 @@ pub struct LoggedReply<'a> {
 /// # Errors
 /// Why it could not be read, in words.
 pub fn read_reply(line: &str) -> Result<LoggedReply<'_>, &'static str> {
-    let line = line.trim_end_matches(['\n', '\r']);
-    if line.len() > LINE_BYTES_MAX {
-        return Err("it is longer than 64 KiB");
-    }
-    match format(line) {
-        Format::Json => json(line),
-        Format::Ltsv => ltsv(line),
-        Format::Classic => classic(line),
-    }
-}
-
-/// A record of ours.
-#[derive(Deserialize)]
-struct JsonRecord<'a> {
-    #[serde(borrow)]
-    time: Cow<'a, str>,
-    site: Option<Cow<'a, str>>,
-    host: Option<Cow<'a, str>>,
-    client: Option<Cow<'a, str>>,
-    method: Option<Cow<'a, str>>,
-    target: Option<Cow<'a, str>>,
-    status: u16,
-    #[serde(default)]
-    bytes: u64,
-    referer: Option<Cow<'a, str>>,
-    user_agent: Option<Cow<'a, str>>,
-    total_us: Option<u64>,
-    queue_us: Option<u64>,
-    upstream_us: Option<u64>,
-    sampled: Option<u32>,
-}
-
-fn json(line: &str) -> Result<LoggedReply<'_>, &'static str> {
-    let record: JsonRecord<'_> =
-        serde_json::from_str(line).map_err(|error| match error.classify() {
-            serde_json::error::Category::Data => "it has no `time` or `status`",
-            _ => "it is no JSON object",
-        })?;
+    let record = Record::read(line)?;
     Ok(LoggedReply {
-        at_us: rfc3339(&record.time)?,
+        at_us: record.time?.0.as_microsecond(),
         client: record.client.unwrap_or_default(),
         site: record.site.or(record.host).unwrap_or_default(),
-        method: record.method.ok_or("it was no request")?,
-        target: record.target.ok_or("it was no request")?,
-        status: record.status,
-        bytes: record.bytes,
-        referrer: record.referer.unwrap_or_default(),
-        agent: record.user_agent.unwrap_or_default(),
-        total_us: record.total_us,
+        method: record.method.ok_or(NO_REQUEST)?,
+        target: record.target.ok_or(NO_REQUEST)?,
+        status: record.status.ok_or("it has no status")?,
+        bytes: record.bytes.unwrap_or(0),
+        referrer: record.referrer.unwrap_or_default(),
+        agent: record.agent.unwrap_or_default(),
+        total_us: record.duration.ok().map(|(us, _)| us),
         queue_us: record.queue_us,
         upstream_us: record.upstream_us,
         stands_for: record.sampled.unwrap_or(1),
     })
-}
-
-fn ltsv(line: &str) -> Result<LoggedReply<'_>, &'static str> {
-    let text = |name| ltsv_value(line, name).map(Cow::Borrowed);
-    let number = |name| ltsv_value(line, name).and_then(|value| value.parse::<u64>().ok());
-    let status = ltsv_value(line, "status").and_then(|value| value.parse().ok());
-    let sampled = number("sampled").and_then(|it| u32::try_from(it).ok());
-    Ok(LoggedReply {
-        at_us: rfc3339(ltsv_value(line, "time").ok_or("it has no `time`")?)?,
-        client: text("client").unwrap_or_default(),
-        site: text("site").or_else(|| text("host")).unwrap_or_default(),
-        method: text("method").ok_or("it was no request")?,
-        target: text("target").ok_or("it was no request")?,
-        status: status.ok_or("it has no status")?,
-        bytes: number("bytes").unwrap_or(0),
-        referrer: text("referer").unwrap_or_default(),
-        agent: text("user_agent").unwrap_or_default(),
-        total_us: number("total_us"),
-        queue_us: number("queue_us"),
-        upstream_us: number("upstream_us"),
-        stands_for: sampled.unwrap_or(1),
-    })
-}
-
-fn rfc3339(time: &str) -> Result<i64, &'static str> {
-    let time: jiff::Timestamp = time.parse().map_err(|_| "its `time` is no time")?;
-    Ok(time.as_microsecond())
-}
-
-/// A line of Apache's or nginx's; a duration where one can be told.
-fn classic(line: &str) -> Result<LoggedReply<'_>, &'static str> {
-    let mut fields = fields(line);
-    let at = time_at(&fields)?;
-    let (time, _) = fields
-        .get(at)
-        .and_then(|field| classic_time(&field.text))
-        .ok_or("its [time] is none")?;
-    let total_us = duration(behind(fields.get(at + 4..).unwrap_or_default()));
-    let site = site(&fields, at).unwrap_or_default().to_owned().into();
-    let is_quoted = |index: usize| {
-        fields
-            .get(index)
-            .is_some_and(|it| it.kind == Quoting::Quoted)
-    };
-    let has_agent = is_quoted(at + 4) && is_quoted(at + 5);
-    let mut take = |index: usize| {
-        let field = fields.get_mut(index);
-        field
-            .map(|field| std::mem::take(&mut field.text))
-            .unwrap_or_default()
-    };
-    let [status, bytes] = [take(at + 2), take(at + 3)];
-    let (method, target) = asked(take(at + 1)).ok_or("it was no request")?;
-    let mut told = |index: usize| match has_agent {
-        true => Some(take(index))
-            .filter(|text| *text != "-")
-            .unwrap_or_default(),
-        false => Cow::Borrowed(""),
-    };
-    let [referrer, agent] = [told(at + 4), told(at + 5)];
-    Ok(LoggedReply {
-        at_us: time.as_microsecond(),
-        client: take(at - 3),
-        site,
-        method,
-        target,
-        status: status.parse().map_err(|_| "it has no status")?,
-        bytes: bytes.parse().unwrap_or(0),
-        referrer,
-        agent,
-        total_us: total_us.ok().map(|(us, _)| us),
-        queue_us: None,
-        upstream_us: None,
-        stands_for: 1,
-    })
-}
-
-/// Method and target of a request line.
-fn asked(line: Cow<'_, str>) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
-    match line {
-        Cow::Borrowed(line) => {
-            let (method, rest) = line.split_once(' ')?;
-            let target = rest.split(' ').next().unwrap_or_default();
-            Some((method.into(), target.into()))
-        }
-        Cow::Owned(line) => {
-            let (method, rest) = line.split_once(' ')?;
-            let target = rest.split(' ').next().unwrap_or_default();
-            Some((method.to_owned().into(), target.to_owned().into()))
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,366 @@
+//! A line of a log taken apart, whoever asks: what of it is told, and what is not.
+//!
+//! One reader a format. What a caller cannot do without, it asks for itself.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use jiff::civil::{Date, Time};
+use jiff::tz::Offset;
+use serde::{Deserialize, Deserializer};
+
+use super::{Clock, LINE_BYTES_MAX};
+
+/// Fields of a line of Apache's or nginx's.
+const FIELDS_MAX: usize = 64;
+/// Why a line without a method or a target is none.
+pub(super) const NO_REQUEST: &str = "it was no request";
+
+/// What a line tells.
+#[derive(Debug)]
+pub(super) struct Record<'a> {
+    /// When it came in, or ended.
+    pub(super) time: Result<(Timestamp, Offset), &'static str>,
+    pub(super) client: Option<Cow<'a, str>>,
+    pub(super) site: Option<Cow<'a, str>>,
+    /// Without a port in Apache's and nginx's.
+    pub(super) host: Option<Cow<'a, str>>,
+    pub(super) method: Option<Cow<'a, str>>,
+    pub(super) target: Option<Cow<'a, str>>,
+    pub(super) status: Option<u16>,
+    pub(super) bytes: Option<u64>,
+    pub(super) referrer: Option<Cow<'a, str>>,
+    pub(super) agent: Option<Cow<'a, str>>,
+    /// `None` where the log tells no files, which older ones of ours do not.
+    pub(super) file: Option<Option<Cow<'a, str>>>,
+    pub(super) upstream: Option<Cow<'a, str>>,
+    pub(super) reason: Option<Cow<'a, str>>,
+    /// How long it took, and how exact that and the time are.
+    pub(super) duration: Result<(u64, Clock), &'static str>,
+    pub(super) queue_us: Option<u64>,
+    pub(super) upstream_us: Option<u64>,
+    /// How many requests the line stands for.
+    pub(super) sampled: Option<u32>,
+}
+
+impl<'a> Record<'a> {
+    /// Reads a line of any known format.
+    ///
+    /// # Errors
+    /// It is of none.
+    pub(super) fn read(line: &'a str) -> Result<Self, &'static str> {
+        let line = line.trim_end_matches(['\n', '\r']);
+        if line.len() > LINE_BYTES_MAX {
+            return Err("it is longer than 64 KiB");
+        }
+        match line.as_bytes() {
+            [b'{', ..] => json(line),
+            _ if line.contains("\ttarget:") || line.starts_with("time:") => Ok(ltsv(line)),
+            _ => classic(line),
+        }
+    }
+}
+
+/// A record of ours.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OwnRecord<'a> {
+    #[serde(borrow)]
+    time: Option<Cow<'a, str>>,
+    site: Option<Cow<'a, str>>,
+    host: Option<Cow<'a, str>>,
+    client: Option<Cow<'a, str>>,
+    method: Option<Cow<'a, str>>,
+    target: Option<Cow<'a, str>>,
+    status: Option<u16>,
+    bytes: Option<u64>,
+    referer: Option<Cow<'a, str>>,
+    user_agent: Option<Cow<'a, str>>,
+    #[serde(deserialize_with = "told")]
+    file: Option<Option<Cow<'a, str>>>,
+    upstream: Option<Cow<'a, str>>,
+    reason: Option<Cow<'a, str>>,
+    total_us: Option<u64>,
+    queue_us: Option<u64>,
+    upstream_us: Option<u64>,
+    sampled: Option<u32>,
+}
+
+/// What is there, and be it `null`.
+fn told<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<Cow<'de, str>>>, D::Error> {
+    Deserialize::deserialize(value).map(Some)
+}
+
+fn json(line: &str) -> Result<Record<'_>, &'static str> {
+    let record: OwnRecord<'_> = serde_json::from_str(line).map_err(|_| "it is no JSON object")?;
+    Ok(record.into())
+}
+
+fn ltsv(line: &str) -> Record<'_> {
+    let mut record = OwnRecord::default();
+    for (label, value) in line.split('\t').filter_map(|field| field.split_once(':')) {
+        let told = (value != "-").then_some(value);
+        let text = told.map(Cow::Borrowed);
+        let number = || told.and_then(|text| text.parse().ok());
+        match label {
+            "time" => record.time = text,
+            "site" => record.site = text,
+            "host" => record.host = text,
+            "client" => record.client = text,
+            "method" => record.method = text,
+            "target" => record.target = text,
+            "status" => record.status = told.and_then(|text| text.parse().ok()),
+            "bytes" => record.bytes = number(),
+            "referer" => record.referer = text,
+            "user_agent" => record.user_agent = text,
+            "file" => record.file = Some(text),
+            "upstream" => record.upstream = text,
+            "reason" => record.reason = text,
+            "total_us" => record.total_us = number(),
+            "queue_us" => record.queue_us = number(),
+            "upstream_us" => record.upstream_us = number(),
+            "sampled" => record.sampled = told.and_then(|text| text.parse().ok()),
+            _ => {}
+        }
+    }
+    record.into()
+}
+
+impl<'a> From<OwnRecord<'a>> for Record<'a> {
+    fn from(record: OwnRecord<'a>) -> Self {
+        let time = record.time.ok_or("it has no `time`");
+        let time = time.and_then(|time| time.parse().map_err(|_| "its `time` is no time"));
+        let total_us = record.total_us.ok_or("it has no `total_us`");
+        Self {
+            time: time.map(|time| (time, Offset::UTC)),
+            client: record.client,
+            site: record.site,
+            host: record.host,
+            method: record.method,
+            target: record.target,
+            status: record.status,
+            bytes: record.bytes,
+            referrer: record.referer,
+            agent: record.user_agent,
+            file: record.file,
+            upstream: record.upstream,
+            reason: record.reason,
+            duration: total_us.map(|us| (us, Clock::Exact)),
+            queue_us: record.queue_us,
+            upstream_us: record.upstream_us,
+            sampled: record.sampled,
+        }
+    }
+}
+
+/// A line of Apache's or nginx's: `[vhost:port] client - user [time] "request" status bytes … duration`.
+fn classic(line: &str) -> Result<Record<'_>, &'static str> {
+    let mut fields = fields(line);
+    let at = time_at(&fields)?;
+    let duration = duration(behind(fields.get(at + 4..).unwrap_or_default()));
+    let host = site(&fields, at).map(|host| host.to_owned().into());
+    let is_quoted = |index: usize| {
+        let field = fields.get(index);
+        field.is_some_and(|it| it.kind == Quoting::Quoted)
+    };
+    let has_agent = is_quoted(at + 4) && is_quoted(at + 5);
+    let mut take = |index: usize| {
+        let field = fields.get_mut(index);
+        field.map(|field| std::mem::take(&mut field.text))
+    };
+    let [time, status, bytes] = [take(at), take(at + 2), take(at + 3)];
+    let asked = take(at + 1).and_then(asked);
+    let (method, target) = asked.unzip();
+    let mut told = |index: usize| match has_agent {
+        true => take(index).filter(|text| *text != "-"),
+        false => None,
+    };
+    let [referrer, agent] = [told(at + 4), told(at + 5)];
+    Ok(Record {
+        time: time
+            .and_then(|it| classic_time(&it))
+            .ok_or("its [time] is none"),
+        client: take(at - 3),
+        site: None,
+        host,
+        method,
+        target,
+        status: status.and_then(|status| status.parse().ok()),
+        bytes: bytes.and_then(|bytes| bytes.parse().ok()),
+        referrer,
+        agent,
+        file: None,
+        upstream: None,
+        reason: None,
+        duration,
+        queue_us: None,
+        upstream_us: None,
+        sampled: None,
+    })
+}
+
+/// Method and target of a request line.
+fn asked(line: Cow<'_, str>) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
+    match line {
+        Cow::Borrowed(line) => {
+            let (method, rest) = line.split_once(' ')?;
+            let target = rest.split(' ').next().unwrap_or_default();
+            Some((method.into(), target.into()))
+        }
+        Cow::Owned(line) => {
+            let (method, rest) = line.split_once(' ')?;
+            let target = rest.split(' ').next().unwrap_or_default();
+            Some((method.to_owned().into(), target.to_owned().into()))
+        }
+    }
+}
+
+/// `21/Nov/2026:22:18:19 +0900`
+fn classic_time(text: &str) -> Option<(Timestamp, Offset)> {
+    let number = |from: usize, to: usize| text.get(from..to)?.parse::<i8>().ok();
+    let months = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let month = months
+        .iter()
+        .position(|month| text.get(3..6) == Some(month))?;
+    let month = i8::try_from(month + 1).ok()?;
+    let date = Date::new(text.get(7..11)?.parse().ok()?, month, number(0, 2)?).ok()?;
+    // A leap second is the last of its minute.
+    let time = Time::new(number(12, 14)?, number(15, 17)?, number(18, 20)?.min(59), 0).ok()?;
+    let east_s = i32::from(number(22, 24)?) * 3_600 + i32::from(number(24, 26)?) * 60;
+    let offset_s = match text.as_bytes() {
+        [.., b'+', _, _, _, _] => east_s,
+        [.., b'-', _, _, _, _] => -east_s,
+        _ => return None,
+    };
+    let offset = Offset::from_seconds(offset_s).ok()?;
+    let timestamp = offset.to_timestamp(date.to_datetime(time)).ok()?;
+    Some((timestamp, offset))
+}
+
+/// The place of the time in a line of Apache's or nginx's.
+fn time_at(fields: &[Field<'_>]) -> Result<usize, &'static str> {
+    let mut kinds = fields.iter().map(|field| field.kind);
+    let at = kinds.position(|kind| kind == Quoting::Bracketed);
+    at.filter(|at| (3..=4).contains(at))
+        .ok_or("it has no [time]")
+}
+
+/// The host before the client, where there is one, without its port.
+fn site<'f>(fields: &'f [Field<'_>], time_at: usize) -> Option<&'f str> {
+    let first = &*fields.first().filter(|_| time_at == 4)?.text;
+    Some(first.rsplit_once(':').map_or(first, |(host, _)| host))
+}
+
+/// What stands behind the bytes, or behind referer and user agent where those are logged.
+fn behind<'f, 'l>(fields: &'f [Field<'l>]) -> &'f [Field<'l>] {
+    match fields {
+        [referer, user_agent, rest @ ..]
+            if referer.kind == Quoting::Quoted && user_agent.kind == Quoting::Quoted =>
+        {
+            rest
+        }
+        rest => rest,
+    }
+}
+
+/// Seconds with a point as nginx writes them, also behind `rt=` and among other fields; or else
+/// microseconds as Apache does, if nothing else is there.
+fn duration(behind: &[Field<'_>]) -> Result<(u64, Clock), &'static str> {
+    let mut seconds = behind.iter().rev().filter_map(|field| seconds(&field.text));
+    if let Some(held_us) = seconds.next() {
+        return Ok((held_us, Clock::EndSecond));
+    }
+    let whole = |field: &Field<'_>| match field.kind {
+        Quoting::Bare => field.text.parse().ok(),
+        _ => None,
+    };
+    match behind {
+        [only] if let Some(held_us) = whole(only) => Ok((held_us, Clock::ArrivalSecond)),
+        several if several.iter().any(|field| whole(field).is_some()) => Err(
+            "which number is a duration cannot be told (combinedio logs bytes there): log %D as \
+             the only field behind the user agent",
+        ),
+        _ => Err(
+            "no duration is logged: add %D (Apache) or $request_time (nginx) to the format, or, for \
+             Nagaya's own log, format = \"json\" or \"ltsv\"",
+        ),
+    }
+}
+
+/// `1.500` in microseconds.
+fn seconds(field: &str) -> Option<u64> {
+    let text = field.rsplit_once('=').map_or(field, |(_, value)| value);
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let (whole, part) = text.split_once('.')?;
+    if !digits(whole) || !digits(part) || part.len() > 6 {
+        return None;
+    }
+    let seconds: u64 = whole.parse().ok()?;
+    let micros: u64 = format!("{part:0<6}").parse().ok()?;
+    seconds.checked_mul(1_000_000)?.checked_add(micros)
+}
+
+/// Where a field of a line stood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Quoting {
+    Bare,
+    Quoted,
+    Bracketed,
+}
+
+#[derive(Debug)]
+struct Field<'l> {
+    kind: Quoting,
+    text: Cow<'l, str>,
+}
+
+/// The fields of a line, of which some stand in quotes and one in brackets.
+fn fields(line: &str) -> Vec<Field<'_>> {
+    let mut found = Vec::with_capacity(12);
+    let mut rest = line.trim_start();
+    while !rest.is_empty() && found.len() < FIELDS_MAX {
+        let (kind, text, after) = match rest.as_bytes() {
+            [b'"', ..] => quoted(rest.get(1..).unwrap_or_default()),
+            [b'[', ..] => {
+                let inside = rest.get(1..).unwrap_or_default();
+                let (text, after) = inside.split_once(']').unwrap_or((inside, ""));
+                (Quoting::Bracketed, Cow::Borrowed(text), after)
+            }
+            _ => {
+                let (text, after) = rest.split_once(' ').unwrap_or((rest, ""));
+                (Quoting::Bare, Cow::Borrowed(text), after)
+            }
+        };
+        found.push(Field { kind, text });
+        rest = after.trim_start();
+    }
+    found
+}
+
+/// Up to the closing quote; a backslash keeps what follows it.
+fn quoted(text: &str) -> (Quoting, Cow<'_, str>, &str) {
+    let end = text.find(['"', '\\']);
+    if let Some((inside, after)) = end.and_then(|end| text.split_at_checked(end))
+        && let Some(after) = after.strip_prefix('"')
+    {
+        return (Quoting::Quoted, Cow::Borrowed(inside), after);
+    }
+    let mut inside = String::new();
+    let mut characters = text.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' => {
+                return (
+                    Quoting::Quoted,
+                    Cow::Owned(inside),
+                    text.get(at + 1..).unwrap_or_default(),
+                );
+            }
+            '\\' => inside.extend(characters.next().map(|(_, kept)| kept)),
+            other => inside.push(other),
+        }
+    }
+    (Quoting::Quoted, Cow::Owned(inside), "")
+}
