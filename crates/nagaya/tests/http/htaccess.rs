@@ -82,18 +82,20 @@ fn gateway(files: &[(&str, &str)]) -> Gateway {
     builder.start()
 }
 
-fn ask(gateway: &Gateway, host: &str, path: &str, fields: &str) -> Reply {
+/// Asks for a path of a host, with further fields, each with its line's end.
+pub(crate) fn ask(gateway: &Gateway, host: &str, path: &str, fields: &str) -> Reply {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n");
     reply(gateway.ask(request.as_bytes()))
 }
 
 /// Checks the status and, of a good one, the text.
-fn check(gateway: &Gateway, host: &str, expected: &[(&str, u16, &str)]) {
+pub(crate) fn check(gateway: &Gateway, host: &str, expected: &[(&str, u16, &str)]) {
     for (path, status, text) in expected {
         let answer = ask(gateway, host, path, "");
         let said = (answer.status, answer.text());
-        assert_eq!(said.0, *status, "{path}: {}", said.1);
-        assert!(text.is_empty() || said.1 == *text, "{path}: {}", said.1);
+        assert_eq!(said.0, *status, "{host}{path}: {}", said.1);
+        let is_said = text.is_empty() || said.1 == *text;
+        assert!(is_said, "{host}{path}: {}", said.1);
     }
 }
 

@@ -1,7 +1,8 @@
 //! `.htaccess` files and what else a site says of a request: whose word comes first, and what counts.
 
-use testkit::client::reply;
-use testkit::{Gateway, Reply};
+use testkit::Gateway;
+
+use crate::htaccess::ask;
 
 const CONFIG: &str = r#"
 workers = 1
@@ -80,11 +81,6 @@ fn gateway(files: &[(&str, &str)]) -> Gateway {
         builder.directory().write(name, &content);
     }
     builder.start()
-}
-
-fn ask(gateway: &Gateway, host: &str, path: &str, fields: &str) -> Reply {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n");
-    reply(gateway.ask(request.as_bytes()))
 }
 
 /// Asks for paths of a host one after the other, and checks each status.

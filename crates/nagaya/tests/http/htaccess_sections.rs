@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use testkit::client::reply;
-use testkit::{Gateway, Reply};
+use testkit::Gateway;
+
+use crate::htaccess::{ask, check};
 
 const CONFIG: &str = r#"
 workers = 1
@@ -76,23 +77,6 @@ fn gateway() -> Gateway {
     builder.start()
 }
 
-fn ask(gateway: &Gateway, host: &str, path: &str) -> Reply {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-    reply(gateway.ask(request.as_bytes()))
-}
-
-fn check(gateway: &Gateway, host: &str, expected: &[(&str, u16, &str)]) {
-    for (path, status, text) in expected {
-        let answer = ask(gateway, host, path);
-        assert_eq!(answer.status, *status, "{host}{path}: {}", answer.text());
-        assert!(
-            text.is_empty() || answer.text() == *text,
-            "{host}{path}: {}",
-            answer.text()
-        );
-    }
-}
-
 #[test]
 fn sections_hold_as_files_that_lie_in_their_directories() {
     let gateway = gateway();
@@ -114,10 +98,12 @@ fn sections_hold_as_files_that_lie_in_their_directories() {
             ("/m/x.txt", 200, "mounted"),
         ],
     );
-    let mounted = ask(&gateway, "a.test", "/m/x.txt");
+    let mounted = ask(&gateway, "a.test", "/m/x.txt", "");
     assert_eq!(mounted.head.field("X-Mounted"), Some("yes"));
     assert_eq!(
-        ask(&gateway, "a.test", "/page.txt").head.field("X-Mounted"),
+        ask(&gateway, "a.test", "/page.txt", "")
+            .head
+            .field("X-Mounted"),
         None
     );
 }
@@ -130,7 +116,7 @@ fn without_overrides_no_file_counts_and_sections_do() {
         "none.test",
         &[("/sub/page.txt", 200, "page"), ("/", 200, "start")],
     );
-    let sub = ask(&gateway, "none.test", "/sub/page.txt");
+    let sub = ask(&gateway, "none.test", "/sub/page.txt", "");
     assert_eq!(sub.head.field("X-Section"), Some("sub"));
     // What cannot even be read keeps nobody out where nobody looks for it.
     gateway.directory().write("site/.htaccess/x", "");
