@@ -326,12 +326,17 @@ fn settings_of_one_site_are_never_anothers() {
         ..Wish::default()
     };
     let Some(bed) = bed(&wish) else { return };
-    let mut clients = [(); 2].map(|()| bed.gateway.client().with_deadline(PATIENCE));
+    let new_clients = || [(); 2].map(|()| bed.gateway.client().with_deadline(PATIENCE));
+    let mut clients = new_clients();
     let sites = [("app.test", "64M"), ("other.test", "32M")];
     let mut masters = Vec::new();
     let count = std::env::var("NAGAYA_MIXED").map_or(600, |count| count.parse().unwrap());
     for at in 0..count {
         let (host, limit) = sites[at * 7_usize / 3 % 2];
+        if at % 500 == 499 {
+            // A connection carries so many requests and no more.
+            clients = new_clients();
+        }
         let client = &mut clients[at % 2];
         client.send(&request(host, "/index.php"));
         let Who {
