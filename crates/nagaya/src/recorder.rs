@@ -6,17 +6,19 @@
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
+use os::signal::{Signal, Signals};
 use recorder::{
-    FigureStore, Fold, ImportCounts, ImportEvent, Importer, LogInput, LogReader, RangeFigures,
-    Reading, ReadingOptions, SaltPeriod, Salts, day_number, is_site_name,
+    FigureStore, Fold, ImportCounts, ImportError, ImportEvent, Importer, LogInput, LogReader,
+    RangeFigures, Reading, ReadingOptions, SaltPeriod, Salts, day_number, is_site_name,
 };
-use report::{Paint, terminal_width, units};
+use report::{Paint, harmless, terminal_width, units};
 
 use crate::outcome::{Outcome, complain, print};
 
@@ -182,30 +184,71 @@ fn import(options: &RecorderImport) -> CommandEnd {
         true => Reading::Following,
         false => Reading::Once,
     };
+    listen()?;
     let mut importer = importer(options)?;
     let mut shown = Shown::default();
-    for log in &options.logs {
+    let mut was_unread = false;
+    for log in oldest_first(&options.logs) {
         let input = match log == Path::new("-") {
             true => LogInput::standard(),
             false => LogInput::open(log),
         };
-        let read = match input {
-            Ok(input) => importer.read(input, reading, &mut |event| shown.tell(log, &event)),
-            Err(why) => {
-                let why = config::reason(&why);
-                return Err(wrong(format!("read {}: {why}", log.display())));
-            }
-        };
+        let input = input.map_err(|why| ImportError::Log(log.clone(), why));
+        let read = input
+            .and_then(|input| importer.read(input, reading, &mut |event| shown.tell(log, &event)));
         shown.clear();
-        read.map_err(failed)?;
+        match read {
+            Ok(()) if importer.has_to_end() => break,
+            Ok(()) => {}
+            Err(why @ ImportError::Log(..)) => {
+                was_unread = true;
+                complain(&format!("nagaya: {why}\n"));
+            }
+            Err(why) => {
+                // The next import goes on where this one wrote.
+                complain(&format!("nagaya: {why}\n"));
+                return importer.end().map_err(failed).map(|_| Outcome::Failed);
+            }
+        }
     }
     let (counts, not_recorded) = importer.end().map_err(failed)?;
     let text = summary(&counts, not_recorded);
     let outcome = print(text.as_bytes());
     match outcome {
-        Outcome::Fine if counts.unread > 0 => Ok(Outcome::Failed),
+        Outcome::Fine if was_unread || counts.unread > 0 => Ok(Outcome::Failed),
         outcome => Ok(outcome),
     }
+}
+
+/// What tells the process to end.
+static SIGNALS: OnceLock<Signals> = OnceLock::new();
+
+/// Listens for signals, from now on.
+fn listen() -> Result<(), (Outcome, String)> {
+    let signals = Signals::listen().map_err(|why| failed(config::reason(&why)))?;
+    let _ = SIGNALS.set(signals);
+    Ok(())
+}
+
+/// Whether a signal has come that ends the process.
+fn is_to_end() -> bool {
+    let ends = [
+        Signal::Terminate,
+        Signal::Interrupt,
+        Signal::Hangup,
+        Signal::Quit,
+    ];
+    let come = SIGNALS.get().and_then(|signals| signals.next().ok()?);
+    come.is_some_and(|signal| ends.contains(&signal))
+}
+
+/// Logs by the time they were last written to, so that visits are read as they went; standard input
+/// is of now.
+fn oldest_first(logs: &[PathBuf]) -> Vec<&PathBuf> {
+    let mut logs: Vec<_> = logs.iter().collect();
+    let changed = |log: &PathBuf| log.metadata().and_then(|it| it.modified()).ok();
+    logs.sort_by_cached_key(|log| (changed(log).is_none(), changed(log)));
+    logs
 }
 
 fn importer(options: &RecorderImport) -> Result<Importer, (Outcome, String)> {
@@ -240,7 +283,7 @@ fn importer(options: &RecorderImport) -> Result<Importer, (Outcome, String)> {
         reader = read.map_err(|why| wrong(format!("read {}: {why}", file.display())))?;
     }
     let site = options.site.as_deref().unwrap_or_default();
-    Importer::new(fold, store, reader, site, now_us).map_err(failed)
+    Importer::new(fold, store, reader, site, now_us, is_to_end).map_err(failed)
 }
 
 fn reading_options(options: &RecorderImport) -> Result<ReadingOptions, (Outcome, String)> {
@@ -330,6 +373,7 @@ fn summary(counts: &ImportCounts, not_recorded: u64) -> String {
         }
     };
     add(counts.own, "of your own networks, left out");
+    add(counts.no_site, "for none of the server's sites, left out");
     add(
         not_recorded,
         "of sites beyond the 20,000 that are kept, left out",
@@ -394,7 +438,7 @@ impl Shown {
         let _ = write!(
             stderr,
             "\r\x1b[K{}: {} lines, {}, {}",
-            log.display(),
+            harmless(&log.display().to_string()),
             units::count(counts.lines),
             units::bytes(counts.bytes as f64),
             units::per_second(counts.lines as f64 / seconds)

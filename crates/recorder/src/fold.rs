@@ -89,7 +89,13 @@ impl Fold {
         }
     }
 
-    /// Whether a text was told. All may have to be told again at any time.
+    /// Forgets texts where there are too many. For between two requests: what is forgotten is told
+    /// again with the next that has it.
+    pub fn make_room(&mut self) {
+        self.names.make_room();
+    }
+
+    /// Whether a text was told, and not forgotten since.
     pub fn knows(&self, hash: u64) -> bool {
         self.names.knows(hash)
     }
@@ -316,7 +322,7 @@ impl KnownRequest<'_> {
         let times = u64::from(record.stands_for);
         let figures = day.minute(self.local.minute());
         figures.requests = figures.requests.saturating_add(times);
-        figures.bytes = figures.bytes.saturating_add(record.bytes);
+        figures.bytes = figures.bytes.saturating_add(bytes(record));
         if is_bot {
             figures.bots = figures.bots.saturating_add(times);
         }
@@ -367,10 +373,15 @@ fn tally(record: &RequestRecord) -> Tally {
     };
     Tally {
         count: record.stands_for.into(),
-        bytes: record.bytes,
+        bytes: bytes(record),
         us,
         timed,
     }
+}
+
+/// Of all requests that the record stands for.
+fn bytes(record: &RequestRecord) -> u64 {
+    record.bytes.saturating_mul(record.stands_for.into())
 }
 
 /// A local time.

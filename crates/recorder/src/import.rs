@@ -9,6 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use report::harmless;
+
 use crate::fold::Fold;
 use crate::input::{LogInput, NextLine, hash};
 use crate::reader::{LineError, LineFate, LogReader};
@@ -20,6 +22,8 @@ const WRITE_US: u64 = 10_000_000;
 const HELD_MAX: usize = 150_000;
 /// Lines between two looks at the clock.
 const LINES_A_LOOK: u64 = 512;
+/// Lines of a pipe that are still read when the end has been told.
+const DRAINED_LINES_MAX: u32 = 100_000;
 /// How often a log that has ended for now is looked at.
 const POLL: Duration = Duration::from_millis(250);
 /// How long is waited before a write that failed for want of room is tried again.
@@ -30,7 +34,7 @@ const ROOM_WAIT: Duration = Duration::from_secs(10);
 pub enum Reading {
     /// To its end.
     Once,
-    /// For ever, and on in the file that takes its place.
+    /// Until it is told to end, and on in the file that takes its place.
     Following,
 }
 
@@ -56,6 +60,8 @@ pub struct ImportCounts {
     pub taken: u64,
     /// Lines of the operator's own accesses.
     pub own: u64,
+    /// Lines of requests for none of the server's sites.
+    pub no_site: u64,
     /// Lines that could not be read.
     pub unread: u64,
     /// The first of these, by its number, and why.
@@ -73,16 +79,18 @@ pub enum ImportError {
     Log(PathBuf, io::Error),
     /// The database cannot be used.
     Store(StoreError),
-    /// A salt cannot be made or stored.
+    /// A salt cannot be made, stored or deleted.
     Salt(io::Error),
 }
 
 impl Display for ImportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ImportError::Log(path, why) => write!(f, "read {}: {why}", path.display()),
+            ImportError::Log(path, why) => {
+                write!(f, "read {}: {why}", harmless(&path.display().to_string()))
+            }
             ImportError::Store(error) => error.fmt(f),
-            ImportError::Salt(why) => write!(f, "make a salt: {why}"),
+            ImportError::Salt(why) => write!(f, "write the salt: {why}"),
         }
     }
 }
@@ -104,6 +112,8 @@ pub struct Importer {
     /// What logs are told apart by beside how they begin: the site they were said to be of.
     of_site: String,
     clock: fn() -> i64,
+    is_to_end: fn() -> bool,
+    has_to_end: bool,
     now_us: i64,
     written_us: i64,
     reading: Reading,
@@ -111,7 +121,8 @@ pub struct Importer {
 }
 
 impl Importer {
-    /// Begins, and goes on with the visits of the last run. `clock` tells microseconds after 1970.
+    /// Begins, and goes on with the visits of the last run. `clock` tells microseconds after 1970,
+    /// `is_to_end` whether reading is to end at the next look at it.
     ///
     /// # Errors
     /// Where the database cannot be used.
@@ -121,8 +132,12 @@ impl Importer {
         reader: LogReader,
         of_site: &str,
         clock: fn() -> i64,
+        is_to_end: fn() -> bool,
     ) -> Result<Importer, ImportError> {
-        for visit in store.take_open_visits()? {
+        for site in store.sites()? {
+            fold.tell_site(reader.site_hash(&site), &site);
+        }
+        for visit in store.open_visits()? {
             fold.resume(reader.site_hash(&visit.site), &visit);
         }
         let now_us = clock();
@@ -132,11 +147,18 @@ impl Importer {
             reader,
             of_site: of_site.into(),
             clock,
+            is_to_end,
+            has_to_end: false,
             now_us,
             written_us: now_us,
             reading: Reading::Once,
             counts: ImportCounts::default(),
         })
+    }
+
+    /// Whether it was told to end: what is read from now on ends at once.
+    pub fn has_to_end(&self) -> bool {
+        self.has_to_end
     }
 
     /// Reads a log.
@@ -152,7 +174,11 @@ impl Importer {
         self.reading = reading;
         let mut mark = None;
         let mut line = Vec::new();
-        loop {
+        let mut was_replaced = false;
+        // What was read ahead of a pipe is nowhere else any more.
+        let mut lines_left = DRAINED_LINES_MAX;
+        while !self.has_to_end || (!input.has_name() && lines_left > 0) {
+            lines_left -= u32::from(self.has_to_end);
             let next = match input.next_line(&mut line) {
                 Ok(next) => next,
                 Err(why) => {
@@ -163,19 +189,26 @@ impl Importer {
             };
             match next {
                 NextLine::Line | NextLine::TooLong => {}
+                NextLine::Nothing if self.has_to_end => break,
                 NextLine::Nothing => {
                     self.look(&input, &mut mark, tell)?;
                     continue;
                 }
                 NextLine::End if reading == Reading::Following && input.may_grow() => {
                     self.look(&input, &mut mark, tell)?;
-                    if input.was_replaced() {
-                        self.write(&input, &mut mark, tell)?;
-                        mark = None;
-                        input = input.reopened().map_err(|why| failed(&input, why))?;
-                    } else {
+                    // What was written before it got another name is read first.
+                    if !std::mem::replace(&mut was_replaced, input.was_replaced()) {
                         std::thread::sleep(POLL);
+                        continue;
                     }
+                    let reopened = match input.reopened() {
+                        // It has been renamed once more.
+                        Err(why) if why.kind() == io::ErrorKind::NotFound => continue,
+                        reopened => reopened.map_err(|why| failed(&input, why))?,
+                    };
+                    self.write(&input, &mut mark, tell)?;
+                    (mark, was_replaced) = (None, false);
+                    input = reopened;
                     continue;
                 }
                 NextLine::End => break,
@@ -188,7 +221,7 @@ impl Importer {
                 self.look(&input, &mut mark, tell)?;
             }
         }
-        if input.may_grow() {
+        if input.may_grow() || self.has_to_end {
             self.counts.begun_bytes += input.begun_bytes();
         } else if input.last_line(&mut line) {
             self.line(&line)?;
@@ -198,7 +231,8 @@ impl Importer {
         Ok(())
     }
 
-    /// Ends: takes up all pieces, and keeps the visits under way for the next run.
+    /// Ends, whatever became of the logs: takes up all pieces, and keeps the visits under way for the
+    /// next run.
     ///
     /// # Errors
     /// Where that cannot be written.
@@ -219,21 +253,26 @@ impl Importer {
         let named = [self.of_site.as_bytes(), b"\n", first].concat();
         let source = hash(&named);
         let known = self.store.source(source)?;
-        let before = known.map_or(0, |(position, _)| position);
-        *mark = Some(SourceMark {
+        let mut begun = SourceMark {
             source,
-            before,
+            alike: known.len(),
+            before: None,
             position: 0,
             tail: 0,
-        });
-        let Some((position, tail)) = known else {
-            return Ok(false);
         };
-        let goes_on = input.go_on(position, tail);
-        if goes_on.map_err(|why| failed(input, why))? {
-            self.counts.known_bytes += position;
+        let is_known = !known.is_empty();
+        // Several may begin alike: the logs of two machines with a balancer's first question.
+        for (position, tail) in known {
+            let goes_on = input.go_on(position, tail);
+            if goes_on.map_err(|why| failed(input, why))? {
+                self.counts.known_bytes += position;
+                begun.before = Some((position, tail));
+                (begun.position, begun.tail) = (position, tail);
+                break;
+            }
         }
-        Ok(true)
+        *mark = Some(begun);
+        Ok(is_known)
     }
 
     fn line(&mut self, line: &[u8]) -> Result<(), ImportError> {
@@ -246,6 +285,7 @@ impl Importer {
         match self.reader.take(&text, self.now_us, &mut self.fold) {
             Ok(LineFate::Taken) => self.counts.taken += 1,
             Ok(LineFate::Own) => self.counts.own += 1,
+            Ok(LineFate::NoSite) => self.counts.no_site += 1,
             Err(LineError::Unreadable(why)) => {
                 self.counts.unread += 1;
                 let number = self.counts.lines;
@@ -263,7 +303,10 @@ impl Importer {
         mark: &mut Option<SourceMark>,
         tell: &mut impl FnMut(ImportEvent<'_>),
     ) -> Result<(), ImportError> {
+        self.has_to_end |= (self.is_to_end)();
         self.now_us = (self.clock)();
+        let today = self.fold.day_of(self.now_us);
+        self.reader.expire(today).map_err(ImportError::Salt)?;
         tell(ImportEvent::Progress(&self.counts));
         let is_time = self.now_us.abs_diff(self.written_us) >= WRITE_US;
         if is_time || self.fold.held() > HELD_MAX {
@@ -283,17 +326,23 @@ impl Importer {
         if let Some(mark) = mark {
             (mark.position, mark.tail) = (input.position(), input.tail());
         }
-        let has_moved = mark.is_some_and(|mark| mark.position != mark.before);
-        if self.fold.held() == 0 && !has_moved {
+        let here = |mark: SourceMark| Some((mark.position, mark.tail));
+        let has_moved = mark.is_some_and(|mark| here(mark) != mark.before);
+        let today = self.fold.day_of(self.now_us);
+        if self.fold.held() == 0 && !has_moved && self.store.is_thinned(today) {
             return Ok(());
         }
-        let today = self.fold.day_of(self.now_us);
         let mut was_set_aside = false;
         loop {
             let written = self.store.write(self.fold.pieces(), mark.as_ref(), today);
             match written {
                 Ok(()) => break,
-                Err(error) if error.is_full() && self.reading == Reading::Following => {
+                Err(error)
+                    if error.is_full()
+                        && self.reading == Reading::Following
+                        && !self.has_to_end =>
+                {
+                    self.has_to_end |= (self.is_to_end)();
                     tell(ImportEvent::Full(&error));
                     std::thread::sleep(ROOM_WAIT);
                 }
@@ -303,7 +352,7 @@ impl Importer {
                     let aside = self.store.set_aside(now_s)?;
                     tell(ImportEvent::SetAside(&aside));
                     if let Some(mark) = mark {
-                        mark.before = 0;
+                        (mark.before, mark.alike) = (None, 0);
                     }
                 }
                 Err(error) => return Err(error.into()),
@@ -311,7 +360,7 @@ impl Importer {
         }
         self.fold.written();
         if let Some(mark) = mark {
-            mark.before = mark.position;
+            mark.before = here(*mark);
         }
         Ok(())
     }

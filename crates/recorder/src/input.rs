@@ -91,11 +91,15 @@ impl LogInput {
     /// # Errors
     /// Where it cannot be opened or read.
     pub fn open(path: &Path) -> io::Result<LogInput> {
+        // Who opens a pipe waits for whoever writes to it.
+        let is_log = |metadata: &Metadata| match metadata.is_file() {
+            true => Ok(()),
+            false => Err(io::Error::other("it is no file: give what it says as `-`")),
+        };
+        is_log(&std::fs::metadata(path)?)?;
         let file = File::open(path)?;
         let metadata = file.metadata()?;
-        if metadata.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
-        }
+        is_log(&metadata)?;
         let mut input = LogInput::over(LogSource::File(file))?;
         input.path = Some(path.into());
         input.file = Some(identity(&metadata));

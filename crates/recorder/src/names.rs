@@ -106,7 +106,8 @@ pub(crate) struct AsIs(u64);
 
 impl Hasher for AsIs {
     fn finish(&self) -> u64 {
-        self.0
+        // A table looks at the highest bits and at the lowest; a visitor's are only in the middle.
+        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -148,12 +149,16 @@ impl Names {
         self.known.get(&hash)
     }
 
-    /// Learns a text.
-    pub(crate) fn tell(&mut self, hash: u64, of: NameOf, text: &str) {
+    /// Begins anew where there are too many.
+    pub(crate) fn make_room(&mut self) {
         if self.bytes > BYTES_MAX {
             self.known.clear();
             self.bytes = 0;
         }
+    }
+
+    /// Learns a text.
+    pub(crate) fn tell(&mut self, hash: u64, of: NameOf, text: &str) {
         let meaning = match of {
             NameOf::Path if is_page(text) => Meaning::Page,
             NameOf::Path | NameOf::Text => Meaning::Plain,
@@ -299,6 +304,7 @@ mod tests {
         let mut names = Names::default();
         let text = "x".repeat(200);
         for number in 0..200_000 {
+            names.make_room();
             names.tell(number, NameOf::Path, &text);
         }
         assert!(names.known.len() < BYTES_MAX / ENTRY_BYTES);

@@ -52,6 +52,8 @@ pub enum LineFate {
     Taken,
     /// It was the operator's own access.
     Own,
+    /// It was for none of the server's sites.
+    NoSite,
 }
 
 /// Makes records of lines.
@@ -105,7 +107,11 @@ impl LogReader {
         now_us: i64,
         fold: &mut Fold,
     ) -> Result<LineFate, LineError> {
+        fold.make_room();
         let reply = read_reply(line).map_err(LineError::Unreadable)?;
+        if reply.is_of_no_site && self.options.site.is_none() {
+            return Ok(LineFate::NoSite);
+        }
         let site = self.site(&reply).map_err(LineError::Unreadable)?;
         if !(OLDEST_US..=now_us.saturating_add(AHEAD_US)).contains(&reply.at_us) {
             return Err(LineError::Unreadable("its time cannot be right"));
@@ -153,6 +159,14 @@ impl LogReader {
         };
         fold.take(&record);
         Ok(LineFate::Taken)
+    }
+
+    /// Deletes the salt of a time that is over.
+    ///
+    /// # Errors
+    /// Where the file cannot be written or deleted.
+    pub fn expire(&mut self, today: i32) -> io::Result<()> {
+        self.salts.expire(today)
     }
 
     /// The hash that a visit of an earlier run is gone on with.

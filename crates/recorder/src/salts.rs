@@ -88,6 +88,8 @@ pub struct Salts {
     file: PathBuf,
     /// The day asked for last, and the number of its period.
     last: (i32, i64),
+    /// Today, and the number of its period: the salt of that is in the file.
+    now: (i32, i64),
     random: Random,
 }
 
@@ -107,7 +109,8 @@ impl Salts {
         let mut salts = BTreeMap::new();
         match fs::read_to_string(&file) {
             Ok(text) => match parsed(&text)
-                .filter(|(word, number, _)| *word == period.word() && *number == now)
+                // One of later is of before the clock went back.
+                .filter(|(word, number, _)| *word == period.word() && *number >= now)
             {
                 Some((_, number, salt)) => {
                     salts.insert(number, salt);
@@ -122,6 +125,7 @@ impl Salts {
             salts,
             file,
             last: (today, now),
+            now: (today, now),
             random,
         })
     }
@@ -136,13 +140,14 @@ impl Salts {
         today: i32,
         [site, address, agent]: [&str; 3],
     ) -> io::Result<u64> {
+        self.expire(today)?;
         if self.last.0 != day {
             self.last = (day, self.period.number(day));
         }
         let number = self.last.1;
         let salt = match self.salts.get(&number) {
             Some(salt) => *salt,
-            None => self.made(number, today)?,
+            None => self.made(number)?,
         };
         let mut hasher = SipHasher24::new_with_key(&salt);
         for part in [site, address, agent] {
@@ -152,12 +157,35 @@ impl Salts {
         Ok(hasher.finish())
     }
 
-    fn made(&mut self, number: i64, today: i32) -> io::Result<[u8; 16]> {
-        let salt = (self.random)()?;
-        if number == self.period.number(today) {
-            self.store(number, &salt)?;
+    /// Puts the salt of now into the file's place where a new time has begun, whether or not it was
+    /// made before; that of before is deleted. A clock that goes back changes nothing.
+    ///
+    /// # Errors
+    /// Where the file cannot be written or deleted.
+    pub fn expire(&mut self, today: i32) -> io::Result<()> {
+        if today == self.now.0 {
+            return Ok(());
+        }
+        let number = self.period.number(today);
+        if number > self.now.1 {
+            match self.salts.get(&number) {
+                Some(salt) => self.store(number, salt)?,
+                None => match fs::remove_file(&self.file) {
+                    Err(why) if why.kind() != ErrorKind::NotFound => return Err(why),
+                    _ => {}
+                },
+            }
             // Late lines of the time before may come.
             self.salts.retain(|kept, _| *kept + 1 >= number);
+        }
+        self.now = (today, number.max(self.now.1));
+        Ok(())
+    }
+
+    fn made(&mut self, number: i64) -> io::Result<[u8; 16]> {
+        let salt = (self.random)()?;
+        if number == self.now.1 {
+            self.store(number, &salt)?;
         }
         if self.salts.len() >= KEPT_MAX {
             self.salts.pop_first();
@@ -174,8 +202,13 @@ impl Salts {
             let _ = write!(text, "{byte:02x}");
         }
         let new = self.file.with_extension("new");
+        // One that was left over may be readable by others.
+        match fs::remove_file(&new) {
+            Err(why) if why.kind() != ErrorKind::NotFound => return Err(why),
+            _ => {}
+        }
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
+        options.write(true).create_new(true).mode(0o600);
         let mut file = options.open(&new)?;
         file.write_all(text.as_bytes())?;
         fs::rename(&new, &self.file)
@@ -253,5 +286,25 @@ mod tests {
         assert_eq!(mode.mode() & 0o777, 0o600);
         open(&directory, SaltPeriod::Day, 11);
         assert!(!file.exists());
+    }
+
+    #[test]
+    fn a_salt_of_tomorrow_is_stored_when_tomorrow_comes_and_that_of_today_deleted() {
+        let directory = TempDir::new();
+        let stored = || fs::read_to_string(directory.path().join(FILE)).expect("it is there");
+        let of = ["a", "b", "c"];
+        let mut salts = open(&directory, SaltPeriod::Day, 10);
+        salts.visitor(10, 10, of).expect("a salt");
+        // A line that is a little ahead of our clock.
+        let early = salts.visitor(11, 10, of).expect("a salt");
+        assert!(stored().starts_with("day 10 "));
+        assert_eq!(salts.visitor(11, 11, of).expect("a salt"), early);
+        assert!(stored().starts_with("day 11 "));
+        salts.visitor(11, 10, of).expect("a salt");
+        assert!(stored().starts_with("day 11 "), "the clock went back");
+        let mut salts = open(&directory, SaltPeriod::Day, 10);
+        assert_eq!(salts.visitor(11, 11, of).expect("a salt"), early);
+        salts.expire(12).expect("it is deleted");
+        assert!(!directory.path().join(FILE).exists());
     }
 }

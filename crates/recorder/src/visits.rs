@@ -13,6 +13,8 @@ use crate::names::ByHash;
 const SILENCE_US: u64 = 30 * 60 * 1_000_000;
 /// Microseconds of the log between two looks for visits that ended.
 const SWEEP_US: u64 = 60 * 1_000_000;
+/// A line so much older than the latest begins an older log.
+const OLDER_LOG_US: u64 = 24 * 3_600 * 1_000_000;
 /// Visits under way that are kept; beyond, those silent longest are taken for ended.
 const OPEN_MAX: usize = 400_000;
 
@@ -67,12 +69,15 @@ pub(crate) struct Before {
 #[derive(Debug, Default)]
 pub(crate) struct Visits {
     open: ByHash<VisitorOf, Visit>,
+    /// The latest time that was seen: lines come late, and one log after the other.
+    latest_us: i64,
     swept_us: i64,
 }
 
 impl Visits {
     /// Takes note of a page that somebody sees. Where the clock went back by less than a visit's
-    /// silence, the visit goes on and no time has passed.
+    /// silence, the visit goes on and no time has passed; by more, the view is a visit of its own, and
+    /// the one under way stays as it is.
     pub(crate) fn view(&mut self, of: VisitorOf, at_us: i64, day: i32, page: &Rc<str>) -> Viewed {
         self.sweep(at_us);
         let visit = Visit {
@@ -93,8 +98,10 @@ impl Visits {
             return Viewed::First;
         };
         if known.last_us.abs_diff(at_us) > SILENCE_US {
-            *known = visit;
-            known.is_first_page = true;
+            if at_us > known.last_us {
+                *known = visit;
+                known.is_first_page = true;
+            }
             return Viewed::First;
         }
         let latest_us = known.last_us.max(at_us);
@@ -108,25 +115,30 @@ impl Visits {
         })
     }
 
-    /// Forgets visits that have ended, now and then, and the oldest where there are too many.
+    /// Forgets visits that have ended, now and then, and the oldest where there are too many. A late
+    /// line ends nobody's: what counts is the latest time that was seen.
     fn sweep(&mut self, at_us: i64) {
-        if self.swept_us.abs_diff(at_us) > SWEEP_US {
-            self.swept_us = at_us;
-            self.keep_within(at_us, SILENCE_US);
+        if at_us.saturating_add_unsigned(OLDER_LOG_US) < self.latest_us {
+            (self.latest_us, self.swept_us) = (at_us, at_us);
+        }
+        self.latest_us = self.latest_us.max(at_us);
+        if self.swept_us.abs_diff(self.latest_us) > SWEEP_US {
+            self.swept_us = self.latest_us;
+            self.keep_within(SILENCE_US);
         }
         let mut silence_us = SILENCE_US;
         while self.open.len() >= OPEN_MAX {
             silence_us /= 2;
             match silence_us {
                 0 => self.open.clear(),
-                _ => self.keep_within(at_us, silence_us),
+                _ => self.keep_within(silence_us),
             }
         }
     }
 
-    fn keep_within(&mut self, at_us: i64, silence_us: u64) {
-        let stays = |visit: &Visit| visit.last_us.abs_diff(at_us) <= silence_us;
-        self.open.retain(|_, visit| stays(visit));
+    fn keep_within(&mut self, silence_us: u64) {
+        let oldest_us = self.latest_us.saturating_sub_unsigned(silence_us);
+        self.open.retain(|_, visit| visit.last_us >= oldest_us);
     }
 
     /// How many are under way.
@@ -212,6 +224,30 @@ mod tests {
             visits.view((1, 1), -90 * MINUTE_US, 0, &page),
             Viewed::First
         );
+    }
+
+    #[test]
+    fn a_late_line_ends_no_visit() {
+        let mut visits = Visits::default();
+        let page: Rc<str> = "/".into();
+        let now_us = 1_000 * MINUTE_US;
+        for visitor in 0..3 {
+            visits.view((visitor, visitor), now_us, 0, &page);
+        }
+        // A page that took an hour, and another log that begins two hours earlier.
+        for late in [60, 120] {
+            let at_us = now_us - late * MINUTE_US;
+            assert_eq!(visits.view((9, 9), at_us, 0, &page), Viewed::First);
+            assert_eq!(visits.view((0, 0), at_us, 0, &page), Viewed::First);
+        }
+        for visitor in 0..3 {
+            further(visits.view((visitor, visitor), now_us + MINUTE_US, 0, &page));
+        }
+        // A log of days before has visits of its own, which end as all do.
+        let before_us = now_us - 5_000 * MINUTE_US;
+        visits.view((1, 7), before_us, 0, &page);
+        visits.view((1, 8), before_us + 40 * MINUTE_US, 0, &page);
+        assert!(!visits.open.contains_key(&(1, 7)));
     }
 
     #[test]

@@ -335,8 +335,15 @@ fn toned(text: &str, tone: Tone, paint: Paint) -> String {
 /// Without characters that steer a terminal.
 pub fn harmless(text: &str) -> String {
     text.chars()
-        .map(|c| if c.is_control() { '·' } else { c })
+        .map(|c| if is_harmful(c) { '·' } else { c })
         .collect()
+}
+
+/// Whether a character steers a terminal, or turns around what stands behind it.
+fn is_harmful(c: char) -> bool {
+    let turns =
+        matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns
 }
 
 /// Characters, which is close enough to columns for what stands in reports.

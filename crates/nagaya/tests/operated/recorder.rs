@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use jiff::{Timestamp, ToSpan};
+use rustix::process::{Pid, Signal, kill_process};
 use testkit::{TempDir, eventually};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -145,6 +146,46 @@ fn a_pipe_that_falls_silent_is_written_all_the_same() {
 }
 
 #[test]
+fn a_pipe_loses_no_line_when_the_import_is_told_to_end() {
+    let directory = TempDir::new();
+    let figures = directory.path().join("figures");
+    let mut command = nagaya(&figures, &["recorder", "import", "-", "--follow"]);
+    let mut following = command.stdin(Stdio::piped()).spawn().unwrap();
+    let mut pipe = following.stdin.take().unwrap();
+    pipe.write_all(lines("a.example", 0..7).as_bytes()).unwrap();
+    let told = || {
+        let (report, _) = said(nagaya(&figures, &["report", "a.example"]));
+        fact(&report, "requests").filter(|it| it == "7").map(drop)
+    };
+    eventually(PATIENCE, "the first are in the figures", told);
+    pipe.write_all(lines("a.example", 7..20).as_bytes())
+        .unwrap();
+    kill_process(Pid::from_child(&following), Signal::TERM).unwrap();
+    assert!(following.wait().unwrap().success());
+    let (report, _) = said(nagaya(&figures, &["report", "a.example"]));
+    assert_eq!(fact(&report, "requests").as_deref(), Some("20"));
+}
+
+#[test]
+fn a_log_that_cannot_be_read_keeps_no_other_from_being_counted() {
+    let directory = TempDir::new();
+    let at = |name: &str| directory.path().join(name);
+    let figures = at("figures");
+    fs::write(at("a.log"), lines("a.example", 0..7)).unwrap();
+    fs::write(at("broken.gz"), b"\x1f\x8b\x08 cut").unwrap();
+    let pipe = Command::new("mkfifo").arg(at("pipe")).status().unwrap();
+    assert!(pipe.success());
+    let logs = ["pipe", "broken.gz", "nowhere", "a.log"].map(|name| at(name).display().to_string());
+    let mut words = vec!["recorder", "import"];
+    words.extend(logs.iter().map(String::as_str));
+    let (text, status) = said(nagaya(&figures, &words));
+    assert_eq!((status, text.contains("7 counted")), (1, true), "{text}");
+    for log in ["pipe: it is no file", "broken.gz: ", "nowhere: "] {
+        assert!(text.contains(log), "{text}");
+    }
+}
+
+#[test]
 fn markup_in_every_field_of_a_log_stays_text_in_the_page() {
     let directory = TempDir::new();
     let (figures, log) = (
@@ -207,7 +248,7 @@ fn what_cannot_be_done_is_said_with_what_to_do() {
         ),
         (
             &["recorder", "import", "/nowhere.log"][..],
-            2,
+            1,
             "/nowhere.log",
         ),
         (

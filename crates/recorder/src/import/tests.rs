@@ -32,7 +32,7 @@ fn importer(directory: &TempDir) -> Importer {
         ..ReadingOptions::default()
     };
     let reader = LogReader::new(options, salts.expect("it opens"), [1; 16]);
-    Importer::new(fold, store, reader, "a.example", clock).expect("it begins")
+    Importer::new(fold, store, reader, "a.example", clock, || false).expect("it begins")
 }
 
 fn line(number: usize) -> String {
@@ -159,4 +159,44 @@ fn a_packed_log_that_is_cut_off_counts_as_far_as_it_goes_and_on_when_it_is_whole
     read(&mut second, &log);
     second.end().expect("it ends");
     assert_eq!(range(&directory).total.requests, 1_000);
+}
+
+#[test]
+fn two_logs_that_begin_alike_are_each_counted_once_however_often_they_are_read() {
+    let directory = TempDir::new();
+    let [one, other] = ["web1.log", "web2.log"].map(|name| directory.path().join(name));
+    let begin = line(0);
+    let mut ends = [String::new(), String::new()];
+    for round in 1..4 {
+        for (number, log) in [&one, &other].into_iter().enumerate() {
+            let begun = 1_000 * round + 500 * number;
+            ends[number] += &text(begun..begun + 10 * (number + 1));
+            fs::write(log, format!("{begin}{}", ends[number])).expect("written");
+        }
+        for log in [&one, &other, &one] {
+            let mut importer = importer(&directory);
+            read(&mut importer, log);
+            importer.end().expect("it ends");
+        }
+        assert_eq!(range(&directory).total.requests, 2 + 30 * round as u64);
+    }
+}
+
+#[test]
+fn an_import_that_is_told_to_end_keeps_the_visits_under_way() {
+    let directory = TempDir::new();
+    let log = directory.path().join("access.log");
+    fs::write(&log, text(0..2_000)).expect("written");
+    let mut told = importer(&directory);
+    told.is_to_end = || true;
+    read(&mut told, &log);
+    assert!(told.has_to_end());
+    let (counts, _) = told.end().expect("it ends");
+    assert!(counts.taken < 2_000, "{counts:?}");
+    let mut next = importer(&directory);
+    read(&mut next, &log);
+    next.end().expect("it ends");
+    let total = range(&directory).total;
+    // Each of 200 visitors comes every 200 seconds.
+    assert_eq!((total.requests, total.visits), (2_000, 200));
 }

@@ -3,6 +3,7 @@
 //! One reader a format. What a caller cannot do without, it asks for itself.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 use jiff::Timestamp;
 use jiff::civil::{Date, Time};
@@ -158,7 +159,8 @@ fn classic(line: &str) -> Result<Record<'_>, &'static str> {
     let mut fields = fields(line);
     let at = time_at(&fields)?;
     let duration = duration(behind(fields.get(at + 4..).unwrap_or_default()));
-    let host = site(&fields, at).map(|host| host.to_owned().into());
+    let client = client_at(&fields, at);
+    let host = site(&fields, client).map(|host| host.to_owned().into());
     let is_quoted = |index: usize| {
         let field = fields.get(index);
         field.is_some_and(|it| it.kind == Quoting::Quoted)
@@ -180,7 +182,7 @@ fn classic(line: &str) -> Result<Record<'_>, &'static str> {
         time: time
             .and_then(|it| classic_time(&it))
             .ok_or("its [time] is none"),
-        client: take(at - 3),
+        client: take(client),
         site: None,
         host,
         method,
@@ -239,17 +241,30 @@ fn classic_time(text: &str) -> Option<(Timestamp, Offset)> {
     Some((timestamp, offset))
 }
 
-/// The place of the time in a line of Apache's or nginx's.
+/// The place of the time in a line of Apache's or nginx's: in brackets, before the request, which is
+/// quoted. A user's name may have spaces and brackets in it.
 fn time_at(fields: &[Field<'_>]) -> Result<usize, &'static str> {
-    let mut kinds = fields.iter().map(|field| field.kind);
-    let at = kinds.position(|kind| kind == Quoting::Bracketed);
-    at.filter(|at| (3..=4).contains(at))
-        .ok_or("it has no [time]")
+    let is_time = |pair: &[Field<'_>]| {
+        let kinds = [Quoting::Bracketed, Quoting::Quoted];
+        pair.iter().map(|field| field.kind).eq(kinds)
+    };
+    let at = fields.windows(2).position(is_time);
+    at.filter(|at| *at >= 3).ok_or("it has no [time]")
+}
+
+/// The place of the client: behind the host in a line that has one, where its second field is an
+/// address, or where the fields before the time are four.
+fn client_at(fields: &[Field<'_>], time_at: usize) -> usize {
+    let is_address = |at: usize| {
+        let text = fields.get(at).map(|field| &*field.text);
+        text.is_some_and(|text| text.parse::<IpAddr>().is_ok())
+    };
+    usize::from(!is_address(0) && (is_address(1) || time_at == 4))
 }
 
 /// The host before the client, where there is one, without its port.
-fn site<'f>(fields: &'f [Field<'_>], time_at: usize) -> Option<&'f str> {
-    let first = &*fields.first().filter(|_| time_at == 4)?.text;
+fn site<'f>(fields: &'f [Field<'_>], client_at: usize) -> Option<&'f str> {
+    let first = &*fields.first().filter(|_| client_at == 1)?.text;
     Some(first.rsplit_once(':').map_or(first, |(host, _)| host))
 }
 
@@ -339,7 +354,8 @@ fn fields(line: &str) -> Vec<Field<'_>> {
     found
 }
 
-/// Up to the closing quote; a backslash keeps what follows it.
+/// Up to the closing quote, with what servers escape read back: `\xHH`, `\t`, `\n`, `\r`; before
+/// anything else a backslash keeps it.
 fn quoted(text: &str) -> (Quoting, Cow<'_, str>, &str) {
     let end = text.find(['"', '\\']);
     if let Some((inside, after)) = end.and_then(|end| text.split_at_checked(end))
@@ -347,20 +363,37 @@ fn quoted(text: &str) -> (Quoting, Cow<'_, str>, &str) {
     {
         return (Quoting::Quoted, Cow::Borrowed(inside), after);
     }
-    let mut inside = String::new();
-    let mut characters = text.char_indices();
-    while let Some((at, character)) = characters.next() {
-        match character {
-            '"' => {
-                return (
-                    Quoting::Quoted,
-                    Cow::Owned(inside),
-                    text.get(at + 1..).unwrap_or_default(),
-                );
-            }
-            '\\' => inside.extend(characters.next().map(|(_, kept)| kept)),
-            other => inside.push(other),
+    let mut inside = Vec::new();
+    let mut rest = text.as_bytes();
+    let mut after = "";
+    while let [first, behind @ ..] = rest {
+        rest = behind;
+        if *first == b'"' {
+            after = text.get(text.len() - rest.len()..).unwrap_or_default();
+            break;
         }
+        let (byte, length) = match (*first, behind) {
+            (b'\\', escape) => escaped(escape),
+            (byte, _) => (byte, 0),
+        };
+        inside.push(byte);
+        rest = rest.get(length..).unwrap_or_default();
     }
-    (Quoting::Quoted, Cow::Owned(inside), "")
+    let inside = String::from_utf8_lossy(&inside).into_owned();
+    (Quoting::Quoted, Cow::Owned(inside), after)
+}
+
+/// What stands for a byte behind a backslash, and how many bytes do.
+fn escaped(escape: &[u8]) -> (u8, usize) {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    match escape {
+        [b'x', high, low, ..] if let (Some(high), Some(low)) = (digit(*high), digit(*low)) => {
+            (u8::try_from(high * 16 + low).unwrap_or(b'?'), 3)
+        }
+        [b't', ..] => (b'\t', 1),
+        [b'n', ..] => (b'\n', 1),
+        [b'r', ..] => (b'\r', 1),
+        [kept, ..] => (*kept, 1),
+        [] => (b'\\', 0),
+    }
 }

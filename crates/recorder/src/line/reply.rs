@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::record::{NO_REQUEST, Record};
+use super::Clock;
+use super::record::Record;
 
 /// A request and its reply as a line of any known format tells them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -11,11 +12,13 @@ pub struct LoggedReply<'a> {
     pub at_us: i64,
     /// The client's address, or its name.
     pub client: Cow<'a, str>,
-    /// The site, or the host where only that is known; empty where neither is.
+    /// The site, or the host where the format knows no sites; empty where neither is told.
     pub site: Cow<'a, str>,
-    /// Its method.
+    /// Whether the server that logged it says that it was for none of its sites.
+    pub is_of_no_site: bool,
+    /// Its method; empty where what came was no request that could be read.
     pub method: Cow<'a, str>,
-    /// As it was sent, with its query.
+    /// As it was sent, with its query; empty likewise.
     pub target: Cow<'a, str>,
     /// The reply's status.
     pub status: u16,
@@ -41,13 +44,20 @@ pub struct LoggedReply<'a> {
 /// Why it could not be read, in words.
 pub fn read_reply(line: &str) -> Result<LoggedReply<'_>, &'static str> {
     let record = Record::read(line)?;
+    // A host that no site has is whatever a client sends.
+    let is_ours = matches!(record.duration, Ok((_, Clock::Exact)));
+    let host = record.host.filter(|_| !is_ours);
     Ok(LoggedReply {
+        is_of_no_site: is_ours && record.site.is_none(),
         at_us: record.time?.0.as_microsecond(),
         client: record.client.unwrap_or_default(),
-        site: record.site.or(record.host).unwrap_or_default(),
-        method: record.method.ok_or(NO_REQUEST)?,
-        target: record.target.ok_or(NO_REQUEST)?,
-        status: record.status.ok_or("it has no status")?,
+        site: record.site.or(host).unwrap_or_default(),
+        method: record.method.unwrap_or_default(),
+        target: record.target.unwrap_or_default(),
+        status: record
+            .status
+            .filter(|status| (100..=999).contains(status))
+            .ok_or("it has no status")?,
         bytes: record.bytes.unwrap_or(0),
         referrer: record.referrer.unwrap_or_default(),
         agent: record.agent.unwrap_or_default(),
@@ -85,6 +95,45 @@ mod tests {
     }
 
     #[test]
+    fn what_was_no_request_is_read_by_its_status() {
+        for request in ["", "-", r"\x16\x03\x01"] {
+            let line = format!("h - - [21/Nov/2026:20:45:00 +0000] \"{request}\" 400 7");
+            let told = read_reply(&line).expect("a line");
+            assert_eq!((&*told.method, &*told.target), ("", ""));
+            assert_eq!((told.status, told.bytes), (400, 7));
+        }
+    }
+
+    #[test]
+    fn a_users_name_moves_no_field_and_makes_no_site() {
+        for user in ["a b", "[x]", "[x] y", "-"] {
+            let line = COMBINED.replace("frank", user);
+            for (begin, site) in [("", ""), ("www.a.example:443 ", "www.a.example")] {
+                let line = format!("{begin}{line}");
+                let told = read_reply(&line).expect("a line");
+                assert_eq!((&*told.site, &*told.client), (site, "192.0.2.7"), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_servers_escape_is_read_back() {
+        let agent = r#"\xE3\x81\x82 \x22a\x22 \"b\" \t\\ \x4"#;
+        let line = COMBINED.replace("Agent (7)", agent);
+        let told = read_reply(&line).expect("a line");
+        assert_eq!(told.agent, "あ \"a\" \"b\" \t\\ x4");
+    }
+
+    #[test]
+    fn the_host_that_a_client_sends_is_no_site_of_a_server_that_knows_its_sites() {
+        let json = r#"{"time":"2026-11-21T20:45:00Z","site":null,"host":"made.up","status":404,"total_us":1}"#;
+        let told = read_reply(json).expect("a record");
+        assert_eq!((&*told.site, told.is_of_no_site), ("", true));
+        let of_host = format!("www.a.example {COMBINED}");
+        assert!(!read_reply(&of_host).expect("a line").is_of_no_site);
+    }
+
+    #[test]
     fn common_lines_have_neither_referrer_nor_agent() {
         let line = r#"h - - [21/Nov/2026:20:45:00 +0000] "HEAD /x HTTP/1.0" 304 -"#;
         let told = read_reply(line).expect("a line");
@@ -113,8 +162,8 @@ mod tests {
                 "[time] is none",
             ),
             (
-                "h - - [21/Nov/2026:20:45:00 +0000] \"-\" 400 0 \"-\" \"-\"",
-                "no request",
+                "h - - [21/Nov/2026:20:45:00 +0000] \"GET / HTTP/1.1\" 65535 0",
+                "no status",
             ),
             (
                 "h - - [21/Nov/2026:20:45:00 +0000] \"GET / HTTP/1.1\" x 0",

@@ -12,7 +12,7 @@ mod upkeep;
 use std::collections::HashMap;
 use std::fmt::{self, Display};
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use rusqlite::{
 use crate::day::DayFigures;
 use crate::visits::OpenVisit;
 use parts::DayPart;
-use upkeep::{set_aside, thin, write_mark};
+use upkeep::{keep_open_visits, open_visits, set_aside, thin, write_mark};
 
 /// Days for which minutes and trails are kept.
 pub const MINUTES_DAYS: i32 = 14;
@@ -33,6 +33,8 @@ pub const VISITORS_DAYS: i32 = 62;
 pub const HOURS_DAYS: i32 = 731;
 /// Days for which is known how far a log was read.
 const SOURCES_DAYS: i32 = 800;
+/// Logs that begin alike and are told apart.
+const ALIKE_MAX: i64 = 64;
 /// Pieces of a day with which they are taken up.
 const PIECES_MAX: u64 = 240;
 /// Their bytes, of a small day and of a large one.
@@ -46,15 +48,15 @@ const FILE: &str = "figures.db";
 const FORMAT: i64 = 1;
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS sites (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS sites (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE);
 CREATE TABLE IF NOT EXISTS parts (site INTEGER NOT NULL, day INTEGER NOT NULL, part INTEGER NOT NULL,
     content BLOB NOT NULL, PRIMARY KEY (site, day, part));
 CREATE INDEX IF NOT EXISTS parts_by_age ON parts (part, day);
 CREATE TABLE IF NOT EXISTS pieces (id INTEGER PRIMARY KEY, site INTEGER NOT NULL, day INTEGER NOT NULL,
     content BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS pieces_of_days ON pieces (site, day);
-CREATE TABLE IF NOT EXISTS sources (source INTEGER PRIMARY KEY, position INTEGER NOT NULL,
-    tail INTEGER NOT NULL, day INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS sources (source INTEGER NOT NULL, position INTEGER NOT NULL,
+    tail INTEGER NOT NULL, day INTEGER NOT NULL, PRIMARY KEY (source, position, tail)) WITHOUT ROWID;
 ";
 
 /// Why the database could not be used.
@@ -131,10 +133,12 @@ impl std::error::Error for StoreError {}
 /// How far a log was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SourceMark {
-    /// Which log: a hash of how it begins.
+    /// How the log begins: a hash.
     pub source: u64,
-    /// Where the last mark was; 0 for the first.
-    pub before: u64,
+    /// How many logs are known that begin so.
+    pub alike: usize,
+    /// Position and tail of the last mark; none of a log that is new.
+    pub before: Option<(u64, u64)>,
     /// Bytes that were read, unpacked.
     pub position: u64,
     /// A hash of the last bytes before that.
@@ -187,6 +191,14 @@ impl FigureStore {
         made.map_err(|why| StoreError {
             doing: "make",
             path: directory.into(),
+            why: Why::Files(why),
+        })?;
+        // SQLite gives its other files the same mode.
+        let mut options = fs::OpenOptions::new();
+        options.append(true).create(true).mode(0o600);
+        options.open(&path).map_err(|why| StoreError {
+            doing: "make",
+            path: path.clone(),
             why: Why::Files(why),
         })?;
         match FigureStore::open_file(&path) {
@@ -368,19 +380,29 @@ impl FigureStore {
         Ok(())
     }
 
-    /// How far a log was read: position and tail.
+    /// How far logs that begin so were read: position and tail, the longest first, at most
+    /// [`ALIKE_MAX`].
     ///
     /// # Errors
     /// Where that cannot be read.
-    pub fn source(&self, source: u64) -> Result<Option<(u64, u64)>, StoreError> {
-        let sql = "SELECT position, tail FROM sources WHERE source = ?1";
-        let row = self
-            .connection
-            .query_row(sql, [source.cast_signed()], |row| {
+    pub fn source(&self, source: u64) -> Result<Vec<(u64, u64)>, StoreError> {
+        let sql = "SELECT position, tail FROM sources WHERE source = ?1 \
+            ORDER BY position DESC LIMIT ?2";
+        let statement = self.connection.prepare(sql);
+        let marks = statement.and_then(|mut statement| {
+            let of = params![source.cast_signed(), ALIKE_MAX];
+            let rows = statement.query_map(of, |row| {
                 let [position, tail]: [i64; 2] = [row.get(0)?, row.get(1)?];
                 Ok((position.cast_unsigned(), tail.cast_unsigned()))
-            });
-        row.optional().map_err(self.failed("read"))
+            })?;
+            rows.collect()
+        });
+        marks.map_err(self.failed("read"))
+    }
+
+    /// Whether what is too old was deleted on this day.
+    pub fn is_thinned(&self, today: i32) -> bool {
+        self.thinned_day == Some(today)
     }
 
     /// A setting that holds for all that is in the database.
@@ -409,17 +431,12 @@ impl FigureStore {
         Ok(())
     }
 
-    /// Takes the visits that were under way when the last run ended: they are there once.
+    /// The visits that were under way when the last run ended.
     ///
     /// # Errors
     /// Where they cannot be read.
-    pub fn take_open_visits(&self) -> Result<Vec<OpenVisit>, StoreError> {
-        let sql = "DELETE FROM settings WHERE name = 'open visits' RETURNING value";
-        let row = self.connection.query_row(sql, [], |row| row.get(0));
-        let row: Option<Vec<u8>> = row.optional().map_err(self.failed("read"))?;
-        // Of no use is better than in the way.
-        let visits = row.and_then(|row| postcard::from_bytes(&row).ok());
-        Ok(visits.unwrap_or_default())
+    pub fn open_visits(&self) -> Result<Vec<OpenVisit>, StoreError> {
+        open_visits(&self.connection).map_err(self.failed("read"))
     }
 
     /// Keeps visits that are under way for the next run.
@@ -427,10 +444,7 @@ impl FigureStore {
     /// # Errors
     /// Where they cannot be written.
     pub fn keep_open_visits(&self, visits: &[OpenVisit]) -> Result<(), StoreError> {
-        let content = postcard::to_stdvec(visits).unwrap_or_default();
-        let sql = "INSERT OR REPLACE INTO settings (name, value) VALUES ('open visits', ?1)";
-        let done = self.connection.execute(sql, [content]);
-        done.map(drop).map_err(self.failed("write"))
+        keep_open_visits(&self.connection, visits).map_err(self.failed("write"))
     }
 
     /// Names of all sites, in order.
@@ -438,9 +452,8 @@ impl FigureStore {
     /// # Errors
     /// Where they cannot be read.
     pub fn sites(&self) -> Result<Vec<String>, StoreError> {
-        let statement = self
-            .connection
-            .prepare("SELECT name FROM sites ORDER BY name");
+        let sql = "SELECT name FROM sites ORDER BY name";
+        let statement = self.connection.prepare(sql);
         let names = statement.and_then(|mut statement| {
             let names = statement.query_map([], |row| row.get(0))?;
             names.collect()
@@ -494,7 +507,9 @@ impl FigureStore {
             };
             transaction.execute("DELETE FROM parts WHERE site = ?1", [id])?;
             transaction.execute("DELETE FROM pieces WHERE site = ?1", [id])?;
-            transaction.execute("DELETE FROM settings WHERE name = 'open visits'", [])?;
+            let mut visits = open_visits(&transaction)?;
+            visits.retain(|visit| *visit.site != *site);
+            keep_open_visits(&transaction, &visits)?;
             transaction.commit()?;
             // The log of the database holds what was deleted until it is written back.
             let sql = "PRAGMA wal_checkpoint(TRUNCATE)";

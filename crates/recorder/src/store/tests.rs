@@ -25,7 +25,8 @@ fn piece(requests: u64, names: usize) -> DayFigures {
 fn mark(before: u64, position: u64) -> SourceMark {
     SourceMark {
         source: u64::MAX,
-        before,
+        alike: 0,
+        before: (before > 0).then_some((before, 9)),
         position,
         tail: 9,
     }
@@ -101,7 +102,7 @@ fn a_full_disk_loses_nothing_that_was_written_and_takes_the_rest_later() {
     assert!(written > 0);
     assert_eq!(requests(&store, "a.example"), written);
     let position = store.source(u64::MAX).expect("it is read");
-    assert_eq!(position, Some((written, 9)));
+    assert_eq!(position, [(written, 9)]);
     let room = store
         .connection
         .pragma_update(None, "max_page_count", 100_000);

@@ -1,13 +1,14 @@
-//! What is done to the database beside reading and writing days: marks of logs, thinning out, setting
-//! aside.
+//! What is done to the database beside reading and writing days: marks of logs, visits under way,
+//! thinning out, setting aside.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::parts::DayPart;
 use super::{SOURCES_DAYS, SourceMark, StoreError, Why};
+use crate::visits::OpenVisit;
 
 /// Writes how far a source was read; false where somebody else did meanwhile.
 pub(super) fn write_mark(
@@ -15,12 +16,44 @@ pub(super) fn write_mark(
     mark: &SourceMark,
     today: i32,
 ) -> rusqlite::Result<bool> {
-    let sql = "INSERT INTO sources (source, position, tail, day) VALUES (?1, ?2, ?3, ?4) \
-        ON CONFLICT (source) DO UPDATE SET position = ?2, tail = ?3, day = ?4 WHERE position = ?5";
-    let [source, position, tail, before] =
-        [mark.source, mark.position, mark.tail, mark.before].map(u64::cast_signed);
-    let changed = transaction.execute(sql, params![source, position, tail, today, before])?;
+    let [source, position, tail] = [mark.source, mark.position, mark.tail].map(u64::cast_signed);
+    let new = params![source, position, tail, today];
+    let changed = match mark.before {
+        Some((position, tail)) => {
+            let sql = "DELETE FROM sources WHERE source = ?1 AND position = ?2 AND tail = ?3";
+            let [position, tail] = [position, tail].map(u64::cast_signed);
+            transaction.execute(sql, params![source, position, tail])?
+        }
+        None => {
+            let sql = "SELECT count(*) FROM sources WHERE source = ?1";
+            let known: i64 = transaction.query_row(sql, [source], |row| row.get(0))?;
+            usize::from(usize::try_from(known) == Ok(mark.alike))
+        }
+    };
+    let sql =
+        "INSERT OR REPLACE INTO sources (source, position, tail, day) VALUES (?1, ?2, ?3, ?4)";
+    transaction.execute(sql, new)?;
     Ok(changed == 1)
+}
+
+/// The visits that were under way when the last run ended.
+pub(super) fn open_visits(connection: &Connection) -> rusqlite::Result<Vec<OpenVisit>> {
+    let sql = "SELECT value FROM settings WHERE name = 'open visits'";
+    let row = connection.query_row(sql, [], |row| row.get(0));
+    let row: Option<Vec<u8>> = row.optional()?;
+    // Of no use is better than in the way.
+    let visits = row.and_then(|row| postcard::from_bytes(&row).ok());
+    Ok(visits.unwrap_or_default())
+}
+
+/// Keeps them for the next.
+pub(super) fn keep_open_visits(
+    connection: &Connection,
+    visits: &[OpenVisit],
+) -> rusqlite::Result<()> {
+    let content = postcard::to_stdvec(visits).unwrap_or_default();
+    let sql = "INSERT OR REPLACE INTO settings (name, value) VALUES ('open visits', ?1)";
+    connection.execute(sql, [content]).map(drop)
 }
 
 /// Deletes what is too old to be kept so finely.
