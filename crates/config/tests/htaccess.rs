@@ -186,7 +186,7 @@ fn what_of_a_section_is_left_out_is_warned_of() {
     let (_, warnings) = config::judge(&sources(text), &config::LastGood::default())
         .unwrap_or_else(|wrong| panic!("{}", wrong.all));
     let said = warnings.to_string();
-    for part in ["line 1 of the text", "Frobnicate", "settings of PHP"] {
+    for part in ["line 1 of the text", "Frobnicate", "line 2 of the text"] {
         assert!(said.contains(part), "{part}\n{said}");
     }
 }

@@ -69,6 +69,8 @@ pub struct Generation {
     pub(crate) texts_ask_maps: bool,
     /// Its pools of processes, in the order of the model.
     pub(crate) program_pools: Arc<[Arc<ProgramPool>]>,
+    /// Settings of PHP that no file of a tenant changes, of each of them.
+    pub(crate) fixed_settings: Box<[BTreeSet<Box<str>>]>,
     /// Trees of sites that came to one of them by a reload or an upgrade, by the numbers of both: where
     /// it runs, its processes may not see their files.
     pub(crate) newcomers: HashMap<(usize, u32), Arc<Newcomer>>,
@@ -196,6 +198,7 @@ impl Generation {
             maps: map::compile(model, before.map_or(&[], |before| &before.maps))?,
             denied: denied::compile(model, before.map(|before| &*before.denied))?,
             texts_ask_maps: texts::texts_ask(model),
+            fixed_settings: pools::fixed_settings(model),
             program_pools: pools::compile(model, before.map_or(&[], |it| &it.program_pools)),
             newcomers: before.map_or_else(HashMap::new, |before| before.newcomers_of(model)),
             costs: before.map_or_else(Arc::default, |before| Arc::clone(&before.costs)),

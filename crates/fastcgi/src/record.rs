@@ -7,8 +7,6 @@
 
 use wire::Refusal;
 
-use crate::environment::Environment;
-
 /// The id all requests have.
 pub(crate) const REQUEST_ID: u16 = 1;
 /// Most bytes of content in a record.
@@ -57,9 +55,12 @@ pub fn begin(connection: Connection, out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// 431 for a name or value of 2 GiB.
-pub fn params(environment: &Environment, out: &mut Vec<u8>) -> Result<(), Refusal> {
+pub fn params<'a>(
+    variables: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    out: &mut Vec<u8>,
+) -> Result<(), Refusal> {
     let mut record = Record::open(PARAMS, out);
-    for (name, value) in environment.iter() {
+    for (name, value) in variables {
         let before = record.out.len();
         length(name.len(), record.out)?;
         length(value.len(), record.out)?;

@@ -66,7 +66,7 @@ fn pairs(mut stream: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
 /// Writes variables, reads them back; the lengths of the records they took.
 fn round_trip(environment: &Environment) -> Vec<usize> {
     let mut out = Vec::new();
-    record::params(environment, &mut out).expect("not too long");
+    record::params(environment.iter(), &mut out).expect("not too long");
     let records = records(&out);
     assert!(records.iter().all(|(kind, _)| *kind == 4));
     let (last, before) = records.split_last().expect("an end");

@@ -20,6 +20,7 @@ mod glob;
 mod options;
 pub mod overrides;
 mod pattern;
+pub mod php;
 mod redirect;
 mod reply;
 mod request;

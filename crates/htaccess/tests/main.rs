@@ -8,6 +8,7 @@ mod hostile;
 mod merging;
 mod overrides;
 mod patterns;
+mod php;
 mod projects;
 mod properties;
 mod reply;

@@ -231,7 +231,7 @@ fn error_documents_are_paths_urls_or_texts() {
 #[test]
 fn php_values_are_taken_and_those_of_administrators_never() {
     let site = Site::new(
-        "php_value upload_max_filesize 10M\nphp_flag display_errors off\nphp_value x none",
+        "php_value upload_max_filesize 10M\nphp_flag display_errors off\nphp_value from none\nphp_value x 1",
     );
     let settings = site.ask("/").settings;
     let php: Vec<_> = settings.php().collect();
@@ -239,8 +239,8 @@ fn php_values_are_taken_and_those_of_administrators_never() {
         php,
         [
             ("display_errors", &b"0"[..]),
+            ("from", b""),
             ("upload_max_filesize", b"10M"),
-            ("x", b"")
         ]
     );
     assert_eq!(

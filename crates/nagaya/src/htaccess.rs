@@ -8,9 +8,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use clap::{Args, Subcommand};
-use config::model::Model;
+use config::model::{Model, PoolProgram, Site};
 use engine::htaccess::explain::{Round, explain};
-use engine::htaccess::survey::survey;
+use engine::htaccess::survey::{Surveyed, sections, survey};
 use supervisor::load::load;
 
 use crate::outcome::{Outcome, complain, print, wrong_config};
@@ -119,11 +119,27 @@ fn page(rounds: &[Round]) -> String {
     page
 }
 
+/// Whether pages of a site run in a pool.
+fn has_pool(model: &Model, site: &Site) -> bool {
+    let rules = site.rules.iter();
+    let mut pools = rules.filter_map(|rule| model.pools.get(rule.handler.as_ref()?.pool()?));
+    pools.any(|pool| matches!(pool.program, PoolProgram::Php(_)))
+}
+
 /// What of the files of all sites that let them count is not obeyed, a line each.
 pub(crate) fn doubts(model: &Model) -> Vec<String> {
     let sites = model.sites.iter().filter(|site| site.obeys_files());
+    let files = sites.flat_map(|site| {
+        // What is wrong with sections is told beside their lines.
+        let sections = sections(site).into_iter().map(|it| Surveyed {
+            problems: Vec::new(),
+            ..it
+        });
+        let files = survey(site).into_iter().chain(sections);
+        files.map(move |file| (site, file))
+    });
     let mut doubts = Vec::new();
-    for file in sites.flat_map(survey) {
+    for (site, file) in files {
         let name = file.path.display();
         if let Some(why) = &file.unreadable {
             doubts.push(format!(
@@ -141,9 +157,8 @@ pub(crate) fn doubts(model: &Model) -> Vec<String> {
                 problem.line, problem.text
             ));
         }
-        if file.sets_php {
-            let message =
-                "settings of PHP are not obeyed: say them in `pool`, or where php-fpm is set up";
+        if file.sets_php && !has_pool(model, site) {
+            let message = "settings of PHP are not obeyed: php-fpm that others run would keep them";
             doubts.push(format!("{name}: {message}"));
         }
     }

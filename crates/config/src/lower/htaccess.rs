@@ -143,11 +143,6 @@ fn judge(value: &Value<'_>, text: &str, context: SectionContext) {
     if program.problems.len() >= PROBLEMS_MAX {
         value.report("so much of the text is not understood that the rest is not told");
     }
-    if program.sets_php() {
-        let help = "say them in `pool`, or where php-fpm is set up";
-        let finding = problem(value.spot(), "settings of PHP are not obeyed here");
-        value.context.warn(finding.help(help));
-    }
 }
 
 /// Reports where so much holds for one directory that requests would be refused.

@@ -92,7 +92,7 @@ fn question() -> Option<Vec<u8>> {
     }
     let mut out = Vec::new();
     record::begin(Connection::Close, &mut out);
-    record::params(&variables, &mut out).ok()?;
+    record::params(variables.iter(), &mut out).ok()?;
     record::stdin_end(&mut out);
     Some(out)
 }

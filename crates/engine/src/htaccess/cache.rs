@@ -4,10 +4,11 @@
 //!
 //! Files are looked at for every request, so nothing here says that one is absent, and a file that
 //! was changed shortly before it was read is read again: the clock of file systems is coarse.
-//! What is kept has a bound in bytes. Beyond it the site that has most gives up what it was asked
-//! for longest ago: whoever writes files without end loses his own.
+//! What is kept has a bound in bytes. Beyond it the tenant that has most gives up what it was asked
+//! for longest ago: whoever writes files without end loses his own. What many share counts for each
+//! of them in part.
 
-use std::collections::HashMap;
+use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,30 +26,28 @@ const SETTLED_NS: u64 = 20_000_000;
 const SETTLED_COARSE_NS: u64 = 2_100_000_000;
 /// A second.
 const SECOND_NS: u64 = 1_000_000_000;
-/// Parts that have a lock each.
+/// Parts of what is kept that have a lock each.
 const SHARDS: usize = 16;
 
 /// What is known of files, for all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
     /// By what they were made of; those that no chain has are gone, but were told of.
-    programs: [Mutex<HashMap<[u8; 32], Weak<SharedProgram>>>; SHARDS],
-    sites: [SitesShard; SHARDS],
+    programs: Mutex<HashMap<[u8; 32], Weak<SharedProgram>>>,
+    tenants: [Mutex<Tenants>; SHARDS],
     hasher: RandomState,
     /// Of all that is kept.
     bytes: Arc<AtomicUsize>,
 }
 
-/// Sites, by their names.
-type SitesShard = Mutex<HashMap<Box<str>, KnownSite>>;
+/// Tenants, by their names.
+type Tenants = HashMap<Box<str>, KnownTenant>;
 
-/// What is kept of a site.
+/// What is kept of a tenant.
 #[derive(Debug, Default)]
-struct KnownSite {
-    /// By the innermost directory that says anything.
+struct KnownTenant {
+    /// By site, and the innermost directory that says anything.
     chains: HashMap<Box<[u8]>, KeptChain>,
-    /// What they take, shared programs in full.
-    bytes: usize,
     /// Times it was asked.
     turn: u64,
 }
@@ -58,7 +57,7 @@ struct KeptChain {
     /// What it was read under: gone with its generation.
     files: Weak<SiteHtaccess>,
     known: Arc<KnownChain>,
-    /// The turn of its site.
+    /// The turn of its tenant.
     asked: u64,
 }
 
@@ -90,11 +89,11 @@ struct Counted {
 
 /// A directory of a site, as its chain is kept.
 pub(crate) struct ChainPlace<'a> {
-    /// The site.
-    pub(crate) site: &'a str,
+    /// Whose it is.
+    pub(crate) tenant: &'a str,
     /// What its files may say.
     pub(crate) files: &'a Arc<SiteHtaccess>,
-    /// The innermost directory that says anything, told apart from all others of the site.
+    /// The innermost directory that says anything, told apart from all others of the tenant.
     pub(crate) directory: &'a [u8],
 }
 
@@ -139,14 +138,14 @@ impl Programs {
         place: &ChainPlace<'_>,
         stamps: &[Stamp],
     ) -> Option<Arc<KnownChain>> {
-        let mut sites = held(self.shard_of(place.site));
-        let site = sites.get_mut(place.site)?;
-        let kept = site.chains.get_mut(place.directory)?;
+        let mut tenants = held(self.shard_of(place.tenant));
+        let tenant = tenants.get_mut(place.tenant)?;
+        let kept = tenant.chains.get_mut(place.directory)?;
         let is_same = std::ptr::eq(kept.files.as_ptr(), Arc::as_ptr(place.files))
             && *kept.known.stamps == *stamps;
         is_same.then(|| {
-            site.turn += 1;
-            kept.asked = site.turn;
+            tenant.turn += 1;
+            kept.asked = tenant.turn;
             Arc::clone(&kept.known)
         })
     }
@@ -207,8 +206,7 @@ impl Programs {
         compile: impl FnOnce() -> Program,
     ) -> (Arc<SharedProgram>, bool) {
         let hash = hash_of(parts);
-        let shard = shard(&self.programs, usize::from(hash[0]));
-        let known = held(shard).get(&hash).map(Weak::upgrade);
+        let known = held(&self.programs).get(&hash).map(Weak::upgrade);
         if let Some(Some(shared)) = known {
             return (shared, false);
         }
@@ -217,7 +215,7 @@ impl Programs {
             program: Arc::new(compile()),
             counted: OnceLock::new(),
         });
-        let mut programs = held(shard);
+        let mut programs = held(&self.programs);
         if programs.len() == programs.capacity() {
             // Before there are more of them, those are forgotten that nobody has.
             programs.retain(|_, shared| shared.strong_count() > 0);
@@ -228,19 +226,17 @@ impl Programs {
 
     fn keep(&self, place: &ChainPlace<'_>, known: &Arc<KnownChain>) {
         known.count(&self.bytes);
-        let mut sites = held(self.shard_of(place.site));
-        let site = sites.entry(place.site.into()).or_default();
-        site.turn += 1;
+        let mut tenants = held(self.shard_of(place.tenant));
+        let tenant = tenants.entry(place.tenant.into()).or_default();
+        tenant.turn += 1;
         let kept = KeptChain {
             files: Arc::downgrade(place.files),
             known: Arc::clone(known),
-            asked: site.turn,
+            asked: tenant.turn,
         };
-        site.bytes += known.all_bytes();
-        let before = site.chains.insert(place.directory.into(), kept);
-        site.bytes -= before.as_ref().map_or(0, |kept| kept.known.all_bytes());
+        let before = tenant.chains.insert(place.directory.into(), kept);
         // A program is given back when nobody waits for the lock.
-        drop(sites);
+        drop(tenants);
         drop(before);
     }
 
@@ -250,56 +246,54 @@ impl Programs {
         if self.bytes() <= most_bytes {
             return;
         }
-        // What earlier generations have left, first.
-        self.give_up(|site| site.take(|kept| kept.files.strong_count() == 0));
-        // More than it must be: all sites are looked through for it.
-        let aim_bytes = most_bytes - most_bytes / 8;
-        let mut excess = self.bytes().saturating_sub(aim_bytes);
-        while excess > 0
-            && let Some((at, name)) = self.largest()
-        {
-            let mut sites = held(at);
-            let given_up = sites.get_mut(&name).map(KnownSite::take_oldest);
-            sites.retain(|_, site| !site.chains.is_empty());
-            drop(sites);
-            let freed = given_up.iter().flatten().map(|kept| kept.known.all_bytes());
-            excess = excess.saturating_sub(freed.sum::<usize>().max(1));
+        let mut largest = BinaryHeap::new();
+        for (at, shard) in self.tenants.iter().enumerate() {
+            let mut tenants = held(shard);
+            // What earlier generations have left goes first.
+            tenants.retain(|_, tenant| {
+                drop(tenant.take(|kept| kept.files.strong_count() == 0));
+                !tenant.chains.is_empty()
+            });
+            let known = tenants.iter();
+            largest.extend(known.map(|(name, tenant)| (tenant.bytes(), at, name.clone())));
         }
-    }
-
-    /// Drops what each site gives up, without a lock.
-    fn give_up(&self, take: impl Fn(&mut KnownSite) -> Vec<KeptChain>) {
-        for shard in &self.sites {
-            let mut sites = held(shard);
-            let given_up: Vec<_> = sites.values_mut().flat_map(&take).collect();
-            sites.retain(|_, site| !site.chains.is_empty());
-            drop(sites);
+        // More than it must be: all tenants are looked through for it.
+        let aim_bytes = most_bytes - most_bytes / 8;
+        while self.bytes() > aim_bytes
+            && let Some((_, at, name)) = largest.pop()
+        {
+            let Some(shard) = self.tenants.get(at) else {
+                continue;
+            };
+            let mut tenants = held(shard);
+            let given_up = tenants.get_mut(&name).map(KnownTenant::take_oldest);
+            match tenants.get(&name) {
+                Some(tenant) if !tenant.chains.is_empty() => {
+                    largest.push((tenant.bytes(), at, name));
+                }
+                _ => drop(tenants.remove(&name)),
+            }
+            drop(tenants);
             drop(given_up);
         }
     }
 
-    /// The site that has most, and where it is.
-    fn largest(&self) -> Option<(&SitesShard, Box<str>)> {
-        let mut largest: Option<(usize, &SitesShard, Box<str>)> = None;
-        for shard in &self.sites {
-            let sites = held(shard);
-            let of_shard = sites.iter().max_by_key(|(_, site)| site.bytes);
-            if let Some((name, site)) = of_shard
-                && largest.as_ref().is_none_or(|(most, ..)| site.bytes > *most)
-            {
-                largest = Some((site.bytes, shard, name.clone()));
-            }
-        }
-        largest.map(|(_, shard, name)| (shard, name))
-    }
-
-    fn shard_of(&self, site: &str) -> &SitesShard {
-        let number = self.hasher.hash_one(site) % SHARDS as u64;
-        shard(&self.sites, usize::try_from(number).unwrap_or_default())
+    fn shard_of(&self, tenant: &str) -> &Mutex<Tenants> {
+        let number = self.hasher.hash_one(tenant) % SHARDS as u64;
+        let shard = self
+            .tenants
+            .get(usize::try_from(number).unwrap_or_default());
+        shard.unwrap_or(&self.tenants[0])
     }
 }
 
-impl KnownSite {
+impl KnownTenant {
+    /// What its chains take, and its part of the programs that it shares.
+    fn bytes(&self) -> usize {
+        let chains = self.chains.values();
+        chains.map(|kept| kept.known.own_bytes()).sum()
+    }
+
     /// Takes away the half that was asked for longest ago, and at least one.
     fn take_oldest(&mut self) -> Vec<KeptChain> {
         let mut turns: Vec<u64> = self.chains.values().map(|kept| kept.asked).collect();
@@ -311,10 +305,7 @@ impl KnownSite {
 
     fn take(&mut self, is_taken: impl Fn(&KeptChain) -> bool) -> Vec<KeptChain> {
         let taken = self.chains.extract_if(|_, kept| is_taken(kept));
-        let taken: Vec<_> = taken.map(|(_, kept)| kept).collect();
-        let bytes = taken.iter().map(|kept| kept.known.all_bytes());
-        self.bytes -= bytes.sum::<usize>();
-        taken
+        taken.map(|(_, kept)| kept).collect()
     }
 }
 
@@ -330,10 +321,11 @@ impl KnownChain {
         }
     }
 
-    /// What it takes, shared programs in full.
-    fn all_bytes(&self) -> usize {
+    /// What it takes, and its part of the programs that others have, too.
+    fn own_bytes(&self) -> usize {
         let programs = self.programs.iter();
-        let programs = programs.map(|shared| shared.program.memory_bytes());
+        let programs =
+            programs.map(|shared| shared.program.memory_bytes() / Arc::strong_count(shared));
         self.bytes + programs.sum::<usize>()
     }
 
@@ -369,10 +361,6 @@ fn hash_of(parts: &[&[u8]]) -> [u8; 32] {
         context.update(part);
     }
     context.finish().as_ref().try_into().unwrap_or_default()
-}
-
-fn shard<T>(shards: &[T; SHARDS], number: usize) -> &T {
-    shards.get(number % SHARDS).unwrap_or(&shards[0])
 }
 
 fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -428,7 +416,7 @@ mod tests {
         let levels = vec![(Arc::from(directory.as_bytes()), shared)];
         let directory = directory.as_bytes();
         let place = ChainPlace {
-            site,
+            tenant: site,
             files,
             directory,
         };
@@ -444,7 +432,7 @@ mod tests {
     ) -> bool {
         let directory = directory.as_bytes();
         let place = ChainPlace {
-            site,
+            tenant: site,
             files,
             directory,
         };
@@ -487,7 +475,7 @@ mod tests {
         assert!(programs.bytes() > most_bytes / 3, "{}", programs.bytes());
         assert!(!is_kept(&programs, "a", "/a/", &all));
         assert_eq!(used.chain.levels().len(), 1, "what is in use lives on");
-        programs.give_up(|site| site.take(|_| true));
+        programs.make_room(0);
         drop(used);
         assert_eq!(programs.bytes(), 0);
     }
@@ -512,6 +500,25 @@ mod tests {
     }
 
     #[test]
+    fn who_shares_a_large_file_with_many_is_not_taken_for_who_has_most() {
+        let (programs, all) = (Programs::default(), files("All"));
+        let shared = "SetEnv A b\n".repeat(2_000);
+        for number in 0..50 {
+            let site = format!("s{number}");
+            keep(&programs, (&site, "/srv/"), (&all, &shared), ENOUGH);
+        }
+        let most_bytes = programs.bytes() * 3 / 2;
+        for number in 0..200 {
+            let text = format!("Redirect /{number} /\n").repeat(20);
+            let at = format!("/own/{number}/");
+            keep(&programs, ("own", &at), (&all, &text), most_bytes);
+        }
+        assert!(programs.bytes() <= most_bytes);
+        let mut sites = (0..50).map(|number| format!("s{number}"));
+        assert!(sites.all(|site| is_kept(&programs, &site, "/srv/", &all)));
+    }
+
+    #[test]
     fn what_a_generation_left_goes_before_anything_that_counts() {
         let (programs, old, new) = (Programs::default(), files("All"), files("All"));
         for number in 0..100 {
@@ -531,14 +538,8 @@ mod tests {
             keep(&programs, ("large", at), (&new, &text), most_bytes);
         }
         assert!(is_kept(&programs, "large", "/a/", &new));
-        assert_eq!(
-            programs
-                .sites
-                .iter()
-                .map(|it| held(it).len())
-                .sum::<usize>(),
-            1
-        );
+        let tenants = programs.tenants.iter().map(|it| held(it).len());
+        assert_eq!(tenants.sum::<usize>(), 1);
     }
 
     #[test]
@@ -560,7 +561,7 @@ mod tests {
         assert!(!tomorrow.is_settled_at(now_ns.into()));
         let (programs, all) = (Programs::default(), files("All"));
         let place = ChainPlace {
-            site: "a",
+            tenant: "a",
             files: &all,
             directory: b"/srv/a/",
         };

@@ -133,6 +133,7 @@ impl<'a> Explainer<'a> {
         let walk = Walk {
             programs: Arc::clone(&self.programs),
             most_bytes: self.model.htaccess_cached_bytes,
+            tenant: self.site.name().into(),
             site: self.site.name().into(),
             files: Arc::clone(files),
             root_name: root_name(named),
@@ -248,7 +249,10 @@ impl<'a> Explainer<'a> {
             Ending::GoOn => match page {
                 Some(path) => (path, Ok(Carried::with(decision))),
                 None => {
-                    round.ending = "it stands: the site's rules are next".to_owned();
+                    "it stands: the site's rules are next".clone_into(&mut round.ending);
+                    for (name, value) in decision.settings.php() {
+                        round.ending += &format!(", with {name} = {} in a pool", text(value));
+                    }
                     return false;
                 }
             },

@@ -153,6 +153,7 @@ async fn walk(
     let walk = Walk {
         programs: Arc::clone(&routed.worker.shared.htaccess),
         most_bytes: routed.serving.generation.process.htaccess_cached_bytes,
+        tenant: Arc::clone(&routed.site.tenant_name),
         site: Arc::clone(&routed.site.name),
         files: Arc::clone(files),
         root_name: root_name(&tree.root),
@@ -202,16 +203,24 @@ fn tell(routed: Routed<'_>, file: &str, program: &Program) {
             );
         });
     }
-    if program.sets_php() {
+    if program.sets_php() && !has_pool(routed) {
         say(&|| {
             tracing::warn!(
                 site,
                 file,
                 reason = "htaccess_php",
-                "settings of PHP in a .htaccess file are not obeyed: say them in `pool`, or where php-fpm is set up"
+                "settings of PHP in a .htaccess file are not obeyed: php-fpm that others run would keep them"
             );
         });
     }
+}
+
+/// Whether pages of the site run in a pool, whose processes are told settings of PHP.
+fn has_pool(routed: Routed<'_>) -> bool {
+    let pools = &routed.serving.generation.program_pools;
+    let rules = routed.site.rules.iter();
+    let mut pools_of = rules.filter_map(|rule| pools.get(rule.handler.as_ref()?.pool()?));
+    pools_of.any(|pool| pool.php_socket.is_some())
 }
 
 /// Asks the files what they want.

@@ -68,6 +68,8 @@ pub(crate) struct Walk {
     /// How much of it is kept.
     pub(crate) most_bytes: usize,
     /// Whose it is.
+    pub(crate) tenant: Arc<str>,
+    /// The site.
     pub(crate) site: Arc<str>,
     /// What they may say, and what the configuration says beside them.
     pub(crate) files: Arc<SiteHtaccess>,
@@ -105,9 +107,10 @@ impl Walk {
         // Directories below it share its chain.
         let innermost = self.innermost(&directories, &stamps);
         // No name has a NUL byte: roots within each other are told apart by it.
-        let directory = [&*self.root_name, b"\0", innermost].concat();
+        let parts = [self.site.as_bytes(), &*self.root_name, innermost];
+        let directory = parts.join(&b'\0');
         let place = ChainPlace {
-            site: &self.site,
+            tenant: &self.tenant,
             files: &self.files,
             directory: &directory,
         };
@@ -393,6 +396,7 @@ mod tests {
         Walk {
             programs: Arc::default(),
             most_bytes: 1 << 24,
+            tenant: "a".into(),
             site: "a.test".into(),
             files: Arc::new(SiteHtaccess {
                 words: words.iter().map(|word| (*word).to_owned()).collect(),

@@ -7,7 +7,7 @@
 //! have files that its processes do not see: to such a [`Newcomer`] it is cold until others, which
 //! do, have taken over.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use config::model::{Model, PoolProgram};
+use config::model::{Model, Pool, PoolProgram};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
@@ -169,6 +169,26 @@ pub(crate) fn compile(model: &Model, before: &[Arc<ProgramPool>]) -> Arc<[Arc<Pr
         pool
     });
     pools.collect()
+}
+
+/// Settings of PHP that no file of a tenant changes, of each pool: those of its operator, and where
+/// these keep it to some directories, what php-fpm would write elsewhere.
+pub(crate) fn fixed_settings(model: &Model) -> Box<[BTreeSet<Box<str>>]> {
+    let of_pool = |pool: &Pool| {
+        let PoolProgram::Php(own) = &pool.program else {
+            return BTreeSet::new();
+        };
+        let ini = model.php.get(own.php).map_or(&[][..], |php| &php.ini);
+        let has_wall = own
+            .admin
+            .iter()
+            .chain(ini)
+            .any(|(name, _)| name == "open_basedir");
+        let names = own.admin.iter().map(|(name, _)| name.as_str());
+        let names = names.chain(has_wall.then_some("error_log"));
+        names.map(Box::from).collect()
+    };
+    model.pools.iter().map(of_pool).collect()
 }
 
 impl ProgramPool {

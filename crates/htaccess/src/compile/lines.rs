@@ -163,6 +163,11 @@ impl Compiler<'_> {
             _ if value == b"none" => Vec::new(),
             _ => value,
         };
+        if !crate::php::is_known(&key) {
+            let text = format!("{key} is nothing that a directory sets");
+            self.problem(directive.line, "htaccess_php", text, false);
+            return Ok(());
+        }
         settings.php.insert(key, value);
         Ok(())
     }

@@ -16,6 +16,7 @@ mod fastcgi;
 mod fastcgi_nginx;
 mod fastcgi_php;
 mod htaccess;
+mod htaccess_php;
 mod maps;
 mod mounts;
 mod pools;

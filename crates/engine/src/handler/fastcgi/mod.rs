@@ -7,11 +7,13 @@
 //! A request is tried again only where nothing of it reached the server, or where it is
 //! idempotent, without a body, and a reused connection had closed. Whoever leaves has the
 //! connection closed: that is how a program learns of it. Where permits are held for the program,
-//! they are until it has ended ([`super::straggler`]).
+//! they are until it has ended ([`super::straggler`]). Settings of PHP that files give a page are
+//! told its process with the request, which is to forget them before another comes (`settings`).
 
 mod incoming;
 mod relay;
 pub(super) mod rest;
+mod settings;
 
 use std::time::Instant;
 
@@ -39,6 +41,8 @@ struct Ask<'a> {
     pool: &'a Pool,
     fastcgi: &'a FastCgi,
     variables: Environment,
+    /// What its process is asked afterwards, where it was told settings of this page alone.
+    forgetting: Option<Vec<u8>>,
     /// When the server's time began to count.
     started: Instant,
 }
@@ -58,16 +62,24 @@ pub(super) async fn serve(
     let root = fastcgi.root.as_deref();
     let spooled_bytes = spooled.as_ref().map(Spool::len);
     let params = &fastcgi.params;
+    let mut variables = program::environment(
+        *chosen,
+        exchange,
+        &script,
+        root,
+        params,
+        spooled_bytes,
+        false,
+    )?;
+    // A body that is passed on as it comes may stop: nothing more could be asked then.
+    let is_whole = spooled.is_some() || exchange.body.is_ended();
+    let forgetting = match fastcgi.pool.filter(|_| is_whole) {
+        Some(pool) => settings::tell(*chosen, exchange, pool, &mut variables)?,
+        None => None,
+    };
     let ask = Ask {
-        variables: program::environment(
-            *chosen,
-            exchange,
-            &script,
-            root,
-            params,
-            spooled_bytes,
-            false,
-        )?,
+        variables,
+        forgetting,
         chosen,
         pool,
         fastcgi,
@@ -145,12 +157,12 @@ impl Ask<'_> {
             in_flight,
         } = reached;
         let server = in_flight.server();
-        let connection = match self.pool.keeps() {
+        let connection = match self.pool.keeps() || self.forgetting.is_some() {
             true => Connection::Keep,
             false => Connection::Close,
         };
         record::begin(connection, link.out.bytes());
-        let written = record::params(&self.variables, link.out.bytes());
+        let written = record::params(self.variables.iter(), link.out.bytes());
         written.map_err(|refusal| Failure::Last(refusal.into()))?;
         let mut relay = Relay::new(self, exchange, spooled, server.slots.clone());
         let outcome = relay.run(self, exchange, &mut link, &in_flight).await;
@@ -165,12 +177,21 @@ impl Ask<'_> {
                 self.pool.note_failure(server, self.chosen.worker);
             }
             if let Some(rest) = rest {
-                self.abandon(exchange, (link, in_flight), rest);
+                let abandoned = abandoned((link, in_flight), rest);
+                straggler::follow_server(*self.chosen, exchange, abandoned);
             }
             return Err(failure);
         }
         exchange.record.note_upstream_time(self.started);
-        if self.pool.keeps() && relay.leaves_reusable(&link) {
+        if self.forgetting.is_some() {
+            let has_ended = relay.has_ended();
+            let rest = relay.rest(self, exchange);
+            let abandoned = abandoned((link, in_flight), rest);
+            match has_ended {
+                true => straggler::forget(*self.chosen, exchange, abandoned).await,
+                false => straggler::follow_server(*self.chosen, exchange, abandoned),
+            }
+        } else if self.pool.keeps() && relay.leaves_reusable(&link) {
             self.pool.keep(self.chosen.worker, link, &in_flight);
             // What the client has still to take is no business of the server's.
             drop(in_flight);
@@ -179,25 +200,20 @@ impl Ask<'_> {
         } else {
             // The client has what was promised, and the program goes on, with permits.
             let rest = relay.rest(self, exchange);
-            self.abandon(exchange, (link, in_flight), rest);
+            let abandoned = abandoned((link, in_flight), rest);
+            straggler::follow_server(*self.chosen, exchange, abandoned);
         }
         let outcome = permits::outcome_of_reply(&exchange.outgoing);
         permits::end(self.chosen.worker, exchange, outcome);
         relay.send_rest(exchange).await.map_err(Failure::Last)
     }
+}
 
-    /// Leaves a server that may be at work: it keeps the permits.
-    fn abandon(
-        &self,
-        exchange: &mut Exchange,
-        (link, in_flight): (Box<Link>, InFlight),
-        rest: Rest,
-    ) {
-        let abandoned = Abandoned {
-            link,
-            in_flight,
-            rest: straggler::Rest::Records(Box::new(rest)),
-        };
-        straggler::follow_server(*self.chosen, exchange, abandoned);
+/// A server that may be at work.
+fn abandoned((link, in_flight): (Box<Link>, InFlight), rest: Rest) -> Abandoned {
+    Abandoned {
+        link,
+        in_flight,
+        rest: straggler::Rest::Records(Box::new(rest)),
     }
 }

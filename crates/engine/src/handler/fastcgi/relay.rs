@@ -171,7 +171,7 @@ impl Relay {
     }
 
     /// What is still to come, if the server may be at work on it in spite of this error, with
-    /// permits that wait for it.
+    /// permits that wait for it, or is to forget something.
     pub(super) fn take_rest(
         &mut self,
         ask: &Ask<'_>,
@@ -181,7 +181,10 @@ impl Relay {
     ) -> Option<Rest> {
         let is_sound = error.leaves_upstream_at_work() || self.is_programs_fault;
         let is_at_work = !self.has_ended() && self.upload.has_sent(link);
-        (exchange.held.is_some() && is_sound && is_at_work).then(|| self.rest(ask, exchange))
+        let holds_permits = exchange.held.is_some() && is_sound && is_at_work;
+        let is_asked = self.upload.is_done() && error.kind != Kind::UpstreamBroken;
+        let is_followed = holds_permits || (is_asked && ask.forgetting.is_some());
+        is_followed.then(|| self.rest(ask, exchange))
     }
 
     /// What is still to come.
@@ -190,6 +193,7 @@ impl Relay {
         Rest {
             incoming: std::mem::take(&mut self.incoming),
             stderr: std::mem::replace(&mut self.stderr, stderr),
+            forgetting: ask.forgetting.clone(),
         }
     }
 

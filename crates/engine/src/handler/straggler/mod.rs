@@ -15,6 +15,10 @@
 //! it closes would destroy its last words. An exchange that holds no permit never comes here: its
 //! connection is closed at once.
 //!
+//! A process of php-fpm that was told settings of one page alone is to forget them at its end
+//! (`fastcgi/settings.rs`): nothing of its connection is closed before, and it is followed without
+//! permits as well.
+//!
 //! Each is a task of its worker and ends with it; a drain waits for none.
 
 #[cfg(test)]
@@ -23,6 +27,9 @@ mod tests;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use super::fastcgi::rest::Rest as RecordsRest;
 use super::proxy::rest::Rest as HttpRest;
@@ -48,6 +55,8 @@ const SILENCE_MS_MAX: u64 = 10 * 60 * 1_000;
 const LAST_WORDS_MS: u64 = if cfg!(test) { 100 } else { 2_000 };
 /// How much it may say meanwhile.
 const SAID_BYTES_MAX: usize = 256 * 1024;
+/// How long an exchange waits until a server has forgotten what was its own.
+const FORGETTING: Duration = Duration::from_secs(1);
 
 /// A connection whose server may be at work, and what is still to come of its reply.
 pub(super) struct Abandoned {
@@ -70,13 +79,15 @@ pub(super) enum Rest {
 /// A server at work for nobody.
 struct Straggler {
     abandoned: Abandoned,
+    /// Whether it is asked to forget something at its end: until then it is waited for.
+    is_to_forget: bool,
     said_bytes: usize,
     patience: Deadline,
 }
 
 /// What a straggler holds, given back when this is dropped at the latest.
 struct Holding {
-    held: Held,
+    held: Option<Held>,
     /// What the work counts for its tenant goes on as long.
     #[allow(dead_code, reason = "held for its drop")]
     stay: Option<Stay>,
@@ -90,12 +101,29 @@ struct Counted(Arc<WorkerStats>);
 /// Follows a server to its end if the exchange holds permits, which stay held meanwhile. Closes
 /// the connection where it holds none.
 pub(super) fn follow_server(routed: Routed<'_>, exchange: &mut Exchange, abandoned: Abandoned) {
-    let Some(holding) = Holding::acquire(routed.worker, exchange) else {
-        return;
-    };
-    abandoned.link.io.shutdown_write();
+    let patience = patience(routed, exchange);
+    follow(routed, exchange, Straggler::new(abandoned, patience));
+}
+
+/// Has a server forget what it was to know for one request, as its [`Abandoned::rest`] says, before
+/// anybody else gets its process. Where that takes long it is followed.
+pub(super) async fn forget(routed: Routed<'_>, exchange: &mut Exchange, abandoned: Abandoned) {
     let patience = patience(routed, exchange);
     let mut straggler = Straggler::new(abandoned, patience);
+    let ended = timeout(FORGETTING, poll_fn(|cx| straggler.poll(cx)));
+    if ended.await.is_err() {
+        follow(routed, exchange, straggler);
+    }
+}
+
+fn follow(routed: Routed<'_>, exchange: &mut Exchange, mut straggler: Straggler) {
+    let forgets = straggler.is_to_forget;
+    let Some(holding) = Holding::acquire(routed.worker, exchange, forgets) else {
+        return;
+    };
+    if !forgets {
+        straggler.abandoned.link.io.shutdown_write();
+    }
     tokio::task::spawn_local(async move {
         let end = poll_fn(|cx| straggler.poll(cx)).await;
         // In this order: whoever is admitted next finds the connection closed.
@@ -106,7 +134,7 @@ pub(super) fn follow_server(routed: Routed<'_>, exchange: &mut Exchange, abandon
 
 /// Waits for the end of a program that was killed, if the exchange holds permits.
 pub(super) fn follow_program(routed: Routed<'_>, exchange: &mut Exchange, program: Program) {
-    let Some(holding) = Holding::acquire(routed.worker, exchange) else {
+    let Some(holding) = Holding::acquire(routed.worker, exchange, false) else {
         return;
     };
     let patience = patience(routed, exchange);
@@ -128,6 +156,11 @@ fn patience(routed: Routed<'_>, exchange: &Exchange) -> Deadline {
 }
 
 impl Rest {
+    /// Whether it is asked to forget something at its end.
+    fn is_to_forget(&self) -> bool {
+        matches!(self, Self::Records(rest) if rest.is_to_forget())
+    }
+
     /// Throws away what the link has read; says whether the reply's end was among it.
     fn discard(&mut self, link: &mut Link) -> Result<bool> {
         match self {
@@ -144,6 +177,7 @@ impl Rest {
 impl Straggler {
     fn new(abandoned: Abandoned, patience: Deadline) -> Self {
         Self {
+            is_to_forget: abandoned.rest.is_to_forget(),
             abandoned,
             said_bytes: 0,
             patience,
@@ -163,16 +197,28 @@ impl Straggler {
                 Ok(false) => {}
                 Err(_) => return Poll::Ready(StragglerEnd::Cut),
             }
+            if self.is_to_forget {
+                if let Poll::Ready(Err(_)) = link.poll_send(cx, &[], SILENCE_MS_MAX) {
+                    return Poll::Ready(StragglerEnd::Finished);
+                }
+                // One that never stops is left to its pool, which ends it.
+                if self.said_bytes > SAID_BYTES_MAX {
+                    let over = self.patience.poll_expired(cx);
+                    return over.map(|()| StragglerEnd::Cut);
+                }
+            }
             match link.poll_read(cx) {
                 // Closed, or killed: either way nobody works there any more.
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(StragglerEnd::Finished),
                 Poll::Ready(Ok(count)) => {
                     if self.said_bytes == 0 {
                         in_flight.note_heard(self.patience.now_ms());
-                        self.patience.set(LAST_WORDS_MS);
+                        if !self.is_to_forget {
+                            self.patience.set(LAST_WORDS_MS);
+                        }
                     }
                     self.said_bytes += count;
-                    if self.said_bytes > SAID_BYTES_MAX {
+                    if self.said_bytes > SAID_BYTES_MAX && !self.is_to_forget {
                         return Poll::Ready(StragglerEnd::Cut);
                     }
                 }
@@ -186,16 +232,19 @@ impl Straggler {
 }
 
 impl Holding {
-    /// Takes the permits over. `None` where the exchange has none, or where there is no room for
-    /// one more: then they stay with the exchange, and go with it.
-    fn acquire(worker: &Worker, exchange: &mut Exchange) -> Option<Self> {
+    /// Takes the permits over. `None` where the exchange has none and nothing else wants it, or where
+    /// there is no room for one more: then they stay with the exchange, and go with it.
+    fn acquire(worker: &Worker, exchange: &mut Exchange, is_wanted: bool) -> Option<Self> {
         let stragglers = &worker.stats.stragglers;
-        if exchange.held.is_some() && stragglers.now() >= STRAGGLERS_MAX {
+        if exchange.held.is_none() && !is_wanted {
+            return None;
+        }
+        if stragglers.now() >= STRAGGLERS_MAX {
             bump(stragglers.ended(StragglerEnd::Crowded), 1);
             return None;
         }
         Some(Self {
-            held: exchange.held.take()?,
+            held: exchange.held.take(),
             stay: exchange.stay.take(),
             limiter: Arc::clone(&worker.shared.limits),
             counted: Counted::new(&worker.stats),
@@ -204,7 +253,9 @@ impl Holding {
 
     fn end(self, end: StragglerEnd) {
         bump(self.counted.0.stragglers.ended(end), 1);
-        self.held.end_abandoned(&self.limiter);
+        if let Some(held) = self.held {
+            held.end_abandoned(&self.limiter);
+        }
     }
 }
 
