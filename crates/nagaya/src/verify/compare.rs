@@ -222,21 +222,52 @@ fn heads<'a>(old: &'a Reply, new: &'a Reply) -> impl Iterator<Item = Difference>
     let names = names.into_iter();
     let names = names.filter(|name| !UNCOMPARED.contains(&name.as_str()));
     let fields = names.filter_map(move |name| {
-        let [old, new] = [&old.fields, &new.fields].map(|fields| field(fields, &name));
-        (old != new).then_some(Difference {
-            what: Aspect::Field(name),
-            old,
-            new,
-        })
+        let [old, new] = [old, new].map(|reply| match name.as_str() {
+            "location" => absolute(&old.url, &field(&reply.fields, &name)),
+            _ => field(&reply.fields, &name),
+        });
+        (old != new).then(|| texts(Aspect::Field(name), &old, &new))
     });
     let [old_cookies, new_cookies] = [&old.fields, &new.fields].map(cookies);
-    let cookies = (others && old_cookies != new_cookies).then_some(Difference {
-        what: Aspect::Cookies,
-        old: old_cookies,
-        new: new_cookies,
-    });
+    let is_other = others && old_cookies != new_cookies;
+    let cookies = is_other.then(|| texts(Aspect::Cookies, &old_cookies, &new_cookies));
     let heads = status.into_iter().chain(certificate);
     heads.chain(fields).chain(cookies)
+}
+
+/// Texts that differ, from shortly before the place where they do.
+fn texts(what: Aspect, old: &str, new: &str) -> Difference {
+    let pairs = old.chars().zip(new.chars());
+    let alike = pairs.take_while(|(old, new)| old == new).count();
+    let skipped = match alike < SHOWN_MAX {
+        true => 0,
+        false => alike - SHOWN_MAX / 2,
+    };
+    let [old, new] = [old, new].map(|text| {
+        let rest: String = text.chars().skip(skipped).collect();
+        let mark = if skipped == 0 { "" } else { "…" };
+        excerpt(&format!("{mark}{rest}"))
+    });
+    Difference { what, old, new }
+}
+
+/// Where a client that asked for a URL goes, by a `Location` that may leave out what the URL has.
+fn absolute(url: &str, location: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return location.to_owned();
+    };
+    let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let path = path.split('?').next().unwrap_or_default();
+    let directory = path.rfind('/').and_then(|at| path.get(..=at));
+    let begin = location.split(['/', '?', '#']).next().unwrap_or_default();
+    match location.chars().next() {
+        None => String::new(),
+        _ if begin.contains(':') => location.to_owned(),
+        Some('/') if location.starts_with("//") => format!("{scheme}:{location}"),
+        Some('/') => format!("{scheme}://{host}{location}"),
+        Some('?' | '#') => format!("{scheme}://{host}{path}{location}"),
+        Some(_) => format!("{scheme}://{host}{}{location}", directory.unwrap_or("/")),
+    }
 }
 
 /// A field's values, as what is said with other spaces and letters is said.
@@ -245,13 +276,13 @@ fn field(fields: &Fields, name: &str) -> String {
     let values = values.map(|value| String::from_utf8_lossy(value).trim().to_owned());
     let said = values.collect::<Vec<_>>().join(", ");
     let plainly = || said.to_ascii_lowercase().replace([' ', '"'], "");
-    excerpt(&match name {
+    match name {
         "location" | "content-disposition" | "link" | "refresh" => said,
         "content-type" => without_default_charset(&plainly()).to_owned(),
         // In which a browser writes what it asks for; more than ASCII is for nobody before RFC 7617.
         "www-authenticate" => plainly().replace(",charset=utf-8", ""),
         _ => plainly(),
-    })
+    }
 }
 
 /// A media type without the charset that is meant where none is said: of texts, but for pages and
@@ -279,7 +310,7 @@ fn cookies(fields: &Fields) -> String {
         })
         .collect();
     set.sort_unstable();
-    excerpt(&set.join(", "))
+    set.join(", ")
 }
 
 fn is_text(reply: &Reply) -> bool {
@@ -383,12 +414,46 @@ mod tests {
     }
 
     #[test]
+    fn where_a_redirect_leads_is_told_in_full_or_not() {
+        let to = |place: &str| Reply {
+            url: "http://a.test/wiki/page?x=1".into(),
+            ..reply(301, &[("Location", place)], "")
+        };
+        let old = to("http://a.test/wiki/other");
+        for same in ["//a.test/wiki/other", "/wiki/other", "other"] {
+            assert_eq!(found(&old, &old, &to(same)), [], "{same}");
+        }
+        let query = to("http://a.test/wiki/page?y");
+        assert_eq!(found(&query, &query, &to("?y")), []);
+        let location = [Aspect::Field("location".into())];
+        for other in [
+            "https://a.test/wiki/other",
+            "/other",
+            "/wiki/other/",
+            "a:other",
+        ] {
+            assert_eq!(found(&old, &old, &to(other)), location, "{other}");
+        }
+    }
+
+    #[test]
     fn a_field_that_is_lost_is_a_difference_whatever_it_is_called() {
         let with = |fields: &[(&str, &str)]| reply(200, fields, "x");
         let old = with(&[("X-Walls", "thick"), ("Server", "old"), ("Date", "now")]);
         let field = |name: &str| [Aspect::Field(name.into())];
         assert_eq!(found(&old, &old, &with(&[])), field("x-walls"));
         assert_eq!(found(&with(&[]), &with(&[]), &old), field("x-walls"));
+        let policy = |end: &str| with(&[("X-Walls", &format!("{}{end}", "thick ".repeat(40)))]);
+        assert_eq!(
+            found(&policy("a"), &policy("a"), &policy("b")),
+            field("x-walls")
+        );
+        let [difference] =
+            &Noise::between(&policy("a"), &policy("a")).differences(&policy("a"), &policy("b"))[..]
+        else {
+            panic!("one field differs");
+        };
+        assert!(difference.old.ends_with("thicka") && difference.new.ends_with("thickb"));
         // One that is another each time says nothing.
         let again = with(&[("X-Walls", "thin")]);
         assert_eq!(found(&old, &again, &with(&[("X-Walls", "new")])), []);

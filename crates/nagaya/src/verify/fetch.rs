@@ -78,6 +78,8 @@ pub(super) struct Question {
 /// What a server answered.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reply {
+    /// The URL that was asked for.
+    pub(super) url: String,
     pub(super) status: u16,
     pub(super) fields: Fields,
     pub(super) body: Vec<u8>,
@@ -111,6 +113,7 @@ pub(super) fn fetch(server: &ComparedServer, question: &Question, more: &str) ->
     let head = input.head(asked)?;
     let body = input.body(&head)?;
     Ok(Reply {
+        url: format!("{}://{host}{target}", server.scheme()),
         status: head.status,
         fields: head.fields,
         body,
