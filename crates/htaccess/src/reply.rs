@@ -123,7 +123,8 @@ pub fn edit_reply<'a>(
         let scope = decided(decision, request, asker);
         let mut reply = reply;
         let settings = &decision.settings;
-        if !reply.is_own_error {
+        // Where to go is told for as long as a page.
+        if !reply.is_own_error || reply.status < 400 {
             expire(settings, request.now.epoch_s, &mut reply);
         }
         scope.reply.replace(Some(reply.clone()));

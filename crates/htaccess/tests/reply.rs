@@ -140,3 +140,16 @@ fn files_are_what_their_endings_say() {
         Some(Some(b"application/x-httpd-ea-php82".to_vec()))
     );
 }
+
+#[test]
+fn where_a_redirect_leads_is_told_for_as_long_as_a_page_and_an_error_is_not() {
+    let text = "ExpiresActive On\nExpiresDefault A60\nHeader set A b";
+    let of = |status: u16| {
+        let mut own = answered(status, &[]);
+        own.is_own_error = true;
+        let reply = Site::new(text).asked(&get("/"), Some(own)).reply;
+        reply.expect("it is edited").fields.len()
+    };
+    // `Cache-Control` and `Expires`, and not `A`.
+    assert_eq!((of(301), of(404)), (2, 0));
+}

@@ -16,7 +16,7 @@ mod warm;
 
 use config::model::Handler;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exchange::Exchange;
 use crate::intake;
 use crate::scripts::{self, Next};
@@ -47,6 +47,13 @@ pub(crate) async fn run(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<N
         },
     };
     answered.map(|()| Next::Answered)
+}
+
+/// Why nothing is found. A directory without a page is refused, as Apache has it, for those who keep
+/// `.htaccess` files.
+fn missing(exchange: &Exchange, why: &'static str) -> Error {
+    let is_refused = why == "no_index" && exchange.route.htaccess.is_some();
+    Error::refused(if is_refused { 403 } else { 404 }, why)
 }
 
 /// Takes the whole body, where there is one and the handler wants it first. What the handler would

@@ -6,6 +6,8 @@ use testkit::client::reply;
 use testkit::fastcgi::{Call, printed};
 use testkit::{FastCgiResponder, Gateway, Reply, Step};
 
+use crate::fixtures::php::{self, SHOW, Wish};
+
 const CONFIG: &str = r#"
 workers = 1
 [[listen]]
@@ -103,6 +105,28 @@ fn a_front_controller_is_told_what_was_asked_and_what_came_of_it() {
     let call = bed.call("/", "");
     assert_eq!(call.param("SCRIPT_NAME"), Some("/index.php"));
     assert_eq!(call.param("REQUEST_URI"), Some("/"));
+}
+
+#[test]
+fn php_runs_what_a_rule_leads_to_with_a_path_behind_it() {
+    let wish = Wish {
+        rules: "htaccess = { override = [\"All\"] }",
+        files: &[
+            ("index.php", SHOW),
+            (
+                ".htaccess",
+                "RewriteEngine On\nRewriteRule ^wiki/(.*)$ index.php/$1 [L]",
+            ),
+        ],
+        ..Wish::default()
+    };
+    let Some(bed) = php::bed(&wish) else { return };
+    let answer = bed.get("/wiki/Main_Page");
+    assert_eq!(answer.status, 200, "{}", bed.gateway.stderr());
+    let told = answer.text();
+    for line in ["SCRIPT_NAME=%2Findex.php\n", "PATH_INFO=%2FMain_Page\n"] {
+        assert!(told.contains(line), "{told}");
+    }
 }
 
 #[test]

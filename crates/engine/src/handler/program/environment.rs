@@ -58,6 +58,10 @@ pub(in super::super) fn environment(
     }
     if let Some(applied) = &exchange.route.htaccess {
         tell_variables(&applied.decision.variables, lists_names, &mut environment)?;
+        // PHP would run what it names, which is there where Apache's `Action` has led to PHP.
+        if environment.get(b"REDIRECT_URL").is_some() {
+            environment.remove(b"PATH_TRANSLATED");
+        }
     }
     let layers = routed.layers(&exchange.route);
     let env = layers.flat_map(|layer| layer.variables(exchange));

@@ -29,7 +29,7 @@ pub(super) async fn script(routed: Routed<'_>, exchange: &mut Exchange) -> Resul
     match resolved.found() {
         Found::File(_) | Found::Unreadable => Ok(resolved),
         Found::Directory(_) | Found::Unslashed => Err(Error::refused(404, "directory")),
-        Found::Missing(why) => Err(Error::refused(404, why)),
+        Found::Missing(why) => Err(super::missing(exchange, why)),
         Found::Denied(None) => Err(Error::refused(403, "permission_denied")),
         Found::Denied(Some(advice)) => {
             Err(Error::new(Kind::Refused(403), "root_denied", &**advice))

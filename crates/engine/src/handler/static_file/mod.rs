@@ -67,11 +67,7 @@ pub(super) async fn serve(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result
         }
         Found::Directory(handle) => list(routed, exchange, handle).await,
         Found::Unslashed => redirect(*routed, exchange).await,
-        // As Apache has it for those who keep such files.
-        Found::Missing("no_index") if exchange.route.htaccess.is_some() => {
-            Err(Error::refused(403, "no_index"))
-        }
-        Found::Missing(why) => Err(Error::refused(404, why)),
+        Found::Missing(why) => Err(super::missing(exchange, why)),
         Found::Unreadable if is_source => Err(Error::refused(404, "source")),
         Found::Unreadable | Found::Denied(None) => Err(Error::refused(403, "permission_denied")),
         Found::Denied(Some(advice)) => {
