@@ -9,6 +9,18 @@ use crate::draft::{DraftKeys, SiteDraft, TomlItem};
 use crate::ledger::Ledger;
 use crate::{Fate, LINES_MAX, words};
 
+/// Bytes of one setting: lists of functions that hosts forbid are long.
+const SETTING_BYTES_MAX: usize = 4 * 1024;
+
+/// Beginnings of keys that keep a pool's programs in.
+const WALLS: [&str; 5] = [
+    "chroot",
+    "include",
+    "php_admin",
+    "security.limit_extensions",
+    "apparmor_hat",
+];
+
 /// A file of php-fpm's pools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PoolFile {
@@ -28,6 +40,8 @@ struct FpmPool {
     site: DraftKeys,
     /// The lines that this is made of, each with what is different.
     lines: Vec<(usize, Fate, &'static str)>,
+    /// Why php-fpm must stay: what it keeps from its programs would be lost.
+    stays: Option<&'static str>,
 }
 
 /// All pools that are known.
@@ -112,6 +126,9 @@ impl Pools {
                 "php-fpm stays for it: a site has one pool and one user, and this pool is another's",
             );
         }
+        if let Some(why) = pool.stays {
+            return Err(why);
+        }
         site.merge(pool.site.clone());
         for (id, fate, note) in &pool.lines {
             ledger.say(*id, *fate, note);
@@ -124,58 +141,16 @@ impl FpmPool {
     /// Takes a line in; what it comes to is said once a site has the pool.
     fn line(&mut self, id: usize, key: &str, value: &str, ledger: &Ledger) {
         const UNSAID: &str = "no site takes its PHP here: php-fpm stays as it is";
+        const STAYS: &str =
+            "php-fpm stays for it: its pool keeps its programs in by a line that `pool` cannot say";
         let value = value.replace("$pool", &self.name);
-        let count = |most: u64| value.parse().ok().filter(|it| (1..=most).contains(it));
-        let made = match key.split_once('[').map_or(key, |(kind, _)| kind) {
-            "listen" => {
-                self.address = address_of(&value);
-                Some(())
-            }
-            "user" => {
-                let is_root = value == "root" || value.bytes().all(|byte| byte == b'0');
-                let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.$@".contains(&byte);
-                let is_fine = !is_root && value.bytes().all(fits);
-                is_fine.then(|| self.site.put("user", value.as_str(), &[id]))
-            }
-            "pm.max_children" => {
-                count(1_024).map(|it| self.put("processes", TomlItem::Count(it), id))
-            }
-            "pm.max_requests" if value == "0" => Some(()),
-            "pm.max_requests" => {
-                count(1_000_000).map(|it| self.put("requests", TomlItem::Count(it), id))
-            }
-            "request_terminate_timeout" => match words::milliseconds(&value) {
-                Some(0) => Some(()),
-                Some(ms @ 1_000..=86_400_000) => {
-                    let whole = config::duration(ms / 1_000 * 1_000);
-                    self.put("time", whole.into(), id);
-                    Some(())
-                }
-                _ => None,
-            },
-            kind @ ("php_value" | "php_flag" | "php_admin_value" | "php_admin_flag") => {
-                let name = within(key).filter(|name| is_setting(name, &value));
-                name.map(|name| {
-                    let is_on = ["on", "yes", "true", "1"].contains(&&*value.to_ascii_lowercase());
-                    let item = match kind.ends_with("flag") {
-                        true => TomlItem::Flag(is_on),
-                        false => value.as_str().into(),
-                    };
-                    self.put("admin", TomlItem::table([(name, item)]), id);
-                })
-            }
-            "env" => {
-                let name = within(key).filter(|name| config::is_variable_name(name));
-                let name = name.filter(|_| !value.starts_with('$'));
-                name.map(|name| {
-                    let text = value.replace('$', "$$");
-                    self.site.put_in("env", name, text, &[id]);
-                })
-            }
-            "chroot" | "chdir" | "slowlog" | "include" | "access.log" => None,
-            _ => return ledger.idle(id, "pools of the gateway's need no such word"),
+        let Some(made) = self.made(id, key, &value) else {
+            return ledger.idle(id, "pools of the gateway's need no such word");
         };
         ledger.idle(id, UNSAID);
+        if made.is_none() && WALLS.iter().any(|it| key.starts_with(it)) {
+            self.stays = Some(STAYS);
+        }
         let is_open = ["php_value", "php_flag"]
             .iter()
             .any(|it| key.starts_with(it));
@@ -190,9 +165,76 @@ impl FpmPool {
         self.lines.push((id, fate, note));
     }
 
+    /// Whether the site says a line in its place; `None` where it need not.
+    fn made(&mut self, id: usize, key: &str, value: &str) -> Option<Option<()>> {
+        let count = |most: u64| value.parse().ok().filter(|it| (1..=most).contains(it));
+        Some(match key.split_once('[').map_or(key, |(kind, _)| kind) {
+            "listen" => {
+                self.address = address_of(value);
+                Some(())
+            }
+            "user" => {
+                let is_root = value == "root" || value.bytes().all(|byte| byte == b'0');
+                let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.$@".contains(&byte);
+                let is_fine = !is_root && value.bytes().all(fits);
+                is_fine.then(|| self.site.put("user", value, &[id]))
+            }
+            "pm.max_children" => {
+                count(1_024).map(|it| self.put("processes", TomlItem::Count(it), id))
+            }
+            "pm.max_requests" if value == "0" => Some(()),
+            "pm.max_requests" => {
+                count(1_000_000).map(|it| self.put("requests", TomlItem::Count(it), id))
+            }
+            "request_terminate_timeout" => match words::milliseconds(value) {
+                Some(0) => Some(()),
+                Some(ms @ 1_000..=86_400_000) => {
+                    let whole = config::duration(ms / 1_000 * 1_000);
+                    self.put("time", whole.into(), id);
+                    Some(())
+                }
+                _ => None,
+            },
+            kind @ ("php_value" | "php_flag" | "php_admin_value" | "php_admin_flag") => {
+                let name = within(key).filter(|name| is_setting(name, value));
+                name.map(|name| {
+                    let is_on = ["on", "yes", "true", "1"].contains(&&*value.to_ascii_lowercase());
+                    let item = match kind.ends_with("flag") {
+                        true => TomlItem::Flag(is_on),
+                        false => value.into(),
+                    };
+                    self.put("admin", TomlItem::table([(name, item)]), id);
+                })
+            }
+            "env" => {
+                let name = within(key).filter(|name| config::is_variable_name(name));
+                let name = name.filter(|_| !value.starts_with('$'));
+                name.map(|name| {
+                    let text = value.replace('$', "$$");
+                    self.site.put_in("env", name, text, &[id]);
+                })
+            }
+            "security.limit_extensions" if is_php_alone(value) => Some(()),
+            "security.limit_extensions"
+            | "apparmor_hat"
+            | "chroot"
+            | "chdir"
+            | "slowlog"
+            | "include"
+            | "access.log" => None,
+            _ => return None,
+        })
+    }
+
     fn put(&mut self, name: &str, item: TomlItem, id: usize) {
         self.site.put_in("pool", name, item, &[id]);
     }
+}
+
+/// Whether files with these endings alone run in pools of the gateway's, too.
+fn is_php_alone(endings: &str) -> bool {
+    let mut endings = endings.split([' ', ',']).filter(|it| !it.is_empty());
+    endings.all(|ending| [".php", ".phar"].contains(&ending))
 }
 
 /// The name in brackets.
@@ -216,5 +258,5 @@ pub(crate) fn is_setting(name: &str, value: &str) -> bool {
         && name.len() <= 128
         && name.bytes().all(fits);
     let is_odd = |c: char| c.is_control() || ['"', '\\'].contains(&c);
-    is_name && !value.contains(is_odd) && !value.contains("${") && value.len() <= 1_000
+    is_name && !value.contains(is_odd) && !value.contains("${") && value.len() <= SETTING_BYTES_MAX
 }

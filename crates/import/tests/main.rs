@@ -6,6 +6,7 @@ mod apache;
 mod corpus;
 mod debian;
 mod nginx;
+mod nginx_places;
 mod pools;
 mod properties;
 mod report;

@@ -6,7 +6,7 @@ use crate::properties::passes;
 use crate::{said, site_of};
 
 /// A site whose server says this beside its address, name and root.
-fn import(body: &str) -> (Imported, String) {
+pub(crate) fn import(body: &str) -> (Imported, String) {
     let zones = "limit_req_zone $binary_remote_addr zone=one:1m rate=5r/s; limit_conn_zone $host zone=two:1m;";
     let upstreams =
         "upstream app { server 127.0.0.1:9000 weight=2; server 127.0.0.1:9001; least_conn; }";
@@ -100,10 +100,6 @@ const ROWS: &[(&str, &str)] = &[
     (
         "if ($request_method !~ ^(GET|HEAD|POST)$) { return 405; }",
         "match = { not = { method = [\"GET\", \"HEAD\", \"POST\"] } }\nhandler = { respond = { status = 405 } }",
-    ),
-    (
-        "if ($host = www.a.example) { return 301 https://a.example$request_uri; }",
-        "match = { header = { Host = \"www.a.example\" } }",
     ),
     (
         "if (!-e $request_filename) { rewrite ^/(.*)$ /index.php?q=$1 last; }",

@@ -4,7 +4,7 @@ use super::Scope;
 use super::condition::{IfAsked, Members, and, and_not, with_asked};
 use super::handler::Made;
 use super::parse::Statement;
-use super::place::{NginxPlace, PlaceKind};
+use super::place::{NginxPlace, PlaceKind, inside};
 use super::site::SiteWork;
 use super::table::{Meaning, meaning};
 use super::template::{target, template};
@@ -41,6 +41,9 @@ enum Rewriting {
     /// An entry of `rewrite`; whether the location stays the one it is in (`break`).
     Entry(TomlItem, bool),
 }
+
+/// What is said where nothing can be tried.
+const UNTRIED: &str = "a path that is put together cannot be tried: write `try` or `rewrite`";
 
 fn entry_of_try(text: &str) -> Option<String> {
     if let Some(rest) = text.strip_prefix("$uri") {
@@ -388,15 +391,13 @@ impl<'a> SiteWork<'_, 'a> {
         members: &Members,
         rule: &mut DraftKeys,
     ) {
-        const UNKNOWN: &str =
-            "a path that is put together cannot be tried: write `try` or `rewrite`";
         let ledger = self.http.ledger;
         let Some((last, entries)) = line.words.split_last() else {
             return ledger.lost(line.id, "it tries nothing");
         };
         let tried: Option<Vec<String>> = entries.iter().map(|it| entry_of_try(it)).collect();
         let Some(mut tried) = tried else {
-            return ledger.lost(line.id, UNKNOWN);
+            return ledger.lost(line.id, UNTRIED);
         };
         tried.dedup();
         let words = tried.iter().filter_map(|entry| match entry.as_str() {
@@ -416,8 +417,12 @@ impl<'a> SiteWork<'_, 'a> {
         ledger.carried(line.id);
         if leads && is_plain {
             let Some(to) = leading_to(last, None, true) else {
-                return ledger.lost(line.id, UNKNOWN);
+                return ledger.lost(line.id, UNTRIED);
             };
+            if let Some(at) = inside(&self.places, last) {
+                let members = self.not_found(members, unless.contains(&"directory"));
+                return self.led_inside(at, line, to, members);
+            }
             unless.retain(|_| self.has_files());
             return rule.put("rewrite", self.leading(to, unless), &[line.id]);
         }
@@ -458,7 +463,7 @@ impl<'a> SiteWork<'_, 'a> {
     }
 
     /// The entries of `rewrite` that lead where nothing of some kinds stands.
-    fn leading(&mut self, to: Vec<(String, TomlItem)>, unless: Vec<&str>) -> TomlItem {
+    pub(super) fn leading(&mut self, to: Vec<(String, TomlItem)>, unless: Vec<&str>) -> TomlItem {
         self.uses_unless |= !unless.is_empty();
         let entry = |from: &str, unless: Vec<&str>| {
             let mut entry = vec![("from".to_owned(), from.into())];
@@ -474,6 +479,14 @@ impl<'a> SiteWork<'_, 'a> {
             entries.push(entry(BEHIND_PROGRAM, others.collect()));
         }
         TomlItem::List(entries)
+    }
+
+    /// The members for what is not there, where there are files at all.
+    fn not_found(&self, members: &Members, finds_directories: bool) -> Members {
+        match self.has_files() {
+            true => self.missing(members, finds_directories),
+            false => members.clone(),
+        }
     }
 
     /// The members for what is not there; of directories, too, where these are not looked for.
@@ -537,10 +550,7 @@ impl<'a> SiteWork<'_, 'a> {
         };
         self.named.push(name.to_owned());
         let finds_directories = line.words.iter().any(|word| word.starts_with("$uri/"));
-        let members = match self.has_files() {
-            true => self.missing(members, finds_directories),
-            false => members.clone(),
-        };
+        let members = self.not_found(members, finds_directories);
         let mut rule = DraftKeys::default();
         rule.note(&named.id.into_iter().collect::<Vec<_>>());
         rule.matching(members.clone());

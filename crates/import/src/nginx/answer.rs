@@ -35,7 +35,7 @@ impl<'a> SiteWork<'_, 'a> {
         let Some(place) = places.get(at).filter(|it| it.kind != PlaceKind::Named) else {
             return;
         };
-        let members = members_of(&places, at);
+        let members = members_of(&places, at, &self.left);
         let own = place.own().to_vec();
         let stays = self.act(Some(place), &own, &members);
         let mut rule = DraftKeys::default();
@@ -65,6 +65,9 @@ impl<'a> SiteWork<'_, 'a> {
             rule.close(why);
         }
         let made = made.unwrap_or(Answering::Itself);
+        if made != Answering::Program {
+            self.keep_inside(place, &mut rule);
+        }
         let settings = self.push(place, (rule, stays), &members, made);
         self.left_to_named(place, &members);
         if made == Answering::Files && place.kind == PlaceKind::Exact {
@@ -91,6 +94,7 @@ impl<'a> SiteWork<'_, 'a> {
         let mut rule = DraftKeys::default();
         self.admit(prefix, &mut rule);
         let refuses = |line: &Statement| line.first().starts_with('4');
+        self.keep_inside(prefix, &mut rule);
         if let Some(why) = prefix.closed() {
             rule.close(why);
         } else if prefix.line("return").is_some_and(refuses) {
@@ -115,6 +119,7 @@ impl<'a> SiteWork<'_, 'a> {
             let mut asks = rule.clone();
             asks.split(&ASKED);
             asks.matching(members.clone());
+            self.keep_inside(place, &mut asks);
             rule.take("limits");
             rule.take("reply_headers");
             if !asks.is_idle() {
@@ -170,6 +175,39 @@ impl<'a> SiteWork<'_, 'a> {
         self.say(place, &mut leading);
         self.tried(line, place, members, &mut leading);
         self.lead_elsewhere(leading, members);
+    }
+
+    /// The rule for what `try_files` of a location leads to one with `internal`: it answers at once, for
+    /// a request that came to that one's path is refused.
+    pub(super) fn led_inside(
+        &mut self,
+        at: usize,
+        line: &Statement,
+        to: Vec<(String, TomlItem)>,
+        members: Members,
+    ) {
+        let places = Rc::clone(&self.places);
+        let Some(place) = places.get(at) else { return };
+        let mut rule = DraftKeys::default();
+        rule.note(&place.id.into_iter().chain([line.id]).collect::<Vec<_>>());
+        rule.matching(members);
+        self.say(place, &mut rule);
+        self.http.hidden_fields(&place.scope, &mut rule);
+        let made = match (place.line("fastcgi_pass"), place.line("proxy_pass")) {
+            (Some(line), _) => self.fastcgi(line, &place.scope, &mut rule),
+            (None, Some(line)) => self.http.proxy(line, place, &mut rule),
+            (None, None) => Err("what is led to a location with `internal` has no handler there"),
+        };
+        match (made, place.closed()) {
+            (Ok(()), None) => {}
+            (Err(why), _) | (_, Some(why)) => {
+                self.http.ledger.lost(line.id, why);
+                rule.close(why);
+            }
+        }
+        let to = self.leading(to, Vec::new());
+        rule.put("rewrite", to, &[]);
+        self.after.push(rule);
     }
 
     /// Makes the handler of a location whose rule has these members.

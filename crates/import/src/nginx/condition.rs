@@ -236,7 +236,8 @@ fn members_of_variable(name: &str, operator: &str, value: &str) -> Option<Member
     };
     match name {
         "request_method" => Some(vec![("method".to_owned(), methods(operator, value)?)]),
-        "host" | "http_host" => one("header", "Host"),
+        "host" => Some(vec![("header".to_owned(), host(operator, value)?)]),
+        "http_host" => one("header", "Host"),
         "uri" | "document_uri" => Some(match operator {
             "=" => vec![("path".to_owned(), words::glob(value)?.into())],
             "~" | "~*" => {
@@ -260,6 +261,24 @@ fn members_of_variable(name: &str, operator: &str, value: &str) -> Option<Member
             _ => None,
         },
     }
+}
+
+/// What `$host` is compared with: the field in small letters, without a port or a dot at its end.
+fn host(operator: &str, value: &str) -> Option<TomlItem> {
+    const END: &str = "\\.?(?::[0-9]+)?$";
+    let source = match operator {
+        "=" => format!("^{}{END}", words::escape(value)),
+        "~" | "~*" => match value.strip_suffix('$') {
+            Some(begin) if !begin.ends_with('\\') => format!("(?:{begin}){END}"),
+            _ => value.to_owned(),
+        },
+        _ => return None,
+    };
+    // Where it ends within the expression is not known.
+    let is_fine = !source.trim_end_matches('$').contains('$');
+    let regex = words::expression(&source, true).filter(|_| is_fine)?;
+    let text = TomlItem::table([("regex", regex.into())]);
+    Some(TomlItem::table([("Host", text)]))
 }
 
 fn methods(operator: &str, value: &str) -> Option<TomlItem> {

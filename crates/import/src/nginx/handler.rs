@@ -414,6 +414,23 @@ fn upstream_name(name: &str, is_fastcgi: bool) -> String {
     }
 }
 
+/// What a program in a pool of ours is told: the client's fields by themselves, all else as `env`.
+fn told(set: Vec<(String, TomlItem)>, keys: &mut DraftKeys) {
+    for (name, value) in set {
+        let field = name.strip_prefix("HTTP_").map(|it| it.replace('_', "-"));
+        match field.filter(|it| config::is_changeable_field(it)) {
+            None => keys.put_in("env", &name, value, &[]),
+            Some(field) if value == TomlItem::from("") => {
+                keys.put_in("request_headers", "remove", TomlItem::texts([field]), &[]);
+            }
+            Some(field) => {
+                let field = TomlItem::table([(&*field, value)]);
+                keys.put_in("request_headers", "set", field, &[]);
+            }
+        }
+    }
+}
+
 impl<'a> SiteWork<'_, 'a> {
     /// `fastcgi_pass`, for files that the site finds.
     pub(super) fn fastcgi(
@@ -427,13 +444,9 @@ impl<'a> SiteWork<'_, 'a> {
         let Some(root) = &self.root else {
             return Err("php-fpm is asked for files of a `root`, and there is none");
         };
-        let is_port_missing =
-            !line.first().contains(':') && !http.upstreams.contains_key(line.first());
-        let server = match is_port_missing {
-            true => None,
-            false => http.server(line.first(), true),
-        };
-        let server = server.ok_or(UNKNOWN)?;
+        let has_port = line.first().contains(':') || http.upstreams.contains_key(line.first());
+        let server = has_port.then(|| http.server(line.first(), true));
+        let server = server.flatten().ok_or(UNKNOWN)?;
         let (mut set, mut foreign_root) = (Vec::new(), None);
         for param in scope.all(&["fastcgi_param"]) {
             let (name, value) = (param.first(), param.words.get(1).map_or("", String::as_str));
@@ -453,6 +466,7 @@ impl<'a> SiteWork<'_, 'a> {
                 http.ledger.carried(param.id);
                 if !(value.is_empty() && param.words.get(2).is_some()) {
                     keys.note(&[param.id]);
+                    set.retain(|(known, _)| known != name);
                     set.push((name.to_owned(), value.into()));
                 }
             } else {
@@ -466,6 +480,9 @@ impl<'a> SiteWork<'_, 'a> {
         let mut fastcgi = vec![("address".to_owned(), server.clone().into())];
         if let Some(root) = foreign_root {
             fastcgi.push(("root".to_owned(), root.into()));
+        }
+        if http.options.own_pools {
+            told(std::mem::take(&mut set), keys);
         }
         if !set.is_empty() {
             let params = TomlItem::table([("set", TomlItem::Table(set))]);
@@ -481,13 +498,15 @@ impl<'a> SiteWork<'_, 'a> {
             }
         }
         http.ledger.carried(line.id);
-        match (fastcgi.len(), http.options.own_pools) {
-            (_, true) => {
-                keys.put_in("handler", "php", TomlItem::Flag(true), &[line.id]);
-                keys.pool_at = Some((server, line.id));
-            }
-            (1, false) => keys.put_in("handler", "fastcgi", server, &[line.id]),
-            _ => keys.put_in("handler", "fastcgi", TomlItem::Table(fastcgi), &[line.id]),
+        if http.options.own_pools {
+            keys.put_in("handler", "php", TomlItem::Flag(true), &[line.id]);
+            keys.pool_at = Some((server, line.id));
+        } else {
+            let fastcgi = match fastcgi.len() {
+                1 => server.into(),
+                _ => TomlItem::Table(fastcgi),
+            };
+            keys.put_in("handler", "fastcgi", fastcgi, &[line.id]);
         }
         Ok(())
     }

@@ -317,17 +317,23 @@ impl Reader<'_> {
         })
     }
 
-    /// Passes over a program in Lua, whose braces pair.
+    /// Passes over a program in Lua, whose braces pair but for those in its texts and comments.
     fn skip_program(&mut self) -> Result<(), Unreadable> {
         let mut depth = 1_usize;
         while depth > 0 {
-            match self.peek() {
-                Some(b'{') => depth += 1,
-                Some(b'}') => depth -= 1,
-                None => return Err(self.wrong("a block of Lua is not closed")),
-                Some(_) => {}
-            }
-            self.step();
+            let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
+            let skipped = match rest {
+                [] => return Err(self.wrong("a block of Lua is not closed")),
+                [b'-', b'-', rest @ ..] => 2 + long_text(rest).unwrap_or_else(|| line_of(rest)),
+                [quote @ (b'"' | b'\''), rest @ ..] => 1 + end_of(rest, *quote),
+                [b'[', ..] => long_text(rest).unwrap_or(1),
+                [byte, ..] => {
+                    depth += usize::from(*byte == b'{');
+                    depth -= usize::from(*byte == b'}');
+                    1
+                }
+            };
+            (0..skipped).for_each(|_| self.step());
         }
         Ok(())
     }
@@ -397,6 +403,31 @@ impl Reader<'_> {
         let raw = raw.ok_or_else(|| self.wrong("a word ends within a character"))?;
         Ok(Token::Word(unescaped(raw)))
     }
+}
+
+fn line_of(text: &[u8]) -> usize {
+    text.iter().take_while(|byte| **byte != b'\n').count()
+}
+
+/// Up to behind the byte that ends a text of Lua's, or its line.
+fn end_of(text: &[u8], end: u8) -> usize {
+    let mut is_escaped = false;
+    let is_end = |byte: &u8| {
+        let was_escaped = is_escaped;
+        is_escaped = *byte == b'\\' && !was_escaped;
+        !was_escaped && (*byte == end || *byte == b'\n')
+    };
+    text.iter().position(is_end).map_or(text.len(), |at| at + 1)
+}
+
+/// The length of a text of Lua's in brackets, `[[…]]` or `[=[…]=]`, if one begins.
+fn long_text(text: &[u8]) -> Option<usize> {
+    let inner = text.strip_prefix(b"[")?;
+    let level = inner.iter().take_while(|byte| **byte == b'=').count();
+    let inner = inner.get(level..)?.strip_prefix(b"[")?;
+    let end = [&b"]"[..], &b"=".repeat(level), b"]"].concat();
+    let found = inner.windows(end.len()).position(|it| it == end);
+    Some(found.map_or(text.len(), |at| at + 2 * end.len()))
 }
 
 /// A word as it is meant: a backslash hides quotes, blanks and itself, and stays before all else.

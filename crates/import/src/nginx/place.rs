@@ -18,6 +18,9 @@ use super::template::Piece;
 use crate::draft::TomlItem;
 use crate::words;
 
+/// Members that the locations of a server come to together.
+const MEMBERS_MAX: usize = 262_144;
+
 /// How a location is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlaceKind {
@@ -160,13 +163,14 @@ impl<'a> NginxPlace<'a> {
     }
 
     /// The globs of those beside it for longer paths that begin with its own.
-    fn longer(&self, places: &[NginxPlace<'a>]) -> Vec<String> {
+    fn longer(&self, places: &[NginxPlace<'a>], left: &Left) -> Vec<String> {
         let is_longer = |other: &&NginxPlace<'a>| {
             let begins = other.outer == self.outer && other.pattern.starts_with(&self.pattern);
             let is_long = other.pattern.len() > self.pattern.len();
             begins && (other.kind == PlaceKind::Exact || (other.is_prefix() && is_long))
         };
-        places.iter().filter(is_longer).map(Self::glob).collect()
+        let longer = places.iter().filter(is_longer).take_while(|_| left.take());
+        longer.map(Self::glob).collect()
     }
 }
 
@@ -208,24 +212,48 @@ impl Region {
     }
 }
 
+/// How many members a server's locations may still come to: those within each other and beside
+/// expressions are told by one another, again at each level.
+#[derive(Debug)]
+pub(super) struct Left(Cell<usize>);
+
+impl Default for Left {
+    fn default() -> Self {
+        Self(Cell::new(MEMBERS_MAX))
+    }
+}
+
+impl Left {
+    fn take(&self) -> bool {
+        let left = self.0.get();
+        self.0.set(left.saturating_sub(1));
+        left > 0
+    }
+
+    /// Whether there were more.
+    pub(super) fn is_none(&self) -> bool {
+        self.0.get() == 0
+    }
+}
+
 /// Adds for which paths a location is come to, those among them for which what stands in it, or an
 /// expression beside it, is chosen then.
-fn reach(places: &[NginxPlace<'_>], at: usize, region: &mut Region) {
-    let Some(place) = places.get(at) else {
+fn reach(places: &[NginxPlace<'_>], at: usize, region: &mut Region, left: &Left) {
+    let Some(place) = places.get(at).filter(|_| left.take()) else {
         return;
     };
     if let Some(outer) = place.outer {
-        reach(places, outer, region);
+        reach(places, outer, region, left);
     }
     match place.kind {
         PlaceKind::Named => {}
         PlaceKind::Exact => region.path = Some(place.glob()),
         PlaceKind::Prefix { .. } => {
             region.path = Some(place.glob());
-            region.not_paths.extend(place.longer(places));
+            region.not_paths.extend(place.longer(places, left));
         }
         PlaceKind::Regex => {
-            beside_regex(places, (at, place), region);
+            beside_regex(places, (at, place), region, left);
             region.regexes.push(place.pattern.clone());
         }
     }
@@ -245,6 +273,7 @@ fn beside_regex(
     places: &[NginxPlace<'_>],
     (at, place): (usize, &NginxPlace<'_>),
     region: &mut Region,
+    left: &Left,
 ) {
     let expression = Expression::new(&place.pattern).ok();
     let finds = |path: &str| {
@@ -252,7 +281,7 @@ fn beside_regex(
         !matches!(found, Some(Ok(false)))
     };
     for (other_at, other) in places.iter().enumerate() {
-        if other.outer != place.outer || other_at == at {
+        if other.outer != place.outer || other_at == at || !left.take() {
             continue;
         }
         match other.kind {
@@ -260,7 +289,7 @@ fn beside_regex(
             PlaceKind::Regex if other_at < at => region.not_regexes.push(other.pattern.clone()),
             PlaceKind::Prefix { stops: true } => {
                 let mut not = vec![("path".to_owned(), other.glob().into())];
-                let longer = other.longer(places);
+                let longer = other.longer(places, left);
                 if !longer.is_empty() {
                     and_not(
                         &mut not,
@@ -269,41 +298,42 @@ fn beside_regex(
                 }
                 region.not.push(not);
             }
-            PlaceKind::Prefix { stops: false } => settled(places, other_at, &mut region.not),
+            PlaceKind::Prefix { stops: false } => settled(places, other_at, &mut region.not, left),
             _ => {}
         }
     }
 }
 
 /// What is chosen within a prefix that was found, whatever stands beside that.
-fn settled(places: &[NginxPlace<'_>], at: usize, all: &mut Vec<Members>) {
+fn settled(places: &[NginxPlace<'_>], at: usize, all: &mut Vec<Members>, left: &Left) {
     let inner = || places.iter().filter(|it| it.outer == Some(at));
     let stops = |it: &&NginxPlace<'_>| it.kind == PlaceKind::Prefix { stops: true };
     for (inner_at, place) in places.iter().enumerate() {
-        if place.outer != Some(at) {
+        if place.outer != Some(at) || !left.take() {
             continue;
         }
         match place.kind {
             PlaceKind::Exact => all.push(vec![("path".to_owned(), place.glob().into())]),
             PlaceKind::Regex => {
                 let mut region = Region::default();
-                reach(places, at, &mut region);
+                reach(places, at, &mut region, left);
                 region.regexes.push(place.pattern.clone());
                 region
                     .not_paths
                     .extend(inner().filter(stops).map(NginxPlace::glob));
                 all.push(region.members());
             }
-            PlaceKind::Prefix { .. } => settled(places, inner_at, all),
+            PlaceKind::Prefix { .. } => settled(places, inner_at, all, left),
             PlaceKind::Named => {}
         }
     }
 }
 
-/// The members of a `match` for exactly the paths for which nginx chooses a location.
-pub(super) fn members_of(places: &[NginxPlace<'_>], at: usize) -> Members {
+/// The members of a `match` for exactly the paths for which nginx chooses a location. Where nothing is
+/// left they are others.
+pub(super) fn members_of(places: &[NginxPlace<'_>], at: usize, left: &Left) -> Members {
     let mut region = Region::default();
-    reach(places, at, &mut region);
+    reach(places, at, &mut region, left);
     for inner in places.iter().filter(|it| it.outer == Some(at)) {
         match inner.kind {
             PlaceKind::Regex => region.not_regexes.push(inner.pattern.clone()),
@@ -326,6 +356,49 @@ pub(super) fn members_of(places: &[NginxPlace<'_>], at: usize) -> Members {
         level = place.outer.and_then(|outer| places.get(outer));
     }
     region.members()
+}
+
+/// The location that nginx chooses for a path among those within another one, and whether no
+/// expression beside it is asked.
+fn chosen(places: &[NginxPlace<'_>], outer: Option<usize>, path: &str) -> Option<(usize, bool)> {
+    let beside = || {
+        places
+            .iter()
+            .enumerate()
+            .filter(|(_, it)| it.outer == outer)
+    };
+    let exact =
+        |(_, it): &(usize, &NginxPlace<'_>)| it.kind == PlaceKind::Exact && it.pattern == path;
+    if let Some((at, _)) = beside().find(exact) {
+        return Some((at, true));
+    }
+    let prefixes = beside().filter(|(_, it)| it.is_prefix() && path.starts_with(&it.pattern));
+    let longest = prefixes.max_by_key(|(_, it)| it.pattern.len());
+    let mut found = None;
+    if let Some((at, place)) = longest {
+        let inner = chosen(places, Some(at), path).unwrap_or((at, false));
+        if inner.1 || place.kind == (PlaceKind::Prefix { stops: true }) {
+            return Some(inner);
+        }
+        found = Some(inner);
+    }
+    let is_met = |(_, it): &(usize, &NginxPlace<'_>)| {
+        it.regex().is_some_and(|regex| words::is_found(regex, path))
+    };
+    match beside().find(is_met) {
+        Some((at, _)) => Some((
+            chosen(places, Some(at), path).map_or(at, |(at, _)| at),
+            true,
+        )),
+        None => found,
+    }
+}
+
+/// The location with `internal` that leads on what is sent to a path, be it with variables behind it.
+pub(super) fn inside(places: &[NginxPlace<'_>], to: &str) -> Option<usize> {
+    let path = to.split(['?', '$']).next()?;
+    let (at, _) = chosen(places, None, path)?;
+    places.get(at)?.line("internal").map(|_| at)
 }
 
 /// What a limit counts by, as nginx's text of variables says it.

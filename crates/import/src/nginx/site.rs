@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use super::condition::{Members, and_not};
 use super::parse::Statement;
-use super::place::{NginxPlace, PlaceKind};
+use super::place::{Left, NginxPlace, PlaceKind};
 use super::settings::{ACCESS, AUTH, FIELDS, LIMITS};
 use super::{Http, NginxServer, Scope};
 use crate::Fate;
@@ -42,6 +42,8 @@ pub(super) struct SiteWork<'h, 'a> {
     pub(super) uses_unless: bool,
     /// Named locations that something leads to.
     pub(super) named: Vec<String>,
+    /// What locations may still come to.
+    pub(super) left: Left,
     /// Whether a family is said by a location, and so no longer by the site.
     pub(super) is_split: [bool; 4],
 }
@@ -72,6 +74,7 @@ pub(super) fn build<'a>(http: &Http<'a>, server: &NginxServer<'a>, front: &Front
         is_tls: front.is_tls(),
         uses_unless: false,
         named: Vec::new(),
+        left: Left::default(),
         is_split: [false; 4],
         scope: scope.clone(),
     };
@@ -304,6 +307,15 @@ impl<'a> SiteWork<'_, 'a> {
         for at in 0..self.places.len() {
             self.answering(at);
         }
+        if self.left.is_none() {
+            let why = "its locations within each other are told by too many others";
+            self.close(None, why);
+            let places = std::rc::Rc::clone(&self.places);
+            let lines = places.iter().filter_map(|place| place.id);
+            lines.for_each(|id| self.http.ledger.lost(id, why));
+            (self.early, self.main, self.by_file) = Default::default();
+            return;
+        }
         let unnamed = |place: &&NginxPlace<'a>| {
             place.kind == PlaceKind::Named && !self.named.contains(&place.pattern)
         };
@@ -329,9 +341,14 @@ impl<'a> SiteWork<'_, 'a> {
         if asks && clients && !rule.has("deny") {
             http.clients(scope, rule);
         }
-        if let Some(line) = scope.last("internal") {
-            let note = "nobody comes in from outside; no reply leads there, for there is no `X-Accel-Redirect`";
-            http.ledger.differs(line.id, note);
+    }
+
+    /// Nobody comes to a location with `internal` from outside.
+    pub(super) fn keep_inside(&self, place: &NginxPlace<'a>, rule: &mut DraftKeys) {
+        if let Some(line) = place.scope.last("internal") {
+            let note = "nobody comes in from outside, and inside what `try_files` and an index lead there: no `rewrite`, and no \
+                reply, for there is no `X-Accel-Redirect`";
+            self.http.ledger.differs(line.id, note);
             rule.close("internal");
         }
     }

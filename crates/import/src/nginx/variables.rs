@@ -3,7 +3,7 @@
 //! The idea: what only a cache asks for is of no account, and a `map` none of whose entries can come
 //! about is its default.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Http;
 use super::parse::Statement;
@@ -22,9 +22,18 @@ impl Http<'_> {
             .copied()
             .filter(|line| line.name == "map")
             .collect();
+        let mut set = BTreeSet::new();
+        self.files.each(&mut |line| {
+            if line.name == "set" {
+                set.insert(line.first().to_owned());
+            }
+        });
+        let is_set = |name: &str| set.contains(&format!("${name}"));
         for _ in 0..ROUNDS {
             for map in &maps {
-                if let (Some(name), Some(value)) = (named(map), constant_of(map, &self.constants)) {
+                if let (Some(name), Some(value)) = (named(map), constant_of(map, &self.constants))
+                    && !is_set(name)
+                {
                     self.constants.insert(name.to_owned(), value);
                 }
             }

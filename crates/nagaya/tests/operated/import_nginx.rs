@@ -47,7 +47,7 @@ const REGEXES: [&str; 10] = [
 ];
 
 /// What locations say; `ID` is another text in each.
-const BODIES: [&str; 30] = [
+const BODIES: [&str; 31] = [
     "",
     "",
     "deny all;",
@@ -64,6 +64,7 @@ const BODIES: [&str; 30] = [
     "return 200 ID;",
     "return 403;",
     "internal;",
+    "internal; PHP",
     "BACK",
     "BACK",
     "allow 192.0.2.1; deny all; BACK",
