@@ -6,8 +6,9 @@
 
 As root, in namespaces of its own: the packages' files are used where they lie, what is written to them
 (settings, `.htaccess` files) goes to memory, both servers have port 80, and nothing is left running.
-`nagaya import verify` asks both and tells where they differ. The exit status is 0 where a move is without
-a difference, or all that were put in are found.
+`nagaya import verify` asks both and tells where they differ; differences for which `applications.toml` says
+why are counted apart. The exit status is 0 where a move is without another one, or all that were put in
+are found.
 """
 
 import html
@@ -98,13 +99,13 @@ def get(host, target):
         with OPENER.open(urllib.request.Request(f"http://{OLD}{target}", headers={"Host": host}), timeout=120) as reply:
             return reply.status, reply.headers, reply.read()
     except urllib.error.HTTPError as reply:
-        return reply.code, reply.headers, reply.read()
+        return reply.code, reply.headers, b""
 
 
-def crawl(host, start):
+def crawl(host, start, most):
     """Addresses of one host: where it begins, and what pages lead to, so many at most."""
     known, at = list(dict.fromkeys(start)), 0
-    while at < len(known) < ADDRESSES:
+    while at < len(known) < most:
         target, at = known[at], at + 1
         status, head, body = get(host, target)
         found = [head["Location"]] if "Location" in head else []
@@ -115,7 +116,7 @@ def crawl(host, start):
             path = urllib.parse.quote(parts.path or "/", safe="/%:@!$&'()*+,;=~") + (f"?{parts.query}" if parts.query else "")
             if parts.hostname == host and path.isascii() and path.isprintable() and " " not in path and path not in known:
                 known.append(path)
-    return known[:ADDRESSES]
+    return known[:most]
 
 
 class Bed:
@@ -200,18 +201,34 @@ class Bed:
         account = run(self.nagaya, "import", "apache", effective, "--out", self.home / "sites.d", "--listen", NEW, may_fail=True)
         print(account)
         self.start_nagaya(self.fill((HERE / "nagaya.toml").read_text()))
-        different = 0
+        rows, different = ["", "| application | asked | alike | argued | otherwise |", "|---|---|---|---|---|"], 0
         for name in names:
             application = self.table["applications"][name]
             host = application.get("host", "apps.lab")
-            targets = crawl(host, application["start"])
+            targets = crawl(host, application["start"], application.get("addresses", ADDRESSES))
             page = self.verify(host, list(dict.fromkeys(targets + application["tries"])))
-            print("{}: {asked} asked, {alike} alike, {different} differ, {unanswered} unanswered".format(name, **page))
-            different += page["different"] + page["unanswered"]
+            print("{}: {asked} asked, {alike} alike, {different} differ, {unanswered} unanswered".format(name, **page), flush=True)
+            argued = 0
             for group in page["groups"]:
-                print(f"  {group['count']} × {group['cause']}: {group['target']}")
-                print("".join(f"    {it['what']}: {it['old']} | {it['new']}\n" for it in group["differences"]), end="")
+                why = self.why(group)
+                argued += group["count"] if why else 0
+                print(f"  {group['count']} × {group['cause']}: {group['target']}" + (f", argued: {why}" if why else ""))
+                print("".join(f"    {it['what']}: {it['old']} | {it['new']}\n" for it in group["differences"]), end="", flush=True)
+            otherwise = page["different"] + page["unanswered"] - argued
+            rows.append(f"| {name} | {page['asked']} | {page['alike']} | {argued} | {otherwise} |")
+            different += otherwise
+        print("\n".join(rows))
         return int(different > 0)
+
+    def why(self, group):
+        """Why all of a group's differences are meant, if they are."""
+        def of(difference):
+            fits = lambda it: it["what"] == difference["what"] and all(
+                re.search(it[key], text) for key, text in (("target", group["target"]), ("old", difference["old"]), ("new", difference["new"])))
+            return next((it["why"] for it in self.table["argued"] if fits(it)), None)
+
+        reasons = [of(it) for it in group["differences"]]
+        return "; ".join(dict.fromkeys(reasons)) if reasons and all(reasons) else None
 
     def verify(self, host, targets):
         """What `import verify` says of these addresses of a host."""

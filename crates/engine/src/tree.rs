@@ -74,6 +74,13 @@ impl Tree {
         is_below.then_some(below)
     }
 
+    /// Whether a path may come to a directory. Where `try` names none the mount is one file, and its
+    /// path needs no slash.
+    pub(crate) fn has_directories(&self) -> bool {
+        let mut entries = self.resolve.iter();
+        entries.any(|it| matches!(it, TryEntry::Path | TryEntry::Directory))
+    }
+
     /// All that answers in it in place of a rule's handler.
     pub(crate) fn handlers(&self) -> impl Iterator<Item = &Handler> {
         self.handlers.iter().map(|(_, handler)| handler)

@@ -12,7 +12,7 @@ fn read(text: &str) -> Imported {
 }
 
 /// A site whose virtual host says this beside its name and root, without comments.
-fn import(body: &str) -> (Imported, String) {
+pub(crate) fn import(body: &str) -> (Imported, String) {
     let text = format!(
         "Listen 80\n<Proxy balancer://app>\nBalancerMember http://127.0.0.1:9000\n</Proxy>\n<VirtualHost *:80>\n\
          ServerName a.example\nDocumentRoot /srv/a\n{body}\n</VirtualHost>\n"
@@ -31,7 +31,8 @@ const ROWS: &[(&str, &str)] = &[
     ),
     (
         "<Directory /srv/a>\nOptions Indexes FollowSymLinks\n</Directory>",
-        "symlinks = \"allow\"\nhtaccess = { override = [], directories = [{ path = \"/srv/a\", text = '''\nOptions Indexes FollowSymLinks\n''' }] }",
+        "symlinks = \"allow\"\nwithin = \"/\"\nhtaccess = { override = [], directories = [{ path = \"/\", text = '''\nAddDefaultCharset Off\n''' }, \
+         { path = \"/srv/a\", text = '''\nOptions Indexes FollowSymLinks\n''' }] }",
     ),
     (
         "Alias /img/ /srv/pictures/",
@@ -39,7 +40,7 @@ const ROWS: &[(&str, &str)] = &[
     ),
     (
         "FallbackResource /index.php",
-        "path = \"/\", text = '''\nFallbackResource /index.php\n'''",
+        "path = \"/\", text = '''\nFallbackResource /index.php\nAddDefaultCharset Off\n'''",
     ),
     (
         "<Directory /srv/a>\nRewriteEngine On\nRewriteBase /\nRewriteRule ^index\\.php$ - [L]\nRewriteCond %{REQUEST_FILENAME} !-f\n\
@@ -61,11 +62,11 @@ const ROWS: &[(&str, &str)] = &[
     ),
     (
         "<FilesMatch \"\\.(sql|log)$\">\nRequire all denied\n</FilesMatch>",
-        "path = \"/\", text = '''\n<FilesMatch \"\\.(sql|log)$\">\nRequire all denied\n</FilesMatch>\n'''",
+        "path = \"/\", text = '''\n<FilesMatch \"\\.(sql|log)$\">\nRequire all denied\n</FilesMatch>\nAddDefaultCharset Off\n'''",
     ),
     (
         "<FilesMatch ^\\.ht>\nRequire all denied\n</FilesMatch>",
-        "path = \"/\", text = '''\n<FilesMatch ^\\.ht>\nRequire all denied\n</FilesMatch>\n'''",
+        "path = \"/\", text = '''\n<FilesMatch ^\\.ht>\nRequire all denied\n</FilesMatch>\nAddDefaultCharset Off\n'''",
     ),
     (
         "<Location /api>\n<LimitExcept GET>\nRequire all denied\n</LimitExcept>\n</Location>",
@@ -87,11 +88,11 @@ const ROWS: &[(&str, &str)] = &[
     (
         "<Directory />\nAllowOverride None\n</Directory>\n<Directory /srv>\nAllowOverride FileInfo Options=Indexes\n\
       AllowOverrideList Require\n</Directory>",
-        "htaccess = { override = [\"FileInfo\", \"Options=Indexes\", \"Require\"] }",
+        "htaccess = { override = [\"FileInfo\", \"Options=Indexes\", \"Require\"]",
     ),
     (
         "<Directory /srv/a/up>\nAllowOverride All\n</Directory>",
-        "htaccess = { override = [\"All\"] }",
+        "htaccess = { override = [\"All\"]",
     ),
     // Leading elsewhere.
     (

@@ -7,6 +7,7 @@ mod corpus;
 mod debian;
 mod nginx;
 mod nginx_places;
+mod places;
 mod pools;
 mod properties;
 mod report;

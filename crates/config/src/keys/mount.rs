@@ -16,7 +16,7 @@ pub(crate) const MOUNT: Section = Section {
             Kind::Text,
             Required,
             "What paths below it begin with. `/wiki` stands for itself and all below `/wiki/`, not for `/wikis`; without its \
-             slash it is redirected as a directory is.",
+             slash it is redirected as a directory is, but where `try` names files alone.",
             "path = \"/wiki\"",
         ),
         key(

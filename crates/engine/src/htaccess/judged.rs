@@ -142,6 +142,7 @@ impl Judged<'_> {
         let uri = &*self.facts.uri;
         match self.landing.kind {
             LandingKind::File => return Ok(Page::There),
+            LandingKind::Directory if !self.tree.has_directories() => return Ok(Page::There),
             LandingKind::Missing => return Ok(self.fallback()),
             // No page is looked for: it is listed as it is, or refused.
             LandingKind::Directory
@@ -191,6 +192,11 @@ impl Judged<'_> {
         let Some(below) = self.tree.below(path) else {
             return Ok(false);
         };
+        // A mount within this one that is a file.
+        let inner = self.routed.site.tree_of(path);
+        if inner.is_some_and(|it| it.number != self.tree.number && !it.has_directories()) {
+            return Ok(true);
+        }
         let relative = relative_of(below).to_vec();
         let look = move |root: &search::Root, wait| walk::facts(root, &relative, wait);
         let facts = resolve::ask(self.routed, self.tree, look).await?;

@@ -268,7 +268,7 @@ pub(super) fn search(
         relative,
         wait,
     };
-    let mut outcome = if below.is_empty() {
+    let mut outcome = if below.is_empty() && tree.has_directories() {
         // A mount without the slash at its end.
         SearchOutcome::named(relative, Ending::Unslashed)
     } else if is_hidden(relative) {

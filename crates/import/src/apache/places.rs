@@ -12,7 +12,12 @@ const MOUNTS_MAX: usize = 64;
 
 impl<'a> HostWork<'_, 'a> {
     /// Where files are: the root, and directories elsewhere.
-    pub(super) fn places(&mut self, plain: &[&'a ApacheLine], rewriting: &[&'a ApacheLine]) {
+    pub(super) fn places(
+        &mut self,
+        plain: &[&'a ApacheLine],
+        rewriting: &[&'a ApacheLine],
+        sections: &[&'a ApacheLine],
+    ) {
         let ledger = self.apache.ledger;
         if let Some(line) = plain.iter().rev().find(|line| line.name == "documentroot") {
             match words::file_path(line.first()) {
@@ -37,69 +42,162 @@ impl<'a> HostWork<'_, 'a> {
         }
         // Those of the virtual host come before those outside.
         let aliases = plain.iter().rev();
+        let within = sections.iter().flat_map(|it| it.children.iter().flatten());
+        let all = plain.iter().copied().chain(within);
+        let indexes = all.filter(|line| line.name == "directoryindex");
+        let indexes: Vec<&str> = indexes
+            .flat_map(|it| it.words.iter().map(|it| &**it))
+            .collect();
         for line in aliases.filter(|it| ["alias", "scriptalias"].contains(&&*it.name)) {
-            self.mount(line);
+            self.mount(line, &indexes);
         }
     }
 
-    fn mount(&mut self, line: &'a ApacheLine) {
+    fn mount(&mut self, line: &'a ApacheLine, indexes: &[&str]) {
         let ledger = self.apache.ledger;
         let path = words::mount_path(line.first());
-        let directory = words::file_path(line.word(1));
-        let (Some(path), Some(directory)) = (path, directory) else {
+        let target = words::file_path(line.word(1));
+        let (Some(path), Some(target)) = (path, target) else {
             let note = "it leads to no directory that is known: write a mount";
             return ledger.lost(line.id, note);
         };
-        let directory = directory.trim_end_matches('/');
+        let (directory, program) = match line.name.as_str() {
+            "scriptalias" => split_program(path, target),
+            _ => (target.trim_end_matches('/'), None),
+        };
         let mounts = &mut self.roots.mounts;
         if mounts.len() >= MOUNTS_MAX || mounts.iter().any(|(known, _)| known == path) {
             return ledger.idle(line.id, "another directory is there already");
         }
         ledger.carried(line.id);
-        if let Some(mount) = self.draft.mount(path, directory, &[line.id]) {
-            mount.put("symlinks", "allow", &[]);
+        if let Some(mount) = self.draft.mount(path, directory, &[line.id])
+            && let Some(program) = program
+        {
+            mount.put("try", TomlItem::texts([format!("/{program}")]), &[]);
         }
         mounts.push((path.to_owned(), directory.to_owned()));
         if line.name == "scriptalias" {
-            let below = words::glob(path).map(|path| TomlItem::from(path + "/*"));
-            let mut rule = DraftKeys::default();
-            rule.matching(
-                below
-                    .map(|it| ("path".to_owned(), it))
-                    .into_iter()
-                    .collect(),
-            );
-            rule.put_in("handler", "cgi", TomlItem::Flag(true), &[line.id]);
-            let note =
-                "each file below it is run as the site's `user`: one that others may write is not";
-            ledger.differs(line.id, note);
             self.script_directories.push(directory.to_owned());
-            self.main.push(rule);
+            let note = "it is run as the site's `user`: what others may write is not";
+            ledger.differs(line.id, note);
+            match program {
+                None => self.scripts(line, path),
+                Some(program) => {
+                    let is_index = indexes.iter().any(|it| [program, path].contains(it));
+                    self.one_script(line, path, (directory, program), is_index);
+                }
+            }
         }
     }
 
-    /// Whether links are followed to what is not their owner's.
-    pub(super) fn links(&mut self, plain: &[&'a ApacheLine], sections: &[&'a ApacheLine]) {
-        let holds = |section: &&&ApacheLine| {
-            let parts = self.roots.parts(section);
-            section.name == "directory"
-                && parts
-                    .iter()
-                    .any(|(_, area)| area.as_ref().is_some_and(Area::is_whole))
+    /// Each file below a path is a program.
+    fn scripts(&mut self, line: &ApacheLine, path: &str) {
+        let below = words::glob(path).map(|path| TomlItem::from(path + "/*"));
+        let below = below.map(|it| ("path".to_owned(), it));
+        let mut rule = DraftKeys::default();
+        rule.matching(below.into_iter().collect());
+        rule.put_in("handler", "cgi", TomlItem::Flag(true), &[line.id]);
+        self.main.push(rule);
+    }
+
+    /// All below a path is one program's.
+    fn one_script(
+        &mut self,
+        line: &ApacheLine,
+        path: &str,
+        (directory, program): (&str, &str),
+        is_index: bool,
+    ) {
+        let set = |more: Option<(&str, &str)>| {
+            let set = [("SCRIPT_NAME", path)].into_iter().chain(more);
+            let set = set.map(|(name, value)| (name.to_owned(), value.into()));
+            let set = TomlItem::table([("set", TomlItem::Table(set.collect()))]);
+            TomlItem::table([("params", set)])
         };
-        let within = sections.iter().filter(holds);
-        let lines = within.flat_map(|section| section.children.iter().flatten());
-        let lines: Vec<&ApacheLine> = plain.iter().copied().chain(lines).collect();
-        let options = lines.iter().filter(|line| line.name == "options");
-        let words = options.flat_map(|line| &line.words);
-        let words: Vec<String> = words
-            .map(|word| word.trim_start_matches('+').to_ascii_lowercase())
-            .collect();
-        let has = |name: &str| words.iter().any(|word| word == name);
-        let follows = has("followsymlinks") || has("all");
-        if follows && !has("symlinksifownermatch") && self.roots.root.is_some() {
-            self.draft.keys.put("symlinks", "allow", &[]);
+        let mut rule = DraftKeys::default();
+        let regex = format!("^{}(/.*)?$", words::escape(path));
+        rule.matching(vec![("path_regex".to_owned(), regex.into())]);
+        rule.put_in("handler", "cgi", set(Some(("PATH_INFO", "$1"))), &[line.id]);
+        // No handler for files of its name takes its place.
+        self.first.push(rule);
+        let file = words::glob(&format!("{directory}/{program}"));
+        if let Some(file) = file.filter(|_| is_index) {
+            let mut rule = DraftKeys::default();
+            let members = [("path", "*/".to_owned()), ("file", file)];
+            let members = members.map(|(name, it)| (name.to_owned(), it.into()));
+            rule.matching(Vec::from(members));
+            rule.put_in("handler", "cgi", set(None), &[line.id]);
+            self.first.push(rule);
         }
+    }
+
+    /// Whose links are followed in the root and the mounts: those that are lead wherever they do, out
+    /// of it as well.
+    pub(super) fn links(&mut self, plain: &[&'a ApacheLine], sections: &[&'a ApacheLine]) {
+        let directories = sections.iter().filter(|it| it.name == "directory");
+        let parts = |section: &&'a ApacheLine| {
+            let areas = self.roots.parts(section).into_iter();
+            (*section, areas.filter_map(|(_, area)| area).collect())
+        };
+        let parts: Vec<(&ApacheLine, Vec<Area>)> = directories.map(parts).collect();
+        let lines = |here: &Area| {
+            let within = parts.iter().filter(|(_, areas)| areas.contains(here));
+            let within = within.flat_map(|(section, _)| section.children.iter().flatten());
+            plain.iter().copied().chain(within).collect::<Vec<_>>()
+        };
+        if self.roots.root.is_some() {
+            follow(&lines(&Area::default()), &mut self.draft.keys);
+        }
+        for (path, keys) in &mut self.draft.mounts {
+            follow(&lines(&Area::below(path)), keys);
+        }
+    }
+}
+
+/// Says which links are followed where these lines hold, one after the other.
+fn follow(lines: &[&ApacheLine], keys: &mut DraftKeys) {
+    let (mut all, mut owners) = (true, false);
+    for line in lines.iter().filter(|line| line.name == "options") {
+        if !line.words.iter().any(|word| word.starts_with(['+', '-'])) {
+            (all, owners) = (false, false);
+        }
+        for word in &line.words {
+            let is_on = !word.starts_with('-');
+            match &*word.trim_start_matches(['+', '-']).to_ascii_lowercase() {
+                "followsymlinks" | "all" => all = is_on,
+                "symlinksifownermatch" => owners = is_on,
+                _ => {}
+            }
+        }
+    }
+    let said = match (all, owners) {
+        (true, _) => "allow",
+        (false, true) => "owner",
+        (false, false) => return,
+    };
+    keys.put("symlinks", said, &[]);
+    keys.put("within", "/", &[]);
+}
+
+/// Where a `ScriptAlias` leads to: a directory of programs; or a directory, and the one program in it
+/// that all is for. By their names, for files are not looked at.
+fn split_program<'t>(path: &str, target: &'t str) -> (&'t str, Option<&'t str>) {
+    const SUFFIXES: [&str; 6] = ["cgi", "fcgi", "pl", "py", "rb", "sh"];
+    let whole = target.trim_end_matches('/');
+    let Some((directory, name)) = whole.rsplit_once('/') else {
+        return (whole, None);
+    };
+    let is_program = match name.rsplit_once('.') {
+        Some((_, suffix)) => SUFFIXES.contains(&suffix),
+        None => {
+            let is_alike = path.ends_with(&format!("/{name}"));
+            !target.ends_with('/') && is_alike && !name.ends_with("bin")
+        }
+    };
+    // A path becomes a template.
+    match is_program && !directory.is_empty() && !path.contains('$') {
+        true => (directory, Some(name)),
+        false => (whole, None),
     }
 }
 

@@ -11,13 +11,18 @@ use crate::Fate;
 use crate::draft::{DraftKeys, TomlItem};
 use crate::words;
 
+/// An area, of files with these names alone where there are some.
+fn of_files(area: &Area, names: Option<Vec<String>>) -> Area {
+    let mut area = area.clone();
+    if let Some(names) = names {
+        area.file = Some(("file", TomlItem::one_or_list(names)));
+    }
+    area
+}
+
 impl<'a> HostWork<'_, 'a> {
-    /// A rule for an area, and for files with these names.
-    fn rule(&self, area: &Area, names: Option<Vec<String>>) -> Option<DraftKeys> {
-        let mut area = area.clone();
-        if let Some(names) = names {
-            area.file = Some(("file", TomlItem::one_or_list(names)));
-        }
+    /// A rule for an area.
+    fn rule(&self, area: &Area) -> Option<DraftKeys> {
         let mut rule = DraftKeys::default();
         rule.matching(area.members(&[])?);
         Some(rule)
@@ -66,7 +71,7 @@ impl<'a> HostWork<'_, 'a> {
             Fate::Carried,
             "no program runs there: its source is not sent either",
         );
-        if let Some(mut rule) = self.rule(area, None) {
+        if let Some(mut rule) = self.rule(area) {
             rule.put_in("handler", "static", TomlItem::Flag(true), &[line.id]);
             self.first.push(rule);
         }
@@ -89,7 +94,8 @@ impl<'a> HostWork<'_, 'a> {
             && lower.ends_with("-script")
             && names.iter().flatten().any(|name| name.contains("php"));
         let is_php = is_fcgid || is_php(lower.as_bytes());
-        let Some(mut rule) = self.rule(area, names) else {
+        let area = &of_files(area, names);
+        let Some(mut rule) = self.rule(area) else {
             return ledger.lost(line.id, "which files it is for is not known: write a rule");
         };
         let has_files = self.roots.has_files();

@@ -76,7 +76,7 @@ pub(super) fn build<'a>(
         .iter()
         .partition(|line| line.name.starts_with("rewrite"));
     sections.sort_by_key(|line| rank(line));
-    work.places(&plain, &rewriting);
+    work.places(&plain, &rewriting, &sections);
     for section in sections.iter().filter(|it| it.name.starts_with("proxy")) {
         let members: Vec<&ApacheLine> = section.children.iter().flatten().collect();
         work.proxied(section, &members, &all);
@@ -417,16 +417,23 @@ impl<'a> HostWork<'_, 'a> {
         match self.apache.options.own_pools && crate::pools::is_setting(name, value) {
             true => {
                 if !line.name.contains("admin") {
-                    self.apache.ledger.differs(line.id, "pages cannot change it");
+                    self.apache
+                        .ledger
+                        .differs(line.id, "pages cannot change it");
                 }
                 self.apache.ledger.carried(line.id);
                 let admin = TomlItem::table([(name, value.into())]);
                 keys.put_in("pool", "admin", admin, &[line.id]);
             }
-            false => self.apache.ledger.lost(
-                line.id,
-                "write it into the file of php-fpm's pool, as `php_admin_value[NAME] = VALUE`, or import with `--own-pools`",
-            ),
+            false => {
+                self.apache.ledger.lost(
+                    line.id,
+                    "write it into the file of php-fpm's pool, as `php_admin_value[NAME] = VALUE`, or import with `--own-pools`",
+                );
+                if self.apache.options.own_pools && line.name.contains("admin") {
+                    keys.close("a setting that keeps programs in cannot be said in `pool`");
+                }
+            }
         }
     }
 

@@ -25,7 +25,7 @@ const TABLE: &[(ApacheMeaning, &str)] = &[
          php_admin_value php_admin_flag php_value php_flag listen balancermember proxy proxymatch if elseif else \
          ruidgid forcetype browsermatch browsermatchnocase directoryslash acceptpathinfo removehandler removetype \
          indexignore authbasicprovider authbasicauthoritative authzsendforbiddenonfailure rewriteoptions rewritebase \
-         setenvif setenvifnocase setenvifexpr",
+         setenvif setenvifnocase setenvifexpr adddefaultcharset",
     ),
     (
         Idle("processes, modules and buffers are the gateway's own affair"),
@@ -40,7 +40,7 @@ const TABLE: &[(ApacheMeaning, &str)] = &[
             "it is like that here, or needs no word: text is told as UTF-8 and compressed, and no version is told",
         ),
         "serveradmin serversignature servertokens usecanonicalname usecanonicalphysicalport traceenable fileetag \
-         adddefaultcharset addcharset addencoding addlanguage languagepriority forcelanguagepriority defaultlanguage \
+         addcharset addencoding addlanguage languagepriority forcelanguagepriority defaultlanguage \
          indexoptions addicon addiconbytype addiconbyencoding defaulticon readmename headername adddescription \
          addoutputfilterbytype addoutputfilter setoutputfilter deflatecompressionlevel deflatefilternote deflatememlevel \
          deflatewindowsize deflatebuffersize brotlicompressionquality filterdeclare filterprovider filterchain \

@@ -31,7 +31,8 @@ const WHAT: [&str; 9] = [
     "php_",
 ];
 /// Directives of a whole virtual host that the engine is given as they are.
-const OF_HOSTS: [&str; 13] = [
+const OF_HOSTS: [&str; 14] = [
+    "adddefaultcharset",
     "options",
     "setenvif",
     "setenvifnocase",
@@ -334,8 +335,17 @@ impl<'a> HostWork<'_, 'a> {
         let of_files = sections.iter().filter(is_of_files);
         let lines: Vec<&ApacheLine> = self.of_engine.iter().chain(of_files).copied().collect();
         let mut whole = apache.block(&lines, Weight::Own);
-        if self.main.iter().any(|rule| rule.runs_cgi()) {
+        if self
+            .first
+            .iter()
+            .chain(&self.main)
+            .any(|rule| rule.runs_cgi())
+        {
             whole.insert_str(0, "Options FollowSymLinks\n");
+        }
+        // A page says its charset itself, where Apache says none.
+        if !lines.iter().any(|line| line.name == "adddefaultcharset") {
+            whole.push_str("AddDefaultCharset Off\n");
         }
         lines.iter().for_each(|line| line.ids(&mut made_of));
         for section in sections

@@ -129,6 +129,56 @@ fn a_cgi_program_of_a_mount_runs_there_as_its_user() {
     assert_eq!(reply(gateway.ask(&get("/apps/tools/none.cgi"))).status, 404);
 }
 
+const ONE: &str = r#"
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = ""
+[[sites]]
+hosts = ["*"]
+root = "{dir}/site"
+{files}
+  [[sites.mounts]]
+  path = "/tool"
+  root = "{dir}/tools"
+  try = ["/tool.cgi"]
+  [[sites.rules]]
+  match = { path_regex = '^/tool(/.*)?$' }
+  handler = { cgi = { params = { set = { SCRIPT_NAME = "/tool", PATH_INFO = "$1" } } } }
+  [[sites.rules]]
+  match = { path = "*/", file = "tool.cgi" }
+  handler = { cgi = { params = { set = { SCRIPT_NAME = "/tool" } } } }
+"#;
+
+#[test]
+fn a_mount_that_tries_a_program_alone_is_that_program_without_a_slash_too() {
+    let files = "htaccess = { override = [], directories = [{ path = \"/\", text = \"DirectoryIndex /tool\" }] }";
+    for files in ["", files] {
+        let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), ONE).with("files", files);
+        let directory = builder.directory();
+        directory.write("site/none.txt", "nothing");
+        for name in ["tool.cgi", "other.cgi"] {
+            directory.write_program(&format!("tools/{name}"), SCRIPT);
+        }
+        let gateway = builder.start();
+        for (path, info) in [
+            ("/tool", ""),
+            ("/tool/", "/"),
+            ("/tool/a//b", "/a/b"),
+            ("/tool/other.cgi", "/other.cgi"),
+        ] {
+            let answer = reply(gateway.ask(&get(path)));
+            assert_eq!(answer.status, 200, "{path}: {}", gateway.stderr());
+            let told = format!("SCRIPT_NAME=/tool\nPATH_INFO={info}\n");
+            assert!(answer.text().contains(&told), "{path}: {}", answer.text());
+        }
+        // A directory's page is there as well.
+        let answer = reply(gateway.ask(&get("/")));
+        let is_page = answer.status == 200 && answer.text().contains("SCRIPT_NAME=/tool\n");
+        assert_eq!(is_page, !files.is_empty(), "{}", gateway.stderr());
+    }
+}
+
 /// Whom it runs as, what it is told, and whether it sees the files that are asked for.
 const PAGE: &str = "<?php $sees = array_map('file_exists', explode(',', $_GET['files']));
 echo implode(' ', [fileowner('/proc/self'), $_SERVER['SCRIPT_NAME'], $_SERVER['DOCUMENT_ROOT'], json_encode($sees)]);";
