@@ -102,3 +102,12 @@ fn what_a_program_is_told_twice_is_said_once() {
     );
     assert!(site.contains("params = { set = { A = \"c\" } }"), "{site}");
 }
+
+#[test]
+fn an_index_is_of_the_exact_location_of_its_path() {
+    let (_, site) = import(
+        "location = /a/index.html { } location ~ \\.html$ { auth_basic x; auth_basic_user_file /etc/pw; }",
+    );
+    let led = "match = { file = \"*.html\", path = \"*/\", not = { file = \"/srv/a/a/index.html\" } }\nauth =";
+    assert!(site.contains(led), "{site}");
+}

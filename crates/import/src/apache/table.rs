@@ -69,6 +69,10 @@ const TABLE: &[(ApacheMeaning, &str)] = &[
         "requestreadtimeout limitrequestline limitrequestfields limitrequestfieldsize limitxmlrequestbody",
     ),
     (
+        Lost("its files are not in what was read: give what `apache2ctl -t -D DUMP_CONFIG` prints"),
+        "include includeoptional",
+    ),
+    (
         Lost("a pattern leads to no directory here: write a site or a mount for each"),
         "aliasmatch scriptaliasmatch virtualdocumentroot virtualscriptalias userdir",
     ),

@@ -320,8 +320,24 @@ impl<'a> SiteWork<'_, 'a> {
         for not in nots_of_directories(members) {
             and_not(&mut led_members, not);
         }
+        let theirs = self.exact_files(place);
+        if !theirs.is_empty() {
+            let theirs = ("file".to_owned(), TomlItem::one_or_list(theirs));
+            and_not(&mut led_members, vec![theirs]);
+        }
         led.matching(led_members);
         self.by_file.push((place.rank(), led));
+    }
+
+    /// Files for whose paths an exact location is chosen before an expression.
+    fn exact_files(&self, place: &NginxPlace<'a>) -> Vec<String> {
+        let is_before = |it: &&NginxPlace<'a>| {
+            let is_beside = it.outer.is_none() || it.outer == place.outer;
+            place.kind == PlaceKind::Regex && it.kind == PlaceKind::Exact && is_beside
+        };
+        let exact = self.places.iter().filter(is_before);
+        let files = exact.filter_map(|it| self.file_at(&it.glob()));
+        files.filter(|file| self.may_be_index(file)).collect()
     }
 
     /// The path of the innermost prefix that a location stands in, as a glob.
