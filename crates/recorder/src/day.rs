@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde::{Deserialize, Serialize};
 
 use crate::durations::Durations;
+use crate::piece::StoredPiece;
 
 /// Names of a list that a day keeps; the rest are one sum.
 pub const NAMES_MAX: usize = 2_000;
@@ -18,7 +19,7 @@ pub(crate) const NAME_BYTES_MAX: usize = 256;
 pub(crate) const TRAILS_MAX: usize = 200;
 /// Pages of a trail.
 const STEPS_MAX: usize = 50;
-const MINUTES_OF_DAY: u16 = 1_440;
+pub(crate) const MINUTES_OF_DAY: u16 = 1_440;
 
 /// Sums of a minute, an hour or a day.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,7 +156,7 @@ impl Tally {
         }
     }
 
-    fn merge(&mut self, other: &Tally) {
+    pub(crate) fn merge(&mut self, other: &Tally) {
         self.count = self.count.saturating_add(other.count);
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.us = self.us.saturating_add(other.us);
@@ -172,15 +173,14 @@ pub struct TopList {
 }
 
 impl TopList {
-    /// Adds to a name; says whether that is new here.
-    pub fn add(&mut self, name: &str, tally: &Tally) -> bool {
-        let name = cut(name);
-        if let Some(known) = self.names.get_mut(name) {
-            known.merge(tally);
-            return false;
+    /// Adds to a name.
+    pub fn add(&mut self, name: &str, tally: &Tally) {
+        match self.names.get_mut(name) {
+            Some(known) => known.merge(tally),
+            None => {
+                self.names.insert(name.into(), *tally);
+            }
         }
-        self.names.insert(name.into(), *tally);
-        true
     }
 
     /// Adds another list.
@@ -251,12 +251,12 @@ pub struct TrailStep {
     pub page: Box<str>,
 }
 
-/// One site's day, or a piece of it.
+/// One site's day.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DayFigures {
-    /// The whole day; empty in a piece.
+    /// The whole day.
     pub total: Figures,
-    /// By hour; empty in a piece.
+    /// By hour.
     pub hours: BTreeMap<u8, Figures>,
     /// By minute of the day; those with requests alone.
     pub minutes: BTreeMap<u16, Figures>,
@@ -271,21 +271,10 @@ pub struct DayFigures {
 }
 
 impl DayFigures {
-    /// The figures of a minute of the day.
-    pub fn minute(&mut self, minute: u16) -> &mut Figures {
-        let minute = minute.min(MINUTES_OF_DAY - 1);
-        self.minutes.entry(minute).or_default()
-    }
-
     /// A list.
     pub fn list(&self, of: ListOf) -> &TopList {
         // The array has as many places as there are kinds.
         &self.lists[of as usize]
-    }
-
-    /// A list, to be added to.
-    pub fn list_mut(&mut self, of: ListOf) -> &mut TopList {
-        &mut self.lists[of as usize]
     }
 
     /// How many visitors came.
@@ -293,40 +282,34 @@ impl DayFigures {
         self.visitors_forgotten.max(self.visitors.len() as u64)
     }
 
-    /// Adds a page to a visitor's trail, as far as there is room.
-    pub fn step(&mut self, visitor: u64, second: u32, page: &str) {
-        let has_room = self.trails.len() < TRAILS_MAX;
-        let steps = match self.trails.get_mut(&visitor) {
-            Some(steps) => steps,
-            None if has_room => self.trails.entry(visitor).or_default(),
-            None => return,
-        };
-        if steps.len() < STEPS_MAX {
-            let page = cut(page).into();
-            steps.push(TrailStep { second, page });
-        }
-    }
-
     /// Takes up a piece of the same day.
-    pub fn absorb(&mut self, piece: DayFigures) {
+    pub fn absorb(&mut self, piece: StoredPiece<'_>) {
         for (minute, figures) in piece.minutes {
+            let minute = minute.min(MINUTES_OF_DAY - 1);
             self.total.merge(&figures);
             let hour = u8::try_from(minute / 60).unwrap_or(u8::MAX);
             self.hours.entry(hour).or_default().merge(&figures);
-            self.minute(minute).merge(&figures);
+            self.minutes.entry(minute).or_default().merge(&figures);
         }
-        for (list, more) in self.lists.iter_mut().zip(piece.lists) {
-            list.merge(more);
+        for (of, name, tally) in piece.names {
+            if let Some(list) = self.lists.get_mut(usize::from(of)) {
+                list.add(name, &tally);
+            }
+        }
+        for list in &mut self.lists {
             if list.names.len() > 2 * NAMES_MAX {
                 list.trim(NAMES_MAX);
             }
         }
         self.visitors.extend(piece.visitors);
-        for (visitor, steps) in piece.trails {
-            let known = self.trails.entry(visitor).or_default();
-            known.extend(steps);
-            known.sort_unstable();
-            known.truncate(STEPS_MAX);
+        for (visitor, second, page) in piece.steps {
+            let steps = self.trails.entry(visitor).or_default();
+            let page = page.into();
+            steps.push(TrailStep { second, page });
+        }
+        for steps in self.trails.values_mut() {
+            steps.sort_unstable();
+            steps.truncate(STEPS_MAX);
         }
         self.trim_trails();
     }
@@ -365,6 +348,7 @@ pub(crate) fn cut(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::piece::Piece;
 
     #[test]
     fn a_list_keeps_the_names_that_came_most_and_the_sum_of_all() {
@@ -391,9 +375,9 @@ mod tests {
     fn pieces_of_a_day_make_its_hours_and_its_total() {
         let mut day = DayFigures::default();
         for (minute, requests) in [(59, 2), (60, 3), (1_439, 5)] {
-            let mut piece = DayFigures::default();
+            let mut piece = Piece::default();
             piece.minute(minute).requests = requests;
-            day.absorb(piece);
+            day.absorb(piece.stored());
         }
         assert_eq!(day.total.requests, 10);
         let hours = day.hours.iter().map(|(hour, it)| (*hour, it.requests));
@@ -404,15 +388,29 @@ mod tests {
     fn of_trails_those_seen_last_are_kept() {
         let mut day = DayFigures::default();
         for visitor in 0..=TRAILS_MAX as u64 {
-            let mut piece = DayFigures::default();
-            piece.step(visitor, 100 + visitor as u32, "/");
-            day.absorb(piece);
+            let mut piece = Piece::default();
+            piece.step(visitor, 100 + visitor as u32, &"/".into());
+            day.absorb(piece.stored());
         }
         assert_eq!(day.trails.len(), TRAILS_MAX);
         assert!(!day.trails.contains_key(&0));
-        for _ in 0..100 {
-            day.step(5, 0, "/again");
+        // Within one piece, too, it is those who came last.
+        let mut piece = Piece::default();
+        for second in 1_000..1_100 {
+            piece.step(5, second, &"/again".into());
         }
-        assert_eq!(day.trails[&5].len(), STEPS_MAX);
+        for visitor in 0..TRAILS_MAX as u64 {
+            piece.step(1_000 + visitor, 5_000, &"/".into());
+        }
+        piece.step(7, 6_000, &"/".into());
+        day.absorb(piece.stored());
+        assert_eq!(day.trails.len(), TRAILS_MAX);
+        assert!(!day.trails.contains_key(&5) && day.trails.contains_key(&7));
+        let mut piece = Piece::default();
+        for second in 7_000..7_100 {
+            piece.step(7, second, &"/again".into());
+        }
+        day.absorb(piece.stored());
+        assert_eq!(day.trails[&7].len(), STEPS_MAX);
     }
 }

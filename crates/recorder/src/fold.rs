@@ -10,9 +10,10 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::agent::{Agent, Browser};
-use crate::day::{DayFigures, ListOf, Tally};
+use crate::day::{ListOf, Tally};
 use crate::names::{ByHash, Meaning, Name, NameOf, Names, bare_host};
-use crate::visits::{Before, OpenVisit, Viewed, Visits};
+use crate::piece::Piece;
+use crate::visits::{Before, OpenVisit, Page, Viewed, Visits};
 
 /// Sites that are told apart; requests of others are counted as not recorded.
 pub const SITES_MAX: usize = 20_000;
@@ -68,8 +69,8 @@ pub struct Fold {
     zone: Zone,
     visits: Visits,
     sites: ByHash<u64, Rc<str>>,
-    days: ByHash<(u64, i64), DayFigures>,
-    /// Names in lists since pieces were last written.
+    days: ByHash<(u64, i64), Piece>,
+    /// What the pieces hold.
     held: usize,
     /// Requests whose site was never told.
     not_recorded: u64,
@@ -119,136 +120,84 @@ impl Fold {
 
     /// Takes a request.
     pub fn take(&mut self, record: &RequestRecord) {
-        if !self.sites.contains_key(&record.site) {
+        let Some(site) = self.sites.get(&record.site) else {
             self.not_recorded = self.not_recorded.saturating_add(1);
             return;
-        }
+        };
         let local = self.zone.local(record.at_us);
         let [path, agent] = [record.path, record.agent].map(|hash| self.names.get(hash));
+        let piece = self.days.entry((record.site, local.day.into()));
+        let piece = piece.or_default();
+        let held_before = piece.held();
+        let agent = agent.map(|name| &name.meaning);
+        let browser = match agent {
+            Some(Meaning::Agent(Agent::Person(browser))) => Some(browser),
+            _ => None,
+        };
         let request = KnownRequest {
             record,
             local,
             path,
             tally: tally(record),
         };
-        let day = self.days.entry((record.site, local.day.into()));
-        let day = day.or_default();
-        let browser = match agent.map(|name| &name.meaning) {
-            Some(Meaning::Agent(Agent::Person(browser))) => Some(browser),
-            _ => None,
-        };
-        request.count(browser.is_none(), day);
-        self.held += usize::from(request.list(browser.is_none(), day));
+        request.count(browser.is_none(), piece);
+        request.list(browser.is_none(), piece);
+        let mut left = None;
         match (browser, path) {
-            (None, _) => {
-                let name = match agent.map(|name| &name.meaning) {
-                    Some(Meaning::Agent(Agent::Bot(name))) => name,
-                    _ => "no name",
-                };
-                self.held += usize::from(day.list_mut(ListOf::Bots).add(name, &request.tally));
-            }
+            (None, _) => piece.add(ListOf::Bots, record.agent, &request.tally, || match agent {
+                Some(Meaning::Agent(Agent::Bot(name))) => Rc::clone(name),
+                _ => "no name".into(),
+            }),
             (Some(browser), Some(path)) if request.is_view() => {
-                let browser = Rc::clone(browser);
-                let path = Rc::clone(&path.text);
-                self.view(record, local, &path, &browser);
+                let visitor = record.visitor & ((1 << VISITOR_BITS) - 1);
+                let page = Page {
+                    hash: record.path,
+                    text: Rc::clone(&path.text),
+                };
+                let of = (record.site, visitor);
+                let viewed = self.visits.view(of, record.at_us, local.day, &page);
+                let view = View {
+                    record,
+                    local,
+                    visitor,
+                    page,
+                    browser,
+                    sources: Sources::of(&self.names, record, bare_host(site)),
+                };
+                left = view.count(viewed, piece);
             }
             _ => {}
         }
-    }
-
-    /// Somebody sees a page.
-    fn view(&mut self, record: &RequestRecord, local: Local, page: &Rc<str>, browser: &Browser) {
-        let visitor = record.visitor & ((1 << VISITOR_BITS) - 1);
-        let of = (record.site, visitor);
-        let viewed = self.visits.view(of, record.at_us, local.day, page);
-        let Some(site) = self.sites.get(&record.site) else {
-            return;
-        };
-        let sources = self.sources(record, bare_host(site));
-        let before_day = match &viewed {
-            Viewed::Further(before) if before.page != *page => Some(before.day),
-            _ => None,
-        };
-        if let (Some(before_day), Viewed::Further(before)) = (before_day, &viewed) {
-            let day = self.days.entry((record.site, before_day.into()));
-            let exits = day.or_default().list_mut(ListOf::Exits);
-            exits.add(&before.page, &Tally::times(-1));
-        }
-        let day = self.days.entry((record.site, local.day.into()));
-        let day = day.or_default();
-        let figures = day.minute(local.minute());
-        figures.views = figures.views.saturating_add(record.stands_for.into());
-        day.visitors.insert(visitor);
-        day.step(visitor, local.second, page);
-        let mut held = 1;
-        match viewed {
-            Viewed::First => {
-                figures_of_visit(day, local, 1);
-                let [browser_name, system, device] =
-                    [&browser.name, &browser.system, &browser.device].map(|it| &**it);
-                let country = std::str::from_utf8(&record.country).unwrap_or_default();
-                let is_known = record.country.iter().all(u8::is_ascii_uppercase);
-                for (of, name) in [
-                    (ListOf::Entries, Some(&**page)),
-                    (ListOf::Exits, Some(&**page)),
-                    (ListOf::Browsers, Some(browser_name)),
-                    (ListOf::Systems, Some(system)),
-                    (ListOf::Devices, Some(device)),
-                    (ListOf::Countries, is_known.then_some(country)),
-                    (ListOf::Referrers, Some(&*sources.group)),
-                    (ListOf::ReferringPages, sources.page.as_deref()),
-                    (ListOf::Campaigns, sources.campaign.as_deref()),
-                ] {
-                    let is_new = |name| day.list_mut(of).add(name, &Tally::times(1));
-                    held += usize::from(name.is_some_and(is_new));
-                }
-            }
-            Viewed::Further(before) => held += further(day, local, &before, page),
-        }
-        if let Some(search) = &sources.search {
-            held += usize::from(day.list_mut(ListOf::Searches).add(search, &Tally::times(1)));
-        }
-        self.held += held;
-    }
-
-    /// Where a view came from, and by what.
-    fn sources(&self, record: &RequestRecord, host: &str) -> Sources {
-        let text = |hash: u64| self.names.get(hash).map(|name| Rc::clone(&name.text));
-        let referrer = self.names.get(record.referrer).map(|name| &name.meaning);
-        let (group, page) = match referrer {
-            Some(Meaning::Referrer(referrer)) if *referrer.host == *host => {
-                ("(own pages)".into(), None)
-            }
-            Some(Meaning::Referrer(referrer)) => {
-                (Rc::clone(&referrer.group), Some(Rc::clone(&referrer.page)))
-            }
-            _ => ("(none)".into(), None),
-        };
-        Sources {
-            group,
-            page,
-            campaign: text(record.campaign),
-            search: text(record.search),
+        self.held += piece.held().saturating_sub(held_before);
+        // The visit ends elsewhere now, perhaps on another day than before.
+        if let Some(Before { day, page, .. }) = left {
+            let piece = self.days.entry((record.site, day.into())).or_default();
+            piece.add(ListOf::Exits, page.hash, &Tally::times(-1), || page.text);
         }
     }
 
     /// What came together since the last [`Fold::written`]: site, day, piece.
-    pub fn pieces(&self) -> impl Iterator<Item = (&str, i32, &DayFigures)> {
-        self.days.iter().filter_map(|((site, day), piece)| {
+    pub fn pieces(&self) -> impl Iterator<Item = (&str, i32, &Piece)> {
+        let full = self.days.iter().filter(|(_, piece)| !piece.is_empty());
+        full.filter_map(|((site, day), piece)| {
             let name = self.sites.get(site)?;
             Some((&**name, i32::try_from(*day).ok()?, piece))
         })
     }
 
-    /// Forgets the pieces: they are on disk.
+    /// Forgets the pieces: they are on disk. Who had none keeps no room for the next.
     pub fn written(&mut self) {
-        self.days.clear();
+        self.days.retain(|_, piece| {
+            let stays = !piece.is_empty();
+            piece.clear();
+            stays
+        });
         self.held = 0;
     }
 
-    /// About how many names and minutes the pieces hold.
+    /// About how many names the pieces hold, or things as large.
     pub fn held(&self) -> usize {
-        self.held + self.days.len()
+        self.held
     }
 
     /// Requests of sites beyond [`SITES_MAX`].
@@ -274,32 +223,122 @@ impl Fold {
     }
 }
 
-/// A visit goes on.
-fn further(day: &mut DayFigures, local: Local, before: &Before, page: &Rc<str>) -> usize {
-    let figures = day.minute(local.minute());
-    figures.visit_s = figures.visit_s.saturating_add(before.since_s);
-    figures.bounces -= i64::from(before.was_first_page);
-    if before.page == *page {
-        return 0;
+/// Somebody sees a page.
+struct View<'a> {
+    record: &'a RequestRecord,
+    local: Local,
+    visitor: u64,
+    page: Page,
+    browser: &'a Rc<Browser>,
+    sources: Sources<'a>,
+}
+
+impl View<'_> {
+    /// Counts it; gives what the visit has ended with until now and does no longer.
+    fn count(self, viewed: Viewed, piece: &mut Piece) -> Option<Before> {
+        let figures = piece.minute(self.local.minute());
+        figures.views = figures.views.saturating_add(self.record.stands_for.into());
+        match &viewed {
+            Viewed::First => {
+                figures.visits = figures.visits.saturating_add(1);
+                figures.bounces += 1;
+            }
+            Viewed::Further(before) => {
+                figures.visit_s = figures.visit_s.saturating_add(before.since_s);
+                figures.bounces -= i64::from(before.was_first_page);
+            }
+        }
+        piece.step(self.visitor, self.local.second, &self.page.text);
+        let search = self.sources.search;
+        name(piece, ListOf::Searches, self.record.search, search);
+        match viewed {
+            Viewed::First => {
+                self.begins(piece);
+                None
+            }
+            Viewed::Further(before) if before.page.text == self.page.text => None,
+            Viewed::Further(before) => {
+                let (from, to) = (&before.page, &self.page);
+                name(piece, ListOf::Exits, to.hash, Some(&to.text));
+                let pair = || format!("{} → {}", from.text, to.text).into();
+                let hash = from.hash.rotate_left(29) ^ to.hash;
+                piece.add(ListOf::NextPages, hash, &Tally::times(1), pair);
+                Some(before)
+            }
+        }
     }
-    let pair = format!("{} → {page}", before.page);
-    let exits = day.list_mut(ListOf::Exits);
-    let exit_is_new = exits.add(page, &Tally::times(1));
-    let pairs = day.list_mut(ListOf::NextPages);
-    usize::from(exit_is_new) + usize::from(pairs.add(&pair, &Tally::times(1)))
+
+    /// Counts what is counted once a visit.
+    fn begins(&self, piece: &mut Piece) {
+        let record = self.record;
+        let page = Some(&self.page.text);
+        for (of, hash, text) in [
+            (ListOf::Entries, record.path, page),
+            (ListOf::Exits, record.path, page),
+            (ListOf::Browsers, record.agent, Some(&self.browser.name)),
+            (ListOf::Systems, record.agent, Some(&self.browser.system)),
+            (ListOf::Devices, record.agent, Some(&self.browser.device)),
+            (ListOf::ReferringPages, record.referrer, self.sources.page),
+            (ListOf::Campaigns, record.campaign, self.sources.campaign),
+        ] {
+            name(piece, of, hash, text);
+        }
+        let one = Tally::times(1);
+        match self.sources.group {
+            ViewOrigin::Own => piece.add(ListOf::Referrers, 1, &one, || "(own pages)".into()),
+            ViewOrigin::Untold => piece.add(ListOf::Referrers, 0, &one, || "(none)".into()),
+            ViewOrigin::Group(group) => {
+                name(piece, ListOf::Referrers, record.referrer, Some(group))
+            }
+        }
+        if record.country.iter().all(u8::is_ascii_uppercase) {
+            let hash = u16::from_be_bytes(record.country).into();
+            let country = || String::from_utf8_lossy(&record.country).into();
+            piece.add(ListOf::Countries, hash, &one, country);
+        }
+    }
 }
 
-fn figures_of_visit(day: &mut DayFigures, local: Local, visits: u64) {
-    let figures = day.minute(local.minute());
-    figures.visits = figures.visits.saturating_add(visits);
-    figures.bounces += 1;
+/// Counts a name once, where there is one.
+fn name(piece: &mut Piece, of: ListOf, hash: u64, text: Option<&Rc<str>>) {
+    if let Some(text) = text {
+        piece.add(of, hash, &Tally::times(1), || Rc::clone(text));
+    }
 }
 
-struct Sources {
-    group: Rc<str>,
-    page: Option<Rc<str>>,
-    campaign: Option<Rc<str>>,
-    search: Option<Rc<str>>,
+/// Where a view came from, and by what.
+struct Sources<'a> {
+    group: ViewOrigin<'a>,
+    page: Option<&'a Rc<str>>,
+    campaign: Option<&'a Rc<str>>,
+    search: Option<&'a Rc<str>>,
+}
+
+enum ViewOrigin<'a> {
+    /// Another page of the site.
+    Own,
+    Untold,
+    Group(&'a Rc<str>),
+}
+
+impl<'a> Sources<'a> {
+    fn of(names: &'a Names, record: &RequestRecord, host: &str) -> Sources<'a> {
+        let text = |hash: u64| names.get(hash).map(|name| &name.text);
+        let referrer = names.get(record.referrer).map(|name| &name.meaning);
+        let (group, page) = match referrer {
+            Some(Meaning::Referrer(referrer)) if *referrer.host == *host => (ViewOrigin::Own, None),
+            Some(Meaning::Referrer(referrer)) => {
+                (ViewOrigin::Group(&referrer.group), Some(&referrer.page))
+            }
+            _ => (ViewOrigin::Untold, None),
+        };
+        Sources {
+            group,
+            page,
+            campaign: text(record.campaign),
+            search: text(record.search),
+        }
+    }
 }
 
 /// A request with what is known of it.
@@ -317,10 +356,10 @@ impl KnownRequest<'_> {
     }
 
     /// Adds to the figures of its minute.
-    fn count(&self, is_bot: bool, day: &mut DayFigures) {
+    fn count(&self, is_bot: bool, piece: &mut Piece) {
         let record = self.record;
         let times = u64::from(record.stands_for);
-        let figures = day.minute(self.local.minute());
+        let figures = piece.minute(self.local.minute());
         figures.requests = figures.requests.saturating_add(times);
         figures.bytes = figures.bytes.saturating_add(bytes(record));
         if is_bot {
@@ -343,27 +382,36 @@ impl KnownRequest<'_> {
         }
     }
 
-    /// Adds to the lists that count requests; says whether a name is new.
-    fn list(&self, is_bot: bool, day: &mut DayFigures) -> bool {
+    /// Adds to the lists that count requests.
+    fn list(&self, is_bot: bool, piece: &mut Piece) {
         let status = self.record.status;
-        let digits = [status / 100, status / 10 % 10, status % 10];
-        let digits = digits.map(|digit| b'0' + u8::try_from(digit % 10).unwrap_or(0));
-        let code = std::str::from_utf8(&digits).unwrap_or_default();
-        day.list_mut(ListOf::Statuses).add(code, &self.tally);
-        let path = self.path.map_or("(unknown)", |name| &*name.text);
-        let (of, name) = match status {
-            404 | 410 => (ListOf::Missing, path),
-            500.. => {
-                let name = format!("{code} {path}");
-                return day.list_mut(ListOf::Errors).add(&name, &self.tally);
-            }
-            _ if is_bot => return false,
-            _ if self.is_view() => (ListOf::Pages, path),
-            200..=399 => (ListOf::Files, path),
-            _ => return false,
+        let tally = &self.tally;
+        piece.add(ListOf::Statuses, status.into(), tally, || {
+            code(status).into()
+        });
+        let path = || match self.path {
+            Some(name) => Rc::clone(&name.text),
+            None => "(unknown)".into(),
         };
-        day.list_mut(of).add(name, &self.tally)
+        let of = match status {
+            404 | 410 => ListOf::Missing,
+            500.. => {
+                let hash = self.record.path ^ u64::from(status).rotate_left(48);
+                let name = || format!("{} {}", code(status), path()).into();
+                return piece.add(ListOf::Errors, hash, tally, name);
+            }
+            _ if is_bot => return,
+            _ if self.is_view() => ListOf::Pages,
+            200..=399 => ListOf::Files,
+            _ => return,
+        };
+        piece.add(of, self.record.path, tally, path);
     }
+}
+
+/// Three digits.
+fn code(status: u16) -> String {
+    format!("{:03}", status % 1_000)
 }
 
 fn tally(record: &RequestRecord) -> Tally {

@@ -196,6 +196,7 @@ mod tests {
     use testkit::TempDir;
 
     use super::*;
+    use crate::piece::Piece;
 
     #[test]
     fn visitors_are_exact_within_a_salt_and_of_several_a_sum() {
@@ -203,9 +204,11 @@ mod tests {
         let (mut store, _) = FigureStore::open(directory.path(), 0).expect("it opens");
         // Days of January 1970, so of one month.
         for (day, visitors) in [(10, [1, 2]), (11, [2, 3])] {
-            let mut piece = DayFigures::default();
+            let mut piece = Piece::default();
             piece.minute(0).views = 2;
-            piece.visitors.extend(visitors);
+            for visitor in visitors {
+                piece.step(visitor, 0, &"/".into());
+            }
             let pieces = [("a.example", day, &piece)].into_iter();
             store.write(pieces, None, 11).expect("written");
         }

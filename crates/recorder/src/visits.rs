@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::input::hash;
 use crate::names::ByHash;
 
 /// Microseconds of silence that end a visit.
@@ -21,12 +22,19 @@ const OPEN_MAX: usize = 400_000;
 /// A site and a visitor of it.
 pub(crate) type VisitorOf = (u64, u64);
 
+/// A page, and a hash that stands for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Page {
+    pub(crate) hash: u64,
+    pub(crate) text: Rc<str>,
+}
+
 #[derive(Debug, Clone)]
 struct Visit {
     last_us: i64,
     /// Day of the last page.
     day: i32,
-    page: Rc<str>,
+    page: Page,
     is_first_page: bool,
 }
 
@@ -59,7 +67,7 @@ pub(crate) enum Viewed {
 /// What went before a view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Before {
-    pub(crate) page: Rc<str>,
+    pub(crate) page: Page,
     pub(crate) day: i32,
     pub(crate) was_first_page: bool,
     pub(crate) since_s: u64,
@@ -78,12 +86,12 @@ impl Visits {
     /// Takes note of a page that somebody sees. Where the clock went back by less than a visit's
     /// silence, the visit goes on and no time has passed; by more, the view is a visit of its own, and
     /// the one under way stays as it is.
-    pub(crate) fn view(&mut self, of: VisitorOf, at_us: i64, day: i32, page: &Rc<str>) -> Viewed {
+    pub(crate) fn view(&mut self, of: VisitorOf, at_us: i64, day: i32, page: &Page) -> Viewed {
         self.sweep(at_us);
         let visit = Visit {
             last_us: at_us,
             day,
-            page: Rc::clone(page),
+            page: page.clone(),
             is_first_page: false,
         };
         let Some(known) = self.open.get_mut(&of) else {
@@ -154,7 +162,10 @@ impl Visits {
         let visit = Visit {
             last_us: open.last_us,
             day: open.day,
-            page: (*open.page).into(),
+            page: Page {
+                hash: hash(open.page.as_bytes()),
+                text: (*open.page).into(),
+            },
             is_first_page: open.is_first_page,
         };
         self.open.insert((site, open.visitor), visit);
@@ -171,7 +182,7 @@ impl Visits {
                 visitor: *visitor,
                 last_us: visit.last_us,
                 day: visit.day,
-                page: (*visit.page).into(),
+                page: (*visit.page.text).into(),
                 is_first_page: visit.is_first_page,
             })
         })
@@ -184,6 +195,13 @@ mod tests {
 
     const MINUTE_US: i64 = 60_000_000;
 
+    fn page(text: &str) -> Page {
+        Page {
+            hash: hash(text.as_bytes()),
+            text: text.into(),
+        }
+    }
+
     fn further(viewed: Viewed) -> Before {
         match viewed {
             Viewed::Further(before) => before,
@@ -194,10 +212,10 @@ mod tests {
     #[test]
     fn a_visit_goes_on_until_half_an_hour_of_silence() {
         let mut visits = Visits::default();
-        let [first, second] = ["/", "/b"].map(Rc::from);
+        let [first, second] = ["/", "/b"].map(page);
         assert_eq!(visits.view((1, 1), 0, 0, &first), Viewed::First);
         let before = further(visits.view((1, 1), 29 * MINUTE_US, 0, &second));
-        assert_eq!((&*before.page, before.since_s), ("/", 29 * 60));
+        assert_eq!((&*before.page.text, before.since_s), ("/", 29 * 60));
         assert!(before.was_first_page);
         let before = further(visits.view((1, 1), 58 * MINUTE_US, 0, &first));
         assert!(!before.was_first_page);
@@ -214,7 +232,7 @@ mod tests {
     #[test]
     fn a_clock_that_goes_back_a_little_ends_no_visit_and_takes_no_time() {
         let mut visits = Visits::default();
-        let page: Rc<str> = "/".into();
+        let page = page("/");
         visits.view((1, 1), 10 * MINUTE_US, 0, &page);
         let before = further(visits.view((1, 1), 9 * MINUTE_US, 0, &page));
         assert_eq!(before.since_s, 0);
@@ -229,7 +247,7 @@ mod tests {
     #[test]
     fn a_late_line_ends_no_visit() {
         let mut visits = Visits::default();
-        let page: Rc<str> = "/".into();
+        let page = page("/");
         let now_us = 1_000 * MINUTE_US;
         for visitor in 0..3 {
             visits.view((visitor, visitor), now_us, 0, &page);
@@ -253,7 +271,7 @@ mod tests {
     #[test]
     fn visits_under_way_are_bounded() {
         let mut visits = Visits::default();
-        let page: Rc<str> = "/".into();
+        let page = page("/");
         for visitor in 0..2 * OPEN_MAX as u64 {
             let at_us = i64::try_from(visitor).unwrap_or(0) * 3_000;
             visits.view((1, visitor), at_us, 0, &page);

@@ -17,12 +17,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{
-    Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params,
+    Connection, ErrorCode, OptionalExtension, Statement, Transaction, TransactionBehavior, params,
 };
 
 use crate::day::DayFigures;
+use crate::piece::Piece;
 use crate::visits::OpenVisit;
-use parts::DayPart;
+use parts::{packed, read_day, take_up};
 use upkeep::{keep_open_visits, open_visits, set_aside, thin, write_mark};
 
 /// Days for which minutes and trails are kept.
@@ -36,9 +37,9 @@ const SOURCES_DAYS: i32 = 800;
 /// Logs that begin alike and are told apart.
 const ALIKE_MAX: i64 = 64;
 /// Pieces of a day with which they are taken up.
-const PIECES_MAX: u64 = 240;
+const PIECES_MAX: u64 = 360;
 /// Their bytes, of a small day and of a large one.
-const PIECES_BYTES: u64 = 128 << 10;
+const PIECES_BYTES: u64 = 256 << 10;
 const PIECES_BYTES_MAX: u64 = 4 << 20;
 /// How long is waited for another process that writes.
 const BUSY_MAX: Duration = Duration::from_secs(10);
@@ -298,7 +299,7 @@ impl FigureStore {
     /// Where they could not be written: nothing was, then.
     pub fn write<'a>(
         &mut self,
-        pieces: impl Iterator<Item = (&'a str, i32, &'a DayFigures)>,
+        pieces: impl Iterator<Item = (&'a str, i32, &'a Piece)>,
         mark: Option<&SourceMark>,
         today: i32,
     ) -> Result<(), StoreError> {
@@ -308,11 +309,13 @@ impl FigureStore {
         let behavior = TransactionBehavior::Immediate;
         let written = (|| {
             let transaction = self.connection.transaction_with_behavior(behavior)?;
+            let sql = "INSERT INTO pieces (site, day, content) VALUES (?1, ?2, ?3)";
+            let mut insert = transaction.prepare(sql)?;
+            let mut find = transaction.prepare("SELECT id FROM sites WHERE name = ?1")?;
             for (site, day, piece) in pieces {
-                let site = site_id(&transaction, site)?;
-                let content = postcard::to_stdvec(piece).unwrap_or_default();
-                let sql = "INSERT INTO pieces (site, day, content) VALUES (?1, ?2, ?3)";
-                transaction.execute(sql, params![site, day, content])?;
+                let site = site_id(&transaction, &mut find, site)?;
+                let content = packed(&piece.stored());
+                insert.execute(params![site, day, content])?;
                 let known = self.waiting.get(&(site, day)).copied().unwrap_or_default();
                 let piece = WaitingPieces {
                     pieces: known.pieces + 1,
@@ -321,6 +324,7 @@ impl FigureStore {
                 };
                 waiting.insert((site, day), piece);
             }
+            drop((insert, find));
             let is_ours = mark.map_or(Ok(true), |mark| write_mark(&transaction, mark, today))?;
             if !is_ours {
                 return Ok(false);
@@ -538,62 +542,17 @@ fn waiting(connection: &Connection) -> rusqlite::Result<HashMap<(i64, i32), Wait
     rows.collect()
 }
 
-fn site_id(transaction: &Transaction<'_>, name: &str) -> rusqlite::Result<i64> {
-    let sql = "SELECT id FROM sites WHERE name = ?1";
-    let known = transaction.query_row(sql, [name], |row| row.get(0));
+fn site_id(
+    transaction: &Transaction<'_>,
+    find: &mut Statement<'_>,
+    name: &str,
+) -> rusqlite::Result<i64> {
+    let known = find.query_row([name], |row| row.get(0));
     if let Some(known) = known.optional()? {
         return Ok(known);
     }
     transaction.execute("INSERT INTO sites (name) VALUES (?1)", [name])?;
     Ok(transaction.last_insert_rowid())
-}
-
-/// Makes one day of its parts and all pieces of it.
-fn take_up(transaction: &Transaction<'_>, site: i64, day: i32) -> rusqlite::Result<WaitingPieces> {
-    let figures = read_day(transaction, site, day)?;
-    let mut settled_bytes = 0;
-    for part in DayPart::ALL {
-        let content = part.content(&figures);
-        settled_bytes += content.len() as u64;
-        let sql = "INSERT OR REPLACE INTO parts (site, day, part, content) VALUES (?1, ?2, ?3, ?4)";
-        transaction.execute(sql, params![site, day, part as i64, content])?;
-    }
-    let sql = "DELETE FROM pieces WHERE site = ?1 AND day = ?2";
-    transaction.execute(sql, params![site, day])?;
-    Ok(WaitingPieces {
-        settled_bytes,
-        ..WaitingPieces::default()
-    })
-}
-
-/// A day, with the pieces of it that were not taken up.
-fn read_day(connection: &Connection, site: i64, day: i32) -> rusqlite::Result<DayFigures> {
-    let mut figures = DayFigures::default();
-    let sql = "SELECT part, content FROM parts WHERE site = ?1 AND day = ?2";
-    let mut statement = connection.prepare(sql)?;
-    let mut rows = statement.query(params![site, day])?;
-    while let Some(row) = rows.next()? {
-        let (part, content): (i64, Vec<u8>) = (row.get(0)?, row.get(1)?);
-        if let Some(part) = DayPart::ALL.into_iter().find(|it| *it as i64 == part) {
-            part.take(&content, &mut figures)
-                .ok_or_else(not_understood)?;
-        }
-    }
-    let sql = "SELECT content FROM pieces WHERE site = ?1 AND day = ?2 ORDER BY id";
-    let mut statement = connection.prepare(sql)?;
-    let mut rows = statement.query(params![site, day])?;
-    while let Some(row) = rows.next()? {
-        let content: Vec<u8> = row.get(0)?;
-        let piece = postcard::from_bytes(&content).map_err(|_| not_understood())?;
-        figures.absorb(piece);
-    }
-    figures.trim();
-    Ok(figures)
-}
-
-fn not_understood() -> rusqlite::Error {
-    let why = "a row that cannot be understood";
-    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Blob, why.into())
 }
 
 #[cfg(test)]

@@ -11,13 +11,13 @@ fn open(directory: &TempDir) -> FigureStore {
     store
 }
 
-fn piece(requests: u64, names: usize) -> DayFigures {
-    let mut piece = DayFigures::default();
+fn piece(requests: u64, names: usize) -> Piece {
+    let mut piece = Piece::default();
     piece.minute(5).requests = requests;
-    piece.visitors.insert(requests);
+    piece.step(requests, 300, &"/".into());
     for number in 0..names {
-        let name = format!("/page/{number}/{}", "x".repeat(100));
-        piece.list_mut(ListOf::Pages).add(&name, &Tally::times(1));
+        let name = || format!("/page/{number}/{}", "x".repeat(100)).into();
+        piece.add(ListOf::Pages, number as u64, &Tally::times(1), name);
     }
     piece
 }
@@ -81,7 +81,7 @@ fn a_full_disk_loses_nothing_that_was_written_and_takes_the_rest_later() {
             chance = chance
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            piece.visitors.insert(chance >> 16);
+            piece.step(chance >> 16, 300, &"/".into());
         }
         piece
     };
