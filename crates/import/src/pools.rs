@@ -12,6 +12,9 @@ use crate::{Fate, LINES_MAX, words};
 /// Bytes of one setting: lists of functions that hosts forbid are long.
 const SETTING_BYTES_MAX: usize = 4 * 1024;
 
+/// Why php-fpm stays where nobody is known to run its programs as.
+const NOBODYS: &str = "php-fpm stays for it: name its pools with `--pools`, for a pool of the gateway's wants a `user`";
+
 /// Beginnings of keys that keep a pool's programs in.
 const WALLS: [&str; 5] = [
     "chroot",
@@ -108,13 +111,12 @@ impl Pools {
     ) -> Result<&'static str, &'static str> {
         let mut pools = self.list.iter();
         let found = pools.find(|pool| pool.address.as_deref() == Some(address));
-        let Some(pool) = found else {
-            return Ok(match site.has("user") {
-                true => "PHP runs in a pool of the gateway's",
-                false => {
-                    "PHP runs in a pool of the gateway's: give the site a `user`, or name php-fpm's pools with `--pools`"
-                }
-            });
+        // A pool of nobody's would run as who serves, which is refused.
+        let has_user = site.has("user") || found.is_some_and(|pool| pool.site.has("user"));
+        let pool = match (found, has_user) {
+            (_, false) => return Err(NOBODYS),
+            (None, true) => return Ok("PHP runs in a pool of the gateway's"),
+            (Some(pool), true) => pool,
         };
         let is_same = |key: &str| {
             site.get(key)

@@ -545,22 +545,6 @@ fn an_inner_add_header_drops_the_outer_ones_as_in_nginx() {
 }
 
 #[test]
-fn php_runs_in_pools_of_ours_where_that_is_wanted() {
-    let text = "server { listen 80; server_name a.example; root /srv/a; location ~ \\.php$ { fastcgi_pass unix:/run/php.sock; } }";
-    let options = ImportOptions {
-        own_pools: true,
-        ..ImportOptions::default()
-    };
-    let imported = nginx(text.as_bytes(), &options).unwrap();
-    passes(&imported);
-    assert!(
-        imported.files[1].text.contains("handler = { php = true }"),
-        "{}",
-        imported.files[1].text
-    );
-}
-
-#[test]
 fn clients_that_are_told_by_another_field_are_let_in_by_no_address() {
     let text = "http { set_real_ip_from 10.0.0.0/8; real_ip_header CF-Connecting-IP; server { listen 80; \
         server_name a.example; root /srv/a; allow 10.0.0.0/8; deny all; } }";

@@ -109,16 +109,29 @@ fn php_fpm_stays_where_a_wall_of_its_pool_cannot_be_had() {
 fn what_php_is_told_by_nginx_it_is_told_in_a_pool_of_ours() {
     let text = "http { server { listen 80; server_name a.example; root /srv/a;\n location ~ \\.php$ { fastcgi_param STAGE test;\n\
         fastcgi_param HTTP_X_USER \"\";\n fastcgi_param HTTP_X_ROLE guest;\n fastcgi_pass unix:/run/php/alice.sock; } } }";
-    let options = ImportOptions {
+    let mut options = ImportOptions {
         own_pools: true,
         ..ImportOptions::default()
     };
+    // As whom it would run is not known.
+    let imported = nginx(text.as_bytes(), &options).unwrap();
+    let site = crate::site_of(&imported);
+    assert!(
+        site.contains("fastcgi = \"unix:/run/php/alice.sock\""),
+        "{site}"
+    );
+    assert!(said(&imported, "fastcgi_pass").1.contains("--pools"));
+    options.pools = vec![PoolFile {
+        name: "alice.conf".to_owned(),
+        text: POOLS.to_owned(),
+    }];
     let imported = nginx(text.as_bytes(), &options).unwrap();
     passes(&imported);
     let site = crate::site_of(&imported);
     for expected in [
         "handler = { php = true }",
-        "env = { STAGE = \"test\" }",
+        "user = \"alice\"",
+        "env = { STAGE = \"test\" }\n",
         "request_headers = { remove = [\"X-USER\"], set = { X-ROLE = \"guest\" } }",
     ] {
         assert!(site.contains(expected), "{expected}\n{site}");
