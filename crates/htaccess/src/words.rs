@@ -3,13 +3,16 @@
 //! There are two ways. Most directives have quotes in which a backslash hides a quote or another
 //! backslash; `RewriteRule` and `RewriteCond` leave backslashes to the pattern they may be part of.
 
+/// Bytes of most words: room for them is made at once.
+const USUAL_WORD_BYTES: usize = 32;
+
 /// Takes the next word off a line; none where nothing but blanks is left.
 pub fn next_word(line: &mut &[u8]) -> Option<Vec<u8>> {
     *line = line.trim_ascii_start();
     let (first, _) = line.split_first()?;
     let quote = matches!(first, b'"' | b'\'').then_some(*first);
     let mut rest = line.get(usize::from(quote.is_some())..)?;
-    let mut word = Vec::new();
+    let mut word = Vec::with_capacity(rest.len().min(USUAL_WORD_BYTES));
     loop {
         match (rest, quote) {
             ([], _) => break,

@@ -253,3 +253,17 @@ fn problems_of_a_file_are_told_up_to_a_number() {
     let problems = Site::new(&"Nonsense\n".repeat(1_000)).problems();
     assert_eq!(problems.len(), htaccess::PROBLEMS_MAX);
 }
+
+#[test]
+fn patterns_of_a_file_take_so_many_bytes_and_no_more() {
+    let rules = |count| "RewriteRule (?:ab?){45} /x\n".repeat(count);
+    let few = compile(rules(500).as_bytes(), &Overrides::all());
+    assert_eq!(few.problems, []);
+    let most = 17 << 20;
+    let many = compile(rules(4_000).as_bytes(), &Overrides::all());
+    assert!((16 << 20..most + (2 << 20)).contains(&many.memory_bytes()));
+    let site = asked(&format!("{}Require all granted\n", rules(4_000)));
+    assert_eq!(refused(&site), (403, "htaccess_too_large"));
+    let problem = many.problems.last().expect("it is told");
+    assert!(problem.refuses && problem.text.contains("16777216"));
+}

@@ -183,10 +183,34 @@ impl Class {
             kept.1 = if meets { kept.1.max(next.1) } else { kept.1 };
             meets
         });
-        for code in 0..128 {
-            self.ascii[0] |= u128::from(self.slow(code, false)) << code;
-            self.ascii[1] |= u128::from(self.slow(code, true)) << code;
-        }
+        self.ascii = self.ascii_bits();
+        debug_assert!((0..128).all(|code| {
+            let is_same = |folds| self.has(code, folds) == self.slow(code, folds);
+            is_same(false) && is_same(true)
+        }));
+    }
+
+    /// Its ASCII characters, from those of the sets in it: to ask for each would take long.
+    fn ascii_bits(&self) -> [u128; 2] {
+        let below = |code: u32| 1u128.checked_shl(code).map_or(u128::MAX, |bit| bit - 1);
+        let ranges = self.ranges.iter();
+        let ranges = ranges.map(|(from, to)| below(to.saturating_add(1)) & !below(*from));
+        let properties = self.properties.iter().map(|(property, without)| {
+            let holds = (0..128).filter(|code| property.holds(*code) != *without);
+            holds.fold(0, |bits, code| bits | 1 << code)
+        });
+        let plain = ranges.chain(properties).fold(0, |all, bits| all | bits);
+        let upper = below(u32::from(b'Z') + 1) & !below(b'A'.into());
+        let folded = plain | (plain & upper) << 32 | (plain >> 32 & upper);
+        [(plain, 0), (folded, 1)].map(|(own, folds)| {
+            let within = self
+                .within
+                .iter()
+                .fold(own, |all, it| all | it.ascii[folds]);
+            let and = self.and.as_ref().map_or(u128::MAX, |it| it.ascii[folds]);
+            let bits = within & and;
+            if self.negated { !bits } else { bits }
+        })
     }
 
     pub(super) fn has(&self, code: u32, folds: bool) -> bool {

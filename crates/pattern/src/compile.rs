@@ -10,6 +10,8 @@ use super::parse::{Assert, Look, Manner, Node, Parsed, Reference};
 
 /// Instructions of one program.
 const INSTRUCTIONS_MAX: usize = 20_000;
+/// Those of most: room for them is made at once.
+const USUAL_STEPS: usize = 16;
 /// A step at which no place is remembered.
 pub(super) const NO_MARK: u32 = u32::MAX;
 
@@ -100,7 +102,7 @@ impl Marks {
 
 #[derive(Debug)]
 pub(super) struct Program {
-    pub(super) steps: Vec<Instruction>,
+    pub(super) steps: Box<[Instruction]>,
     pub(super) groups: usize,
     pub(super) names: Vec<(String, Vec<usize>)>,
     /// Places that are remembered, those of loops too.
@@ -121,7 +123,7 @@ struct Compiler {
 
 pub(super) fn compile(parsed: Parsed) -> Result<Program, Syntax> {
     let mut compiler = Compiler {
-        steps: Vec::new(),
+        steps: Vec::with_capacity(USUAL_STEPS),
         groups: parsed.groups,
         slots: 2 * (parsed.groups + 1),
         names: parsed.names.iter().cloned().collect(),
@@ -133,7 +135,7 @@ pub(super) fn compile(parsed: Parsed) -> Result<Program, Syntax> {
     Ok(Program {
         is_anchored: is_anchored(&parsed.node),
         marks: Marks::new(&compiler.steps),
-        steps: compiler.steps,
+        steps: compiler.steps.into(),
         groups: parsed.groups,
         names: parsed.names,
         slots: compiler.slots,

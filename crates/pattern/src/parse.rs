@@ -93,7 +93,8 @@ pub(super) struct Parser<'a> {
 }
 
 pub(super) fn parse(source: &str, flags: Flags) -> Result<Parsed, Syntax> {
-    let chars: Vec<char> = source.chars().collect();
+    let mut chars = Vec::with_capacity(source.len());
+    chars.extend(source.chars());
     let mut parsed = parse_once(&chars, flags, true)?;
     if !parsed.1 || parsed.0.names.is_empty() {
         return Ok(parsed.0);
@@ -142,10 +143,9 @@ impl Parser<'_> {
     }
 
     pub(super) fn eat_all(&mut self, wanted: &str) -> bool {
-        let rest = self.chars.get(self.at..).unwrap_or_default();
-        let count = wanted.chars().count();
-        let is = rest.iter().take(count).copied().eq(wanted.chars());
-        self.at += if is { count } else { 0 };
+        let mut rest = self.chars.iter().skip(self.at);
+        let is = wanted.chars().all(|c| rest.next() == Some(&c));
+        self.at += if is { wanted.chars().count() } else { 0 };
         is
     }
 
@@ -183,7 +183,7 @@ impl Parser<'_> {
     }
 
     fn concat(&mut self, flags: Flags) -> Result<Node, Syntax> {
-        let mut all: Vec<Node> = Vec::new();
+        let mut all: Vec<Node> = Vec::with_capacity(8);
         while let Some(c) = self.peek() {
             match c {
                 '|' | ')' => break,

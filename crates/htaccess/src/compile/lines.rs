@@ -19,7 +19,11 @@ impl Compiler<'_> {
         methods: &Methods,
         block: &mut Block,
     ) -> Result<(), Wrong> {
-        let words = all_words(&directive.arguments);
+        // Rules and conditions have words of their own.
+        let words = match known.name {
+            "RewriteRule" | "RewriteCond" => Vec::new(),
+            _ => all_words(&directive.arguments),
+        };
         let settings = &mut block.settings;
         match known.meaning {
             Meaning::Auth => return self.auth(known.name, directive, &words, methods, block),

@@ -29,6 +29,8 @@ use crate::words::next_word;
 
 /// Problems that are told of one file.
 pub const PROBLEMS_MAX: usize = 64;
+/// What patterns of one file take; one that needs more is not read.
+const PATTERNS_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Unknown names of one file that are compared with those there are; what is beyond refuses.
 const NAMES_JUDGED_MAX: usize = 64;
 /// What is told of a line left out that something depends on.
@@ -197,7 +199,6 @@ impl From<&str> for Wrong {
 
 /// Makes a file into a program.
 pub fn compile(bytes: &[u8], overrides: &Overrides) -> Program {
-    let made_before = pattern::made_bytes();
     let mut compiler = Compiler::new(overrides);
     let mut block = Block::default();
     let tree = tree::parse(bytes, TreeCaps::default());
@@ -218,12 +219,12 @@ pub fn compile(bytes: &[u8], overrides: &Overrides) -> Program {
     }
     Program {
         block,
+        memory_bytes: memory_of(bytes) + compiler.patterns_bytes(),
         problems: compiler.problems,
         is_whole: !is_torn,
         bytes: bytes.len(),
         reliance: compiler.reliance,
         looks: compiler.looks,
-        memory_bytes: memory_of(bytes) + pattern::made_bytes().saturating_sub(made_before),
         is_section: false,
     }
 }
@@ -267,6 +268,8 @@ struct Compiler<'o> {
     /// Lines about access so far.
     access_lines: usize,
     looks: usize,
+    /// What patterns of this thread took before.
+    made_before: usize,
 }
 
 impl<'o> Compiler<'o> {
@@ -280,7 +283,13 @@ impl<'o> Compiler<'o> {
             reliance: Reliance::default(),
             access_lines: 0,
             looks: 0,
+            made_before: pattern::made_bytes(),
         }
+    }
+
+    /// What its patterns take so far.
+    fn patterns_bytes(&self) -> usize {
+        pattern::made_bytes().saturating_sub(self.made_before)
     }
 
     fn problem(&mut self, line: u32, reason: &'static str, text: String, refuses: bool) {
@@ -318,6 +327,10 @@ impl<'o> Compiler<'o> {
     fn walk(&mut self, directives: &[Directive], methods: &Methods, block: &mut Block) {
         let mut may_go_on = false;
         for directive in directives {
+            if self.patterns_bytes() > PATTERNS_BYTES_MAX {
+                let text = format!("its patterns take more than {PATTERNS_BYTES_MAX} bytes");
+                return self.fault(block, directive.line, 403, "htaccess_too_large", text);
+            }
             match &directive.children {
                 Some(children) => {
                     self.section(directive, children, methods, block, may_go_on);

@@ -88,7 +88,10 @@ impl Pattern {
             whole_text: true,
             ..Flags::default()
         };
-        let counted = ::pattern::Pattern::new(&counted_words(&writer.out), flags);
+        let counted = match writer.out.contains('\\') {
+            true => ::pattern::Pattern::new(&counted_words(&writer.out), flags),
+            false => ::pattern::Pattern::new(&writer.out, flags),
+        };
         let counted = counted.map_err(|error| error.to_string())?;
         let bytes = counted.bytes() + writer.out.len() + size_of::<Self>();
         MADE_BYTES.set(MADE_BYTES.get().wrapping_add(bytes));

@@ -39,7 +39,7 @@ impl<'p> Writer<'p> {
         Self {
             pattern,
             rest: pattern,
-            out: String::new(),
+            out: String::with_capacity(pattern.len() + 2),
             groups: 0,
             names: Vec::new(),
             open: vec![0],
