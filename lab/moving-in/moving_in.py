@@ -193,7 +193,8 @@ class Bed:
 
     def moved(self, names):
         """Nagaya with what it makes of Apache's configuration, beside Apache; 0 where nothing differs."""
-        self.make(names)
+        # The virtual hosts are those of all.
+        self.make(list(self.table["applications"]))
         self.start_apache("moved.conf", self.table["packages"])
         effective = self.home / "effective.conf"
         line = ["/usr/sbin/apache2", "-f", self.home / "apache.conf", "-t", "-D", "DUMP_CONFIG"]

@@ -184,7 +184,7 @@ const ROWS: &[(&str, &str)] = &[
         "reply_headers = { add = { X-A = \"b\" } }",
     ),
     (
-        "location ~* \\.(jpg|css)$ { expires 30d; }",
+        "location ~* \\.(jpg|css)$ { expires +30d; }",
         "match = { path_regex = \"(?i)\\\\.(jpg|css)$\" }\nexpires = \"30d\"",
     ),
     ("access_log off;", "log = { access = \"\" }"),

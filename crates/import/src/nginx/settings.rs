@@ -375,7 +375,7 @@ fn lifetime(line: &Statement) -> Option<String> {
     if said.starts_with('-') {
         return Some("epoch".to_owned());
     }
-    let ms = words::milliseconds(said)?;
+    let ms = words::milliseconds(said.strip_prefix('+').unwrap_or(said))?;
     Some(config::duration(ms.min(LIFETIME_MS_MAX)))
 }
 
