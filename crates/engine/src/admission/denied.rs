@@ -1,10 +1,10 @@
 //! Files of clients that are kept out, which count without a reload.
 //!
 //! The idea: a file is taken whole or not at all, since a line that nobody understands may be one
-//! that somebody is still writing; what it said before holds meanwhile. Only at the start, when
-//! there is nothing before, the lines that are understood count, and where there is no file nobody
-//! is let in until there is. However many lines there are, a client is looked for among networks that
-//! lie apart and in order.
+//! that somebody is still writing; what it said before holds meanwhile. Only where nothing was said
+//! before, the lines that are understood count, and where there is no file when the server or a worker
+//! process starts nobody is let in until there is. However many lines there are, a client is looked
+//! for among networks that lie apart and in order.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub(crate) struct DenyFile {
 type Networks = Box<[IpNet]>;
 
 /// Lines that are not understood: the number of the first and why, and how many follow.
-type Misread = Option<(usize, &'static str, usize)>;
+type Misread = (usize, &'static str, usize);
 
 /// Makes the files of a generation; those that were there `before` are the same ones.
 ///
@@ -84,9 +84,8 @@ impl DenyFile {
             Some(networks)
         });
         let file = file.map_err(|why| format!("clients to be denied: {why}"))?;
-        if let Some((line, why, more)) = misread {
-            let file = path.display();
-            tracing::warn!(%file, line, more, "lines of a file of denied clients are left out: {why}");
+        if let Some(misread) = misread {
+            tell_left_out(path, misread);
         }
         Ok(Self { file })
     }
@@ -101,11 +100,11 @@ impl DenyFile {
 
     /// Reads the file again if it has changed. Waits for its disk.
     fn refresh(&self) {
-        let mut misread = None;
+        let (mut misread, said_nothing) = (None, self.file.said().is_none());
         let look = self.file.refresh(|text| {
             let (networks, found) = parse(text);
             misread = found;
-            found.is_none().then_some(Some(networks))
+            (found.is_none() || said_nothing).then_some(Some(networks))
         });
         let file = self.file.path().display();
         match (look, misread) {
@@ -123,6 +122,7 @@ impl DenyFile {
                     .map_or(0, |said| said.len());
                 tracing::info!(%file, networks, "a file of denied clients was read again");
             }
+            (Look::Read, Some(misread)) => tell_left_out(self.file.path(), misread),
             (_, Some((line, why, more))) => {
                 tracing::error!(%file, line, more, "a file of denied clients is wrong: {why}; what it said last holds");
             }
@@ -136,7 +136,12 @@ fn holds(networks: &[IpNet], client: IpAddr) -> bool {
     nearest.is_some_and(|network| network.contains(&client))
 }
 
-fn parse(text: &[u8]) -> (Networks, Misread) {
+fn tell_left_out(path: &Path, (line, why, more): Misread) {
+    let file = path.display();
+    tracing::warn!(%file, line, more, "lines of a file of denied clients are left out: {why}");
+}
+
+fn parse(text: &[u8]) -> (Networks, Option<Misread>) {
     let (mut networks, mut misread) = (Vec::new(), None);
     for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
         let why = match client_of_line(line) {
@@ -218,5 +223,26 @@ mod tests {
         let (networks, misread) = parse(many.as_bytes());
         let (line, _, more) = misread.expect("too many");
         assert_eq!((networks.len(), line, more), (1, NETWORKS_MAX + 1, 1));
+    }
+
+    #[test]
+    fn a_wrong_line_of_a_file_that_was_lost_at_the_start_keeps_nobody_out() {
+        let directory = testkit::TempDir::new();
+        let path = directory.path().join("denied");
+        let file = DenyFile {
+            file: WatchedFile::lost(&path, 0, None),
+        };
+        let denies = |client: [u8; 4]| {
+            file.refresh();
+            file.denies(client.into()).map(|(status, _)| status)
+        };
+        assert_eq!(denies([192, 0, 2, 1]), Some(503));
+        directory.write("denied", "192.0.2.1\nnobody\n");
+        assert_eq!(denies([192, 0, 2, 1]), Some(403));
+        assert_eq!(denies([192, 0, 2, 2]), None);
+        // From then on a file with a wrong line is not taken.
+        directory.write("denied", "192.0.2.2\nno one at all\n");
+        assert_eq!(denies([192, 0, 2, 1]), Some(403));
+        assert_eq!(denies([192, 0, 2, 2]), None);
     }
 }
