@@ -59,7 +59,7 @@ moving-in: ## as root: thirteen applications moved from Apache, each answer comp
 	lab/moving-in/moving_in.py "$(TARGET_DIR)/debug/nagaya"
 	lab/moving-in/moving_in.py "$(TARGET_DIR)/debug/nagaya" --seeded
 
-soak: ## the long run, two hours: reloads under load, programs, scripts, mutated requests, comparisons, fuzzing
+soak: ## the long run, three hours: reloads under load, programs, scripts, mutated requests, a million `.htaccess` answers beside Apache, comparisons, fuzzing
 	@scripts/bootstrap.sh test
 	umask 022; NAGAYA_RELOAD_PAUSE_MS=600 cargo test --locked -p nagaya --test operated -- reload_under_load --nocapture
 	umask 022; for round in {1..60}; do cargo test --locked -p nagaya --test operated -- reload_under_load; done
@@ -68,6 +68,7 @@ soak: ## the long run, two hours: reloads under load, programs, scripts, mutated
 	umask 022; cargo test --locked -p nagaya --test programs -- mail_of_a_pool --ignored
 	umask 022; NAGAYA_SOAK_S=600 cargo test --locked -p nagaya --test scripted -- scripts_soak --nocapture
 	umask 022; NAGAYA_MUTATIONS=200000 cargo test --locked -p nagaya --test http -- mutations
+	umask 022; NAGAYA_HTACCESS_PAIRS=1000000 cargo test --locked -p nagaya --test operated -- htaccess_beside_apache --nocapture
 	umask 022; NAGAYA_CERTIFICATE_CHANGES=100 cargo test --locked -p nagaya --test http -- certificates_change --nocapture
 	umask 022; NAGAYA_PEBBLE=$$(scripts/pebble.sh) cargo test --locked -p keeper -- acme
 	umask 022; NAGAYA_PEBBLE=$$(scripts/pebble.sh) cargo test --locked -p nagaya --test operated -- acme:: certs:: --include-ignored

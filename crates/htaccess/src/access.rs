@@ -1,6 +1,6 @@
 //! Who may have something: `Order`, `Allow` and `Deny` of 2.2, `Require` of 2.4, and both together.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -377,6 +377,16 @@ async fn require(settings: &Settings, scope: &Scope<'_>) -> Result<(), Stop> {
         _ if auth.forbids_on_failure == Some(true) => Err(Stop::new(403, "htaccess_denied")),
         _ => Err(Stop::new(401, "htaccess_auth_required")),
     }
+}
+
+/// The addresses of a name that nobody need look up; none of other names.
+pub(crate) fn networks_of_name(name: &[u8]) -> Option<[IpNet; 2]> {
+    let own = [
+        IpAddr::from(Ipv4Addr::LOCALHOST),
+        IpAddr::from(Ipv6Addr::LOCALHOST),
+    ];
+    name.eq_ignore_ascii_case(b"localhost")
+        .then(|| own.map(IpNet::from))
 }
 
 /// A network as Apache writes it: `10.1`, `10.1.0.0/16`, `10.1.0.0/255.255.0.0`, `2001:db8::/32`.

@@ -189,6 +189,7 @@ async fn go(
     if let RewriteResult::Path(path) = passed.result
         && !(lacks_slash && settings.slash != Some(false))
     {
+        scope.query.replace(passed.query);
         return Ok(Ending::Rewritten(path));
     }
     Ok(Ending::GoOn)
@@ -224,14 +225,20 @@ async fn translate(
         }
         RewriteResult::Path(path) => {
             decision.is_translated = true;
+            scope.query.replace(passed.query);
             Ok(Some(Ending::Rewritten(path)))
         }
     }
 }
 
 fn set_env(settings: &Settings, scope: &Scope<'_>) -> Result<(), Stop> {
-    for (name, value) in &settings.env {
-        scope.set_variable(name, value.as_deref())?;
+    // One that is taken away was set further out; what was set by what is asked stays.
+    let set = settings
+        .env
+        .iter()
+        .filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    for (name, value) in set {
+        scope.set_variable(name, Some(value))?;
     }
     Ok(())
 }

@@ -60,7 +60,8 @@ pub(crate) async fn first(
         if !is_url(&location) || location.iter().any(|byte| *byte < b' ' || *byte == 127) {
             return Err(Stop::new(500, "htaccess_location").at(redirect.line, "Redirect"));
         }
-        if let Some(query) = scope.request.query
+        // What rules have made of it, though their path is not what counts.
+        if let Some(query) = &*scope.query.borrow()
             && !location.contains(&b'?')
         {
             location.push(b'?');

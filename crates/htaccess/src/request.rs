@@ -271,7 +271,7 @@ impl Variables {
     }
 
     /// What these are for the request that an internal redirect makes: each with `REDIRECT_`
-    /// before it, and with what was asked first.
+    /// before it, and with the path that was asked and the query that has come of it.
     ///
     /// # Errors
     /// Beyond [`ENV_BYTES_MAX`].

@@ -342,6 +342,37 @@ fn names_of_hosts_are_not_looked_up_so_nobody_is_let_in_for_not_having_one() {
 }
 
 #[test]
+fn the_name_localhost_is_known_without_looking_it_up() {
+    for (text, here, elsewhere) in [
+        (
+            "Order deny,allow\nDeny from all\nAllow from localhost",
+            "200",
+            "403",
+        ),
+        (
+            "Order allow,deny\nAllow from all\nDeny from localhost",
+            "403",
+            "200",
+        ),
+        ("Require host Localhost", "200", "403"),
+        (
+            "<RequireAll>\nRequire all granted\nRequire not host localhost\n</RequireAll>",
+            "403",
+            "200",
+        ),
+    ] {
+        for client in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
+            assert_eq!(short(text, &get("/a.html").from(client)), here, "{text}");
+        }
+        assert_eq!(
+            short(text, &get("/a.html").from("127.0.0.2")),
+            elsewhere,
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn what_an_unknown_module_may_set_is_not_taken_for_unset() {
     for text in [
         "GeoIPEnable On\nSetEnvIf GEOIP_COUNTRY_CODE ^CN Block\nDeny from env=Block",

@@ -1,6 +1,7 @@
 //! `.htaccess` files: what they mean, line by line, and what comes of them for a request.
 
 mod access;
+mod beside_apache;
 mod corpus;
 mod expression;
 mod firewall;

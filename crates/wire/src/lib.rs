@@ -44,5 +44,5 @@ pub use octets::{field_name_ok, field_value_ok};
 pub use refusal::Refusal;
 pub use reply::{REPLY_BYTES_MAX, ReplyFraming, ReplyHead};
 pub use request::{OddNames, RequestHead};
-pub use rewrite::{canonical_path, judge_target};
+pub use rewrite::{canonical_path, escaped_query, judge_target};
 pub use target::{EncodedSlash, PathRules, Slashes};

@@ -129,6 +129,13 @@ fn escaped_path(decoded: &[u8], how: PathRules) -> Vec<u8> {
     raw
 }
 
+/// A query with what cannot stand in a target escaped: bytes beyond ASCII that were taken out of a path.
+pub fn escaped_query(query: &[u8]) -> Vec<u8> {
+    let mut raw = Vec::with_capacity(query.len());
+    escape(query, |rest| rest.starts_with(b"#"), &mut raw);
+    raw
+}
+
 /// Escapes what cannot stand in a target, and what else is to be, as seen from each byte on.
 fn escape(bytes: &[u8], is_more: impl Fn(&[u8]) -> bool, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";

@@ -10,8 +10,8 @@
 
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -28,11 +28,13 @@ const SETTLED_COARSE_NS: u64 = 2_100_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Parts of what is kept that have a lock each.
 const SHARDS: usize = 16;
+/// Files whose lines a tenant is known to have been told of.
+const TOLD_MAX: usize = 1_024;
 
 /// What is known of files, for all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
-    /// By what they were made of; those that no chain has are gone, but were told of.
+    /// By what they were made of; those that no chain has are gone.
     programs: Mutex<HashMap<[u8; 32], Weak<SharedProgram>>>,
     tenants: [Mutex<Tenants>; SHARDS],
     hasher: RandomState,
@@ -50,6 +52,8 @@ struct KnownTenant {
     chains: HashMap<Box<[u8]>, KeptChain>,
     /// Times it was asked.
     turn: u64,
+    /// How many lines of a file it was told of, by site.
+    told: HashMap<[u8; 32], usize>,
 }
 
 #[derive(Debug)]
@@ -68,6 +72,8 @@ pub(crate) struct KnownChain {
     pub(crate) chain: Chain,
     stamps: Box<[Stamp]>,
     programs: Box<[Arc<SharedProgram>]>,
+    /// Whether its tenant was told of all that is not obeyed.
+    pub(crate) is_told: AtomicBool,
     bytes: usize,
     counted: OnceLock<Counted>,
 }
@@ -77,6 +83,8 @@ pub(crate) struct KnownChain {
 pub(crate) struct SharedProgram {
     /// The program.
     pub(crate) program: Arc<Program>,
+    /// What it was made of.
+    hash: [u8; 32],
     counted: OnceLock<Counted>,
 }
 
@@ -174,6 +182,7 @@ impl Programs {
             chain,
             stamps: stamps.into(),
             programs,
+            is_told: AtomicBool::new(false),
             counted: OnceLock::new(),
         });
         // Where nothing is said nothing is gained by it.
@@ -184,8 +193,8 @@ impl Programs {
         Ok(known)
     }
 
-    /// What a file says, and whether that was not known before.
-    pub(crate) fn of_file(&self, bytes: &[u8], files: &SiteHtaccess) -> (Arc<SharedProgram>, bool) {
+    /// What a file says.
+    pub(crate) fn of_file(&self, bytes: &[u8], files: &SiteHtaccess) -> Arc<SharedProgram> {
         let words = files.words.join(" ");
         let is_strict = files.unknown as u8;
         let parts = [words.as_bytes(), &[is_strict], bytes];
@@ -197,22 +206,43 @@ impl Programs {
         let text = section.text.as_bytes();
         let parts = [&b"section"[..], &[section.context as u8], text];
         let compile = || htaccess::compile_section(text, section.context);
-        self.program(&parts, compile).0
+        self.program(&parts, compile)
     }
 
-    fn program(
+    /// How many lines of a file a site of a tenant was told of.
+    pub(crate) fn told(&self, (tenant, site): (&str, &str), shared: &SharedProgram) -> usize {
+        let tenants = held(self.shard_of(tenant));
+        let told = tenants.get(tenant).map(|tenant| &tenant.told);
+        let told = told.and_then(|told| told.get(&hash_of(&[site.as_bytes(), &shared.hash])));
+        told.copied().unwrap_or(0)
+    }
+
+    /// Notes that a site was told of so many lines of a file. Of a tenant that has very many files it
+    /// is forgotten which ones it was told of.
+    pub(crate) fn note_told(
         &self,
-        parts: &[&[u8]],
-        compile: impl FnOnce() -> Program,
-    ) -> (Arc<SharedProgram>, bool) {
+        (tenant, site): (&str, &str),
+        shared: &SharedProgram,
+        lines: usize,
+    ) {
+        let mut tenants = held(self.shard_of(tenant));
+        let told = &mut tenants.entry(tenant.into()).or_default().told;
+        if told.len() >= TOLD_MAX {
+            told.clear();
+        }
+        told.insert(hash_of(&[site.as_bytes(), &shared.hash]), lines);
+    }
+
+    fn program(&self, parts: &[&[u8]], compile: impl FnOnce() -> Program) -> Arc<SharedProgram> {
         let hash = hash_of(parts);
-        let known = held(&self.programs).get(&hash).map(Weak::upgrade);
-        if let Some(Some(shared)) = known {
-            return (shared, false);
+        let known = held(&self.programs).get(&hash).and_then(Weak::upgrade);
+        if let Some(shared) = known {
+            return shared;
         }
         // Compiled without the lock: others need not wait for it.
         let shared = Arc::new(SharedProgram {
             program: Arc::new(compile()),
+            hash,
             counted: OnceLock::new(),
         });
         let mut programs = held(&self.programs);
@@ -221,7 +251,7 @@ impl Programs {
             programs.retain(|_, shared| shared.strong_count() > 0);
         }
         programs.insert(hash, Arc::downgrade(&shared));
-        (shared, known.is_none())
+        shared
     }
 
     fn keep(&self, place: &ChainPlace<'_>, known: &Arc<KnownChain>) {
@@ -321,6 +351,13 @@ impl KnownChain {
         }
     }
 
+    /// The files, each with its directory.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&[u8], &SharedProgram)> {
+        let levels = self.chain.levels().iter().zip(&self.programs);
+        let files = levels.filter(|(level, _)| !level.program.is_section);
+        files.map(|(level, shared)| (&*level.directory, &**shared))
+    }
+
     /// What it takes, and its part of the programs that others have, too.
     fn own_bytes(&self) -> usize {
         let programs = self.programs.iter();
@@ -368,213 +405,4 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use config::model::UnknownLines;
-    use htaccess::Overrides;
-    use htaccess::overrides::Unknown;
-    use os::file::FileKind;
-
-    use super::*;
-
-    /// As much as a test needs.
-    const ENOUGH: usize = 1 << 30;
-
-    fn stamp(changed_ns: u64) -> Stamp {
-        let facts = FileFacts {
-            kind: FileKind::Regular,
-            size: 1,
-            modified_s: 1,
-            modified_ns: 1,
-            changed_ns,
-            device: 1,
-            inode: 1,
-            uid: 0,
-            gid: 0,
-            mode: 0o644,
-        };
-        Stamp { level: 0, facts }
-    }
-
-    fn files(word: &str) -> Arc<SiteHtaccess> {
-        Arc::new(SiteHtaccess {
-            words: vec![word.to_owned()],
-            unknown: UnknownLines::Log,
-            overrides: Overrides::new([word], Unknown::Log).expect("a class"),
-            handlers: Vec::new(),
-            directories: Vec::new(),
-        })
-    }
-
-    /// Has a directory of a site with this file kept.
-    fn keep(
-        programs: &Programs,
-        (site, directory): (&str, &str),
-        (files, text): (&Arc<SiteHtaccess>, &str),
-        most_bytes: usize,
-    ) -> Arc<KnownChain> {
-        let (shared, _) = programs.of_file(text.as_bytes(), files);
-        let levels = vec![(Arc::from(directory.as_bytes()), shared)];
-        let directory = directory.as_bytes();
-        let place = ChainPlace {
-            tenant: site,
-            files,
-            directory,
-        };
-        let merged = programs.merge(&place, (vec![stamp(1)], true), levels, most_bytes);
-        merged.expect("few levels")
-    }
-
-    fn is_kept(
-        programs: &Programs,
-        site: &str,
-        directory: &str,
-        files: &Arc<SiteHtaccess>,
-    ) -> bool {
-        let directory = directory.as_bytes();
-        let place = ChainPlace {
-            tenant: site,
-            files,
-            directory,
-        };
-        programs.chain(&place, &[stamp(1)]).is_some()
-    }
-
-    #[test]
-    fn the_same_bytes_are_understood_once_for_all_that_allow_the_same() {
-        let programs = Programs::default();
-        let all = files("All");
-        let (one, is_new) = programs.of_file(b"Require all denied\n", &all);
-        let (again, is_new_again) = programs.of_file(b"Require all denied\n", &files("All"));
-        assert!(is_new && !is_new_again && Arc::ptr_eq(&one, &again));
-        let (other, is_new) = programs.of_file(b"Require all denied\n", &files("FileInfo"));
-        assert!(is_new && !Arc::ptr_eq(&one, &other));
-        let mut problems = other.program.problems.iter();
-        assert!(problems.any(|problem| problem.refuses));
-        drop((one, again));
-        let (_, is_new) = programs.of_file(b"Require all denied\n", &all);
-        assert!(!is_new, "what was told once is not told again");
-    }
-
-    #[test]
-    fn what_is_kept_has_a_bound_in_bytes_and_is_counted_until_it_is_gone() {
-        let (programs, all) = (Programs::default(), files("All"));
-        let most_bytes = 200_000;
-        let used = keep(
-            &programs,
-            ("a", "/a/"),
-            (&all, "Require all denied"),
-            most_bytes,
-        );
-        for number in 0..1_000 {
-            let text = format!("RewriteRule ^{number}$ /x\n").repeat(10);
-            let at = format!("/srv/{number}/");
-            keep(&programs, ("a", &at), (&all, &text), most_bytes);
-            assert!(programs.bytes() <= most_bytes, "{}", programs.bytes());
-            assert!(is_kept(&programs, "a", &at, &all), "the newest is kept");
-        }
-        assert!(programs.bytes() > most_bytes / 3, "{}", programs.bytes());
-        assert!(!is_kept(&programs, "a", "/a/", &all));
-        assert_eq!(used.chain.levels().len(), 1, "what is in use lives on");
-        programs.make_room(0);
-        drop(used);
-        assert_eq!(programs.bytes(), 0);
-    }
-
-    #[test]
-    fn a_site_that_writes_without_end_gives_up_its_own_and_nobody_elses() {
-        let (programs, all) = (Programs::default(), files("All"));
-        let few = "RewriteEngine on\nRewriteRule . /index.php [L]\n";
-        let names: Vec<_> = (0..100).map(|number| format!("s{number}")).collect();
-        for site in &names {
-            keep(&programs, (site, "/srv/"), (&all, few), ENOUGH);
-        }
-        let most_bytes = 4 * programs.bytes();
-        for number in 0..2_000 {
-            let text = format!("Redirect /{number} /\n").repeat(20);
-            let at = format!("/evil/{number}/");
-            keep(&programs, ("evil", &at), (&all, &text), most_bytes);
-        }
-        assert!(programs.bytes() <= most_bytes);
-        let mut names = names.iter();
-        assert!(names.all(|site| is_kept(&programs, site, "/srv/", &all)));
-    }
-
-    #[test]
-    fn who_shares_a_large_file_with_many_is_not_taken_for_who_has_most() {
-        let (programs, all) = (Programs::default(), files("All"));
-        let shared = "SetEnv A b\n".repeat(2_000);
-        for number in 0..50 {
-            let site = format!("s{number}");
-            keep(&programs, (&site, "/srv/"), (&all, &shared), ENOUGH);
-        }
-        let most_bytes = programs.bytes() * 3 / 2;
-        for number in 0..200 {
-            let text = format!("Redirect /{number} /\n").repeat(20);
-            let at = format!("/own/{number}/");
-            keep(&programs, ("own", &at), (&all, &text), most_bytes);
-        }
-        assert!(programs.bytes() <= most_bytes);
-        let mut sites = (0..50).map(|number| format!("s{number}"));
-        assert!(sites.all(|site| is_kept(&programs, &site, "/srv/", &all)));
-    }
-
-    #[test]
-    fn what_a_generation_left_goes_before_anything_that_counts() {
-        let (programs, old, new) = (Programs::default(), files("All"), files("All"));
-        for number in 0..100 {
-            let site = format!("s{number}");
-            keep(
-                &programs,
-                (&site, "/srv/"),
-                (&old, "Require all denied"),
-                ENOUGH,
-            );
-        }
-        assert!(!is_kept(&programs, "s1", "/srv/", &new), "read again");
-        drop(old);
-        let most_bytes = programs.bytes();
-        for at in ["/a/", "/b/"] {
-            let text = "Require all granted\n".repeat(80);
-            keep(&programs, ("large", at), (&new, &text), most_bytes);
-        }
-        assert!(is_kept(&programs, "large", "/a/", &new));
-        let tenants = programs.tenants.iter().map(|it| held(it).len());
-        assert_eq!(tenants.sum::<usize>(), 1);
-    }
-
-    #[test]
-    fn a_file_that_was_changed_a_moment_before_it_was_read_is_read_again() {
-        let now_ns = 1_000 * SECOND_NS + 5;
-        for (age_ns, is_settled) in [
-            (0, false),
-            (SETTLED_NS - 1, false),
-            (SETTLED_NS + 1, true),
-            // Where times have no parts of a second.
-            (5, false),
-            (2 * SECOND_NS + 5, false),
-            (3 * SECOND_NS + 5, true),
-        ] {
-            let stamp = stamp(now_ns - age_ns);
-            assert_eq!(stamp.is_settled_at(now_ns.into()), is_settled, "{age_ns}");
-        }
-        let tomorrow = stamp(now_ns + SECOND_NS);
-        assert!(!tomorrow.is_settled_at(now_ns.into()));
-        let (programs, all) = (Programs::default(), files("All"));
-        let place = ChainPlace {
-            tenant: "a",
-            files: &all,
-            directory: b"/srv/a/",
-        };
-        let (shared, _) = programs.of_file(b"Require all denied\n", &all);
-        for is_settled in [false, true] {
-            let levels = vec![(Arc::from(&b"/srv/a/"[..]), Arc::clone(&shared))];
-            let merged = programs.merge(&place, (vec![stamp(1)], is_settled), levels, ENOUGH);
-            merged.expect("few levels");
-            let known = programs.chain(&place, &[stamp(1)]);
-            assert_eq!(known.is_some(), is_settled);
-            assert_eq!(programs.bytes() > 0, is_settled, "only what is kept counts");
-        }
-        assert!(programs.chain(&place, &[stamp(2)]).is_none());
-        assert!(programs.chain(&place, &[]).is_none());
-    }
-}
+mod tests;

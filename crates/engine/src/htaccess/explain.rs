@@ -148,7 +148,7 @@ impl<'a> Explainer<'a> {
             ending: String::new(),
         };
         let (landing, known) = match walked {
-            Walked::Known { landing, known, .. } => (landing, known),
+            Walked::Known(landing, known) => (landing, known),
             Walked::Refused(file, why) => {
                 let file = String::from_utf8_lossy(&file);
                 let status = walk::status_of(why);
@@ -218,7 +218,12 @@ impl<'a> Explainer<'a> {
                 let kind = facts.ok().flatten().map(|facts| facts.kind);
                 kind == Some(os::file::FileKind::Regular)
             };
-            if let Some(page) = paths.into_iter().find(is_file) {
+            let first = if settings.fallback().is_some() {
+                1
+            } else {
+                usize::MAX
+            };
+            if let Some(page) = paths.into_iter().take(first).find(is_file) {
                 return Some(page);
             }
         }

@@ -82,7 +82,7 @@ impl Carried {
             });
         }
         let variables = &decision.variables;
-        let variables = variables.redirected(&facts.uri, facts.query.as_deref());
+        let variables = variables.redirected(&facts.uri, decision.query.as_deref());
         Ok(Self {
             variables: variables.map_err(|stop| failure(&stop, None))?,
             ..Self::with(decision)
@@ -109,8 +109,11 @@ impl Carried {
             .zip([&mut decision.cookies, &mut decision.vary])
         {
             let more = std::mem::replace(said, before);
+            // Of a cookie the first one is set.
+            let name = |value: &[u8]| value.split(|byte| *byte == b'=').next().map(<[u8]>::to_vec);
             for value in more {
-                if said.len() < HANDED_ON_MAX && !said.contains(&value) {
+                let is_new = !said.iter().any(|it| name(it) == name(&value));
+                if said.len() < HANDED_ON_MAX && is_new {
                     said.push(value);
                 }
             }

@@ -21,10 +21,10 @@ pub(crate) async fn edit(arrived: Arrived<'_>, exchange: &mut Exchange) -> Resul
     describe(exchange, &applied);
     let edited = match arrived.routed(&exchange.route) {
         Some(routed) if applied.decision.settings.edits_replies() => {
-            let (fields, hosts) = (
-                applied.facts.pairs(),
-                [&*applied.facts.host, &*applied.facts.site],
-            );
+            // As `RequestHeader` has left them.
+            let fields = exchange.request.head.fields.iter();
+            let fields: Vec<_> = fields.map(|field| (field.name, field.value)).collect();
+            let hosts = [&*applied.facts.host, &*applied.facts.site];
             let told = applied.facts.told(&fields, &hosts);
             let tables = tables(exchange, applied.is_own_error);
             let progress = edit_reply(&applied.decision, &told, tables);
@@ -116,49 +116,68 @@ fn tables(exchange: &Exchange, is_own_error: bool) -> ReplyTables {
     }
 }
 
-/// Says what a file is, as the files say by its name.
+/// Says what a file is, as the files say by its name; of what a program answers, the charset of texts
+/// that have none, and the language.
 fn describe(exchange: &mut Exchange, applied: &Applied) {
-    if exchange.record.handler != "static" || applied.is_own_error {
+    let is_file = match exchange.record.handler {
+        "static" => true,
+        "cgi" | "fastcgi" => false,
+        _ => return,
+    };
+    if applied.is_own_error {
         return;
     }
     let described = &applied.described;
     let default = applied.decision.settings.default_charset();
     let fields = &mut exchange.outgoing.fields;
+    let language = described.language.as_ref();
+    if let Some(language) = language.filter(|it| wire::field_value_ok(it))
+        && (is_file || fields.get_named(b"Content-Language").is_none())
+    {
+        fields.set(b"Content-Language", language);
+    }
     let Some(have) = fields.get_named(b"Content-Type").map(<[u8]>::to_vec) else {
         return;
     };
-    let essence = have.split(|byte| *byte == b';').next().unwrap_or(&have);
+    let mut parts = have.splitn(2, |byte| *byte == b';');
+    let (essence, said) = (parts.next().unwrap_or(&have), parts.next());
+    let is_text = |essence: &[u8]| matches!(essence, b"text/html" | b"text/plain");
+    if !is_file {
+        if let Some(Some(default)) = default.filter(|_| said.is_none() && is_text(essence)) {
+            set_type(fields, essence, Some(default));
+        }
+        return;
+    }
     let essence = match &described.media_type {
         Some(Some(said)) => said,
         _ => essence,
     };
-    let is_text = matches!(essence, b"text/html" | b"text/plain");
     let charset = match (&described.charset, default) {
         (Some(charset), _) => Some(charset.as_slice()),
-        (None, Some(default)) if is_text => default,
+        (None, Some(default)) if is_text(essence) => default,
         (None, _) => have
             .strip_prefix(essence)
             .and_then(|rest| rest.strip_prefix(b"; charset=")),
     };
-    let mut value = essence.to_vec();
-    if let Some(charset) = charset {
-        value.extend_from_slice(b"; charset=");
-        value.extend_from_slice(charset);
-    }
-    if value != have && wire::field_value_ok(&value) {
-        fields.set(b"Content-Type", &value);
-    }
-    if let Some(language) = described
-        .language
-        .as_ref()
-        .filter(|it| wire::field_value_ok(it))
-    {
-        fields.set(b"Content-Language", language);
+    match described.media_type {
+        Some(None) => fields.remove_named(b"Content-Type"),
+        _ => set_type(fields, essence, charset),
     }
     let mut encodings = described.encodings.iter();
     if fields.get_named(b"Content-Encoding").is_none()
         && let Some(encoding) = encodings.next().filter(|it| wire::field_value_ok(it))
     {
         fields.push(b"Content-Encoding", encoding);
+    }
+}
+
+fn set_type(fields: &mut Fields, essence: &[u8], charset: Option<&[u8]>) {
+    let mut value = essence.to_vec();
+    if let Some(charset) = charset {
+        value.extend_from_slice(b"; charset=");
+        value.extend_from_slice(charset);
+    }
+    if wire::field_value_ok(&value) {
+        fields.set(b"Content-Type", &value);
     }
 }

@@ -164,6 +164,10 @@ impl Judged<'_> {
             if self.is_file(&path).await? {
                 return Ok(Page::At(path));
             }
+            // What is missing is answered for at once, before further names.
+            if self.decision.settings.fallback().is_some() {
+                break;
+            }
         }
         if let Page::At(path) = self.fallback() {
             return Ok(Page::At(path));
@@ -203,11 +207,13 @@ impl Judged<'_> {
         Ok(facts.is_some_and(|facts| facts.kind == os::file::FileKind::Regular))
     }
 
-    /// A directory without a page: its list, where files let it be seen and the site has none. Where
-    /// neither has one, whoever serves files refuses it: a rule may answer something else.
+    /// A directory without a page: its list, where files let it be seen and the site has none, and
+    /// where they name its pages the site's are not looked for. Where neither has one, whoever serves
+    /// files refuses it: a rule may answer something else.
     async fn list(&self, exchange: &mut Exchange) -> Result<()> {
-        let lists = self.decision.settings.options(self.facts.options).lists();
-        if lists && !self.routed.site.files.listing {
+        let settings = &self.decision.settings;
+        let lists = settings.options(self.facts.options).lists();
+        if settings.index().is_some() || (lists && !self.routed.site.files.listing) {
             resolve::directory(self.routed, exchange).await?;
         }
         Ok(())

@@ -23,6 +23,7 @@ pub(crate) mod walk;
 use std::mem::take;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use config::model::{Handler, Root, SiteHtaccess};
@@ -86,7 +87,7 @@ async fn go_round(
 ) -> Result<Next> {
     let carried = exchange.route.carried.take();
     let mut carried = carried.map_or_else(Carried::default, |it| *it);
-    for _ in 0..=REDIRECTS_MAX {
+    for round in 0..=REDIRECTS_MAX {
         let Some(tree) = resolve::find_tree(routed, exchange) else {
             return Ok(Next::On);
         };
@@ -119,6 +120,9 @@ async fn go_round(
                 lead_to(routed, exchange, &path, Some(decision.query.as_deref()))?;
                 exchange.route.file = file;
                 carried = next;
+                if round == REDIRECTS_MAX {
+                    note(exchange, Applied::new(decision, facts, files));
+                }
             }
             Ok(Onward::Answer(status, location)) => {
                 let mut applied = Applied::new(decision, facts, files);
@@ -160,13 +164,9 @@ async fn walk(
         relative: relative_of(tree.below(path).unwrap_or_default()).to_vec(),
     };
     match resolve::ask(routed, tree, move |root, wait| walk.look(root, wait)).await? {
-        Walked::Known {
-            landing,
-            known,
-            told,
-        } => {
-            for (file, program) in &told {
-                tell(routed, &String::from_utf8_lossy(file), program);
+        Walked::Known(landing, known) => {
+            if !known.is_told.load(Relaxed) {
+                known.is_told.store(tell(routed, &known), Relaxed);
             }
             Ok((landing, known))
         }
@@ -178,40 +178,54 @@ async fn walk(
     }
 }
 
-/// Tells what of a file that was not known before is not obeyed: its tenant, where that has a log.
-/// Whoever writes files without end is not told all of it.
-fn tell(routed: Routed<'_>, file: &str, program: &Program) {
+/// Tells the site's tenant, where that has a log, what of files is not obeyed and was not told before.
+/// Whoever has many such lines is told the rest at a later request: then this is not all.
+fn tell(routed: Routed<'_>, known: &KnownChain) -> bool {
     let (site, index) = (&*routed.site.name, routed.site_index);
-    let logs = &routed.serving.generation.logs;
-    let page = &routed.worker.access_log;
-    let say = |say: &dyn Fn()| {
-        if routed.serving.stderr.is_due(index, Instant::now()) {
-            site_log::tell(logs, page, Some(site), Audience::Tenant, say);
+    let programs = &routed.worker.shared.htaccess;
+    let whose = (&*routed.site.tenant_name, site);
+    let has_pool = has_pool(routed);
+    let is_due = || routed.serving.stderr.is_due(index, Instant::now());
+    for (directory, shared) in known.files() {
+        let program = &shared.program;
+        let lines = program.problems.len() + usize::from(program.sets_php() && !has_pool);
+        let before = programs.told(whose, shared);
+        let mut told = before;
+        while told < lines && is_due() {
+            let file = [directory, walk::NAME].concat();
+            let (logs, page) = (&routed.serving.generation.logs, &routed.worker.access_log);
+            let say = || tell_line(site, &String::from_utf8_lossy(&file), program, told);
+            site_log::tell(logs, page, Some(site), Audience::Tenant, &say);
+            told += 1;
         }
-    };
-    for it in &program.problems {
-        let (line, reason, refuses, detail) = (it.line, it.reason, it.refuses, &*it.text);
-        say(&|| {
-            tracing::warn!(
-                site,
-                file,
-                line,
-                reason,
-                refuses,
-                detail,
-                "a line of a .htaccess file is not obeyed"
-            );
-        });
+        if told > before {
+            programs.note_told(whose, shared, told);
+        }
+        if told < lines {
+            return false;
+        }
     }
-    if program.sets_php() && !has_pool(routed) {
-        say(&|| {
-            tracing::warn!(
-                site,
-                file,
-                reason = "htaccess_php",
-                "settings of PHP in a .htaccess file are not obeyed: php-fpm that others run would keep them"
-            );
-        });
+    true
+}
+
+/// Tells of one line of a file, or, after the last one, of its settings of PHP.
+fn tell_line(site: &str, file: &str, program: &Program, number: usize) {
+    match program.problems.get(number) {
+        Some(it) => tracing::warn!(
+            site,
+            file,
+            line = it.line,
+            reason = it.reason,
+            refuses = it.refuses,
+            detail = &*it.text,
+            "a line of a .htaccess file is not obeyed"
+        ),
+        None => tracing::warn!(
+            site,
+            file,
+            reason = "htaccess_php",
+            "settings of PHP in a .htaccess file are not obeyed: php-fpm that others run would keep them"
+        ),
     }
 }
 
@@ -348,10 +362,21 @@ fn lead_to(
     query: Option<Option<&[u8]>>,
 ) -> Result<()> {
     let path = wire::canonical_path(path, routed.site.path_rules)?;
-    if let Some(query) = query.filter(|query| exchange.request.head.query() != *query) {
-        exchange.request.head.rewrite_query(query)?;
+    if let Some(query) = query {
+        rewrite_query(exchange, query)?;
     }
     exchange.route.look_up(path);
+    Ok(())
+}
+
+/// Has the request ask with this query, in which bytes that rules have taken out of a path are
+/// escaped as clients do it.
+fn rewrite_query(exchange: &mut Exchange, query: Option<&[u8]>) -> Result<()> {
+    let head = &mut exchange.request.head;
+    if head.query() != query {
+        let escaped = query.map(wire::escaped_query);
+        head.rewrite_query(escaped.as_deref())?;
+    }
     Ok(())
 }
 
@@ -393,10 +418,7 @@ fn settle(
     if let Some(user) = &decision.user {
         exchange.record.user = String::from_utf8_lossy(user).into_owned();
     }
-    let query = decision.query.as_deref();
-    if exchange.request.head.query() != query {
-        exchange.request.head.rewrite_query(query)?;
-    }
+    rewrite_query(exchange, decision.query.as_deref())?;
     let has_more = applied.refuses_path_info() && !applied.facts.path_info.is_empty();
     note(exchange, applied);
     match has_more {

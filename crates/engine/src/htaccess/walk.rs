@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use config::model::{DirectorySection, SiteHtaccess};
 use htaccess::tree::FILE_BYTES_MAX;
-use htaccess::{LEVELS_MAX, Program, SectionContext};
+use htaccess::{LEVELS_MAX, SectionContext};
 use os::file::{self, FileFacts, FileKind, NoFile, Wait};
 
 use super::cache::{ChainPlace, KnownChain, Levels, Programs, SharedProgram, Stamp};
@@ -47,15 +47,8 @@ pub(crate) enum LandingKind {
 /// What a walk has found.
 #[derive(Debug)]
 pub(crate) enum Walked {
-    /// The files, merged, and what was wrong with those that were read for the first time.
-    Known {
-        /// Where the path leads.
-        landing: Landing,
-        /// The files.
-        known: Arc<KnownChain>,
-        /// Files that were not known before.
-        told: Vec<(Vec<u8>, Arc<Program>)>,
-    },
+    /// Where the path leads, and the files, merged.
+    Known(Landing, Arc<KnownChain>),
     /// A file is there that cannot be obeyed: its name, and why.
     Refused(Vec<u8>, &'static str),
 }
@@ -114,7 +107,6 @@ impl Walk {
             files: &self.files,
             directory: &directory,
         };
-        let mut told = Vec::new();
         let known = match self.programs.chain(&place, &stamps) {
             Some(known) => known,
             // To read and understand takes its time.
@@ -122,17 +114,13 @@ impl Walk {
                 return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
             }
             None => {
-                let (levels, is_settled) = self.read(&directories, &opened, &stamps, &mut told)?;
+                let (levels, is_settled) = self.read(&directories, &opened, &stamps)?;
                 let stamps = (stamps, is_settled);
                 let merged = self.programs.merge(&place, stamps, levels, self.most_bytes);
                 merged.map_err(|stop| self.refused(innermost, stop.reason))?
             }
         };
-        Ok(Walked::Known {
-            landing,
-            known,
-            told,
-        })
+        Ok(Walked::Known(landing, known))
     }
 
     /// Opens the files of directories, which is all that is done where they have not changed.
@@ -206,7 +194,6 @@ impl Walk {
         directories: &[&[u8]],
         opened: &OpenedFiles<'_>,
         stamps: &[Stamp],
-        told: &mut Vec<(Vec<u8>, Arc<Program>)>,
     ) -> Result<(Levels, bool), Fault> {
         let section = |section: &DirectorySection| {
             let directory = Arc::from(section.directory.as_bytes());
@@ -221,24 +208,21 @@ impl Walk {
             let Some(((_, descriptor), stamp)) = file else {
                 continue;
             };
-            let (shared, is_new) = self.read_file(directory, descriptor, stamp)?;
+            let shared = self.read_file(directory, descriptor, stamp)?;
             is_settled &= stamp.is_settled();
             let directory = [&*self.root_name, directory].concat();
-            if is_new {
-                told.push(([&*directory, NAME].concat(), Arc::clone(&shared.program)));
-            }
             levels.push((directory.into(), shared));
         }
         Ok((levels, is_settled))
     }
 
-    /// Reads and understands a file; says as well whether it was not known before.
+    /// Reads and understands a file.
     fn read_file(
         &self,
         directory: &[u8],
         descriptor: &OwnedFd,
         stamp: &Stamp,
-    ) -> Result<(Arc<SharedProgram>, bool), Fault> {
+    ) -> Result<Arc<SharedProgram>, Fault> {
         let is_young = !stamp.is_settled();
         let name = [directory, NAME].concat();
         let bytes = match file::read_whole(descriptor.as_fd(), FILE_BYTES_MAX) {
@@ -248,12 +232,12 @@ impl Walk {
             bytes => bytes?,
         };
         let has_changed = file::facts(descriptor.as_fd())? != stamp.facts;
-        let (shared, is_new) = self.programs.of_file(&bytes, &self.files);
+        let shared = self.programs.of_file(&bytes, &self.files);
         // Cut off or still empty it would say less than whoever writes it wants to say.
         let is_begun = is_young && (bytes.is_empty() || !shared.program.is_whole);
         match has_changed || is_begun {
             true => Err(self.refused(&name, CHANGING)),
-            false => Ok((shared, is_new)),
+            false => Ok(shared),
         }
     }
 
@@ -416,7 +400,7 @@ mod tests {
             ..walk.clone()
         };
         match walk.look(root, Wait::Allowed).expect("it can be read") {
-            Walked::Known { known, .. } => known,
+            Walked::Known(_, known) => known,
             Walked::Refused(file, why) => panic!("{}: {why}", file.escape_ascii()),
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Block, Compiler, Wrong};
-use crate::access::{LastWord, Methods, Origin, Provider, Requirement, network};
+use crate::access::{LastWord, Methods, Origin, Provider, Requirement, network, networks_of_name};
 use crate::expression;
 use crate::settings::{Merging, Settings};
 use crate::tree::Directive;
@@ -65,6 +65,8 @@ impl Compiler<'_> {
         }
         let raw = rest;
         let words = crate::words::all_words(rest);
+        let known = words.first().filter(|_| words.len() == 1);
+        let known = known.and_then(|name| networks_of_name(name));
         let provider = String::from_utf8_lossy(&word).to_ascii_lowercase();
         let provider = match provider.as_str() {
             "all" => match words
@@ -106,6 +108,9 @@ impl Compiler<'_> {
                     .map(|word| network(word))
                     .collect::<Option<_>>();
                 Provider::Network(networks.ok_or("an address or network is expected")?)
+            }
+            "host" | "forward-dns" if known.is_some() => {
+                Provider::Network(known.into_iter().flatten().collect())
             }
             "host" | "forward-dns" if negated || self.groups.iter().any(|it| it.negated) => {
                 let text = "names of hosts are not looked up: say `Require not ip`".to_owned();
@@ -164,6 +169,11 @@ impl Compiler<'_> {
                     &mut hosts.allows
                 };
                 for word in words.iter().skip(1) {
+                    if let Some(networks) = networks_of_name(word) {
+                        let origins = networks.map(Origin::Network);
+                        list.extend(origins.map(|origin| (methods.clone(), origin)));
+                        continue;
+                    }
                     let origin = origin(word, denies)?;
                     let is_env = matches!(origin, Origin::Env(_) | Origin::NoEnv(_));
                     self.reliance.on_env |= is_env;

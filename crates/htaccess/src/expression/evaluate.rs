@@ -38,8 +38,9 @@ pub(crate) fn holds<'e>(condition: &'e Condition, scope: &'e Scope<'_>) -> Later
                 let text = text(word, scope).await?;
                 let groups = scope.matched(pattern, &text)?;
                 let is_found = groups.is_some();
-                if let Some(groups) = groups {
-                    scope.groups.replace(groups);
+                // What was captured before stays where this captures nothing.
+                if pattern.captures() {
+                    scope.groups.replace(groups.unwrap_or_default());
                 }
                 Ok(is_found)
             }

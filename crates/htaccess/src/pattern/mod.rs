@@ -106,6 +106,11 @@ impl Pattern {
         &self.text
     }
 
+    /// Whether it has groups that capture.
+    pub(crate) fn captures(&self) -> bool {
+        self.counted.groups() > 0
+    }
+
     /// The groups of the first match.
     pub(crate) fn groups(&self, text: &[u8], work: &Work) -> Result<Option<Groups>, Stop> {
         let found = self.find(text, work)?;

@@ -27,6 +27,8 @@ pub(crate) struct Passed {
     pub(crate) vary: Vec<Vec<u8>>,
     /// Values of `Set-Cookie`.
     pub(crate) cookies: Vec<Vec<u8>>,
+    /// The query that goes with a path.
+    pub(crate) query: Option<Vec<u8>>,
 }
 
 /// Where a pass leads.
@@ -78,7 +80,7 @@ pub(crate) async fn run(
     scope: &Scope<'_>,
 ) -> Result<Passed, Stop> {
     let directory = match &lines.directory {
-        Some(directory) if lines.engine == Some(true) && !scope.request.has_ended => directory,
+        Some(directory) if lines.engine == Some(true) && !has_ended(scope) => directory,
         _ => return Ok(Passed::default()),
     };
     let allows_no_slash = lines.options.unwrap_or_default().allow_no_slash;
@@ -98,7 +100,7 @@ pub(crate) async fn run(
 /// # Errors
 /// As [`run`].
 pub(crate) async fn translate(lines: &RewriteLines, scope: &Scope<'_>) -> Result<Passed, Stop> {
-    if lines.engine != Some(true) || scope.request.has_ended {
+    if lines.engine != Some(true) || has_ended(scope) {
         return Ok(Passed::default());
     }
     let uri = scope.request.uri;
@@ -108,6 +110,12 @@ pub(crate) async fn translate(lines: &RewriteLines, scope: &Scope<'_>) -> Result
     scope.filename.replace(filename);
     scope.path_info.replace(path_info);
     passed
+}
+
+/// Whether a rule with `END` was met; a page is looked at in a request of its own, and does not count
+/// what ended the one that it is for.
+fn has_ended(scope: &Scope<'_>) -> bool {
+    scope.request.has_ended && !scope.request.is_subrequest
 }
 
 impl<'p> Pass<'p> {
@@ -415,7 +423,10 @@ impl<'p> Pass<'p> {
             let text = template.expand(captured, None, scope)?.text;
             let cookies = &mut self.passed.cookies;
             let cookie = target::cookie(&text, scope.request.now.epoch_s);
-            cookies.extend(cookie.filter(|cookie| !cookies.contains(cookie)));
+            let is_new =
+                |cookie: &Vec<u8>| !cookies.iter().any(|it| name_of(it) == name_of(cookie));
+            let cookie = cookie.filter(is_new);
+            cookies.extend(cookie);
             if cookies.len() > COOKIES_MAX {
                 return Err(Stop::new(500, "htaccess_loop"));
             }
@@ -466,7 +477,11 @@ impl<'p> Pass<'p> {
             None if path == self.begun => RewriteResult::Same,
             None => {
                 let options = self.lines.options.unwrap_or_default();
-                let path = target::local(path, self.directory, self.base(), options, scope.request);
+                let (directory, request) = (self.directory, scope.request);
+                let mut path = target::local(path, directory, self.base(), options, request);
+                let mut query = query;
+                target::without_fragment(&mut path, &mut query);
+                self.passed.query = query;
                 // It begins anew as what a client asks for: what is escaped in it means a byte.
                 match unescaped(&path) {
                     _ if hides_separators(&path) => RewriteResult::Status(404),
@@ -478,6 +493,11 @@ impl<'p> Pass<'p> {
         self.passed.result = result;
         Ok(self.passed)
     }
+}
+
+/// The name of a cookie: the first of a name is the one that is set.
+fn name_of(cookie: &[u8]) -> Option<&[u8]> {
+    cookie.split(|byte| *byte == b'=').next()
 }
 
 fn compared(

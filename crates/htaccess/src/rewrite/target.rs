@@ -116,11 +116,20 @@ pub(super) fn local(
         let context = request.context.filter(|_| !options.ignore_context)?;
         replaced(&path, context.root, context.prefix)
     };
-    let mut found = found.or_else(of_context).unwrap_or(path);
-    // A fragment is the client's.
-    let end = found.iter().position(|byte| *byte == b'#');
-    found.truncate(end.unwrap_or(found.len()));
-    found
+    found.or_else(of_context).unwrap_or(path)
+}
+
+/// Takes away what follows a `#`, as the path and the query together are a URL.
+pub(super) fn without_fragment(path: &mut Vec<u8>, query: &mut Option<Vec<u8>>) {
+    let fragment = |text: &[u8]| text.iter().position(|byte| *byte == b'#');
+    if let Some(end) = fragment(path) {
+        path.truncate(end);
+        *query = None;
+    } else if let Some(query) = query
+        && let Some(end) = fragment(query)
+    {
+        query.truncate(end);
+    }
 }
 
 /// The value of `Set-Cookie` that `CO` says: name, value, domain, and what may follow.

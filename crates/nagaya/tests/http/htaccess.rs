@@ -284,6 +284,43 @@ fn directories_have_the_pages_and_slashes_that_files_say() {
 }
 
 #[test]
+fn where_files_name_pages_of_a_directory_those_of_the_site_are_not_looked_for() {
+    let gateway = gateway(&[
+        ("site/.htaccess", "DirectoryIndex none.html\n"),
+        (
+            "site/sub/.htaccess",
+            "DirectoryIndex none.html first.txt\nFallbackResource /front.txt\n",
+        ),
+    ]);
+    check(
+        &gateway,
+        "a.test",
+        &[
+            ("/", 403, ""),
+            // The first one is missing, and that is answered for.
+            ("/sub/", 200, "front"),
+        ],
+    );
+}
+
+#[test]
+fn what_rules_take_out_of_a_path_may_be_any_letters_in_a_query() {
+    let rule = "RewriteEngine On\nRewriteRule ^item/(.*)$ /front.txt?name=$1 [L]\n";
+    let gateway = gateway(&[("site/.htaccess", rule)]);
+    let path = "/item/%E6%97%A5%E6%9C%AC";
+    check(&gateway, "a.test", &[(path, 200, "front")]);
+}
+
+#[test]
+fn a_type_that_is_taken_away_is_not_told() {
+    let gateway = gateway(&[("site/.htaccess", "RemoveType .txt\nDefaultLanguage ja\n")]);
+    let plain = ask(&gateway, "a.test", "/plain.txt", "");
+    assert_eq!((plain.status, plain.text()), (200, "plain".into()));
+    assert_eq!(plain.head.field("Content-Type"), None);
+    assert_eq!(plain.head.field("Content-Language"), Some("ja"));
+}
+
+#[test]
 fn fields_types_and_pages_of_failures_are_as_files_say() {
     let gateway = gateway(&[(
         "site/.htaccess",

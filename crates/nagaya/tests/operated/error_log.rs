@@ -260,3 +260,47 @@ fn each_failure_of_a_back_end_is_told_to_the_site_and_to_the_operator() {
         (count(&own) == 20 && count(&gateway.stderr()) == 20).then_some(())
     });
 }
+
+#[test]
+fn each_site_is_told_of_all_lines_of_a_file_that_others_have_too() {
+    let config = r#"
+        workers = 1
+        [[listen]]
+        address = "127.0.0.1:{port}"
+        [log]
+        access = ""
+        [[sites]]
+        hosts = ["a"]
+        root = "{dir}/a"
+        htaccess = { override = ["All"] }
+        [[sites]]
+        hosts = ["b"]
+        root = "{dir}/b"
+        htaccess = { override = ["All"] }
+    "#;
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), config);
+    // More lines together than one site may have told in a second.
+    for (host, level) in ["a", "b"]
+        .into_iter()
+        .flat_map(|host| (0..5).map(move |at| (host, at)))
+    {
+        let lines: String = (0..60).map(|at| format!("Frob{level}x{at} on\n")).collect();
+        let file = format!("{host}/{}.htaccess", "d/".repeat(level));
+        builder.directory().write(&file, lines);
+    }
+    let gateway = builder.start();
+    let told = |host: &str| {
+        let log = gateway.stderr();
+        let site = format!("site={host} ");
+        let lines = log.lines().filter(|told| told.contains("is not obeyed"));
+        lines.filter(|told| told.contains(&site)).count()
+    };
+    for host in ["a", "b"] {
+        eventually(PATIENCE, "all lines to be told", || {
+            status(&gateway, host, "/d/d/d/d/", "");
+            (told(host) >= 300).then_some(())
+        });
+    }
+    status(&gateway, "a", "/d/d/d/d/", "");
+    assert_eq!((told("a"), told("b")), (300, 300), "{}", gateway.stderr());
+}

@@ -243,3 +243,15 @@ fn a_body_without_a_length_is_no_longer_than_files_let_it_be() {
     let length = "POST /index.php HTTP/1.1\r\nHost: a.test\r\nContent-Length: 11\r\n\r\n";
     assert_eq!(reply(bed.gateway.ask(length.as_bytes())).status, 413);
 }
+
+#[test]
+fn texts_of_programs_have_the_charset_and_language_that_files_say() {
+    let bed = Bed::new(&[(
+        "site/.htaccess",
+        "AddDefaultCharset utf-8\nDefaultLanguage ja\n",
+    )]);
+    let answer = bed.ask("/index.php", "");
+    let field = |name: &str| answer.head.field(name).unwrap_or_default().to_owned();
+    assert_eq!(field("Content-Type"), "text/plain; charset=utf-8");
+    assert_eq!(field("Content-Language"), "ja");
+}
