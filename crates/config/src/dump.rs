@@ -117,11 +117,14 @@ fn htaccess(files: &SiteHtaccess) -> String {
 }
 
 fn section(section: &DirectorySection) -> String {
-    braces([
+    let said = section.overrides.iter();
+    let said = said.map(|(words, _)| format!("override = {}", list(words, quote)));
+    let members = [
         format!("path = {}", quote(&section.directory)),
         format!("text = {}", quote(&section.text)),
         format!("context = {}", quote(section.context.name())),
-    ])
+    ];
+    braces(members.into_iter().chain(said))
 }
 
 impl Lines {

@@ -134,6 +134,51 @@ fn sections_stand_in_the_order_in_which_they_are_merged() {
 }
 
 #[test]
+fn the_innermost_section_says_what_files_may_say() {
+    let model = model(
+        "root = \"/srv/site\"\nhtaccess = { override = [\"All\"], directories = [\n\
+         { path = \"/srv/site/up\", override = [] },\n\
+         { path = \"/srv/site/up/own\", override = [\"AuthConfig\"] },\n\
+         { path = \"/srv/site/*/cache\", override = [\"None\"] },\n\
+         { path = \"/srv/site/tmp\", text = \"Options -Indexes\" },\n] }",
+    );
+    let files = files(&model);
+    assert!(files.obeys_files());
+    for (directory, counts) in [
+        ("/srv/site/", true),
+        ("/srv/site/up/", false),
+        ("/srv/site/up/deep/", false),
+        ("/srv/site/up/own/", true),
+        ("/srv/site/upper/", true),
+        ("/srv/site/tmp/", true),
+        ("/srv/site/tmp/cache/", false),
+        ("/srv/site/tmp/cache/deep/", false),
+        ("/srv/site/tmp/a/cache/", true),
+        ("/srv/site/cache/", true),
+    ] {
+        let overrides = files.overrides_in(directory.as_bytes());
+        assert_eq!(!overrides.is_none(), counts, "{directory}");
+    }
+    let said = problems(
+        "root = \"/srv\"\nhtaccess = { override = [], directories = [{ path = '/srv' }] }",
+    );
+    assert!(said.contains("the section says nothing"), "{said}");
+}
+
+#[test]
+fn a_site_without_files_has_what_its_virtual_host_says() {
+    let section = |context: &str| {
+        format!(
+            "rules = [{{ handler = {{ respond = {{}} }} }}]\nhtaccess = {{ override = [], directories = [\n\
+             {{ path = \"/\", text = \"Redirect gone /x\", context = \"{context}\" }}] }}"
+        )
+    };
+    assert_eq!(files(&model(&section("server"))).directories.len(), 1);
+    let said = problems(&section("directory"));
+    assert!(said.contains("the site has no files"), "{said}");
+}
+
+#[test]
 fn what_of_a_section_would_refuse_requests_is_refused_with_its_line() {
     let section = |path: &str, text: &str| {
         format!(
@@ -163,9 +208,9 @@ fn what_of_a_section_would_refuse_requests_is_refused_with_its_line() {
             ["`/srv/../etc` is no directory", "a"],
         ),
         (
-            "'/srv/*'",
+            "'/srv/[a'",
             "''",
-            ["`/srv/*` is no directory", "one directory"],
+            ["`/srv/[a` is no directory", "one directory"],
         ),
     ] {
         let said = problems(&section(path, text));

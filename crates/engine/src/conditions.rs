@@ -36,6 +36,7 @@ enum Test {
     Cookie(Box<[u8]>, Option<TextTest>),
     Client(Box<[IpNet]>),
     Exists(bool),
+    ServerEnv(Box<[u8]>),
     /// In microseconds.
     CostAbove(u64, Arc<Costs>),
     Map(Box<MapTest>),
@@ -142,12 +143,13 @@ fn question_of(
     }
 }
 
-/// Whether one of them looks at the resolved file.
+/// Whether one of them looks at the resolved file, or at what files above it have said.
 pub(crate) fn need_file(conditions: &[Condition]) -> bool {
     conditions.iter().any(|condition| match condition {
         Condition::File(_)
         | Condition::FileRegex(_)
         | Condition::Exists(_)
+        | Condition::ServerEnv(_)
         | Condition::CostAbove(_) => true,
         Condition::Not(inner) => need_file(inner),
         _ => false,
@@ -193,6 +195,7 @@ impl Test {
             }
             Self::Client(nets) => nets.iter().any(|net| net.contains(&request.client)),
             Self::Exists(wanted) => file.is_some_and(Resolved::exists) == *wanted,
+            Self::ServerEnv(name) => request.server_env.contains(&**name),
             Self::CostAbove(bound_us, costs) => {
                 let cost_us = file.and_then(|file| costs.of(file.name()));
                 cost_us.is_some_and(|cost_us| cost_us > *bound_us as f64)
@@ -386,6 +389,7 @@ fn compile(
         Condition::Cookie(name, value) => Test::Cookie(bytes(name), text(value)?),
         Condition::Client(nets) => Test::Client(nets.as_slice().into()),
         Condition::Exists(wanted) => Test::Exists(*wanted),
+        Condition::ServerEnv(name) => Test::ServerEnv(name.as_bytes().into()),
         Condition::CostAbove(ms) => Test::CostAbove(ms * 1_000, Arc::clone(costs)),
         Condition::Map(wanted) => Test::Map(Box::new(MapTest {
             wanted: (**wanted).clone(),

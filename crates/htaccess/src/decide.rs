@@ -1,9 +1,11 @@
 //! What the files above a path want for one request.
 //!
-//! In Apache's order: what holds is merged, variables are set by what is asked, access is decided,
+//! In Apache's order: what holds is merged, the virtual host rewrites and redirects, variables are set
+//! by what is asked, access is decided,
 //! then the innermost set of rules is gone through, then redirects, then variables that are set
 //! whatever is asked. Access is decided for every path, before rules change it and after.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::access;
@@ -45,6 +47,8 @@ pub struct Decision {
     pub handler: Option<Vec<u8>>,
     /// Whether a rule with `END` was met.
     pub has_ended: bool,
+    /// Variables that rules of the virtual host have set for this path.
+    pub server_env: BTreeSet<Vec<u8>>,
     /// Steps that were taken for the request so far.
     pub spent: u64,
     /// Whether the path it goes on with is what the rules of the virtual host have made of this one.
@@ -113,6 +117,7 @@ pub fn decide<'a>(
             media_type: None,
             handler: None,
             has_ended: request.has_ended,
+            server_env: BTreeSet::new(),
             spent: 0,
             is_translated: false,
             trace: Vec::new(),
@@ -143,9 +148,14 @@ async fn go(
     if let Some(fault) = &settings.fault {
         return Err(fault.clone());
     }
-    if !scope.request.is_translated
-        && let Some(ending) = translate(settings, decision, scope).await?
-    {
+    let had_ended = std::mem::replace(&mut decision.has_ended, false);
+    let ending = match scope.request.is_translated {
+        true => None,
+        false => translate(settings, decision, scope).await?,
+    };
+    let ends = std::mem::replace(&mut decision.has_ended, had_ended);
+    decision.has_ended |= ends;
+    if let Some(ending) = ending {
         return Ok(ending);
     }
     for condition in &settings.env_conditions {
@@ -156,7 +166,7 @@ async fn go(
     }
     access::admit(settings, scope).await?;
     let follows = settings.options.over(scope.request.options).follows();
-    let passed = rewrite::run(&settings.rewrite, follows, scope).await?;
+    let passed = rewrite::run(&settings.rewrite, (follows, ends), scope).await?;
     decision.has_ended |= passed.has_ended;
     decision.media_type = passed.media_type;
     decision.handler = passed.handler.map(|name| name.to_ascii_lowercase());
@@ -176,11 +186,8 @@ async fn go(
         }
         RewriteResult::Same | RewriteResult::Path(_) => {}
     }
-    if let Some((status, location)) = redirect::first(&settings.redirects, scope).await? {
-        return match location {
-            Some(location) => Ok(Ending::Redirect { status, location }),
-            None => Err(Stop::new(status, "htaccess_redirect")),
-        };
+    if let Some(found) = redirect::first(&settings.redirects, scope).await? {
+        return redirected(found);
     }
     set_env(settings, scope)?;
     // A directory that lacks its slash is sent there first.
@@ -195,7 +202,15 @@ async fn go(
     Ok(Ending::GoOn)
 }
 
-/// Goes through the rules of the virtual host, which know its own variables and no directory.
+/// What a redirect comes to, or a status in its place.
+fn redirected((status, location): (u16, Option<Vec<u8>>)) -> Result<Ending, Stop> {
+    match location {
+        Some(location) => Ok(Ending::Redirect { status, location }),
+        None => Err(Stop::new(status, "htaccess_redirect")),
+    }
+}
+
+/// Goes through the rules and redirects of the virtual host, which know its own variables and no directory.
 async fn translate(
     settings: &Settings,
     decision: &mut Decision,
@@ -203,7 +218,8 @@ async fn translate(
 ) -> Result<Option<Ending>, Stop> {
     let lines = &settings.server_rewrite;
     let Some(server) = &lines.directory else {
-        return Ok(None);
+        let found = redirect::first(&settings.server_redirects, scope).await?;
+        return found.map(redirected).transpose();
     };
     let is_own = |place: &Option<Arc<[u8]>>| matches!(place, Some(it) if Arc::ptr_eq(it, server));
     let conditions = settings.env_conditions.iter();
@@ -215,10 +231,14 @@ async fn translate(
     }
     let passed = rewrite::translate(lines, scope).await?;
     decision.has_ended |= passed.has_ended;
+    decision.server_env = passed.server_env;
     decision.vary = passed.vary;
     decision.cookies = passed.cookies;
     match passed.result {
-        RewriteResult::Same => Ok(None),
+        RewriteResult::Same => {
+            let found = redirect::first(&settings.server_redirects, scope).await?;
+            found.map(redirected).transpose()
+        }
         RewriteResult::Status(status) => Err(Stop::new(status, "htaccess_rule")),
         RewriteResult::Redirect(status, location) => {
             Ok(Some(Ending::Redirect { status, location }))

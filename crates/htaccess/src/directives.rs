@@ -25,6 +25,8 @@ pub(crate) enum Meaning {
     Expiry,
     ErrorDocument,
     Php,
+    /// `php_admin_flag`, of which sections have `engine`.
+    PhpAdmin,
     /// The largest body.
     Body,
     /// Nothing comes of it here, and nothing lacks.
@@ -210,7 +212,7 @@ const MEANINGS: [Row; 27] = [
     ),
     (
         OverrideClass::Options,
-        Meaning::Refused("settings of PHP that a file may not have stand in the site's pool"),
+        Meaning::PhpAdmin,
         true,
         "php_admin_value php_admin_flag",
     ),

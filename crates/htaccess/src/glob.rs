@@ -7,6 +7,11 @@ pub(crate) enum Slashes {
     Apart,
 }
 
+/// Whether a directory is one that a pattern means, in which no star takes a slash.
+pub fn is_directory(pattern: &[u8], directory: &[u8]) -> bool {
+    matches(pattern, directory, Slashes::Apart, false)
+}
+
 /// Whether the text is one the pattern means, in steps bounded by the product of their lengths.
 pub(crate) fn matches(pattern: &[u8], text: &[u8], slashes: Slashes, folds: bool) -> bool {
     let (mut p, mut t) = (0, 0);

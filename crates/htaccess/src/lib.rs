@@ -39,6 +39,7 @@ pub use decide::{Decision, Ending, Explain, REDIRECTS_MAX, Traced, decide};
 pub use evaluation::{
     FileFacts, FileKind, Paused, Progress, QUESTIONS_MAX, Question, Told, UserTold,
 };
+pub use glob::is_directory;
 pub use options::AllowedOptions;
 pub use overrides::Overrides;
 pub use reply::{ReplyTables, edit_reply, edit_request};

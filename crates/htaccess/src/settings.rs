@@ -45,6 +45,8 @@ pub struct Settings {
     pub(crate) rewrite: RewriteLines,
     /// Rules of the virtual host, which come before any directory's.
     pub(crate) server_rewrite: RewriteLines,
+    /// Redirects of the virtual host, which come right after these.
+    pub(crate) server_redirects: Vec<Placed<Redirect>>,
     /// Of one place as its file has them, merged the other way round: the innermost are asked first.
     pub(crate) redirects: Vec<Placed<Redirect>>,
     pub(crate) fields: Vec<Placed<FieldEdit>>,
@@ -61,7 +63,7 @@ pub struct Settings {
     pub(crate) fallback: Option<Option<Vec<u8>>>,
     pub(crate) errors: BTreeMap<u16, Arc<ErrorDocument>>,
     pub(crate) php: BTreeMap<String, Vec<u8>>,
-    pub(crate) php_engine: Option<bool>,
+    pub(crate) php_engine: Option<PhpEngine>,
     pub(crate) body_bytes_max: Option<u64>,
 }
 
@@ -114,6 +116,13 @@ pub(crate) enum Merging {
     Off,
     And,
     Or,
+}
+
+/// `php_flag engine`, and `php_admin_flag engine`, over which only another of these counts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PhpEngine {
+    pub(crate) is_on: bool,
+    pub(crate) is_fixed: bool,
 }
 
 /// `AcceptPathInfo`.
@@ -199,6 +208,7 @@ impl Settings {
             + self.rewrite.rules.len()
             + self.server_rewrite.rules.len()
             + self.redirects.len()
+            + self.server_redirects.len()
             + self.fields.len()
             + self.require.len();
         let owned = self.env.len()
@@ -251,9 +261,12 @@ impl Settings {
         self.env.extend(env);
         self.rewrite.merge(&inner.rewrite, directory);
         self.server_rewrite.merge(&inner.server_rewrite, directory);
-        let redirects = inner.redirects.iter().rev();
-        self.redirects
-            .extend(redirects.map(|it| it.below(directory)));
+        for (all, inner) in [
+            (&mut self.redirects, &inner.redirects),
+            (&mut self.server_redirects, &inner.server_redirects),
+        ] {
+            all.extend(inner.iter().rev().map(|it| it.below(directory)));
+        }
         let fields = inner.fields.iter().map(|it| it.below(directory));
         self.fields.extend(fields);
         over(&mut self.expiry.is_active, &inner.expiry.is_active);
@@ -276,7 +289,12 @@ impl Settings {
             .iter()
             .map(|(name, value)| (name.clone(), value.clone()));
         self.php.extend(php);
-        over(&mut self.php_engine, &inner.php_engine);
+        if !self
+            .php_engine
+            .is_some_and(|it| it.is_fixed && !inner.fixes_php())
+        {
+            over(&mut self.php_engine, &inner.php_engine);
+        }
         over(&mut self.body_bytes_max, &inner.body_bytes_max);
         Ok(())
     }
@@ -317,7 +335,8 @@ impl Settings {
     /// About as many bytes as it takes, without the lines it shares with programs.
     pub(crate) fn memory_bytes(&self) -> usize {
         let rules = self.rewrite.rules.len() + self.server_rewrite.rules.len();
-        let lines = self.env_conditions.len() + rules + self.redirects.len() + self.fields.len();
+        let redirects = self.redirects.len() + self.server_redirects.len();
+        let lines = self.env_conditions.len() + rules + redirects + self.fields.len();
         let text = |value: Option<&Vec<u8>>| value.map_or(0, Vec::len);
         let env = self.env.iter();
         let env = env.map(|(name, value)| ENTRY_BYTES + name.len() + text(value.as_ref()));
@@ -401,7 +420,11 @@ impl Settings {
 
     /// Whether PHP runs; none where no file says so.
     pub fn php_engine(&self) -> Option<bool> {
-        self.php_engine
+        self.php_engine.map(|it| it.is_on)
+    }
+
+    fn fixes_php(&self) -> bool {
+        self.php_engine.is_some_and(|it| it.is_fixed)
     }
 
     /// The longest body of a request, where it is to be shorter than the site's.

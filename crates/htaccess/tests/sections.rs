@@ -68,6 +68,63 @@ fn a_path_is_translated_once_and_what_directories_make_of_it_again() {
 }
 
 #[test]
+fn what_ends_at_the_server_is_rewritten_by_no_directory() {
+    let ends = site("RewriteRule ^/(b|go) - [END]");
+    assert_eq!(ends.followed("/go"), "/go");
+    assert_eq!(ends.ask("/b.txt").variable("own"), None);
+    // What is last ends the server's alone.
+    let lasts = site("RewriteRule ^/(b|go) - [L]");
+    assert_eq!(lasts.followed("/go"), "/other");
+    assert_eq!(lasts.ask("/b.txt").variable("own").as_deref(), Some("b"));
+}
+
+#[test]
+fn redirects_of_the_server_come_before_what_directories_rewrite() {
+    let site = site("Redirect 301 /go http://b.example/gone");
+    assert_eq!(site.followed("/go"), "301 http://b.example/gone");
+    assert_eq!(site.followed("/go/x?y"), "301 http://b.example/gone/x?y");
+    let refuses = Site::new("RewriteEngine on\nRewriteRule ^ - [F]\n");
+    let refuses = refuses.of_server("RedirectMatch 410 ^/old\n");
+    assert_eq!(refuses.short("/old"), "410");
+    assert_eq!(refuses.short("/new"), "403");
+}
+
+#[test]
+fn variables_of_rules_of_the_server_are_told_apart_from_those_of_directories() {
+    let own = "RewriteEngine on\nRewriteRule ^ - [E=forward:1]\n";
+    let site = Site::new(own).files(&["a", "b"]);
+    let site = site.of_server(
+        "SetEnvIf Request_URI a other=1\nRewriteEngine on\nRewriteRule ^/a - [E=met:1]\n",
+    );
+    assert_eq!(site.ask("/a").server_env, ["met"]);
+    assert!(site.ask("/b").server_env.is_empty());
+    assert_eq!(site.ask("/b").variable("forward").as_deref(), Some("1"));
+}
+
+#[test]
+fn php_that_the_server_turns_off_no_file_turns_on() {
+    let engine = |server: &str, own: &str| {
+        let site = Site::new(own)
+            .of_server(server)
+            .below("up", "php_flag engine on\n");
+        site.files(&["up/x.php"])
+            .ask("/up/x.php")
+            .settings
+            .php_engine()
+    };
+    let off = "php_admin_flag engine off\n";
+    let own = "<If \"true\">\nphp_flag engine on\n</If>\n";
+    assert_eq!(engine(off, own), Some(false));
+    assert_eq!(
+        engine("php_admin_value engine 0\nphp_flag engine on\n", own),
+        Some(false)
+    );
+    assert_eq!(engine("php_flag engine off\n", own), Some(true));
+    // Nor does a file say what only a server may.
+    assert_eq!(Site::new(off).short("/"), "403");
+}
+
+#[test]
 fn rules_of_directories_keep_their_place_beside_those_of_the_server() {
     let site = site("RewriteRule ^/a$ /b.txt");
     let asked = site.ask("/b.txt");
@@ -113,6 +170,7 @@ fn sections_may_say_all_and_tell_what_they_refuse() {
         ("php_value memory_limit 1G\n", None),
         ("Frobnicate on\n", Some(false)),
         ("php_admin_value open_basedir /srv\n", Some(true)),
+        ("php_admin_flag engine off\n", None),
         ("AllowOverride None\n", Some(true)),
         ("Require moonphase full\n", Some(true)),
         ("<Files x>\n", Some(true)),

@@ -318,7 +318,9 @@ pub(crate) fn listeners<'s>(
 pub(crate) fn worth_writing(drafts: Vec<SiteDraft>, ledger: &Ledger) -> Vec<SiteDraft> {
     let answers = |draft: &SiteDraft| {
         let is_rooted = draft.keys.has("root") || !draft.mounts.is_empty();
-        is_rooted || draft.rules.iter().any(|rule| rule.has("handler"))
+        let engine = format!("{:?}", draft.keys.get("htaccess")).to_ascii_lowercase();
+        let leads = engine.contains("redirect") || engine.contains("rewriterule");
+        is_rooted || leads || draft.rules.iter().any(|rule| rule.has("handler"))
     };
     let (fine, empty): (Vec<_>, Vec<_>) = drafts.into_iter().partition(answers);
     for draft in empty {

@@ -23,6 +23,7 @@ pub(super) fn conditions(conditions: &[Condition]) -> String {
                 single.push(format!("client = {}", list(networks, quote)))
             }
             Condition::Exists(exists) => single.push(format!("exists = {exists}")),
+            Condition::ServerEnv(name) => single.push(format!("server_env = {}", quote(name))),
             Condition::CostAbove(ms) => {
                 single.push(format!("cost_above = {}", quote(units::duration(*ms))))
             }

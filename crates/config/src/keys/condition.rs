@@ -87,6 +87,14 @@ pub(crate) const MATCH: Section = Section {
             "exists = false",
         ),
         key(
+            "server_env",
+            Kind::Text,
+            Absent("any"),
+            "A `RewriteRule` of the virtual host, in a section of `htaccess.directories` with `context = \"server\"`, has set \
+             this variable by its flag `E`. What `.htaccess` files set is another matter.",
+            "server_env = \"forwarded\"",
+        ),
+        key(
             "cost_above",
             Kind::Duration(1, HOUR),
             Absent("any"),

@@ -46,7 +46,8 @@ pub(crate) const SITE_HTACCESS: Section = Section {
             Required,
             "What files may say, as `AllowOverride` has it: `\"All\"`, `\"AuthConfig\"`, `\"FileInfo\"`, `\"Indexes\"`, \
              `\"Limit\"`, `\"Options\"`, `\"Options=Indexes,…\"`, `\"Nonfatal=…\"`; any other word allows the directive of \
-             that name. Empty, as `\"None\"` alone, no file is looked for.",
+             that name. Empty, as `\"None\"` alone, no file is looked for. `override` of `directories` says otherwise for a \
+             part.",
             "override = [\"FileInfo\", \"Limit\", \"Options=Indexes\"]",
         ),
         key(
@@ -80,7 +81,8 @@ pub(crate) const SITE_HTACCESS: Section = Section {
 pub(crate) const DIRECTORY_SECTION: Section = Section {
     title: "directories = [{ … }]",
     about: "The text of an Apache `<Directory>` section, obeyed as a `.htaccess` file that lies in that directory, before \
-        the one that does. All that files may say may stand there, in `<Files>`, `<If>` and the others, too. What a file \
+        the one that does. All that files may say may stand there, in `<Files>`, `<If>` and the others, too; and `php_admin_flag engine`, which \
+        no file takes back. What a file \
         would be answered 500 for is refused, with its line; what is left out is warned of.",
     keys: &[
         key(
@@ -88,13 +90,22 @@ pub(crate) const DIRECTORY_SECTION: Section = Section {
             Kind::Text,
             Required,
             "The directory, absolute: below a root of the site, the root itself, or one above it. Links are not \
-             followed in it, and no pattern is known.",
+             followed in it. With `*`, `?` or `[a-z]`, which leave slashes alone, it is all directories of such names, in \
+             their place among those as deep.",
             "path = \"/srv/wiki\"",
+        ),
+        key(
+            "override",
+            Kind::Other("list of texts"),
+            Absent("as it is for the directory above"),
+            "What `.htaccess` files in that directory, and below it, may say, in place of what the site's `override` \
+             allows: empty, none of them is looked for. Of several the innermost holds.",
+            "override = [\"AuthConfig\"]",
         ),
         key(
             "text",
             Kind::Text,
-            Required,
+            Value(""),
             "What stands in the section. In `'''` a backslash is a backslash.",
             "text = '''\nRewriteEngine On\nRewriteRule ^old/(.*)$ new/$1 [R=301,L]\n'''",
         ),
@@ -103,8 +114,9 @@ pub(crate) const DIRECTORY_SECTION: Section = Section {
             Kind::Choice(&["directory", "server"]),
             Value("directory"),
             "Whose it is. What stands in a virtual host outside of sections is the `server`'s: it covers the whole site, \
-             mounts too, before all directories; its `RewriteRule` sees the path with the slash at its begin, comes \
-             before those of directories and does not take their place, and `RewriteBase` does not count.",
+             mounts too and what has no files, before all directories; its `RewriteRule` sees the path with the slash at \
+             its begin, comes before those of directories and does not take their place, and `RewriteBase` does not \
+             count. With `END` those of directories are not gone through.",
             "context = \"server\"",
         ),
     ],

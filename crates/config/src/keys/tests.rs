@@ -146,7 +146,7 @@ fn frame(section: &Section) -> Frame {
             within("htaccess = { ", own, rest)
         }
         "directories = [{ … }]" => {
-            let own = &["path = \"/srv/own\"", "text = \"Require all granted\""];
+            let own = &["path = \"/srv/own\"", "override = []"];
             within(
                 "htaccess = { override = [], directories = [{ ",
                 own,

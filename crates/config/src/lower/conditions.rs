@@ -59,6 +59,9 @@ pub(crate) fn conditions(value: &Value<'_>, files: SiteFiles, depth: usize) -> V
         table
             .get("exists")
             .and_then(|value| value.flag().map(Condition::Exists)),
+        table
+            .get("server_env")
+            .and_then(|value| Some(Condition::ServerEnv(value.text()?.to_owned()))),
         table.some_number("cost_above").map(Condition::CostAbove),
     ];
     found.extend(headers(&table));

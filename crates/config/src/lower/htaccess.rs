@@ -47,25 +47,25 @@ pub(super) fn of_site(
 ) -> Option<Arc<SiteHtaccess>> {
     let value = site.get("htaccess")?;
     let table = value.table(&keys::SITE_HTACCESS)?;
-    if site.get("root").or(site.get("mounts")).is_none() {
-        value.report("`htaccess` says nothing: the site has no files");
-    }
     let unknown = table.choice("unknown");
-    let directories = sections(&table);
+    let directories = sections(&table, unknown);
     let words = table.required("override")?.list()?;
-    let overrides = overrides(&words, unknown)?;
-    let words = words.iter().filter_map(Value::text).map(str::to_owned);
-    Some(Arc::new(SiteHtaccess {
-        words: words.collect(),
+    let (words, overrides) = overrides(&words, unknown)?;
+    let files = SiteHtaccess {
+        words,
         unknown,
         overrides,
         handlers: handlers(&table, rules, upstreams),
         directories,
-    }))
+    };
+    if site.get("root").or(site.get("mounts")).is_none() && !files.says_server() {
+        value.report("`htaccess` says nothing: the site has no files");
+    }
+    Some(Arc::new(files))
 }
 
-/// What the words allow; `None` once one of them was reported.
-fn overrides(words: &[Value<'_>], unknown: UnknownLines) -> Option<Overrides> {
+/// The words, and what they allow; `None` once one of them was reported.
+fn overrides(words: &[Value<'_>], unknown: UnknownLines) -> Option<(Vec<String>, Overrides)> {
     let unknown = match unknown {
         UnknownLines::Log => Unknown::Log,
         UnknownLines::Error => Unknown::Error,
@@ -77,18 +77,20 @@ fn overrides(words: &[Value<'_>], unknown: UnknownLines) -> Option<Overrides> {
             return None;
         }
     }
-    Overrides::new(words.iter().filter_map(Value::text), unknown).ok()
+    let words = words.iter().filter_map(Value::text);
+    let overrides = Overrides::new(words.clone(), unknown).ok()?;
+    Some((words.map(str::to_owned).collect(), overrides))
 }
 
 /// The sections of a site, in the order in which they are merged.
-fn sections(table: &Table<'_>) -> Vec<DirectorySection> {
+fn sections(table: &Table<'_>, unknown: UnknownLines) -> Vec<DirectorySection> {
     let values = table.list("directories");
     if let Some(beyond) = values.get(SECTIONS_MAX) {
         let message = format!("`directories` may hold at most {SECTIONS_MAX} sections");
         beyond.report(message);
     }
     let values = values.iter().take(SECTIONS_MAX);
-    let sections = values.filter_map(|value| Some((value, section(value)?)));
+    let sections = values.filter_map(|value| Some((value, section(value, unknown)?)));
     let sections: Vec<_> = sections.collect();
     judge_together(&sections);
     let mut sections: Vec<_> = sections.into_iter().map(|(_, section)| section).collect();
@@ -97,19 +99,29 @@ fn sections(table: &Table<'_>) -> Vec<DirectorySection> {
     sections
 }
 
-fn section(value: &Value<'_>) -> Option<DirectorySection> {
+fn section(value: &Value<'_>, unknown: UnknownLines) -> Option<DirectorySection> {
     let table = value.table(&keys::DIRECTORY_SECTION)?;
     let context = table.choice("context");
     let directory = table.required("path").and_then(|value| directory(&value));
-    let text = table.required("text").and_then(|value| {
+    let text = table.get("text").map(|value| {
         let text = value.text()?;
         judge(&value, text, context);
         Some(text.to_owned())
     });
+    let words = table.get("override");
+    if text.is_none() && words.is_none() {
+        value.report_help(
+            "the section says nothing",
+            "it has a `text`, or an `override`",
+        );
+    }
+    let words = words.map(|value| overrides(&value.list()?, unknown));
     Some(DirectorySection {
         directory: directory?,
+        // What was reported is nothing, as what is not there.
+        overrides: words.flatten(),
         context,
-        text: text?,
+        text: text.flatten().unwrap_or_default(),
     })
 }
 
@@ -119,8 +131,14 @@ fn directory(value: &Value<'_>) -> Option<String> {
     let is_name = |name: &str| !["", ".", ".."].contains(&name);
     let is_absolute = text.starts_with('/');
     let mut below = names.strip_prefix('/').into_iter();
-    let is_odd = |c: char| c.is_control() || ['*', '?', '['].contains(&c);
-    if !is_absolute || !below.all(|names| names.split('/').all(is_name)) || text.contains(is_odd) {
+    let is_odd = |c: char| c.is_control();
+    let is_open = |class: &str| !class.contains(']');
+    let is_open = text.split('[').skip(1).any(is_open);
+    if is_open
+        || !is_absolute
+        || !below.all(|names| names.split('/').all(is_name))
+        || text.contains(is_odd)
+    {
         let help =
             "one looks like `/srv/site/wiki`; a section is for one directory and all below it";
         value.report_help(format!("`{text}` is no directory"), help);
@@ -150,7 +168,7 @@ fn judge_together(sections: &[(&Value<'_>, DirectorySection)]) {
     for (value, section) in sections {
         let is_above = |other: &DirectorySection| {
             let is_server = other.context == SectionContext::Server;
-            is_server || section.directory.starts_with(&other.directory)
+            is_server || other.is_pattern() || other.holds(section.directory.as_bytes())
         };
         let above = sections.iter().map(|(_, other)| other);
         let above = above.filter(|other| is_above(other));

@@ -361,6 +361,7 @@ fn too_late(conditions: &[Condition], maps: &[Map]) -> Option<&'static str> {
         Condition::File(_) => Some("file"),
         Condition::FileRegex(_) => Some("file_regex"),
         Condition::Exists(_) => Some("exists"),
+        Condition::ServerEnv(_) => Some("server_env"),
         Condition::CostAbove(_) => Some("cost_above"),
         Condition::Map(asked) => maps.get(asked.map).is_some_and(is_program).then_some("map"),
         Condition::Not(inner) => too_late(inner, maps),

@@ -124,10 +124,11 @@ fn site(
     let scripts = script::level(table.get("scripts"), script::Level::BeforeRules);
     let outer_scripts = [Some(around.scripts), tenant.scripts];
     judge_allow(&table, outer_scripts, &scripts, (&rules, &rule_values));
-    judge_answers(&table, rooted, &rules, &rule_values);
     let index = Arc::new(index(&table));
     let mounts = mounts(&table, &index, (&rules, &rule_values), upstreams);
     let htaccess = htaccess::of_site(&table, (&rules, &rule_values), upstreams);
+    let says_server = htaccess.as_ref().is_some_and(|it| it.says_server());
+    judge_answers(&table, (rooted, says_server), &rules, &rule_values);
     let (tried, rewrites) = asked_instead(&table, rooted, (&rules, &rule_values));
     let pool = upstreams.pools.end()?;
     judge_pool(&table, &rules, &pool);
@@ -223,11 +224,16 @@ fn error_log(table: &Table<'_>, access: &LogTarget) -> Option<String> {
 }
 
 /// Refuses a site that could answer nothing.
-fn judge_answers(table: &Table<'_>, rooted: SiteFiles, rules: &[Rule], values: &[Value<'_>]) {
+fn judge_answers(
+    table: &Table<'_>,
+    (files, says_server): (SiteFiles, bool),
+    rules: &[Rule],
+    values: &[Value<'_>],
+) {
     warn_of_unreached(rules, values);
     let answered =
         rules.len() < values.len() || values.iter().any(|rule| rule.has_member("handler"));
-    if rooted == SiteFiles::Rootless && !answered {
+    if files == SiteFiles::Rootless && !says_server && !answered {
         let finding = problem(
             table.spot(),
             "the site has neither a `root` nor a rule with a `handler`",

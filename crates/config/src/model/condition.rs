@@ -28,6 +28,8 @@ pub enum Condition {
     Client(Vec<IpNet>),
     /// The resolved file exists (or not).
     Exists(bool),
+    /// A rewrite rule of the virtual host has set this variable.
+    ServerEnv(String),
     /// A run of the resolved file takes more processor time than so many milliseconds, by what was
     /// measured of its last runs.
     CostAbove(u64),

@@ -365,7 +365,7 @@ impl Site {
     #[must_use]
     pub fn obeys_files(&self) -> bool {
         let files = self.htaccess.as_ref();
-        files.is_some_and(|files| !files.overrides.is_none())
+        files.is_some_and(|files| files.obeys_files())
     }
 
     /// Whether it or one of its rules has a script.

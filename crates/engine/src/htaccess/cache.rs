@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest::{Context, SHA256};
 use config::model::{DirectorySection, SiteHtaccess};
-use htaccess::{Chain, ChainLevel, Program, Stop};
+use htaccess::{Chain, ChainLevel, Overrides, Program, Stop};
 use os::file::FileFacts;
 
 /// A file that was changed this shortly before it was read may change again and look the same.
@@ -194,11 +194,10 @@ impl Programs {
     }
 
     /// What a file says.
-    pub(crate) fn of_file(&self, bytes: &[u8], files: &SiteHtaccess) -> Arc<SharedProgram> {
-        let words = files.words.join(" ");
-        let is_strict = files.unknown as u8;
-        let parts = [words.as_bytes(), &[is_strict], bytes];
-        self.program(&parts, || htaccess::compile(bytes, &files.overrides))
+    pub(crate) fn of_file(&self, bytes: &[u8], overrides: &Overrides) -> Arc<SharedProgram> {
+        let allowed = format!("{overrides:?}");
+        let parts = [allowed.as_bytes(), bytes];
+        self.program(&parts, || htaccess::compile(bytes, overrides))
     }
 
     /// What a section of the configuration says.

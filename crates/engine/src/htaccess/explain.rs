@@ -120,29 +120,11 @@ struct Explainer<'a> {
 impl<'a> Explainer<'a> {
     /// Explains one path; says as well whether another is next.
     fn round(&mut self) -> Result<(Round, bool), String> {
-        let files = self.site.htaccess.as_ref();
-        let files =
-            files.ok_or("its site does not let .htaccess files count: it has no `htaccess`")?;
-        let (prefix, named) = self
-            .tree()
-            .ok_or("its path leads into no root of the site")?;
-        let shown = named.path.display();
-        let trouble = |error| format!("read below {shown}: {}", reason(&error));
-        let root = Root::open(named).map_err(trouble)?;
-        let below = self.path.get(prefix.len()..).unwrap_or_default();
-        let walk = Walk {
-            programs: Arc::clone(&self.programs),
-            most_bytes: self.model.htaccess_cached_bytes,
-            tenant: self.site.name().into(),
-            site: self.site.name().into(),
-            files: Arc::clone(files),
-            root_name: root_name(named),
-            relative: relative_of(below).to_vec(),
-        };
-        let walked = walk.look(&root, Wait::Allowed).map_err(trouble)?;
+        let tree = self.tree();
+        let (root, filename, walked) = self.look(tree.as_ref())?;
         let mut round = Round {
             uri: self.path.clone(),
-            filename: [&*walk.root_name, &*walk.relative].concat(),
+            filename,
             files: Vec::new(),
             lines: Vec::new(),
             ending: String::new(),
@@ -162,14 +144,17 @@ impl<'a> Explainer<'a> {
             (name, level.program.problems.clone())
         });
         round.files = levels.collect();
-        let facts = self.facts(named, prefix.clone(), &landing);
+        let facts = self.facts(tree.clone(), &landing);
         round.filename.clone_from(&facts.filename);
         let (fields, hosts) = (facts.pairs(), [&*facts.host]);
         let told = facts.told(&fields, &hosts);
         let progress = decide(&known.chain, &told, Explain::Yes);
         let mut decision = progress.finish(|question| match question {
             Question::File(name) => {
-                let seen = looks::seen(&root, named, name, Wait::Allowed);
+                let tree = root.as_ref().zip(tree.as_ref());
+                let seen = tree
+                    .map(|(root, (_, named))| looks::seen(root, named, name, Wait::Allowed).ok());
+                let seen = seen.flatten();
                 Told::File(seen.unwrap_or(htaccess::FileFacts::MISSING))
             }
             Question::User { .. } => Told::User(UserTold::Nobody),
@@ -177,9 +162,41 @@ impl<'a> Explainer<'a> {
         let lines = std::mem::take(&mut decision.trace).into_iter();
         let placed = lines.map(|line| (line.directory.as_ref().map(|it| known.name_of(it)), line));
         round.lines = placed.collect();
-        let page = self.page((&root, prefix), &landing, &decision);
+        let page = root.as_ref().zip(tree);
+        let page =
+            page.and_then(|(root, (prefix, _))| self.page((root, prefix), &landing, &decision));
         let goes_on = self.end(&mut round, (&facts, &known), &decision, page);
         Ok((round, goes_on))
+    }
+
+    /// What holds for the path, the root it leads into, and the full name of what it leads to.
+    fn look(
+        &self,
+        tree: Option<&(String, &NamedRoot)>,
+    ) -> Result<(Option<Root>, Vec<u8>, Walked), String> {
+        let files = self.site.htaccess.as_ref();
+        let files =
+            files.ok_or("its site does not let .htaccess files count: it has no `htaccess`")?;
+        let below = tree.map_or(0, |(prefix, _)| prefix.len());
+        let below = self.path.get(below..).unwrap_or_default();
+        let walk = Walk {
+            programs: Arc::clone(&self.programs),
+            most_bytes: self.model.htaccess_cached_bytes,
+            tenant: self.site.name().into(),
+            site: self.site.name().into(),
+            files: Arc::clone(files),
+            root_name: tree.map_or_else(Vec::new, |(_, named)| root_name(named)),
+            relative: relative_of(below).to_vec(),
+        };
+        let filename = [&*walk.root_name, &*walk.relative].concat();
+        let Some((_, named)) = tree else {
+            return Ok((None, filename, walk.outside()));
+        };
+        let shown = named.path.display();
+        let trouble = |error| format!("read below {shown}: {}", reason(&error));
+        let root = Root::open(named).map_err(trouble)?;
+        let walked = walk.look(&root, Wait::Allowed).map_err(trouble)?;
+        Ok((Some(root), filename, walked))
     }
 
     /// The root that the path leads into, and what of the path leads there.
@@ -275,8 +292,11 @@ impl<'a> Explainer<'a> {
         true
     }
 
-    fn facts(&mut self, named: &NamedRoot, prefix: String, landing: &Landing) -> Facts {
-        let root = root_name(named);
+    fn facts(&mut self, tree: Option<(String, &NamedRoot)>, landing: &Landing) -> Facts {
+        let root = tree
+            .as_ref()
+            .map_or_else(|| b"/".to_vec(), |(_, named)| root_name(named));
+        let prefix = tree.map(|(prefix, _)| prefix).unwrap_or_default();
         let filename = [&*root, &*landing.relative].concat();
         let root = root.strip_suffix(b"/").unwrap_or(&root).to_vec();
         let carried = std::mem::take(&mut self.carried);

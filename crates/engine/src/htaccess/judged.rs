@@ -43,7 +43,8 @@ pub(super) async fn other_file(
 /// A path, and what files have decided about it.
 pub(super) struct Judged<'a> {
     pub(super) routed: Routed<'a>,
-    pub(super) tree: &'a Tree,
+    /// Where its files are; nothing where it has none.
+    pub(super) tree: Option<&'a Tree>,
     pub(super) landing: &'a Landing,
     pub(super) decision: &'a Decision,
     pub(super) facts: &'a Facts,
@@ -91,8 +92,11 @@ impl Judged<'_> {
             }
             Ending::Status(stop) => return Err(refusal(exchange, self.decision, stop, known)),
         }
+        let Some(tree) = self.tree else {
+            return Ok(Onward::Settled);
+        };
         let carried = Carried::with(self.decision);
-        match self.look_for_page(exchange).await? {
+        match self.look_for_page(tree, exchange).await? {
             Page::At(path) => {
                 let is_page = true;
                 let carried = Carried { is_page, ..carried };
@@ -101,20 +105,20 @@ impl Judged<'_> {
             Page::Slash(location) => return Ok(Onward::Answer(301, location)),
             Page::There => {}
         }
-        let tree = (self.routed, self.tree);
-        let other = other_file(tree, exchange, &self.facts.filename).await?;
+        let place = (self.routed, tree);
+        let other = other_file(place, exchange, &self.facts.filename).await?;
         if let Some((path, file)) = other {
             return Ok(Onward::Elsewhere(path, Some(file), carried));
         }
-        self.check_links().await?;
+        self.check_links(tree).await?;
         Ok(Onward::Settled)
     }
 
     /// Refuses a way over links, where files say that none is followed. Those that are followed to
     /// what belongs to their owner the site itself looks at, unless it follows all.
-    async fn check_links(&self) -> Result<()> {
+    async fn check_links(&self, tree: &Tree) -> Result<()> {
         let options = self.decision.settings.options(self.facts.options);
-        let follows_all = self.tree.root.symlinks == Symlinks::Allow;
+        let follows_all = tree.root.symlinks == Symlinks::Allow;
         let is_fine = options.follows() && !(options.follows_owner_only() && follows_all);
         if is_fine || self.landing.kind == LandingKind::Missing {
             return Ok(());
@@ -130,19 +134,19 @@ impl Judged<'_> {
             }
             Ok(false)
         };
-        match resolve::ask(self.routed, self.tree, look).await? {
+        match resolve::ask(self.routed, tree, look).await? {
             true => Err(Error::refused(403, "symlink_refused")),
             false => Ok(()),
         }
     }
 
     /// Finds a directory's page, or that of what is not there.
-    async fn look_for_page(&self, exchange: &mut Exchange) -> Result<Page> {
+    async fn look_for_page(&self, tree: &Tree, exchange: &mut Exchange) -> Result<Page> {
         let settings = &self.decision.settings;
         let uri = &*self.facts.uri;
         match self.landing.kind {
             LandingKind::File => return Ok(Page::There),
-            LandingKind::Directory if !self.tree.has_directories() => return Ok(Page::There),
+            LandingKind::Directory if !tree.has_directories() => return Ok(Page::There),
             LandingKind::Missing => return Ok(self.fallback()),
             // No page is looked for: it is listed as it is, or refused.
             LandingKind::Directory
@@ -156,12 +160,12 @@ impl Judged<'_> {
             }
             LandingKind::Directory => {}
         }
-        for name in self.index() {
+        for name in self.index(tree) {
             let path = match name.starts_with(b"/") {
                 true => name.clone(),
                 false => [uri, &*name].concat(),
             };
-            if self.is_file(&path).await? {
+            if self.is_file(tree, &path).await? {
                 return Ok(Page::At(path));
             }
             // What is missing is answered for at once, before further names.
@@ -175,11 +179,11 @@ impl Judged<'_> {
         self.list(exchange).await.map(|()| Page::There)
     }
 
-    fn index(&self) -> Vec<Vec<u8>> {
+    fn index(&self, tree: &Tree) -> Vec<Vec<u8>> {
         match self.decision.settings.index() {
             Some(names) => names.to_vec(),
             None => {
-                let names = self.tree.index.iter();
+                let names = tree.index.iter();
                 names.map(|name| name.as_bytes().to_vec()).collect()
             }
         }
@@ -192,18 +196,18 @@ impl Judged<'_> {
         }
     }
 
-    async fn is_file(&self, path: &[u8]) -> Result<bool> {
-        let Some(below) = self.tree.below(path) else {
+    async fn is_file(&self, tree: &Tree, path: &[u8]) -> Result<bool> {
+        let Some(below) = tree.below(path) else {
             return Ok(false);
         };
         // A mount within this one that is a file.
         let inner = self.routed.site.tree_of(path);
-        if inner.is_some_and(|it| it.number != self.tree.number && !it.has_directories()) {
+        if inner.is_some_and(|it| it.number != tree.number && !it.has_directories()) {
             return Ok(true);
         }
         let relative = relative_of(below).to_vec();
         let look = move |root: &search::Root, wait| walk::facts(root, &relative, wait);
-        let facts = resolve::ask(self.routed, self.tree, look).await?;
+        let facts = resolve::ask(self.routed, tree, look).await?;
         Ok(facts.is_some_and(|facts| facts.kind == os::file::FileKind::Regular))
     }
 

@@ -1,7 +1,8 @@
 //! `.htaccess` files: after a path is known and before the site's rules, what the files above it
 //! say of the request.
 //!
-//! [`obey`] goes round at most [`REDIRECTS_MAX`] times: the files that hold for the path are found
+//! A path without files has what its virtual host says. [`obey`] goes round at most
+//! [`REDIRECTS_MAX`] times: the files that hold for the path are found
 //! (`walk`, `cache`), asked for a decision, and answered what they want to know (`answers`); what
 //! that comes to is judged (`judged`). They answer the request, send it elsewhere inside, or leave
 //! behind what those need who go on with it ([`Applied`]). Access is decided for every path on the way.
@@ -85,15 +86,18 @@ async fn go_round(
     files: &Arc<SiteHtaccess>,
     exchange: &mut Exchange,
 ) -> Result<Next> {
+    // What was found out of another path, that it came by, is no matter.
+    exchange.request.server_env.clear();
     let carried = exchange.route.carried.take();
     let mut carried = carried.map_or_else(Carried::default, |it| *it);
     for round in 0..=REDIRECTS_MAX {
-        let Some(tree) = resolve::find_tree(routed, exchange) else {
-            return Ok(Next::On);
-        };
+        let tree = resolve::find_tree(routed, exchange);
         let (landing, known) = walk(routed, files, tree, exchange).await?;
         let has_files = !known.chain.levels().is_empty();
         if !has_files && carried.is_empty() {
+            let Some(tree) = tree else {
+                return Ok(Next::On);
+            };
             let filename = [&*root_name(&tree.root), &*landing.relative].concat();
             let other = other_file((routed, tree), exchange, &filename).await?;
             let Some((path, file)) = other else {
@@ -107,6 +111,7 @@ async fn go_round(
         let facts = facts_of(routed, tree, exchange, &landing, carried);
         let mut decision = ask(routed, exchange, &known, &facts).await?;
         Carried::hand_on(fields, &mut decision);
+        exchange.request.server_env.append(&mut decision.server_env);
         let judged = Judged {
             routed,
             tree,
@@ -150,20 +155,25 @@ async fn go_round(
 async fn walk(
     routed: Routed<'_>,
     files: &Arc<SiteHtaccess>,
-    tree: &Tree,
+    tree: Option<&Tree>,
     exchange: &Exchange,
 ) -> Result<(Landing, Arc<KnownChain>)> {
     let path = exchange.route.lookup_path(&exchange.request);
+    let below = tree.map_or(Some(path), |tree| tree.below(path));
     let walk = Walk {
         programs: Arc::clone(&routed.worker.shared.htaccess),
         most_bytes: routed.serving.generation.process.htaccess_cached_bytes,
         tenant: Arc::clone(&routed.site.tenant_name),
         site: Arc::clone(&routed.site.name),
         files: Arc::clone(files),
-        root_name: root_name(&tree.root),
-        relative: relative_of(tree.below(path).unwrap_or_default()).to_vec(),
+        root_name: tree.map(|tree| root_name(&tree.root)).unwrap_or_default(),
+        relative: relative_of(below.unwrap_or_default()).to_vec(),
     };
-    match resolve::ask(routed, tree, move |root, wait| walk.look(root, wait)).await? {
+    let walked = match tree {
+        Some(tree) => resolve::ask(routed, tree, move |root, wait| walk.look(root, wait)).await?,
+        None => walk.outside(),
+    };
+    match walked {
         Walked::Known(landing, known) => {
             if !known.is_told.load(Relaxed) {
                 known.is_told.store(tell(routed, &known), Relaxed);
@@ -261,14 +271,15 @@ fn root_name(root: &Root) -> Vec<u8> {
 
 fn facts_of(
     routed: Routed<'_>,
-    tree: &Tree,
+    tree: Option<&Tree>,
     exchange: &Exchange,
     landing: &Landing,
     carried: Carried,
 ) -> Facts {
     let Exchange { request, route, .. } = exchange;
     let head = &request.head;
-    let root = root_name(&tree.root);
+    // What has no file is called as in the path.
+    let root = tree.map_or_else(|| b"/".to_vec(), |tree| root_name(&tree.root));
     let filename = [&*root, &*landing.relative].concat();
     let root = root.strip_suffix(b"/").unwrap_or(&root).to_vec();
     let site_root = routed.site.trees().last();
@@ -276,7 +287,8 @@ fn facts_of(
         .filter(|it| it.path.is_empty())
         .map(|it| root_name(&it.root));
     let site_root = site_root.map(|it| it.strip_suffix(b"/").unwrap_or(&it).to_vec());
-    let mount = (!tree.path.is_empty()).then(|| (tree.path.as_bytes().to_vec(), root.clone()));
+    let mount = tree.filter(|tree| !tree.path.is_empty());
+    let mount = mount.map(|tree| (tree.path.as_bytes().to_vec(), root.clone()));
     let protocol = match head.version {
         wire::Version::Http10 => "HTTP/1.0",
         _ => "HTTP/1.1",

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use config::model::Site;
+use config::model::{Site, SiteHtaccess};
 use htaccess::tree::FILE_BYTES_MAX;
 use htaccess::{Overrides, Problem, compile, compile_section};
 use os::file::{self, FileKind, Wait};
@@ -41,12 +41,10 @@ pub struct Surveyed {
 /// The files below the roots of a site, as far as whoever asks may look; those of a site that does not
 /// let them count are read as if it let them say all.
 pub fn survey(site: &Site) -> Vec<Surveyed> {
-    let overrides = site.htaccess.as_ref().map(|files| files.overrides.clone());
-    let overrides = overrides.filter(|it| !it.is_none());
-    let overrides = overrides.unwrap_or_else(Overrides::all);
+    let files = site.htaccess.as_deref().filter(|it| it.obeys_files());
     let mounts = site.mounts.iter().map(|mount| &mount.root);
     let mut survey = Survey {
-        overrides,
+        files,
         entries_left: ENTRIES_MAX,
         bytes_left: BYTES_MAX,
         found: Vec::new(),
@@ -75,14 +73,15 @@ pub fn sections(site: &Site) -> Vec<Surveyed> {
     surveyed.collect()
 }
 
-struct Survey {
-    overrides: Overrides,
+struct Survey<'s> {
+    /// What counts; nothing where none does.
+    files: Option<&'s SiteHtaccess>,
     entries_left: usize,
     bytes_left: usize,
     found: Vec<Surveyed>,
 }
 
-impl Survey {
+impl Survey<'_> {
     /// Looks through a directory below a root, out of which nothing leads.
     fn look(&mut self, at: (&Root, &Path), below: &[u8], levels: usize) {
         let (root, path) = at;
@@ -94,14 +93,24 @@ impl Survey {
             let name = [below, &entry.name].concat();
             if entry.name == NAME {
                 let found = self.read(root, &name, path.join(OsStr::from_bytes(&name)));
-                self.found.push(found);
+                self.found.extend(found);
             } else if entry.kind == FileKind::Directory && levels > 0 {
                 self.look(at, &[&*name, b"/"].concat(), levels - 1);
             }
         }
     }
 
-    fn read(&mut self, root: &Root, name: &[u8], path: PathBuf) -> Surveyed {
+    /// Reads a file, unless it does not count where others do.
+    fn read(&mut self, root: &Root, name: &[u8], path: PathBuf) -> Option<Surveyed> {
+        let full = path.as_os_str().as_bytes();
+        let directory = full.strip_suffix(NAME).unwrap_or(full);
+        let overrides = self
+            .files
+            .map(|files| files.overrides_in(directory).clone());
+        let overrides = overrides.unwrap_or_else(Overrides::all);
+        if overrides.is_none() {
+            return None;
+        }
         let mut found = Surveyed {
             path,
             problems: Vec::new(),
@@ -109,11 +118,11 @@ impl Survey {
             unreadable: None,
         };
         if self.bytes_left == 0 {
-            return found;
+            return Some(found);
         }
         match bytes(root, name) {
             Ok(bytes) => {
-                let program = compile(&bytes, &self.overrides);
+                let program = compile(&bytes, &overrides);
                 let used = bytes.len() + PROBLEM_BYTES * program.problems.len();
                 self.bytes_left = self.bytes_left.saturating_sub(used);
                 found.sets_php = program.sets_php();
@@ -121,7 +130,7 @@ impl Survey {
             }
             Err(error) => found.unreadable = Some(config::reason(&error)),
         }
-        found
+        Some(found)
     }
 }
 

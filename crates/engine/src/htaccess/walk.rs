@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use config::model::{DirectorySection, SiteHtaccess};
 use htaccess::tree::FILE_BYTES_MAX;
-use htaccess::{LEVELS_MAX, SectionContext};
+use htaccess::{LEVELS_MAX, Overrides, SectionContext};
 use os::file::{self, FileFacts, FileKind, NoFile, Wait};
 
 use super::cache::{ChainPlace, KnownChain, Levels, Programs, SharedProgram, Stamp};
@@ -96,9 +96,34 @@ impl Walk {
         if directories.len() > LEVELS_MAX {
             return Err(self.refused(&name, "htaccess_too_large"));
         }
-        let (opened, stamps) = self.open(root, &directories, wait)?;
+        let opened = self.open(root, &directories, wait)?;
+        self.merged(landing, (&directories, opened), wait)
+    }
+
+    /// What the virtual host says of a path that leads into no root: no file is looked for.
+    pub(crate) fn outside(&self) -> Walked {
+        let landing = Landing {
+            relative: self.relative.clone(),
+            path_info: Vec::new(),
+            kind: LandingKind::Missing,
+        };
+        let nothing = (&[][..], (Vec::new(), Vec::new()));
+        match self.merged(landing, nothing, Wait::Allowed) {
+            Ok(walked) => walked,
+            Err(Fault::Refused(name, why)) => Walked::Refused(name, why),
+            Err(Fault::Io(_)) => Walked::Refused(Vec::new(), "htaccess_unreadable"),
+        }
+    }
+
+    /// Takes what is known of directories with these files, or reads and merges it.
+    fn merged(
+        &self,
+        landing: Landing,
+        (directories, (opened, stamps)): (&[&[u8]], (OpenedFiles<'_>, Vec<Stamp>)),
+        wait: Wait,
+    ) -> Result<Walked, Fault> {
         // Directories below it share its chain.
-        let innermost = self.innermost(&directories, &stamps);
+        let innermost = self.innermost(directories, &stamps);
         // No name has a NUL byte: roots within each other are told apart by it.
         let parts = [self.site.as_bytes(), &*self.root_name, innermost];
         let directory = parts.join(&b'\0');
@@ -114,7 +139,7 @@ impl Walk {
                 return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
             }
             None => {
-                let (levels, is_settled) = self.read(&directories, &opened, &stamps)?;
+                let (levels, is_settled) = self.read(directories, &opened, &stamps)?;
                 let stamps = (stamps, is_settled);
                 let merged = self.programs.merge(&place, stamps, levels, self.most_bytes);
                 merged.map_err(|stop| self.refused(innermost, stop.reason))?
@@ -124,17 +149,28 @@ impl Walk {
     }
 
     /// Opens the files of directories, which is all that is done where they have not changed.
-    fn open<'d>(
+    fn open(
         &self,
         root: &Root,
-        directories: &[&'d [u8]],
+        directories: &[&[u8]],
         wait: Wait,
-    ) -> Result<(OpenedFiles<'d>, Vec<Stamp>), Fault> {
+    ) -> Result<(OpenedFiles<'_>, Vec<Stamp>), Fault> {
         let (mut opened, mut stamps) = (Vec::new(), Vec::new());
-        if self.files.overrides.is_none() {
+        if !self.files.obeys_files() {
             return Ok((opened, stamps));
         }
+        let mut sections = self.files.directories.iter();
+        let has_parts = sections.any(|it| it.overrides.is_some());
         for (level, directory) in directories.iter().enumerate() {
+            let overrides = match has_parts {
+                true => self
+                    .files
+                    .overrides_in(&[&*self.root_name, directory].concat()),
+                false => &self.files.overrides,
+            };
+            if overrides.is_none() {
+                continue;
+            }
             let name = [directory, NAME].concat();
             match root.descriptor(&name, wait) {
                 Ok(descriptor) => {
@@ -143,7 +179,7 @@ impl Walk {
                         return Err(self.refused(&name, "htaccess_unreadable"));
                     }
                     stamps.push(Stamp { level, facts });
-                    opened.push((*directory, descriptor));
+                    opened.push((overrides, descriptor));
                 }
                 Err(error) => match absence(error, wait)? {
                     Absence::Nothing => {}
@@ -172,8 +208,8 @@ impl Walk {
     /// The sections of the virtual host, and of directories above the root.
     fn outer_sections(&self) -> impl Iterator<Item = &DirectorySection> {
         let is_outer = |section: &&DirectorySection| {
-            let below = self.root_name.strip_prefix(section.directory.as_bytes());
-            is_of_server(section) || below.is_some_and(|below| !below.is_empty())
+            let is_above = section.holds(&self.root_name);
+            is_of_server(section) || (is_above && !section.is_at(&self.root_name, b""))
         };
         self.files.directories.iter().filter(is_outer)
     }
@@ -181,8 +217,7 @@ impl Walk {
     /// The sections of a directory below the root.
     fn sections_of(&self, directory: &[u8]) -> impl Iterator<Item = &DirectorySection> {
         let is_it = move |section: &&DirectorySection| {
-            let name = section.directory.as_bytes();
-            !is_of_server(section) && name.strip_prefix(&*self.root_name) == Some(directory)
+            !is_of_server(section) && section.is_at(&self.root_name, directory)
         };
         self.files.directories.iter().filter(is_it)
     }
@@ -205,10 +240,10 @@ impl Walk {
         for (level, directory) in directories.iter().enumerate() {
             levels.extend(self.sections_of(directory).map(section));
             let file = files.next_if(|(_, stamp)| stamp.level == level);
-            let Some(((_, descriptor), stamp)) = file else {
+            let Some(((overrides, descriptor), stamp)) = file else {
                 continue;
             };
-            let shared = self.read_file(directory, descriptor, stamp)?;
+            let shared = self.read_file(directory, (overrides, descriptor), stamp)?;
             is_settled &= stamp.is_settled();
             let directory = [&*self.root_name, directory].concat();
             levels.push((directory.into(), shared));
@@ -220,7 +255,7 @@ impl Walk {
     fn read_file(
         &self,
         directory: &[u8],
-        descriptor: &OwnedFd,
+        (overrides, descriptor): (&Overrides, &OwnedFd),
         stamp: &Stamp,
     ) -> Result<Arc<SharedProgram>, Fault> {
         let is_young = !stamp.is_settled();
@@ -232,7 +267,7 @@ impl Walk {
             bytes => bytes?,
         };
         let has_changed = file::facts(descriptor.as_fd())? != stamp.facts;
-        let shared = self.programs.of_file(&bytes, &self.files);
+        let shared = self.programs.of_file(&bytes, overrides);
         // Cut off or still empty it would say less than whoever writes it wants to say.
         let is_begun = is_young && (bytes.is_empty() || !shared.program.is_whole);
         match has_changed || is_begun {
@@ -259,8 +294,8 @@ pub(crate) fn status_of(reason: &str) -> u16 {
     }
 }
 
-/// Files that were opened, each with its directory below the root.
-type OpenedFiles<'d> = Vec<(&'d [u8], OwnedFd)>;
+/// Files that were opened, each with what it may say.
+type OpenedFiles<'o> = Vec<(&'o Overrides, OwnedFd)>;
 
 /// Why a walk comes to nothing.
 enum Fault {
@@ -354,7 +389,6 @@ mod tests {
     use std::path::PathBuf;
 
     use config::model::{self, Symlinks, UnknownLines};
-    use htaccess::Overrides;
     use htaccess::overrides::Unknown;
 
     use super::*;
@@ -440,6 +474,7 @@ mod tests {
         );
         let section = |directory: String, context| DirectorySection {
             directory,
+            overrides: None,
             context,
             text: "Require all granted".to_owned(),
         };

@@ -7,7 +7,7 @@ use crate::expression;
 use crate::pattern::{Case, Pattern};
 use crate::redirect::{From, Redirect, is_url};
 use crate::rewrite;
-use crate::settings::{Age, ErrorDocument, Settings};
+use crate::settings::{Age, ErrorDocument, PhpEngine, Settings};
 use crate::tree::Directive;
 use crate::words::{all_words, next_word};
 
@@ -49,6 +49,16 @@ impl Compiler<'_> {
             Meaning::Expiry => expiry(known.name, &words, settings)?,
             Meaning::ErrorDocument => error_document(directive, settings)?,
             Meaning::Php => self.php(known.name, directive, settings)?,
+            Meaning::PhpAdmin => {
+                let is_engine = words
+                    .first()
+                    .is_some_and(|it| it.eq_ignore_ascii_case(b"engine"));
+                if !self.is_section || !is_engine {
+                    let why = "settings of PHP that a file may not have stand in the site's pool";
+                    return Err(Wrong::Refused(why));
+                }
+                self.php(known.name, directive, settings)?;
+            }
             Meaning::Body => {
                 let bytes = text(&words, 0)?
                     .parse::<u64>()
@@ -152,7 +162,10 @@ impl Compiler<'_> {
             let is_on = ["1", "on", "true", "yes"]
                 .iter()
                 .any(|on| value.eq_ignore_ascii_case(on.as_bytes()));
-            settings.php_engine = Some(is_on);
+            let is_fixed = name.starts_with("php_admin");
+            if is_fixed || !settings.php_engine.is_some_and(|it| it.is_fixed) {
+                settings.php_engine = Some(PhpEngine { is_on, is_fixed });
+            }
             self.access_lines += 1;
             return Ok(());
         }

@@ -199,7 +199,11 @@ impl From<&str> for Wrong {
 
 /// Makes a file into a program.
 pub fn compile(bytes: &[u8], overrides: &Overrides) -> Program {
-    let mut compiler = Compiler::new(overrides);
+    compile_as(bytes, overrides, false)
+}
+
+fn compile_as(bytes: &[u8], overrides: &Overrides, is_section: bool) -> Program {
+    let mut compiler = Compiler::new(overrides, is_section);
     let mut block = Block::default();
     let tree = tree::parse(bytes, TreeCaps::default());
     let is_torn = matches!(&tree, Err(error) if error.reason == "htaccess_syntax");
@@ -225,7 +229,7 @@ pub fn compile(bytes: &[u8], overrides: &Overrides) -> Program {
         bytes: bytes.len(),
         reliance: compiler.reliance,
         looks: compiler.looks,
-        is_section: false,
+        is_section,
     }
 }
 
@@ -246,17 +250,18 @@ pub enum SectionContext {
 
 /// Makes the text of a section into a program: its author is the server's, and may say all.
 pub fn compile_section(text: &[u8], context: SectionContext) -> Program {
-    let mut program = compile(text, &Overrides::all());
-    program.is_section = true;
+    let mut program = compile_as(text, &Overrides::all(), true);
     if context == SectionContext::Server {
         let settings = &mut program.block.settings;
         settings.server_rewrite = std::mem::take(&mut settings.rewrite);
+        settings.server_redirects = std::mem::take(&mut settings.redirects);
     }
     program
 }
 
 struct Compiler<'o> {
     overrides: &'o Overrides,
+    is_section: bool,
     problems: Vec<Problem>,
     /// Unknown names, and what each was perhaps meant to be.
     judged: BTreeMap<String, Option<KnownDirective>>,
@@ -273,9 +278,10 @@ struct Compiler<'o> {
 }
 
 impl<'o> Compiler<'o> {
-    fn new(overrides: &'o Overrides) -> Self {
+    fn new(overrides: &'o Overrides, is_section: bool) -> Self {
         Self {
             overrides,
+            is_section,
             problems: Vec::new(),
             judged: BTreeMap::new(),
             conditions: Vec::new(),

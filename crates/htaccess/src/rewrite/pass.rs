@@ -1,5 +1,7 @@
 //! One pass through a set of rules, as mod_rewrite goes through it in a directory.
 
+use std::collections::BTreeSet;
+
 use super::escape::{has_blanks, hides_separators, unescaped};
 use super::target;
 use super::template::{Captured, Template};
@@ -21,6 +23,8 @@ pub(crate) struct Passed {
     pub(crate) result: RewriteResult,
     /// `END`: nothing is rewritten any more, in this request.
     pub(crate) has_ended: bool,
+    /// Variables that rules of the virtual host have set: nobody else can.
+    pub(crate) server_env: BTreeSet<Vec<u8>>,
     pub(crate) media_type: Option<Vec<u8>>,
     pub(crate) handler: Option<Vec<u8>>,
     /// Fields of the request that made a difference.
@@ -70,17 +74,17 @@ struct Pass<'p> {
     whole: Option<Vec<u8>>,
 }
 
-/// Goes through the rules.
+/// Goes through the rules, unless those of the virtual host have ended all rewriting.
 ///
 /// # Errors
 /// 500 where bounds are passed, 403 where links may not be followed or a rule would forward.
 pub(crate) async fn run(
     lines: &RewriteLines,
-    follows: bool,
+    (follows, ends): (bool, bool),
     scope: &Scope<'_>,
 ) -> Result<Passed, Stop> {
     let directory = match &lines.directory {
-        Some(directory) if lines.engine == Some(true) && !has_ended(scope) => directory,
+        Some(directory) if lines.engine == Some(true) && !ends && !has_ended(scope) => directory,
         _ => return Ok(Passed::default()),
     };
     let allows_no_slash = lines.options.unwrap_or_default().allow_no_slash;
@@ -418,6 +422,9 @@ impl<'p> Pass<'p> {
             let colon = text.iter().position(|byte| *byte == b':');
             let (name, value) = text.split_at(colon.unwrap_or(text.len()));
             scope.set_variable(name, Some(value.get(1..).unwrap_or_default()))?;
+            if self.directory.is_empty() {
+                self.passed.server_env.insert(name.to_vec());
+            }
         }
         for template in &flags.cookies {
             let text = template.expand(captured, None, scope)?.text;

@@ -4,8 +4,8 @@
 //! all virtual hosts holds in each, before what they say themselves.
 
 mod access;
-mod conditions;
 mod fields;
+mod lines;
 mod overrides;
 mod places;
 mod programs;
@@ -96,27 +96,17 @@ impl ApacheLine {
 
     /// Whether it keeps somebody out, or is told at the head of the account.
     fn keeps_something(&self) -> bool {
-        let is_told = [
+        let counts = [
             "sec",
             "modsecurity",
             "lscache",
             "cachelookup",
             "allow",
             "rewritecond",
+            "rewriteengine",
         ];
-        let forbids = |line: &Self| {
-            let rule = rewriting::RewriteLine::read(line);
-            line.name == "rewriterule" && rule.is_some_and(|rule| rule.forbids())
-        };
-        is_told.iter().any(|begin| self.name.starts_with(begin))
-            || ["rewriteengine", "satisfy"].contains(&&*self.name)
-            || self.name.starts_with("auth")
-            || Apache::keeps_out(self)
-            || forbids(self)
-            || self
-                .children
-                .as_ref()
-                .is_some_and(|inner| !inner.is_empty())
+        let mut inner = self.children.iter().flatten();
+        self.restricts() || self.begins(&counts) || inner.next().is_some()
     }
 }
 
@@ -273,6 +263,11 @@ impl Apache<'_> {
                 None
             }
             ApacheMeaning::Lost(note) => {
+                self.bury(line, Fate::NotCarried, note);
+                None
+            }
+            ApacheMeaning::Unknown => {
+                let note = "it is not known here: if it matters, write it by hand";
                 self.bury(line, Fate::NotCarried, note);
                 None
             }

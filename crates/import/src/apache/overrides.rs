@@ -1,68 +1,93 @@
-//! `AllowOverride` and `AllowOverrideList`: what `.htaccess` files of a site may say.
+//! `AllowOverride` and `AllowOverrideList`: what `.htaccess` files of a site, and of parts of it, may
+//! say.
 //!
-//! The idea: a site has one answer, that of the last `<Directory>` that holds its root; where parts
-//! of it have others, their lines say so. Rather more files are obeyed than fewer, for they may keep
-//! somebody out.
+//! The idea: the site has what holds for its root; mounts, and directories below one of them, have
+//! words of their own in their sections, where any differs.
 
 use htaccess::Overrides;
 use htaccess::overrides::Unknown;
 
 use super::ApacheLine;
-use super::sections::Area;
+use super::sections::{SectionPlace, holds};
 use super::site::HostWork;
 use crate::draft::TomlItem;
 
-/// The words of a line, and the line.
-type Said<'a> = (Vec<&'a str>, usize);
+/// What a section says of a directory: the classes, and the list of directives.
+struct Said<'a> {
+    path: String,
+    words: [Option<Vec<&'a str>>; 2],
+    ids: Vec<usize>,
+}
 
 impl<'a> HostWork<'_, 'a> {
-    /// Says `htaccess.override` of what `<Directory>` sections say, which stand in Apache's order.
+    /// Says what files may say, by `<Directory>` sections, which stand in Apache's order.
     pub(super) fn overrides(&mut self, sections: &[&'a ApacheLine]) {
-        let ledger = self.apache.ledger;
-        let directories = sections.iter().filter(|it| it.name == "directory");
-        // What holds for the root: the classes, and the list of directives.
-        let mut whole: [Option<Said<'a>>; 2] = [None, None];
-        let mut others: Vec<(usize, Said<'a>)> = Vec::new();
-        for section in directives_of(directories) {
-            let (section, line, at) = section;
-            let said = (self.words(line), line.id);
-            let parts = self.roots.parts(section);
-            let areas: Vec<Area> = parts.into_iter().filter_map(|(_, area)| area).collect();
-            match areas.iter().any(Area::is_whole) {
-                true => whole[at] = Some(said),
-                false if areas.is_empty() => ledger.idle(line.id, "no site has files there"),
-                false => others.push((at, said)),
+        let all = self.said(sections);
+        let root = self.roots.root.clone();
+        let of_root = root.as_deref().map(|root| words_at(&all, root));
+        let of_root = of_root.unwrap_or_default();
+        let mounts = self.roots.mounts.iter().map(|(_, root)| root.clone());
+        let roots: Vec<String> = root.into_iter().chain(mounts).collect();
+        let is_above = |it: &&Said<'_>| roots.iter().any(|root| holds(&it.path, root));
+        let below = all.iter().filter(|it| !is_above(it)).map(|it| &it.path);
+        for path in roots.iter().chain(below) {
+            let words = words_at(&all, path);
+            if !self.allowed.iter().any(|(known, _)| known == path) {
+                let words = words.into_iter().map(str::to_owned);
+                self.allowed.push((path.clone(), words.collect()));
             }
         }
-        for (at, (words, id)) in &others {
-            let slot = whole.get_mut(*at);
-            let Some(slot) = slot else { continue };
-            let here = slot.as_ref().map(|(words, _)| words.clone());
-            let here = here.unwrap_or_default();
-            if here.is_empty() && !words.is_empty() {
-                *slot = Some((words.clone(), *id));
-            }
-            match here == *words {
-                true => ledger.carried(*id),
-                false => ledger.differs(
-                    *id,
-                    "what `.htaccess` files may say is one for all of a site here: see `htaccess.override`",
-                ),
-            }
+        self.allowed
+            .retain(|(path, _)| self.roots.root.as_ref() != Some(path));
+        if self.allowed.iter().all(|(_, words)| *words == of_root) {
+            self.allowed.clear();
         }
-        let said: Vec<Said<'a>> = whole.into_iter().flatten().collect();
-        for (words, id) in &said {
-            match words.is_empty() {
-                true => ledger.idle(*id, "`.htaccess` files are not read"),
-                false => ledger.carried(*id),
-            }
-        }
-        let words: Vec<&str> = said.iter().flat_map(|(words, _)| words.clone()).collect();
-        if !words.is_empty() && self.roots.root.is_some() {
-            let ids: Vec<usize> = said.iter().map(|(_, id)| *id).collect();
-            let words = TomlItem::texts(words);
+        if !of_root.is_empty() || !self.allowed.is_empty() {
+            let ids: Vec<usize> = all.iter().flat_map(|it| it.ids.clone()).collect();
+            let words = TomlItem::texts(of_root);
             self.draft.keys.put_in("htaccess", "override", words, &ids);
         }
+    }
+
+    fn said(&self, sections: &[&'a ApacheLine]) -> Vec<Said<'a>> {
+        let ledger = self.apache.ledger;
+        let mut all = Vec::new();
+        for section in sections {
+            let mut said = Said {
+                path: String::new(),
+                words: [None, None],
+                ids: Vec::new(),
+            };
+            for line in section.children.iter().flatten() {
+                let at = match line.name.as_str() {
+                    "allowoverride" => 0,
+                    "allowoverridelist" => 1,
+                    _ => continue,
+                };
+                said.words[at] = Some(self.words(line));
+                said.ids.push(line.id);
+            }
+            let places = self.roots.parts(section);
+            let places = places.into_iter().filter_map(|(place, _)| match place {
+                SectionPlace::Directory(path) => Some(path),
+                SectionPlace::Names(_) => None,
+            });
+            let places: Vec<String> = places.collect();
+            for id in &said.ids {
+                match places.is_empty() {
+                    true => ledger.idle(*id, "it counts in a `<Directory>` with files alone"),
+                    false => ledger.carried(*id),
+                }
+            }
+            let is_said = !said.ids.is_empty();
+            let places = places.into_iter().filter(|_| is_said);
+            all.extend(places.map(|path| Said {
+                path,
+                words: said.words.clone(),
+                ids: said.ids.clone(),
+            }));
+        }
+        all
     }
 
     /// The words of a line that allow something.
@@ -79,16 +104,15 @@ impl<'a> HostWork<'_, 'a> {
     }
 }
 
-/// The lines of sections that allow something, and whether each lists directives (1).
-fn directives_of<'s, 'a: 's>(
-    sections: impl Iterator<Item = &'s &'a ApacheLine>,
-) -> impl Iterator<Item = (&'a ApacheLine, &'a ApacheLine, usize)> {
-    sections.copied().flat_map(|section| {
-        let lines = section.children.iter().flatten();
-        lines.filter_map(move |line| match line.name.as_str() {
-            "allowoverride" => Some((section, line, 0)),
-            "allowoverridelist" => Some((section, line, 1)),
-            _ => None,
-        })
-    })
+/// What holds for a directory.
+fn words_at<'a>(all: &[Said<'a>], path: &str) -> Vec<&'a str> {
+    let mut found = [Vec::new(), Vec::new()];
+    for said in all.iter().filter(|it| holds(&it.path, path)) {
+        for (found, words) in found.iter_mut().zip(&said.words) {
+            if let Some(words) = words {
+                found.clone_from(words);
+            }
+        }
+    }
+    found.concat()
 }

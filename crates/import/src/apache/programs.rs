@@ -2,11 +2,11 @@
 
 use htaccess::is_php;
 
+use super::ApacheLine;
 use super::access::{Admission, admission};
+use super::lines::is_left_to_rules;
 use super::sections::Area;
-use super::site::HostWork;
-use super::texts::is_left_to_rules;
-use super::{Apache, ApacheLine};
+use super::site::{HostWork, Shield};
 use crate::Fate;
 use crate::draft::{DraftKeys, TomlItem};
 use crate::words;
@@ -168,14 +168,33 @@ impl<'a> HostWork<'_, 'a> {
             match made {
                 Ok(()) => {
                     ledger.carried(line.id);
-                    if fastcgi_address(to).is_none() && to != "!" {
+                    let is_exempt = to == "!";
+                    if fastcgi_address(to).is_none() {
                         let path = words::escape(from.trim_end_matches('/'));
-                        self.shields.push(match is_regex {
-                            true => from.to_owned(),
-                            false => format!("^{path}(?:/|$)"),
-                        });
+                        let shield = Shield {
+                            regex: match is_regex {
+                                true => from.to_owned(),
+                                false => format!("^{path}(?:/|$)"),
+                            },
+                            forwards: !is_exempt,
+                            id: line.id,
+                        };
+                        // A location's come before those of the virtual host.
+                        let at = if area.is_whole() {
+                            self.shields.len()
+                        } else {
+                            0
+                        };
+                        self.shields.insert(at, shield);
                     }
-                    self.first.push(rule);
+                    match rule.get("match").filter(|_| is_exempt) {
+                        Some(members) => {
+                            let from = if area.is_whole() { self.first.len() } else { 0 };
+                            self.exempt.push((from, members.clone()));
+                            self.draft.keys.note(&[line.id]);
+                        }
+                        None => self.first.push(rule),
+                    }
                 }
                 Err(why) => {
                     ledger.lost(line.id, why);
@@ -189,6 +208,32 @@ impl<'a> HostWork<'_, 'a> {
                     self.close(&area, why, line);
                 }
             }
+        }
+    }
+
+    /// Leaves out of what is forwarded what is not, and what rewriting has led to a file.
+    pub(super) fn leave_to_files(&mut self) {
+        let is_proxy = |rule: &DraftKeys| rule.get("handler").is_some_and(|it| it.has("proxy"));
+        for (at, rule) in self
+            .first
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, it)| is_proxy(it))
+        {
+            let exempt = self.exempt.iter().filter(|(from, _)| *from <= at);
+            let mut nots: Vec<TomlItem> = exempt.map(|(_, it)| it.clone()).collect();
+            if self.translates {
+                nots.push(TomlItem::table([("server_env", "translated".into())]));
+            }
+            if nots.is_empty() {
+                continue;
+            }
+            let mut members = match rule.get("match") {
+                Some(TomlItem::Table(members)) => members.clone(),
+                _ => Vec::new(),
+            };
+            members.push(("not".to_owned(), TomlItem::List(nots)));
+            rule.matching(members);
         }
     }
 
@@ -216,11 +261,7 @@ impl<'a> HostWork<'_, 'a> {
         let members = area.members(&[]).ok_or("its path is not known")?;
         rule.matching(members.clone());
         if to == "!" {
-            rule.put_in("handler", "static", TomlItem::Flag(true), &[]);
-            return match self.roots.root.is_some() {
-                true => Ok(()),
-                false => Err("there are no files to be served in its place"),
-            };
+            return Ok(());
         }
         if let Some(address) = fastcgi_address(to) {
             if self.roots.root.is_none() {
@@ -268,6 +309,9 @@ impl<'a> HostWork<'_, 'a> {
             "an expression with a URL that is put together: write a rule with `path_regex`";
         let regex = words::expression(from, false).ok_or(UNKNOWN)?;
         rule.matching(vec![("path_regex".to_owned(), regex.clone().into())]);
+        if to == "!" {
+            return Ok(());
+        }
         if let Some(address) = fastcgi_address(to).filter(|_| self.roots.root.is_some()) {
             let globs = words::globs(from).ok_or(UNKNOWN)?;
             let names = globs
@@ -302,7 +346,7 @@ impl<'a> HostWork<'_, 'a> {
         self.balancer(section, children);
         let ledger = self.apache.ledger;
         let mut admission = admission(children, ledger);
-        if admission.is_none() && Apache::keeps_out(section) {
+        if admission.is_none() && section.restricts() {
             let why = "who may come in there is not known";
             admission = Some(Admission::closed(why));
         }

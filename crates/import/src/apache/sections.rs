@@ -1,11 +1,11 @@
 //! Sections: which requests each is for, and which directories.
 //!
 //! The idea: what rules are made of is for paths and files that are found; a `<Directory>` is the
-//! directory itself where it can be named, and else an expression for names of files. Of locations
+//! directory itself, or all of such names, and an expression where it is one. Of locations
 //! the last one that says who may come in counts: an earlier one says that it is not for the paths of
 //! a later one within.
 
-use super::{Apache, ApacheLine};
+use super::ApacheLine;
 use crate::draft::TomlItem;
 use crate::words;
 
@@ -99,6 +99,7 @@ impl Area {
 /// Where a `<Directory>` of a site is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SectionPlace {
+    /// The directory, or all of such names.
     Directory(String),
     /// Files whose names have this expression.
     Names(String),
@@ -130,10 +131,7 @@ impl Roots {
             ("location" | "locationmatch", _) => {
                 words::expression(pattern, false).map(Area::of_regex)
             }
-            ("files" | "filesmatch", _) if !self.has_files() => Some(Area {
-                regex: Some(last_name_expression(section)?),
-                ..outer.clone()
-            }),
+            ("files" | "filesmatch", _) if !self.has_files() => None,
             ("files" | "filesmatch", _) => {
                 let regex = file_expression(section)?;
                 Some(Area {
@@ -188,23 +186,20 @@ impl Roots {
             };
             let held: String = held.iter().map(|name| format!("/{name}")).collect();
             let rest: String = rest.iter().map(|name| format!("/{name}")).collect();
-            if rest.contains(WILD) {
-                let (root, rest) = (words::escape(&held), glob_expression(&rest)?);
-                return Some((SectionPlace::Names(format!("^{root}{rest}(?:/|$)")), None));
-            }
             let area = Area::below(&format!("{path}{rest}"));
+            let area = Some(area).filter(|_| !rest.contains(WILD));
             let directory = match held.is_empty() && rest.is_empty() {
                 true => "/".to_owned(),
                 false => held + &rest,
             };
-            Some((SectionPlace::Directory(directory), Some(area)))
+            Some((SectionPlace::Directory(directory), area))
         };
         places.filter_map(part).collect()
     }
 }
 
 /// What names have that stand for more than one.
-const WILD: [char; 3] = ['*', '?', '['];
+pub(super) const WILD: [char; 3] = ['*', '?', '['];
 
 /// What a section is for, and whether it is said by `~`, an expression.
 fn pattern_of(section: &ApacheLine) -> (&str, bool) {
@@ -214,7 +209,15 @@ fn pattern_of(section: &ApacheLine) -> (&str, bool) {
     }
 }
 
-fn names_of(path: &str) -> impl Iterator<Item = &str> {
+/// Whether a directory, or all of such names, is another one or above it.
+pub(super) fn holds(outer: &str, inner: &str) -> bool {
+    let (outer, mut inner) = (names_of(outer), names_of(inner));
+    outer
+        .into_iter()
+        .all(|name| inner.next().is_some_and(|it| is_name(name, it)))
+}
+
+pub(super) fn names_of(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|name| !name.is_empty())
 }
 
@@ -283,14 +286,6 @@ fn file_expression(section: &ApacheLine) -> Option<String> {
     words::expression(&regex, false).filter(|_| is_fine && is_one)
 }
 
-/// The same for the last name of a path, and for what may be behind it.
-fn last_name_expression(section: &ApacheLine) -> Option<String> {
-    let regex = file_expression(section)?;
-    let ended = regex.strip_suffix('$').filter(|it| !it.ends_with('\\'));
-    let regex = ended.map_or_else(|| regex.clone(), |it| format!("{it}(?:/|$)"));
-    words::expression(&regex, false)
-}
-
 /// Whether all choices of an expression are within parentheses.
 fn is_grouped(source: &str) -> bool {
     let mut depth = 0_usize;
@@ -306,20 +301,4 @@ fn is_grouped(source: &str) -> bool {
             }
             c != '|' || depth > 0
         })
-}
-
-impl Apache<'_> {
-    /// Whether a section, or one in it, says who may come in.
-    pub(super) fn keeps_out(line: &ApacheLine) -> bool {
-        let is_granted = line.name == "require"
-            && line.first().eq_ignore_ascii_case("all")
-            && line.word(1).eq_ignore_ascii_case("granted");
-        let names = ["require", "deny", "order", "requireall", "requireany"];
-        let is_named = names.contains(&line.name.as_str()) || line.name.starts_with("requirenot");
-        let is_closing = matches!(super::meaning(&line.name), super::ApacheMeaning::Closing(_));
-        (is_named && !is_granted)
-            || line.name == "requirenone"
-            || is_closing
-            || line.children.iter().flatten().any(Self::keeps_out)
-    }
 }

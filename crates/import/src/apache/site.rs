@@ -1,9 +1,8 @@
 //! A virtual host made into a site.
 
 use super::access::{Admission, admission};
-use super::rewriting::Rewriter;
-use super::sections::{Area, Roots};
-use super::texts::{is_left_to_rules, is_of_engine};
+use super::lines::{is_left_to_rules, is_of_engine};
+use super::sections::{Area, Roots, names_of};
 use super::{Apache, ApacheLine, fields};
 use crate::Fate;
 use crate::draft::{DraftKeys, SharedDraft, SiteDraft, TomlItem};
@@ -33,10 +32,24 @@ pub(super) struct HostWork<'w, 'a> {
     /// their paths.
     pub(super) of_engine: Vec<&'a ApacheLine>,
     pub(super) of_locations: Vec<(String, Vec<&'a ApacheLine>)>,
-    /// Expressions for paths that rules forward and redirect.
-    pub(super) shields: Vec<String>,
+    /// What `ProxyPass` is about, in its order.
+    pub(super) shields: Vec<Shield>,
+    /// What is not forwarded, each by the first of `first` for which that counts.
+    pub(super) exempt: Vec<(usize, TomlItem)>,
+    /// Whether rewriting of the virtual host leads paths to files.
+    pub(super) translates: bool,
+    /// What `.htaccess` files below directories may say.
+    pub(super) allowed: Vec<(String, Vec<String>)>,
     /// Directories in which every file is a program.
     pub(super) script_directories: Vec<String>,
+}
+
+/// Paths that are forwarded, or are not.
+pub(super) struct Shield {
+    /// An expression for them.
+    pub(super) regex: String,
+    pub(super) forwards: bool,
+    pub(super) id: usize,
 }
 
 /// The site of a virtual host.
@@ -65,6 +78,9 @@ pub(super) fn build<'a>(
         of_engine: Vec::new(),
         of_locations: Vec::new(),
         shields: Vec::new(),
+        exempt: Vec::new(),
+        translates: false,
+        allowed: Vec::new(),
         script_directories: Vec::new(),
     };
     apache.ledger.carried(host.id);
@@ -81,14 +97,9 @@ pub(super) fn build<'a>(
         let members: Vec<&ApacheLine> = section.children.iter().flatten().collect();
         work.proxied(section, &members, &all);
     }
-    // Apache rewrites before it redirects.
     let rewriting = work.own_rewriting(&rewriting, body.is_empty());
+    let rewriting = work.rewriting(&rewriting, &all);
     let area = Area::default();
-    let rewriter = Rewriter {
-        work: &mut work,
-        area: &area,
-    };
-    let rewriting = rewriter.rewriting(&rewriting);
     work.say(&plain, &area, &[]);
     if work.is_tls {
         work.tls(&plain);
@@ -111,8 +122,8 @@ pub(super) fn build<'a>(
     }
     if work.roots.has_files() {
         work.links(&plain, &sections);
-        work.texts(&rewriting, &sections);
     }
+    work.texts(&rewriting, &sections);
     work.finish()
 }
 
@@ -130,7 +141,7 @@ fn parted(section: &ApacheLine) -> (Vec<&ApacheLine>, Vec<&ApacheLine>) {
 fn rank(section: &ApacheLine) -> (u8, usize) {
     let is_tilde = section.first() == "~";
     match section.name.as_str() {
-        "directory" if !is_tilde => (0, section.first().trim_end_matches('/').len()),
+        "directory" if !is_tilde => (0, names_of(section.first()).count()),
         "directory" | "directorymatch" => (1, 0),
         "files" | "filesmatch" => (2, 0),
         "location" | "locationmatch" => (3, 0),
@@ -169,22 +180,21 @@ impl<'a> HostWork<'_, 'a> {
         depth: usize,
     ) {
         let apache = self.apache;
-        let is_directory = section.name.starts_with("directory");
-        let is_of_files = is_directory || !section.name.starts_with("location");
+        let is_of_files = !section.name.starts_with("location");
         if section.name.starts_with("proxy") {
             return;
         }
-        if depth == 0 && is_of_files && self.roots.has_files() {
-            return self.handlers(section, &Area::default(), 0);
-        }
-        if is_directory {
-            return apache.bury(section, Fate::NotNeeded, "no site has files there");
+        if depth == 0 && is_of_files {
+            if self.roots.has_files() {
+                self.handlers(section, &Area::default(), 0);
+            }
+            return;
         }
         let covered = self.roots.covered(section, outer);
         let Some(area) = covered.filter(|_| depth < NESTED_MAX) else {
             let why = "which requests a section is for is not known here: write a rule";
             apache.bury(section, Fate::NotCarried, why);
-            if Apache::keeps_out(section) {
+            if section.restricts() {
                 self.close(outer, why, section);
             }
             return;
@@ -250,7 +260,7 @@ impl<'a> HostWork<'_, 'a> {
     /// Where the engine is given lines of an area: an expression for its paths, nothing where it is
     /// all of a site.
     fn engine_place(&self, area: &Area) -> Option<Option<String>> {
-        let is_path = area.methods.is_none() && area.file.is_none() && self.roots.has_files();
+        let is_path = area.methods.is_none() && area.file.is_none();
         let below = |prefix: &String| format!("^{}(?:/|$)", words::escape(prefix));
         let place = match (&area.prefix, &area.regex) {
             (None, regex) => regex.clone(),
@@ -320,14 +330,15 @@ impl<'a> HostWork<'_, 'a> {
                 }
             }
         }
-        let mut rewriter = Rewriter { work: self, area };
-        for line in lines.iter().filter(|it| it.name.starts_with("redirect")) {
-            rewriter.redirect(line);
-        }
-        if !area.is_whole() {
-            let rewriting = lines.iter().filter(|it| it.name.starts_with("rewrite"));
-            let rewriting: Vec<&ApacheLine> = rewriting.copied().collect();
-            rewriter.rewriting(&rewriting);
+        for line in lines
+            .iter()
+            .filter(|it| it.begins(&["rewrite", "redirect"]))
+        {
+            let why = "in a location it has no counterpart: write it into the virtual host";
+            apache.ledger.lost(line.id, why);
+            if line.restricts() {
+                self.close(area, why, line);
+            }
         }
     }
 
@@ -476,7 +487,11 @@ impl<'a> HostWork<'_, 'a> {
 
     /// Nobody comes in where this area is.
     pub(super) fn close(&mut self, area: &Area, why: &'static str, line: &ApacheLine) {
-        self.closings.push((area.clone(), why, line.id));
+        self.close_at(area, why, line.id);
+    }
+
+    pub(super) fn close_at(&mut self, area: &Area, why: &'static str, line: usize) {
+        self.closings.push((area.clone(), why, line));
     }
 
     /// Rules for where nobody comes in.
@@ -527,6 +542,7 @@ impl<'a> HostWork<'_, 'a> {
             }
         }
         self.closed(&mut access);
+        self.leave_to_files();
         let rules = access
             .into_iter()
             .chain(self.settings)

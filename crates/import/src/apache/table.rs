@@ -6,11 +6,13 @@ pub(super) enum ApacheMeaning {
     Thought,
     Idle(&'static str),
     Lost(&'static str),
+    /// Nothing is known of it.
+    Unknown,
     /// It is about who may have what and cannot be had: what it covers is closed.
     Closing(&'static str),
 }
 
-use ApacheMeaning::{Closing, Idle, Lost, Thought};
+use ApacheMeaning::{Closing, Idle, Lost, Thought, Unknown};
 
 const TABLE: &[(ApacheMeaning, &str)] = &[
     (
@@ -135,6 +137,6 @@ pub(super) fn meaning(name: &str) -> ApacheMeaning {
     ]) {
         Closing("it is not known here and seems to be about who may come in")
     } else {
-        Lost("it is not known here: if it matters, write it by hand")
+        Unknown
     }
 }

@@ -1,14 +1,16 @@
 //! Sections of directories and files, and a virtual host's rewriting, as text for the engine of
 //! `.htaccess` files.
 //!
-//! The idea: what stands in `<Directory>`, `<Files>` and `<If>` stays as it is, line by line, once the
-//! crate that obeys it has understood it; where one about access is not understood, nobody comes in
-//! where its section is. Handlers that the engine does not have, back ends and locations are rules.
+//! The idea: what stands in `<Directory>`, `<Files>` and `<If>`, and what a virtual host says of all
+//! its paths, stays as it is, line by line, once the crate that obeys it has understood it; where one
+//! about access is not understood, nobody comes in where its section is. Handlers that the engine does
+//! not have, back ends and who comes into locations are rules.
 
-use htaccess::{Overrides, compile, is_php};
+use htaccess::{Problem, SectionContext, compile_section};
 
+use super::lines::{WHO, is_left_to_rules};
 use super::rewriting::RewriteLine;
-use super::sections::{Area, SectionPlace};
+use super::sections::{Area, SectionPlace, WILD, names_of};
 use super::site::HostWork;
 use super::{Apache, ApacheLine, ApacheMeaning, meaning};
 use crate::Fate;
@@ -16,38 +18,10 @@ use crate::draft::TomlItem;
 
 /// Lets nobody in, whatever else is said of it.
 const NOBODY: &str = "Order deny,allow\nDeny from all\nSatisfy All\nRequire all denied\n";
-/// Beginnings of lines that say who may come in.
-const WHO: [&str; 6] = ["require", "auth", "order", "allow", "deny", "satisfy"];
-/// Beginnings of others that keep something from somebody.
-const WHAT: [&str; 9] = [
-    "ssl",
-    "options",
-    "sethandler",
-    "addhandler",
-    "removehandler",
-    "addtype",
-    "forcetype",
-    "removetype",
-    "php_",
-];
-/// Directives of a whole virtual host that the engine is given as they are.
-const OF_HOSTS: [&str; 14] = [
-    "adddefaultcharset",
-    "options",
-    "setenvif",
-    "setenvifnocase",
-    "setenvifexpr",
-    "browsermatch",
-    "browsermatchnocase",
-    "removehandler",
-    "removetype",
-    "forcetype",
-    "fallbackresource",
-    "indexignore",
-    "directoryslash",
-    "acceptpathinfo",
-];
-
+/// Why nobody comes in where a line is not understood.
+const CLOSED: &str = "a line about who may have what is not understood";
+/// Comes before a rule for paths that rules of the virtual host have left as they are.
+const NOT_TRANSLATED: &str = "RewriteCond %{ENV:translated} !1\n";
 /// How a section's lines about access go with those of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Weight {
@@ -63,55 +37,44 @@ struct Block {
     /// Each with whether it says who may come in.
     lines: Vec<(bool, String)>,
     is_closed: bool,
+    /// Whether it is for some methods alone.
+    is_of_methods: bool,
 }
 
 impl Block {
-    fn finish(mut self) -> String {
+    /// The text, and whether nobody comes in by it.
+    fn finish(mut self) -> (String, bool) {
         let whole = |lines: &[(bool, String)]| -> String {
             lines.iter().map(|(_, text)| text.as_str()).collect()
         };
         // Together lines may mean less than each of them alone.
         let text = whole(&self.lines);
         if !self.is_closed && refusal(&text).is_none() {
-            return text;
+            return (text, false);
         }
+        // In an `<If>` it comes after what directories and files within say.
+        let nobody = match self.is_of_methods {
+            true => NOBODY.to_owned(),
+            false => format!("<If \"true\">\n{NOBODY}</If>\n"),
+        };
         self.lines.retain(|(says_who, _)| !says_who);
-        let text = whole(&self.lines) + NOBODY;
+        let text = whole(&self.lines) + &nobody;
         match refusal(&text) {
-            None => text,
-            Some(_) => NOBODY.to_owned(),
+            None => (text, true),
+            Some(_) => (nobody, true),
         }
     }
+}
+
+/// What is not understood of a text.
+fn problems(text: &str) -> Vec<Problem> {
+    compile_section(text.as_bytes(), SectionContext::Directory).problems
 }
 
 /// Why a text refuses what it is for.
 fn refusal(text: &str) -> Option<String> {
-    let mut problems = compile(text.as_bytes(), &Overrides::all())
-        .problems
-        .into_iter();
-    problems.find(|it| it.refuses).map(|it| it.text)
-}
-
-/// Whether a line is about a program, or about something else that rules and keys of a site say.
-pub(super) fn is_left_to_rules(line: &ApacheLine) -> bool {
-    let kind = line.first().to_ascii_lowercase();
-    match line.name.as_str() {
-        "allowoverride" | "allowoverridelist" => true,
-        "php_value" | "php_flag" | "php_admin_value" | "php_admin_flag" => kind != "engine",
-        "addtype" => is_php(kind.as_bytes()),
-        "sethandler" | "addhandler" => {
-            let is_plain = ["none", "default-handler", "cgi-script"].contains(&&*kind);
-            !is_plain && !kind.starts_with("text/")
-        }
-        _ => false,
-    }
-}
-
-/// Whether the engine is given a line of a whole virtual host.
-pub(super) fn is_of_engine(line: &ApacheLine) -> bool {
-    let is_engine = line.name.starts_with("php_") && line.first().eq_ignore_ascii_case("engine");
-    let is_handler = ["sethandler", "addhandler"].contains(&line.name.as_str());
-    OF_HOSTS.contains(&line.name.as_str()) || is_engine || (is_handler && !is_left_to_rules(line))
+    let found = problems(text).into_iter().find(|it| it.refuses);
+    found.map(|it| it.text)
 }
 
 /// An `<If>` of what a text has.
@@ -123,54 +86,13 @@ fn condition(test: &str, regex: &str) -> Option<String> {
     refusal(&format!("{head}</If>\n")).is_none().then_some(head)
 }
 
-impl ApacheLine {
-    /// The line as it is obeyed.
-    fn as_text(&self) -> String {
-        let arguments = String::from_utf8_lossy(&self.text);
-        match self.name.as_str() {
-            name if name.starts_with("php_") => format!("php_flag {arguments}\n"),
-            "sethandler" if self.first().contains('/') && !is_php(self.first().as_bytes()) => {
-                "SetHandler default-handler\n".to_owned()
-            }
-            _ => format!("{} {arguments}\n", self.spelled),
-        }
-    }
-
-    /// A section with all that stands in it.
-    fn whole_text(&self) -> String {
-        let Some(children) = &self.children else {
-            return self.as_text();
-        };
-        let inner: String = children.iter().map(Self::whole_text).collect();
-        self.around(&inner)
-    }
-
-    fn around(&self, inner: &str) -> String {
-        let (name, arguments) = (&self.spelled, String::from_utf8_lossy(&self.text));
-        format!(
-            "<{}>\n{inner}</{name}>\n",
-            format!("{name} {arguments}").trim_end()
-        )
-    }
-
-    fn begins(&self, names: &[&str]) -> bool {
-        names.iter().any(|name| self.name.starts_with(name))
-    }
-
-    /// All lines of it.
-    fn ids(&self, into: &mut Vec<usize>) {
-        into.push(self.id);
-        self.children
-            .iter()
-            .flatten()
-            .for_each(|inner| inner.ids(into));
-    }
-}
-
 impl Apache<'_> {
-    /// The lines of a section, as far as they are understood.
-    fn block(&self, lines: &[&ApacheLine], weight: Weight) -> String {
-        let mut block = Block::default();
+    /// The lines of a section, as far as they are understood, and whether nobody comes in by it.
+    fn block(&self, lines: &[&ApacheLine], weight: Weight) -> (String, bool) {
+        self.block_of(lines, weight, Block::default())
+    }
+
+    fn block_of(&self, lines: &[&ApacheLine], weight: Weight, mut block: Block) -> (String, bool) {
         let only = match weight {
             Weight::Own => None,
             Weight::KeepsOut => Some(self.keeping_out(lines, &mut block)),
@@ -235,19 +157,21 @@ impl Apache<'_> {
             "elseif" | "else" => "<If \"true\">\n</If>\n",
             _ => "",
         };
-        let head = compile(
-            (before.to_owned() + &section.around("")).as_bytes(),
-            &Overrides::all(),
-        );
-        if let Some(problem) = head.problems.first() {
-            self.bury(section, Fate::NotCarried, &problem.text);
-            block.is_closed |= Self::keeps_out(section);
+        let head = problems(&(before.to_owned() + &section.around("")));
+        let problem = head.into_iter().next().map(|it| it.text);
+        if let Some(problem) = problem.or_else(|| section.odd()) {
+            self.bury(section, Fate::NotCarried, &problem);
+            block.is_closed |= section.restricts();
             return;
         }
         let children: Vec<&ApacheLine> = section.children.iter().flatten().collect();
-        let inner = self.block(&children, weight);
-        self.ledger.say_last(section.id, Fate::Carried, "");
         let is_limit = section.name.starts_with("limit");
+        let inner = Block {
+            is_of_methods: is_limit || block.is_of_methods,
+            ..Block::default()
+        };
+        let (inner, _) = self.block_of(&children, weight, inner);
+        self.ledger.say_last(section.id, Fate::Carried, "");
         // An empty one may be what an `<Else>` follows.
         if !inner.is_empty() || section.name.contains("if") {
             block.lines.push((is_limit, section.around(&inner)));
@@ -260,9 +184,16 @@ impl Apache<'_> {
         if let ApacheMeaning::Idle(note) = meaning(&last.name) {
             return self.bury(last, Fate::NotNeeded, note);
         }
+        if let Some(problem) = lines.iter().find_map(|line| line.odd()) {
+            for line in lines {
+                self.bury(line, Fate::NotCarried, &problem);
+            }
+            block.is_closed |= last.restricts();
+            return;
+        }
         let text: String = lines.iter().map(|line| line.whole_text()).collect();
         let says_who = last.begins(&WHO);
-        let problems = compile(text.as_bytes(), &Overrides::all()).problems;
+        let problems = problems(&text);
         let refusal = problems.iter().find(|it| it.refuses);
         match (refusal, problems.first()) {
             (None, None) => {
@@ -281,13 +212,15 @@ impl Apache<'_> {
                     .filter(|text| last.name == "rewriterule" && self::refusal(text).is_none())
                 {
                     Some(text) => block.lines.push((false, text)),
-                    None => {
-                        block.is_closed |= says_who || last.begins(&WHAT) || Self::forbids(last)
-                    }
+                    None => block.is_closed |= last.restricts(),
                 }
             }
             (None, Some(problem)) if problem.reason == "htaccess_unknown" => {
                 block.is_closed |= self.judge(last).is_some();
+                // It may set a variable on which who may come in depends.
+                if meaning(&last.name) == ApacheMeaning::Unknown {
+                    block.lines.push((false, text));
+                }
             }
             (None, Some(problem)) => {
                 for line in lines {
@@ -318,79 +251,80 @@ impl Apache<'_> {
             self.ledger.differs(line.id, note);
         }
     }
-
-    fn forbids(line: &ApacheLine) -> bool {
-        line.name == "rewriterule" && RewriteLine::read(line).is_some_and(|rule| rule.forbids())
-    }
 }
 
 impl<'a> HostWork<'_, 'a> {
-    /// Has the engine obey the virtual host's rewriting, and what its sections say of directories and
-    /// files, which stand in Apache's order.
-    pub(super) fn texts(&mut self, rewriting: &[&'a ApacheLine], sections: &[&'a ApacheLine]) {
+    /// Has the engine obey what the virtual host says of all its paths, its rewriting first, and what
+    /// its sections say of directories and files, which stand in Apache's order.
+    pub(super) fn texts(&mut self, rewriting: &[ApacheLine], sections: &[&'a ApacheLine]) {
         let apache = self.apache;
         let mut made_of = Vec::new();
         let mut texts = Vec::new();
+        let (mut server, is_closed) =
+            apache.block(&rewriting.iter().collect::<Vec<_>>(), Weight::Own);
+        if is_closed {
+            let ids = rewriting.iter().map(|line| line.id);
+            ids.for_each(|id| self.close_at(&Area::default(), CLOSED, id));
+        }
+        rewriting.iter().for_each(|line| line.ids(&mut made_of));
         let is_of_files = |it: &&&ApacheLine| !it.begins(&["directory", "location", "proxy"]);
         let of_files = sections.iter().filter(is_of_files);
         let lines: Vec<&ApacheLine> = self.of_engine.iter().chain(of_files).copied().collect();
-        let mut whole = apache.block(&lines, Weight::Own);
-        if self
-            .first
-            .iter()
-            .chain(&self.main)
-            .any(|rule| rule.runs_cgi())
-        {
-            whole.insert_str(0, "Options FollowSymLinks\n");
+        let mut ours = self.first.iter().chain(&self.main);
+        if ours.any(|rule| rule.runs_cgi()) {
+            server.push_str("Options FollowSymLinks\n");
+        }
+        let (whole, is_closed) = apache.block(&lines, Weight::Own);
+        server.push_str(&whole);
+        if let Some(line) = lines.first().filter(|_| is_closed) {
+            self.close(&Area::default(), CLOSED, line);
         }
         // A page says its charset itself, where Apache says none.
-        if !lines.iter().any(|line| line.name == "adddefaultcharset") {
-            whole.push_str("AddDefaultCharset Off\n");
+        let says_charset = lines.iter().any(|line| line.name == "adddefaultcharset");
+        if self.roots.has_files() && !says_charset {
+            server.push_str("AddDefaultCharset Off\n");
         }
         lines.iter().for_each(|line| line.ids(&mut made_of));
         for section in sections
             .iter()
             .filter(|it| it.name.starts_with("directory"))
         {
-            let mut places: Vec<SectionPlace> = Vec::new();
-            for (place, _) in self.roots.parts(section) {
-                if !places.contains(&place) {
-                    places.push(place);
-                }
-            }
-            if places.is_empty() {
+            let parts = self.roots.parts(section);
+            if parts.is_empty() {
                 apache.bury(section, Fate::NotNeeded, "no site has files there");
                 continue;
             }
             section.ids(&mut made_of);
-            for place in places {
-                self.directory_text(section, place, &mut whole, &mut texts);
+            for (place, area) in parts {
+                self.directory_text(section, (place, area), &mut server, &mut texts);
             }
         }
         for (regex, lines) in std::mem::take(&mut self.of_locations) {
             lines.iter().for_each(|line| line.ids(&mut made_of));
-            let text = apache.block(&lines, Weight::KeepsOut);
+            let (text, is_closed) = apache.block(&lines, Weight::KeepsOut);
+            if let Some(line) = lines.first().filter(|_| is_closed) {
+                self.close(&Area::of_regex(regex.clone()), CLOSED, line);
+            }
             match condition("REQUEST_URI", &regex) {
                 _ if text.is_empty() => {}
-                Some(head) => whole.push_str(&format!("{head}{text}</If>\n")),
+                Some(head) => server.push_str(&format!("{head}{text}</If>\n")),
                 None => self.left_out(&lines, &Area::of_regex(regex)),
             }
         }
         let scripts = self.script_directories.iter();
         texts.extend(scripts.map(|path| (path.clone(), "Options +ExecCGI\n".to_owned())));
-        whole.push_str(&self.no_fallback(&whole, &texts));
-        texts.insert(0, ("/".to_owned(), whole));
-        let server = self.server_text(rewriting, &texts);
-        rewriting.iter().for_each(|line| line.ids(&mut made_of));
+        server.push_str(&self.no_fallback(&server, &texts));
+        server.push_str(&self.shielded(&texts));
+        self.tell_of_forwarded(sections);
         self.put_texts(server, texts);
         self.draft.keys.made_of(&made_of);
     }
 
     fn directory_text(
-        &self,
+        &mut self,
         section: &'a ApacheLine,
-        place: SectionPlace,
-        whole: &mut String,
+        (place, area): (SectionPlace, Option<Area>),
+        server: &mut String,
         texts: &mut Vec<(String, String)>,
     ) {
         let apache = self.apache;
@@ -399,71 +333,119 @@ impl<'a> HostWork<'_, 'a> {
         let regex = match place {
             SectionPlace::Names(regex) => regex,
             SectionPlace::Directory(path) => {
-                let text = apache.block(&children, Weight::Own);
-                if !text.is_empty() {
-                    let comment = apache.ledger.comment(section.id);
-                    let comment = comment.trim_end_matches('\\');
-                    texts.push((path, format!("{comment}\n{text}")));
+                let (text, is_closed) = apache.block(&children, Weight::Own);
+                if let Some(area) = area.filter(|_| is_closed) {
+                    self.close(&area, CLOSED, section);
+                }
+                let comment = apache.ledger.comment(section.id);
+                let text = match text.is_empty() {
+                    true => text,
+                    false => format!("{}\n{text}", comment.trim_end_matches('\\')),
+                };
+                let text = (path, text);
+                if texts.last() != Some(&text) {
+                    texts.push(text);
                 }
                 return;
             }
         };
-        let text = apache.block(&children, Weight::KeepsOut);
+        let (text, _) = apache.block(&children, Weight::KeepsOut);
         match condition("REQUEST_FILENAME", &regex) {
-            Some(head) if !text.is_empty() => whole.push_str(&format!("{head}{text}</If>\n")),
+            Some(head) if !text.is_empty() => server.push_str(&format!("{head}{text}</If>\n")),
             Some(_) => {}
             None => {
                 let why = "which directories it is for is not known here";
                 apache.bury(section, Fate::NotCarried, why);
-                if Apache::keeps_out(section) {
-                    whole.push_str(NOBODY);
+                if section.restricts() {
+                    self.close(&Area::default(), why, section);
                 }
             }
         }
     }
 
-    /// What answers for what is missing does not answer for what rules forward and redirect.
-    fn no_fallback(&self, whole: &str, texts: &[(String, String)]) -> String {
-        let mut all = texts.iter().map(|(_, text)| text.as_str()).chain([whole]);
+    /// What answers for what is missing does not answer for what rules forward.
+    fn no_fallback(&self, server: &str, texts: &[(String, String)]) -> String {
+        let mut all = texts.iter().map(|(_, text)| text.as_str()).chain([server]);
         let is_said = all.any(|text| text.to_ascii_lowercase().contains("fallbackresource"));
-        if !is_said || self.shields.is_empty() {
+        let shields = self.shields.iter().filter(|shield| shield.forwards);
+        let shields: Vec<&str> = shields.map(|shield| shield.regex.as_str()).collect();
+        if !is_said || shields.is_empty() {
             return String::new();
         }
-        let regex = format!("(?:{})", self.shields.join(")|(?:"));
-        let head = condition("REQUEST_URI", &regex);
+        let head = condition("REQUEST_URI", &format!("(?:{})", shields.join(")|(?:")));
         head.map_or_else(String::new, |head| {
             head + "FallbackResource disabled\n</If>\n"
         })
     }
 
-    /// Rewriting of the virtual host; of what rules forward and redirect no directory's goes on.
-    fn server_text(&self, rewriting: &[&'a ApacheLine], texts: &[(String, String)]) -> String {
-        let mut server = self.apache.block(rewriting, Weight::Own);
+    /// Of what is forwarded no rewriting of directories goes on.
+    fn shielded(&self, texts: &[(String, String)]) -> String {
         let rewrites =
             |(_, text): &(String, String)| text.to_ascii_lowercase().contains("rewriterule");
-        let has_files = self.draft.keys.get("htaccess").is_some();
-        let fits = |regex: &&String| !regex.contains('"');
-        if has_files || texts.iter().any(rewrites) {
-            for (at, regex) in self.shields.iter().filter(fits).enumerate() {
-                if at == 0 {
-                    server.push_str("RewriteEngine On\n");
-                }
-                server.push_str(&format!("RewriteRule \"{regex}\" - [END]\n"));
+        let obeys_files = self.draft.keys.get("htaccess").is_some();
+        let mut text = String::new();
+        if !self.shields.iter().any(|it| it.forwards)
+            || !(obeys_files || texts.iter().any(rewrites))
+        {
+            return text;
+        }
+        text.push_str("RewriteEngine On\n");
+        for shield in self.shields.iter().filter(|it| !it.regex.contains('"')) {
+            if self.translates {
+                text.push_str(NOT_TRANSLATED);
+            }
+            let flag = if shield.forwards { "END" } else { "L" };
+            text.push_str(&format!("RewriteRule \"{}\" - [{flag}]\n", shield.regex));
+        }
+        text
+    }
+
+    /// Says where directories keep out here, and did not: what is forwarded is in none there.
+    fn tell_of_forwarded(&self, sections: &[&'a ApacheLine]) {
+        let is_one = |it: &&&ApacheLine| {
+            it.name.starts_with("directory") && it.restricts() && !self.roots.parts(it).is_empty()
+        };
+        if self.roots.root.is_some() && sections.iter().any(|it| is_one(&it)) {
+            for shield in self.shields.iter().filter(|it| it.forwards) {
+                let note = "whom a `<Directory>` keeps out of such a path does not come to what is forwarded either";
+                self.apache.ledger.differs(shield.id, note);
             }
         }
-        server
     }
 
     fn put_texts(&mut self, server: String, texts: Vec<(String, String)>) {
-        let mut merged: Vec<(String, String)> = Vec::new();
-        for (path, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
-            match merged.iter_mut().find(|(known, _)| *known == path) {
-                Some((_, known)) => known.push_str(&text),
-                None => merged.push((path, text)),
+        // Sections of patterns keep their place among the others.
+        let has_patterns = texts.iter().any(|(path, _)| path.contains(WILD));
+        let mut merged: Vec<(String, Option<Vec<String>>, String)> = Vec::new();
+        for (path, text) in texts {
+            let known = match has_patterns {
+                true => merged.last_mut().filter(|(known, ..)| *known == path),
+                false => merged.iter_mut().find(|(known, ..)| *known == path),
+            };
+            match known {
+                Some((.., known)) => known.push_str(&text),
+                None => merged.push((path, None, text)),
             }
         }
-        let item = |(path, text): (String, String)| {
-            TomlItem::table([("path", path.into()), ("text", TomlItem::Lines(text))])
+        for (path, words) in std::mem::take(&mut self.allowed) {
+            let mut is_known = false;
+            for (_, said, _) in merged.iter_mut().filter(|(known, ..)| *known == path) {
+                *said = Some(words.clone());
+                is_known = true;
+            }
+            if !is_known {
+                merged.push((path, Some(words), String::new()));
+            }
+        }
+        merged.retain(|(_, words, text)| words.is_some() || !text.is_empty());
+        merged.sort_by_key(|(path, ..)| names_of(path).count());
+        let item = |(path, words, text): (String, Option<Vec<String>>, String)| {
+            let mut members = vec![("path".to_owned(), path.into())];
+            members.extend(words.map(|words| ("override".to_owned(), TomlItem::texts(words))));
+            if !text.is_empty() {
+                members.push(("text".to_owned(), TomlItem::Lines(text)));
+            }
+            TomlItem::Table(members)
         };
         let mut items: Vec<TomlItem> = merged.into_iter().map(item).collect();
         if !server.is_empty() {

@@ -139,6 +139,101 @@ fn files_match_regular_expressions_by_their_path_below_the_root() {
     );
 }
 
+const PARTS: &str = r#"
+workers = 1
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = ""
+[[sites]]
+hosts = ["parts.test"]
+root = "{dir}/site"
+htaccess = { override = ["All"], directories = [
+  { path = "{dir}/site/up", override = [] },
+  { path = "{dir}/site/*/mine", override = ["AuthConfig"], text = "Header set X-Mine yes" },
+] }
+[[sites]]
+hosts = ["bare.test"]
+htaccess = { override = [], directories = [
+  { path = "/", context = "server", text = """
+    RewriteEngine On
+    RewriteRule ^/admin - [F]
+    RewriteRule ^/(first|last)$ - [E=forward:1,END]
+    Redirect gone /gone
+    Header set X-Said by-the-host
+    RequestHeader set X-User nobody
+  """ },
+  { path = "/", text = "Require all denied" },
+] }
+  [[sites.mounts]]
+  path = "/files"
+  root = "{dir}/mounted"
+  [[sites.rules]]
+  match = { path = "/last" }
+  rewrite = [{ from = "^/last$", to = "/elsewhere" }]
+  [[sites.rules]]
+  match = { server_env = "forward" }
+  handler = { respond = { body = "forwarded" } }
+  [[sites.rules]]
+  match = { not = { path = "/files/*" } }
+  handler = { respond = { body = "as asked" } }
+"#;
+
+#[test]
+fn parts_of_a_site_have_words_of_their_own_for_their_files() {
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), PARTS);
+    let closed = "Require all denied\n";
+    for (name, content) in [
+        ("site/.htaccess", "Header set X-Root yes\n"),
+        ("site/up/.htaccess", closed),
+        ("site/up/x.txt", "x"),
+        ("site/up/deep/.htaccess", closed),
+        ("site/up/deep/x.txt", "x"),
+        ("site/up/mine/.htaccess", closed),
+        ("site/up/mine/x.txt", "x"),
+        ("site/other/.htaccess", closed),
+        ("site/other/x.txt", "x"),
+        ("mounted/x.txt", "x"),
+    ] {
+        builder.directory().write(name, content);
+    }
+    let gateway = builder.start();
+    check(
+        &gateway,
+        "parts.test",
+        &[
+            ("/up/x.txt", 200, "x"),
+            ("/up/deep/x.txt", 200, "x"),
+            ("/up/mine/x.txt", 403, ""),
+            ("/other/x.txt", 403, ""),
+        ],
+    );
+    let up = ask(&gateway, "parts.test", "/up/x.txt", "");
+    assert_eq!(up.head.field("X-Root"), Some("yes"));
+    let mine = ask(&gateway, "parts.test", "/up/mine/none.txt", "");
+    assert_eq!(mine.head.field("X-Mine"), None, "{}", mine.status);
+    // A path that leads into no root has what the host says, and nothing of directories.
+    check(
+        &gateway,
+        "bare.test",
+        &[
+            ("/", 200, "as asked"),
+            ("/admin/x", 403, ""),
+            ("/first", 200, "forwarded"),
+            // What was found of a path counts for no other.
+            ("/last", 200, "as asked"),
+            ("/gone", 410, ""),
+            ("/files/x.txt", 403, ""),
+        ],
+    );
+    let bare = ask(&gateway, "bare.test", "/", "");
+    assert_eq!(bare.head.field("X-Said"), Some("by-the-host"));
+    let config = gateway.directory().path().join("nagaya.toml");
+    let (status, text) = said(&config, &["htaccess", "explain", "http://bare.test/admin/"]);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains("403"), "{text}");
+}
+
 /// What a command says of this configuration.
 fn said(config: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nagaya"));

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::{OpenOptionsExt as _, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -362,6 +363,8 @@ pub(crate) fn apache(directory: &TempDir, config: &str, port: u16) -> Option<Chi
         .arg(config)
         .env("TZ", "UTC")
         .stderr(Stdio::null())
+        // As some end all of their group.
+        .process_group(0)
         .spawn()
         .ok()?;
     let address = ([127, 0, 0, 1], port).into();

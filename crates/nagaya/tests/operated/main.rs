@@ -15,6 +15,7 @@ mod error_log;
 mod export;
 mod fail2ban;
 mod from_apache;
+mod hardened;
 mod hestiacp;
 mod htaccess_beside_apache;
 mod import;

@@ -1,7 +1,6 @@
 //! What is kept, and for how long.
 
 use config::model::UnknownLines;
-use htaccess::Overrides;
 use htaccess::overrides::Unknown;
 use os::file::FileKind;
 
@@ -43,7 +42,7 @@ fn keep(
     (files, text): (&Arc<SiteHtaccess>, &str),
     most_bytes: usize,
 ) -> Arc<KnownChain> {
-    let shared = programs.of_file(text.as_bytes(), files);
+    let shared = programs.of_file(text.as_bytes(), &files.overrides);
     let levels = vec![(Arc::from(directory.as_bytes()), shared)];
     let directory = directory.as_bytes();
     let place = ChainPlace {
@@ -69,10 +68,10 @@ fn is_kept(programs: &Programs, site: &str, directory: &str, files: &Arc<SiteHta
 fn the_same_bytes_are_understood_once_for_all_that_allow_the_same() {
     let programs = Programs::default();
     let all = files("All");
-    let one = programs.of_file(b"Require all denied\n", &all);
-    let again = programs.of_file(b"Require all denied\n", &files("All"));
+    let one = programs.of_file(b"Require all denied\n", &all.overrides);
+    let again = programs.of_file(b"Require all denied\n", &files("All").overrides);
     assert!(Arc::ptr_eq(&one, &again));
-    let other = programs.of_file(b"Require all denied\n", &files("FileInfo"));
+    let other = programs.of_file(b"Require all denied\n", &files("FileInfo").overrides);
     assert!(!Arc::ptr_eq(&one, &other));
     let mut problems = other.program.problems.iter();
     assert!(problems.any(|problem| problem.refuses));
@@ -81,7 +80,7 @@ fn the_same_bytes_are_understood_once_for_all_that_allow_the_same() {
 #[test]
 fn each_site_is_told_of_a_file_for_itself_and_of_few_it_is_remembered() {
     let (programs, all) = (Programs::default(), files("All"));
-    let of = |text: &str| programs.of_file(text.as_bytes(), &all);
+    let of = |text: &str| programs.of_file(text.as_bytes(), &all.overrides);
     programs.note_told(("t", "a"), &of("Frobnicate 1"), 2);
     assert_eq!(programs.told(("t", "a"), &of("Frobnicate 1")), 2);
     assert_eq!(programs.told(("t", "b"), &of("Frobnicate 1")), 0);
@@ -204,7 +203,7 @@ fn a_file_that_was_changed_a_moment_before_it_was_read_is_read_again() {
         files: &all,
         directory: b"/srv/a/",
     };
-    let shared = programs.of_file(b"Require all denied\n", &all);
+    let shared = programs.of_file(b"Require all denied\n", &all.overrides);
     for is_settled in [false, true] {
         let levels = vec![(Arc::from(&b"/srv/a/"[..]), Arc::clone(&shared))];
         let merged = programs.merge(&place, (vec![stamp(1)], is_settled), levels, ENOUGH);
