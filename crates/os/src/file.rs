@@ -114,6 +114,28 @@ pub fn find_beneath(
     beneath(dir, path, OFlags::PATH, symlinks, wait)
 }
 
+/// What is at `path`, beneath `dir`, where no symbolic link is on the way or there itself; `None`
+/// where one is.
+///
+/// # Errors
+/// As [`find_beneath`].
+pub fn facts_without_links(
+    dir: BorrowedFd<'_>,
+    path: &[u8],
+    wait: Wait,
+) -> io::Result<Option<FileFacts>> {
+    let path = if path.is_empty() { b"." } else { path };
+    let flags = OFlags::PATH | OFlags::NOFOLLOW;
+    match open_resolved(dir, path, flags, ResolveFlags::NO_SYMLINKS, wait) {
+        Err(Errno::LOOP) => Ok(None),
+        Err(error) => Err(error.into()),
+        Ok(found) => {
+            let facts = facts(found.as_fd())?;
+            Ok(Some(facts).filter(|facts| facts.kind != FileKind::Symlink))
+        }
+    }
+}
+
 /// Whether a symbolic link is at `path`, wherever that leads; one that is not found is none.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use config::model::Auth;
-use htaccess::{Progress, Question, Told, UserTold};
+use htaccess::{FileFacts, Progress, Question, Told, UserTold};
 use os::file;
 
 use super::looks::{look, tree_of};
@@ -23,7 +23,7 @@ const USERS_BYTES_MAX: usize = 1 << 20;
 /// Users that somebody whom the file does not know is taken for, to take as long.
 const OTHERS_MAX: usize = 8;
 
-/// Goes on with an evaluation to its end.
+/// Goes on with an evaluation to its end; what is at one name was seen before.
 ///
 /// # Errors
 /// When the machine is in trouble, or too many passwords wait to be compared.
@@ -31,18 +31,23 @@ pub(crate) async fn finish<T>(
     routed: Routed<'_>,
     exchange: &mut Exchange,
     mut progress: Progress<'_, T>,
+    known: (&[u8], Option<FileFacts>),
 ) -> Result<T> {
     loop {
         match progress {
             Progress::Done(result) => return Ok(result),
             Progress::Asks(question, waiting) => {
-                let told = match question {
-                    Question::File(path) => Told::File(look(routed, exchange, path).await?),
-                    Question::User {
-                        user_file,
-                        group_file,
-                        ..
-                    } => Told::User(who(routed, exchange, user_file, group_file).await?),
+                let told = match (question, known.1) {
+                    (Question::File(path), Some(seen)) if path == known.0 => Told::File(seen),
+                    (Question::File(path), _) => Told::File(look(routed, exchange, path).await?),
+                    (
+                        Question::User {
+                            user_file,
+                            group_file,
+                            ..
+                        },
+                        _,
+                    ) => Told::User(who(routed, exchange, user_file, group_file).await?),
                 };
                 progress = waiting.answer(told);
             }

@@ -3,7 +3,7 @@
 use std::io;
 
 use config::model;
-use htaccess::{FileFacts, FileKind, Progress, Question, Told, UserTold};
+use htaccess::{FileFacts, Progress, Question, Told, UserTold};
 use os::file;
 
 use super::walk;
@@ -59,23 +59,13 @@ pub(super) fn seen(
     let Some(relative) = root.relative_of_full(named, name) else {
         return Ok(FileFacts::MISSING);
     };
-    let is_link = root.is_link(&relative, wait)?;
-    let Some(facts) = walk::facts(root, &relative, wait)? else {
-        return Ok(FileFacts {
-            is_link,
+    match walk::found(root.facts_and_link(&relative, wait), wait)? {
+        Some((facts, is_link)) => Ok(walk::told(&facts, is_link)),
+        None => Ok(FileFacts {
+            is_link: root.is_link(&relative, wait)?,
             ..FileFacts::MISSING
-        });
-    };
-    Ok(FileFacts {
-        kind: match facts.kind {
-            file::FileKind::Regular => FileKind::Regular,
-            file::FileKind::Directory => FileKind::Directory,
-            file::FileKind::Symlink | file::FileKind::Other => FileKind::Other,
-        },
-        is_link,
-        bytes: facts.size,
-        is_executable: facts.mode & 0o111 != 0,
-    })
+        }),
+    }
 }
 
 /// The tree that a full name lies in: the one at hand first.

@@ -28,7 +28,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use config::model::{Handler, Root, SiteHtaccess};
-use htaccess::{AllowedOptions, Civil, Decision, Explain, Program, REDIRECTS_MAX, decide};
+use htaccess::{
+    AllowedOptions, Civil, Decision, Explain, FileFacts, Program, REDIRECTS_MAX, decide,
+};
 
 use self::applied::Applied;
 use self::cache::KnownChain;
@@ -109,7 +111,7 @@ async fn go_round(
         }
         let fields = [take(&mut carried.cookies), take(&mut carried.vary)];
         let facts = facts_of(routed, tree, exchange, &landing, carried);
-        let mut decision = ask(routed, exchange, &known, &facts).await?;
+        let mut decision = ask((routed, exchange), &known, &facts, landing.seen).await?;
         Carried::hand_on(fields, &mut decision);
         exchange.request.server_env.append(&mut decision.server_env);
         let judged = Judged {
@@ -249,15 +251,15 @@ fn has_pool(routed: Routed<'_>) -> bool {
 
 /// Asks the files what they want.
 async fn ask(
-    routed: Routed<'_>,
-    exchange: &mut Exchange,
+    (routed, exchange): (Routed<'_>, &mut Exchange),
     known: &KnownChain,
     facts: &Facts,
+    seen: Option<FileFacts>,
 ) -> Result<Decision> {
     let (fields, hosts) = (facts.pairs(), [&*facts.host, &*facts.site]);
     let told = facts.told(&fields, &hosts);
     let progress = decide(&known.chain, &told, Explain::No);
-    answers::finish(routed, exchange, progress).await
+    answers::finish(routed, exchange, progress, (&facts.filename, seen)).await
 }
 
 /// The full name of a root, a slash at its end.

@@ -31,6 +31,8 @@ pub(crate) struct Landing {
     pub(crate) path_info: Vec<u8>,
     /// What is there.
     pub(crate) kind: LandingKind,
+    /// What files that ask for its name are told of it, where the whole path is one.
+    pub(crate) seen: Option<htaccess::FileFacts>,
 }
 
 /// What is at the end of a path.
@@ -338,13 +340,17 @@ fn landing(root: &Root, relative: &[u8], wait: Wait) -> io::Result<Landing> {
         relative: name.to_vec(),
         path_info: relative.get(name.len()..).unwrap_or_default().to_vec(),
         kind,
+        seen: None,
     };
-    match facts(root, relative, wait)? {
-        Some(facts) if facts.kind == FileKind::Directory => {
-            return Ok(at(relative, LandingKind::Directory));
-        }
-        Some(_) => return Ok(at(relative, LandingKind::File)),
-        None => {}
+    if let Some((facts, is_link)) = found(root.facts_and_link(relative, wait), wait)? {
+        let kind = match facts.kind {
+            FileKind::Directory => LandingKind::Directory,
+            _ => LandingKind::File,
+        };
+        return Ok(Landing {
+            seen: Some(told(&facts, is_link)),
+            ..at(relative, kind)
+        });
     }
     // Something on the way is a file, or missing: the first such part is what is meant.
     let slashes = relative.iter().enumerate();
@@ -362,13 +368,32 @@ fn landing(root: &Root, relative: &[u8], wait: Wait) -> io::Result<Landing> {
 
 /// What is known of a name below the root; `None` where nothing may be looked at.
 pub(crate) fn facts(root: &Root, relative: &[u8], wait: Wait) -> io::Result<Option<FileFacts>> {
-    match root.facts(relative, wait) {
-        Ok(facts) => Ok(Some(facts)),
+    found(root.facts(relative, wait), wait)
+}
+
+/// What was found; `None` where nothing may be looked at.
+pub(super) fn found<T>(looked: io::Result<T>, wait: Wait) -> io::Result<Option<T>> {
+    match looked {
+        Ok(found) => Ok(Some(found)),
         Err(error) => match NoFile::of(&error) {
             Some(NoFile::Outside) if wait == Wait::Never => Err(error),
             Some(_) => Ok(None),
             None => Err(error),
         },
+    }
+}
+
+/// What is told of a file, and whether a link leads to it.
+pub(super) fn told(facts: &FileFacts, is_link: bool) -> htaccess::FileFacts {
+    htaccess::FileFacts {
+        kind: match facts.kind {
+            FileKind::Regular => htaccess::FileKind::Regular,
+            FileKind::Directory => htaccess::FileKind::Directory,
+            FileKind::Symlink | FileKind::Other => htaccess::FileKind::Other,
+        },
+        is_link,
+        bytes: facts.size,
+        is_executable: facts.mode & 0o111 != 0,
     }
 }
 

@@ -116,6 +116,23 @@ impl Root {
         os::file::facts(found.as_fd())
     }
 
+    /// What is known of what is at a name, and whether that is a link. Where there is no link on the
+    /// way it takes one look.
+    pub(crate) fn facts_and_link(
+        &self,
+        relative: &[u8],
+        wait: Wait,
+    ) -> io::Result<(FileFacts, bool)> {
+        let path = [&self.prefix, relative].concat();
+        match os::file::facts_without_links(self.within.as_fd(), &path, wait)? {
+            Some(facts) => Ok((facts, false)),
+            None => {
+                let is_link = self.is_link(relative, wait)?;
+                Ok((self.facts(relative, wait)?, is_link))
+            }
+        }
+    }
+
     /// How a full name below the boundary is called from the root; `None` outside of it.
     pub(crate) fn relative_of_full(&self, root: &model::Root, name: &[u8]) -> Option<Vec<u8>> {
         let within = root.within.as_os_str().as_bytes();
