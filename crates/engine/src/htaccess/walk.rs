@@ -108,6 +108,7 @@ impl Walk {
             relative: self.relative.clone(),
             path_info: Vec::new(),
             kind: LandingKind::Missing,
+            seen: None,
         };
         let nothing = (&[][..], (Vec::new(), Vec::new()));
         match self.merged(landing, nothing, Wait::Allowed) {
