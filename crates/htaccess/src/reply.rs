@@ -333,6 +333,8 @@ fn expire(settings: &Settings, now_s: i64, reply: &mut ReplyTables) {
         let essence = value.split(|byte| *byte == b';').next().unwrap_or_default();
         essence.trim_ascii().to_ascii_lowercase()
     });
+    // A page of the server's own, which says where to go, is one of HTML.
+    let essence = essence.or_else(|| reply.is_own_error.then(|| b"text/html".to_vec()));
     let of_type = essence.and_then(|essence| {
         let major = essence.iter().position(|byte| *byte == b'/')?;
         let any = [essence.get(..major)?, b"/*"].concat();

@@ -153,3 +153,19 @@ fn where_a_redirect_leads_is_told_for_as_long_as_a_page_and_an_error_is_not() {
     // `Cache-Control` and `Expires`, and not `A`.
     assert_eq!((of(301), of(404)), (2, 0));
 }
+
+#[test]
+fn a_page_that_sends_elsewhere_is_fresh_for_as_long_as_html() {
+    let text =
+        "ExpiresActive On\nExpiresDefault \"access plus 1 year\"\nExpiresByType text/html A0";
+    let site = Site::new(text);
+    let mut own = answered(301, &[]);
+    own.is_own_error = true;
+    let reply = site.asked(&get("/sub"), Some(own)).reply.expect("edited");
+    let is_control = |(name, _): &&(Vec<u8>, Vec<u8>)| name == b"Cache-Control";
+    let control = reply.fields.iter().find(is_control);
+    assert_eq!(
+        control.map(|(_, value)| value.as_slice()),
+        Some(&b"max-age=0"[..])
+    );
+}
