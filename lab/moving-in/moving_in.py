@@ -224,7 +224,7 @@ class Bed:
     def why(self, group):
         """Why all of a group's differences are meant, if they are."""
         def of(difference):
-            fits = lambda it: it["what"] == difference["what"] and all(
+            fits = lambda it: re.fullmatch(it["what"], difference["what"]) and all(
                 re.search(it[key], text) for key, text in (("target", group["target"]), ("old", difference["old"]), ("new", difference["new"])))
             return next((it["why"] for it in self.table["argued"] if fits(it)), None)
 
