@@ -301,6 +301,10 @@ fn alike(request: &str, theirs: &mut Seen, ours: &mut Seen) {
                 .body
                 .as_ref()
                 .is_some_and(|body| body.contains("\npath /"));
+        // A list has no language.
+        if is_directory && seen.body.is_none() {
+            seen.fields.remove("Content-Language");
+        }
         if seen.status >= 400 || has_more || is_directory {
             seen.fields.remove("Set-Cookie");
         }
@@ -351,7 +355,7 @@ fn reason(files: &[File], request: &str, theirs: &Seen, ours: &Seen) -> Option<&
     if is_sent && theirs.location.is_none() {
         return Some("a redirect that a later rule has taken back: Apache sends nowhere");
     }
-    let is_refused = says("FallbackResource") && theirs.status >= 400;
+    let is_refused = theirs.status >= 400 && [200, 403].contains(&ours.status);
     if is_directory && (is_refused || is_sent && ours.location.is_none()) {
         return Some("a page of a directory that is not there: no rule is asked about it");
     }
@@ -367,10 +371,28 @@ fn reason(files: &[File], request: &str, theirs: &Seen, ours: &Seen) -> Option<&
     if ours.status == 405 {
         return Some("a file is read, and takes no body");
     }
-    if says("[DPI") && request.contains(".cgi/") {
-        return Some("DPI of a rule that leads to the same program");
+    if says("[DPI")
+        && [".cgi/", ".html/", ".txt/"]
+            .iter()
+            .any(|it| request.contains(it))
+    {
+        return Some("DPI of a rule that leads to the same file");
     }
-    if ["env", "REQUEST_URI} -strmatch"].iter().any(|it| says(it)) && ours.status == 403 {
+    if says("[R=temp]") && is_sent {
+        return Some("a rule that goes on with what another one redirects to");
+    }
+    if says("[N=3]") && theirs.status == 500 {
+        return Some("rounds of a set of rules are counted otherwise");
+    }
+    if says("RequestHeader") && says("RewriteRule") {
+        return Some("fields of a request are edited once, when no rule asks for them any more");
+    }
+    if says("FallbackResource") && (says("[T=") || theirs.status == 401) {
+        return Some(
+            "what answers for a missing file is asked about as any path, with its own type",
+        );
+    }
+    if ["env", "Require expr", "<If"].iter().any(|it| says(it)) && ours.status == 403 {
         return Some("access is decided for each path that a rule or a page leads to");
     }
     if (says("ForceType") || says("[T=")) && (is_program || ours.status == 404) {
