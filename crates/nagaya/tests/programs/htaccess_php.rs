@@ -13,7 +13,7 @@ const SAYS: &str = "<?php foreach (['memory_limit', 'upload_max_filesize', 'post
     'display_errors', 'user_agent', 'session.gc_maxlifetime', 'auto_prepend_file'] as $name) \
     echo ini_get($name), '|';";
 
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 10] = [
     ("app/index.php", SAYS),
     ("app/a/index.php", SAYS),
     (
@@ -26,6 +26,10 @@ const FILES: [(&str, &str); 9] = [
     (
         "app/a/slow.php",
         "<?php touch('../under-way'); usleep(400000); unlink('../under-way');",
+    ),
+    (
+        "app/a/long.php",
+        "<?php for ($at = 0; $at < 400; $at++) echo str_repeat('long', 16384);",
     ),
     ("app/a/broken.php", "<?php header('A: b'); exit(1);"),
     ("app/b/index.php", SAYS),
@@ -96,6 +100,14 @@ fn a_page_whose_client_has_left_leaves_no_settings_behind() {
         eventually(PATIENCE, "a page under way", || {
             bed.site.path().join("app/under-way").exists().then_some(())
         });
+        drop(leaves);
+        assert_eq!(bed.get("/").text(), usual);
+    }
+    // Far more than buffers hold is still to come.
+    for _ in 0..3 {
+        let mut leaves = bed.gateway.client().with_deadline(PATIENCE);
+        leaves.send(&request("app.test", "/a/long.php"));
+        leaves.read_exactly(1_000);
         drop(leaves);
         assert_eq!(bed.get("/").text(), usual);
     }

@@ -16,8 +16,9 @@
 //! connection is closed at once.
 //!
 //! A process of php-fpm that was told settings of one page alone is to forget them at its end
-//! (`fastcgi/settings.rs`): nothing of its connection is closed before, and it is followed without
-//! permits as well.
+//! (`fastcgi/settings.rs`): nothing of its connection is closed before, all that it says is read, and it
+//! is followed without permits as well, for [`SILENCE_MS_MAX`] whatever others have. Its pool ends pages
+//! that never do (`pool = { time }`).
 //!
 //! Each is a task of its worker and ends with it; a drain waits for none.
 
@@ -101,14 +102,14 @@ struct Counted(Arc<WorkerStats>);
 /// Follows a server to its end if the exchange holds permits, which stay held meanwhile. Closes
 /// the connection where it holds none.
 pub(super) fn follow_server(routed: Routed<'_>, exchange: &mut Exchange, abandoned: Abandoned) {
-    let patience = patience(routed, exchange);
+    let patience = patience(routed, exchange, abandoned.rest.is_to_forget());
     follow(routed, exchange, Straggler::new(abandoned, patience));
 }
 
 /// Has a server forget what it was to know for one request, as its [`Abandoned::rest`] says, before
 /// anybody else gets its process. Where that takes long it is followed.
 pub(super) async fn forget(routed: Routed<'_>, exchange: &mut Exchange, abandoned: Abandoned) {
-    let patience = patience(routed, exchange);
+    let patience = patience(routed, exchange, abandoned.rest.is_to_forget());
     let mut straggler = Straggler::new(abandoned, patience);
     let ended = timeout(FORGETTING, poll_fn(|cx| straggler.poll(cx)));
     if ended.await.is_err() {
@@ -137,7 +138,7 @@ pub(super) fn follow_program(routed: Routed<'_>, exchange: &mut Exchange, progra
     let Some(holding) = Holding::acquire(routed.worker, exchange, false) else {
         return;
     };
-    let patience = patience(routed, exchange);
+    let patience = patience(routed, exchange, false);
     tokio::task::spawn_local(async move {
         let end = poll_fn(|cx| match program.poll_outcome(cx) {
             Poll::Ready(_) => Poll::Ready(StragglerEnd::Finished),
@@ -147,9 +148,12 @@ pub(super) fn follow_program(routed: Routed<'_>, exchange: &mut Exchange, progra
     });
 }
 
-/// Runs while a straggler says nothing.
-fn patience(routed: Routed<'_>, exchange: &Exchange) -> Deadline {
-    let silence_ms = bounds::upstream_read_ms(routed, &exchange.route);
+/// Runs while a straggler says nothing; of one that is to forget something, until it has.
+fn patience(routed: Routed<'_>, exchange: &Exchange, forgets: bool) -> Deadline {
+    let silence_ms = match forgets {
+        true => SILENCE_MS_MAX,
+        false => bounds::upstream_read_ms(routed, &exchange.route),
+    };
     let deadline = routed.worker.deadlines.register();
     deadline.set(silence_ms.min(SILENCE_MS_MAX));
     deadline
@@ -201,10 +205,8 @@ impl Straggler {
                 if let Poll::Ready(Err(_)) = link.poll_send(cx, &[], SILENCE_MS_MAX) {
                     return Poll::Ready(StragglerEnd::Finished);
                 }
-                // One that never stops is left to its pool, which ends it.
-                if self.said_bytes > SAID_BYTES_MAX {
-                    let over = self.patience.poll_expired(cx);
-                    return over.map(|()| StragglerEnd::Cut);
+                if self.patience.poll_expired(cx).is_ready() {
+                    return Poll::Ready(StragglerEnd::Cut);
                 }
             }
             match link.poll_read(cx) {
