@@ -117,6 +117,11 @@ const ROWS: &[(&str, &str)] = &[
         "RewriteEngine On\nRewriteRule ^/(.*)$ http://127.0.0.1:9000/$1 [P]",
         "match = { server_env = \"forward_1\", path_regex = \"^/(.*)$\" }\nhandler = { proxy = { upstream = \"http://127.0.0.1:9000\", path = \"/${1}\" } }",
     ),
+    // What is forwarded is the path that was asked for, which is no longer it.
+    (
+        "RewriteEngine On\nRewriteRule ^/admin /denied.html\nRewriteRule ^/(.*)$ http://127.0.0.1:9000/$1 [P]",
+        "RewriteRule ^/admin /denied.html\nRewriteRule \"^/(.*)$\" - [F]\n",
+    ),
     (
         "RewriteEngine On\nRewriteRule ^/a$ /b.html\nProxyPass / http://127.0.0.1:9000/",
         "match = { not = [{ server_env = \"translated\" }] }\nhandler = { proxy",

@@ -113,11 +113,14 @@ impl<'a> HostWork<'_, 'a> {
             return Vec::new();
         }
         let mut out = Vec::new();
+        let mut may_be_changed = false;
         for line in lines {
             let rule = (line.name == "rewriterule").then(|| RewriteLine::read(line));
-            let text = match rule.flatten() {
+            let rule = rule.flatten();
+            let goes_on = rule.as_ref().is_some_and(RewriteLine::goes_on);
+            let text = match rule {
                 _ if line.odd().is_some() => None,
-                Some(rule) if rule.forwards() => Some(self.forwarding(line, &rule)),
+                Some(rule) if rule.forwards() => Some(self.forwarding(line, &rule, may_be_changed)),
                 Some(rule) if has_proxies && rule.leads_to_files() => {
                     self.translates = true;
                     Some(rule.marked(&line.text))
@@ -128,6 +131,7 @@ impl<'a> HostWork<'_, 'a> {
                 }
                 _ => None,
             };
+            may_be_changed |= goes_on;
             out.push(ApacheLine {
                 text: text.map_or_else(|| line.text.clone(), String::into_bytes),
                 ..(*line).clone()
@@ -136,10 +140,18 @@ impl<'a> HostWork<'_, 'a> {
         out
     }
 
-    /// What stands in the place of a rule that forwards; where that is not known it refuses.
-    fn forwarding(&mut self, line: &'a ApacheLine, rule: &RewriteLine) -> String {
+    /// What stands in the place of a rule that forwards; where that is not known it refuses, as where a
+    /// rule before it may have changed the path that it puts into its target: a rule of the site knows
+    /// the path that was asked for alone.
+    fn forwarding(
+        &mut self,
+        line: &'a ApacheLine,
+        rule: &RewriteLine,
+        may_be_changed: bool,
+    ) -> String {
         let name = format!("forward_{}", self.early.len() + 1);
-        let Some(mut made) = rule.forwarded(&name) else {
+        let is_known = !may_be_changed || !rule.target.contains('$');
+        let Some(mut made) = rule.forwarded(&name).filter(|_| is_known) else {
             let note = "where it forwards to is not known: nobody comes in where it did, write a rule with `proxy`";
             self.apache.ledger.lost(line.id, note);
             return rule.replaced("F").unwrap_or_else(|| "^ - [F]".to_owned());
@@ -185,6 +197,11 @@ impl RewriteLine {
 
     fn forwards(&self) -> bool {
         self.has(&["P", "proxy"])
+    }
+
+    /// Whether rules behind it look at the path that it has made.
+    fn goes_on(&self) -> bool {
+        self.leads_to_files() && !self.has(&["L", "last", "END"])
     }
 
     /// Whether it may lead to files of the root.
