@@ -190,7 +190,7 @@ fn import(options: &RecorderImport) -> CommandEnd {
     let mut was_unread = false;
     for log in oldest_first(&options.logs) {
         let input = match log == Path::new("-") {
-            true => LogInput::standard(),
+            true => Ok(LogInput::standard()),
             false => LogInput::open(log),
         };
         let input = input.map_err(|why| ImportError::Log(log.clone(), why));
@@ -198,9 +198,12 @@ fn import(options: &RecorderImport) -> CommandEnd {
             .and_then(|input| importer.read(input, reading, &mut |event| shown.tell(log, &event)));
         shown.clear();
         match read {
-            Ok(()) if importer.has_to_end() => break,
+            Ok(()) if importer.has_to_end() => {
+                was_unread |= !options.follow;
+                break;
+            }
             Ok(()) => {}
-            Err(why @ ImportError::Log(..)) => {
+            Err(why) if is_of_log(&why) => {
                 was_unread = true;
                 complain(&format!("nagaya: {why}\n"));
             }
@@ -217,6 +220,15 @@ fn import(options: &RecorderImport) -> CommandEnd {
     match outcome {
         Outcome::Fine if was_unread || counts.unread > 0 => Ok(Outcome::Failed),
         outcome => Ok(outcome),
+    }
+}
+
+/// Whether it is one log that cannot be read, and others can.
+fn is_of_log(why: &ImportError) -> bool {
+    match why {
+        ImportError::Log(..) => true,
+        ImportError::Store(error) => error.is_raced(),
+        ImportError::Salt(_) => false,
     }
 }
 

@@ -308,7 +308,8 @@ impl DayFigures {
             steps.push(TrailStep { second, page });
         }
         for steps in self.trails.values_mut() {
-            steps.sort_unstable();
+            // Of one second they are in the order they came in.
+            steps.sort_by_key(|step| step.second);
             steps.truncate(STEPS_MAX);
         }
         self.trim_trails();

@@ -247,6 +247,7 @@ impl View<'_> {
                 figures.visit_s = figures.visit_s.saturating_add(before.since_s);
                 figures.bounces -= i64::from(before.was_first_page);
             }
+            Viewed::Late => {}
         }
         piece.step(self.visitor, self.local.second, &self.page.text);
         let search = self.sources.search;
@@ -256,13 +257,19 @@ impl View<'_> {
                 self.begins(piece);
                 None
             }
-            Viewed::Further(before) if before.page.text == self.page.text => None,
+            Viewed::Late => None,
             Viewed::Further(before) => {
                 let (from, to) = (&before.page, &self.page);
+                let is_same = from.text == to.text;
+                if is_same && before.day == self.local.day {
+                    return None;
+                }
                 name(piece, ListOf::Exits, to.hash, Some(&to.text));
-                let pair = || format!("{} → {}", from.text, to.text).into();
-                let hash = from.hash.rotate_left(29) ^ to.hash;
-                piece.add(ListOf::NextPages, hash, &Tally::times(1), pair);
+                if !is_same {
+                    let pair = || format!("{} → {}", from.text, to.text).into();
+                    let hash = from.hash.rotate_left(29) ^ to.hash;
+                    piece.add(ListOf::NextPages, hash, &Tally::times(1), pair);
+                }
                 Some(before)
             }
         }

@@ -26,6 +26,8 @@ const LINES_A_LOOK: u64 = 512;
 const DRAINED_LINES_MAX: u32 = 100_000;
 /// How often a log that has ended for now is looked at.
 const POLL: Duration = Duration::from_millis(250);
+/// How often in a row nothing is to come of a log whose name another has, before that is read: 2 s.
+const QUIET_POLLS: u32 = 8;
 /// How long is waited before a write that failed for want of room is tried again.
 const ROOM_WAIT: Duration = Duration::from_secs(10);
 
@@ -174,7 +176,7 @@ impl Importer {
         self.reading = reading;
         let mut mark = None;
         let mut line = Vec::new();
-        let mut was_replaced = false;
+        let mut quiet_polls = 0;
         // What was read ahead of a pipe is nowhere else any more.
         let mut lines_left = DRAINED_LINES_MAX;
         while !self.has_to_end || (!input.has_name() && lines_left > 0) {
@@ -188,7 +190,7 @@ impl Importer {
                 }
             };
             match next {
-                NextLine::Line | NextLine::TooLong => {}
+                NextLine::Line | NextLine::TooLong => quiet_polls = 0,
                 NextLine::Nothing if self.has_to_end => break,
                 NextLine::Nothing => {
                     self.look(&input, &mut mark, tell)?;
@@ -196,18 +198,19 @@ impl Importer {
                 }
                 NextLine::End if reading == Reading::Following && input.may_grow() => {
                     self.look(&input, &mut mark, tell)?;
-                    // What was written before it got another name is read first.
-                    if !std::mem::replace(&mut was_replaced, input.was_replaced()) {
+                    // Who writes it goes on with the old one for a while.
+                    quiet_polls += u32::from(input.was_replaced());
+                    if quiet_polls < QUIET_POLLS {
                         std::thread::sleep(POLL);
                         continue;
                     }
                     let reopened = match input.reopened() {
-                        // It has been renamed once more.
-                        Err(why) if why.kind() == io::ErrorKind::NotFound => continue,
+                        // It has been renamed once more, or cannot be read yet.
+                        Err(why) if is_of_now(&why) => continue,
                         reopened => reopened.map_err(|why| failed(&input, why))?,
                     };
                     self.write(&input, &mut mark, tell)?;
-                    (mark, was_replaced) = (None, false);
+                    (mark, quiet_polls) = (None, 0);
                     input = reopened;
                     continue;
                 }
@@ -355,7 +358,13 @@ impl Importer {
                         (mark.before, mark.alike) = (None, 0);
                     }
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    if error.is_raced() {
+                        // The other counts it.
+                        self.fold.written();
+                    }
+                    return Err(error.into());
+                }
             }
         }
         self.fold.written();
@@ -364,6 +373,12 @@ impl Importer {
         }
         Ok(())
     }
+}
+
+/// Whether a file that could not be opened may be there soon.
+fn is_of_now(why: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied];
+    kinds.contains(&why.kind())
 }
 
 fn failed(input: &LogInput, why: io::Error) -> ImportError {

@@ -7,7 +7,7 @@
 use std::fs::{File, Metadata};
 use std::hash::Hasher;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -17,6 +17,8 @@ use siphasher::sip::SipHasher13;
 
 use crate::line::LINE_BYTES_MAX;
 
+/// To open a pipe without waiting for who writes to it, as Linux has it on all that we build for.
+const O_NONBLOCK: i32 = 0o4000;
 /// Bytes before a place that it is known by.
 const TAIL_BYTES: usize = 128;
 /// Bytes read at once.
@@ -50,6 +52,10 @@ pub struct LogInput {
     tail: Vec<u8>,
     /// A line that has no line feed yet, and was read.
     begun: Vec<u8>,
+    /// Whether its first bytes were seen, which say how it is packed.
+    is_known: bool,
+    /// Whether it stands within a line that is too long.
+    is_skipping: bool,
 }
 
 #[derive(Debug)]
@@ -63,12 +69,14 @@ enum LogSource {
     File(File),
     /// Standard input, which a thread reads: who waits for it can look at the clock meanwhile.
     Standard(Receiver<io::Result<Vec<u8>>>, Vec<u8>),
+    Nothing,
 }
 
 impl Read for LogSource {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         match self {
             LogSource::File(file) => file.read(room),
+            LogSource::Nothing => Ok(0),
             LogSource::Standard(pieces, piece) => {
                 if piece.is_empty() {
                     *piece = match pieces.recv_timeout(PATIENCE) {
@@ -97,20 +105,23 @@ impl LogInput {
             false => Err(io::Error::other("it is no file: give what it says as `-`")),
         };
         is_log(&std::fs::metadata(path)?)?;
-        let file = File::open(path)?;
+        // It may be another by now; and of a file nobody waits.
+        let at_once = File::options()
+            .read(true)
+            .custom_flags(O_NONBLOCK)
+            .open(path);
+        let file = at_once?;
         let metadata = file.metadata()?;
         is_log(&metadata)?;
-        let mut input = LogInput::over(LogSource::File(file))?;
+        let mut input = LogInput::over(LogSource::File(file));
+        input.know()?;
         input.path = Some(path.into());
         input.file = Some(identity(&metadata));
         Ok(input)
     }
 
     /// Reads standard input.
-    ///
-    /// # Errors
-    /// Where it cannot be read.
-    pub fn standard() -> io::Result<LogInput> {
+    pub fn standard() -> LogInput {
         let (sender, pieces) = sync_channel(AHEAD);
         // It ends with standard input, or with the process.
         std::thread::spawn(move || {
@@ -130,29 +141,32 @@ impl LogInput {
         LogInput::over(LogSource::Standard(pieces, Vec::new()))
     }
 
-    fn over(source: LogSource) -> io::Result<LogInput> {
-        let mut plain = BufReader::with_capacity(READ_BYTES, source);
-        let begin = loop {
-            match plain.fill_buf() {
-                Err(error) if error.kind() == ErrorKind::TimedOut => {}
-                begin => break begin?,
-            }
-        };
-        let bytes = match begin {
-            [0x1f, 0x8b, ..] => {
-                let unpacked = MultiGzDecoder::new(plain);
-                Bytes::Packed(Box::new(BufReader::with_capacity(READ_BYTES, unpacked)))
-            }
-            _ => Bytes::Plain(plain),
-        };
-        Ok(LogInput {
+    fn over(source: LogSource) -> LogInput {
+        LogInput {
             path: None,
-            bytes,
+            bytes: Bytes::Plain(BufReader::with_capacity(READ_BYTES, source)),
             file: None,
             position: 0,
             tail: Vec::new(),
             begun: Vec::new(),
-        })
+            is_known: false,
+            is_skipping: false,
+        }
+    }
+
+    /// Looks at the first bytes, and unpacks what is packed.
+    fn know(&mut self) -> io::Result<()> {
+        let Bytes::Plain(plain) = &mut self.bytes else {
+            return Ok(());
+        };
+        if !self.is_known && plain.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
+            let nothing = BufReader::with_capacity(1, LogSource::Nothing);
+            let unpacked = MultiGzDecoder::new(std::mem::replace(plain, nothing));
+            let unpacked = BufReader::with_capacity(READ_BYTES, unpacked);
+            self.bytes = Bytes::Packed(Box::new(unpacked));
+        }
+        self.is_known = true;
+        Ok(())
     }
 
     /// Whether it may grow: a plain file does.
@@ -202,6 +216,16 @@ impl LogInput {
     /// # Errors
     /// Where reading fails, or what is packed is broken.
     pub fn next_line(&mut self, line: &mut Vec<u8>) -> io::Result<NextLine> {
+        match self.know() {
+            Err(error) if error.kind() == ErrorKind::TimedOut => return Ok(NextLine::Nothing),
+            known => known?,
+        }
+        if self.is_skipping {
+            self.skip_line()?;
+            if self.is_skipping {
+                return Ok(NextLine::Nothing);
+            }
+        }
         let room = (LINE_BYTES_MAX + 1).saturating_sub(self.begun.len()) as u64;
         let begun = &mut self.begun;
         let bytes: &mut dyn BufRead = match &mut self.bytes {
@@ -238,8 +262,9 @@ impl LogInput {
         true
     }
 
-    /// Passes the rest of a line that is too long.
+    /// Passes the rest of a line that is too long, as far as it is there.
     fn skip_line(&mut self) -> io::Result<()> {
+        self.is_skipping = true;
         let mut part = Vec::new();
         loop {
             part.clear();
@@ -252,10 +277,11 @@ impl LogInput {
                 .read_until(b'\n', &mut part);
             self.passed(&part);
             match read {
-                Err(error) if error.kind() == ErrorKind::TimedOut => continue,
+                Err(error) if error.kind() == ErrorKind::TimedOut => return Ok(()),
                 read => read?,
             };
             if part.is_empty() || part.ends_with(b"\n") {
+                self.is_skipping = false;
                 return Ok(());
             }
         }

@@ -4,6 +4,7 @@
 //! no look at a text and a name no copy. Several hashes may mean one name: they are joined when a day
 //! takes the piece up. A piece that was written is emptied and used again.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,8 @@ use crate::names::ByHash;
 
 /// Pages of trails that a piece holds; of a busier site the rest are in no trail.
 const STEPS_MAX: usize = 4_000;
+/// Names for which an emptied piece keeps room.
+const ROOM_MIN: usize = 16;
 
 /// One site's day, as far as it was not written.
 #[derive(Debug, Default)]
@@ -21,7 +24,8 @@ pub struct Piece {
     minutes: Vec<(u16, Figures)>,
     names: ByHash<u64, Listed>,
     visitors: Vec<u64>,
-    steps: Vec<(u64, u32, Rc<str>)>,
+    /// Those seen last.
+    steps: VecDeque<(u64, u32, Rc<str>)>,
 }
 
 #[derive(Debug)]
@@ -74,9 +78,10 @@ impl Piece {
     /// A visitor sees a page.
     pub fn step(&mut self, visitor: u64, second: u32, page: &Rc<str>) {
         self.visitors.push(visitor);
-        if self.steps.len() < STEPS_MAX {
-            self.steps.push((visitor, second, Rc::clone(page)));
+        if self.steps.len() >= STEPS_MAX {
+            self.steps.pop_front();
         }
+        self.steps.push_back((visitor, second, Rc::clone(page)));
     }
 
     /// About how many names it holds, or things as large.
@@ -89,12 +94,18 @@ impl Piece {
         self.minutes.is_empty() && self.names.is_empty()
     }
 
-    /// Forgets all, and keeps the room.
+    /// Forgets all, and keeps the room that it needed.
     pub fn clear(&mut self) {
+        let room = |used: usize| 2 * used.max(ROOM_MIN);
+        let [names, visitors, steps] =
+            [self.names.len(), self.visitors.len(), self.steps.len()].map(room);
         self.minutes.clear();
         self.names.clear();
+        self.names.shrink_to(names);
         self.visitors.clear();
+        self.visitors.shrink_to(visitors);
         self.steps.clear();
+        self.steps.shrink_to(steps);
     }
 
     /// As it lies on disk.

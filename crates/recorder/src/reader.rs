@@ -27,8 +27,8 @@ const VALUE_BYTES_MAX: usize = 120;
 const PARAMETERS_MAX: usize = 100;
 /// Addresses whose country is remembered.
 const COUNTRIES_KEPT_MAX: usize = 65_536;
-/// A line may be so much ahead of the clock, in microseconds: a day.
-const AHEAD_US: i64 = 86_400_000_000;
+/// A line may be so much ahead of the clock, in microseconds: five minutes.
+const AHEAD_US: i64 = 300_000_000;
 /// 2000-01-01; what claims to be older has no clock.
 const OLDEST_US: i64 = 946_684_800_000_000;
 

@@ -175,8 +175,9 @@ impl Salts {
                     _ => {}
                 },
             }
-            // Late lines of the time before may come.
-            self.salts.retain(|kept, _| *kept + 1 >= number);
+            // Late lines of the time before may come; those of old logs are nowhere but here.
+            let over = self.now.1..number - 1;
+            self.salts.retain(|kept, _| !over.contains(kept));
         }
         self.now = (today, number.max(self.now.1));
         Ok(())

@@ -36,6 +36,8 @@ struct Visit {
     day: i32,
     page: Page,
     is_first_page: bool,
+    /// When the last of those pages was seen that came late, from another log.
+    late_us: i64,
 }
 
 /// A visit under way, as it is kept from one run to the next.
@@ -62,6 +64,8 @@ pub(crate) enum Viewed {
     First,
     /// It goes on with one.
     Further(Before),
+    /// It goes on with one that was over when the one under way began.
+    Late,
 }
 
 /// What went before a view.
@@ -84,8 +88,8 @@ pub(crate) struct Visits {
 
 impl Visits {
     /// Takes note of a page that somebody sees. Where the clock went back by less than a visit's
-    /// silence, the visit goes on and no time has passed; by more, the view is a visit of its own, and
-    /// the one under way stays as it is.
+    /// silence, the visit goes on and no time has passed; by more, the view is of a visit before, and the
+    /// one under way stays as it is.
     pub(crate) fn view(&mut self, of: VisitorOf, at_us: i64, day: i32, page: &Page) -> Viewed {
         self.sweep(at_us);
         let visit = Visit {
@@ -93,6 +97,7 @@ impl Visits {
             day,
             page: page.clone(),
             is_first_page: false,
+            late_us: i64::MIN,
         };
         let Some(known) = self.open.get_mut(&of) else {
             let is_first_page = true;
@@ -109,12 +114,17 @@ impl Visits {
             if at_us > known.last_us {
                 *known = visit;
                 known.is_first_page = true;
+                return Viewed::First;
             }
-            return Viewed::First;
+            let before_us = std::mem::replace(&mut known.late_us, at_us);
+            return match before_us.abs_diff(at_us) > SILENCE_US {
+                true => Viewed::First,
+                false => Viewed::Late,
+            };
         }
         let latest_us = known.last_us.max(at_us);
         let before = std::mem::replace(known, visit);
-        known.last_us = latest_us;
+        (known.last_us, known.late_us) = (latest_us, before.late_us);
         Viewed::Further(Before {
             page: before.page,
             day: before.day,
@@ -167,6 +177,7 @@ impl Visits {
                 text: (*open.page).into(),
             },
             is_first_page: open.is_first_page,
+            late_us: i64::MIN,
         };
         self.open.insert((site, open.visitor), visit);
     }
@@ -205,7 +216,7 @@ mod tests {
     fn further(viewed: Viewed) -> Before {
         match viewed {
             Viewed::Further(before) => before,
-            Viewed::First => panic!("it goes on"),
+            Viewed::First | Viewed::Late => panic!("it goes on"),
         }
     }
 
@@ -257,6 +268,9 @@ mod tests {
             let at_us = now_us - late * MINUTE_US;
             assert_eq!(visits.view((9, 9), at_us, 0, &page), Viewed::First);
             assert_eq!(visits.view((0, 0), at_us, 0, &page), Viewed::First);
+            // Of that visit, too, further pages are its own.
+            let at_us = at_us + MINUTE_US;
+            assert_eq!(visits.view((0, 0), at_us, 0, &page), Viewed::Late);
         }
         for visitor in 0..3 {
             further(visits.view((visitor, visitor), now_us + MINUTE_US, 0, &page));

@@ -167,6 +167,26 @@ fn a_pipe_loses_no_line_when_the_import_is_told_to_end() {
 }
 
 #[test]
+fn an_import_that_waits_for_its_first_byte_ends_when_it_is_told_to() {
+    let directory = TempDir::new();
+    let figures = directory.path().join("figures");
+    for begun in ["", "an endless line "] {
+        let mut command = nagaya(&figures, &["recorder", "import", "-", "--follow"]);
+        let mut following = command.stdin(Stdio::piped()).spawn().unwrap();
+        let mut pipe = following.stdin.take().unwrap();
+        pipe.write_all(begun.repeat(5_000).as_bytes()).unwrap();
+        let file = format!("/proc/{}/status", following.id());
+        eventually(PATIENCE, "it listens for signals", || {
+            let status = fs::read_to_string(&file).unwrap();
+            let blocked = status.lines().find(|line| line.starts_with("SigBlk:"))?;
+            (!blocked.ends_with("0000000000000000")).then_some(())
+        });
+        kill_process(Pid::from_child(&following), Signal::TERM).unwrap();
+        eventually(PATIENCE, "it ends", || following.try_wait().unwrap());
+    }
+}
+
+#[test]
 fn a_log_that_cannot_be_read_keeps_no_other_from_being_counted() {
     let directory = TempDir::new();
     let at = |name: &str| directory.path().join(name);

@@ -155,6 +155,23 @@ fn days_are_those_of_the_zone() {
 }
 
 #[test]
+fn of_a_page_seen_on_both_sides_of_midnight_the_exit_moves_along() {
+    let mut fold = fold();
+    fold.tell(10, NameOf::Path, "/");
+    fold.tell(11, NameOf::Path, "/b");
+    for (at_us, path) in [(-1, 10), (1, 10), (2, 11)] {
+        fold.take(&RequestRecord {
+            path,
+            ..request(DAY_US + at_us)
+        });
+    }
+    let days = days(&fold, "a.example");
+    assert!(counts(&days[&0], ListOf::Exits).is_empty());
+    assert_eq!(counts(&days[&1], ListOf::Exits), [("/b".to_owned(), 1)]);
+    assert_eq!(counts(&days[&1], ListOf::NextPages).len(), 1);
+}
+
+#[test]
 fn sites_beyond_the_cap_are_counted_as_not_recorded() {
     let mut fold = Fold::new(TimeZone::UTC, Vec::new());
     for number in 0..=SITES_MAX as u64 {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -199,4 +199,54 @@ fn an_import_that_is_told_to_end_keeps_the_visits_under_way() {
     let total = range(&directory).total;
     // Each of 200 visitors comes every 200 seconds.
     assert_eq!((total.requests, total.visits), (2_000, 200));
+}
+
+#[test]
+fn more_logs_that_begin_alike_than_are_told_apart_are_read_all_the_same() {
+    let directory = TempDir::new();
+    let log = directory.path().join("access.log");
+    for number in 1..=70 {
+        let last = line(number).replace("Safari/537.36", &format!("Safari/{number:03}"));
+        fs::write(&log, format!("{}{last}", line(0))).expect("written");
+        for _ in 0..2 {
+            let mut importer = importer(&directory);
+            read(&mut importer, &log);
+            importer.end().expect("it ends");
+        }
+        assert_eq!(range(&directory).total.requests, 2 * number as u64);
+    }
+}
+
+#[test]
+fn what_is_still_written_to_a_log_that_was_renamed_is_read_before_the_new_one() {
+    static IS_OVER: AtomicBool = AtomicBool::new(false);
+    let directory = TempDir::new();
+    let [log, old] = ["access.log", "access.log.1"].map(|name| directory.path().join(name));
+    fs::write(&log, text(0..100)).expect("written");
+    let mut importer = importer(&directory);
+    importer.is_to_end = || IS_OVER.load(Ordering::Relaxed);
+    let input = LogInput::open(&log).expect("it opens");
+    let mut looks = 0;
+    let followed = importer.read(input, Reading::Following, &mut |event| {
+        let ImportEvent::Progress(counts) = event else {
+            return;
+        };
+        looks += 1;
+        match looks {
+            2 => {
+                fs::rename(&log, &old).expect("renamed");
+                fs::write(&log, text(200..300)).expect("written");
+            }
+            5 => {
+                let mut file = fs::OpenOptions::new().append(true).open(&old);
+                let file = file.as_mut().expect("opened");
+                file.write_all(text(100..150).as_bytes()).expect("written");
+            }
+            _ if counts.taken == 250 || looks == 100 => IS_OVER.store(true, Ordering::Relaxed),
+            _ => {}
+        }
+    });
+    followed.expect("it is read");
+    let (counts, _) = importer.end().expect("it ends");
+    assert_eq!(counts.taken, 250);
 }

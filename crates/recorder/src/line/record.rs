@@ -156,35 +156,32 @@ impl<'a> From<OwnRecord<'a>> for Record<'a> {
 
 /// A line of Apache's or nginx's: `[vhost:port] client - user [time] "request" status bytes … duration`.
 fn classic(line: &str) -> Result<Record<'_>, &'static str> {
-    let mut fields = fields(line);
-    let at = time_at(&fields)?;
-    let duration = duration(behind(fields.get(at + 4..).unwrap_or_default()));
-    let client = client_at(&fields, at);
-    let host = site(&fields, client).map(|host| host.to_owned().into());
+    let [before, time, rest] = around_time(line).ok_or("it has no [time]")?;
+    let mut fields = fields(rest);
+    let duration = duration(behind(fields.get(3..).unwrap_or_default()));
+    let (host, client) = host_and_client(before).ok_or("it has no [time]")?;
     let is_quoted = |index: usize| {
         let field = fields.get(index);
         field.is_some_and(|it| it.kind == Quoting::Quoted)
     };
-    let has_agent = is_quoted(at + 4) && is_quoted(at + 5);
+    let has_agent = is_quoted(3) && is_quoted(4);
     let mut take = |index: usize| {
         let field = fields.get_mut(index);
         field.map(|field| std::mem::take(&mut field.text))
     };
-    let [time, status, bytes] = [take(at), take(at + 2), take(at + 3)];
-    let asked = take(at + 1).and_then(asked);
+    let [status, bytes] = [take(1), take(2)];
+    let asked = take(0).and_then(asked);
     let (method, target) = asked.unzip();
     let mut told = |index: usize| match has_agent {
         true => take(index).filter(|text| *text != "-"),
         false => None,
     };
-    let [referrer, agent] = [told(at + 4), told(at + 5)];
+    let [referrer, agent] = [told(3), told(4)];
     Ok(Record {
-        time: time
-            .and_then(|it| classic_time(&it))
-            .ok_or("its [time] is none"),
-        client: take(client),
+        time: classic_time(time).ok_or("its [time] is none"),
+        client: Some(client.into()),
         site: None,
-        host,
+        host: host.map(Into::into),
         method,
         target,
         status: status.and_then(|status| status.parse().ok()),
@@ -199,6 +196,28 @@ fn classic(line: &str) -> Result<Record<'_>, &'static str> {
         upstream_us: None,
         sampled: None,
     })
+}
+
+/// What stands before the time, the time, and what stands behind it. A user's name may have spaces and
+/// brackets in it, but no quote: the time is what the request, which is quoted, follows.
+fn around_time(line: &str) -> Option<[&str; 3]> {
+    let (head, _) = line.split_once("] \"")?;
+    let (before, time) = head.rsplit_once('[')?;
+    Some([before, time, line.get(head.len() + 2..)?])
+}
+
+/// The host, where there is one, without its port, and the client: the second of what stands before the
+/// time where that is an address and the first is none, or where there are four.
+fn host_and_client(before: &str) -> Option<(Option<&str>, &str)> {
+    let mut words = before.split_ascii_whitespace();
+    let [first, second, _] = [words.next()?, words.next()?, words.next()?];
+    let is_address = |text: &str| text.parse::<IpAddr>().is_ok();
+    let has_host = is_address(second) || words.count() == 1;
+    if is_address(first) || !has_host {
+        return Some((None, first));
+    }
+    let host = first.rsplit_once(':').map_or(first, |(host, _)| host);
+    Some((Some(host), second))
 }
 
 /// Method and target of a request line.
@@ -239,33 +258,6 @@ fn classic_time(text: &str) -> Option<(Timestamp, Offset)> {
     let offset = Offset::from_seconds(offset_s).ok()?;
     let timestamp = offset.to_timestamp(date.to_datetime(time)).ok()?;
     Some((timestamp, offset))
-}
-
-/// The place of the time in a line of Apache's or nginx's: in brackets, before the request, which is
-/// quoted. A user's name may have spaces and brackets in it.
-fn time_at(fields: &[Field<'_>]) -> Result<usize, &'static str> {
-    let is_time = |pair: &[Field<'_>]| {
-        let kinds = [Quoting::Bracketed, Quoting::Quoted];
-        pair.iter().map(|field| field.kind).eq(kinds)
-    };
-    let at = fields.windows(2).position(is_time);
-    at.filter(|at| *at >= 3).ok_or("it has no [time]")
-}
-
-/// The place of the client: behind the host in a line that has one, where its second field is an
-/// address, or where the fields before the time are four.
-fn client_at(fields: &[Field<'_>], time_at: usize) -> usize {
-    let is_address = |at: usize| {
-        let text = fields.get(at).map(|field| &*field.text);
-        text.is_some_and(|text| text.parse::<IpAddr>().is_ok())
-    };
-    usize::from(!is_address(0) && (is_address(1) || time_at == 4))
-}
-
-/// The host before the client, where there is one, without its port.
-fn site<'f>(fields: &'f [Field<'_>], client_at: usize) -> Option<&'f str> {
-    let first = &*fields.first().filter(|_| client_at == 1)?.text;
-    Some(first.rsplit_once(':').map_or(first, |(host, _)| host))
 }
 
 /// What stands behind the bytes, or behind referer and user agent where those are logged.
@@ -322,7 +314,6 @@ fn seconds(field: &str) -> Option<u64> {
 enum Quoting {
     Bare,
     Quoted,
-    Bracketed,
 }
 
 #[derive(Debug)]
@@ -331,18 +322,13 @@ struct Field<'l> {
     text: Cow<'l, str>,
 }
 
-/// The fields of a line, of which some stand in quotes and one in brackets.
+/// The fields from the request on, of which some stand in quotes.
 fn fields(line: &str) -> Vec<Field<'_>> {
     let mut found = Vec::with_capacity(12);
     let mut rest = line.trim_start();
     while !rest.is_empty() && found.len() < FIELDS_MAX {
         let (kind, text, after) = match rest.as_bytes() {
             [b'"', ..] => quoted(rest.get(1..).unwrap_or_default()),
-            [b'[', ..] => {
-                let inside = rest.get(1..).unwrap_or_default();
-                let (text, after) = inside.split_once(']').unwrap_or((inside, ""));
-                (Quoting::Bracketed, Cow::Borrowed(text), after)
-            }
             _ => {
                 let (text, after) = rest.split_once(' ').unwrap_or((rest, ""));
                 (Quoting::Bare, Cow::Borrowed(text), after)

@@ -47,8 +47,10 @@ pub fn read_reply(line: &str) -> Result<LoggedReply<'_>, &'static str> {
     // A host that no site has is whatever a client sends.
     let is_ours = matches!(record.duration, Ok((_, Clock::Exact)));
     let host = record.host.filter(|_| !is_ours);
+    // Which is how our own `vhost_combined` tells it.
+    let is_none = host.as_deref() == Some("-");
     Ok(LoggedReply {
-        is_of_no_site: is_ours && record.site.is_none(),
+        is_of_no_site: is_none || is_ours && record.site.is_none(),
         at_us: record.time?.0.as_microsecond(),
         client: record.client.unwrap_or_default(),
         site: record.site.or(host).unwrap_or_default(),
@@ -106,7 +108,8 @@ mod tests {
 
     #[test]
     fn a_users_name_moves_no_field_and_makes_no_site() {
-        for user in ["a b", "[x]", "[x] y", "-"] {
+        let long = "a ".repeat(100);
+        for user in ["a b", "[x]", "[x] y", "-", "[x", "[x [y", &long] {
             let line = COMBINED.replace("frank", user);
             for (begin, site) in [("", ""), ("www.a.example:443 ", "www.a.example")] {
                 let line = format!("{begin}{line}");
@@ -129,6 +132,8 @@ mod tests {
         let json = r#"{"time":"2026-11-21T20:45:00Z","site":null,"host":"made.up","status":404,"total_us":1}"#;
         let told = read_reply(json).expect("a record");
         assert_eq!((&*told.site, told.is_of_no_site), ("", true));
+        let of_none = format!("-:443 {COMBINED}");
+        assert!(read_reply(&of_none).expect("a line").is_of_no_site);
         let of_host = format!("www.a.example {COMBINED}");
         assert!(!read_reply(&of_host).expect("a line").is_of_no_site);
     }

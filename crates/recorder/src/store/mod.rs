@@ -41,12 +41,14 @@ const PIECES_MAX: u64 = 360;
 /// Their bytes, of a small day and of a large one.
 const PIECES_BYTES: u64 = 256 << 10;
 const PIECES_BYTES_MAX: u64 = 4 << 20;
+/// Days that are over which one write takes up.
+const OVER_AT_ONCE: usize = 20;
 /// How long is waited for another process that writes.
 const BUSY_MAX: Duration = Duration::from_secs(10);
 /// The database in its directory.
 const FILE: &str = "figures.db";
 /// Of the tables below.
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sites (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE);
@@ -92,6 +94,11 @@ impl StoreError {
         let is_corrupt =
             code == Some(ErrorCode::DatabaseCorrupt) || code == Some(ErrorCode::NotADatabase);
         is_corrupt || matches!(self.why, Why::Content)
+    }
+
+    /// Whether another process has read the same log meanwhile.
+    pub fn is_raced(&self) -> bool {
+        matches!(self.why, Why::Raced)
     }
 
     fn code(&self) -> Option<ErrorCode> {
@@ -194,14 +201,6 @@ impl FigureStore {
             path: directory.into(),
             why: Why::Files(why),
         })?;
-        // SQLite gives its other files the same mode.
-        let mut options = fs::OpenOptions::new();
-        options.append(true).create(true).mode(0o600);
-        options.open(&path).map_err(|why| StoreError {
-            doing: "make",
-            path: path.clone(),
-            why: Why::Files(why),
-        })?;
         match FigureStore::open_file(&path) {
             Err(error) if error.is_broken() => {
                 let aside = set_aside(&path, now_s)?;
@@ -228,6 +227,14 @@ impl FigureStore {
     }
 
     fn open_file(path: &Path) -> Result<FigureStore, StoreError> {
+        // SQLite gives its other files the same mode.
+        let mut options = fs::OpenOptions::new();
+        options.append(true).create(true).mode(0o600);
+        options.open(path).map_err(|why| StoreError {
+            doing: "open",
+            path: path.into(),
+            why: Why::Files(why),
+        })?;
         let opened = Connection::open(path).and_then(|connection| {
             connection.busy_timeout(BUSY_MAX)?;
             connection.pragma_update(None, "journal_mode", "wal")?;
@@ -304,7 +311,8 @@ impl FigureStore {
         today: i32,
     ) -> Result<(), StoreError> {
         let failed = self.failed("write");
-        let thins = self.thinned_day != Some(today);
+        let mut thinned_day = self.thinned_day;
+        let thins = thinned_day != Some(today);
         let mut waiting = HashMap::new();
         let behavior = TransactionBehavior::Immediate;
         let written = (|| {
@@ -335,20 +343,25 @@ impl FigureStore {
                 }
             }
             if thins {
-                // Days that are over grow no more.
+                // Days that are over grow no more; of many some wait for the next write.
                 let over = self.waiting.iter();
                 let over = over.filter(|((_, day), it)| *day < today && it.pieces > 0);
-                for (of, _) in over {
+                let mut left = OVER_AT_ONCE;
+                for (of, _) in over.take(OVER_AT_ONCE) {
                     waiting.insert(*of, take_up(&transaction, of.0, of.1)?);
+                    left -= 1;
                 }
-                thin(&transaction, today)?;
+                if left > 0 {
+                    thin(&transaction, today)?;
+                    thinned_day = Some(today);
+                }
             }
             transaction.commit()?;
             Ok(true)
         })();
         match written {
             Ok(true) => {
-                self.thinned_day = Some(today);
+                self.thinned_day = thinned_day;
                 self.waiting.extend(waiting);
                 self.waiting
                     .retain(|(_, day), it| it.pieces > 0 || *day + 1 >= today);

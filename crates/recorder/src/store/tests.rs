@@ -231,7 +231,9 @@ fn of_a_site_that_is_forgotten_no_byte_is_left() {
 fn a_newer_format_is_refused_with_words() {
     let directory = TempDir::new();
     let store = open(&directory);
-    let newer = store.connection.pragma_update(None, "user_version", 2);
+    let newer = store
+        .connection
+        .pragma_update(None, "user_version", FORMAT + 1);
     newer.expect("it is set");
     drop(store);
     let error = FigureStore::open(directory.path(), 7).expect_err("it is newer");

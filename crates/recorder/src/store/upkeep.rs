@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::parts::DayPart;
-use super::{SOURCES_DAYS, SourceMark, StoreError, Why};
+use super::{ALIKE_MAX, SOURCES_DAYS, SourceMark, StoreError, Why};
 use crate::visits::OpenVisit;
 
 /// Writes how far a source was read; false where somebody else did meanwhile.
@@ -25,8 +25,14 @@ pub(super) fn write_mark(
             transaction.execute(sql, params![source, position, tail])?
         }
         None => {
-            let sql = "SELECT count(*) FROM sources WHERE source = ?1";
-            let known: i64 = transaction.query_row(sql, [source], |row| row.get(0))?;
+            let sql = "SELECT min(count(*), ?2) FROM sources WHERE source = ?1";
+            let alike = params![source, ALIKE_MAX];
+            let known: i64 = transaction.query_row(sql, alike, |row| row.get(0))?;
+            // Those that nobody has gone on with for longest make room.
+            let sql = "DELETE FROM sources WHERE source = ?1 AND (position, tail) IN (\
+                SELECT position, tail FROM sources WHERE source = ?1 \
+                ORDER BY day DESC, position DESC LIMIT -1 OFFSET ?2)";
+            transaction.execute(sql, params![source, ALIKE_MAX - 1])?;
             usize::from(usize::try_from(known) == Ok(mark.alike))
         }
     };
