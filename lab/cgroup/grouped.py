@@ -5,7 +5,7 @@
 
 PERCENT of a core is the group's quota, 0 for none. HOW says who enters: `attach`, the server by
 itself before every answer (the group's files are added to the command); `sit`, once at its start;
-`none`, nobody. Ends, and removes the group, when told to.
+`deep`, likewise, in a group that lies as deep as a pool's; `none`, nobody. Ends, and removes the group, when told to.
 """
 
 import signal
@@ -18,11 +18,13 @@ import groups
 
 def main(percent, how, *command):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with groups.Group("report", ("cpu",)) as group:
+    below = ("pool", "a", "run") if how == "deep" else ()
+    controllers = ("cpu", "cpuacct") if how == "deep" else ("cpu",)
+    with groups.Group("report", controllers, below) as group:
         group.quota(int(percent))
         server = subprocess.Popen([*command, *(group.procs if how == "attach" else [])])
         try:
-            if how == "sit":
+            if how in ("sit", "deep"):
                 for file in group.procs:
                     Path(file).write_text(str(server.pid))
             server.wait()

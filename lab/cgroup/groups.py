@@ -11,13 +11,14 @@ CONTROLLERS = ("cpu", "memory", "pids")
 class Group:
     """Made when entered, removed when left."""
 
-    def __init__(self, name, controllers=CONTROLLERS):
-        self.paths = {}
+    def __init__(self, name, controllers=CONTROLLERS, below=()):
+        """Its processes are in the innermost of the groups `below` it."""
+        self.paths, self.below = {}, below
         for place, kind in hierarchies(controllers):
             path = Path(place) / f"nagaya-lab-{os.getpid()}-{name}"
-            path.mkdir()
+            path.joinpath(*below).mkdir(parents=True)
             self.paths[path] = kind
-        self.procs = [str(path / "cgroup.procs") for path in self.paths]
+        self.procs = [str(path.joinpath(*below, "cgroup.procs")) for path in self.paths]
 
     def quota(self, percent):
         """Limits CPU time to so much of a core; 0 leaves it without a limit."""
@@ -33,7 +34,9 @@ class Group:
 
     def __exit__(self, *_):
         for path in self.paths:
-            processes.eventually(f"{path} to be empty", lambda: removed(path))
+            for depth in reversed(range(len(self.below) + 1)):
+                inner = path.joinpath(*self.below[:depth])
+                processes.eventually(f"{inner} to be empty", lambda: removed(inner))
 
 
 def removed(path):

@@ -69,6 +69,28 @@ def cpu_seconds(pids):
     return total / 1e9
 
 
+def settled_bytes(root, kind):
+    """Memory of a process and all below it once that stands still: `Pss`, or `Pss_Anon`, which no file could give back."""
+    seen = held_bytes(root, kind)
+    for _ in range(20):
+        time.sleep(0.5)
+        before, seen = seen, held_bytes(root, kind)
+        if before == seen:
+            break
+    return seen
+
+
+def held_bytes(root, kind):
+    total = 0
+    for pid in tree(root):
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            total += sum(int(line.split()[1]) for line in lines if line.startswith(f"{kind}:"))
+        except (OSError, ValueError):
+            pass
+    return total * 1024
+
+
 def median(values):
     values = sorted(values)
     middle = len(values) // 2

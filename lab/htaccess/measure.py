@@ -18,7 +18,10 @@ import sys
 import tempfile
 import time
 
-LOOKS_MAX = 20
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "cgroup"))
+
+import processes as p  # noqa: E402
+
 ROUNDS = 5
 SETTLED_S = 0.03
 PLAIN = "RewriteEngine On\n"
@@ -118,14 +121,14 @@ def harm(site):
     shutil.rmtree(work / "d0")
     for number in range(ROUNDS):
         (work / ".htaccess").write_text(f"# {number}\nRequire all granted\n<FilesMatch a")
-        before = cpu_ns()
+        before = taken_us()
         wrong += server.ask("/harm/a.txt") not in (500, 503)
-        first.setdefault("half a file", []).append(cpu_ns() - before)
+        first.setdefault("half a file", []).append(taken_us() - before)
     shutil.rmtree(work)
     for name in first:
-        print(f"{name}: first {middle(first[name]):.0f} us, later {middle(later.get(name, [0])):.0f} us", file=sys.stderr)
-    print(f"request_cpu_us {max(map(middle, later.values())):.0f}")
-    print(f"first_request_cpu_us {max(map(middle, first.values())):.0f}")
+        print(f"{name}: first {p.median(first[name]):.0f} us, later {p.median(later.get(name, [0])):.0f} us", file=sys.stderr)
+    print(f"request_cpu_us {max(map(p.median, later.values())):.0f}")
+    print(f"first_request_cpu_us {max(map(p.median, first.values())):.0f}")
     print(f"undefined_answers {wrong}")
 
 
@@ -139,20 +142,16 @@ def measured(server, figures, name, path, answers):
     """What the first request takes, and the one after it; whether an answer is none of these."""
     wrong = 0
     for of in figures:
-        before = cpu_ns()
+        before = taken_us()
         wrong += server.ask(path) not in answers
-        of.setdefault(name, []).append(cpu_ns() - before)
+        of.setdefault(name, []).append(taken_us() - before)
     return wrong
-
-
-def middle(values):
-    return sorted(values)[len(values) // 2] / 1000
 
 
 def memory(count):
     server = Server()
     server.ask("/14.txt")
-    before = settled_bytes()
+    before = held_bytes()
     for number in range(count):
         if server.ask("/a.txt", f"site-{number}.example") != 200:
             sys.exit(f"site {number} is not served")
@@ -160,7 +159,7 @@ def memory(count):
     time.sleep(SETTLED_S)
     for number in range(count):
         server.ask("/a.txt", f"site-{number}.example")
-    print(f"files_bytes {max(0, settled_bytes() - before)}")
+    print(f"files_bytes {max(0, held_bytes() - before)}")
     print(f"cached_bytes {cached_bytes()}")
 
 
@@ -184,52 +183,13 @@ class Server:
         return reply.status
 
 
-def cpu_ns():
+def taken_us():
     """Processor time that all its threads have taken."""
-    total = 0
-    for process in tree(int(os.environ["LAB_PID"])):
-        for task in pathlib.Path(f"/proc/{process}/task").iterdir():
-            try:
-                total += int((task / "schedstat").read_text().split()[0])
-            except (OSError, ValueError):
-                pass
-    return total
+    return p.cpu_seconds(p.tree(p.PID)) * 1e6
 
 
-def settled_bytes():
-    """Memory once it stands still."""
-    seen = tree_bytes()
-    for _ in range(LOOKS_MAX):
-        time.sleep(0.5)
-        before, seen = seen, tree_bytes()
-        if before == seen:
-            break
-    return seen
-
-
-def tree_bytes():
-    total = 0
-    for process in tree(int(os.environ["LAB_PID"])):
-        try:
-            with open(f"/proc/{process}/smaps_rollup") as file:
-                total += sum(int(line.split()[1]) for line in file if line.startswith("Pss_Anon:"))
-        except (OSError, ValueError):
-            pass
-    return total * 1024
-
-
-def tree(root):
-    parents = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat") as file:
-                parents[int(name)] = int(file.read().rsplit(")", 1)[1].split()[1])
-        except (OSError, ValueError, IndexError):
-            pass
-    found = [root]
-    for process in found:
-        found += [child for child, parent in parents.items() if parent == process]
-    return found
+def held_bytes():
+    return p.settled_bytes(p.PID, "Pss_Anon")
 
 
 def main():

@@ -7,6 +7,7 @@ the same one without the further sites, which is started here for it and ended a
 
 import argparse
 import os
+import pathlib
 import signal
 import socket
 import subprocess
@@ -14,9 +15,11 @@ import sys
 import time
 import urllib.request
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "cgroup"))
+
+import processes as p  # noqa: E402
+
 RELOAD_WAIT_S = 60
-LOOK_S = 0.5
-LOOKS_MAX = 20
 
 
 def main():
@@ -28,7 +31,7 @@ def main():
     with open(config) as file:
         text = file.read()
     sites = text.count("site-")
-    many = settled_bytes(pid)
+    many = p.settled_bytes(pid, "Pss")
     few = bytes_without_sites(text, options.serve)
     print(f"site_bytes {max(0, many - few) / sites:.0f}")
     print(f"check_seconds {timed(lambda: subprocess.run([*options.check.split(), config], check=True, stdout=subprocess.DEVNULL)):.4f}")
@@ -79,46 +82,10 @@ def bytes_without_sites(text, serve):
     server = subprocess.Popen([*serve.replace(home, few_home).split(), config])
     try:
         wait_for(port, "generation-1")
-        return settled_bytes(server.pid)
+        return p.settled_bytes(server.pid, "Pss")
     finally:
         server.terminate()
         server.wait(timeout=30)
-
-
-def settled_bytes(pid):
-    """Memory once it stands still: right after the start it is still being given back."""
-    seen = tree_bytes(pid)
-    for _ in range(LOOKS_MAX):
-        time.sleep(LOOK_S)
-        before, seen = seen, tree_bytes(pid)
-        if before == seen:
-            break
-    return seen
-
-
-def tree_bytes(pid):
-    total = 0
-    for process in tree(pid):
-        try:
-            with open(f"/proc/{process}/smaps_rollup") as file:
-                total += sum(int(line.split()[1]) for line in file if line.startswith("Pss:"))
-        except (OSError, ValueError):
-            pass
-    return total * 1024
-
-
-def tree(root):
-    parents = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat") as file:
-                parents[int(name)] = int(file.read().rsplit(")", 1)[1].split()[1])
-        except (OSError, ValueError, IndexError):
-            pass
-    found = [root]
-    for process in found:
-        found += [child for child, parent in parents.items() if parent == process]
-    return found
 
 
 main()

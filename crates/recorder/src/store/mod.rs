@@ -76,7 +76,8 @@ enum Why {
     Files(std::io::Error),
     /// A row that says nothing.
     Content,
-    Newer(i64),
+    /// It has another format.
+    Format(i64),
     /// A source that somebody else has read on.
     Raced,
 }
@@ -127,9 +128,13 @@ impl Display for StoreError {
             Why::Database(error) => write!(f, "{error}"),
             Why::Files(error) => write!(f, "{error}"),
             Why::Content => write!(f, "a row cannot be understood"),
-            Why::Newer(format) => write!(
+            Why::Format(format) => write!(
                 f,
-                "it has format {format}, written by a newer version; this one knows {FORMAT}"
+                "it has format {format}, written by {} version; this one knows {FORMAT}",
+                match *format > FORMAT {
+                    true => "a newer",
+                    false => "an older",
+                }
             ),
             Why::Raced => write!(f, "another process is reading the same log into it"),
         }
@@ -251,11 +256,9 @@ impl FigureStore {
             why,
         };
         let (connection, format) = opened.map_err(|error| failed(Why::Database(error)))?;
-        if format > FORMAT {
-            return Err(failed(Why::Newer(format)));
-        }
         let made = match format {
             FORMAT => Ok(()),
+            1.. => return Err(failed(Why::Format(format))),
             _ => connection
                 .execute_batch(TABLES)
                 .and_then(|()| connection.pragma_update(None, "user_version", FORMAT)),

@@ -228,14 +228,14 @@ fn of_a_site_that_is_forgotten_no_byte_is_left() {
 }
 
 #[test]
-fn a_newer_format_is_refused_with_words() {
-    let directory = TempDir::new();
-    let store = open(&directory);
-    let newer = store
-        .connection
-        .pragma_update(None, "user_version", FORMAT + 1);
-    newer.expect("it is set");
-    drop(store);
-    let error = FigureStore::open(directory.path(), 7).expect_err("it is newer");
-    assert!(error.to_string().contains("newer version"), "{error}");
+fn a_format_of_another_version_is_refused_with_words() {
+    for (format, told) in [(FORMAT + 1, "newer version"), (FORMAT - 1, "older version")] {
+        let directory = TempDir::new();
+        let store = open(&directory);
+        let other = store.connection.pragma_update(None, "user_version", format);
+        other.expect("it is set");
+        drop(store);
+        let error = FigureStore::open(directory.path(), 7).expect_err("it is another");
+        assert!(error.to_string().contains(told), "{error}");
+    }
 }
