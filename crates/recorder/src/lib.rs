@@ -11,9 +11,12 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod alert;
+mod capacity;
 mod day;
 mod durations;
 mod fold;
+mod history;
 mod import;
 mod input;
 pub mod line;
@@ -27,9 +30,12 @@ mod store;
 mod visits;
 
 pub use agent::{Agent, Browser};
+pub use alert::{AlertNews, AlertRule, AlertState, Side};
+pub use capacity::{AHEAD_MAX, BusyHour, DAYS_MAX, DAYS_MIN, FullOn, Trend, full_on, trend};
 pub use day::{DayFigures, Figures, ListOf, NAMES_MAX, Tally, TopList, TrailStep};
 pub use durations::Durations;
 pub use fold::{Fold, RequestRecord, SITES_MAX, UNKNOWN_US};
+pub use history::{Detail, History, SECONDS_KEPT, SERIES_MAX, Sample, Sums};
 pub use import::{ImportCounts, ImportError, ImportEvent, Importer, Reading};
 pub use input::{LogInput, NextLine};
 pub use names::NameOf;
@@ -38,5 +44,7 @@ pub use piece::{Piece, StoredPiece};
 pub use range::{COMPARED_DAYS, RangeFigures};
 pub use reader::{LineError, LineFate, LogReader, ReadingOptions, is_site_name};
 pub use salts::{Random, SaltPeriod, Salts, civil, day_number};
-pub use store::{FigureStore, HOURS_DAYS, MINUTES_DAYS, SourceMark, StoreError, VISITORS_DAYS};
+pub use store::{
+    FigureStore, HOURS_DAYS, MINUTES_DAYS, SourceMark, StoreError, Tier, VISITORS_DAYS,
+};
 pub use visits::OpenVisit;

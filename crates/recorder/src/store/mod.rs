@@ -7,6 +7,7 @@
 //! first, hours later, days never.
 
 mod parts;
+mod samples;
 mod upkeep;
 
 use std::collections::HashMap;
@@ -24,6 +25,8 @@ use crate::day::DayFigures;
 use crate::piece::Piece;
 use crate::visits::OpenVisit;
 use parts::{packed, read_day, take_up};
+pub use samples::Tier;
+use samples::thin_samples;
 use upkeep::{keep_open_visits, open_visits, set_aside, thin, write_mark};
 
 /// Days for which minutes and trails are kept.
@@ -48,7 +51,7 @@ const BUSY_MAX: Duration = Duration::from_secs(10);
 /// The database in its directory.
 const FILE: &str = "figures.db";
 /// Of the tables below.
-const FORMAT: i64 = 2;
+const FORMAT: i64 = 3;
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sites (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE);
@@ -60,7 +63,14 @@ CREATE TABLE IF NOT EXISTS pieces (id INTEGER PRIMARY KEY, site INTEGER NOT NULL
 CREATE INDEX IF NOT EXISTS pieces_of_days ON pieces (site, day);
 CREATE TABLE IF NOT EXISTS sources (source INTEGER NOT NULL, position INTEGER NOT NULL,
     tail INTEGER NOT NULL, day INTEGER NOT NULL, PRIMARY KEY (source, position, tail)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS samples (series INTEGER NOT NULL, tier INTEGER NOT NULL, at INTEGER NOT NULL,
+    count INTEGER NOT NULL, sum REAL NOT NULL, low REAL NOT NULL, high REAL NOT NULL,
+    PRIMARY KEY (series, tier, at)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS samples_by_age ON samples (tier, at);
 ";
+/// A format whose tables are among these, as they are.
+const FORMAT_BEFORE: i64 = 2;
 
 /// Why the database could not be used.
 #[derive(Debug)]
@@ -258,7 +268,7 @@ impl FigureStore {
         let (connection, format) = opened.map_err(|error| failed(Why::Database(error)))?;
         let made = match format {
             FORMAT => Ok(()),
-            1.. => return Err(failed(Why::Format(format))),
+            1.. if format != FORMAT_BEFORE => return Err(failed(Why::Format(format))),
             _ => connection
                 .execute_batch(TABLES)
                 .and_then(|()| connection.pragma_update(None, "user_version", FORMAT)),
@@ -356,6 +366,7 @@ impl FigureStore {
                 }
                 if left > 0 {
                     thin(&transaction, today)?;
+                    thin_samples(&transaction, today)?;
                     thinned_day = Some(today);
                 }
             }

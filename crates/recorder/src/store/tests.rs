@@ -229,7 +229,10 @@ fn of_a_site_that_is_forgotten_no_byte_is_left() {
 
 #[test]
 fn a_format_of_another_version_is_refused_with_words() {
-    for (format, told) in [(FORMAT + 1, "newer version"), (FORMAT - 1, "older version")] {
+    for (format, told) in [
+        (FORMAT + 1, "newer version"),
+        (FORMAT_BEFORE - 1, "older version"),
+    ] {
         let directory = TempDir::new();
         let store = open(&directory);
         let other = store.connection.pragma_update(None, "user_version", format);

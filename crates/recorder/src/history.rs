@@ -1,0 +1,284 @@
+//! What figures were that are not counts of requests: the machine's sensors, and what tenants, sites
+//! and upstreams take.
+//!
+//! The idea: a figure has one name everywhere (`load1`, `tenant.example.cpu`), and its values become
+//! sums of a minute, which merge into hours and days as requests do; the last hour is held by the
+//! second for those that somebody looks at. No clock is read: a value carries its time.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::store::Tier;
+
+/// Figures that are followed; values of others are counted as not kept.
+pub const SERIES_MAX: usize = 8_192;
+/// Those of them whose seconds are held: all of the machine, and some of the 64 busiest sites.
+const WITH_SECONDS_MAX: usize = 320;
+/// Seconds that are held.
+pub const SECONDS_KEPT: i64 = 3_600;
+/// Longest name of a figure.
+const NAME_BYTES_MAX: usize = 400;
+
+/// Values of some time, added up.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sums {
+    /// How many there were.
+    pub count: u64,
+    /// All together.
+    pub sum: f64,
+    /// The least.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
+}
+
+impl Sums {
+    /// Of one value.
+    pub fn of(value: f64) -> Sums {
+        Sums {
+            count: 1,
+            sum: value,
+            low: value,
+            high: value,
+        }
+    }
+
+    /// Adds those of another time.
+    pub fn merge(&mut self, other: &Sums) {
+        self.count = self.count.saturating_add(other.count);
+        self.sum += other.sum;
+        self.low = self.low.min(other.low);
+        self.high = self.high.max(other.high);
+    }
+
+    /// What it was on average.
+    pub fn mean(&self) -> f64 {
+        self.sum / self.count.max(1) as f64
+    }
+}
+
+/// A figure over some time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// What is measured.
+    pub name: Box<str>,
+    /// When that time begins, seconds after 1970.
+    pub at_s: i64,
+    /// What there was.
+    pub sums: Sums,
+}
+
+/// Figures of now.
+#[derive(Debug, Default)]
+pub struct History {
+    series: HashMap<Box<str>, Series>,
+    with_seconds: usize,
+    /// Values that found no room, or were no numbers.
+    not_kept: u64,
+}
+
+#[derive(Debug)]
+struct Series {
+    /// When its minute began, and what there was since.
+    minute: Option<(i64, Sums)>,
+    seconds: Option<VecDeque<(i64, f32)>>,
+    last_s: i64,
+}
+
+/// Whether a figure's seconds are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// For an hour, where there is room.
+    Seconds,
+    /// Its minutes do.
+    Minutes,
+}
+
+impl History {
+    /// Takes a value. Gives the minute that is over by it, for the disk.
+    pub fn take(&mut self, at_s: i64, name: &str, value: f64, detail: Detail) -> Option<Sample> {
+        let has_room = self.series.len() < SERIES_MAX || self.series.contains_key(name);
+        if !value.is_finite() || !has_room || name.len() > NAME_BYTES_MAX {
+            self.not_kept = self.not_kept.saturating_add(1);
+            return None;
+        }
+        if !self.series.contains_key(name) {
+            self.series.insert(name.into(), Series::new(at_s));
+        }
+        let series = self.series.get_mut(name)?;
+        // A clock that goes back adds to what is under way.
+        let at_s = at_s.max(series.last_s);
+        series.last_s = at_s;
+        if detail == Detail::Seconds
+            && series.seconds.is_none()
+            && self.with_seconds < WITH_SECONDS_MAX
+        {
+            series.seconds = Some(VecDeque::new());
+            self.with_seconds += 1;
+        }
+        series.hold(at_s, value);
+        series.add(at_s, value).map(|(at_s, sums)| Sample {
+            name: name.into(),
+            at_s,
+            sums,
+        })
+    }
+
+    /// The minutes that are over, of figures that say nothing more, and room for others: what has said
+    /// nothing for an hour is forgotten.
+    pub fn over(&mut self, now_s: i64) -> Vec<Sample> {
+        let minute = Tier::Minute.begin(now_s);
+        let mut over = Vec::new();
+        for (name, series) in &mut self.series {
+            if let Some((at_s, sums)) = series.minute.take_if(|(at_s, _)| *at_s < minute) {
+                let name = name.clone();
+                over.push(Sample { name, at_s, sums });
+            }
+        }
+        self.series
+            .retain(|_, series| series.last_s.saturating_add(SECONDS_KEPT) >= now_s);
+        let with_seconds = self.series.values().filter(|it| it.seconds.is_some());
+        self.with_seconds = with_seconds.count();
+        over
+    }
+
+    /// All minutes under way as far as they have come, for who ends.
+    pub fn under_way(&mut self) -> Vec<Sample> {
+        self.over(i64::MAX)
+    }
+
+    /// What a figure was on average in the last so many seconds; none where it said nothing.
+    pub fn mean(&self, name: &str, now_s: i64, last_s: i64) -> Option<f64> {
+        let series = self.series.get(name)?;
+        let since = now_s.saturating_sub(last_s);
+        if let Some(seconds) = &series.seconds {
+            let values = seconds.iter().rev().take_while(|(at_s, _)| *at_s > since);
+            let (count, sum) = values.fold((0_u32, 0.0), |(count, sum), (_, value)| {
+                (count + 1, sum + f64::from(*value))
+            });
+            return (count > 0).then(|| sum / f64::from(count));
+        }
+        let is_recent = series.last_s > since;
+        let (_, sums) = series.minute.as_ref().filter(|_| is_recent)?;
+        Some(sums.mean())
+    }
+
+    /// A figure's seconds, in order.
+    pub fn seconds(&self, name: &str) -> impl Iterator<Item = (i64, f64)> {
+        let seconds = self.series.get(name).and_then(|it| it.seconds.as_ref());
+        let seconds = seconds.into_iter().flatten();
+        seconds.map(|(at_s, value)| (*at_s, f64::from(*value)))
+    }
+
+    /// Values that were not kept: there are too many figures, or they were no numbers.
+    pub fn not_kept(&self) -> u64 {
+        self.not_kept
+    }
+}
+
+impl Series {
+    fn new(at_s: i64) -> Series {
+        Series {
+            minute: None,
+            seconds: None,
+            last_s: at_s,
+        }
+    }
+
+    fn hold(&mut self, at_s: i64, value: f64) {
+        let Some(seconds) = &mut self.seconds else {
+            return;
+        };
+        // The second of now is the last value it has.
+        if seconds.back().is_some_and(|(last_s, _)| *last_s == at_s) {
+            seconds.pop_back();
+        }
+        seconds.push_back((at_s, value as f32));
+        let oldest = at_s.saturating_sub(SECONDS_KEPT);
+        while seconds
+            .front()
+            .is_some_and(|(first_s, _)| *first_s <= oldest)
+        {
+            seconds.pop_front();
+        }
+    }
+
+    /// Adds to its minute; gives the one before that is over.
+    fn add(&mut self, at_s: i64, value: f64) -> Option<(i64, Sums)> {
+        let minute = Tier::Minute.begin(at_s);
+        let over = self.minute.take_if(|(at_s, _)| *at_s != minute);
+        match &mut self.minute {
+            Some((_, sums)) => sums.merge(&Sums::of(value)),
+            None => self.minute = Some((minute, Sums::of(value))),
+        }
+        over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minute_is_told_when_the_next_begins_or_when_it_is_asked_for() {
+        let mut history = History::default();
+        for (at_s, value) in [(60, 1.0), (61, 3.0), (119, 2.0)] {
+            assert_eq!(history.take(at_s, "load1", value, Detail::Seconds), None);
+        }
+        let minute = Sample {
+            name: "load1".into(),
+            at_s: 60,
+            sums: Sums {
+                count: 3,
+                sum: 6.0,
+                low: 1.0,
+                high: 3.0,
+            },
+        };
+        let over = history.take(120, "load1", 9.0, Detail::Seconds);
+        assert_eq!(over, Some(minute));
+        assert_eq!(history.over(179), []);
+        let over = history.over(180);
+        assert_eq!((over.len(), over[0].at_s, over[0].sums.sum), (1, 120, 9.0));
+        assert_eq!(history.over(240), [], "it is told once");
+    }
+
+    #[test]
+    fn seconds_are_held_for_an_hour_and_for_so_many_figures() {
+        let mut history = History::default();
+        for at_s in 1..=SECONDS_KEPT + 10 {
+            history.take(at_s, "load1", at_s as f64, Detail::Seconds);
+        }
+        let held: Vec<_> = history.seconds("load1").collect();
+        assert_eq!((held[0].0, held.len()), (11, 3_600));
+        assert_eq!(history.mean("load1", 3_610, 2), Some(3_609.5));
+        for number in 0..WITH_SECONDS_MAX {
+            history.take(3_610, &format!("site.{number}"), 1.0, Detail::Seconds);
+        }
+        let last = format!("site.{}", WITH_SECONDS_MAX - 1);
+        assert_eq!(history.seconds(&last).count(), 0);
+        assert_eq!(history.mean(&last, 3_611, 60), Some(1.0), "by its minute");
+        assert_eq!(history.mean(&last, 9_000, 60), None, "it is of long ago");
+    }
+
+    #[test]
+    fn what_is_no_number_or_finds_no_room_is_counted() {
+        let mut history = History::default();
+        history.take(0, "load1", f64::NAN, Detail::Minutes);
+        for number in 0..=SERIES_MAX {
+            history.take(0, &number.to_string(), 1.0, Detail::Minutes);
+        }
+        assert_eq!(history.not_kept(), 2);
+        history.over(SECONDS_KEPT + 1);
+        history.take(SECONDS_KEPT + 1, "new", 1.0, Detail::Minutes);
+        assert_eq!(history.not_kept(), 2, "others have made room");
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_loses_nothing() {
+        let mut history = History::default();
+        history.take(600, "load1", 1.0, Detail::Seconds);
+        history.take(60, "load1", 3.0, Detail::Seconds);
+        let over = history.under_way();
+        assert_eq!((over[0].at_s, over[0].sums.count), (600, 2));
+    }
+}

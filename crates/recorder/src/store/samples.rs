@@ -1,0 +1,217 @@
+//! Figures over time in the database: by the minute for two weeks, by the hour for two years, by the
+//! day for ever.
+
+use rusqlite::{OptionalExtension, Statement, Transaction, TransactionBehavior, params};
+
+use super::{FigureStore, HOURS_DAYS, MINUTES_DAYS, StoreError};
+use crate::history::{Sample, Sums};
+
+/// Seconds of a day.
+const DAY_S: i64 = 86_400;
+/// Names of figures in the database; those of others are not kept.
+const NAMES_MAX: i64 = 200_000;
+/// Adds to a minute, an hour or a day.
+const ADD: &str = "INSERT INTO samples (series, tier, at, count, sum, low, high) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO UPDATE SET count = count + excluded.count, \
+    sum = sum + excluded.sum, low = min(low, excluded.low), high = max(high, excluded.high)";
+
+/// How finely figures are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tier {
+    /// For two weeks.
+    Minute = 0,
+    /// For two years.
+    Hour = 1,
+    /// For ever; days of UTC.
+    Day = 2,
+}
+
+impl Tier {
+    const ALL: [Tier; 3] = [Tier::Minute, Tier::Hour, Tier::Day];
+
+    /// Its length in seconds.
+    pub fn seconds(self) -> i64 {
+        match self {
+            Tier::Minute => 60,
+            Tier::Hour => 3_600,
+            Tier::Day => DAY_S,
+        }
+    }
+
+    /// When the one began that a second is in.
+    pub fn begin(self, at_s: i64) -> i64 {
+        at_s - at_s.rem_euclid(self.seconds())
+    }
+
+    fn days_kept(self) -> Option<i32> {
+        match self {
+            Tier::Minute => Some(MINUTES_DAYS),
+            Tier::Hour => Some(HOURS_DAYS),
+            Tier::Day => None,
+        }
+    }
+}
+
+impl FigureStore {
+    /// Writes minutes, and adds them to their hours and days, all or nothing.
+    ///
+    /// # Errors
+    /// Where they could not be written: none was, then.
+    pub fn write_samples(&mut self, samples: &[Sample]) -> Result<(), StoreError> {
+        let failed = self.failed("write");
+        let behavior = TransactionBehavior::Immediate;
+        let written = (|| {
+            let transaction = self.connection.transaction_with_behavior(behavior)?;
+            let mut find = transaction.prepare("SELECT id FROM series WHERE name = ?1")?;
+            let mut add = transaction.prepare(ADD)?;
+            for sample in samples {
+                let Some(series) = series_id(&transaction, &mut find, &sample.name)? else {
+                    continue;
+                };
+                for tier in Tier::ALL {
+                    let Sums {
+                        count,
+                        sum,
+                        low,
+                        high,
+                    } = sample.sums;
+                    let (at, count) = (tier.begin(sample.at_s), count.cast_signed());
+                    add.execute(params![series, tier as i64, at, count, sum, low, high])?;
+                }
+            }
+            drop((find, add));
+            transaction.commit()
+        })();
+        written.map_err(failed)
+    }
+
+    /// A figure from `from_s` to before `to_s`, in order; empty where it was never seen.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn samples(
+        &self,
+        name: &str,
+        tier: Tier,
+        from_s: i64,
+        to_s: i64,
+    ) -> Result<Vec<(i64, Sums)>, StoreError> {
+        let read: rusqlite::Result<_> = (|| {
+            let sql = "SELECT at, count, sum, low, high FROM samples \
+                WHERE series = (SELECT id FROM series WHERE name = ?1) AND tier = ?2 \
+                AND at >= ?3 AND at < ?4 ORDER BY at";
+            let mut statement = self.connection.prepare(sql)?;
+            let of = params![name, tier as i64, from_s, to_s];
+            let rows = statement.query_map(of, |row| {
+                let sums = Sums {
+                    count: row.get::<_, i64>(1)?.unsigned_abs(),
+                    sum: row.get(2)?,
+                    low: row.get(3)?,
+                    high: row.get(4)?,
+                };
+                Ok((row.get(0)?, sums))
+            })?;
+            rows.collect()
+        })();
+        read.map_err(self.failed("read"))
+    }
+
+    /// Names of figures that begin so, in order, at most so many.
+    ///
+    /// # Errors
+    /// Where they cannot be read.
+    pub fn series(&self, begin: &str, most: usize) -> Result<Vec<String>, StoreError> {
+        let read: rusqlite::Result<_> = (|| {
+            let sql = "SELECT name FROM series WHERE substr(name, 1, length(?1)) = ?1 \
+                ORDER BY name LIMIT ?2";
+            let mut statement = self.connection.prepare(sql)?;
+            let most = i64::try_from(most).unwrap_or(i64::MAX);
+            let rows = statement.query_map(params![begin, most], |row| row.get(0))?;
+            rows.collect()
+        })();
+        read.map_err(self.failed("read"))
+    }
+}
+
+fn series_id(
+    transaction: &Transaction<'_>,
+    find: &mut Statement<'_>,
+    name: &str,
+) -> rusqlite::Result<Option<i64>> {
+    let known = find.query_row([name], |row| row.get(0)).optional()?;
+    if known.is_some() {
+        return Ok(known);
+    }
+    let sql = "INSERT INTO series (name) SELECT ?1 WHERE (SELECT count(*) FROM series) < ?2";
+    let made = transaction.execute(sql, params![name, NAMES_MAX])?;
+    Ok((made == 1).then(|| transaction.last_insert_rowid()))
+}
+
+/// Deletes what is too old to be kept so finely, and names of which nothing is left.
+pub(super) fn thin_samples(transaction: &Transaction<'_>, today: i32) -> rusqlite::Result<()> {
+    for tier in Tier::ALL {
+        let Some(days) = tier.days_kept() else {
+            continue;
+        };
+        let oldest_s = i64::from(today.saturating_sub(days)) * DAY_S;
+        let sql = "DELETE FROM samples WHERE tier = ?1 AND at < ?2";
+        transaction.execute(sql, params![tier as i64, oldest_s])?;
+    }
+    let sql = "DELETE FROM series WHERE NOT EXISTS (SELECT 1 FROM samples WHERE series = id)";
+    transaction.execute(sql, [])?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::TempDir;
+
+    use super::*;
+
+    fn sample(name: &str, at_s: i64, value: f64) -> Sample {
+        Sample {
+            name: name.into(),
+            at_s,
+            sums: Sums::of(value),
+        }
+    }
+
+    #[test]
+    fn minutes_become_hours_and_days_that_stay_when_minutes_go() {
+        let directory = TempDir::new();
+        let (mut store, _) = FigureStore::open(directory.path(), 0).expect("it opens");
+        let minutes = [(0, 1.0), (60, 5.0), (3_600, 2.0), (DAY_S, 7.0)];
+        let samples = minutes.map(|(at_s, value)| sample("load1", at_s, value));
+        store.write_samples(&samples).expect("written");
+        let read = |store: &FigureStore, tier| {
+            let samples = store.samples("load1", tier, 0, i64::MAX).expect("read");
+            let told = samples
+                .iter()
+                .map(|(at_s, sums)| (*at_s, sums.count, sums.high));
+            told.collect::<Vec<_>>()
+        };
+        let days = [(0, 3, 5.0), (DAY_S, 1, 7.0)];
+        assert_eq!(read(&store, Tier::Minute).len(), 4);
+        assert_eq!(read(&store, Tier::Hour)[0], (0, 2, 5.0));
+        assert_eq!(read(&store, Tier::Day), days);
+        // The day of a write thins out what is old by then.
+        let none = std::iter::empty();
+        store.write(none, None, MINUTES_DAYS + 1).expect("written");
+        assert_eq!(read(&store, Tier::Minute), [(DAY_S, 1, 7.0)]);
+        assert_eq!(read(&store, Tier::Hour).len(), 3);
+        assert_eq!(read(&store, Tier::Day), days);
+    }
+
+    #[test]
+    fn figures_are_found_by_how_their_names_begin() {
+        let directory = TempDir::new();
+        let (mut store, _) = FigureStore::open(directory.path(), 0).expect("it opens");
+        let names = ["tenant.a.cpu", "tenant.b.cpu", "tenant%", "load1"];
+        store
+            .write_samples(&names.map(|name| sample(name, 0, 1.0)))
+            .expect("written");
+        let found = store.series("tenant.", 10).expect("read");
+        assert_eq!(found, ["tenant.a.cpu", "tenant.b.cpu"]);
+        assert_eq!(store.series("", 2).expect("read").len(), 2);
+    }
+}
