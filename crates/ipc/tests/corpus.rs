@@ -14,3 +14,15 @@ fn acme_messages() {
     replay("acme_messages", properties::acme_messages);
     mutate("acme_messages", properties::acme_messages);
 }
+
+#[test]
+fn arbitrary_ring() {
+    replay("arbitrary_ring", properties::arbitrary_ring);
+    mutate("arbitrary_ring", properties::arbitrary_ring);
+}
+
+#[test]
+fn arbitrary_cursor() {
+    replay("arbitrary_cursor", properties::arbitrary_cursor);
+    mutate("arbitrary_cursor", properties::arbitrary_cursor);
+}

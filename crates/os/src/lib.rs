@@ -20,6 +20,7 @@ pub mod pipe;
 pub mod process;
 pub mod random;
 pub mod sensors;
+pub mod shared;
 pub mod signal;
 pub mod spawn;
 pub mod stream;

@@ -2,10 +2,17 @@
 //!
 //! Each function takes the bytes of one case and panics where a promise is broken.
 
+use std::os::fd::{AsFd, OwnedFd};
+
 use ipc::acme::{FromAcme, ToAcme};
 use ipc::certificates::CertificateSet;
 use ipc::keeper::{FromKeeper, Judged, ToKeeper};
+use ipc::ring::{
+    CURSOR_WORDS, RECORDS_MAX, RING_WORDS, RingReader, RingRecord, RingWriter, TEXT_BYTES_MAX,
+    TextOf,
+};
 use ipc::signing::{Answer, Asked, Question};
+use os::shared::SharedWriter;
 
 /// What the keeper is told and says is bounded, and nothing is a question that TLS does not sign.
 pub(crate) fn keeper_messages(bytes: &[u8]) {
@@ -53,4 +60,64 @@ pub(crate) fn acme_messages(bytes: &[u8]) {
     if let Ok(FromAcme::Request { names, .. }) = FromAcme::decode(bytes) {
         assert!(names.len() <= 100 && names.iter().all(|name| name.len() <= 300));
     }
+}
+
+/// Whatever a worker has put into a ring, the recorder reads texts and records of bounded size and number, and goes on.
+pub(crate) fn arbitrary_ring(bytes: &[u8]) {
+    let (memory, page) = ring();
+    let ring = SharedWriter::map(memory.0.as_fd(), RING_WORDS).expect("memory");
+    let mut reader = RingReader::new(memory.1.as_fd(), page.0.as_fd()).expect("a reader");
+    for words in numbers(bytes).chunks(3) {
+        match *words {
+            // Its own numbers first, then what they make visible.
+            [at, value, ..] if at % 4 < 2 => ring.publish(8 * (at as usize % 4), value),
+            [at, value, ..] => ring.set(at as usize % RING_WORDS, value),
+            _ => {}
+        }
+        let mut records = 0;
+        let counts = reader.read(
+            |text| assert!((1..=TEXT_BYTES_MAX).contains(&text.bytes.len())),
+            |_| records += 1,
+        );
+        assert!(records <= RECORDS_MAX && counts.records == records as u64);
+        let again = reader.read(|_| panic!("a text twice"), |_| panic!("a record twice"));
+        assert!(!again.was_broken);
+    }
+}
+
+/// Whatever the recorder's page says, a worker writes its records or drops them, and who reads then reads what was written.
+pub(crate) fn arbitrary_cursor(bytes: &[u8]) {
+    let (memory, page) = ring();
+    let liar = SharedWriter::map(page.0.as_fd(), CURSOR_WORDS).expect("memory");
+    let mut writer = RingWriter::new(memory.0.as_fd(), page.1.as_fd()).expect("a writer");
+    for words in numbers(bytes).chunks(2) {
+        if let [at, value] = *words {
+            liar.set(at as usize % 12, value);
+        }
+        for number in 0..3 {
+            if writer.begin().is_ok() {
+                let path = writer.text(TextOf::Path, bytes);
+                writer.push(&RingRecord {
+                    path,
+                    bytes_in: number,
+                    ..RingRecord::default()
+                });
+            }
+        }
+    }
+}
+
+fn numbers(bytes: &[u8]) -> Vec<u64> {
+    bytes
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .copied()
+        .map(u64::from_le_bytes)
+        .collect()
+}
+
+fn ring() -> ((OwnedFd, OwnedFd), (OwnedFd, OwnedFd)) {
+    let memory = |words| os::shared::memory("ring", words).expect("memory");
+    (memory(RING_WORDS), memory(CURSOR_WORDS))
 }

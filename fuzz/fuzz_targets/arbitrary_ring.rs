@@ -1,0 +1,7 @@
+//! Fuzzes the property `arbitrary_ring`.
+#![no_main]
+
+#[path = "../../crates/ipc/tests/properties/mod.rs"]
+mod properties;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| properties::arbitrary_ring(bytes));
