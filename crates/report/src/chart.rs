@@ -76,6 +76,8 @@ pub enum Along {
     Time,
     /// A figure in this unit.
     Figure(Unit),
+    /// Days after the first of 1970.
+    Day,
 }
 
 /// Figures over time, or over another figure.
@@ -222,6 +224,7 @@ impl From<Quantiles> for Chart {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Language;
 
     #[test]
     fn a_curve_tells_each_percentile_exactly_and_none_without_samples() {
@@ -231,7 +234,7 @@ mod tests {
             series: vec![QuantileSeries::asked("a", 1000, at)],
             ..Quantiles::default()
         });
-        let row: Vec<String> = chart.table().rows[0]
+        let row: Vec<String> = chart.table(Language::English).rows[0]
             .iter()
             .map(|cell| cell.text.clone())
             .collect();

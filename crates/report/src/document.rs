@@ -6,10 +6,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::chart::Chart;
+use super::language::Language;
+use super::units;
 
 /// A report.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Document {
+    /// What it is told in.
+    pub language: Language,
     /// What was measured.
     pub title: String,
     /// The question, or one sentence about the run.
@@ -27,8 +31,21 @@ pub struct Document {
 pub struct Section {
     /// Its heading.
     pub heading: String,
+    /// What addresses call it; its number where this is empty.
+    pub id: &'static str,
+    /// What else there is of it, told beside the heading.
+    pub links: Vec<Link>,
     /// What stands in it, in order.
     pub blocks: Vec<Block>,
+}
+
+/// Words that lead to an address.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Link {
+    /// The words.
+    pub text: String,
+    /// Where they lead.
+    pub address: String,
 }
 
 /// A piece of a section.
@@ -71,7 +88,7 @@ pub enum Tone {
 }
 
 /// A table.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Table {
     /// Its columns.
     pub columns: Vec<Column>,
@@ -86,6 +103,12 @@ pub struct Column {
     pub title: String,
     /// Where its cells stand. Figures stand right.
     pub align: Align,
+    /// What the values of its cells count, where that is not plain.
+    pub unit: &'static str,
+    /// Where its title leads, as a rule to the table sorted by it.
+    pub link: Option<String>,
+    /// Whether the table is sorted by it, the most first.
+    pub is_sorted: bool,
 }
 
 /// Where the text of a column stands.
@@ -99,12 +122,29 @@ pub enum Align {
 }
 
 /// A cell.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Cell {
     /// What stands in it.
     pub text: String,
     /// How good that is.
     pub tone: Tone,
+    /// The figure that the text writes, in the column's unit.
+    pub value: Option<f64>,
+    /// Whether the text is somebody's name for something, where a backtick is one.
+    pub is_name: bool,
+    /// Where the text leads, on a page.
+    pub link: Option<String>,
+    /// What a page shows beside the text.
+    pub picture: Option<Picture>,
+}
+
+/// A picture as small as a word.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Picture {
+    /// How a figure went, one value after another.
+    Trend(Vec<f64>),
+    /// A share, 1 being all.
+    Share(f64),
 }
 
 impl Document {
@@ -126,7 +166,7 @@ impl Document {
     pub fn section(&mut self, heading: impl Into<String>) -> &mut Section {
         self.sections.push(Section {
             heading: heading.into(),
-            blocks: Vec::new(),
+            ..Section::default()
         });
         self.sections.last_mut().expect("one was just added")
     }
@@ -183,7 +223,14 @@ impl Column {
         Column {
             title: title.into(),
             align: Align::Left,
+            ..Column::default()
         }
+    }
+
+    /// The same, with what its values count.
+    #[must_use]
+    pub fn in_unit(self, unit: &'static str) -> Column {
+        Column { unit, ..self }
     }
 
     /// A column of figures.
@@ -191,16 +238,50 @@ impl Column {
         Column {
             title: title.into(),
             align: Align::Right,
+            ..Column::default()
         }
     }
 }
 
 impl Cell {
+    /// A count of things.
+    pub fn count(count: u64) -> Cell {
+        Cell::figure(units::count(count), count as f64)
+    }
+
+    /// A figure as it is written, and as it is.
+    pub fn figure(text: impl Into<String>, value: f64) -> Cell {
+        Cell {
+            text: text.into(),
+            value: Some(value),
+            ..Cell::default()
+        }
+    }
+
+    /// What somebody else calls something.
+    pub fn name(text: impl Into<String>) -> Cell {
+        Cell {
+            text: text.into(),
+            is_name: true,
+            ..Cell::default()
+        }
+    }
+
+    /// With a picture beside the text.
+    #[must_use]
+    pub fn with(self, picture: Picture) -> Cell {
+        Cell {
+            picture: Some(picture),
+            ..self
+        }
+    }
+
     /// A cell with news in it.
     pub fn toned(tone: Tone, text: impl Into<String>) -> Cell {
         Cell {
             text: text.into(),
             tone,
+            ..Cell::default()
         }
     }
 }

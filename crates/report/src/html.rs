@@ -3,11 +3,15 @@
 //! Nothing that was measured is trusted: all text is escaped, and should that ever fail, the page's
 //! policy lets nothing run and nothing load.
 
-use std::fmt::Write;
+use std::sync::LazyLock;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::chart::Chart;
-use super::document::{Align, Block, Cell, Document, Listing, Section, Table, Tone};
-use super::draw::{CHART_STYLE, DARK, LIGHT, Screen};
+use super::document::{Align, Block, Cell, Column, Document, Section, Table, Tone};
+use super::draw::{CHART_STYLE, DARK, LIGHT, NOTHING, Screen};
+use super::language::{Language, Phrase};
+use super::text::is_harmful;
 
 /// Reports with at least so many sections begin with a list of them.
 const CONTENTS_FROM: usize = 5;
@@ -18,175 +22,250 @@ const CELL_CHARACTERS_MAX: usize = 24;
 /// Styles stand in the page; everything else is forbidden.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
-const STYLE: &str = include_str!("style.css");
+const SECTIONS: Phrase = Phrase::new("Sections", "目次");
+const NUMBERS: Phrase = Phrase::new("Numbers", "数値");
+const NOTHING_MEASURED: Phrase = Phrase::new(NOTHING, "ここには記録がありません。");
+static STYLE: LazyLock<String> = LazyLock::new(|| {
+    let style = include_str!("style.css");
+    format!(
+        ":root{{{LIGHT}}}\n@media screen and (prefers-color-scheme:dark){{:root{{{DARK}}}}}\n{style}{CHART_STYLE}\n"
+    )
+});
+
+/// How a report looks on a page.
+pub fn style() -> &'static str {
+    &STYLE
+}
+
+/// What stands around what a page shows.
+#[derive(Debug)]
+pub struct Frame<'a> {
+    /// What it is told in.
+    pub language: Language,
+    /// The title of its window.
+    pub title: &'a str,
+    /// How it looks.
+    pub style: &'a str,
+    /// What else is said of the page.
+    pub head: Markup,
+    /// What it shows.
+    pub body: Markup,
+}
+
+impl Frame<'_> {
+    /// The page.
+    pub fn to_html(&self) -> String {
+        let page = html! {
+            (DOCTYPE)
+            html lang=(self.language.tag()) {
+                head {
+                    meta charset="utf-8";
+                    (self.head)
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    title { (plain(self.title)) }
+                    style { (PreEscaped(self.style)) }
+                }
+                body { (self.body) }
+            }
+        };
+        page.into_string()
+    }
+}
 
 impl Document {
     /// One file, readable by itself, in the colours of the reader's system.
     pub fn to_html(&self) -> String {
-        let mut out = format!(
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <meta name=\"color-scheme\" content=\"light dark\">\n\
-             <title>{title}</title>\n<style>\n:root{{{LIGHT}}}\n\
-             @media screen and (prefers-color-scheme:dark){{:root{{{DARK}}}}}\n\
-             {STYLE}{CHART_STYLE}\n</style>\n</head>\n<body>\n<main>\n",
-            title = escaped(&self.title),
-        );
-        self.head(&mut out);
-        let mut charts = 0;
-        for (index, section) in self.sections.iter().enumerate() {
-            section_html(&mut out, index, section, &mut charts);
-        }
-        out.push_str("</main>\n</body>\n</html>\n");
-        out
+        let frame = Frame {
+            language: self.language,
+            title: &self.title,
+            style: style(),
+            head: html! { meta http-equiv="Content-Security-Policy" content=(POLICY); },
+            body: html! { main { (self.head()) (self.body()) } },
+        };
+        frame.to_html()
     }
 
-    /// Question, answer, facts.
-    fn head(&self, out: &mut String) {
-        let _ = writeln!(out, "<header>\n<h1>{}</h1>", marked(&self.title));
-        if !self.subtitle.is_empty() {
-            let _ = writeln!(out, "<p class=\"question\">{}</p>", marked(&self.subtitle));
-        }
-        if let Some((tone, answer)) = &self.answer {
-            let _ = writeln!(
-                out,
-                "<p class=\"answer {}\">{}</p>",
-                class(*tone),
-                marked(answer)
-            );
-        }
-        if !self.facts.is_empty() {
-            out.push_str("<dl>\n");
-            for (name, value) in &self.facts {
-                let is_long = value.chars().count() > FACT_CHARACTERS_MAX;
-                let class = if is_long { " class=\"long\"" } else { "" };
-                let (name, value) = (marked(name), marked(value));
-                let _ = writeln!(out, "<div{class}><dt>{name}</dt><dd>{value}</dd></div>");
+    /// Question, answer, facts, contents.
+    pub fn head(&self) -> Markup {
+        html! {
+            header {
+                h1 { (marked(&self.title)) }
+                @if !self.subtitle.is_empty() {
+                    p.question { (marked(&self.subtitle)) }
+                }
+                @if let Some((tone, answer)) = &self.answer {
+                    p.answer.(class(*tone)) { (marked(answer)) }
+                }
+                (self.facts())
+                @if self.sections.len() >= CONTENTS_FROM {
+                    nav aria-label=(SECTIONS.said_in(self.language)) {
+                        ul {
+                            @for (index, section) in self.sections.iter().enumerate() {
+                                li { a href={ "#" (section.anchor(index)) } { (marked(&section.heading)) } }
+                            }
+                        }
+                    }
+                }
             }
-            out.push_str("</dl>\n");
         }
-        if self.sections.len() >= CONTENTS_FROM {
-            out.push_str("<nav aria-label=\"Sections\">\n<ul>\n");
-            for (index, section) in self.sections.iter().enumerate() {
-                let heading = marked(&section.heading);
-                let _ = writeln!(out, "<li><a href=\"#section-{index}\">{heading}</a></li>");
+    }
+
+    /// What it was, with what, when.
+    fn facts(&self) -> Markup {
+        html! {
+            @if !self.facts.is_empty() {
+                dl {
+                    @for (name, value) in &self.facts {
+                        div.long[value.chars().count() > FACT_CHARACTERS_MAX] {
+                            dt { (marked(name)) }
+                            dd { (marked(value)) }
+                        }
+                    }
+                }
             }
-            out.push_str("</ul>\n</nav>\n");
         }
-        out.push_str("</header>\n");
+    }
+
+    /// Its sections.
+    pub fn body(&self) -> Markup {
+        html! {
+            @for (index, section) in self.sections.iter().enumerate() {
+                (section_html(index, section, self.language))
+            }
+        }
     }
 }
 
-fn section_html(out: &mut String, index: usize, section: &Section, charts: &mut usize) {
-    let _ = writeln!(out, "<section id=\"section-{index}\">");
-    if !section.heading.is_empty() {
-        let _ = writeln!(out, "<h2>{}</h2>", marked(&section.heading));
-    }
-    for block in &section.blocks {
-        match block {
-            Block::Text(text) => {
-                let _ = writeln!(out, "<p>{}</p>", marked(text));
-            }
-            Block::Note(tone, text) => {
-                let _ = writeln!(
-                    out,
-                    "<p class=\"note {}\">{}</p>",
-                    class(*tone),
-                    marked(text)
-                );
-            }
-            Block::Table(table) => table_html(out, table),
-            Block::Chart(chart) => {
-                *charts += 1;
-                chart_html(out, *charts, chart);
-            }
-            Block::Listing(listing) => listing_html(out, listing),
+impl Section {
+    fn anchor(&self, index: usize) -> String {
+        match self.id {
+            "" => format!("section-{index}"),
+            id => id.to_owned(),
         }
     }
-    out.push_str("</section>\n");
 }
 
-fn chart_html(out: &mut String, number: usize, chart: &Chart) {
-    let _ = write!(
-        out,
-        "<figure>\n<figcaption><strong>{}</strong>",
-        marked(chart.title())
-    );
-    if !chart.caption().is_empty() {
-        let _ = write!(out, "<span>{}</span>", marked(chart.caption()));
+fn section_html(index: usize, section: &Section, language: Language) -> Markup {
+    html! {
+        section id=(section.anchor(index)) {
+            @if !section.heading.is_empty() {
+                h2 { (marked(&section.heading)) }
+            }
+            @if !section.links.is_empty() {
+                p.links {
+                    @for link in &section.links {
+                        a href=(link.address) { (plain(&link.text)) } " "
+                    }
+                }
+            }
+            @for (place, block) in section.blocks.iter().enumerate() {
+                @match block {
+                    Block::Text(text) => p { (marked(text)) },
+                    Block::Note(tone, text) => p.note.(class(*tone)) { (marked(text)) },
+                    Block::Table(table) => (table_html(table, &section.heading)),
+                    Block::Chart(chart) => (chart_html(&format!("chart-{index}-{place}"), chart, language)),
+                    Block::Listing(listing) => details.listing {
+                        summary { (marked(&listing.title)) }
+                        pre { (plain(&listing.text)) }
+                    },
+                }
+            }
+        }
     }
-    out.push_str("</figcaption>\n");
-    let wide = chart.to_inline_svg(Screen::Wide, &format!("chart-{number}-wide"));
-    let narrow = chart.to_inline_svg(Screen::Narrow, &format!("chart-{number}-narrow"));
-    let (Some(wide), Some(narrow)) = (wide, narrow) else {
-        out.push_str("<p class=\"nothing\">Nothing was measured here.</p>\n</figure>\n");
-        return;
+}
+
+fn chart_html(id: &str, chart: &Chart, language: Language) -> Markup {
+    let wide = chart.to_inline_svg(Screen::Wide, &format!("{id}-wide"));
+    let narrow = chart.to_inline_svg(Screen::Narrow, &format!("{id}-narrow"));
+    html! {
+        figure {
+            figcaption {
+                strong { (marked(chart.title())) }
+                @if !chart.caption().is_empty() {
+                    span { (marked(chart.caption())) }
+                }
+            }
+            @if let (Some(wide), Some(narrow)) = (wide, narrow) {
+                (PreEscaped(wide)) (PreEscaped(narrow))
+                details {
+                    summary { (NUMBERS.said_in(language)) }
+                    (table_html(&chart.table(language), chart.title()))
+                }
+            } @else {
+                p.nothing { (NOTHING_MEASURED.said_in(language)) }
+            }
+        }
+    }
+}
+
+fn table_html(table: &Table, label: &str) -> Markup {
+    let again = |index: usize| {
+        let before = index.checked_sub(1).and_then(|before| table.rows.get(before));
+        before.and_then(|row| row.first())
     };
-    let _ = writeln!(out, "{wide}\n{narrow}");
-    out.push_str("<details>\n<summary>Numbers</summary>\n");
-    table_html(out, &chart.table());
-    out.push_str("</details>\n</figure>\n");
-}
-
-fn listing_html(out: &mut String, listing: &Listing) {
-    let (title, text) = (marked(&listing.title), escaped(&listing.text));
-    let _ = writeln!(
-        out,
-        "<details class=\"listing\">\n<summary>{title}</summary>\n<pre>{text}</pre>\n</details>"
-    );
-}
-
-fn table_html(out: &mut String, table: &Table) {
-    // A table wider than the screen is scrolled, also with the keyboard.
-    out.push_str("<div class=\"scroll\" tabindex=\"0\">\n<table>\n<thead><tr>");
-    for column in &table.columns {
-        let (align, title) = (align(column.align), marked(&column.title));
-        let _ = write!(out, "<th scope=\"col\"{align}>{title}</th>");
-    }
-    out.push_str("</tr></thead>\n<tbody>\n");
-    let mut before: Option<&Cell> = None;
-    for row in &table.rows {
-        out.push_str("<tr>");
-        let empty = Cell::default();
-        for (index, column) in table.columns.iter().enumerate() {
-            let cell = row.get(index).unwrap_or(&empty);
-            // What all rows of a group begin with is said once, and only repeated in grey.
-            let again = index == 0 && before == Some(cell) && !cell.text.is_empty();
-            out.push_str(&cell_html(cell, column.align, again));
+    let empty = Cell::default();
+    html! {
+        // A table wider than the screen is scrolled, also with the keyboard.
+        div.scroll tabindex="0" role="region" aria-label=(plain(label)) {
+            table {
+                thead { tr { @for column in &table.columns { (column_html(column)) } } }
+                tbody {
+                    @for (index, row) in table.rows.iter().enumerate() {
+                        tr {
+                            @for (place, column) in table.columns.iter().enumerate() {
+                                @let cell = row.get(place).unwrap_or(&empty);
+                                // What all rows of a group begin with is said once, and only
+                                // repeated in grey.
+                                @let again = place == 0 && !cell.text.is_empty() && again(index) == Some(cell);
+                                (cell_html(cell, column.align, again))
+                            }
+                        }
+                    }
+                }
+            }
         }
-        before = row.first();
-        out.push_str("</tr>\n");
-    }
-    out.push_str("</tbody>\n</table>\n</div>\n");
-}
-
-fn cell_html(cell: &Cell, at: Align, again: bool) -> String {
-    let mut classes = Vec::new();
-    if at == Align::Right {
-        classes.push("r");
-    }
-    if cell.tone != Tone::Plain {
-        classes.push(class(cell.tone));
-    }
-    if again {
-        classes.push("again");
-    }
-    if at != Align::Right && cell.text.chars().count() <= CELL_CHARACTERS_MAX {
-        classes.push("n");
-    }
-    let text = marked(&cell.text);
-    if classes.is_empty() {
-        format!("<td>{text}</td>")
-    } else {
-        format!("<td class=\"{}\">{text}</td>", classes.join(" "))
     }
 }
 
-fn align(align: Align) -> &'static str {
-    match align {
-        Align::Left => "",
-        Align::Right => " class=\"r\"",
+fn column_html(column: &Column) -> Markup {
+    let sort = column.is_sorted.then_some("descending");
+    html! {
+        th.r[column.align == Align::Right] scope="col" aria-sort=[sort] {
+            @match &column.link {
+                Some(address) => a href=(address) { (marked(&column.title)) },
+                None => (marked(&column.title)),
+            }
+        }
+    }
+}
+
+fn cell_html(cell: &Cell, at: Align, again: bool) -> Markup {
+    let is_short = at != Align::Right && cell.text.chars().count() <= CELL_CHARACTERS_MAX;
+    let text = match cell.is_name {
+        true => plain(&cell.text),
+        false => marked(&cell.text),
+    };
+    let toned = match cell.tone {
+        Tone::Plain => "",
+        tone => class(tone),
+    };
+    let classes = [
+        if at == Align::Right { "r" } else { "" },
+        toned,
+        if again { "again" } else { "" },
+        if is_short { "n" } else { "" },
+    ];
+    let classes: Vec<&str> = classes.into_iter().filter(|it| !it.is_empty()).collect();
+    let classes = (!classes.is_empty()).then(|| classes.join(" "));
+    html! {
+        td class=[classes] {
+            @if let Some(picture) = &cell.picture { (PreEscaped(picture.to_inline_svg())) }
+            @match &cell.link {
+                Some(address) => a href=(address) { (text) },
+                None => (text),
+            }
+        }
     }
 }
 
@@ -200,24 +279,25 @@ fn class(tone: Tone) -> &'static str {
 }
 
 /// Escaped, with code between backticks as such.
-fn marked(text: &str) -> String {
-    let pieces: Vec<String> = text.split('`').map(escaped).collect();
+fn marked(text: &str) -> Markup {
+    let pieces: Vec<&str> = text.split('`').collect();
     if pieces.len().is_multiple_of(2) {
         // A backtick without its partner is one.
-        return escaped(text);
+        return plain(text);
     }
-    let mut out = String::with_capacity(text.len());
-    for (index, piece) in pieces.iter().enumerate() {
-        if index % 2 == 1 {
-            let _ = write!(out, "<code>{piece}</code>");
-        } else {
-            out.push_str(piece);
+    html! {
+        @for (index, piece) in pieces.iter().enumerate() {
+            @if index % 2 == 1 { code { (plain(piece)) } } @else { (plain(piece)) }
         }
     }
-    out
 }
 
-/// Without meaning to HTML, in text and between quotes.
+/// Escaped.
+fn plain(text: &str) -> Markup {
+    PreEscaped(escaped(text))
+}
+
+/// Without meaning to HTML, in text and between quotes, and without characters that steer.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -227,7 +307,8 @@ pub(super) fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            c if c.is_control() && c != '\n' && c != '\t' => out.push('\u{fffd}'),
+            '\n' | '\t' => out.push(c),
+            c if is_harmful(c) => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }

@@ -10,6 +10,7 @@ mod chart;
 mod document;
 mod draw;
 mod html;
+mod language;
 mod markdown;
 mod numbers;
 mod text;
@@ -18,7 +19,11 @@ pub mod units;
 pub use chart::{
     Along, Bar, BarGroup, Bars, Chart, Event, Line, Lines, Marker, Panel, QuantileSeries, Quantiles,
 };
-pub use document::{Align, Block, Cell, Column, Document, Listing, Section, Table, Tone};
+pub use document::{
+    Align, Block, Cell, Column, Document, Link, Listing, Picture, Section, Table, Tone,
+};
+pub use html::{Frame, style};
+pub use language::{Language, Phrase};
 pub use numbers::TOLD;
 pub use text::{Paint, terminal_width};
 pub use text::{harmless, wrapped};

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::document::{Align, Block, Document, Table};
+use super::language::Language;
 
 impl Document {
     /// As Markdown. Charts become tables of their numbers.
@@ -24,14 +25,14 @@ impl Document {
             let _ = write!(out, "\n## {}\n", inline(&section.heading));
             for block in &section.blocks {
                 out.push('\n');
-                block_markdown(&mut out, block);
+                block_markdown(&mut out, block, self.language);
             }
         }
         out
     }
 }
 
-fn block_markdown(out: &mut String, block: &Block) {
+fn block_markdown(out: &mut String, block: &Block, language: Language) {
     match block {
         Block::Text(text) => {
             let _ = writeln!(out, "{}", inline(text));
@@ -42,7 +43,7 @@ fn block_markdown(out: &mut String, block: &Block) {
         Block::Table(table) => out.push_str(&table.to_markdown()),
         Block::Chart(chart) => {
             let _ = writeln!(out, "{}\n", inline(chart.title()));
-            out.push_str(&chart.table().to_markdown());
+            out.push_str(&chart.table(language).to_markdown());
         }
         Block::Listing(listing) => {
             let _ = writeln!(out, "{}:\n", inline(&listing.title));

@@ -2,6 +2,7 @@
 
 use super::chart::{Bars, Chart, Lines, Quantiles};
 use super::document::{Cell, Column, Table};
+use super::language::{Language, Phrase};
 use super::units;
 
 /// Percentiles a latency curve is told by.
@@ -13,18 +14,28 @@ pub const TOLD: [(f64, &str); 5] = [
     (0.9999, "p99.99"),
 ];
 
+const FIGURE: Phrase = Phrase::new("figure", "値");
+const INTERVAL: Phrase = Phrase::new("95 % interval", "95 % 区間");
+const REPORTED: Phrase = Phrase::new("reported", "報告値");
+const LINE_FIGURES: [Phrase; 4] = [
+    Phrase::new("least", "最小"),
+    Phrase::new("median", "中央"),
+    Phrase::new("most", "最大"),
+    Phrase::new("last", "最後"),
+];
+
 impl Chart {
     /// The numbers it shows; of long series, what sums them up.
-    pub fn table(&self) -> Table {
+    pub fn table(&self, language: Language) -> Table {
         match self {
-            Chart::Bars(bars) => bars_table(bars),
-            Chart::Lines(lines) => lines_table(lines),
+            Chart::Bars(bars) => bars_table(bars, language),
+            Chart::Lines(lines) => lines_table(lines, language),
             Chart::Quantiles(quantiles) => quantiles_table(quantiles),
         }
     }
 }
 
-fn bars_table(bars: &Bars) -> Table {
+fn bars_table(bars: &Bars, language: Language) -> Table {
     let reported = bars
         .groups
         .iter()
@@ -32,11 +43,11 @@ fn bars_table(bars: &Bars) -> Table {
     let mut columns = vec![
         Column::left(""),
         Column::left(""),
-        Column::right("figure"),
-        Column::right("95 % interval"),
+        Column::right(FIGURE.said_in(language)),
+        Column::right(INTERVAL.said_in(language)),
     ];
     if reported {
-        columns.push(Column::right("reported"));
+        columns.push(Column::right(REPORTED.said_in(language)));
     }
     let mut table = Table::new(columns);
     for group in &bars.groups {
@@ -59,15 +70,10 @@ fn bars_table(bars: &Bars) -> Table {
     table
 }
 
-fn lines_table(lines: &Lines) -> Table {
-    let mut table = Table::new([
-        Column::left(""),
-        Column::left(""),
-        Column::right("least"),
-        Column::right("median"),
-        Column::right("most"),
-        Column::right("last"),
-    ]);
+fn lines_table(lines: &Lines, language: Language) -> Table {
+    let figures = LINE_FIGURES.map(|name| Column::right(name.said_in(language)));
+    let names = [Column::left(""), Column::left("")];
+    let mut table = Table::new(names.into_iter().chain(figures));
     for panel in &lines.panels {
         for line in &panel.lines {
             let mut values: Vec<f64> = line

@@ -4,6 +4,7 @@
 
 use super::chart::{Bar, Bars, Chart};
 use super::document::{Align, Block, Cell, Document, Table, Tone};
+use super::language::Language;
 use super::units;
 
 /// Longest bar.
@@ -216,7 +217,7 @@ impl Chart {
         heading(&mut out, self.title(), width, paint);
         match self {
             Chart::Bars(bars) if can_be_bars(bars) => bars_text(&mut out, bars, width),
-            _ => out.push_str(&self.table().within(width, paint)),
+            _ => out.push_str(&self.table(Language::English).within(width, paint)),
         }
         out
     }
@@ -340,7 +341,7 @@ pub fn harmless(text: &str) -> String {
 }
 
 /// Whether a character steers a terminal, or turns around what stands behind it.
-fn is_harmful(c: char) -> bool {
+pub(super) fn is_harmful(c: char) -> bool {
     let turns =
         matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || turns

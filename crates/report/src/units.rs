@@ -3,7 +3,7 @@
 //! Three significant digits are what a measurement carries; counts of things are exact.
 //! What is no number is written `–`, so that no table ever says `NaN`.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use os::calendar::CalendarTime;
 
@@ -166,6 +166,14 @@ pub fn instant(at: SystemTime) -> String {
         time.minute,
         time.second
     )
+}
+
+/// A day after the first of 1970, as a date; what lies before is that day.
+pub fn date(day: f64) -> String {
+    let day = Duration::from_secs_f64((day.round() * 86_400.0).clamp(0.0, 1e12));
+    let mut date = instant(UNIX_EPOCH + day);
+    date.truncate(10);
+    date
 }
 
 /// A size: `512 B`, `2.3 MiB`.

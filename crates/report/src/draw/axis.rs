@@ -9,6 +9,8 @@ use crate::units::{self, Unit};
 
 /// Ticks of an axis, at most.
 const TICKS_MAX: usize = 24;
+/// Days between dates worth a label.
+const DAY_STEPS: [f64; 7] = [1.0, 2.0, 7.0, 14.0, 28.0, 91.0, 182.0];
 /// Below this a range is taken for a single value.
 const SPAN_MIN: f64 = 1e-12;
 /// Beyond this a value stands at the edge.
@@ -80,6 +82,28 @@ impl Axis {
             low,
             high,
             ticks: labelled(multiples(low, high, step), label),
+        }
+    }
+
+    /// Days after the first of 1970, as dates.
+    pub(super) fn days(low: f64, high: f64, about: usize) -> Axis {
+        let (low, high) = spanned(low, high);
+        let raw = (high - low) / about.max(1) as f64;
+        let step = DAY_STEPS.into_iter().find(|step| *step >= raw);
+        let step = step.unwrap_or_else(|| (raw / 365.0).ceil() * 365.0);
+        let label = |value: f64| match units::date(value) {
+            date if step >= 28.0 => date,
+            date => date.get(5..).map_or(date.clone(), str::to_owned),
+        };
+        // Labels end with the last day, which is the one that is looked for.
+        let back = (0..TICKS_MAX).map(|index| high - index as f64 * step);
+        let mut ticks: Vec<f64> = back.take_while(|at| *at >= low).collect();
+        ticks.reverse();
+        Axis {
+            scale: Scale::Linear,
+            low,
+            high,
+            ticks: labelled(ticks, label),
         }
     }
 

@@ -179,4 +179,5 @@ font-variant-numeric:tabular-nums}\
 .s-marker{stroke:var(--text);stroke-dasharray:3 3}\
 polyline{fill:none;stroke-linejoin:round;stroke-linecap:round}rect{rx:2px}\
 .f-1{fill:var(--c1)}.f-2{fill:var(--c2)}.f-3{fill:var(--c3)}.f-4{fill:var(--c4)}.f-5{fill:var(--c5)}.f-6{fill:var(--c6)}\
+.f-grid{fill:var(--faint)}\
 .s-1{stroke:var(--c1)}.s-2{stroke:var(--c2)}.s-3{stroke:var(--c3)}.s-4{stroke:var(--c4)}.s-5{stroke:var(--c5)}.s-6{stroke:var(--c6)}";

@@ -32,6 +32,7 @@ pub(super) fn drawing(chart: &Lines, screen: Screen) -> Option<(f64, String)> {
     let along = match chart.along {
         Along::Time => Axis::time(low, high, ticks),
         Along::Figure(unit) => Axis::linear(low, high, unit, ticks),
+        Along::Day => Axis::days(low, high, ticks),
     };
     let panels: Vec<Drawing<'_>> = chart
         .panels
@@ -75,10 +76,12 @@ fn extent(chart: &Lines) -> Option<(f64, f64)> {
             .filter(|(at, value)| at.is_finite() && value.is_finite())
             .map(|(at, _)| *at)
     };
-    Some((
-        instants().reduce(f64::min)?.min(0.0),
-        instants().reduce(f64::max)?,
-    ))
+    let first = instants().reduce(f64::min)?;
+    let low = match chart.along {
+        Along::Day => first,
+        Along::Time | Along::Figure(_) => first.min(0.0),
+    };
+    Some((low, instants().reduce(f64::max)?))
 }
 
 fn events(chart: &Lines, low: f64, high: f64) -> Vec<&Event> {
@@ -121,7 +124,14 @@ impl<'a> Drawing<'a> {
     }
 
     fn head(&self) -> f64 {
-        TITLE + self.legend.height() + 10.0
+        self.title_height() + self.legend.height() + 10.0
+    }
+
+    fn title_height(&self) -> f64 {
+        if self.panel.title.is_empty() {
+            return 0.0;
+        }
+        TITLE
     }
 
     fn gutter(&self) -> f64 {
@@ -134,7 +144,7 @@ impl<'a> Drawing<'a> {
     fn head_drawn(&self, canvas: &mut Canvas, top: f64, width: f64) {
         let title = measure::fitted(&self.panel.title, TEXT * measure::BOLD, width);
         canvas.heading(&title, (0.0, top + TITLE / 2.0));
-        self.legend.draw(canvas, 0.0, top + TITLE);
+        self.legend.draw(canvas, 0.0, top + self.title_height());
     }
 
     fn drawn(&self, canvas: &mut Canvas, plot: &Plot, along: &Axis) {

@@ -12,6 +12,7 @@ mod quantiles;
 mod span;
 
 use super::chart::{Along, Chart};
+use super::document::Picture;
 use super::html::escaped;
 pub(crate) use canvas::{CHART_STYLE, DARK, LIGHT};
 use canvas::{Canvas, Ink, Place, Side};
@@ -23,7 +24,9 @@ const SMALL: f64 = 12.0;
 /// Points of a line, at most.
 const POINTS_MAX: usize = 600;
 /// What stands where there is nothing to draw.
-const NOTHING: &str = "Nothing was measured here.";
+pub(crate) const NOTHING: &str = "Nothing was measured here.";
+/// Width and height of a trend.
+const TREND: (f64, f64) = (112.0, 24.0);
 
 /// What screen a chart is drawn for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +44,38 @@ impl Screen {
             Screen::Wide => 820.0,
             Screen::Narrow => 358.0,
         }
+    }
+}
+
+impl Picture {
+    /// As a picture in a line of text, told by the text beside it.
+    pub(crate) fn to_inline_svg(&self) -> String {
+        let mut canvas = Canvas::default();
+        let (class, (width, height)) = match self {
+            Picture::Trend(values) => {
+                let (width, height) = TREND;
+                let high = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+                let step = width / values.len().saturating_sub(1).max(1) as f64;
+                let place = |(at, value): Place| {
+                    let up = (value / high).clamp(0.0, 1.0) * (height - 4.0);
+                    ((at * step).clamp(1.0, width - 1.0), height - 2.0 - up)
+                };
+                let points = values.iter().enumerate();
+                let points: Vec<Place> = points.map(|(at, value)| (at as f64, *value)).collect();
+                trace(&mut canvas, &points, place, Ink::Series(0));
+                ("trend", TREND)
+            }
+            Picture::Share(share) => {
+                let width = if share.is_finite() { share.clamp(0.0, 1.0) * 100.0 } else { 0.0 };
+                canvas.area((0.0, 0.0), (100.0, 6.0), Ink::Grid);
+                canvas.area((0.0, 0.0), (width, 6.0), Ink::Series(0));
+                ("share", (100.0, 6.0))
+            }
+        };
+        format!(
+            "<svg class=\"{class}\" viewBox=\"0 0 {width} {height}\" aria-hidden=\"true\">{}</svg>",
+            canvas.into_svg()
+        )
     }
 }
 
@@ -104,7 +139,7 @@ impl Chart {
         let kind = match self {
             Chart::Bars(_) => "Bars with 95 % intervals",
             Chart::Lines(lines) => match lines.along {
-                Along::Time => "Lines over time",
+                Along::Time | Along::Day => "Lines over time",
                 Along::Figure(_) => "Lines",
             },
             Chart::Quantiles(_) => "Response time by percentile",
