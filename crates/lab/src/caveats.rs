@@ -16,7 +16,7 @@ const FAILED_MAX: f64 = 0.001;
 pub(crate) fn section(document: &mut Document, record: &Record, aims: &[Aim<'_>]) {
     let mut section = Section {
         heading: "To be read with it".into(),
-        blocks: Vec::new(),
+        ..Section::default()
     };
     for text in draw::misses(aims) {
         section.note(Tone::Bad, format!("Not reached: {text}."));

@@ -16,7 +16,8 @@ use jiff::tz::TimeZone;
 use os::signal::{Signal, Signals};
 use recorder::{
     FigureStore, Fold, ImportCounts, ImportError, ImportEvent, Importer, LogInput, LogReader,
-    RangeFigures, Reading, ReadingOptions, SaltPeriod, Salts, day_number, is_site_name,
+    PartsWanted, RangeFigures, Reading, ReadingOptions, SaltPeriod, Salts, day_number,
+    is_site_name,
 };
 use report::{Paint, harmless, terminal_width, units};
 
@@ -518,7 +519,8 @@ fn reported(options: &ReportOptions) -> CommandEnd {
             "--from is behind --to: give the earlier day as --from",
         ));
     }
-    let range = RangeFigures::read(&store, &site, from, to, salt).map_err(failed)?;
+    let range =
+        RangeFigures::read(&store, &site, (from, to), salt, PartsWanted::ALL).map_err(failed)?;
     let document = recorder::document(&site, &range, salt, options.rows.into());
     let text = match options.html {
         true => document.to_html(),

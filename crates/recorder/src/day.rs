@@ -3,7 +3,6 @@
 //! The idea: what was folded in the last seconds and what lies on disk are of one type, and days grow
 //! by taking up such pieces. Sums are exact; a list has a bound, and what is beyond it is a sum, too.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +12,8 @@ use crate::piece::StoredPiece;
 
 /// Names of a list that a day keeps; the rest are one sum.
 pub const NAMES_MAX: usize = 2_000;
+/// Names of a list that are held while pieces or days are added up.
+pub(crate) const HELD_MAX: usize = 20_000;
 /// Bytes of a name; what is longer is cut.
 pub(crate) const NAME_BYTES_MAX: usize = 256;
 /// Visitors whose trails a day keeps, those seen last.
@@ -134,6 +135,49 @@ impl ListOf {
     ];
 }
 
+/// What is to be read of days: a bit for each part that is not always wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartsWanted(u64);
+
+impl PartsWanted {
+    /// Totals alone.
+    pub const TOTALS: PartsWanted = PartsWanted(0);
+    /// Figures by hour.
+    pub const HOURS: PartsWanted = PartsWanted(1);
+    /// Figures by minute.
+    pub const MINUTES: PartsWanted = PartsWanted(1 << 1);
+    /// Who came.
+    pub const VISITORS: PartsWanted = PartsWanted(1 << 2);
+    /// What visitors saw.
+    pub const TRAILS: PartsWanted = PartsWanted(1 << 3);
+    /// Everything.
+    pub const ALL: PartsWanted = PartsWanted(u64::MAX);
+    const LISTS_AT: u8 = 8;
+
+    /// A list.
+    pub const fn list(of: ListOf) -> PartsWanted {
+        PartsWanted(1 << (of as u8 + PartsWanted::LISTS_AT))
+    }
+
+    /// These and others.
+    #[must_use]
+    pub const fn and(self, others: PartsWanted) -> PartsWanted {
+        PartsWanted(self.0 | others.0)
+    }
+
+    /// Whether all of these are wanted.
+    pub(crate) const fn has(self, these: PartsWanted) -> bool {
+        self.0 & these.0 == these.0
+    }
+
+    /// Whether the list at this place is wanted.
+    pub(crate) fn has_list(self, place: u8) -> bool {
+        self.0
+            .checked_shr(u32::from(place) + u32::from(PartsWanted::LISTS_AT))
+            .is_some_and(|it| it & 1 == 1)
+    }
+}
+
 /// How often a name came, and what came with it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
@@ -183,17 +227,9 @@ impl TopList {
         }
     }
 
-    /// Adds another list.
-    pub fn merge(&mut self, other: TopList) {
-        for (name, tally) in other.names {
-            match self.names.entry(name) {
-                Entry::Occupied(known) => known.into_mut().merge(&tally),
-                Entry::Vacant(free) => {
-                    free.insert(tally);
-                }
-            }
-        }
-        self.other.merge(&other.other);
+    /// Adds what came under names that are not kept.
+    pub(crate) fn add_other(&mut self, tally: &Tally) {
+        self.other.merge(tally);
     }
 
     /// Keeps the names that came most; the rest are summed up.
@@ -225,6 +261,16 @@ impl TopList {
         names
     }
 
+    /// The names, in no order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, &Tally)> {
+        self.names.iter().map(|(name, tally)| (&**name, tally))
+    }
+
+    /// How often a name came, and what came with it.
+    pub(crate) fn tally(&self, name: &str) -> Tally {
+        self.names.get(name).copied().unwrap_or_default()
+    }
+
     /// What came under names that are not kept.
     pub fn other(&self) -> Tally {
         self.other
@@ -241,6 +287,9 @@ impl TopList {
         self.names.is_empty() && self.other == Tally::default()
     }
 }
+
+/// All lists, in the order of [`ListOf::ALL`].
+pub type Lists = [TopList; ListOf::ALL.len()];
 
 /// A page of a trail.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -260,8 +309,8 @@ pub struct DayFigures {
     pub hours: BTreeMap<u8, Figures>,
     /// By minute of the day; those with requests alone.
     pub minutes: BTreeMap<u16, Figures>,
-    /// In the order of [`ListOf::ALL`].
-    pub lists: [TopList; ListOf::ALL.len()],
+    /// What was asked for, and by whom.
+    pub lists: Lists,
     /// Who came, as 48 bits of a salted hash.
     pub visitors: BTreeSet<u64>,
     /// How many came, where they themselves are no longer kept.
@@ -282,8 +331,8 @@ impl DayFigures {
         self.visitors_forgotten.max(self.visitors.len() as u64)
     }
 
-    /// Takes up a piece of the same day.
-    pub fn absorb(&mut self, piece: StoredPiece<'_>) {
+    /// Takes up a piece of the same day; of its lists those that are wanted.
+    pub fn absorb(&mut self, piece: StoredPiece<'_>, wanted: PartsWanted) {
         for (minute, figures) in piece.minutes {
             let minute = minute.min(MINUTES_OF_DAY - 1);
             self.total.merge(&figures);
@@ -292,16 +341,16 @@ impl DayFigures {
             self.minutes.entry(minute).or_default().merge(&figures);
         }
         for (of, name, tally) in piece.names {
-            if let Some(list) = self.lists.get_mut(usize::from(of)) {
+            let list = self.lists.get_mut(usize::from(of));
+            if let (true, Some(list)) = (wanted.has_list(of), list) {
                 list.add(name, &tally);
             }
         }
-        for list in &mut self.lists {
-            if list.names.len() > 2 * NAMES_MAX {
-                list.trim(NAMES_MAX);
-            }
-        }
+        self.bound();
         self.visitors.extend(piece.visitors);
+        if !wanted.has(PartsWanted::TRAILS) {
+            return;
+        }
         for (visitor, second, page) in piece.steps {
             let steps = self.trails.entry(visitor).or_default();
             let page = page.into();
@@ -313,6 +362,13 @@ impl DayFigures {
             steps.truncate(STEPS_MAX);
         }
         self.trim_trails();
+    }
+
+    /// Keeps lists within [`HELD_MAX`].
+    pub(crate) fn bound(&mut self) {
+        let large = self.lists.iter_mut();
+        let large = large.filter(|list| list.names.len() > HELD_MAX);
+        large.for_each(|list| list.trim(HELD_MAX / 2));
     }
 
     /// Brings lists within their bounds, once all pieces are taken up.
@@ -378,7 +434,7 @@ mod tests {
         for (minute, requests) in [(59, 2), (60, 3), (1_439, 5)] {
             let mut piece = Piece::default();
             piece.minute(minute).requests = requests;
-            day.absorb(piece.stored());
+            day.absorb(piece.stored(), PartsWanted::ALL);
         }
         assert_eq!(day.total.requests, 10);
         let hours = day.hours.iter().map(|(hour, it)| (*hour, it.requests));
@@ -391,7 +447,7 @@ mod tests {
         for visitor in 0..=TRAILS_MAX as u64 {
             let mut piece = Piece::default();
             piece.step(visitor, 100 + visitor as u32, &"/".into());
-            day.absorb(piece.stored());
+            day.absorb(piece.stored(), PartsWanted::ALL);
         }
         assert_eq!(day.trails.len(), TRAILS_MAX);
         assert!(!day.trails.contains_key(&0));
@@ -404,14 +460,14 @@ mod tests {
             piece.step(1_000 + visitor, 5_000, &"/".into());
         }
         piece.step(7, 6_000, &"/".into());
-        day.absorb(piece.stored());
+        day.absorb(piece.stored(), PartsWanted::ALL);
         assert_eq!(day.trails.len(), TRAILS_MAX);
         assert!(!day.trails.contains_key(&5) && day.trails.contains_key(&7));
         let mut piece = Piece::default();
         for second in 7_000..7_100 {
             piece.step(7, second, &"/again".into());
         }
-        day.absorb(piece.stored());
+        day.absorb(piece.stored(), PartsWanted::ALL);
         assert_eq!(day.trails[&7].len(), STEPS_MAX);
     }
 }

@@ -4,7 +4,7 @@
 //! The idea: a request is folded as one record of fixed size, whose texts are told once ([`Fold`]), be
 //! it from a log ([`LogReader`]) or from elsewhere. What comes of it lies in a database ([`FigureStore`])
 //! whose size follows the sites and days there were, not the requests; a report ([`document`]) is made
-//! of any range of days. Clocks are their callers'. No address and no query is stored.
+//! of any range of days, and the console ([`answer`]) shows them all. Clocks are their callers'. No address and no query is stored.
 //!
 //! Not here: who types what (`nagaya`), and how a report looks (`report`).
 
@@ -13,6 +13,7 @@
 mod agent;
 mod alert;
 mod capacity;
+mod console;
 mod day;
 mod durations;
 mod fold;
@@ -33,7 +34,12 @@ mod visits;
 pub use agent::{Agent, Browser};
 pub use alert::{AlertNews, AlertRule, AlertState, Side};
 pub use capacity::{AHEAD_MAX, BusyHour, DAYS_MAX, DAYS_MIN, FullOn, Trend, full_on, trend};
-pub use day::{DayFigures, Figures, ListOf, NAMES_MAX, Tally, TopList, TrailStep};
+pub use console::{
+    ConsoleAnswer, ConsoleQuestion, ConsoleScope, Live, TenantSites, answer, fragment,
+};
+pub use day::{
+    DayFigures, Figures, ListOf, Lists, NAMES_MAX, PartsWanted, Tally, TopList, TrailStep,
+};
 pub use durations::Durations;
 pub use fold::{Fold, RequestRecord, SITES_MAX, UNKNOWN_US};
 pub use history::{Detail, History, SECONDS_KEPT, SERIES_MAX, Sample, Sums};

@@ -5,12 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::day::{DayFigures, Figures, ListOf, TopList, TrailStep};
+use crate::day::{DayFigures, Figures, ListOf, Lists, PartsWanted, TopList, TrailStep};
 use crate::salts::{SaltPeriod, civil};
 use crate::store::{FigureStore, StoreError};
 
-/// Names of a list that are held while days are added up.
-const NAMES_MAX: usize = 20_000;
 /// Trails of a range.
 const TRAILS_MAX: usize = 100;
 /// Days whose hours a range's are compared with.
@@ -35,8 +33,8 @@ pub struct RangeFigures {
     pub hours_before: BTreeMap<u8, Figures>,
     /// Days with hours in the range, and before it.
     pub days_with_hours: [u32; 2],
-    /// In the order of [`ListOf::ALL`].
-    pub lists: [TopList; ListOf::ALL.len()],
+    /// What was asked for, and by whom.
+    pub lists: Lists,
     /// How many visitors came, by salts: exact where it was one.
     pub visitors: u64,
     /// In how many salts' times the range has visitors.
@@ -60,16 +58,16 @@ struct OneSalt {
 }
 
 impl RangeFigures {
-    /// Adds up days from `from` to `to`.
+    /// Adds up days from `from` to `to`: what is wanted of them.
     ///
     /// # Errors
     /// Where they cannot be read.
     pub fn read(
         store: &FigureStore,
         site: &str,
-        from: i32,
-        to: i32,
+        (from, to): (i32, i32),
         salt: SaltPeriod,
+        wanted: PartsWanted,
     ) -> Result<RangeFigures, StoreError> {
         let mut range = RangeFigures {
             from,
@@ -78,25 +76,36 @@ impl RangeFigures {
         };
         let mut salts: BTreeMap<i64, OneSalt> = BTreeMap::new();
         let first_salt = salt.number(from);
-        store.each_day(
-            site,
+        let before = (
             from.saturating_sub(COMPARED_DAYS + 3),
-            to,
-            |day, figures| {
-                if day >= from.saturating_sub(COMPARED_DAYS) && day < from {
-                    range.add_before(&figures);
+            from.saturating_sub(1),
+        );
+        let knows_visitors = wanted.has(PartsWanted::VISITORS);
+        let mut compared = PartsWanted::TOTALS;
+        if wanted.has(PartsWanted::HOURS) {
+            compared = compared.and(PartsWanted::HOURS);
+        }
+        if knows_visitors && salt != SaltPeriod::Day {
+            compared = compared.and(PartsWanted::VISITORS);
+        }
+        if compared != PartsWanted::TOTALS {
+            store.each_day(site, before, compared, |day, figures| {
+                if day >= from.saturating_sub(COMPARED_DAYS) {
+                    range.add_before(figures);
                 }
-                let number = salt.number(day);
-                if day >= from {
-                    salts.entry(number).or_default().add(&figures);
-                    range.add(day, figures);
-                } else if number == first_salt {
-                    let known = salts.entry(number).or_default();
-                    known.before.extend(&figures.visitors);
+                if salt.number(day) == first_salt {
+                    let known = salts.entry(first_salt).or_default();
+                    known.before.append(&mut figures.visitors);
                 }
-            },
-        )?;
-        range.count_visitors(&salts, salt);
+            })?;
+        }
+        range.lists = store.each_day(site, (from, to), wanted, |day, figures| {
+            salts.entry(salt.number(day)).or_default().add(figures);
+            range.add(day, figures);
+        })?;
+        if knows_visitors {
+            range.count_visitors(&salts, salt);
+        }
         range.trails.reverse();
         range.trails.truncate(TRAILS_MAX);
         Ok(range)
@@ -110,7 +119,8 @@ impl RangeFigures {
         }
     }
 
-    fn add(&mut self, day: i32, figures: DayFigures) {
+    /// Adds a day, but for its lists.
+    fn add(&mut self, day: i32, figures: &mut DayFigures) {
         let visitors = figures.visitor_count();
         let [days, _] = &mut self.days_with_hours;
         *days += u32::from(!figures.hours.is_empty());
@@ -118,21 +128,19 @@ impl RangeFigures {
             self.hours.entry(*hour).or_default().merge(more);
         }
         if self.from == self.to {
-            self.minutes = figures.minutes;
+            self.minutes = std::mem::take(&mut figures.minutes);
         }
         self.total.merge(&figures.total);
-        for (list, more) in self.lists.iter_mut().zip(figures.lists) {
-            list.merge(more);
-            list.trim(NAMES_MAX);
-        }
-        let mut trails: Vec<_> = figures.trails.into_iter().collect();
+        let trails = std::mem::take(&mut figures.trails);
+        let mut trails: Vec<_> = trails.into_iter().collect();
         trails.sort_by_key(|(_, steps)| steps.last().map_or(0, |step| step.second));
         let trails = trails.into_iter();
         self.trails
             .extend(trails.map(|(visitor, steps)| (day, visitor, steps)));
         let surplus = self.trails.len().saturating_sub(2 * TRAILS_MAX);
         self.trails.drain(..surplus);
-        self.days.push((day, figures.total, visitors));
+        self.days
+            .push((day, std::mem::take(&mut figures.total), visitors));
     }
 
     fn count_visitors(&mut self, salts: &BTreeMap<i64, OneSalt>, salt: SaltPeriod) {
@@ -213,7 +221,7 @@ mod tests {
             store.write(pieces, None, 11).expect("written");
         }
         let read = |from, salt| {
-            let range = RangeFigures::read(&store, "a.example", from, 11, salt);
+            let range = RangeFigures::read(&store, "a.example", (from, 11), salt, PartsWanted::ALL);
             let range = range.expect("it is read");
             (range.visitors, range.salts, range.new_and_returning)
         };

@@ -234,7 +234,7 @@ fn path_of(target: &str) -> Cow<'_, str> {
 }
 
 /// The parameters of a target.
-struct Query<'a>(&'a str);
+pub(crate) struct Query<'a>(pub(crate) &'a str);
 
 impl<'a> Query<'a> {
     fn of(target: &'a str) -> Query<'a> {
@@ -243,15 +243,19 @@ impl<'a> Query<'a> {
     }
 
     /// The value of a key, decoded; empty where there is none.
-    fn value(&self, wanted: &str) -> String {
+    pub(crate) fn text(&self, wanted: &str) -> String {
         let parameters = self.0.split('&').take(PARAMETERS_MAX);
         let mut values = parameters.filter_map(|it| it.split_once('='));
         let found = values.find(|(key, _)| *key == wanted);
         let Some((_, value)) = found else {
             return String::new();
         };
-        let value = value.replace('+', " ");
-        let value = decoded(&value);
+        decoded(&value.replace('+', " "))
+    }
+
+    /// The same, without needless spaces and not longer than one keeps.
+    pub(crate) fn value(&self, wanted: &str) -> String {
+        let value = self.text(wanted);
         let mut end = value.len().min(VALUE_BYTES_MAX);
         while !value.is_char_boundary(end) {
             end -= 1;

@@ -1,5 +1,6 @@
 //! Lines of logs that nobody thought of.
 
+mod console;
 mod properties;
 
 use proptest::prelude::*;

@@ -17,6 +17,8 @@ use super::text::is_harmful;
 const CONTENTS_FROM: usize = 5;
 /// A fact longer than this gets a row of its own.
 const FACT_CHARACTERS_MAX: usize = 90;
+/// A fact up to this long is a figure rather than a sentence.
+const FIGURE_CHARACTERS_MAX: usize = 18;
 /// A cell up to this long is not broken.
 const CELL_CHARACTERS_MAX: usize = 24;
 /// Styles stand in the page; everything else is forbidden.
@@ -111,15 +113,15 @@ impl Document {
         }
     }
 
-    /// What it was, with what, when.
-    fn facts(&self) -> Markup {
+    /// Its facts.
+    pub fn facts(&self) -> Markup {
         html! {
             @if !self.facts.is_empty() {
                 dl {
                     @for (name, value) in &self.facts {
                         div.long[value.chars().count() > FACT_CHARACTERS_MAX] {
                             dt { (marked(name)) }
-                            dd { (marked(value)) }
+                            dd.sentence[value.chars().count() > FIGURE_CHARACTERS_MAX] { (marked(value)) }
                         }
                     }
                 }
@@ -201,7 +203,9 @@ fn chart_html(id: &str, chart: &Chart, language: Language) -> Markup {
 
 fn table_html(table: &Table, label: &str) -> Markup {
     let again = |index: usize| {
-        let before = index.checked_sub(1).and_then(|before| table.rows.get(before));
+        let before = index
+            .checked_sub(1)
+            .and_then(|before| table.rows.get(before));
         before.and_then(|row| row.first())
     };
     let empty = Cell::default();

@@ -26,7 +26,7 @@ fn looked_at(document: &Document, colours: Colours) -> Vec<Value> {
         testkit::lacks("Chromium", "scripts/bootstrap.sh test");
         return Vec::new();
     };
-    let answers = chromium::probed(&browser, &document.to_html(), &WIDTHS, colours);
+    let answers = chromium::probed(&browser, &[&document.to_html()], &WIDTHS, colours);
     for (said, width) in answers.iter().zip(WIDTHS) {
         assert_eq!(said["complaints"], json!([]));
         assert_eq!(said["loaded"], json!([]), "the page asked for something");

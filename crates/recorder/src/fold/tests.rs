@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 use proptest::prelude::*;
 
 use super::*;
-use crate::day::{DayFigures, Figures, NAMES_MAX};
+use crate::day::{DayFigures, Figures, NAMES_MAX, PartsWanted};
 
 const CHROME: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36";
 const DAY_US: i64 = DAY_S * 1_000_000;
@@ -47,7 +47,9 @@ fn request(at_us: i64) -> RequestRecord {
 fn days(fold: &Fold, site: &str) -> BTreeMap<i32, DayFigures> {
     let mut days: BTreeMap<i32, DayFigures> = BTreeMap::new();
     for (_, day, piece) in fold.pieces().filter(|(name, _, _)| *name == site) {
-        days.entry(day).or_default().absorb(piece.stored());
+        days.entry(day)
+            .or_default()
+            .absorb(piece.stored(), PartsWanted::ALL);
     }
     days
 }
@@ -259,7 +261,7 @@ proptest! {
             if number % piece == 0 || number + 1 == requests.len() {
                 for (site, day, piece) in fold.pieces() {
                     let site = if site == "a.example" { 1 } else { 2 };
-                    read.entry((site, day)).or_default().absorb(piece.stored());
+                    read.entry((site, day)).or_default().absorb(piece.stored(), PartsWanted::ALL);
                 }
                 fold.written();
             }
@@ -343,12 +345,12 @@ fn of_a_million_requests_every_total_is_equal_and_lists_are_exact_to_the_cap() {
         });
         if number % 20_000 == 0 {
             fold.pieces()
-                .for_each(|(_, _, piece)| day.absorb(piece.stored()));
+                .for_each(|(_, _, piece)| day.absorb(piece.stored(), PartsWanted::ALL));
             fold.written();
         }
     }
     fold.pieces()
-        .for_each(|(_, _, piece)| day.absorb(piece.stored()));
+        .for_each(|(_, _, piece)| day.absorb(piece.stored(), PartsWanted::ALL));
     assert_eq!(day.total.requests, 1_000_000);
     assert_eq!(day.total.views, 1_000_000);
     assert_eq!(day.visitor_count(), 50_000);

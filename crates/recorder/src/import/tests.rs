@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use testkit::TempDir;
 
 use super::*;
-use crate::{RangeFigures, ReadingOptions, SaltPeriod, Salts};
+use crate::{PartsWanted, RangeFigures, ReadingOptions, SaltPeriod, Salts};
 
 /// 2026-11-22T00:00:00Z
 const NOW_US: i64 = 1_795_305_600_000_000;
@@ -56,7 +56,13 @@ fn read(importer: &mut Importer, log: &Path) {
 
 fn range(directory: &TempDir) -> RangeFigures {
     let store = FigureStore::open_existing(directory.path()).expect("it opens");
-    let all = RangeFigures::read(&store, "a.example", 0, 40_000, SaltPeriod::Day);
+    let all = RangeFigures::read(
+        &store,
+        "a.example",
+        (0, 40_000),
+        SaltPeriod::Day,
+        PartsWanted::ALL,
+    );
     all.expect("it is read")
 }
 

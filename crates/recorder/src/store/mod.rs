@@ -6,6 +6,7 @@
 //! reader takes up those that were not. What is old is thinned out: minutes, visitors and trails
 //! first, hours later, days never.
 
+mod days;
 mod parts;
 mod samples;
 mod upkeep;
@@ -13,6 +14,7 @@ mod upkeep;
 use std::collections::HashMap;
 use std::fmt::{self, Display};
 use std::fs;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,10 +23,9 @@ use rusqlite::{
     Connection, ErrorCode, OptionalExtension, Statement, Transaction, TransactionBehavior, params,
 };
 
-use crate::day::DayFigures;
 use crate::piece::Piece;
 use crate::visits::OpenVisit;
-use parts::{packed, read_day, take_up};
+use parts::{packed, take_up};
 pub use samples::Tier;
 use samples::thin_samples;
 use upkeep::{keep_open_visits, open_visits, set_aside, thin, write_mark};
@@ -51,7 +52,7 @@ const BUSY_MAX: Duration = Duration::from_secs(10);
 /// The database in its directory.
 const FILE: &str = "figures.db";
 /// Of the tables below.
-const FORMAT: i64 = 3;
+const FORMAT: i64 = 4;
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sites (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE);
@@ -69,8 +70,8 @@ CREATE TABLE IF NOT EXISTS samples (series INTEGER NOT NULL, tier INTEGER NOT NU
     PRIMARY KEY (series, tier, at)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS samples_by_age ON samples (tier, at);
 ";
-/// A format whose tables are among these, as they are.
-const FORMAT_BEFORE: i64 = 2;
+/// Formats whose tables are among these, with days that are understood.
+const FORMATS_BEFORE: RangeInclusive<i64> = 2..=3;
 
 /// Why the database could not be used.
 #[derive(Debug)]
@@ -268,7 +269,7 @@ impl FigureStore {
         let (connection, format) = opened.map_err(|error| failed(Why::Database(error)))?;
         let made = match format {
             FORMAT => Ok(()),
-            1.. if format != FORMAT_BEFORE => return Err(failed(Why::Format(format))),
+            1.. if !FORMATS_BEFORE.contains(&format) => return Err(failed(Why::Format(format))),
             _ => connection
                 .execute_batch(TABLES)
                 .and_then(|()| connection.pragma_update(None, "user_version", FORMAT)),
@@ -490,36 +491,6 @@ impl FigureStore {
             names.collect()
         });
         names.map_err(self.failed("read"))
-    }
-
-    /// Tells of each day of a site that has figures, from `from` to `to`, in order.
-    ///
-    /// # Errors
-    /// Where they cannot be read.
-    pub fn each_day(
-        &self,
-        site: &str,
-        from: i32,
-        to: i32,
-        mut tell: impl FnMut(i32, DayFigures),
-    ) -> Result<(), StoreError> {
-        let told = (|| {
-            let sql = "SELECT id FROM sites WHERE name = ?1";
-            let found = self.connection.query_row(sql, [site], |row| row.get(0));
-            let Some(site): Option<i64> = found.optional()? else {
-                return Ok(());
-            };
-            let sql = "SELECT DISTINCT day FROM parts WHERE site = ?1 AND day BETWEEN ?2 AND ?3 \
-                UNION SELECT DISTINCT day FROM pieces WHERE site = ?1 AND day BETWEEN ?2 AND ?3 ORDER BY 1";
-            let mut statement = self.connection.prepare(sql)?;
-            let days = statement.query_map(params![site, from, to], |row| row.get(0))?;
-            for day in days {
-                let day = day?;
-                tell(day, read_day(&self.connection, site, day)?);
-            }
-            Ok(())
-        })();
-        told.map_err(self.failed("read"))
     }
 
     /// Forgets all of a site; says whether there was anything.

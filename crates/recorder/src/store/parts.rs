@@ -9,40 +9,98 @@ use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 use rusqlite::{Connection, Transaction, params};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::{HOURS_DAYS, MINUTES_DAYS, VISITORS_DAYS, WaitingPieces};
-use crate::day::DayFigures;
+use crate::day::{DayFigures, Figures, ListOf, PartsWanted, Tally, TopList};
 
+/// The part in which formats before had all lists together.
+const ALL_LISTS: i64 = 3;
 /// Bytes a part may have when it is unpacked.
 const UNPACKED_BYTES_MAX: u64 = 64 << 20;
 
 /// A part of a day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DayPart {
-    Total = 0,
-    Hours = 1,
-    Minutes = 2,
-    Lists = 3,
-    Visitors = 4,
-    Trails = 5,
+    Total,
+    Hours,
+    Minutes,
+    Visitors,
+    Trails,
+    List(ListOf),
+}
+
+/// A list as it lies in the database; texts are elsewhere.
+#[derive(Debug, Deserialize)]
+struct StoredList<'a> {
+    #[serde(borrow)]
+    names: Vec<(&'a str, Tally)>,
+    other: Tally,
+}
+
+impl StoredList<'_> {
+    fn add_to(&self, list: &mut TopList) {
+        for (name, tally) in &self.names {
+            list.add(name, tally);
+        }
+        list.add_other(&self.other);
+    }
+}
+
+/// Adds those lists that are wanted of all that lie together.
+fn take_all_lists(content: &[u8], wanted: PartsWanted, figures: &mut DayFigures) -> Option<()> {
+    let content = inflated(content)?;
+    let stored: [StoredList<'_>; ListOf::ALL.len()] = postcard::from_bytes(&content).ok()?;
+    for (of, list) in ListOf::ALL.into_iter().zip(&stored) {
+        if wanted.has(PartsWanted::list(of)) {
+            list.add_to(figures.lists.get_mut(of as usize)?);
+        }
+    }
+    Some(())
 }
 
 impl DayPart {
-    pub(super) const ALL: [DayPart; 6] = [
-        DayPart::Total,
-        DayPart::Hours,
-        DayPart::Minutes,
-        DayPart::Lists,
-        DayPart::Visitors,
-        DayPart::Trails,
-    ];
+    /// All, lists last.
+    pub(super) fn all() -> impl Iterator<Item = DayPart> {
+        let others = [
+            DayPart::Total,
+            DayPart::Hours,
+            DayPart::Minutes,
+            DayPart::Visitors,
+            DayPart::Trails,
+        ];
+        others.into_iter().chain(ListOf::ALL.map(DayPart::List))
+    }
+
+    /// What the database calls it.
+    pub(super) fn number(self) -> i64 {
+        match self {
+            DayPart::Total => 0,
+            DayPart::Hours => 1,
+            DayPart::Minutes => 2,
+            DayPart::Visitors => 4,
+            DayPart::Trails => 5,
+            DayPart::List(of) => 16 + of as i64,
+        }
+    }
+
+    /// What wants it.
+    fn wanted_as(self) -> PartsWanted {
+        match self {
+            DayPart::Total => PartsWanted::TOTALS,
+            DayPart::Hours => PartsWanted::HOURS,
+            DayPart::Minutes => PartsWanted::MINUTES,
+            DayPart::Visitors => PartsWanted::VISITORS,
+            DayPart::Trails => PartsWanted::TRAILS,
+            DayPart::List(of) => PartsWanted::list(of),
+        }
+    }
 
     /// For how many days it is kept.
     pub(super) fn days(self) -> i32 {
         match self {
-            DayPart::Total | DayPart::Lists => i32::MAX,
+            DayPart::Total | DayPart::List(_) => i32::MAX,
             DayPart::Hours => HOURS_DAYS,
             DayPart::Minutes | DayPart::Trails => MINUTES_DAYS,
             DayPart::Visitors => VISITORS_DAYS,
@@ -55,7 +113,7 @@ impl DayPart {
             DayPart::Total => plain(&(&figures.total, figures.visitor_count())),
             DayPart::Hours => packed(&figures.hours),
             DayPart::Minutes => packed(&figures.minutes),
-            DayPart::Lists => packed(&figures.lists),
+            DayPart::List(of) => packed(figures.list(of)),
             DayPart::Visitors => {
                 let mut before = 0;
                 let differences = figures.visitors.iter().map(|visitor| {
@@ -69,7 +127,8 @@ impl DayPart {
         }
     }
 
-    /// Puts what was stored into a day; none where it cannot be understood.
+    /// Puts what was stored into a day, and adds lists to those that it has; none where it cannot be
+    /// understood.
     pub(super) fn take(self, content: &[u8], figures: &mut DayFigures) -> Option<()> {
         match self {
             DayPart::Total => {
@@ -77,7 +136,6 @@ impl DayPart {
             }
             DayPart::Hours => figures.hours = unpacked(content)?,
             DayPart::Minutes => figures.minutes = unpacked(content)?,
-            DayPart::Lists => figures.lists = unpacked(content)?,
             DayPart::Visitors => {
                 let differences: Vec<u64> = postcard::from_bytes(content).ok()?;
                 let mut visitor = 0_u64;
@@ -87,6 +145,11 @@ impl DayPart {
                 }));
             }
             DayPart::Trails => figures.trails = unpacked(content)?,
+            DayPart::List(of) => {
+                let content = inflated(content)?;
+                let stored: StoredList<'_> = postcard::from_bytes(&content).ok()?;
+                stored.add_to(figures.lists.get_mut(of as usize)?);
+            }
         }
         Some(())
     }
@@ -124,14 +187,21 @@ pub(super) fn take_up(
     site: i64,
     day: i32,
 ) -> rusqlite::Result<WaitingPieces> {
-    let figures = read_day(transaction, site, day)?;
+    let mut figures = DayFigures::default();
+    read_day(transaction, (site, day), PartsWanted::ALL, &mut figures)?;
+    figures.trim();
     let mut settled_bytes = 0;
-    for part in DayPart::ALL {
+    for part in DayPart::all() {
+        if matches!(part, DayPart::List(of) if figures.list(of).is_empty()) {
+            continue;
+        }
         let content = part.content(&figures);
         settled_bytes += content.len() as u64;
         let sql = "INSERT OR REPLACE INTO parts (site, day, part, content) VALUES (?1, ?2, ?3, ?4)";
-        transaction.execute(sql, params![site, day, part as i64, content])?;
+        transaction.execute(sql, params![site, day, part.number(), content])?;
     }
+    let sql = "DELETE FROM parts WHERE site = ?1 AND day = ?2 AND part = ?3";
+    transaction.execute(sql, params![site, day, ALL_LISTS])?;
     let sql = "DELETE FROM pieces WHERE site = ?1 AND day = ?2";
     transaction.execute(sql, params![site, day])?;
     Ok(WaitingPieces {
@@ -140,34 +210,44 @@ pub(super) fn take_up(
     })
 }
 
-/// A day, with the pieces of it that were not taken up.
+/// A day, with the pieces of it that were not taken up: what is wanted of it, its lists added to those
+/// that are there.
 pub(super) fn read_day(
     connection: &Connection,
-    site: i64,
-    day: i32,
-) -> rusqlite::Result<DayFigures> {
-    let mut figures = DayFigures::default();
-    let sql = "SELECT part, content FROM parts WHERE site = ?1 AND day = ?2";
+    (site, day): (i64, i32),
+    wanted: PartsWanted,
+    figures: &mut DayFigures,
+) -> rusqlite::Result<()> {
+    let parts = DayPart::all().filter(|part| wanted.has(part.wanted_as()));
+    let numbers = parts.fold(1_i64 << ALL_LISTS, |bits, part| bits | 1 << part.number());
+    let sql = "SELECT part, content FROM parts \
+        WHERE site = ?1 AND day = ?2 AND (?3 >> part) & 1 = 1";
     let mut statement = connection.prepare(sql)?;
-    let mut rows = statement.query(params![site, day])?;
+    let mut rows = statement.query(params![site, day, numbers])?;
     while let Some(row) = rows.next()? {
-        let (part, content): (i64, Vec<u8>) = (row.get(0)?, row.get(1)?);
-        if let Some(part) = DayPart::ALL.into_iter().find(|it| *it as i64 == part) {
-            part.take(&content, &mut figures)
-                .ok_or_else(not_understood)?;
-        }
+        let number: i64 = row.get(0)?;
+        let content = row.get_ref(1)?.as_blob()?;
+        let part = DayPart::all().find(|it| it.number() == number);
+        let taken = match part {
+            Some(part) => part.take(content, figures),
+            None => take_all_lists(content, wanted, figures),
+        };
+        taken.ok_or_else(not_understood)?;
     }
     let sql = "SELECT content FROM pieces WHERE site = ?1 AND day = ?2 ORDER BY id";
     let mut statement = connection.prepare(sql)?;
     let mut rows = statement.query(params![site, day])?;
     while let Some(row) = rows.next()? {
-        let content: Vec<u8> = row.get(0)?;
-        let content = inflated(&content).ok_or_else(not_understood)?;
+        let content = inflated(row.get_ref(0)?.as_blob()?).ok_or_else(not_understood)?;
         let piece = postcard::from_bytes(&content).map_err(|_| not_understood())?;
-        figures.absorb(piece);
+        figures.absorb(piece, wanted);
     }
-    figures.trim();
-    Ok(figures)
+    Ok(())
+}
+
+/// The total of a day and how many visitors it had, as they were stored.
+pub(super) fn read_total(content: &[u8]) -> rusqlite::Result<(Figures, u64)> {
+    postcard::from_bytes(content).map_err(|_| not_understood())
 }
 
 fn not_understood() -> rusqlite::Error {
@@ -178,7 +258,6 @@ fn not_understood() -> rusqlite::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::day::{ListOf, Tally};
     use crate::piece::Piece;
 
     #[test]
@@ -191,9 +270,9 @@ mod tests {
             piece.step(visitor, 3_660, &"/".into());
         }
         let mut day = DayFigures::default();
-        day.absorb(piece.stored());
+        day.absorb(piece.stored(), PartsWanted::ALL);
         let mut read = DayFigures::default();
-        for part in DayPart::ALL {
+        for part in DayPart::all() {
             part.take(&part.content(&day), &mut read)
                 .expect("it was stored");
         }
@@ -203,7 +282,7 @@ mod tests {
 
     #[test]
     fn what_is_broken_is_told() {
-        for part in DayPart::ALL {
+        for part in DayPart::all() {
             let taken = part.take(&[0xff; 7], &mut DayFigures::default());
             assert_eq!(taken, None, "{part:?}");
         }

@@ -3,7 +3,7 @@
 use testkit::TempDir;
 
 use super::*;
-use crate::day::{ListOf, Tally};
+use crate::day::{ListOf, Lists, PartsWanted, Tally};
 
 fn open(directory: &TempDir) -> FigureStore {
     let (store, aside) = FigureStore::open(directory.path(), 7).expect("it opens");
@@ -34,7 +34,9 @@ fn mark(before: u64, position: u64) -> SourceMark {
 
 fn requests(store: &FigureStore, site: &str) -> u64 {
     let mut sum = 0;
-    let told = store.each_day(site, i32::MIN, i32::MAX, |_, day| sum += day.total.requests);
+    let told = store.each_day(site, (i32::MIN, i32::MAX), PartsWanted::ALL, |_, day| {
+        sum += day.total.requests
+    });
     told.expect("it is read");
     sum
 }
@@ -61,7 +63,9 @@ fn what_was_written_is_read_whether_or_not_it_was_taken_up() {
     drop(store);
     let store = open(&directory);
     let mut told = Vec::new();
-    let read = store.each_day("a.example", 0, 20, |day, figures| told.push((day, figures)));
+    let read = store.each_day("a.example", (0, 20), PartsWanted::ALL, |day, figures| {
+        told.push((day, std::mem::take(figures)));
+    });
     read.expect("it is read");
     let (day, figures) = &told[0];
     assert_eq!((told.len(), *day), (1, 10));
@@ -192,7 +196,7 @@ fn what_is_old_is_thinned_out_and_totals_stay() {
     ] {
         let none = std::iter::empty();
         store.write(none, None, 100 + later).expect("written");
-        let told = store.each_day("a.example", 100, 100, |_, day| {
+        let told = store.each_day("a.example", (100, 100), PartsWanted::ALL, |_, day| {
             let left = (day.minutes.len(), day.visitors.len(), day.hours.len());
             assert_eq!(left, (minutes, visitors, hours), "{later} days later");
             assert_eq!((day.total.requests, day.visitor_count()), (5, 1));
@@ -231,7 +235,7 @@ fn of_a_site_that_is_forgotten_no_byte_is_left() {
 fn a_format_of_another_version_is_refused_with_words() {
     for (format, told) in [
         (FORMAT + 1, "newer version"),
-        (FORMAT_BEFORE - 1, "older version"),
+        (*FORMATS_BEFORE.start() - 1, "older version"),
     ] {
         let directory = TempDir::new();
         let store = open(&directory);
@@ -240,5 +244,106 @@ fn a_format_of_another_version_is_refused_with_words() {
         drop(store);
         let error = FigureStore::open(directory.path(), 7).expect_err("it is another");
         assert!(error.to_string().contains(told), "{error}");
+    }
+}
+
+#[test]
+fn lists_of_days_add_up_and_those_not_wanted_are_not_read() {
+    let directory = TempDir::new();
+    let mut store = open(&directory);
+    for day in [10, 11] {
+        let one = piece(5, 3);
+        store
+            .write([("a.example", day, &one)].into_iter(), None, day)
+            .expect("written");
+    }
+    store.settle().expect("written");
+    let read = |wanted: PartsWanted| {
+        let mut left = (0, 0, 0);
+        let told = store.each_day("a.example", (0, 20), wanted, |_, day| {
+            let pages = day.list(ListOf::Pages).total();
+            left = (day.total.requests, pages, day.visitors.len());
+        });
+        told.expect("it is read");
+        left
+    };
+    let pages = PartsWanted::list(ListOf::Pages);
+    assert_eq!(read(PartsWanted::TOTALS), (5, 0, 0));
+    assert_eq!(read(PartsWanted::list(ListOf::Files)), (5, 0, 0));
+    assert_eq!(read(pages), (5, 6, 0));
+    assert_eq!(read(pages.and(PartsWanted::VISITORS)), (5, 6, 1));
+}
+
+#[test]
+fn totals_of_all_sites_are_those_of_their_days() {
+    let directory = TempDir::new();
+    let mut store = open(&directory);
+    for (site, day, is_settled) in [
+        ("a.example", 10, true),
+        ("b.example", 10, true),
+        ("a.example", 11, false),
+        ("a.example", 10, false),
+    ] {
+        let one = piece(5, 1);
+        let pieces = [(site, day, &one)].into_iter();
+        store.write(pieces, None, 11).expect("written");
+        if is_settled {
+            store.settle().expect("written");
+        }
+    }
+    let mut told = Vec::new();
+    let read = store.each_total(
+        (0, 20),
+        |site| site != "b.example",
+        |site, day, total, visitors| {
+            told.push((site.to_owned(), day, total.requests, visitors));
+        },
+    );
+    read.expect("it is read");
+    told.sort();
+    let expected = [("a.example", 10, 10, 1), ("a.example", 11, 5, 1)];
+    assert_eq!(
+        told,
+        expected.map(|(site, day, requests, visitors)| (site.to_owned(), day, requests, visitors))
+    );
+}
+
+#[test]
+fn a_day_whose_lists_lie_together_is_read_and_taken_up_as_others() {
+    let directory = TempDir::new();
+    let mut store = open(&directory);
+    let one = piece(5, 3);
+    let write = |store: &mut FigureStore| {
+        let pieces = [("a.example", 10, &one)].into_iter();
+        store.write(pieces, None, 10).expect("written");
+    };
+    write(&mut store);
+    store.settle().expect("written");
+    // As the format before had it.
+    let mut lists = Lists::default();
+    for number in 0..3 {
+        let name = format!("/page/{number}/{}", "x".repeat(100));
+        lists[ListOf::Pages as usize].add(&name, &Tally::times(1));
+    }
+    let together = packed(&lists);
+    let connection = &store.connection;
+    let deleted = connection.execute("DELETE FROM parts WHERE part >= 16", []);
+    assert_eq!(deleted, Ok(1));
+    let sql = "INSERT INTO parts SELECT site, day, 3, ?1 FROM parts LIMIT 1";
+    connection.execute(sql, [together]).expect("written");
+    connection
+        .pragma_update(None, "user_version", FORMAT - 1)
+        .expect("written");
+    drop(store);
+    let mut store = open(&directory);
+    for times in 1..4 {
+        let mut pages = 0;
+        let read = store.each_day("a.example", (0, 20), PartsWanted::ALL, |_, day| {
+            pages = day.list(ListOf::Pages).total();
+        });
+        read.expect("it is read");
+        assert_eq!(pages, 3 * times);
+        write(&mut store);
+        store.settle().expect("written");
     }
 }

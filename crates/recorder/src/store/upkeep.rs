@@ -64,10 +64,10 @@ pub(super) fn keep_open_visits(
 
 /// Deletes what is too old to be kept so finely.
 pub(super) fn thin(transaction: &Transaction<'_>, today: i32) -> rusqlite::Result<()> {
-    for part in DayPart::ALL {
+    for part in DayPart::all() {
         let oldest = today.saturating_sub(part.days());
         let sql = "DELETE FROM parts WHERE part = ?1 AND day < ?2";
-        transaction.execute(sql, params![part as i64, oldest])?;
+        transaction.execute(sql, params![part.number(), oldest])?;
     }
     let oldest = today.saturating_sub(SOURCES_DAYS);
     transaction.execute("DELETE FROM sources WHERE day < ?1", [oldest])?;

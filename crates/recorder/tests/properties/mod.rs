@@ -31,7 +31,7 @@ pub(crate) fn log_lines(bytes: &[u8]) {
     for (site, _, piece) in fold.pieces() {
         assert!(recorder::is_site_name(site), "{site}");
         let mut day = DayFigures::default();
-        day.absorb(piece.stored());
+        day.absorb(piece.stored(), recorder::PartsWanted::ALL);
         day.trim();
         requests = requests.saturating_add(day.total.requests);
         let statuses = day.list(ListOf::Statuses).total();

@@ -66,7 +66,11 @@ impl Picture {
                 ("trend", TREND)
             }
             Picture::Share(share) => {
-                let width = if share.is_finite() { share.clamp(0.0, 1.0) * 100.0 } else { 0.0 };
+                let width = if share.is_finite() {
+                    share.clamp(0.0, 1.0) * 100.0
+                } else {
+                    0.0
+                };
                 canvas.area((0.0, 0.0), (100.0, 6.0), Ink::Grid);
                 canvas.area((0.0, 0.0), (width, 6.0), Ink::Series(0));
                 ("share", (100.0, 6.0))

@@ -41,24 +41,57 @@ pub(crate) fn installed() -> Option<PathBuf> {
     places.into_iter().find(|file| file.is_file())
 }
 
-/// What the probe says of a page in windows of these widths, the widest one first.
-pub(crate) fn probed(browser: &Path, page: &str, widths: &[u32], colours: Colours) -> Vec<Value> {
+/// What the probe says of each page in windows of these widths, one after the other.
+pub(crate) fn probed(
+    browser: &Path,
+    pages: &[&str],
+    widths: &[u32],
+    colours: Colours,
+) -> Vec<Value> {
     let directory = TempDir::new();
-    let file = directory.write("page.html", framed(page, widths));
+    let frames = pages
+        .iter()
+        .flat_map(|page| widths.iter().map(move |width| (*page, *width)));
+    let frames: Vec<(&str, u32)> = frames.collect();
+    let file = directory.write("page.html", framed(&frames));
+    visited(
+        browser,
+        &format!("file://{}", file.display()),
+        frames.len(),
+        colours,
+    )
+}
+
+/// What the probes of a page say, so many of them.
+pub(crate) fn visited(browser: &Path, url: &str, probes: usize, colours: Colours) -> Vec<Value> {
+    let directory = TempDir::new();
     let mut said = String::new();
     for turn in 0..TRIES {
         let place = directory.path().join(format!("try-{turn}"));
         fs::create_dir(&place).expect("a directory of our own");
-        match dumped(browser, &file, &place, colours) {
-            Ok(dom) => return answers(&dom, widths.len()),
+        match dumped(browser, url, &place, colours) {
+            Ok(dom) => return answers(&dom, probes),
             Err(why) => said = format!("{said}\ntry {turn}: {why}"),
         }
     }
     panic!("{} did not show the page: {said}", browser.display());
 }
 
-/// A page with a frame for each width: a window itself cannot be as narrow as a telephone.
-fn framed(page: &str, widths: &[u32]) -> String {
+/// A page with a frame for each page and width: a window itself cannot be as narrow as a telephone.
+fn framed(frames: &[(&str, u32)]) -> String {
+    let frames = frames.iter().enumerate().map(|(number, (page, width))| {
+        let copy = probing(page).replace('&', "&amp;").replace('"', "&quot;");
+        format!("<iframe name=\"{number}\" width=\"{width}\" height=\"900\" style=\"border:0\" srcdoc=\"{copy}\"></iframe>\n")
+    });
+    format!(
+        "<!doctype html><meta charset=\"utf-8\"><meta name=\"color-scheme\" content=\"light dark\">\n\
+         <body>{}</body>",
+        frames.collect::<String>()
+    )
+}
+
+/// A copy of a page with the probe in it.
+fn probing(page: &str) -> String {
     // The page's policy lets nothing run; the copy lets the probe run, and still nothing load.
     let script = format!("<script>{PROBE}</script>\n<meta name=\"viewport\"");
     let allowed = "default-src 'none'; script-src 'unsafe-inline';";
@@ -71,19 +104,11 @@ fn framed(page: &str, widths: &[u32]) -> String {
         copy.contains(allowed) && copy.contains(PROBE),
         "no place for the probe"
     );
-    let copy = copy.replace('&', "&amp;").replace('"', "&quot;");
-    let frames = widths.iter().map(|width| {
-        format!("<iframe width=\"{width}\" height=\"900\" style=\"border:0\" srcdoc=\"{copy}\"></iframe>\n")
-    });
-    format!(
-        "<!doctype html><meta charset=\"utf-8\"><meta name=\"color-scheme\" content=\"light dark\">\n\
-         <body>{}</body>",
-        frames.collect::<String>()
-    )
+    copy
 }
 
 /// The page's elements after it was loaded, as text.
-fn dumped(browser: &Path, file: &Path, place: &Path, colours: Colours) -> Result<String, String> {
+fn dumped(browser: &Path, url: &str, place: &Path, colours: Colours) -> Result<String, String> {
     let (out, log) = (place.join("dom"), place.join("log"));
     let profile = place.join("profile");
     let scheme = match colours {
@@ -118,7 +143,7 @@ fn dumped(browser: &Path, file: &Path, place: &Path, colours: Colours) -> Result
         .arg("--window-size=1400,1000")
         .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
         .arg("--dump-dom")
-        .arg(format!("file://{}", file.display()))
+        .arg(url)
         .env("HOME", place)
         .stdin(Stdio::null())
         .stdout(File::create(&out).map_err(|error| error.to_string())?)
@@ -207,6 +232,10 @@ fn answers(dom: &str, count: usize) -> Vec<Value> {
         })
         .collect();
     assert_eq!(answers.len(), count, "a frame did not answer");
-    answers.sort_by_key(|answer| std::cmp::Reverse(answer["width"].as_u64()));
+    answers.sort_by_key(|answer| {
+        answer["frame"]
+            .as_str()
+            .and_then(|it| it.parse::<usize>().ok())
+    });
     answers
 }

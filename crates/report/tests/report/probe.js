@@ -55,6 +55,7 @@ addEventListener("load", () => {
   const report = document.createElement("pre");
   report.className = "probe";
   report.textContent = JSON.stringify({
+    frame: window.name,
     title: document.title,
     width: innerWidth,
     dark: matchMedia("(prefers-color-scheme: dark)").matches,

@@ -65,7 +65,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ("bench", &["load", "os", "report"]),
     ("lab", &["load", "os", "report"]),
     ("load", &["os", "report"]),
-    ("recorder", &["report"]),
+    ("recorder", &["control", "report"]),
     ("report", &["os"]),
     ("config", &["htaccess", "pattern"]),
     ("control", &[]),

@@ -1,0 +1,262 @@
+//! Addresses of the console: which page, and what of it. They are read and written here alone, so that
+//! a link always leads to what its page understands.
+
+use jiff::civil::Date;
+use report::Language;
+
+use super::live::LivePage;
+use super::site::SitePart;
+use super::sites::SortedBy;
+use crate::page::VISITOR_DIGITS;
+use crate::reader::Query;
+use crate::salts::{civil, day_number};
+
+/// Days a page shows where none are named.
+const DAYS: i32 = 28;
+/// Days of a range, at most: each costs what its lists hold.
+const DAYS_MAX: i32 = 1_100;
+
+/// A page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Page {
+    /// All sites.
+    Sites,
+    /// A part of what is told of a site.
+    Site(String, SitePart),
+    /// What goes on now.
+    Live(LivePage),
+}
+
+impl Page {
+    /// The page of a path below the console's; none where there is none.
+    pub(super) fn of_path(path: &str) -> Option<Page> {
+        match path.split('/').collect::<Vec<_>>()[..] {
+            [""] => Some(Page::Sites),
+            ["site", site, part] => Some(Page::Site(site.into(), SitePart::of_id(part)?)),
+            [page] => LivePage::of_id(page).map(Page::Live),
+            _ => None,
+        }
+    }
+
+    fn path(&self) -> String {
+        match self {
+            Page::Sites => String::new(),
+            Page::Site(site, part) => format!("site/{}/{}", encoded(site), part.id()),
+            Page::Live(page) => page.id().to_owned(),
+        }
+    }
+}
+
+/// What a list is given as, beside a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Csv,
+    Json,
+}
+
+/// What of a page is asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct PageQuery {
+    pub(super) from: Option<i32>,
+    pub(super) to: Option<i32>,
+    /// What names have to contain.
+    pub(super) filter: String,
+    /// The visitor whose trail is shown.
+    pub(super) visitor: Option<u64>,
+    /// The page of the site that is looked at by itself.
+    pub(super) seen: String,
+    /// The list that is given in a format; the first where it is empty.
+    pub(super) list: String,
+    pub(super) format: Option<Format>,
+    pub(super) language: Option<Language>,
+    pub(super) sorted_by: SortedBy,
+    /// Whether lists show all they have.
+    pub(super) has_all_rows: bool,
+}
+
+impl PageQuery {
+    /// Reads a query; what is wrong in it is told.
+    pub(super) fn of_query(query: &str) -> Result<PageQuery, &'static str> {
+        let query = Query(query);
+        let [from, to] = ["from", "to"].map(|key| query.value(key));
+        let visitor = query.value("visitor");
+        let language = query.value("lang");
+        Ok(PageQuery {
+            from: day(&from)?,
+            to: day(&to)?,
+            filter: query.value("filter"),
+            visitor: match &*visitor {
+                "" => None,
+                digits => Some(u64::from_str_radix(digits, 16).map_err(|_| "visitor")?),
+            },
+            seen: query.text("page"),
+            list: query.value("list"),
+            format: match &*query.value("format") {
+                "" => None,
+                "csv" => Some(Format::Csv),
+                "json" => Some(Format::Json),
+                _ => return Err("format"),
+            },
+            language: Language::ALL.into_iter().find(|it| it.tag() == language),
+            sorted_by: SortedBy::of_id(&query.value("sort")).ok_or("sort")?,
+            has_all_rows: query.value("rows") == "all",
+        })
+    }
+
+    /// The first and the last day.
+    pub(super) fn range(&self, today: i32) -> Result<(i32, i32), &'static str> {
+        let to = self.to.unwrap_or(today);
+        let from = self.from.unwrap_or(to.saturating_sub(DAYS - 1));
+        match to.checked_sub(from) {
+            Some(0..DAYS_MAX) => Ok((from, to)),
+            _ => Err("from"),
+        }
+    }
+
+    /// As parameters, in one order.
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        let date = |day: Option<i32>| day.map_or(String::new(), |day| civil(day).to_string());
+        let visitor = self.visitor.map(|it| format!("{it:0VISITOR_DIGITS$x}"));
+        let format = self.format.map_or("", |format| match format {
+            Format::Csv => "csv",
+            Format::Json => "json",
+        });
+        let all = [
+            ("from", date(self.from)),
+            ("to", date(self.to)),
+            ("filter", self.filter.clone()),
+            ("visitor", visitor.unwrap_or_default()),
+            ("page", self.seen.clone()),
+            ("sort", self.sorted_by.id().into()),
+            ("rows", if self.has_all_rows { "all" } else { "" }.into()),
+            ("list", self.list.clone()),
+            ("format", format.into()),
+            ("lang", self.language.map_or("", Language::tag).into()),
+        ];
+        all.into_iter()
+            .filter(|(_, value)| !value.is_empty())
+            .collect()
+    }
+}
+
+fn day(text: &str) -> Result<Option<i32>, &'static str> {
+    match text {
+        "" => Ok(None),
+        text => text
+            .parse::<Date>()
+            .map(|date| Some(day_number(date)))
+            .map_err(|_| "from"),
+    }
+}
+
+/// Where a page is.
+#[derive(Debug, Clone)]
+pub(super) struct Address<'a> {
+    pub(super) base: &'a str,
+    pub(super) page: Page,
+    pub(super) asked: PageQuery,
+}
+
+impl Address<'_> {
+    /// As a link.
+    pub(super) fn link(&self) -> String {
+        let parameters = self.asked.parameters().into_iter();
+        let parameters = parameters.map(|(key, value)| format!("{key}={}", encoded(&value)));
+        let query = parameters.collect::<Vec<_>>().join("&");
+        let mark = if query.is_empty() { "" } else { "?" };
+        format!("{}{mark}{query}", self.path())
+    }
+
+    /// Without what is asked of the page.
+    pub(super) fn path(&self) -> String {
+        format!("{}{}", self.base, self.page.path())
+    }
+
+    /// The same page, asked otherwise.
+    pub(super) fn with(&self, change: impl FnOnce(&mut PageQuery)) -> String {
+        let mut other = self.clone();
+        change(&mut other.asked);
+        other.link()
+    }
+
+    /// Another page, over the same days and in the same language.
+    pub(super) fn to(&self, page: Page) -> String {
+        let other = Address {
+            base: self.base,
+            page,
+            asked: PageQuery {
+                from: self.asked.from,
+                to: self.asked.to,
+                language: self.asked.language,
+                ..PageQuery::default()
+            },
+        };
+        other.link()
+    }
+}
+
+/// With everything escaped that has a meaning in addresses.
+fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                out.push(char::from(byte));
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_a_link_asks_for_is_what_its_page_reads(
+            filter in "[ -~あ-ん%&=#+]{0,20}", seen in "/[ -~%&=#+é]{0,20}", visitor in 0_u64..1 << 48,
+        ) {
+            let tidy = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let asked = PageQuery {
+                from: Some(20_000),
+                filter: tidy(&filter),
+                seen: seen.clone(),
+                visitor: Some(visitor),
+                sorted_by: SortedBy::Requests,
+                has_all_rows: true,
+                ..PageQuery::default()
+            };
+            let page = Page::Site("a.example".into(), SitePart::Pages);
+            let address = Address { base: "/console/", page, asked: asked.clone() };
+            let link = address.link();
+            let (path, query) = link.split_once('?').expect("something is asked");
+            prop_assert_eq!(path, "/console/site/a.example/pages");
+            prop_assert_eq!(PageQuery::of_query(query), Ok(asked));
+        }
+
+        #[test]
+        fn no_address_is_too_strange_to_be_read(path in ".{0,40}", query in ".{0,80}") {
+            let _ = Page::of_path(&path);
+            let _ = PageQuery::of_query(&query).map(|asked| asked.range(20_000));
+        }
+    }
+
+    #[test]
+    fn a_range_has_an_end_behind_its_beginning_and_a_bound() {
+        let range = |query: &str| PageQuery::of_query(query).and_then(|it| it.range(20_000));
+        assert_eq!(range(""), Ok((19_973, 20_000)));
+        assert_eq!(range("to=1970-01-11"), Ok((-17, 10)));
+        assert_eq!(range("from=1970-01-02&to=1970-01-02"), Ok((1, 1)));
+        for wrong in [
+            "from=1970-01-03&to=1970-01-02",
+            "from=today",
+            "from=0001-01-01",
+        ] {
+            assert_eq!(range(wrong), Err("from"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! What stands around every page: the head with its policy, where one can go, which days are shown.
+
+use std::sync::LazyLock;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use maud::{Markup, PreEscaped, html};
+use report::{Document, Frame, Language, Phrase};
+use sha2::{Digest, Sha256};
+
+use super::address::{Address, Page, PageQuery};
+use super::live::LivePage;
+use super::site::SitePart;
+use super::{Asking, ConsoleAnswer, ConsoleQuestion, ConsoleScope, NoPage};
+use crate::salts::civil;
+
+/// Seconds after which a page that changes is asked for anew, where no script runs.
+const REFRESH_S: u32 = 5;
+/// Days of ranges that are a link away.
+const PRESETS: [(i32, Phrase); 5] = [
+    (1, Phrase::new("today", "今日")),
+    (7, Phrase::new("7 days", "7 日")),
+    (28, Phrase::new("28 days", "28 日")),
+    (91, Phrase::new("13 weeks", "13 週")),
+    (365, Phrase::new("a year", "1 年")),
+];
+const SITES: Phrase = Phrase::new("Sites", "サイト");
+const SCRIPT: &str = include_str!("live.js");
+static STYLE: LazyLock<String> =
+    LazyLock::new(|| format!("{}{}", report::style(), include_str!("style.css")));
+/// What a page may load: nothing. It may look like this, and be asked of here again.
+static POLICY: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "default-src 'none'; style-src '{}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+        hash(&STYLE)
+    )
+});
+/// The same, with the script that takes what is new.
+static LIVE_POLICY: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "{}; script-src '{}'; connect-src 'self'",
+        *POLICY,
+        hash(SCRIPT)
+    )
+});
+
+fn hash(text: &str) -> String {
+    format!("sha256-{}", STANDARD.encode(Sha256::digest(text)))
+}
+
+/// An answer with what all of them have in their head.
+pub(super) fn answer(status: u16, content_type: &'static str, body: String) -> ConsoleAnswer {
+    let fields = [
+        ("Content-Security-Policy", POLICY.as_str()),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Cross-Origin-Resource-Policy", "same-origin"),
+        ("Referrer-Policy", "no-referrer"),
+        ("Cache-Control", "no-store"),
+    ];
+    ConsoleAnswer {
+        status,
+        content_type,
+        fields: fields.map(|(name, value)| (name, value.to_owned())).into(),
+        body,
+    }
+}
+
+fn html_answer(status: u16, body: String) -> ConsoleAnswer {
+    answer(status, "text/html; charset=utf-8", body)
+}
+
+/// A request that is none to look at something.
+pub(super) fn not_allowed() -> ConsoleAnswer {
+    let mut answer = answer(
+        405,
+        "text/plain; charset=utf-8",
+        "The console only shows.\n".into(),
+    );
+    answer.fields.push(("Allow", "GET, HEAD".into()));
+    answer
+}
+
+/// Why there is no page, without a word of what was asked for.
+pub(super) fn no_page(
+    question: &ConsoleQuestion<'_>,
+    language: Language,
+    why: &NoPage,
+) -> ConsoleAnswer {
+    let say = |english, japanese| Phrase::new(english, japanese).said_in(language).to_owned();
+    let (status, title, told) = match why {
+        NoPage::Unknown => (
+            404,
+            say("Not found", "ページがありません"),
+            say(
+                "There is no such page here. Sites and their pages are listed below Sites.",
+                "このページはありません。サイトは「サイト」の一覧から選べます。",
+            ),
+        ),
+        NoPage::Wrong(parameter) => (
+            400,
+            say("Not understood", "解釈できません"),
+            format!(
+                "`{parameter}`: {}",
+                say(
+                    "this part of the address cannot be understood. Days are written as 2026-11-27, the earlier one first, three years apart at most.",
+                    "アドレスのこの部分を解釈できません。日付は 2026-11-27 の形で、古い日を先に、3 年以内で指定してください。",
+                )
+            ),
+        ),
+        NoPage::Unreadable(error) => (
+            500,
+            say("The figures cannot be read", "記録を読めません"),
+            error.to_string(),
+        ),
+    };
+    let mut document = Document::new(title, "");
+    document.answer = Some((report::Tone::Warn, told));
+    let address = Address {
+        base: question.base,
+        page: Page::Sites,
+        asked: PageQuery {
+            language: Some(language),
+            ..PageQuery::default()
+        },
+    };
+    let body = html! {
+        (top(question.scope, &address, None, language))
+        main id="main" { (document.head()) }
+    };
+    html_answer(status, framed(language, &document.title, html! {}, body))
+}
+
+fn framed(language: Language, title: &str, head: Markup, body: Markup) -> String {
+    let frame = Frame {
+        language,
+        title: &format!("{title} · Nagaya"),
+        style: &STYLE,
+        head,
+        body,
+    };
+    frame.to_html()
+}
+
+/// A page of figures over some days.
+pub(super) fn page(
+    asking: &Asking<'_>,
+    tabs: Option<(&str, SitePart)>,
+    document: &Document,
+    (from, to): (i32, i32),
+) -> ConsoleAnswer {
+    let body = html! {
+        (top(asking.question.scope, &asking.address, Some(&asking.address.page), asking.language))
+        main id="main" {
+            (heading(document))
+            @if let Some((site, part)) = tabs { (parts(asking, site, part)) }
+            (range(asking, from, to))
+            (document.facts())
+            (document.body())
+        }
+    };
+    html_answer(
+        200,
+        framed(asking.language, &document.title, html! {}, body),
+    )
+}
+
+/// A page of what goes on now; what changes of it comes anew by itself.
+pub(super) fn live_page(asking: &Asking<'_>, document: &Document, changing: &str) -> ConsoleAnswer {
+    let address = &asking.address;
+    let events = format!(
+        "{}events?page={}&lang={}",
+        address.base,
+        match &address.page {
+            Page::Live(page) => page.id(),
+            Page::Sites | Page::Site(..) => "",
+        },
+        asking.language.tag()
+    );
+    let head = html! {
+        noscript { meta http-equiv="refresh" content=(REFRESH_S); }
+    };
+    let body = html! {
+        (top(asking.question.scope, address, Some(&address.page), asking.language))
+        main id="main" {
+            (heading(document))
+            div data-events=(events) { (PreEscaped(changing)) }
+        }
+        script { (PreEscaped(SCRIPT)) }
+    };
+    let mut answer = html_answer(200, framed(asking.language, &document.title, head, body));
+    if let Some((_, policy)) = answer.fields.first_mut() {
+        policy.clone_from(&LIVE_POLICY);
+    }
+    answer
+}
+
+fn heading(document: &Document) -> Markup {
+    Document::new(&document.title, &document.subtitle).head()
+}
+
+/// Where one can go from every page.
+fn top(
+    scope: &ConsoleScope,
+    address: &Address<'_>,
+    current: Option<&Page>,
+    language: Language,
+) -> Markup {
+    let live = LivePage::ALL.into_iter();
+    let live = live.filter(|page| page.is_shown_to(scope));
+    let is_sites = matches!(current, Some(Page::Sites | Page::Site(..)));
+    html! {
+        a.skip href="#main" { (Phrase::new("To the figures", "本文へ").said_in(language)) }
+        div.top {
+            nav aria-label=(Phrase::new("Pages", "ページ").said_in(language)) {
+                a href=(address.to(Page::Sites)) aria-current=[is_sites.then_some("page")] {
+                    (SITES.said_in(language))
+                }
+                @for page in live {
+                    @let is_current = current == Some(&Page::Live(page));
+                    a href=(address.to(Page::Live(page))) aria-current=[is_current.then_some("page")] {
+                        (page.title().said_in(language))
+                    }
+                }
+            }
+            div.languages {
+                @for other in Language::ALL {
+                    @if other == language {
+                        span aria-current="true" { (other.name()) }
+                    } @else {
+                        a lang=(other.tag()) href=(address.with(|asked| asked.language = Some(other))) {
+                            (other.name())
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What there is of a site.
+fn parts(asking: &Asking<'_>, site: &str, current: SitePart) -> Markup {
+    html! {
+        nav.tabs aria-label=(asking.telling().say("Of this site", "このサイト")) {
+            @for part in SitePart::ALL {
+                a href=(asking.address.to(Page::Site(site.to_owned(), part)))
+                    aria-current=[(part == current).then_some("page")] {
+                    (part.title().said_in(asking.language))
+                }
+            }
+        }
+    }
+}
+
+/// Which days are shown, and of what names.
+fn range(asking: &Asking<'_>, from: i32, to: i32) -> Markup {
+    let (address, telling) = (&asking.address, asking.telling());
+    let asked = &address.asked;
+    let today = asking.today();
+    html! {
+        form.range method="get" action=(address.path()) {
+            p.presets {
+                @for (days, name) in PRESETS {
+                    @let first = today - days + 1;
+                    @let is_current = (first, today) == (from, to);
+                    @let link = address.with(|asked| (asked.from, asked.to) = (Some(first), Some(today)));
+                    a href=(link) aria-current=[is_current.then_some("true")] {
+                        (name.said_in(asking.language))
+                    }
+                }
+            }
+            label { (telling.say("from", "開始")) input type="date" name="from" value=(civil(from)); }
+            label { (telling.say("to", "終了")) input type="date" name="to" value=(civil(to)); }
+            label.wide {
+                (telling.say("names with", "名前の絞り込み"))
+                input type="search" name="filter" value=(report::harmless(&asked.filter)) maxlength="100";
+            }
+            @if let Some(language) = asked.language {
+                input type="hidden" name="lang" value=(language.tag());
+            }
+            @if !asked.seen.is_empty() {
+                input type="hidden" name="page" value=(report::harmless(&asked.seen));
+            }
+            button { (telling.say("Show", "表示")) }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What goes on now, as the server says it, and what it came to since it started.
+//!
+//! The idea: these pages are drawn of the answers that operators get on their socket, so that both say
+//! the same. Without them the page says that the server is not heard. A tenant sees of them what
+//! bears its name or that of a site of its own.
+
+mod machine;
+mod now;
+
+use control::{Certificate, Key, PoolStanding, Sensors, Status, TenantNow};
+use maud::html;
+use report::{Document, Phrase, Tone};
+
+use super::{Asking, ConsoleAnswer, ConsoleScope, NoPage, export, frame, site};
+use crate::alert::{AlertRule, AlertState};
+
+/// What the server says.
+#[derive(Debug, Clone)]
+pub struct Live<'a> {
+    /// Everything it counts.
+    pub status: &'a Status,
+    /// The same a while ago, and how many seconds that is: rates are of the time between.
+    pub before: Option<(&'a Status, f64)>,
+    /// What its sensors say.
+    pub sensors: Option<&'a Sensors>,
+    /// Keys of limits that hold or wait, those with most first.
+    pub keys: &'a [Key],
+    /// Tenants, those that take most first.
+    pub tenants: &'a [TenantNow],
+    /// How pools stand.
+    pub pools: &'a [PoolStanding],
+    /// Its certificates.
+    pub certificates: &'a [Certificate],
+    /// What somebody wants to be told of, and how that stands.
+    pub alerts: &'a [(AlertRule, AlertState)],
+}
+
+/// A page of what goes on now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LivePage {
+    Now,
+    Limits,
+    Machine,
+    Programs,
+    BackEnds,
+    Certificates,
+    Alerts,
+}
+
+impl LivePage {
+    /// All, in the order they are shown.
+    pub(super) const ALL: [LivePage; 7] = [
+        LivePage::Now,
+        LivePage::Limits,
+        LivePage::Machine,
+        LivePage::Programs,
+        LivePage::BackEnds,
+        LivePage::Certificates,
+        LivePage::Alerts,
+    ];
+
+    /// What addresses call it.
+    pub(super) fn id(self) -> &'static str {
+        match self {
+            LivePage::Now => "now",
+            LivePage::Limits => "limits",
+            LivePage::Machine => "machine",
+            LivePage::Programs => "programs",
+            LivePage::BackEnds => "back-ends",
+            LivePage::Certificates => "certificates",
+            LivePage::Alerts => "alerts",
+        }
+    }
+
+    pub(super) fn of_id(id: &str) -> Option<LivePage> {
+        LivePage::ALL.into_iter().find(|page| page.id() == id)
+    }
+
+    /// What people call it.
+    pub(super) fn title(self) -> Phrase {
+        match self {
+            LivePage::Now => Phrase::new("Now", "現在"),
+            LivePage::Limits => Phrase::new("Limits", "制限"),
+            LivePage::Machine => Phrase::new("Machine", "マシン"),
+            LivePage::Programs => Phrase::new("Programs and pools", "プログラムとプール"),
+            LivePage::BackEnds => Phrase::new("Back ends", "バックエンド"),
+            LivePage::Certificates => Phrase::new("Certificates", "証明書"),
+            LivePage::Alerts => Phrase::new("Alerts", "警告"),
+        }
+    }
+
+    /// Whether anything on it may be a tenant's.
+    pub(super) fn is_shown_to(self, scope: &ConsoleScope) -> bool {
+        let is_everybodys = matches!(
+            self,
+            LivePage::Now | LivePage::Limits | LivePage::Programs | LivePage::Certificates
+        );
+        is_everybodys || *scope == ConsoleScope::All
+    }
+}
+
+/// A page, where these eyes have it.
+pub(super) fn answer(asking: &Asking<'_>, page: LivePage) -> Result<ConsoleAnswer, NoPage> {
+    let mut document = document(asking, page).ok_or(NoPage::Unknown)?;
+    if let Some(format) = asking.address.asked.format {
+        let today = asking.today();
+        return export::answer(asking, format, &document, page.id(), (today, today));
+    }
+    site::link_lists(asking, &mut document, false);
+    let changing = changing(&document);
+    Ok(frame::live_page(asking, &document, &changing))
+}
+
+/// What changes of a page.
+pub(super) fn fragment(asking: &Asking<'_>, page: LivePage) -> Option<String> {
+    let mut document = document(asking, page)?;
+    site::link_lists(asking, &mut document, false);
+    Some(changing(&document))
+}
+
+fn changing(document: &Document) -> String {
+    let changing = html! { (document.facts()) (document.body()) };
+    changing.into_string()
+}
+
+fn document(asking: &Asking<'_>, page: LivePage) -> Option<Document> {
+    if !page.is_shown_to(asking.question.scope) {
+        return None;
+    }
+    let title = page.title().said_in(asking.language);
+    let mut document = Document::new(title, "");
+    document.language = asking.language;
+    let telling = asking.telling();
+    let Some(live) = asking.question.live else {
+        let unheard = telling.say(
+            "The server is not heard: what goes on now cannot be told. What was recorded stands below Sites.",
+            "サーバの応答がないため、現在の状況は分かりません。記録は「サイト」で見られます。",
+        );
+        document.section("").note(Tone::Warn, unheard);
+        return Some(document);
+    };
+    let told = LiveTelling {
+        live,
+        telling,
+        scope: asking.question.scope,
+    };
+    match page {
+        LivePage::Now => now::now(&mut document, &told),
+        LivePage::Limits => now::limits(&mut document, &told),
+        LivePage::Machine => machine::machine(&mut document, &told),
+        LivePage::Programs => machine::programs(&mut document, &told),
+        LivePage::BackEnds => machine::back_ends(&mut document, &told),
+        LivePage::Certificates => machine::certificates(&mut document, &told),
+        LivePage::Alerts => machine::alerts(&mut document, &told),
+    }
+    Some(document)
+}
+
+/// What is told, how, and to whom.
+struct LiveTelling<'a> {
+    live: &'a Live<'a>,
+    telling: super::Telling<'a>,
+    scope: &'a ConsoleScope,
+}
+
+impl LiveTelling<'_> {
+    fn say(&self, english: &'static str, japanese: &'static str) -> &'static str {
+        self.telling.say(english, japanese)
+    }
+
+    /// Whether the scope has what a limit's name says it stands on.
+    fn has_limit(&self, limit: &str) -> bool {
+        let mut words = limit.splitn(2, ' ');
+        let level = words.next().unwrap_or_default();
+        let of = words.next().and_then(|rest| rest.split('/').next());
+        match (level, of) {
+            _ if *self.scope == ConsoleScope::All => true,
+            ("tenant", Some(name)) => self.scope.has_tenant(name),
+            ("site" | "rule", Some(name)) => self.scope.has_site(name),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The console: what is recorded, as pages, for eyes that may see all of it or a part.
+//!
+//! The idea: a page is an answer to a question, and nothing else goes in. Who may see what is in the
+//! question's scope, which the server's configuration gives; a name in an address only chooses among
+//! what the scope has, and what is outside of it does not exist. Pages are reports in a frame, useful
+//! without scripts, and may load nothing.
+//!
+//! Not here: who asks (the server lets in whom its configuration says), and how questions come.
+
+mod address;
+mod export;
+mod frame;
+mod live;
+mod site;
+mod sites;
+
+use std::collections::BTreeSet;
+
+use jiff::civil::DateTime;
+use report::Language;
+
+use crate::page::Telling;
+use crate::salts::{SaltPeriod, day_number};
+use crate::store::{FigureStore, StoreError};
+use address::{Address, Page, PageQuery};
+pub use live::Live;
+
+/// Rows of a list on a page that does not show all.
+const ROWS: usize = 50;
+
+/// Whose figures are shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConsoleScope {
+    /// Everybody's, and the machine's.
+    All,
+    /// Those of these tenants.
+    Tenants(Vec<TenantSites>),
+}
+
+/// A tenant with its sites.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TenantSites {
+    /// Its name.
+    pub tenant: String,
+    /// The names of its sites.
+    pub sites: Vec<String>,
+}
+
+impl ConsoleScope {
+    /// Whether a tenant is in it.
+    fn has_tenant(&self, name: &str) -> bool {
+        match self {
+            ConsoleScope::All => true,
+            ConsoleScope::Tenants(tenants) => tenants.iter().any(|it| it.tenant == name),
+        }
+    }
+
+    /// Whether a site is in it.
+    fn has_site(&self, name: &str) -> bool {
+        match self {
+            ConsoleScope::All => true,
+            ConsoleScope::Tenants(tenants) => {
+                let mut sites = tenants.iter().flat_map(|it| &it.sites);
+                sites.any(|site| site == name)
+            }
+        }
+    }
+
+    /// The sites in it, of those that have figures or that it names.
+    fn sites(&self, store: &FigureStore) -> Result<BTreeSet<String>, StoreError> {
+        Ok(match self {
+            ConsoleScope::All => store.sites()?.into_iter().collect(),
+            ConsoleScope::Tenants(tenants) => {
+                tenants.iter().flat_map(|it| it.sites.clone()).collect()
+            }
+        })
+    }
+}
+
+/// What is asked.
+#[derive(Debug, Clone)]
+pub struct ConsoleQuestion<'a> {
+    /// What may be seen.
+    pub scope: &'a ConsoleScope,
+    /// The method of the request.
+    pub method: &'a str,
+    /// The path below which the console stands, with a slash at its end.
+    pub base: &'a str,
+    /// What follows that in the path, decoded.
+    pub path: &'a str,
+    /// The query, as it was sent.
+    pub query: &'a str,
+    /// What the client wants to read, as it was sent.
+    pub accept_language: &'a str,
+    /// The time where the figures' days begin.
+    pub now: DateTime,
+    /// How long the figures' visitors are known.
+    pub salt: SaltPeriod,
+    /// What the server says of now, where it is heard.
+    pub live: Option<&'a Live<'a>>,
+}
+
+/// What is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsoleAnswer {
+    /// The status.
+    pub status: u16,
+    /// What the body is.
+    pub content_type: &'static str,
+    /// Other fields of the head.
+    pub fields: Vec<(&'static str, String)>,
+    /// The body.
+    pub body: String,
+}
+
+/// Why there is no page.
+#[derive(Debug)]
+enum NoPage {
+    /// There is none of this address, for these eyes.
+    Unknown,
+    /// A part of the address is wrong.
+    Wrong(&'static str),
+    /// The figures cannot be read.
+    Unreadable(StoreError),
+}
+
+impl From<StoreError> for NoPage {
+    fn from(error: StoreError) -> NoPage {
+        NoPage::Unreadable(error)
+    }
+}
+
+/// A question with what its address means.
+struct Asking<'a> {
+    question: &'a ConsoleQuestion<'a>,
+    address: Address<'a>,
+    language: Language,
+    /// The filter as names are compared with it.
+    filter: String,
+}
+
+impl<'a> Asking<'a> {
+    fn of(question: &'a ConsoleQuestion<'a>) -> Result<Asking<'a>, NoPage> {
+        let page = Page::of_path(question.path).ok_or(NoPage::Unknown)?;
+        let asked = PageQuery::of_query(question.query).map_err(NoPage::Wrong)?;
+        Ok(Asking {
+            question,
+            language: language(question),
+            filter: asked.filter.to_lowercase(),
+            address: Address {
+                base: question.base,
+                page,
+                asked,
+            },
+        })
+    }
+
+    fn today(&self) -> i32 {
+        day_number(self.question.now.date())
+    }
+
+    /// The days that are asked for: the last 28 where none are named.
+    fn range(&self) -> Result<(i32, i32), NoPage> {
+        let range = self.address.asked.range(self.today());
+        range.map_err(NoPage::Wrong)
+    }
+
+    fn telling(&self) -> Telling<'_> {
+        let asked = &self.address.asked;
+        let shows_all = asked.has_all_rows || asked.format.is_some();
+        Telling {
+            language: self.language,
+            salt: self.question.salt,
+            rows: if shows_all { usize::MAX } else { ROWS },
+            filter: &self.filter,
+        }
+    }
+}
+
+/// Answers a question.
+pub fn answer(store: &FigureStore, question: &ConsoleQuestion<'_>) -> ConsoleAnswer {
+    if !matches!(question.method, "GET" | "HEAD") {
+        return frame::not_allowed();
+    }
+    let answered = Asking::of(question).and_then(|asking| page(store, &asking));
+    answered.unwrap_or_else(|why| frame::no_page(question, language(question), &why))
+}
+
+fn page(store: &FigureStore, asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPage> {
+    match &asking.address.page {
+        Page::Sites => sites::answer(store, asking),
+        Page::Site(site, part) => {
+            // A name that nobody has and one that others have are the same.
+            let is_known = match asking.question.scope {
+                ConsoleScope::All => store.has_site(site)?,
+                scope => scope.has_site(site),
+            };
+            match is_known {
+                true => site::answer(store, asking, site, *part),
+                false => Err(NoPage::Unknown),
+            }
+        }
+        Page::Live(page) => live::answer(asking, *page),
+    }
+}
+
+/// The part of a page that changes while it is looked at, as a stream of events sends it; none where
+/// there is no such page for these eyes.
+pub fn fragment(question: &ConsoleQuestion<'_>) -> Option<String> {
+    let asking = Asking::of(question).ok()?;
+    match asking.address.page {
+        Page::Live(page) => live::fragment(&asking, page),
+        Page::Sites | Page::Site(..) => None,
+    }
+}
+
+/// What a page is told in: what its address says, or what the client likes best of what we speak.
+fn language(question: &ConsoleQuestion<'_>) -> Language {
+    let asked = crate::reader::Query(question.query).value("lang");
+    let named = |tag: &str| Language::ALL.into_iter().find(|it| it.tag() == tag);
+    if let Some(language) = named(&asked) {
+        return language;
+    }
+    let mut best = (0.0, Language::English);
+    for wanted in question.accept_language.split(',').take(LANGUAGES_MAX) {
+        let (tag, weight) = wanted.split_once(";q=").unwrap_or((wanted, "1"));
+        let weight = weight.trim().parse().unwrap_or(0.0);
+        let tag = tag.trim().split('-').next().unwrap_or_default();
+        match named(&tag.to_ascii_lowercase()) {
+            Some(language) if weight > best.0 => best = (weight, language),
+            _ => {}
+        }
+    }
+    best.1
+}
+
+/// Languages of a client that are looked at.
+const LANGUAGES_MAX: usize = 16;

@@ -1,0 +1,398 @@
+//! Lists of names with their figures, and trails.
+
+use report::units::{self, Unit};
+use report::{Cell, Column, Document, Phrase, Picture, Section, Table};
+
+use super::Telling;
+use crate::day::{ListOf, Tally, TopList, TrailStep};
+use crate::range::RangeFigures;
+use crate::salts::civil;
+
+/// Digits of a visitor's number.
+pub(crate) const VISITOR_DIGITS: usize = 12;
+/// Pages of a trail that a row shows.
+const STEPS_SHOWN: usize = 12;
+
+/// A list as it is shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shown {
+    pub(crate) of: ListOf,
+    /// What addresses call it.
+    pub(crate) id: &'static str,
+    heading: Phrase,
+    name: Phrase,
+    counted: Counted,
+}
+
+/// What a list counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    Views,
+    Visits,
+    Times,
+    Requests,
+}
+
+impl Counted {
+    fn phrase(self) -> Phrase {
+        match self {
+            Counted::Views => Phrase::new("views", "閲覧"),
+            Counted::Visits => Phrase::new("visits", "訪問"),
+            Counted::Times => Phrase::new("times", "回数"),
+            Counted::Requests => Phrase::new("requests", "リクエスト"),
+        }
+    }
+}
+
+const PAGE: Phrase = Phrase::new("page", "ページ");
+const PAGES: Phrase = Phrase::new("pages", "ページ");
+const PATH: Phrase = Phrase::new("path", "パス");
+
+const fn shown(
+    of: ListOf,
+    id: &'static str,
+    heading: Phrase,
+    name: Phrase,
+    counted: Counted,
+) -> Shown {
+    Shown {
+        of,
+        id,
+        heading,
+        name,
+        counted,
+    }
+}
+
+impl Shown {
+    /// How pages before or after one are shown.
+    pub(crate) fn neighbours(id: &'static str, heading: Phrase) -> Shown {
+        shown(ListOf::NextPages, id, heading, PAGE, Counted::Times)
+    }
+
+    /// How a list is shown.
+    pub(crate) fn of(list: ListOf) -> &'static Shown {
+        let found = LISTS.iter().find(|shown| shown.of == list);
+        // All lists are in the table, as a test says.
+        found.unwrap_or(&LISTS[0])
+    }
+}
+
+pub(super) const LISTS: [Shown; 17] = [
+    shown(
+        ListOf::Pages,
+        "pages",
+        Phrase::new("Pages", "ページ"),
+        PAGE,
+        Counted::Views,
+    ),
+    shown(
+        ListOf::Entries,
+        "entries",
+        Phrase::new("Entry pages", "入口ページ"),
+        PAGE,
+        Counted::Visits,
+    ),
+    shown(
+        ListOf::Exits,
+        "exits",
+        Phrase::new("Exit pages", "出口ページ"),
+        PAGE,
+        Counted::Visits,
+    ),
+    shown(
+        ListOf::NextPages,
+        "next",
+        Phrase::new("From page to page", "ページから次のページへ"),
+        PAGES,
+        Counted::Times,
+    ),
+    shown(
+        ListOf::Referrers,
+        "sources",
+        Phrase::new("Where visits came from", "訪問元"),
+        Phrase::new("source", "訪問元"),
+        Counted::Visits,
+    ),
+    shown(
+        ListOf::ReferringPages,
+        "referrers",
+        Phrase::new("Pages that led here", "リンク元ページ"),
+        PAGE,
+        Counted::Visits,
+    ),
+    shown(
+        ListOf::Campaigns,
+        "campaigns",
+        Phrase::new("Campaigns", "キャンペーン"),
+        Phrase::new("source / medium / campaign", "参照元 / 媒体 / キャンペーン"),
+        Counted::Visits,
+    ),
+    shown(
+        ListOf::Searches,
+        "searches",
+        Phrase::new("Searched for on the site", "サイト内検索"),
+        Phrase::new("words", "検索語"),
+        Counted::Times,
+    ),
+    shown(
+        ListOf::Browsers,
+        "browsers",
+        Phrase::new("Browsers", "ブラウザ"),
+        Phrase::new("browser", "ブラウザ"),
+        Counted::Visits,
+    ),
+    shown(
+        ListOf::Systems,
+        "systems",
+        Phrase::new("Systems", "OS"),
+        Phrase::new("system", "OS"),
+        Counted::Visits,
+    ),
+    shown(
+        ListOf::Devices,
+        "devices",
+        Phrase::new("Devices", "端末"),
+        Phrase::new("device", "端末"),
+        Counted::Visits,
+    ),
+    shown(
+        ListOf::Countries,
+        "countries",
+        Phrase::new("Countries", "国"),
+        Phrase::new("country", "国"),
+        Counted::Visits,
+    ),
+    shown(
+        ListOf::Bots,
+        "bots",
+        Phrase::new("Bots", "ボット"),
+        Phrase::new("bot", "ボット"),
+        Counted::Requests,
+    ),
+    shown(
+        ListOf::Files,
+        "files",
+        Phrase::new("Files", "ファイル"),
+        Phrase::new("file", "ファイル"),
+        Counted::Requests,
+    ),
+    shown(
+        ListOf::Missing,
+        "missing",
+        Phrase::new("Not found", "見つからないパス"),
+        PATH,
+        Counted::Requests,
+    ),
+    shown(
+        ListOf::Errors,
+        "errors",
+        Phrase::new("Errors of the server", "サーバのエラー"),
+        Phrase::new("status and path", "ステータスとパス"),
+        Counted::Requests,
+    ),
+    shown(
+        ListOf::Statuses,
+        "statuses",
+        Phrase::new("Statuses", "ステータス"),
+        Phrase::new("status", "ステータス"),
+        Counted::Requests,
+    ),
+];
+
+/// Adds a list, where there is anything in it.
+pub(crate) fn list(document: &mut Document, list: &TopList, shown: &Shown, telling: &Telling<'_>) {
+    if list.is_empty() {
+        return;
+    }
+    let is_sent = matches!(shown.counted, Counted::Views | Counted::Requests);
+    let mut columns = vec![
+        Column::left(shown.name.said_in(telling.language)),
+        Column::right(shown.counted.phrase().said_in(telling.language)),
+        Column::right(telling.say("share", "割合")),
+    ];
+    if is_sent {
+        columns.push(Column::right(telling.say("sent", "送信量")).in_unit("bytes"));
+    }
+    let total = list.total().max(1) as f64;
+    let row = |name: Cell, tally: &Tally| {
+        let share = tally.count as f64 / total;
+        let mut cells = vec![
+            name,
+            Cell::count(u64::try_from(tally.count).unwrap_or(0)),
+            Cell::figure(units::share(share), share).with(Picture::Share(share)),
+        ];
+        if is_sent {
+            cells.push(Cell::figure(
+                units::bytes(tally.bytes as f64),
+                tally.bytes as f64,
+            ));
+        }
+        cells
+    };
+    let ranked = list.ranked();
+    let found = || ranked.iter().filter(|(name, _)| telling.shows(name));
+    let mut table = Table::new(columns);
+    for (name, tally) in found().take(telling.rows) {
+        table.row(row(Cell::name(*name), tally));
+    }
+    let mut rest = match telling.filter {
+        "" => list.other(),
+        _ => Tally::default(),
+    };
+    found()
+        .skip(telling.rows)
+        .for_each(|(_, tally)| rest.merge(tally));
+    if rest.count > 0 {
+        table.row(row(Cell::from(telling.say("(other)", "(その他)")), &rest));
+    }
+    let section = section(document, shown.id, shown.heading.said_in(telling.language));
+    if !telling.filter.is_empty() && list.other().count > 0 {
+        section.text(telling.say(
+            "Names beyond the 2,000 that a day keeps cannot be searched.",
+            "1 日に保存される 2,000 件を超えた名前は検索できません。",
+        ));
+    }
+    section.table(table);
+}
+
+/// Adds a section that addresses can name.
+pub(super) fn section<'a>(
+    document: &'a mut Document,
+    id: &'static str,
+    heading: &str,
+) -> &'a mut Section {
+    let section = document.section(heading);
+    section.id = id;
+    section
+}
+
+/// Pages by the mean of what they took.
+pub(crate) fn slowest(document: &mut Document, range: &RangeFigures, telling: &Telling<'_>) {
+    let pages = range.list(ListOf::Pages).ranked();
+    let mean = |tally: &Tally| tally.us as f64 / tally.timed as f64;
+    let pages = pages.into_iter();
+    let mut pages: Vec<_> = pages
+        .filter(|(name, it)| it.timed > 0 && telling.shows(name))
+        .collect();
+    if pages.is_empty() {
+        return;
+    }
+    pages.sort_by(|(_, a), (_, b)| mean(b).total_cmp(&mean(a)));
+    let mut table = Table::new([
+        Column::left(PAGE.said_in(telling.language)),
+        Column::right(telling.say("mean time", "平均時間")).in_unit("µs"),
+        Column::right(telling.say("views", "閲覧")),
+    ]);
+    for (name, tally) in pages.iter().take(telling.rows) {
+        table.row([
+            Cell::name(*name),
+            Cell::figure(Unit::Micros.write(mean(tally)), mean(tally)),
+            Cell::count(u64::try_from(tally.count).unwrap_or(0)),
+        ]);
+    }
+    section(
+        document,
+        "slowest",
+        telling.say("Slowest pages", "遅いページ"),
+    )
+    .table(table);
+}
+
+/// The trails that ended last.
+pub(crate) fn trails(
+    document: &mut Document,
+    trails: &[(i32, u64, Vec<TrailStep>)],
+    most: usize,
+    telling: &Telling<'_>,
+) {
+    if trails.is_empty() {
+        return;
+    }
+    let section = section(
+        document,
+        "trails",
+        telling.say("Trails of visitors", "訪問者の足跡"),
+    );
+    section.text(match telling.language {
+        report::Language::English => format!(
+            "The last {most} of those whose trail is kept. A visitor has another name each {}.",
+            telling.salt_word()
+        ),
+        report::Language::Japanese => format!(
+            "足跡が残る訪問者のうち最近の {most} 人です。訪問者の番号は{}ごとに変わります。",
+            telling.salt_word()
+        ),
+    });
+    let columns = [
+        telling.say("day", "日"),
+        telling.say("visitor", "訪問者"),
+        PAGES.said_in(telling.language),
+    ];
+    let mut table = Table::new(columns.map(Column::left));
+    for (day, visitor, steps) in trails.iter().take(most) {
+        let pages = steps.iter().take(STEPS_SHOWN);
+        let pages = pages.map(|step| format!("{} {}", minute(step), step.page));
+        let mut pages: Vec<String> = pages.collect();
+        if let Some(more @ 1..) = steps.len().checked_sub(STEPS_SHOWN) {
+            pages.push(format!("… +{more}"));
+        }
+        table.row([
+            Cell::from(civil(*day).to_string()),
+            Cell::from(format!("{visitor:0VISITOR_DIGITS$x}")),
+            Cell::name(pages.join(" → ")),
+        ]);
+    }
+    section.table(table);
+}
+
+/// One visitor's trail, page by page.
+pub(crate) fn trail(
+    document: &mut Document,
+    trails: &[(i32, u64, Vec<TrailStep>)],
+    telling: &Telling<'_>,
+) {
+    let mut table = Table::new([
+        Column::left(telling.say("day", "日")),
+        Column::left(telling.say("time", "時刻")),
+        Column::left(PAGE.said_in(telling.language)),
+        Column::right(telling.say("until the next", "次まで")).in_unit("s"),
+    ]);
+    for (day, _, steps) in trails {
+        for (index, step) in steps.iter().enumerate() {
+            let next = steps.get(index + 1);
+            let stayed = next.map(|next| f64::from(next.second.saturating_sub(step.second)));
+            table.row([
+                Cell::from(civil(*day).to_string()),
+                Cell::from(format!("{}:{:02}", minute(step), step.second % 60)),
+                Cell::name(&*step.page),
+                stayed.map_or(Cell::from(units::NONE), |s| {
+                    Cell::figure(units::seconds(s), s)
+                }),
+            ]);
+        }
+    }
+    section(document, "trail", telling.say("Pages seen", "見たページ")).table(table);
+}
+
+/// Hour and minute of a step.
+fn minute(step: &TrailStep) -> String {
+    let (hour, minute) = (step.second / 3_600, step.second / 60 % 60);
+    format!("{hour:02}:{minute:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_list_is_shown_under_a_name_of_its_own() {
+        for of in ListOf::ALL {
+            assert_eq!(Shown::of(of).of, of);
+        }
+        let mut ids: Vec<_> = LISTS.iter().map(|shown| shown.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), LISTS.len());
+    }
+}

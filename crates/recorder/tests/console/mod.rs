@@ -1,0 +1,487 @@
+//! The console as its readers meet it: what is on its pages, who sees what, what names do to it, and
+//! how a real browser shows it.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../../report/tests/report/chromium.rs"]
+mod chromium;
+mod live;
+mod sample;
+
+use chromium::Colours;
+use jiff::civil::{DateTime, date};
+use recorder::{
+    ConsoleAnswer, ConsoleQuestion, ConsoleScope, FigureStore, SaltPeriod, TenantSites, answer,
+    fragment,
+};
+use sample::{Said, VISITOR, hostilely, plainly};
+use serde_json::{Value, json};
+
+const OWNERS: [(&str, &str); 2] = [("tea", "tea.example"), ("other", "other.example")];
+const SITES: [&str; 2] = ["tea.example", "other.example"];
+const PARTS: [&str; 8] = [
+    "visits", "pages", "sources", "visitors", "devices", "bots", "errors", "speed",
+];
+const LIVE: [&str; 7] = [
+    "now",
+    "limits",
+    "machine",
+    "programs",
+    "back-ends",
+    "certificates",
+    "alerts",
+];
+/// A desk and a telephone.
+const WIDTHS: [u32; 2] = [1280, 390];
+/// Contrast of words to what they stand on that accessibility asks for.
+const CONTRAST_MIN: f64 = 4.5;
+
+fn now() -> DateTime {
+    date(2026, 11, 27).at(21, 40, 0, 0)
+}
+
+fn tenants(names: &[(&str, &str)]) -> ConsoleScope {
+    let tenants = names.iter().map(|(tenant, site)| TenantSites {
+        tenant: (*tenant).into(),
+        sites: vec![(*site).into()],
+    });
+    ConsoleScope::Tenants(tenants.collect())
+}
+
+/// Who asks, for what is said.
+struct Eyes<'a> {
+    store: &'a FigureStore,
+    said: Option<&'a Said>,
+    scope: ConsoleScope,
+}
+
+impl Eyes<'_> {
+    fn with<T>(&self, address: &str, ask: impl FnOnce(&ConsoleQuestion<'_>) -> T) -> T {
+        let (path, query) = address.split_once('?').unwrap_or((address, ""));
+        let live = self.said.map(Said::live);
+        ask(&ConsoleQuestion {
+            scope: &self.scope,
+            method: "GET",
+            base: "/console/",
+            path,
+            query,
+            accept_language: "",
+            now: now(),
+            salt: SaltPeriod::Month,
+            live: live.as_ref(),
+        })
+    }
+
+    fn see(&self, address: &str) -> ConsoleAnswer {
+        self.with(address, |question| answer(self.store, question))
+    }
+
+    fn json(&self, address: &str) -> Value {
+        let answer = self.see(address);
+        assert_eq!(
+            (answer.status, answer.content_type),
+            (200, "application/json"),
+            "{address}"
+        );
+        serde_json::from_str(&answer.body).unwrap()
+    }
+}
+
+/// Every page of a site, and every other.
+fn addresses(site: &str) -> Vec<String> {
+    let mut all = vec![String::new(), "?sort=errors".into()];
+    all.extend(PARTS.map(|part| format!("site/{site}/{part}")));
+    all.push(format!("site/{site}/pages?page=/menu"));
+    all.push(format!("site/{site}/pages?filter=menu&from=2026-11-27"));
+    all.push(format!("site/{site}/visits?from=2025-11-27"));
+    all.push(format!("site/{site}/visitors?visitor={VISITOR:x}"));
+    all.extend(LIVE.map(String::from));
+    all
+}
+
+fn with_language(address: &str, language: &str) -> String {
+    let mark = if address.contains('?') { '&' } else { '?' };
+    format!("{address}{mark}lang={language}")
+}
+
+#[test]
+fn what_is_told_is_what_was_recorded() {
+    let (_directory, store) = sample::store(&SITES, plainly);
+    let eyes = Eyes {
+        store: &store,
+        said: None,
+        scope: ConsoleScope::All,
+    };
+    let sites = eyes.json("?format=json");
+    assert_eq!(sites["rows"].as_array().unwrap().len(), 2);
+    assert_eq!(sites["rows"][0][0], "tea.example");
+    let days = eyes.json("site/tea.example/visits?format=json&list=days");
+    let rows = days["rows"].as_array().unwrap();
+    assert_eq!((rows.len(), &days["from"]), (28, &json!("2026-10-31")));
+    let views: i64 = rows.iter().map(|row| row[1].as_i64().unwrap()).sum();
+    assert_eq!(sites["rows"][0][1], views);
+    let pages = eyes.json("site/tea.example/pages?format=json&filter=MENU");
+    let names: Vec<_> = pages["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row[0].clone())
+        .collect();
+    assert_eq!(names, ["/menu", "/menu/tea", "/menu/coffee"]);
+    let csv = eyes.see("site/tea.example/speed?format=csv&list=slowest&rows=all");
+    assert!(
+        csv.body.starts_with("page,mean time (µs),views\r\n/news,"),
+        "{}",
+        csv.body
+    );
+    let page = eyes.see("site/tea.example/pages?page=/menu").body;
+    for part in [
+        "Came from",
+        "Went on to",
+        "/menu/coffee",
+        "Trails of visitors",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let trail = eyes.json(&format!(
+        "site/tea.example/visitors?visitor={:x}&format=json&from=2026-11-27",
+        VISITOR + 2
+    ));
+    let rows = trail["rows"].as_array().unwrap();
+    assert_eq!((rows.len(), &rows[0][3]), (3, &json!(47)));
+}
+
+#[test]
+fn what_is_uncertain_is_said_on_the_page() {
+    let (_directory, store) = sample::store(&SITES, plainly);
+    let eyes = Eyes {
+        store: &store,
+        said: None,
+        scope: ConsoleScope::All,
+    };
+    let page = eyes.see("site/tea.example/visits?from=2026-10-01").body;
+    for told in [
+        "sum of 2 months",
+        "Today counts until 21:40",
+        "figures of 35 of these 58 days",
+    ] {
+        assert!(page.contains(told), "{told}: {page}");
+    }
+    let page = eyes
+        .see("site/tea.example/visits?from=2020-01-01&to=2020-01-02")
+        .body;
+    assert!(page.contains("Nothing was recorded"), "{page}");
+    let page = eyes.see("now").body;
+    assert!(page.contains("The server is not heard"), "{page}");
+}
+
+#[test]
+fn what_is_not_asked_well_is_refused_in_words() {
+    let (_directory, store) = sample::store(&SITES[..1], plainly);
+    let eyes = Eyes {
+        store: &store,
+        said: None,
+        scope: ConsoleScope::All,
+    };
+    for (address, status) in [
+        ("site/tea.example", 404),
+        ("site/tea.example/pages/", 404),
+        ("site//visits", 404),
+        ("nothing", 404),
+        ("site/tea.example/pages?list=none&format=csv", 404),
+        ("site/tea.example/visitors?visitor=1", 404),
+        ("site/tea.example/visitors?visitor=x", 400),
+        ("site/tea.example/pages?format=xml", 400),
+        ("?sort=x", 400),
+        ("?from=yesterday", 400),
+        ("?from=2026-11-27&to=2026-11-26", 400),
+    ] {
+        let answer = eyes.see(address);
+        assert_eq!(
+            (answer.status, answer.content_type),
+            (status, "text/html; charset=utf-8"),
+            "{address}"
+        );
+    }
+    let posted = eyes.with("", |question| {
+        let question = ConsoleQuestion {
+            method: "POST",
+            ..question.clone()
+        };
+        answer(&store, &question)
+    });
+    assert_eq!(posted.status, 405);
+    let asked = |accept: &str| {
+        eyes.with("", |question| {
+            let question = ConsoleQuestion {
+                accept_language: accept,
+                ..question.clone()
+            };
+            answer(&store, &question).body.contains("lang=\"ja\">")
+        })
+    };
+    assert!(
+        asked("ja") && asked("en;q=0.5, ja-JP;q=0.9") && !asked("en, ja;q=0.4") && !asked("fr")
+    );
+}
+
+/// Names of others in every place of an address.
+fn others(address: &str) -> [String; 4] {
+    let with = |parameter: &str| {
+        let mark = if address.contains('?') { '&' } else { '?' };
+        format!("{address}{mark}{parameter}")
+    };
+    [
+        address.replace("tea", "other"),
+        with("filter=other.example&tenant=other&site=other.example"),
+        with("page=/secret-of-other"),
+        with("list=other.example"),
+    ]
+}
+
+#[test]
+fn nobody_sees_what_is_anothers_whatever_is_asked() {
+    let name: sample::Naming = |name| match name {
+        "/contact" | "/wp-login.php" | "GPTBot" | "JP" => format!("{name}-secret-of-other"),
+        name => name.to_owned(),
+    };
+    let (_directory, store) = sample::store(&["other.example"], name);
+    let said = sample::said(&OWNERS[1..], name);
+    let mine = sample::said(&OWNERS, plainly);
+    let eyes = |said| Eyes {
+        store: &store,
+        said,
+        scope: tenants(&OWNERS[..1]),
+    };
+    let unknown = eyes(None).see("site/nobody.example/visits");
+    assert_eq!(unknown.status, 404);
+    for address in addresses("tea.example") {
+        for said in [None, Some(&said), Some(&mine)] {
+            let asked = [address.clone()].into_iter().chain(others(&address));
+            for address in asked.flat_map(|it| {
+                ["", "format=csv", "format=json"].map(|format| {
+                    let mark = if it.contains('?') { '&' } else { '?' };
+                    format!("{it}{mark}{format}")
+                })
+            }) {
+                let answer = eyes(said).see(&address);
+                let echoed = address.contains("filter=other")
+                    || address.contains("page=/secret")
+                    || address.contains("list=other");
+                let body = match echoed {
+                    // What is only said back is in the form and in links to the same page.
+                    true => answer
+                        .body
+                        .replace("other.example", "")
+                        .replace("secret-of-other", ""),
+                    false => answer.body.clone(),
+                };
+                assert!(
+                    !body.contains("other.example") && !body.contains("secret-of-other"),
+                    "{address}: {body}"
+                );
+                assert!(!body.contains("tenant other"), "{address}");
+                if address.starts_with("site/other") {
+                    assert_eq!(answer, unknown, "{address}");
+                }
+            }
+            let streamed = eyes(said).with(&address, fragment).unwrap_or_default();
+            assert!(!streamed.contains("other"), "{address}: {streamed}");
+        }
+    }
+    for page in ["machine", "back-ends", "alerts"] {
+        assert_eq!(eyes(Some(&mine)).see(page), unknown, "{page}");
+        assert_eq!(eyes(Some(&mine)).with(page, fragment), None, "{page}");
+    }
+    let limits = eyes(Some(&mine)).see("limits").body;
+    assert!(limits.contains("tenant tea/tenant") && limits.contains("site tea.example/client"));
+}
+
+#[test]
+fn markup_in_any_name_stays_text() {
+    let (_directory, store) = sample::store(&SITES, hostilely);
+    let said = sample::said(&OWNERS, hostilely);
+    let eyes = Eyes {
+        store: &store,
+        said: Some(&said),
+        scope: ConsoleScope::All,
+    };
+    let mark = "%3Cscript%3E%22%3E%3Cimg+src=x%3E%27%1B%00%E2%80%AE";
+    for address in addresses("tea.example") {
+        let hostile = format!("{mark}&page={mark}&sort={mark}&list={mark}");
+        for query in [
+            "lang=en".to_owned(),
+            format!("filter={mark}"),
+            format!("filter={hostile}"),
+        ] {
+            let joint = if address.contains('?') { '&' } else { '?' };
+            let answer = eyes.see(&format!("{address}{joint}{query}"));
+            let body = match address.as_str() {
+                page if LIVE.contains(&page) && answer.status == 200 => {
+                    let (before, after) = answer.body.rsplit_once("<script>").expect("ours");
+                    assert!(after.contains("EventSource"));
+                    before.to_owned()
+                }
+                _ => answer.body,
+            };
+            for never in [
+                "<script",
+                "<img",
+                "\"><img",
+                "onerror=alert(1)>",
+                "\u{1b}",
+                "\0",
+                "\u{202e}",
+                "\u{2066}",
+            ] {
+                assert!(
+                    !body.contains(never),
+                    "{never:?} in {address}{joint}{query}: {body}"
+                );
+            }
+        }
+        let streamed = eyes.with(&address, fragment).unwrap_or_default();
+        assert!(
+            !streamed.contains("<script") && !streamed.contains("<img"),
+            "{address}"
+        );
+    }
+}
+
+#[test]
+fn no_page_may_load_anything() {
+    let (_directory, store) = sample::store(&SITES[..1], plainly);
+    let eyes = Eyes {
+        store: &store,
+        said: None,
+        scope: ConsoleScope::All,
+    };
+    for address in [
+        "",
+        "site/tea.example/visits",
+        "now",
+        "nothing",
+        "site/tea.example/pages?format=csv",
+    ] {
+        let answer = eyes.see(address);
+        let field = |name: &str| {
+            let found = answer.fields.iter().find(|(it, _)| *it == name);
+            found.map(|(_, value)| value.as_str()).unwrap_or_default()
+        };
+        let policy = field("Content-Security-Policy");
+        assert!(
+            policy.starts_with("default-src 'none'; style-src 'sha256-")
+                && !policy.contains("unsafe"),
+            "{policy}"
+        );
+        assert_eq!(
+            policy.contains("script-src 'sha256-"),
+            address == "now",
+            "{policy}"
+        );
+        assert_eq!(field("X-Content-Type-Options"), "nosniff");
+        assert_eq!(field("Cache-Control"), "no-store");
+        assert!(!answer.body.contains(" style=") && !answer.body.contains(" onclick"));
+    }
+    assert!(eyes.see("now").body.contains("http-equiv=\"refresh\""));
+}
+
+/// A page as it is shown, with its policy inside, which a file has nowhere else.
+fn standing_alone(answer: &ConsoleAnswer) -> String {
+    let (_, policy) = &answer.fields[0];
+    let policy: Vec<&str> = policy
+        .split("; ")
+        .filter(|it| !it.starts_with("frame-ancestors") && !it.starts_with("script-src"))
+        .collect();
+    let meta = format!(
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\"><meta name=\"viewport\"",
+        policy.join("; ")
+    );
+    let page = answer.body.replacen("<meta name=\"viewport\"", &meta, 1);
+    // What runs is tested where there is a server.
+    let script = page.find("<script>").zip(page.find("</script>"));
+    script.map_or(page.clone(), |(from, to)| {
+        format!("{}{}", &page[..from], &page[to + 9..])
+    })
+}
+
+fn looked_at(kind: &str, pages: &[(String, String)], colours: Colours) {
+    let Some(browser) = chromium::installed() else {
+        testkit::lacks("Chromium", "scripts/bootstrap.sh test");
+        return;
+    };
+    if let Some(directory) = std::env::var_os("NAGAYA_SAMPLES") {
+        for (address, page) in pages {
+            let name = address.replace(['/', '?', '&', '='], "_");
+            let file = std::path::Path::new(&directory).join(format!("console-{kind}-{name}.html"));
+            std::fs::write(file, page).unwrap();
+        }
+    }
+    let texts: Vec<&str> = pages.iter().map(|(_, page)| page.as_str()).collect();
+    let answers = chromium::probed(&browser, &texts, &WIDTHS, colours);
+    let shown = pages
+        .iter()
+        .flat_map(|(address, _)| WIDTHS.map(|width| (address, width)));
+    for (said, (address, width)) in answers.iter().zip(shown) {
+        assert_eq!(said["complaints"], json!([]), "{address}");
+        assert_eq!(said["loaded"], json!([]), "{address}");
+        assert_eq!(
+            (&said["images"], &said["headings"]),
+            (&json!(0), &json!(1)),
+            "{address}"
+        );
+        assert_eq!(said["width"], width, "{address}");
+        assert!(
+            said["overflow"].as_f64() <= Some(0.0),
+            "{address} at {width}: {}",
+            said["overflow"]
+        );
+        assert!(said["contrast"].as_f64() >= Some(CONTRAST_MIN), "{address}");
+        for chart in said["charts"].as_array().unwrap() {
+            for none in ["outside", "overlapping", "faint"] {
+                assert_eq!(chart[none], json!([]), "{none} in {address} at {width}");
+            }
+        }
+    }
+}
+
+fn shown_in_a_browser(kind: &str, name: sample::Naming, language: &str, colours: Colours) {
+    let (_directory, store) = sample::store(&SITES, name);
+    let said = sample::said(&OWNERS, name);
+    let eyes = Eyes {
+        store: &store,
+        said: Some(&said),
+        scope: ConsoleScope::All,
+    };
+    let mut pages: Vec<(String, String)> = Vec::new();
+    for address in addresses("tea.example")
+        .into_iter()
+        .chain(["nothing".into()])
+    {
+        let address = with_language(&address, language);
+        let answer = eyes.see(&address);
+        if answer.content_type.starts_with("text/html") {
+            pages.push((address, standing_alone(&answer)));
+        }
+    }
+    let unheard = Eyes { said: None, ..eyes };
+    pages.push((
+        "unheard".into(),
+        standing_alone(&unheard.see(&with_language("now", language))),
+    ));
+    looked_at(kind, &pages, colours);
+}
+
+#[test]
+fn pages_are_legible_in_english_on_a_desk_and_a_telephone() {
+    shown_in_a_browser("plain", plainly, "en", Colours::Light);
+}
+
+#[test]
+fn pages_are_legible_in_japanese_and_in_the_dark() {
+    shown_in_a_browser("plain", plainly, "ja", Colours::Dark);
+}
+
+#[test]
+fn the_worst_names_stay_text_and_within_their_pages() {
+    shown_in_a_browser("worst", hostilely, "en", Colours::Light);
+}
