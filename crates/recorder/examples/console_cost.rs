@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "no part of the product")]
 
 use jiff::civil::date;
+use jiff::tz::TimeZone;
 use os::cpu::process_cpu_ns;
 use recorder::{
     ConsoleQuestion, ConsoleScope, FigureStore, ListOf, NAMES_MAX, Piece, SaltPeriod, Tally, answer,
@@ -52,7 +53,10 @@ fn main() {
             path,
             query,
             accept_language: "",
-            now: date(2026, 11, 27).at(12, 0, 0, 0),
+            now: date(2026, 11, 27)
+                .at(12, 0, 0, 0)
+                .to_zoned(TimeZone::UTC)
+                .unwrap(),
             salt: SaltPeriod::Day,
             live: None,
         };

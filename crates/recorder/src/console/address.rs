@@ -23,6 +23,8 @@ pub(super) enum Page {
     Sites,
     /// A part of what is told of a site.
     Site(String, SitePart),
+    /// Figures of the machine and of tenants over time.
+    History,
     /// What goes on now.
     Live(LivePage),
 }
@@ -32,6 +34,7 @@ impl Page {
     pub(super) fn of_path(path: &str) -> Option<Page> {
         match path.split('/').collect::<Vec<_>>()[..] {
             [""] => Some(Page::Sites),
+            ["history"] => Some(Page::History),
             ["site", site, part] => Some(Page::Site(site.into(), SitePart::of_id(part)?)),
             [page] => LivePage::of_id(page).map(Page::Live),
             _ => None,
@@ -42,6 +45,7 @@ impl Page {
         match self {
             Page::Sites => String::new(),
             Page::Site(site, part) => format!("site/{}/{}", encoded(site), part.id()),
+            Page::History => "history".into(),
             Page::Live(page) => page.id().to_owned(),
         }
     }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::address::{Address, Page, PageQuery};
 use super::live::LivePage;
 use super::site::SitePart;
-use super::{Asking, ConsoleAnswer, ConsoleQuestion, ConsoleScope, NoPage};
+use super::{Asking, ConsoleAnswer, ConsoleQuestion, ConsoleScope, EVENTS, NoPage};
 use crate::salts::civil;
 
 /// Seconds after which a page that changes is asked for anew, where no script runs.
@@ -25,6 +25,8 @@ const PRESETS: [(i32, Phrase); 5] = [
     (365, Phrase::new("a year", "1 年")),
 ];
 const SITES: Phrase = Phrase::new("Sites", "サイト");
+/// What people call figures over time.
+pub(super) const HISTORY: Phrase = Phrase::new("History", "推移");
 const SCRIPT: &str = include_str!("live.js");
 static STYLE: LazyLock<String> =
     LazyLock::new(|| format!("{}{}", report::style(), include_str!("style.css")));
@@ -67,6 +69,13 @@ pub(super) fn answer(status: u16, content_type: &'static str, body: String) -> C
 
 fn html_answer(status: u16, body: String) -> ConsoleAnswer {
     answer(status, "text/html; charset=utf-8", body)
+}
+
+/// What changed of a page, as an event; where nothing more comes the next is asked for a second later.
+pub(super) fn event(changing: &str) -> ConsoleAnswer {
+    let lines = changing.lines().map(|line| format!("data: {line}\n"));
+    let body = format!("retry: 1000\n{}\n", lines.collect::<String>());
+    answer(200, "text/event-stream", body)
 }
 
 /// A request that is none to look at something.
@@ -168,11 +177,11 @@ pub(super) fn page(
 pub(super) fn live_page(asking: &Asking<'_>, document: &Document, changing: &str) -> ConsoleAnswer {
     let address = &asking.address;
     let events = format!(
-        "{}events?page={}&lang={}",
+        "{}{EVENTS}?page={}&lang={}",
         address.base,
         match &address.page {
             Page::Live(page) => page.id(),
-            Page::Sites | Page::Site(..) => "",
+            Page::Sites | Page::Site(..) | Page::History => "",
         },
         asking.language.tag()
     );
@@ -214,6 +223,10 @@ fn top(
             nav aria-label=(Phrase::new("Pages", "ページ").said_in(language)) {
                 a href=(address.to(Page::Sites)) aria-current=[is_sites.then_some("page")] {
                     (SITES.said_in(language))
+                }
+                @let is_history = current == Some(&Page::History);
+                a href=(address.to(Page::History)) aria-current=[is_history.then_some("page")] {
+                    (HISTORY.said_in(language))
                 }
                 @for page in live {
                     @let is_current = current == Some(&Page::Live(page));

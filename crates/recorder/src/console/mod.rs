@@ -10,13 +10,14 @@
 mod address;
 mod export;
 mod frame;
+mod history;
 mod live;
 mod site;
 mod sites;
 
 use std::collections::BTreeSet;
 
-use jiff::civil::DateTime;
+use jiff::Zoned;
 use report::Language;
 
 use crate::page::Telling;
@@ -25,6 +26,8 @@ use crate::store::{FigureStore, StoreError};
 use address::{Address, Page, PageQuery};
 pub use live::Live;
 
+/// Below which what changes of pages is asked for.
+const EVENTS: &str = "events";
 /// Rows of a list on a page that does not show all.
 const ROWS: usize = 50;
 
@@ -52,6 +55,20 @@ impl ConsoleScope {
         match self {
             ConsoleScope::All => true,
             ConsoleScope::Tenants(tenants) => tenants.iter().any(|it| it.tenant == name),
+        }
+    }
+
+    /// Whether a figure that is followed over time is in it: `tenant.NAME.WHAT` is a tenant's.
+    fn has_figure(&self, figure: &str) -> bool {
+        match self {
+            ConsoleScope::All => true,
+            ConsoleScope::Tenants(tenants) => tenants.iter().any(|it| {
+                let rest = figure.strip_prefix("tenant.");
+                let rest = rest.and_then(|rest| rest.strip_prefix(it.tenant.as_str()));
+                // A tenant's name may have a dot in it; what is measured has none.
+                let what = rest.and_then(|rest| rest.strip_prefix('.'));
+                what.is_some_and(|what| !what.contains('.'))
+            }),
         }
     }
 
@@ -92,8 +109,8 @@ pub struct ConsoleQuestion<'a> {
     pub query: &'a str,
     /// What the client wants to read, as it was sent.
     pub accept_language: &'a str,
-    /// The time where the figures' days begin.
-    pub now: DateTime,
+    /// The time, in the zone of the figures' days.
+    pub now: Zoned,
     /// How long the figures' visitors are known.
     pub salt: SaltPeriod,
     /// What the server says of now, where it is heard.
@@ -177,10 +194,16 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// Answers a question.
+/// Answers a question. What changes of a page is asked for below `events`, and comes as one event: who
+/// streams sends more of them.
 pub fn answer(store: &FigureStore, question: &ConsoleQuestion<'_>) -> ConsoleAnswer {
     if !matches!(question.method, "GET" | "HEAD") {
         return frame::not_allowed();
+    }
+    if question.path == EVENTS {
+        let event = fragment(question).map(|changing| frame::event(&changing));
+        let unknown = || frame::no_page(question, language(question), &NoPage::Unknown);
+        return event.unwrap_or_else(unknown);
     }
     let answered = Asking::of(question).and_then(|asking| page(store, &asking));
     answered.unwrap_or_else(|why| frame::no_page(question, language(question), &why))
@@ -200,17 +223,27 @@ fn page(store: &FigureStore, asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPag
                 false => Err(NoPage::Unknown),
             }
         }
+        Page::History => history::answer(store, asking),
         Page::Live(page) => live::answer(asking, *page),
     }
 }
 
-/// The part of a page that changes while it is looked at, as a stream of events sends it; none where
-/// there is no such page for these eyes.
+/// The part of a page that changes while it is looked at, as events bring it; none where there is no such
+/// page for these eyes. The page is the question's, or below `events` what its query names.
 pub fn fragment(question: &ConsoleQuestion<'_>) -> Option<String> {
-    let asking = Asking::of(question).ok()?;
+    let page = crate::reader::Query(question.query).value("page");
+    let path = match question.path {
+        EVENTS => &page,
+        path => path,
+    };
+    let question = ConsoleQuestion {
+        path,
+        ..question.clone()
+    };
+    let asking = Asking::of(&question).ok()?;
     match asking.address.page {
         Page::Live(page) => live::fragment(&asking, page),
-        Page::Sites | Page::Site(..) => None,
+        Page::Sites | Page::Site(..) | Page::History => None,
     }
 }
 

@@ -13,7 +13,8 @@ use crate::range::RangeFigures;
 use crate::salts::{SaltPeriod, civil};
 pub(crate) use lists::{Shown, VISITOR_DIGITS, list, slowest, trail, trails};
 pub(crate) use times::{
-    FigureOf, by_day, counts_by_day, days, hours, months, overview, speed, visitor_facts, weekdays,
+    FigureOf, by_day, counts_by_day, days, hours, months, overview, panel, speed, visitor_facts,
+    weekdays,
 };
 
 /// Days of a range that are shown each; a longer one is shown by month.

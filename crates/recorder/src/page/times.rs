@@ -273,7 +273,8 @@ pub(crate) fn hours(document: &mut Document, range: &RangeFigures, telling: &Tel
     }
 }
 
-fn panel(title: &str, along: Along, unit: Unit, lines: Vec<Line>) -> Lines {
+/// Lines of one unit.
+pub(crate) fn panel(title: &str, along: Along, unit: Unit, lines: Vec<Line>) -> Lines {
     Lines {
         title: title.into(),
         along,

@@ -5,7 +5,6 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use recorder::fragment;
 use serde_json::json;
 
 use super::sample::plainly;
@@ -51,7 +50,7 @@ fn an_open_page_takes_what_changes() {
                 }
                 let stream = stream.unwrap();
                 // A browser that goes away in between asks for nothing more.
-                scope.spawn(move || drop(served(stream, is_seen, is_over)));
+                scope.spawn(move || drop(served(stream, is_seen)));
             }
         });
         let url = format!("http://{address}/watcher");
@@ -63,11 +62,7 @@ fn an_open_page_takes_what_changes() {
     });
 }
 
-fn served(
-    mut stream: TcpStream,
-    is_seen: &AtomicBool,
-    is_over: &AtomicBool,
-) -> std::io::Result<()> {
+fn served(mut stream: TcpStream, is_seen: &AtomicBool) -> std::io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let target = lines.next().transpose()?.unwrap_or_default();
@@ -98,16 +93,14 @@ fn served(
         }
         "/console/events" => {
             let later = [("later", "later.example")];
-            let later = seen_by(&later, |eyes| eyes.with("now", fragment)).unwrap();
-            let lines = later.lines().map(|line| format!("data: {line}\n"));
-            let event = format!("{}\n", lines.collect::<String>());
-            let head =
-                "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/event-stream\r\n\r\n";
-            stream.write_all(format!("{head}{event}").as_bytes())?;
-            held(is_over)
+            let answer = seen_by(&later, |eyes| eyes.see("events?page=now&lang=en"));
+            let fields = format!("Content-Type: {}\r\n", answer.content_type);
+            reply(&fields, &answer.body)
         }
         "/held" => {
-            held(is_seen)?;
+            testkit::eventually(PATIENCE, "the page has changed", || {
+                is_seen.load(Ordering::Relaxed).then_some(())
+            });
             reply("Content-Type: image/png\r\n", "")
         }
         "/seen" => {
@@ -116,13 +109,6 @@ fn served(
         }
         _ => reply("Content-Type: text/plain\r\n", ""),
     }
-}
-
-fn held(until: &AtomicBool) -> std::io::Result<()> {
-    testkit::eventually(PATIENCE, "the page has changed", || {
-        until.load(Ordering::Relaxed).then_some(())
-    });
-    Ok(())
 }
 
 fn seen_by<T>(owners: &[(&str, &str)], see: impl FnOnce(&Eyes<'_>) -> T) -> T {

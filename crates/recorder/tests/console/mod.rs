@@ -8,7 +8,9 @@ mod live;
 mod sample;
 
 use chromium::Colours;
-use jiff::civil::{DateTime, date};
+use jiff::Zoned;
+use jiff::civil::date;
+use jiff::tz::TimeZone;
 use recorder::{
     ConsoleAnswer, ConsoleQuestion, ConsoleScope, FigureStore, SaltPeriod, TenantSites, answer,
     fragment,
@@ -35,8 +37,9 @@ const WIDTHS: [u32; 2] = [1280, 390];
 /// Contrast of words to what they stand on that accessibility asks for.
 const CONTRAST_MIN: f64 = 4.5;
 
-fn now() -> DateTime {
-    date(2026, 11, 27).at(21, 40, 0, 0)
+fn now() -> Zoned {
+    let now = date(2026, 11, 27).at(21, 40, 0, 0);
+    now.to_zoned(TimeZone::UTC).unwrap()
 }
 
 fn tenants(names: &[(&str, &str)]) -> ConsoleScope {
@@ -94,6 +97,7 @@ fn addresses(site: &str) -> Vec<String> {
     all.push(format!("site/{site}/pages?filter=menu&from=2026-11-27"));
     all.push(format!("site/{site}/visits?from=2025-11-27"));
     all.push(format!("site/{site}/visitors?visitor={VISITOR:x}"));
+    all.extend(["history", "history?from=2026-11-27", "history?filter=tea"].map(String::from));
     all.extend(LIVE.map(String::from));
     all
 }
@@ -111,6 +115,10 @@ fn what_is_told_is_what_was_recorded() {
         said: None,
         scope: ConsoleScope::All,
     };
+    let told = eyes.json("history?format=json&from=2026-11-27");
+    assert_eq!(told["rows"], json!([["cpu_pressure", 0.5, 0.25, 0.75]]));
+    let told = eyes.json("history?format=json&filter=tenant.tea.");
+    assert_eq!(told["rows"][0][0], "tenant.tea.cpu");
     let sites = eyes.json("?format=json");
     assert_eq!(sites["rows"].as_array().unwrap().len(), 2);
     assert_eq!(sites["rows"][0][0], "tea.example");
@@ -186,6 +194,8 @@ fn what_is_not_asked_well_is_refused_in_words() {
         ("site/tea.example", 404),
         ("site/tea.example/pages/", 404),
         ("site//visits", 404),
+        ("events?page=visits", 404),
+        ("events", 404),
         ("nothing", 404),
         ("site/tea.example/pages?list=none&format=csv", 404),
         ("site/tea.example/visitors?visitor=1", 404),
@@ -280,6 +290,7 @@ fn nobody_sees_what_is_anothers_whatever_is_asked() {
                     "{address}: {body}"
                 );
                 assert!(!body.contains("tenant other"), "{address}");
+                assert!(!body.contains("tenant.other"), "{address}");
                 if address.starts_with("site/other") {
                     assert_eq!(answer, unknown, "{address}");
                 }
@@ -288,7 +299,7 @@ fn nobody_sees_what_is_anothers_whatever_is_asked() {
             assert!(!streamed.contains("other"), "{address}: {streamed}");
         }
     }
-    for page in ["machine", "back-ends", "alerts"] {
+    for page in ["machine", "back-ends", "alerts", "events?page=machine"] {
         assert_eq!(eyes(Some(&mine)).see(page), unknown, "{page}");
         assert_eq!(eyes(Some(&mine)).with(page, fragment), None, "{page}");
     }

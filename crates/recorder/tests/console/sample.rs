@@ -5,7 +5,7 @@ use control::{
     Certificate, Concurrent, Group, Key, Limit, Named, Pool, PoolStanding, RefusedReload, Replies,
     RequestClass, Sensor, Sensors, ShedRule, Site, Status, TenantNow, Upstream, Worker,
 };
-use recorder::{AlertRule, AlertState, FigureStore, ListOf, Piece, Side, Tally};
+use recorder::{AlertRule, AlertState, FigureStore, ListOf, Piece, Sample, Side, Sums, Tally};
 use testkit::TempDir;
 
 /// 2026-11-27.
@@ -45,7 +45,29 @@ pub(crate) fn store(sites: &[&str], name: Naming) -> (TempDir, FigureStore) {
             store.settle().unwrap();
         }
     }
+    store.write_samples(&samples(name)).unwrap();
     (directory, store)
+}
+
+/// Minutes of two days.
+fn samples(name: Naming) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for (minute, value) in (0..96).zip([0.25, 0.75].into_iter().cycle()) {
+        let at_s = i64::from(TODAY - 1) * 86_400 + minute * 1_800;
+        for of in ["cpu_pressure", "tenant.tea.cpu", "tenant.other.cpu"] {
+            let of = if of == "cpu_pressure" {
+                name(of)
+            } else {
+                of.to_owned()
+            };
+            samples.push(Sample {
+                name: of.into(),
+                at_s,
+                sums: Sums::of(value),
+            });
+        }
+    }
+    samples
 }
 
 const LISTED: [(ListOf, &[&str]); 17] = [

@@ -1,0 +1,182 @@
+//! What is measured of the machine and of tenants, over time.
+//!
+//! The idea: a figure is one chart of its mean and its most, as finely as the range allows. Of the
+//! machine's own all are shown, of tenants' those that the filter names or the scope has.
+
+use jiff::civil::Date;
+use report::units::Unit;
+use report::{Along, Cell, Column, Document, Language, Line, Table, units};
+
+use super::{Asking, ConsoleAnswer, ConsoleScope, NoPage, export, frame, site, sites};
+use crate::history::Sums;
+use crate::page;
+use crate::salts::civil;
+use crate::store::{FigureStore, Tier};
+
+/// Figures that are looked at.
+const SERIES_MAX: usize = 20_000;
+/// Charts on a page.
+const CHARTS_MAX: usize = 24;
+/// Days that are shown by the minute, and by the hour.
+const MINUTE_DAYS: i32 = 2;
+const HOUR_DAYS: i32 = 62;
+const DAY_S: f64 = 86_400.0;
+/// How names of figures begin that are not the machine's.
+const OWNED: [&str; 3] = ["tenant.", "site.", "upstream."];
+
+/// The page of figures over time.
+pub(super) fn answer(store: &FigureStore, asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPage> {
+    let (from, to) = asking.range()?;
+    let telling = asking.telling();
+    let title = frame::HISTORY.said_in(asking.language);
+    let mut document = Document::new(title, sites::told_range(from, to));
+    document.language = asking.language;
+    let shown = shown(store, asking)?;
+    if shown.is_empty() {
+        let nothing = telling.say("Nothing is followed yet.", "記録された推移はありません。");
+        document.section("").text(nothing);
+    }
+    let span = Span::of(asking, from, to);
+    let tier = match to - from {
+        ..MINUTE_DAYS => Tier::Minute,
+        MINUTE_DAYS..HOUR_DAYS => Tier::Hour,
+        _ => Tier::Day,
+    };
+    let mut table = Table::new([
+        Column::left(telling.say("figure", "項目")),
+        Column::right(telling.say("mean", "平均")),
+        Column::right(telling.say("least", "最小")),
+        Column::right(telling.say("most", "最大")),
+    ]);
+    let mut charts = Vec::new();
+    for name in shown.iter().take(CHARTS_MAX) {
+        let samples = store.samples(name, tier, span.from_s, span.to_s)?;
+        let Some(sums) = samples.iter().map(|(_, sums)| *sums).reduce(merged) else {
+            continue;
+        };
+        let unit = unit(name);
+        let cell = |value: f64| Cell::figure(unit.write(value), value);
+        table.row([
+            Cell::name(name),
+            cell(sums.mean()),
+            cell(sums.low),
+            cell(sums.high),
+        ]);
+        charts.push(span.chart(asking, name, &samples, tier));
+    }
+    let section = document.section("");
+    section.id = "figures";
+    if shown.len() > CHARTS_MAX {
+        let count = units::count(shown.len() as u64);
+        section.text(match asking.language {
+            Language::English => format!("{CHARTS_MAX} of {count}: a filter finds the others."),
+            Language::Japanese => format!("{count} 件のうち {CHARTS_MAX} 件。絞り込みで探せます。"),
+        });
+    }
+    section.table(table);
+    for chart in charts {
+        document.section("").chart(chart);
+    }
+    if let Some(format) = asking.address.asked.format {
+        return export::answer(asking, format, &document, "history", (from, to));
+    }
+    site::link_lists(asking, &mut document, false);
+    Ok(frame::page(asking, None, &document, (from, to)))
+}
+
+/// The figures of the scope that are shown.
+fn shown(store: &FigureStore, asking: &Asking<'_>) -> Result<Vec<String>, NoPage> {
+    let scope = asking.question.scope;
+    let telling = asking.telling();
+    let is_machine = |name: &str| !OWNED.iter().any(|begin| name.starts_with(begin));
+    let is_wanted = |name: &str| match (scope, telling.filter) {
+        (ConsoleScope::All, "") => is_machine(name),
+        _ => telling.shows(name),
+    };
+    let begin = match scope {
+        ConsoleScope::All => "",
+        ConsoleScope::Tenants(_) => "tenant.",
+    };
+    let mut names = store.series(begin, SERIES_MAX)?;
+    names.retain(|name| scope.has_figure(name) && is_wanted(name));
+    Ok(names)
+}
+
+fn merged(mut one: Sums, other: Sums) -> Sums {
+    one.merge(&other);
+    one
+}
+
+/// As figures are named.
+fn unit(name: &str) -> Unit {
+    match name.rsplit(['.', '_']).next() {
+        Some("memory" | "bytes") => Unit::Bytes,
+        Some("pressure" | "share") => Unit::Share,
+        _ => Unit::Count,
+    }
+}
+
+/// The days of a range as instants.
+struct Span {
+    from_s: i64,
+    to_s: i64,
+    /// The first day, after the first of 1970.
+    first: f64,
+    is_by_days: bool,
+}
+
+impl Span {
+    fn of(asking: &Asking<'_>, from: i32, to: i32) -> Span {
+        let zone = asking.question.now.time_zone();
+        let begin = |date: Date| {
+            let begin = date.to_zoned(zone.clone());
+            begin.map_or(0, |begin| begin.timestamp().as_second())
+        };
+        Span {
+            from_s: begin(civil(from)),
+            to_s: begin(civil(to.saturating_add(1))),
+            first: f64::from(from),
+            is_by_days: from < to,
+        }
+    }
+
+    fn chart(
+        &self,
+        asking: &Asking<'_>,
+        name: &str,
+        samples: &[(i64, Sums)],
+        tier: Tier,
+    ) -> report::Lines {
+        let telling = asking.telling();
+        let line = |line: &str, value: fn(&Sums) -> f64| {
+            let mut points = Vec::new();
+            let mut before = None;
+            for (at_s, sums) in samples {
+                let since_s = (at_s - self.from_s) as f64;
+                let at = match self.is_by_days {
+                    true => self.first + since_s / DAY_S,
+                    false => since_s,
+                };
+                // Where nothing was measured nothing is drawn.
+                if before.is_some_and(|before| at_s - before > 2 * tier.seconds()) {
+                    points.push((at, f64::NAN));
+                }
+                before = Some(*at_s);
+                points.push((at, value(sums)));
+            }
+            Line {
+                name: line.into(),
+                points,
+            }
+        };
+        let along = match self.is_by_days {
+            true => Along::Day,
+            false => Along::Time,
+        };
+        let lines = vec![
+            line(telling.say("mean", "平均"), Sums::mean),
+            line(telling.say("most", "最大"), |sums| sums.high),
+        ];
+        page::panel(name, along, unit(name), lines)
+    }
+}
