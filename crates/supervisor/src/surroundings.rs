@@ -4,7 +4,8 @@
 //! (a server that is started later) is a warning; nothing is changed by looking.
 
 use std::collections::{BTreeMap, HashSet};
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
@@ -17,6 +18,11 @@ use os::user::User;
 
 use ipc::manifest::{find_in_path, missing_in_path};
 
+/// What php-fpm calls itself, and somewhere in its program.
+const PHP_FPM: &[u8] = b"fpm-fcgi";
+/// Bytes of a program that are looked at, and at once.
+const PROGRAM_BYTES_MAX: u64 = 256 << 20;
+const PIECE_BYTES: u64 = 1 << 20;
 /// Sockets looked at, at most.
 const SOCKETS_MAX: usize = 1_000;
 
@@ -215,8 +221,11 @@ pub fn warnings(model: &Model) -> Vec<String> {
     let of_maps = model.maps.iter().filter_map(lacking_program);
     let of_accounts = chores(model).filter_map(|(name, chore)| lacking_chore(name, chore));
     let of_php = model.php.iter().filter_map(|php| {
-        let command = [php.program.to_string_lossy().into_owned()];
-        lacking(&format!("php {}", php.version), &command, Path::new("/"))
+        let (name, program) = (format!("php {}", php.version), &php.program);
+        let command = [program.to_string_lossy().into_owned()];
+        let is_other = is_other_than_php_fpm(program);
+        let other = is_other.then(|| format!("{name}: {} is no php-fpm", program.display()));
+        lacking(&name, &command, Path::new("/")).or(other)
     });
     let of_apps = model.pools.iter().filter_map(|pool| match &pool.program {
         PoolProgram::App(app) => lacking(&pool.name, &app.command, &app.directory),
@@ -225,6 +234,34 @@ pub fn warnings(model: &Model) -> Vec<String> {
     let of_pools = of_php.chain(of_apps).chain(lacking_walls(model));
     let all = of_sockets.chain(of_maps).chain(of_accounts);
     all.chain(of_pools).collect()
+}
+
+/// Whether a program is certainly no php-fpm: neither by its name, nor by the one that it has for
+/// itself. What runs another, as a script does, may be one.
+#[must_use]
+pub fn is_other_than_php_fpm(program: &Path) -> bool {
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    !name.contains("fpm") && File::open(program).is_ok_and(|file| is_binary_without(PHP_FPM, file))
+}
+
+/// Whether this is a program in the machine's language in which a word is nowhere.
+fn is_binary_without(word: &[u8], program: impl Read) -> bool {
+    let (mut program, mut bytes) = (program.take(PROGRAM_BYTES_MAX), Vec::new());
+    let mut is_binary = false;
+    loop {
+        // What may be the word's beginning stays.
+        let passed = bytes.len().saturating_sub(word.len());
+        bytes.drain(..passed);
+        match program.by_ref().take(PIECE_BYTES).read_to_end(&mut bytes) {
+            Ok(1..) => {}
+            Ok(0) => return is_binary,
+            Err(_) => return false,
+        }
+        is_binary |= bytes.starts_with(b"\x7fELF");
+        if !is_binary || bytes.windows(word.len()).any(|it| it == word) {
+            return false;
+        }
+    }
 }
 
 /// That pools are to be shut in, where nobody can do that.
@@ -298,5 +335,28 @@ fn lack(path: &Path) -> Option<String> {
             "{}: start its server, or correct the path",
             reason(&error)
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binary_that_never_names_php_fpm_is_none() {
+        let piece = usize::try_from(PIECE_BYTES).unwrap();
+        let program = |start: &[u8], at: usize, word: &[u8]| {
+            let mut bytes = [start, &vec![0; at], word].concat();
+            bytes.resize(3 * piece, 0);
+            is_binary_without(PHP_FPM, &*bytes)
+        };
+        assert!(program(b"\x7fELF", 0, b""));
+        assert!(program(b"\x7fELF", 0, b"fpm-fcg"));
+        for at in [0, 100, piece - 12, piece - 8, piece - 4, piece, 2 * piece] {
+            assert!(!program(b"\x7fELF", at, PHP_FPM), "{at}");
+        }
+        assert!(!program(b"#!/bin/sh", 0, b""), "it may run one");
+        assert!(is_other_than_php_fpm(Path::new("/bin/false")));
+        assert!(!is_other_than_php_fpm(Path::new("/nonexistent")));
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use config::model::{Isolate, Model, Php, PoolProgram};
 use config::reason;
+use supervisor::surroundings::is_other_than_php_fpm;
 
 use super::{CheckState, Finding, finding};
 
@@ -33,8 +34,11 @@ fn php(php: &Php) -> Finding {
     let program = php.program.display();
     let facts = std::fs::metadata(&php.program);
     let why = match facts {
-        Ok(facts) if facts.is_file() && facts.permissions().mode() & 0o111 != 0 => None,
-        Ok(_) => Some("it is no program".to_owned()),
+        Ok(facts) if !facts.is_file() || facts.permissions().mode() & 0o111 == 0 => {
+            Some("it is no program".to_owned())
+        }
+        Ok(_) if is_other_than_php_fpm(&php.program) => Some("it is no php-fpm".to_owned()),
+        Ok(_) => None,
         Err(error) => Some(reason(&error)),
     };
     let version = &php.version;
@@ -93,6 +97,7 @@ mod tests {
         for (program, said) in [
             ("/nonexistent/php-fpm", "/nonexistent/php-fpm: "),
             ("/etc/passwd", "/etc/passwd: it is no program"),
+            ("/bin/false", "/bin/false: it is no php-fpm"),
         ] {
             let told = told(program);
             assert!(
@@ -100,8 +105,9 @@ mod tests {
                 "{told}"
             );
         }
-        let program = std::env::current_exe().unwrap();
-        let told = told(&program.to_string_lossy());
+        let place = testkit::TempDir::new();
+        let script = place.write_program("php", "#!/bin/sh\nexec php-fpm \"$@\"\n");
+        let told = told(&script.to_string_lossy());
         assert!(!told.contains("name another"), "{told}");
     }
 }
