@@ -8,6 +8,7 @@ PORT ?= 8080
 TLS_PORT ?= 8443
 ARGS ?=
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+FIRST_BUILD = [ -e "$(TARGET_DIR)/release/nagaya" ] || echo "The first build is optimised for speed: on two cores it takes some ten minutes. The next ones are short."
 
 .PHONY: help run demo test test-cgroup2 bench lab moving-in soak lint fmt package readme-figures
 
@@ -17,11 +18,13 @@ help: ## this list
 run: ## build, then serve the demo on 127.0.0.1:8080 and, over TLS, 8443 (PORT=8090 TLS_PORT=8453 for others)
 	@scripts/demo.sh --ports-free $(PORT) $(TLS_PORT)
 	@scripts/bootstrap.sh build
+	@$(FIRST_BUILD)
 	cargo build --release --locked -p nagaya
 	@scripts/demo.sh "$(TARGET_DIR)/release/nagaya" $(PORT) $(TLS_PORT)
 
 demo: ## one crawler, twenty sites, four PHP workers: on nginx, then on Nagaya, and a page without end, in a minute
 	@scripts/bootstrap.sh demo
+	@$(FIRST_BUILD)
 	cargo build --release --locked -p nagaya
 	cargo build --release --locked -p lab --example demo
 	"$(TARGET_DIR)/release/examples/demo" "$(TARGET_DIR)/release/nagaya"

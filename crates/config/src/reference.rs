@@ -11,8 +11,8 @@ const HEAD: &str = "\
 
 This file is generated from the table of keys that the gateway itself reads its configuration by.
 
-A configuration is TOML. Unknown keys are errors; `nagaya check` reports all problems at once, and
-`nagaya check --dump` prints the effective configuration with every default.
+A configuration is TOML. Unknown keys are errors; `nagaya check` reports all problems, each with its line (where one is no
+TOML, what seems to be missing waits until it can be read), and `nagaya check --dump` prints the effective configuration with every default.
 
 - Durations are `\"500ms\"`, `\"2s\"`, `\"1m\"`, `\"1h\"` or `\"1d\"`; sizes are `512`, `\"64KiB\"`, `\"8MiB\"` or `\"1GiB\"`.
 - Paths are relative to the directory of the file they stand in.
