@@ -18,7 +18,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use config::model::{ListenAddress, Model};
+use config::model::{Caps, ListenAddress, Model};
 use tokio::sync::mpsc::Receiver;
 
 use crate::access_log::queue::Order;
@@ -542,12 +542,16 @@ fn room(configure: &Configure, model: &Model, before: Option<&Generation>) -> Re
     let is_told = before
         .is_some_and(|before| (before.process.caps.connections, before.room) == (configured, room));
     if configured > room.connections && !is_told {
-        tracing::warn!(
-            descriptors = allowed,
+        let told = format!(
             "caps.connections is {configured}, but there are descriptors for {}: further ones wait; raise the limit (LimitNOFILE, ulimit -Hn) to {}, or lower caps.connections",
             room.connections,
             needs.for_connections(configured as u64)
         );
+        // Nobody has asked for so many.
+        match configured == Caps::CONNECTIONS {
+            true => tracing::info!(descriptors = allowed, "{told}"),
+            false => tracing::warn!(descriptors = allowed, "{told}"),
+        }
     }
     Ok(room)
 }

@@ -213,6 +213,9 @@ pub struct Caps {
 }
 
 impl Caps {
+    /// `connections` where the configuration does not say.
+    pub const CONNECTIONS: usize = 65_536;
+
     pub(crate) const FIELDS: [Field<Self>; 22] = [
         ("head_bytes", |it| Size(&mut it.head_bytes)),
         ("target_bytes", |it| Size(&mut it.target_bytes)),

@@ -130,11 +130,8 @@ fn with_every_place_taken_each_admitted_is_served_and_no_signal_cuts_anybody_off
     let gateway = limited(builder, 256).start();
     gateway.wait_for_message("ready: generation 1");
     let server = server(&gateway);
-    assert!(
-        gateway
-            .stderr()
-            .contains("caps.connections is 65536, but there are descriptors for ")
-    );
+    let told = "info server: caps.connections is 65536, but there are descriptors for ";
+    assert!(gateway.stderr().contains(told), "nobody has asked for them");
     let mut waiting: Vec<_> = (0..CLIENTS)
         .map(|at| {
             let mut stream = TcpStream::connect(gateway.address()).unwrap();
