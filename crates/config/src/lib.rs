@@ -39,6 +39,7 @@ pub use last_good::{LastGood, Version};
 pub use lower::fields::{is_changeable_field, is_variable_name};
 pub use lower::hashes::is_borne as is_borne_hash;
 pub use lower::limits::key::spell as spell_key;
+pub use lower::upstream::POOL_PREFIX;
 pub use lower::{judge, load, load_and_warn};
 pub use naming::Naming;
 pub use reason::reason;

@@ -13,13 +13,18 @@ pub struct PoolStanding {
     pub tenant: String,
     /// `cold`, `waiting`, `starting`, `warm`, `handing_over`, `draining` or `failed`.
     pub state: &'static str,
-    /// Requests that wait for it to start.
+    /// Requests that wait: until it has started, or one of its processes has time.
     pub waiting: u64,
+    /// Requests that it has been given and has not answered, those that wait for a process included.
+    pub under_way: u64,
     /// Its master.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// Processes in it.
+    /// Processes in it; of php-fpm those that run pages.
     pub processes: u32,
+    /// How many there may be, where the configuration says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes_max: Option<u32>,
     /// Masters that have been ready.
     pub starts: u64,
     /// Masters that have not.
@@ -48,10 +53,10 @@ pub struct PoolStanding {
     /// Memory of its group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// How long its longest request is under way, as php-fpm says.
+    /// How long its longest request is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_ms: Option<u64>,
-    /// The script that answers it, as php-fpm says.
+    /// The script that answers it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub longest_script: String,
     /// Messages that `nagaya sendmail` has handed over in it.

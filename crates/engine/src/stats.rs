@@ -168,12 +168,25 @@ pub struct SiteStats {
 }
 
 /// A request under way at an upstream server.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Flight {
     /// When it began.
     since_ms: u64,
     /// Whether the server has said a byte.
     is_heard: bool,
+    /// The program that is to answer it, where somebody asks for that.
+    script: Box<[u8]>,
+}
+
+/// The requests under way at an upstream server.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct UnderWay {
+    /// How many there are.
+    pub count: u64,
+    /// Since when the oldest is, in milliseconds after the server's start.
+    pub oldest_ms: Option<u64>,
+    /// What that one's program is; empty where nobody knows.
+    pub script: String,
 }
 
 /// One worker's counters of one upstream server.
@@ -364,6 +377,7 @@ impl UpstreamStats {
         self.flights().insert(Flight {
             since_ms: now_ms,
             is_heard: false,
+            script: Box::default(),
         })
     }
 
@@ -374,16 +388,30 @@ impl UpstreamStats {
         }
     }
 
+    /// A request is for this program.
+    pub fn note_script(&self, flight: usize, script: &[u8]) {
+        if let Some(flight) = self.flights().get_mut(flight) {
+            flight.script = script.into();
+        }
+    }
+
     /// A request has ended.
     pub fn end(&self, flight: usize) {
         self.flights().try_remove(flight);
     }
 
-    /// How many requests are under way, and since when the oldest is.
-    pub fn under_way(&self) -> (u64, Option<u64>) {
+    /// The requests that are under way.
+    pub fn under_way(&self) -> UnderWay {
         let flights = self.flights();
-        let oldest_ms = flights.iter().map(|(_, flight)| flight.since_ms).min();
-        (flights.len() as u64, oldest_ms)
+        let each = flights.iter().map(|(_, flight)| flight);
+        let oldest = each.min_by_key(|flight| flight.since_ms);
+        UnderWay {
+            count: flights.len() as u64,
+            oldest_ms: oldest.map(|flight| flight.since_ms),
+            script: oldest.map_or_else(String::new, |flight| {
+                String::from_utf8_lossy(&flight.script).into_owned()
+            }),
+        }
     }
 
     /// How many requests that began after a moment have heard nothing, and since when the oldest

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use crate::error::{Error, Kind, Result};
-use crate::programs::recent::Refused;
+use crate::programs::recent::Unserved;
 use crate::recent::Recent;
 
 /// Why their requests are refused.
@@ -30,7 +30,7 @@ pub(crate) struct Suspension {
     changed: Notify,
     refused: AtomicU64,
     /// Who was refused lately.
-    pub(crate) recent: Recent<Refused>,
+    pub(crate) recent: Recent<Unserved>,
 }
 
 impl Suspension {
@@ -72,7 +72,7 @@ impl Suspension {
     }
 
     /// Counts a request that was refused, and remembers it.
-    pub(crate) fn note(&self, refused: Refused) {
+    pub(crate) fn note(&self, refused: Unserved) {
         self.refused.fetch_add(1, Relaxed);
         self.recent.remember(refused.id, refused);
     }

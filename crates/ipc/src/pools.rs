@@ -237,7 +237,7 @@ pub struct PoolStanding {
     pub start_p50_ms: Option<u64>,
     /// The longest but one in a hundred.
     pub start_p99_ms: Option<u64>,
-    /// Processes in it.
+    /// Processes in it; of php-fpm those that its master has for pages.
     pub processes: u32,
     /// What its group holds of memory, where it has one that tells.
     pub memory_bytes: Option<u64>,

@@ -157,7 +157,8 @@ pub(crate) const POOL: Section = Section {
             "time",
             Kind::Duration(SECOND, DAY),
             Value("5m"),
-            "How long a page may take in all, in whole seconds; its process is ended then.",
+            "How long a page may take in all, in whole seconds; its process is ended then, by php-fpm, which looks three times in \
+             that time: so it is up to a third longer. The request is answered 504 (`pool_time`).",
             "time = \"30s\"",
         ),
         key(

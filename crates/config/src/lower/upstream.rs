@@ -25,7 +25,7 @@ pub(crate) const FASTCGI_PREFIX: &str = "fastcgi:";
 const FASTCGI_KEEPALIVE: usize = 16;
 
 /// Begins the names of upstreams that lead to a pool.
-const POOL_PREFIX: &str = "pool:";
+pub const POOL_PREFIX: &str = "pool:";
 
 /// The upstreams found so far, and the pools that some of them lead to.
 pub(crate) struct Upstreams {

@@ -22,7 +22,7 @@ const ANSWER_BYTES_MAX: usize = 512 * 1_024;
 const QUESTION_BYTES_MAX: usize = 1_024;
 const READ_BYTES: usize = 16 * 1_024;
 /// Characters of a script's name that are told.
-const SCRIPT_CHARS_MAX: usize = 256;
+pub(super) const SCRIPT_CHARS_MAX: usize = 256;
 /// Stands between processes.
 const RULE: &str = "************************";
 

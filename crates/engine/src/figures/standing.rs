@@ -1,13 +1,18 @@
 //! How pools stand, for `nagaya pools`, and what operators have done to them.
+//!
+//! What runs the spawner tells; what was asked of it, and has not been answered, the workers know,
+//! and php-fpm itself, where it has a process left to say so: of two that know the longest request
+//! the longer one is told.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use control::PoolStanding;
 use ipc::pools::{self, PoolAnswer, PoolQuestion, PoolState};
 
-use super::fpm_status::{self, Longest};
+use super::fpm_status::{self, Longest, SCRIPT_CHARS_MAX};
 use super::table::{bytes, count, grid, micros, percent};
 use crate::generation::Generation;
 use crate::programs::pools::ProgramPool;
@@ -40,16 +45,57 @@ fn standings(shared: &Shared, pools: Vec<pools::PoolStanding>) -> Vec<PoolStandi
     let asked = pools.iter().enumerate().filter_map(|(at, pool)| {
         let socket = known.get(&*pool.id)?.php_socket.as_deref();
         let is_warm = matches!(pool.state, PoolState::Warm | PoolState::HandingOver);
-        Some((at, socket.filter(|_| is_warm && pool.processes > 1)?))
+        Some((at, socket.filter(|_| is_warm && pool.processes > 0)?))
     });
     let mut longest = fpm_status::longest(asked.take(ASKED_MAX));
+    let mut asked = asked_of_pools(shared);
     let each = pools.into_iter().enumerate().map(|(at, pool)| {
-        let waiting = known
-            .get(&*pool.id)
-            .map_or(0, |known| known.waiting() as u64);
-        standing(pool, waiting, longest.remove(&at))
+        let mut asked = asked.remove(&pool.id).unwrap_or_default();
+        let known = known.get(&*pool.id);
+        let own = asked.longest.take().into_iter();
+        asked.longest = own.chain(longest.remove(&at)).max_by_key(|it| it.ms);
+        let pages_max = known.and_then(|known| known.pages_max());
+        let queued = pages_max.map_or(0, |most| asked.under_way.saturating_sub(most.into()));
+        asked.waiting = queued + known.map_or(0, |known| known.waiting() as u64);
+        PoolStanding {
+            processes_max: pages_max,
+            ..standing(pool, asked)
+        }
     });
     each.collect()
+}
+
+/// What was asked of a pool and has no answer.
+#[derive(Debug, Default)]
+struct PoolDemand {
+    under_way: u64,
+    waiting: u64,
+    longest: Option<Longest>,
+}
+
+/// What the workers have asked of each pool, by its id.
+fn asked_of_pools(shared: &Shared) -> HashMap<String, PoolDemand> {
+    let uptime = shared.process.started.elapsed();
+    let mut pools = HashMap::<String, PoolDemand>::new();
+    for stats in shared.stats.iter().flat_map(|stats| stats.upstreams()) {
+        let Some(id) = stats.upstream.strip_prefix(config::POOL_PREFIX) else {
+            continue;
+        };
+        let under_way = stats.under_way();
+        let asked = pools.entry(id.to_owned()).or_default();
+        asked.under_way += under_way.count;
+        let oldest = under_way.oldest_ms.map(|since_ms| Longest {
+            ms: millis(uptime).saturating_sub(since_ms),
+            script: under_way.script.chars().take(SCRIPT_CHARS_MAX).collect(),
+        });
+        let both = asked.longest.take().into_iter().chain(oldest);
+        asked.longest = both.max_by_key(|it| it.ms);
+    }
+    pools
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Answers `pools-restart SITE` and the like: what is done to the pools of a site.
@@ -112,19 +158,21 @@ fn pools_of<'a>(
     Ok(pools)
 }
 
-fn standing(pool: pools::PoolStanding, waiting: u64, longest: Option<Longest>) -> PoolStanding {
+fn standing(pool: pools::PoolStanding, demand: PoolDemand) -> PoolStanding {
     let share = |parts: Option<u32>| parts.map(|parts| f64::from(parts) / 10_000.0);
     let [cpu_pressure, memory_pressure, io_pressure] = pool.pressure.map(share);
     let periods = pool.periods.filter(|(all, _)| *all > 0);
-    let (longest_ms, longest_script) = longest.map(|it| (it.ms, it.script)).unzip();
+    let (longest_ms, longest_script) = demand.longest.map(|it| (it.ms, it.script)).unzip();
     PoolStanding {
         pool: pool.id,
         name: pool.name,
         tenant: pool.tenant,
         state: pool.state.word(),
-        waiting,
+        waiting: demand.waiting,
+        under_way: demand.under_way,
         pid: pool.pid,
         processes: pool.processes,
+        processes_max: None,
         starts: pool.starts,
         starts_failed: pool.starts_failed,
         start_p50_ms: pool.start_p50_ms,
@@ -149,7 +197,7 @@ fn table(pools: &[PoolStanding]) -> String {
     let or_dash = |value: Option<u64>, spell: fn(u64) -> String| value.map_or_else(dash, spell);
     let some = |number: u64| Some(number).filter(|number| *number > 0);
     let percent = |share: Option<f64>| share.map_or_else(dash, percent);
-    let millis = |ms: u64| micros(ms.saturating_mul(1_000));
+    let spelt = |ms: u64| micros(ms.saturating_mul(1_000));
     let rows = pools.iter().map(|pool| {
         let pressure = [pool.cpu_pressure, pool.memory_pressure, pool.io_pressure];
         let pressure = pressure.into_iter().flatten().reduce(f64::max);
@@ -158,16 +206,17 @@ fn table(pools: &[PoolStanding]) -> String {
             pool.tenant.clone(),
             pool.state.to_owned(),
             count(pool.waiting),
-            count(pool.processes.into()),
+            count(pool.under_way),
+            processes(pool),
             count(pool.starts),
             count(pool.starts_failed),
-            or_dash(pool.start_p50_ms, millis),
-            or_dash(pool.start_p99_ms, millis),
+            or_dash(pool.start_p50_ms, spelt),
+            or_dash(pool.start_p99_ms, spelt),
             or_dash(pool.cpu_us, micros),
             percent(pool.throttled_share),
             or_dash(pool.memory_bytes, bytes),
             percent(pressure),
-            or_dash(pool.longest_ms, millis),
+            or_dash(pool.longest_ms, spelt),
             or_dash(some(pool.mails), count),
             or_dash(some(pool.mails_unsent), count),
         ]
@@ -177,6 +226,7 @@ fn table(pools: &[PoolStanding]) -> String {
         "tenant",
         "state",
         "waiting",
+        "under way",
         "processes",
         "starts",
         "failed",
@@ -199,11 +249,19 @@ fn table(pools: &[PoolStanding]) -> String {
     }
     for pool in pools.iter().filter(|pool| !pool.failure.is_empty()) {
         let (name, failure) = (&pool.name, pool.failure.escape_debug());
-        let again = pool.retry_ms.map(millis);
+        let again = pool.retry_ms.map(spelt);
         let again = again.map_or_else(String::new, |it| format!(" (again in {it})"));
         let _ = writeln!(out, "{name}: {failure}{again}");
     }
     out
+}
+
+fn processes(pool: &PoolStanding) -> String {
+    let there = count(pool.processes.into());
+    match pool.processes_max {
+        Some(most) => format!("{there} of {most}"),
+        None => there,
+    }
 }
 
 /// A grid of the columns in which some row says something.
@@ -232,6 +290,8 @@ mod tests {
             name: "php of a".to_owned(),
             tenant: "a".to_owned(),
             state: "warm",
+            processes: 2,
+            processes_max: Some(8),
             throttled_share,
             longest_ms: Some(2_500),
             longest_script: script.to_owned(),
@@ -242,9 +302,9 @@ mod tests {
         let page = table(&[pool(Some(0.25), "/srv/a\nb.php"), pool(None, "")]);
         assert_eq!(
             page,
-            "\npool      tenant  state  waiting  processes  starts  failed  throttled  longest\n\
-             php of a       a   warm        0          0       0       0     25.0 %    2.5 s\n\
-             php of a       a   warm        0          0       0       0          -    2.5 s\n\
+            "\npool      tenant  state  waiting  under way  processes  starts  failed  throttled  longest\n\
+             php of a       a   warm        0          0     2 of 8       0       0     25.0 %    2.5 s\n\
+             php of a       a   warm        0          0     2 of 8       0       0          -    2.5 s\n\
              php of a: longest in /srv/a\\nb.php\n\
              php of a: it\\nended (again in 1 s)\n\
              php of a: it\\nended (again in 1 s)\n"

@@ -133,9 +133,9 @@ fn upstreams(stats: &Stats, uptime: Duration) -> Vec<Upstream> {
         sum.requests += stats.requests.load(Relaxed);
         sum.failures += stats.failures.load(Relaxed);
         sum.timeouts += stats.timeouts.load(Relaxed);
-        let (in_flight, oldest_ms) = stats.under_way();
-        sum.in_flight += in_flight;
-        let oldest = oldest_ms.map(Duration::from_millis);
+        let under_way = stats.under_way();
+        sum.in_flight += under_way.count;
+        let oldest = under_way.oldest_ms.map(Duration::from_millis);
         let oldest_s = oldest.map(|since| uptime.saturating_sub(since).as_secs_f64());
         let both = [sum.oldest_s, oldest_s].into_iter().flatten();
         sum.oldest_s = both.reduce(f64::max);

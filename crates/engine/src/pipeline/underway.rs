@@ -11,7 +11,7 @@ use std::time::Instant;
 use super::{answer, begin};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
-use crate::programs::recent::Refused;
+use crate::programs::recent::Unserved;
 use crate::rewrite::told::RewrittenRequest;
 use crate::stage::Arrived;
 use crate::stats::bump;
@@ -202,7 +202,7 @@ fn note_suspended(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) {
         return;
     };
     let (worker, received) = (arrived.worker, exchange.request.received);
-    worker.shared.suspension.note(Refused {
+    worker.shared.suspension.note(Unserved {
         id: exchange.request.id,
         at: worker.clock.unix_at(received),
         site: Arc::clone(&site.name),
@@ -211,6 +211,7 @@ fn note_suspended(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) {
         reason: error.reason,
         detail: error.detail.clone(),
         waited: received.elapsed(),
+        ran: None,
         retry_after_s: None,
     });
 }

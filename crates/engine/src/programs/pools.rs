@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use config::model::{Model, Pool, PoolProgram};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use super::recent::Refused;
+use super::recent::Unserved;
 use crate::costs::Costs;
 use crate::recent::Recent;
 use ipc::order::{Failure, FileCost, PoolCounts};
@@ -29,6 +29,8 @@ use ipc::order::{Failure, FileCost, PoolCounts};
 const TOLD_MS_MIN: u64 = 250;
 const TOLD_MS_MAX: u64 = 60_000;
 const TOLD_TIMES: u64 = 4;
+/// Of a page's time a connection may be idle before it for one part of so many.
+const IDLE_PARTS: u64 = 20;
 /// How long a failure is told at least to those who ask: all who waited hear of it.
 const FAILED_MS_MIN: u64 = 200;
 
@@ -49,9 +51,10 @@ pub struct ProgramPool {
     is_warm: AtomicBool,
     known: Mutex<Known>,
     changed: Notify,
-    /// How often it has ended, and been handed over to other processes.
+    /// How often it has ended, and been handed over to other processes, and when that was last.
     ends: AtomicU64,
     hand_overs: AtomicU64,
+    handed_over: Mutex<Option<Instant>>,
     waiting: AtomicUsize,
     /// Requests for it that are under way.
     under_way: AtomicUsize,
@@ -60,6 +63,10 @@ pub struct ProgramPool {
     /// When that was, and how often it is to be, in milliseconds.
     told_ms: AtomicU64,
     tell_every_ms: AtomicU64,
+    /// How long a page of its php-fpm may take, in milliseconds; 0 where nothing ends one.
+    page_ms: AtomicU64,
+    /// How many pages it runs at once; 0 where nobody knows.
+    pages_max: AtomicU32,
 }
 
 /// Why requests are refused for want of a pool.
@@ -141,31 +148,39 @@ pub struct AllPools {
     in_force: Mutex<Arc<[Arc<ProgramPool>]>>,
     /// What files cost, once there is a generation.
     costs: OnceLock<Arc<Costs>>,
-    /// Who was refused lately.
-    pub(crate) recent: Recent<Refused>,
+    /// Who was not answered lately.
+    pub(crate) recent: Recent<Unserved>,
 }
 
 /// Makes the pools of a generation; those there were `before` are the same ones.
 pub(crate) fn compile(model: &Model, before: &[Arc<ProgramPool>]) -> Arc<[Arc<ProgramPool>]> {
     let before: HashMap<&str, _> = before.iter().map(|it| (&*it.id, it)).collect();
-    let pools = model.pools.iter().map(|pool| {
-        let same = before.get(pool.id.as_str()).copied();
-        let is_php = matches!(pool.program, PoolProgram::Php(_));
-        let php_socket = is_php.then_some(&*pool.socket);
+    let pools = model.pools.iter().map(|own| {
+        let same = before.get(own.id.as_str()).copied();
+        let php = match &own.program {
+            PoolProgram::Php(php) => Some(php),
+            PoolProgram::App(_) => None,
+        };
+        let php_socket = php.map(|_| &*own.socket);
         let same = same.filter(|it| {
-            let is_named_so = *it.name == *pool.name && *it.tenant == *pool.tenant;
+            let is_named_so = *it.name == *own.name && *it.tenant == *own.tenant;
             is_named_so && it.php_socket.as_deref() == php_socket
         });
         let new = || {
             Arc::new(ProgramPool {
                 php_socket: php_socket.map(Box::from),
-                ..ProgramPool::new(&pool.id, &pool.name, &pool.tenant)
+                ..ProgramPool::new(&own.id, &own.name, &own.tenant)
             })
         };
         let pool = same.cloned().unwrap_or_else(new);
         let every_ms = model.pool_terms.idle_ms / TOLD_TIMES;
         let every_ms = every_ms.clamp(TOLD_MS_MIN, TOLD_MS_MAX);
         pool.tell_every_ms.store(every_ms, Relaxed);
+        // As php-fpm is told: in whole seconds.
+        let page_ms = php.map_or(0, |php| php.time_ms.div_ceil(1_000).max(1) * 1_000);
+        pool.page_ms.store(page_ms, Relaxed);
+        let pages_max = php.map_or(0, |php| php.processes);
+        pool.pages_max.store(pages_max, Relaxed);
         pool
     });
     pools.collect()
@@ -205,11 +220,14 @@ impl ProgramPool {
             changed: Notify::new(),
             ends: AtomicU64::new(0),
             hand_overs: AtomicU64::new(0),
+            handed_over: Mutex::default(),
             waiting: AtomicUsize::new(0),
             under_way: AtomicUsize::new(0),
             was_used: AtomicBool::new(false),
             told_ms: AtomicU64::new(0),
             tell_every_ms: AtomicU64::new(TOLD_MS_MAX),
+            page_ms: AtomicU64::new(0),
+            pages_max: AtomicU32::new(0),
         }
     }
 
@@ -242,20 +260,46 @@ impl ProgramPool {
         self.hand_overs.load(Acquire)
     }
 
+    /// Whether others have taken it over at most so long ago.
+    pub fn was_handed_over(&self, within: Duration) -> bool {
+        let handed_over = *lock(&self.handed_over);
+        handed_over.is_some_and(|at| at.elapsed() < within)
+    }
+
     /// Ready with the next change, once it was polled or enabled.
     pub fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
 
-    /// Ready once it has ended more often than so.
-    pub async fn ended(&self, ends: u64) {
+    /// Ready once it has ended, or been handed over, more often than so.
+    pub async fn replaced(&self, ends: u64, hand_overs: u64) {
         loop {
             let mut changed = pin!(self.changed());
             changed.as_mut().enable();
-            if self.ends() != ends {
+            if (self.ends(), self.hand_overs()) != (ends, hand_overs) {
                 return;
             }
             changed.await;
+        }
+    }
+
+    /// How long a page of it may take, where its php-fpm ends one.
+    pub fn page_time(&self) -> Option<Duration> {
+        let page_ms = self.page_ms.load(Relaxed);
+        (page_ms > 0).then(|| Duration::from_millis(page_ms))
+    }
+
+    /// How many pages it runs at once, where somebody has said so.
+    pub fn pages_max(&self) -> Option<u32> {
+        Some(self.pages_max.load(Relaxed)).filter(|pages| *pages > 0)
+    }
+
+    /// How long a connection to it may have been idle at most, in milliseconds. php-fpm takes that for
+    /// a part of the next page's time.
+    pub fn idle_ms(&self) -> u64 {
+        match self.page_ms.load(Relaxed) {
+            0 => u64::MAX,
+            page_ms => page_ms / IDLE_PARTS,
         }
     }
 
@@ -406,7 +450,7 @@ impl Newcomer {
     }
 }
 
-fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+fn lock<T>(known: &Mutex<T>) -> MutexGuard<'_, T> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -483,6 +527,8 @@ impl AllPools {
     pub(super) fn note_handed_over(&self, id: &str) -> Option<Arc<ProgramPool>> {
         let pool = self.find(id)?;
         pool.hand_overs.fetch_add(1, Release);
+        *lock(&pool.handed_over) = Some(Instant::now());
+        pool.wake();
         Some(pool)
     }
 

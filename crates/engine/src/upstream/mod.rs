@@ -19,6 +19,7 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use config::model::{self, Protocol, ProxyVersion};
 use wire::proxy_protocol::{self, Endpoints};
@@ -38,6 +39,12 @@ use crate::worker::shared::Shared;
 /// Longest idle life of a FastCGI connection: it holds a process of php-fpm, for which another
 /// program at the same pool may wait.
 const FASTCGI_IDLE_MS: u64 = 5_000;
+
+/// A connection that closes without a word within so long of being given a request may have been about
+/// to close: what may happen twice is asked again. Later a server may have been at work on it, and
+/// have ended of it. It is long as its process may wait for a processor, and less than the shortest
+/// time that php-fpm gives a page, a second.
+pub(crate) const CLOSING: Duration = Duration::from_millis(900);
 
 /// One upstream's pool on one worker.
 #[derive(Debug)]
@@ -300,10 +307,11 @@ impl Pool {
     }
 
     /// The processes behind it have been replaced so often: connections to those before are used no
-    /// more.
-    pub fn renew(&self, hand_overs: u64) {
+    /// more, and none that was idle for so long.
+    pub fn renew(&self, hand_overs: u64, idle_ms: u64, now_ms: u64) {
         for server in &self.servers {
             server.renew(hand_overs);
+            server.close_older(idle_ms, now_ms);
         }
     }
 
@@ -438,7 +446,7 @@ rules = [{ handler = { proxy = "app" } }]
         let pool = pool_of(&serving);
         block_on(async {
             for (hand_overs, is_reused) in [(0, false), (0, true), (1, false), (1, true)] {
-                pool.renew(hand_overs);
+                pool.renew(hand_overs, 5_000, 0);
                 let mut tried = Tried::default();
                 let reached = pool.reach(&fixture.worker, &mut tried, Fresh::No, &[]);
                 let Reached { link, in_flight } = reached.await.expect("it listens");
@@ -451,7 +459,7 @@ rules = [{ handler = { proxy = "app" } }]
                 let reached = pool.reach(&fixture.worker, &mut tried, Fresh::No, &[]);
                 let Reached { link, in_flight } = reached.await.expect("it listens");
                 assert_eq!(link.reused, is_reused);
-                pool.renew(2);
+                pool.renew(2, 5_000, 0);
                 pool.keep(&fixture.worker, link, &in_flight);
             }
         });
@@ -461,7 +469,7 @@ rules = [{ handler = { proxy = "app" } }]
     fn the_oldest_request_is_known_through_a_reload_and_forgotten_with_its_end() {
         let fixture = Fixture::new(CONFIG);
         let before = fixture.worker.serving();
-        let oldest = || fixture.worker.stats.upstreams()[0].under_way().1;
+        let oldest = || fixture.worker.stats.upstreams()[0].under_way().oldest_ms;
         let first = InFlight::new(&pool_of(&before).servers()[0], 5);
         let second = InFlight::new(&pool_of(&before).servers()[0], 7);
         assert_eq!(oldest(), Some(5));
@@ -475,7 +483,7 @@ rules = [{ handler = { proxy = "app" } }]
         assert_eq!(oldest(), Some(7));
         drop(second);
         assert_eq!(oldest(), Some(9));
-        let in_flight = || fixture.worker.stats.upstreams()[0].under_way().0;
+        let in_flight = || fixture.worker.stats.upstreams()[0].under_way().count;
         assert_eq!(in_flight(), 1);
         drop(third);
         assert_eq!((in_flight(), oldest()), (0, None));

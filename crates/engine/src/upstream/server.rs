@@ -85,6 +85,11 @@ impl InFlight {
         }
     }
 
+    /// It is for this program.
+    pub fn note_script(&self, script: &[u8]) {
+        self.server.stats.note_script(self.flight, script);
+    }
+
     /// Notes that it ended in an error: silence is counted, and speaks of processes that are stuck
     /// where a FastCGI server has not said a byte.
     pub fn note_end(&self, resources: &Resources, error: &Error) {
@@ -289,6 +294,15 @@ impl Server {
         if self.hand_overs.replace(hand_overs) != hand_overs {
             self.release();
         }
+    }
+
+    /// Closes connections that were idle for so long.
+    pub(super) fn close_older(&self, idle_ms: u64, now_ms: u64) {
+        let mut idle = self.idle.borrow_mut();
+        // In the order in which they were kept.
+        let is_young = |(since_ms, _): &(u64, _)| now_ms.saturating_sub(*since_ms) < idle_ms;
+        let old = idle.iter().position(is_young).unwrap_or(idle.len());
+        idle.drain(..old);
     }
 
     /// Closes all idle connections.

@@ -232,6 +232,19 @@ fn only_what_is_safe_is_sent_twice() {
 }
 
 #[test]
+fn a_request_that_a_server_was_at_is_not_sent_twice() {
+    let upstream = ScriptedUpstream::start(|seen| match seen.nth {
+        0 => closes_at_the_second(seen),
+        _ => vec![Step::Idle(Duration::from_millis(1_200)), Step::Close],
+    });
+    let gateway = before(&[upstream.address()], "fails = 1000");
+    assert_eq!(reply(gateway.ask(&get("/", ""))).status, 200);
+    let _ = upstream.take_seen();
+    assert_eq!(reply(gateway.ask(&get("/", ""))).status, 502);
+    assert_eq!(upstream.take_seen().len(), 1);
+}
+
+#[test]
 fn a_fresh_connection_that_closes_is_no_reason_to_ask_again() {
     let upstream = ScriptedUpstream::start(|_| vec![Step::ReadBody, Step::Close]);
     let gateway = before(&[upstream.address()], "fails = 1000");

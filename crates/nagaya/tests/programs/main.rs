@@ -20,6 +20,7 @@ mod htaccess_php;
 mod maps;
 mod mounts;
 mod pools;
+mod pools_endless;
 mod pools_joined;
 mod pools_lost;
 mod pools_seen;

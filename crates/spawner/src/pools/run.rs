@@ -125,6 +125,16 @@ impl Running {
         matches!(program, Some(PoolProgramManifest::Php { .. }))
     }
 
+    /// Which program it is.
+    pub(super) fn program(&self) -> &str {
+        match self.pool().map(|pool| &pool.program) {
+            Some(PoolProgramManifest::Php { program, .. }) => program.to_str(),
+            Some(PoolProgramManifest::App { command, .. }) => command.first().map(String::as_str),
+            None => None,
+        }
+        .unwrap_or("it")
+    }
+
     pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
         self.masters.iter().map(|master| master.pid)
     }
@@ -207,7 +217,15 @@ impl Running {
         each.filter_map(facts::own_cpu_us).sum()
     }
 
-    /// Its processes.
+    /// Its processes, of php-fpm those that run pages.
+    pub(super) fn workers(&self) -> usize {
+        match self.is_php() {
+            true => self.pids().map(|pid| tree::children(pid).len()).sum(),
+            false => self.count(),
+        }
+    }
+
+    /// Everybody in it.
     pub(super) fn count(&self) -> usize {
         let trees = self.pids().filter_map(tree::look);
         trees.map(|tree| tree.pids.len()).sum()

@@ -34,6 +34,8 @@ const SECOND: Duration = Duration::from_secs(1);
 /// How a child's words begin with which it tells what PHP logs, and an error among that.
 const MESSAGE: &str = "NOTICE: PHP message: ";
 const ERROR: &str = "NOTICE: PHP message: PHP ";
+/// What php-fpm says when all its children are at work.
+const CHILDREN_AT_WORK: &str = "max_children setting (";
 /// Lines of an error, and children amid one.
 const ERROR_LINES_MAX: u32 = 200;
 const ERRORS_MAX: usize = 1_024;
@@ -232,8 +234,12 @@ pub(super) fn mail(line: &str) -> Option<bool> {
     Some(rest.contains(": accepted: "))
 }
 
-/// How much a line is by what it begins with, as php-fpm writes it.
+/// How much a line is by what it begins with, as php-fpm writes it. That all its processes are at
+/// work is what they are for: how many requests wait for one is told who asks (`nagaya pools`).
 fn weight(line: &str) -> Weight {
+    if line.contains(CHILDREN_AT_WORK) && line.starts_with("WARNING: [pool ") {
+        return Weight::Light;
+    }
     match line.split_once(": ").map(|(level, _)| level) {
         Some("NOTICE" | "DEBUG") => Weight::Light,
         Some("WARNING" | "ERROR" | "ALERT") => Weight::Grave,
@@ -328,6 +334,10 @@ mod tests {
             (
                 "[26-Nov-2026 23:45:01] WARNING: [pool a-1] child 7 exited on signal 9".to_owned(),
                 Grave,
+            ),
+            (
+                "[26-Nov-2026 23:45:01] WARNING: [pool a-1] server reached pm.max_children setting (2), consider raising it".to_owned(),
+                Light,
             ),
             (
                 said(

@@ -5,7 +5,8 @@
 //! ([`crate::intake`]), and the reply is taken off its hands as fast as it comes (`delivery`).
 //! Connections are kept, but not while anybody waits for a process ([`crate::upstream::slots::Slots`]).
 //! A request is tried again only where nothing of it reached the server, or where it is
-//! idempotent, without a body, and a reused connection had closed. Whoever leaves has the
+//! idempotent, without a body, and a reused connection was about to be closed ([`crate::upstream::CLOSING`]): a
+//! process that ends later may end of this very request. Whoever leaves has the
 //! connection closed: that is how a program learns of it. Where permits are held for the program,
 //! they are until it has ended ([`super::straggler`]). Settings of PHP that files give a page are
 //! told its process with the request, which is to forget them before another comes (`settings`).
@@ -111,8 +112,8 @@ impl Ask<'_> {
             false => Fresh::OrSettled,
         };
         loop {
-            if let Some(entered) = &entered {
-                self.pool.renew(entered.hand_overs());
+            if let Some(entered) = &mut entered {
+                entered.renew(self.pool);
             }
             let reached = self.pool.reach(self.chosen.worker, &mut tried, fresh, &[]);
             let reached = reached.await;
@@ -127,7 +128,8 @@ impl Ask<'_> {
                 }
             };
             exchange.invite_body().await?;
-            match self.attempt(exchange, reached, spooled).await {
+            let asked = Instant::now();
+            match self.attempt(exchange, reached, spooled, asked).await {
                 Ok(()) => return Ok(()),
                 Err(Failure::Again(_, body)) if fresh != Fresh::Yes => {
                     if let Some(entered) = &mut entered {
@@ -136,10 +138,13 @@ impl Ask<'_> {
                     spooled = body;
                 }
                 Err(Failure::Closed(error, body)) => {
-                    warm::again(&mut entered, exchange, error).await?;
+                    warm::again(&mut entered, exchange, error, asked.elapsed()).await?;
                     spooled = body;
                 }
-                Err(failure) => return Err(failure.into_error()),
+                Err(failure) => {
+                    let (error, ran) = (failure.into_error(), asked.elapsed());
+                    return Err(warm::explain(entered.as_ref(), exchange, error, ran));
+                }
             }
             tried.forgive_last();
             fresh = Fresh::Yes;
@@ -151,11 +156,16 @@ impl Ask<'_> {
         exchange: &mut Exchange,
         reached: Reached,
         spooled: Option<Spool>,
+        asked: Instant,
     ) -> std::result::Result<(), Failure> {
         let Reached {
             mut link,
             in_flight,
         } = reached;
+        if self.fastcgi.pool.is_some() {
+            let script = self.variables.get(b"SCRIPT_FILENAME");
+            in_flight.note_script(script.unwrap_or_default());
+        }
         let server = in_flight.server();
         let connection = match self.pool.keeps() || self.forgetting.is_some() {
             true => Connection::Keep,
@@ -172,7 +182,7 @@ impl Ask<'_> {
         if let Err(error) = outcome {
             in_flight.note_end(self.chosen.worker, &error);
             let rest = relay.take_rest(self, &error, exchange, &link);
-            let failure = relay.failed(error, exchange, &link);
+            let failure = relay.failed(error, exchange, &link, asked.elapsed());
             if matches!(failure, Failure::Servers(_) | Failure::Closed(..)) {
                 self.pool.note_failure(server, self.chosen.worker);
             }

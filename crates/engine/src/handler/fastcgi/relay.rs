@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use fastcgi::record::{End, ProtocolStatus};
 use tokio::time::{Sleep, sleep};
@@ -18,6 +19,7 @@ use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::handler::program::stderr::StderrLog;
 use crate::spool::Spool;
+use crate::upstream::CLOSING;
 use crate::upstream::link::Link;
 use crate::upstream::server::InFlight;
 use crate::upstream::slots::{PATIENCE, Slots, Waiting};
@@ -61,7 +63,7 @@ pub(super) enum Failure {
     Servers(Error),
     /// It may be tried on a connection of its own, with this body: the reused one had closed.
     Again(Error, Option<Spool>),
-    /// A connection of its own closed: it may be tried, with this body, if the pool had ended.
+    /// A connection closed: it may be tried, with this body, if its pool's processes had ended.
     Closed(Error, Option<Spool>),
 }
 
@@ -153,20 +155,30 @@ impl Relay {
         self.reply.has_head()
     }
 
-    /// What may be done about an error. A reused connection that closed before a byte of its reply
-    /// may just have been too old.
-    pub(super) fn failed(self, error: Error, exchange: &Exchange, link: &Link) -> Failure {
+    /// What may be done about an error. A reused connection that closed before a byte of its reply,
+    /// and soon, may just have been too old.
+    pub(super) fn failed(
+        self,
+        error: Error,
+        exchange: &Exchange,
+        link: &Link,
+        ran: Duration,
+    ) -> Failure {
         let method = exchange.request.head.method;
         let may_repeat = self.is_unsent || (method.is_idempotent() && !self.has_body);
         let is_closed = !self.has_heard && error.kind == Kind::UpstreamBroken;
         let is_servers = matches!(error.kind, Kind::UpstreamBroken | Kind::UpstreamSlow)
             && !self.is_programs_fault
             && !self.has_head();
-        match (is_closed && may_repeat, is_servers) {
-            (true, _) if link.reused => Failure::Again(error, self.upload.into_spooled()),
-            (true, _) => Failure::Closed(error, self.upload.into_spooled()),
-            (false, true) => Failure::Servers(error),
-            (false, false) => Failure::Last(error),
+        let was_closing = self.is_unsent || ran < CLOSING;
+        if is_closed && may_repeat && link.reused && was_closing {
+            Failure::Again(error, self.upload.into_spooled())
+        } else if is_closed && may_repeat {
+            Failure::Closed(error, self.upload.into_spooled())
+        } else if is_servers {
+            Failure::Servers(error)
+        } else {
+            Failure::Last(error)
         }
     }
 

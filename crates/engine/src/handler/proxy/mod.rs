@@ -68,7 +68,7 @@ enum Retry {
     No,
     /// The same server again, on a connection of its own: the reused one had closed.
     Reconnect,
-    /// The same, if the pool behind it had ended: a connection of its own had closed.
+    /// The same, if the processes behind it had ended.
     IfEnded,
 }
 
@@ -161,8 +161,8 @@ impl Forward<'_> {
         let mut tried = Tried::default();
         let mut fresh = Fresh::No;
         loop {
-            if let Some(entered) = &entered {
-                pool.renew(entered.hand_overs());
+            if let Some(entered) = &mut entered {
+                entered.renew(pool);
             }
             let opening = pool.opening(&exchange.request);
             let reached = pool.reach(self.chosen.worker, &mut tried, fresh, &opening);
@@ -177,6 +177,7 @@ impl Forward<'_> {
                 }
             };
             exchange.invite_body().await?;
+            let asked = Instant::now();
             let Err(failure) = self.attempt(exchange, pool, reached, spooled.take()).await else {
                 return Ok(());
             };
@@ -187,11 +188,15 @@ impl Forward<'_> {
                     entered.wait(exchange).await?;
                     fresh == Fresh::No
                 }
-                (Retry::IfEnded, Some(entered)) => entered.again(exchange, &failure.error).await?,
+                (Retry::IfEnded, Some(entered)) => {
+                    let ran = asked.elapsed();
+                    entered.again(exchange, &failure.error, ran).await?
+                }
                 (Retry::IfEnded, None) | (Retry::No, _) => false,
             };
             if !is_tried_again {
-                return Err(failure.error);
+                let (error, ran) = (failure.error, asked.elapsed());
+                return Err(warm::explain(entered.as_ref(), exchange, error, ran));
             }
             tried.forgive_last();
             fresh = Fresh::Yes;

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use wire::{FieldId, Framing, Method, ReplyFraming, strip_hop_by_hop};
 
@@ -17,6 +18,7 @@ use crate::exchange::Exchange;
 use crate::exchange::body::Body;
 use crate::exchange::reply::BodySize;
 use crate::spool::Spool;
+use crate::upstream::CLOSING;
 use crate::upstream::link::Link;
 use crate::{bounds, reply_head, scripts};
 
@@ -28,6 +30,8 @@ pub(super) struct Attempt {
     hints: EarlyHints,
     read_ms: u64,
     may_repeat: bool,
+    /// When it began.
+    asked: Instant,
 }
 
 /// How far a reply has come.
@@ -51,6 +55,7 @@ impl Attempt {
             heading: Heading::new(forward, &exchange.route),
             hints: EarlyHints::default(),
             read_ms,
+            asked: Instant::now(),
             may_repeat: head.method.is_idempotent() && !has_body,
             upload: Upload::new(
                 match spooled.is_none() && head.framing == Framing::Chunked {
@@ -153,13 +158,13 @@ impl Attempt {
         self.failed(link, error)
     }
 
-    /// A reused connection that closed before a byte of its reply may just have been too old.
+    /// A reused connection that closed before a byte of its reply, and soon, may just have been too old.
     fn failed(&self, link: &Link, error: Error) -> FailedAttempt {
         let is_unheard = link.buffer.is_empty() && self.heading.is_before_first();
-        let retry = match (is_unheard && self.may_repeat, link.reused) {
-            (true, true) => Retry::Reconnect,
-            (true, false) => Retry::IfEnded,
-            (false, _) => Retry::No,
+        let retry = match is_unheard && self.may_repeat {
+            true if link.reused && self.asked.elapsed() < CLOSING => Retry::Reconnect,
+            true => Retry::IfEnded,
+            false => Retry::No,
         };
         FailedAttempt { error, retry }
     }

@@ -4,7 +4,8 @@
 //! as its limits let it wait for a place, or an upstream may be silent where it meets no queue.
 //! Where it is told that this will take longer, it is refused at once. Then it connects: to a socket that
 //! is never closed, so that nothing is lost if the pool ends in between. That makes it safe to ask
-//! again, once, where a pool ended before it said a byte of a reply ([`Entered::again`]). To a site
+//! again, once, where a pool ended before it can have begun ([`Entered::again`]). A process that ends
+//! with a request has ended it for good, and why is told ([`explain`]). To a site
 //! that came to a pool by a reload, one whose processes may not see its files does not run.
 
 #[cfg(test)]
@@ -22,10 +23,10 @@ use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::permits;
 use crate::programs::pools::{InUse, Known, Newcomer, ProgramPool, REFUSALS};
-use crate::programs::recent::Refused;
+use crate::programs::recent::Unserved;
 use crate::stage::Chosen;
 use crate::stats::Replies;
-use crate::upstream::UNREACHABLE;
+use crate::upstream::{CLOSING, Pool, UNREACHABLE};
 
 /// Requests that may wait for one pool: no more than connections its socket holds until they are
 /// accepted.
@@ -34,6 +35,9 @@ const WAITING_MAX: usize = 500;
 /// has refused one: who listens there has ended, or will soon.
 const END_LOOK: Duration = Duration::from_millis(200);
 const REFUSED_LOOK: Duration = Duration::from_secs(2);
+/// How long after a pool was handed over connections may close for that: who closes them may wait for a
+/// processor.
+const HANDING_OVER: Duration = Duration::from_secs(10);
 /// The longest that a client is told to wait.
 const RETRY_S_MAX: u64 = 3_600;
 
@@ -44,8 +48,9 @@ pub(super) struct Entered<'a> {
     pool: &'a Arc<ProgramPool>,
     /// Its site, where that is one to the pool.
     newcomer: Option<&'a Arc<Newcomer>>,
-    /// How often it had ended.
+    /// How often it had ended, and been handed over to other processes.
     ends: u64,
+    hand_overs: u64,
     /// It was waited for anew.
     is_again: bool,
     /// It is not to be ended meanwhile.
@@ -75,6 +80,7 @@ pub(super) async fn enter<'a>(
         pool,
         newcomer: tree.and_then(|tree| newcomers.get(&(index, tree))),
         ends: pool.ends(),
+        hand_overs: pool.hand_overs(),
         is_again: false,
         _in_use: pool.begin(),
     };
@@ -82,21 +88,41 @@ pub(super) async fn enter<'a>(
     Ok(Some(entered))
 }
 
-/// Waits until the pool runs again that a request failed at, if it had ended.
+/// Waits until the pool runs again that a request failed at after it was there for so long, if the pool
+/// had ended.
 ///
 /// # Errors
-/// `error` where it had not, or where there is no pool; otherwise as [`enter`].
+/// `error`, [explained](explain), where it had not, or where there is no pool; otherwise as [`enter`].
 pub(super) async fn again(
     entered: &mut Option<Entered<'_>>,
     exchange: &mut Exchange,
     error: Error,
+    ran: Duration,
 ) -> Result<()> {
     if let Some(entered) = entered
-        && entered.again(exchange, &error).await?
+        && entered.again(exchange, &error, ran).await?
     {
         return Ok(());
     }
-    Err(error)
+    Err(explain(entered.as_ref(), exchange, error, ran))
+}
+
+/// Why a request failed that was with its pool for so long: where the process ended with it, that is
+/// remembered for whoever asks.
+pub(super) fn explain(
+    entered: Option<&Entered<'_>>,
+    exchange: &Exchange,
+    error: Error,
+    ran: Duration,
+) -> Error {
+    match (entered, error.reason) {
+        (Some(entered), "upstream_closed" | "upstream_read") => {
+            let error = ended(entered.pool, error, ran);
+            entered.note(exchange, &error, Duration::ZERO, Some(ran));
+            error
+        }
+        _ => error,
+    }
 }
 
 /// As [`again`], where no connection could be made, so that nothing was asked; other reasons than
@@ -110,32 +136,54 @@ pub(super) async fn reach_again(
     error: Error,
 ) -> Result<()> {
     match error.reason == UNREACHABLE {
-        true => again(entered, exchange, error).await,
+        true => again(entered, exchange, error, Duration::ZERO).await,
         false => Err(error),
     }
 }
 
 impl Entered<'_> {
-    /// Which processes it is, of those that have handed it over to each other.
-    pub(super) fn hand_overs(&self) -> u64 {
-        self.pool.hand_overs()
+    /// Has connections closed that are not to be used: to processes that have handed the pool over,
+    /// and such as would take from the next page's time.
+    pub(super) fn renew(&mut self, connections: &Pool) {
+        let (pool, now_ms) = (self.pool, self.chosen.worker.deadlines.now_ms());
+        self.hand_overs = pool.hand_overs();
+        connections.renew(self.hand_overs, pool.idle_ms(), now_ms);
     }
 
-    /// Waits until it runs again, where it has ended since; says whether it had. Once a request.
+    /// Waits until it runs again for a request that was there for so long, where its processes have
+    /// ended since and cannot have begun with it; says whether that is so. Once a request.
+    ///
+    /// Those that hand the pool over finish what they have begun, as long as it has time. Of one that
+    /// has ended otherwise nobody knows.
     ///
     /// # Errors
     /// As [`enter`].
-    pub(super) async fn again(&mut self, exchange: &mut Exchange, error: &Error) -> Result<bool> {
+    pub(super) async fn again(
+        &mut self,
+        exchange: &mut Exchange,
+        error: &Error,
+        ran: Duration,
+    ) -> Result<bool> {
         let look = match error.reason {
             UNREACHABLE => REFUSED_LOOK,
             _ => END_LOOK,
         };
-        let has_ended = !self.is_again && timeout(look, self.pool.ended(self.ends)).await.is_ok();
-        if has_ended {
+        let pool = self.pool;
+        let of_page = pool.page_time().unwrap_or_default();
+        if self.is_again || ran >= CLOSING.max(of_page.saturating_sub(CLOSING)) {
+            return Ok(false);
+        }
+        let is_handing_over = || pool.was_handed_over(HANDING_OVER + ran);
+        let are_replaced = is_handing_over() || {
+            let ended = pool.replaced(self.ends, self.hand_overs);
+            timeout(look, ended).await.is_ok()
+        };
+        let is_unbegun = are_replaced && (ran < CLOSING || is_handing_over());
+        if is_unbegun {
             self.is_again = true;
             self.wait(exchange).await?;
         }
-        Ok(has_ended)
+        Ok(is_unbegun)
     }
 
     /// Waits until it runs, as far as is known: what had ended with it is opened anew.
@@ -238,17 +286,25 @@ impl Entered<'_> {
 
     /// Counts a refusal, and remembers it for whoever asks why.
     fn remember(&self, exchange: &Exchange, error: &Error, waited: Duration) {
-        let Kind::NotWarm { retry_after_s } = error.kind else {
+        if !matches!(error.kind, Kind::NotWarm { .. }) {
             return;
-        };
+        }
         let counted = REFUSALS.iter().zip(&self.pool.stats.refused);
         for (_, counter) in counted.filter(|(reason, _)| **reason == error.reason) {
             counter.fetch_add(1, Relaxed);
         }
+        self.note(exchange, error, waited, None);
+    }
+
+    fn note(&self, exchange: &Exchange, error: &Error, waited: Duration, ran: Option<Duration>) {
         let worker = self.chosen.worker;
+        let retry_after_s = match error.kind {
+            Kind::NotWarm { retry_after_s } => Some(retry_after_s),
+            _ => None,
+        };
         worker.shared.program_pools.recent.remember(
             exchange.request.id,
-            Refused {
+            Unserved {
                 id: exchange.request.id,
                 at: worker.clock.unix_at(exchange.request.received),
                 site: Arc::clone(&self.chosen.site.name),
@@ -257,9 +313,33 @@ impl Entered<'_> {
                 reason: error.reason,
                 detail: error.detail.clone(),
                 waited,
-                retry_after_s: Some(retry_after_s),
+                ran,
+                retry_after_s,
             },
         );
+    }
+}
+
+/// What became of a request whose process ended with it after so long.
+fn ended(pool: &ProgramPool, error: Error, ran: Duration) -> Error {
+    let time = pool.page_time();
+    let is_over = |time: &Duration| ran + Duration::from_millis(pool.idle_ms()) >= *time;
+    let ms = ran.as_millis();
+    match time.filter(is_over) {
+        Some(time) => {
+            let time = config::duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+            let detail =
+                format!("its process was ended after {ms} ms: a page has {time} (pool.time)");
+            Error::new(Kind::UpstreamSlow, "pool_time", detail)
+        }
+        None => {
+            let why = match &*error.detail {
+                "" => "the connection was closed",
+                why => why,
+            };
+            let detail = format!("its process ended after {ms} ms, before the reply did: {why}");
+            Error::new(error.kind, "pool_process_ended", detail)
+        }
     }
 }
 

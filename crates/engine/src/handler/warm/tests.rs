@@ -24,6 +24,8 @@ user = "backup"
 rules = [{ handler = { app = { command = ["/bin/true"], directory = "/srv" } } }]
 "#;
 
+/// How long a request was there that cannot have begun.
+const SOON: Duration = Duration::ZERO;
 /// A time that does not pass here.
 const LONG: &str = "10m";
 
@@ -36,10 +38,24 @@ struct Scene {
 impl Scene {
     /// `read` is how long an upstream may be silent, `site` further keys of the site.
     fn new(read: &str, site: &str) -> Self {
-        let config = CONFIG.replace("{read}", read).replace("{site}", site);
-        let fixture = Fixture::new(&config);
+        Self::of(&CONFIG.replace("{read}", read).replace("{site}", site))
+    }
+
+    fn of(config: &str) -> Self {
+        let fixture = Fixture::new(config);
         let spawner = link(&fixture);
         Self { fixture, spawner }
+    }
+
+    /// One whose pool is of PHP, with a page that has 10 s.
+    fn of_php() -> Self {
+        let app = "app = { command = [\"/bin/true\"], directory = \"/srv\" }";
+        let config = CONFIG.replace(app, "php = true").replace("{read}", LONG);
+        let site = "root = \"/srv\"\npool = { php = \"8.2\", time = \"10s\" }";
+        let config = config.replace("{site}", site);
+        Self::of(&format!(
+            "{config}\n[php.\"8.2\"]\nprogram = \"/bin/true\"\n"
+        ))
     }
 
     fn pool(&self) -> Arc<ProgramPool> {
@@ -384,13 +400,13 @@ fn a_connection_that_closes_is_tried_again_once_if_its_pool_has_ended() {
         let closed = Error::new(Kind::UpstreamBroken, "upstream_closed", "");
         assert!(
             !entered
-                .again(&mut exchange, &closed)
+                .again(&mut exchange, &closed, SOON)
                 .await
                 .expect("it runs"),
             "it lives"
         );
         let pool = scene.pool().id.to_string();
-        let (again, ()) = tokio::join!(entered.again(&mut exchange, &closed), async {
+        let (again, ()) = tokio::join!(entered.again(&mut exchange, &closed, SOON), async {
             scene.say(&Report::Cold { pool: pool.clone() });
             let id = scene.asked().await;
             scene.say(&Report::Warm { id });
@@ -402,12 +418,44 @@ fn a_connection_that_closes_is_tried_again_once_if_its_pool_has_ended() {
         }
         assert!(
             !entered
-                .again(&mut exchange, &closed)
+                .again(&mut exchange, &closed, SOON)
                 .await
                 .expect("no wait"),
             "once"
         );
     });
+}
+
+#[test]
+fn what_was_with_processes_that_ended_for_long_is_tried_again_only_if_they_have_handed_over() {
+    let closed = Error::new(Kind::UpstreamBroken, "upstream_closed", "");
+    let cold: fn(String) -> Report = |pool| Report::Cold { pool };
+    let handed_over: fn(String) -> Report = |pool| Report::HandedOver { pool };
+    let app: fn() -> Scene = || Scene::new(LONG, "");
+    for (make, report, ran_ms, expected) in [
+        (app, handed_over, 899, true),
+        (app, handed_over, 900, false),
+        (Scene::of_php, handed_over, 899, true),
+        (Scene::of_php, handed_over, 9_000, true),
+        (Scene::of_php, handed_over, 9_100, false),
+        (Scene::of_php, cold, 900, false),
+        (app, cold, 900, false),
+    ] {
+        test(async || {
+            let (scene, mut exchange) = (make(), Scene::exchange());
+            let serving = scene.fixture.worker.serving();
+            let routed = scene.fixture.arrived(&serving).routed(&exchange.route);
+            let chosen = routed.expect("a site").chosen(&exchange.route);
+            let entered = scene
+                .with_start(enter(chosen, &mut exchange, Some(0)))
+                .await;
+            let mut entered = entered.expect("it runs").expect("a pool");
+            let ran = Duration::from_millis(ran_ms);
+            scene.say(&report(scene.pool().id.to_string()));
+            let again = entered.again(&mut exchange, &closed, ran).await;
+            assert_eq!(again.expect("no wait"), expected, "{ran_ms}");
+        });
+    }
 }
 
 #[test]

@@ -64,6 +64,22 @@ fn a_kept_connection_that_has_closed_is_replaced_where_that_is_safe() {
 }
 
 #[test]
+fn a_request_that_a_server_was_at_is_not_sent_twice() {
+    // Answers once a connection, and is at the next for a while before it hangs up.
+    let responder = FastCgiResponder::start(|call| match call.nth {
+        0 => vec![Step::Send(printed(PAGE))],
+        _ => vec![Step::Idle(Duration::from_millis(1_200)), Step::Close],
+    });
+    let gateway = gateway(&responder);
+    assert_page(gateway.ask(&get("/x.php")));
+    drop(responder.take_calls());
+    let begun = Instant::now();
+    let answer = reply(gateway.ask(&get("/x.php")));
+    let calls = responder.take_calls().len();
+    assert!((answer.status, calls) == (502, 1) || begun.elapsed() >= KEPT);
+}
+
+#[test]
 fn what_must_not_happen_twice_is_not_sent_where_the_server_might_be_closing() {
     let responder = says(printed(PAGE));
     let gateway = gateway(&responder);
