@@ -96,7 +96,7 @@ impl Axis {
             date => date.get(5..).map_or(date.clone(), str::to_owned),
         };
         // Labels end with the last day, which is the one that is looked for.
-        let back = (0..TICKS_MAX).map(|index| high - index as f64 * step);
+        let back = (0..TICKS_MAX).map(|index| high.floor() - index as f64 * step);
         let mut ticks: Vec<f64> = back.take_while(|at| *at >= low).collect();
         ticks.reverse();
         Axis {
@@ -355,6 +355,15 @@ mod tests {
             &["50 µs", "100 µs", "200 µs", "500 µs", "1 ms", "2 ms"],
         );
         check(Axis::tail(0.9995), &["p50", "p90", "p99", "p99.9"]);
+    }
+
+    #[test]
+    fn days_are_dates_that_end_with_the_last() {
+        let short = Axis::days(20_757.0, 20_784.9, 8);
+        assert_eq!(labels(&short), ["11-06", "11-13", "11-20", "11-27"]);
+        let long = Axis::days(20_420.0, 20_784.0, 8);
+        assert_eq!(long.ticks.len(), 5);
+        assert_eq!(labels(&long).last().map(String::as_str), Some("2026-11-27"));
     }
 
     #[test]
