@@ -98,7 +98,7 @@ impl Conditions {
         file: Option<&Resolved>,
         answers: &Answers,
     ) -> Option<bool> {
-        judge_all(&self.0, request, file, answers)
+        judge_all(&self.0, self.asked(request, file, answers))
     }
 
     /// What is to be asked first.
@@ -108,19 +108,49 @@ impl Conditions {
         file: Option<&Resolved>,
         answers: &Answers,
     ) -> Option<Question> {
-        question_of(&self.0, request, file, answers)
+        question_of(&self.0, self.asked(request, file, answers))
+    }
+
+    /// The path that they are about: the request's, or, where they ask for a variable of rewrite rules,
+    /// the one for which that was set.
+    pub(crate) fn path<'r>(&self, request: &'r Request) -> &'r [u8] {
+        let set = &request.server_env;
+        let mut tests = self.0.iter().filter(|_| !set.is_empty());
+        let led_to = tests.find_map(|test| match test {
+            Test::ServerEnv(name) => set.get(&**name),
+            _ => None,
+        });
+        led_to.map_or(request.head.path(), Vec::as_slice)
+    }
+
+    fn asked<'r>(
+        &self,
+        request: &'r Request,
+        file: Option<&'r Resolved>,
+        answers: &'r Answers,
+    ) -> Asked<'r> {
+        Asked {
+            path: self.path(request),
+            request,
+            file,
+            answers,
+        }
     }
 }
 
-fn judge_all(
-    tests: &[Test],
-    request: &Request,
-    file: Option<&Resolved>,
-    answers: &Answers,
-) -> Option<bool> {
+/// What conditions look at.
+#[derive(Clone, Copy)]
+struct Asked<'r> {
+    path: &'r [u8],
+    request: &'r Request,
+    file: Option<&'r Resolved>,
+    answers: &'r Answers,
+}
+
+fn judge_all(tests: &[Test], asked: Asked<'_>) -> Option<bool> {
     let mut judged = Some(true);
     for test in tests {
-        match test.holds(request, file, answers) {
+        match test.holds(asked) {
             Some(true) => {}
             Some(false) => return Some(false),
             None => judged = None,
@@ -129,16 +159,11 @@ fn judge_all(
     judged
 }
 
-fn question_of(
-    tests: &[Test],
-    request: &Request,
-    file: Option<&Resolved>,
-    answers: &Answers,
-) -> Option<Question> {
-    let is_open = |test: &&Test| test.holds(request, file, answers).is_none();
+fn question_of(tests: &[Test], asked: Asked<'_>) -> Option<Question> {
+    let is_open = |test: &&Test| test.holds(asked).is_none();
     match tests.iter().find(is_open)? {
-        Test::Map(test) => Some(test.question(request)),
-        Test::Not(tests) => question_of(tests, request, file, answers),
+        Test::Map(test) => Some(test.question(asked.request)),
+        Test::Not(tests) => question_of(tests, asked),
         _ => None,
     }
 }
@@ -163,20 +188,26 @@ pub(crate) fn ask_maps(conditions: &[Condition]) -> bool {
 
 impl Test {
     /// `None` where a map is to be asked first.
-    fn holds(&self, request: &Request, file: Option<&Resolved>, answers: &Answers) -> Option<bool> {
+    fn holds(&self, asked: Asked<'_>) -> Option<bool> {
+        let Asked {
+            path,
+            request,
+            file,
+            answers,
+        } = asked;
         let head = &request.head;
         Some(match self {
             // A site without a root has no files: there the path stands for them.
             Self::File(globs) => match file {
-                None => any_matches(globs, head.path()),
+                None => any_matches(globs, path),
                 Some(file) => file.exists() && any_matches(globs, file.name()),
             },
             Self::FileRegex(regex) => match file {
-                None => is_found(regex, head.path(), request),
+                None => is_found(regex, path, request),
                 Some(file) => file.exists() && is_found(regex, file.path(), request),
             },
-            Self::Path(globs) => any_matches(globs, head.path()),
-            Self::PathRegex(regex) => is_found(regex, head.path(), request),
+            Self::Path(globs) => any_matches(globs, path),
+            Self::PathRegex(regex) => is_found(regex, path, request),
             Self::Method(methods) => methods
                 .iter()
                 .any(|method| **method == *head.method_bytes()),
@@ -195,13 +226,13 @@ impl Test {
             }
             Self::Client(nets) => nets.iter().any(|net| net.contains(&request.client)),
             Self::Exists(wanted) => file.is_some_and(Resolved::exists) == *wanted,
-            Self::ServerEnv(name) => request.server_env.contains(&**name),
+            Self::ServerEnv(name) => request.server_env.contains_key(&**name),
             Self::CostAbove(bound_us, costs) => {
                 let cost_us = file.and_then(|file| costs.of(file.name()));
                 cost_us.is_some_and(|cost_us| cost_us > *bound_us as f64)
             }
             Self::Map(test) => return test.holds(request, answers),
-            Self::Not(tests) => !judge_all(tests, request, file, answers)?,
+            Self::Not(tests) => !judge_all(tests, asked)?,
         })
     }
 }

@@ -46,7 +46,25 @@ pub(crate) async fn choose<'a>(
         Box::pin(note_led_to(routed, exchange)).await?;
     }
     check_given_up(&exchange.request)?;
+    go_on_as_rewritten(routed, exchange)?;
     Ok(Some(routed.chosen(&exchange.route)))
+}
+
+/// Has the request go on at the path that the rule is about which decides: another one than was asked
+/// for where that asks for a variable of rewrite rules.
+fn go_on_as_rewritten(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
+    let Exchange { request, route, .. } = exchange;
+    let last = route.last_matched();
+    let rule = last.and_then(|last| routed.site.rules.get(last));
+    let Some(rule) = rule.filter(|_| !request.server_env.is_empty()) else {
+        return Ok(());
+    };
+    let path = rule.conditions.path(request);
+    if path != request.head.path() {
+        let path = path.to_vec();
+        request.head.rewrite_path(&path, routed.site.path_rules)?;
+    }
+    Ok(())
 }
 
 /// Notes the rules that match whatever file the path comes to, and refuses whom they or the site keep
@@ -120,7 +138,7 @@ fn note(routed: Routed<'_>, rule: &Rule, request: &Request, route: &mut Route) {
 
 fn capture(routed: Routed<'_>, rule: &Rule, request: &Request, route: &mut Route) {
     if rule.captures {
-        let path = request.head.path();
+        let path = rule.conditions.path(request);
         let encoded_slash = routed.site.path_rules.encoded_slash;
         if let Some(spans) = rule.conditions.find(path) {
             route.capture(rule.index, Captured::new(path, spans, encoded_slash));
@@ -168,15 +186,25 @@ async fn note_matches_waiting(routed: Routed<'_>, exchange: &mut Exchange) -> Re
 /// Notes the rules that hold for the path that `.htaccess` files have led to, where that is not the
 /// one that was asked for: those that keep somebody out of it, and those whose limits count.
 async fn note_led_to(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
-    let holds_there = |rule: &Rule| keeps_out(rule) || !rule.limits.is_empty();
     if !routed.site.rules.iter().any(holds_there) {
         return Ok(());
     }
-    let Some(led_to) = exchange.route.lookup().at else {
-        return Ok(());
-    };
+    let Exchange { request, route, .. } = &*exchange;
+    let mut led_to: Vec<Vec<u8>> = request.server_env.values().cloned().collect();
+    led_to.extend(route.lookup().at.map(Vec::from));
+    led_to.sort_unstable();
+    led_to.dedup();
+    led_to.retain(|path| path != request.head.path());
+    for path in led_to {
+        note_at(routed, exchange, &path).await?;
+    }
+    Ok(())
+}
+
+/// Notes those that hold for one such path.
+async fn note_at(routed: Routed<'_>, exchange: &mut Exchange, led_to: &[u8]) -> Result<()> {
     let mut head = exchange.request.head.clone();
-    head.rewrite_path(&led_to, routed.site.path_rules)?;
+    head.rewrite_path(led_to, routed.site.path_rules)?;
     let asked = std::mem::replace(&mut exchange.request.head, head);
     let (mut holding, mut by) = (Vec::new(), Refusing::Site);
     for rule in &routed.site.rules {
@@ -207,6 +235,11 @@ async fn note_led_to(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> 
         }
     }
     Ok(())
+}
+
+/// Whether a rule holds for each path that a request comes to.
+fn holds_there(rule: &Rule) -> bool {
+    keeps_out(rule) || !rule.limits.is_empty()
 }
 
 /// Whether a rule says who may come in.

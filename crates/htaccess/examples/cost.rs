@@ -141,6 +141,7 @@ fn ask(chain: &Chain) -> (u64, String) {
         has_ended: false,
         is_translated: false,
         is_subrequest: false,
+        decided: None,
         variables: &variables,
         options: AllowedOptions::ALL,
         now: Civil::default(),

@@ -30,9 +30,29 @@ pub struct ChainLevel {
 /// The programs that hold for the files of a directory, the outermost first.
 #[derive(Debug)]
 pub struct Chain {
-    levels: Vec<ChainLevel>,
+    levels: Arc<[ChainLevel]>,
     plain: Arc<Settings>,
     has_sections: bool,
+}
+
+/// What access was decided by: files, and the sections in them that held. Where both are the same for
+/// the path that comes of one it is not decided again, as in Apache, whatever the path changes.
+#[derive(Debug, Clone)]
+pub struct AccessGround {
+    levels: Arc<[ChainLevel]>,
+    /// Where their blocks lie, which are the programs' own.
+    sections: Vec<usize>,
+}
+
+impl PartialEq for AccessGround {
+    fn eq(&self, other: &Self) -> bool {
+        let is_same = |(one, other): (&ChainLevel, &ChainLevel)| {
+            one.directory == other.directory && Arc::ptr_eq(&one.program, &other.program)
+        };
+        self.sections == other.sections
+            && self.levels.len() == other.levels.len()
+            && self.levels.iter().zip(&*other.levels).all(is_same)
+    }
 }
 
 impl Chain {
@@ -57,7 +77,7 @@ impl Chain {
             .iter()
             .any(|level| level.program.block.has_sections());
         Ok(Self {
-            levels,
+            levels: levels.into(),
             plain: Arc::new(plain),
             has_sections,
         })
@@ -75,6 +95,14 @@ impl Chain {
         &self.levels
     }
 
+    /// What decides about access to whatever has these sections.
+    pub(crate) fn ground(&self, sections: Vec<usize>) -> AccessGround {
+        AccessGround {
+            levels: Arc::clone(&self.levels),
+            sections,
+        }
+    }
+
     /// Merges what a section says that is about the request.
     fn take_in(
         &self,
@@ -87,6 +115,10 @@ impl Chain {
         }
         let settings = settings.get_or_insert_with(|| Settings::clone(&self.plain));
         let (inner, directory) = (&block.settings, &level.directory);
+        scope
+            .sections
+            .borrow_mut()
+            .push(std::ptr::from_ref(block).addr());
         settings.merge(inner, directory, scope.asker.work())
     }
 
@@ -103,7 +135,7 @@ impl Chain {
         let mut settings = None;
         let mut files = VecDeque::new();
         let mut ifs = VecDeque::new();
-        for level in &self.levels {
+        for level in &*self.levels {
             let block = &level.program.block;
             scope.asker.spend(block.files.len() + block.ifs.len())?;
             files.extend(block.files.iter().map(|section| (section, level)));

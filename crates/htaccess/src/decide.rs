@@ -3,13 +3,14 @@
 //! In Apache's order: what holds is merged, the virtual host rewrites and redirects, variables are set
 //! by what is asked, access is decided,
 //! then the innermost set of rules is gone through, then redirects, then variables that are set
-//! whatever is asked. Access is decided for every path, before rules change it and after.
+//! whatever is asked. Access is decided for every path, before rules change it and after, unless what
+//! decides is the same for both.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::access;
-use crate::chain::Chain;
+use crate::chain::{AccessGround, Chain};
 use crate::evaluation::{self, Progress};
 use crate::expression;
 use crate::pattern::{Groups, substituted};
@@ -37,6 +38,8 @@ pub struct Decision {
     pub query: Option<Vec<u8>>,
     /// Who asks, where that was found out.
     pub user: Option<Vec<u8>>,
+    /// By what access was decided, where it was.
+    pub ground: Option<AccessGround>,
     /// Fields of the request that made a difference: for `Vary`.
     pub vary: Vec<Vec<u8>>,
     /// Values of `Set-Cookie` for the reply.
@@ -112,6 +115,7 @@ pub fn decide<'a>(
             variables: Variables::default(),
             query: None,
             user: None,
+            ground: None,
             vary: Vec::new(),
             cookies: Vec::new(),
             media_type: None,
@@ -125,7 +129,8 @@ pub fn decide<'a>(
         let stopped = |stop: Stop| Ending::Status(stop.below(scope.asker.directory().as_ref()));
         match chain.settings(&scope).await {
             Ok(settings) => {
-                let ending = go(&settings, &mut decision, &scope).await;
+                let ground = chain.ground(scope.sections.take());
+                let ending = go(&settings, (ground, &mut decision), &scope).await;
                 decision.ending = ending.unwrap_or_else(stopped);
                 decision.settings = settings;
             }
@@ -142,7 +147,7 @@ pub fn decide<'a>(
 
 async fn go(
     settings: &Settings,
-    decision: &mut Decision,
+    (ground, decision): (AccessGround, &mut Decision),
     scope: &Scope<'_>,
 ) -> Result<Ending, Stop> {
     if let Some(fault) = &settings.fault {
@@ -164,7 +169,7 @@ async fn go(
         let set = condition.set(scope).await;
         set.map_err(|stop| stop.at(condition.line, "SetEnvIf"))?;
     }
-    access::admit(settings, scope).await?;
+    admit(settings, (ground, &mut *decision), scope).await?;
     let follows = settings.options.over(scope.request.options).follows();
     let passed = rewrite::run(&settings.rewrite, (follows, ends), scope).await?;
     decision.has_ended |= passed.has_ended;
@@ -200,6 +205,28 @@ async fn go(
         return Ok(Ending::Rewritten(path));
     }
     Ok(Ending::GoOn)
+}
+
+/// Decides about access, unless that was done on the same ground for the path before.
+async fn admit(
+    settings: &Settings,
+    (ground, decision): (AccessGround, &mut Decision),
+    scope: &Scope<'_>,
+) -> Result<(), Stop> {
+    let admitted = match scope.request.decided {
+        Some((before, user)) if *before == ground => {
+            scope.user.replace(user.map(<[u8]>::to_vec));
+            Ok(())
+        }
+        _ => access::admit(settings, scope).await,
+    };
+    if admitted
+        .as_ref()
+        .map_or_else(|stop| [401, 403].contains(&stop.status), |()| true)
+    {
+        decision.ground = Some(ground);
+    }
+    admitted
 }
 
 /// What a redirect comes to, or a status in its place.

@@ -33,7 +33,7 @@ pub mod words;
 mod work;
 
 pub use access::network;
-pub use chain::{Chain, ChainLevel, LEVELS_MAX};
+pub use chain::{AccessGround, Chain, ChainLevel, LEVELS_MAX};
 pub use compile::{PROBLEMS_MAX, Problem, Program, SectionContext, compile, compile_section};
 pub use decide::{Decision, Ending, Explain, REDIRECTS_MAX, Traced, decide};
 pub use evaluation::{

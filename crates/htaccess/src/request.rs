@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::chain::AccessGround;
 use crate::options::AllowedOptions;
 
 /// Bytes that the variables of a request may have together, names and values.
@@ -98,6 +99,8 @@ pub struct RequestFacts<'a> {
     pub is_translated: bool,
     /// Whether it is looked at as the page of another path, for which Apache makes a subrequest.
     pub is_subrequest: bool,
+    /// By what access was decided for the path before this one, and who asked for that.
+    pub decided: Option<(&'a AccessGround, Option<&'a [u8]>)>,
     /// Variables that hold already: of the site, and `REDIRECT_…` of what led here.
     pub variables: &'a Variables,
     /// The options that hold where no file says otherwise.

@@ -23,6 +23,8 @@ pub(crate) struct Scope<'a> {
     pub(crate) path_info: RefCell<Vec<u8>>,
     pub(crate) query: RefCell<Option<Vec<u8>>>,
     pub(crate) user: RefCell<Option<Vec<u8>>>,
+    /// Where the blocks of the sections lie that hold.
+    pub(crate) sections: RefCell<Vec<usize>>,
     /// Fields of the request that the condition at hand has looked at.
     pub(crate) looked_at: RefCell<Vec<Vec<u8>>>,
     /// What the last pattern that matched in an expression had.
@@ -41,6 +43,7 @@ impl<'a> Scope<'a> {
             path_info: RefCell::new(request.path_info.to_vec()),
             query: RefCell::new(request.query.map(<[u8]>::to_vec)),
             user: RefCell::default(),
+            sections: RefCell::default(),
             looked_at: RefCell::default(),
             groups: RefCell::default(),
             reply: RefCell::default(),

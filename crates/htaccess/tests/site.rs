@@ -320,6 +320,7 @@ impl Site {
             has_ended: get.has_ended,
             is_translated: get.is_translated,
             is_subrequest: get.is_page,
+            decided: None,
             variables: &get.variables,
             options: self.options,
             now: Civil {

@@ -115,16 +115,21 @@ const ROWS: &[(&str, &str)] = &[
     ),
     (
         "RewriteEngine On\nRewriteRule ^/(.*)$ http://127.0.0.1:9000/$1 [P]",
-        "match = { server_env = \"forward_1\", path_regex = \"^/(.*)$\" }\nhandler = { proxy = { upstream = \"http://127.0.0.1:9000\", path = \"/${1}\" } }",
+        "match = { server_env = \"forward_1\", path_regex = \"^/(.*)$\" }\nhandler = { proxy = { upstream = \"http://127.0.0.1:9000\", path = \"/${1}\", host = \"upstream\" } }",
     ),
-    // What is forwarded is the path that was asked for, which is no longer it.
+    // What is forwarded is the path that rewriting has come to.
     (
         "RewriteEngine On\nRewriteRule ^/admin /denied.html\nRewriteRule ^/(.*)$ http://127.0.0.1:9000/$1 [P]",
-        "RewriteRule ^/admin /denied.html\nRewriteRule \"^/(.*)$\" - [F]\n",
+        "RewriteRule ^/admin /denied.html\nRewriteRule \"^/(.*)$\" - [E=forward_1:1,END]\n",
     ),
     (
         "RewriteEngine On\nRewriteRule ^/a$ /b.html\nProxyPass / http://127.0.0.1:9000/",
-        "match = { not = [{ server_env = \"translated\" }] }\nhandler = { proxy",
+        "match = { server_env = \"proxied_1\" }\nhandler = { proxy",
+    ),
+    (
+        "RewriteEngine On\nRewriteRule ^/a$ /app/b [PT,QSA]\nRewriteRule ^/c - [F]\nProxyPass /app http://127.0.0.1:9000/",
+        "RewriteRule ^/a$ /app/b [QSA,S=1]\nRewriteRule ^/c - [F]\nAddDefaultCharset Off\nRewriteEngine On\n\
+         RewriteCond %{ENV:translated} !1\nRewriteRule \"^/app(?:/|$)\" - [E=proxied_1:1,END]\n",
     ),
     (
         "RewriteEngine On\nRewriteRule ^/(.*)$ ajp://127.0.0.1:9000/$1 [P]",
@@ -342,7 +347,7 @@ const TEXTS: &[(&str, &str)] = &[
     ),
     (
         "ProxyPass /app http://127.0.0.1:9000/\n<Directory /srv/a>\nRewriteEngine On\nRewriteRule . /index.php\n</Directory>",
-        "RewriteEngine On\nRewriteRule \"^/app(?:/|$)\" - [END]\n",
+        "RewriteEngine On\nRewriteRule \"^/app(?:/|$)\" - [E=proxied_1:1,END]\n",
     ),
     (
         "<Location /list>\nOptions -Indexes\n</Location>",

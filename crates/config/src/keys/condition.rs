@@ -91,7 +91,8 @@ pub(crate) const MATCH: Section = Section {
             Kind::Text,
             Absent("any"),
             "A `RewriteRule` of the virtual host, in a section of `htaccess.directories` with `context = \"server\"`, has set \
-             this variable by its flag `E`. What `.htaccess` files set is another matter.",
+             this variable by its flag `E`. What `.htaccess` files set is another matter. A rule that asks for it matches, \
+             and forwards, the path that those rules have come to.",
             "server_env = \"forwarded\"",
         ),
         key(

@@ -1,7 +1,7 @@
 //! What was asked, by whom and when.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -38,8 +38,8 @@ pub struct Request {
     pub announced: Option<Rc<Announced>>,
     /// The regular expression that was given up on it: whatever depends on that is not known.
     pub gave_up: RefCell<Option<Arc<str>>>,
-    /// Variables that rewrite rules of its virtual host have set.
-    pub server_env: BTreeSet<Vec<u8>>,
+    /// Variables that rewrite rules of its virtual host have set, each with the path that they had come to.
+    pub server_env: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 /// What a header of the PROXY protocol says beside addresses: for logs.
@@ -194,7 +194,7 @@ impl Request {
             connection: 0,
             announced: None,
             gave_up: RefCell::default(),
-            server_env: BTreeSet::new(),
+            server_env: BTreeMap::new(),
         }
     }
 }

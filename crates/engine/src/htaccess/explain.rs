@@ -329,6 +329,7 @@ impl<'a> Explainer<'a> {
             has_ended: carried.has_ended,
             is_translated: carried.is_translated,
             is_page: carried.is_page,
+            decided: carried.decided,
             variables: carried.variables,
             options: options(self.site.files.listing, cgi.next().is_some()),
             now: super::now(now.map_or(0, |now| now.as_secs())),

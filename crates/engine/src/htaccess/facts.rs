@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use htaccess::{AllowedOptions, Civil, ContextPrefix, Decision, RequestFacts, Variables};
+use htaccess::{
+    AccessGround, AllowedOptions, Civil, ContextPrefix, Decision, RequestFacts, Variables,
+};
 use wire::Fields;
 
 use super::applied::failure;
@@ -35,6 +37,7 @@ pub(crate) struct Facts {
     pub(crate) has_ended: bool,
     pub(crate) is_translated: bool,
     pub(crate) is_page: bool,
+    pub(crate) decided: Option<(AccessGround, Option<Vec<u8>>)>,
     pub(crate) variables: Variables,
     pub(crate) options: AllowedOptions,
     pub(crate) now: Civil,
@@ -57,6 +60,8 @@ pub(crate) struct Carried {
     pub(crate) is_translated: bool,
     /// Whether it is looked at as the page of the path before.
     pub(crate) is_page: bool,
+    /// By what access was decided for the path before, and who asked for that.
+    pub(crate) decided: Option<(AccessGround, Option<Vec<u8>>)>,
     /// Values of `Set-Cookie` for the reply.
     pub(crate) cookies: Vec<Vec<u8>>,
     /// Fields that made a difference: for `Vary`.
@@ -97,6 +102,10 @@ impl Carried {
             spent: decision.spent,
             is_translated: false,
             is_page: false,
+            decided: decision
+                .ground
+                .clone()
+                .map(|it| (it, decision.user.clone())),
             cookies: decision.cookies.clone(),
             vary: decision.vary.clone(),
         }
@@ -163,6 +172,10 @@ impl Facts {
             has_ended: self.has_ended,
             is_translated: self.is_translated,
             is_subrequest: self.is_page,
+            decided: self
+                .decided
+                .as_ref()
+                .map(|(ground, user)| (ground, user.as_deref())),
             variables: &self.variables,
             options: self.options,
             now: self.now,

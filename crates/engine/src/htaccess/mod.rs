@@ -29,7 +29,7 @@ use std::time::Instant;
 
 use config::model::{Handler, Root, SiteHtaccess};
 use htaccess::{
-    AllowedOptions, Civil, Decision, Explain, FileFacts, Program, REDIRECTS_MAX, decide,
+    AllowedOptions, Civil, Decision, Ending, Explain, FileFacts, Program, REDIRECTS_MAX, decide,
 };
 
 use self::applied::Applied;
@@ -40,12 +40,14 @@ use self::walk::{Landing, LandingKind, Walk, Walked};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::exchange::reply::BodySize;
+use crate::exchange::request::Request;
 use crate::media_types;
 use crate::reply_head;
 use crate::resolve;
 use crate::resolve::resolved::relative_of;
 use crate::rules;
 use crate::scripts::Next;
+use crate::site::Rule;
 use crate::site_log::{self, Audience};
 use crate::stage::Routed;
 use crate::tree::Tree;
@@ -113,7 +115,7 @@ async fn go_round(
         let facts = facts_of(routed, tree, exchange, &landing, carried);
         let mut decision = ask((routed, exchange), &known, &facts, landing.seen).await?;
         Carried::hand_on(fields, &mut decision);
-        exchange.request.server_env.append(&mut decision.server_env);
+        note_server_env(routed, exchange, &mut decision, &facts)?;
         let judged = Judged {
             routed,
             tree,
@@ -121,7 +123,10 @@ async fn go_round(
             decision: &decision,
             facts: &facts,
         };
-        let step = judged.step(exchange, &known).await;
+        let step = match judged.decision.ending {
+            Ending::GoOn if is_forwarded(routed, &exchange.request) => Ok(Onward::Settled),
+            _ => judged.step(exchange, &known).await,
+        };
         match step {
             Ok(Onward::Elsewhere(path, file, next)) => {
                 lead_to(routed, exchange, &path, Some(decision.query.as_deref()))?;
@@ -327,6 +332,7 @@ fn facts_of(
         has_ended: carried.has_ended,
         is_translated: carried.is_translated,
         is_page: carried.is_page,
+        decided: carried.decided,
         variables: carried.variables,
         options: options(routed.site.files.listing, has_cgi),
         now: now(routed.worker.clock.unix_s()),
@@ -365,6 +371,32 @@ fn now(unix_s: u64) -> Civil {
         weekday: small(now.weekday().to_sunday_zero_offset()),
         epoch_s,
     }
+}
+
+/// Notes variables that rules of the virtual host have set, with the path that they have come to.
+fn note_server_env(
+    routed: Routed<'_>,
+    exchange: &mut Exchange,
+    decision: &mut Decision,
+    facts: &Facts,
+) -> Result<()> {
+    let path = match &decision.ending {
+        Ending::Rewritten(path) if decision.is_translated => path,
+        _ => &facts.uri,
+    };
+    for name in take(&mut decision.server_env) {
+        let path = wire::canonical_path(path, routed.site.path_rules)?;
+        exchange.request.server_env.insert(name, path);
+    }
+    Ok(())
+}
+
+/// Whether a rule forwards what rules of the virtual host have said it does: no file stands for that.
+fn is_forwarded(routed: Routed<'_>, request: &Request) -> bool {
+    let mut rules = routed.site.rules.iter();
+    let answers = |rule: &&Rule| rule.handler.is_some() && rule.conditions.hold(request, None);
+    let answering = rules.find(|rule| !request.server_env.is_empty() && answers(rule));
+    answering.is_some_and(|rule| matches!(rule.handler, Some(Handler::Proxy(_))))
 }
 
 /// Has the request's file looked for at another path of the site, with another query where there is

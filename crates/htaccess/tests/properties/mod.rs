@@ -65,6 +65,7 @@ fn outcome(chain: &Chain, path: &[u8]) -> (Ending, ReplyTables) {
         has_ended: false,
         is_translated: false,
         is_subrequest: false,
+        decided: None,
         variables: &variables,
         options: AllowedOptions::ALL,
         now: Civil::default(),

@@ -20,6 +20,14 @@ fn of_files(area: &Area, names: Option<Vec<String>>) -> Area {
     area
 }
 
+/// A `proxy` of these, with the `Host` that the server sees.
+pub(super) fn proxy_to(mut members: Vec<(String, TomlItem)>, keeps_host: bool) -> TomlItem {
+    if !keeps_host {
+        members.push(("host".to_owned(), "upstream".into()));
+    }
+    TomlItem::Table(members)
+}
+
 impl<'a> HostWork<'_, 'a> {
     /// A rule for an area.
     fn rule(&self, area: &Area) -> Option<DraftKeys> {
@@ -161,7 +169,7 @@ impl<'a> HostWork<'_, 'a> {
             };
             let mut rule = DraftKeys::default();
             let made = match is_regex {
-                true => self.forward_regex(line, from, to, &mut rule),
+                true => self.forward_regex(line, from, to, keeps_host, &mut rule),
                 false => self.forward(line, from, to, keeps_host, &mut rule),
             };
             rule.note(&[line.id]);
@@ -176,7 +184,7 @@ impl<'a> HostWork<'_, 'a> {
                                 true => from.to_owned(),
                                 false => format!("^{path}(?:/|$)"),
                             },
-                            forwards: !is_exempt,
+                            forwards: (!is_exempt).then_some(self.first.len()),
                             id: line.id,
                         };
                         // A location's come before those of the virtual host.
@@ -211,7 +219,7 @@ impl<'a> HostWork<'_, 'a> {
         }
     }
 
-    /// Leaves out of what is forwarded what is not, and what rewriting has led to a file.
+    /// Leaves out of what is forwarded what is not.
     pub(super) fn leave_to_files(&mut self) {
         let is_proxy = |rule: &DraftKeys| rule.get("handler").is_some_and(|it| it.has("proxy"));
         for (at, rule) in self
@@ -221,10 +229,7 @@ impl<'a> HostWork<'_, 'a> {
             .filter(|(_, it)| is_proxy(it))
         {
             let exempt = self.exempt.iter().filter(|(from, _)| *from <= at);
-            let mut nots: Vec<TomlItem> = exempt.map(|(_, it)| it.clone()).collect();
-            if self.translates {
-                nots.push(TomlItem::table([("server_env", "translated".into())]));
-            }
+            let nots: Vec<TomlItem> = exempt.map(|(_, it)| it.clone()).collect();
             if nots.is_empty() {
                 continue;
             }
@@ -237,7 +242,7 @@ impl<'a> HostWork<'_, 'a> {
         }
     }
 
-    fn keeps_host(&self, lines: &[&ApacheLine]) -> bool {
+    pub(super) fn keeps_host(&self, lines: &[&ApacheLine]) -> bool {
         let said = lines
             .iter()
             .rev()
@@ -291,10 +296,7 @@ impl<'a> HostWork<'_, 'a> {
                     .map(|(name, path)| ((*name).to_owned(), (*path).into())),
             );
         }
-        if !keeps_host {
-            proxy.push(("host".to_owned(), "upstream".into()));
-        }
-        rule.put_in("handler", "proxy", TomlItem::Table(proxy), &[]);
+        rule.put_in("handler", "proxy", proxy_to(proxy, keeps_host), &[]);
         Ok(())
     }
 
@@ -303,6 +305,7 @@ impl<'a> HostWork<'_, 'a> {
         line: &ApacheLine,
         from: &str,
         to: &str,
+        keeps_host: bool,
         rule: &mut DraftKeys,
     ) -> Result<(), &'static str> {
         const UNKNOWN: &str =
@@ -327,12 +330,11 @@ impl<'a> HostWork<'_, 'a> {
         let path = super::rewriting::template(&path, &regex)
             .filter(|it| it.starts_with('/'))
             .ok_or(UNKNOWN)?;
-        let proxy = TomlItem::table([
-            ("upstream", upstream.into()),
-            ("path", path.into()),
-            ("host", "upstream".into()),
-        ]);
-        rule.put_in("handler", "proxy", proxy, &[]);
+        let proxy = vec![
+            ("upstream".to_owned(), upstream.into()),
+            ("path".to_owned(), path.into()),
+        ];
+        rule.put_in("handler", "proxy", proxy_to(proxy, keeps_host), &[]);
         Ok(())
     }
 

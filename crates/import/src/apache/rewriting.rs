@@ -6,10 +6,30 @@
 use htaccess::words::rewrite_arguments;
 
 use super::ApacheLine;
-use super::programs::upstream;
+use super::programs::{proxy_to, upstream};
 use super::site::HostWork;
-use crate::draft::{DraftKeys, TomlItem};
+use crate::draft::DraftKeys;
 use crate::words;
+
+/// The flag of a rule that goes on behind all others, until it is known how many these are.
+const PASSES: &str = "S=65535";
+
+/// Rules in which each that goes on behind all others says how many these are.
+pub(super) fn passing(rules: &str) -> String {
+    let is_rule = |line: &&str| {
+        line.trim_start()
+            .to_ascii_lowercase()
+            .starts_with("rewriterule")
+    };
+    let mut left = rules.lines().filter(is_rule).count();
+    let mut text = String::new();
+    for line in rules.lines() {
+        left -= usize::from(is_rule(&line));
+        text.push_str(&line.replace(PASSES, &format!("S={left}")));
+        text.push('\n');
+    }
+    text
+}
 
 /// A text with our variables; groups are those of an expression.
 pub(super) fn template(text: &str, regex: &str) -> Option<String> {
@@ -113,14 +133,11 @@ impl<'a> HostWork<'_, 'a> {
             return Vec::new();
         }
         let mut out = Vec::new();
-        let mut may_be_changed = false;
         for line in lines {
             let rule = (line.name == "rewriterule").then(|| RewriteLine::read(line));
-            let rule = rule.flatten();
-            let goes_on = rule.as_ref().is_some_and(RewriteLine::goes_on);
-            let text = match rule {
+            let text = match rule.flatten() {
                 _ if line.odd().is_some() => None,
-                Some(rule) if rule.forwards() => Some(self.forwarding(line, &rule, may_be_changed)),
+                Some(rule) if rule.forwards() => Some(self.forwarding(line, &rule, all)),
                 Some(rule) if has_proxies && rule.leads_to_files() => {
                     self.translates = true;
                     Some(rule.marked(&line.text))
@@ -131,7 +148,6 @@ impl<'a> HostWork<'_, 'a> {
                 }
                 _ => None,
             };
-            may_be_changed |= goes_on;
             out.push(ApacheLine {
                 text: text.map_or_else(|| line.text.clone(), String::into_bytes),
                 ..(*line).clone()
@@ -140,18 +156,15 @@ impl<'a> HostWork<'_, 'a> {
         out
     }
 
-    /// What stands in the place of a rule that forwards; where that is not known it refuses, as where a
-    /// rule before it may have changed the path that it puts into its target: a rule of the site knows
-    /// the path that was asked for alone.
+    /// What stands in the place of a rule that forwards; where that is not known it refuses.
     fn forwarding(
         &mut self,
         line: &'a ApacheLine,
         rule: &RewriteLine,
-        may_be_changed: bool,
+        all: &[&'a ApacheLine],
     ) -> String {
         let name = format!("forward_{}", self.early.len() + 1);
-        let is_known = !may_be_changed || !rule.target.contains('$');
-        let Some(mut made) = rule.forwarded(&name).filter(|_| is_known) else {
+        let Some(mut made) = rule.forwarded(&name, self.keeps_host(all)) else {
             let note = "where it forwards to is not known: nobody comes in where it did, write a rule with `proxy`";
             self.apache.ledger.lost(line.id, note);
             return rule.replaced("F").unwrap_or_else(|| "^ - [F]".to_owned());
@@ -199,11 +212,6 @@ impl RewriteLine {
         self.has(&["P", "proxy"])
     }
 
-    /// Whether rules behind it look at the path that it has made.
-    fn goes_on(&self) -> bool {
-        self.leads_to_files() && !self.has(&["L", "last", "END"])
-    }
-
     /// Whether it may lead to files of the root.
     pub(super) fn leads_to_files(&self) -> bool {
         !self.forwards() && !self.forbids() && self.redirect().is_none() && self.target != "-"
@@ -220,14 +228,27 @@ impl RewriteLine {
         is_fine.then(|| format!("\"{}\" - [{flags}{folds}]", self.pattern))
     }
 
-    /// The same rule, which says as well that it was met.
+    /// The same rule, which says as well that it was met; one that hands its path on to `ProxyPass`
+    /// goes on there.
     fn marked(&self, text: &[u8]) -> String {
+        let flags = rewrite_arguments(text).and_then(|(_, _, flags)| flags);
+        let flags = flags.map(|it| String::from_utf8_lossy(&it).into_owned());
         let text = String::from_utf8_lossy(text);
         let text = text.trim_end();
-        match text.rfind(']').filter(|_| self.flags != [""]) {
-            Some(end) => format!("{},E=translated:1{}", &text[..end], &text[end..]),
-            None => format!("{text} [E=translated:1]"),
-        }
+        let place = flags.and_then(|it| Some((text.rfind(&it)?, it.len())));
+        let Some((before, after)) =
+            place.and_then(|(at, len)| Some((text.get(..at)?, text.get(at + len..)?)))
+        else {
+            return format!("{text} [E=translated:1]");
+        };
+        let passes = self.has(&["PT", "passthrough"]);
+        let ends = ["PT", "passthrough", "L", "last"];
+        let is_kept =
+            |flag: &&String| !passes || !ends.iter().any(|it| flag.eq_ignore_ascii_case(it));
+        let kept = self.flags.iter().filter(is_kept).map(String::as_str);
+        let more = if passes { PASSES } else { "E=translated:1" };
+        let flags: Vec<&str> = kept.chain([more]).collect();
+        format!("{before}[{}]{after}", flags.join(","))
     }
 
     /// A line that refuses all that this one may refuse.
@@ -237,7 +258,7 @@ impl RewriteLine {
     }
 
     /// The rule of a site that forwards what was met.
-    fn forwarded(&self, name: &str) -> Option<DraftKeys> {
+    fn forwarded(&self, name: &str, keeps_host: bool) -> Option<DraftKeys> {
         let mut members = vec![("server_env".to_owned(), name.into())];
         let mut regex = String::new();
         if self.target.contains('$') {
@@ -256,8 +277,11 @@ impl RewriteLine {
         self.replaced("")?;
         let mut rule = DraftKeys::default();
         rule.matching(members);
-        let proxy = TomlItem::table([("upstream", upstream.into()), ("path", path.into())]);
-        rule.put_in("handler", "proxy", proxy, &[]);
+        let proxy = vec![
+            ("upstream".to_owned(), upstream.into()),
+            ("path".to_owned(), path.into()),
+        ];
+        rule.put_in("handler", "proxy", proxy_to(proxy, keeps_host), &[]);
         Some(rule)
     }
 

@@ -48,7 +48,8 @@ pub(super) struct HostWork<'w, 'a> {
 pub(super) struct Shield {
     /// An expression for them.
     pub(super) regex: String,
-    pub(super) forwards: bool,
+    /// Its rule in `first`; `None` where it is not.
+    pub(super) forwards: Option<usize>,
     pub(super) id: usize,
 }
 

@@ -9,7 +9,7 @@
 use htaccess::{Problem, SectionContext, compile_section};
 
 use super::lines::{WHO, is_left_to_rules};
-use super::rewriting::RewriteLine;
+use super::rewriting::{RewriteLine, passing};
 use super::sections::{Area, SectionPlace, WILD, names_of};
 use super::site::HostWork;
 use super::{Apache, ApacheLine, ApacheMeaning, meaning};
@@ -266,6 +266,7 @@ impl<'a> HostWork<'_, 'a> {
             let ids = rewriting.iter().map(|line| line.id);
             ids.for_each(|id| self.close_at(&Area::default(), CLOSED, id));
         }
+        server = passing(&server);
         rewriting.iter().for_each(|line| line.ids(&mut made_of));
         let is_of_files = |it: &&&ApacheLine| !it.begins(&["directory", "location", "proxy"]);
         let of_files = sections.iter().filter(is_of_files);
@@ -367,7 +368,10 @@ impl<'a> HostWork<'_, 'a> {
     fn no_fallback(&self, server: &str, texts: &[(String, String)]) -> String {
         let mut all = texts.iter().map(|(_, text)| text.as_str()).chain([server]);
         let is_said = all.any(|text| text.to_ascii_lowercase().contains("fallbackresource"));
-        let shields = self.shields.iter().filter(|shield| shield.forwards);
+        let shields = self
+            .shields
+            .iter()
+            .filter(|shield| shield.forwards.is_some());
         let shields: Vec<&str> = shields.map(|shield| shield.regex.as_str()).collect();
         if !is_said || shields.is_empty() {
             return String::new();
@@ -378,15 +382,15 @@ impl<'a> HostWork<'_, 'a> {
         })
     }
 
-    /// Of what is forwarded no rewriting of directories goes on.
-    fn shielded(&self, texts: &[(String, String)]) -> String {
+    /// Where there is rewriting, it says what is forwarded: the path that it has come to, which no
+    /// directory rewrites any more.
+    fn shielded(&mut self, texts: &[(String, String)]) -> String {
         let rewrites =
             |(_, text): &(String, String)| text.to_ascii_lowercase().contains("rewriterule");
         let obeys_files = self.draft.keys.get("htaccess").is_some();
+        let is_rewritten = self.translates || obeys_files || texts.iter().any(rewrites);
         let mut text = String::new();
-        if !self.shields.iter().any(|it| it.forwards)
-            || !(obeys_files || texts.iter().any(rewrites))
-        {
+        if !is_rewritten || !self.shields.iter().any(|it| it.forwards.is_some()) {
             return text;
         }
         text.push_str("RewriteEngine On\n");
@@ -394,7 +398,19 @@ impl<'a> HostWork<'_, 'a> {
             if self.translates {
                 text.push_str(NOT_TRANSLATED);
             }
-            let flag = if shield.forwards { "END" } else { "L" };
+            let rule = shield.forwards.and_then(|at| self.first.get_mut(at));
+            let flag = match (rule, shield.forwards) {
+                (Some(rule), Some(at)) => {
+                    let name = format!("proxied_{}", at + 1);
+                    let mut members = vec![("server_env".to_owned(), name.as_str().into())];
+                    if let Some(TomlItem::Table(paths)) = rule.get("match") {
+                        members.extend(paths.iter().cloned());
+                    }
+                    rule.matching(members);
+                    format!("E={name}:1,END")
+                }
+                _ => "L".to_owned(),
+            };
             text.push_str(&format!("RewriteRule \"{}\" - [{flag}]\n", shield.regex));
         }
         text
@@ -406,7 +422,7 @@ impl<'a> HostWork<'_, 'a> {
             it.name.starts_with("directory") && it.restricts() && !self.roots.parts(it).is_empty()
         };
         if self.roots.root.is_some() && sections.iter().any(|it| is_one(&it)) {
-            for shield in self.shields.iter().filter(|it| it.forwards) {
+            for shield in self.shields.iter().filter(|it| it.forwards.is_some()) {
                 let note = "whom a `<Directory>` keeps out of such a path does not come to what is forwarded either";
                 self.apache.ledger.differs(shield.id, note);
             }

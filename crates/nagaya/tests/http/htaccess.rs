@@ -459,3 +459,30 @@ fn an_explanation_names_files_lines_and_where_it_ends() {
     assert_eq!(explain("http://off.test/").0, Some(2));
     assert_eq!(explain("http://nobody.test/").0, Some(2));
 }
+
+#[test]
+fn access_is_decided_once_where_the_same_lines_decide_about_where_it_leads() {
+    let own = "SetEnvIf Request_URI ^/(old|far|err|$) ok\nRequire env ok\nErrorDocument 403 /front.txt\n\
+               RewriteEngine On\nRewriteRule ^old$ /plain.txt\nRewriteRule ^old-(.*)$ /$1\n\
+               RewriteRule ^far$ /sub/page.txt\n<Files secret.html>\nHeader set X-A b\n</Files>\n";
+    let gateway = gateway(&[
+        ("site/.htaccess", own),
+        ("site/closed/.htaccess", "Require all denied\n"),
+        ("site/sub/deep/.htaccess", "Header set X-A b\n"),
+    ]);
+    check(
+        &gateway,
+        "a.test",
+        &[
+            ("/old", 200, "plain"),
+            ("/plain.txt", 403, "front"),
+            ("/far", 200, "page"),
+            ("/", 200, "start"),
+            ("/index.html", 403, "front"),
+            // A section or a file more is another ground.
+            ("/old-secret.html", 403, ""),
+            ("/old-closed/x.txt", 403, ""),
+            ("/old-sub/deep/page.txt", 403, ""),
+        ],
+    );
+}

@@ -392,9 +392,6 @@ fn reason(files: &[File], request: &str, theirs: &Seen, ours: &Seen) -> Option<&
             "what answers for a missing file is asked about as any path, with its own type",
         );
     }
-    if ["env", "Require expr", "<If"].iter().any(|it| says(it)) && ours.status == 403 {
-        return Some("access is decided for each path that a rule or a page leads to");
-    }
     if (says("ForceType") || says("[T=")) && (is_program || ours.status == 404) {
         return Some("a forced type takes the program away, whatever gave it one");
     }

@@ -8,10 +8,10 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 
 use testkit::client::reply;
-use testkit::{Gateway, RawClient, TempDir, free_port};
+use testkit::{Gateway, RawClient, Reply, ScriptedUpstream, Step, TempDir, free_port};
 
 use crate::access_log::{apache, end};
 use crate::readme::NAGAYA;
@@ -21,7 +21,7 @@ const HOSTS: usize = 60;
 /// Differences that are told in full.
 const SHOWN_MAX: usize = 8;
 
-const MODULES: [&str; 14] = [
+const MODULES: [&str; 16] = [
     "mpm_event",
     "authn_core",
     "authn_file",
@@ -36,6 +36,8 @@ const MODULES: [&str; 14] = [
     "rewrite",
     "setenvif",
     "autoindex",
+    "proxy",
+    "proxy_http",
 ];
 
 const FILES: [&str; 14] = [
@@ -165,9 +167,13 @@ fn hosts(count: usize, at: &str, port: u16) -> String {
 
 /// The status that a server answers a question of a host with.
 fn ask(address: SocketAddr, host: usize, url: &str) -> u16 {
+    asked(address, host, url).status
+}
+
+fn asked(address: SocketAddr, host: usize, url: &str) -> Reply {
     let request =
         format!("GET {url} HTTP/1.1\r\nHost: h{host}.example\r\nConnection: close\r\n\r\n");
-    reply(RawClient::connect(address).ask(request.as_bytes())).status
+    reply(RawClient::connect(address).ask(request.as_bytes()))
 }
 
 #[test]
@@ -182,36 +188,9 @@ fn what_apache_closes_is_closed_after_the_import() {
     directory.write("site/own/.htaccess", "Require all denied\n");
     directory.write("users", "alice:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n");
     let hosts = hosts(count, &at, port);
-    let mut config = String::new();
-    for name in MODULES {
-        let file = format!("/usr/lib/apache2/modules/mod_{name}.so");
-        if Path::new(&file).exists() {
-            writeln!(config, "LoadModule {name}_module {file}").unwrap();
-        }
-    }
-    write!(
-        config,
-        "ServerRoot {at}\nPidFile {at}/pid\nListen 127.0.0.1:{port}\nErrorLog {at}/error.log\n\
-         ServerName other.example\nTypesConfig /etc/mime.types\nDirectoryIndex index.html\n{hosts}"
-    )
-    .unwrap();
-    let Some(mut theirs) = apache(&directory, &config, port) else {
+    let Some((mut theirs, gateway)) = both(&directory, port, &hosts, count) else {
         return testkit::lacks("apache2", "imported hosts are asked beside it");
     };
-    let source = directory.write("hosts.conf", format!("DirectoryIndex index.html\n{hosts}"));
-    let imported = Command::new(NAGAYA)
-        .args(["import", "apache", "--listen", "none", "--out"])
-        .arg(directory.path().join("sites.d"))
-        .arg(source)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&imported.stdout).into_owned();
-    assert!(
-        said.contains(&format!("{count} written")),
-        "{said}\n{imported:?}"
-    );
-    let main = "include = [\"{at}/sites.d/*.toml\"]\n[[listen]]\naddress = \"127.0.0.1:{port}\"\n";
-    let gateway = Gateway::with_config(NAGAYA, main).with("at", &at).start();
     let theirs_at = SocketAddr::from(([127, 0, 0, 1], port));
     let (mut opened, mut served, mut same) = (Vec::new(), 0, 0);
     for host in 0..count {
@@ -240,4 +219,155 @@ fn what_apache_closes_is_closed_after_the_import() {
         same * 10 >= served * 8,
         "of {served} that Apache serves only {same} are"
     );
+}
+
+/// Apache with these hosts, and the gateway with what is imported of them.
+fn both(directory: &TempDir, port: u16, hosts: &str, count: usize) -> Option<(Child, Gateway)> {
+    let at = directory.path().display().to_string();
+    let mut config = String::new();
+    for name in MODULES {
+        let file = format!("/usr/lib/apache2/modules/mod_{name}.so");
+        if Path::new(&file).exists() {
+            writeln!(config, "LoadModule {name}_module {file}").unwrap();
+        }
+    }
+    write!(
+        config,
+        "ServerRoot {at}\nPidFile {at}/pid\nListen 127.0.0.1:{port}\nErrorLog {at}/error.log\n\
+         ServerName other.example\nTypesConfig /etc/mime.types\nDirectoryIndex index.html\n{hosts}"
+    )
+    .unwrap();
+    let theirs = apache(directory, &config, port)?;
+    let source = directory.write("hosts.conf", format!("DirectoryIndex index.html\n{hosts}"));
+    let imported = Command::new(NAGAYA)
+        .args(["import", "apache", "--listen", "none", "--out"])
+        .arg(directory.path().join("sites.d"))
+        .arg(source)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&imported.stdout).into_owned();
+    assert!(
+        said.contains(&format!("{count} written")),
+        "{said}\n{imported:?}"
+    );
+    let main = "include = [\"{at}/sites.d/*.toml\"]\n[[listen]]\naddress = \"127.0.0.1:{port}\"\n";
+    let gateway = Gateway::with_config(NAGAYA, main).with("at", &at);
+    Some((theirs, gateway.start()))
+}
+
+/// What virtual hosts forward, `{b}` being the back end, and what they are asked.
+const FORWARDING: [(&str, &[&str]); 9] = [
+    (
+        "ProxyPass /app http://{b}/in\nRewriteEngine On\nRewriteRule ^/x/(.*)$ /app/$1 [PT]",
+        &[
+            "/x/y.txt",
+            "/x/y.txt?q=1",
+            "/app/y.txt",
+            "/app",
+            "/page.txt",
+        ],
+    ),
+    (
+        "ProxyPass /app http://{b}/in\nRewriteEngine On\nRewriteRule ^/x/(.*)$ /app/$1 [L]\n\
+         RewriteRule ^/app/gone$ /page.txt [PT]",
+        &["/x/y.txt", "/app/y.txt", "/app/gone"],
+    ),
+    (
+        "RewriteEngine On\nRewriteRule ^/(.*)\\.do$ /back/$1\n\
+         RewriteRule ^/back/(.*)$ http://{b}/$1 [P]",
+        &["/a/b.do", "/a/b.do?q=1", "/back/c", "/page.txt"],
+    ),
+    (
+        "ProxyPass /app http://{b}/in\nRewriteEngine On\n\
+         RewriteRule ^/old/(.*)$ http://{b}/new/$1 [P]\n<Directory {r}>\nAllowOverride All\n</Directory>",
+        &[
+            "/short/y.txt",
+            "/short/y.txt?q=1",
+            "/to-old/a?q=2",
+            "/app/y.txt",
+            "/app/",
+            "/page.txt",
+            "/none",
+        ],
+    ),
+    (
+        "ProxyPreserveHost On\nRewriteEngine On\nRewriteRule ^/p/(.*)$ http://{b}/$1 [P]\n\
+         ProxyPassMatch ^/m/(.*)$ http://{b}/$1\nProxyPass /app http://{b}/in",
+        &["/p/a", "/m/b", "/app/c"],
+    ),
+    (
+        "RewriteEngine On\nRewriteRule ^/p/(.*)$ http://{b}/$1 [P]\n\
+         ProxyPassMatch ^/m/(.*)$ http://{b}/$1\nProxyPass /app http://{b}/in",
+        &["/p/a", "/m/b", "/app/c"],
+    ),
+    (
+        "ProxyPass /app/y.txt !\nProxyPass /app http://{b}/in\nRewriteEngine On\n\
+         RewriteRule ^/x/(.*)$ /app/$1 [NC,PT]",
+        &["/x/y.txt", "/x/z.txt", "/app/y.txt"],
+    ),
+    (
+        "ProxyPass /app http://{b}/in\nRewriteEngine On\nRewriteRule \"^/x$\" \"/app/y.txt\" [PT,QSA]\n\
+         RewriteRule ^/app - [F]\nRewriteRule ^/z$ /page.txt",
+        &["/x", "/app/y.txt", "/z"],
+    ),
+    (
+        "ProxyPass /app http://{b}/in\nRewriteEngine On\nRewriteRule ^/x$ /app/y.txt [PT]\n\
+         <Location /app>\nRequire all denied\n</Location>",
+        &["/x", "/app/y.txt"],
+    ),
+];
+
+#[test]
+fn what_rewriting_leads_to_a_back_end_is_forwarded_after_the_import() {
+    let (directory, port) = (TempDir::new(), free_port());
+    let at = directory.path().display().to_string();
+    for name in ["site/page.txt", "site/app/y.txt", "site/app/index.html"] {
+        directory.write(name, name);
+    }
+    let own = "RewriteEngine On\nRewriteRule ^short/(.*)$ /app/$1 [L]\nRewriteRule ^to-old/(.*)$ /old/$1\n\
+               RewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule . page.txt\n";
+    directory.write("site/.htaccess", own);
+    let back = ScriptedUpstream::start(|seen| {
+        let host = seen.head.field("Host").unwrap_or_default();
+        vec![Step::reply(200, format!("{} for {host}", seen.head.line))]
+    });
+    let mut hosts = format!(
+        "<Directory />\nAllowOverride None\nRequire all denied\n</Directory>\n\
+         <Directory {at}>\nOptions FollowSymLinks\nRequire all granted\n</Directory>\n"
+    );
+    for (number, (lines, _)) in FORWARDING.iter().enumerate() {
+        let lines = lines.replace("{b}", &back.address().to_string());
+        let lines = lines.replace("{r}", &format!("{at}/site"));
+        writeln!(
+            hosts,
+            "<VirtualHost *:{port}>\nServerName h{number}.example\nDocumentRoot {at}/site\n{lines}\n</VirtualHost>"
+        )
+        .unwrap();
+    }
+    let Some((mut theirs, gateway)) = both(&directory, port, &hosts, FORWARDING.len()) else {
+        return testkit::lacks("apache2", "imported hosts are asked beside it");
+    };
+    let theirs_at = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut different = Vec::new();
+    for (host, (_, urls)) in FORWARDING.iter().enumerate() {
+        for url in *urls {
+            let [theirs, ours] = [theirs_at, gateway.address()].map(|address| {
+                let reply = asked(address, host, url);
+                let text = reply.text().trim_end().to_owned();
+                (
+                    reply.status,
+                    if reply.status < 400 {
+                        text
+                    } else {
+                        String::new()
+                    },
+                )
+            });
+            if theirs != ours {
+                different.push(format!("h{host} {url}: {theirs:?}, here {ours:?}"));
+            }
+        }
+    }
+    end(&mut theirs);
+    assert!(different.is_empty(), "{}", different.join("\n"));
 }

@@ -55,10 +55,10 @@ fn request_line(out: &mut Vec<u8>, request: &Request, forward: &Forward<'_>) {
 /// The path with its prefix cut and another put before it. A prefix is cut at a segment's end only.
 fn path(out: &mut Vec<u8>, path: &[u8], forward: &Forward<'_>) {
     let rest = cut(path, forward.proxy).unwrap_or(path);
-    if let Some(prefix) = forward.proxy.add_prefix.as_deref() {
-        out.extend_from_slice(prefix.trim_end_matches('/').as_bytes());
-    }
-    if !rest.starts_with(b"/") {
+    let prefix = forward.proxy.add_prefix.as_deref().unwrap_or_default();
+    let prefix = prefix.trim_end_matches('/');
+    out.extend_from_slice(prefix.as_bytes());
+    if prefix.is_empty() && rest.is_empty() {
         out.push(b'/');
     }
     out.extend_from_slice(rest);
