@@ -125,6 +125,8 @@ pub enum Killed {
 #[derive(Debug, Default)]
 pub struct StragglerStats {
     now: AtomicU64,
+    /// Those among them that are to forget something.
+    forgetting: AtomicU64,
     ended: [AtomicU64; StragglerEnd::ALL.len()],
 }
 
@@ -345,14 +347,22 @@ impl StragglerStats {
         &self.ended[end as usize]
     }
 
+    /// Whether any is to forget something that its process was told for one request.
+    pub(crate) fn is_forgetting(&self) -> bool {
+        self.forgetting.load(Relaxed) > 0
+    }
+
     /// There is one more.
-    pub fn begin(&self) {
+    pub(crate) fn begin(&self, is_to_forget: bool) {
         bump(&self.now, 1);
+        bump(&self.forgetting, u64::from(is_to_forget));
     }
 
     /// There is one less.
-    pub fn leave(&self) {
-        self.now.store(self.now() - 1, Relaxed);
+    pub(crate) fn leave(&self, is_to_forget: bool) {
+        let less = |count: &AtomicU64, by| count.store(count.load(Relaxed) - by, Relaxed);
+        less(&self.now, 1);
+        less(&self.forgetting, u64::from(is_to_forget));
     }
 }
 

@@ -235,6 +235,7 @@ async fn drain(worker: &Rc<Worker>) {
         worker.loads.connections(worker.index) > 0
             || worker.scripts_logging.get() > 0
             || worker.is_asked()
+            || worker.leaves_settings()
     };
     while is_busy() && Instant::now() < until {
         tokio::time::sleep(DRAIN_LOOK).await;

@@ -272,6 +272,11 @@ impl Worker {
         self.end_idle();
     }
 
+    /// Whether settings of pages would be left behind in processes that another server takes over.
+    pub(crate) fn leaves_settings(&self) -> bool {
+        self.shared.process.spares_idle.load(Relaxed) && self.stats.stragglers.is_forgetting()
+    }
+
     pub(crate) fn end_idle(&self) {
         if !self.shared.process.spares_idle.load(Relaxed) {
             self.deadlines.drain();

@@ -13,7 +13,7 @@ const SAYS: &str = "<?php foreach (['memory_limit', 'upload_max_filesize', 'post
     'display_errors', 'user_agent', 'session.gc_maxlifetime', 'auto_prepend_file'] as $name) \
     echo ini_get($name), '|';";
 
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 12] = [
     ("app/index.php", SAYS),
     ("app/a/index.php", SAYS),
     (
@@ -32,6 +32,11 @@ const FILES: [(&str, &str); 10] = [
         "<?php for ($at = 0; $at < 400; $at++) echo str_repeat('long', 16384);",
     ),
     ("app/a/broken.php", "<?php header('A: b'); exit(1);"),
+    (
+        "app/a/goes-on.php",
+        "<?php echo 'all'; fastcgi_finish_request(); while (!file_exists('../go')) usleep(10000);",
+    ),
+    ("app/a/plain.txt", "plain"),
     ("app/b/index.php", SAYS),
     (
         "app/b/.htaccess",
@@ -112,6 +117,24 @@ fn a_page_whose_client_has_left_leaves_no_settings_behind() {
         assert_eq!(bed.get("/").text(), usual);
     }
     assert_eq!(bed.get("/a/broken.php").status, 200);
+    assert_eq!(bed.get("/").text(), usual);
+}
+
+#[test]
+fn a_page_that_goes_on_behind_its_reply_holds_nobody_up() {
+    let wish = Wish {
+        app: "htaccess = { override = [\"Options\"] }\nlimits = [{ concurrent = 1, queue = 8, wait = \"40s\" }]",
+        ..wish()
+    };
+    let Some(bed) = bed(&wish) else { return };
+    let (usual, _) = usual(&bed);
+    let mut client = bed.gateway.client().with_deadline(PATIENCE);
+    assert_eq!(said(&mut client, "/a/goes-on.php"), "all");
+    // Its place in limits is free, and its process still knows what was its own.
+    assert_eq!(said(&mut client, "/a/plain.txt"), "plain");
+    let go = bed.site.path().join("app/go");
+    assert!(!go.exists());
+    std::fs::write(go, "").unwrap();
     assert_eq!(bed.get("/").text(), usual);
 }
 

@@ -17,10 +17,11 @@
 //!
 //! A process of php-fpm that was told settings of one page alone is to forget them at its end
 //! (`fastcgi/settings.rs`): nothing of its connection is closed before, all that it says is read, and it
-//! is followed without permits as well, for [`SILENCE_MS_MAX`] whatever others have. Its pool ends pages
-//! that never do (`pool = { time }`).
+//! is followed without permits as well, for [`SILENCE_MS_MAX`] whatever others have; where there are too
+//! many, by its exchange. Its pool ends pages that never do (`pool = { time }`).
 //!
-//! Each is a task of its worker and ends with it; a drain waits for none.
+//! Each is a task of its worker and ends with it. A drain waits for those alone that are to forget
+//! something, where another server takes over their pools.
 
 #[cfg(test)]
 mod tests;
@@ -28,9 +29,6 @@ mod tests;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
-
-use tokio::time::timeout;
 
 use super::fastcgi::rest::Rest as RecordsRest;
 use super::proxy::rest::Rest as HttpRest;
@@ -56,8 +54,6 @@ const SILENCE_MS_MAX: u64 = 10 * 60 * 1_000;
 const LAST_WORDS_MS: u64 = if cfg!(test) { 100 } else { 2_000 };
 /// How much it may say meanwhile.
 const SAID_BYTES_MAX: usize = 256 * 1024;
-/// How long an exchange waits until a server has forgotten what was its own.
-const FORGETTING: Duration = Duration::from_secs(1);
 
 /// A connection whose server may be at work, and what is still to come of its reply.
 pub(super) struct Abandoned {
@@ -97,32 +93,45 @@ struct Holding {
 }
 
 /// Counts a straggler until dropped.
-struct Counted(Arc<WorkerStats>);
+struct Counted {
+    stats: Arc<WorkerStats>,
+    is_to_forget: bool,
+}
 
 /// Follows a server to its end if the exchange holds permits, which stay held meanwhile. Closes
 /// the connection where it holds none.
 pub(super) fn follow_server(routed: Routed<'_>, exchange: &mut Exchange, abandoned: Abandoned) {
-    let patience = patience(routed, exchange, abandoned.rest.is_to_forget());
-    follow(routed, exchange, Straggler::new(abandoned, patience));
-}
-
-/// Has a server forget what it was to know for one request, as its [`Abandoned::rest`] says, before
-/// anybody else gets its process. Where that takes long it is followed.
-pub(super) async fn forget(routed: Routed<'_>, exchange: &mut Exchange, abandoned: Abandoned) {
-    let patience = patience(routed, exchange, abandoned.rest.is_to_forget());
-    let mut straggler = Straggler::new(abandoned, patience);
-    let ended = timeout(FORGETTING, poll_fn(|cx| straggler.poll(cx)));
-    if ended.await.is_err() {
-        follow(routed, exchange, straggler);
+    let patience = patience(routed, exchange, false);
+    if exchange.held.is_some()
+        && let Some(holding) = Holding::acquire(routed.worker, false)
+    {
+        follow(
+            Straggler::new(abandoned, patience),
+            holding.taking(exchange),
+        );
     }
 }
 
-fn follow(routed: Routed<'_>, exchange: &mut Exchange, mut straggler: Straggler) {
-    let forgets = straggler.is_to_forget;
-    let Some(holding) = Holding::acquire(routed.worker, exchange, forgets) else {
-        return;
-    };
-    if !forgets {
+/// Has a server forget what it was to know for one request, as its [`Abandoned::rest`] says, before
+/// anybody else gets its process. It is at work for its exchange no longer where the reply has ended,
+/// whatever it does meanwhile.
+pub(super) async fn forget(
+    routed: Routed<'_>,
+    exchange: &mut Exchange,
+    abandoned: Abandoned,
+    has_ended: bool,
+) {
+    let patience = patience(routed, exchange, true);
+    let mut straggler = Straggler::new(abandoned, patience);
+    match Holding::acquire(routed.worker, true) {
+        Some(holding) if has_ended => follow(straggler, holding),
+        Some(holding) => follow(straggler, holding.taking(exchange)),
+        None => drop(poll_fn(|cx| straggler.poll(cx)).await),
+    }
+}
+
+fn follow(mut straggler: Straggler, holding: Holding) {
+    if !straggler.is_to_forget {
         straggler.abandoned.link.io.shutdown_write();
     }
     tokio::task::spawn_local(async move {
@@ -135,9 +144,13 @@ fn follow(routed: Routed<'_>, exchange: &mut Exchange, mut straggler: Straggler)
 
 /// Waits for the end of a program that was killed, if the exchange holds permits.
 pub(super) fn follow_program(routed: Routed<'_>, exchange: &mut Exchange, program: Program) {
-    let Some(holding) = Holding::acquire(routed.worker, exchange, false) else {
+    if exchange.held.is_none() {
+        return;
+    }
+    let Some(holding) = Holding::acquire(routed.worker, false) else {
         return;
     };
+    let holding = holding.taking(exchange);
     let patience = patience(routed, exchange, false);
     tokio::task::spawn_local(async move {
         let end = poll_fn(|cx| match program.poll_outcome(cx) {
@@ -234,27 +247,35 @@ impl Straggler {
 }
 
 impl Holding {
-    /// Takes the permits over. `None` where the exchange has none and nothing else wants it, or where
-    /// there is no room for one more: then they stay with the exchange, and go with it.
-    fn acquire(worker: &Worker, exchange: &mut Exchange, is_wanted: bool) -> Option<Self> {
+    /// Takes room for one more, where there is.
+    fn acquire(worker: &Worker, forgets: bool) -> Option<Self> {
         let stragglers = &worker.stats.stragglers;
-        if exchange.held.is_none() && !is_wanted {
-            return None;
-        }
         if stragglers.now() >= STRAGGLERS_MAX {
             bump(stragglers.ended(StragglerEnd::Crowded), 1);
             return None;
         }
         Some(Self {
-            held: exchange.held.take(),
-            stay: exchange.stay.take(),
+            held: None,
+            stay: None,
             limiter: Arc::clone(&worker.shared.limits),
-            counted: Counted::new(&worker.stats),
+            counted: Counted::new(&worker.stats, forgets),
         })
     }
 
+    /// Takes the permits over, which would go with the exchange otherwise.
+    fn taking(self, exchange: &mut Exchange) -> Self {
+        Self {
+            held: exchange.held.take(),
+            stay: exchange.stay.take(),
+            ..self
+        }
+    }
+
     fn end(self, end: StragglerEnd) {
-        bump(self.counted.0.stragglers.ended(end), 1);
+        // Of whoever forgets for nobody who has left none is told.
+        if self.held.is_some() || end != StragglerEnd::Finished {
+            bump(self.counted.stats.stragglers.ended(end), 1);
+        }
         if let Some(held) = self.held {
             held.end_abandoned(&self.limiter);
         }
@@ -262,14 +283,17 @@ impl Holding {
 }
 
 impl Counted {
-    fn new(stats: &Arc<WorkerStats>) -> Self {
-        stats.stragglers.begin();
-        Self(Arc::clone(stats))
+    fn new(stats: &Arc<WorkerStats>, is_to_forget: bool) -> Self {
+        stats.stragglers.begin(is_to_forget);
+        Self {
+            stats: Arc::clone(stats),
+            is_to_forget,
+        }
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.stragglers.leave();
+        self.stats.stragglers.leave(self.is_to_forget);
     }
 }
