@@ -119,16 +119,19 @@ const TYPES: [(&str, &str); 94] = [
 
 /// The type of a file of this name on this site.
 pub(crate) fn of<'a>(files: &'a Files, name: &[u8]) -> Cow<'a, str> {
-    let found = extension(name).and_then(|extension| {
-        let own = files.types.get(&extension).map(String::as_str);
-        own.or_else(|| built_in(&extension))
-    });
-    let found = found.unwrap_or(&files.default_type);
+    let found = known(files, name).unwrap_or(&files.default_type);
     if found.starts_with("text/") && !found.contains(';') {
         Cow::Owned(format!("{found}; charset=utf-8"))
     } else {
         Cow::Borrowed(found)
     }
+}
+
+/// The type that the site's table or ours has for the name.
+pub(crate) fn known<'a>(files: &'a Files, name: &[u8]) -> Option<&'a str> {
+    let extension = extension(name)?;
+    let own = files.types.get(&extension).map(String::as_str);
+    own.or_else(|| built_in(&extension))
 }
 
 /// Whether content of this type is to be compressed.

@@ -357,6 +357,11 @@ impl Settings {
         self.options.over(outer)
     }
 
+    /// As much of a name as its type is told by, where a table knows of some names which they have.
+    pub fn typed_name<'n>(&self, name: &'n [u8], knows: impl Fn(&[u8]) -> bool) -> &'n [u8] {
+        self.endings.typed(name, knows)
+    }
+
     /// What a file of this name is.
     pub fn describe(&self, name: &[u8]) -> Described {
         let mut described = self.endings.describe(name);

@@ -97,6 +97,28 @@ impl Endings {
         }
     }
 
+    /// As much of a name as its type is told by: without endings whose type was taken away, and those
+    /// that say something else and of which no type is known.
+    pub(crate) fn typed<'n>(&self, mut name: &'n [u8], knows: impl Fn(&[u8]) -> bool) -> &'n [u8] {
+        let others = [Aspect::Charset, Aspect::Encoding, Aspect::Language];
+        while !self.0.is_empty()
+            && let Some(dot) = name.iter().rposition(|byte| b"./".contains(byte))
+        {
+            let (before, ending) = name.split_at(dot);
+            let Some(ending) = ending.strip_prefix(b".").map(<[u8]>::to_ascii_lowercase) else {
+                break;
+            };
+            let says = |aspect| self.0.get(&(aspect, ending.clone()));
+            let is_removed = matches!(says(Aspect::Type), Some(None));
+            let is_other = || others.iter().any(|it| matches!(says(*it), Some(Some(_))));
+            if !is_removed && (knows(name) || !is_other()) {
+                break;
+            }
+            name = before;
+        }
+        name
+    }
+
     /// What these say of a name: each of its endings, the last one last.
     pub(crate) fn describe(&self, name: &[u8]) -> Described {
         let mut described = Described::default();
@@ -113,6 +135,7 @@ impl Endings {
                     continue;
                 };
                 match (aspect, value) {
+                    (Aspect::Type, None) if described.media_type.is_some() => {}
                     (Aspect::Type, value) => described.media_type = Some(value.clone()),
                     (Aspect::Handler, value) => described.handler = Some(value.clone()),
                     (Aspect::Charset, value) => described.charset.clone_from(value),

@@ -7,7 +7,9 @@ use super::applied::{Applied, failure};
 use super::looks;
 use crate::error::Result;
 use crate::exchange::Exchange;
+use crate::media_types;
 use crate::resolve::resolved::Found;
+use crate::site::Site;
 use crate::stage::{Arrived, Routed};
 
 /// Edits a head as the files have said that hold for the request.
@@ -18,7 +20,7 @@ pub(crate) async fn edit(arrived: Arrived<'_>, exchange: &mut Exchange) -> Resul
     let Some(applied) = exchange.route.htaccess.take() else {
         return Ok(());
     };
-    describe(exchange, &applied);
+    describe(arrived, exchange, &applied);
     let edited = match arrived.routed(&exchange.route) {
         Some(routed) if applied.decision.settings.edits_replies() => {
             // As `RequestHeader` has left them.
@@ -118,7 +120,7 @@ fn tables(exchange: &Exchange, is_own_error: bool) -> ReplyTables {
 
 /// Says what a file is, as the files say by its name; of what a program answers, the charset of texts
 /// that have none, and the language.
-fn describe(exchange: &mut Exchange, applied: &Applied) {
+fn describe(arrived: Arrived<'_>, exchange: &mut Exchange, applied: &Applied) {
     let is_file = match exchange.record.handler {
         "static" => true,
         "cgi" | "fastcgi" => false,
@@ -148,8 +150,11 @@ fn describe(exchange: &mut Exchange, applied: &Applied) {
         }
         return;
     }
-    let essence = match &described.media_type {
-        Some(Some(said)) => said,
+    let by_others = by_other_endings(arrived.site(&exchange.route), applied);
+    let have = by_others.clone().unwrap_or_else(|| have.clone());
+    let essence = match (&described.media_type, &by_others) {
+        (Some(Some(said)), _) => said,
+        (_, Some(said)) => said.split(|byte| *byte == b';').next().unwrap_or(said),
         _ => essence,
     };
     let charset = match (&described.charset, default) {
@@ -160,7 +165,7 @@ fn describe(exchange: &mut Exchange, applied: &Applied) {
             .and_then(|rest| rest.strip_prefix(b"; charset=")),
     };
     match described.media_type {
-        Some(None) => fields.remove_named(b"Content-Type"),
+        Some(None) if by_others.is_none() => fields.remove_named(b"Content-Type"),
         _ => set_type(fields, essence, charset),
     }
     let mut encodings = described.encodings.iter();
@@ -169,6 +174,18 @@ fn describe(exchange: &mut Exchange, applied: &Applied) {
     {
         fields.push(b"Content-Encoding", encoding);
     }
+}
+
+/// The type by the endings before the last ones, where these say something else.
+fn by_other_endings(site: Option<&Site>, applied: &Applied) -> Option<Vec<u8>> {
+    if let Some(Some(_)) = applied.described.media_type {
+        return None;
+    }
+    let (files, name) = (&site?.files, &*applied.facts.filename);
+    let known = |name: &[u8]| media_types::known(files, name).is_some();
+    let typed = applied.decision.settings.typed_name(name, known);
+    let is_other = typed.len() < name.len() && known(typed);
+    is_other.then(|| media_types::of(files, typed).as_bytes().to_vec())
 }
 
 fn set_type(fields: &mut Fields, essence: &[u8], charset: Option<&[u8]>) {
