@@ -91,6 +91,13 @@ impl Conditions {
         self.judge(request, file, &Answers::NONE) == Some(true)
     }
 
+    /// As [`Self::hold`], of another path of which no file is known.
+    pub(crate) fn hold_at(&self, request: &Request, path: &[u8]) -> bool {
+        let nothing = Answers::NONE;
+        let asked = self.asked(request, None, &nothing);
+        judge_all(&self.0, ConditionView { path, ..asked }) == Some(true)
+    }
+
     /// Whether a request meets all of them; `None` where a map is to be asked first.
     pub(crate) fn judge(
         &self,
@@ -128,8 +135,8 @@ impl Conditions {
         request: &'r Request,
         file: Option<&'r Resolved>,
         answers: &'r Answers,
-    ) -> Asked<'r> {
-        Asked {
+    ) -> ConditionView<'r> {
+        ConditionView {
             path: self.path(request),
             request,
             file,
@@ -140,14 +147,14 @@ impl Conditions {
 
 /// What conditions look at.
 #[derive(Clone, Copy)]
-struct Asked<'r> {
+struct ConditionView<'r> {
     path: &'r [u8],
     request: &'r Request,
     file: Option<&'r Resolved>,
     answers: &'r Answers,
 }
 
-fn judge_all(tests: &[Test], asked: Asked<'_>) -> Option<bool> {
+fn judge_all(tests: &[Test], asked: ConditionView<'_>) -> Option<bool> {
     let mut judged = Some(true);
     for test in tests {
         match test.holds(asked) {
@@ -159,7 +166,7 @@ fn judge_all(tests: &[Test], asked: Asked<'_>) -> Option<bool> {
     judged
 }
 
-fn question_of(tests: &[Test], asked: Asked<'_>) -> Option<Question> {
+fn question_of(tests: &[Test], asked: ConditionView<'_>) -> Option<Question> {
     let is_open = |test: &&Test| test.holds(asked).is_none();
     match tests.iter().find(is_open)? {
         Test::Map(test) => Some(test.question(asked.request)),
@@ -188,8 +195,8 @@ pub(crate) fn ask_maps(conditions: &[Condition]) -> bool {
 
 impl Test {
     /// `None` where a map is to be asked first.
-    fn holds(&self, asked: Asked<'_>) -> Option<bool> {
-        let Asked {
+    fn holds(&self, asked: ConditionView<'_>) -> Option<bool> {
+        let ConditionView {
             path,
             request,
             file,

@@ -8,7 +8,7 @@
 //! other hold those that keep somebody out, and limits count. Files are asked only of whom the rules
 //! let in that match whatever the file is.
 
-use config::model::Settings;
+use config::model::{Handler, Settings};
 
 use crate::error::Result;
 use crate::exchange::Exchange;
@@ -235,6 +235,14 @@ async fn note_at(routed: Routed<'_>, exchange: &mut Exchange, led_to: &[u8]) -> 
         }
     }
     Ok(())
+}
+
+/// Whether a program answers for what is missing at a path.
+pub(crate) fn runs_program(routed: Routed<'_>, request: &Request, path: &[u8]) -> bool {
+    let mut rules = routed.site.rules.iter();
+    let answers = |rule: &&Rule| rule.handler.is_some() && rule.conditions.hold_at(request, path);
+    let handler = rules.find(answers).and_then(|rule| rule.handler.as_ref());
+    matches!(handler, Some(Handler::Cgi(_) | Handler::FastCgi(_)))
 }
 
 /// Whether a rule holds for each path that a request comes to.

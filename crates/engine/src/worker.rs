@@ -300,6 +300,7 @@ impl Worker {
         });
         self.shared.tried.say(now);
         self.serving.borrow().files.sweep(self.deadlines.now_ms());
+        self.serving.borrow().proofs.sweep(self.deadlines.now_ms());
         self.loads.beat(self.index);
     }
 

@@ -120,18 +120,23 @@ pub(crate) struct Stamp {
 impl Stamp {
     /// Whether a later change of the file will show, if it was read now.
     pub(crate) fn is_settled(&self) -> bool {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        self.is_settled_at(now.map_or(0, |now| now.as_nanos()))
+        is_settled(&self.facts)
     }
+}
 
-    fn is_settled_at(&self, now_ns: u128) -> bool {
-        let changed_ns = self.facts.changed_ns;
-        let margin_ns = match changed_ns % SECOND_NS {
-            0 => SETTLED_COARSE_NS,
-            _ => SETTLED_NS,
-        };
-        u128::from(changed_ns.saturating_add(margin_ns)) < now_ns
-    }
+/// Whether a later change of what was looked at now will show.
+pub(crate) fn is_settled(facts: &FileFacts) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    is_settled_at(facts, now.map_or(0, |now| now.as_nanos()))
+}
+
+fn is_settled_at(facts: &FileFacts, now_ns: u128) -> bool {
+    let changed_ns = facts.changed_ns;
+    let margin_ns = match changed_ns % SECOND_NS {
+        0 => SETTLED_COARSE_NS,
+        _ => SETTLED_NS,
+    };
+    u128::from(changed_ns.saturating_add(margin_ns)) < now_ns
 }
 
 impl Programs {
@@ -339,6 +344,11 @@ impl KnownTenant {
 }
 
 impl KnownChain {
+    /// What its files were like.
+    pub(crate) fn stamps(&self) -> &[Stamp] {
+        &self.stamps
+    }
+
     /// How a file, or a section of the configuration, is called whose directory is this very one.
     pub(crate) fn name_of(&self, directory: &Arc<[u8]>) -> String {
         let text = String::from_utf8_lossy(directory);

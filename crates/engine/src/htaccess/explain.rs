@@ -186,6 +186,7 @@ impl<'a> Explainer<'a> {
             site: self.site.name().into(),
             files: Arc::clone(files),
             root_name: tree.map_or_else(Vec::new, |(_, named)| root_name(named)),
+            known: None,
             relative: relative_of(below).to_vec(),
         };
         let filename = [&*walk.root_name, &*walk.relative].concat();
@@ -235,12 +236,15 @@ impl<'a> Explainer<'a> {
                 let kind = facts.ok().flatten().map(|facts| facts.kind);
                 kind == Some(os::file::FileKind::Regular)
             };
+            // A page that is none has nothing to answer for it.
+            let mut paths = paths.peekable();
+            paths.peek()?;
             let first = if settings.fallback().is_some() {
                 1
             } else {
                 usize::MAX
             };
-            if let Some(page) = paths.into_iter().take(first).find(is_file) {
+            if let Some(page) = paths.take(first).find(is_file) {
                 return Some(page);
             }
         }
@@ -269,7 +273,7 @@ impl<'a> Explainer<'a> {
             }
             Ending::Rewritten(path) => (path.clone(), Carried::redirected(decision, facts)),
             Ending::GoOn => match page {
-                Some(path) => (path, Ok(Carried::with(decision))),
+                Some(path) => (path, Ok(Carried::with(decision, facts))),
                 None => {
                     "it stands: the site's rules are next".clone_into(&mut round.ending);
                     for (name, value) in decision.settings.php() {
@@ -330,6 +334,7 @@ impl<'a> Explainer<'a> {
             is_translated: carried.is_translated,
             is_page: carried.is_page,
             decided: carried.decided,
+            known: None,
             variables: carried.variables,
             options: options(self.site.files.listing, cgi.next().is_some()),
             now: super::now(now.map_or(0, |now| now.as_secs())),

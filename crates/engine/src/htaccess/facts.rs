@@ -1,6 +1,7 @@
 //! What files are told of a request: a copy of it, for the request goes on to change meanwhile.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use htaccess::{
     AccessGround, AllowedOptions, Civil, ContextPrefix, Decision, RequestFacts, Variables,
@@ -8,6 +9,7 @@ use htaccess::{
 use wire::Fields;
 
 use super::applied::failure;
+use super::cache::KnownChain;
 use crate::error::Result;
 
 /// What is told of a request; as [`RequestFacts`] has it.
@@ -37,11 +39,22 @@ pub(crate) struct Facts {
     pub(crate) has_ended: bool,
     pub(crate) is_translated: bool,
     pub(crate) is_page: bool,
-    pub(crate) decided: Option<(AccessGround, Option<Vec<u8>>)>,
+    pub(crate) decided: Option<Decided>,
+    /// The files that are asked.
+    pub(crate) known: Option<Arc<KnownChain>>,
     pub(crate) variables: Variables,
     pub(crate) options: AllowedOptions,
     pub(crate) now: Civil,
     pub(crate) spent: u64,
+}
+
+/// By what access was decided, and who asked for that.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    ground: AccessGround,
+    user: Option<Vec<u8>>,
+    /// As long as it is there its files are not understood anew.
+    _known: Option<Arc<KnownChain>>,
 }
 
 /// Fields of a kind that go with a request into its reply.
@@ -60,8 +73,8 @@ pub(crate) struct Carried {
     pub(crate) is_translated: bool,
     /// Whether it is looked at as the page of the path before.
     pub(crate) is_page: bool,
-    /// By what access was decided for the path before, and who asked for that.
-    pub(crate) decided: Option<(AccessGround, Option<Vec<u8>>)>,
+    /// By what access was decided for the path before.
+    pub(crate) decided: Option<Decided>,
     /// Values of `Set-Cookie` for the reply.
     pub(crate) cookies: Vec<Vec<u8>>,
     /// Fields that made a difference: for `Vary`.
@@ -83,29 +96,30 @@ impl Carried {
         if decision.is_translated {
             return Ok(Self {
                 is_translated: true,
-                ..Self::with(decision)
+                ..Self::with(decision, facts)
             });
         }
         let variables = &decision.variables;
         let variables = variables.redirected(&facts.uri, decision.query.as_deref());
         Ok(Self {
             variables: variables.map_err(|stop| failure(&stop, None))?,
-            ..Self::with(decision)
+            ..Self::with(decision, facts)
         })
     }
 
     /// What goes with a request whose path files let stand, to the file that answers for it.
-    pub(crate) fn with(decision: &Decision) -> Self {
+    pub(crate) fn with(decision: &Decision, facts: &Facts) -> Self {
         Self {
             variables: decision.variables.clone(),
             has_ended: decision.has_ended,
             spent: decision.spent,
             is_translated: false,
             is_page: false,
-            decided: decision
-                .ground
-                .clone()
-                .map(|it| (it, decision.user.clone())),
+            decided: decision.ground.clone().map(|ground| Decided {
+                ground,
+                user: decision.user.clone(),
+                _known: facts.known.clone(),
+            }),
             cookies: decision.cookies.clone(),
             vary: decision.vary.clone(),
         }
@@ -172,10 +186,7 @@ impl Facts {
             has_ended: self.has_ended,
             is_translated: self.is_translated,
             is_subrequest: self.is_page,
-            decided: self
-                .decided
-                .as_ref()
-                .map(|(ground, user)| (ground, user.as_deref())),
+            decided: (self.decided.as_ref()).map(|it| (&it.ground, it.user.as_deref())),
             variables: &self.variables,
             options: self.options,
             now: self.now,

@@ -5,19 +5,22 @@
 
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use config::model::Symlinks;
+use config::model::{SiteHtaccess, Symlinks};
 use htaccess::{Decision, Ending, Stop};
 use wire::FieldId;
 
 use super::applied::failure;
 use super::cache::KnownChain;
 use super::facts::{Carried, Facts};
+use super::of_missing_page;
 use super::walk::{self, Landing, LandingKind};
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
 use crate::resolve::resolved::{Found, Resolved, relative_of};
 use crate::resolve::{self, search};
+use crate::rules;
 use crate::stage::Routed;
 use crate::tree::Tree;
 
@@ -43,6 +46,7 @@ pub(super) async fn other_file(
 /// A path, and what files have decided about it.
 pub(super) struct Judged<'a> {
     pub(super) routed: Routed<'a>,
+    pub(super) files: &'a Arc<SiteHtaccess>,
     /// Where its files are; nothing where it has none.
     pub(super) tree: Option<&'a Tree>,
     pub(super) landing: &'a Landing,
@@ -68,8 +72,8 @@ enum Page {
     There,
     /// At another path of the site.
     At(Vec<u8>),
-    /// At the same path with a slash, where the client is sent.
-    Slash(Vec<u8>),
+    /// Where the client is sent, with this status.
+    Sent(u16, Vec<u8>),
 }
 
 impl Judged<'_> {
@@ -95,14 +99,14 @@ impl Judged<'_> {
         let Some(tree) = self.tree else {
             return Ok(Onward::Settled);
         };
-        let carried = Carried::with(self.decision);
-        match self.look_for_page(tree, exchange).await? {
+        let carried = Carried::with(self.decision, self.facts);
+        match self.look_for_page(tree, (exchange, known)).await? {
             Page::At(path) => {
                 let is_page = true;
                 let carried = Carried { is_page, ..carried };
                 return Ok(Onward::Elsewhere(path, None, carried));
             }
-            Page::Slash(location) => return Ok(Onward::Answer(301, location)),
+            Page::Sent(status, location) => return Ok(Onward::Answer(status, location)),
             Page::There => {}
         }
         let place = (self.routed, tree);
@@ -141,13 +145,21 @@ impl Judged<'_> {
     }
 
     /// Finds a directory's page, or that of what is not there.
-    async fn look_for_page(&self, tree: &Tree, exchange: &mut Exchange) -> Result<Page> {
+    async fn look_for_page(
+        &self,
+        tree: &Tree,
+        (exchange, known): (&mut Exchange, &KnownChain),
+    ) -> Result<Page> {
         let settings = &self.decision.settings;
         let uri = &*self.facts.uri;
         match self.landing.kind {
             LandingKind::File => return Ok(Page::There),
             LandingKind::Directory if !tree.has_directories() => return Ok(Page::There),
-            LandingKind::Missing => return Ok(self.fallback()),
+            LandingKind::Missing => {
+                // The first part that is missing is what it is called.
+                let missing = uri.strip_suffix(&*self.landing.path_info);
+                return Ok(self.fallback(exchange, missing.unwrap_or(uri)));
+            }
             // No page is looked for: it is listed as it is, or refused.
             LandingKind::Directory
                 if !uri.ends_with(b"/") && settings.directory_slash() == Some(false) =>
@@ -156,10 +168,11 @@ impl Judged<'_> {
                 return Ok(Page::There);
             }
             LandingKind::Directory if !uri.ends_with(b"/") => {
-                return self.slashed(exchange).map(Page::Slash);
+                return Ok(Page::Sent(301, self.slashed(exchange)?));
             }
             LandingKind::Directory => {}
         }
+        let mut refused = None;
         for name in self.index(tree) {
             let path = match name.starts_with(b"/") {
                 true => name.clone(),
@@ -168,15 +181,36 @@ impl Judged<'_> {
             if self.is_file(tree, &path).await? {
                 return Ok(Page::At(path));
             }
-            // What is missing is answered for at once, before further names.
-            if self.decision.settings.fallback().is_some() {
-                break;
+            let decision = self.of_missing(exchange, &path).await?;
+            match &decision.ending {
+                Ending::Redirect { status, location } => {
+                    return Ok(Page::Sent(*status, location.clone()));
+                }
+                Ending::Status(stop) if stop.status > 300 && stop.status != 404 => {
+                    refused = Some((stop.clone(), decision));
+                }
+                // What is missing is answered for at once, before further names.
+                Ending::GoOn => match self.fallback(exchange, &path) {
+                    Page::At(path) => return Ok(Page::At(path)),
+                    Page::There | Page::Sent(..) => {}
+                },
+                Ending::Rewritten(_) | Ending::Status(_) => {}
             }
         }
-        if let Page::At(path) = self.fallback() {
-            return Ok(Page::At(path));
+        if let Some((stop, decision)) = refused {
+            return Err(refusal(exchange, &decision, &stop, known));
         }
         self.list(exchange).await.map(|()| Page::There)
+    }
+
+    /// What files say of a page that is not there.
+    async fn of_missing(&self, exchange: &mut Exchange, path: &[u8]) -> Result<Decision> {
+        let carried = Carried {
+            is_page: true,
+            ..Carried::with(self.decision, self.facts)
+        };
+        let place = (self.routed, self.files);
+        Box::pin(of_missing_page(place, exchange, path, carried)).await
     }
 
     fn index(&self, tree: &Tree) -> Vec<Vec<u8>> {
@@ -189,9 +223,11 @@ impl Judged<'_> {
         }
     }
 
-    fn fallback(&self) -> Page {
+    /// What answers for a path that is missing; nothing where a program would.
+    fn fallback(&self, exchange: &Exchange, missing: &[u8]) -> Page {
+        let is_programs = || rules::runs_program(self.routed, &exchange.request, missing);
         match self.decision.settings.fallback() {
-            Some(path) if path != self.facts.uri => Page::At(path.to_vec()),
+            Some(path) if path != self.facts.uri && !is_programs() => Page::At(path.to_vec()),
             _ => Page::There,
         }
     }

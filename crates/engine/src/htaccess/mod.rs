@@ -18,9 +18,12 @@ pub(crate) mod facts;
 pub(crate) mod head;
 mod judged;
 mod looks;
+pub(crate) mod proofs;
+mod proving;
 pub mod survey;
 pub(crate) mod walk;
 
+use std::cell::Cell;
 use std::mem::take;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -36,6 +39,7 @@ use self::applied::Applied;
 use self::cache::KnownChain;
 use self::facts::{Carried, Facts};
 use self::judged::{Judged, Onward, other_file};
+use self::proving::Proving;
 use self::walk::{Landing, LandingKind, Walk, Walked};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
@@ -96,7 +100,10 @@ async fn go_round(
     let mut carried = carried.map_or_else(Carried::default, |it| *it);
     for round in 0..=REDIRECTS_MAX {
         let tree = resolve::find_tree(routed, exchange);
-        let (landing, known) = walk(routed, files, tree, exchange).await?;
+        // What would be sent of it may be as old.
+        let seen = tree.and_then(|tree| resolve::known_file(routed, exchange, tree));
+        let path = exchange.route.lookup_path(&exchange.request).to_vec();
+        let (landing, known) = walk((routed, files), (tree, &path), seen).await?;
         let has_files = !known.chain.levels().is_empty();
         if !has_files && carried.is_empty() {
             let Some(tree) = tree else {
@@ -112,12 +119,13 @@ async fn go_round(
             continue;
         }
         let fields = [take(&mut carried.cookies), take(&mut carried.vary)];
-        let facts = facts_of(routed, tree, exchange, &landing, carried);
+        let facts = facts_of((routed, tree), exchange, (&path, &landing, &known), carried);
         let mut decision = ask((routed, exchange), &known, &facts, landing.seen).await?;
         Carried::hand_on(fields, &mut decision);
         note_server_env(routed, exchange, &mut decision, &facts)?;
         let judged = Judged {
             routed,
+            files,
             tree,
             landing: &landing,
             decision: &decision,
@@ -158,15 +166,33 @@ async fn go_round(
     ))
 }
 
-/// Finds the files that hold for the path.
+/// What files say of a page of a directory that is not there.
+async fn of_missing_page(
+    (routed, files): (Routed<'_>, &Arc<SiteHtaccess>),
+    exchange: &mut Exchange,
+    path: &[u8],
+    carried: Carried,
+) -> Result<Decision> {
+    let tree = routed.site.tree_of(path);
+    let (landing, known) = walk((routed, files), (tree, path), None).await?;
+    let facts = facts_of((routed, tree), exchange, (path, &landing, &known), carried);
+    ask((routed, exchange), &known, &facts, landing.seen).await
+}
+
+/// Finds the files that hold for a path; what is at it may be known.
 async fn walk(
-    routed: Routed<'_>,
-    files: &Arc<SiteHtaccess>,
-    tree: Option<&Tree>,
-    exchange: &Exchange,
+    (routed, files): (Routed<'_>, &Arc<SiteHtaccess>),
+    (tree, path): (Option<&Tree>, &[u8]),
+    known: Option<os::file::FileFacts>,
 ) -> Result<(Landing, Arc<KnownChain>)> {
-    let path = exchange.route.lookup_path(&exchange.request);
     let below = tree.map_or(Some(path), |tree| tree.below(path));
+    let relative = relative_of(below.unwrap_or_default());
+    let proving = known.and_then(|facts| Proving::new(routed, tree?, relative, facts));
+    if let Some((landing, known)) = proving.as_ref().and_then(Proving::known) {
+        tell_once(routed, &known);
+        return Ok((landing, known));
+    }
+    let looked = proving.as_ref().and_then(Proving::look);
     let walk = Walk {
         programs: Arc::clone(&routed.worker.shared.htaccess),
         most_bytes: routed.serving.generation.process.htaccess_cached_bytes,
@@ -174,7 +200,8 @@ async fn walk(
         site: Arc::clone(&routed.site.name),
         files: Arc::clone(files),
         root_name: tree.map(|tree| root_name(&tree.root)).unwrap_or_default(),
-        relative: relative_of(below.unwrap_or_default()).to_vec(),
+        relative: relative.to_vec(),
+        known,
     };
     let walked = match tree {
         Some(tree) => resolve::ask(routed, tree, move |root, wait| walk.look(root, wait)).await?,
@@ -182,8 +209,9 @@ async fn walk(
     };
     match walked {
         Walked::Known(landing, known) => {
-            if !known.is_told.load(Relaxed) {
-                known.is_told.store(tell(routed, &known), Relaxed);
+            tell_once(routed, &known);
+            if let (Some(proving), Some(looked)) = (proving, looked) {
+                proving.keep(looked, &known);
             }
             Ok((landing, known))
         }
@@ -192,6 +220,12 @@ async fn walk(
             let kind = Kind::Refused(walk::status_of(reason));
             Err(Error::new(kind, reason, file))
         }
+    }
+}
+
+fn tell_once(routed: Routed<'_>, known: &KnownChain) {
+    if !known.is_told.load(Relaxed) {
+        known.is_told.store(tell(routed, known), Relaxed);
     }
 }
 
@@ -277,13 +311,12 @@ fn root_name(root: &Root) -> Vec<u8> {
 }
 
 fn facts_of(
-    routed: Routed<'_>,
-    tree: Option<&Tree>,
+    (routed, tree): (Routed<'_>, Option<&Tree>),
     exchange: &Exchange,
-    landing: &Landing,
+    (path, landing, known): (&[u8], &Landing, &Arc<KnownChain>),
     carried: Carried,
 ) -> Facts {
-    let Exchange { request, route, .. } = exchange;
+    let request = &exchange.request;
     let head = &request.head;
     // What has no file is called as in the path.
     let root = tree.map_or_else(|| b"/".to_vec(), |tree| root_name(&tree.root));
@@ -305,8 +338,12 @@ fn facts_of(
     let line = [head.sent_method(), head.target(), protocol.as_bytes()];
     let is_same = request.client == request.peer.address.ip();
     Facts {
-        method: head.method_bytes().to_vec(),
-        uri: route.lookup_path(request).to_vec(),
+        // A page is looked at in a request of its own.
+        method: match carried.is_page {
+            true => b"GET".to_vec(),
+            false => head.method_bytes().to_vec(),
+        },
+        uri: path.to_vec(),
         query: head.query().map(<[u8]>::to_vec),
         request_line: line.join(&b' '),
         protocol,
@@ -333,6 +370,7 @@ fn facts_of(
         is_translated: carried.is_translated,
         is_page: carried.is_page,
         decided: carried.decided,
+        known: Some(Arc::clone(known)),
         variables: carried.variables,
         options: options(routed.site.files.listing, has_cgi),
         now: now(routed.worker.clock.unix_s()),
@@ -353,8 +391,21 @@ fn options(lists: bool, has_cgi: bool) -> AllowedOptions {
     options
 }
 
-/// The time, on the machine's clock.
+/// The time, on the machine's clock. It is worked out once a second.
 fn now(unix_s: u64) -> Civil {
+    thread_local! {
+        static LAST: Cell<(u64, Civil)> = Cell::default();
+    }
+    let (last_s, last) = LAST.get();
+    if last_s == unix_s {
+        return last;
+    }
+    let now = civil(unix_s);
+    LAST.set((unix_s, now));
+    now
+}
+
+fn civil(unix_s: u64) -> Civil {
     let epoch_s = i64::try_from(unix_s).unwrap_or(i64::MAX);
     let Ok(now) = jiff::Timestamp::from_second(epoch_s) else {
         return Civil::default();

@@ -35,6 +35,18 @@ pub(crate) struct Landing {
     pub(crate) seen: Option<htaccess::FileFacts>,
 }
 
+impl Landing {
+    /// A file that is known to stand there, and to which no link has led.
+    pub(super) fn of_file(relative: &[u8], facts: &FileFacts) -> Self {
+        Self {
+            relative: relative.to_vec(),
+            path_info: Vec::new(),
+            kind: LandingKind::File,
+            seen: Some(told(facts, false)),
+        }
+    }
+}
+
 /// What is at the end of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LandingKind {
@@ -72,6 +84,8 @@ pub(crate) struct Walk {
     pub(crate) root_name: Vec<u8>,
     /// The path below the root, without a slash at its start.
     pub(crate) relative: Vec<u8>,
+    /// The file that stands there, where that is known.
+    pub(crate) known: Option<FileFacts>,
 }
 
 impl Walk {
@@ -89,7 +103,10 @@ impl Walk {
     }
 
     fn find(&self, root: &Root, wait: Wait) -> Result<Walked, Fault> {
-        let landing = landing(root, &self.relative, wait)?;
+        let landing = match &self.known {
+            Some(facts) => Landing::of_file(&self.relative, facts),
+            None => landing(root, &self.relative, wait)?,
+        };
         let mut name = landing.relative.clone();
         if landing.kind == LandingKind::Directory && !name.is_empty() && !name.ends_with(b"/") {
             name.push(b'/');
@@ -451,6 +468,7 @@ mod tests {
             }),
             root_name: format!("{}/", path.display()).into_bytes(),
             relative: Vec::new(),
+            known: None,
         }
     }
 

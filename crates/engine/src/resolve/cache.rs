@@ -273,6 +273,7 @@ mod tests {
             root_bytes: 0,
             path_info: Box::default(),
             is_source: false,
+            is_linked: false,
             is_directory: false,
             found,
         })

@@ -56,6 +56,13 @@ impl Files {
             .then(|| self.memory.share(bytes))
     }
 
+    /// Takes room for open descriptors, where there is.
+    pub(crate) fn handles(&self, count: usize) -> Option<Share> {
+        self.handles
+            .has_room(count)
+            .then(|| self.handles.share(count))
+    }
+
     /// Whether the error log is to hear of a site's root again: it does at most once in
     /// [`COMPLAINT`], however many are refused.
     pub fn may_complain(&self, index: u32) -> bool {

@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use config::model;
-use os::file::{Wait, Wish};
+use os::file::{FileFacts, Wait, Wish};
 
 pub use file::{File, Handle, SIBLINGS};
 pub use file_systems::FileSystems;
@@ -108,6 +108,27 @@ pub async fn file(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Option<
     Ok(Some(resolved))
 }
 
+/// What is known of the file at the path itself, where it was looked at lately and no link led there.
+pub(crate) fn known_file(
+    routed: Routed<'_>,
+    exchange: &mut Exchange,
+    tree: &Tree,
+) -> Option<FileFacts> {
+    let Exchange { request, route, .. } = exchange;
+    let path = route.lookup_path(request);
+    let cache = &routed.serving.files.cache;
+    let known = cache.get(
+        &cache.key(tree.number, path),
+        routed.worker.deadlines.now_ms(),
+    );
+    let Lookup::Fresh(resolved) = known else {
+        return None;
+    };
+    let facts = resolved.plain_file(tree.below(path)?)?.facts;
+    route.file = Some(resolved);
+    Some(facts)
+}
+
 /// The siblings of a file that hold its content in another coding, in the order of [`SIBLINGS`].
 /// One that was there the last time and has not changed is given back as it was.
 ///
@@ -138,6 +159,13 @@ pub async fn siblings(
         }
         _ => None,
     }))
+}
+
+/// The tree's root, where it was opened lately and nothing in its file system has to be waited for.
+pub(crate) fn local_root(routed: Routed<'_>, tree: &Tree) -> Option<Arc<Root>> {
+    let now_ms = routed.worker.deadlines.now_ms();
+    let root = routed.serving.files.fresh_root(tree.number, now_ms);
+    root.filter(|root| root.lane == Lane::Local)
 }
 
 /// Runs `look` on the tree's root: here if nothing has to be waited for, else on a helper thread.
@@ -256,10 +284,12 @@ fn finish(
     let root_bytes = name.len();
     name.extend_from_slice(&outcome.relative);
     let (helpers, handles) = (&helpers(routed, tree), &routed.serving.files.handles);
-    let is_linked = |opened: &Opened| leads_to_source(opened, site);
+    let leads_there = |opened: &Opened| leads_to_source(opened, site);
     let is_source = site.is_source(&name)
         || site.is_guarded(&name)
-        || matches!(&outcome.ending, Ending::File(opened) if is_linked(opened));
+        || matches!(&outcome.ending, Ending::File(opened) if leads_there(opened));
+    let is_linked =
+        matches!(&outcome.ending, Ending::File(opened) if opened.behind_links.is_some());
     let found = match outcome.ending {
         // Under another name it would be sent as something else.
         Ending::File(opened) => {
@@ -280,6 +310,7 @@ fn finish(
     Resolved {
         tree: tree.number,
         is_source,
+        is_linked,
         name: name.into(),
         root_bytes,
         path_info: outcome.path_info.into(),

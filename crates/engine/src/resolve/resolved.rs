@@ -15,6 +15,8 @@ pub struct Resolved {
     pub(super) root_bytes: usize,
     pub(super) path_info: Box<[u8]>,
     pub(super) is_source: bool,
+    /// Whether a link led to it.
+    pub(super) is_linked: bool,
     /// Whether a directory stands at the path, whatever was found for it.
     pub(super) is_directory: bool,
     pub(super) found: Found,
@@ -88,6 +90,16 @@ impl Resolved {
     /// What followed the file in the path.
     pub fn path_info(&self) -> &[u8] {
         &self.path_info
+    }
+
+    /// The file that stands at this very path below the tree, where no link led to it.
+    pub(crate) fn plain_file(&self, path: &[u8]) -> Option<&File> {
+        match &self.found {
+            Found::File(file) if !self.is_linked && self.relative() == relative_of(path) => {
+                Some(file)
+            }
+            _ => None,
+        }
     }
 
     /// Whether its text is a program, never to be shown.

@@ -109,6 +109,38 @@ impl Root {
         os::file::open_beneath(self.within.as_fd(), &path, self.symlinks, wait)
     }
 
+    /// The directories on the way to one, the boundary first, each with what is known of it.
+    ///
+    /// # Errors
+    /// There are more than so many, or there is a link among them.
+    pub(crate) fn way(
+        &self,
+        directory: &[u8],
+        most: usize,
+        wait: Wait,
+    ) -> io::Result<Vec<(OwnedFd, FileFacts)>> {
+        let path = [&self.prefix, directory].concat();
+        let slashes = path.iter().enumerate();
+        let slashes = slashes.filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        let mut way = Vec::new();
+        for end in std::iter::once(0).chain(slashes) {
+            if way.len() == most {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+            let path = path.get(..end).unwrap_or_default();
+            let found = os::file::find_beneath(self.within.as_fd(), path, Symlinks::Deny, wait)?;
+            let facts = os::file::facts(found.as_fd())?;
+            way.push((found, facts));
+        }
+        Ok(way)
+    }
+
+    /// Finds what is at a name to which no link leads.
+    pub(crate) fn find_plain(&self, relative: &[u8], wait: Wait) -> io::Result<OwnedFd> {
+        let path = [&self.prefix, relative].concat();
+        os::file::find_beneath(self.within.as_fd(), &path, Symlinks::Deny, wait)
+    }
+
     /// What is known of what is at a name, which need not be readable.
     pub(crate) fn facts(&self, relative: &[u8], wait: Wait) -> io::Result<FileFacts> {
         let path = [&self.prefix, relative].concat();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::shared::Shared;
 use crate::generation::Generation;
+use crate::htaccess::proofs::Proofs;
 use crate::resolve::files::Files;
 use crate::scripts::vms::Vms;
 use crate::site::Site;
@@ -33,6 +34,8 @@ pub struct Serving {
     pub(crate) scripts: Option<Rc<Vms>>,
     /// What this worker keeps of the sites' files.
     pub files: Files,
+    /// What this worker knows of directories with `.htaccess` files.
+    pub(crate) proofs: Proofs,
     /// What the sites' programs have complained of lately.
     pub stderr: StderrShares,
 }
@@ -58,6 +61,7 @@ impl Serving {
                 generation.process.caps.file_cache_bytes,
                 generation.room.handles,
             ),
+            proofs: Proofs::default(),
             stderr: StderrShares::new(&shared.complaints),
             generation,
         };

@@ -321,6 +321,36 @@ fn a_type_that_is_taken_away_is_not_told() {
 }
 
 #[test]
+fn a_type_is_told_by_the_endings_before_one_that_says_something_else() {
+    let gateway = gateway(&[
+        (
+            "site/.htaccess",
+            "RemoveType .gz\nAddEncoding gzip .gz\nAddEncoding br .br\nAddLanguage de .de\n\
+             <Files kept.*>\nAddType text/x-own .js\n</Files>\n",
+        ),
+        ("site/x.js.gz", "x"),
+        ("site/x.css.br", "x"),
+        ("site/x.de.html.bz2", "x"),
+        ("site/x.html.de", "x"),
+        ("site/kept.js.gz", "x"),
+        ("site/x.gz", "x"),
+    ]);
+    for (path, kind, coding) in [
+        ("/x.js.gz", "text/javascript", Some("gzip")),
+        ("/x.css.br", "text/css", Some("br")),
+        ("/x.de.html.bz2", "application/x-bzip2", None),
+        ("/x.html.de", "text/html", None),
+        ("/kept.js.gz", "text/x-own", Some("gzip")),
+        ("/x.gz", "", Some("gzip")),
+    ] {
+        let reply = ask(&gateway, "a.test", path, "");
+        let said = reply.head.field("Content-Type").unwrap_or_default();
+        assert_eq!(said.split(';').next(), Some(kind), "{path}");
+        assert_eq!(reply.head.field("Content-Encoding"), coding, "{path}");
+    }
+}
+
+#[test]
 fn fields_types_and_pages_of_failures_are_as_files_say() {
     let gateway = gateway(&[(
         "site/.htaccess",
@@ -485,4 +515,116 @@ fn access_is_decided_once_where_the_same_lines_decide_about_where_it_leads() {
             ("/old-sub/deep/page.txt", 403, ""),
         ],
     );
+}
+
+/// What changes, and what a file in `hot/deep` is answered from then on.
+type Change = (&'static str, fn(&Path), u16);
+
+const CHANGES: [Change; 11] = [
+    (
+        "a file comes",
+        |at| put(at, "hot/.htaccess", "Require all denied \n"),
+        403,
+    ),
+    (
+        "it is written anew",
+        |at| put(at, "hot/.htaccess", "Require all granted\n"),
+        200,
+    ),
+    (
+        "another takes its name",
+        |at| {
+            put(at, "hot/.htaccess.new", "Require all denied\n");
+            rename(at, "hot/.htaccess.new", "hot/.htaccess");
+        },
+        403,
+    ),
+    (
+        "it goes",
+        |at| std::fs::remove_file(at.join("hot/.htaccess")).expect("it is there"),
+        200,
+    ),
+    (
+        "another directory takes the place of one",
+        |at| {
+            rename(at, "hot", "cold");
+            rename(at, "closed", "hot");
+        },
+        403,
+    ),
+    (
+        "and goes again",
+        |at| {
+            rename(at, "hot", "closed");
+            rename(at, "cold", "hot");
+        },
+        200,
+    ),
+    (
+        "a link that leads nowhere comes",
+        |at| std::os::unix::fs::symlink("there", at.join("hot/deep/.htaccess")).expect("a link"),
+        200,
+    ),
+    (
+        "what it leads to comes",
+        |at| put(at, "hot/deep/there", "Require all denied\n"),
+        403,
+    ),
+    (
+        "a file of two names comes",
+        |at| {
+            std::fs::remove_file(at.join("hot/deep/.htaccess")).expect("it is there");
+            put(at, "../named", "Require all granted\n");
+            std::fs::hard_link(at.join("../named"), at.join("hot/.htaccess")).expect("a name");
+        },
+        200,
+    ),
+    (
+        "it is written by the other",
+        |at| put(at, "../named", "Require all denied \n"),
+        403,
+    ),
+    (
+        "the root has one as well",
+        |at| {
+            std::fs::remove_file(at.join("hot/.htaccess")).expect("it is there");
+            put(at, ".htaccess", "RewriteEngine on\nRewriteRule ^ - [G]\n");
+        },
+        410,
+    ),
+];
+
+fn put(at: &Path, name: &str, text: &str) {
+    std::fs::write(at.join(name), text).expect("a file");
+}
+
+fn rename(at: &Path, from: &str, to: &str) {
+    std::fs::rename(at.join(from), at.join(to)).expect("it is there");
+}
+
+#[test]
+fn a_change_holds_for_the_next_request_of_a_file_that_is_asked_for_all_the_time() {
+    let gateway = gateway(&[
+        ("site/hot/deep/x.txt", "x"),
+        ("site/closed/.htaccess", "Require all denied\n"),
+        ("site/closed/deep/x.txt", "closed"),
+    ]);
+    let site = gateway.directory().path().join("site");
+    let asked = || ask(&gateway, "a.test", "/hot/deep/x.txt", "").status;
+    let mut last = 200;
+    for _ in 0..2 {
+        for (what, change, status) in CHANGES {
+            // Until times are old enough to tell a change.
+            let since = std::time::Instant::now();
+            while since.elapsed() < Duration::from_millis(250) {
+                assert_eq!(asked(), last, "before {what}");
+            }
+            change(&site);
+            assert_eq!(asked(), status, "{what}");
+            last = status;
+        }
+        std::fs::remove_file(site.join(".htaccess")).expect("it is there");
+        std::fs::remove_file(site.join("hot/deep/there")).expect("it is there");
+        last = 200;
+    }
 }

@@ -92,6 +92,7 @@ const FLOORS: [(&str, &[&str]); 8] = [
             "htaccess/applied.rs",
             "htaccess/cache.rs",
             "htaccess/facts.rs",
+            "htaccess/proofs.rs",
             "htaccess/walk.rs",
             "rewrite/compiled.rs",
             "rewrite/told.rs",

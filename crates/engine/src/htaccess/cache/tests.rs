@@ -193,10 +193,14 @@ fn a_file_that_was_changed_a_moment_before_it_was_read_is_read_again() {
         (3 * SECOND_NS + 5, true),
     ] {
         let stamp = stamp(now_ns - age_ns);
-        assert_eq!(stamp.is_settled_at(now_ns.into()), is_settled, "{age_ns}");
+        assert_eq!(
+            is_settled_at(&stamp.facts, now_ns.into()),
+            is_settled,
+            "{age_ns}"
+        );
     }
     let tomorrow = stamp(now_ns + SECOND_NS);
-    assert!(!tomorrow.is_settled_at(now_ns.into()));
+    assert!(!is_settled_at(&tomorrow.facts, now_ns.into()));
     let (programs, all) = (Programs::default(), files("All"));
     let place = ChainPlace {
         tenant: "a",
