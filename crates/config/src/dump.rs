@@ -9,6 +9,7 @@ mod handler;
 mod limit;
 mod map;
 mod pool;
+mod recorder;
 mod rewrite;
 mod script;
 mod shed;
@@ -48,6 +49,9 @@ pub fn dump(model: &Model) -> String {
     if let Some(control) = &model.control {
         out.section("[control]");
         out.key("socket", quote_path(&control.socket));
+    }
+    if let Some(recorder) = &model.recorder {
+        out.recorder(recorder);
     }
     out.listeners(model);
     out.section("[log]");
@@ -227,6 +231,7 @@ impl Lines {
         let pages =
             pages.map(|(status, page)| format!("\"{status}\" = {}", quote_path(&page.file)));
         self.key("error_pages", braces(pages));
+        self.key("record", site.record);
         self.limits(&site.limits);
         self.level_scripts(&site.scripts);
         self.rewrites(&site.rewrites);

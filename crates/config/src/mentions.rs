@@ -57,9 +57,8 @@ pub(crate) fn find(text: &str) -> Mentions {
     let (document, _) = DeTable::parse_recoverable(text);
     let mut mentions = Mentions::default();
     let top = document.get_ref();
-    mentions
-        .includes
-        .extend(elements(top, "include").flat_map(includes_of));
+    let includes = elements(top, "include").flat_map(includes_of);
+    mentions.includes.extend(includes);
     mentions.user = member(top, "user").and_then(text_of);
     let control = member(top, "control").and_then(DeValue::as_table);
     let control = control.and_then(|control| member(control, "socket"));
@@ -69,6 +68,7 @@ pub(crate) fn find(text: &str) -> Mentions {
     mentions.sockets.extend(mentions.limits_overrides.clone());
     mentions.last_good = member(top, "last_good").and_then(text_of);
     mentions.sockets.extend(mentions.last_good.clone());
+    find_recorder(top, &mut mentions);
     mentions.logs.extend(log_files(top));
     let listeners = elements(top, "listen").filter_map(DeValue::as_table);
     let addresses = listeners.filter_map(|table| member(table, "address")?.as_str());
@@ -174,6 +174,14 @@ fn find_maps(top: &DeTable<'_>, mentions: &mut Mentions) {
         mentions.program_users.extend(text("user"));
         mentions.map_files.extend(text("file"));
     }
+}
+
+/// Where the recorder's directory is made, and whom it becomes.
+fn find_recorder(top: &DeTable<'_>, mentions: &mut Mentions) {
+    let recorder = member(top, "recorder").and_then(DeValue::as_table);
+    let named = |key| text_of(member(recorder?, key)?);
+    mentions.sockets.extend(named("directory"));
+    mentions.program_users.extend(named("user"));
 }
 
 fn find_accounts(top: &DeTable<'_>, mentions: &mut Mentions) {

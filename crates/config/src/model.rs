@@ -17,6 +17,7 @@ mod mount;
 pub(crate) mod number;
 mod pool;
 mod process;
+mod recorder;
 mod rewrite;
 mod script;
 pub mod sensor;
@@ -58,6 +59,7 @@ pub use process::{
     Caps, Control, FieldEdits, ListenAddress, Listener, Log, LogFormat, LogLevel, LogTarget,
     Senders, Timeouts,
 };
+pub use recorder::{Recorder, SaltTime};
 pub use rewrite::{QueryChange, Rewrite};
 pub use script::{
     AllowedAddress, Budgets, Cache, Library, OnError, PhaseScripts, Script, ScriptFile, Scripts,
@@ -116,6 +118,8 @@ pub struct Model {
     pub suspended: BTreeSet<String>,
     /// File of the last good versions of files that may be set aside.
     pub last_good: PathBuf,
+    /// What is recorded of requests; `None` is nothing.
+    pub recorder: Option<Recorder>,
     /// What the process says of scripts.
     pub scripts: Scripts,
     /// `[tenants.NAME]` in file order, names unique. Sites refer to them by index into this list.

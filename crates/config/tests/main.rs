@@ -12,6 +12,7 @@ mod overrides;
 mod pools;
 mod programs;
 mod properties;
+mod recorder;
 mod rewriting;
 mod scripts;
 mod sharing;

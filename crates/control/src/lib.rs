@@ -13,6 +13,7 @@ mod json;
 mod limits;
 mod named;
 mod pools;
+mod recorder;
 mod sensors;
 mod status;
 mod top;
@@ -26,6 +27,7 @@ pub use json::json;
 pub use limits::{Concurrent, Key, Limit};
 pub use named::Named;
 pub use pools::PoolStanding;
+pub use recorder::Recorder;
 pub use sensors::{Advice, Missing, Sensor, Sensors};
 pub use status::{
     Group, Map, Phase, Pool, Programs, RefusedReload, Replies, RequestClass, ScriptInShadow,

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::{AcmeProcess, Certificates, Handshakes, Keeper, Limit, Named};
+use crate::{AcmeProcess, Certificates, Handshakes, Keeper, Limit, Named, Recorder};
 
 /// Everything, at one moment (or nearly so: the workers go on counting).
 #[derive(Debug, Default, Clone, Serialize)]
@@ -91,6 +91,9 @@ pub struct Status {
     /// The process that asks authorities for certificates, where there is one to be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acme: Option<AcmeProcess>,
+    /// The recorder, where there is one to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorder: Option<Recorder>,
     /// What programs used, by group, in the order of the configuration, each after those it is in
     /// and in whose figures it is contained.
     pub groups: Vec<Group>,

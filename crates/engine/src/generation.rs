@@ -127,6 +127,8 @@ pub struct Process {
     pub htaccess_cached_bytes: usize,
     /// Logging.
     pub log: model::Log,
+    /// What is recorded; `None` is nothing.
+    pub(crate) recorder: Option<model::Recorder>,
     /// Peers whose forwarding fields are believed.
     pub trusted_proxies: Vec<IpNet>,
     /// Field edits on every request.
@@ -140,6 +142,7 @@ impl Process {
         Self {
             timeouts: model.timeouts.clone(),
             caps: model.caps.clone(),
+            recorder: model.recorder.clone(),
             htaccess_cached_bytes: model.htaccess_cached_bytes,
             log: model.log.clone(),
             trusted_proxies: model.trusted_proxies.clone(),

@@ -49,6 +49,7 @@ mod pipe;
 mod pipeline;
 mod programs;
 mod recent;
+mod recording;
 mod refused;
 mod reply_head;
 pub mod resolve;

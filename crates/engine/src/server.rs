@@ -8,6 +8,7 @@
 mod certificates;
 mod ending;
 mod receiver;
+mod rings;
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -114,6 +115,7 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
             ToServer::NotObtained(told) => certificates::not_obtained(&server.shared, &told),
             ToServer::Certificate(answer) => server.shared.certifier.hear(answer),
             ToServer::Pools { number, answer } => server.shared.pool_inquiries.hear(number, answer),
+            ToServer::Recorder { life, rings } => rings::take(&server.shared, life, &rings),
             ToServer::Certificates { set } => certificates::changed(&server.shared, &set),
             ToServer::Keeper { links, set } => certificates::next(&server.shared, links, &set),
             ToServer::Drain => {
@@ -420,6 +422,9 @@ impl ServerThreads {
             ),
             Unheld::Certificates => tracing::error!(
                 "the certificates that changed find no room, those from before are answered with: {NO_ROOM}; then reload"
+            ),
+            Unheld::Recorder => tracing::error!(
+                "the recorder's memory finds no room, so nothing is recorded until the gateway is started again: {NO_ROOM}"
             ),
             Unheld::Keeper => tracing::error!(
                 "the links to the keeper find no room, so no key signs until the gateway is started again: {NO_ROOM}"

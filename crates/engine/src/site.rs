@@ -37,6 +37,8 @@ pub struct Site {
     pub path_rules: PathRules,
     /// What happens to field names that CGI would fold.
     pub odd_names: OddNames,
+    /// Whether the recorder is told of its requests.
+    pub(crate) is_recorded: bool,
     /// Where its files are; `None` for a site without a root of its own.
     own_tree: Option<Tree>,
     /// Where those below some of its paths are, the longest paths first.
@@ -224,6 +226,7 @@ impl Site {
             files,
             compress: copies.compress.of(&site.compress),
             compress_min_bytes: compress_min_bytes(site),
+            is_recorded: site.record,
             has_waiting_page: site.pool.waiting_page,
             error_pages: site.error_pages.clone(),
             settings: unless_empty(&site.settings),

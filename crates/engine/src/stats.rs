@@ -14,7 +14,7 @@ use std::time::Instant;
 use script::Phase;
 use slab::Slab;
 
-use ipc::server::Tally;
+use ipc::server::{ProcessLife, Tally};
 
 /// The counters of one worker, on cache lines of their own.
 #[derive(Debug, Default)]
@@ -44,8 +44,31 @@ pub struct WorkerStats {
     pub stragglers: StragglerStats,
     /// Its scripts.
     pub scripts: ScriptStats,
+    /// What it has told the recorder.
+    pub recording: RecordingStats,
     /// Taken when pools are made and when figures are collected, for the length of a list.
     upstreams: Mutex<Vec<Arc<UpstreamStats>>>,
+}
+
+/// What one worker has told the recorder, and how that is as far as this says.
+#[derive(Debug, Default)]
+pub struct RecordingStats {
+    /// Requests of which it was told.
+    pub told: AtomicU64,
+    /// Requests of the operator's own, or of who asks not to be tracked.
+    pub excluded: AtomicU64,
+    /// Requests of which it was not told, as nobody has begun to read.
+    pub unread: AtomicU64,
+    /// Requests of which it was not told, as it is behind.
+    pub full: AtomicU64,
+    /// Texts for which there was no room.
+    pub untold: AtomicU64,
+    /// When it looked last, in microseconds by `CLOCK_MONOTONIC`; 0: never.
+    pub seen_us: AtomicU64,
+    /// When it has last written figures, likewise.
+    pub written_us: AtomicU64,
+    /// What it has taken of processors, in microseconds.
+    pub cpu_us: AtomicU64,
 }
 
 /// What became of one worker's programs.
@@ -233,6 +256,8 @@ pub struct ProcessStats {
     pub generation: AtomicU64,
     /// What the supervisor has counted. Held to copy or replace it.
     pub tally: Mutex<Tally>,
+    /// How the recorder is. Held to copy or replace it.
+    recorder: Mutex<ProcessLife>,
     /// Whether an ending server leaves connections open that wait for their next request.
     pub spares_idle: AtomicBool,
 }
@@ -508,6 +533,7 @@ impl ProcessStats {
             started: Instant::now(),
             generation: AtomicU64::new(0),
             tally: Mutex::default(),
+            recorder: Mutex::default(),
             spares_idle: AtomicBool::default(),
         }
     }
@@ -515,6 +541,16 @@ impl ProcessStats {
     /// Takes over what the supervisor has counted.
     pub fn show(&self, tally: Tally) {
         *self.tally.lock().unwrap_or_else(PoisonError::into_inner) = tally;
+    }
+
+    /// Takes over how the recorder is.
+    pub fn show_recorder(&self, life: ProcessLife) {
+        *self.recorder.lock().unwrap_or_else(PoisonError::into_inner) = life;
+    }
+
+    /// How the recorder is.
+    pub fn recorder(&self) -> ProcessLife {
+        *self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the supervisor has counted.

@@ -180,6 +180,7 @@ async fn live(worker: Rc<Worker>, mut commands: Receiver<Command>) {
                 Some(Command::Discard(number)) => worker.discard(number),
                 Some(Command::Swap(swap)) => open_listeners.swap(&worker, *swap),
                 Some(Command::Programs(link)) => use_programs(&worker, link),
+                Some(Command::Record(ring)) => worker.recording.use_ring(*ring),
                 Some(Command::Release(server)) => worker.release(&server),
                 Some(Command::Drain) | None => break,
                 #[cfg(test)]

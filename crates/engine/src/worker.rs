@@ -30,6 +30,7 @@ use crate::load_table::LoadTable;
 use crate::maps::mailbox::Mailbox;
 use crate::permits::scratch::Scratch;
 use crate::programs::link::Programs;
+use crate::recording::ring::Recording;
 use crate::scripts::vms::Vms;
 use crate::shares::Owner;
 use crate::site_log::{self, Audience};
@@ -66,6 +67,8 @@ pub struct Worker {
     pub clients: Arc<Clients>,
     /// Its side of the access log.
     pub access_log: AccessLog,
+    /// Its side of what is recorded.
+    pub(crate) recording: Recording,
     /// The programs of its exchanges.
     pub programs: Programs,
     /// What it knows of passwords.
@@ -126,6 +129,7 @@ impl Worker {
             peers: shared.peers.clone(),
             clients: Arc::clone(&shared.clients),
             access_log: AccessLog::new(Arc::clone(&shared.access_log)),
+            recording: Recording::default(),
             programs: Programs::new(
                 Arc::clone(&shared.programs_running),
                 Arc::clone(&shared.program_pools),
@@ -294,6 +298,7 @@ impl Worker {
         self.deadlines.tick();
         self.clock.tick();
         self.access_log.tick();
+        self.recording.tick(&self.stats.recording);
         let now = Instant::now();
         self.shared.limits.tick(now, |site, say| {
             self.tell(site, Audience::Everybody, say);

@@ -105,6 +105,14 @@ pub enum ToServer {
         /// What is to be said.
         answer: PoolAnswer,
     },
+    /// How the recorder is, and where it is told of requests.
+    Recorder {
+        /// The process.
+        life: ProcessLife,
+        /// Two for each worker, as [`crate::ring`] has them; none where the server has them already.
+        #[serde(with = "beside")]
+        rings: Vec<OwnedFd>,
+    },
 }
 
 /// What a client asked for that there will be no certificate for.
@@ -170,6 +178,8 @@ pub enum Unheld {
     Certificates,
     /// Links to the keeper.
     Keeper,
+    /// Rings for the recorder.
+    Recorder,
 }
 
 /// A word of the supervisor, as it arrived.
@@ -375,13 +385,10 @@ impl HeldPermits {
     pub fn bounded(mut held: Vec<HeldPermits>) -> Vec<HeldPermits> {
         /// Beside the texts.
         const NUMBERS_BYTES_MAX: usize = 16;
-        let mut left = TEXT_BYTES_MAX;
+        let mut bytes = 0;
         let fit = held.iter().take_while(|it| {
-            let bytes = it.limit.len() + it.key.len() + NUMBERS_BYTES_MAX;
-            left.checked_sub(bytes).is_some_and(|rest| {
-                left = rest;
-                true
-            })
+            bytes += it.limit.len() + it.key.len() + NUMBERS_BYTES_MAX;
+            bytes <= TEXT_BYTES_MAX
         });
         let count = fit.count();
         held.truncate(count);
@@ -472,6 +479,7 @@ enum Beginning {
     NotObtained,
     Certificate,
     Pools,
+    Recorder,
 }
 
 impl ToServer {
@@ -500,7 +508,9 @@ impl ToServer {
         match self {
             ToServer::Configure(configure) => configure.fds().map(AsFd::as_fd).collect(),
             ToServer::Reopen { logs } => logs.iter().map(|log| log.file.as_fd()).collect(),
-            ToServer::Programs { links } => links.iter().map(AsFd::as_fd).collect(),
+            ToServer::Programs { links } | ToServer::Recorder { rings: links, .. } => {
+                links.iter().map(AsFd::as_fd).collect()
+            }
             ToServer::LogFile { result, .. } => result.iter().map(AsFd::as_fd).collect(),
             ToServer::Certificates { set } => vec![set.as_fd()],
             ToServer::Keeper { links, set } => links.iter().chain([set]).map(AsFd::as_fd).collect(),
@@ -526,6 +536,7 @@ impl Unheld {
             Beginning::LogFile { path } => Ok(Unheld::LogFile { path }),
             Beginning::Certificates => Ok(Unheld::Certificates),
             Beginning::Keeper => Ok(Unheld::Keeper),
+            Beginning::Recorder => Ok(Unheld::Recorder),
             Beginning::Drain
             | Beginning::Tally
             | Beginning::Challenges
@@ -545,11 +556,8 @@ impl Configure {
         let logs = self.logs.iter().map(|log| &log.file);
         let rest = self.control.iter().chain(&self.programs);
         let rest = rest.chain(&self.keeper).chain(&self.certificates);
-        std::iter::once(&self.sources)
-            .chain(listeners)
-            .chain(logs)
-            .chain(rest)
-            .chain(&self.earlier)
+        let rest = listeners.chain(logs).chain(rest).chain(&self.earlier);
+        std::iter::once(&self.sources).chain(rest)
     }
 }
 

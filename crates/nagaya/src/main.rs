@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         Some(Role::Spawner) => return spawner::run(),
         Some(Role::Acme { user }) => return keeper::acme::run(&user),
         Some(Role::Keeper { user }) => return keeper::run(&user),
+        Some(Role::Recorder { user }) => return ::recorder::run(&user),
         Some(Role::Successor { format }) => return supervisor::succeed(&format),
         None => {}
     }

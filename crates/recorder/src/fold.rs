@@ -91,9 +91,9 @@ impl Fold {
     }
 
     /// Forgets texts where there are too many. For between two requests: what is forgotten is told
-    /// again with the next that has it.
-    pub fn make_room(&mut self) {
-        self.names.make_room();
+    /// again with the next that has it. Whether it did.
+    pub fn make_room(&mut self) -> bool {
+        self.names.make_room()
     }
 
     /// Whether a text was told, and not forgotten since.

@@ -149,12 +149,14 @@ impl Names {
         self.known.get(&hash)
     }
 
-    /// Begins anew where there are too many.
-    pub(crate) fn make_room(&mut self) {
-        if self.bytes > BYTES_MAX {
+    /// Begins anew where there are too many; whether it did.
+    pub(crate) fn make_room(&mut self) -> bool {
+        let is_full = self.bytes > BYTES_MAX;
+        if is_full {
             self.known.clear();
             self.bytes = 0;
         }
+        is_full
     }
 
     /// Learns a text.

@@ -157,6 +157,19 @@ impl Salts {
         Ok(hasher.finish())
     }
 
+    /// The salt of now.
+    ///
+    /// # Errors
+    /// Where it cannot be made or stored.
+    pub fn of_now(&mut self, today: i32) -> io::Result<[u8; 16]> {
+        self.expire(today)?;
+        let number = self.now.1;
+        match self.salts.get(&number) {
+            Some(salt) => Ok(*salt),
+            None => self.made(number),
+        }
+    }
+
     /// Puts the salt of now into the file's place where a new time has begun, whether or not it was
     /// made before; that of before is deleted. A clock that goes back changes nothing.
     ///

@@ -50,7 +50,7 @@ pub(super) struct Child {
 
 impl Child {
     /// Starts this program again.
-    fn start(role: &Role) -> io::Result<Child> {
+    pub(super) fn start(role: &Role) -> io::Result<Child> {
         let words = role.words();
         match SUPERVISOR.get() {
             None => Child::start_of(&Program::running()?, &words),

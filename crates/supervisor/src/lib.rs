@@ -24,6 +24,7 @@ mod notify;
 mod phase;
 mod pools;
 mod programs;
+mod recorder;
 mod reload;
 mod reopening;
 mod retiring;
@@ -50,6 +51,7 @@ use self::keeper::Keys;
 use self::notify::Notify;
 use self::phase::Phase;
 use self::programs::{Programs, lay_mounting_aside};
+use self::recorder::Recordings;
 use self::reload::Generation;
 pub use self::reload::Refused;
 use self::retiring::{LeavingChildren, Retiring};
@@ -77,6 +79,7 @@ pub struct Supervisor {
     /// The keeper that the server has links to.
     linked: u64,
     authorities: Authorities,
+    recordings: Recordings,
     /// Where control groups stand: gone after the programs.
     base: Base,
     wanted: Wanted,
@@ -132,6 +135,7 @@ impl Supervisor {
             keys,
             linked: 0,
             authorities: Authorities::default(),
+            recordings: Recordings::default(),
             base,
             wanted: Wanted::default(),
             stored: current.loose.stored_before(),
@@ -168,6 +172,7 @@ impl Supervisor {
             if let Phase::Ended(outcome) = self.phase
                 && self.retiring.is_empty()
             {
+                self.recordings.end();
                 self.programs.end();
                 tracing::info!("ended");
                 return outcome;
@@ -192,6 +197,7 @@ impl Supervisor {
                 Woken::Spawner => self.programs.on_word(),
                 Woken::Keeper => self.keys.lose("it ended"),
                 Woken::Acme => self.on_acme_word(),
+                Woken::Recorder => self.recordings.lose("it ended"),
                 Woken::Server => self.on_word(),
                 Woken::Successor => self.on_successor(),
                 Woken::Retiring(at) => self.on_retiring(at),
@@ -200,6 +206,7 @@ impl Supervisor {
         self.on_time(Instant::now());
         self.mind_keys();
         self.mind_authorities();
+        self.mind_recorder();
         self.mind_chores();
         self.mind_pools();
         self.tell_operators();

@@ -27,6 +27,7 @@ use crate::logs::Logs;
 use crate::loose::LooseFiles;
 use crate::manifest;
 use crate::pools::places::Places;
+use crate::recorder::RecorderWish;
 use crate::surroundings;
 
 /// How many keys of tickets are still taken beside the current one.
@@ -66,6 +67,8 @@ pub(super) struct Generation {
     changed: Option<String>,
     /// What it wants of authorities.
     pub(super) wishes: Arc<Wishes>,
+    /// What it wants recorded.
+    pub(super) recorder: Option<RecorderWish>,
     /// Its certificates; `None` where no listener speaks TLS.
     pub(super) certificates: Option<Certificates>,
     /// Its control socket.
@@ -168,6 +171,7 @@ impl Generation {
         let changed = config::overrides::told(&model);
         let scripts = model.scripts_start_max();
         let wishes = Arc::new(Wishes::of(&model));
+        let recorder = RecorderWish::of(&model);
         let sources = keep(&sources);
         let sources =
             sources.map_err(|error| format!("keep the configuration: {}", reason(&error)));
@@ -187,6 +191,7 @@ impl Generation {
                 loose,
                 changed,
                 wishes,
+                recorder,
                 certificates,
                 control,
                 limits_overrides: model.limits_overrides,

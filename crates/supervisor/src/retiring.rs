@@ -71,6 +71,18 @@ impl Retiring {
 }
 
 impl LeavingChildren {
+    /// Begins with one, or none.
+    pub(super) fn of(child: Option<Child>) -> LeavingChildren {
+        let mut leaving = LeavingChildren::default();
+        leaving.add(child.into_iter().collect());
+        leaving
+    }
+
+    /// Whether one of a kind has not ended.
+    pub(super) fn has(&self, kind: &str) -> bool {
+        self.0.iter().any(|(child, _)| child.kind() == kind)
+    }
+
     /// Closes the links to these, and leaves them a while to end.
     pub(super) fn add(&mut self, children: Vec<Child>) {
         let until = Instant::now() + LEAVING_MAX;
@@ -97,7 +109,8 @@ impl Supervisor {
         let leaving = self.leaving.0.iter().map(|(child, _)| child.pid());
         let upgrade = self.upgrade.iter().flat_map(|upgrade| upgrade.pids());
         let others = retiring.chain(leaving).chain(upgrade);
-        others.chain(self.authorities.pid()).collect()
+        let others = others.chain(self.authorities.pid());
+        others.chain(self.recordings.pid()).collect()
     }
 
     /// Servers that finish, as another supervisor may have them.

@@ -22,6 +22,11 @@ pub enum Role {
         /// Its name.
         user: String,
     },
+    /// The recorder, which becomes this user.
+    Recorder {
+        /// Its name.
+        user: String,
+    },
     /// The one that is to take the supervisor's place.
     Successor {
         /// The format that the supervisor speaks to it in.
@@ -43,6 +48,7 @@ impl Role {
             Role::Spawner => vec!["spawner", "--link"],
             Role::Acme { user } => vec!["acme", "--user", user],
             Role::Keeper { user } => vec!["keeper", "--user", user],
+            Role::Recorder { user } => vec!["recorder", "--user", user],
             Role::Successor { format } => vec!["successor", "--format", format],
         }
     }
@@ -58,6 +64,7 @@ impl Role {
             ["spawner", "--link"] => Some(Role::Spawner),
             ["acme", "--user", user] => Some(Role::Acme { user: user.into() }),
             ["keeper", "--user", user] => Some(Role::Keeper { user: user.into() }),
+            ["recorder", "--user", user] => Some(Role::Recorder { user: user.into() }),
             ["successor", "--format", format] => Some(Role::Successor {
                 format: format.into(),
             }),

@@ -26,6 +26,7 @@ use crate::loose::Stored;
 use crate::notify::Notify;
 use crate::phase::Phase;
 use crate::programs::{self, Programs};
+use crate::recorder::{RECORDER, Recordings};
 use crate::reload::{Generation, Refused};
 use crate::retiring::{self, Retiring, SPAWNER};
 use crate::{DRAIN_GRACE, READY_MAX, Supervisor, Wanted};
@@ -226,6 +227,8 @@ impl Supervisor {
         let server = retiring::take(&mut children, "server").ok_or_else(|| {
             Refused::System(vec!["there is no server among what is handed over".into()])
         })?;
+        // Its memory is not told of: the next one gets other.
+        let recorder = retiring::take(&mut children, RECORDER);
         let earlier = arriving.retiring.into_iter().map(Retiring::take_over);
         let earlier: io::Result<Vec<_>> = earlier.collect();
         let spawner = retiring::take(&mut children, SPAWNER);
@@ -245,6 +248,7 @@ impl Supervisor {
             // The set and its numbers are told with links of this supervisor's.
             linked: 0,
             authorities: Authorities::default(),
+            recordings: Recordings::default(),
             base: arriving.base,
             wanted: Wanted::default(),
             back_off: BackOff::default(),
@@ -255,7 +259,7 @@ impl Supervisor {
             upgrade_begun_us: 0,
             upgrade: None,
             retiring: earlier.map_err(said)?.into_iter().flatten().collect(),
-            leaving: retiring::LeavingChildren::default(),
+            leaving: retiring::LeavingChildren::of(recorder),
         })
     }
 

@@ -16,6 +16,7 @@ pub(super) enum Woken {
     Spawner,
     Keeper,
     Acme,
+    Recorder,
     Chores,
     Server,
     Successor,
@@ -37,6 +38,7 @@ impl Supervisor {
         let until = until.into_iter().chain(self.programs.until());
         let until = until.chain(self.keys_until());
         let until = until.chain(self.authorities_until());
+        let until = until.chain(self.recorder_until());
         let until = until.chain(self.authorities.chores_until());
         let until = until.chain(self.current.places.until());
         let until = until.chain(self.programs.orphans);
@@ -50,6 +52,7 @@ impl Supervisor {
             (Woken::Spawner, self.programs.link()),
             (Woken::Keeper, self.keys.link()),
             (Woken::Acme, self.authorities.link()),
+            (Woken::Recorder, self.recordings.link()),
             (Woken::Successor, upgrade.map(Upgrade::link)),
         ];
         let chores = self.authorities.chores().fds();

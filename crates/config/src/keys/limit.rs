@@ -97,7 +97,7 @@ pub(super) const TIME_ZONE: Key = key(
     "time_zone",
     Kind::Text,
     Absent("the machine's own"),
-    "The time zone of every `when` that names none, as the tz database calls it.",
+    "The time zone of every `when` that names none, and of the recorder's days, as the tz database calls it.",
     "time_zone = \"Asia/Tokyo\"",
 );
 

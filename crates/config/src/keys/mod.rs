@@ -19,6 +19,7 @@ mod php;
 mod pool;
 mod process;
 mod program;
+mod recorder;
 mod rewrite;
 mod script;
 mod shed;
@@ -44,6 +45,7 @@ pub(crate) use php::meant_setting;
 pub(crate) use pool::{APP, PHP, PHP_HANDLER, POOL, POOLS};
 pub(crate) use process::{CAPS, CONTROL, LOG, TIMEOUTS, TOP};
 pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
+pub(crate) use recorder::RECORDER;
 pub(crate) use rewrite::REWRITE;
 pub(crate) use script::{LEVEL_SCRIPTS, SCRIPT, SCRIPTS};
 pub(crate) use shed::{SHED, SHED_RESPOND};
@@ -83,6 +85,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &ON_DEMAND,
     &ACME_DNS,
     &ACME_EXPORT,
+    &RECORDER,
     &SITE,
     &MOUNT,
     &SITE_HTACCESS,

@@ -5,6 +5,7 @@ use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Kind, Section, key};
 use super::limit::{LIMIT_KEYS, LIMITS_OF_LEVEL, LIMITS_OVERRIDES, TIME_ZONE};
 use super::pool::{PHP_OF_PROCESS, POOLS_OF_PROCESS};
+use super::recorder::RECORDER_OF_PROCESS;
 use super::script::SCRIPTS_OF_PROCESS;
 use super::tls::TLS_OF_PROCESS;
 
@@ -159,6 +160,7 @@ pub(crate) const TOP: Section = Section {
         LIMITS_OVERRIDES,
         TIME_ZONE,
         SCRIPTS_OF_PROCESS,
+        RECORDER_OF_PROCESS,
         key(
             "sites",
             Kind::Other("list of tables"),

@@ -7,6 +7,7 @@ use super::level::{CAPS_OF_LEVEL, TIMEOUTS_OF_LEVEL};
 use super::limit::LIMITS_OF_LEVEL;
 use super::pool::POOL_OF_SITE;
 use super::program::{CGROUP_OF_LEVEL, CGROUP_REQUIRED};
+use super::recorder::RECORD_OF_SITE;
 use super::rewrite::REWRITE_OF_LEVEL;
 use super::script::SCRIPTS_OF_LEVEL;
 use super::tls::TLS_OF_SITE;
@@ -167,6 +168,7 @@ pub(crate) const SITE: Section = Section {
             "files = { listing = true }",
         ),
         COMPRESS_OF_LEVEL,
+        RECORD_OF_SITE,
         key(
             "error_pages",
             Kind::Other("table of files"),

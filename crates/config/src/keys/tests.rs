@@ -103,6 +103,10 @@ fn frame(section: &Section) -> Frame {
             ];
             within("tls = { ", own, &format!(" }}\n{ACME}"))
         }
+        "[recorder]" => {
+            let own = &["directory = \"/srv/figures\""];
+            frame(&format!("{LISTEN}{SITE}[recorder]\n"), own, "")
+        }
         "[acme.NAME]" => {
             let own = &[
                 "directory = \"https://ca.example/directory\"",

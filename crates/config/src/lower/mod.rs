@@ -28,6 +28,7 @@ mod php;
 mod pool;
 mod pool_judge;
 mod program;
+mod recorder;
 mod redirects;
 pub(crate) mod rewrite;
 mod rule;
@@ -147,6 +148,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         limits_overrides: overrides::path(&tops),
         suspended: Default::default(),
         last_good: last_good(&tops),
+        recorder: recorder::recorder(&tops),
         scripts,
         tenants: tenants.finish(),
         shed,

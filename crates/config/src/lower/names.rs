@@ -6,8 +6,8 @@ use crate::include::Broken;
 use crate::model::{
     AcmeChallenge, Balance, Cache, ClientAuth, Degrade, EarlyHints, EncodedSlash, Isolate, LimitOn,
     LogFormat, LogLevel, MetricsFormat, Mode, OnError, Protocol, ProxyVersion, QueryChange,
-    ScriptsVm, ServerClass, Share, ShedScope, Slashes, Symlinks, TlsVersion, UnderscoreFields,
-    UnknownLines,
+    SaltTime, ScriptsVm, ServerClass, Share, ShedScope, Slashes, Symlinks, TlsVersion,
+    UnderscoreFields, UnknownLines,
 };
 
 /// A choice that is written as a word.
@@ -52,6 +52,14 @@ impl Named for QueryChange {
         ("append", QueryChange::Append),
         ("drop", QueryChange::Drop),
         ("replace", QueryChange::Replace),
+    ];
+}
+
+impl Named for SaltTime {
+    const NAMES: &'static [(&'static str, SaltTime)] = &[
+        ("day", SaltTime::Day),
+        ("week", SaltTime::Week),
+        ("month", SaltTime::Month),
     ];
 }
 

@@ -96,10 +96,8 @@ fn site(
     let log_table = table.table("log", &keys::SITE_LOG);
     let log = access_log(&log_table, around.log);
     let hosts = site_hosts(&table, hosts);
-    let first_host = hosts
-        .first()
-        .map(HostPattern::to_string)
-        .unwrap_or_default();
+    let first_host = hosts.first().map(HostPattern::to_string);
+    let first_host = first_host.unwrap_or_default();
     let tenant = around
         .tenants
         .find(table.get("tenant"), &first_host, around.enforcement);
@@ -150,6 +148,7 @@ fn site(
         underscore_fields: table.choice("underscore_fields"),
         files: Arc::new(site_files(&table.table("files", &keys::FILES), &compress)),
         compress: Arc::new(compress),
+        record: table.flag("record"),
         error_pages: error_pages(&table),
         rewrites,
         settings: Arc::new(settings(&table, rooted)),

@@ -60,6 +60,8 @@ pub struct Site {
     pub files: Arc<Files>,
     /// Which replies are compressed on the fly, where no rule says otherwise.
     pub compress: Arc<Compress>,
+    /// Whether the recorder is told of its requests.
+    pub record: bool,
     /// Replaced error pages, by status.
     pub error_pages: BTreeMap<u16, ErrorPage>,
     /// What is asked for in the place of what was, before a file is looked for.

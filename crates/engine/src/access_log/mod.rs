@@ -26,16 +26,11 @@ use format::Facts;
 use targets::TargetIndex;
 
 use crate::exchange::Exchange;
-use crate::refused::SAMPLE;
 use crate::stage::Arrived;
 
-/// Writes the record of an exchange that ended at this moment, or one for many where its client
-/// is refused all the time.
+/// Writes the record of an exchange that ended at this moment.
 pub(crate) fn record(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) {
     let worker = arrived.worker;
-    if exchange.record.is_sampled && !worker.draw().is_multiple_of(SAMPLE) {
-        return;
-    }
     let generation = &arrived.serving.generation;
     let of_rule = generation
         .logs

@@ -186,7 +186,8 @@ fn acme_line(of: &AcmeProcess) -> String {
     process(of.pid, of.restarts)
 }
 
-fn process(pid: Option<u32>, restarts: u64) -> String {
+/// Puts a process into words.
+pub(super) fn process(pid: Option<u32>, restarts: u64) -> String {
     let again = match restarts {
         0 => String::new(),
         times => format!(" · started again {times} times"),

@@ -13,6 +13,7 @@ mod handshakes;
 mod maps;
 mod pools;
 mod prometheus;
+mod recorder;
 #[cfg(test)]
 pub(crate) mod sample_tests;
 mod shed;
@@ -80,6 +81,7 @@ pub(crate) fn collect(shared: &Shared) -> Status {
         certificates: certificates::collect(shared),
         keeper: certificates::keeper(shared),
         acme: certificates::acme(shared),
+        recorder: recorder::collect(shared),
         ..workers::counted(&shared.stats, uptime)
     };
     status.programs.running = shared.programs_running.load(Relaxed);

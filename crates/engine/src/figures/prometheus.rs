@@ -32,6 +32,7 @@ pub(crate) fn prometheus(figures: &Status) -> String {
     tried::prometheus(figures, &mut text);
     handshakes::prometheus(figures, &mut text);
     certificates(figures, &mut text);
+    recorder(figures, &mut text);
     groups(figures, &mut text);
     let help = "Time from a request's head to its reply's end.";
     text.histogram("request_seconds", help, &figures.time.total);
@@ -443,6 +444,35 @@ fn groups(figures: &Status, text: &mut Text) {
     }
     let help = "Groups of programs beyond those shown here, at least.";
     text.one("groups_left_out", help, figures.groups_left_out);
+}
+
+/// Without one, the families are not named either.
+fn recorder(figures: &Status, text: &mut Text) {
+    let Some(of) = &figures.recorder else {
+        return;
+    };
+    let help = "Whether there is a recorder now.";
+    text.one("recorder_up", help, u8::from(of.pid.is_some()));
+    let help = "Times that the recorder had to be started again.";
+    text.one("recorder_restarts_total", help, of.restarts);
+    let help = "Requests that the recorder was told of.";
+    text.one("recorder_told_total", help, of.told);
+    let help = "Requests that are not recorded, as the configuration says.";
+    text.one("recorder_excluded_total", help, of.excluded);
+    let help = "Requests and names that are not recorded although they were to be, by reason.";
+    let dropped = of.dropped.iter();
+    let dropped = dropped.map(|(reason, count)| ([("reason", reason)], count));
+    text.each("recorder_dropped_total", help, dropped);
+    if let Some(ago) = of.seen_ago_s {
+        let help = "Since the recorder looked for what it is told.";
+        text.one("recorder_lag_seconds", help, ago);
+    }
+    if let Some(ago) = of.written_ago_s {
+        let help = "Since the recorder has last written figures.";
+        text.one("recorder_unwritten_seconds", help, ago);
+    }
+    let help = "Processor time that the recorder has taken.";
+    text.one("recorder_cpu_seconds_total", help, of.cpu_s);
 }
 
 /// Samples so far.

@@ -10,7 +10,7 @@ use control::{
 };
 use ipc::groups::Owner;
 
-use super::{certificates, handshakes, shed, tenant, tried};
+use super::{certificates, handshakes, recorder, shed, tenant, tried};
 use crate::stats::BOUNDS_US;
 
 /// Sites shown, the busiest first.
@@ -82,6 +82,9 @@ pub(crate) fn table(figures: &Status) -> String {
     }
     for (name, text) in certificates::lines(figures) {
         line(name, text);
+    }
+    if let Some(of) = &figures.recorder {
+        line("recorder", recorder::line(of));
     }
     line("life", life(figures));
     tenant::line(&figures.suspended, &mut out);

@@ -12,11 +12,12 @@ use super::{answer, begin};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::programs::recent::Unserved;
+use crate::refused::SAMPLE;
 use crate::rewrite::told::RewrittenRequest;
 use crate::stage::Arrived;
 use crate::stats::bump;
 use crate::worker::Worker;
-use crate::{access_log, error_reply, permits, scripts, suspension};
+use crate::{access_log, error_reply, permits, recording, scripts, suspension};
 
 /// The reason on record of an exchange that never came to its end: the server is ending.
 const CUT_OFF: &str = "cut_off";
@@ -151,7 +152,13 @@ impl<'a> Underway<'a> {
         self.is_recorded = true;
         count(self.arrived, self.exchange, ended);
         note_rewritten(self.arrived, self.exchange);
+        // One for many where its client is refused all the time.
+        let is_sampled = self.exchange.record.is_sampled;
+        if is_sampled && !self.arrived.worker.draw().is_multiple_of(SAMPLE) {
+            return;
+        }
         access_log::record(self.arrived, self.exchange, ended);
+        recording::record(self.arrived, self.exchange, ended);
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::model::ListenAddress;
+use ipc::ring::RingWriter;
 use tokio::io::unix::AsyncFd;
 
 use crate::error::Result;
@@ -24,6 +25,8 @@ pub enum Command {
     Swap(Box<Swap>),
     /// Have programs run by the spawner at the other end from now on.
     Programs(OwnedFd),
+    /// Tell the recorder of requests by this ring from now on.
+    Record(Box<RingWriter>),
     /// Close idle connections to this server: somebody waits for one of its processes.
     Release(Arc<str>),
     /// Finish what is under way, then end.

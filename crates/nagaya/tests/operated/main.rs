@@ -26,6 +26,7 @@ mod made_up_htaccess;
 mod metrics;
 mod readme;
 mod readme_figures;
+mod recorded;
 mod recorder;
 mod reload_command;
 mod reload_under_load;

@@ -1,6 +1,7 @@
 //! Addresses of the console: which page, and what of it. They are read and written here alone, so that
 //! a link always leads to what its page understands.
 
+use ipc::query::Query;
 use jiff::civil::Date;
 use report::Language;
 
@@ -8,7 +9,6 @@ use super::live::LivePage;
 use super::site::SitePart;
 use super::sites::SortedBy;
 use crate::page::VISITOR_DIGITS;
-use crate::reader::Query;
 use crate::salts::{civil, day_number};
 
 /// Days a page shows where none are named.

@@ -231,7 +231,7 @@ fn page(store: &FigureStore, asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPag
 /// The part of a page that changes while it is looked at, as events bring it; none where there is no such
 /// page for these eyes. The page is the question's, or below `events` what its query names.
 pub fn fragment(question: &ConsoleQuestion<'_>) -> Option<String> {
-    let page = crate::reader::Query(question.query).value("page");
+    let page = ipc::query::Query(question.query).value("page");
     let path = match question.path {
         EVENTS => &page,
         path => path,
@@ -249,7 +249,7 @@ pub fn fragment(question: &ConsoleQuestion<'_>) -> Option<String> {
 
 /// What a page is told in: what its address says, or what the client likes best of what we speak.
 fn language(question: &ConsoleQuestion<'_>) -> Language {
-    let asked = crate::reader::Query(question.query).value("lang");
+    let asked = ipc::query::Query(question.query).value("lang");
     let named = |tag: &str| Language::ALL.into_iter().find(|it| it.tag() == tag);
     if let Some(language) = named(&asked) {
         return language;

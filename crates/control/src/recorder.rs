@@ -1,0 +1,30 @@
+//! The recorder, as the server sees it.
+
+use serde::Serialize;
+
+use crate::Named;
+
+/// What the recorder was told by this server, and how it is.
+#[derive(Debug, Default, Clone, Serialize)]
+pub struct Recorder {
+    /// Its process; none where it is being started again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// How often it was started again.
+    pub restarts: u64,
+    /// Requests of which it was told.
+    pub told: u64,
+    /// Requests that are not recorded, as the configuration says: by client, cookie or wish.
+    pub excluded: u64,
+    /// What is not recorded although it was to be: requests before it had begun (`no_reader`) and while it
+    /// was behind (`full`), and names of pages and the like (`name`).
+    pub dropped: Named<u64>,
+    /// Since it looked for what it is told; it does 20 times a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seen_ago_s: Option<f64>,
+    /// Since it has last written figures; it does every five seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub written_ago_s: Option<f64>,
+    /// What it has taken of processors.
+    pub cpu_s: f64,
+}

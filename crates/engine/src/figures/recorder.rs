@@ -1,0 +1,67 @@
+//! The recorder: what it was told and what was dropped, by the workers' counters, and how it is.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use control::Recorder;
+use ipc::server::ProcessLife;
+
+use super::certificates;
+use crate::stats::RecordingStats;
+use crate::worker::Shared;
+
+/// It; `None` where there never was one.
+pub(super) fn collect(shared: &Shared) -> Option<Recorder> {
+    let life = shared.process.recorder();
+    if life == ProcessLife::default() {
+        return None;
+    }
+    let workers = || shared.stats.iter().map(|worker| &worker.recording);
+    let sum = |of: fn(&RecordingStats) -> &AtomicU64| -> u64 {
+        workers().map(|worker| of(worker).load(Relaxed)).sum()
+    };
+    // It looks at all of them in one turn.
+    let last = |of: fn(&RecordingStats) -> &AtomicU64| {
+        let last = workers().map(|worker| of(worker).load(Relaxed)).max();
+        last.unwrap_or(0)
+    };
+    let now_us = os::cpu::monotonic_us();
+    let ago = |at_us: u64| (at_us > 0).then(|| seconds(now_us.saturating_sub(at_us)));
+    let dropped = [
+        ("no_reader", sum(|it| &it.unread)),
+        ("full", sum(|it| &it.full)),
+        ("name", sum(|it| &it.untold)),
+    ];
+    Some(Recorder {
+        pid: Some(life.pid).filter(|pid| *pid > 0),
+        restarts: life.restarts,
+        told: sum(|it| &it.told),
+        excluded: sum(|it| &it.excluded),
+        dropped: dropped.into_iter().collect(),
+        seen_ago_s: ago(last(|it| &it.seen_us)),
+        written_ago_s: ago(last(|it| &it.written_us)),
+        cpu_s: seconds(last(|it| &it.cpu_us)),
+    })
+}
+
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
+}
+
+/// Puts it into a line.
+pub(super) fn line(of: &Recorder) -> String {
+    let process = certificates::process(of.pid, of.restarts);
+    let dropped: u64 = of.dropped.iter().map(|(_, count)| count).sum();
+    let mut line = format!("{process} · {} requests told · {dropped} dropped", of.told);
+    if of.excluded > 0 {
+        line.push_str(&format!(" · {} excluded", of.excluded));
+    }
+    // What it says of itself may be anything.
+    if let Some(ago) = of.seen_ago_s.filter(|ago| *ago >= 1.0) {
+        line.push_str(&format!(" · stands still for {ago:.0} s"));
+    }
+    if let Some(ago) = of.written_ago_s.filter(|ago| *ago >= 30.0) {
+        line.push_str(&format!(" · has written nothing for {ago:.0} s"));
+    }
+    line
+}

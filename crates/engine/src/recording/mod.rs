@@ -1,0 +1,144 @@
+//! What the recorder is told of a request, where its access record is written.
+//!
+//! The idea: here is the last place that sees an address, a cookie or a query. What goes on is a salted
+//! hash, texts that many requests share and are told once, and the values of a few named keys. It takes no
+//! system call, no lock and, but for such values, no memory; where there is no room it is counted.
+//! Not here: what a page, a visit or a bot is (`recorder`).
+
+pub(crate) mod ring;
+
+use std::time::{Duration, Instant};
+
+use config::model::Recorder;
+use ipc::query::Query;
+use ipc::ring::{RingRecord, RingWriter, TextOf, UNKNOWN_US};
+use wire::FieldId;
+
+use crate::exchange::{Exchange, Request};
+use crate::refused::SAMPLE;
+use crate::site::Site;
+use crate::stage::Arrived;
+use crate::stats::bump;
+
+/// Tells the recorder of an exchange that ended at this moment.
+pub(crate) fn record(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) {
+    let Some(rules) = &arrived.serving.generation.process.recorder else {
+        return;
+    };
+    let site = arrived.site(&exchange.route);
+    let Some(site) = site.filter(|site| site.is_recorded) else {
+        return;
+    };
+    let stats = &arrived.worker.stats.recording;
+    if is_excluded(rules, &exchange.request) {
+        return bump(&stats.excluded, 1);
+    }
+    arrived.worker.recording.tell(stats, |ring| {
+        let mut record = asked(rules, site, &exchange.request, ring);
+        record.at_us = i64::try_from(unix(arrived, exchange).as_micros()).unwrap_or(i64::MAX);
+        answered(arrived, exchange, ring, &mut record);
+        record.total_us = micros(ended.duration_since(exchange.request.received));
+        record
+    });
+}
+
+fn unix(arrived: Arrived<'_>, exchange: &Exchange) -> Duration {
+    arrived.worker.clock.unix_at(exchange.request.received)
+}
+
+/// Whether nothing of a request is to be recorded.
+fn is_excluded(rules: &Recorder, request: &Request) -> bool {
+    let fields = &request.head.fields;
+    let says = |name: &[u8]| fields.get_named(name) == Some(b"1");
+    (!rules.exclude.is_empty() && rules.exclude.iter().any(|it| it.contains(&request.client)))
+        || (rules.do_not_track && (says(b"dnt") || says(b"sec-gpc")))
+        || (rules.exclude_cookie.as_ref()).is_some_and(|name| has_cookie(request, name.as_bytes()))
+}
+
+fn has_cookie(request: &Request, name: &[u8]) -> bool {
+    let lines = request.head.fields.get_all(FieldId::Cookie);
+    let mut cookies = lines.flat_map(|line| line.split(|byte| *byte == b';'));
+    cookies.any(|it| {
+        let cookie = it.trim_ascii();
+        let end = cookie.iter().position(|byte| *byte == b'=');
+        cookie.get(..end.unwrap_or(cookie.len())) == Some(name)
+    })
+}
+
+/// What was asked, and by whom.
+fn asked(rules: &Recorder, site: &Site, request: &Request, ring: &mut RingWriter) -> RingRecord {
+    let (head, fields) = (&request.head, &request.head.fields);
+    let field = |id| fields.get(id).unwrap_or_default();
+    let (path, query) = apart(head.target());
+    let (referrer, _) = apart(field(FieldId::Referer));
+    let mut record = RingRecord {
+        site: ring.text(TextOf::Site, site.name.as_bytes()),
+        path: ring.text(TextOf::Path, path),
+        referrer: ring.text(TextOf::Referrer, referrer),
+        agent: ring.text(TextOf::Agent, field(FieldId::UserAgent)),
+        is_look: head.sent_method() == b"GET" && !is_beforehand(request),
+        is_after_handshake: request.own_handshake_us().is_some(),
+        ..RingRecord::default()
+    };
+    record.visitor = ring.visitor(record.site, request.client, record.agent);
+    if let Some(target) = query.and_then(|_| str::from_utf8(head.target()).ok()) {
+        let query = Query::of(target);
+        record.campaign = ring.text(TextOf::Name, query.campaign().as_bytes());
+        let search = query.search(&rules.searches);
+        record.search = ring.text(TextOf::Name, search.as_bytes());
+    }
+    record
+}
+
+/// A target or URL without its query, and the query.
+fn apart(text: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let end = text.iter().position(|byte| matches!(byte, b'?' | b'#'));
+    match end.and_then(|end| text.split_at_checked(end)) {
+        Some((path, query)) => (path, Some(query)),
+        None => (text, None),
+    }
+}
+
+/// Whether a browser fetches it before anybody wants to see it.
+fn is_beforehand(request: &Request) -> bool {
+    let named = |name: &[u8]| request.head.fields.get_named(name).unwrap_or_default();
+    [named(b"sec-purpose"), named(b"purpose")]
+        .into_iter()
+        .any(|said| said.starts_with(b"prefetch") || said.starts_with(b"prerender"))
+}
+
+/// What became of it.
+fn answered(
+    arrived: Arrived<'_>,
+    exchange: &Exchange,
+    ring: &mut RingWriter,
+    record: &mut RingRecord,
+) {
+    let (known, route) = (&exchange.record, &exchange.route);
+    let rule = arrived
+        .routed(route)
+        .and_then(|routed| match route.refused_by {
+            Some(_) => routed.refusing(route),
+            None => routed.chosen(route).rule,
+        });
+    let upstream = known.upstream.as_deref();
+    record.rule = ring.text(TextOf::Name, rule.map_or(b"", |rule| rule.name.as_bytes()));
+    record.upstream = ring.text(TextOf::Name, upstream.unwrap_or_default().as_bytes());
+    record.reason = ring.text(TextOf::Name, known.reason.as_bytes());
+    record.status = exchange.status();
+    record.bytes_out = exchange.reply.body_bytes();
+    record.bytes_in = exchange.body.bytes_read();
+    let waited = |begun: Instant| micros(begun.duration_since(exchange.request.received));
+    record.queue_us = known.handler_started.map_or(UNKNOWN_US, waited);
+    let bounded = |us: u64| u32::try_from(us).unwrap_or(UNKNOWN_US - 1);
+    record.upstream_us = upstream.map_or(UNKNOWN_US, |_| bounded(known.upstream_us));
+    record.program_us = known.program.map_or(UNKNOWN_US, |it| bounded(it.cpu_us));
+    record.stands_for = if known.is_sampled { SAMPLE as u16 } else { 1 };
+}
+
+fn micros(duration: Duration) -> u32 {
+    u32::try_from(duration.as_micros()).unwrap_or(UNKNOWN_US - 1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,347 @@
+//! The recorder as a process: what it counts beside the access log, what it may do, and that nothing of what
+//! befalls it or its files is felt by who asks for pages.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use recorder::{FigureStore, ListOf, PartsWanted};
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::client::{Body, RawClient, reply};
+use testkit::{Gateway, eventually, processes};
+
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Requests that are sent before their replies are read.
+const AT_ONCE: usize = 100;
+
+const CONFIG: &str = r#"
+workers = 2
+trusted_proxies = ["127.0.0.1"]
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = "{dir}/access.log"
+format = "json"
+[recorder]
+directory = "{dir}/figures"
+[[sites]]
+hosts = ["a.example"]
+  [[sites.rules]]
+  match = { path = "/missing/*" }
+  handler = { respond = { status = 404, body = "none" } }
+  [[sites.rules]]
+  handler = { respond = { status = 200, body = "0123456789" } }
+[[sites]]
+hosts = ["silent.example"]
+record = false
+rules = [{ handler = { respond = { body = "x" } } }]
+[[sites]]
+hosts = ["m.example"]
+record = false
+rules = [{ handler = { metrics = "prometheus" } }]
+"#;
+
+fn builder() -> testkit::gateway::Builder {
+    Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG)
+}
+
+fn figures(gateway: &Gateway) -> PathBuf {
+    gateway.directory().path().join("figures")
+}
+
+/// Sends requests one connection after the other, several at once; every one is answered.
+fn ask_many(gateway: &Gateway, host: &str, numbers: std::ops::Range<usize>) {
+    let numbers: Vec<_> = numbers.collect();
+    for chunk in numbers.chunks(AT_ONCE) {
+        let mut client = RawClient::connect(gateway.address()).with_deadline(PATIENCE);
+        let request = |number: &usize| {
+            let path = match number % 10 {
+                0 => format!("/missing/{}", number % 7),
+                _ => format!("/page/{}?secret={number}", number % 20),
+            };
+            format!(
+                "GET {path} HTTP/1.1\r\nHost: {host}\r\nX-Forwarded-For: 203.0.113.{}\r\n\
+                 User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n\r\n",
+                number % 200
+            )
+        };
+        let requests: String = chunk.iter().map(request).collect();
+        client.send(requests.as_bytes());
+        for _ in chunk {
+            let status = reply(client.read_reply(Body::Framed)).status;
+            assert!(status == 200 || status == 404, "{status}");
+        }
+    }
+}
+
+fn metric(gateway: &Gateway, series: &str) -> f64 {
+    let asked = gateway.ask(b"GET / HTTP/1.1\r\nHost: m.example\r\n\r\n");
+    let text = reply(asked).text();
+    let line = text
+        .lines()
+        .find(|line| line.starts_with(&format!("nagaya_{series} ")));
+    // Before there ever was a recorder, it has no figures.
+    line.map_or(0.0, |line| {
+        line.rsplit_once(' ').unwrap().1.parse().unwrap()
+    })
+}
+
+/// Requests of which the recorder was told.
+fn told(gateway: &Gateway) -> f64 {
+    metric(gateway, "recorder_told_total")
+}
+
+fn dropped(gateway: &Gateway) -> f64 {
+    let reasons = ["no_reader", "full"].iter();
+    let series = reasons.map(|reason| format!("recorder_dropped_total{{reason=\"{reason}\"}}"));
+    series.map(|series| metric(gateway, &series)).sum()
+}
+
+/// Waits until requests are told: the recorder has begun to read.
+fn await_reading(gateway: &Gateway) {
+    eventually(PATIENCE, "a recorder that reads", || {
+        let before = told(gateway);
+        // Each worker has a ring: connections come to either.
+        (0..8).for_each(|_| ask_many(gateway, "a.example", 1..2));
+        (told(gateway) >= before + 8.0).then_some(())
+    });
+}
+
+/// Sums of all days of a site: requests, bytes, and by status.
+fn recorded(directory: &Path, site: &str) -> (u64, u64, BTreeMap<String, i64>) {
+    let mut sums = (0, 0, BTreeMap::new());
+    let Ok(store) = FigureStore::open_existing(directory) else {
+        return sums;
+    };
+    let wanted = PartsWanted::list(ListOf::Statuses);
+    let lists = store.each_day(site, (0, i32::MAX), wanted, |_, day| {
+        sums.0 += day.total.requests;
+        sums.1 += day.total.bytes;
+    });
+    for (name, tally) in lists.unwrap()[ListOf::Statuses as usize].ranked() {
+        sums.2.insert(name.to_owned(), tally.count);
+    }
+    sums
+}
+
+/// The same, of the access log.
+fn logged(gateway: &Gateway) -> (u64, u64, BTreeMap<String, i64>) {
+    let mut sums = (0, 0, BTreeMap::new());
+    let text = fs::read_to_string(gateway.directory().path().join("access.log")).unwrap();
+    for line in text.lines() {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        if record["site"] == "a.example" {
+            sums.0 += 1;
+            sums.1 += record["bytes"].as_u64().unwrap();
+            *sums.2.entry(record["status"].to_string()).or_default() += 1;
+        }
+    }
+    sums
+}
+
+fn signal(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+/// Everything below a directory, as bytes.
+fn bytes_below(directory: &Path) -> Vec<u8> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => all.extend(bytes_below(&path)),
+            false => all.extend(fs::read(path).unwrap_or_default()),
+        }
+    }
+    all
+}
+
+#[test]
+fn a_hundred_thousand_requests_are_counted_as_the_access_log_has_them() {
+    let mut gateway = builder().start();
+    await_reading(&gateway);
+    std::thread::scope(|scope| {
+        for part in 0..8 {
+            let gateway = &gateway;
+            scope.spawn(move || {
+                ask_many(gateway, "a.example", part * 12_500..(part + 1) * 12_500);
+            });
+        }
+    });
+    ask_many(&gateway, "silent.example", 0..100);
+    let (dropped, told) = (dropped(&gateway), told(&gateway));
+    let directory = figures(&gateway);
+    assert!(gateway.stop().success());
+    let (found, expected) = (recorded(&directory, "a.example"), logged(&gateway));
+    assert!(expected.0 > 100_000);
+    assert_eq!(
+        told + dropped,
+        expected.0 as f64,
+        "each is told or counted as dropped"
+    );
+    if dropped == 0.0 {
+        assert_eq!(found, expected);
+    } else {
+        assert_eq!(
+            found.0 as f64, told,
+            "the machine stood still: {dropped} dropped"
+        );
+    }
+    assert_eq!(recorded(&directory, "silent.example").0, 0);
+    // What identifies somebody is in no file, and nobody else may read what is.
+    let bytes = bytes_below(&directory);
+    for secret in ["203.0.113", "127.0.0.1", "secret=", "silent.example"] {
+        let is_there = bytes
+            .windows(secret.len())
+            .any(|part| part == secret.as_bytes());
+        assert!(!is_there, "{secret} is in a file");
+    }
+    let octets = [203_u8, 0, 113, 7];
+    assert!(
+        !bytes.windows(4).any(|part| part == octets),
+        "an address as it is"
+    );
+}
+
+#[test]
+fn the_recorder_may_do_little_and_is_another_user() {
+    let gateway = builder().start();
+    await_reading(&gateway);
+    let (recorder, server) = (gateway.child_called("recorder"), gateway.server_pid());
+    let status = |pid: u32| fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = |pid: u32, name: &str| {
+        let status = status(pid);
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_once(':').unwrap().1.trim().to_owned()
+    };
+    for set in ["CapPrm", "CapEff", "CapAmb"] {
+        assert_eq!(line(recorder, set), "0000000000000000", "{set}");
+    }
+    let nice = fs::read_to_string(format!("/proc/{recorder}/stat")).unwrap();
+    let fields = nice.rsplit_once(')').unwrap().1.split_whitespace();
+    assert_eq!(fields.clone().nth(16), Some("10"), "{nice}");
+    if testkit::lacks_root("becoming others") {
+        return;
+    }
+    assert_eq!(line(recorder, "CapBnd"), "0000000000000000");
+    assert_eq!(line(recorder, "NoNewPrivs"), "1");
+    assert_ne!(line(recorder, "Uid"), line(server, "Uid"));
+    assert!(!line(recorder, "Uid").starts_with("0\t"));
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &fs::metadata(figures(&gateway)).unwrap().permissions(),
+    );
+    assert_eq!(mode & 0o777, 0o700);
+}
+
+#[test]
+fn killed_under_load_it_comes_back_and_nobody_waits() {
+    let mut gateway = builder().start();
+    await_reading(&gateway);
+    let first = gateway.child_called("recorder");
+    std::thread::scope(|scope| {
+        let load = scope.spawn(|| ask_many(&gateway, "a.example", 0..20_000));
+        while !load.is_finished() {
+            let pid = gateway.child_called("recorder");
+            signal(pid, Signal::KILL);
+            processes::await_ended(pid);
+        }
+    });
+    assert_ne!(gateway.child_called("recorder"), first);
+    await_reading(&gateway);
+    ask_many(&gateway, "a.example", 0..1_000);
+    let (told, dropped) = (told(&gateway), dropped(&gateway));
+    let directory = figures(&gateway);
+    assert!(metric(&gateway, "recorder_restarts_total") >= 1.0);
+    assert!(gateway.stop().success());
+    assert_eq!(told + dropped, logged(&gateway).0 as f64);
+    let found = recorded(&directory, "a.example").0;
+    assert!(found >= 1_000 && found as f64 <= told, "{found} of {told}");
+}
+
+#[test]
+fn standing_still_it_costs_what_finds_no_room_and_no_request() {
+    let mut gateway = builder().start();
+    await_reading(&gateway);
+    let recorder = gateway.child_called("recorder");
+    processes::hold_still(recorder);
+    ask_many(&gateway, "a.example", 0..20_000);
+    let lost = metric(&gateway, "recorder_dropped_total{reason=\"full\"}");
+    assert!(lost > 1_000.0, "{lost}");
+    signal(recorder, Signal::CONT);
+    await_reading(&gateway);
+    let (told, directory) = (told(&gateway), figures(&gateway));
+    assert!(gateway.stop().success());
+    assert_eq!(
+        recorded(&directory, "a.example").0 as f64,
+        told,
+        "the rest is kept"
+    );
+}
+
+#[test]
+fn rubbish_in_the_place_of_the_database_is_set_aside_with_a_line() {
+    let gateway = builder().start();
+    await_reading(&gateway);
+    let directory = figures(&gateway);
+    signal(gateway.child_called("recorder"), Signal::KILL);
+    for entry in fs::read_dir(&directory).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.ends_with("salt") {
+            fs::write(path, [0x5a; 8_192]).unwrap();
+        }
+    }
+    gateway.wait_for_message("set aside");
+    await_reading(&gateway);
+    eventually(PATIENCE, "new figures", || {
+        (recorded(&directory, "a.example").0 > 0).then_some(())
+    });
+}
+
+#[test]
+fn a_disk_without_room_is_said_and_figures_are_written_once_there_is_some() {
+    if testkit::lacks_root("mounting a file system") {
+        return;
+    }
+    let builder = builder();
+    let directory = builder.directory().path().join("figures");
+    fs::create_dir(&directory).unwrap();
+    let small = Mounted::tmpfs(&directory, "size=256k,mode=777");
+    fs::write(directory.join("ballast"), vec![0; 200 << 10]).unwrap();
+    let mut gateway = builder.start();
+    gateway.wait_for_message("figures wait");
+    ask_many(&gateway, "a.example", 0..500);
+    fs::remove_file(directory.join("ballast")).unwrap();
+    await_reading(&gateway);
+    eventually(PATIENCE, "figures", || {
+        (recorded(&directory, "a.example").0 > 0).then_some(())
+    });
+    assert!(gateway.stop().success());
+    drop(small);
+}
+
+/// A file system that is taken away again.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn tmpfs(at: &Path, options: &str) -> Mounted {
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
+            .arg(at)
+            .status();
+        assert!(mounted.unwrap().success());
+        Mounted(at.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let unmounted = std::process::Command::new("umount")
+            .arg("-l")
+            .arg(&self.0)
+            .status();
+        assert!(unmounted.is_ok_and(|status| status.success()));
+    }
+}

@@ -1,0 +1,414 @@
+//! The recorder as a process: it reads the workers' rings and writes figures, and nobody waits for it.
+//!
+//! The idea: one loop that looks into the rings 20 times a second, folds what is there, and writes every
+//! few seconds. Whatever goes wrong with files is said once, tried again, and costs figures alone; what
+//! waits for it meanwhile has a bound. It opens no connection, and ends with the supervisor's link.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use config::reason;
+use ipc::recorder::{RecorderSettings, ToRecorder};
+use ipc::ring::{ReaderState, RingKeys, RingReader, RingRecord, TextOf, ToldText};
+use jiff::tz::TimeZone;
+
+use crate::fold::{Fold, RequestRecord};
+use crate::names::NameOf;
+use crate::reader::{decoded_path, is_site_name, path_of};
+use crate::salts::{SaltPeriod, Salts};
+use crate::store::{FigureStore, StoreError};
+
+/// How often the rings are looked into.
+const POLL: Duration = Duration::from_millis(50);
+/// How often figures are written, and how soon what failed is tried again.
+const WRITE_US: u64 = 5_000_000;
+/// Names in pieces, or things as large, with which they are written at once: some 30 MB.
+const HELD_MAX: usize = 150_000;
+/// A request may be so much older than now, or ahead of the clock: a week, five minutes.
+const OLD_US: i64 = 7 * 86_400_000_000;
+const AHEAD_US: i64 = 300_000_000;
+/// How long the last lines of the error log may take.
+const FLUSH: Duration = Duration::from_secs(1);
+/// Rings' memory is mapped, not held open; files of the database are few.
+const DESCRIPTORS_MAX: u64 = 4_096;
+
+/// Records until the supervisor has gone: the life of the process.
+#[must_use]
+pub fn run(user: &str) -> ExitCode {
+    let dropped = os::confine::bar_capabilities()
+        .and_then(|()| os::process::drop_privileges(user))
+        .and_then(|()| os::confine::forget_capabilities());
+    error_log::start("recorder");
+    let ran = dropped.and_then(|()| begin());
+    if let Err(error) = &ran {
+        tracing::error!(error = reason(error), user, "the recorder cannot go on");
+    }
+    error_log::flush(FLUSH);
+    match ran {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Shuts this process in, hears by what it works, and works.
+fn begin() -> io::Result<()> {
+    os::process::set_name("nagaya-recorder");
+    let link = os::process::take_stdin()?;
+    os::confine::close_all_but(&link)?;
+    os::process::die_with_parent(&link)?;
+    os::confine::bound_descriptors(DESCRIPTORS_MAX)?;
+    let settings = match ToRecorder::recv(link.as_fd()) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+        Ok(ToRecorder::Settings(settings)) => settings,
+        Ok(ToRecorder::Rings { .. }) => return Err(io::ErrorKind::InvalidData.into()),
+        Err(error) => return Err(error),
+    };
+    os::process::give_way(settings.nice)?;
+    Recorder::new(settings)?.serve(&link)
+}
+
+/// What the loop has.
+struct Recorder {
+    settings: RecorderSettings,
+    fold: Fold,
+    rings: Vec<RingReader>,
+    keys: RingKeys,
+    /// `None` where files cannot be used for now.
+    files: Option<RecorderFiles>,
+    /// What was wrong with files when that was last said.
+    said: Option<String>,
+    /// When figures are written next, by `CLOCK_MONOTONIC`, as the others.
+    next_write_us: u64,
+    written_us: u64,
+    /// Requests that were folded since figures were last written.
+    unwritten: u64,
+    /// Records that made no sense.
+    broken: u64,
+}
+
+/// The database and the salt.
+struct RecorderFiles {
+    store: FigureStore,
+    salts: Salts,
+}
+
+impl Recorder {
+    fn new(settings: RecorderSettings) -> io::Result<Recorder> {
+        let mut recorder = Recorder {
+            fold: Fold::new(TimeZone::UTC, Vec::new()),
+            settings,
+            rings: Vec::new(),
+            keys: RingKeys::default(),
+            files: None,
+            said: None,
+            next_write_us: 0,
+            written_us: 0,
+            unwritten: 0,
+            broken: 0,
+        };
+        let secret = random()?;
+        recorder.keys.names = halves(secret);
+        recorder.open();
+        Ok(recorder)
+    }
+
+    /// Looks and writes until the link is closed, and then once more.
+    fn serve(mut self, link: &OwnedFd) -> io::Result<()> {
+        loop {
+            if os::net::wait_readable(&[link.as_fd()], Some(POLL))? == [true] {
+                match ToRecorder::recv(link.as_fd()) {
+                    Ok(ToRecorder::Rings { rings }) => self.use_rings(&rings),
+                    Ok(ToRecorder::Settings(_)) => return Err(io::ErrorKind::InvalidData.into()),
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+                    Err(error) => return Err(error),
+                }
+            }
+            self.look(now_us());
+        }
+        self.read(now_us());
+        self.write(now_us());
+        self.end();
+        Ok(())
+    }
+
+    /// Reads other rings from now on; what is in those of before counts.
+    fn use_rings(&mut self, rings: &[OwnedFd]) {
+        self.read(now_us());
+        let mapped = rings.as_chunks().0.iter();
+        let mapped = mapped.map(|[ring, cursor]| RingReader::new(ring.as_fd(), cursor.as_fd()));
+        match mapped.collect() {
+            Ok(rings) => self.rings = rings,
+            Err(error) => {
+                let error = reason(&error);
+                tracing::error!(error, "the workers' rings cannot be mapped");
+                self.rings.clear();
+            }
+        }
+        tracing::info!(workers = self.rings.len(), "recording");
+        self.tell_anew();
+    }
+
+    /// One turn.
+    fn look(&mut self, now_us: i64) {
+        self.read(now_us);
+        self.renew_salt(now_us);
+        if self.fold.make_room() {
+            self.tell_anew();
+        }
+        let monotonic_us = os::cpu::monotonic_us();
+        if monotonic_us >= self.next_write_us || self.fold.held() > HELD_MAX {
+            self.write(now_us);
+            self.next_write_us = monotonic_us + WRITE_US;
+        }
+        let state = ReaderState {
+            seen_us: monotonic_us,
+            written_us: self.written_us,
+            cpu_us: os::cpu::process_cpu_ns() / 1_000,
+        };
+        self.rings.iter().for_each(|ring| ring.say(&state));
+    }
+
+    /// Has the workers begin anew, where there is a salt to hash visitors with.
+    fn tell_anew(&self) {
+        if self.keys.salt != [0; 2] {
+            let rings = self.rings.iter();
+            rings.for_each(|ring| ring.tell_anew(&self.keys));
+        }
+    }
+
+    fn read(&mut self, now_us: i64) {
+        let fold = std::cell::RefCell::new(&mut self.fold);
+        let mut foreign = 0;
+        for ring in &mut self.rings {
+            let counts = ring.read(
+                |text| tell(&mut fold.borrow_mut(), &text),
+                |record| match is_of_now(record, now_us) {
+                    true => fold.borrow_mut().take(&known(record)),
+                    false => foreign += 1,
+                },
+            );
+            self.unwritten += counts.records;
+            foreign += u64::from(counts.was_broken);
+        }
+        if foreign > 0 && self.broken == 0 {
+            tracing::error!("a worker tells what makes no sense: that is left out");
+        }
+        self.broken += foreign;
+    }
+
+    /// Takes the salt of today.
+    fn renew_salt(&mut self, now_us: i64) {
+        let today = self.fold.day_of(now_us);
+        let Some(files) = &mut self.files else {
+            return;
+        };
+        match files.salts.of_now(today) {
+            Ok(salt) if halves(salt) == self.keys.salt => {}
+            Ok(salt) => {
+                self.keys.salt = halves(salt);
+                self.tell_anew();
+            }
+            Err(error) => self.fail(format!("write the salt: {}", reason(&error))),
+        }
+    }
+
+    /// Opens database and salt; where that cannot be, later.
+    fn open(&mut self) {
+        match RecorderFiles::open(&self.settings) {
+            Ok((files, fold)) => {
+                self.fold = fold;
+                let visits = files.store.open_visits().unwrap_or_default();
+                for visit in visits {
+                    self.fold.resume(self.keys.site(&visit.site), &visit);
+                }
+                self.files = Some(files);
+                self.renew_salt(now_us());
+            }
+            Err(why) => self.fail(why),
+        }
+    }
+
+    /// Writes what was folded. Where that cannot be it waits, as far as there is room for it.
+    fn write(&mut self, now_us: i64) {
+        if self.files.is_none() {
+            self.open();
+        }
+        let today = self.fold.day_of(now_us);
+        let Some(files) = &mut self.files else {
+            return self.drop_surplus();
+        };
+        if self.fold.held() == 0 && files.store.is_thinned(today) {
+            self.written_us = os::cpu::monotonic_us();
+            return;
+        }
+        let mut written = files.store.write(self.fold.pieces(), None, today);
+        if let Err(error) = &written
+            && error.is_broken()
+        {
+            written = set_aside(&mut files.store, now_us, error)
+                .and_then(|()| files.store.write(self.fold.pieces(), None, today));
+        }
+        match written {
+            Ok(()) => {
+                self.fold.written();
+                self.unwritten = 0;
+                self.written_us = os::cpu::monotonic_us();
+                if self.said.take().is_some() {
+                    tracing::info!("figures are written again");
+                }
+            }
+            Err(error) => {
+                self.fail(error.to_string());
+                self.drop_surplus();
+            }
+        }
+    }
+
+    /// Forgets what could not be written, where it is too much.
+    fn drop_surplus(&mut self) {
+        if self.fold.held() > HELD_MAX {
+            let requests = std::mem::take(&mut self.unwritten);
+            tracing::error!(requests, "figures that cannot be written are lost");
+            self.fold.written();
+        }
+    }
+
+    /// Says what is wrong, once.
+    fn fail(&mut self, why: String) {
+        if self.said.as_ref() != Some(&why) {
+            tracing::error!("{why}: figures wait, and are lost when they become too many");
+            self.said = Some(why);
+        }
+    }
+
+    fn end(mut self) {
+        let visits = self.fold.open_visits();
+        if let Some(files) = &mut self.files
+            && let Err(error) = files.store.keep_open_visits(&visits)
+        {
+            tracing::error!("{error}");
+        }
+    }
+}
+
+impl RecorderFiles {
+    /// Opens database and salt; tells what to fold by, which the database may have settled.
+    fn open(settings: &RecorderSettings) -> Result<(RecorderFiles, Fold), String> {
+        let said = |error: StoreError| error.to_string();
+        let directory = &settings.directory;
+        let now_us = now_us();
+        let now_s = u64::try_from(now_us / 1_000_000).unwrap_or(0);
+        let (mut store, aside) = FigureStore::open(directory, now_s).map_err(said)?;
+        if let Some(aside) = aside {
+            let aside = aside.display().to_string();
+            tracing::error!(
+                aside,
+                "the figures were broken and are set aside; new ones begin"
+            );
+        }
+        let zone = settings.zone.clone().unwrap_or_else(machine_zone);
+        let zone = settled(&mut store, "zone", &zone).map_err(said)?;
+        let salt = settled(&mut store, "salt", &settings.salt).map_err(said)?;
+        let zone = TimeZone::get(&zone).map_err(|error| format!("time zone {zone}: {error}"))?;
+        let mut fold = Fold::new(zone, settings.groups.clone());
+        let period = SaltPeriod::of_word(&salt).unwrap_or_default();
+        let salts = Salts::open(directory, period, fold.day_of(now_us), random);
+        let salts = salts.map_err(|error| {
+            format!(
+                "read the salt in {}: {}",
+                directory.display(),
+                reason(&error)
+            )
+        })?;
+        Ok((RecorderFiles { store, salts }, fold))
+    }
+}
+
+/// What holds for all that is in the database: what it says, or else this.
+fn settled(store: &mut FigureStore, name: &str, wanted: &str) -> Result<String, StoreError> {
+    let known = store.setting(name)?;
+    if let Some(known) = known {
+        if known != wanted {
+            tracing::warn!(
+                known,
+                wanted,
+                "the {name} of figures that are there stays as it is"
+            );
+        }
+        return Ok(known);
+    }
+    store.set_setting(name, wanted)?;
+    Ok(wanted.to_owned())
+}
+
+fn set_aside(store: &mut FigureStore, now_us: i64, why: &StoreError) -> Result<(), StoreError> {
+    let now_s = u64::try_from(now_us / 1_000_000).unwrap_or(0);
+    let aside = store.set_aside(now_s)?.display().to_string();
+    tracing::error!(aside, "{why}: the figures are set aside; new ones begin");
+    Ok(())
+}
+
+/// The zone of this machine, by name where it has one.
+fn machine_zone() -> String {
+    let zone = TimeZone::system();
+    zone.iana_name().unwrap_or("UTC").to_owned()
+}
+
+/// Whether the time of a record can be right.
+fn is_of_now(record: &RingRecord, now_us: i64) -> bool {
+    (now_us.saturating_sub(OLD_US)..=now_us.saturating_add(AHEAD_US)).contains(&record.at_us)
+}
+
+/// Folds a text that a worker tells: it may be anything.
+fn tell(fold: &mut Fold, told: &ToldText<'_>) {
+    let text = String::from_utf8_lossy(told.bytes);
+    match told.of {
+        TextOf::Site if is_site_name(&text) => fold.tell_site(told.hash, &text),
+        TextOf::Site => {}
+        TextOf::Path => fold.tell(told.hash, NameOf::Path, &decoded_path(&path_of(&text))),
+        TextOf::Referrer => fold.tell(told.hash, NameOf::Referrer, &text),
+        TextOf::Agent => fold.tell(told.hash, NameOf::Agent, &text),
+        TextOf::Name => fold.tell(told.hash, NameOf::Text, &text),
+    }
+}
+
+fn known(record: &RingRecord) -> RequestRecord {
+    RequestRecord {
+        at_us: record.at_us,
+        site: record.site,
+        path: record.path,
+        referrer: record.referrer,
+        agent: record.agent,
+        campaign: record.campaign,
+        search: record.search,
+        visitor: record.visitor,
+        bytes: record.bytes_out,
+        total_us: record.total_us,
+        queue_us: record.queue_us,
+        upstream_us: record.upstream_us,
+        stands_for: record.stands_for.max(1).into(),
+        status: record.status,
+        country: record.country,
+        is_get: record.is_look,
+    }
+}
+
+fn halves(bytes: [u8; 16]) -> [u64; 2] {
+    let number = u128::from_le_bytes(bytes);
+    [number as u64, (number >> 64) as u64]
+}
+
+fn random() -> io::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    os::random::fill(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn now_us() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    })
+}

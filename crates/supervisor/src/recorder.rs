@@ -1,0 +1,309 @@
+//! The recorder as the supervisor keeps it: there where the configuration has one, started again, and
+//! given the same rings as the server.
+//!
+//! The idea: each server gets rings of its own, which are made once and handed to both ends. A recorder
+//! that is started again goes on with them; one that has to work by other settings is another process,
+//! which is started when the one before has written what it has. Nothing waits for it.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::fs::chown;
+use std::time::{Duration, Instant};
+
+use config::model::Model;
+use config::reason;
+use ipc::handover::ChildProcess;
+use ipc::recorder::{RecorderSettings, ToRecorder};
+use ipc::ring::{CURSOR_WORDS, RING_WORDS};
+use ipc::server::{ProcessLife, ToServer};
+use os::user::User;
+
+use crate::Supervisor;
+use crate::child::{BackOff, Child, Server};
+use crate::phase::Phase;
+use crate::role::Role;
+
+/// The word of its command line.
+pub(super) const RECORDER: &str = "recorder";
+/// Whom it becomes where nobody is named, if there is such a user and it is not the server's: what the
+/// package makes for it, and what every system has.
+const USERS: [&str; 3] = ["nagaya-recorder", "sys", "daemon"];
+
+/// What a configuration wants recorded, and by whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RecorderWish {
+    settings: RecorderSettings,
+    user: Option<String>,
+}
+
+impl RecorderWish {
+    pub(super) fn of(model: &Model) -> Option<RecorderWish> {
+        let recorder = model.recorder.as_ref()?;
+        Some(RecorderWish {
+            settings: RecorderSettings {
+                directory: recorder.directory.clone(),
+                salt: recorder.salt.word().to_owned(),
+                zone: model.time_zone.clone(),
+                groups: recorder.groups.clone(),
+                nice: recorder.nice,
+            },
+            user: recorder.user.clone(),
+        })
+    }
+}
+
+/// The recorder, or the wait for the next one, and the rings.
+#[derive(Debug, Default)]
+pub(super) struct Recordings {
+    state: RecorderState,
+    back_off: BackOff,
+    restarts: u64,
+    rings: Option<Rings>,
+    /// What the server was told last of the process.
+    told: Option<ProcessLife>,
+}
+
+#[derive(Debug, Default)]
+enum RecorderState {
+    /// None is wanted, or the one before has not ended.
+    #[default]
+    Absent,
+    Running {
+        process: Child,
+        wish: RecorderWish,
+    },
+    Resting {
+        until: Instant,
+    },
+}
+
+/// The rings of a server: for each worker its ring and the page of its reader, each to be written and to be
+/// read.
+#[derive(Debug)]
+struct Rings {
+    /// The server's process.
+    server: u32,
+    memory: Vec<[(OwnedFd, OwnedFd); 2]>,
+}
+
+impl Rings {
+    fn make(server: u32, workers: usize) -> io::Result<Rings> {
+        let memory = (0..workers).map(|_| {
+            let ring = os::shared::memory("nagaya ring", RING_WORDS)?;
+            Ok([ring, os::shared::memory("nagaya cursor", CURSOR_WORDS)?])
+        });
+        let memory = memory.collect::<io::Result<_>>()?;
+        Ok(Rings { server, memory })
+    }
+
+    fn for_server(&self) -> io::Result<Vec<OwnedFd>> {
+        let ends = self.memory.iter();
+        let ends = ends.flat_map(|[ring, cursor]| [&ring.0, &cursor.1]);
+        ends.map(OwnedFd::try_clone).collect()
+    }
+
+    fn for_recorder(&self) -> io::Result<Vec<OwnedFd>> {
+        let ends = self.memory.iter();
+        let ends = ends.flat_map(|[ring, cursor]| [&ring.1, &cursor.0]);
+        ends.map(OwnedFd::try_clone).collect()
+    }
+}
+
+impl Recordings {
+    /// What becomes readable when the recorder ends: it says nothing.
+    pub(super) fn link(&self) -> Option<BorrowedFd<'_>> {
+        self.process().map(Child::link)
+    }
+
+    /// Its process id, where it is there.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.process().map(Child::pid)
+    }
+
+    /// When the next one is to be started.
+    pub(super) fn until(&self) -> Option<Instant> {
+        match &self.state {
+            RecorderState::Resting { until } => Some(*until),
+            RecorderState::Absent | RecorderState::Running { .. } => None,
+        }
+    }
+
+    /// As another supervisor may have it.
+    pub(super) fn to_hand_over(&self) -> Option<io::Result<ChildProcess>> {
+        self.process().map(Child::to_hand_over)
+    }
+
+    fn process(&self) -> Option<&Child> {
+        match &self.state {
+            RecorderState::Running { process, .. } => Some(process),
+            RecorderState::Absent | RecorderState::Resting { .. } => None,
+        }
+    }
+
+    /// Ends the recorder, if it has not ended, and rests before the next.
+    pub(super) fn lose(&mut self, why: &str) {
+        let process = match std::mem::take(&mut self.state) {
+            RecorderState::Running { process, .. } => process,
+            state => return self.state = state,
+        };
+        let pid = process.pid();
+        let lived = match process.end() {
+            Ok((status, lived)) => {
+                let lived_ms = lived.as_millis();
+                tracing::error!(pid, %status, lived_ms, "lost the recorder: {why}");
+                lived
+            }
+            Err(error) => {
+                tracing::error!(pid, error = reason(&error), "cannot end the recorder");
+                Duration::ZERO
+            }
+        };
+        self.rest(lived);
+    }
+
+    fn rest(&mut self, lived: Duration) {
+        self.restarts += 1;
+        let until = Instant::now() + self.back_off.rest(lived);
+        self.state = RecorderState::Resting { until };
+    }
+
+    /// Has it write what it has, and end.
+    pub(super) fn end(&mut self) {
+        if let RecorderState::Running { mut process, .. } = std::mem::take(&mut self.state) {
+            process.close();
+            // How it ended matters to nobody any more.
+            let _ = process.end();
+        }
+    }
+
+    /// Starts one beside a server of this user.
+    fn start(&mut self, wish: &RecorderWish, server: &str) {
+        let user = wish.user.as_deref().unwrap_or_else(|| user(server));
+        let started = give_directory(&wish.settings, user).and_then(|()| {
+            let user = user.to_owned();
+            let process = Child::start(&Role::Recorder { user })?;
+            ToRecorder::Settings(wish.settings.clone()).send(process.link())?;
+            Ok(process)
+        });
+        match started {
+            Ok(process) => {
+                tracing::info!(pid = process.pid(), "recorder started");
+                let wish = wish.clone();
+                self.state = RecorderState::Running { process, wish };
+                self.hand_rings();
+            }
+            Err(error) => {
+                tracing::error!(error = reason(&error), "the recorder cannot be started");
+                self.rest(Duration::ZERO);
+            }
+        }
+    }
+
+    /// Gives the recorder its ends of the rings.
+    fn hand_rings(&mut self) {
+        let (Some(rings), Some(process)) = (&self.rings, self.process()) else {
+            return;
+        };
+        let rings = rings.for_recorder();
+        let sent = rings.and_then(|rings| ToRecorder::Rings { rings }.send(process.link()));
+        if let Err(error) = sent {
+            self.lose(&format!("it does not hear: {}", reason(&error)));
+        }
+    }
+}
+
+impl Supervisor {
+    /// Does what is to be done for the recorder while a server serves.
+    pub(super) fn mind_recorder(&mut self) {
+        if self.upgrade.is_some() || !matches!(self.phase, Phase::Serving { .. }) {
+            return;
+        }
+        let wanted = self.current.recorder.as_ref();
+        if let RecorderState::Running { wish, .. } = &self.recordings.state
+            && Some(wish) != wanted
+        {
+            let state = std::mem::take(&mut self.recordings.state);
+            if let RecorderState::Running { process, .. } = state {
+                self.leaving.add(vec![process]);
+            }
+        }
+        let Some(wish) = wanted else {
+            self.recordings.state = RecorderState::Absent;
+            return self.tell_recorder(Vec::new());
+        };
+        let is_wanted = match &self.recordings.state {
+            // One that leaves has figures to write, and visits to keep for the next.
+            RecorderState::Absent => !self.leaving.has(RECORDER),
+            RecorderState::Resting { until } => *until <= Instant::now(),
+            RecorderState::Running { .. } => false,
+        };
+        if is_wanted {
+            self.recordings.start(wish, &self.current.user);
+        }
+        let rings = self.rings_of_server();
+        self.tell_recorder(rings);
+    }
+
+    /// Makes rings for a server that has none yet; its ends of them.
+    fn rings_of_server(&mut self) -> Vec<OwnedFd> {
+        let server = self.phase.server().map_or(0, Server::pid);
+        let known = self.recordings.rings.as_ref();
+        if known.is_some_and(|rings| rings.server == server) {
+            return Vec::new();
+        }
+        let made = Rings::make(server, self.current.workers);
+        match made.and_then(|rings| Ok((rings.for_server()?, rings))) {
+            Ok((for_server, rings)) => {
+                self.recordings.rings = Some(rings);
+                self.recordings.hand_rings();
+                for_server
+            }
+            Err(error) => {
+                tracing::error!(error = reason(&error), "no memory for what is recorded");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Tells the server how the recorder is, where that is new, and its rings, where there are some.
+    fn tell_recorder(&mut self, rings: Vec<OwnedFd>) {
+        let life = ProcessLife {
+            pid: self.recordings.pid().unwrap_or(0),
+            restarts: self.recordings.restarts,
+        };
+        let was_told = self.recordings.told.unwrap_or_default() == life;
+        if rings.is_empty() && was_told {
+            return;
+        }
+        let message = ToServer::Recorder { life, rings };
+        self.recordings.told = Some(life);
+        if let Some(Err(error)) = self.phase.server().map(|server| server.send(&message)) {
+            self.lose_server_by("it does not hear", &error);
+        }
+    }
+
+    /// When the recorder is to be started again.
+    pub(super) fn recorder_until(&self) -> Option<Instant> {
+        let is_serving = matches!(self.phase, Phase::Serving { .. }) && self.upgrade.is_none();
+        is_serving.then(|| self.recordings.until()).flatten()
+    }
+}
+
+/// Makes the directory for the recorder's user alone, where root starts it and it is missing.
+fn give_directory(settings: &RecorderSettings, user: &str) -> io::Result<()> {
+    if !os::process::is_root() || settings.directory.exists() {
+        return Ok(());
+    }
+    let user = User::look_up(user)?;
+    os::directory::make(&settings.directory, 0o700)?;
+    chown(&settings.directory, Some(user.uid), Some(user.gid))
+}
+
+/// Whom the recorder becomes beside a server of this user.
+fn user(server: &str) -> &str {
+    if !os::process::is_root() {
+        return server;
+    }
+    let fits = |user: &&str| *user != server && os::process::check_user(user).is_ok();
+    USERS.into_iter().find(fits).unwrap_or(server)
+}
