@@ -66,11 +66,7 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
             return sender.send(&ToSupervisor::Drained).map_err(unheard);
         }
         Err(error) => {
-            let message = error.to_string();
-            let refused = ToSupervisor::Refused {
-                generation,
-                message,
-            };
+            let refused = refused(generation, &error);
             sender.send(&refused).map_err(unheard)?;
             return Err(error);
         }
@@ -97,10 +93,7 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
                     Ok(()) => ToSupervisor::Ready { generation },
                     // That word comes next.
                     Err(error) if error.reason == ENDING => continue,
-                    Err(error) => ToSupervisor::Refused {
-                        generation,
-                        message: error.to_string(),
-                    },
+                    Err(error) => refused(generation, &error),
                 };
                 sender.send(&answer).map_err(unheard)?;
             }
@@ -128,6 +121,14 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
                 return sender.send(&ToSupervisor::Drained).map_err(unheard);
             }
         }
+    }
+}
+
+/// The answer to a generation that cannot be.
+fn refused(generation: u64, error: &Error) -> ToSupervisor {
+    ToSupervisor::Refused {
+        generation,
+        message: error.to_string(),
     }
 }
 
