@@ -2,8 +2,8 @@
 //! the files above a directory merged once until one of them changes. Sections of the configuration
 //! are levels beside them.
 //!
-//! Files are looked at for every request, so nothing here says that one is absent, and a file that
-//! was changed shortly before it was read is read again: the clock of file systems is coarse.
+//! Nothing here says that a file is absent (`proofs` does), and one that was changed shortly before it
+//! was read is read again: the clock of file systems is coarse.
 //! What is kept has a bound in bytes. Beyond it the tenant that has most gives up what it was asked
 //! for longest ago: whoever writes files without end loses his own. What many share counts for each
 //! of them in part.
@@ -13,7 +13,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest::{Context, SHA256};
 use config::model::{DirectorySection, SiteHtaccess};
@@ -117,26 +116,14 @@ pub(crate) struct Stamp {
     pub(crate) facts: FileFacts,
 }
 
-impl Stamp {
-    /// Whether a later change of the file will show, if it was read now.
-    pub(crate) fn is_settled(&self) -> bool {
-        is_settled(&self.facts)
-    }
-}
-
-/// Whether a later change of what was looked at now will show.
-pub(crate) fn is_settled(facts: &FileFacts) -> bool {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    is_settled_at(facts, now.map_or(0, |now| now.as_nanos()))
-}
-
-fn is_settled_at(facts: &FileFacts, now_ns: u128) -> bool {
+/// Whether a change will show that was made after this time, at which it was looked at.
+pub(crate) fn is_settled_at(facts: &FileFacts, looked_ns: u128) -> bool {
     let changed_ns = facts.changed_ns;
     let margin_ns = match changed_ns % SECOND_NS {
         0 => SETTLED_COARSE_NS,
         _ => SETTLED_NS,
     };
-    u128::from(changed_ns.saturating_add(margin_ns)) < now_ns
+    u128::from(changed_ns.saturating_add(margin_ns)) < looked_ns
 }
 
 impl Programs {

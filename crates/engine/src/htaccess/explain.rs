@@ -186,7 +186,6 @@ impl<'a> Explainer<'a> {
             site: self.site.name().into(),
             files: Arc::clone(files),
             root_name: tree.map_or_else(Vec::new, |(_, named)| root_name(named)),
-            known: None,
             relative: relative_of(below).to_vec(),
         };
         let filename = [&*walk.root_name, &*walk.relative].concat();

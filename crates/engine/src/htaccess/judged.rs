@@ -25,22 +25,40 @@ use crate::stage::Routed;
 use crate::tree::Tree;
 
 /// The path of the file that the site's `try` has come to, where that is not the one that was
-/// decided about.
+/// decided about. What was known of the path itself is looked for anew where files were found for
+/// something else.
 pub(super) async fn other_file(
     (routed, tree): (Routed<'_>, &Tree),
     exchange: &mut Exchange,
-    decided: &[u8],
+    landing: &Landing,
 ) -> Result<Option<(Vec<u8>, Rc<Resolved>)>> {
-    let Some(resolved) = resolve::file(routed, exchange).await? else {
+    let Some(mut resolved) = resolve::file(routed, exchange).await? else {
         return Ok(None);
     };
+    let asked = exchange.route.lookup_path(&exchange.request);
+    let is_outdated = match resolved.found() {
+        Found::File(file) if resolved.relative() == landing.relative => {
+            landing.facts != Some(file.facts)
+        }
+        Found::File(_) | Found::Unreadable => {
+            resolved.relative() != landing.relative && path_of(tree, &resolved) == asked
+        }
+        _ => false,
+    };
+    if is_outdated {
+        resolved = resolve::file_anew((routed, tree), exchange).await?;
+    }
     let is_file = matches!(resolved.found(), Found::File(_) | Found::Unreadable);
-    if !is_file || resolved.name() == decided {
+    if !is_file || resolved.relative() == landing.relative {
         return Ok(None);
     }
+    Ok(Some((path_of(tree, &resolved), resolved)))
+}
+
+/// The path that leads to what was found in a tree.
+fn path_of(tree: &Tree, resolved: &Resolved) -> Vec<u8> {
     let parts = [tree.path.as_bytes(), b"/", resolved.relative()];
-    let path = [&*parts.concat(), resolved.path_info()].concat();
-    Ok(Some((path, resolved)))
+    [&*parts.concat(), resolved.path_info()].concat()
 }
 
 /// A path, and what files have decided about it.
@@ -110,7 +128,7 @@ impl Judged<'_> {
             Page::There => {}
         }
         let place = (self.routed, tree);
-        let other = other_file(place, exchange, &self.facts.filename).await?;
+        let other = other_file(place, exchange, self.landing).await?;
         if let Some((path, file)) = other {
             return Ok(Onward::Elsewhere(path, Some(file), carried));
         }

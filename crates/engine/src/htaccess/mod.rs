@@ -100,17 +100,14 @@ async fn go_round(
     let mut carried = carried.map_or_else(Carried::default, |it| *it);
     for round in 0..=REDIRECTS_MAX {
         let tree = resolve::find_tree(routed, exchange);
-        // What would be sent of it may be as old.
-        let seen = tree.and_then(|tree| resolve::known_file(routed, exchange, tree));
         let path = exchange.route.lookup_path(&exchange.request).to_vec();
-        let (landing, known) = walk((routed, files), (tree, &path), seen).await?;
+        let (landing, known) = find((routed, files), exchange, (tree, &path)).await?;
         let has_files = !known.chain.levels().is_empty();
         if !has_files && carried.is_empty() {
             let Some(tree) = tree else {
                 return Ok(Next::On);
             };
-            let filename = [&*root_name(&tree.root), &*landing.relative].concat();
-            let other = other_file((routed, tree), exchange, &filename).await?;
+            let other = other_file((routed, tree), exchange, &landing).await?;
             let Some((path, file)) = other else {
                 return Ok(Next::On);
             };
@@ -174,25 +171,38 @@ async fn of_missing_page(
     carried: Carried,
 ) -> Result<Decision> {
     let tree = routed.site.tree_of(path);
-    let (landing, known) = walk((routed, files), (tree, path), None).await?;
+    let (landing, known) = walk((routed, files), (tree, path)).await?;
     let facts = facts_of((routed, tree), exchange, (path, &landing, &known), carried);
     ask((routed, exchange), &known, &facts, landing.seen).await
 }
 
-/// Finds the files that hold for a path; what is at it may be known.
-async fn walk(
+/// Finds the files that hold for the request's path; all of that may be known, and its file as well.
+async fn find(
     (routed, files): (Routed<'_>, &Arc<SiteHtaccess>),
+    exchange: &mut Exchange,
     (tree, path): (Option<&Tree>, &[u8]),
-    known: Option<os::file::FileFacts>,
 ) -> Result<(Landing, Arc<KnownChain>)> {
-    let below = tree.map_or(Some(path), |tree| tree.below(path));
-    let relative = relative_of(below.unwrap_or_default());
-    let proving = known.and_then(|facts| Proving::new(routed, tree?, relative, facts));
-    if let Some((landing, known)) = proving.as_ref().and_then(Proving::known) {
+    let proving = tree.and_then(|tree| Proving::new(routed, tree, path));
+    if let Some((file, landing, known)) = proving.as_ref().and_then(Proving::known) {
         tell_once(routed, &known);
+        exchange.route.file = Some(file);
         return Ok((landing, known));
     }
     let looked = proving.as_ref().and_then(Proving::look);
+    let (landing, known) = walk((routed, files), (tree, path)).await?;
+    if let (Some(proving), Some(looked)) = (proving, looked) {
+        proving.keep(looked, (&landing, &known));
+    }
+    Ok((landing, known))
+}
+
+/// Finds the files that hold for a path.
+async fn walk(
+    (routed, files): (Routed<'_>, &Arc<SiteHtaccess>),
+    (tree, path): (Option<&Tree>, &[u8]),
+) -> Result<(Landing, Arc<KnownChain>)> {
+    let below = tree.map_or(Some(path), |tree| tree.below(path));
+    let relative = relative_of(below.unwrap_or_default());
     let walk = Walk {
         programs: Arc::clone(&routed.worker.shared.htaccess),
         most_bytes: routed.serving.generation.process.htaccess_cached_bytes,
@@ -201,7 +211,6 @@ async fn walk(
         files: Arc::clone(files),
         root_name: tree.map(|tree| root_name(&tree.root)).unwrap_or_default(),
         relative: relative.to_vec(),
-        known,
     };
     let walked = match tree {
         Some(tree) => resolve::ask(routed, tree, move |root, wait| walk.look(root, wait)).await?,
@@ -210,9 +219,6 @@ async fn walk(
     match walked {
         Walked::Known(landing, known) => {
             tell_once(routed, &known);
-            if let (Some(proving), Some(looked)) = (proving, looked) {
-                proving.keep(looked, &known);
-            }
             Ok((landing, known))
         }
         Walked::Refused(file, reason) => {

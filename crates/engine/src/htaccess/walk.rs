@@ -14,7 +14,8 @@ use htaccess::tree::FILE_BYTES_MAX;
 use htaccess::{LEVELS_MAX, Overrides, SectionContext};
 use os::file::{self, FileFacts, FileKind, NoFile, Wait};
 
-use super::cache::{ChainPlace, KnownChain, Levels, Programs, SharedProgram, Stamp};
+use super::cache::{ChainPlace, KnownChain, Levels, Programs, SharedProgram, Stamp, is_settled_at};
+use crate::resolve::file::now_ns;
 use crate::resolve::search::Root;
 
 /// Its name.
@@ -31,6 +32,8 @@ pub(crate) struct Landing {
     pub(crate) path_info: Vec<u8>,
     /// What is there.
     pub(crate) kind: LandingKind,
+    /// What is known of that.
+    pub(crate) facts: Option<FileFacts>,
     /// What files that ask for its name are told of it, where the whole path is one.
     pub(crate) seen: Option<htaccess::FileFacts>,
 }
@@ -42,6 +45,7 @@ impl Landing {
             relative: relative.to_vec(),
             path_info: Vec::new(),
             kind: LandingKind::File,
+            facts: Some(*facts),
             seen: Some(told(facts, false)),
         }
     }
@@ -84,8 +88,6 @@ pub(crate) struct Walk {
     pub(crate) root_name: Vec<u8>,
     /// The path below the root, without a slash at its start.
     pub(crate) relative: Vec<u8>,
-    /// The file that stands there, where that is known.
-    pub(crate) known: Option<FileFacts>,
 }
 
 impl Walk {
@@ -103,10 +105,7 @@ impl Walk {
     }
 
     fn find(&self, root: &Root, wait: Wait) -> Result<Walked, Fault> {
-        let landing = match &self.known {
-            Some(facts) => Landing::of_file(&self.relative, facts),
-            None => landing(root, &self.relative, wait)?,
-        };
+        let landing = landing(root, &self.relative, wait)?;
         let mut name = landing.relative.clone();
         if landing.kind == LandingKind::Directory && !name.is_empty() && !name.ends_with(b"/") {
             name.push(b'/');
@@ -125,6 +124,7 @@ impl Walk {
             relative: self.relative.clone(),
             path_info: Vec::new(),
             kind: LandingKind::Missing,
+            facts: None,
             seen: None,
         };
         let nothing = (&[][..], (Vec::new(), Vec::new()));
@@ -256,15 +256,16 @@ impl Walk {
         };
         let mut levels: Levels = self.outer_sections().map(section).collect();
         let mut files = opened.iter().zip(stamps).peekable();
-        let mut is_settled = true;
+        let (mut is_settled, looked_ns) = (true, now_ns());
         for (level, directory) in directories.iter().enumerate() {
             levels.extend(self.sections_of(directory).map(section));
             let file = files.next_if(|(_, stamp)| stamp.level == level);
             let Some(((overrides, descriptor), stamp)) = file else {
                 continue;
             };
-            let shared = self.read_file(directory, (overrides, descriptor), stamp)?;
-            is_settled &= stamp.is_settled();
+            let is_old = is_settled_at(&stamp.facts, looked_ns);
+            let shared = self.read_file(directory, (overrides, descriptor), (stamp, is_old))?;
+            is_settled &= is_old;
             let directory = [&*self.root_name, directory].concat();
             levels.push((directory.into(), shared));
         }
@@ -276,9 +277,8 @@ impl Walk {
         &self,
         directory: &[u8],
         (overrides, descriptor): (&Overrides, &OwnedFd),
-        stamp: &Stamp,
+        (stamp, is_old): (&Stamp, bool),
     ) -> Result<Arc<SharedProgram>, Fault> {
-        let is_young = !stamp.is_settled();
         let name = [directory, NAME].concat();
         let bytes = match file::read_whole(descriptor.as_fd(), FILE_BYTES_MAX) {
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
@@ -289,7 +289,7 @@ impl Walk {
         let has_changed = file::facts(descriptor.as_fd())? != stamp.facts;
         let shared = self.programs.of_file(&bytes, overrides);
         // Cut off or still empty it would say less than whoever writes it wants to say.
-        let is_begun = is_young && (bytes.is_empty() || !shared.program.is_whole);
+        let is_begun = !is_old && (bytes.is_empty() || !shared.program.is_whole);
         match has_changed || is_begun {
             true => Err(self.refused(&name, CHANGING)),
             false => Ok(shared),
@@ -354,10 +354,11 @@ fn absence(error: io::Error, wait: Wait) -> io::Result<Absence> {
 
 /// What stands at a path.
 fn landing(root: &Root, relative: &[u8], wait: Wait) -> io::Result<Landing> {
-    let at = |name: &[u8], kind| Landing {
+    let at = |name: &[u8], kind, facts| Landing {
         relative: name.to_vec(),
         path_info: relative.get(name.len()..).unwrap_or_default().to_vec(),
         kind,
+        facts,
         seen: None,
     };
     if let Some((facts, is_link)) = found(root.facts_and_link(relative, wait), wait)? {
@@ -367,7 +368,7 @@ fn landing(root: &Root, relative: &[u8], wait: Wait) -> io::Result<Landing> {
         };
         return Ok(Landing {
             seen: Some(told(&facts, is_link)),
-            ..at(relative, kind)
+            ..at(relative, kind, Some(facts))
         });
     }
     // Something on the way is a file, or missing: the first such part is what is meant.
@@ -377,11 +378,11 @@ fn landing(root: &Root, relative: &[u8], wait: Wait) -> io::Result<Landing> {
         let name = relative.get(..end).unwrap_or_default();
         match facts(root, name, wait)? {
             Some(facts) if facts.kind == FileKind::Directory => {}
-            Some(_) => return Ok(at(name, LandingKind::File)),
-            None => return Ok(at(name, LandingKind::Missing)),
+            Some(facts) => return Ok(at(name, LandingKind::File, Some(facts))),
+            None => return Ok(at(name, LandingKind::Missing, None)),
         }
     }
-    Ok(at(relative, LandingKind::Missing))
+    Ok(at(relative, LandingKind::Missing, None))
 }
 
 /// What is known of a name below the root; `None` where nothing may be looked at.
@@ -427,7 +428,7 @@ fn directories(relative: &[u8]) -> Vec<&[u8]> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::fs;
     use std::path::PathBuf;
 
@@ -437,7 +438,7 @@ mod tests {
     use super::*;
 
     /// A root with these files, which are old enough.
-    fn root(test: &str, files: &[(&str, &str)]) -> (PathBuf, Root) {
+    pub(crate) fn root(test: &str, files: &[(&str, &str)]) -> (PathBuf, Root) {
         let path = std::env::temp_dir().join(format!("nagaya-{test}-{}", std::process::id()));
         for (name, text) in files {
             let file = path.join(name);
@@ -452,7 +453,11 @@ mod tests {
         (path, Root::open(&root).expect("it is there"))
     }
 
-    fn walk(path: &std::path::Path, words: &[&str], directories: Vec<DirectorySection>) -> Walk {
+    pub(crate) fn walk(
+        path: &std::path::Path,
+        words: &[&str],
+        directories: Vec<DirectorySection>,
+    ) -> Walk {
         let overrides = Overrides::new(words.iter().copied(), Unknown::Log);
         Walk {
             programs: Arc::default(),
@@ -468,11 +473,10 @@ mod tests {
             }),
             root_name: format!("{}/", path.display()).into_bytes(),
             relative: Vec::new(),
-            known: None,
         }
     }
 
-    fn found(walk: &Walk, root: &Root, relative: &str) -> Arc<KnownChain> {
+    pub(crate) fn found(walk: &Walk, root: &Root, relative: &str) -> Arc<KnownChain> {
         let walk = Walk {
             relative: relative.as_bytes().to_vec(),
             ..walk.clone()

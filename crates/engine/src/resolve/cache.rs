@@ -276,6 +276,7 @@ mod tests {
             is_linked: false,
             is_directory: false,
             found,
+            looked_ns: 0,
         })
     }
 

@@ -17,6 +17,12 @@ use crate::helper::{Helpers, Lane};
 /// file system's clock, unseen.
 const SETTLED_NS: u64 = 50_000_000;
 
+/// The time that files are changed by, since 1970.
+pub(crate) fn now_ns() -> u128 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_nanos())
+}
+
 /// An opened file or directory.
 #[derive(Debug)]
 pub(super) struct Opened {
@@ -47,15 +53,12 @@ pub struct File {
 
 impl File {
     pub(super) fn new(opened: Opened, helpers: &Helpers, handles: &Budget) -> Self {
-        let now_ns = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |age| age.as_nanos());
         let changed_ns = u128::from(opened.facts.changed_ns.saturating_add(SETTLED_NS));
         Self {
             facts: opened.facts,
             lane: opened.lane,
             kept: Kept::default(),
-            settled: changed_ns < now_ns,
+            settled: changed_ns < now_ns(),
             handle: RefCell::new(Some(Arc::new(Handle::new(opened, helpers, handles)))),
         }
     }

@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use config::model;
-use os::file::{FileFacts, Wait, Wish};
+use os::file::{Wait, Wish};
 
 pub use file::{File, Handle, SIBLINGS};
 pub use file_systems::FileSystems;
@@ -33,7 +33,7 @@ use crate::helper::{Helpers, Lane};
 use crate::stage::Routed;
 use crate::tree::Tree;
 use cache::{Key, Lookup};
-use file::Opened;
+use file::{Opened, now_ns};
 use files::SearchTurn;
 use search::{Ending, Root, SearchOutcome, Seen, leads_to_source};
 
@@ -65,14 +65,15 @@ pub(crate) async fn directory(routed: Routed<'_>, exchange: &mut Exchange) -> Re
     };
     let path = exchange.route.lookup_path(&exchange.request);
     let relative = resolved::relative_of(tree.below(path).unwrap_or_default()).to_vec();
-    let name = relative.clone();
+    let (name, looked_ns) = (relative.clone(), now_ns());
     let seen = ask(routed, tree, move |root: &Root, wait| {
         root.look(&name, wait)
     })
     .await?;
     if let Seen::Directory(opened) = seen {
         let outcome = SearchOutcome::named(&relative, Ending::Directory(opened));
-        exchange.route.file = Some(Rc::new(finish(routed, tree, outcome, None)));
+        let resolved = finish(routed, tree, (outcome, looked_ns), None);
+        exchange.route.file = Some(Rc::new(resolved));
     }
     Ok(())
 }
@@ -108,25 +109,30 @@ pub async fn file(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Option<
     Ok(Some(resolved))
 }
 
-/// What is known of the file at the path itself, where it was looked at lately and no link led there.
-pub(crate) fn known_file(
-    routed: Routed<'_>,
+/// As [`fn@file`], whatever is known of it.
+///
+/// # Errors
+/// As [`fn@file`].
+pub(crate) async fn file_anew(
+    (routed, tree): (Routed<'_>, &Tree),
     exchange: &mut Exchange,
-    tree: &Tree,
-) -> Option<FileFacts> {
+) -> Result<Rc<Resolved>> {
     let Exchange { request, route, .. } = exchange;
-    let path = route.lookup_path(request);
     let cache = &routed.serving.files.cache;
-    let known = cache.get(
-        &cache.key(tree.number, path),
-        routed.worker.deadlines.now_ms(),
-    );
-    let Lookup::Fresh(resolved) = known else {
-        return None;
-    };
-    let facts = resolved.plain_file(tree.below(path)?)?.facts;
-    route.file = Some(resolved);
-    Some(facts)
+    let key = cache.key(tree.number, route.lookup_path(request));
+    let resolved = Box::pin(lead(routed, tree, &key, Lookup::Nothing)).await?;
+    route.file = Some(Rc::clone(&resolved));
+    Ok(resolved)
+}
+
+/// What is known of a path of the tree, where that was looked at lately.
+pub(crate) fn known(routed: Routed<'_>, tree: &Tree, path: &[u8]) -> Option<Rc<Resolved>> {
+    let cache = &routed.serving.files.cache;
+    let now_ms = routed.worker.deadlines.now_ms();
+    match cache.get(&cache.key(tree.number, path), now_ms) {
+        Lookup::Fresh(resolved) => Some(resolved),
+        Lookup::Stale(_) | Lookup::Nothing => None,
+    }
 }
 
 /// The siblings of a file that hold its content in another coding, in the order of [`SIBLINGS`].
@@ -255,13 +261,14 @@ async fn lead(
         let tree = site.and_then(|site| Some((site, site.tree(at.1)?)));
         search::search(tree.ok_or(io::ErrorKind::InvalidInput)?, root, &path, wait)
     };
+    let looked_ns = now_ns();
     let outcome = ask(routed, tree, look).await;
     let outcome = outcome.map_err(|error| turn.fail(error))?;
     let last = match known {
         Lookup::Stale(last) => Some(last),
         Lookup::Fresh(_) | Lookup::Nothing => None,
     };
-    let resolved = Rc::new(finish(routed, tree, outcome, last.as_deref()));
+    let resolved = Rc::new(finish(routed, tree, (outcome, looked_ns), last.as_deref()));
     let now_ms = routed.worker.deadlines.now_ms();
     files.cache.put(key, &resolved, now_ms);
     let has_room = || files.handles.has_room(0);
@@ -273,7 +280,7 @@ async fn lead(
 fn finish(
     routed: Routed<'_>,
     tree: &Tree,
-    outcome: SearchOutcome,
+    (outcome, looked_ns): (SearchOutcome, u128),
     last: Option<&Resolved>,
 ) -> Resolved {
     let site = routed.site;
@@ -316,6 +323,7 @@ fn finish(
         path_info: outcome.path_info.into(),
         is_directory: outcome.is_directory,
         found,
+        looked_ns,
     }
 }
 

@@ -20,6 +20,8 @@ pub struct Resolved {
     /// Whether a directory stands at the path, whatever was found for it.
     pub(super) is_directory: bool,
     pub(super) found: Found,
+    /// When it was looked for, or a little before.
+    pub(crate) looked_ns: u128,
 }
 
 /// What stands at a path.

@@ -122,11 +122,12 @@ impl Root {
         let path = [&self.prefix, directory].concat();
         let slashes = path.iter().enumerate();
         let slashes = slashes.filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        let ends: Vec<usize> = std::iter::once(0).chain(slashes).take(most + 1).collect();
+        if ends.len() > most {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let mut way = Vec::new();
-        for end in std::iter::once(0).chain(slashes) {
-            if way.len() == most {
-                return Err(io::ErrorKind::InvalidInput.into());
-            }
+        for end in ends {
             let path = path.get(..end).unwrap_or_default();
             let found = os::file::find_beneath(self.within.as_fd(), path, Symlinks::Deny, wait)?;
             let facts = os::file::facts(found.as_fd())?;

@@ -628,3 +628,54 @@ fn a_change_holds_for_the_next_request_of_a_file_that_is_asked_for_all_the_time(
         last = 200;
     }
 }
+
+/// What becomes of a directory that asks for a password.
+const GOING: [Change; 3] = [
+    ("a directory goes", |at| rename(at, "hot", "gone"), 404),
+    (
+        "a file takes its name",
+        |at| {
+            rename(at, "hot", "gone");
+            put(at, "hot", "a file");
+        },
+        404,
+    ),
+    (
+        "one that is open takes its name",
+        |at| {
+            rename(at, "hot", "gone");
+            rename(at, "open", "hot");
+        },
+        404,
+    ),
+];
+
+#[test]
+fn a_file_is_not_sent_once_the_directory_is_gone_that_keeps_it_closed() {
+    for (what, change, status) in GOING {
+        let gateway = gateway(&[
+            (
+                "site/hot/.htaccess",
+                "AuthType Basic\nAuthName a\nAuthUserFile {dir}/users\nRequire valid-user\n",
+            ),
+            ("site/hot/x.txt", "x"),
+            ("site/open/y.txt", "y"),
+        ]);
+        let site = gateway.directory().path().join("site");
+        let user = "Authorization: Basic YW5uOnNlY3JldA==\r\n";
+        let asked = |file: &str, fields: &str| ask(&gateway, "a.test", file, fields).status;
+        let settle = |file: &str| {
+            let since = std::time::Instant::now();
+            while since.elapsed() < Duration::from_millis(250) {
+                asked(file, user);
+            }
+        };
+        settle("/hot/x.txt");
+        assert_eq!(asked("/hot/x.txt", user), 200, "before {what}");
+        assert_eq!(asked("/hot/x.txt", ""), 401, "before {what}");
+        change(&site);
+        assert_eq!(asked("/hot/x.txt", ""), status, "{what}");
+        settle("/hot/y.txt");
+        assert_eq!(asked("/hot/x.txt", ""), status, "{what}, after a while");
+    }
+}
