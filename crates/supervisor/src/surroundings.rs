@@ -241,7 +241,11 @@ pub fn warnings(model: &Model) -> Vec<String> {
 #[must_use]
 pub fn is_other_than_php_fpm(program: &Path) -> bool {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
-    !name.contains("fpm") && File::open(program).is_ok_and(|file| is_binary_without(PHP_FPM, file))
+    let is_file = || program.metadata().is_ok_and(|it| it.is_file());
+    // Whoever opens a pipe waits for its other end.
+    !name.contains("fpm")
+        && is_file()
+        && File::open(program).is_ok_and(|file| is_binary_without(PHP_FPM, file))
 }
 
 /// Whether this is a program in the machine's language in which a word is nowhere.

@@ -137,8 +137,8 @@ impl Ask<'_> {
                     }
                     spooled = body;
                 }
-                Err(Failure::Closed(error, body)) => {
-                    warm::again(&mut entered, exchange, error, asked.elapsed()).await?;
+                Err(Failure::Closed(error, body, ran)) => {
+                    warm::again(&mut entered, exchange, error, ran).await?;
                     spooled = body;
                 }
                 Err(failure) => {

@@ -64,7 +64,8 @@ pub(super) enum Failure {
     /// It may be tried on a connection of its own, with this body: the reused one had closed.
     Again(Error, Option<Spool>),
     /// A connection closed: it may be tried, with this body, if its pool's processes had ended.
-    Closed(Error, Option<Spool>),
+    /// It was with them for so long.
+    Closed(Error, Option<Spool>, Duration),
 }
 
 impl Failure {
@@ -72,7 +73,7 @@ impl Failure {
     pub(super) fn into_error(self) -> Error {
         match self {
             Self::Last(error) | Self::Servers(error) => error,
-            Self::Again(error, _) | Self::Closed(error, _) => error,
+            Self::Again(error, _) | Self::Closed(error, ..) => error,
         }
     }
 }
@@ -170,11 +171,11 @@ impl Relay {
         let is_servers = matches!(error.kind, Kind::UpstreamBroken | Kind::UpstreamSlow)
             && !self.is_programs_fault
             && !self.has_head();
-        let was_closing = self.is_unsent || ran < CLOSING;
-        if is_closed && may_repeat && link.reused && was_closing {
+        let ran = if self.is_unsent { Duration::ZERO } else { ran };
+        if is_closed && may_repeat && link.reused && ran < CLOSING {
             Failure::Again(error, self.upload.into_spooled())
         } else if is_closed && may_repeat {
-            Failure::Closed(error, self.upload.into_spooled())
+            Failure::Closed(error, self.upload.into_spooled(), ran)
         } else if is_servers {
             Failure::Servers(error)
         } else {

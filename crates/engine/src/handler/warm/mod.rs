@@ -117,7 +117,7 @@ pub(super) fn explain(
 ) -> Error {
     match (entered, error.reason) {
         (Some(entered), "upstream_closed" | "upstream_read") => {
-            let error = ended(entered.pool, error, ran);
+            let error = entered.ended(error, ran);
             entered.note(exchange, &error, Duration::ZERO, Some(ran));
             error
         }
@@ -153,8 +153,8 @@ impl Entered<'_> {
     /// Waits until it runs again for a request that was there for so long, where its processes have
     /// ended since and cannot have begun with it; says whether that is so. Once a request.
     ///
-    /// Those that hand the pool over finish what they have begun, as long as it has time. Of one that
-    /// has ended otherwise nobody knows.
+    /// What was there for long may have begun, unless its processes have handed the pool over meanwhile
+    /// and run on: those finish what they have begun, as long as it has time.
     ///
     /// # Errors
     /// As [`enter`].
@@ -173,17 +173,25 @@ impl Entered<'_> {
         if self.is_again || ran >= CLOSING.max(of_page.saturating_sub(CLOSING)) {
             return Ok(false);
         }
-        let is_handing_over = || pool.was_handed_over(HANDING_OVER + ran);
-        let are_replaced = is_handing_over() || {
-            let ended = pool.replaced(self.ends, self.hand_overs);
-            timeout(look, ended).await.is_ok()
-        };
-        let is_unbegun = are_replaced && (ran < CLOSING || is_handing_over());
+        let is_soon = ran < CLOSING;
+        let are_replaced = (is_soon && pool.was_handed_over(HANDING_OVER + ran))
+            || timeout(look, pool.replaced(self.ends, self.hand_overs))
+                .await
+                .is_ok();
+        let is_unbegun = are_replaced && (is_soon || self.runs_on().await);
         if is_unbegun {
             self.is_again = true;
             self.wait(exchange).await?;
         }
         Ok(is_unbegun)
+    }
+
+    /// Whether its processes have handed it over since it was asked, and not ended.
+    async fn runs_on(&self) -> bool {
+        let (pool, hand_overs) = (self.pool, self.pool.hand_overs());
+        let is_handed_over = hand_overs != self.hand_overs && pool.was_handed_over(HANDING_OVER);
+        let ended = pool.replaced(self.ends, hand_overs);
+        is_handed_over && timeout(END_LOOK, ended).await.is_err()
     }
 
     /// Waits until it runs, as far as is known: what had ended with it is opened anew.
@@ -284,6 +292,31 @@ impl Entered<'_> {
         Error::new(not_warm(left), "pool_starting", detail)
     }
 
+    /// What became of a request whose connection was closed after so long. php-fpm does that where a
+    /// process ends; an application may have other reasons.
+    fn ended(&self, error: Error, ran: Duration) -> Error {
+        let (pool, ms) = (self.pool, ran.as_millis());
+        let idle = Duration::from_millis(pool.idle_ms());
+        let time = pool.page_time();
+        let has_ended = pool.ends() != self.ends;
+        if let Some(time) = time.filter(|time| !has_ended && ran + idle >= *time) {
+            let time = config::duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+            let detail = format!(
+                "its process was ended when the pool had had it for {ms} ms: a page has {time} (pool.time)"
+            );
+            return Error::new(Kind::UpstreamSlow, "pool_time", detail);
+        }
+        if time.is_none() && !has_ended {
+            return error;
+        }
+        let why = match &*error.detail {
+            "" => "the connection was closed",
+            why => why,
+        };
+        let detail = format!("its process ended after {ms} ms, before the reply did: {why}");
+        Error::new(error.kind, "pool_process_ended", detail)
+    }
+
     /// Counts a refusal, and remembers it for whoever asks why.
     fn remember(&self, exchange: &Exchange, error: &Error, waited: Duration) {
         if !matches!(error.kind, Kind::NotWarm { .. }) {
@@ -317,29 +350,6 @@ impl Entered<'_> {
                 retry_after_s,
             },
         );
-    }
-}
-
-/// What became of a request whose process ended with it after so long.
-fn ended(pool: &ProgramPool, error: Error, ran: Duration) -> Error {
-    let time = pool.page_time();
-    let is_over = |time: &Duration| ran + Duration::from_millis(pool.idle_ms()) >= *time;
-    let ms = ran.as_millis();
-    match time.filter(is_over) {
-        Some(time) => {
-            let time = config::duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-            let detail =
-                format!("its process was ended after {ms} ms: a page has {time} (pool.time)");
-            Error::new(Kind::UpstreamSlow, "pool_time", detail)
-        }
-        None => {
-            let why = match &*error.detail {
-                "" => "the connection was closed",
-                why => why,
-            };
-            let detail = format!("its process ended after {ms} ms, before the reply did: {why}");
-            Error::new(error.kind, "pool_process_ended", detail)
-        }
     }
 }
 

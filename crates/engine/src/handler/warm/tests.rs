@@ -489,3 +489,32 @@ fn a_socket_that_refuses_is_tried_again_once_its_pool_is_heard_to_have_ended() {
         }
     });
 }
+
+#[test]
+fn what_ran_for_long_is_not_asked_again_for_a_hand_over_of_before_or_a_pool_that_has_ended_since() {
+    let closed = Error::new(Kind::UpstreamBroken, "upstream_closed", "");
+    for is_before in [true, false] {
+        test(async || {
+            let (scene, mut exchange) = (Scene::of_php(), Scene::exchange());
+            let serving = scene.fixture.worker.serving();
+            let routed = scene.fixture.arrived(&serving).routed(&exchange.route);
+            let chosen = routed.expect("a site").chosen(&exchange.route);
+            let entered = scene
+                .with_start(enter(chosen, &mut exchange, Some(0)))
+                .await;
+            let mut entered = entered.expect("it runs").expect("a pool");
+            let pool = scene.pool().id.to_string();
+            scene.say(&Report::HandedOver { pool: pool.clone() });
+            while scene.pool().hand_overs() == 0 {
+                yield_now().await;
+            }
+            match is_before {
+                true => entered.hand_overs = 1,
+                false => scene.say(&Report::Cold { pool }),
+            }
+            let ran = Duration::from_secs(3);
+            let again = entered.again(&mut exchange, &closed, ran).await;
+            assert!(!again.expect("no wait"), "{is_before}");
+        });
+    }
+}
