@@ -38,6 +38,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, exchange: &mut Exchange) -> Resul
     let mut underway = Underway::begin(arrived, exchange);
     let sent = underway.serve().await;
     underway.log();
+    exchange.end_behind().await;
     sent
 }
 
@@ -69,8 +70,11 @@ pub(crate) fn serve_inside<'a>(
 ) -> Answered<'a> {
     Box::pin(async move {
         worker.clock.end_turn();
-        let mut underway = Underway::inside(Arrived { worker, serving }, exchange);
-        underway.serve().await
+        let sent = Underway::inside(Arrived { worker, serving }, exchange)
+            .serve()
+            .await;
+        exchange.end_behind().await;
+        sent
     })
 }
 

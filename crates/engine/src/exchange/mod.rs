@@ -29,6 +29,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use config::model::ErrorPage;
+use tokio::task::JoinSet;
 
 use self::memory::{MemoryBody, MemoryReply};
 use self::shadow::Shadow;
@@ -70,6 +71,8 @@ pub struct Exchange {
     pub record: Record,
     /// What its scripts left behind; `None` until the first one.
     pub scripted: Option<Box<Scripted>>,
+    /// What it waits for when the client has its reply; ends with it.
+    pub(crate) behind: Option<JoinSet<()>>,
 }
 
 /// Facts gathered on the way, for the access record and the metrics.
@@ -170,6 +173,7 @@ impl Exchange {
             aborts_on_close: false,
             record: Record::default(),
             scripted: None,
+            behind: None,
         }
     }
 
@@ -182,6 +186,13 @@ impl Exchange {
         self.record.clear();
         if let Some(scripted) = &mut self.scripted {
             scripted.end();
+        }
+    }
+
+    /// Waits for what is left to be done, the client having its reply.
+    pub(crate) async fn end_behind(&mut self) {
+        if let Some(mut behind) = self.behind.take() {
+            while behind.join_next().await.is_some() {}
         }
     }
 

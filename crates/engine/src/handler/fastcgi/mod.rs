@@ -189,7 +189,7 @@ impl Ask<'_> {
             if let Some(rest) = rest {
                 let abandoned = abandoned((link, in_flight), rest);
                 match self.forgetting.is_some() {
-                    true => straggler::forget(*self.chosen, exchange, abandoned, false).await,
+                    true => straggler::forget(*self.chosen, exchange, abandoned, false),
                     false => straggler::follow_server(*self.chosen, exchange, abandoned),
                 }
             }
@@ -200,7 +200,7 @@ impl Ask<'_> {
             let has_ended = relay.has_ended();
             let rest = relay.rest(self, exchange);
             let abandoned = abandoned((link, in_flight), rest);
-            straggler::forget(*self.chosen, exchange, abandoned, has_ended).await;
+            straggler::forget(*self.chosen, exchange, abandoned, has_ended);
         } else if self.pool.keeps() && relay.leaves_reusable(&link) {
             self.pool.keep(self.chosen.worker, link, &in_flight);
             // What the client has still to take is no business of the server's.

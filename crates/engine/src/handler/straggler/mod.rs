@@ -18,7 +18,7 @@
 //! A process of php-fpm that was told settings of one page alone is to forget them at its end
 //! (`fastcgi/settings.rs`): nothing of its connection is closed before, all that it says is read, and it
 //! is followed without permits as well, for [`SILENCE_MS_MAX`] whatever others have; where there are too
-//! many, by its exchange. Its pool ends pages that never do (`pool = { time }`).
+//! many, its exchange waits for that once the client has its reply. Its pool ends pages that never do (`pool = { time }`).
 //!
 //! Each is a task of its worker and ends with it. A drain waits for those alone that are to forget
 //! something, where another server takes over their pools.
@@ -101,56 +101,61 @@ struct Counted {
 /// Follows a server to its end if the exchange holds permits, which stay held meanwhile. Closes
 /// the connection where it holds none.
 pub(super) fn follow_server(routed: Routed<'_>, exchange: &mut Exchange, abandoned: Abandoned) {
-    let patience = patience(routed, exchange, false);
-    if exchange.held.is_some()
-        && let Some(holding) = Holding::acquire(routed.worker, false)
-    {
-        follow(
-            Straggler::new(abandoned, patience),
-            holding.taking(exchange),
-        );
+    if exchange.held.is_some() && has_room(routed.worker) {
+        let patience = patience(routed, exchange, false);
+        let holding = Holding::new(routed.worker, false).taking(exchange);
+        tokio::task::spawn_local(follow(Straggler::new(abandoned, patience), holding));
     }
 }
 
 /// Has a server forget what it was to know for one request, as its [`Abandoned::rest`] says, before
 /// anybody else gets its process. It is at work for its exchange no longer where the reply has ended,
 /// whatever it does meanwhile.
-pub(super) async fn forget(
+pub(super) fn forget(
     routed: Routed<'_>,
     exchange: &mut Exchange,
     abandoned: Abandoned,
     has_ended: bool,
 ) {
     let patience = patience(routed, exchange, true);
-    let mut straggler = Straggler::new(abandoned, patience);
-    match Holding::acquire(routed.worker, true) {
-        Some(holding) if has_ended => follow(straggler, holding),
-        Some(holding) => follow(straggler, holding.taking(exchange)),
-        None => drop(poll_fn(|cx| straggler.poll(cx)).await),
+    let straggler = Straggler::new(abandoned, patience);
+    let is_crowded = !has_room(routed.worker);
+    let mut holding = Holding::new(routed.worker, true);
+    if !has_ended {
+        holding = holding.taking(exchange);
+    }
+    let following = follow(straggler, holding);
+    if is_crowded {
+        let behind = exchange.behind.get_or_insert_default();
+        behind.spawn_local(following);
+    } else {
+        tokio::task::spawn_local(following);
     }
 }
 
-fn follow(mut straggler: Straggler, holding: Holding) {
-    if !straggler.is_to_forget {
-        straggler.abandoned.link.io.shutdown_write();
+/// Whether there is room for one more.
+fn has_room(worker: &Worker) -> bool {
+    let stragglers = &worker.stats.stragglers;
+    let has_room = stragglers.now() < STRAGGLERS_MAX;
+    if !has_room {
+        bump(stragglers.ended(StragglerEnd::Crowded), 1);
     }
-    tokio::task::spawn_local(async move {
-        let end = poll_fn(|cx| straggler.poll(cx)).await;
-        // In this order: whoever is admitted next finds the connection closed.
-        drop(straggler);
-        holding.end(end);
-    });
+    has_room
+}
+
+async fn follow(mut straggler: Straggler, holding: Holding) {
+    let end = poll_fn(|cx| straggler.poll(cx)).await;
+    // In this order: whoever is admitted next finds the connection closed.
+    drop(straggler);
+    holding.end(end);
 }
 
 /// Waits for the end of a program that was killed, if the exchange holds permits.
 pub(super) fn follow_program(routed: Routed<'_>, exchange: &mut Exchange, program: Program) {
-    if exchange.held.is_none() {
+    if exchange.held.is_none() || !has_room(routed.worker) {
         return;
     }
-    let Some(holding) = Holding::acquire(routed.worker, false) else {
-        return;
-    };
-    let holding = holding.taking(exchange);
+    let holding = Holding::new(routed.worker, false).taking(exchange);
     let patience = patience(routed, exchange, false);
     tokio::task::spawn_local(async move {
         let end = poll_fn(|cx| match program.poll_outcome(cx) {
@@ -193,9 +198,13 @@ impl Rest {
 
 impl Straggler {
     fn new(abandoned: Abandoned, patience: Deadline) -> Self {
+        let is_to_forget = abandoned.rest.is_to_forget();
+        if !is_to_forget {
+            abandoned.link.io.shutdown_write();
+        }
         Self {
-            is_to_forget: abandoned.rest.is_to_forget(),
             abandoned,
+            is_to_forget,
             said_bytes: 0,
             patience,
         }
@@ -247,19 +256,13 @@ impl Straggler {
 }
 
 impl Holding {
-    /// Takes room for one more, where there is.
-    fn acquire(worker: &Worker, forgets: bool) -> Option<Self> {
-        let stragglers = &worker.stats.stragglers;
-        if stragglers.now() >= STRAGGLERS_MAX {
-            bump(stragglers.ended(StragglerEnd::Crowded), 1);
-            return None;
-        }
-        Some(Self {
+    fn new(worker: &Worker, forgets: bool) -> Self {
+        Self {
             held: None,
             stay: None,
             limiter: Arc::clone(&worker.shared.limits),
             counted: Counted::new(&worker.stats, forgets),
-        })
+        }
     }
 
     /// Takes the permits over, which would go with the exchange otherwise.

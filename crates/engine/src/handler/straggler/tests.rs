@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::*;
@@ -89,6 +90,14 @@ impl Scene {
 
     /// Connects to the server and leaves it at work for an exchange.
     async fn leave(&self, exchange: &mut Exchange) -> Box<dyn Stream> {
+        self.leave_by(exchange, follow_server).await
+    }
+
+    async fn leave_by(
+        &self,
+        exchange: &mut Exchange,
+        leaving: impl FnOnce(Routed<'_>, &mut Exchange, Abandoned),
+    ) -> Box<dyn Stream> {
         let serving = self.fixture.worker.serving();
         let pool = serving.pools().next().expect("an upstream");
         let mut tried = Tried::default();
@@ -104,7 +113,7 @@ impl Scene {
             rest,
         };
         let routed = self.fixture.arrived(&serving).routed(&exchange.route);
-        follow_server(routed.expect("a site"), exchange, abandoned);
+        leaving(routed.expect("a site"), exchange, abandoned);
         server
     }
 
@@ -219,6 +228,41 @@ fn of_too_many_the_last_is_closed_and_its_permit_goes_with_its_exchange() {
         drop(exchange);
         assert_eq!(scene.in_flight(), 2);
         assert_eq!(scene.ended(StragglerEnd::Crowded), 1);
+        drop(servers);
+        scene.await_quiet().await;
+    });
+}
+
+#[test]
+fn where_there_are_too_many_an_exchange_waits_for_what_forgets_behind_its_reply() {
+    let scene = Scene::tcp(LONG);
+    block_on(async {
+        let mut servers = Vec::new();
+        for _ in 0..STRAGGLERS_MAX {
+            servers.push(scene.leave(&mut scene.admitted().await).await);
+        }
+        let mut exchange = scene.admitted().await;
+        let forget_all = |routed: Routed<'_>, exchange: &mut Exchange, abandoned| {
+            forget(routed, exchange, abandoned, false);
+        };
+        let server = scene.leave_by(&mut exchange, forget_all).await;
+        // The reply goes on, and the permit stays with the work.
+        assert!(exchange.held.is_none());
+        assert_eq!(scene.in_flight(), 3);
+        let request = "GET / HTTP/1.1\r\nHost: none\r\n\r\n";
+        let mut answered = fixture::exchange(peer("192.0.2.7:40000"), request);
+        answered.behind = exchange.behind.take();
+        let worker = Rc::clone(&scene.fixture.worker);
+        let serving = tokio::task::spawn_local(async move {
+            crate::pipeline::serve(&worker, &mut answered).await
+        });
+        settle().await;
+        let ended = &scene.fixture.worker.stats.ended;
+        assert_eq!(ended.load(std::sync::atomic::Ordering::Relaxed), 1);
+        assert!(!serving.is_finished());
+        drop(server);
+        serving.await.expect("no panic").expect("it is sent");
+        assert_eq!(scene.in_flight(), 2);
         drop(servers);
         scene.await_quiet().await;
     });
