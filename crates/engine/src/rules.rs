@@ -46,23 +46,20 @@ pub(crate) async fn choose<'a>(
         Box::pin(note_led_to(routed, exchange)).await?;
     }
     check_given_up(&exchange.request)?;
-    go_on_as_rewritten(routed, exchange)?;
-    Ok(Some(routed.chosen(&exchange.route)))
+    let chosen = routed.chosen(&exchange.route);
+    forward_as_rewritten(chosen, &mut exchange.request)?;
+    Ok(Some(chosen))
 }
 
-/// Has the request go on at the path that the rule is about which decides: another one than was asked
-/// for where that asks for a variable of rewrite rules.
-fn go_on_as_rewritten(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
-    let Exchange { request, route, .. } = exchange;
-    let last = route.last_matched();
-    let rule = last.and_then(|last| routed.site.rules.get(last));
-    let Some(rule) = rule.filter(|_| !request.server_env.is_empty()) else {
-        return Ok(());
-    };
-    let path = rule.conditions.path(request);
-    if path != request.head.path() {
-        let path = path.to_vec();
-        request.head.rewrite_path(&path, routed.site.path_rules)?;
+/// Has a back end asked for the path that the rule is about which forwards: another one than the client
+/// asked for where that asks for a variable of rewrite rules. Programs are told what was asked.
+fn forward_as_rewritten(chosen: Chosen<'_>, request: &mut Request) -> Result<()> {
+    if let (Handler::Proxy(_), Some(rule)) = (chosen.handler, chosen.rule) {
+        let path = rule.conditions.path(request);
+        if path != request.head.path() {
+            let path = path.to_vec();
+            request.head.rewrite_path(&path, chosen.site.path_rules)?;
+        }
     }
     Ok(())
 }
@@ -243,6 +240,23 @@ pub(crate) fn runs_program(routed: Routed<'_>, request: &Request, path: &[u8]) -
     let answers = |rule: &&Rule| rule.handler.is_some() && rule.conditions.hold_at(request, path);
     let handler = rules.find(answers).and_then(|rule| rule.handler.as_ref());
     matches!(handler, Some(Handler::Cgi(_) | Handler::FastCgi(_)))
+}
+
+/// Whether a rule forwards what rules of the virtual host have said it does: no file stands for that.
+///
+/// # Errors
+/// As [`fn@resolve::file`].
+pub(crate) async fn is_forwarded(routed: Routed<'_>, exchange: &mut Exchange) -> Result<bool> {
+    if exchange.request.server_env.is_empty() {
+        return Ok(false);
+    }
+    resolve::file(routed, exchange).await?;
+    for rule in &routed.site.rules {
+        if rule.handler.is_some() && matches(routed, exchange, rule).await {
+            return Ok(matches!(rule.handler, Some(Handler::Proxy(_))));
+        }
+    }
+    Ok(false)
 }
 
 /// Whether a rule holds for each path that a request comes to.

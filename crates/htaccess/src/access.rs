@@ -364,7 +364,7 @@ async fn require(settings: &Settings, scope: &Scope<'_>) -> Result<(), Stop> {
         user_file: user_file.clone(),
         group_file: auth.group_file.clone().filter(|_| asks_for_groups),
     };
-    let told = scope.asker.user(question).await;
+    let told = scope.asker.user(question).await?;
     match &told {
         UserTold::Nobody => return Err(Stop::new(401, "htaccess_auth_required")),
         UserTold::Unreadable => return Err(Stop::new(500, "htaccess_auth")),

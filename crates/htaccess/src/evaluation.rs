@@ -18,6 +18,8 @@ use crate::work::Work;
 pub const QUESTIONS_MAX: usize = 512;
 /// Steps of a question about a file.
 const QUESTION_STEPS: usize = 64;
+/// Steps of a question about who asks: a password may be compared for it.
+const USER_STEPS: usize = 10_000;
 /// Lines of an explanation.
 const TRACE_MAX: usize = 10_000;
 
@@ -219,11 +221,12 @@ impl Asker {
     }
 
     /// Who asks.
-    pub(crate) async fn user(&self, question: Question) -> UserTold {
-        match self.ask(question).await {
+    pub(crate) async fn user(&self, question: Question) -> Result<UserTold, Stop> {
+        self.spend(USER_STEPS)?;
+        Ok(match self.ask(question).await {
             Told::User(told) => told,
             Told::File(_) => UserTold::Unreadable,
-        }
+        })
     }
 
     /// Takes steps.

@@ -24,6 +24,9 @@ use crate::rules;
 use crate::stage::Routed;
 use crate::tree::Tree;
 
+/// Why files are not asked on: as much was computed as may be for one request.
+const GIVEN_UP: [&str; 2] = ["htaccess_work", "htaccess_regex"];
+
 /// The path of the file that the site's `try` has come to, where that is not the one that was
 /// decided about. What was known of the path itself is looked for anew where files were found for
 /// something else.
@@ -68,7 +71,7 @@ pub(super) struct Judged<'a> {
     /// Where its files are; nothing where it has none.
     pub(super) tree: Option<&'a Tree>,
     pub(super) landing: &'a Landing,
-    pub(super) decision: &'a Decision,
+    pub(super) decision: &'a mut Decision,
     pub(super) facts: &'a Facts,
 }
 
@@ -99,8 +102,15 @@ impl Judged<'_> {
     ///
     /// # Errors
     /// What files refuse.
-    pub(super) async fn step(&self, exchange: &mut Exchange, known: &KnownChain) -> Result<Onward> {
+    pub(super) async fn step(
+        &mut self,
+        exchange: &mut Exchange,
+        known: &KnownChain,
+    ) -> Result<Onward> {
         match &self.decision.ending {
+            Ending::GoOn if rules::is_forwarded(self.routed, exchange).await? => {
+                return Ok(Onward::Settled);
+            }
             Ending::GoOn => {}
             Ending::Rewritten(path) => {
                 let carried = Carried::redirected(self.decision, self.facts)?;
@@ -117,8 +127,9 @@ impl Judged<'_> {
         let Some(tree) = self.tree else {
             return Ok(Onward::Settled);
         };
+        let page = self.look_for_page(tree, (exchange, known)).await?;
         let carried = Carried::with(self.decision, self.facts);
-        match self.look_for_page(tree, (exchange, known)).await? {
+        match page {
             Page::At(path) => {
                 let is_page = true;
                 let carried = Carried { is_page, ..carried };
@@ -164,11 +175,11 @@ impl Judged<'_> {
 
     /// Finds a directory's page, or that of what is not there.
     async fn look_for_page(
-        &self,
+        &mut self,
         tree: &Tree,
         (exchange, known): (&mut Exchange, &KnownChain),
     ) -> Result<Page> {
-        let settings = &self.decision.settings;
+        let settings = Arc::clone(&self.decision.settings);
         let uri = &*self.facts.uri;
         match self.landing.kind {
             LandingKind::File => return Ok(Page::There),
@@ -200,9 +211,13 @@ impl Judged<'_> {
                 return Ok(Page::At(path));
             }
             let decision = self.of_missing(exchange, &path).await?;
+            self.decision.spent = decision.spent;
             match &decision.ending {
                 Ending::Redirect { status, location } => {
                     return Ok(Page::Sent(*status, location.clone()));
+                }
+                Ending::Status(stop) if GIVEN_UP.contains(&stop.reason) => {
+                    return Err(refusal(exchange, &decision, stop, known));
                 }
                 Ending::Status(stop) if stop.status > 300 && stop.status != 404 => {
                     refused = Some((stop.clone(), decision));

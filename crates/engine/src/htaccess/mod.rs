@@ -44,14 +44,12 @@ use self::walk::{Landing, LandingKind, Walk, Walked};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::exchange::reply::BodySize;
-use crate::exchange::request::Request;
 use crate::media_types;
 use crate::reply_head;
 use crate::resolve;
 use crate::resolve::resolved::relative_of;
 use crate::rules;
 use crate::scripts::Next;
-use crate::site::Rule;
 use crate::site_log::{self, Audience};
 use crate::stage::Routed;
 use crate::tree::Tree;
@@ -120,18 +118,15 @@ async fn go_round(
         let mut decision = ask((routed, exchange), &known, &facts, landing.seen).await?;
         Carried::hand_on(fields, &mut decision);
         note_server_env(routed, exchange, &mut decision, &facts)?;
-        let judged = Judged {
+        let mut judged = Judged {
             routed,
             files,
             tree,
             landing: &landing,
-            decision: &decision,
+            decision: &mut decision,
             facts: &facts,
         };
-        let step = match judged.decision.ending {
-            Ending::GoOn if is_forwarded(routed, &exchange.request) => Ok(Onward::Settled),
-            _ => judged.step(exchange, &known).await,
-        };
+        let step = judged.step(exchange, &known).await;
         match step {
             Ok(Onward::Elsewhere(path, file, next)) => {
                 lead_to(routed, exchange, &path, Some(decision.query.as_deref()))?;
@@ -446,14 +441,6 @@ fn note_server_env(
         exchange.request.server_env.insert(name, path);
     }
     Ok(())
-}
-
-/// Whether a rule forwards what rules of the virtual host have said it does: no file stands for that.
-fn is_forwarded(routed: Routed<'_>, request: &Request) -> bool {
-    let mut rules = routed.site.rules.iter();
-    let answers = |rule: &&Rule| rule.handler.is_some() && rule.conditions.hold(request, None);
-    let answering = rules.find(|rule| !request.server_env.is_empty() && answers(rule));
-    answering.is_some_and(|rule| matches!(rule.handler, Some(Handler::Proxy(_))))
 }
 
 /// Has the request's file looked for at another path of the site, with another query where there is

@@ -304,6 +304,29 @@ fn where_files_name_pages_of_a_directory_those_of_the_site_are_not_looked_for() 
 }
 
 #[test]
+fn pages_that_a_directory_may_have_take_steps_of_the_same_purse() {
+    let names: Vec<String> = (0..64).map(|at| format!("none{at}")).collect();
+    let names = format!("DirectoryIndex {}\n", names.join(" "));
+    let lines = "SetEnvIf Host x x\n".repeat(1_000);
+    let asks = "AuthType Basic\nAuthName x\nAuthUserFile {dir}/users\nRequire valid-user\n";
+    let section = |lines: &str| format!("{names}<Files none*>\n{lines}</Files>\n");
+    let (long, asking) = (section(&lines), section(asks));
+    let gateway = gateway(&[
+        ("site/sub/.htaccess", &long),
+        ("site/closed/.htaccess", &asking),
+    ]);
+    check(
+        &gateway,
+        "a.test",
+        &[("/sub/none1", 404, ""), ("/sub/", 500, "")],
+    );
+    // Of many that ask for a password few have it compared.
+    let wrong = "Authorization: Basic YW5uOndyb25n\r\n";
+    assert_eq!(ask(&gateway, "a.test", "/closed/none1", wrong).status, 401);
+    assert_eq!(ask(&gateway, "a.test", "/closed/", wrong).status, 500);
+}
+
+#[test]
 fn what_rules_take_out_of_a_path_may_be_any_letters_in_a_query() {
     let rule = "RewriteEngine On\nRewriteRule ^item/(.*)$ /front.txt?name=$1 [L]\n";
     let gateway = gateway(&[("site/.htaccess", rule)]);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use testkit::Gateway;
+use testkit::{Gateway, ScriptedUpstream, Step};
 
 use crate::htaccess::{ask, check};
 
@@ -177,11 +177,32 @@ htaccess = { override = [], directories = [
   [[sites.rules]]
   match = { not = { path = "/files/*" } }
   handler = { respond = { body = "as asked" } }
+[[sites]]
+hosts = ["half.test"]
+root = "{dir}/site"
+index = ["x.txt"]
+htaccess = { override = [], directories = [
+  { path = "{dir}/site", text = """
+    Options -FollowSymLinks
+    <Files x.txt>
+      Require all denied
+    </Files>
+  """ },
+  { path = "/", context = "server", text = """
+    RewriteEngine On
+    RewriteRule ^/other/ - [E=half:1]
+  """ },
+] }
+  [[sites.rules]]
+  match = { server_env = "half", exists = false }
+  handler = { proxy = "http://{back}" }
 "#;
 
 #[test]
 fn parts_of_a_site_have_words_of_their_own_for_their_files() {
+    let back = ScriptedUpstream::start(|_| vec![Step::reply(200, "forwarded")]);
     let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), PARTS);
+    let builder = builder.with("back", back.address());
     let closed = "Require all denied\n";
     for (name, content) in [
         ("site/.htaccess", "Header set X-Root yes\n"),
@@ -197,7 +218,19 @@ fn parts_of_a_site_have_words_of_their_own_for_their_files() {
     ] {
         builder.directory().write(name, content);
     }
+    let link = builder.directory().path().join("site/other/link.txt");
+    std::os::unix::fs::symlink("../up/x.txt", link).expect("a link");
     let gateway = builder.start();
+    // What is not forwarded is decided about to its end.
+    check(
+        &gateway,
+        "half.test",
+        &[
+            ("/other/none.txt", 200, "forwarded"),
+            ("/other/", 403, ""),
+            ("/other/link.txt", 403, ""),
+        ],
+    );
     check(
         &gateway,
         "parts.test",

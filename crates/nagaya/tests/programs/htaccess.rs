@@ -22,6 +22,18 @@ htaccess = { override = ["All"] }
   [[sites.rules]]
   match = { file = "*.php" }
   handler = { fastcgi = "{responder}" }
+[[sites]]
+hosts = ["led.test"]
+root = "{dir}/site"
+htaccess = { override = [], directories = [
+  { path = "/", context = "server", text = '''
+    RewriteEngine On
+    RewriteRule ^/item/([0-9]+)$ /index.php?item=$1 [E=app:1,QSA]
+  ''' },
+] }
+  [[sites.rules]]
+  match = { server_env = "app" }
+  handler = { fastcgi = { address = "{responder}", params = { set = { ASKED = "$uri" } } } }
 "#;
 
 const FILES: [&str; 7] = [
@@ -105,6 +117,22 @@ fn a_front_controller_is_told_what_was_asked_and_what_came_of_it() {
     let call = bed.call("/", "");
     assert_eq!(call.param("SCRIPT_NAME"), Some("/index.php"));
     assert_eq!(call.param("REQUEST_URI"), Some("/"));
+}
+
+#[test]
+fn a_program_that_rules_of_the_host_lead_to_is_told_what_was_asked() {
+    let bed = Bed::new(&[]);
+    let request = b"GET /item/17?x=y HTTP/1.1\r\nHost: led.test\r\n\r\n";
+    assert_eq!(reply(bed.gateway.ask(request)).text(), "a program");
+    let call = bed.responder.next_call();
+    for (name, value) in [
+        ("SCRIPT_NAME", "/index.php"),
+        ("REQUEST_URI", "/item/17?x=y"),
+        ("QUERY_STRING", "item=17&x=y"),
+        ("ASKED", "/item/17?item=17&x=y"),
+    ] {
+        assert_eq!(call.param(name), Some(value), "{name}: {:?}", call.params);
+    }
 }
 
 #[test]
