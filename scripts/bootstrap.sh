@@ -35,6 +35,7 @@ test_tools=(
   ab:apache2-utils:required
   htpasswd:apache2-utils:required
   apache2:apache2-bin:required
+  /usr/lib/apache2/modules/libphp*.so:libapache2-mod-php:required
   slowhttptest:slowhttptest:required
   /usr/share/perl5/Sys/Statistics/Linux/LoadAVG.pm:libsys-statistics-linux-perl:required
   /usr/sbin/php-fpm*:php-fpm:required
