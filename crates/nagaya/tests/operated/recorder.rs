@@ -82,7 +82,7 @@ fn a_log_is_read_and_a_report_printed() {
     }
     let (page, _) = said(nagaya(&figures, &["report", "www.a.example", "--html"]));
     assert!(
-        page.starts_with("<!doctype html>") && page.contains("<svg"),
+        page.starts_with("<!DOCTYPE html>") && page.contains("<svg"),
         "{page}"
     );
     let (text, status) = said(nagaya(&figures, &["report", "b.example"]));
