@@ -185,7 +185,7 @@ impl Drop for Underway<'_> {
 }
 
 /// Notes that the request is refused: beyond `caps.refusals_per_client` a second its connection
-/// ends, and its record is one of those of which one in [`SAMPLE`](crate::refused::SAMPLE) is written. What a trusted
+/// ends, and its record is one of those of which one in [`SAMPLE`] is written. What a trusted
 /// proxy's connection carries may be of others, too: it goes on.
 fn note_refused(arrived: Arrived<'_>, exchange: &mut Exchange) {
     let worker = arrived.worker;
