@@ -1,7 +1,8 @@
 //! The programs of the directories above a file, merged in Apache's order.
 //!
 //! First the plain lines of all, from the outermost inwards; then what stands in `<Files>`, of all
-//! in the same order; last what stands in `<If>`. The plain lines are merged once.
+//! in the same order; last what stands in `<If>`, and in such sections within those once all before
+//! them are through. The plain lines are merged once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -161,9 +162,7 @@ impl Chain {
             if let Some(block) = chosen(choices, scope).await? {
                 self.take_in(&mut settings, (block, level), scope)?;
                 files.extend(block.files.iter().map(|section| (section, level)));
-                for inner in block.ifs.iter().rev() {
-                    ifs.push_front((inner, level));
-                }
+                ifs.extend(block.ifs.iter().map(|choices| (choices, level)));
             }
         }
     }

@@ -48,6 +48,8 @@ pub struct Decision {
     pub media_type: Option<Vec<u8>>,
     /// The handler that a rule says.
     pub handler: Option<Vec<u8>>,
+    /// Whether a rule answers, or sends the client elsewhere.
+    pub is_by_rule: bool,
     /// Whether a rule with `END` was met.
     pub has_ended: bool,
     /// Variables that rules of the virtual host have set for this path.
@@ -120,6 +122,7 @@ pub fn decide<'a>(
             cookies: Vec::new(),
             media_type: None,
             handler: None,
+            is_by_rule: false,
             has_ended: request.has_ended,
             server_env: BTreeSet::new(),
             spent: 0,
@@ -184,9 +187,11 @@ async fn go(
     decision.cookies.extend(passed.cookies);
     match passed.result {
         RewriteResult::Status(status) => {
+            decision.is_by_rule = true;
             return Err(Stop::new(status, "htaccess_rule"));
         }
         RewriteResult::Redirect(status, location) => {
+            decision.is_by_rule = true;
             return Ok(Ending::Redirect { status, location });
         }
         RewriteResult::Same | RewriteResult::Path(_) => {}
@@ -266,8 +271,12 @@ async fn translate(
             let found = redirect::first(&settings.server_redirects, scope).await?;
             found.map(redirected).transpose()
         }
-        RewriteResult::Status(status) => Err(Stop::new(status, "htaccess_rule")),
+        RewriteResult::Status(status) => {
+            decision.is_by_rule = true;
+            Err(Stop::new(status, "htaccess_rule"))
+        }
         RewriteResult::Redirect(status, location) => {
+            decision.is_by_rule = true;
             Ok(Some(Ending::Redirect { status, location }))
         }
         RewriteResult::Path(path) => {

@@ -74,7 +74,11 @@ pub struct Described {
 impl Endings {
     pub(crate) fn add(&mut self, aspect: Aspect, ending: &[u8], value: Option<Vec<u8>>) {
         let ending = ending.strip_prefix(b".").unwrap_or(ending);
-        self.0.insert((aspect, ending.to_ascii_lowercase()), value);
+        let key = (aspect, ending.to_ascii_lowercase());
+        // In Apache what a file takes away is taken away wherever in it that stands.
+        if value.is_none() || self.0.get(&key) != Some(&None) {
+            self.0.insert(key, value);
+        }
     }
 
     /// How many there are.

@@ -131,6 +131,7 @@ pub(crate) enum Variable {
 /// A fact of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fact {
+    ApiVersion,
     AuthType,
     ConnRemoteAddr,
     ContentType,
@@ -176,7 +177,11 @@ pub(crate) enum Part {
     Weekday,
 }
 
-const FACTS: [(&str, Fact); 40] = [
+/// What Apache 2.4 calls the interface of its modules.
+const MODULE_MAGIC_NUMBER: &str = "20120211";
+
+const FACTS: [(&str, Fact); 41] = [
+    ("API_VERSION", Fact::ApiVersion),
     ("AUTH_TYPE", Fact::AuthType),
     ("CONN_REMOTE_ADDR", Fact::ConnRemoteAddr),
     ("CONTENT_TYPE", Fact::ContentType),
@@ -270,6 +275,7 @@ impl Fact {
     fn value(self, scope: &Scope<'_>) -> Vec<u8> {
         let request = scope.request;
         let text = match self {
+            Self::ApiVersion => MODULE_MAGIC_NUMBER,
             Self::AuthType => match *scope.user.borrow() {
                 Some(_) => "Basic",
                 None => "",

@@ -45,6 +45,17 @@ fn sections_of_files_come_after_all_plain_lines_and_conditions_last() {
 }
 
 #[test]
+fn a_condition_within_another_comes_after_all_those_outside() {
+    let within = "<If \"true\">\nSetEnv X outer\n<If \"true\">\nSetEnv X within\n</If>\n</If>\n";
+    let site = Site::new(&format!("{within}<If \"true\">\nSetEnv X next\n</If>"));
+    let site = site.below("sub", "<If \"true\">\nSetEnv X below\n</If>");
+    for target in ["/a", "/sub/a"] {
+        let asked = site.ask(target);
+        assert_eq!(asked.variable("X").as_deref(), Some("within"), "{target}");
+    }
+}
+
+#[test]
 fn if_and_else_are_one_choice() {
     let text = "<If \"%{QUERY_STRING} == 'a'\">\nSetEnv X a\n</If>\n<ElseIf \"%{QUERY_STRING} == 'b'\">\nSetEnv X b\n</ElseIf>\n<Else>\nSetEnv X else\n</Else>";
     let site = Site::new(text);
@@ -59,9 +70,16 @@ fn sections_stand_in_each_other() {
         "<If \"%{QUERY_STRING} == 'a'\">\n<Files \"x.*\">\n<If \"%{HTTP_HOST} == 'example.jp'\">\nDeny from all\n</If>\n</Files>\n</If>",
     );
     let site = site.files(&["x.txt", "y.txt"]);
-    assert_eq!(site.short("/x.txt?a"), "403");
+    // In a file `<Files>` in `<If>` does nothing in Apache, and what it says is about access.
+    assert_eq!(site.short("/x.txt?a"), "500");
     assert_eq!(site.short("/y.txt?a"), "200");
     assert_eq!(site.short("/x.txt?b"), "200");
+    let site = Site::new("<If \"true\">\n<Files *>\nSetEnv X y\n</Files>\n</If>");
+    assert_eq!(site.ask("/x.txt").variable("X"), None);
+    // That of the configuration counts.
+    let site = Site::new("");
+    let site = site.of_server("<If \"true\">\n<Files x.*>\nDeny from all\n</Files>\n</If>");
+    assert_eq!(site.files(&["x.txt"]).short("/x.txt"), "403");
     let site = Site::new("<Files \"x*\">\n<Files \"*.txt\">\nDeny from all\n</Files>\n</Files>");
     let site = site.files(&["x.txt", "x.html"]);
     assert_eq!(
@@ -83,6 +101,23 @@ fn options_add_to_the_inherited_or_replace_them() {
     assert!(!lists("Options +Indexes", "Options -Indexes"));
     assert!(lists("Options None", "Options +Indexes"));
     assert!(lists("Options -Indexes", "Options All"));
+}
+
+#[test]
+fn what_a_file_takes_away_it_does_not_give() {
+    let told = |outer: &str, inner: &str| {
+        let site = Site::new(outer).below("sub", inner);
+        let described = site.ask("/sub/x.gz").settings.describe(b"x.gz");
+        (described.encodings.len(), described.media_type)
+    };
+    for both in [
+        "RemoveEncoding .gz\nAddEncoding x-gzip .gz\nRemoveType gz\nAddType text/x .gz",
+        "AddEncoding x-gzip .gz\nRemoveEncoding .gz\nAddType text/x .gz\nRemoveType gz",
+    ] {
+        assert_eq!(told("", both), (0, Some(None)), "{both}");
+    }
+    let given = told("RemoveEncoding .gz", "AddEncoding x-gzip .gz");
+    assert_eq!(given, (1, None), "a directory within gives it again");
 }
 
 #[test]

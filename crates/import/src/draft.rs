@@ -39,8 +39,7 @@ impl TomlItem {
 
     /// A table of these members.
     pub(crate) fn table<const N: usize>(members: [(&str, TomlItem); N]) -> Self {
-        let members = members.into_iter();
-        Self::Table(members.map(|(name, it)| (name.to_owned(), it)).collect())
+        Self::Table(members.map(|(name, it)| member(name, it)).into())
     }
 
     /// Whether it is a table that has this member.
@@ -92,6 +91,23 @@ impl From<String> for TomlItem {
     }
 }
 
+impl From<bool> for TomlItem {
+    fn from(flag: bool) -> Self {
+        Self::Flag(flag)
+    }
+}
+
+impl From<u64> for TomlItem {
+    fn from(count: u64) -> Self {
+        Self::Count(count)
+    }
+}
+
+/// A member of a table.
+pub(crate) fn member(name: &str, item: impl Into<TomlItem>) -> (String, TomlItem) {
+    (name.to_owned(), item.into())
+}
+
 /// A key of TOML, in quotes where it must be.
 fn key(name: &str) -> String {
     let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -132,8 +148,7 @@ impl DraftKeys {
         item: impl Into<TomlItem>,
         from: &[usize],
     ) {
-        let members = vec![(name.to_owned(), item.into())];
-        self.put(table, TomlItem::Table(members), from);
+        self.put(table, TomlItem::Table(vec![member(name, item)]), from);
     }
 
     /// Takes a key away.
@@ -166,6 +181,30 @@ impl DraftKeys {
         self.note(&others.from);
         self.within.extend(others.within);
         self.remarks.extend(others.remarks);
+    }
+
+    /// A rule for these requests, made of these lines.
+    pub(crate) fn rule(members: Vec<(String, TomlItem)>, from: &[usize]) -> Self {
+        let mut rule = Self::default();
+        rule.note(from);
+        rule.matching(members);
+        rule
+    }
+
+    /// A time, a size or a number, if it is one.
+    pub(crate) fn bound(
+        &mut self,
+        (ledger, id): (&Ledger, usize),
+        said: Option<impl Into<TomlItem>>,
+        (table, name): (&str, &str),
+    ) {
+        match said {
+            Some(said) => {
+                ledger.carried(id);
+                self.put_in(table, name, said, &[id]);
+            }
+            None => ledger.lost(id, "no time or size that can be said here"),
+        }
     }
 
     /// Which requests it is for; all where nothing is asked.

@@ -38,8 +38,7 @@ impl Socket {
             reach,
         };
         if let Some(path) = text.strip_prefix("unix:") {
-            let path = words::file_path(path).filter(|path| path.len() <= 107)?;
-            return Some(socket(format!("unix:{path}"), Reach::Loopback));
+            return Some(socket(words::unix(path)?, Reach::Loopback));
         }
         let text = text
             .replace("_default_", "*")
@@ -262,9 +261,7 @@ impl Fronts {
             .iter()
             .any(|host| self.redirected.contains(host));
         if front.is_tls() && (goes_to_tls || (!front.is_plain() && self.has_plain)) {
-            draft
-                .keys
-                .put_in("tls", "redirect", TomlItem::Flag(true), &[]);
+            draft.keys.put_in("tls", "redirect", true, &[]);
             draft
                 .keys
                 .remark("requests without TLS are redirected: a site answers on every listener");
@@ -309,7 +306,7 @@ pub(crate) fn listeners<'s>(
         let keys = shared.table("[[listen]]".to_owned());
         keys.put("address", address, &[]);
         if is_tls {
-            keys.put("tls", TomlItem::Flag(true), &[]);
+            keys.put("tls", true, &[]);
         }
     }
 }

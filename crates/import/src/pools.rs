@@ -175,12 +175,7 @@ impl FpmPool {
                 self.address = address_of(value);
                 Some(())
             }
-            "user" => {
-                let is_root = value == "root" || value.bytes().all(|byte| byte == b'0');
-                let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.$@".contains(&byte);
-                let is_fine = !is_root && value.bytes().all(fits);
-                is_fine.then(|| self.site.put("user", value, &[id]))
-            }
+            "user" => words::is_user(value).then(|| self.site.put("user", value, &[id])),
             "pm.max_children" => {
                 count(1_024).map(|it| self.put("processes", TomlItem::Count(it), id))
             }

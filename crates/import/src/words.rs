@@ -49,6 +49,21 @@ pub(crate) fn address(host: &str, port: &str) -> Option<String> {
     Some(format!("{host}:{port}"))
 }
 
+/// `unix:` with the path of a socket.
+pub(crate) fn unix(path: &str) -> Option<String> {
+    let path = file_path(path).filter(|path| path.len() <= 107 && !path.ends_with(';'))?;
+    Some(format!("unix:{path}"))
+}
+
+/// A server at a socket's path, or at a host and a port, this one where none is said.
+pub(crate) fn server(text: &str, usual_port: &str) -> Option<String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return unix(path);
+    }
+    let (host, port) = text.rsplit_once(':').unwrap_or((text, usual_port));
+    address(host, port)
+}
+
 /// An address or a network, without bits beyond its prefix.
 pub(crate) fn network(text: &str) -> Option<IpNet> {
     if let Ok(address) = text.parse::<std::net::IpAddr>() {
@@ -67,6 +82,10 @@ pub(crate) fn spell_network(network: &IpNet) -> String {
 
 /// The networks of this machine itself.
 pub(crate) const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1"];
+
+pub(crate) fn loopback() -> impl Iterator<Item = IpNet> {
+    LOOPBACK.iter().filter_map(|it| network(it))
+}
 
 /// A text as a glob that means itself.
 pub(crate) fn glob(text: &str) -> Option<String> {
@@ -334,4 +353,50 @@ pub(crate) fn mount_path(text: &str) -> Option<&str> {
 pub(crate) fn file_path(text: &str) -> Option<&str> {
     let is_odd = |c: char| c.is_control() || c == '$';
     (text.starts_with('/') && !text.contains(is_odd)).then_some(text)
+}
+
+/// The path of a directory without its last slash.
+pub(crate) fn without_slash(path: &str) -> &str {
+    match path.trim_end_matches('/') {
+        "" => path,
+        path => path,
+    }
+}
+
+/// Whether programs may run as this user.
+pub(crate) fn is_user(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.$@".contains(&byte);
+    let is_root = name == "root" || name.bytes().all(|byte| byte == b'0');
+    !is_root && name.bytes().all(fits)
+}
+
+/// What a password is asked for, in letters that a field may have.
+pub(crate) fn realm(text: &str) -> String {
+    let fits = |c: &char| c.is_ascii_graphic() && !['"', '\\'].contains(c) || *c == ' ';
+    let realm: String = text.chars().filter(fits).collect();
+    match realm.trim().is_empty() {
+        true => "restricted".to_owned(),
+        false => realm,
+    }
+}
+
+/// The path of an error's page, if that is a file.
+pub(crate) fn error_page(path: &str) -> Option<&str> {
+    let mut endings = [".html", ".htm", ".json", ".svg", ".txt"].iter();
+    let is_page = endings.any(|end| path.ends_with(end)) && !path.contains("/..");
+    file_path(path).filter(|_| is_page)
+}
+
+/// Whether an error may have this status.
+pub(crate) fn is_error_status(text: &str) -> bool {
+    let is_one = |status: u16| (400..=599).contains(&status);
+    text.len() == 3 && text.parse().is_ok_and(is_one)
+}
+
+/// Those that name a file in a directory.
+pub(crate) fn index_names(names: &[String]) -> Vec<String> {
+    let is_odd = |c: char| c == '/' || c.is_control();
+    let fits =
+        |name: &&String| !name.is_empty() && !name.starts_with('.') && !name.contains(is_odd);
+    names.iter().filter(fits).cloned().collect()
 }

@@ -172,6 +172,11 @@ const ROWS: &[(&str, &str)] = &[
         "AddHandler cgi-script .cgi",
         "match = { file = \"*.cgi\" }\nhandler = { cgi = true }",
     ),
+    // Whatever path has led to the file.
+    (
+        "<Directory /srv/a/bin>\nAddHandler cgi-script .pl .cgi\nOptions +ExecCGI\n</Directory>",
+        "match = { file = [\"/srv/a/bin/*.pl\", \"/srv/a/bin/*.cgi\"] }\nhandler = { cgi = true }",
+    ),
     (
         "ProxyPass /app/ http://127.0.0.1:9000/",
         "match = { path = [\"/app\", \"/app/*\"] }\nhandler = { proxy = { upstream = \"http://127.0.0.1:9000\", strip_prefix = \"/app\", \

@@ -119,11 +119,15 @@ pub(crate) struct Stamp {
 /// Whether a change will show that was made after this time, at which it was looked at.
 pub(crate) fn is_settled_at(facts: &FileFacts, looked_ns: u128) -> bool {
     let changed_ns = facts.changed_ns;
-    let margin_ns = match changed_ns % SECOND_NS {
+    u128::from(changed_ns.saturating_add(settled_after_ns(changed_ns))) < looked_ns
+}
+
+/// How long after a change of this time another one might not show.
+pub(super) fn settled_after_ns(changed_ns: u64) -> u64 {
+    match changed_ns % SECOND_NS {
         0 => SETTLED_COARSE_NS,
         _ => SETTLED_NS,
-    };
-    u128::from(changed_ns.saturating_add(margin_ns)) < looked_ns
+    }
 }
 
 impl Programs {

@@ -52,7 +52,10 @@ async fn answer_error(routed: Routed<'_>, exchange: &mut Exchange, error: Error)
     if exchange.reply.has_started() || error_reply::closes(exchange, &error) {
         return Err(error);
     }
-    if exchange.route.failed_status != 0 {
+    let is_page = exchange.route.failed_status != 0;
+    let applied = exchange.route.htaccess.as_ref();
+    // As in Apache what a rule says of a failure's page is said of the request.
+    if is_page && !applied.is_some_and(|it| it.decision.is_by_rule) {
         return Err(first_failure(exchange, error));
     }
     let Some(mut applied) = exchange.route.htaccess.take() else {
@@ -62,7 +65,7 @@ async fn answer_error(routed: Routed<'_>, exchange: &mut Exchange, error: Error)
     let settings = Arc::clone(&applied.decision.settings);
     let document = settings.error_document(status);
     let carried = match document {
-        Some(ErrorDocument::Path(_)) => carried(&applied, status),
+        Some(ErrorDocument::Path(_)) if !is_page => carried(&mut applied, status),
         _ => None,
     };
     exchange.route.htaccess = Some(applied);
@@ -93,12 +96,14 @@ async fn answer_error(routed: Routed<'_>, exchange: &mut Exchange, error: Error)
 }
 
 /// What goes with the request to the page of its failure.
-fn carried(applied: &Applied, status: u16) -> Option<Carried> {
-    let mut carried = Carried::redirected(&applied.decision, &applied.facts).ok()?;
-    let status = status.to_string();
-    let set = carried.variables.set(b"REDIRECT_STATUS", status.as_bytes());
-    carried.has_ended = false;
-    set.ok().map(|()| carried)
+fn carried(applied: &mut Applied, status: u16) -> Option<Carried> {
+    // That of a directory's page is the directory's.
+    let facts = &mut applied.facts;
+    if let Some(directory) = &facts.page_of {
+        facts.uri.clone_from(directory);
+    }
+    let carried = Carried::redirected(&applied.decision, facts).ok()?;
+    carried.after_failure(status).ok()
 }
 
 /// The failure is told, and of the reply that was begun only what explains it stays.

@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use config::model::{Handler, HostPattern, Model, Root as NamedRoot, Site};
+use config::model::{HostPattern, Model, Root as NamedRoot, Site};
 use config::reason;
 use htaccess::{
     Decision, Ending, Explain, Problem, Question, REDIRECTS_MAX, Stop, Told, Traced, UserTold,
@@ -17,10 +17,9 @@ use wire::{HeadCaps, RequestHead};
 
 use super::applied::failure;
 use super::cache::{KnownChain, Programs};
-use super::facts::{Carried, Facts};
+use super::facts::{Carried, Facts, ToldRequest, ToldSite, root_name};
 use super::walk::{self, Landing, LandingKind, Walk, Walked};
-use super::{looks, options, root_name};
-use crate::media_types;
+use super::{has_cgi, looks};
 use crate::resolve::resolved::relative_of;
 use crate::resolve::search::Root;
 use crate::site::path_rules;
@@ -121,7 +120,7 @@ impl<'a> Explainer<'a> {
     /// Explains one path; says as well whether another is next.
     fn round(&mut self) -> Result<(Round, bool), String> {
         let tree = self.tree();
-        let (root, filename, walked) = self.look(tree.as_ref())?;
+        let (root, filename, walked) = self.look(tree)?;
         let mut round = Round {
             uri: self.path.clone(),
             filename,
@@ -144,14 +143,14 @@ impl<'a> Explainer<'a> {
             (name, level.program.problems.clone())
         });
         round.files = levels.collect();
-        let facts = self.facts(tree.clone(), &landing);
+        let facts = self.facts(tree, &landing);
         round.filename.clone_from(&facts.filename);
         let (fields, hosts) = (facts.pairs(), [&*facts.host]);
         let told = facts.told(&fields, &hosts);
         let progress = decide(&known.chain, &told, Explain::Yes);
         let mut decision = progress.finish(|question| match question {
             Question::File(name) => {
-                let tree = root.as_ref().zip(tree.as_ref());
+                let tree = root.as_ref().zip(tree);
                 let seen = tree
                     .map(|(root, (_, named))| looks::seen(root, named, name, Wait::Allowed).ok());
                 let seen = seen.flatten();
@@ -172,7 +171,7 @@ impl<'a> Explainer<'a> {
     /// What holds for the path, the root it leads into, and the full name of what it leads to.
     fn look(
         &self,
-        tree: Option<&(String, &NamedRoot)>,
+        tree: Option<(&str, &NamedRoot)>,
     ) -> Result<(Option<Root>, Vec<u8>, Walked), String> {
         let files = self.site.htaccess.as_ref();
         let files =
@@ -200,7 +199,7 @@ impl<'a> Explainer<'a> {
     }
 
     /// The root that the path leads into, and what of the path leads there.
-    fn tree(&self) -> Option<(String, &'a NamedRoot)> {
+    fn tree(&self) -> Option<(&'a str, &'a NamedRoot)> {
         let site = self.site;
         let is_below = |prefix: &str| {
             let below = self.path.strip_prefix(prefix.as_bytes());
@@ -208,14 +207,14 @@ impl<'a> Explainer<'a> {
         };
         let mut mounts = site.mounts.iter();
         let mount = mounts.find(|mount| is_below(&mount.path));
-        let mount = mount.map(|mount| (mount.path.clone(), &mount.root));
-        mount.or_else(|| Some((String::new(), site.root.as_ref()?)))
+        let mount = mount.map(|mount| (&*mount.path, &mount.root));
+        mount.or_else(|| Some(("", site.root.as_ref()?)))
     }
 
     /// The page of a directory, or of what is missing.
     fn page(
         &self,
-        (root, prefix): (&Root, String),
+        (root, prefix): (&Root, &str),
         landing: &Landing,
         decision: &Decision,
     ) -> Option<Vec<u8>> {
@@ -295,50 +294,29 @@ impl<'a> Explainer<'a> {
         true
     }
 
-    fn facts(&mut self, tree: Option<(String, &NamedRoot)>, landing: &Landing) -> Facts {
-        let root = tree
-            .as_ref()
-            .map_or_else(|| b"/".to_vec(), |(_, named)| root_name(named));
-        let prefix = tree.map(|(prefix, _)| prefix).unwrap_or_default();
-        let filename = [&*root, &*landing.relative].concat();
-        let root = root.strip_suffix(b"/").unwrap_or(&root).to_vec();
-        let carried = std::mem::take(&mut self.carried);
-        let line = [self.asked.sent_method(), self.asked.target(), b"HTTP/1.1"];
-        let handlers = self.site.rules.iter().map(|rule| &rule.handler);
-        let mut cgi = handlers.filter(|handler| matches!(handler, Some(Handler::Cgi(_))));
-        let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    fn facts(&mut self, tree: Option<(&str, &NamedRoot)>, landing: &Landing) -> Facts {
+        let (site, carried) = (self.site, std::mem::take(&mut self.carried));
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        Facts {
-            method: self.asked.method_bytes().to_vec(),
-            uri: self.path.clone(),
-            query: self.query.clone(),
-            request_line: line.join(&b' '),
-            protocol: "HTTP/1.1",
-            fields: self.asked.fields.clone(),
-            media_type: media_types::of(&self.site.files, &filename).into_owned(),
-            filename,
-            is_directory: landing.kind == LandingKind::Directory,
-            path_info: landing.path_info.clone(),
-            mount: (!prefix.is_empty()).then(|| (prefix.into_bytes(), root.clone())),
-            root,
+        let asked = ToldRequest {
+            head: &self.asked,
+            uri: &self.path,
+            query: self.query.as_deref(),
             is_tls: self.is_tls,
-            host: self.asked.host().as_bytes().to_vec(),
-            site: self.site.name().into_bytes(),
             port: if self.is_tls { 443 } else { 80 },
             client: self.client,
             client_port: 0,
             peer: self.client,
-            server: here,
-            has_ended: carried.has_ended,
-            is_translated: carried.is_translated,
-            is_page: carried.is_page,
-            decided: carried.decided,
-            known: None,
-            variables: carried.variables,
-            options: options(self.site.files.listing, cgi.next().is_some()),
+            server: IpAddr::V4(Ipv4Addr::LOCALHOST),
             now: super::now(now.map_or(0, |now| now.as_secs())),
-            spent: carried.spent,
-        }
+        };
+        let told = ToldSite {
+            name: &site.name(),
+            files: &site.files,
+            tree,
+            root: site.root.as_ref(),
+            has_cgi: has_cgi(site.rules.iter().map(|rule| rule.handler.as_ref())),
+        };
+        Facts::new(&asked, &told, landing, carried)
     }
 }
 

@@ -1,16 +1,48 @@
 //! What files are told of a request: a copy of it, for the request goes on to change meanwhile.
 
 use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use config::model::{Files, Root};
 use htaccess::{
     AccessGround, AllowedOptions, Civil, ContextPrefix, Decision, RequestFacts, Variables,
 };
-use wire::Fields;
+use wire::{Fields, RequestHead, Version};
 
 use super::applied::failure;
 use super::cache::KnownChain;
+use super::walk::{Landing, LandingKind};
 use crate::error::Result;
+use crate::media_types;
+
+/// A request that files are told of, who asks it, and over what.
+#[derive(Debug)]
+pub(crate) struct ToldRequest<'a> {
+    pub(crate) head: &'a RequestHead,
+    /// The path that it has come to.
+    pub(crate) uri: &'a [u8],
+    pub(crate) query: Option<&'a [u8]>,
+    pub(crate) is_tls: bool,
+    pub(crate) port: u16,
+    pub(crate) client: IpAddr,
+    pub(crate) client_port: u16,
+    pub(crate) peer: IpAddr,
+    pub(crate) server: IpAddr,
+    pub(crate) now: Civil,
+}
+
+/// The site that they belong to.
+#[derive(Debug)]
+pub(crate) struct ToldSite<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) files: &'a Files,
+    /// Where the path leads: a mount's path, or none, and a root.
+    pub(crate) tree: Option<(&'a str, &'a Root)>,
+    /// The site's own root.
+    pub(crate) root: Option<&'a Root>,
+    pub(crate) has_cgi: bool,
+}
 
 /// What is told of a request; as [`RequestFacts`] has it.
 #[derive(Debug)]
@@ -38,7 +70,8 @@ pub(crate) struct Facts {
     pub(crate) media_type: String,
     pub(crate) has_ended: bool,
     pub(crate) is_translated: bool,
-    pub(crate) is_page: bool,
+    /// The directory whose page it is looked at as.
+    pub(crate) page_of: Option<Vec<u8>>,
     pub(crate) decided: Option<Decided>,
     /// The files that are asked.
     pub(crate) known: Option<Arc<KnownChain>>,
@@ -71,8 +104,8 @@ pub(crate) struct Carried {
     pub(crate) spent: u64,
     /// Whether rules of the virtual host have led to the path.
     pub(crate) is_translated: bool,
-    /// Whether it is looked at as the page of the path before.
-    pub(crate) is_page: bool,
+    /// The path of the directory whose page it is looked at as.
+    pub(crate) page_of: Option<Vec<u8>>,
     /// By what access was decided for the path before.
     pub(crate) decided: Option<Decided>,
     /// Values of `Set-Cookie` for the reply.
@@ -111,10 +144,14 @@ impl Carried {
     pub(crate) fn with(decision: &Decision, facts: &Facts) -> Self {
         Self {
             variables: decision.variables.clone(),
-            has_ended: decision.has_ended,
+            // What a page's rules end is ended for the page alone.
+            has_ended: match facts.page_of {
+                Some(_) => facts.has_ended,
+                None => decision.has_ended,
+            },
             spent: decision.spent,
             is_translated: false,
-            is_page: false,
+            page_of: None,
             decided: decision.ground.clone().map(|ground| Decided {
                 ground,
                 user: decision.user.clone(),
@@ -123,6 +160,16 @@ impl Carried {
             cookies: decision.cookies.clone(),
             vary: decision.vary.clone(),
         }
+    }
+
+    /// The same for the page of a failure of this status, be it one: its programs are told.
+    pub(crate) fn after_failure(mut self, status: u16) -> Result<Self> {
+        if status != 0 {
+            let status = status.to_string();
+            let set = self.variables.set(b"REDIRECT_STATUS", status.as_bytes());
+            set.map_err(|stop| failure(&stop, None))?;
+        }
+        Ok(self)
     }
 
     /// Hands on to the next decision what goes into the reply.
@@ -145,6 +192,66 @@ impl Carried {
 }
 
 impl Facts {
+    /// What is told of a request that has come to this landing.
+    pub(crate) fn new(
+        asked: &ToldRequest<'_>,
+        site: &ToldSite<'_>,
+        landing: &Landing,
+        carried: Carried,
+    ) -> Self {
+        let head = asked.head;
+        // What has no file is called as in the path.
+        let name = site.tree.map(|(_, root)| root_name(root));
+        let filename = [&*name.unwrap_or_else(|| b"/".to_vec()), &*landing.relative].concat();
+        let plain = |root: &Root| {
+            let mut name = root_name(root);
+            name.pop();
+            name
+        };
+        let mount = site.tree.filter(|(path, _)| !path.is_empty());
+        let root = site.root.or(site.tree.map(|(_, root)| root));
+        let protocol = match head.version {
+            Version::Http10 => "HTTP/1.0",
+            _ => "HTTP/1.1",
+        };
+        let line = [head.sent_method(), head.target(), protocol.as_bytes()];
+        Self {
+            // A page is looked at in a request of its own.
+            method: match carried.page_of {
+                Some(_) => b"GET".to_vec(),
+                None => head.method_bytes().to_vec(),
+            },
+            uri: asked.uri.to_vec(),
+            query: asked.query.map(<[u8]>::to_vec),
+            request_line: line.join(&b' '),
+            protocol,
+            fields: head.fields.clone(),
+            media_type: media_types::of(site.files, &filename).into_owned(),
+            filename,
+            is_directory: landing.kind == LandingKind::Directory,
+            path_info: landing.path_info.clone(),
+            root: root.map(plain).unwrap_or_default(),
+            mount: mount.map(|(path, root)| (path.as_bytes().to_vec(), plain(root))),
+            is_tls: asked.is_tls,
+            host: head.host().as_bytes().to_vec(),
+            site: site.name.as_bytes().to_vec(),
+            port: asked.port,
+            client: asked.client,
+            client_port: asked.client_port,
+            peer: asked.peer,
+            server: asked.server,
+            has_ended: carried.has_ended,
+            is_translated: carried.is_translated,
+            page_of: carried.page_of,
+            decided: carried.decided,
+            known: None,
+            variables: carried.variables,
+            options: options(site.files.listing, site.has_cgi),
+            now: asked.now,
+            spent: carried.spent,
+        }
+    }
+
     /// The fields, as they are told.
     pub(crate) fn pairs(&self) -> Vec<(&[u8], &[u8])> {
         let fields = self.fields.iter();
@@ -183,9 +290,10 @@ impl Facts {
             software: "nagaya",
             admin: "",
             media_type: Some(&self.media_type),
-            has_ended: self.has_ended,
+            // A page is asked for anew, whatever its directory's rules have ended.
+            has_ended: self.has_ended && self.page_of.is_none(),
             is_translated: self.is_translated,
-            is_subrequest: self.is_page,
+            is_subrequest: self.page_of.is_some(),
             decided: (self.decided.as_ref()).map(|it| (&it.ground, it.user.as_deref())),
             variables: &self.variables,
             options: self.options,
@@ -193,4 +301,26 @@ impl Facts {
             spent: self.spent,
         }
     }
+}
+
+/// The full name of a root, a slash at its end.
+pub(super) fn root_name(root: &Root) -> Vec<u8> {
+    let mut name = root.path.as_os_str().as_bytes().to_vec();
+    if !name.ends_with(b"/") {
+        name.push(b'/');
+    }
+    name
+}
+
+/// What holds where no file says otherwise: links are followed as the site has it.
+fn options(lists: bool, has_cgi: bool) -> AllowedOptions {
+    let word = |word: &[u8]| AllowedOptions::of_word(word).unwrap_or(AllowedOptions::NONE);
+    let mut options = word(b"FollowSymLinks");
+    if lists {
+        options = options.with(word(b"Indexes"));
+    }
+    if has_cgi {
+        options = options.with(word(b"ExecCGI"));
+    }
+    options
 }

@@ -38,7 +38,7 @@ pub(crate) async fn edit(arrived: Arrived<'_>, exchange: &mut Exchange) -> Resul
     let edited = edited.map(|it| it.map_err(|stop| failure(&stop, None)));
     let decision = &applied.decision;
     if let Ok(Ok(Some(tables))) = &edited {
-        exchange.outgoing.fields = good(tables.fields.iter().chain(&tables.always));
+        exchange.outgoing.fields = good(tables.always.iter().chain(&tables.fields));
     }
     let fields = &mut exchange.outgoing.fields;
     for name in decision

@@ -4,6 +4,7 @@
 //! paths that files are asked about, too.
 
 use std::io;
+use std::mem::take;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -131,8 +132,8 @@ impl Judged<'_> {
         let carried = Carried::with(self.decision, self.facts);
         match page {
             Page::At(path) => {
-                let is_page = true;
-                let carried = Carried { is_page, ..carried };
+                let page_of = Some(self.facts.uri.clone());
+                let carried = Carried { page_of, ..carried };
                 return Ok(Onward::Elsewhere(path, None, carried));
             }
             Page::Sent(status, location) => return Ok(Onward::Answer(status, location)),
@@ -210,8 +211,12 @@ impl Judged<'_> {
             if self.is_file(tree, &path).await? {
                 return Ok(Page::At(path));
             }
-            let decision = self.of_missing(exchange, &path).await?;
+            let mut decision = self.of_missing(exchange, &path).await?;
             self.decision.spent = decision.spent;
+            // What is missing sets cookies all the same.
+            let cookies = take(&mut self.decision.cookies);
+            Carried::hand_on([cookies, Vec::new()], &mut decision);
+            self.decision.cookies.clone_from(&decision.cookies);
             match &decision.ending {
                 Ending::Redirect { status, location } => {
                     return Ok(Page::Sent(*status, location.clone()));
@@ -239,7 +244,7 @@ impl Judged<'_> {
     /// What files say of a page that is not there.
     async fn of_missing(&self, exchange: &mut Exchange, path: &[u8]) -> Result<Decision> {
         let carried = Carried {
-            is_page: true,
+            page_of: Some(self.facts.uri.clone()),
             ..Carried::with(self.decision, self.facts)
         };
         let place = (self.routed, self.files);

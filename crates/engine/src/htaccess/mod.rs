@@ -25,26 +25,22 @@ pub(crate) mod walk;
 
 use std::cell::Cell;
 use std::mem::take;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use config::model::{Handler, Root, SiteHtaccess};
-use htaccess::{
-    AllowedOptions, Civil, Decision, Ending, Explain, FileFacts, Program, REDIRECTS_MAX, decide,
-};
+use config::model::{Handler, SiteHtaccess};
+use htaccess::{Civil, Decision, Ending, Explain, FileFacts, Program, REDIRECTS_MAX, decide};
 
 use self::applied::Applied;
 use self::cache::KnownChain;
-use self::facts::{Carried, Facts};
+use self::facts::{Carried, Facts, ToldRequest, ToldSite, root_name};
 use self::judged::{Judged, Onward, other_file};
 use self::proving::Proving;
-use self::walk::{Landing, LandingKind, Walk, Walked};
+use self::walk::{Landing, Walk, Walked};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::exchange::reply::BodySize;
-use crate::media_types;
 use crate::reply_head;
 use crate::resolve;
 use crate::resolve::resolved::relative_of;
@@ -131,16 +127,21 @@ async fn go_round(
             Ok(Onward::Elsewhere(path, file, next)) => {
                 lead_to(routed, exchange, &path, Some(decision.query.as_deref()))?;
                 exchange.route.file = file;
-                carried = next;
+                carried = next.after_failure(exchange.route.failed_status)?;
                 if round == REDIRECTS_MAX {
                     note(exchange, Applied::new(decision, facts, files));
                 }
             }
             Ok(Onward::Answer(status, location)) => {
+                let is_by_rule = decision.is_by_rule;
                 let mut applied = Applied::new(decision, facts, files);
                 // What is sent elsewhere has no page that `Header` without `always` would be about.
                 applied.is_own_error = true;
                 note(exchange, applied);
+                // As in Apache a failure stands whose page is none, unless a rule leads away from it.
+                if exchange.route.failed_status != 0 && !is_by_rule {
+                    return Err(Error::refused(status, "htaccess_page"));
+                }
                 rules::charge_for_files(routed, exchange).await?;
                 return answer_at_once(routed, exchange, status, &location).await;
             }
@@ -302,94 +303,44 @@ async fn ask(
     answers::finish(routed, exchange, progress, (&facts.filename, seen)).await
 }
 
-/// The full name of a root, a slash at its end.
-fn root_name(root: &Root) -> Vec<u8> {
-    let mut name = root.path.as_os_str().as_bytes().to_vec();
-    if !name.ends_with(b"/") {
-        name.push(b'/');
-    }
-    name
-}
-
 fn facts_of(
     (routed, tree): (Routed<'_>, Option<&Tree>),
     exchange: &Exchange,
     (path, landing, known): (&[u8], &Landing, &Arc<KnownChain>),
     carried: Carried,
 ) -> Facts {
-    let request = &exchange.request;
-    let head = &request.head;
-    // What has no file is called as in the path.
-    let root = tree.map_or_else(|| b"/".to_vec(), |tree| root_name(&tree.root));
-    let filename = [&*root, &*landing.relative].concat();
-    let root = root.strip_suffix(b"/").unwrap_or(&root).to_vec();
-    let site_root = routed.site.trees().last();
-    let site_root = site_root
-        .filter(|it| it.path.is_empty())
-        .map(|it| root_name(&it.root));
-    let site_root = site_root.map(|it| it.strip_suffix(b"/").unwrap_or(&it).to_vec());
-    let mount = tree.filter(|tree| !tree.path.is_empty());
-    let mount = mount.map(|tree| (tree.path.as_bytes().to_vec(), root.clone()));
-    let protocol = match head.version {
-        wire::Version::Http10 => "HTTP/1.0",
-        _ => "HTTP/1.1",
-    };
-    let mut handlers = routed.site.rules.iter().map(|rule| &rule.handler);
-    let has_cgi = handlers.any(|handler| matches!(handler, Some(Handler::Cgi(_))));
-    let line = [head.sent_method(), head.target(), protocol.as_bytes()];
+    let (request, site) = (&exchange.request, routed.site);
     let is_same = request.client == request.peer.address.ip();
-    Facts {
-        // A page is looked at in a request of its own.
-        method: match carried.is_page {
-            true => b"GET".to_vec(),
-            false => head.method_bytes().to_vec(),
-        },
-        uri: path.to_vec(),
-        query: head.query().map(<[u8]>::to_vec),
-        request_line: line.join(&b' '),
-        protocol,
-        fields: head.fields.clone(),
-        media_type: media_types::of(&routed.site.files, &filename).into_owned(),
-        filename,
-        is_directory: landing.kind == LandingKind::Directory,
-        path_info: landing.path_info.clone(),
-        root: site_root.unwrap_or(root),
-        mount,
+    let port = request.peer.address.port();
+    let asked = ToldRequest {
+        head: &request.head,
+        uri: path,
+        query: request.head.query(),
         is_tls: request.scheme_word() == b"https",
-        host: head.host().as_bytes().to_vec(),
-        site: routed.site.name.as_bytes().to_vec(),
         port: request.port(),
         client: request.client,
-        client_port: if is_same {
-            request.peer.address.port()
-        } else {
-            0
-        },
+        client_port: if is_same { port } else { 0 },
         peer: request.peer.address.ip(),
         server: request.peer.local_ip,
-        has_ended: carried.has_ended,
-        is_translated: carried.is_translated,
-        is_page: carried.is_page,
-        decided: carried.decided,
-        known: Some(Arc::clone(known)),
-        variables: carried.variables,
-        options: options(routed.site.files.listing, has_cgi),
         now: now(routed.worker.clock.unix_s()),
-        spent: carried.spent,
+    };
+    let own = site.trees().last().filter(|it| it.path.is_empty());
+    let told = ToldSite {
+        name: &site.name,
+        files: &site.files,
+        tree: tree.map(|tree| (&*tree.path, &tree.root)),
+        root: own.map(|tree| &tree.root),
+        has_cgi: has_cgi(site.rules.iter().map(|rule| rule.handler.as_ref())),
+    };
+    Facts {
+        known: Some(Arc::clone(known)),
+        ..Facts::new(&asked, &told, landing, carried)
     }
 }
 
-/// What holds where no file says otherwise: links are followed as the site has it.
-fn options(lists: bool, has_cgi: bool) -> AllowedOptions {
-    let word = |word: &[u8]| AllowedOptions::of_word(word).unwrap_or(AllowedOptions::NONE);
-    let mut options = word(b"FollowSymLinks");
-    if lists {
-        options = options.with(word(b"Indexes"));
-    }
-    if has_cgi {
-        options = options.with(word(b"ExecCGI"));
-    }
-    options
+/// Whether one of these runs CGI programs.
+fn has_cgi<'h>(mut handlers: impl Iterator<Item = Option<&'h Handler>>) -> bool {
+    handlers.any(|handler| matches!(handler, Some(Handler::Cgi(_))))
 }
 
 /// The time, on the machine's clock. It is worked out once a second.
@@ -505,8 +456,10 @@ fn settle(
 ) -> Result<Next> {
     let applied = Applied::new(decision, facts, files);
     let decision = &applied.decision;
-    if let Some(user) = &decision.user {
-        exchange.record.user = String::from_utf8_lossy(user).into_owned();
+    // Who has proven a name for another path has none for one that asks for none, but for its page.
+    if decision.user.is_some() || applied.facts.page_of.is_none() {
+        let user = decision.user.as_deref().map(String::from_utf8_lossy);
+        exchange.record.user = user.unwrap_or_default().into_owned();
     }
     rewrite_query(exchange, decision.query.as_deref())?;
     let has_more = applied.refuses_path_info() && !applied.facts.path_info.is_empty();

@@ -159,7 +159,8 @@ impl Walk {
                 return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
             }
             None => {
-                let (levels, is_settled) = self.read(directories, &opened, &stamps)?;
+                let files = (&opened, &*stamps);
+                let (levels, is_settled) = self.read(directories, files, now_ns())?;
                 let stamps = (stamps, is_settled);
                 let merged = self.programs.merge(&place, stamps, levels, self.most_bytes);
                 merged.map_err(|stop| self.refused(innermost, stop.reason))?
@@ -242,13 +243,13 @@ impl Walk {
         self.files.directories.iter().filter(is_it)
     }
 
-    /// Reads and understands all levels, the outermost first; says as well whether a later change of
-    /// a file will show.
+    /// Reads and understands all levels at this time, the outermost first; says as well whether a
+    /// later change of a file will show.
     fn read(
         &self,
         directories: &[&[u8]],
-        opened: &OpenedFiles<'_>,
-        stamps: &[Stamp],
+        (opened, stamps): (&OpenedFiles<'_>, &[Stamp]),
+        looked_ns: u128,
     ) -> Result<(Levels, bool), Fault> {
         let section = |section: &DirectorySection| {
             let directory = Arc::from(section.directory.as_bytes());
@@ -256,7 +257,7 @@ impl Walk {
         };
         let mut levels: Levels = self.outer_sections().map(section).collect();
         let mut files = opened.iter().zip(stamps).peekable();
-        let (mut is_settled, looked_ns) = (true, now_ns());
+        let mut is_settled = true;
         for (level, directory) in directories.iter().enumerate() {
             levels.extend(self.sections_of(directory).map(section));
             let file = files.next_if(|(_, stamp)| stamp.level == level);
@@ -435,6 +436,7 @@ pub(super) mod tests {
     use config::model::{self, Symlinks, UnknownLines};
     use htaccess::overrides::Unknown;
 
+    use super::super::cache::settled_after_ns;
     use super::*;
 
     /// A root with these files, which are old enough.
@@ -548,6 +550,50 @@ pub(super) mod tests {
         ] {
             let walk = walk(&path, words, directories.clone());
             assert_eq!(names(&found(&walk, &root, "a/x"), &path), expected);
+        }
+    }
+
+    #[test]
+    fn a_file_is_kept_once_a_change_of_it_would_show_and_until_then_only_a_whole_one_counts() {
+        let whole = "Require all denied\n";
+        for (test, text, is_whole) in [
+            ("young", whole, true),
+            ("young-half", "<Files x>\nRequire all denied\n", false),
+            ("young-empty", "", false),
+        ] {
+            let (path, root) = root(test, &[(".htaccess", text)]);
+            let walk = walk(&path, &["All"], Vec::new());
+            let directories = directories(b"");
+            let opened = walk.open(&root, &directories, Wait::Allowed);
+            let Ok((opened, stamps)) = opened else {
+                panic!("{test}: it can be opened");
+            };
+            let written_ns = stamps[0].facts.changed_ns;
+            let shows_ns = written_ns + settled_after_ns(written_ns);
+            for (looked_ns, is_old) in
+                [(written_ns, false), (shows_ns, false), (shows_ns + 1, true)]
+            {
+                let read = walk.read(&directories, (&opened, &stamps), looked_ns.into());
+                match read {
+                    Ok((levels, is_settled)) => {
+                        assert_eq!((is_settled, is_old || is_whole), (is_old, true), "{test}");
+                        let place = ChainPlace {
+                            tenant: "a",
+                            files: &walk.files,
+                            directory: b"",
+                        };
+                        let stamped = (stamps.clone(), is_settled);
+                        let merged = walk.programs.merge(&place, stamped, levels, 1 << 24);
+                        assert!(merged.is_ok(), "{test}");
+                        let is_kept = walk.programs.chain(&place, &stamps).is_some();
+                        assert_eq!(is_kept, is_old, "{test}");
+                    }
+                    Err(Fault::Refused(_, why)) => {
+                        assert_eq!((why, is_old || is_whole), (CHANGING, false), "{test}");
+                    }
+                    Err(Fault::Io(error)) => panic!("{test}: {error}"),
+                }
+            }
         }
     }
 

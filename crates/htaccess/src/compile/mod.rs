@@ -262,6 +262,8 @@ pub fn compile_section(text: &[u8], context: SectionContext) -> Program {
 struct Compiler<'o> {
     overrides: &'o Overrides,
     is_section: bool,
+    /// How many `<If>` it stands in.
+    ifs: usize,
     problems: Vec<Problem>,
     /// Unknown names, and what each was perhaps meant to be.
     judged: BTreeMap<String, Option<KnownDirective>>,
@@ -282,6 +284,7 @@ impl<'o> Compiler<'o> {
         Self {
             overrides,
             is_section,
+            ifs: 0,
             problems: Vec::new(),
             judged: BTreeMap::new(),
             conditions: Vec::new(),

@@ -111,8 +111,8 @@ impl Compiler<'_> {
             }
             "files" | "filesmatch" => {
                 let matcher = matcher(directive, name == "filesmatch")?;
-                let inner = self.inner(children);
-                block.files.push((matcher, inner));
+                let inner = self.files_section(directive, children);
+                block.files.extend(inner.map(|inner| (matcher, inner)));
             }
             "if" | "elseif" | "else" => {
                 let access_lines = self.access_lines;
@@ -121,10 +121,13 @@ impl Compiler<'_> {
                     "else" => return Err("it has no condition".into()),
                     _ => Some(condition(arguments)?),
                 };
+                self.ifs += 1;
+                let inner = self.inner(children);
+                self.ifs -= 1;
                 let choice = Choice {
                     line: directive.line,
                     condition,
-                    block: self.inner(children),
+                    block: inner,
                 };
                 let is_access = self.access_lines > access_lines;
                 // Whether another choice is taken depends on those before it.
@@ -142,6 +145,24 @@ impl Compiler<'_> {
             _ => return Err(Wrong::NotAllowed("no such section stands here".to_owned())),
         }
         Ok(())
+    }
+
+    /// What stands in `<Files>`. In a file Apache passes over one that stands in `<If>`; what is about
+    /// access in such a one is not.
+    fn files_section(&mut self, directive: &Directive, children: &[Directive]) -> Option<Block> {
+        let access_lines = self.access_lines;
+        let mut inner = self.inner(children);
+        if self.ifs == 0 || self.is_section {
+            return Some(inner);
+        }
+        let (line, reason) = (directive.line, "htaccess_unsupported");
+        let text = "<Files>: it counts for nothing in <If>".to_owned();
+        if self.access_lines == access_lines {
+            self.problem(line, reason, text, false);
+            return None;
+        }
+        self.fault(&mut inner, line, 500, reason, text);
+        Some(inner)
     }
 
     /// What stands in a section that holds for some files only.

@@ -6,7 +6,7 @@
 use ipnet::IpNet;
 
 use super::ApacheLine;
-use crate::draft::{DraftKeys, TomlItem};
+use crate::draft::{DraftKeys, TomlItem, member};
 use crate::ledger::Ledger;
 use crate::words;
 
@@ -33,6 +33,29 @@ impl Admission {
     pub(super) fn closed(why: &'static str) -> Self {
         Self {
             closed: Some(why),
+            ..Self::default()
+        }
+    }
+
+    fn nobody() -> Self {
+        Self {
+            is_nobody: true,
+            ..Self::default()
+        }
+    }
+
+    fn by_address(allow: Vec<IpNet>, deny: Vec<IpNet>) -> Self {
+        Self {
+            allow,
+            deny,
+            ..Self::default()
+        }
+    }
+
+    fn by_password(groups: Vec<String>) -> Self {
+        Self {
+            asks_password: true,
+            groups,
             ..Self::default()
         }
     }
@@ -71,24 +94,14 @@ impl Admission {
             return keys.close(why);
         };
         let realm = last("authname").map_or("restricted", |line| line.first());
-        let fits = |c: &char| (c.is_ascii_graphic() && !['"', '\\'].contains(c)) || *c == ' ';
-        let realm: String = realm.chars().filter(fits).collect();
-        let realm = if realm.is_empty() {
-            "restricted".to_owned()
-        } else {
-            realm
-        };
-        let mut auth = vec![
-            ("realm".to_owned(), realm.into()),
-            ("file".to_owned(), file.into()),
-        ];
+        let mut auth = vec![member("realm", words::realm(realm)), member("file", file)];
         if !self.groups.is_empty() {
             let Some(groups) = path("authgroupfile") else {
                 return keys.close("it is not known who is in the groups that are let in");
             };
-            auth.push(("group_file".to_owned(), groups.into()));
-            auth.push((
-                "require".to_owned(),
+            auth.push(member("group_file", groups));
+            auth.push(member(
+                "require",
                 TomlItem::texts(self.groups.iter().cloned()),
             ));
         }
@@ -176,10 +189,7 @@ fn any_of(lines: &[&ApacheLine], ledger: &Ledger) -> Admission {
     match (open, terms, unknown) {
         (true, ..) => Admission::default(),
         (_, 0, Some(why)) => Admission::closed(why),
-        (_, 0, None) => Admission {
-            is_nobody: true,
-            ..Admission::default()
-        },
+        (_, 0, None) => Admission::nobody(),
         _ => {
             if sum.asks_password && !sum.allow.is_empty() {
                 let note = "an address and a password are both asked for, where one of them did";
@@ -212,52 +222,27 @@ fn required(line: &ApacheLine) -> Admission {
     let lower = words.first().map(|word| word.to_ascii_lowercase());
     let rest = words.get(1..).unwrap_or_default();
     let networks = |texts: &[&str]| -> Option<Vec<IpNet>> {
-        texts
-            .iter()
-            .map(|text| htaccess::network(text.as_bytes()))
-            .collect()
-    };
-    let loopback = || {
-        words::LOOPBACK
-            .iter()
-            .filter_map(|it| words::network(it))
-            .collect()
+        let networks = texts.iter().map(|text| htaccess::network(text.as_bytes()));
+        networks.collect()
     };
     match (lower.as_deref(), rest) {
         (Some("all"), [word]) if word.eq_ignore_ascii_case("granted") => Admission::default(),
-        (Some("all"), _) => Admission {
-            is_nobody: true,
-            ..Admission::default()
-        },
-        (Some("local"), _) => Admission {
-            allow: loopback(),
-            ..Admission::default()
-        },
+        (Some("all"), _) => Admission::nobody(),
+        (Some("local"), _) => Admission::by_address(words::loopback().collect(), Vec::new()),
         (Some("ip"), texts) if !texts.is_empty() => match networks(texts) {
-            Some(allow) => Admission {
-                allow,
-                ..Admission::default()
-            },
+            Some(allow) => Admission::by_address(allow, Vec::new()),
             None => Admission::closed("it is not known which addresses are let in"),
         },
         (Some("not"), [kind, texts @ ..]) if kind.eq_ignore_ascii_case("ip") => {
             match networks(texts) {
-                Some(deny) => Admission {
-                    deny,
-                    ..Admission::default()
-                },
+                Some(deny) => Admission::by_address(Vec::new(), deny),
                 None => Admission::closed("it is not known which addresses are kept out"),
             }
         }
-        (Some("valid-user"), _) => Admission {
-            asks_password: true,
-            ..Admission::default()
-        },
-        (Some("group"), names) if !names.is_empty() => Admission {
-            asks_password: true,
-            groups: names.iter().map(|name| (*name).to_owned()).collect(),
-            ..Admission::default()
-        },
+        (Some("valid-user"), _) => Admission::by_password(Vec::new()),
+        (Some("group"), names) if !names.is_empty() => {
+            Admission::by_password(names.iter().map(|name| (*name).to_owned()).collect())
+        }
         (Some("user"), _) => Admission::closed(
             "single users have no counterpart: write a group of them, `auth = { group_file, require }`",
         ),
@@ -282,19 +267,14 @@ fn ordered(lines: &[&ApacheLine], ledger: &Ledger) -> Admission {
         let is_allow = line.name == "allow";
         for word in line.words.iter().skip(1) {
             if word.eq_ignore_ascii_case("all") {
-                *(if is_allow {
-                    &mut allows_all
-                } else {
-                    &mut denies_all
-                }) = true;
+                allows_all |= is_allow;
+                denies_all |= !is_allow;
                 continue;
             }
             let list = if is_allow { &mut allow } else { &mut deny };
             match htaccess::network(word.as_bytes()) {
                 Some(network) => list.push(network),
-                None if word == "localhost" => {
-                    list.extend(words::LOOPBACK.iter().filter_map(|it| words::network(it)));
-                }
+                None if word == "localhost" => list.extend(words::loopback()),
                 None if is_allow => {
                     ledger.differs(line.id, "hosts and variables let nobody in: fewer come in")
                 }
@@ -302,34 +282,20 @@ fn ordered(lines: &[&ApacheLine], ledger: &Ledger) -> Admission {
             }
         }
     }
-    let nobody = || Admission {
-        is_nobody: true,
-        ..Admission::default()
-    };
     // With `deny,allow` what is named nowhere comes in, with `allow,deny` it does not.
     match (allows_last, allows_all, denies_all) {
         (true, true, _) => Admission::default(),
-        (true, false, true) | (false, false, false) if allow.is_empty() => nobody(),
-        (false, _, true) => nobody(),
-        (true, false, true) => Admission {
-            allow,
-            ..Admission::default()
-        },
-        (false, false, false) => Admission {
-            allow,
-            deny,
-            ..Admission::default()
-        },
+        (true, false, true) | (false, false, false) if allow.is_empty() => Admission::nobody(),
+        (false, _, true) => Admission::nobody(),
+        (true, false, true) => Admission::by_address(allow, Vec::new()),
+        (false, false, false) => Admission::by_address(allow, deny),
         (true, false, false) | (false, true, false) => {
             if !allow.is_empty() && !deny.is_empty() && allows_last {
                 lines
                     .iter()
                     .for_each(|line| ledger.differs(line.id, "`deny` wins here"));
             }
-            Admission {
-                deny,
-                ..Admission::default()
-            }
+            Admission::by_address(Vec::new(), deny)
         }
     }
 }

@@ -1,8 +1,9 @@
 //! What a level says of fields, ages, variables, sizes, times and records, as keys.
 
+use super::ApacheLine;
 use super::site::HostWork;
-use super::{Apache, ApacheLine};
 use crate::draft::{DraftKeys, TomlItem};
+use crate::ledger::ONE_FILE;
 use crate::words;
 
 /// What is said of a line that depends on more than a key tells.
@@ -94,21 +95,13 @@ impl<'a> HostWork<'_, 'a> {
         {
             words.remove(0);
         }
-        let table = if line.name == "header" {
-            "reply_headers"
-        } else {
-            "request_headers"
+        let table = match line.name.as_str() {
+            "header" => "reply_headers",
+            _ => "request_headers",
         };
-        let (action, name) = (
-            words
-                .first()
-                .copied()
-                .unwrap_or_default()
-                .to_ascii_lowercase(),
-            words.get(1).copied().unwrap_or_default(),
-        );
-        let (value, more) = (words.get(2).copied().unwrap_or_default(), words.get(3));
-        let name = name.trim_end_matches(':');
+        let word = |at: usize| words.get(at).copied().unwrap_or_default();
+        let (action, value, more) = (word(0).to_ascii_lowercase(), word(2), words.get(3));
+        let name = word(1).trim_end_matches(':');
         let action = match action.as_str() {
             "set" => "set",
             "setifempty" => "default",
@@ -141,41 +134,16 @@ impl<'a> HostWork<'_, 'a> {
     /// Sizes and times.
     pub(super) fn bounds(&self, lines: &[&ApacheLine], keys: &mut DraftKeys) {
         for line in lines {
-            let first = line.first();
+            let (first, from) = (line.first(), (self.apache.ledger, line.id));
             match line.name.as_str() {
-                "limitrequestbody" => bound(
-                    self.apache,
-                    line,
-                    words::body(first),
-                    ("caps", "body_bytes"),
-                    keys,
-                ),
-                "proxytimeout" => bound(
-                    self.apache,
-                    line,
-                    words::wait(first),
-                    ("timeouts", "upstream_read"),
-                    keys,
-                ),
-                "timeout" => bound(
-                    self.apache,
-                    line,
-                    words::wait(first),
-                    ("timeouts", "write"),
-                    keys,
-                ),
+                "limitrequestbody" => keys.bound(from, words::body(first), ("caps", "body_bytes")),
+                "proxytimeout" => {
+                    keys.bound(from, words::wait(first), ("timeouts", "upstream_read"));
+                }
+                "timeout" => keys.bound(from, words::wait(first), ("timeouts", "write")),
                 "maxkeepaliverequests" => {
-                    let count = first
-                        .parse::<u64>()
-                        .ok()
-                        .map(|it| TomlItem::Count(it.min(1_000_000_000)));
-                    bound(
-                        self.apache,
-                        line,
-                        count,
-                        ("caps", "requests_per_connection"),
-                        keys,
-                    );
+                    let count = first.parse::<u64>().ok().map(|it| it.min(1_000_000_000));
+                    keys.bound(from, count, ("caps", "requests_per_connection"));
                 }
                 "addtype" if !first.contains("httpd-php") => self.types(line),
                 _ => {}
@@ -193,33 +161,14 @@ impl<'a> HostWork<'_, 'a> {
     /// Whether an error page is a file that is known.
     pub(super) fn error_page(&self, line: &ApacheLine, keys: &mut DraftKeys) -> bool {
         let (status, page) = (line.first(), line.word(1));
-        let is_page = [".html", ".htm", ".json", ".svg", ".txt"]
-            .iter()
-            .any(|end| page.ends_with(end));
-        let is_status = status.len() == 3
-            && status
-                .parse()
-                .is_ok_and(|it: u16| (400..=599).contains(&it));
-        let file = words::file_path(page).filter(|_| is_page && is_status && !page.contains("/.."));
-        let at = file.and_then(|file| self.file_at(file));
+        let is_status = words::is_error_status(status);
+        let file = words::error_page(page).filter(|_| is_status);
+        let at = file.and_then(|file| self.roots.directory_of(file));
         if let Some(file) = &at {
             self.apache.ledger.carried(line.id);
             keys.put_in("error_pages", status, file.as_str(), &[line.id]);
         }
         at.is_some()
-    }
-
-    /// The file that a path leads to.
-    fn file_at(&self, path: &str) -> Option<String> {
-        let mounts = self.roots.mounts.iter();
-        let mount = mounts.filter_map(|(at, root)| {
-            let rest = path
-                .strip_prefix(at.as_str())
-                .filter(|rest| rest.starts_with('/'))?;
-            Some(format!("{root}{rest}"))
-        });
-        let root = self.roots.root.as_ref().map(|root| format!("{root}{path}"));
-        mount.into_iter().next().or(root)
     }
 
     pub(super) fn record(&self, line: &ApacheLine, keys: &mut DraftKeys) {
@@ -238,23 +187,9 @@ impl<'a> HostWork<'_, 'a> {
         let text = known.map_or(format, |it| it.first());
         let wanted = text.split('%').skip(1).filter(|it| {
             let plain = it.trim_start_matches(['>', '<']);
-            let names = [
-                "h",
-                "a",
-                "l",
-                "u",
-                "t",
-                "r",
-                "s",
-                "b",
-                "O",
-                "B",
-                "{Referer}i",
-                "{User-agent}i",
-                "{User-Agent}i",
-                "v",
-            ];
-            !names.iter().any(|name| plain.starts_with(name))
+            let names = ["{Referer}i", "{User-agent}i", "{User-Agent}i"];
+            !plain.starts_with(|c| "halutrsbOBv".contains(c))
+                && !names.iter().any(|name| plain.starts_with(name))
         });
         let lost: Vec<String> = wanted
             .map(|it| format!("%{}", it.trim_end_matches([' ', '"'])))
@@ -272,38 +207,8 @@ impl<'a> HostWork<'_, 'a> {
                 "all requests are recorded: write a rule with `log` for the others",
             );
         }
-        ledger.differs(
-            line.id,
-            "as long as both servers run, they write into one file",
-        );
-        if let Some(TomlItem::Table(_)) = keys.get("log") {
-            keys.put_in("log", "access", path, &[line.id]);
-        } else {
-            keys.put(
-                "log",
-                TomlItem::table([("access", path.into())]),
-                &[line.id],
-            );
-        }
-    }
-}
-
-/// Says a time or a size, if it is one.
-pub(super) fn bound(
-    apache: &Apache<'_>,
-    line: &ApacheLine,
-    said: Option<impl Into<TomlItem>>,
-    (table, name): (&str, &str),
-    keys: &mut DraftKeys,
-) {
-    match said {
-        Some(said) => {
-            apache.ledger.carried(line.id);
-            keys.put_in(table, name, said, &[line.id]);
-        }
-        None => apache
-            .ledger
-            .lost(line.id, "no time or size that can be said here"),
+        ledger.differs(line.id, ONE_FILE);
+        keys.put_in("log", "access", path, &[line.id]);
     }
 }
 

@@ -4,7 +4,7 @@ use super::ApacheLine;
 use super::rewriting::RewriteLine;
 use super::sections::Area;
 use super::site::HostWork;
-use crate::draft::{DraftKeys, TomlItem};
+use crate::draft::{DraftKeys, TomlItem, member};
 use crate::words;
 
 /// Mounts of a site.
@@ -26,11 +26,7 @@ impl<'a> HostWork<'_, 'a> {
                 }
                 Some(path) => {
                     ledger.carried(line.id);
-                    let path = if path.len() > 1 {
-                        path.trim_end_matches('/')
-                    } else {
-                        path
-                    };
+                    let path = words::without_slash(path);
                     self.draft.keys.put("root", path, &[line.id]);
                     self.roots.root = Some(path.to_owned());
                 }
@@ -93,10 +89,9 @@ impl<'a> HostWork<'_, 'a> {
     /// Each file below a path is a program.
     fn scripts(&mut self, line: &ApacheLine, path: &str) {
         let below = words::glob(path).map(|path| TomlItem::from(path + "/*"));
-        let below = below.map(|it| ("path".to_owned(), it));
-        let mut rule = DraftKeys::default();
-        rule.matching(below.into_iter().collect());
-        rule.put_in("handler", "cgi", TomlItem::Flag(true), &[line.id]);
+        let below = below.map(|it| member("path", it));
+        let mut rule = DraftKeys::rule(below.into_iter().collect(), &[]);
+        rule.put_in("handler", "cgi", true, &[line.id]);
         self.main.push(rule);
     }
 
@@ -110,22 +105,19 @@ impl<'a> HostWork<'_, 'a> {
     ) {
         let set = |more: Option<(&str, &str)>| {
             let set = [("SCRIPT_NAME", path)].into_iter().chain(more);
-            let set = set.map(|(name, value)| (name.to_owned(), value.into()));
+            let set = set.map(|(name, value)| member(name, value));
             let set = TomlItem::table([("set", TomlItem::Table(set.collect()))]);
             TomlItem::table([("params", set)])
         };
-        let mut rule = DraftKeys::default();
         let regex = format!("^{}(/.*)?$", words::escape(path));
-        rule.matching(vec![("path_regex".to_owned(), regex.into())]);
+        let mut rule = DraftKeys::rule(vec![member("path_regex", regex)], &[]);
         rule.put_in("handler", "cgi", set(Some(("PATH_INFO", "$1"))), &[line.id]);
         // No handler for files of its name takes its place.
         self.first.push(rule);
         let file = words::glob(&format!("{directory}/{program}"));
         if let Some(file) = file.filter(|_| is_index) {
-            let mut rule = DraftKeys::default();
-            let members = [("path", "*/".to_owned()), ("file", file)];
-            let members = members.map(|(name, it)| (name.to_owned(), it.into()));
-            rule.matching(Vec::from(members));
+            let members = vec![member("path", "*/"), member("file", file)];
+            let mut rule = DraftKeys::rule(members, &[]);
             rule.put_in("handler", "cgi", set(None), &[line.id]);
             self.first.push(rule);
         }

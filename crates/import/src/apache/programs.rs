@@ -5,25 +5,32 @@ use htaccess::is_php;
 use super::ApacheLine;
 use super::access::{Admission, admission};
 use super::lines::is_left_to_rules;
-use super::sections::Area;
+use super::sections::{Area, Roots};
 use super::site::{HostWork, Shield};
 use crate::Fate;
-use crate::draft::{DraftKeys, TomlItem};
+use crate::draft::{DraftKeys, TomlItem, member};
 use crate::words;
 
-/// An area, of files with these names alone where there are some.
-fn of_files(area: &Area, names: Option<Vec<String>>) -> Area {
+/// An area, of files with these names alone where there are some. They go by where they lie, not by
+/// the path: rewriting may have led there.
+fn of_files(area: &Area, names: Option<Vec<String>>, roots: &Roots) -> Area {
     let mut area = area.clone();
-    if let Some(names) = names {
-        area.file = Some(("file", TomlItem::one_or_list(names)));
+    let Some(mut names) = names else {
+        return area;
+    };
+    let directory = area.prefix.as_deref().and_then(|it| roots.directory_of(it));
+    if let Some(directory) = directory.and_then(|it| words::glob(&it)) {
+        area.prefix = None;
+        names = names.iter().map(|it| format!("{directory}/{it}")).collect();
     }
+    area.file = Some(("file", TomlItem::one_or_list(names)));
     area
 }
 
 /// A `proxy` of these, with the `Host` that the server sees.
 pub(super) fn proxy_to(mut members: Vec<(String, TomlItem)>, keeps_host: bool) -> TomlItem {
     if !keeps_host {
-        members.push(("host".to_owned(), "upstream".into()));
+        members.push(member("host", "upstream"));
     }
     TomlItem::Table(members)
 }
@@ -31,9 +38,7 @@ pub(super) fn proxy_to(mut members: Vec<(String, TomlItem)>, keeps_host: bool) -
 impl<'a> HostWork<'_, 'a> {
     /// A rule for an area.
     fn rule(&self, area: &Area) -> Option<DraftKeys> {
-        let mut rule = DraftKeys::default();
-        rule.matching(area.members(&[])?);
-        Some(rule)
+        Some(DraftKeys::rule(area.members(&[])?, &[]))
     }
 
     /// PHP and CGI programs; what takes them away, unless the engine does that.
@@ -80,7 +85,7 @@ impl<'a> HostWork<'_, 'a> {
             "no program runs there: its source is not sent either",
         );
         if let Some(mut rule) = self.rule(area) {
-            rule.put_in("handler", "static", TomlItem::Flag(true), &[line.id]);
+            rule.put_in("handler", "static", true, &[line.id]);
             self.first.push(rule);
         }
     }
@@ -102,7 +107,7 @@ impl<'a> HostWork<'_, 'a> {
             && lower.ends_with("-script")
             && names.iter().flatten().any(|name| name.contains("php"));
         let is_php = is_fcgid || is_php(lower.as_bytes());
-        let area = &of_files(area, names);
+        let area = &of_files(area, names, &self.roots);
         let Some(mut rule) = self.rule(area) else {
             return ledger.lost(line.id, "which files it is for is not known: write a rule");
         };
@@ -123,12 +128,12 @@ impl<'a> HostWork<'_, 'a> {
             _ if is_php && self.apache.options.own_pools => {
                 let note = "PHP runs in a pool of the gateway's: give the site a `user`";
                 ledger.differs(line.id, note);
-                rule.put_in("handler", "php", TomlItem::Flag(true), &[line.id]);
+                rule.put_in("handler", "php", true, &[line.id]);
             }
             _ if is_php => return ledger.lost(line.id, NO_PROCESS),
             ("cgi-script", _) => {
                 ledger.differs(line.id, "run as the site's `user`");
-                rule.put_in("handler", "cgi", TomlItem::Flag(true), &[line.id]);
+                rule.put_in("handler", "cgi", true, &[line.id]);
             }
             _ => {
                 let why = "such a handler has no counterpart: write a rule";
@@ -143,7 +148,7 @@ impl<'a> HostWork<'_, 'a> {
     fn fastcgi(&self, line: &ApacheLine, address: String, rule: &mut DraftKeys) {
         self.apache.ledger.carried(line.id);
         if self.apache.options.own_pools {
-            rule.put_in("handler", "php", TomlItem::Flag(true), &[line.id]);
+            rule.put_in("handler", "php", true, &[line.id]);
             rule.pool_at = Some((address, line.id));
         } else {
             rule.put_in("handler", "fastcgi", address, &[line.id]);
@@ -237,7 +242,7 @@ impl<'a> HostWork<'_, 'a> {
                 Some(TomlItem::Table(members)) => members.clone(),
                 _ => Vec::new(),
             };
-            members.push(("not".to_owned(), TomlItem::List(nots)));
+            members.push(member("not", TomlItem::List(nots)));
             rule.matching(members);
         }
     }
@@ -272,7 +277,7 @@ impl<'a> HostWork<'_, 'a> {
             if self.roots.root.is_none() {
                 return Err("php-fpm is asked for files of a `root`, and there is none");
             }
-            let file = [("file".to_owned(), "*.php".into())];
+            let file = [member("file", "*.php")];
             rule.matching(members.into_iter().chain(file).collect());
             self.fastcgi(line, address, rule);
             return Ok(());
@@ -285,16 +290,12 @@ impl<'a> HostWork<'_, 'a> {
         if !is_known {
             return Err(UNKNOWN);
         }
-        let mut proxy = vec![("upstream".to_owned(), upstream.into())];
+        let mut proxy = vec![member("upstream", upstream)];
         let target = target.trim_end_matches('/');
         if target != path {
             let parts = [("strip_prefix", path), ("add_prefix", target)];
-            proxy.extend(
-                parts
-                    .iter()
-                    .filter(|(_, path)| !path.is_empty())
-                    .map(|(name, path)| ((*name).to_owned(), (*path).into())),
-            );
+            let parts = parts.iter().filter(|(_, path)| !path.is_empty());
+            proxy.extend(parts.map(|(name, path)| member(name, *path)));
         }
         rule.put_in("handler", "proxy", proxy_to(proxy, keeps_host), &[]);
         Ok(())
@@ -311,7 +312,7 @@ impl<'a> HostWork<'_, 'a> {
         const UNKNOWN: &str =
             "an expression with a URL that is put together: write a rule with `path_regex`";
         let regex = words::expression(from, false).ok_or(UNKNOWN)?;
-        rule.matching(vec![("path_regex".to_owned(), regex.clone().into())]);
+        rule.matching(vec![member("path_regex", regex.clone())]);
         if to == "!" {
             return Ok(());
         }
@@ -322,7 +323,7 @@ impl<'a> HostWork<'_, 'a> {
                 .into_iter()
                 .map(|it| it.replace("/*", "*"))
                 .collect();
-            rule.matching(vec![("file".to_owned(), TomlItem::one_or_list(names))]);
+            rule.matching(vec![member("file", TomlItem::one_or_list(names))]);
             self.fastcgi(line, address, rule);
             return Ok(());
         }
@@ -330,10 +331,7 @@ impl<'a> HostWork<'_, 'a> {
         let path = super::rewriting::template(&path, &regex)
             .filter(|it| it.starts_with('/'))
             .ok_or(UNKNOWN)?;
-        let proxy = vec![
-            ("upstream".to_owned(), upstream.into()),
-            ("path".to_owned(), path.into()),
-        ];
+        let proxy = vec![member("upstream", upstream), member("path", path)];
         rule.put_in("handler", "proxy", proxy_to(proxy, keeps_host), &[]);
         Ok(())
     }
@@ -426,26 +424,22 @@ impl<'a> HostWork<'_, 'a> {
 
 /// The address of a FastCGI server in a URL of Apache's.
 fn fastcgi_address(text: &str) -> Option<String> {
-    if let Some((path, rest)) = text.strip_prefix("unix:").and_then(|it| it.split_once('|')) {
-        let path = words::file_path(path).filter(|path| path.len() <= 107)?;
-        return rest.starts_with("fcgi:").then(|| format!("unix:{path}"));
+    if let Some((path, rest)) = text.split_once('|').filter(|_| text.starts_with("unix:")) {
+        return words::server(path, "").filter(|_| rest.starts_with("fcgi:"));
     }
     let rest = text.strip_prefix("fcgi://")?;
-    let authority = rest.split('/').next()?;
-    let (host, port) = authority.rsplit_once(':').unwrap_or((authority, "9000"));
-    words::address(host, port)
+    words::server(rest.split('/').next()?, "9000").filter(|it| !it.starts_with("unix:"))
 }
 
 /// The upstream of a URL as `proxy` has it, and the path.
 pub(super) fn upstream(text: &str) -> Option<(String, String)> {
-    if let Some((path, rest)) = text.strip_prefix("unix:").and_then(|it| it.split_once('|')) {
-        let path = words::file_path(path).filter(|path| path.len() <= 107)?;
+    if let Some((path, rest)) = text.split_once('|').filter(|_| text.starts_with("unix:")) {
         let behind = rest.split_once("://")?.1;
-        let target = behind
-            .find('/')
-            .and_then(|at| behind.get(at..))
-            .unwrap_or_default();
-        return Some((format!("unix:{path}"), target.to_owned()));
+        let target = behind.find('/').and_then(|at| behind.get(at..));
+        return Some((
+            words::server(path, "")?,
+            target.unwrap_or_default().to_owned(),
+        ));
     }
     let (scheme, rest) = text.split_once("://")?;
     let (authority, path) = rest.split_at(rest.find(['/', '$']).unwrap_or(rest.len()));

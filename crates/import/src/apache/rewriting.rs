@@ -8,7 +8,7 @@ use htaccess::words::rewrite_arguments;
 use super::ApacheLine;
 use super::programs::{proxy_to, upstream};
 use super::site::HostWork;
-use crate::draft::DraftKeys;
+use crate::draft::{DraftKeys, member};
 use crate::words;
 
 /// The flag of a rule that goes on behind all others, until it is known how many these are.
@@ -219,11 +219,8 @@ impl RewriteLine {
 
     /// A rule for the same paths that changes none.
     fn replaced(&self, flags: &str) -> Option<String> {
-        let folds = if self.has(&["NC", "nocase"]) {
-            ",NC"
-        } else {
-            ""
-        };
+        let folds = self.has(&["NC", "nocase"]);
+        let folds = if folds { ",NC" } else { "" };
         let is_fine = !self.pattern.contains('"') && !self.pattern.contains("\\\\");
         is_fine.then(|| format!("\"{}\" - [{flags}{folds}]", self.pattern))
     }
@@ -259,28 +256,21 @@ impl RewriteLine {
 
     /// The rule of a site that forwards what was met.
     fn forwarded(&self, name: &str, keeps_host: bool) -> Option<DraftKeys> {
-        let mut members = vec![("server_env".to_owned(), name.into())];
+        let mut members = vec![member("server_env", name)];
         let mut regex = String::new();
         if self.target.contains('$') {
             let is_plain = !self.pattern.starts_with('!');
             let found = words::expression(&self.pattern, self.has(&["NC", "nocase"]));
             regex = found.filter(|_| is_plain)?;
-            members.push(("path_regex".to_owned(), regex.as_str().into()));
+            members.push(member("path_regex", regex.as_str()));
         }
         let (upstream, path) = upstream(&self.target)?;
         let path = template(&path, &regex)?;
-        let path = if path.is_empty() {
-            "/".to_owned()
-        } else {
-            path
-        };
+        let path = Some(path).filter(|it| !it.is_empty());
+        let path = path.unwrap_or_else(|| "/".to_owned());
         self.replaced("")?;
-        let mut rule = DraftKeys::default();
-        rule.matching(members);
-        let proxy = vec![
-            ("upstream".to_owned(), upstream.into()),
-            ("path".to_owned(), path.into()),
-        ];
+        let mut rule = DraftKeys::rule(members, &[]);
+        let proxy = vec![member("upstream", upstream), member("path", path)];
         rule.put_in("handler", "proxy", proxy_to(proxy, keeps_host), &[]);
         Some(rule)
     }

@@ -6,7 +6,7 @@
 //! a later one within.
 
 use super::ApacheLine;
-use crate::draft::TomlItem;
+use crate::draft::{TomlItem, member};
 use crate::words;
 
 /// Requests that a rule is for; all where it says nothing.
@@ -69,12 +69,12 @@ impl Area {
         let names = |methods: &[String]| TomlItem::texts(methods.iter().cloned());
         match &self.methods {
             Some((methods, false)) => add("method", names(methods)),
-            Some((methods, true)) => not.push(("method".to_owned(), names(methods))),
+            Some((methods, true)) => not.push(member("method", names(methods))),
             None => {
                 let globs = others.iter().filter_map(|it| it.prefix_globs()).flatten();
                 let globs: Vec<String> = globs.collect();
                 if !globs.is_empty() {
-                    not.push(("path".to_owned(), TomlItem::texts(globs)));
+                    not.push(member("path", TomlItem::texts(globs)));
                 }
             }
         }
@@ -116,6 +116,20 @@ pub(super) struct Roots {
 impl Roots {
     pub(super) fn has_files(&self) -> bool {
         self.root.is_some() || !self.mounts.is_empty()
+    }
+
+    /// The directory that a path leads to.
+    pub(super) fn directory_of(&self, path: &str) -> Option<String> {
+        let below = |prefix: &str, root: &str| {
+            let rest = path.strip_prefix(prefix)?;
+            let is_below = rest.is_empty() || rest.starts_with('/');
+            is_below.then(|| format!("{}{rest}", root.trim_end_matches('/')))
+        };
+        let mounts = self.mounts.iter();
+        let mounts = mounts.filter_map(|(prefix, root)| Some((prefix.len(), below(prefix, root)?)));
+        let innermost = mounts.max_by_key(|(length, _)| *length);
+        let innermost = innermost.map(|(_, directory)| directory);
+        innermost.or_else(|| below("", self.root.as_deref()?))
     }
 
     /// The requests that a section is for, within those of the one around it; `None` where nobody

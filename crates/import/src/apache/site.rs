@@ -7,6 +7,7 @@ use super::{Apache, ApacheLine, fields};
 use crate::Fate;
 use crate::draft::{DraftKeys, SharedDraft, SiteDraft, TomlItem};
 use crate::front::Front;
+use crate::ledger::ONE_FILE;
 use crate::words;
 
 /// Sections within each other.
@@ -311,8 +312,7 @@ impl<'a> HostWork<'_, 'a> {
                 |line: &&&ApacheLine| ["directoryindex", "errordocument"].contains(&&*line.name);
             left.extend(lines.iter().filter(of_files).copied());
             if let Some(members) = area.members(&[]).filter(|_| !keys.is_idle()) {
-                let mut rule = DraftKeys::default();
-                rule.matching(members);
+                let mut rule = DraftKeys::rule(members, &[]);
                 rule.merge(keys);
                 self.settings.push(rule);
             }
@@ -357,8 +357,7 @@ impl<'a> HostWork<'_, 'a> {
         match area.members(&[]) {
             _ if removed.is_idle() => {}
             Some(members) if !area.is_whole() => {
-                let mut rule = DraftKeys::default();
-                rule.matching(members);
+                let mut rule = DraftKeys::rule(members, &[]);
                 rule.merge(removed);
                 self.settings.push(rule);
             }
@@ -381,22 +380,16 @@ impl<'a> HostWork<'_, 'a> {
                 "errorlog" => {
                     match words::file_path(line.first()).filter(|_| !self.is_global(line)) {
                         Some(path) => {
-                            ledger.differs(
-                                line.id,
-                                "as long as both servers run, they write into one file",
-                            );
+                            ledger.differs(line.id, ONE_FILE);
                             keys.put_in("log", "error", path, &[line.id]);
                         }
                         None => ledger.idle(line.id, "the gateway's own goes to standard error"),
                     }
                 }
-                "keepalivetimeout" => fields::bound(
-                    self.apache,
-                    line,
-                    words::wait(line.first()),
-                    ("timeouts", "idle"),
-                    keys,
-                ),
+                "keepalivetimeout" => {
+                    let wait = words::wait(line.first());
+                    keys.bound((ledger, line.id), wait, ("timeouts", "idle"));
+                }
                 "suexecusergroup" | "assignuserid" | "ruidgid" => self.user(line, keys),
                 name if name.starts_with("php_") => self.setting(line, keys),
                 _ => {}
@@ -407,10 +400,8 @@ impl<'a> HostWork<'_, 'a> {
 
     fn user(&self, line: &ApacheLine, keys: &mut DraftKeys) {
         let ledger = self.apache.ledger;
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.$@".contains(&byte);
         let name = line.first();
-        let is_root = name == "root" || name.bytes().all(|byte| byte == b'0');
-        match !is_root && name.bytes().all(fits) {
+        match words::is_user(name) {
             true => {
                 ledger.differs(line.id, "programs run as the user, in that user's groups");
                 keys.put("user", name, &[line.id]);
@@ -500,9 +491,7 @@ impl<'a> HostWork<'_, 'a> {
         for (area, why, line) in std::mem::take(&mut self.closings) {
             match area.members(&[]).filter(|_| !area.is_whole()) {
                 Some(members) => {
-                    let mut rule = DraftKeys::default();
-                    rule.note(&[line]);
-                    rule.matching(members);
+                    let mut rule = DraftKeys::rule(members, &[line]);
                     rule.close(why);
                     access.push(rule);
                 }
@@ -531,8 +520,7 @@ impl<'a> HostWork<'_, 'a> {
             }
             match area.members(&others) {
                 Some(members) => {
-                    let mut rule = DraftKeys::default();
-                    rule.matching(members);
+                    let mut rule = DraftKeys::rule(members, &[]);
                     admission.say(passwords, ledger, &mut rule);
                     access.push(rule);
                 }
@@ -557,13 +545,7 @@ impl<'a> HostWork<'_, 'a> {
 }
 
 fn index(apache: &Apache<'_>, line: &ApacheLine, keys: &mut DraftKeys) {
-    let fits = |name: &&String| {
-        !name.is_empty()
-            && !name.starts_with('.')
-            && !name.contains('/')
-            && !name.contains(char::is_control)
-    };
-    let names: Vec<String> = line.words.iter().filter(fits).cloned().collect();
+    let names = words::index_names(&line.words);
     match names.len() == line.words.len() {
         true => apache.ledger.carried(line.id),
         false => apache

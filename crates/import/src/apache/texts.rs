@@ -14,7 +14,7 @@ use super::sections::{Area, SectionPlace, WILD, names_of};
 use super::site::HostWork;
 use super::{Apache, ApacheLine, ApacheMeaning, meaning};
 use crate::Fate;
-use crate::draft::TomlItem;
+use crate::draft::{TomlItem, member};
 
 /// Lets nobody in, whatever else is said of it.
 const NOBODY: &str = "Order deny,allow\nDeny from all\nSatisfy All\nRequire all denied\n";
@@ -402,7 +402,7 @@ impl<'a> HostWork<'_, 'a> {
             let flag = match (rule, shield.forwards) {
                 (Some(rule), Some(at)) => {
                     let name = format!("proxied_{}", at + 1);
-                    let mut members = vec![("server_env".to_owned(), name.as_str().into())];
+                    let mut members = vec![member("server_env", name.as_str())];
                     if let Some(TomlItem::Table(paths)) = rule.get("match") {
                         members.extend(paths.iter().cloned());
                     }
@@ -456,10 +456,10 @@ impl<'a> HostWork<'_, 'a> {
         merged.retain(|(_, words, text)| words.is_some() || !text.is_empty());
         merged.sort_by_key(|(path, ..)| names_of(path).count());
         let item = |(path, words, text): (String, Option<Vec<String>>, String)| {
-            let mut members = vec![("path".to_owned(), path.into())];
-            members.extend(words.map(|words| ("override".to_owned(), TomlItem::texts(words))));
+            let mut members = vec![member("path", path)];
+            members.extend(words.map(|words| member("override", TomlItem::texts(words))));
             if !text.is_empty() {
-                members.push(("text".to_owned(), TomlItem::Lines(text)));
+                members.push(member("text", TomlItem::Lines(text)));
             }
             TomlItem::Table(members)
         };

@@ -8,7 +8,7 @@ use super::place::{NginxPlace, PlaceKind, inside};
 use super::site::SiteWork;
 use super::table::{Meaning, meaning};
 use super::template::{target, template};
-use crate::draft::{DraftKeys, TomlItem};
+use crate::draft::{DraftKeys, TomlItem, member};
 use crate::words;
 
 /// Expressions for any path, with what their group is.
@@ -75,8 +75,8 @@ fn leading_to(to: &str, regex: Option<&str>, drops: bool) -> Option<Vec<(String,
         (false, true) => Some("drop"),
         (true, true) | (false, false) => None,
     };
-    let mut members = vec![("to".to_owned(), to.into())];
-    members.extend(query.map(|it| ("query".to_owned(), it.into())));
+    let mut members = vec![member("to", to)];
+    members.extend(query.map(|it| member("query", it)));
     Some(members)
 }
 
@@ -106,7 +106,7 @@ impl<'a> SiteWork<'_, 'a> {
         if let (301 | 302 | 303 | 307 | 308, Some(text)) = (status, text) {
             let target = target(&text.replace("$server_name", &host), regex).ok_or(UNKNOWN)?;
             keys.put_in("handler", "redirect", target, &[]);
-            keys.put_in("handler", "status", TomlItem::Count(status.into()), &[]);
+            keys.put_in("handler", "status", u64::from(status), &[]);
             return Ok(());
         }
         let code = match status {
@@ -117,17 +117,17 @@ impl<'a> SiteWork<'_, 'a> {
             200..=299 | 400..=599 => status,
             _ => return Err(UNKNOWN),
         };
-        let mut respond = vec![("status".to_owned(), TomlItem::Count(code.into()))];
+        let mut respond = vec![member("status", u64::from(code))];
         if let Some(text) = text.filter(|_| status != 204 && status != 444) {
             let lines: Option<Vec<String>> =
                 text.split('\n').map(|line| template(line, regex)).collect();
-            respond.push(("body".to_owned(), lines.ok_or(UNKNOWN)?.join("\n").into()));
+            respond.push(member("body", lines.ok_or(UNKNOWN)?.join("\n")));
             if let Some(kind) = scope
                 .last("default_type")
                 .filter(|it| words::is_media_type(it.first()))
             {
                 ledger.carried(kind.id);
-                respond.push(("content_type".to_owned(), kind.first().into()));
+                respond.push(member("content_type", kind.first()));
             }
         }
         keys.put_in("handler", "respond", TomlItem::Table(respond), &[]);
@@ -213,14 +213,14 @@ impl<'a> SiteWork<'_, 'a> {
             });
             return rule.flatten().map(Rewriting::Redirect);
         }
-        let mut entry = vec![("from".to_owned(), regex.clone().into())];
+        let mut entry = vec![member("from", regex.clone())];
         entry.extend(leading_to(to, Some(&regex), drops)?);
         if !unless.is_empty() {
             self.uses_unless = true;
-            entry.push(("unless".to_owned(), TomlItem::texts(unless.iter().copied())));
+            entry.push(member("unless", TomlItem::texts(unless.iter().copied())));
         }
         if ["last", "break"].contains(&flag) {
-            entry.push(("last".to_owned(), TomlItem::Flag(true)));
+            entry.push(member("last", true));
         }
         Some(Rewriting::Entry(TomlItem::Table(entry), flag == "break"))
     }
@@ -259,7 +259,7 @@ impl<'a> SiteWork<'_, 'a> {
             );
         }
         rule.put_in("handler", "redirect", target, &[line.id]);
-        rule.put_in("handler", "status", TomlItem::Count(status), &[]);
+        rule.put_in("handler", "status", status, &[]);
         Some(rule)
     }
 
@@ -267,9 +267,7 @@ impl<'a> SiteWork<'_, 'a> {
         const MORE: &str = "an `if` can do no more here than `return` and `rewrite` for a request that a `match` tells: \
             write a rule or a script";
         let http = self.http;
-        let body = http
-            .files
-            .body(line.block.as_deref().unwrap_or_default(), http.ledger);
+        let body = http.body(line);
         let keeps_out = |it: &&Statement| {
             let refuses = it.name == "return" && it.first().starts_with('4');
             let is_access = ["deny", "auth_basic", "internal"].contains(&it.name.as_str());
@@ -358,9 +356,7 @@ impl<'a> SiteWork<'_, 'a> {
             if goes_on && self.is_tls {
                 let note = "answered 308 by `tls = { redirect = true }`";
                 self.http.ledger.differs(line.id, note);
-                self.draft
-                    .keys
-                    .put_in("tls", "redirect", TomlItem::Flag(true), &[line.id]);
+                self.draft.keys.put_in("tls", "redirect", true, &[line.id]);
             }
             return goes_on && self.is_tls;
         }
@@ -371,9 +367,7 @@ impl<'a> SiteWork<'_, 'a> {
             }
             and(&mut members, "exists", TomlItem::Flag(false));
         }
-        let mut rule = DraftKeys::default();
-        rule.note(&[asking.id]);
-        rule.matching(members);
+        let mut rule = DraftKeys::rule(members, &[asking.id]);
         let scope = place.map_or(&self.scope, |place| &place.scope).clone();
         let made = self.returned(line, &scope, place.and_then(NginxPlace::regex), &mut rule);
         if made.is_ok() {
@@ -432,16 +426,9 @@ impl<'a> SiteWork<'_, 'a> {
         let is_usual = is_plain && tried == ["$path", "$path/"];
         if let (Some(Ok(code @ 400..=599)), true) = (&status, is_plain && (!is_whole || is_usual)) {
             if *code != 404 && self.has_files() {
-                let mut missing = DraftKeys::default();
-                missing.note(&[line.id]);
-                missing.matching(self.missing(members, true));
-                let code = TomlItem::Count((*code).into());
-                missing.put_in(
-                    "handler",
-                    "respond",
-                    TomlItem::table([("status", code)]),
-                    &[],
-                );
+                let mut missing = DraftKeys::rule(self.missing(members, true), &[line.id]);
+                let code = TomlItem::table([("status", u64::from(*code).into())]);
+                missing.put_in("handler", "respond", code, &[]);
                 self.after.push(missing);
             }
             return;
@@ -466,10 +453,10 @@ impl<'a> SiteWork<'_, 'a> {
     pub(super) fn leading(&mut self, to: Vec<(String, TomlItem)>, unless: Vec<&str>) -> TomlItem {
         self.uses_unless |= !unless.is_empty();
         let entry = |from: &str, unless: Vec<&str>| {
-            let mut entry = vec![("from".to_owned(), from.into())];
+            let mut entry = vec![member("from", from)];
             entry.extend(to.iter().cloned());
             if !unless.is_empty() {
-                entry.push(("unless".to_owned(), TomlItem::texts(unless)));
+                entry.push(member("unless", TomlItem::texts(unless)));
             }
             TomlItem::Table(entry)
         };
@@ -503,11 +490,8 @@ impl<'a> SiteWork<'_, 'a> {
             true => and(&mut members, "exists", TomlItem::Flag(false)),
             false => {
                 let but = TomlItem::table([("path_regex", but.join("|").into())]);
-                let there = [
-                    ("exists".to_owned(), TomlItem::Flag(true)),
-                    ("not".to_owned(), but),
-                ];
-                and_not(&mut members, there.to_vec());
+                let there = vec![member("exists", true), member("not", but)];
+                and_not(&mut members, there);
             }
         }
         members
@@ -551,9 +535,7 @@ impl<'a> SiteWork<'_, 'a> {
         self.named.push(name.to_owned());
         let finds_directories = line.words.iter().any(|word| word.starts_with("$uri/"));
         let members = self.not_found(members, finds_directories);
-        let mut rule = DraftKeys::default();
-        rule.note(&named.id.into_iter().collect::<Vec<_>>());
-        rule.matching(members.clone());
+        let mut rule = DraftKeys::rule(members.clone(), named.id.as_slice());
         self.say(named, &mut rule);
         match self.handled(named, &members, &mut rule) {
             Ok(_) => {

@@ -11,7 +11,7 @@ use super::handler::Made;
 use super::parse::Statement;
 use super::place::{NginxPlace, PlaceKind, members_of};
 use super::site::SiteWork;
-use crate::draft::{DraftKeys, TomlItem};
+use crate::draft::{DraftKeys, TomlItem, member};
 use crate::words;
 
 /// What holds for a program's paths, whatever file is found.
@@ -38,9 +38,7 @@ impl<'a> SiteWork<'_, 'a> {
         let members = members_of(&places, at, &self.left);
         let own = place.own().to_vec();
         let stays = self.act(Some(place), &own, &members);
-        let mut rule = DraftKeys::default();
-        rule.note(&place.id.into_iter().collect::<Vec<_>>());
-        rule.matching(members.clone());
+        let mut rule = DraftKeys::rule(members.clone(), place.id.as_slice());
         self.say(place, &mut rule);
         for line in own.iter().filter(|line| line.name == "limit_except") {
             self.except(line, &members);
@@ -100,7 +98,7 @@ impl<'a> SiteWork<'_, 'a> {
         } else if prefix.line("return").is_some_and(refuses) {
             rule.close("its index is where nobody comes in");
         }
-        rule.matching(vec![("path".to_owned(), place.glob().into())]);
+        rule.matching(vec![member("path", place.glob())]);
         self.after.push(rule);
     }
 
@@ -131,7 +129,7 @@ impl<'a> SiteWork<'_, 'a> {
         self.led_to(place, members, &rule);
         if stays.has("rewrite") {
             if answers == Answering::Files && self.has_files() {
-                rule.put_in("handler", "static", TomlItem::Flag(true), &[]);
+                rule.put_in("handler", "static", true, &[]);
             }
             rule.merge(stays);
             // No rule above it may take what it has made of the path.
@@ -188,9 +186,8 @@ impl<'a> SiteWork<'_, 'a> {
     ) {
         let places = Rc::clone(&self.places);
         let Some(place) = places.get(at) else { return };
-        let mut rule = DraftKeys::default();
-        rule.note(&place.id.into_iter().chain([line.id]).collect::<Vec<_>>());
-        rule.matching(members);
+        let from: Vec<usize> = place.id.into_iter().chain([line.id]).collect();
+        let mut rule = DraftKeys::rule(members, &from);
         self.say(place, &mut rule);
         self.http.hidden_fields(&place.scope, &mut rule);
         let made = match (place.line("fastcgi_pass"), place.line("proxy_pass")) {
@@ -276,7 +273,7 @@ impl<'a> SiteWork<'_, 'a> {
                 }
             }
         }
-        members.insert(0, ("file".to_owned(), TomlItem::one_or_list(files)));
+        members.insert(0, member("file", TomlItem::one_or_list(files)));
         rule.matching(members);
         Ok(())
     }
@@ -312,17 +309,17 @@ impl<'a> SiteWork<'_, 'a> {
             (true, outer) => vec![outer.to_owned(), format!("{outer}*/")],
             (false, outer) => vec![format!("{outer}*/")],
         };
-        led.note(&place.id.into_iter().collect::<Vec<_>>());
+        led.note(place.id.as_slice());
         let mut led_members = vec![
-            ("file".to_owned(), TomlItem::one_or_list(files)),
-            ("path".to_owned(), TomlItem::one_or_list(directories)),
+            member("file", TomlItem::one_or_list(files)),
+            member("path", TomlItem::one_or_list(directories)),
         ];
         for not in nots_of_directories(members) {
             and_not(&mut led_members, not);
         }
         let theirs = self.exact_files(place);
         if !theirs.is_empty() {
-            let theirs = ("file".to_owned(), TomlItem::one_or_list(theirs));
+            let theirs = member("file", TomlItem::one_or_list(theirs));
             and_not(&mut led_members, vec![theirs]);
         }
         led.matching(led_members);

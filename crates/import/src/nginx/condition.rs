@@ -2,7 +2,7 @@
 
 use super::template::Piece;
 use super::{Http, Scope};
-use crate::draft::TomlItem;
+use crate::draft::{TomlItem, member};
 use crate::words;
 
 /// Members of a `match`.
@@ -24,7 +24,7 @@ pub(super) struct IfAsked {
 pub(super) fn and_not(members: &mut Members, not: Members) {
     let not = TomlItem::Table(not);
     match members.iter_mut().find(|(name, _)| name == "not") {
-        None => members.push(("not".to_owned(), not)),
+        None => members.push(member("not", not)),
         Some((_, TomlItem::List(all))) => all.push(not),
         Some((_, only)) => *only = TomlItem::List(vec![only.clone(), not]),
     }
@@ -39,7 +39,7 @@ pub(super) fn and(members: &mut Members, name: &str, item: TomlItem) {
             Some((_, known)) => {
                 let first = std::mem::replace(known, item);
                 let not = TomlItem::table([(name, first)]);
-                and_not(members, vec![("not".to_owned(), not)]);
+                and_not(members, vec![member("not", not)]);
             }
         },
     }
@@ -171,13 +171,13 @@ fn foreign_referers(valid: &[&str], hosts: &[String]) -> Option<Members> {
     let mut members = Members::new();
     if valid.contains(&"none") {
         let there = TomlItem::table([("Referer", TomlItem::Flag(true))]);
-        members.push(("header".to_owned(), there));
+        members.push(member("header", there));
     }
     if !regexes.is_empty() {
         let regex = words::expression(&regexes.join("|"), true)?;
         let text = TomlItem::table([("regex", regex.into())]);
         let header = TomlItem::table([("Referer", text)]);
-        and_not(&mut members, vec![("header".to_owned(), header)]);
+        and_not(&mut members, vec![member("header", header)]);
     }
     (!members.is_empty()).then_some(members)
 }
@@ -221,34 +221,33 @@ fn members_of_variable(name: &str, operator: &str, value: &str) -> Option<Member
         }
         _ => None,
     };
-    let one = |kind: &str, member: &str| {
+    let one = |kind: &str, name: &str| {
         let is_absent = operator == "=" && value.is_empty();
         let text = match is_absent {
             true => TomlItem::table([("regex", ".".into())]),
             false => text_match()?,
         };
-        let item = TomlItem::Table(vec![(member.to_owned(), text)]);
-        let members = vec![(kind.to_owned(), item)];
+        let members = vec![member(kind, TomlItem::table([(name, text)]))];
         Some(match is_absent {
-            true => vec![("not".to_owned(), TomlItem::Table(members))],
+            true => vec![member("not", TomlItem::Table(members))],
             false => members,
         })
     };
     match name {
-        "request_method" => Some(vec![("method".to_owned(), methods(operator, value)?)]),
-        "host" => Some(vec![("header".to_owned(), host(operator, value)?)]),
+        "request_method" => Some(vec![member("method", methods(operator, value)?)]),
+        "host" => Some(vec![member("header", host(operator, value)?)]),
         "http_host" => one("header", "Host"),
         "uri" | "document_uri" => Some(match operator {
-            "=" => vec![("path".to_owned(), words::glob(value)?.into())],
+            "=" => vec![member("path", words::glob(value)?)],
             "~" | "~*" => {
                 let regex = words::expression(value, folds)?;
-                vec![("path_regex".to_owned(), regex.into())]
+                vec![member("path_regex", regex)]
             }
             _ => return None,
         }),
         "remote_addr" if operator == "=" => {
             let client = words::spell_network(&words::network(value)?);
-            Some(vec![("client".to_owned(), client.into())])
+            Some(vec![member("client", client)])
         }
         name => match (
             name.strip_prefix("http_"),

@@ -34,13 +34,9 @@ impl<'a> SiteWork<'_, 'a> {
             match http.path(line.first()) {
                 Some(path) => {
                     http.ledger.carried(line.id);
-                    let path = if path.len() > 1 {
-                        path.trim_end_matches('/').to_owned()
-                    } else {
-                        path
-                    };
-                    self.draft.keys.put("root", path.as_str(), &[line.id]);
-                    self.root = Some(path);
+                    let path = words::without_slash(&path);
+                    self.draft.keys.put("root", path, &[line.id]);
+                    self.root = Some(path.to_owned());
                 }
                 None => http.ledger.lost(
                     line.id,
@@ -119,7 +115,7 @@ impl<'a> SiteWork<'_, 'a> {
         }
         if is_listed && let Some(Some(line)) = said.first() {
             let keys = &mut self.draft.keys;
-            keys.put_in("files", "listing", TomlItem::Flag(true), &[line.id]);
+            keys.put_in("files", "listing", true, &[line.id]);
         }
     }
 
@@ -251,20 +247,13 @@ impl<'a> SiteWork<'_, 'a> {
             let Some((page, statuses)) = line.words.split_last() else {
                 continue;
             };
-            let is_page = [".html", ".htm", ".json", ".svg", ".txt"]
-                .iter()
-                .any(|end| page.ends_with(end));
-            let page = words::file_path(page).filter(|page| is_page && !page.contains("/.."));
-            let Some(file) = page.and_then(|page| self.file_at(page)) else {
+            let Some(file) = words::error_page(page).and_then(|page| self.file_at(page)) else {
                 let note = "an error page is a file here, and no location or program answers for it: write `error_pages`";
                 ledger.lost(line.id, note);
                 continue;
             };
             for status in statuses {
-                let is_status = status
-                    .parse::<u16>()
-                    .is_ok_and(|it| (400..=599).contains(&it));
-                match is_status && status != "444" && status.len() == 3 {
+                match words::is_error_status(status) && status != "444" {
                     true => {
                         ledger.carried(line.id);
                         self.draft
@@ -292,13 +281,8 @@ fn only_root<'a>(places: &[NginxPlace<'a>]) -> Option<&'a Statement> {
 
 /// Names tried in a directory.
 fn index(http: &Http<'_>, line: &Statement, keys: &mut DraftKeys) {
-    let fits = |name: &&String| {
-        !name.is_empty()
-            && !name.starts_with('.')
-            && !name.contains(['/', '$'])
-            && !name.contains(char::is_control)
-    };
-    let names: Vec<String> = line.words.iter().filter(fits).cloned().collect();
+    let mut names = words::index_names(&line.words);
+    names.retain(|name| !name.contains('$'));
     match names.len() == line.words.len() {
         true => http.ledger.carried(line.id),
         false => http.ledger.differs(

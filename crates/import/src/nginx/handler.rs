@@ -6,7 +6,7 @@ use super::place::{NginxPlace, PlaceKind};
 use super::site::SiteWork;
 use super::template::template;
 use super::{Http, Scope};
-use crate::draft::{DraftKeys, TomlItem};
+use crate::draft::{DraftKeys, TomlItem, member};
 use crate::words;
 
 /// Fields about the client that the gateway sends by itself.
@@ -57,17 +57,7 @@ impl<'a> Http<'a> {
             self.used.borrow_mut().insert((text.to_owned(), is_fastcgi));
             return Some(upstream_name(text, is_fastcgi));
         }
-        match text.strip_prefix("unix:") {
-            Some(path) => {
-                let path = words::file_path(path)
-                    .filter(|path| path.len() <= 107 && !path.ends_with(';'))?;
-                Some(format!("unix:{path}"))
-            }
-            None => {
-                let (host, port) = text.rsplit_once(':').unwrap_or((text, "80"));
-                words::address(host, port)
-            }
-        }
+        words::server(text, "80")
     }
 
     /// `proxy_pass` of a location.
@@ -112,7 +102,7 @@ impl<'a> Http<'a> {
                 (scheme, _) => format!("{scheme}://{server}"),
             },
         };
-        let mut proxy = vec![("upstream".to_owned(), upstream.into())];
+        let mut proxy = vec![member("upstream", upstream)];
         if !path.is_empty() && plain == url {
             self.moved(line, path, place, keys, &mut proxy)?;
         }
@@ -129,13 +119,13 @@ impl<'a> Http<'a> {
         };
         if let Some(id) = flag("proxy_buffering", "off") {
             self.ledger.carried(id);
-            proxy.push(("buffer_reply".to_owned(), TomlItem::Flag(false)));
+            proxy.push(member("buffer_reply", false));
         }
         if scope
             .last("proxy_request_buffering")
             .is_none_or(|it| it.first() != "off")
         {
-            proxy.push(("buffer_request".to_owned(), TomlItem::Flag(true)));
+            proxy.push(member("buffer_request", true));
         }
         self.back_redirects(scope, &mut proxy);
         self.ledger.carried(line.id);
@@ -164,7 +154,7 @@ impl<'a> Http<'a> {
             PlaceKind::Regex | PlaceKind::Named => return Err(UNKNOWN),
             PlaceKind::Exact | PlaceKind::Prefix { .. } if prefix == path => return Ok(()),
             PlaceKind::Exact => {
-                proxy.push(("path".to_owned(), path.into()));
+                proxy.push(member("path", path));
                 return Ok(());
             }
             PlaceKind::Prefix { .. } => {}
@@ -192,7 +182,7 @@ impl<'a> Http<'a> {
             and(members, "path_regex", regex.into());
         }
         keys.replace("match", members);
-        proxy.push(("path".to_owned(), format!("{path}${{1}}").into()));
+        proxy.push(member("path", format!("{path}${{1}}")));
         let note = "the path of the URL takes the place of the location's, letter for letter, as in nginx: a `/` at \
             the end of one of them alone is seldom meant";
         self.ledger.differs(line.id, note);
@@ -257,7 +247,7 @@ impl<'a> Http<'a> {
             }
         }
         if let Some(host) = host {
-            proxy.push(("host".to_owned(), host.into()));
+            proxy.push(member("host", host));
         }
     }
 
@@ -275,7 +265,7 @@ impl<'a> Http<'a> {
             match line.first() {
                 "off" => {
                     self.ledger.carried(line.id);
-                    proxy.push(("proxy_redirect".to_owned(), TomlItem::Flag(false)));
+                    proxy.push(member("proxy_redirect", false));
                 }
                 "default" => self.ledger.carried(line.id),
                 _ => self.ledger.lost(
@@ -330,10 +320,7 @@ impl<'a> Http<'a> {
         self.ledger.carried(statement.id);
         let mut servers = Vec::new();
         let mut balance = None;
-        for line in self
-            .files
-            .body(statement.block.as_deref().unwrap_or_default(), self.ledger)
-        {
+        for line in self.body(statement) {
             match line.name.as_str() {
                 "server" => servers.extend(self.one_server(line, keys)),
                 "least_conn" => {
@@ -343,7 +330,7 @@ impl<'a> Http<'a> {
                 "keepalive" => {
                     self.ledger.carried(line.id);
                     let count = line.first().parse().unwrap_or(16_u64).min(1_000);
-                    keys.put("keepalive", TomlItem::Count(count), &[line.id]);
+                    keys.put("keepalive", count, &[line.id]);
                 }
                 "ip_hash" | "hash" | "random" | "sticky" => self.ledger.differs(
                     line.id,
@@ -371,15 +358,7 @@ impl<'a> Http<'a> {
             self.ledger.differs(line.id, note);
             return None;
         }
-        let text = line.first();
-        let address = match text.strip_prefix("unix:") {
-            Some(path) => words::file_path(path).map(|path| format!("unix:{path}")),
-            None => {
-                let (host, port) = text.rsplit_once(':').unwrap_or((text, "80"));
-                words::address(host, port)
-            }
-        };
-        let Some(address) = address else {
+        let Some(address) = words::server(line.first(), "80") else {
             self.ledger.lost(line.id, "it is no address here");
             return None;
         };
@@ -477,16 +456,16 @@ impl<'a> SiteWork<'_, 'a> {
                 }
             }
         }
-        let mut fastcgi = vec![("address".to_owned(), server.clone().into())];
+        let mut fastcgi = vec![member("address", server.clone())];
         if let Some(root) = foreign_root {
-            fastcgi.push(("root".to_owned(), root.into()));
+            fastcgi.push(member("root", root));
         }
         if http.options.own_pools {
             told(std::mem::take(&mut set), keys);
         }
         if !set.is_empty() {
             let params = TomlItem::table([("set", TomlItem::Table(set))]);
-            fastcgi.push(("params".to_owned(), params));
+            fastcgi.push(member("params", params));
         }
         for (name, ours) in [
             ("fastcgi_request_buffering", "buffer_request"),
@@ -499,7 +478,7 @@ impl<'a> SiteWork<'_, 'a> {
         }
         http.ledger.carried(line.id);
         if http.options.own_pools {
-            keys.put_in("handler", "php", TomlItem::Flag(true), &[line.id]);
+            keys.put_in("handler", "php", true, &[line.id]);
             keys.pool_at = Some((server, line.id));
         } else {
             let fastcgi = match fastcgi.len() {

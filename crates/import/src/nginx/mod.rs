@@ -246,6 +246,12 @@ impl<'a> Http<'a> {
         }
     }
 
+    /// What stands in a directive's block, and in what that includes.
+    fn body(&self, line: &'a Statement) -> Vec<&'a Statement> {
+        let block = line.block.as_deref().unwrap_or_default();
+        self.files.body(block, self.ledger)
+    }
+
     /// Says the same of a directive and of all in its block.
     fn bury(&self, line: &Statement, fate: Fate, note: &str) {
         self.ledger.say(line.id, fate, note);
@@ -291,10 +297,7 @@ impl<'a> Http<'a> {
                 self.ledger.say_last(line.id, Fate::NotNeeded, note);
             }
             if ["server", "location"].contains(&line.name.as_str()) {
-                all.extend(
-                    self.files
-                        .body(line.block.as_deref().unwrap_or_default(), self.ledger),
-                );
+                all.extend(self.body(line));
             }
         }
     }
@@ -302,8 +305,8 @@ impl<'a> Http<'a> {
     fn servers(&self) -> Vec<(NginxServer<'a>, Front)> {
         let mut servers = Vec::new();
         for line in &self.level {
-            if let (true, Some(block)) = (line.name == "server", &line.block) {
-                servers.push(self.server_of(line, self.files.body(block, self.ledger)));
+            if line.name == "server" && line.block.is_some() {
+                servers.push(self.server_of(line, self.body(line)));
             }
         }
         // A piece of a configuration, as it stands in a server.
@@ -416,21 +419,17 @@ impl<'a> Http<'a> {
         };
         let mut redirects = false;
         for line in body {
-            let inner = || {
-                self.files
-                    .body(line.block.as_deref().unwrap_or_default(), self.ledger)
-            };
             let is_acme = line.words.iter().any(|word| word.contains(".well-known"));
             match line.name.as_str() {
                 "return" if line.says(&["404"]) => {}
                 "return" | "rewrite" if is_it(line) => redirects = true,
                 "if" if line.first().starts_with("($host")
-                    && inner().iter().all(|it| is_it(it)) =>
+                    && self.body(line).iter().all(|it| is_it(it)) =>
                 {
                     redirects = true
                 }
                 "location" if is_acme => {}
-                "location" if line.says(&["/"]) && inner().iter().all(|it| is_it(it)) => {
+                "location" if line.says(&["/"]) && self.body(line).iter().all(|it| is_it(it)) => {
                     redirects = true
                 }
                 "return" | "rewrite" | "if" | "location" | "proxy_pass" | "try_files" => {

@@ -15,7 +15,7 @@ use super::condition::{Members, and_not};
 use super::parse::Statement;
 use super::table::{Meaning, meaning};
 use super::template::Piece;
-use crate::draft::TomlItem;
+use crate::draft::{TomlItem, member};
 use crate::words;
 
 /// Members that the locations of a server come to together.
@@ -188,25 +188,25 @@ impl Region {
     fn members(mut self) -> Members {
         let mut members = Vec::new();
         if let Some(path) = self.path.filter(|path| path != "/*") {
-            members.push(("path".to_owned(), path.into()));
+            members.push(member("path", path));
         }
         // The innermost one's groups are those of the rule's texts.
         if let Some(regex) = self.regexes.pop() {
-            members.push(("path_regex".to_owned(), regex.into()));
+            members.push(member("path_regex", regex));
         }
         if !self.not_paths.is_empty() {
             let paths = TomlItem::one_or_list(self.not_paths);
-            and_not(&mut members, vec![("path".to_owned(), paths)]);
+            and_not(&mut members, vec![member("path", paths)]);
         }
         for regex in self.not_regexes {
-            and_not(&mut members, vec![("path_regex".to_owned(), regex.into())]);
+            and_not(&mut members, vec![member("path_regex", regex)]);
         }
         for not in self.not {
             and_not(&mut members, not);
         }
         for regex in self.regexes {
             let regex = TomlItem::table([("path_regex", regex.into())]);
-            and_not(&mut members, vec![("not".to_owned(), regex)]);
+            and_not(&mut members, vec![member("not", regex)]);
         }
         members
     }
@@ -288,13 +288,11 @@ fn beside_regex(
             PlaceKind::Exact if finds(&other.pattern) => region.not_paths.push(other.glob()),
             PlaceKind::Regex if other_at < at => region.not_regexes.push(other.pattern.clone()),
             PlaceKind::Prefix { stops: true } => {
-                let mut not = vec![("path".to_owned(), other.glob().into())];
+                let mut not = vec![member("path", other.glob())];
                 let longer = other.longer(places, left);
                 if !longer.is_empty() {
-                    and_not(
-                        &mut not,
-                        vec![("path".to_owned(), TomlItem::one_or_list(longer))],
-                    );
+                    let longer = TomlItem::one_or_list(longer);
+                    and_not(&mut not, vec![member("path", longer)]);
                 }
                 region.not.push(not);
             }
@@ -313,7 +311,7 @@ fn settled(places: &[NginxPlace<'_>], at: usize, all: &mut Vec<Members>, left: &
             continue;
         }
         match place.kind {
-            PlaceKind::Exact => all.push(vec![("path".to_owned(), place.glob().into())]),
+            PlaceKind::Exact => all.push(vec![member("path", place.glob())]),
             PlaceKind::Regex => {
                 let mut region = Region::default();
                 reach(places, at, &mut region, left);

@@ -8,7 +8,8 @@ use ipnet::IpNet;
 use super::parse::Statement;
 use super::template::template;
 use super::{Http, Scope, place};
-use crate::draft::{DraftKeys, TomlItem};
+use crate::draft::{DraftKeys, TomlItem, member};
+use crate::ledger::ONE_FILE;
 use crate::words;
 
 /// Directives of which an inner level's take the place of an outer one's, where a rule here would
@@ -92,13 +93,7 @@ impl<'a> Http<'a> {
             self.ledger.lost(realm.id, note);
             return keys.close(note);
         };
-        let fits = |c: &char| c.is_ascii_graphic() && !['"', '\\'].contains(c) || *c == ' ';
-        let said: String = realm.first().chars().filter(fits).collect();
-        let said = if said.trim().is_empty() {
-            "restricted".to_owned()
-        } else {
-            said
-        };
+        let said = words::realm(realm.first());
         let ids = [Some(realm.id), file.map(|file| file.id)];
         let ids: Vec<usize> = ids.into_iter().flatten().collect();
         ids.iter().for_each(|id| self.ledger.carried(*id));
@@ -116,10 +111,9 @@ impl<'a> Http<'a> {
         for line in scope.all(LIMITS) {
             let is_rate = line.name == "limit_req";
             let word = |name: &str| line.words.iter().find_map(|word| word.strip_prefix(name));
-            let name = if is_rate {
-                word("zone=")
-            } else {
-                Some(line.first())
+            let name = match is_rate {
+                true => word("zone="),
+                false => Some(line.first()),
             };
             let zone = name.and_then(|name| self.zones.get(name));
             let Some((zone, key)) = zone.and_then(|zone| Some((zone, zone.key.clone()?))) else {
@@ -127,15 +121,10 @@ impl<'a> Http<'a> {
                     .lost(line.id, "it is not known what it counts by: write `limits`");
                 continue;
             };
-            let status = scope.last(if is_rate {
-                "limit_req_status"
-            } else {
-                "limit_conn_status"
-            });
-            let code = status
-                .and_then(|it| it.first().parse().ok())
-                .unwrap_or(503_u64);
-            let mut members = vec![("key".to_owned(), key)];
+            let status = scope.last(&format!("{}_status", line.name));
+            let code = status.and_then(|it| it.first().parse().ok());
+            let code: u64 = code.unwrap_or(503);
+            let mut members = vec![member("key", key)];
             if is_rate {
                 let Some(rate) = &zone.rate else {
                     self.ledger
@@ -145,8 +134,8 @@ impl<'a> Http<'a> {
                 let burst = word("burst=")
                     .and_then(|it| it.parse::<u64>().ok())
                     .unwrap_or(0);
-                members.push(("rate".to_owned(), rate.clone().into()));
-                members.push(("burst".to_owned(), TomlItem::Count(burst.min(999_999) + 1)));
+                members.push(member("rate", rate.clone()));
+                members.push(member("burst", burst.min(999_999) + 1));
                 match line.words.iter().any(|word| word == "nodelay") || burst == 0 {
                     true => self.ledger.carried(line.id),
                     false => self.ledger.differs(
@@ -158,10 +147,10 @@ impl<'a> Http<'a> {
             } else {
                 let count = line.words.get(1).and_then(|it| it.parse::<u64>().ok());
                 let count = count.unwrap_or(1).clamp(1, 1_000_000);
-                members.push(("concurrent".to_owned(), TomlItem::Count(count)));
+                members.push(member("concurrent", count));
                 self.ledger.carried(line.id);
             }
-            members.push(("status".to_owned(), TomlItem::Count(code.clamp(400, 599))));
+            members.push(member("status", code.clamp(400, 599)));
             let note = "a zone that several sites name is one count there: here each has its own";
             self.ledger.differs(zone.id, note);
             let from = [Some(zone.id), Some(line.id), status.map(|it| it.id)];
@@ -213,45 +202,24 @@ impl<'a> Http<'a> {
 
     /// Times, sizes and ages that a level says itself: a rule's take the place of its site's.
     pub(super) fn bounds(&self, level: &Scope<'a>, keys: &mut DraftKeys) {
-        let said = |line: &Statement,
-                    said: Option<String>,
-                    table: &str,
-                    name: &str,
-                    keys: &mut DraftKeys| match said {
-            Some(said) => {
-                self.ledger.carried(line.id);
-                keys.put_in(table, name, said, &[line.id]);
-            }
-            None => self
-                .ledger
-                .lost(line.id, "no time or size that can be said here"),
-        };
-        if let Some(line) = level.last("client_max_body_size") {
-            said(line, words::body(line.first()), "caps", "body_bytes", keys);
-        }
-        for name in ["fastcgi_read_timeout", "proxy_read_timeout"] {
+        for (name, table, key) in [
+            ("client_max_body_size", "caps", "body_bytes"),
+            ("fastcgi_read_timeout", "timeouts", "upstream_read"),
+            ("proxy_read_timeout", "timeouts", "upstream_read"),
+            ("send_timeout", "timeouts", "write"),
+        ] {
             if let Some(line) = level.last(name) {
-                said(
-                    line,
-                    words::wait(line.first()),
-                    "timeouts",
-                    "upstream_read",
-                    keys,
-                );
+                let said = match table {
+                    "caps" => words::body(line.first()),
+                    _ => words::wait(line.first()),
+                };
+                keys.bound((self.ledger, line.id), said, (table, key));
             }
-        }
-        if let Some(line) = level.last("send_timeout") {
-            said(line, words::wait(line.first()), "timeouts", "write", keys);
         }
         if let Some(line) = level.last("keepalive_requests") {
-            self.ledger.carried(line.id);
             let count = line.first().parse().unwrap_or(1_000_u64).min(1_000_000_000);
-            keys.put_in(
-                "caps",
-                "requests_per_connection",
-                TomlItem::Count(count),
-                &[line.id],
-            );
+            let key = ("caps", "requests_per_connection");
+            keys.bound((self.ledger, line.id), Some(count), key);
         }
         if let Some(line) = level.last("expires") {
             match lifetime(line) {
@@ -304,10 +272,7 @@ impl<'a> Http<'a> {
                 Some((id, _)) => self.ledger.carried(id),
                 None => {}
             }
-            self.ledger.differs(
-                line.id,
-                "as long as both servers run, they write into one file",
-            );
+            self.ledger.differs(line.id, ONE_FILE);
             keys.put_in("log", "access", path, &[line.id]);
         }
     }
@@ -319,7 +284,7 @@ impl<'a> Http<'a> {
         };
         self.ledger.carried(gzip.id);
         if gzip.first() == "off" {
-            keys.put_in("compress", "programs", TomlItem::Flag(false), &[gzip.id]);
+            keys.put_in("compress", "programs", false, &[gzip.id]);
             return;
         }
         let types = scope.last("gzip_types");
@@ -345,12 +310,7 @@ impl<'a> Http<'a> {
         }
         if let Some((line, level)) = number("gzip_comp_level") {
             self.ledger.carried(line.id);
-            keys.put_in(
-                "compress",
-                "level",
-                TomlItem::Count(level.clamp(1, 9)),
-                &[line.id],
-            );
+            keys.put_in("compress", "level", level.clamp(1, 9), &[line.id]);
         }
     }
 

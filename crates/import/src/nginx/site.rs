@@ -12,8 +12,9 @@ use super::place::{Left, NginxPlace, PlaceKind};
 use super::settings::{ACCESS, AUTH, FIELDS, LIMITS};
 use super::{Http, NginxServer, Scope};
 use crate::Fate;
-use crate::draft::{DraftKeys, SiteDraft, TomlItem};
+use crate::draft::{DraftKeys, SiteDraft, TomlItem, member};
 use crate::front::Front;
+use crate::ledger::ONE_FILE;
 use crate::words;
 
 /// Locations within each other.
@@ -137,9 +138,7 @@ impl<'a> SiteWork<'_, 'a> {
             if line.name != "location" {
                 continue;
             }
-            let inner = http
-                .files
-                .body(line.block.as_deref().unwrap_or_default(), http.ledger);
+            let inner = http.body(line);
             let read =
                 NginxPlace::read(line).filter(|_| depth < NESTED_MAX && places.len() < PLACES_MAX);
             let Some((kind, pattern)) = read else {
@@ -225,10 +224,7 @@ impl<'a> SiteWork<'_, 'a> {
         for line in own.filter(|line| line.name == "error_log") {
             match http.path(line.first()) {
                 Some(path) => {
-                    http.ledger.differs(
-                        line.id,
-                        "as long as both servers run, they write into one file",
-                    );
+                    http.ledger.differs(line.id, ONE_FILE);
                     self.draft.keys.put_in("log", "error", path, &[line.id]);
                 }
                 None => http
@@ -374,10 +370,7 @@ impl<'a> SiteWork<'_, 'a> {
     pub(super) fn except(&mut self, line: &'a Statement, members: &Members) {
         let http = self.http;
         http.ledger.carried(line.id);
-        let inner = http
-            .files
-            .body(line.block.as_deref().unwrap_or_default(), http.ledger);
-        let scope = Scope::default().with(inner);
+        let scope = Scope::default().with(http.body(line));
         let mut methods = line.words.clone();
         methods.retain(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_uppercase()));
         if methods.iter().any(|it| it == "GET") {
@@ -388,7 +381,7 @@ impl<'a> SiteWork<'_, 'a> {
         let mut members = members.clone();
         if !methods.is_empty() {
             let methods = TomlItem::texts(methods);
-            and_not(&mut members, vec![("method".to_owned(), methods)]);
+            and_not(&mut members, vec![member("method", methods)]);
         }
         rule.matching(members);
         http.clients(&scope, &mut rule);

@@ -407,6 +407,69 @@ fn fields_types_and_pages_of_failures_are_as_files_say() {
 }
 
 #[test]
+fn a_failure_stands_whose_page_is_sent_elsewhere_but_by_a_rule() {
+    let gateway = gateway(&[
+        (
+            "site/.htaccess",
+            "ErrorDocument 404 /none/page\nErrorDocument 403 /closed/page\nRewriteEngine On\n\
+             RewriteRule ^none/page$ /sub\nRedirect 303 /closed http://b.test\n\
+             <Files plain.txt>\nRequire all denied\n</Files>\n",
+        ),
+        (
+            "site/rules/.htaccess",
+            "ErrorDocument 404 /rules/away\nErrorDocument 403 /rules/none\nRewriteEngine On\n\
+             RewriteRule ^away$ http://b.test/ [R=301,L]\nRewriteRule ^none$ - [G]\n\
+             <Files closed.txt>\nRequire all denied\n</Files>\n",
+        ),
+        ("site/sub/page.txt", "sub"),
+        ("site/rules/closed.txt", "closed"),
+    ]);
+    for (path, status, location) in [
+        ("/nothing", 404, None),
+        ("/plain.txt", 403, None),
+        ("/none/page", 301, Some("/sub/")),
+        ("/closed/page", 303, Some("http://b.test/page")),
+        // What a rule says of the page it says of the request, as in Apache.
+        ("/rules/nothing", 301, Some("http://b.test/")),
+        ("/rules/closed.txt", 410, None),
+    ] {
+        let reply = ask(&gateway, "a.test", path, "");
+        let said = (reply.status, reply.head.field("Location"));
+        assert_eq!(said, (status, location), "{path}");
+    }
+}
+
+#[test]
+fn pages_that_are_not_there_set_cookies_and_end_rules_for_themselves_alone() {
+    let gateway = gateway(&[
+        (
+            "site/.htaccess",
+            "DirectoryIndex none.html page.html\nRewriteEngine On\n\
+             RewriteRule none\\.html$ - [CO=seen:yes:a.test]\n\
+             RewriteRule page\\.html$ /plain.txt [END]\nRewriteRule ^plain\\.txt$ - [G]\n\
+             Header always append X-Said first\nHeader onsuccess set X-Said then\n",
+        ),
+        ("site/cookies/page.txt", "text"),
+        ("site/ends/page.html", "page"),
+        ("site/cookies/index.txt", "index"),
+        (
+            "site/cookies/.htaccess",
+            "DirectoryIndex none.html index.txt\n",
+        ),
+    ]);
+    let seen = ask(&gateway, "a.test", "/cookies/", "");
+    assert_eq!((seen.status, seen.text()), (200, "index".into()));
+    let cookie = seen.head.field("Set-Cookie").unwrap_or_default();
+    assert!(cookie.starts_with("seen=yes"), "{cookie}");
+    let said = seen.head.fields.iter().filter(|(name, _)| name == "X-Said");
+    let said: Vec<&str> = said.map(|(_, value)| value.as_str()).collect();
+    assert_eq!(said, ["first", "then"]);
+    // What a page's rules end they end for the page alone.
+    assert_eq!(ask(&gateway, "a.test", "/ends/", "").status, 410);
+    assert_eq!(ask(&gateway, "a.test", "/ends/page.html", "").status, 200);
+}
+
+#[test]
 fn who_is_asked_to_log_in_comes_in_with_the_right_password() {
     let gateway = gateway(&[
         (

@@ -324,7 +324,7 @@ const PAGES: [&str; 11] = [
     "AcceptPathInfo On",
 ];
 
-const SECTIONS: [(&str, &str); 24] = [
+const SECTIONS: [(&str, &str); 25] = [
     ("<Files plain.txt>", "</Files>"),
     ("<Files \"*.cgi\">", "</Files>"),
     ("<Files \"?????.*\">", "</Files>"),
@@ -356,6 +356,10 @@ const SECTIONS: [(&str, &str); 24] = [
     (
         "<If \"%{REQUEST_URI} == '/'\">\nHeader set X-A root\n</If>\n<ElseIf \"%{REQUEST_URI} -strmatch '*.txt'\">",
         "</ElseIf>",
+    ),
+    (
+        "<If \"true\">\n<If \"%{REQUEST_URI} -strmatch '*.txt'\">",
+        "</If>\nHeader append X-A outer\n</If>\n<If \"true\">\nHeader append X-A last\n</If>",
     ),
     ("<Limit POST>", "</Limit>"),
     ("<Limit GET>", "</Limit>"),

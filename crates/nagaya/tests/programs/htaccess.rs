@@ -212,6 +212,41 @@ fn a_program_makes_the_page_of_a_failure() {
 }
 
 #[test]
+fn a_failure_stays_one_whose_page_is_rewritten_or_a_directorys() {
+    let bed = Bed::new(&[
+        (
+            "site/.htaccess",
+            "ErrorDocument 404 /lost\nErrorDocument 410 /index.php\nRewriteEngine On\n\
+             RewriteRule ^lost$ /index.php [L]\nRewriteRule ^none/page\\.html$ - [G]\n\
+             DirectoryIndex page.html\n",
+        ),
+        ("site/none/page.html", "never shown"),
+    ]);
+    for (path, status, url) in [("/missing", 404, "/lost"), ("/none/", 410, "/none/")] {
+        assert_eq!(bed.ask(path, "").status, status, "{path}");
+        let call = bed.responder.next_call();
+        let told = [call.param("REDIRECT_STATUS"), call.param("REDIRECT_URL")];
+        let status = status.to_string();
+        assert_eq!(told, [Some(&*status), Some(url)], "{path}");
+    }
+}
+
+#[test]
+fn a_path_that_asks_for_no_password_has_no_user() {
+    let bed = Bed::new(&[
+        (
+            "site/.htaccess",
+            "RewriteEngine On\nRewriteRule ^led$ /index.php [L]\n<FilesMatch ^led>\nAuthType Basic\n\
+             AuthName x\nAuthUserFile {dir}/site/users\nRequire valid-user\n</FilesMatch>\n",
+        ),
+        ("site/users", "u:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n"),
+    ]);
+    assert_eq!(bed.ask("/led", "").status, 401);
+    let call = bed.call("/led", "Authorization: Basic dTpzZWNyZXQ=\r\n");
+    assert_eq!(call.param("REMOTE_USER"), None);
+}
+
+#[test]
 fn no_program_is_told_a_user_whose_password_is_wrong() {
     const CLOSED: &str =
         "AuthType Basic\nAuthName x\nAuthUserFile {dir}/site/users\nRequire valid-user\n";
