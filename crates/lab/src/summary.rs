@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::judge;
 use super::record::{Arm, Line, Record, Slice, text};
@@ -28,6 +28,9 @@ const LEFT_OUT: [&str; 10] = [
     "server_busy",
 ];
 
+/// Whole numbers below are exact.
+const WHOLE_MAX: f64 = 9e15;
+
 /// Slices of one variant in one row, figure by figure.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Series {
@@ -37,6 +40,7 @@ pub(crate) struct Series {
     /// The blocks that count.
     blocks: Vec<usize>,
     /// A value for each of them, in their order; none where the slice has no such figure.
+    #[serde(serialize_with = "short_figures")]
     figures: BTreeMap<String, Vec<Option<f64>>>,
 }
 
@@ -46,7 +50,36 @@ pub(crate) struct Curve {
     pub(crate) row: String,
     pub(crate) variant: String,
     /// Quantile from 0 to below 1, and microseconds.
+    #[serde(serialize_with = "short_points")]
     pub(crate) points: Vec<(f64, f64)>,
+}
+
+/// A figure, written without a point where it is whole, as most are.
+struct Short(f64);
+
+impl Serialize for Short {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        // Cut off where it is not within the range, and then another.
+        let whole = self.0 as i64;
+        match (whole as f64).to_bits() == self.0.to_bits() && self.0.abs() < WHOLE_MAX {
+            true => to.serialize_i64(whole),
+            false => to.serialize_f64(self.0),
+        }
+    }
+}
+
+fn short_figures<S: Serializer>(
+    figures: &BTreeMap<String, Vec<Option<f64>>>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    let short = |values: &Vec<Option<f64>>| -> Vec<Option<Short>> {
+        values.iter().map(|value| value.map(Short)).collect()
+    };
+    to.collect_map(figures.iter().map(|(name, values)| (name, short(values))))
+}
+
+fn short_points<S: Serializer>(points: &[(f64, f64)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(points.iter().map(|(at, us)| (Short(*at), Short(*us))))
 }
 
 impl Series {
@@ -193,6 +226,25 @@ mod tests {
         assert!(text.contains("123456.79"), "eight digits: {text}");
         record.head.rows[0].figures.push("max_us".into());
         assert!(summary(&record).expect("written").contains("max_us"));
+    }
+
+    #[test]
+    fn whole_figures_are_written_without_a_point_and_read_as_they_were() {
+        for (value, written) in [
+            (197_000.0, "197000"),
+            (0.0, "0"),
+            (-0.0, "-0.0"),
+            (0.5, "0.5"),
+            (1e300, "1e+300"),
+            (f64::NAN, "null"),
+        ] {
+            let text = serde_json::to_string(&Short(value)).expect("written");
+            assert_eq!(text, written);
+            if value.is_finite() {
+                let read: f64 = serde_json::from_str(&text).expect("read");
+                assert_eq!(read.to_bits(), value.to_bits());
+            }
+        }
     }
 
     #[test]
