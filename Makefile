@@ -53,7 +53,7 @@ lab: ## PHP, pools, conditions, programs, control groups, overload, scripts that
 	cargo build --release --locked -p nagaya -p lab
 	cargo build --release --locked -p lab --examples
 	"$(TARGET_DIR)/release/nagaya-lab" run static-and-php php-or-config rule-cost cgroup overload script-waits \
-	  pools pools-warm pools-applications tls-handshakes tls-kept tls-flood tls-idle \
+	  pools pools-warm pools-applications tls-handshakes tls-kept tls-flood tls-idle recorder \
 	  --peer birth="$(TARGET_DIR)/release/examples/birth" --peer attach="$(TARGET_DIR)/release/examples/attach" $(ARGS)
 
 moving-in: ## as root: thirteen applications moved from Apache, each answer compared, and whether differences that are put in are found; ten minutes

@@ -34,6 +34,7 @@ program() {
   # Symbols stay, so that a report from the field can be read; line tables do not.
   if command -v strip >/dev/null; then strip --strip-debug "$stage/usr/bin/nagaya"; fi
   put 644 packaging/nagaya.service usr/lib/systemd/system/nagaya.service
+  put 755 packaging/alert-webhook usr/lib/nagaya/alert-webhook
   put 644 packaging/welcome/index.html usr/share/nagaya/welcome/index.html
   put 644 examples/demo/site/nagaya.svg usr/share/nagaya/welcome/nagaya.svg
   put 644 examples/demo/site/style.css usr/share/nagaya/welcome/style.css
@@ -82,7 +83,7 @@ Version: $version
 Architecture: $architecture
 Maintainer: The Nagaya authors <nagaya@localhost>
 Depends: libc6
-Suggests: fail2ban, logrotate
+Suggests: curl, fail2ban, logrotate
 Section: httpd
 Priority: optional
 Installed-Size: $(du -sk "$stage" | cut -f1)

@@ -27,6 +27,7 @@ main() {
   for script in postinst prerm postrm; do
     expect "$script is a script" sh -n "$root/out/$script"
   done
+  expect "the program that posts alerts is a script" sh -n "$root/usr/lib/nagaya/alert-webhook"
   expect "the manual is there" gzip -t "$root/usr/share/man/man1/nagaya.1.gz"
   expect "bash reads the completions" bash -n "$root/usr/share/bash-completion/completions/nagaya"
   expect "the example site is right" check_example

@@ -4,6 +4,7 @@
 //! left out of the list, for the handler's URL makes them anew.
 
 mod acme;
+mod alert;
 mod conditions;
 mod handler;
 mod limit;
@@ -67,11 +68,8 @@ pub fn dump(model: &Model) -> String {
     out.section("[htaccess]");
     out.size("cached", model.htaccess_cached_bytes as u64);
     out.scripts(&model.scripts);
-    for upstream in model
-        .upstreams
-        .iter()
-        .filter(|upstream| !is_inline(upstream))
-    {
+    let upstreams = model.upstreams.iter();
+    for upstream in upstreams.filter(|upstream| !is_inline(upstream)) {
         out.upstream(upstream);
     }
     for tenant in &model.tenants {
@@ -96,6 +94,9 @@ pub fn dump(model: &Model) -> String {
     }
     for shed in &model.shed {
         out.shed(shed);
+    }
+    for alert in &model.alerts {
+        out.alert(alert);
     }
     for site in &model.sites {
         out.site(site, model);

@@ -252,11 +252,12 @@ fn shed_pages<'a>(top: &'a DeTable<'_>) -> impl Iterator<Item = String> + 'a {
     rules.filter_map(|rule| text_of(member(member(rule, "respond")?.as_table()?, "page")?))
 }
 
-/// The files of passwords and groups of a level.
+/// The files of passwords, groups and secrets of a level.
 fn auth_files<'a>(level: &'a DeTable<'_>) -> impl Iterator<Item = String> + 'a {
     let auth = member(level, "auth").and_then(DeValue::as_table);
     let files = ["file", "group_file"].into_iter();
-    files.filter_map(move |key| text_of(member(auth?, key)?))
+    let files = files.filter_map(move |key| text_of(member(auth?, key)?));
+    files.chain(link_secret(level))
 }
 
 /// Files of clients that a level keeps out: one alone, or among networks.
@@ -281,6 +282,15 @@ fn authorities_of_servers(tls: &DeValue<'_>) -> Vec<String> {
         Some(own) => vec![own],
         None => AUTHORITIES.map(str::to_owned).to_vec(),
     }
+}
+
+/// The file of the secret that links to a console are signed with.
+fn link_secret(rule: &DeTable<'_>) -> Option<String> {
+    let handler = member(rule, "handler")?.as_table()?;
+    text_of(member(
+        member(handler, "console")?.as_table()?,
+        "link_secret",
+    )?)
 }
 
 /// Whether a rule forwards to a URL of `https`.

@@ -4,6 +4,7 @@
 //! hold. [`crate::load`] is the only producer. No file, clock or socket is touched here.
 
 mod acme;
+mod alert;
 mod cgroup;
 mod condition;
 mod file;
@@ -38,12 +39,13 @@ pub use acme::{
     Acme, AcmeBinding, AcmeCertificate, AcmeChallenge, AcmeDns, AcmeExport, Chore, Covering,
     DemandedHosts, OnDemand, is_orderable,
 };
+pub use alert::{ALERTS_MAX, Alert, Measure, WatchedFigure, Whose};
 pub use cgroup::{CPU_PERIOD_US, Cgroup, IoLimit};
 pub use condition::{Condition, Glob, TextMatch};
 pub use file::{Auth, AuthGroups, ErrorPage, FileIdentity, Guarded};
 pub use handler::{
-    Cgi, EarlyHints, FastCgi, Handler, MetricsFormat, Proxy, ProxyHost, ProxyRedirects,
-    ProxyTarget, Redirect, Respond, Rlimits,
+    Cgi, Console, EarlyHints, FastCgi, Handler, LinkSecret, MetricsFormat, Proxy, ProxyHost,
+    ProxyRedirects, ProxyTarget, Redirect, Respond, Rlimits,
 };
 pub use host::HostPattern;
 pub use htaccess::{DirectorySection, SiteHtaccess, UnknownLines};
@@ -130,6 +132,8 @@ pub struct Model {
     pub acme: Vec<Acme>,
     /// Rules that send requests away when there is too much to do, in file order, names unique.
     pub shed: Vec<Shed>,
+    /// `[[alerts]]` in file order, names unique.
+    pub alerts: Vec<Alert>,
     /// What all pools share.
     pub pool_terms: Pools,
     /// `[php.VERSION]`, and those that were found where distributions put them, by version; those

@@ -1,6 +1,8 @@
 //! What a configuration says, and what is told of one that is wrong.
 
+mod alerts;
 mod broken;
+mod console;
 mod corpus;
 mod htaccess;
 mod limits;

@@ -1,16 +1,19 @@
 //! What is answered of certificates: each of them, and all in short.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 /// A certificate that clients are shown, or one that is still to come.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Certificate {
     /// The first of its names.
     pub name: String,
     /// All that it is good for, or is to be.
     pub names: Vec<String>,
     /// `file`, `acme`, `local`, or `upstream` where it is shown to back ends.
-    pub source: &'static str,
+    pub source: Cow<'static, str>,
     /// The path of its file, the account that orders it, or the site it was made for.
     pub of: String,
     /// What its key is; none where there is no certificate yet.
@@ -38,7 +41,8 @@ pub struct Certificate {
 }
 
 /// How it goes with a certificate that is ordered of an authority.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CertificateOrder {
     /// What it is ordered for; what is served may still be for other names.
     pub names: Vec<String>,
@@ -64,7 +68,8 @@ pub struct CertificateOrder {
 }
 
 /// All certificates in short.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Certificates {
     /// Those that clients are shown, by source.
     pub served: crate::Named<u64>,
@@ -88,7 +93,8 @@ pub struct Certificates {
 }
 
 /// Names that clients asked for and a site covers by a pattern alone.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct OnDemand {
     /// Times that a map was asked about a name.
     pub asked: u64,
@@ -101,7 +107,8 @@ pub struct OnDemand {
 }
 
 /// What the keeper of private keys did for this server, and how it is.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Keeper {
     /// Its process; none where it is being started again.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,7 +122,8 @@ pub struct Keeper {
 }
 
 /// How the process is that asks authorities for certificates.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct AcmeProcess {
     /// It; none where it is being started again.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,11 +1,12 @@
 //! What is answered of TLS handshakes: what they came to, and those that came to nothing.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Named;
 
 /// What handshakes have come to.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Handshakes {
     /// Costly steps made: with a key exchange and a signature.
     pub full: u64,
@@ -25,7 +26,8 @@ pub struct Handshakes {
 }
 
 /// A tenant's handshakes after which a request came: before that anybody can say its names.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TenantHandshakes {
     /// Its name.
     pub tenant: String,

@@ -15,6 +15,7 @@ mod named;
 mod pools;
 mod recorder;
 mod sensors;
+mod snapshot;
 mod status;
 mod top;
 
@@ -29,6 +30,7 @@ pub use named::Named;
 pub use pools::PoolStanding;
 pub use recorder::Recorder;
 pub use sensors::{Advice, Missing, Sensor, Sensors};
+pub use snapshot::Snapshot;
 pub use status::{
     Group, Map, Phase, Pool, Programs, RefusedReload, Replies, RequestClass, ScriptInShadow,
     Scripts, SetAside, ShedRule, ShedTenant, Site, Status, Stragglers, Suspended, Time, Times,

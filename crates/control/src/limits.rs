@@ -1,11 +1,14 @@
 //! What `limits list` and `limits top` answer.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use crate::Named;
 
 /// A limit, and what all its keys together have come to.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Limit {
     /// What it is told from all others by.
     pub limit: String,
@@ -14,7 +17,7 @@ pub struct Limit {
     /// Who says that it is as it is.
     pub from: String,
     /// `enforce` or `shadow`.
-    pub mode: &'static str,
+    pub mode: Cow<'static, str>,
     /// Whether its `when` holds now.
     pub holds: bool,
     /// Whether it counts some requests only.
@@ -22,7 +25,7 @@ pub struct Limit {
     pub has_match: bool,
     /// `handshake` where it counts these.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub on: Option<&'static str>,
+    pub on: Option<Cow<'static, str>>,
     /// Permits for each key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrent: Option<Concurrent>,
@@ -74,17 +77,18 @@ impl Limit {
 }
 
 /// Permits of a limit.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Concurrent {
     /// So many.
     Fixed(u32),
     /// A word that says who decides.
-    Word(&'static str),
+    Word(Cow<'static, str>),
 }
 
 /// A key of a limit, and what it has come to.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Key {
     /// What the limit is told from all others by.
     pub limit: String,

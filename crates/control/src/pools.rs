@@ -1,9 +1,12 @@
 //! Pools of processes, as who starts and ends them knows them.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 /// How a pool stands.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PoolStanding {
     /// Its id.
     pub pool: String,
@@ -12,7 +15,7 @@ pub struct PoolStanding {
     /// Whose it is.
     pub tenant: String,
     /// `cold`, `waiting`, `starting`, `warm`, `handing_over`, `draining` or `failed`.
-    pub state: &'static str,
+    pub state: Cow<'static, str>,
     /// Requests that wait: until it has started, or one of its processes has time.
     pub waiting: u64,
     /// Requests that it has been given and has not answered, those that wait for a process included.

@@ -1,11 +1,12 @@
 //! The recorder, as the server sees it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Named;
 
 /// What the recorder was told by this server, and how it is.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Recorder {
     /// Its process; none where it is being started again.
     #[serde(skip_serializing_if = "Option::is_none")]

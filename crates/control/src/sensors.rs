@@ -1,11 +1,14 @@
 //! What `sensors` answers; what is not known is `null`.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use crate::Named;
 
 /// All sensors.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Sensors {
     /// Each by its name.
     pub sensors: Named<Sensor>,
@@ -18,7 +21,8 @@ pub struct Sensors {
 }
 
 /// What there is to say of a sensor.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Sensor {
     /// What it says.
     pub value: Option<f64>,
@@ -27,29 +31,31 @@ pub struct Sensor {
     /// What is too much on any machine.
     pub too_much: Option<f64>,
     /// What its numbers count.
-    pub unit: &'static str,
+    pub unit: Cow<'static, str>,
     /// What it measures, in words.
-    pub meaning: &'static str,
+    pub meaning: Cow<'static, str>,
     /// What rules that shed make of it.
     pub rules: Vec<String>,
 }
 
 /// Sensors that this machine does not have.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Missing {
     /// Their names.
-    pub sensors: Vec<&'static str>,
+    pub sensors: Vec<Cow<'static, str>>,
     /// What was looked for, and what came of it.
     pub why: String,
     /// What would make the machine tell.
-    pub remedy: &'static str,
+    pub remedy: Cow<'static, str>,
 }
 
 /// What can be done about a sensor.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Advice {
     /// Its name.
-    pub sensor: &'static str,
+    pub sensor: Cow<'static, str>,
     /// How much there is, in words.
     pub state: String,
     /// What raises it.

@@ -1,14 +1,17 @@
 //! What `status` answers: everything the server counts, all workers together.
 
-use serde::{Serialize, Serializer};
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{AcmeProcess, Certificates, Handshakes, Keeper, Limit, Named, Recorder};
 
 /// Everything, at one moment (or nearly so: the workers go on counting).
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Status {
     /// The gateway's version.
-    pub version: &'static str,
+    pub version: Cow<'static, str>,
     /// The process that takes signals: the supervisor's.
     pub pid: u32,
     /// Number of the generation that serves.
@@ -102,18 +105,20 @@ pub struct Status {
 }
 
 /// A reload that changed nothing.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RefusedReload {
     /// When it began, as RFC 3339 writes it.
     pub at: String,
     /// `wrong` for a configuration that is wrong, `failed` where something else was in the way.
-    pub outcome: &'static str,
+    pub outcome: Cow<'static, str>,
     /// What is wrong, or the first thing that is, and where.
     pub problem: String,
 }
 
 /// A file of the configuration that is set aside: broken, while everything else is in force.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SetAside {
     /// Its name.
     pub file: String,
@@ -126,7 +131,8 @@ pub struct SetAside {
 }
 
 /// How long exchanges took.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Time {
     /// Upper bounds of the buckets, but for the last, in microseconds.
     pub bounds_us: Vec<u64>,
@@ -137,7 +143,8 @@ pub struct Time {
 }
 
 /// Durations in buckets.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Times {
     /// By bucket, not added up.
     pub counts: Vec<u64>,
@@ -153,7 +160,8 @@ impl Times {
 }
 
 /// What a worker did.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Worker {
     /// Connections open.
     pub connections: usize,
@@ -172,7 +180,8 @@ pub struct Worker {
 }
 
 /// What became of programs.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Programs {
     /// Programs that run.
     pub running: usize,
@@ -185,7 +194,8 @@ pub struct Programs {
 }
 
 /// Tenants that operators have suspended.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Suspended {
     /// How many there are.
     pub count: usize,
@@ -204,7 +214,8 @@ impl Suspended {
 }
 
 /// What became of servers and programs at work for clients that have gone.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Stragglers {
     /// Those there are.
     pub now: u64,
@@ -214,7 +225,8 @@ pub struct Stragglers {
 }
 
 /// What became of scripts.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Scripts {
     /// VMs open.
     pub vms: u64,
@@ -235,7 +247,8 @@ pub struct Scripts {
 }
 
 /// What became of the scripts of a phase.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Phase {
     /// Scripts that came to their end.
     pub ended: u64,
@@ -244,7 +257,8 @@ pub struct Phase {
 }
 
 /// A site, and what its exchanges came to.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Site {
     /// Its name.
     pub site: String,
@@ -254,10 +268,11 @@ pub struct Site {
 }
 
 /// What exchanges came to.
-#[derive(Debug, Default, Clone, Copy, Serialize)]
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Replies {
     /// By hundreds of the status, from `1xx`.
-    #[serde(flatten, serialize_with = "by_class")]
+    #[serde(flatten, serialize_with = "by_class", deserialize_with = "of_classes")]
     pub by_class: [u64; 5],
     /// Bytes of request bodies.
     pub bytes_in: u64,
@@ -277,8 +292,17 @@ fn is_none(count: &u64) -> bool {
 }
 
 fn by_class<S: Serializer>(counts: &[u64; 5], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(["1xx", "2xx", "3xx", "4xx", "5xx"].into_iter().zip(counts))
+    serializer.collect_map(CLASSES.into_iter().zip(counts))
 }
+
+fn of_classes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u64; 5], D::Error> {
+    let counts = Named::<serde_json::Value>::deserialize(deserializer)?;
+    let count = |class| counts.get(class).and_then(serde_json::Value::as_u64);
+    Ok(CLASSES.map(|class| count(class).unwrap_or(0)))
+}
+
+/// Hundreds of a status.
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 impl Replies {
     /// Adds others.
@@ -299,7 +323,8 @@ impl Replies {
 }
 
 /// A server of an upstream.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Upstream {
     /// The upstream's name.
     pub upstream: String,
@@ -338,7 +363,8 @@ impl Upstream {
 }
 
 /// What a map was asked.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Map {
     /// Its name.
     pub map: String,
@@ -359,7 +385,8 @@ pub struct Map {
 }
 
 /// A pool of processes.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Pool {
     /// Its id.
     pub pool: String,
@@ -368,7 +395,7 @@ pub struct Pool {
     /// Whose it is.
     pub tenant: String,
     /// `cold`, `starting`, `warm` or `failed`, as far as is known.
-    pub state: &'static str,
+    pub state: Cow<'static, str>,
     /// Requests that wait until it runs.
     pub waiting: u64,
     /// Starts that were waited for and came to something.
@@ -392,7 +419,8 @@ pub struct Pool {
 }
 
 /// A class of a tenant's requests.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RequestClass {
     /// Whose it is.
     pub tenant: String,
@@ -407,12 +435,13 @@ pub struct RequestClass {
 }
 
 /// A script in shadow, in one phase.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ScriptInShadow {
     /// What logs call it.
     pub script: String,
     /// The phase.
-    pub phase: &'static str,
+    pub phase: Cow<'static, str>,
     /// Requests for which it ran.
     pub runs: u64,
     /// Of these, those it would have answered.
@@ -422,7 +451,8 @@ pub struct ScriptInShadow {
 }
 
 /// A rule that sheds.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ShedRule {
     /// Its name.
     pub rule: String,
@@ -433,13 +463,13 @@ pub struct ShedRule {
     /// Back at it there is not any more.
     pub leave: f64,
     /// `green`, `yellow` or `red`.
-    pub state: &'static str,
+    pub state: Cow<'static, str>,
     /// For how long.
     pub since_ms: u128,
     /// The share of requests that is admitted.
     pub admitted_share: f64,
     /// `enforce` or `shadow`.
-    pub mode: &'static str,
+    pub mode: Cow<'static, str>,
     /// Requests it has shed.
     pub shed: u64,
     /// Requests it would have shed, were it not in shadow.
@@ -450,7 +480,8 @@ pub struct ShedRule {
 }
 
 /// A tenant of which requests were shed.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ShedTenant {
     /// Its name.
     pub tenant: String,
@@ -461,7 +492,8 @@ pub struct ShedTenant {
 }
 
 /// What the programs of a group used.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Group {
     /// The tenant.
     pub tenant: String,

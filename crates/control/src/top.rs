@@ -1,9 +1,10 @@
 //! Tenants by what they take just now.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a tenant takes.
-#[derive(Debug, Default, Clone, PartialEq, Serialize)]
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TenantNow {
     /// Its name; that of its site, where the site has no tenant.
     pub tenant: String,

@@ -28,6 +28,7 @@ use crate::control::Control;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
 use crate::permits::elsewhere::Elsewhere;
+use crate::recording::teller::Teller;
 use crate::room::{Needs, Room};
 use crate::sensors::sampling::Sampling;
 use crate::thread::{self, Added, Runtimes, not_accepting};
@@ -108,7 +109,7 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
             ToServer::NotObtained(told) => certificates::not_obtained(&server.shared, &told),
             ToServer::Certificate(answer) => server.shared.certifier.hear(answer),
             ToServer::Pools { number, answer } => server.shared.pool_inquiries.hear(number, answer),
-            ToServer::Recorder { life, rings } => rings::take(&server.shared, life, &rings),
+            ToServer::Recorder(news) => rings::take(&mut server, news),
             ToServer::Certificates { set } => certificates::changed(&server.shared, &set),
             ToServer::Keeper { links, set } => certificates::next(&server.shared, links, &set),
             ToServer::Drain => {
@@ -153,6 +154,8 @@ struct ServerThreads {
     _sampling: Sampling,
     /// There once an upstream had agents; ends with the server.
     asking: Option<Asking>,
+    /// There once a recorder was; ends with the server.
+    teller: Option<Teller>,
 }
 
 impl ServerThreads {
@@ -188,6 +191,7 @@ impl ServerThreads {
             reports: None,
             _sampling: sampling,
             asking: None,
+            teller: None,
         };
         match server.install(first, &generation, receiver) {
             Ok(()) => Ok(server),

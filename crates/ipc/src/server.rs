@@ -15,6 +15,7 @@ use crate::certificates::{Blob, KeyId, KeyKind};
 use crate::codec::{self, BadMessage, beside};
 pub use crate::link_sender::LinkSender;
 use crate::pools::{PoolAnswer, PoolQuestion};
+use crate::recorder::RecorderNews;
 use crate::scripted;
 
 /// Bytes in one message to the server.
@@ -106,13 +107,7 @@ pub enum ToServer {
         answer: PoolAnswer,
     },
     /// How the recorder is, and where it is told of requests.
-    Recorder {
-        /// The process.
-        life: ProcessLife,
-        /// Two for each worker, as [`crate::ring`] has them; none where the server has them already.
-        #[serde(with = "beside")]
-        rings: Vec<OwnedFd>,
-    },
+    Recorder(RecorderNews),
 }
 
 /// What a client asked for that there will be no certificate for.
@@ -508,9 +503,8 @@ impl ToServer {
         match self {
             ToServer::Configure(configure) => configure.fds().map(AsFd::as_fd).collect(),
             ToServer::Reopen { logs } => logs.iter().map(|log| log.file.as_fd()).collect(),
-            ToServer::Programs { links } | ToServer::Recorder { rings: links, .. } => {
-                links.iter().map(AsFd::as_fd).collect()
-            }
+            ToServer::Programs { links } => links.iter().map(AsFd::as_fd).collect(),
+            ToServer::Recorder(news) => news.fds().map(AsFd::as_fd).collect(),
             ToServer::LogFile { result, .. } => result.iter().map(AsFd::as_fd).collect(),
             ToServer::Certificates { set } => vec![set.as_fd()],
             ToServer::Keeper { links, set } => links.iter().chain([set]).map(AsFd::as_fd).collect(),

@@ -26,3 +26,9 @@ fn arbitrary_cursor() {
     replay("arbitrary_cursor", properties::arbitrary_cursor);
     mutate("arbitrary_cursor", properties::arbitrary_cursor);
 }
+
+#[test]
+fn console_messages() {
+    replay("console_messages", properties::console_messages);
+    mutate("console_messages", properties::console_messages);
+}

@@ -11,6 +11,7 @@ use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcom
 use clap_complete::Shell;
 
 use crate::agent::AgentOptions;
+use crate::capacity::CapacityOptions;
 use crate::certs::CertsOptions;
 use crate::control::Where;
 use crate::htaccess::HtaccessCommand;
@@ -163,6 +164,11 @@ pub(crate) enum Command {
     /// Of days that `nagaya recorder import` has read logs of. Without --from and --to: the last 28 days.
     #[command(arg = without_configuration())]
     Report(ReportOptions),
+    /// How full each resource of this machine is, when it will be, by whom, and what would help
+    ///
+    /// Of what the recorder has seen of its sensors. Nothing is foretold from less than two weeks.
+    #[command(arg = without_configuration())]
+    Capacity(CapacityOptions),
     /// Measure a web server: load it, and say what its figures are worth
     Bench(Elsewhere),
     /// Experiments are a program of their own, which is not in the package

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod capacity;
 mod certificates;
 mod certs;
 mod check;
@@ -73,8 +74,9 @@ fn main() -> ExitCode {
         Command::Agent(options) => agent::run(&options),
         Command::Sendmail(options) => return sendmail::run(&options),
         Command::Import(command) => import::run(&config, &command),
-        Command::Recorder(command) => recorder::run(&command),
+        Command::Recorder(command) => return recorder::run(&command, inherited),
         Command::Report(options) => recorder::report(&options),
+        Command::Capacity(options) => capacity::run(&options),
         Command::Bench(elsewhere) => cli::refuse_configuration(&elsewhere),
         Command::Lab(_) => cli::name_the_lab(),
         Command::Completions { shell } => cli::print_completions(shell),

@@ -32,7 +32,8 @@ pub(crate) const LOOSE_FDS_MAX: usize = 3;
 /// Bytes that wait in a link of single packets.
 const LOOSE_BUFFER_BYTES: usize = 512 * 1024;
 
-const LAST: u8 = 0;
+/// With what the last packet of a message begins.
+pub const LAST: u8 = 0;
 const MORE: u8 = 1;
 
 /// Makes the two ends of a link. Both block, but no longer than 5 s for a packet to leave or for

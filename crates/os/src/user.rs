@@ -33,6 +33,19 @@ impl User {
         })
     }
 
+    /// The name of the user with this number; `None` where there is none. May wait for the user database.
+    pub fn name_of(uid: u32) -> io::Result<Option<String>> {
+        let name = with_entry(Wanted::Number(uid), |entry| {
+            // SAFETY: text of the database's, which ends in NUL and lives as long as the entry.
+            let name = unsafe { CStr::from_ptr(entry.pw_name) };
+            name.to_str().ok().map(str::to_owned)
+        });
+        match name {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            name => name,
+        }
+    }
+
     /// Runs `work` as this user, on a thread of its own; as who this process is, where that is
     /// not root and cannot become anybody.
     pub fn act<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
@@ -78,7 +91,7 @@ impl User {
 /// database.
 pub fn home(name: &str) -> io::Result<PathBuf> {
     let name = CString::new(name)?;
-    with_entry(&name, |entry| {
+    with_entry(Wanted::Name(&name), |entry| {
         // SAFETY: text of the database's, which ends in NUL and lives as long as the entry.
         let path = unsafe { CStr::from_ptr(entry.pw_dir) };
         PathBuf::from(OsStr::from_bytes(path.to_bytes()))
@@ -87,26 +100,30 @@ pub fn home(name: &str) -> io::Result<PathBuf> {
 
 /// The user's and its first group's number.
 pub(crate) fn numbers(name: &CStr) -> io::Result<(u32, u32)> {
-    with_entry(name, |entry| (entry.pw_uid, entry.pw_gid))
+    with_entry(Wanted::Name(name), |entry| (entry.pw_uid, entry.pw_gid))
+}
+
+/// By what a user is looked up.
+enum Wanted<'a> {
+    Name(&'a CStr),
+    Number(u32),
 }
 
 /// Reads the entry of a user.
-fn with_entry<T>(name: &CStr, read: impl FnOnce(&libc::passwd) -> T) -> io::Result<T> {
+fn with_entry<T>(wanted: Wanted<'_>, read: impl FnOnce(&libc::passwd) -> T) -> io::Result<T> {
     /// Room for one line of the user database.
     const LINE_MAX: usize = 64 * 1024;
     let mut line = vec![0; LINE_MAX];
     let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
     let mut found = std::ptr::null_mut();
+    let (place, room, bytes) = (entry.as_mut_ptr(), line.as_mut_ptr(), line.len());
     // SAFETY: all pointers are to live memory of the length told; `found` is set to `entry`, by
     // then filled in, or to null.
     unsafe {
-        let error = libc::getpwnam_r(
-            name.as_ptr(),
-            entry.as_mut_ptr(),
-            line.as_mut_ptr(),
-            line.len(),
-            &mut found,
-        );
+        let error = match wanted {
+            Wanted::Name(name) => libc::getpwnam_r(name.as_ptr(), place, room, bytes, &mut found),
+            Wanted::Number(uid) => libc::getpwuid_r(uid, place, room, bytes, &mut found),
+        };
         if error != 0 {
             return Err(io::Error::from_raw_os_error(error));
         }

@@ -4,12 +4,11 @@
 //! `cargo run --release -p recorder --example console_cost`.
 #![allow(clippy::unwrap_used, reason = "no part of the product")]
 
+use ipc::console::ConsoleScope;
 use jiff::civil::date;
 use jiff::tz::TimeZone;
 use os::cpu::process_cpu_ns;
-use recorder::{
-    ConsoleQuestion, ConsoleScope, FigureStore, ListOf, NAMES_MAX, Piece, SaltPeriod, Tally, answer,
-};
+use recorder::{ConsoleQuestion, FigureStore, ListOf, NAMES_MAX, Piece, SaltPeriod, Tally, answer};
 use testkit::TempDir;
 
 /// 2026-11-27.

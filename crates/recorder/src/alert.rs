@@ -4,54 +4,8 @@
 //! No clock is read, nobody is told here, and a figure that says nothing changes nothing: what was
 //! told stays until a value says otherwise.
 
+use ipc::recorder::{AlertNews, AlertRule};
 use serde::{Deserialize, Serialize};
-
-/// What is watched, and what is too much of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct AlertRule {
-    /// What it is called, unique.
-    pub name: String,
-    /// The figure.
-    pub figure: String,
-    /// On which side of `bound` it is bad.
-    pub side: Side,
-    /// Beyond it somebody wants to know.
-    pub bound: f64,
-    /// Back at it all is well; as good as `bound`, or better.
-    pub leave: f64,
-    /// Seconds for which it has to be beyond before it is told.
-    pub for_s: u32,
-}
-
-/// A side of a bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Side {
-    /// Higher is worse.
-    Above,
-    /// Lower is worse.
-    Below,
-}
-
-/// What is to be told.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum AlertNews {
-    /// It began.
-    Raised {
-        /// When the figure passed its bound, seconds after 1970.
-        since_s: i64,
-        /// What it is.
-        value: f64,
-    },
-    /// It is over.
-    Over {
-        /// When it had begun.
-        since_s: i64,
-        /// What it is.
-        value: f64,
-        /// The worst it was.
-        worst: f64,
-    },
-}
 
 /// How it stands with a rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -71,15 +25,6 @@ pub enum AlertState {
         /// The worst it was.
         worst: f64,
     },
-}
-
-impl Side {
-    fn is_worse(self, value: f64, than: f64) -> bool {
-        match self {
-            Side::Above => value > than,
-            Side::Below => value < than,
-        }
-    }
 }
 
 impl AlertState {
@@ -138,6 +83,7 @@ impl AlertState {
 
 #[cfg(test)]
 mod tests {
+    use ipc::recorder::Side;
     use proptest::prelude::*;
 
     use super::*;

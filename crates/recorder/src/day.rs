@@ -110,11 +110,17 @@ pub enum ListOf {
     Bots,
     /// Statuses, by requests.
     Statuses,
+    /// Rules that answered, or refused, by requests.
+    Rules,
+    /// Upstreams that were asked, by requests and the time they took.
+    BackEnds,
+    /// Why requests were refused, or failed.
+    Reasons,
 }
 
 impl ListOf {
     /// All, as they lie in a day.
-    pub const ALL: [ListOf; 17] = [
+    pub const ALL: [ListOf; 20] = [
         ListOf::Pages,
         ListOf::Files,
         ListOf::Missing,
@@ -132,6 +138,9 @@ impl ListOf {
         ListOf::Countries,
         ListOf::Bots,
         ListOf::Statuses,
+        ListOf::Rules,
+        ListOf::BackEnds,
+        ListOf::Reasons,
     ];
 }
 

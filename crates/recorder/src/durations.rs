@@ -22,10 +22,7 @@ pub struct Durations {
 impl Durations {
     /// Counts a duration in microseconds so many times.
     pub fn add(&mut self, us: u64, times: u64) {
-        self.count_in(bucket(us), times);
-    }
-
-    fn count_in(&mut self, bucket: u16, times: u64) {
+        let bucket = bucket(us);
         match self.buckets.binary_search_by_key(&bucket, |(it, _)| *it) {
             Ok(at) => {
                 if let Some((_, count)) = self.buckets.get_mut(at) {
@@ -38,9 +35,19 @@ impl Durations {
 
     /// Adds those of another period.
     pub fn merge(&mut self, other: &Durations) {
-        for (bucket, count) in &other.buckets {
-            self.count_in(*bucket, *count);
+        let own = std::mem::take(&mut self.buckets);
+        self.buckets
+            .reserve_exact(own.len().max(other.buckets.len()));
+        let mut others = other.buckets.iter().copied().peekable();
+        for (bucket, count) in own {
+            while let Some(before) = others.next_if(|(it, _)| *it < bucket) {
+                self.buckets.push(before);
+            }
+            let same = others.next_if(|(it, _)| *it == bucket);
+            let sum = count.saturating_add(same.map_or(0, |(_, count)| count));
+            self.buckets.push((bucket, sum));
         }
+        self.buckets.extend(others);
     }
 
     /// How many there are.

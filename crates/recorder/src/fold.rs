@@ -42,6 +42,12 @@ pub struct RequestRecord {
     pub campaign: u64,
     /// What was searched for, or 0.
     pub search: u64,
+    /// The rule that answered or refused it, or 0; as the two next.
+    pub rule: u64,
+    /// The upstream that was asked.
+    pub upstream: u64,
+    /// Why it was refused, or failed.
+    pub reason: u64,
     /// Who sent it: a salted hash of address and user agent.
     pub visitor: u64,
     /// Bytes of the reply's body.
@@ -142,6 +148,7 @@ impl Fold {
         };
         request.count(browser.is_none(), piece);
         request.list(browser.is_none(), piece);
+        request.list_load(&self.names, piece);
         let mut left = None;
         match (browser, path) {
             (None, _) => piece.add(ListOf::Bots, record.agent, &request.tally, || match agent {
@@ -386,6 +393,28 @@ impl KnownRequest<'_> {
             .saturating_add(known(record.upstream_us));
         if record.total_us != UNKNOWN_US {
             figures.durations.add(record.total_us.into(), times);
+        }
+    }
+
+    /// Adds to the lists of what answered, and why not.
+    fn list_load(&self, names: &Names, piece: &mut Piece) {
+        let record = self.record;
+        let of_upstream = Tally {
+            us: match record.upstream_us {
+                UNKNOWN_US => 0,
+                us => us.into(),
+            },
+            timed: u64::from(record.upstream_us != UNKNOWN_US),
+            ..self.tally
+        };
+        for (of, hash, tally) in [
+            (ListOf::Rules, record.rule, &self.tally),
+            (ListOf::BackEnds, record.upstream, &of_upstream),
+            (ListOf::Reasons, record.reason, &self.tally),
+        ] {
+            if let Some(name) = names.get(hash) {
+                piece.add(of, hash, tally, || Rc::clone(&name.text));
+            }
         }
     }
 

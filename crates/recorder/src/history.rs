@@ -2,8 +2,9 @@
 //! and upstreams take.
 //!
 //! The idea: a figure has one name everywhere (`load1`, `tenant.example.cpu`), and its values become
-//! sums of a minute, which merge into hours and days as requests do; the last hour is held by the
-//! second for those that somebody looks at. No clock is read: a value carries its time.
+//! sums of a minute, which merge into hours and days as requests do, and part of a minute into the
+//! rest; the last hour is held by the second for those that somebody looks at. No clock is read: a
+//! value carries its time.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,6 +16,8 @@ pub const SERIES_MAX: usize = 8_192;
 const WITH_SECONDS_MAX: usize = 320;
 /// Seconds that are held.
 pub const SECONDS_KEPT: i64 = 3_600;
+/// A clock that goes back by more than this goes on from there.
+const BACK_MAX_S: i64 = 120;
 /// Longest name of a figure.
 const NAME_BYTES_MAX: usize = 400;
 
@@ -80,6 +83,8 @@ pub struct History {
 struct Series {
     /// When its minute began, and what there was since.
     minute: Option<(i64, Sums)>,
+    /// As much of it as is not on disk.
+    fresh: Option<(i64, Sums)>,
     seconds: Option<VecDeque<(i64, f32)>>,
     last_s: i64,
 }
@@ -94,7 +99,7 @@ pub enum Detail {
 }
 
 impl History {
-    /// Takes a value. Gives the minute that is over by it, for the disk.
+    /// Takes a value. Gives what there was in a minute that is over by it, for the disk.
     pub fn take(&mut self, at_s: i64, name: &str, value: f64, detail: Detail) -> Option<Sample> {
         let has_room = self.series.len() < SERIES_MAX || self.series.contains_key(name);
         if !value.is_finite() || !has_room || name.len() > NAME_BYTES_MAX {
@@ -105,9 +110,7 @@ impl History {
             self.series.insert(name.into(), Series::new(at_s));
         }
         let series = self.series.get_mut(name)?;
-        // A clock that goes back adds to what is under way.
-        let at_s = at_s.max(series.last_s);
-        series.last_s = at_s;
+        let at_s = series.time(at_s);
         if detail == Detail::Seconds
             && series.seconds.is_none()
             && self.with_seconds < WITH_SECONDS_MAX
@@ -123,27 +126,21 @@ impl History {
         })
     }
 
-    /// The minutes that are over, of figures that say nothing more, and room for others: what has said
-    /// nothing for an hour is forgotten.
-    pub fn over(&mut self, now_s: i64) -> Vec<Sample> {
-        let minute = Tier::Minute.begin(now_s);
-        let mut over = Vec::new();
+    /// What there was since this was last asked, for the disk, and room for others: what has said nothing
+    /// for an hour is forgotten.
+    pub fn fresh(&mut self, now_s: i64) -> Vec<Sample> {
+        let mut fresh = Vec::new();
         for (name, series) in &mut self.series {
-            if let Some((at_s, sums)) = series.minute.take_if(|(at_s, _)| *at_s < minute) {
+            if let Some((at_s, sums)) = series.fresh.take() {
                 let name = name.clone();
-                over.push(Sample { name, at_s, sums });
+                fresh.push(Sample { name, at_s, sums });
             }
         }
         self.series
             .retain(|_, series| series.last_s.saturating_add(SECONDS_KEPT) >= now_s);
         let with_seconds = self.series.values().filter(|it| it.seconds.is_some());
         self.with_seconds = with_seconds.count();
-        over
-    }
-
-    /// All minutes under way as far as they have come, for who ends.
-    pub fn under_way(&mut self) -> Vec<Sample> {
-        self.over(i64::MAX)
+        fresh
     }
 
     /// What a figure was on average in the last so many seconds; none where it said nothing.
@@ -160,6 +157,23 @@ impl History {
         let is_recent = series.last_s > since;
         let (_, sums) = series.minute.as_ref().filter(|_| is_recent)?;
         Some(sums.mean())
+    }
+
+    /// What those whose seconds are held were since then, by name.
+    pub fn sums_since(&self, from_s: i64) -> Vec<(String, Sums)> {
+        let series = self.series.iter().filter_map(|(name, series)| {
+            let seconds = series.seconds.as_ref()?.iter().rev();
+            let recent = seconds.take_while(|(at_s, _)| *at_s >= from_s);
+            let sums = recent.map(|(_, value)| Sums::of(f64::from(*value)));
+            let sums = sums.reduce(|mut one, other| {
+                one.merge(&other);
+                one
+            });
+            Some((name.to_string(), sums?))
+        });
+        let mut all: Vec<_> = series.collect();
+        all.sort_by(|(one, _), (other, _)| one.cmp(other));
+        all
     }
 
     /// A figure's seconds, in order.
@@ -179,9 +193,20 @@ impl Series {
     fn new(at_s: i64) -> Series {
         Series {
             minute: None,
+            fresh: None,
             seconds: None,
             last_s: at_s,
         }
+    }
+
+    /// The time of a value. A clock that goes back a little adds to what is under way.
+    fn time(&mut self, at_s: i64) -> i64 {
+        if self.last_s.saturating_sub(at_s) > BACK_MAX_S {
+            self.seconds.iter_mut().for_each(VecDeque::clear);
+            self.last_s = at_s;
+        }
+        self.last_s = self.last_s.max(at_s);
+        self.last_s
     }
 
     fn hold(&mut self, at_s: i64, value: f64) {
@@ -202,13 +227,19 @@ impl Series {
         }
     }
 
-    /// Adds to its minute; gives the one before that is over.
+    /// Adds to its minute; gives what is not on disk of the one before, where that is over.
     fn add(&mut self, at_s: i64, value: f64) -> Option<(i64, Sums)> {
         let minute = Tier::Minute.begin(at_s);
-        let over = self.minute.take_if(|(at_s, _)| *at_s != minute);
-        match &mut self.minute {
-            Some((_, sums)) => sums.merge(&Sums::of(value)),
-            None => self.minute = Some((minute, Sums::of(value))),
+        let mut over = None;
+        for (is_fresh, of) in [(false, &mut self.minute), (true, &mut self.fresh)] {
+            let before = of.take_if(|(at_s, _)| *at_s != minute);
+            if is_fresh {
+                over = before;
+            }
+            match of {
+                Some((_, sums)) => sums.merge(&Sums::of(value)),
+                None => *of = Some((minute, Sums::of(value))),
+            }
         }
         over
     }
@@ -219,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_minute_is_told_when_the_next_begins_or_when_it_is_asked_for() {
+    fn a_minute_is_told_when_the_next_begins_and_what_there_is_when_it_is_asked_for() {
         let mut history = History::default();
         for (at_s, value) in [(60, 1.0), (61, 3.0), (119, 2.0)] {
             assert_eq!(history.take(at_s, "load1", value, Detail::Seconds), None);
@@ -236,10 +267,13 @@ mod tests {
         };
         let over = history.take(120, "load1", 9.0, Detail::Seconds);
         assert_eq!(over, Some(minute));
-        assert_eq!(history.over(179), []);
-        let over = history.over(180);
-        assert_eq!((over.len(), over[0].at_s, over[0].sums.sum), (1, 120, 9.0));
-        assert_eq!(history.over(240), [], "it is told once");
+        let fresh = history.fresh(121);
+        assert_eq!((fresh.len(), fresh[0].at_s), (1, 120));
+        assert_eq!(fresh[0].sums.sum, 9.0);
+        assert_eq!(history.fresh(122), [], "it is told once");
+        history.take(150, "load1", 5.0, Detail::Seconds);
+        let fresh = history.fresh(151);
+        assert_eq!((fresh[0].at_s, fresh[0].sums.sum), (120, 5.0), "the rest");
     }
 
     #[test]
@@ -251,6 +285,10 @@ mod tests {
         let held: Vec<_> = history.seconds("load1").collect();
         assert_eq!((held[0].0, held.len()), (11, 3_600));
         assert_eq!(history.mean("load1", 3_610, 2), Some(3_609.5));
+        let [(name, sums)] = &history.sums_since(3_608)[..] else {
+            panic!("there is one figure");
+        };
+        assert_eq!((name.as_str(), sums.count, sums.low), ("load1", 3, 3_608.0));
         for number in 0..WITH_SECONDS_MAX {
             history.take(3_610, &format!("site.{number}"), 1.0, Detail::Seconds);
         }
@@ -268,17 +306,22 @@ mod tests {
             history.take(0, &number.to_string(), 1.0, Detail::Minutes);
         }
         assert_eq!(history.not_kept(), 2);
-        history.over(SECONDS_KEPT + 1);
+        history.fresh(SECONDS_KEPT + 1);
         history.take(SECONDS_KEPT + 1, "new", 1.0, Detail::Minutes);
         assert_eq!(history.not_kept(), 2, "others have made room");
     }
 
     #[test]
-    fn a_clock_that_goes_back_loses_nothing() {
+    fn a_clock_that_goes_back_loses_nothing_and_goes_on() {
         let mut history = History::default();
         history.take(600, "load1", 1.0, Detail::Seconds);
-        history.take(60, "load1", 3.0, Detail::Seconds);
-        let over = history.under_way();
-        assert_eq!((over[0].at_s, over[0].sums.count), (600, 2));
+        history.take(590, "load1", 3.0, Detail::Seconds);
+        let fresh = history.fresh(600);
+        assert_eq!((fresh[0].at_s, fresh[0].sums.count), (600, 2), "a little");
+        history.take(601, "load1", 1.0, Detail::Seconds);
+        let over = history.take(60, "load1", 3.0, Detail::Seconds);
+        assert_eq!(over.map(|it| it.at_s), Some(600), "a lot");
+        assert_eq!(history.fresh(61)[0].at_s, 60);
+        assert_eq!(history.seconds("load1").collect::<Vec<_>>(), [(60, 3.0)]);
     }
 }

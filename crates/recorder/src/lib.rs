@@ -17,6 +17,7 @@ mod console;
 mod day;
 mod durations;
 mod fold;
+mod hearing;
 mod history;
 mod import;
 mod input;
@@ -28,16 +29,17 @@ mod piece;
 mod process;
 mod range;
 mod reader;
+mod respondent;
 mod salts;
+mod site_minutes;
 mod store;
 mod visits;
+mod watch;
 
 pub use agent::{Agent, Browser};
-pub use alert::{AlertNews, AlertRule, AlertState, Side};
+pub use alert::AlertState;
 pub use capacity::{AHEAD_MAX, BusyHour, DAYS_MAX, DAYS_MIN, FullOn, Trend, full_on, trend};
-pub use console::{
-    ConsoleAnswer, ConsoleQuestion, ConsoleScope, Live, TenantSites, answer, fragment,
-};
+pub use console::{ConsoleAnswer, ConsoleQuestion, Live, answer, fragment};
 pub use day::{
     DayFigures, Figures, ListOf, Lists, NAMES_MAX, PartsWanted, Tally, TopList, TrailStep,
 };
@@ -47,7 +49,7 @@ pub use history::{Detail, History, SECONDS_KEPT, SERIES_MAX, Sample, Sums};
 pub use import::{ImportCounts, ImportError, ImportEvent, Importer, Reading};
 pub use input::{LogInput, NextLine};
 pub use names::NameOf;
-pub use outlook::{Resource, outlook};
+pub use outlook::{Outlook, Resource, outlook, resources};
 pub use page::document;
 pub use piece::{Piece, StoredPiece};
 pub use process::run;
@@ -55,6 +57,7 @@ pub use range::{COMPARED_DAYS, RangeFigures};
 pub use reader::{LineError, LineFate, LogReader, ReadingOptions, is_site_name};
 pub use salts::{Random, SaltPeriod, Salts, civil, day_number};
 pub use store::{
-    FigureStore, HOURS_DAYS, MINUTES_DAYS, SourceMark, StoreError, Tier, VISITORS_DAYS,
+    FigureStore, HOURS_DAYS, KeptIncident, MINUTES_DAYS, SourceMark, StoreError, Tier,
+    VISITORS_DAYS,
 };
 pub use visits::OpenVisit;

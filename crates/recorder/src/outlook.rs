@@ -6,8 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use config::model::sensor::{self, Gauge, Worse};
 use report::units::{self, Unit};
-use report::{Column, Document, Table, Tone};
+use report::{Column, Document, Language, Phrase, Table, Tone};
+use serde_json::{Value, json};
 
 use crate::capacity::{BusyHour, DAYS_MAX, DAYS_MIN, FullOn, full_on, trend};
 use crate::history::Sums;
@@ -20,6 +22,17 @@ const DAY_S: i64 = 86_400;
 const TENANTS_NAMED: usize = 5;
 /// Tenants that are looked at.
 const TENANTS_MAX: usize = 10_000;
+/// What can run out, and what of a tenant it is made of.
+const MADE_OF: [(Gauge, &str); 8] = [
+    (Gauge::Load1, "cpu"),
+    (Gauge::CpuPressure, "cpu"),
+    (Gauge::MemoryAvailable, "memory"),
+    (Gauge::MemoryPressure, "memory"),
+    (Gauge::IoPressure, "cpu"),
+    (Gauge::Conntrack, "requests"),
+    (Gauge::Descriptors, "requests"),
+    (Gauge::Ports, "requests"),
+];
 /// Days whose busy hours say whose a resource is.
 const SHARED_DAYS: i64 = 7;
 
@@ -36,65 +49,140 @@ pub struct Resource {
     pub unit: Unit,
     /// What of a tenant it is made of: `cpu`, `memory` or `requests`.
     pub made_of: &'static str,
-    /// What raises it, where that is known: commands.
+    /// What raises it to twice as much, where that is known: commands.
     pub raised_by: Vec<String>,
 }
 
-/// Makes the report of all resources at a time.
+/// What a machine can run out of, that its sensors tell: from where on they say that it is too much, and
+/// a task for each processor. `raised_by` says what raises one.
+pub fn resources(processors: usize, raised_by: impl Fn(&str) -> Vec<String>) -> Vec<Resource> {
+    let made = MADE_OF.iter().filter_map(|(gauge, made_of)| {
+        let full = match gauge {
+            Gauge::Load1 => processors as f64,
+            gauge => gauge.too_much()?,
+        };
+        Some(Resource {
+            figure: gauge.name().to_owned(),
+            full,
+            is_least: gauge.worse() == Worse::Below,
+            unit: match gauge.unit() {
+                sensor::Unit::Share => Unit::Share,
+                _ => Unit::Count,
+            },
+            made_of,
+            raised_by: raised_by(gauge.name()),
+        })
+    });
+    made.collect()
+}
+
+/// How it stands with each resource there are figures of.
+#[derive(Debug)]
+pub struct Outlook(Vec<(Resource, ResourceState)>);
+
+/// Looks at all resources at a time.
 ///
 /// # Errors
 /// Where figures cannot be read.
 pub fn outlook(
     store: &FigureStore,
-    resources: &[Resource],
+    resources: Vec<Resource>,
     now_s: i64,
-) -> Result<Document, StoreError> {
-    let mut document = Document::new("Capacity", "How full each resource is, and when it will be");
-    let columns = [
-        "peak today",
-        "95 % of minutes",
-        "busy hour",
-        "grows by day",
-        "full",
-    ];
-    let columns = columns.into_iter().map(Column::right);
-    let mut table = Table::new([Column::left("resource")].into_iter().chain(columns));
-    let mut details = Vec::new();
+) -> Result<Outlook, StoreError> {
+    let mut known = Vec::new();
     for resource in resources {
-        let Some(state) = ResourceState::read(store, resource, now_s)? else {
-            continue;
-        };
-        table.row(state.row(resource));
-        details.push((resource, state));
+        if let Some(state) = ResourceState::read(store, &resource, now_s)? {
+            known.push((resource, state));
+        }
     }
-    if table.rows.is_empty() {
-        let nothing = "Nothing was recorded of this machine yet.";
-        document.answer = Some((Tone::Warn, nothing.into()));
-        return Ok(document);
-    }
-    document.section("Resources").table(table);
-    for (resource, state) in &details {
-        state.tell(resource, &mut document);
-    }
-    let days = details.iter().map(|(_, state)| state.busy_hours.len());
-    let days = days.max().unwrap_or(0);
-    if days < DAYS_MIN {
-        let told = format!(
-            "Nothing is foretold from {days} days: it takes {DAYS_MIN} with an hour of figures each."
+    Ok(Outlook(known))
+}
+
+impl Outlook {
+    /// As a report.
+    pub fn document(&self, language: Language) -> Document {
+        let say = |english, japanese| Phrase::new(english, japanese).said_in(language);
+        let mut document = Document::new(
+            say("Capacity", "容量"),
+            say(
+                "How full each resource is, and when it will be",
+                "各リソースの使用率と、いつ不足するか",
+            ),
         );
-        document.answer = Some((Tone::Warn, told));
+        document.language = language;
+        if self.0.is_empty() {
+            let nothing = say(
+                "Nothing was recorded of this machine yet.",
+                "このマシンの記録はまだありません。",
+            );
+            document.answer = Some((Tone::Warn, nothing.into()));
+            return document;
+        }
+        let columns = [
+            say("peak today", "今日の最大"),
+            say("95 % of minutes", "分単位の 95 %"),
+            say("busy hour", "最も混む 1 時間"),
+            say("grows by day", "1 日の増加"),
+            say("full at", "上限"),
+            say("full on", "上限に達する日"),
+        ];
+        let columns = columns.into_iter().map(Column::right);
+        let first = Column::left(say("resource", "リソース"));
+        let mut table = Table::new([first].into_iter().chain(columns));
+        for (resource, state) in &self.0 {
+            table.row(state.row(resource, language));
+        }
+        let section = document.section(say("Resources", "リソース"));
+        section.id = "capacity";
+        section.table(table);
+        for (resource, state) in &self.0 {
+            state.tell(resource, &mut document, language);
+        }
+        let days = self.0.iter().map(|(_, state)| state.busy_hours.len());
+        let days = days.max().unwrap_or(0);
+        if days < DAYS_MIN {
+            let told = match language {
+                Language::English => format!(
+                    "Nothing is foretold: it takes {DAYS_MIN} days with figures, and there are {days}."
+                ),
+                Language::Japanese => {
+                    format!("{days} 日分の記録では予測できません。{DAYS_MIN} 日分が必要です。")
+                }
+            };
+            document.answer = Some((Tone::Warn, told));
+        }
+        document
     }
-    Ok(document)
+
+    /// For programs: a line of JSON.
+    pub fn json(&self) -> String {
+        let resources: Vec<Value> = self.0.iter().map(|(it, state)| state.json(it)).collect();
+        let answer = json!({ "days_needed": DAYS_MIN, "resources": resources });
+        format!("{answer}\n")
+    }
 }
 
 /// How it stands with a resource.
+#[derive(Debug)]
 struct ResourceState {
     today: Option<Sums>,
     p95: Option<f64>,
     busy_hours: Vec<BusyHour>,
     full: FullOn,
-    /// Tenants with their share of the busy hours of the last week, and when it is full without each.
-    tenants: Vec<(String, f64, FullOn)>,
+    /// When it is full where there is twice as much of it.
+    full_doubled: FullOn,
+    tenants: Vec<TenantPart>,
+}
+
+/// What a tenant makes of a resource.
+#[derive(Debug)]
+struct TenantPart {
+    tenant: String,
+    /// Its share of the busy hours of the last week.
+    share: f64,
+    /// When it is full without it, and where it is held to half.
+    full_moved: FullOn,
+    full_halved: FullOn,
 }
 
 impl ResourceState {
@@ -132,49 +220,45 @@ impl ResourceState {
         let busy_hours =
             over.filter_map(|(day, (_, value))| Some((i32::try_from(*day).ok()?, *value)));
         let busy_hours: Vec<BusyHour> = busy_hours.collect();
-        let full_at = |busy_hours: &[BusyHour]| {
-            let line = trend(busy_hours);
-            full_on(
-                line.as_ref(),
-                busy_hours.len(),
-                resource.full,
-                resource.is_least,
-            )
-        };
-        let mut state = ResourceState {
-            today: sums,
-            p95,
-            full: full_at(&busy_hours),
-            busy_hours,
-            tenants: Vec::new(),
+        // When it is full where this share of what is used is left.
+        let full_of = |left: f64| {
+            let hours = busy_hours.iter();
+            let hours = hours.map(|(day, value)| (*day, resource.with_used(*value, left)));
+            let hours: Vec<BusyHour> = hours.collect();
+            let line = trend(&hours);
+            full_on(line.as_ref(), hours.len(), resource.full, resource.is_least)
         };
         let week = busiest.range(today / DAY_S - SHARED_DAYS..);
         let week: Vec<i64> = week.map(|(_, (at_s, _))| *at_s).collect();
-        for (tenant, share) in shares(store, resource.made_of, &week)? {
-            let without: Vec<BusyHour> = state
-                .busy_hours
-                .iter()
-                .map(|(day, value)| {
-                    let used = if resource.is_least {
-                        1.0 - value
-                    } else {
-                        *value
-                    };
-                    let left = used * (1.0 - share);
-                    (*day, if resource.is_least { 1.0 - left } else { left })
-                })
-                .collect();
-            state.tenants.push((tenant, share, full_at(&without)));
-        }
-        Ok(Some(state))
+        let shares = shares(store, resource.made_of, &week)?.into_iter();
+        let tenants = shares.map(|(tenant, share)| TenantPart {
+            tenant,
+            share,
+            full_moved: full_of(1.0 - share),
+            full_halved: full_of(1.0 - share / 2.0),
+        });
+        Ok(Some(ResourceState {
+            today: sums,
+            p95,
+            full: full_of(1.0),
+            full_doubled: full_of(0.5),
+            tenants: tenants.collect(),
+            busy_hours,
+        }))
     }
 
-    fn row(&self, resource: &Resource) -> Vec<String> {
+    /// The most of today.
+    fn peak(&self, resource: &Resource) -> Option<f64> {
+        let today = self.today?;
+        Some(match resource.is_least {
+            true => today.low,
+            false => today.high,
+        })
+    }
+
+    fn row(&self, resource: &Resource, language: Language) -> Vec<String> {
         let write =
             |value: Option<f64>| value.map_or(units::NONE.into(), |it| resource.unit.write(it));
-        let peak = self
-            .today
-            .map(|it| if resource.is_least { it.low } else { it.high });
         let line = trend(&self.busy_hours);
         let growth = line.map_or(units::NONE.into(), |line| {
             let (low, high) = line.between;
@@ -182,53 +266,145 @@ impl ResourceState {
         });
         vec![
             resource.figure.clone(),
-            write(peak),
+            write(self.peak(resource)),
             write(self.p95),
             write(self.busy_hours.last().map(|(_, value)| *value)),
             growth,
-            when(self.full),
+            resource.unit.write(resource.full),
+            when(self.full, language),
         ]
     }
 
-    fn tell(&self, resource: &Resource, document: &mut Document) {
+    fn tell(&self, resource: &Resource, document: &mut Document, language: Language) {
         if self.tenants.is_empty() && resource.raised_by.is_empty() {
             return;
         }
-        let section = document.section(format!("What makes `{}`", resource.figure));
+        let say = |english, japanese| Phrase::new(english, japanese).said_in(language);
+        let section = document.section(match language {
+            Language::English => format!("What makes `{}`", resource.figure),
+            Language::Japanese => format!("`{}` の内訳", resource.figure),
+        });
         if !self.tenants.is_empty() {
-            let columns = ["share of the busy hours of a week", "full if it moves"];
+            let columns = [
+                say(
+                    "share of the busy hours of a week",
+                    "1 週間の混む時間での割合",
+                ),
+                say("full if it moves", "移転した場合"),
+                say("full if it is held to half", "半分に制限した場合"),
+            ];
             let columns = columns.into_iter().map(Column::right);
-            let mut table = Table::new([Column::left("tenant")].into_iter().chain(columns));
-            for (tenant, share, full) in &self.tenants {
-                table.row([tenant.clone(), units::share(*share), when(*full)]);
+            let first = Column::left(say("tenant", "テナント"));
+            let mut table = Table::new([first].into_iter().chain(columns));
+            for it in &self.tenants {
+                table.row([
+                    it.tenant.clone(),
+                    units::share(it.share),
+                    when(it.full_moved, language),
+                    when(it.full_halved, language),
+                ]);
             }
             section.table(table);
-            section.text(format!(
-                "A tenant is held to less by `[tenants.NAME]`: `cgroup = {{ cpu = \"50%\" }}` and the like. \
-                 Its share is that of the {} of all tenants.",
-                resource.made_of
-            ));
+            let made_of = resource.made_of;
+            section.text(match language {
+                Language::English => format!(
+                    "Its share is that of the {made_of} of all tenants. A tenant is held to less by `[tenants.NAME]`: \
+                     `cgroup = {{ cpu = \"50%\", memory = \"512MiB\" }}`, or by a limit of its requests."
+                ),
+                Language::Japanese => format!(
+                    "割合は全テナントの {made_of} に対するものです。テナントの制限は `[tenants.NAME]` の \
+                     `cgroup = {{ cpu = \"50%\", memory = \"512MiB\" }}`、またはリクエストの制限で行います。"
+                ),
+            });
         }
         if !resource.raised_by.is_empty() {
-            section.listing("What raises it", resource.raised_by.join("\n"));
+            let title = say("What raises it to twice as much", "上限を 2 倍にするには");
+            section.listing(title, resource.raised_by.join("\n"));
+            if !matches!(self.full_doubled, FullOn::TooFewDays(_)) {
+                let then = say("It is full then", "その場合");
+                section.text(format!("{then}: {}", when(self.full_doubled, language)));
+            }
+        }
+    }
+
+    fn json(&self, resource: &Resource) -> Value {
+        let line = trend(&self.busy_hours);
+        let tenants = self.tenants.iter().map(|it| {
+            json!({
+                "tenant": it.tenant,
+                "share": it.share,
+                "full_if_moved": full_json(it.full_moved),
+                "full_if_halved": full_json(it.full_halved),
+            })
+        });
+        let tenants: Vec<Value> = tenants.collect();
+        json!({
+            "resource": resource.figure,
+            "full_at": resource.full,
+            "peak_today": self.peak(resource),
+            "p95_today": self.p95,
+            "busy_hour": self.busy_hours.last().map(|(_, value)| *value),
+            "days": self.busy_hours.len(),
+            "per_day": line.map(|it| it.per_day),
+            "per_day_between": line.map(|it| [it.between.0, it.between.1]),
+            "full": full_json(self.full),
+            "made_of": resource.made_of,
+            "tenants": tenants,
+            "raised_by": resource.raised_by,
+            "full_if_doubled": full_json(self.full_doubled),
+        })
+    }
+}
+
+impl Resource {
+    /// A value of which only this share of what is used is left.
+    fn with_used(&self, value: f64, left: f64) -> f64 {
+        match self.is_least {
+            // Of these what is left is told, and all is 1.
+            true => 1.0 - (1.0 - value) * left,
+            false => value * left,
         }
     }
 }
 
+fn full_json(full: FullOn) -> Value {
+    let day = |day: i32| civil(day).to_string();
+    match full {
+        FullOn::TooFewDays(_) => Value::Null,
+        FullOn::Now => json!({ "on": "now" }),
+        FullOn::NotForAYear => json!({ "on": "not within a year" }),
+        FullOn::Day {
+            likely,
+            earliest,
+            latest,
+        } => json!({
+            "on": likely.map_or("later".into(), day),
+            "earliest": day(earliest),
+            "latest": latest.map_or("later".into(), day),
+        }),
+    }
+}
+
 /// When it is full, in words.
-fn when(full: FullOn) -> String {
+fn when(full: FullOn, language: Language) -> String {
+    let say = |english, japanese| Phrase::new(english, japanese).said_in(language);
     match full {
         FullOn::TooFewDays(_) => units::NONE.into(),
-        FullOn::Now => "now".into(),
-        FullOn::NotForAYear => "not within a year".into(),
+        FullOn::Now => say("now", "すでに到達").into(),
+        FullOn::NotForAYear => say("not within a year", "1 年以内にはない").into(),
         FullOn::Day {
             likely,
             earliest,
             latest,
         } => {
-            let day = |day: Option<i32>| day.map_or("later".into(), |day| civil(day).to_string());
+            let day = |day: Option<i32>| {
+                day.map_or_else(
+                    || say("later", "それ以降").into(),
+                    |day| civil(day).to_string(),
+                )
+            };
             let (likely, latest) = (day(likely), day(latest));
-            format!("{likely} ({} to {latest})", civil(earliest))
+            format!("{likely} ({} – {latest})", civil(earliest))
         }
     }
 }
@@ -299,6 +475,12 @@ mod tests {
         }
     }
 
+    fn told(store: &FigureStore, now_s: i64) -> Document {
+        let resources = vec![resource("conntrack", 0.8, false)];
+        let outlook = outlook(store, resources, now_s).expect("read");
+        outlook.document(Language::English)
+    }
+
     /// A store with the busy hour of each day at eight, and the day after the last at noon.
     fn store(directory: &TempDir, days: i64, value: impl Fn(i64) -> f64) -> (FigureStore, i64) {
         let (mut store, _) = FigureStore::open(directory.path(), 0).expect("it opens");
@@ -325,7 +507,7 @@ mod tests {
     fn of_two_weeks_the_day_is_told_when_it_is_full_and_whose_it_is() {
         let directory = TempDir::new();
         let (store, now_s) = store(&directory, 20, |day| 0.2 + 0.02 * day as f64);
-        let told = outlook(&store, &[resource("conntrack", 0.8, false)], now_s).expect("read");
+        let told = told(&store, now_s);
         assert_eq!(told.answer, None);
         let text = format!("{:?}", told.sections);
         // 0.58 on the 20th of January 1970; 11 days more.
@@ -346,16 +528,61 @@ mod tests {
     fn of_less_nothing_is_foretold_and_that_is_said() {
         let directory = TempDir::new();
         let (store, now_s) = store(&directory, 5, |_| 0.2);
-        let told = outlook(&store, &[resource("conntrack", 0.8, false)], now_s).expect("read");
+        let told = told(&store, now_s);
         let (_, answer) = told.answer.expect("an answer");
-        assert!(answer.contains("from 5 days"), "{answer}");
+        assert!(answer.contains("there are 5"), "{answer}");
     }
 
     #[test]
     fn of_an_empty_database_that_is_said() {
         let directory = TempDir::new();
         let (store, _) = FigureStore::open(directory.path(), 0).expect("it opens");
-        let told = outlook(&store, &[resource("conntrack", 0.8, false)], 9).expect("read");
+        let told = told(&store, 9);
         assert!(told.sections.is_empty() && told.answer.is_some());
+    }
+
+    #[test]
+    fn what_moving_and_limits_and_raising_give_is_told_to_programs() {
+        let directory = TempDir::new();
+        let (store, now_s) = store(&directory, 20, |day| 0.2 + 0.02 * day as f64);
+        let mut conntrack = resource("conntrack", 0.8, false);
+        conntrack.raised_by = vec!["sysctl -w net.netfilter.nf_conntrack_max=1".into()];
+        let outlook = outlook(&store, vec![conntrack], now_s).expect("read");
+        let told: Value = serde_json::from_str(&outlook.json()).expect("JSON");
+        let told = &told["resources"][0];
+        assert_eq!(
+            (&told["resource"], &told["days"]),
+            (&json!("conntrack"), &json!(20))
+        );
+        assert_eq!(told["full"]["on"], "1970-01-31");
+        let big = &told["tenants"][0];
+        assert_eq!(
+            (&big["tenant"], &big["share"]),
+            (&json!("big"), &json!(0.75))
+        );
+        // 0.8 is 1.28 of what there is where 5/8 are left: 36 days of 0.02 more; 0.8 is 1.6 of a half.
+        assert_eq!(big["full_if_halved"]["on"], "1970-02-24");
+        assert_eq!(told["full_if_doubled"]["on"], "1970-03-12");
+        let text = outlook
+            .document(Language::English)
+            .to_text(100, report::Paint::Never);
+        assert!(text.contains("nf_conntrack_max=1"), "{text}");
+    }
+
+    #[test]
+    fn what_has_to_be_left_is_less_used_where_a_tenant_has_gone() {
+        let least = resource("memory_available", 0.1, true);
+        assert!((least.with_used(0.4, 0.5) - 0.7).abs() < 1e-9);
+        let most = resource("conntrack", 0.8, false);
+        assert!((most.with_used(0.4, 0.5) - 0.2).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_can_run_out_has_an_end_on_every_machine() {
+        let resources = resources(2, |figure| vec![format!("raise {figure}")]);
+        assert_eq!(resources.len(), MADE_OF.len());
+        assert_eq!((resources[0].full, resources[0].is_least), (2.0, false));
+        let memory = resources.iter().find(|it| it.figure == "memory_available");
+        assert!(memory.is_some_and(|it| it.is_least && it.unit == Unit::Share));
     }
 }

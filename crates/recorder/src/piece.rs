@@ -63,6 +63,11 @@ impl Piece {
         &mut self.minutes[at].1
     }
 
+    /// Figures by minute of the day.
+    pub fn minutes(&self) -> impl Iterator<Item = &Figures> {
+        self.minutes.iter().map(|(_, figures)| figures)
+    }
+
     /// Adds to a name of a list; `hash` stands for the name.
     pub fn add(&mut self, of: ListOf, hash: u64, tally: &Tally, name: impl FnOnce() -> Rc<str>) {
         // Of each list another number, spread over all bits.

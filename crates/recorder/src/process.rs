@@ -1,24 +1,31 @@
 //! The recorder as a process: it reads the workers' rings and writes figures, and nobody waits for it.
 //!
 //! The idea: one loop that looks into the rings 20 times a second, folds what is there, and writes every
-//! few seconds. Whatever goes wrong with files is said once, tried again, and costs figures alone; what
-//! waits for it meanwhile has a bound. It opens no connection, and ends with the supervisor's link.
+//! few seconds; what the server says, and people at the console ask, are other threads'
+//! ([`crate::hearing`], [`crate::respondent`]). Whatever goes wrong with files is said once, tried again, and costs figures
+//! alone; what waits for it meanwhile has a bound. It opens no connection, and ends with the
+//! supervisor's link.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use config::reason;
-use ipc::recorder::{RecorderSettings, ToRecorder};
+use ipc::recorder::{FromRecorder, RecorderSettings, ToRecorder};
 use ipc::ring::{ReaderState, RingKeys, RingReader, RingRecord, TextOf, ToldText};
 use jiff::tz::TimeZone;
 
 use crate::fold::{Fold, RequestRecord};
+use crate::hearing::{Heard, Hearing};
+use crate::history::Detail;
 use crate::names::NameOf;
 use crate::reader::{decoded_path, is_site_name, path_of};
 use crate::salts::{SaltPeriod, Salts};
-use crate::store::{FigureStore, StoreError};
+use crate::site_minutes::SiteMinutes;
+use crate::store::{FigureStore, StoreError, Tier};
+use crate::watch::Watch;
 
 /// How often the rings are looked into.
 const POLL: Duration = Duration::from_millis(50);
@@ -29,6 +36,8 @@ const HELD_MAX: usize = 150_000;
 /// A request may be so much older than now, or ahead of the clock: a week, five minutes.
 const OLD_US: i64 = 7 * 86_400_000_000;
 const AHEAD_US: i64 = 300_000_000;
+/// What the database calls the alerts that were told and are not over.
+const ALERTS: &str = "alerts";
 /// How long the last lines of the error log may take.
 const FLUSH: Duration = Duration::from_secs(1);
 /// Rings' memory is mapped, not held open; files of the database are few.
@@ -66,7 +75,10 @@ fn begin() -> io::Result<()> {
         Err(error) => return Err(error),
     };
     os::process::give_way(settings.nice)?;
-    Recorder::new(settings)?.serve(&link)
+    let recorder = Recorder::new(settings)?;
+    let directory = recorder.settings.directory.clone();
+    let hearing = Hearing::start(directory, Arc::clone(&recorder.heard))?;
+    recorder.serve(&link, &hearing)
 }
 
 /// What the loop has.
@@ -86,6 +98,18 @@ struct Recorder {
     unwritten: u64,
     /// Records that made no sense.
     broken: u64,
+    /// What the server says, and the thread that hears it.
+    heard: Arc<Heard>,
+    /// What somebody wants to be told of, what is to be told, and what the database says was told.
+    watch: Watch,
+    news: Vec<FromRecorder>,
+    told_alerts: String,
+    /// What sites came to in the minute under way.
+    minutes: SiteMinutes,
+    /// The second that was dealt with last.
+    second: i64,
+    /// The minute in which figures over time were written last.
+    samples_s: i64,
 }
 
 /// The database and the salt.
@@ -98,7 +122,6 @@ impl Recorder {
     fn new(settings: RecorderSettings) -> io::Result<Recorder> {
         let mut recorder = Recorder {
             fold: Fold::new(TimeZone::UTC, Vec::new()),
-            settings,
             rings: Vec::new(),
             keys: RingKeys::default(),
             files: None,
@@ -107,6 +130,14 @@ impl Recorder {
             written_us: 0,
             unwritten: 0,
             broken: 0,
+            heard: Arc::new(Heard::watching(&settings.alerts)),
+            watch: Watch::new(&settings.alerts),
+            news: Vec::new(),
+            told_alerts: String::new(),
+            minutes: SiteMinutes::watching(&settings.alerts),
+            settings,
+            second: 0,
+            samples_s: 0,
         };
         let secret = random()?;
         recorder.keys.names = halves(secret);
@@ -114,23 +145,37 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Looks and writes until the link is closed, and then once more.
-    fn serve(mut self, link: &OwnedFd) -> io::Result<()> {
+    /// Looks and writes until the link is closed, or something is wrong with it, and then once more.
+    fn serve(mut self, link: &OwnedFd, hearing: &Hearing) -> io::Result<()> {
+        let served = self.serve_on(link, hearing);
+        self.read(now_us());
+        self.samples_s = 0;
+        self.write(now_us());
+        self.end();
+        served
+    }
+
+    fn serve_on(&mut self, link: &OwnedFd, hearing: &Hearing) -> io::Result<()> {
         loop {
             if os::net::wait_readable(&[link.as_fd()], Some(POLL))? == [true] {
                 match ToRecorder::recv(link.as_fd()) {
-                    Ok(ToRecorder::Rings { rings }) => self.use_rings(&rings),
+                    Ok(ToRecorder::Rings { rings, console }) => {
+                        self.use_rings(&rings);
+                        hearing.use_link(console);
+                    }
                     Ok(ToRecorder::Settings(_)) => return Err(io::ErrorKind::InvalidData.into()),
-                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                     Err(error) => return Err(error),
                 }
             }
+            if hearing.has_ended() {
+                return Err(io::Error::other(
+                    "the thread that hears the server has ended",
+                ));
+            }
             self.look(now_us());
+            self.tell_news(link)?;
         }
-        self.read(now_us());
-        self.write(now_us());
-        self.end();
-        Ok(())
     }
 
     /// Reads other rings from now on; what is in those of before counts.
@@ -157,6 +202,11 @@ impl Recorder {
         if self.fold.make_room() {
             self.tell_anew();
         }
+        let second = now_us.div_euclid(1_000_000);
+        if self.second != second {
+            self.second = second;
+            self.each_second(second);
+        }
         let monotonic_us = os::cpu::monotonic_us();
         if monotonic_us >= self.next_write_us || self.fold.held() > HELD_MAX {
             self.write(now_us);
@@ -168,6 +218,44 @@ impl Recorder {
             cpu_us: os::cpu::process_cpu_ns() / 1_000,
         };
         self.rings.iter().for_each(|ring| ring.say(&state));
+    }
+
+    /// Notes what sites came to, when a minute is over, and looks at what somebody wants to be told of.
+    fn each_second(&mut self, now_s: i64) {
+        for (name, value) in self.minutes.over(now_s) {
+            // In the minute of which it is told.
+            let at_s = Tier::Minute.begin(now_s) - 1;
+            self.heard.note(at_s, &name, value, Detail::Minutes);
+        }
+        let watch = &mut self.watch;
+        let news = self.heard.look(|history| watch.look(history, now_s));
+        let news = news.into_iter();
+        self.news
+            .extend(news.map(|(rule, news)| FromRecorder::Alert { rule, news }));
+        self.heard.show_alerts(self.watch.states().to_vec());
+    }
+
+    /// Tells the supervisor which alerts have news, and then keeps that it was told.
+    fn tell_news(&mut self, link: &OwnedFd) -> io::Result<()> {
+        if self.news.is_empty() {
+            return Ok(());
+        }
+        for news in self.news.drain(..) {
+            news.send(link.as_fd())?;
+        }
+        self.keep_alerts();
+        Ok(())
+    }
+
+    fn keep_alerts(&mut self) {
+        let told = self.watch.told();
+        let Some(files) = self.files.as_mut().filter(|_| told != self.told_alerts) else {
+            return;
+        };
+        match files.store.set_setting(ALERTS, &told) {
+            Ok(()) => self.told_alerts = told,
+            Err(error) => self.fail(error.to_string()),
+        }
     }
 
     /// Has the workers begin anew, where there is a salt to hash visitors with.
@@ -217,12 +305,19 @@ impl Recorder {
     /// Opens database and salt; where that cannot be, later.
     fn open(&mut self) {
         match RecorderFiles::open(&self.settings) {
-            Ok((files, fold)) => {
+            Ok((mut files, fold)) => {
                 self.fold = fold;
                 let visits = files.store.open_visits().unwrap_or_default();
                 for visit in visits {
                     self.fold.resume(self.keys.site(&visit.site), &visit);
                 }
+                self.told_alerts = files
+                    .store
+                    .setting(ALERTS)
+                    .ok()
+                    .flatten()
+                    .unwrap_or_default();
+                self.watch.resume(&self.told_alerts);
                 self.files = Some(files);
                 self.renew_salt(now_us());
             }
@@ -235,11 +330,26 @@ impl Recorder {
         if self.files.is_none() {
             self.open();
         }
+        self.keep_alerts();
         let today = self.fold.day_of(now_us);
         let Some(files) = &mut self.files else {
             return self.drop_surplus();
         };
+        if let Err(error) = write_samples(&mut self.samples_s, &self.heard, files, now_us) {
+            self.fail(error.to_string());
+            return self.drop_surplus();
+        }
+        let incidents = self.heard.incidents();
+        if let Err(error) = files.store.write_incidents(&incidents) {
+            // What is broken is set aside below.
+            self.heard.keep_incidents(incidents);
+            if !error.is_broken() {
+                self.fail(error.to_string());
+                return self.drop_surplus();
+            }
+        }
         if self.fold.held() == 0 && files.store.is_thinned(today) {
+            self.minutes.note_written();
             self.written_us = os::cpu::monotonic_us();
             return;
         }
@@ -247,11 +357,15 @@ impl Recorder {
         if let Err(error) = &written
             && error.is_broken()
         {
+            self.told_alerts.clear();
             written = set_aside(&mut files.store, now_us, error)
                 .and_then(|()| files.store.write(self.fold.pieces(), None, today));
         }
         match written {
             Ok(()) => {
+                let pieces = self.fold.pieces();
+                pieces.for_each(|(site, _, piece)| self.minutes.take(site, piece));
+                self.minutes.note_written();
                 self.fold.written();
                 self.unwritten = 0;
                 self.written_us = os::cpu::monotonic_us();
@@ -268,6 +382,7 @@ impl Recorder {
 
     /// Forgets what could not be written, where it is too much.
     fn drop_surplus(&mut self) {
+        self.minutes.note_unwritten();
         if self.fold.held() > HELD_MAX {
             let requests = std::mem::take(&mut self.unwritten);
             tracing::error!(requests, "figures that cannot be written are lost");
@@ -324,6 +439,34 @@ impl RecorderFiles {
         })?;
         Ok((RecorderFiles { store, salts }, fold))
     }
+}
+
+/// Writes figures over time, once a minute: each takes three pages of the database or so. What could not be
+/// written waits.
+fn write_samples(
+    samples_s: &mut i64,
+    heard: &Heard,
+    files: &mut RecorderFiles,
+    now_us: i64,
+) -> Result<(), StoreError> {
+    let now_s = now_us.div_euclid(1_000_000);
+    if *samples_s == Tier::Minute.begin(now_s) {
+        return Ok(());
+    }
+    let samples = heard.fresh(now_s);
+    let mut written = files.store.write_samples(&samples);
+    if let Err(error) = &written
+        && error.is_broken()
+    {
+        written = set_aside(&mut files.store, now_us, error)
+            .and_then(|()| files.store.write_samples(&samples));
+    }
+    match &written {
+        Ok(()) if samples.is_empty() => {}
+        Ok(()) => *samples_s = Tier::Minute.begin(now_s),
+        Err(_) => heard.keep(samples),
+    }
+    written
 }
 
 /// What holds for all that is in the database: what it says, or else this.
@@ -383,6 +526,9 @@ fn known(record: &RingRecord) -> RequestRecord {
         agent: record.agent,
         campaign: record.campaign,
         search: record.search,
+        rule: record.rule,
+        upstream: record.upstream,
+        reason: record.reason,
         visitor: record.visitor,
         bytes: record.bytes_out,
         total_us: record.total_us,
@@ -412,3 +558,6 @@ fn now_us() -> i64 {
         i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
     })
 }
+
+#[cfg(test)]
+mod tests;

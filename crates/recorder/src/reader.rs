@@ -139,6 +139,9 @@ impl LogReader {
                 &query.search(&self.options.searches),
                 Cow::Borrowed,
             ),
+            rule: 0,
+            upstream: 0,
+            reason: 0,
             visitor,
             bytes: reply.bytes,
             total_us: micros(reply.total_us),
@@ -210,11 +213,11 @@ impl LogReader {
     }
 }
 
-/// Whether a name may be a site's.
+/// Whether a name may be a site's: a host's, one that stands for several, or `*`, the site of all others.
 pub fn is_site_name(name: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]*".contains(&byte);
     let has_letter = name.bytes().any(|byte| byte.is_ascii_alphanumeric());
-    name.len() <= 253 && has_letter && name.bytes().all(is_part)
+    name == "*" || (name.len() <= 253 && has_letter && name.bytes().all(is_part))
 }
 
 /// The path of a target.
@@ -294,6 +297,8 @@ mod tests {
         for (name, is) in [
             ("a.example", true),
             ("[::1]:8080", true),
+            ("*", true),
+            ("**", false),
             ("", false),
             ("-", false),
             ("<b>", false),

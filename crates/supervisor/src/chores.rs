@@ -2,12 +2,13 @@
 //!
 //! The idea: nobody waits for one. It is asked for over a link of its own, which no worker has, a
 //! few run at a time, and how each ended is told at a later turn, with the last of what it wrote.
+//! What one is to know that others have said stands on its standard input, never among its arguments.
 //! One that takes too long is killed with its group. The link goes with the spawner, and what ran
 //! with it; what waits is run by the next.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,8 @@ const RUNNING_MAX: usize = 8;
 const OUTPUT_BYTES_MAX: usize = 4 * 1024;
 /// Bytes of its output that are read in one turn.
 const READ_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of standard input: a pipe holds them, whatever its user has in others.
+pub(super) const STDIN_BYTES_MAX: usize = 4 * 1024;
 /// How soon something is tried again that could not be done at once.
 const SOON: Duration = Duration::from_millis(500);
 
@@ -49,8 +52,8 @@ struct Running<T> {
     is_late: bool,
 }
 
-/// One that waits, and for how long it may run.
-type WaitingChore<T> = (T, NamedProgram, Duration);
+/// One that waits, what is on its standard input, and for how long it may run.
+type WaitingChore<T> = (T, NamedProgram, String, Duration);
 
 /// How a chore ended: if it went well, or why not and what it wrote.
 pub(super) type ChoreEnd = Result<(), String>;
@@ -87,7 +90,18 @@ impl<T> Default for Chores<T> {
 impl<T> Chores<T> {
     /// Has a program run for no longer than this, when it is its turn.
     pub(super) fn add(&mut self, purpose: T, program: NamedProgram, limit: Duration) {
-        self.waiting.push_back((purpose, program, limit));
+        self.add_told(purpose, program, String::new(), limit);
+    }
+
+    /// The same, with at most [`STDIN_BYTES_MAX`] on its standard input.
+    pub(super) fn add_told(
+        &mut self,
+        purpose: T,
+        program: NamedProgram,
+        stdin: String,
+        limit: Duration,
+    ) {
+        self.waiting.push_back((purpose, program, stdin, limit));
     }
 
     /// What becomes readable when there is something to be done.
@@ -135,14 +149,14 @@ impl<T> Chores<T> {
     fn start(
         &mut self,
         now: Instant,
-        (purpose, program, limit): WaitingChore<T>,
+        (purpose, program, stdin, limit): WaitingChore<T>,
     ) -> Option<(T, ChoreEnd)> {
         let id = self.next;
         let link = self.link.as_ref()?;
-        let output = match order(link.as_fd(), id, program.clone()) {
+        let output = match order(link.as_fd(), id, program.clone(), &stdin) {
             Ok(output) => output,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                self.waiting.push_front((purpose, program, limit));
+                self.waiting.push_front((purpose, program, stdin, limit));
                 self.next_look = Some(now + SOON);
                 return None;
             }
@@ -209,10 +223,15 @@ impl<T> Chores<T> {
     }
 }
 
-/// Has the spawner start it; gives what it writes.
-fn order(link: BorrowedFd<'_>, id: u64, program: NamedProgram) -> io::Result<File> {
+/// Has the spawner start it, with `told` on its standard input; gives what it writes.
+fn order(link: BorrowedFd<'_>, id: u64, program: NamedProgram, told: &str) -> io::Result<File> {
     let (output, stdout) = os::pipe::from_program()?;
-    let (_, stdin) = os::pipe::to_program()?;
+    let (input, stdin) = os::pipe::to_program()?;
+    if told.len() > STDIN_BYTES_MAX {
+        return Err(io::Error::other("it would be told too much"));
+    }
+    // The pipe is empty, and has room for all of it.
+    File::from(input).write_all(told.as_bytes())?;
     let run = RunChore {
         id,
         program,
@@ -373,6 +392,30 @@ mod tests {
         assert_eq!(told, [(0, Err("the spawner has gone".into()))]);
         assert_eq!((chores.fds().count(), chores.until()), (0, None));
     }
+
+    #[test]
+    fn what_one_is_told_is_on_its_standard_input_and_then_it_ends() {
+        let (mut chores, spawner) = chores(1);
+        ordered(&spawner);
+        let told = "x".repeat(STDIN_BYTES_MAX);
+        for told in [told.clone(), format!("{told}x")] {
+            add(&mut chores, 0..1);
+            let (purpose, program, _, limit) = chores.waiting.pop_back().unwrap();
+            chores.add_told(purpose, program, told, limit);
+        }
+        let refused = chores.step(Instant::now(), || None);
+        assert_eq!(
+            refused,
+            [(0, Err("have it run: it would be told too much".into()))]
+        );
+        let Some(Order::RunChore(run)) = ordered(&spawner).pop() else {
+            panic!("no chore");
+        };
+        let mut heard = String::new();
+        File::from(run.stdin).read_to_string(&mut heard).unwrap();
+        assert_eq!(heard, told);
+    }
+
     #[test]
     fn those_that_the_spawner_does_not_listen_to_wait_in_their_places() {
         let (mut chores, spawner) = chores(1);

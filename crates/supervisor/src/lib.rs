@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod acme;
+mod alerts;
 mod authority;
 pub mod certificates;
 mod child;
@@ -46,6 +47,7 @@ use os::cgroup::Base;
 use os::signal::{Signal, Signals};
 
 use self::acme::Authorities;
+use self::alerts::AlertTelling;
 use self::child::{BackOff, Server};
 use self::keeper::Keys;
 use self::notify::Notify;
@@ -80,6 +82,7 @@ pub struct Supervisor {
     linked: u64,
     authorities: Authorities,
     recordings: Recordings,
+    alerts: AlertTelling,
     /// Where control groups stand: gone after the programs.
     base: Base,
     wanted: Wanted,
@@ -136,6 +139,7 @@ impl Supervisor {
             linked: 0,
             authorities: Authorities::default(),
             recordings: Recordings::default(),
+            alerts: AlertTelling::default(),
             base,
             wanted: Wanted::default(),
             stored: current.loose.stored_before(),
@@ -197,7 +201,7 @@ impl Supervisor {
                 Woken::Spawner => self.programs.on_word(),
                 Woken::Keeper => self.keys.lose("it ended"),
                 Woken::Acme => self.on_acme_word(),
-                Woken::Recorder => self.recordings.lose("it ended"),
+                Woken::Recorder => self.on_recorder_word(),
                 Woken::Server => self.on_word(),
                 Woken::Successor => self.on_successor(),
                 Woken::Retiring(at) => self.on_retiring(at),

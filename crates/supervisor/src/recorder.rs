@@ -2,18 +2,20 @@
 //! given the same rings as the server.
 //!
 //! The idea: each server gets rings of its own, which are made once and handed to both ends. A recorder
-//! that is started again goes on with them; one that has to work by other settings is another process,
-//! which is started when the one before has written what it has. Nothing waits for it.
+//! that is started again goes on with them, and gets a link to the server that is new at both ends; one
+//! that has to work by other settings is another process, which is started when the one before has
+//! written what it has. Nothing waits for it.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::chown;
 use std::time::{Duration, Instant};
 
-use config::model::Model;
+use config::model::sensor::Worse;
+use config::model::{Alert, Chore, Model};
 use config::reason;
 use ipc::handover::ChildProcess;
-use ipc::recorder::{RecorderSettings, ToRecorder};
+use ipc::recorder::{AlertRule, FromRecorder, RecorderNews, RecorderSettings, Side, ToRecorder};
 use ipc::ring::{CURSOR_WORDS, RING_WORDS};
 use ipc::server::{ProcessLife, ToServer};
 use os::user::User;
@@ -30,9 +32,11 @@ pub(super) const RECORDER: &str = "recorder";
 const USERS: [&str; 3] = ["nagaya-recorder", "sys", "daemon"];
 
 /// What a configuration wants recorded, and by whom.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct RecorderWish {
     settings: RecorderSettings,
+    /// What is run for each of its alerts.
+    runs: Vec<Option<Chore>>,
     user: Option<String>,
 }
 
@@ -46,7 +50,9 @@ impl RecorderWish {
                 zone: model.time_zone.clone(),
                 groups: recorder.groups.clone(),
                 nice: recorder.nice,
+                alerts: model.alerts.iter().map(alert_rule).collect(),
             },
+            runs: model.alerts.iter().map(|it| it.run.clone()).collect(),
             user: recorder.user.clone(),
         })
     }
@@ -59,6 +65,8 @@ pub(super) struct Recordings {
     back_off: BackOff,
     restarts: u64,
     rings: Option<Rings>,
+    /// The server's end of the link to the recorder, until it is handed to it.
+    console: Option<OwnedFd>,
     /// What the server was told last of the process.
     told: Option<ProcessLife>,
 }
@@ -70,7 +78,7 @@ enum RecorderState {
     Absent,
     Running {
         process: Child,
-        wish: RecorderWish,
+        wish: Box<RecorderWish>,
     },
     Resting {
         until: Instant,
@@ -110,9 +118,27 @@ impl Rings {
 }
 
 impl Recordings {
-    /// What becomes readable when the recorder ends: it says nothing.
+    /// What becomes readable when the recorder says something or ends.
     pub(super) fn link(&self) -> Option<BorrowedFd<'_>> {
         self.process().map(Child::link)
+    }
+
+    /// Hears what it says, if it does; `UnexpectedEof` when it has ended.
+    pub(super) fn hear(&self) -> io::Result<Option<FromRecorder>> {
+        match self.link() {
+            Some(link) => FromRecorder::try_recv(link),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// A rule of those it was given, and what is run for it.
+    pub(super) fn alert(&self, rule: u32) -> Option<(&AlertRule, Option<&Chore>)> {
+        let RecorderState::Running { wish, .. } = &self.state else {
+            return None;
+        };
+        let at = usize::try_from(rule).ok()?;
+        let rule = wish.settings.alerts.get(at)?;
+        Some((rule, wish.runs.get(at)?.as_ref()))
     }
 
     /// Its process id, where it is there.
@@ -188,7 +214,7 @@ impl Recordings {
         match started {
             Ok(process) => {
                 tracing::info!(pid = process.pid(), "recorder started");
-                let wish = wish.clone();
+                let wish = Box::new(wish.clone());
                 self.state = RecorderState::Running { process, wish };
                 self.hand_rings();
             }
@@ -199,15 +225,19 @@ impl Recordings {
         }
     }
 
-    /// Gives the recorder its ends of the rings.
+    /// Gives the recorder its ends of the rings, and of a link to the server.
     fn hand_rings(&mut self) {
         let (Some(rings), Some(process)) = (&self.rings, self.process()) else {
             return;
         };
-        let rings = rings.for_recorder();
-        let sent = rings.and_then(|rings| ToRecorder::Rings { rings }.send(process.link()));
-        if let Err(error) = sent {
-            self.lose(&format!("it does not hear: {}", reason(&error)));
+        let handed = os::fdpass::packet_pair().and_then(|(for_server, console)| {
+            let rings = rings.for_recorder()?;
+            ToRecorder::Rings { rings, console }.send(process.link())?;
+            Ok(for_server)
+        });
+        match handed {
+            Ok(for_server) => self.console = Some(for_server),
+            Err(error) => self.lose(&format!("it does not hear: {}", reason(&error))),
         }
     }
 }
@@ -220,7 +250,7 @@ impl Supervisor {
         }
         let wanted = self.current.recorder.as_ref();
         if let RecorderState::Running { wish, .. } = &self.recordings.state
-            && Some(wish) != wanted
+            && Some(&**wish) != wanted
         {
             let state = std::mem::take(&mut self.recordings.state);
             if let RecorderState::Running { process, .. } = state {
@@ -265,17 +295,22 @@ impl Supervisor {
         }
     }
 
-    /// Tells the server how the recorder is, where that is new, and its rings, where there are some.
+    /// Tells the server how the recorder is, where that is new, and its rings and link, where there are some.
     fn tell_recorder(&mut self, rings: Vec<OwnedFd>) {
         let life = ProcessLife {
             pid: self.recordings.pid().unwrap_or(0),
             restarts: self.recordings.restarts,
         };
         let was_told = self.recordings.told.unwrap_or_default() == life;
-        if rings.is_empty() && was_told {
+        let console = self.recordings.console.take();
+        if rings.is_empty() && console.is_none() && was_told {
             return;
         }
-        let message = ToServer::Recorder { life, rings };
+        let message = ToServer::Recorder(RecorderNews {
+            life,
+            rings,
+            console,
+        });
         self.recordings.told = Some(life);
         if let Some(Err(error)) = self.phase.server().map(|server| server.send(&message)) {
             self.lose_server_by("it does not hear", &error);
@@ -286,6 +321,20 @@ impl Supervisor {
     pub(super) fn recorder_until(&self) -> Option<Instant> {
         let is_serving = matches!(self.phase, Phase::Serving { .. }) && self.upgrade.is_none();
         is_serving.then(|| self.recordings.until()).flatten()
+    }
+}
+
+fn alert_rule(alert: &Alert) -> AlertRule {
+    AlertRule {
+        name: alert.name.clone(),
+        figure: alert.figure.to_string(),
+        side: match alert.worse {
+            Worse::Above => Side::Above,
+            Worse::Below => Side::Below,
+        },
+        bound: alert.bound,
+        leave: alert.leave,
+        for_s: alert.for_s,
     }
 }
 

@@ -249,6 +249,7 @@ impl Supervisor {
             linked: 0,
             authorities: Authorities::default(),
             recordings: Recordings::default(),
+            alerts: crate::alerts::AlertTelling::default(),
             base: arriving.base,
             wanted: Wanted::default(),
             back_off: BackOff::default(),

@@ -104,7 +104,8 @@ pub fn servers_own(model: &Model) -> Vec<String> {
         MapSource::Program(program) => Some(("map", map.name.clone(), &*program.user)),
         MapSource::File(_) => None,
     });
-    let chores = chores(model).map(|(name, chore)| ("account", name.to_owned(), &*chore.user));
+    let chores = chores(model);
+    let chores = chores.map(|(kind, name, chore)| (kind, name.to_owned(), &*chore.user));
     let all = sites.chain(maps).chain(chores);
     let found = all.filter(|(_, _, user)| is_servers(user));
     let told = found.map(|(kind, name, user)| {
@@ -157,14 +158,19 @@ fn becomes(
     ))
 }
 
-/// The programs that are run for accounts, each with its account's name.
-fn chores(model: &Model) -> impl Iterator<Item = (&str, &Chore)> {
-    model.acme.iter().flat_map(|acme| {
+/// The programs that are run for accounts and alerts, each with what that is and its name.
+fn chores(model: &Model) -> impl Iterator<Item = (&'static str, &str, &Chore)> {
+    let of_accounts = model.acme.iter().flat_map(|acme| {
         let dns = acme.dns.as_ref().map(|dns| &dns.program);
         let run = acme.export.as_ref().and_then(|export| export.run.as_ref());
         let all = dns.into_iter().chain(run);
-        all.map(|chore| (acme.name.as_str(), chore))
-    })
+        all.map(|chore| ("account", acme.name.as_str(), chore))
+    });
+    let of_alerts = model.alerts.iter().filter_map(|alert| {
+        let run = alert.run.as_ref()?;
+        Some(("alert", alert.name.as_str(), run))
+    });
+    of_accounts.chain(of_alerts)
 }
 
 /// The sites, maps, accounts and pools whose programs cannot run as they should from here, a line
@@ -184,14 +190,14 @@ pub fn unbecomable(model: &Model) -> impl Iterator<Item = String> {
     of_programs.chain(impossible_pools(model))
 }
 
-/// Those of accounts alone.
+/// Those of accounts and alerts alone.
 pub(crate) fn unbecomable_chores(model: &Model) -> impl Iterator<Item = String> {
     let of_files = model.acme.iter().filter_map(|acme| {
         let export = acme.export.as_ref().filter(|it| it.run.is_none())?;
         becomes(export.owner.as_ref()?, true, ("account", &acme.name)).err()
     });
     let chores = chores(model);
-    let chores = chores.filter_map(|(name, chore)| user_of_chore(chore, ("account", name)).err());
+    let chores = chores.filter_map(|(kind, name, chore)| user_of_chore(chore, (kind, name)).err());
     chores.chain(of_files)
 }
 
@@ -219,7 +225,8 @@ pub fn warnings(model: &Model) -> Vec<String> {
         })
     });
     let of_maps = model.maps.iter().filter_map(lacking_program);
-    let of_accounts = chores(model).filter_map(|(name, chore)| lacking_chore(name, chore));
+    let of_chores =
+        chores(model).filter_map(|(kind, name, chore)| lacking_chore((kind, name), chore));
     let of_php = model.php.iter().filter_map(|php| {
         let (name, program) = (format!("php {}", php.version), &php.program);
         let command = [program.to_string_lossy().into_owned()];
@@ -232,7 +239,7 @@ pub fn warnings(model: &Model) -> Vec<String> {
         PoolProgram::Php(_) => None,
     });
     let of_pools = of_php.chain(of_apps).chain(lacking_walls(model));
-    let all = of_sockets.chain(of_maps).chain(of_accounts);
+    let all = of_sockets.chain(of_maps).chain(of_chores);
     all.chain(of_pools).collect()
 }
 
@@ -283,16 +290,16 @@ fn lacking_walls(model: &Model) -> Option<String> {
 }
 
 /// What is wrong with a chore, or with whom it runs as where the configuration does not say.
-fn lacking_chore(name: &str, chore: &Chore) -> Option<String> {
+fn lacking_chore((kind, name): (&str, &str), chore: &Chore) -> Option<String> {
     let user = &chore.user;
     let is_default = !chore.has_own_user && os::process::is_root();
     if is_default && User::look_up(user).is_err() {
         return Some(format!(
-            "account {name}: there is no user {user}, whom its program runs as: make it, or name \
+            "{kind} {name}: there is no user {user}, whom its program runs as: make it, or name \
              another by `user`"
         ));
     }
-    lacking(&format!("account {name}"), &chore.command, &chore.directory)
+    lacking(&format!("{kind} {name}"), &chore.command, &chore.directory)
 }
 
 /// What is wrong with the program of a map, as far as a look can tell.

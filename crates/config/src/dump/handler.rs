@@ -10,7 +10,7 @@ use crate::lower::script::Place;
 use crate::lower::template::spell;
 use crate::lower::upstream::FASTCGI_PREFIX;
 use crate::model::{
-    AppPool, Cgi, FastCgi, Handler, Model, PoolProgram, Proxy, ProxyHost, ProxyRedirects,
+    AppPool, Cgi, Console, FastCgi, Handler, Model, PoolProgram, Proxy, ProxyHost, ProxyRedirects,
     ProxyTarget, Template, Upstream,
 };
 use crate::units;
@@ -40,9 +40,21 @@ pub(super) fn handler(handler: &Handler, model: &Model) -> String {
             )
         }
         Handler::Metrics(format) => format!("{{ metrics = {} }}", quote(format.name())),
+        Handler::Console(it) => format!("{{ console = {} }}", console(it)),
         Handler::Script(given) => {
             format!("{{ script = {} }}", script::script(given, Place::Content))
         }
+    }
+}
+
+fn console(console: &Console) -> String {
+    let tenants = console.tenants.as_ref();
+    let tenants = tenants.map(|names| format!("tenants = {}", list(names, quote)));
+    let secret = console.secret.as_ref();
+    let secret = secret.map(|secret| format!("link_secret = {}", quote_path(&secret.file)));
+    match (tenants, secret) {
+        (None, None) => "true".to_owned(),
+        (tenants, secret) => braces(tenants.into_iter().chain(secret)),
     }
 }
 

@@ -7,7 +7,7 @@ use super::script::{ALLOW_OF_PROXY, SCRIPT_OF_HANDLER, SCRIPT_OF_PROXY};
 
 pub(crate) const HANDLER: Section = Section {
     title: "handler = { … }",
-    about: "What answers a request: exactly one of `static`, `proxy`, `fastcgi`, `php`, `app`, `cgi`, `respond`, `redirect`, `metrics` and `script`.",
+    about: "What answers a request: exactly one of `static`, `proxy`, `fastcgi`, `php`, `app`, `cgi`, `respond`, `redirect`, `metrics`, `console` and `script`.",
     keys: &[
         key(
             "static",
@@ -69,6 +69,16 @@ pub(crate) const HANDLER: Section = Section {
             Absent("not chosen"),
             "The gateway's own figures.",
             "metrics = \"prometheus\"",
+        ),
+        key(
+            "console",
+            Kind::Other("`true`, `\"$tenant\"` or table"),
+            Absent("not chosen"),
+            "Pages of what the recorder knows and of what goes on now: of everything (`true`, on a site without files, \
+             programs and back ends), of the site's own tenant (`\"$tenant\"`), or as a table says. It needs `[recorder]`, \
+             and something in force that asks who comes: `auth`, certificates of clients, an `allow` of this machine alone, or a \
+             `link_secret`. It stands below the `path` of its rule, as `/console/*`.",
+            "console = true",
         ),
         SCRIPT_OF_HANDLER,
     ],
@@ -189,6 +199,30 @@ pub(crate) const PROXY_REDIRECT: Section = Section {
             Absent("none"),
             "Beginnings of the `Path` of cookies.",
             "cookie_path = { \"/v2\" = \"/api\" }",
+        ),
+    ],
+    later: &[],
+};
+
+pub(crate) const CONSOLE: Section = Section {
+    title: "console = { … }",
+    about: "Whose figures a console shows, and how a panel logs its customers in.",
+    keys: &[
+        key(
+            "tenants",
+            Kind::Other("list of names"),
+            Absent("everybody's figures, and the machine's"),
+            "The tenants whose figures are shown; `$tenant` is that of the site.",
+            "tenants = [\"$tenant\"]",
+        ),
+        key(
+            "link_secret",
+            Kind::Text,
+            Absent("no link lets anybody in"),
+            "A file with a secret of 32 bytes at least, such as `openssl rand -hex 32` prints. With it who comes by a link that a panel \
+             has signed is let in for 12 hours, and nobody else: to what the link names, of what is shown here. A link holds for 60 \
+             seconds, for one host, and once.",
+            "link_secret = \"console.key\"",
         ),
     ],
     later: &[],

@@ -5,6 +5,7 @@
 //! others. What a key's value means stands in `lower`.
 
 mod acme;
+mod alert;
 mod condition;
 mod handler;
 mod htaccess;
@@ -31,8 +32,9 @@ mod tls;
 mod upstream;
 
 pub(crate) use acme::{ACME, ACME_DNS, ACME_EXPORT, EAB, ON_DEMAND};
+pub(crate) use alert::ALERT;
 pub(crate) use condition::{MATCH, TEXT_MATCH};
-pub(crate) use handler::{HANDLER, PROXY, PROXY_REDIRECT, RESPOND};
+pub(crate) use handler::{CONSOLE, HANDLER, PROXY, PROXY_REDIRECT, RESPOND};
 pub(crate) use htaccess::{DIRECTORY_SECTION, HTACCESS, SITE_HTACCESS};
 pub(crate) use include::INCLUDE;
 pub(crate) use key::{Fallback, Key, Kind, NO_KEY, Section, default_of};
@@ -76,6 +78,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &TENANT,
     &SHED,
     &SHED_RESPOND,
+    &ALERT,
     &MAP,
     &POOLS,
     &PHP,
@@ -112,6 +115,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &CGI,
     &PARAMS,
     &RESPOND,
+    &CONSOLE,
     &LEVEL_CAPS,
     &LEVEL_TIMEOUTS,
     &LEVEL_SCRIPTS,

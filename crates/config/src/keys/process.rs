@@ -19,7 +19,7 @@ pub(super) const TIB: u64 = 1 << 40;
 pub(crate) const TOP: Section = Section {
     title: "top level",
     about: "Keys before the first table of a file. In an included file `[[listen]]`, \
-        `[upstreams.NAME]`, `[tenants.NAME]`, `[maps.NAME]`, `[php.VERSION]`, `[acme.NAME]`, `[[shed]]` and `[[sites]]` add to what is there; any other key may be set in one file only.",
+        `[upstreams.NAME]`, `[tenants.NAME]`, `[maps.NAME]`, `[php.VERSION]`, `[acme.NAME]`, `[[shed]]`, `[[alerts]]` and `[[sites]]` add to what is there; any other key may be set in one file only.",
     keys: &[
         key(
             "workers",
@@ -147,6 +147,13 @@ pub(crate) const TOP: Section = Section {
             Value("[]"),
             "Rules that send requests away when there is too much to do, in order.",
             "shed = [{ sensor = \"cpu_pressure\" }]",
+        ),
+        key(
+            "alerts",
+            Kind::Other("list of tables"),
+            Value("[]"),
+            "What somebody wants to be told of, in order.",
+            "alerts = [{ figure = \"cpu_pressure\", above = 0.9 }]",
         ),
         key(
             "cgroup_required",

@@ -27,9 +27,14 @@ const INSTEAD: &[(&str, &str)] = &[
     ("page", "redirect"),
     ("file", "program"),
     ("file", "cache"),
+    ("below", "above"),
 ];
 
 const ACME: &str = "[acme.le]\ndirectory = \"https://ca.example/\"\n[acme.other]\ndirectory = \"https://b.example/\"\n";
+
+const CONSOLE_SITE: &str = "[[sites]]\nhosts = [\"*\"]\nallow = [\"127.0.0.1\"]\n[[sites.rules]]\n";
+
+const RECORDED: &str = "[recorder]\ndirectory = \"/srv/figures\"\n";
 
 const MAPS: &str = "[maps.ldavg]\nprogram = [\"true\"]\n[maps.load]\nfile = \"load.txt\"\n";
 
@@ -162,6 +167,11 @@ fn frame(section: &Section) -> Frame {
         "request_headers, reply_headers" => within("reply_headers = { ", &[], " }\n"),
         "[tenants.NAME]" => table("[tenants.example]", &["cgroup = { pids = 5 }"]),
         "[[shed]]" => table(section.title, &["sensor = \"load1\"", "enter = 3.5"]),
+        "[[alerts]]" => {
+            let own = &["figure = \"load1\"", "above = 3.5", "run = [\"true\"]"];
+            let before = "[recorder]\ndirectory = \"/srv\"\n[tenants.example]\n[[alerts]]";
+            table(before, own)
+        }
         "respond = { … } of [[shed]]" => {
             let before = "[[shed]]\nsensor = \"load1\"\nenter = 3.5\nrespond = { ";
             within(before, &["redirect = \"/busy\""], " }\n")
@@ -252,6 +262,11 @@ fn frame_of_rule(section: &Section) -> Option<Frame> {
             let own = &["file = \"hooks/other.rb\""];
             within("scripts = { access = { ", own, " } }\n")
         }
+        "console = { … }" => Frame {
+            before: format!("{LISTEN}{CONSOLE_SITE}handler = {{ console = {{ "),
+            own: &["link_secret = \"other.key\""],
+            after: format!(" }} }}\n{RECORDED}"),
+        },
         "respond = { … }" => within("[[sites.rules]]\nhandler = { respond = { ", &[], " } }\n"),
         _ => return None,
     })
@@ -260,11 +275,22 @@ fn frame_of_rule(section: &Section) -> Option<Frame> {
 /// A configuration in which the section holds `lines`.
 fn framed(section: &Section, lines: &[&str]) -> String {
     let frame = match lines {
+        // It stands alone on its site, and somebody asks who comes.
+        ["console = true"] => Frame {
+            before: format!("{LISTEN}{CONSOLE_SITE}handler = {{ "),
+            own: &[],
+            after: format!(" }}\n{RECORDED}"),
+        },
         // It is of limits that tenants share.
         ["reserve = { shop = 2 }"] => Frame {
             before: "limits = [{ ".to_owned(),
             own: LIMITING,
             after: format!(" }}]\n{LISTEN}{SITE}tenant = \"shop\"\n"),
+        },
+        // Without one nobody would look at them.
+        [line] if line.starts_with("alerts = [{") => Frame {
+            after: "\n[recorder]\ndirectory = \"/srv/figures\"\n".to_owned(),
+            ..frame(section)
         },
         _ => frame(section),
     };
@@ -295,6 +321,8 @@ fn sources(text: &str) -> Sources {
     Sources::from_text("/etc/nagaya/nagaya.toml", text)
         .with_file("/etc/nagaya/htpasswd", HTPASSWD)
         .with_file("/etc/nagaya/groups", GROUPS)
+        .with_file("/etc/nagaya/console.key", &[b'k'; 32])
+        .with_file("/etc/nagaya/other.key", &[b'o'; 64])
         .with_file("/etc/nagaya/other-groups", GROUPS)
         .with_php("8.2", "/usr/sbin/php-fpm8.2")
         .with_file("/etc/ssl/certs/ca-certificates.crt", b"PEM")

@@ -13,7 +13,7 @@ use super::file_cache::Groups;
 use super::hashes;
 use super::table::Table;
 use super::value::Value;
-use crate::model::{Auth, AuthGroups, ErrorPage, Guarded, Model, Script};
+use crate::model::{Auth, AuthGroups, ErrorPage, Guarded, Handler, Model, Script};
 use crate::{keys, lower::values};
 
 /// Largest error page.
@@ -119,6 +119,12 @@ pub(crate) fn guarded(context: &Context<'_>, model: &Model) -> Arc<[Guarded]> {
     let keys = files.map(|files| files.key.as_path());
     let named = named.chain(required.map(|file| file.path.as_path()));
     let named = named.chain(keys);
+    let rules = model.sites.iter().flat_map(|site| &site.rules);
+    let secrets = rules.filter_map(|rule| match rule.handler.as_ref()? {
+        Handler::Console(console) => Some(console.secret.as_ref()?.file.as_path()),
+        _ => None,
+    });
+    let named = named.chain(secrets);
     let mut files = BTreeMap::new();
     for path in model.all_scripts().filter_map(Script::path).chain(named) {
         if !files.contains_key(path) {

@@ -1,5 +1,6 @@
 //! `handler = { … }`: exactly one of the handlers, with what belongs to it.
 
+use super::console::console;
 use super::context::problem;
 use super::pool;
 use super::program;
@@ -17,8 +18,9 @@ use crate::model::{
 };
 
 /// The keys that choose a handler.
-const CHOICES: [&str; 10] = [
-    "static", "proxy", "fastcgi", "php", "app", "cgi", "respond", "redirect", "metrics", "script",
+const CHOICES: [&str; 11] = [
+    "static", "proxy", "fastcgi", "php", "app", "cgi", "respond", "redirect", "metrics", "console",
+    "script",
 ];
 
 /// The handler of a rule.
@@ -33,7 +35,7 @@ pub(crate) fn handler(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Ha
         [] if table.has_strangers() => {}
         [] => {
             let finding = problem(value.spot(), "the handler is missing");
-            let help = "one of `static`, `proxy`, `fastcgi`, `php`, `app`, `cgi`, `respond`, `redirect`, `metrics` and `script`";
+            let help = "one of `static`, `proxy`, `fastcgi`, `php`, `app`, `cgi`, `respond`, `redirect`, `metrics`, `console` and `script`";
             value.context.report(finding.help(help).absence());
         }
         [first, second, ..] => {
@@ -72,6 +74,7 @@ pub(crate) fn handler(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Ha
         table
             .get("metrics")
             .and_then(|value| value.choice().map(Handler::Metrics)),
+        table.get("console").and_then(|value| console(&value)),
         table
             .get("script")
             .and_then(|value| script::script(&value, Place::Content))

@@ -4,10 +4,12 @@
 //! standing in for what could not be read; the model is handed out only if nothing was reported.
 
 mod acme;
+mod alert;
 pub(crate) mod cgroup;
 mod class;
 mod command;
 mod conditions;
+mod console;
 mod context;
 mod denied;
 mod error_logs;
@@ -101,15 +103,9 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
     // First: whatever is a text may ask them.
     let maps = map::define_all(&tops, &user);
     let acme = acme::define_all(&tops);
-    let mut upstreams = Upstreams::with(PoolList::open(&tops));
-    for named in tops.members("upstreams") {
-        upstreams.define(&named);
-    }
+    let mut upstreams = defined_upstreams(&tops);
     let enforcement = Enforcement::of(&tops.holder("cgroup_required"), Enforcement::Required);
-    let mut tenants = Tenants::default();
-    for named in tops.members("tenants") {
-        tenants.define(&named, enforcement);
-    }
+    let tenants = defined_tenants(&tops, enforcement);
     let limits = limits::limits(tops.single("limits"), Level::Process);
     let scripts = script::process(&tops);
     let around = site::Around {
@@ -123,6 +119,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
     let (listeners, believed) = listen::listeners(&tops);
     let sites = site::lower_all(&tops, &mut upstreams, &around);
     let shed = shed::lower_all(&tops, &upstreams, &maps);
+    let alerts = alert::lower_all(&tops, &upstreams);
     let (upstreams, pools) = upstreams.finish();
     let (pool_terms, php, pools) = pools.finish();
     let mut model = Model {
@@ -152,6 +149,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         scripts,
         tenants: tenants.finish(),
         shed,
+        alerts,
         maps,
         acme,
         pool_terms,
@@ -169,11 +167,29 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
     model
 }
 
+fn defined_upstreams(tops: &Tops<'_>) -> Upstreams {
+    let mut upstreams = Upstreams::with(PoolList::open(tops));
+    for named in tops.members("upstreams") {
+        upstreams.define(&named);
+    }
+    upstreams
+}
+
+fn defined_tenants(tops: &Tops<'_>, enforcement: Enforcement) -> Tenants {
+    let mut tenants = Tenants::default();
+    for named in tops.members("tenants") {
+        tenants.define(&named, enforcement);
+    }
+    tenants
+}
+
 /// Reports what is wrong between parts that are right.
 fn judge_whole(tops: &Tops<'_>, model: &Model) {
     tls::judge(tops, &model.listeners, &model.sites);
     tls::judge_scripts(tops, model);
     acme::judge(tops, model);
+    alert::judge(tops, model);
+    console::judge(tops, model);
     pool_judge::judge(tops, model);
     php::judge_memory(tops, model);
     limits::reserve::judge(tops, model);

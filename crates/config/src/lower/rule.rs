@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::cgroup::{Enforcement, cgroup};
 use super::conditions::{SiteFiles, conditions};
+use super::console;
 use super::context::problem;
 use super::handler;
 use super::limits::{Forwards, Level, limits};
@@ -57,7 +58,8 @@ fn with_conditions(
 ) -> Rule {
     let handler = table
         .get("handler")
-        .and_then(|value| handler::handler(&value, upstreams));
+        .and_then(|value| handler::handler(&value, upstreams))
+        .map(|handler| console::placed(handler, &conditions, table));
     let found_before = table.context.found();
     let settings = settings(table, files);
     let rewrites = rewrites(table, files);

@@ -44,14 +44,15 @@ pub(crate) fn lower_all(tops: &Tops<'_>, upstreams: &Upstreams, maps: &[Map]) ->
 #[derive(Default)]
 struct Rules {
     list: Vec<Shed>,
-    spots: Vec<Spot>,
+    spots: Vec<(String, Spot)>,
 }
 
 impl Rules {
     fn add(&mut self, table: &Table<'_>, upstreams: &Upstreams, maps: &[Map]) {
         let sensor = table.required("sensor");
         let sensor = sensor.and_then(|value| sensor_of(&value, upstreams));
-        let name = self.name(table, sensor.as_ref());
+        let base = sensor.as_ref().map(Sensor::name).unwrap_or_default();
+        let name = rule_name(table, "[[shed]]", base, &self.spots);
         let (scope, mode) = (table.choice("scope"), table.choice("mode"));
         let rest = (respond(table), matched(table, maps), degrade(table));
         let dwell = table.some_number("dwell");
@@ -69,7 +70,7 @@ impl Rules {
             ShedScope::All => 0,
         });
         let (respond, conditions, degrade) = rest;
-        self.spots.push(table.spot());
+        self.spots.push((name.clone(), table.spot()));
         self.list.push(Shed {
             name,
             sensor,
@@ -83,37 +84,42 @@ impl Rules {
             degrade,
         });
     }
-
-    fn name(&self, table: &Table<'_>, sensor: Option<&Sensor>) -> String {
-        let taken = |name: &str| self.list.iter().position(|rule| rule.name == name);
-        let Some(value) = table.get("name") else {
-            let base = sensor.map(Sensor::name).unwrap_or_default();
-            let numbered = |number: usize| match number {
-                1 => base.clone(),
-                number => format!("{base} {number}"),
-            };
-            // One more than there are: one of these is free.
-            let mut names = (1..=self.list.len() + 1).map(numbered);
-            return names.find(|name| taken(name).is_none()).unwrap_or(base);
-        };
-        let name = value.text().unwrap_or_default();
-        let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
-        if value.is_text() && (!fits || name.chars().any(char::is_control)) {
-            value.report(
-                "the `name` of a `[[shed]]` must be a short text without control characters",
-            );
-        }
-        if let Some(first) = taken(name).and_then(|at| self.spots.get(at)) {
-            let finding = problem(value.spot(), format!("two `[[shed]]` are called `{name}`"));
-            value
-                .context
-                .report(finding.other("the first", first.clone()));
-        }
-        name.to_owned()
-    }
 }
 
-fn sensor_of(value: &Value<'_>, upstreams: &Upstreams) -> Option<Sensor> {
+/// What a rule is called: its own word, or its base, with a number where another is called so.
+pub(super) fn rule_name(
+    table: &Table<'_>,
+    title: &str,
+    base: String,
+    known: &[(String, Spot)],
+) -> String {
+    let taken = |name: &str| known.iter().find(|(other, _)| other == name);
+    let Some(value) = table.get("name") else {
+        let numbered = |number: usize| match number {
+            1 => base.clone(),
+            number => format!("{base} {number}"),
+        };
+        // One more than there are: one of these is free.
+        let mut names = (1..=known.len() + 1).map(numbered);
+        return names.find(|name| taken(name).is_none()).unwrap_or(base);
+    };
+    let name = value.text().unwrap_or_default();
+    let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
+    if value.is_text() && (!fits || name.chars().any(char::is_control)) {
+        value.report(format!(
+            "the `name` of a `{title}` must be a short text without control characters"
+        ));
+    }
+    if let Some((_, first)) = taken(name) {
+        let finding = problem(value.spot(), format!("two `{title}` are called `{name}`"));
+        value
+            .context
+            .report(finding.other("the first", first.clone()));
+    }
+    name.to_owned()
+}
+
+pub(super) fn sensor_of(value: &Value<'_>, upstreams: &Upstreams) -> Option<Sensor> {
     let name = value.text()?;
     let Some(sensor) = Sensor::from_name(name) else {
         let finding = problem(value.spot(), format!("there is no sensor `{name}`"));
@@ -184,13 +190,8 @@ fn thresholds(table: &Table<'_>, sensor: &Sensor) -> (f64, f64) {
 
 /// A value that the sensor can pass in both directions.
 fn threshold(value: &Value<'_>, sensor: &Sensor) -> Option<f64> {
-    if let Some((expected, meant)) = measured(value, sensor.unit()) {
-        let message = format!("`{}` must be a number, not a text", value.name);
-        let meant = meant.map_or(String::new(), |meant| format!(": write {meant}"));
-        value.report_help(message, format!("`{sensor}` is {expected}{meant}"));
-        return None;
-    }
-    let number = positive(value, value.number()?)?;
+    let number = measured_number(value, sensor.unit(), sensor)?;
+    let number = positive(value, number)?;
     let name = value.name;
     if let Some(most) = plausible(sensor.gauge()).filter(|most| number > *most) {
         let message = format!("`{name}` is {number} seconds: `{sensor}` hardly ever gets there");
@@ -202,8 +203,28 @@ fn threshold(value: &Value<'_>, sensor: &Sensor) -> Option<f64> {
             .context
             .warn(problem(value.spot(), message).help(help));
     }
-    if sensor.unit() == Unit::Share && number >= 1.0 {
-        let message = format!("`{name}` must be below 1: `{sensor}` is a share");
+    Some(number)
+}
+
+/// A number as it is measured: of a share one that it can pass, of bytes also with a unit.
+pub(super) fn measured_number(
+    value: &Value<'_>,
+    unit: Unit,
+    of: &impl std::fmt::Display,
+) -> Option<f64> {
+    if unit == Unit::Bytes {
+        return Some(value.size(0, 1 << 50)? as f64);
+    }
+    let name = value.name;
+    if let Some((expected, meant)) = measured(value, unit) {
+        let message = format!("`{name}` must be a number, not a text");
+        let meant = meant.map_or(String::new(), |meant| format!(": write {meant}"));
+        value.report_help(message, format!("`{of}` is {expected}{meant}"));
+        return None;
+    }
+    let number = value.number()?;
+    if unit == Unit::Share && number >= 1.0 {
+        let message = format!("`{name}` must be below 1: `{of}` is a share");
         let finding = problem(value.spot(), message);
         value.context.report(match number <= 100.0 {
             true => finding.help(format!("{number} % is {}", number / 100.0)),
@@ -237,7 +258,7 @@ fn measured(value: &Value<'_>, unit: Unit) -> Option<(&'static str, Option<f64>)
         Unit::Seconds => Some(("in seconds, such as 1 or 0.1", seconds())),
         Unit::PerSecond => Some(("a number a second, such as 0.5", None)),
         Unit::Load => Some(("a number of tasks, such as 3 or 3.5", None)),
-        Unit::Count => Some(("a number, such as 100", None)),
+        Unit::Count | Unit::Bytes => Some(("a number, such as 100", None)),
     }
 }
 

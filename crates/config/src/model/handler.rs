@@ -1,6 +1,8 @@
 //! Handlers: what answers a request.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::script::{AllowedAddress, Script};
 use super::template::Template;
@@ -22,6 +24,8 @@ pub enum Handler {
     Redirect(Redirect),
     /// The process's own figures.
     Metrics(MetricsFormat),
+    /// Pages of what is recorded and goes on.
+    Console(Box<Console>),
     /// A `content` script.
     Script(Box<Script>),
 }
@@ -38,6 +42,7 @@ impl Handler {
             Self::Respond(_) => "respond",
             Self::Redirect(_) => "redirect",
             Self::Metrics(_) => "metrics",
+            Self::Console(_) => "console",
             Self::Script(_) => "script",
         }
     }
@@ -311,4 +316,37 @@ pub struct Redirect {
 pub enum MetricsFormat {
     Prometheus,
     Json,
+}
+
+/// `handler = { console = … }`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Console {
+    /// The path below which it stands, with a slash at both ends: letters, digits, `-`, `.`, `_`, `~`
+    /// and slashes.
+    pub base: String,
+    /// Whose figures are shown, [`Console::OWN_TENANT`] being the site's; `None` for everybody's and the
+    /// machine's.
+    pub tenants: Option<Vec<String>>,
+    /// By which links of a panel are signed; `None`: none lets anybody in.
+    pub secret: Option<LinkSecret>,
+}
+
+impl Console {
+    /// The word for the tenant of the site; no tenant is called so.
+    pub const OWN_TENANT: &str = "$tenant";
+}
+
+/// What a panel signs links with.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LinkSecret {
+    /// The file, for messages.
+    pub file: PathBuf,
+    /// What was in it, without the space around it: 32 bytes at least.
+    pub bytes: Arc<[u8]>,
+}
+
+impl fmt::Debug for LinkSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LinkSecret").field(&self.file).finish()
+    }
 }

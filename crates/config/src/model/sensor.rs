@@ -7,6 +7,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::units;
+
 use Gauge::{
     Conntrack, ConntrackDrops, CpuPressure, Descriptors, InFlight, IoPressure, IoPressureFull,
     ListenOverflows, Load1, Load5, Load15, LoopLag, MemoryAvailable, MemoryPressure,
@@ -79,6 +81,8 @@ pub enum Unit {
     Seconds,
     /// How many there are.
     Count,
+    /// How many bytes.
+    Bytes,
 }
 
 /// On which side a gauge's values are bad.
@@ -347,6 +351,8 @@ impl Unit {
             Unit::Seconds if value < 1.0 => format!("{:.1} ms", value * 1_000.0),
             Unit::Seconds => format!("{value:.2} s"),
             Unit::Count => format!("{value:.0}"),
+            // Within the range of the type, and cut off where it is not.
+            Unit::Bytes => units::size(value.max(0.0) as u64),
         }
     }
 
@@ -358,6 +364,7 @@ impl Unit {
             Unit::PerSecond => "a second",
             Unit::Seconds => "seconds",
             Unit::Count => "number",
+            Unit::Bytes => "bytes",
         }
     }
 }

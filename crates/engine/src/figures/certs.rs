@@ -45,6 +45,13 @@ fn none(name: &str) -> String {
     }
 }
 
+/// The first so many rows of all certificates.
+pub(crate) fn look(shared: &Shared, most: usize) -> Vec<Certificate> {
+    let mut rows = rows(shared, now_s());
+    rows.truncate(most);
+    rows
+}
+
 /// Answers `certs-renew NAME`: what the certificate is called.
 pub(crate) fn renew(shared: &Shared, name: &str) -> String {
     told(shared.orders.renew(plain_name(name)))
@@ -115,7 +122,7 @@ fn rows(shared: &Shared, now_s: i64) -> Vec<Certificate> {
 /// What a source, and its order, say of a certificate.
 fn row(source: &Source, orders: &mut BTreeMap<String, OrderedCertificate>) -> Certificate {
     let row = Certificate {
-        source: word(source),
+        source: word(source).into(),
         ..Certificate::default()
     };
     match source {
@@ -229,7 +236,7 @@ fn name_of(row: &Certificate) -> String {
 }
 
 fn source_of(row: &Certificate) -> String {
-    match row.source {
+    match &*row.source {
         "file" => plain(&row.of),
         "acme" => format!("acme {}", plain(&row.of)),
         source => source.to_owned(),
@@ -355,7 +362,7 @@ pub(crate) mod tests {
         let rows = rows(&town(), NOW_S);
         let names: Vec<_> = rows
             .iter()
-            .map(|row| (row.name.as_str(), row.source))
+            .map(|row| (row.name.as_str(), &*row.source))
             .collect();
         let expected = [
             ("", "file"),

@@ -7,6 +7,7 @@
 mod certificates;
 pub(crate) mod certs;
 mod classes;
+pub(crate) mod followed;
 mod fpm_status;
 mod groups;
 mod handshakes;
@@ -120,7 +121,7 @@ pub(crate) fn collect(shared: &Shared) -> Status {
 fn refused(reload: &LastReload) -> Option<RefusedReload> {
     let outcome = match reload.outcome {
         ReloadOutcome::Taken => return None,
-        ReloadOutcome::Wrong | ReloadOutcome::Failed => reload.outcome.word(),
+        ReloadOutcome::Wrong | ReloadOutcome::Failed => reload.outcome.word().into(),
     };
     let ago_us = os::cpu::monotonic_us().saturating_sub(reload.begun_us);
     let begun = SystemTime::now().checked_sub(Duration::from_micros(ago_us));

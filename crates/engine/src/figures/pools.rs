@@ -21,7 +21,7 @@ fn of(pool: &ProgramPool) -> Pool {
         pool: pool.id.to_string(),
         name: pool.name.to_string(),
         tenant: pool.tenant.to_string(),
-        state: pool.known(Instant::now()).word(),
+        state: pool.known(Instant::now()).word().into(),
         waiting: pool.waiting() as u64,
         starts: read(&stats.started),
         failures: read(&stats.failed),

@@ -42,7 +42,7 @@ pub(crate) fn prometheus(figures: &Status) -> String {
 }
 
 fn process(figures: &Status, text: &mut Text) {
-    let version = [([("version", figures.version)], 1)];
+    let version = [([("version", &*figures.version)], 1)];
     text.each("info", "Always 1; says the version.", version);
     let help = "Time since the server started.";
     text.one("uptime_seconds", help, figures.uptime_s);

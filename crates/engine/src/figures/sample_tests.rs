@@ -38,7 +38,7 @@ const ODD: &str = "a \"b\" \\ c\n\u{7f}é";
 fn reload_refused() -> RefusedReload {
     RefusedReload {
         at: "2026-11-25T02:18:00Z".to_owned(),
-        outcome: "wrong",
+        outcome: "wrong".into(),
         problem: "nagaya.toml:3:1: unknown key `wrokers`".to_owned(),
     }
 }
@@ -219,7 +219,7 @@ fn scripts(none: &Scripts) -> Scripts {
 fn script_in_shadow((script, runs): (&str, u64)) -> ScriptInShadow {
     ScriptInShadow {
         script: script.to_owned(),
-        phase: "access",
+        phase: "access".into(),
         runs,
         answered: runs / 2,
         changed: runs / 4,
@@ -329,7 +329,7 @@ fn pools() -> Vec<Pool> {
         pool: "php-a".to_owned(),
         name: "php 8.2 of a.example.jp".to_owned(),
         tenant: ODD.to_owned(),
-        state: "warm",
+        state: "warm".into(),
         waiting: 0,
         starts: 2,
         failures: 1,
@@ -346,7 +346,7 @@ fn pools() -> Vec<Pool> {
     let asked = Pool {
         pool: "app-b".to_owned(),
         name: ODD.to_owned(),
-        state: "starting",
+        state: "starting".into(),
         waiting: 7,
         ..Pool::default()
     };
@@ -361,21 +361,21 @@ fn sensors() -> Named<Option<f64>> {
 }
 
 fn shedding() -> Vec<ShedRule> {
-    let rule = |name: &str, value, state| ShedRule {
+    let rule = |name: &str, value, state: &'static str| ShedRule {
         rule: name.to_owned(),
         sensor: "load1".to_owned(),
         enter: 40.0,
         leave: 0.25,
-        state,
+        state: state.into(),
         since_ms: 61_500,
         admitted_share: 0.5,
-        mode: "enforce",
+        mode: "enforce".into(),
         shed: 1_234,
         shadow_shed: 0,
         value,
     };
     let tried = ShedRule {
-        mode: "shadow",
+        mode: "shadow".into(),
         shed: 0,
         shadow_shed: 56,
         ..rule("tried", Some(50.0), "yellow")

@@ -44,9 +44,9 @@ pub(super) fn table(figures: &Status, out: &mut String) {
 
 /// `red`, or `red (shadow)`.
 fn state(rule: &ShedRule) -> String {
-    match rule.mode {
+    match &*rule.mode {
         "shadow" => format!("{} (shadow)", rule.state),
-        _ => rule.state.to_owned(),
+        _ => rule.state.to_string(),
     }
 }
 
@@ -77,7 +77,7 @@ fn of_rules<V>(
 /// States are numbers: 0 green, 1 yellow, 2 red.
 pub(super) fn prometheus(figures: &Status, out: &mut Text) {
     let rules = &figures.shedding;
-    let level = |rule: &ShedRule| match rule.state {
+    let level = |rule: &ShedRule| match &*rule.state {
         "green" => 0,
         "yellow" => 1,
         _ => 2,

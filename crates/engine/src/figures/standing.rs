@@ -26,7 +26,7 @@ const ASKED_MAX: usize = 128;
 pub(crate) fn pools(shared: &Shared, is_json: bool) -> String {
     match shared.pool_inquiries.ask(PoolQuestion::List) {
         Ok(PoolAnswer::Pools(pools)) => {
-            let pools = standings(shared, pools);
+            let pools = standings(shared, pools, ASKED_MAX);
             match is_json {
                 true => control::json(&pools),
                 false if pools.is_empty() => "no site has a pool\n".to_owned(),
@@ -37,7 +37,24 @@ pub(crate) fn pools(shared: &Shared, is_json: bool) -> String {
     }
 }
 
-fn standings(shared: &Shared, pools: Vec<pools::PoolStanding>) -> Vec<PoolStanding> {
+/// How they stand, without a word of php-fpm's own; none where the spawner does not say.
+pub(crate) fn look(shared: &Shared) -> Vec<PoolStanding> {
+    let generation = shared.generation();
+    if generation.is_none_or(|it| it.program_pools.is_empty()) {
+        return Vec::new();
+    }
+    match shared.pool_inquiries.ask(PoolQuestion::List) {
+        Ok(PoolAnswer::Pools(pools)) => standings(shared, pools, 0),
+        _ => Vec::new(),
+    }
+}
+
+/// How they stand, of which so many are asked for their longest request.
+fn standings(
+    shared: &Shared,
+    pools: Vec<pools::PoolStanding>,
+    asked_max: usize,
+) -> Vec<PoolStanding> {
     let generation = shared.generation();
     let known = generation.iter().flat_map(|it| it.program_pools.iter());
     let known: HashMap<&str, &Arc<ProgramPool>> = known.map(|it| (&*it.id, it)).collect();
@@ -47,7 +64,7 @@ fn standings(shared: &Shared, pools: Vec<pools::PoolStanding>) -> Vec<PoolStandi
         let is_warm = matches!(pool.state, PoolState::Warm | PoolState::HandingOver);
         Some((at, socket.filter(|_| is_warm && pool.processes > 0)?))
     });
-    let mut longest = fpm_status::longest(asked.take(ASKED_MAX));
+    let mut longest = fpm_status::longest(asked.take(asked_max));
     let mut asked = asked_of_pools(shared);
     let each = pools.into_iter().enumerate().map(|(at, pool)| {
         let mut asked = asked.remove(&pool.id).unwrap_or_default();
@@ -167,7 +184,7 @@ fn standing(pool: pools::PoolStanding, demand: PoolDemand) -> PoolStanding {
         pool: pool.id,
         name: pool.name,
         tenant: pool.tenant,
-        state: pool.state.word(),
+        state: pool.state.word().into(),
         waiting: demand.waiting,
         under_way: demand.under_way,
         pid: pool.pid,
@@ -204,7 +221,7 @@ fn table(pools: &[PoolStanding]) -> String {
         vec![
             pool.name.clone(),
             pool.tenant.clone(),
-            pool.state.to_owned(),
+            pool.state.to_string(),
             count(pool.waiting),
             count(pool.under_way),
             processes(pool),
@@ -289,7 +306,7 @@ mod tests {
         let pool = |throttled_share, script: &str| PoolStanding {
             name: "php of a".to_owned(),
             tenant: "a".to_owned(),
-            state: "warm",
+            state: "warm".into(),
             processes: 2,
             processes_max: Some(8),
             throttled_share,

@@ -144,7 +144,7 @@ fn pools(pools: &[Pool], out: &mut String) {
         let mean_us = pool.waited_us.checked_div(pool.waited);
         vec![
             pool.name.clone(),
-            pool.state.to_owned(),
+            pool.state.to_string(),
             count(pool.waiting),
             count(pool.starts),
             count(pool.failures),

@@ -101,9 +101,7 @@ impl Looks {
         let Some(generation) = shared.generation() else {
             return "error: nothing is served yet\n".to_owned();
         };
-        let look = Look::take(&generation, Instant::now());
-        let left_out = look.groups_left_out;
-        let mut tenants = self.compare(look);
+        let (mut tenants, left_out) = self.look(&generation);
         tenants.sort_by(|one, other| asked.by.order(one, other));
         let more = tenants.len().saturating_sub(asked.rows);
         tenants.truncate(asked.rows);
@@ -111,6 +109,22 @@ impl Looks {
             true => control::json(&tenants),
             false => table(&tenants, more, left_out),
         }
+    }
+
+    /// The so many tenants that take most of processors, or answer most requests.
+    pub(crate) fn busiest(&mut self, shared: &Shared, most: usize) -> Vec<TenantNow> {
+        let generation = shared.generation();
+        let mut tenants = generation.map_or_else(Vec::new, |it| self.look(&it).0);
+        tenants.sort_by(|one, other| By::Cpu.order(one, other));
+        tenants.truncate(most);
+        tenants
+    }
+
+    /// What each tenant takes now, and how many groups were not read.
+    fn look(&mut self, generation: &Generation) -> (Vec<TenantNow>, usize) {
+        let look = Look::take(generation, Instant::now());
+        let left_out = look.groups_left_out;
+        (self.compare(look), left_out)
     }
 
     /// What each tenant takes, and has taken since a look before this one.

@@ -13,7 +13,7 @@ pub(super) fn collect(scripts: &[InShadow], tried: &Tried) -> Vec<ScriptInShadow
         let counts = tried.counts(script, *phase);
         ScriptInShadow {
             script: script.to_string(),
-            phase: phase.name(),
+            phase: phase.name().into(),
             runs: counts.runs,
             answered: counts.answered,
             changed: counts.changed,
@@ -26,7 +26,7 @@ pub(super) fn table(figures: &Status, out: &mut String) {
     let rows = figures.scripts_in_shadow.iter().map(|it| {
         vec![
             it.script.clone(),
-            it.phase.to_owned(),
+            it.phase.to_string(),
             count(it.runs),
             count(it.answered),
             count(it.changed),
@@ -46,7 +46,7 @@ pub(super) fn prometheus(figures: &Status, out: &mut Text) {
     let of = |of: fn(&ScriptInShadow) -> u64| {
         let scripts = figures.scripts_in_shadow.iter();
         scripts.map(move |it| {
-            let labels = [("script", it.script.as_str()), ("phase", it.phase)];
+            let labels = [("script", it.script.as_str()), ("phase", &*it.phase)];
             (labels, of(it))
         })
     };

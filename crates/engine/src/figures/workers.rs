@@ -16,7 +16,7 @@ type Stats = [Arc<WorkerStats>];
 /// Adds up what is counted; where nobody counts, all of it is 0.
 pub(super) fn counted(stats: &Stats, uptime: Duration) -> Status {
     Status {
-        version: env!("CARGO_PKG_VERSION"),
+        version: env!("CARGO_PKG_VERSION").into(),
         workers: stats.iter().map(|stats| worker(stats)).collect(),
         programs: programs(stats),
         stragglers: stragglers(stats),
@@ -125,7 +125,8 @@ fn times<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Times {
     sum
 }
 
-fn upstreams(stats: &Stats, uptime: Duration) -> Vec<Upstream> {
+/// Servers of upstreams, by the names of both.
+pub(super) fn upstreams(stats: &Stats, uptime: Duration) -> Vec<Upstream> {
     let mut sums = BTreeMap::<_, Upstream>::new();
     for stats in stats.iter().flat_map(|stats| stats.upstreams()) {
         let key = (stats.upstream.clone(), stats.server.to_string());

@@ -1,6 +1,7 @@
 //! Handlers: exactly one answers each request.
 
 mod cgi;
+mod console;
 mod delivery;
 mod fastcgi;
 mod metrics;
@@ -41,6 +42,8 @@ pub(crate) async fn run(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<N
         Handler::Respond(respond) => respond::answer(**chosen, exchange, respond).await,
         Handler::Redirect(redirect) => redirect::answer(**chosen, exchange, redirect).await,
         Handler::Metrics(format) => metrics::answer(**chosen, exchange, *format).await,
+        // Boxed, as above.
+        Handler::Console(console) => Box::pin(console::answer(chosen, exchange, console)).await,
         Handler::Script(_) => match scripts::content(chosen, exchange).await? {
             Next::On => static_file::serve(chosen, exchange).await,
             over => return Ok(over),

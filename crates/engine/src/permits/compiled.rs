@@ -54,6 +54,8 @@ pub struct Limits {
     scopes: Vec<(usize, Scope)>,
     /// Permits that are tenants' before others', by the limit's index.
     reserves: Vec<(usize, model::Reserve)>,
+    /// Indexes of those whose keys say nothing of clients, in order.
+    public_keys: Vec<usize>,
     /// Indexes of those that stand on rules without names, in order.
     unnamed: Vec<usize>,
     tenant_definitions: Vec<TenantDefinition>,
@@ -98,6 +100,12 @@ impl Limits {
     pub(super) fn scope(&self, at: usize) -> Option<&Scope> {
         let found = self.scopes.binary_search_by_key(&at, |(at, _)| *at).ok()?;
         self.scopes.get(found).map(|(_, scope)| scope)
+    }
+
+    /// Whether the keys of a limit say nothing of who a client is; whoever built it.
+    pub(super) fn has_public_keys(&self, limit: LimitId) -> bool {
+        let mut public = self.public_keys.iter();
+        public.any(|at| self.id(*at) == Some(limit))
     }
 
     /// Whether a limit is called by the place of its rule, and so may be called otherwise after a
@@ -398,6 +406,9 @@ impl<'a> Builder<'a> {
             self.limits.reserves.extend(reserves);
             if let Some(scope) = compiled.scope() {
                 self.limits.scopes.push((compiled.index(), scope));
+            }
+            if compiled.key.is_public() {
+                self.limits.public_keys.push(compiled.index());
             }
             if matches!(at, LimitPlace::UnnamedRule(..)) {
                 self.limits.unnamed.push(compiled.index());

@@ -201,6 +201,16 @@ impl Key {
         names_tenant || matches!(place, Place::Tenant | Place::Site | Place::Rule)
     }
 
+    /// Whether there are several, of which none says who a client is.
+    pub(super) fn is_public(&self) -> bool {
+        use Part::{File, Path, Rule, Site, Tenant, Upstream};
+        let is_public = |part: &Part| matches!(part, Tenant | Site | Rule | Upstream | File | Path);
+        match self {
+            Self::Fixed => false,
+            Self::Parts(parts) => parts.iter().all(is_public),
+        }
+    }
+
     /// Whether the upstream is part of it.
     fn needs_upstream(&self) -> bool {
         match self {

@@ -14,6 +14,7 @@ pub(crate) mod elsewhere;
 pub(crate) mod gates;
 pub(crate) mod handshake;
 pub(crate) mod held;
+pub(crate) mod holders;
 mod hours;
 pub(crate) mod level;
 mod limit;

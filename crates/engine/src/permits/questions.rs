@@ -227,14 +227,14 @@ pub(crate) fn listed(row: &Row) -> control::Limit {
         limit: limit.identity.clone(),
         name: limit.name.clone(),
         from: row.origin.to_string(),
-        mode: mode_word(limit.mode),
+        mode: mode_word(limit.mode).into(),
         holds: row.holds,
         has_match: row.has_match,
-        on: row.is_of_handshakes.then_some("handshake"),
+        on: row.is_of_handshakes.then(|| "handshake".into()),
         concurrent: match limit.concurrent {
             None | Some(Concurrent::Fixed(UNBOUNDED)) => None,
             Some(Concurrent::Fixed(count)) => Some(control::Concurrent::Fixed(count)),
-            Some(Concurrent::Auto { .. }) => Some(control::Concurrent::Word("auto")),
+            Some(Concurrent::Auto { .. }) => Some(control::Concurrent::Word("auto".into())),
         },
         permits: look.cap.filter(is_bound),
         concurrent_now: match limit.concurrent {
@@ -277,7 +277,7 @@ fn keys_in_use(shared: &Shared) -> u64 {
 
 /// The keys with most going on: those at which most wait first, then those with most under way,
 /// then those that refused most, or would have.
-fn busiest(shared: &Shared, number: usize) -> Vec<GateLook> {
+pub(super) fn busiest(shared: &Shared, number: usize) -> Vec<GateLook> {
     let now = shared.limits.time(Instant::now());
     let number = number.clamp(1, TOP_MAX);
     let mut gates = shared.limits.ledger.look(now, None, number);
@@ -341,7 +341,16 @@ fn top(gates: &[GateLook], keys: u64, costs: &Costs) -> String {
     out.trim_start().to_owned()
 }
 
+/// The keys with most going on, as an answer has them.
+pub(crate) fn listed_keys(shared: &Shared, number: usize) -> Vec<control::Key> {
+    keys(&busiest(shared, number), &costs(shared))
+}
+
 fn top_json(gates: &[GateLook], costs: &Costs) -> String {
+    control::json(&keys(gates, costs))
+}
+
+fn keys(gates: &[GateLook], costs: &Costs) -> Vec<control::Key> {
     let key = |gate: &GateLook| control::Key {
         limit: gate.identity.to_string(),
         key: gate.key.clone(),
@@ -357,7 +366,7 @@ fn top_json(gates: &[GateLook], costs: &Costs) -> String {
         oldest_ms: gate.oldest.map(|oldest| oldest.as_millis()),
         cost_us: costs.of_shown(&gate.key).map(|cost| cost.as_micros()),
     };
-    control::json(&gates.iter().map(key).collect::<Vec<_>>())
+    gates.iter().map(key).collect()
 }
 
 fn why(shared: &Shared, id: &str) -> String {

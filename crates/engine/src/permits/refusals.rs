@@ -100,6 +100,20 @@ impl Refusals {
         all.filter(|it| it.id.as_bytes() == id).cloned().collect()
     }
 
+    /// When the last request was refused that was, since 1970.
+    pub(crate) fn last(&self) -> Option<Duration> {
+        self.lock().refused.ring.back().map(|it| it.at)
+    }
+
+    /// Shows the refusals after this moment, as far as they are remembered; when the last one was.
+    pub(crate) fn since(&self, since: Duration, mut look: impl FnMut(&Remembered)) -> Duration {
+        let recent = self.lock();
+        let ring = recent.refused.ring.iter().rev();
+        ring.take_while(|it| it.at > since).for_each(&mut look);
+        let last = recent.refused.ring.back().map(|it| it.at);
+        last.unwrap_or(since)
+    }
+
     /// Tells the log of the refusals since the last time, once a second.
     pub(super) fn say(&self, now_ms: u64, tell: impl Fn(Option<&str>, &dyn Fn())) {
         let mut recent = self.lock();

@@ -5,7 +5,12 @@
 //! system call, no lock and, but for such values, no memory; where there is no room it is counted.
 //! Not here: what a page, a visit or a bot is (`recorder`).
 
+pub(crate) mod console;
+pub(crate) mod guests;
+mod incidents;
+mod places;
 pub(crate) mod ring;
+pub(crate) mod teller;
 
 use std::time::{Duration, Instant};
 

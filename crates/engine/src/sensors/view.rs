@@ -61,8 +61,8 @@ impl Row {
             value: self.value,
             mean_10s: self.mean,
             too_much: self.sensor.gauge().too_much(),
-            unit: self.sensor.unit().about(),
-            meaning: self.sensor.meaning(),
+            unit: self.sensor.unit().about().into(),
+            meaning: self.sensor.meaning().into(),
             rules: self.rules.clone(),
         };
         (self.sensor.name(), sensor)
@@ -88,7 +88,7 @@ impl Report {
             let unit = sensor.unit();
             let (enter, leave) = (unit.show(rule.enter), unit.show(rule.leave));
             let (name, state) = (&rule.rule, rule.state);
-            let sheds = match rule.mode {
+            let sheds = match &*rule.mode {
                 "shadow" => "would shed",
                 _ => "sheds",
             };
@@ -122,6 +122,15 @@ impl Report {
             missing: here.missing(),
             advice: advice::here(None),
         }
+    }
+
+    /// What raises that of which a sensor says how full it is, where something does: commands.
+    pub fn raised_by(&self, sensor: &str) -> Vec<String> {
+        let advice = self.advice.iter();
+        let mut advice = advice.filter(|advice| advice.gauge.name() == sensor);
+        advice
+            .next()
+            .map_or_else(Vec::new, |it| it.commands.clone())
     }
 
     /// As a page of aligned lines.
@@ -200,24 +209,38 @@ impl Report {
 
     /// As one JSON object and a line feed; what is not known is `null`.
     pub fn json(&self) -> String {
+        control::json(&self.answered())
+    }
+
+    /// As an answer has it.
+    pub(crate) fn answered(&self) -> control::Sensors {
         let lacks = self.missing.iter().map(|lack| control::Missing {
-            sensors: lack.gauges.iter().map(|gauge| gauge.name()).collect(),
+            sensors: lack.gauges.iter().map(|it| it.name().into()).collect(),
             why: lack.why.clone(),
-            remedy: lack.remedy,
+            remedy: lack.remedy.into(),
         });
         let advice = self.advice.iter().map(|advice| control::Advice {
-            sensor: advice.gauge.name(),
+            sensor: advice.gauge.name().into(),
             state: advice.state.clone(),
             commands: advice.commands.clone(),
             cost: advice.cost.clone(),
         });
-        control::json(&control::Sensors {
+        control::Sensors {
             sensors: self.rows.iter().map(Row::told).collect(),
             loop_lag_s: self.lags_s.clone(),
             missing: lacks.collect(),
             advice: advice.collect(),
-        })
+        }
     }
+}
+
+/// What all sensors say that say something, by name.
+pub(crate) fn values(shared: &Shared) -> Vec<(String, f64)> {
+    let sensors = &shared.sensors;
+    let here = rows(|sensor| (sensors.value(sensor), None));
+    let rows = here.into_iter().chain(of_upstreams(shared));
+    let values = rows.filter_map(|row| Some((row.sensor.name(), row.value?)));
+    values.collect()
 }
 
 fn rows(values: impl Fn(&Sensor) -> (Option<f64>, Option<f64>)) -> Vec<Row> {

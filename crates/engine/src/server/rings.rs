@@ -2,16 +2,19 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use ipc::recorder::RecorderNews;
 use ipc::ring::RingWriter;
-use ipc::server::ProcessLife;
 
+use super::ServerThreads;
+use crate::recording::teller::Teller;
 use crate::worker::commands::Command;
-use crate::worker::shared::Shared;
 
-/// Shows how the recorder is, and gives each worker its ring; without rings they keep those they have.
-pub(super) fn take(shared: &Shared, life: ProcessLife, rings: &[OwnedFd]) {
-    shared.process.show_recorder(life);
-    for (worker, [ring, cursor]) in rings.as_chunks().0.iter().enumerate() {
+/// Shows how the recorder is, gives each worker its ring, and speaks over the link; without them they keep
+/// those they have.
+pub(super) fn take(server: &mut ServerThreads, news: RecorderNews) {
+    let shared = &server.shared;
+    shared.process.show_recorder(news.life);
+    for (worker, [ring, cursor]) in news.rings.as_chunks().0.iter().enumerate() {
         match RingWriter::new(ring.as_fd(), cursor.as_fd()) {
             Ok(ring) => {
                 shared.peers.tell(worker, Command::Record(Box::new(ring)));
@@ -25,5 +28,24 @@ pub(super) fn take(shared: &Shared, life: ProcessLife, rings: &[OwnedFd]) {
                 );
             }
         }
+    }
+    if let Some(link) = news.console {
+        speak(server, link);
+    }
+}
+
+/// Speaks with the recorder over this link from now on.
+fn speak(server: &mut ServerThreads, link: OwnedFd) {
+    if server.teller.is_none() {
+        match Teller::start(server.shared.clone()) {
+            Ok(teller) => server.teller = Some(teller),
+            Err(error) => {
+                let error = config::reason(&error);
+                tracing::error!(error, "the recorder is told no figures");
+            }
+        }
+    }
+    if let Some(teller) = &server.teller {
+        teller.use_link(link);
     }
 }

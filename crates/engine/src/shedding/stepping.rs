@@ -105,7 +105,7 @@ fn tell(rule: &Rule, change: &Change) {
 /// A number to the place that its words have it to, or somewhat further.
 fn rounded(unit: Unit, value: f64) -> f64 {
     let parts = match unit {
-        Unit::PerSecond | Unit::Count => 10.0,
+        Unit::PerSecond | Unit::Count | Unit::Bytes => 10.0,
         Unit::Load => 100.0,
         Unit::Share => 1_000.0,
         Unit::Seconds => 10_000.0,

@@ -186,7 +186,7 @@ fn is_the_small_tenant_spared() -> bool {
     let [rule] = &rules[..] else {
         panic!("{rules:?}");
     };
-    assert_eq!((rule.state, rule.shed), ("red", of_big + of_small));
+    assert_eq!((&*rule.state, rule.shed), ("red", of_big + of_small));
     assert!(rule.admitted_share < 0.8, "{rule:?}");
     live(&fixture, 12..72, 0.0);
     for host in ["a", "b"].repeat(20) {

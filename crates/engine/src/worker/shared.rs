@@ -18,6 +18,8 @@ use crate::permits::limiter::Limiter;
 use crate::programs::inquiries::Inquiries;
 use crate::programs::pools::AllPools;
 use crate::recent::Recent;
+use crate::recording::console::ConsoleLink;
+use crate::recording::guests::Guests;
 use crate::refused::RefusedClients;
 use crate::rewrite::told::RewrittenRequest;
 use crate::scripts::tried::Tried;
@@ -98,8 +100,12 @@ pub struct Shared {
     pub(crate) orders: Arc<OrderBook>,
     /// Names that clients ask for and nobody has a certificate for.
     pub(crate) demands: Arc<Demands>,
+    /// Who is at the console.
+    pub(crate) guests: Arc<Guests>,
     /// What authorities are answered with.
     pub(crate) challenges: Arc<Challenges>,
+    /// Where the console's pages are asked for.
+    pub(crate) console: Arc<ConsoleLink>,
     /// Counters of the process.
     pub process: Arc<ProcessStats>,
     /// The generation new exchanges begin with. Held to copy or replace it.
@@ -136,6 +142,7 @@ impl Shared {
             scripts: sensors.for_scripts(),
             sensors,
             refused: Arc::default(),
+            guests: Arc::default(),
             shed: Arc::new(AllRemembered::new(workers)),
             shadow_shed: Arc::new(AllRemembered::new(workers)),
             handshakes: Arc::new(Handshakes::new(
@@ -150,6 +157,7 @@ impl Shared {
             orders: Arc::default(),
             demands: Arc::default(),
             challenges: Arc::default(),
+            console: Arc::default(),
             process,
             generation: Arc::default(),
         };

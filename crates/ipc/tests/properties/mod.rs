@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use ipc::acme::{FromAcme, ToAcme};
 use ipc::certificates::CertificateSet;
+use ipc::console::{FIELDS_MAX, FromConsole, ToConsole, of_packets};
 use ipc::keeper::{FromKeeper, Judged, ToKeeper};
 use ipc::ring::{
     CURSOR_WORDS, RECORDS_MAX, RING_WORDS, RingReader, RingRecord, RingWriter, TEXT_BYTES_MAX,
@@ -120,4 +121,14 @@ fn numbers(bytes: &[u8]) -> Vec<u64> {
 fn ring() -> ((OwnedFd, OwnedFd), (OwnedFd, OwnedFd)) {
     let memory = |words| os::shared::memory("ring", words).expect("memory");
     (memory(RING_WORDS), memory(CURSOR_WORDS))
+}
+
+/// What a server and the recorder say to each other is bounded, however it is cut into packets.
+pub(crate) fn console_messages(bytes: &[u8]) {
+    let _ = of_packets::<ToConsole>(bytes);
+    for said in of_packets::<FromConsole>(bytes).unwrap_or_default() {
+        if let FromConsole::Answer(answer) = said {
+            assert!(answer.fields.len() <= FIELDS_MAX && answer.body.len() <= bytes.len());
+        }
+    }
 }

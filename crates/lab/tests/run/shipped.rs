@@ -76,6 +76,11 @@ fn a_page_as_a_file_out_of_php_and_counted() {
 }
 
 #[test]
+fn requests_that_are_recorded() {
+    check("recorder");
+}
+
+#[test]
 fn a_page_that_is_compressed() {
     check("compression");
 }

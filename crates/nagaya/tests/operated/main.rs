@@ -5,8 +5,10 @@ mod fixtures;
 
 mod access_log;
 mod acme;
+mod alerts;
 mod certs;
 mod commands;
+mod console;
 mod demand;
 mod descriptors;
 mod dns;
@@ -16,6 +18,7 @@ mod export;
 mod fail2ban;
 mod from_apache;
 mod hardened;
+mod heard;
 mod hestiacp;
 mod htaccess_beside_apache;
 mod import;

@@ -12,11 +12,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use testkit::client::{Body, RawClient, reply};
 use testkit::{Gateway, eventually, processes};
 
-const PATIENCE: Duration = Duration::from_secs(90);
+pub(super) const PATIENCE: Duration = Duration::from_secs(90);
 /// Requests that are sent before their replies are read.
 const AT_ONCE: usize = 100;
 
-const CONFIG: &str = r#"
+pub(super) const CONFIG: &str = r#"
 workers = 2
 trusted_proxies = ["127.0.0.1"]
 [[listen]]
@@ -43,16 +43,16 @@ record = false
 rules = [{ handler = { metrics = "prometheus" } }]
 "#;
 
-fn builder() -> testkit::gateway::Builder {
+pub(super) fn builder() -> testkit::gateway::Builder {
     Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG)
 }
 
-fn figures(gateway: &Gateway) -> PathBuf {
+pub(super) fn figures(gateway: &Gateway) -> PathBuf {
     gateway.directory().path().join("figures")
 }
 
 /// Sends requests one connection after the other, several at once; every one is answered.
-fn ask_many(gateway: &Gateway, host: &str, numbers: std::ops::Range<usize>) {
+pub(super) fn ask_many(gateway: &Gateway, host: &str, numbers: std::ops::Range<usize>) {
     let numbers: Vec<_> = numbers.collect();
     for chunk in numbers.chunks(AT_ONCE) {
         let mut client = RawClient::connect(gateway.address()).with_deadline(PATIENCE);
@@ -76,7 +76,7 @@ fn ask_many(gateway: &Gateway, host: &str, numbers: std::ops::Range<usize>) {
     }
 }
 
-fn metric(gateway: &Gateway, series: &str) -> f64 {
+pub(super) fn metric(gateway: &Gateway, series: &str) -> f64 {
     let asked = gateway.ask(b"GET / HTTP/1.1\r\nHost: m.example\r\n\r\n");
     let text = reply(asked).text();
     let line = text
@@ -89,18 +89,31 @@ fn metric(gateway: &Gateway, series: &str) -> f64 {
 }
 
 /// Requests of which the recorder was told.
-fn told(gateway: &Gateway) -> f64 {
+pub(super) fn told(gateway: &Gateway) -> f64 {
     metric(gateway, "recorder_told_total")
 }
 
-fn dropped(gateway: &Gateway) -> f64 {
+pub(super) fn dropped(gateway: &Gateway) -> f64 {
     let reasons = ["no_reader", "full"].iter();
     let series = reasons.map(|reason| format!("recorder_dropped_total{{reason=\"{reason}\"}}"));
     series.map(|series| metric(gateway, &series)).sum()
 }
 
+/// Waits until every request but the one that looks has ended: a reply is read before its request counts.
+fn await_quiet(gateway: &Gateway) {
+    eventually(PATIENCE, "nothing under way", || {
+        let text = reply(gateway.ask(b"GET / HTTP/1.1\r\nHost: m.example\r\n\r\n")).text();
+        let under_way = text
+            .lines()
+            .filter(|line| line.starts_with("nagaya_exchanges_in_flight"));
+        let under_way = under_way.map(|line| line.rsplit_once(' ').unwrap().1);
+        let under_way: f64 = under_way.map(|value| value.parse::<f64>().unwrap()).sum();
+        (under_way <= 1.0).then_some(())
+    });
+}
+
 /// Waits until requests are told: the recorder has begun to read.
-fn await_reading(gateway: &Gateway) {
+pub(super) fn await_reading(gateway: &Gateway) {
     eventually(PATIENCE, "a recorder that reads", || {
         let before = told(gateway);
         // Each worker has a ring: connections come to either.
@@ -110,7 +123,7 @@ fn await_reading(gateway: &Gateway) {
 }
 
 /// Sums of all days of a site: requests, bytes, and by status.
-fn recorded(directory: &Path, site: &str) -> (u64, u64, BTreeMap<String, i64>) {
+pub(super) fn recorded(directory: &Path, site: &str) -> (u64, u64, BTreeMap<String, i64>) {
     let mut sums = (0, 0, BTreeMap::new());
     let Ok(store) = FigureStore::open_existing(directory) else {
         return sums;
@@ -127,7 +140,7 @@ fn recorded(directory: &Path, site: &str) -> (u64, u64, BTreeMap<String, i64>) {
 }
 
 /// The same, of the access log.
-fn logged(gateway: &Gateway) -> (u64, u64, BTreeMap<String, i64>) {
+pub(super) fn logged(gateway: &Gateway) -> (u64, u64, BTreeMap<String, i64>) {
     let mut sums = (0, 0, BTreeMap::new());
     let text = fs::read_to_string(gateway.directory().path().join("access.log")).unwrap();
     for line in text.lines() {
@@ -141,7 +154,7 @@ fn logged(gateway: &Gateway) -> (u64, u64, BTreeMap<String, i64>) {
     sums
 }
 
-fn signal(pid: u32, signal: Signal) {
+pub(super) fn signal(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     kill_process(pid, signal).unwrap();
 }
@@ -172,6 +185,7 @@ fn a_hundred_thousand_requests_are_counted_as_the_access_log_has_them() {
         }
     });
     ask_many(&gateway, "silent.example", 0..100);
+    await_quiet(&gateway);
     let (dropped, told) = (dropped(&gateway), told(&gateway));
     let directory = figures(&gateway);
     assert!(gateway.stop().success());
@@ -204,6 +218,21 @@ fn a_hundred_thousand_requests_are_counted_as_the_access_log_has_them() {
         !bytes.windows(4).any(|part| part == octets),
         "an address as it is"
     );
+}
+
+#[test]
+fn the_site_of_all_other_hosts_is_recorded_as_a_star() {
+    const STAR: &str =
+        "[[sites]]\nhosts = [\"*\"]\nrules = [{ handler = { respond = { body = \"0\" } } }]\n";
+    let config = format!("{CONFIG}{STAR}");
+    let mut gateway = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &config).start();
+    await_reading(&gateway);
+    ask_many(&gateway, "other.example", 0..500);
+    let (directory, dropped) = (figures(&gateway), dropped(&gateway));
+    assert!(gateway.stop().success());
+    // Who waits for the gateway asks by its address.
+    let found = recorded(&directory, "*").0 as f64;
+    assert!(found + dropped >= 500.0, "{found}, {dropped} dropped");
 }
 
 #[test]
@@ -252,6 +281,7 @@ fn killed_under_load_it_comes_back_and_nobody_waits() {
     assert_ne!(gateway.child_called("recorder"), first);
     await_reading(&gateway);
     ask_many(&gateway, "a.example", 0..1_000);
+    await_quiet(&gateway);
     let (told, dropped) = (told(&gateway), dropped(&gateway));
     let directory = figures(&gateway);
     assert!(metric(&gateway, "recorder_restarts_total") >= 1.0);

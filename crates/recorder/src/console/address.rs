@@ -5,6 +5,7 @@ use ipc::query::Query;
 use jiff::civil::Date;
 use report::Language;
 
+use super::EVENTS;
 use super::live::LivePage;
 use super::site::SitePart;
 use super::sites::SortedBy;
@@ -141,6 +142,12 @@ impl PageQuery {
             .filter(|(_, value)| !value.is_empty())
             .collect()
     }
+
+    fn query(&self) -> String {
+        let parameters = self.parameters().into_iter();
+        let parameters = parameters.map(|(key, value)| format!("{key}={}", encoded(&value)));
+        parameters.collect::<Vec<_>>().join("&")
+    }
 }
 
 fn day(text: &str) -> Result<Option<i32>, &'static str> {
@@ -164,11 +171,21 @@ pub(super) struct Address<'a> {
 impl Address<'_> {
     /// As a link.
     pub(super) fn link(&self) -> String {
-        let parameters = self.asked.parameters().into_iter();
-        let parameters = parameters.map(|(key, value)| format!("{key}={}", encoded(&value)));
-        let query = parameters.collect::<Vec<_>>().join("&");
+        let query = self.asked.query();
         let mark = if query.is_empty() { "" } else { "?" };
         format!("{}{mark}{query}", self.path())
+    }
+
+    /// Where what changes of this page is told, of as much as it shows.
+    pub(super) fn events(&self, language: Language) -> String {
+        let asked = PageQuery {
+            filter: self.asked.filter.clone(),
+            has_all_rows: self.asked.has_all_rows,
+            seen: self.page.path(),
+            language: Some(language),
+            ..PageQuery::default()
+        };
+        format!("{}{EVENTS}?{}", self.base, asked.query())
     }
 
     /// Without what is asked of the page.

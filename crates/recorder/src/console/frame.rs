@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ipc::console::ConsoleScope;
 use maud::{Markup, PreEscaped, html};
 use report::{Document, Frame, Language, Phrase};
 use sha2::{Digest, Sha256};
@@ -11,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::address::{Address, Page, PageQuery};
 use super::live::LivePage;
 use super::site::SitePart;
-use super::{Asking, ConsoleAnswer, ConsoleQuestion, ConsoleScope, EVENTS, NoPage};
+use super::{Asking, ConsoleAnswer, ConsoleQuestion, NoPage};
 use crate::salts::civil;
 
 /// Seconds after which a page that changes is asked for anew, where no script runs.
@@ -119,7 +120,14 @@ pub(super) fn no_page(
         NoPage::Unreadable(error) => (
             500,
             say("The figures cannot be read", "記録を読めません"),
-            error.to_string(),
+            match question.scope {
+                ConsoleScope::All => error.to_string(),
+                // Paths are not a tenant's to know.
+                ConsoleScope::Tenants(_) => say(
+                    "Try again later; the server's error log says why.",
+                    "しばらくしてから再度お試しください。理由はサーバのエラーログにあります。",
+                ),
+            },
         ),
     };
     let mut document = Document::new(title, "");
@@ -173,18 +181,15 @@ pub(super) fn page(
     )
 }
 
-/// A page of what goes on now; what changes of it comes anew by itself.
-pub(super) fn live_page(asking: &Asking<'_>, document: &Document, changing: &str) -> ConsoleAnswer {
+/// A page of what goes on now; what changes of it comes anew by itself, what stands below stays.
+pub(super) fn live_page(
+    asking: &Asking<'_>,
+    document: &Document,
+    changing: &str,
+    below: Option<&Document>,
+) -> ConsoleAnswer {
     let address = &asking.address;
-    let events = format!(
-        "{}{EVENTS}?page={}&lang={}",
-        address.base,
-        match &address.page {
-            Page::Live(page) => page.id(),
-            Page::Sites | Page::Site(..) | Page::History => "",
-        },
-        asking.language.tag()
-    );
+    let events = address.events(asking.language);
     let head = html! {
         noscript { meta http-equiv="refresh" content=(REFRESH_S); }
     };
@@ -192,7 +197,11 @@ pub(super) fn live_page(asking: &Asking<'_>, document: &Document, changing: &str
         (top(asking.question.scope, address, Some(&address.page), asking.language))
         main id="main" {
             (heading(document))
+            @if matches!(&address.page, Page::Live(page) if page.has_names()) {
+                form.range method="get" action=(address.path()) { (filter(asking)) }
+            }
             div data-events=(events) { (PreEscaped(changing)) }
+            @if let Some(below) = below { (below.facts()) (below.body()) }
         }
         script { (PreEscaped(SCRIPT)) }
     };
@@ -267,7 +276,6 @@ fn parts(asking: &Asking<'_>, site: &str, current: SitePart) -> Markup {
 /// Which days are shown, and of what names.
 fn range(asking: &Asking<'_>, from: i32, to: i32) -> Markup {
     let (address, telling) = (&asking.address, asking.telling());
-    let asked = &address.asked;
     let today = asking.today();
     html! {
         form.range method="get" action=(address.path()) {
@@ -283,17 +291,63 @@ fn range(asking: &Asking<'_>, from: i32, to: i32) -> Markup {
             }
             label { (telling.say("from", "開始")) input type="date" name="from" value=(civil(from)); }
             label { (telling.say("to", "終了")) input type="date" name="to" value=(civil(to)); }
-            label.wide {
-                (telling.say("names with", "名前の絞り込み"))
-                input type="search" name="filter" value=(report::harmless(&asked.filter)) maxlength="100";
-            }
-            @if let Some(language) = asked.language {
-                input type="hidden" name="lang" value=(language.tag());
-            }
-            @if !asked.seen.is_empty() {
-                input type="hidden" name="page" value=(report::harmless(&asked.seen));
-            }
-            button { (telling.say("Show", "表示")) }
+            (filter(asking))
         }
+    }
+}
+
+/// Where names are given that are shown, and the end of a form.
+fn filter(asking: &Asking<'_>) -> Markup {
+    let (asked, telling) = (&asking.address.asked, asking.telling());
+    html! {
+        label.wide {
+            (telling.say("names with", "名前の絞り込み"))
+            input type="search" name="filter" value=(report::harmless(&asked.filter)) maxlength="100";
+        }
+        @if let Some(language) = asked.language {
+            input type="hidden" name="lang" value=(language.tag());
+        }
+        @if !asked.seen.is_empty() {
+            input type="hidden" name="page" value=(report::harmless(&asked.seen));
+        }
+        button { (telling.say("Show", "表示")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use jiff::tz::TimeZone;
+
+    use super::*;
+    use crate::salts::SaltPeriod;
+    use crate::store::FigureStore;
+
+    #[test]
+    fn where_figures_lie_is_told_to_who_may_see_all() {
+        let directory = testkit::TempDir::new();
+        let path = directory.path().display().to_string();
+        for (scope, is_told) in [(ConsoleScope::All, true), (ConsoleScope::default(), false)] {
+            let question = ConsoleQuestion {
+                scope: &scope,
+                method: "GET",
+                base: "/",
+                path: "",
+                query: "",
+                accept_language: "",
+                now: Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC),
+                salt: SaltPeriod::Day,
+                live: None,
+            };
+            let error = FigureStore::open_existing(directory.path()).expect_err("there are none");
+            let why = NoPage::Unreadable(error);
+            let answer = no_page(&question, Language::English, &why);
+            assert_eq!((answer.status, answer.body.contains(&path)), (500, is_told));
+        }
+    }
+
+    #[test]
+    fn the_script_is_the_one_that_the_server_lets_run() {
+        assert_eq!(hash(SCRIPT), ipc::console::SCRIPT_HASH);
     }
 }

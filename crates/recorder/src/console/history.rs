@@ -3,11 +3,14 @@
 //! The idea: a figure is one chart of its mean and its most, as finely as the range allows. Of the
 //! machine's own all are shown, of tenants' those that the filter names or the scope has.
 
+use config::model::WatchedFigure;
+use config::model::sensor;
+use ipc::console::ConsoleScope;
 use jiff::civil::Date;
 use report::units::Unit;
 use report::{Along, Cell, Column, Document, Language, Line, Table, units};
 
-use super::{Asking, ConsoleAnswer, ConsoleScope, NoPage, export, frame, site, sites};
+use super::{Asking, ConsoleAnswer, NoPage, export, frame, site, sites};
 use crate::history::Sums;
 use crate::page;
 use crate::salts::civil;
@@ -107,12 +110,14 @@ fn merged(mut one: Sums, other: Sums) -> Sums {
     one
 }
 
-/// As figures are named.
+/// What a figure's numbers are.
 fn unit(name: &str) -> Unit {
-    match name.rsplit(['.', '_']).next() {
-        Some("memory" | "bytes") => Unit::Bytes,
-        Some("pressure" | "share") => Unit::Share,
-        _ => Unit::Count,
+    match WatchedFigure::from_name(name).map(|figure| figure.unit()) {
+        Some(sensor::Unit::Share) => Unit::Share,
+        Some(sensor::Unit::PerSecond) => Unit::PerSecond,
+        Some(sensor::Unit::Seconds) => Unit::Seconds,
+        Some(sensor::Unit::Bytes) => Unit::Bytes,
+        Some(sensor::Unit::Load | sensor::Unit::Count) | None => Unit::Count,
     }
 }
 
@@ -178,5 +183,28 @@ impl Span {
             line(telling.say("most", "最大"), |sums| sums.high),
         ];
         page::panel(name, along, unit(name), lines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_is_written_in_its_own_unit() {
+        for (name, unit_of_it) in [
+            ("load1", Unit::Count),
+            ("memory_available", Unit::Share),
+            ("conntrack", Unit::Share),
+            ("io_pressure_full", Unit::Share),
+            ("loop_lag", Unit::Seconds),
+            ("tenant.a.b.memory", Unit::Bytes),
+            ("site.a.example.errors", Unit::Share),
+            ("site.a.example.p99", Unit::Seconds),
+            ("site.a.example.requests", Unit::PerSecond),
+            ("nobody.knows.it", Unit::Count),
+        ] {
+            assert_eq!(unit(name), unit_of_it, "{name}");
+        }
     }
 }

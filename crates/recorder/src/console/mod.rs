@@ -17,6 +17,7 @@ mod sites;
 
 use std::collections::BTreeSet;
 
+use ipc::console::ConsoleScope;
 use jiff::Zoned;
 use report::Language;
 
@@ -27,71 +28,16 @@ use address::{Address, Page, PageQuery};
 pub use live::Live;
 
 /// Below which what changes of pages is asked for.
-const EVENTS: &str = "events";
+pub(crate) const EVENTS: &str = "events";
 /// Rows of a list on a page that does not show all.
 const ROWS: usize = 50;
 
-/// Whose figures are shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ConsoleScope {
-    /// Everybody's, and the machine's.
-    All,
-    /// Those of these tenants.
-    Tenants(Vec<TenantSites>),
-}
-
-/// A tenant with its sites.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TenantSites {
-    /// Its name.
-    pub tenant: String,
-    /// The names of its sites.
-    pub sites: Vec<String>,
-}
-
-impl ConsoleScope {
-    /// Whether a tenant is in it.
-    fn has_tenant(&self, name: &str) -> bool {
-        match self {
-            ConsoleScope::All => true,
-            ConsoleScope::Tenants(tenants) => tenants.iter().any(|it| it.tenant == name),
-        }
-    }
-
-    /// Whether a figure that is followed over time is in it: `tenant.NAME.WHAT` is a tenant's.
-    fn has_figure(&self, figure: &str) -> bool {
-        match self {
-            ConsoleScope::All => true,
-            ConsoleScope::Tenants(tenants) => tenants.iter().any(|it| {
-                let rest = figure.strip_prefix("tenant.");
-                let rest = rest.and_then(|rest| rest.strip_prefix(it.tenant.as_str()));
-                // A tenant's name may have a dot in it; what is measured has none.
-                let what = rest.and_then(|rest| rest.strip_prefix('.'));
-                what.is_some_and(|what| !what.contains('.'))
-            }),
-        }
-    }
-
-    /// Whether a site is in it.
-    fn has_site(&self, name: &str) -> bool {
-        match self {
-            ConsoleScope::All => true,
-            ConsoleScope::Tenants(tenants) => {
-                let mut sites = tenants.iter().flat_map(|it| &it.sites);
-                sites.any(|site| site == name)
-            }
-        }
-    }
-
-    /// The sites in it, of those that have figures or that it names.
-    fn sites(&self, store: &FigureStore) -> Result<BTreeSet<String>, StoreError> {
-        Ok(match self {
-            ConsoleScope::All => store.sites()?.into_iter().collect(),
-            ConsoleScope::Tenants(tenants) => {
-                tenants.iter().flat_map(|it| it.sites.clone()).collect()
-            }
-        })
-    }
+/// The sites of a scope, of those that have figures or that it names.
+fn sites_of(scope: &ConsoleScope, store: &FigureStore) -> Result<BTreeSet<String>, StoreError> {
+    Ok(match scope {
+        ConsoleScope::All => store.sites()?.into_iter().collect(),
+        ConsoleScope::Tenants(tenants) => tenants.iter().flat_map(|it| it.sites.clone()).collect(),
+    })
 }
 
 /// What is asked.
@@ -197,16 +143,38 @@ impl<'a> Asking<'a> {
 /// Answers a question. What changes of a page is asked for below `events`, and comes as one event: who
 /// streams sends more of them.
 pub fn answer(store: &FigureStore, question: &ConsoleQuestion<'_>) -> ConsoleAnswer {
+    answer_and_why(store, question).0
+}
+
+/// Answers a question; where figures could not be read also why, which is not for everybody's eyes.
+pub(crate) fn answer_and_why(
+    store: &FigureStore,
+    question: &ConsoleQuestion<'_>,
+) -> (ConsoleAnswer, Option<StoreError>) {
     if !matches!(question.method, "GET" | "HEAD") {
-        return frame::not_allowed();
+        return (frame::not_allowed(), None);
     }
     if question.path == EVENTS {
         let event = fragment(question).map(|changing| frame::event(&changing));
         let unknown = || frame::no_page(question, language(question), &NoPage::Unknown);
-        return event.unwrap_or_else(unknown);
+        return (event.unwrap_or_else(unknown), None);
     }
-    let answered = Asking::of(question).and_then(|asking| page(store, &asking));
-    answered.unwrap_or_else(|why| frame::no_page(question, language(question), &why))
+    match Asking::of(question).and_then(|asking| page(store, &asking)) {
+        Ok(answer) => (answer, None),
+        Err(why) => {
+            let answer = frame::no_page(question, language(question), &why);
+            let unread = match why {
+                NoPage::Unreadable(error) => Some(error),
+                NoPage::Unknown | NoPage::Wrong(_) => None,
+            };
+            (answer, unread)
+        }
+    }
+}
+
+/// Whether what is told at this path, decoded, goes on now.
+pub(crate) fn is_of_now(path: &str) -> bool {
+    path == EVENTS || matches!(Page::of_path(path), Some(Page::Live(_)))
 }
 
 fn page(store: &FigureStore, asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPage> {
@@ -224,7 +192,7 @@ fn page(store: &FigureStore, asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPag
             }
         }
         Page::History => history::answer(store, asking),
-        Page::Live(page) => live::answer(asking, *page),
+        Page::Live(page) => live::answer(store, asking, *page),
     }
 }
 
@@ -240,7 +208,8 @@ pub fn fragment(question: &ConsoleQuestion<'_>) -> Option<String> {
         path,
         ..question.clone()
     };
-    let asking = Asking::of(&question).ok()?;
+    let mut asking = Asking::of(&question).ok()?;
+    asking.address.asked.seen.clear();
     match asking.address.page {
         Page::Live(page) => live::fragment(&asking, page),
         Page::Sites | Page::Site(..) | Page::History => None,

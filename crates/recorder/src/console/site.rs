@@ -98,8 +98,13 @@ impl SitePart {
                 ListOf::Countries,
             ],
             SitePart::Bots => &[ListOf::Bots],
-            SitePart::Errors => &[ListOf::Statuses, ListOf::Missing, ListOf::Errors],
-            SitePart::Speed => &[ListOf::Pages],
+            SitePart::Errors => &[
+                ListOf::Statuses,
+                ListOf::Reasons,
+                ListOf::Missing,
+                ListOf::Errors,
+            ],
+            SitePart::Speed => &[ListOf::Pages, ListOf::Rules, ListOf::BackEnds],
         }
     }
 

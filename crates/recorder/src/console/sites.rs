@@ -98,11 +98,12 @@ pub(super) fn answer(store: &FigureStore, asking: &Asking<'_>) -> Result<Console
     let asked = &asking.address.asked;
     let scope = asking.question.scope;
     let telling = asking.telling();
-    let shows = |site: &str| scope.has_site(site) && telling.shows(site);
-    let names = scope.sites(store)?.into_iter().filter(|site| shows(site));
+    let mut sites = super::sites_of(scope, store)?;
+    sites.retain(|site| telling.shows(site));
+    let named = sites.iter().cloned();
     let mut rows: BTreeMap<String, SiteRow> =
-        names.map(|site| (site, SiteRow::default())).collect();
-    store.each_total((from, to), shows, |site, day, total, visitors| {
+        named.map(|site| (site, SiteRow::default())).collect();
+    store.each_total((from, to), &sites, |site, day, total, visitors| {
         if let Some(row) = rows.get_mut(site) {
             row.total.merge(total);
             row.visitors = row.visitors.saturating_add(visitors);

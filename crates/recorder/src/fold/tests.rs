@@ -31,6 +31,9 @@ fn request(at_us: i64) -> RequestRecord {
         agent: 100,
         campaign: 0,
         search: 0,
+        rule: 0,
+        upstream: 0,
+        reason: 0,
         visitor: 7,
         bytes: 1_000,
         total_us: UNKNOWN_US,
@@ -362,4 +365,29 @@ fn of_a_million_requests_every_total_is_equal_and_lists_are_exact_to_the_cap() {
     }
     assert_eq!(pages.ranked().len(), exact.len());
     assert_eq!(pages.other().count, 0);
+}
+
+#[test]
+fn what_answered_and_why_not_is_counted_by_name() {
+    let mut fold = fold();
+    for (hash, text) in [(50, "shop"), (51, "app"), (52, "limit_rate")] {
+        fold.tell(hash, NameOf::Text, text);
+    }
+    for (upstream, reason, upstream_us) in [(51, 0, 4_000), (51, 0, 6_000), (0, 52, UNKNOWN_US)] {
+        fold.take(&RequestRecord {
+            rule: 50,
+            upstream,
+            reason,
+            upstream_us,
+            ..request(0)
+        });
+    }
+    let days = days(&fold, "a.example");
+    let day = days.values().next().expect("there is one");
+    let one = |name: &str, count| vec![(name.to_owned(), count)];
+    assert_eq!(counts(day, ListOf::Rules), one("shop", 3));
+    assert_eq!(counts(day, ListOf::BackEnds), one("app", 2));
+    assert_eq!(counts(day, ListOf::Reasons), one("limit_rate", 1));
+    let (_, tally) = day.list(ListOf::BackEnds).ranked()[0];
+    assert_eq!((tally.us, tally.timed), (10_000, 2));
 }

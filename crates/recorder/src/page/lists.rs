@@ -78,7 +78,7 @@ impl Shown {
     }
 }
 
-pub(super) const LISTS: [Shown; 17] = [
+pub(super) const LISTS: [Shown; 20] = [
     shown(
         ListOf::Pages,
         "pages",
@@ -196,6 +196,27 @@ pub(super) const LISTS: [Shown; 17] = [
         "statuses",
         Phrase::new("Statuses", "ステータス"),
         Phrase::new("status", "ステータス"),
+        Counted::Requests,
+    ),
+    shown(
+        ListOf::Reasons,
+        "reasons",
+        Phrase::new("Refused and failed", "拒否と失敗"),
+        Phrase::new("reason", "理由"),
+        Counted::Requests,
+    ),
+    shown(
+        ListOf::Rules,
+        "rules",
+        Phrase::new("Rules", "ルール"),
+        Phrase::new("rule", "ルール"),
+        Counted::Requests,
+    ),
+    shown(
+        ListOf::BackEnds,
+        "back-ends",
+        Phrase::new("Back ends", "バックエンド"),
+        Phrase::new("back end", "バックエンド"),
         Counted::Requests,
     ),
 ];

@@ -119,6 +119,10 @@ fn took(document: &mut Document, total: &Figures, telling: &Telling<'_>) {
     });
     let told = [median, most, nearly_all].join(", ");
     document.fact(telling.say("time a request", "応答時間"), told);
+    if total.queue_us == 0 && total.upstream_us == 0 {
+        // A log that tells neither.
+        return;
+    }
     let mean = |us: u64| units::micros(us as f64 / total.requests.max(1) as f64);
     let (queue, upstream) = (mean(total.queue_us), mean(total.upstream_us));
     let parts = match telling.language {

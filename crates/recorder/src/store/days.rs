@@ -1,10 +1,15 @@
 //! Days as they are read: of one site all that is wanted of them, or of many their totals.
 
-use rusqlite::{OptionalExtension, params};
+use std::collections::BTreeSet;
+
+use rusqlite::{OptionalExtension, ToSql, params};
 
 use super::parts::{read_day, read_total};
 use super::{FigureStore, StoreError};
 use crate::day::{DayFigures, Figures, Lists, PartsWanted};
+
+/// Sites that are asked for one by one.
+const SITES_ASKED_MAX: usize = 256;
 
 impl FigureStore {
     /// Whether there is anything of a site.
@@ -56,45 +61,78 @@ impl FigureStore {
         told.map_err(self.failed("read"))
     }
 
-    /// Tells the totals of each day, from `from` to `to`, of sites that are wanted, and how many visitors
-    /// each had, in no order.
+    /// Tells the totals of each day, from `from` to `to`, of these sites, and how many visitors each had, in
+    /// no order. Few sites cost what there is of them, many what there is of all.
     ///
     /// # Errors
     /// Where they cannot be read.
     pub fn each_total(
         &self,
         (from, to): (i32, i32),
-        is_wanted: impl Fn(&str) -> bool,
+        sites: &BTreeSet<String>,
         mut tell: impl FnMut(&str, i32, &Figures, u64),
     ) -> Result<(), StoreError> {
         let told = (|| {
-            let sql = "SELECT name, day, content FROM parts JOIN sites ON id = site \
-                WHERE part = 0 AND day BETWEEN ?1 AND ?2 AND NOT EXISTS \
-                (SELECT 1 FROM pieces WHERE pieces.site = parts.site AND pieces.day = parts.day)";
-            let mut statement = self.connection.prepare(sql)?;
-            let mut rows = statement.query([from, to])?;
-            while let Some(row) = rows.next()? {
-                let name = row.get_ref(0)?.as_str()?;
-                if is_wanted(name) {
-                    let (total, visitors) = read_total(row.get_ref(2)?.as_blob()?)?;
-                    tell(name, row.get(1)?, &total, visitors);
-                }
+            if sites.len() > SITES_ASKED_MAX {
+                return self.totals((from, to), None, |site| sites.contains(site), &mut tell);
             }
-            // Days with pieces that were not taken up.
-            let sql = "SELECT DISTINCT name, site, day FROM pieces JOIN sites ON sites.id = site \
-                WHERE day BETWEEN ?1 AND ?2";
-            let mut statement = self.connection.prepare(sql)?;
-            let mut rows = statement.query([from, to])?;
-            while let Some(row) = rows.next()? {
-                let (name, day) = (row.get_ref(0)?.as_str()?, row.get(2)?);
-                if is_wanted(name) {
-                    let (mut figures, of) = (DayFigures::default(), (row.get(1)?, day));
-                    read_day(&self.connection, of, PartsWanted::VISITORS, &mut figures)?;
-                    tell(name, day, &figures.total, figures.visitor_count());
-                }
+            for site in sites {
+                self.totals((from, to), Some(site), |_| true, &mut tell)?;
             }
             Ok(())
         })();
         told.map_err(self.failed("read"))
+    }
+
+    /// The totals of one site, or of those of all that are wanted.
+    fn totals(
+        &self,
+        (from, to): (i32, i32),
+        of: Option<&str>,
+        is_wanted: impl Fn(&str) -> bool,
+        tell: &mut impl FnMut(&str, i32, &Figures, u64),
+    ) -> rusqlite::Result<()> {
+        // A site's days are found by the site, not by their part.
+        let (of_part, of_site) = match of {
+            None => ("part = 0", ""),
+            Some(_) => (
+                "+part = 0",
+                "AND site = (SELECT id FROM sites WHERE name = ?3)",
+            ),
+        };
+        let given: &[&dyn ToSql] = match &of {
+            None => &[&from, &to],
+            Some(site) => &[&from, &to, site],
+        };
+        let sql = format!(
+            "SELECT name, day, content FROM parts JOIN sites ON id = site \
+                WHERE {of_part} AND day BETWEEN ?1 AND ?2 {of_site} AND NOT EXISTS \
+                (SELECT 1 FROM pieces WHERE pieces.site = parts.site AND pieces.day = parts.day)"
+        );
+        let mut statement = self.connection.prepare(&sql)?;
+        let mut rows = statement.query(given)?;
+        while let Some(row) = rows.next()? {
+            let name = row.get_ref(0)?.as_str()?;
+            if is_wanted(name) {
+                let (total, visitors) = read_total(row.get_ref(2)?.as_blob()?)?;
+                tell(name, row.get(1)?, &total, visitors);
+            }
+        }
+        // Days with pieces that were not taken up.
+        let sql = format!(
+            "SELECT DISTINCT name, site, day FROM pieces JOIN sites ON sites.id = site \
+                WHERE day BETWEEN ?1 AND ?2 {of_site}"
+        );
+        let mut statement = self.connection.prepare(&sql)?;
+        let mut rows = statement.query(given)?;
+        while let Some(row) = rows.next()? {
+            let (name, day) = (row.get_ref(0)?.as_str()?, row.get(2)?);
+            if is_wanted(name) {
+                let (mut figures, of) = (DayFigures::default(), (row.get(1)?, day));
+                read_day(&self.connection, of, PartsWanted::VISITORS, &mut figures)?;
+                tell(name, day, &figures.total, figures.visitor_count());
+            }
+        }
+        Ok(())
     }
 }

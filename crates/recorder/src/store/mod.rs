@@ -7,6 +7,7 @@
 //! first, hours later, days never.
 
 mod days;
+mod incidents;
 mod parts;
 mod samples;
 mod upkeep;
@@ -25,6 +26,8 @@ use rusqlite::{
 
 use crate::piece::Piece;
 use crate::visits::OpenVisit;
+pub use incidents::KeptIncident;
+use incidents::thin_incidents;
 use parts::{packed, take_up};
 pub use samples::Tier;
 use samples::thin_samples;
@@ -52,7 +55,7 @@ const BUSY_MAX: Duration = Duration::from_secs(10);
 /// The database in its directory.
 const FILE: &str = "figures.db";
 /// Of the tables below.
-const FORMAT: i64 = 4;
+const FORMAT: i64 = 5;
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sites (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE);
@@ -68,10 +71,13 @@ CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UN
 CREATE TABLE IF NOT EXISTS samples (series INTEGER NOT NULL, tier INTEGER NOT NULL, at INTEGER NOT NULL,
     count INTEGER NOT NULL, sum REAL NOT NULL, low REAL NOT NULL, high REAL NOT NULL,
     PRIMARY KEY (series, tier, at)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS incidents (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL,
+    content TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS incidents_by_age ON incidents (at);
 CREATE INDEX IF NOT EXISTS samples_by_age ON samples (tier, at);
 ";
 /// Formats whose tables are among these, with days that are understood.
-const FORMATS_BEFORE: RangeInclusive<i64> = 2..=3;
+const FORMATS_BEFORE: RangeInclusive<i64> = 2..=4;
 
 /// Why the database could not be used.
 #[derive(Debug)]
@@ -368,6 +374,7 @@ impl FigureStore {
                 if left > 0 {
                     thin(&transaction, today)?;
                     thin_samples(&transaction, today)?;
+                    thin_incidents(&transaction, today)?;
                     thinned_day = Some(today);
                 }
             }

@@ -8,13 +8,11 @@ mod live;
 mod sample;
 
 use chromium::Colours;
+use ipc::console::{ConsoleScope, TenantSites};
 use jiff::Zoned;
 use jiff::civil::date;
 use jiff::tz::TimeZone;
-use recorder::{
-    ConsoleAnswer, ConsoleQuestion, ConsoleScope, FigureStore, SaltPeriod, TenantSites, answer,
-    fragment,
-};
+use recorder::{ConsoleAnswer, ConsoleQuestion, FigureStore, SaltPeriod, answer, fragment};
 use sample::{Said, VISITOR, hostilely, plainly};
 use serde_json::{Value, json};
 
@@ -156,6 +154,48 @@ fn what_is_told_is_what_was_recorded() {
     ));
     let rows = trail["rows"].as_array().unwrap();
     assert_eq!((rows.len(), &rows[0][3]), (3, &json!(47)));
+}
+
+#[test]
+fn the_page_of_the_machine_says_how_full_it_is_and_whose_that_is() {
+    let (_directory, store) = sample::store(&SITES, plainly);
+    let eyes = Eyes {
+        store: &store,
+        said: None,
+        scope: ConsoleScope::All,
+    };
+    let told = [
+        ("machine", "full on", "and there are 1."),
+        ("machine?lang=ja", "上限に達する日", "14 日分が必要です"),
+    ];
+    for (address, column, answer) in told {
+        let page = eyes.see(address).body;
+        for part in [column, answer, "cpu_pressure", "tea", "50 %"] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+    }
+}
+
+#[test]
+fn a_page_that_changes_goes_on_to_show_what_was_asked_for() {
+    let (_directory, store) = sample::store(&SITES, plainly);
+    let said = sample::said(&OWNERS, plainly);
+    let eyes = Eyes {
+        store: &store,
+        said: Some(&said),
+        scope: ConsoleScope::All,
+    };
+    let page = eyes.see("now?filter=tea.e%26x&rows=all").body;
+    let events = "events?filter=tea.e%26x&amp;page=now&amp;rows=all&amp;lang=en\"";
+    assert!(page.contains(events), "{page}");
+    assert!(page.contains("value=\"tea.e&amp;x\""), "{page}");
+    let first = eyes.see("events?page=now&lang=en").body;
+    let next = eyes.see("events?filter=other&page=now&lang=en").body;
+    assert!(first.contains("tea.example") && first.contains("other.example"));
+    assert!(
+        !next.contains("tea.example") && next.contains("other.example"),
+        "{next}"
+    );
 }
 
 #[test]

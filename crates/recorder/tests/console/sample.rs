@@ -5,7 +5,9 @@ use control::{
     Certificate, Concurrent, Group, Key, Limit, Named, Pool, PoolStanding, RefusedReload, Replies,
     RequestClass, Sensor, Sensors, ShedRule, Site, Status, TenantNow, Upstream, Worker,
 };
-use recorder::{AlertRule, AlertState, FigureStore, ListOf, Piece, Sample, Side, Sums, Tally};
+use ipc::console::{HeldPlace, Incident, IncidentKind};
+use ipc::recorder::{AlertRule, Side};
+use recorder::{AlertState, FigureStore, KeptIncident, ListOf, Piece, Sample, Sums, Tally};
 use testkit::TempDir;
 
 /// 2026-11-27.
@@ -214,6 +216,7 @@ pub(crate) struct Said {
     pub(crate) pools: Vec<PoolStanding>,
     pub(crate) certificates: Vec<Certificate>,
     pub(crate) alerts: Vec<(AlertRule, AlertState)>,
+    pub(crate) incidents: Vec<KeptIncident>,
 }
 
 impl Said {
@@ -227,6 +230,7 @@ impl Said {
             pools: &self.pools,
             certificates: &self.certificates,
             alerts: &self.alerts,
+            incidents: &self.incidents,
         }
     }
 }
@@ -259,6 +263,10 @@ pub(crate) fn said(owners: &[(&str, &str)], name: Naming) -> Said {
             .iter()
             .map(|(_, site)| certificate(site, name))
             .collect(),
+        incidents: owners
+            .iter()
+            .map(|(tenant, _)| incident(tenant, &owners, name))
+            .collect(),
         alerts: vec![(
             rule(name),
             AlertState::Raised {
@@ -271,11 +279,11 @@ pub(crate) fn said(owners: &[(&str, &str)], name: Naming) -> Said {
 
 fn status(owners: &[(&str, &str)], name: Naming) -> Status {
     let mut status = Status {
-        version: "0.1.0",
+        version: "0.1.0".into(),
         uptime_s: 86_400 * 3,
         reload_refused: Some(RefusedReload {
             at: "2026-11-27T09:12:00Z".into(),
-            outcome: "wrong",
+            outcome: "wrong".into(),
             problem: name("sites.d/a.toml:12: unknown key `hots`"),
         }),
         workers: vec![
@@ -328,9 +336,9 @@ fn behind(status: &mut Status, name: Naming) {
         sensor: name("cpu_pressure"),
         enter: 0.6,
         leave: 0.4,
-        state: "yellow",
+        state: "yellow".into(),
         admitted_share: 0.8,
-        mode: "enforce",
+        mode: "enforce".into(),
         shed: 812,
         value: Some(0.66),
         ..ShedRule::default()
@@ -376,7 +384,7 @@ fn owned(status: &mut Status, owners: &[(&str, &str)], name: Naming) {
         status.pools.push(Pool {
             name: name(site),
             tenant: (*tenant).into(),
-            state: "warm",
+            state: "warm".into(),
             ..Pool::default()
         });
     }
@@ -387,7 +395,7 @@ fn limit(id: &str) -> Limit {
         limit: id.into(),
         name: "tenant".into(),
         from: "/etc/nagaya/nagaya.toml:20".into(),
-        mode: "enforce",
+        mode: "enforce".into(),
         holds: true,
         has_match: false,
         on: None,
@@ -441,13 +449,35 @@ fn rule(name: Naming) -> AlertRule {
     }
 }
 
+/// A limit of this tenant has refused, while all held places.
+fn incident(tenant: &str, owners: &[(String, String)], name: Naming) -> KeptIncident {
+    let held = owners.iter().map(|(tenant, _)| HeldPlace {
+        limit: format!("tenant {tenant}"),
+        key: name("/held"),
+        in_flight: 2,
+        queued: 1,
+    });
+    KeptIncident {
+        incident: Incident {
+            at_s: 1_785_000_000,
+            kind: IncidentKind::Limit,
+            what: format!("tenant {tenant}"),
+            why: "full".into(),
+            times: 40,
+            in_flight: 9,
+            held: held.collect(),
+        },
+        sensors: vec![("load1".into(), [1.0, 2.5, 4.0])],
+    }
+}
+
 fn sensors(name: Naming) -> Sensors {
     let sensor = |value, meaning: &'static str| Sensor {
         value: Some(value),
         mean_10s: Some(value * 0.9),
         too_much: Some(0.6),
-        unit: "share",
-        meaning,
+        unit: "share".into(),
+        meaning: meaning.into(),
         rules: vec![name("cpu")],
     };
     let sensors = [
@@ -468,12 +498,12 @@ fn sensors(name: Naming) -> Sensors {
         sensors,
         loop_lag_s: Vec::new(),
         missing: vec![control::Missing {
-            sensors: vec!["conntrack"],
+            sensors: vec!["conntrack".into()],
             why: name("/proc/sys/net/netfilter is not there"),
-            remedy: "load the module nf_conntrack",
+            remedy: "load the module nf_conntrack".into(),
         }],
         advice: vec![control::Advice {
-            sensor: "listen_overflows",
+            sensor: "listen_overflows".into(),
             state: name("somaxconn is 128"),
             commands: vec![name("sysctl -w net.core.somaxconn=4096")],
             cost: "a little memory".into(),
@@ -498,7 +528,7 @@ fn pool(tenant: &str, name: Naming) -> PoolStanding {
     PoolStanding {
         name: name("php"),
         tenant: tenant.into(),
-        state: "failed",
+        state: "failed".into(),
         processes: 4,
         memory_bytes: Some(180 << 20),
         longest_ms: Some(1_820),
@@ -512,7 +542,7 @@ fn certificate(site: &str, name: Naming) -> Certificate {
     Certificate {
         name: site.into(),
         names: vec![site.into()],
-        source: "acme",
+        source: "acme".into(),
         of: name("letsencrypt"),
         valid_until: Some("2026-12-06T00:00:00Z".into()),
         valid_s: Some(86_400 * 8),

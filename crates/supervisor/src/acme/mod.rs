@@ -111,7 +111,7 @@ pub(super) struct Authorities {
     /// When it is looked what of them has ended; `None`: at once.
     next_find: Option<Instant>,
     records: Records,
-    chores: Chores<Purpose>,
+    pub(super) chores: Chores<Purpose>,
     exports: Exports,
     states: BTreeMap<String, CertificateState>,
     /// What the server knows of them.
@@ -122,11 +122,13 @@ pub(super) struct Authorities {
 
 /// What a program is run for.
 #[derive(Debug)]
-enum Purpose {
+pub(super) enum Purpose {
     /// The record with this value.
     Record(String),
     /// The files of this account have changed.
     Export(String),
+    /// This alert has news.
+    Alert(String),
 }
 
 #[derive(Debug, Default)]

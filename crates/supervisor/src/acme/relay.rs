@@ -252,6 +252,7 @@ impl Supervisor {
                 match purpose {
                     Purpose::Record(value) => self.on_record(&value, outcome),
                     Purpose::Export(account) => self.on_exported(&account, &outcome),
+                    Purpose::Alert(alert) => self.on_alert_told(&alert, &outcome),
                 }
             }
         }

@@ -2,14 +2,15 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use config::model::sensor::{self, Worse};
 use control::{Certificate, Sensor, Status};
+use ipc::console::ConsoleScope;
 use report::units;
 use report::{Cell, Column, Document, Language, Table, Tone};
 
 use super::LiveTelling;
 use super::now::{listed, toned};
 use crate::alert::AlertState;
-use crate::console::ConsoleScope;
 
 /// Rows of tables that grow with groups, pools and certificates.
 const ROWS_MAX: usize = 200;
@@ -34,7 +35,7 @@ pub(super) fn machine(document: &mut Document, told: &LiveTelling<'_>) {
     let sensors = told.live.sensors.map(|it| &it.sensors);
     for (name, sensor) in sensors.into_iter().flat_map(control::Named::iter) {
         let mut now = or_none(sensor.value, units::figure);
-        if is_too_much(sensor) {
+        if is_too_much(name, sensor) {
             now.tone = Tone::Bad;
         }
         table.row([
@@ -42,8 +43,8 @@ pub(super) fn machine(document: &mut Document, told: &LiveTelling<'_>) {
             now,
             or_none(sensor.mean_10s, units::figure),
             or_none(sensor.too_much, units::figure),
-            Cell::from(sensor.unit),
-            Cell::from(sensor.meaning),
+            Cell::from(&*sensor.unit),
+            Cell::from(&*sensor.meaning),
         ]);
     }
     listed(
@@ -70,17 +71,20 @@ pub(super) fn machine(document: &mut Document, told: &LiveTelling<'_>) {
             let section = document.section(heading);
             for missing in &sensors.missing {
                 section.text(format!("{}: {}", missing.sensors.join(", "), missing.why));
-                section.text(missing.remedy);
+                section.text(&*missing.remedy);
             }
         }
     }
 }
 
-fn is_too_much(sensor: &Sensor) -> bool {
-    sensor
-        .value
-        .zip(sensor.too_much)
-        .is_some_and(|(value, too_much)| value >= too_much)
+/// Whether a sensor is beyond what is too much; of what is left, that is below it.
+fn is_too_much(name: &str, sensor: &Sensor) -> bool {
+    let worse = sensor::Sensor::from_name(name).map(|it| it.worse());
+    let beyond = |(value, too_much)| match worse {
+        Some(Worse::Below) => value <= too_much,
+        Some(Worse::Above) | None => value >= too_much,
+    };
+    sensor.value.zip(sensor.too_much).is_some_and(beyond)
 }
 
 fn shedding(document: &mut Document, told: &LiveTelling<'_>) {
@@ -94,7 +98,7 @@ fn shedding(document: &mut Document, told: &LiveTelling<'_>) {
         Column::right(told.say("shed", "拒否")),
     ]);
     for rule in &told.live.status.shedding {
-        let tone = match rule.state {
+        let tone = match &*rule.state {
             "green" => Tone::Good,
             "yellow" => Tone::Warn,
             _ => Tone::Bad,
@@ -104,7 +108,7 @@ fn shedding(document: &mut Document, told: &LiveTelling<'_>) {
             Cell::name(&*rule.sensor),
             or_none(rule.value, units::figure),
             Cell::figure(units::figure(rule.enter), rule.enter),
-            Cell::toned(tone, rule.state),
+            Cell::toned(tone, &*rule.state),
             Cell::figure(units::share(rule.admitted_share), rule.admitted_share),
             toned(rule.shed, Tone::Bad),
         ]);
@@ -156,7 +160,7 @@ fn pools(document: &mut Document, told: &LiveTelling<'_>) {
         .filter(|it| told.scope.has_tenant(&it.tenant))
         .take(ROWS_MAX)
     {
-        let tone = match pool.state {
+        let tone = match &*pool.state {
             "failed" => Tone::Bad,
             "warm" => Tone::Good,
             _ => Tone::Plain,
@@ -164,7 +168,7 @@ fn pools(document: &mut Document, told: &LiveTelling<'_>) {
         table.row([
             Cell::name(&*pool.name),
             Cell::name(&*pool.tenant),
-            Cell::toned(tone, pool.state),
+            Cell::toned(tone, &*pool.state),
             Cell::count(pool.processes.into()),
             toned(pool.waiting, Tone::Warn),
             or_none(pool.throttled_share, units::share),
@@ -291,7 +295,7 @@ pub(super) fn certificates(document: &mut Document, told: &LiveTelling<'_>) {
         let from = match *told.scope {
             ConsoleScope::All => format!("{} {}", it.source, it.of),
             // Whose account and whose files these are is not a tenant's to know.
-            ConsoleScope::Tenants(_) => it.source.to_owned(),
+            ConsoleScope::Tenants(_) => it.source.to_string(),
         };
         table.row([
             Cell::name(it.names.join(", ")),
@@ -455,10 +459,29 @@ fn of_serving(told: &LiveTelling<'_>) -> Vec<(Tone, String)> {
     }
     let sensors = told.live.sensors.map(|it| &it.sensors);
     for (name, sensor) in sensors.into_iter().flat_map(control::Named::iter) {
-        if is_too_much(sensor) {
+        if is_too_much(name, sensor) {
             let what = told.say("Sensor beyond what is too much", "センサーが過大");
             found.push((Tone::Warn, format!("{what}: {name}")));
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_is_left_too_little_is_too_much() {
+        let said = |name: &str, value: f64| {
+            let sensor = Sensor {
+                value: Some(value),
+                too_much: Some(0.1),
+                ..Sensor::default()
+            };
+            is_too_much(name, &sensor)
+        };
+        assert!(!said("memory_available", 0.95) && said("memory_available", 0.05));
+        assert!(said("memory_pressure", 0.95) && !said("memory_pressure", 0.05));
+    }
 }

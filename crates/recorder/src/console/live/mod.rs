@@ -4,15 +4,20 @@
 //! the same. Without them the page says that the server is not heard. A tenant sees of them what
 //! bears its name or that of a site of its own.
 
+mod incidents;
 mod machine;
 mod now;
 
 use control::{Certificate, Key, PoolStanding, Sensors, Status, TenantNow};
+use ipc::console::ConsoleScope;
+use ipc::recorder::AlertRule;
 use maud::html;
 use report::{Document, Phrase, Tone};
 
-use super::{Asking, ConsoleAnswer, ConsoleScope, NoPage, export, frame, site};
-use crate::alert::{AlertRule, AlertState};
+use super::{Asking, ConsoleAnswer, NoPage, export, frame, site};
+use crate::alert::AlertState;
+use crate::outlook::{outlook, resources};
+use crate::store::{FigureStore, KeptIncident};
 
 /// What the server says.
 #[derive(Debug, Clone)]
@@ -33,6 +38,8 @@ pub struct Live<'a> {
     pub certificates: &'a [Certificate],
     /// What somebody wants to be told of, and how that stands.
     pub alerts: &'a [(AlertRule, AlertState)],
+    /// What went wrong, the latest first.
+    pub incidents: &'a [KeptIncident],
 }
 
 /// A page of what goes on now.
@@ -89,6 +96,11 @@ impl LivePage {
         }
     }
 
+    /// Whether a filter chooses among what it lists.
+    pub(super) fn has_names(self) -> bool {
+        matches!(self, LivePage::Now | LivePage::Limits | LivePage::BackEnds)
+    }
+
     /// Whether anything on it may be a tenant's.
     pub(super) fn is_shown_to(self, scope: &ConsoleScope) -> bool {
         let is_everybodys = matches!(
@@ -100,7 +112,11 @@ impl LivePage {
 }
 
 /// A page, where these eyes have it.
-pub(super) fn answer(asking: &Asking<'_>, page: LivePage) -> Result<ConsoleAnswer, NoPage> {
+pub(super) fn answer(
+    store: &FigureStore,
+    asking: &Asking<'_>,
+    page: LivePage,
+) -> Result<ConsoleAnswer, NoPage> {
     let mut document = document(asking, page).ok_or(NoPage::Unknown)?;
     if let Some(format) = asking.address.asked.format {
         let today = asking.today();
@@ -108,7 +124,34 @@ pub(super) fn answer(asking: &Asking<'_>, page: LivePage) -> Result<ConsoleAnswe
     }
     site::link_lists(asking, &mut document, false);
     let changing = changing(&document);
-    Ok(frame::live_page(asking, &document, &changing))
+    let below = match page {
+        LivePage::Machine => Some(capacity(store, asking)?),
+        _ => None,
+    };
+    Ok(frame::live_page(
+        asking,
+        &document,
+        &changing,
+        below.as_ref(),
+    ))
+}
+
+/// How full the machine is, and when it will be.
+fn capacity(store: &FigureStore, asking: &Asking<'_>) -> Result<Document, NoPage> {
+    let sensors = asking.question.live.and_then(|live| live.sensors);
+    let advice = sensors.map_or(&[][..], |sensors| &sensors.advice);
+    let raised_by = |figure: &str| {
+        let advice = advice.iter().find(|it| it.sensor == figure);
+        advice.map_or_else(Vec::new, |it| it.commands.clone())
+    };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let now_s = asking.question.now.timestamp().as_second();
+    let outlook = outlook(store, resources(processors, raised_by), now_s)?;
+    let mut document = outlook.document(asking.language);
+    if let Some((tone, answer)) = document.answer.take() {
+        document.section("").note(tone, answer);
+    }
+    Ok(document)
 }
 
 /// What changes of a page.

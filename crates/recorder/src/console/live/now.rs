@@ -1,11 +1,11 @@
 //! Who asks for what at this moment, and who holds, waits and is refused.
 
 use control::{Replies, Status};
+use ipc::console::ConsoleScope;
 use report::units;
 use report::{Cell, Column, Document, Section, Table, Tone};
 
-use super::LiveTelling;
-use crate::console::ConsoleScope;
+use super::{LiveTelling, incidents};
 
 /// Rows of tables that grow with sites, keys and tenants.
 const ROWS_MAX: usize = 100;
@@ -277,8 +277,8 @@ pub(super) fn limits(document: &mut Document, told: &LiveTelling<'_>) {
         }
         let reasons = it.refused.iter().filter(|(_, count)| **count > 0);
         let reasons = reasons.map(|(reason, count)| format!("{reason} {}", units::count(*count)));
-        let permits = it.concurrent_now.or(match it.concurrent {
-            Some(control::Concurrent::Fixed(permits)) => Some(permits),
+        let permits = it.concurrent_now.or(match &it.concurrent {
+            Some(control::Concurrent::Fixed(permits)) => Some(*permits),
             _ => None,
         });
         let refused = it.refused_total();
@@ -300,6 +300,7 @@ pub(super) fn limits(document: &mut Document, told: &LiveTelling<'_>) {
     }
     listed(document, "limits", told.say("Limits", "制限"), table, told);
     classes(document, told);
+    incidents::incidents(document, told);
 }
 
 /// The keys that hold and wait.

@@ -1,11 +1,14 @@
-//! `nagaya recorder`: logs read into the figures of sites, and sites forgotten; `nagaya report`: what
-//! the figures say.
+//! `nagaya recorder`: logs read into the figures of sites, sites forgotten, and the figures as pages;
+//! `nagaya report`: what they say.
 //!
 //! The idea: figures lie in a directory of their own that no configuration names yet, so that logs of
 //! another machine, or from before, can be read on any machine.
 
+mod serve;
+
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -13,18 +16,20 @@ use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
+use os::exec::Inherited;
 use os::signal::{Signal, Signals};
 use recorder::{
     FigureStore, Fold, ImportCounts, ImportError, ImportEvent, Importer, LogInput, LogReader,
     PartsWanted, RangeFigures, Reading, ReadingOptions, SaltPeriod, Salts, day_number,
     is_site_name,
 };
-use report::{Paint, harmless, terminal_width, units};
+use report::{Document, Paint, harmless, terminal_width, units};
 
 use crate::outcome::{Outcome, complain, print};
+use serve::RecorderServe;
 
 /// Where figures are where nothing else is said.
-const DIRECTORY: &str = "/var/lib/nagaya/recorder";
+pub(crate) const DIRECTORY: &str = "/var/lib/nagaya/recorder";
 /// How often progress is shown.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// Columns of a report that goes to a file.
@@ -44,6 +49,11 @@ pub(crate) enum RecorderCommand {
     Import(Box<RecorderImport>),
     /// Forget all figures of a site
     Forget(ForgetOptions),
+    /// Look at the figures in a browser on this machine: nagaya recorder serve
+    ///
+    /// It serves the console until it is told to end, to this machine alone; no configuration is read. From elsewhere: `ssh -L
+    /// 8617:127.0.0.1:8617 HOST`. Where a service records into the directory, its own console shows more.
+    Serve(RecorderServe),
 }
 
 /// Options of `recorder import`.
@@ -137,12 +147,14 @@ enum SaltWord {
 /// What is told the user, and how it ends.
 type CommandEnd = Result<Outcome, (Outcome, String)>;
 
-/// Reads logs, or forgets a site.
-pub(crate) fn run(command: &RecorderCommand) -> Outcome {
-    ended(match command {
-        RecorderCommand::Import(options) => import(options),
-        RecorderCommand::Forget(options) => forget(options),
-    })
+/// Reads logs, forgets a site, or serves the console.
+pub(crate) fn run(command: &RecorderCommand, inherited: Option<Inherited>) -> ExitCode {
+    let ended = match command {
+        RecorderCommand::Import(options) => ended(import(options)),
+        RecorderCommand::Forget(options) => ended(forget(options)),
+        RecorderCommand::Serve(options) => return serve::run(options, inherited),
+    };
+    ended.into()
 }
 
 /// Shows a report.
@@ -165,7 +177,7 @@ fn wrong(why: impl ToString) -> (Outcome, String) {
     (Outcome::Wrong, why.to_string())
 }
 
-fn now_us() -> i64 {
+pub(crate) fn now_us() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {
         i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
@@ -522,18 +534,19 @@ fn reported(options: &ReportOptions) -> CommandEnd {
     let range =
         RangeFigures::read(&store, &site, (from, to), salt, PartsWanted::ALL).map_err(failed)?;
     let document = recorder::document(&site, &range, salt, options.rows.into());
-    let text = match options.html {
-        true => document.to_html(),
-        false => {
-            let shows_colours =
-                std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            let paint = if shows_colours {
-                Paint::Colours
-            } else {
-                Paint::Never
-            };
-            document.to_text(terminal_width().unwrap_or(WIDTH), paint)
-        }
+    Ok(print(printed(&document, options.html).as_bytes()))
+}
+
+/// A report as a page, or as text for where it goes.
+pub(crate) fn printed(document: &Document, is_page: bool) -> String {
+    if is_page {
+        return document.to_html();
+    }
+    let shows_colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let paint = if shows_colours {
+        Paint::Colours
+    } else {
+        Paint::Never
     };
-    Ok(print(text.as_bytes()))
+    document.to_text(terminal_width().unwrap_or(WIDTH), paint)
 }

@@ -1,0 +1,159 @@
+//! What the recorder follows of this server over time, and what it shows to who looks at the server now.
+//!
+//! The idea: both are made of what operators are answered, so that a chart, a page and `nagaya status` say
+//! the same. Figures have the names that alerts know; what takes a look at every group or server is
+//! told less often.
+
+use std::collections::HashSet;
+
+use config::POOL_PREFIX;
+use control::Snapshot;
+
+use super::top::Looks;
+use super::{certificates, certs, collect, standing, workers};
+use crate::generation::Generation;
+use crate::permits::questions::listed_keys;
+use crate::sensors::view::{self, Report};
+use crate::worker::Shared;
+
+/// Every so many times all figures are told: two looks at tenants are at most ten seconds apart.
+const SELDOM: u64 = 9;
+/// Tenants that are told of, those with most first.
+const TENANTS_MAX: usize = 1_000;
+/// Rows that somebody who looks is shown of keys, tenants and certificates.
+const SHOWN_MAX: usize = 500;
+const DAY_S: f64 = 86_400.0;
+
+/// What is followed.
+#[derive(Debug, Default)]
+pub(crate) struct Followed {
+    looks: Looks,
+    times: u64,
+}
+
+impl Followed {
+    /// What there is now, by name. Called once a second.
+    pub(crate) fn next(&mut self, shared: &Shared) -> Vec<(String, f64)> {
+        let mut values = view::values(shared);
+        if self.times.is_multiple_of(SELDOM)
+            && let Some(generation) = shared.generation()
+        {
+            values.extend(days_left(shared));
+            values.extend(servers_up(shared, &generation));
+            // Last: of these the first are the busiest.
+            values.extend(self.tenants(shared, &generation));
+        }
+        self.times += 1;
+        values
+    }
+
+    /// Of those who have a site that is recorded.
+    fn tenants(&mut self, shared: &Shared, generation: &Generation) -> Vec<(String, f64)> {
+        let recorded = generation.sites.iter().filter(|site| site.is_recorded);
+        let recorded: HashSet<&str> = recorded.map(|site| &*site.tenant_name).collect();
+        let tenants = self.looks.busiest(shared, TENANTS_MAX).into_iter();
+        let tenants = tenants.filter(|it| recorded.contains(it.tenant.as_str()));
+        let figures = tenants.flat_map(|it| {
+            let of = |what: &str, value: Option<f64>| {
+                value.map(|value| (format!("tenant.{}.{what}", it.tenant), value))
+            };
+            let memory = it.memory_bytes.map(|bytes| bytes as f64);
+            let figures = [
+                of("cpu", it.cpu_cores),
+                of("memory", memory),
+                of("requests", it.requests_per_s),
+            ];
+            figures.into_iter().flatten()
+        });
+        figures.collect()
+    }
+}
+
+/// How long it is until the first certificate ends.
+fn days_left(shared: &Shared) -> Option<(String, f64)> {
+    let certificates = certificates::collect(shared)?;
+    let (_, end_s) = certificates.first_to_end.first()?;
+    let left_s = end_s.saturating_sub(certificates::now_s()) as f64;
+    Some(("certificates.days_left".into(), left_s / DAY_S))
+}
+
+/// How many servers of each upstream that has a name are up.
+fn servers_up(shared: &Shared, generation: &Generation) -> Vec<(String, f64)> {
+    let known = workers::upstreams(&shared.stats, shared.process.started.elapsed());
+    let named = generation.upstreams.iter();
+    // A colon is in addresses alone, and in what stands for a pool.
+    debug_assert!(POOL_PREFIX.contains(':'));
+    let named = named.filter(|upstream| !upstream.name.contains(':'));
+    let up = named.map(|upstream| {
+        let down = known.iter();
+        let down = down.filter(|it| it.upstream == upstream.name && !it.is_up());
+        let up = upstream.servers.len().saturating_sub(down.count());
+        (format!("upstream.{}.up", upstream.name), up as f64)
+    });
+    up.collect()
+}
+
+/// Everything of now, as JSON. It waits for the spawner where there are pools: not for a worker.
+pub(crate) fn snapshot(shared: &Shared, looks: &mut Looks) -> String {
+    control::json(&Snapshot {
+        status: collect(shared),
+        sensors: Report::of_server(shared).answered(),
+        keys: listed_keys(shared, SHOWN_MAX),
+        tenants: looks.busiest(shared, SHOWN_MAX),
+        pools: standing::look(shared),
+        certificates: certs::look(shared, SHOWN_MAX),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+
+    const SITES: &str = r#"
+[[listen]]
+address = "127.0.0.1:8080"
+[upstreams.app]
+servers = ["127.0.0.1:1", "127.0.0.1:2"]
+[[sites]]
+hosts = ["a"]
+tenant = "shop"
+rules = [
+  { match = { path = "/app/*" }, handler = { proxy = { upstream = "app" } } },
+  { handler = { respond = { status = 200, body = "fine" } } },
+]
+[tenants.shop]
+"#;
+
+    #[test]
+    fn figures_have_the_names_that_alerts_know() {
+        let fixture = Fixture::new(SITES);
+        let shared = &fixture.shared;
+        shared
+            .sensors
+            .publish(&crate::sensors::sampling::Here::look().sample());
+        fixture.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut followed = Followed::default();
+        let first = followed.next(shared);
+        let value = |of: &str| first.iter().find(|(name, _)| name == of).map(|(_, it)| *it);
+        assert_eq!(value("upstream.app.up"), Some(2.0));
+        assert!(value("load1").is_some(), "{first:?}");
+        assert_eq!(value("certificates.days_left"), None, "nobody speaks TLS");
+        let second = followed.next(shared);
+        assert!(
+            second.iter().all(|(name, _)| !name.contains('.')),
+            "{second:?}"
+        );
+    }
+
+    #[test]
+    fn who_looks_is_shown_what_operators_are_answered() {
+        let fixture = Fixture::new(SITES);
+        fixture.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let told = snapshot(&fixture.shared, &mut Looks::default());
+        let read = Snapshot::of_json(&told).expect("a snapshot");
+        assert_eq!(read.status.sites[0].replies.count(), 1);
+        assert_eq!(read.tenants[0].tenant, "shop");
+        assert!(read.sensors.sensors.get("load1").is_some());
+    }
+}

@@ -1,0 +1,46 @@
+//! Who holds places of limits, for who is told later of what went wrong.
+//!
+//! The idea: as `limits top` has it, less what keys say of clients: where a key is made of an address, a
+//! field or a cookie, all its holders are one.
+
+use std::collections::BTreeMap;
+
+use ipc::console::HeldPlace;
+
+use crate::worker::Shared;
+
+/// Keys that are told of.
+const TOLD_MAX: usize = 50;
+/// Keys that are looked at.
+const LOOKED_MAX: usize = 1_000;
+
+/// Who holds places now, or waits for them, those with most first.
+pub(crate) fn look(shared: &Shared) -> Vec<HeldPlace> {
+    let Some(generation) = shared.generation() else {
+        return Vec::new();
+    };
+    let mut held = BTreeMap::<(String, String), HeldPlace>::new();
+    for gate in super::questions::busiest(shared, LOOKED_MAX) {
+        if gate.in_flight == 0 && gate.queued == 0 {
+            continue;
+        }
+        let (limit, mut key) = (gate.identity.to_string(), gate.key);
+        if !generation.limits.has_public_keys(gate.limit) {
+            key.clear();
+        }
+        let place = held.entry((limit, key)).or_default();
+        place.in_flight = place.in_flight.saturating_add(gate.in_flight);
+        place.queued = place.queued.saturating_add(gate.queued);
+    }
+    let mut held: Vec<_> = held
+        .into_iter()
+        .map(|((limit, key), place)| HeldPlace {
+            limit,
+            key,
+            ..place
+        })
+        .collect();
+    held.sort_by_key(|it| std::cmp::Reverse((it.in_flight, it.queued)));
+    held.truncate(TOLD_MAX);
+    held
+}

@@ -1,0 +1,261 @@
+//! What goes wrong, as the recorder is told: a limit refuses, a rule sheds, a program hits its bounds, a
+//! server of an upstream falls.
+//!
+//! The idea: once a second counters are compared with those of before, on the thread that speaks with the
+//! recorder; only where something went wrong is looked who holds what. Of one cause there is one
+//! incident in ten seconds, which says how often it happened since. Nothing in it says who a client is.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use config::model::sensor::{Gauge, Sensor};
+use ipc::console::{Incident, IncidentKind};
+
+use crate::permits::holders;
+use crate::shedding;
+use crate::stats::{Health, Killed};
+use crate::worker::Shared;
+
+/// How long nothing more is told of a cause.
+const EVERY: Duration = Duration::from_secs(10);
+/// Causes that are told apart; of others nothing is told until some of these are forgotten.
+const CAUSES_MAX: usize = 1_024;
+/// Why programs are killed that hit the bounds of their group.
+const BOUNDS: [Killed; 2] = [Killed::Memory, Killed::Pids];
+
+/// A cause: what kind of thing it is, and which.
+type Cause = (IncidentKind, String);
+
+/// What was counted before.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// When the last refusal was that has been seen, since 1970.
+    refused: Option<Duration>,
+    shed: HashMap<String, u64>,
+    killed: Option<[u64; BOUNDS.len()]>,
+    /// Upstreams and their servers.
+    down: Option<HashSet<(String, String)>>,
+    /// When each cause was last told, and what happened since.
+    told: BTreeMap<Cause, (Option<Instant>, Happened)>,
+}
+
+/// How often something happened, and why it did first.
+#[derive(Debug, Default, Clone)]
+struct Happened {
+    times: u64,
+    why: String,
+}
+
+impl Watch {
+    /// What is to be told now; `at_s` is seconds after 1970.
+    pub(super) fn next(&mut self, shared: &Shared, now: Instant, at_s: i64) -> Vec<Incident> {
+        let mut happened = self.refusals(shared);
+        happened.extend(self.shedding(shared));
+        happened.extend(self.programs(shared));
+        happened.extend(self.upstreams(shared));
+        for (cause, times, why) in happened {
+            if self.told.len() >= CAUSES_MAX && !self.told.contains_key(&cause) {
+                self.told.retain(|_, (_, since)| since.times > 0);
+                continue;
+            }
+            let (_, since) = self.told.entry(cause).or_default();
+            since.times += times;
+            if since.why.is_empty() {
+                since.why = why;
+            }
+        }
+        let due = |(last, since): &(Option<Instant>, Happened)| {
+            since.times > 0 && last.is_none_or(|last| now.duration_since(last) >= EVERY)
+        };
+        if !self.told.values().any(due) {
+            return Vec::new();
+        }
+        let held = holders::look(shared);
+        let in_flight = shared.sensors.value(&Sensor::Here(Gauge::InFlight));
+        let due = self.told.iter_mut().filter(|(_, it)| due(it));
+        let incidents = due.map(|((kind, what), (last, since))| {
+            *last = Some(now);
+            let Happened { times, why } = std::mem::take(since);
+            Incident {
+                at_s,
+                kind: *kind,
+                what: what.clone(),
+                why,
+                times,
+                in_flight: in_flight.map_or(0, |count| count as u64),
+                held: held.clone(),
+            }
+        });
+        incidents.collect()
+    }
+
+    fn refusals(&mut self, shared: &Shared) -> Vec<(Cause, u64, String)> {
+        let refusals = &shared.limits.refusals;
+        // Nobody is told of what was before.
+        let Some(since) = self.refused else {
+            self.refused = Some(refusals.last().unwrap_or_default());
+            return Vec::new();
+        };
+        let mut counts = BTreeMap::<String, (u64, String)>::new();
+        let last = refusals.since(since, |it| {
+            let refusal = &it.refusal;
+            let counted = counts.entry(refusal.identity.to_string()).or_default();
+            counted.0 += 1;
+            counted.1 = refusal.why.word().to_owned();
+        });
+        self.refused = Some(last);
+        let counts = counts.into_iter();
+        counts
+            .map(|(limit, (times, why))| ((IncidentKind::Limit, limit), times, why))
+            .collect()
+    }
+
+    fn shedding(&mut self, shared: &Shared) -> Vec<(Cause, u64, String)> {
+        let rules = shedding::rows::collect(shared).0;
+        let counts = rules.iter().map(|rule| (rule.rule.clone(), rule.shed));
+        let counts: HashMap<_, _> = counts.collect();
+        let before = std::mem::replace(&mut self.shed, counts);
+        let shed = rules.into_iter().filter_map(|rule| {
+            // A rule that is new has shed nothing that was not counted by another.
+            let before = before.get(&rule.rule)?;
+            let times = rule.shed.checked_sub(*before).filter(|times| *times > 0)?;
+            Some(((IncidentKind::Shedding, rule.rule), times, rule.sensor))
+        });
+        shed.collect()
+    }
+
+    fn programs(&mut self, shared: &Shared) -> Vec<(Cause, u64, String)> {
+        let count = |killed: Killed| -> u64 {
+            let workers = shared.stats.iter();
+            workers
+                .map(|it| it.programs.killed(killed).load(Relaxed))
+                .sum()
+        };
+        let counts = BOUNDS.map(count);
+        let before = self.killed.replace(counts).unwrap_or(counts);
+        let more = BOUNDS.iter().zip(counts.iter().zip(before));
+        let more = more.filter(|(_, (now, before))| **now > *before);
+        more.map(|(killed, (now, before))| {
+            let what = killed.word().to_owned();
+            ((IncidentKind::Program, what.clone()), now - before, what)
+        })
+        .collect()
+    }
+
+    fn upstreams(&mut self, shared: &Shared) -> Vec<(Cause, u64, String)> {
+        let stats = shared.stats.iter().flat_map(|stats| stats.upstreams());
+        // A colon is in addresses alone, and in what stands for a pool.
+        let named = stats.filter(|it| !it.upstream.contains(':'));
+        let down: HashSet<_> = named
+            .filter(|it| it.is(Health::Out) || it.is(Health::Failing))
+            .map(|it| (it.upstream.to_string(), it.server.to_string()))
+            .collect();
+        let before = self.down.replace(down.clone()).unwrap_or_default();
+        let fallen = down.difference(&before);
+        fallen
+            .map(|(upstream, server)| {
+                let cause = (IncidentKind::Upstream, upstream.clone());
+                (cause, 1, server.clone())
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+
+    const SITES: &str = r#"
+[[listen]]
+address = "127.0.0.1:8080"
+[upstreams.app]
+servers = ["127.0.0.1:1"]
+[[limits]]
+name = "few"
+key = "client"
+rate = "1/d"
+burst = 2
+[[sites]]
+hosts = ["a"]
+rules = [
+  { match = { path = "/app/*" }, handler = { proxy = { upstream = "app" } } },
+  { handler = { respond = { status = 200, body = "fine" } } },
+]
+"#;
+
+    fn told(
+        watch: &mut Watch,
+        fixture: &Fixture,
+        now: Instant,
+    ) -> Vec<(IncidentKind, String, u64)> {
+        let incidents = watch.next(&fixture.shared, now, 60).into_iter();
+        incidents.map(|it| (it.kind, it.what, it.times)).collect()
+    }
+
+    #[test]
+    fn a_limit_that_refuses_is_told_once_in_ten_seconds_with_how_often() {
+        let fixture = Fixture::new(SITES);
+        let (mut watch, begun) = (Watch::default(), Instant::now());
+        let ask = |times: usize| {
+            let statuses = (0..times).map(|_| {
+                let asked = fixture.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+                asked.status()
+            });
+            statuses.filter(|status| *status != 200).count() as u64
+        };
+        assert_eq!(told(&mut watch, &fixture, begun), []);
+        let refused = ask(10);
+        assert!(refused > 0);
+        let first = told(&mut watch, &fixture, begun);
+        assert_eq!(
+            first,
+            [(IncidentKind::Limit, "process/few".to_owned(), refused)]
+        );
+        let again = ask(3);
+        let at = |s: u64| begun + Duration::from_secs(s);
+        assert_eq!(told(&mut watch, &fixture, at(9)), []);
+        let later = told(&mut watch, &fixture, at(10));
+        assert_eq!(
+            later,
+            [(IncidentKind::Limit, "process/few".to_owned(), again)]
+        );
+        assert_eq!(told(&mut watch, &fixture, at(30)), []);
+    }
+
+    #[test]
+    fn a_back_end_that_falls_is_told_and_again_only_when_it_has_come_back() {
+        let fixture = Fixture::new(SITES);
+        let (mut watch, begun) = (Watch::default(), Instant::now());
+        let health = |health| {
+            let server = "127.0.0.1:1".into();
+            let stats = fixture.worker.stats.upstream("app", &server);
+            stats.note_health(3, health);
+            stats
+        };
+        let _held = health(Health::Up);
+        assert_eq!(told(&mut watch, &fixture, begun), []);
+        health(Health::Failing);
+        let down = [(IncidentKind::Upstream, "app".to_owned(), 1)];
+        assert_eq!(told(&mut watch, &fixture, begun), down);
+        assert_eq!(told(&mut watch, &fixture, begun + EVERY), []);
+        health(Health::Up);
+        assert_eq!(told(&mut watch, &fixture, begun + EVERY), []);
+        health(Health::Out);
+        assert_eq!(told(&mut watch, &fixture, begun + EVERY), down);
+    }
+
+    #[test]
+    fn programs_that_hit_their_bounds_are_told() {
+        let fixture = Fixture::new(SITES);
+        let (mut watch, begun) = (Watch::default(), Instant::now());
+        let killed = &fixture.worker.stats.programs;
+        killed.killed(Killed::Memory).fetch_add(1, Relaxed);
+        assert_eq!(told(&mut watch, &fixture, begun), [], "that was before");
+        killed.killed(Killed::Memory).fetch_add(2, Relaxed);
+        killed.killed(Killed::Client).fetch_add(2, Relaxed);
+        let programs = [(IncidentKind::Program, "memory_limit".to_owned(), 2)];
+        assert_eq!(told(&mut watch, &fixture, begun), programs);
+    }
+}

@@ -1,0 +1,426 @@
+//! The thread that speaks with the recorder: it tells figures each second, and carries what people at the
+//! console ask, and are answered.
+//!
+//! The idea: it alone has the link, and no worker waits but for an answer it wants. The recorder is
+//! taken as hostile: what it says has a bound, an answer to no question is dropped, and a message
+//! that is none ends the link. When it goes, whoever waits is told so at once.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ipc::console::{ConsoleAnswer, FIGURES_MAX, FromConsole, Incoming, Outgoing, ToConsole};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::runtime;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::console::AskedConsole;
+use super::incidents::Watch;
+use crate::figures::followed::{self, Followed};
+use crate::figures::top::Looks;
+use crate::io::register;
+use crate::worker::Shared;
+
+/// How often figures are told.
+const EVERY: Duration = Duration::from_secs(1);
+/// Links that wait to be used: each recorder that is started has one.
+const LINKS_MAX: usize = 16;
+/// Questions whose answers are awaited, those that nobody waits for any more included.
+const AWAITED_MAX: usize = 512;
+
+/// The thread, from outside; it ends with this.
+#[derive(Debug)]
+pub(crate) struct Teller {
+    links: Option<mpsc::Sender<OwnedFd>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Teller {
+    /// Begins without a link.
+    ///
+    /// # Errors
+    /// When no thread or no runtime can be had.
+    pub(crate) fn start(shared: Shared) -> io::Result<Teller> {
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(1)
+            .thread_name("recorder-look")
+            .build()?;
+        let (links, received) = mpsc::channel(LINKS_MAX);
+        let body = move || {
+            runtime.block_on(run(&shared, received));
+            // A look that waits for the spawner need not hold up the end.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name("recorder".to_owned());
+        Ok(Teller {
+            links: Some(links),
+            thread: Some(thread.spawn(body)?),
+        })
+    }
+
+    /// Speaks over this link from now on.
+    pub(crate) fn use_link(&self, link: OwnedFd) {
+        let sent = self.links.as_ref().map(|links| links.try_send(link));
+        if let Some(Err(error)) = sent {
+            tracing::error!("the recorder is not spoken with: {error}");
+        }
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        drop(self.links.take());
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has ended, too.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn run(shared: &Shared, mut links: mpsc::Receiver<OwnedFd>) {
+    let Some(mut asked) = shared.console.take_receiver() else {
+        return;
+    };
+    let mut followed = Followed::default();
+    let mut next = links.recv().await;
+    while let Some(link) = next {
+        let spoken = match register(link, Interest::READABLE | Interest::WRITABLE) {
+            Ok(link) => {
+                shared.console.note_heard(true);
+                let mut conversation = Conversation::new(shared, &link, &mut followed);
+                let spoken = conversation.go_on(&mut links, &mut asked).await;
+                shared.console.note_heard(false);
+                spoken
+            }
+            Err(error) => Err(error),
+        };
+        // Nobody answers these any more.
+        while asked.try_recv().is_ok() {}
+        next = match spoken {
+            Ok(link) => link,
+            Err(error) => {
+                tell(&error);
+                links.recv().await
+            }
+        };
+    }
+}
+
+/// Says why there is nobody to speak with, unless it is that the recorder has ended: that the supervisor says.
+fn tell(error: &io::Error) {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    if !matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof) {
+        let error = config::reason(error);
+        tracing::error!(
+            error,
+            "the recorder is spoken with no more until it is started again"
+        );
+    }
+}
+
+/// What is said over one link.
+struct Conversation<'a> {
+    shared: &'a Shared,
+    link: &'a AsyncFd<OwnedFd>,
+    followed: &'a mut Followed,
+    watch: Watch,
+    incoming: Incoming<FromConsole>,
+    outgoing: Outgoing,
+    awaited: HashMap<u64, oneshot::Sender<ConsoleAnswer>>,
+    next_id: u64,
+    looks: Looks,
+    look: Option<JoinHandle<(String, Looks)>>,
+}
+
+impl<'a> Conversation<'a> {
+    fn new(shared: &'a Shared, link: &'a AsyncFd<OwnedFd>, followed: &'a mut Followed) -> Self {
+        Conversation {
+            shared,
+            link,
+            followed,
+            watch: Watch::default(),
+            incoming: Incoming::default(),
+            outgoing: Outgoing::default(),
+            awaited: HashMap::new(),
+            next_id: 0,
+            looks: Looks::default(),
+            look: None,
+        }
+    }
+
+    /// Speaks until there is another link, which it gives, or the server ends.
+    ///
+    /// # Errors
+    /// When the recorder has gone, or says what cannot be understood.
+    async fn go_on(
+        &mut self,
+        links: &mut mpsc::Receiver<OwnedFd>,
+        asked: &mut mpsc::Receiver<AskedConsole>,
+    ) -> io::Result<Option<OwnedFd>> {
+        let mut seconds = interval(EVERY);
+        seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let link = self.link;
+        loop {
+            tokio::select! {
+                next = links.recv() => return Ok(next),
+                ready = link.readable() => match self.incoming.receive(link.get_ref().as_fd())? {
+                    Some(message) => self.hear(message),
+                    None => ready?.clear_ready(),
+                },
+                ready = link.writable(), if !self.outgoing.is_empty() => {
+                    self.outgoing.send(link.get_ref().as_fd())?;
+                    if !self.outgoing.is_empty() {
+                        ready?.clear_ready();
+                    }
+                }
+                Some(asked) = asked.recv() => self.ask(asked)?,
+                _ = seconds.tick() => self.tell_figures()?,
+                looked = looked(&mut self.look) => self.show(looked)?,
+            }
+        }
+    }
+
+    fn hear(&mut self, message: FromConsole) {
+        match message {
+            FromConsole::Look if self.look.is_none() => {
+                let (shared, mut looks) = (self.shared.clone(), std::mem::take(&mut self.looks));
+                self.look = Some(spawn_blocking(move || {
+                    let told = followed::snapshot(&shared, &mut looks);
+                    (told, looks)
+                }));
+            }
+            // What is under way is for this one, too.
+            FromConsole::Look => {}
+            FromConsole::Answer(answer) => {
+                if let Some(asked) = self.awaited.remove(&answer.id) {
+                    // Who does not wait any more has gone.
+                    let _ = asked.send(answer);
+                }
+            }
+        }
+    }
+
+    fn show(&mut self, looked: Option<(String, Looks)>) -> io::Result<()> {
+        self.look = None;
+        let Some((told, looks)) = looked else {
+            return Ok(());
+        };
+        self.looks = looks;
+        if !self.outgoing.put(&ToConsole::Live(told))? {
+            tracing::warn!("there is too much to say of now: the console does not show it");
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, asked: AskedConsole) -> io::Result<()> {
+        if self.awaited.len() >= AWAITED_MAX {
+            self.awaited.retain(|_, answer| !answer.is_closed());
+        }
+        let AskedConsole {
+            mut question,
+            answer,
+        } = asked;
+        question.id = self.next_id;
+        self.next_id += 1;
+        // Where there is no room for it, dropping the answer's place tells who waits.
+        if self.awaited.len() < AWAITED_MAX {
+            let id = question.id;
+            if self.outgoing.put(&ToConsole::Question(question))? {
+                self.awaited.insert(id, answer);
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_figures(&mut self) -> io::Result<()> {
+        // Of one that does not read nobody wants what is old by then.
+        if !self.outgoing.is_empty() {
+            return Ok(());
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let at_s = now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+        for incident in self.watch.next(self.shared, Instant::now(), at_s) {
+            self.outgoing.put(&ToConsole::Incident(incident))?;
+        }
+        let values = self.followed.next(self.shared);
+        for values in values.chunks(FIGURES_MAX) {
+            let values = values.to_vec();
+            self.outgoing.put(&ToConsole::Figures { at_s, values })?;
+        }
+        Ok(())
+    }
+}
+
+/// What somebody was shown, when that is there; `None` where the look came to nothing.
+async fn looked(look: &mut Option<JoinHandle<(String, Looks)>>) -> Option<(String, Looks)> {
+    match look {
+        Some(look) => look.await.ok(),
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use crate::fixture::{Fixture, block_on};
+    use ipc::console::ConsoleQuestion;
+
+    const SITES: &str = r#"
+[[listen]]
+address = "127.0.0.1:8080"
+[[sites]]
+hosts = ["a"]
+rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
+"#;
+
+    /// The recorder's end.
+    struct Recorder {
+        link: OwnedFd,
+        incoming: Incoming<ToConsole>,
+        outgoing: Outgoing,
+    }
+
+    impl Recorder {
+        fn new(link: OwnedFd) -> Recorder {
+            Recorder {
+                link,
+                incoming: Incoming::default(),
+                outgoing: Outgoing::default(),
+            }
+        }
+
+        /// The next message of which `wanted` makes something.
+        fn hear<T>(&mut self, wanted: impl Fn(ToConsole) -> Option<T>) -> T {
+            let until = Instant::now() + Duration::from_secs(60);
+            while Instant::now() < until {
+                let heard = self.incoming.receive(self.link.as_fd()).expect("a link");
+                if let Some(heard) = heard.and_then(&wanted) {
+                    return heard;
+                }
+                let wait = Some(Duration::from_millis(50));
+                os::net::wait_readable(&[self.link.as_fd()], wait).expect("a link");
+            }
+            panic!("it is never said");
+        }
+
+        fn say(&mut self, message: &FromConsole) {
+            assert!(self.outgoing.put(message).expect("plain"));
+            self.outgoing.send(self.link.as_fd()).expect("room");
+        }
+    }
+
+    fn question(of: ToConsole) -> Option<ConsoleQuestion> {
+        match of {
+            ToConsole::Question(question) => Some(question),
+            _ => None,
+        }
+    }
+
+    fn started(fixture: &Fixture) -> (Teller, Recorder) {
+        // Without sensors there is nothing to tell.
+        let sample = crate::sensors::sampling::Here::look().sample();
+        fixture.shared.sensors.publish(&sample);
+        let teller = Teller::start(fixture.shared.clone()).expect("a thread");
+        let (here, there) = os::fdpass::packet_pair().expect("a pair");
+        teller.use_link(here);
+        let mut recorder = Recorder::new(there);
+        // It is spoken with.
+        recorder.hear(|it| matches!(it, ToConsole::Figures { .. }).then_some(()));
+        (teller, recorder)
+    }
+
+    /// Asks on another thread: what it is answered.
+    fn asking(fixture: &Fixture, path: &str) -> std::thread::JoinHandle<Result<String, Error>> {
+        let (console, path) = (
+            std::sync::Arc::clone(&fixture.shared.console),
+            path.to_owned(),
+        );
+        std::thread::spawn(move || {
+            let question = ConsoleQuestion {
+                path,
+                ..ConsoleQuestion::default()
+            };
+            block_on(console.ask(question)).map(|answer| answer.body)
+        })
+    }
+
+    fn answer(id: u64, body: &str) -> FromConsole {
+        FromConsole::Answer(ConsoleAnswer {
+            id,
+            body: body.into(),
+            ..ConsoleAnswer::default()
+        })
+    }
+
+    #[test]
+    fn answers_find_who_asked_and_others_nobody() {
+        let fixture = Fixture::new(SITES);
+        let (_teller, mut recorder) = started(&fixture);
+        let (one, other) = (asking(&fixture, "one"), asking(&fixture, "other"));
+        let mut questions = [recorder.hear(question), recorder.hear(question)];
+        questions.sort_by_key(|it| std::cmp::Reverse(it.id));
+        recorder.say(&answer(77, "nobody's"));
+        for asked in &questions {
+            recorder.say(&answer(asked.id, &asked.path));
+            recorder.say(&answer(asked.id, "again"));
+        }
+        assert_eq!(one.join().unwrap().unwrap(), "one");
+        assert_eq!(other.join().unwrap().unwrap(), "other");
+    }
+
+    #[test]
+    fn who_waits_is_told_at_once_that_the_recorder_has_gone_and_the_next_one_hears() {
+        let fixture = Fixture::new(SITES);
+        let unheard = asking(&fixture, "").join().unwrap().unwrap_err();
+        assert_eq!(unheard.reason, "console_unheard", "there is none yet");
+        let (teller, mut recorder) = started(&fixture);
+        let waiting = asking(&fixture, "one");
+        recorder.hear(question);
+        drop(recorder);
+        assert_eq!(
+            waiting.join().unwrap().unwrap_err().reason,
+            "console_unheard"
+        );
+        let (here, there) = os::fdpass::packet_pair().unwrap();
+        teller.use_link(here);
+        let mut recorder = Recorder::new(there);
+        recorder.hear(|it| matches!(it, ToConsole::Figures { .. }).then_some(()));
+        let waiting = asking(&fixture, "two");
+        let asked = recorder.hear(question);
+        recorder.say(&answer(asked.id, "fine"));
+        assert_eq!(waiting.join().unwrap().unwrap(), "fine");
+    }
+
+    #[test]
+    fn what_is_no_message_ends_the_link_and_nothing_else() {
+        let fixture = Fixture::new(SITES);
+        let (_teller, mut recorder) = started(&fixture);
+        let waiting = asking(&fixture, "one");
+        recorder.hear(question);
+        os::fdpass::try_send(recorder.link.as_fd(), &[9, 9, 9], &[]).unwrap();
+        assert_eq!(
+            waiting.join().unwrap().unwrap_err().reason,
+            "console_unheard"
+        );
+        assert!(fixture.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status() == 200);
+    }
+
+    #[test]
+    fn who_looks_is_shown_the_server() {
+        let fixture = Fixture::new(SITES);
+        let (_teller, mut recorder) = started(&fixture);
+        recorder.say(&FromConsole::Look);
+        let live = recorder.hear(|it| match it {
+            ToConsole::Live(live) => Some(live),
+            _ => None,
+        });
+        let shown = control::Snapshot::of_json(&live).expect("a snapshot");
+        assert_eq!(shown.status.sites_configured, 1);
+    }
+}

@@ -1,0 +1,284 @@
+//! What the recorder hears of the server: a thread of its own.
+//!
+//! The idea: it waits for nobody. Figures and what went wrong go where the loop that reads the rings finds them,
+//! and what people at the console ask goes to who draws pages ([`crate::respondent`]); so whoever looks at
+//! whatever page, figures are of now, and so are alerts.
+
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use config::reason;
+use ipc::console::{Incident, Incoming, ToConsole};
+use ipc::recorder::AlertRule;
+
+use crate::alert::AlertState;
+use crate::history::{Detail, History, Sample};
+use crate::respondent::{ConsoleMailbox, Respondent};
+use crate::store::KeptIncident;
+
+/// How often the thread looks whether there is another link.
+const LOOK: Duration = Duration::from_millis(200);
+/// Messages that are taken before it looks again whether there is another link.
+const MESSAGES_MAX: usize = 1_024;
+/// Figures of tenants that are followed: those of the busiest 64 or so.
+const TENANT_FIGURES_MAX: usize = 192;
+/// Incidents that wait for the disk, and holders of places of each.
+const INCIDENTS_MAX: usize = 1_000;
+const HELD_MAX: usize = 100;
+/// Minutes that wait for the disk.
+const MINUTES_MAX: usize = 100_000;
+
+/// What all threads know.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// Held for a message's figures, or while they are looked at.
+    figures: Mutex<HeardFigures>,
+    /// Figures that somebody wants to be told of: these are followed whosever they are.
+    watched: HashSet<Box<str>>,
+    /// How it stands with what somebody wants to be told of. Held to copy or replace it.
+    alerts: Mutex<Vec<(AlertRule, AlertState)>>,
+}
+
+#[derive(Debug, Default)]
+struct HeardFigures {
+    history: History,
+    /// What is not on disk of minutes that are over.
+    minutes: Vec<Sample>,
+    /// What went wrong and is not on disk.
+    incidents: Vec<KeptIncident>,
+}
+
+impl Heard {
+    /// Hears nothing yet, and follows what these rules are about.
+    pub(crate) fn watching(rules: &[AlertRule]) -> Heard {
+        Heard {
+            watched: rules
+                .iter()
+                .map(|rule| rule.figure.as_str().into())
+                .collect(),
+            ..Heard::default()
+        }
+    }
+
+    /// Takes a figure.
+    pub(crate) fn note(&self, at_s: i64, name: &str, value: f64, detail: Detail) {
+        self.figures().take(at_s, name, value, detail);
+    }
+
+    /// Looks at what figures were.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&History) -> T) -> T {
+        look(&self.figures().history)
+    }
+
+    /// What is to be written.
+    pub(crate) fn fresh(&self, now_s: i64) -> Vec<Sample> {
+        let mut figures = self.figures();
+        let mut fresh = std::mem::take(&mut figures.minutes);
+        fresh.append(&mut figures.history.fresh(now_s));
+        fresh
+    }
+
+    /// Takes back what could not be written, as far as there is room.
+    pub(crate) fn keep(&self, mut samples: Vec<Sample>) {
+        samples.truncate(MINUTES_MAX);
+        let mut figures = self.figures();
+        samples.append(&mut figures.minutes);
+        figures.minutes = samples;
+    }
+
+    /// What went wrong, to be written.
+    pub(crate) fn incidents(&self) -> Vec<KeptIncident> {
+        std::mem::take(&mut self.figures().incidents)
+    }
+
+    /// Takes back what could not be written, as far as there is room.
+    pub(crate) fn keep_incidents(&self, mut incidents: Vec<KeptIncident>) {
+        let mut figures = self.figures();
+        incidents.append(&mut figures.incidents);
+        incidents.truncate(INCIDENTS_MAX);
+        figures.incidents = incidents;
+    }
+
+    /// Takes what went wrong, with what sensors said until then.
+    fn take_incident(&self, mut incident: Incident) {
+        incident.held.truncate(HELD_MAX);
+        let mut figures = self.figures();
+        if figures.incidents.len() < INCIDENTS_MAX {
+            let from_s = incident.at_s.saturating_sub(60);
+            let sensors = figures.history.sums_since(from_s);
+            figures.incidents.push(KeptIncident::new(incident, sensors));
+        }
+    }
+
+    /// Shows how it stands with alerts.
+    pub(crate) fn show_alerts(&self, alerts: Vec<(AlertRule, AlertState)>) {
+        *self.alerts.lock().unwrap_or_else(PoisonError::into_inner) = alerts;
+    }
+
+    /// How it stands with alerts.
+    pub(crate) fn alerts(&self) -> Vec<(AlertRule, AlertState)> {
+        let alerts = self.alerts.lock();
+        alerts.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn figures(&self) -> MutexGuard<'_, HeardFigures> {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what the server says there is: of tenants those that come first.
+    fn take(&self, at_s: i64, values: &[(String, f64)]) {
+        let mut figures = self.figures();
+        let mut of_tenants = 0;
+        for (name, value) in values {
+            let is_tenants = name.starts_with("tenant.");
+            of_tenants += usize::from(is_tenants);
+            let is_watched = self.watched.contains(name.as_str());
+            if of_tenants <= TENANT_FIGURES_MAX || !is_tenants || is_watched {
+                let detail = match name.contains('.') && !is_watched {
+                    true => Detail::Minutes,
+                    false => Detail::Seconds,
+                };
+                figures.take(at_s, name, *value, detail);
+            }
+        }
+    }
+}
+
+impl HeardFigures {
+    fn take(&mut self, at_s: i64, name: &str, value: f64, detail: Detail) {
+        let over = self.history.take(at_s, name, value, detail);
+        if self.minutes.len() < MINUTES_MAX {
+            self.minutes.extend(over);
+        }
+    }
+}
+
+/// The threads that hear and answer, from outside; they end with this.
+#[derive(Debug)]
+pub(crate) struct Hearing {
+    links: Option<Sender<OwnedFd>>,
+    mailbox: Arc<ConsoleMailbox>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Hearing {
+    /// Answers of the figures in this directory, without a link yet.
+    ///
+    /// # Errors
+    /// When no thread can be had.
+    pub(crate) fn start(directory: PathBuf, heard: Arc<Heard>) -> io::Result<Hearing> {
+        let (links, received) = mpsc::channel();
+        let mailbox = Arc::<ConsoleMailbox>::default();
+        let mut hearing = Hearing {
+            links: Some(links),
+            mailbox: Arc::clone(&mailbox),
+            threads: Vec::new(),
+        };
+        let respondent = Respondent::new(directory, Arc::clone(&heard), Arc::clone(&mailbox));
+        let thread = std::thread::Builder::new().name("console".to_owned());
+        hearing.threads.push(thread.spawn(|| respondent.run())?);
+        let thread = std::thread::Builder::new().name("hearing".to_owned());
+        let body = move || run(&received, &heard, &mailbox);
+        hearing.threads.push(thread.spawn(body)?);
+        Ok(hearing)
+    }
+
+    /// Hears this server from now on.
+    pub(crate) fn use_link(&self, link: OwnedFd) {
+        if let Some(links) = &self.links {
+            // A thread that has ended is noticed elsewhere.
+            let _ = links.send(link);
+        }
+    }
+
+    /// Whether one of them has ended, which none does by itself.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        drop(self.links.take());
+        self.mailbox.end();
+        for thread in self.threads.drain(..) {
+            // One that panicked has ended, too.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(links: &Receiver<OwnedFd>, heard: &Heard, mailbox: &ConsoleMailbox) {
+    let mut link: Option<ServerLink> = None;
+    loop {
+        let next = match link {
+            Some(_) => links.try_recv(),
+            None => links.recv_timeout(LOOK).map_err(|error| match error {
+                RecvTimeoutError::Timeout => TryRecvError::Empty,
+                RecvTimeoutError::Disconnected => TryRecvError::Disconnected,
+            }),
+        };
+        match next {
+            Ok(next) => link = Some(ServerLink::new(next, mailbox)),
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return,
+        }
+        if let Some(open) = &mut link
+            && let Err(error) = open.hear(heard, mailbox)
+        {
+            // The supervisor says of a server that has ended.
+            if error.kind() == io::ErrorKind::InvalidData {
+                let error = reason(&error);
+                tracing::error!(
+                    error,
+                    "the server is heard no more until it is started again"
+                );
+            }
+            mailbox.use_link(Weak::new());
+            link = None;
+        }
+    }
+}
+
+/// The link to a server. It is open for as long as this holds it; who answers has it weakly.
+#[derive(Debug)]
+struct ServerLink {
+    link: Arc<OwnedFd>,
+    incoming: Incoming<ToConsole>,
+}
+
+impl ServerLink {
+    fn new(link: OwnedFd, mailbox: &ConsoleMailbox) -> ServerLink {
+        let link = Arc::new(link);
+        mailbox.use_link(Arc::downgrade(&link));
+        ServerLink {
+            link,
+            incoming: Incoming::default(),
+        }
+    }
+
+    /// Hears what is said within a while.
+    fn hear(&mut self, heard: &Heard, mailbox: &ConsoleMailbox) -> io::Result<()> {
+        let link = self.link.as_fd();
+        os::net::wait_readable(&[link], Some(LOOK))?;
+        for _ in 0..MESSAGES_MAX {
+            match self.incoming.receive(link)? {
+                Some(ToConsole::Figures { at_s, values }) => heard.take(at_s, &values),
+                Some(ToConsole::Question(question)) => mailbox.ask(question),
+                Some(ToConsole::Live(live)) => mailbox.show(live),
+                Some(ToConsole::Incident(incident)) => heard.take_incident(incident),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

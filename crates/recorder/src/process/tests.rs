@@ -1,0 +1,102 @@
+//! The loop with times that are given to it, and a ring that a test writes.
+
+use ipc::ring::{CURSOR_WORDS, RING_WORDS, RingWriter};
+use testkit::TempDir;
+
+use super::*;
+use crate::day::PartsWanted;
+
+/// A recorder with one worker.
+struct Worked {
+    recorder: Recorder,
+    ring: RingWriter,
+    directory: TempDir,
+}
+
+impl Worked {
+    fn new() -> Worked {
+        let directory = TempDir::new();
+        let settings = RecorderSettings {
+            directory: directory.path().to_owned(),
+            salt: "day".into(),
+            zone: Some("UTC".into()),
+            groups: Vec::new(),
+            nice: 0,
+            alerts: Vec::new(),
+        };
+        let mut recorder = Recorder::new(settings).expect("it begins");
+        let ring = os::shared::memory("test ring", RING_WORDS).expect("memory");
+        let cursor = os::shared::memory("test cursor", CURSOR_WORDS).expect("memory");
+        let writer = RingWriter::new(ring.0.as_fd(), cursor.1.as_fd()).expect("a writer");
+        recorder.use_rings(&[ring.1, cursor.0]);
+        Worked {
+            recorder,
+            ring: writer,
+            directory,
+        }
+    }
+
+    /// A request comes at this time, and is read then.
+    fn request(&mut self, at_us: i64) {
+        push(&mut self.ring, at_us);
+        self.recorder.look(at_us);
+    }
+}
+
+fn push(ring: &mut RingWriter, at_us: i64) {
+    ring.begin().expect("room");
+    let site = ring.text(TextOf::Site, b"a.example");
+    let path = ring.text(TextOf::Path, b"/");
+    ring.push(&RingRecord {
+        at_us,
+        site,
+        path,
+        status: 200,
+        ..RingRecord::default()
+    });
+}
+
+fn counted(directory: &TempDir) -> u64 {
+    let store = FigureStore::open_existing(directory.path()).expect("it is there");
+    let (mut requests, days) = (0, (0, i32::MAX));
+    let read = store.each_day("a.example", days, PartsWanted::TOTALS, |_, day| {
+        requests += day.total.requests;
+    });
+    read.expect("it is read");
+    requests
+}
+
+#[test]
+fn a_clock_that_goes_back_loses_no_request_and_no_figure() {
+    const HOUR_US: i64 = 3_600_000_000;
+    let mut worked = Worked::new();
+    let begun_us = now_us();
+    for at_us in [begun_us, begun_us + 1_000_000, begun_us - HOUR_US] {
+        worked.request(at_us);
+        let at_s = at_us.div_euclid(1_000_000);
+        let heard = &worked.recorder.heard;
+        heard.note(at_s, "load1", 1.0, Detail::Seconds);
+        worked.recorder.write(at_us);
+    }
+    assert_eq!(counted(&worked.directory), 3);
+    worked.recorder.samples_s = 0;
+    worked.recorder.write(begun_us - HOUR_US);
+    let store = FigureStore::open_existing(worked.directory.path()).expect("it is there");
+    let samples = store
+        .samples("load1", Tier::Minute, 0, i64::MAX)
+        .expect("read");
+    assert_eq!(samples.iter().map(|(_, sums)| sums.count).sum::<u64>(), 3);
+}
+
+#[test]
+fn what_was_folded_is_written_though_the_link_makes_no_sense() {
+    let worked = Worked::new();
+    let (mut ring, recorder) = (worked.ring, worked.recorder);
+    push(&mut ring, now_us());
+    let (here, there) = os::fdpass::pair().expect("a pair");
+    os::fdpass::send(here.as_fd(), &[9], &[]).expect("room");
+    let path = worked.directory.path().to_owned();
+    let hearing = Hearing::start(path, Arc::clone(&recorder.heard)).expect("a thread");
+    assert!(recorder.serve(&there, &hearing).is_err());
+    assert_eq!(counted(&worked.directory), 1);
+}

@@ -1,0 +1,547 @@
+//! What people at the console are answered: a thread of its own that draws one page after the other.
+//!
+//! The idea: who hears the server puts questions into a mailbox and goes on, so a page that takes long costs
+//! other pages time, and nothing else; what nobody waits for any more is not drawn. What goes on now is
+//! asked of the server when somebody looks, at most once a second for all who do; what changes of a
+//! page is drawn once for all who see the same of it.
+//!
+//! Not here: what else is heard ([`crate::hearing`]), and what is on a page ([`crate::console`]).
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use control::Snapshot;
+use ipc::console::{ConsoleAnswer, ConsoleQuestion, FromConsole, Outgoing};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::console::{self, Live};
+use crate::hearing::Heard;
+use crate::salts::SaltPeriod;
+use crate::store::{FigureStore, StoreError};
+
+/// How long it sleeps where there is nothing to do.
+const IDLE: Duration = Duration::from_millis(200);
+/// How soon it looks again whether a question has waited for long enough.
+const WAITING: Duration = Duration::from_millis(50);
+/// How soon what found no room is sent again.
+const AGAIN: Duration = Duration::from_millis(5);
+/// What goes on now is shown as it was so long ago at most, where the server says it in time.
+const FRESH: Duration = Duration::from_millis(900);
+/// How long a page waits for that.
+const LIVE_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the server waits for an answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+/// Rates are those since a look so long ago at most.
+const BEFORE_MAX: Duration = Duration::from_secs(60);
+/// How long a connection to the database is used: another file may have taken its place.
+const STORE_AGE_MAX: Duration = Duration::from_secs(10);
+/// Answers that are kept for others who see the same.
+const KEPT_MAX: usize = 64;
+/// Questions that wait: as many as the server asks at a time.
+const WAITING_MAX: usize = 256;
+/// Incidents that are shown.
+const SHOWN_MAX: usize = 200;
+
+/// What was heard and is for who answers.
+#[derive(Debug, Default)]
+pub(crate) struct ConsoleMailbox {
+    /// Held to put something there, or to take all.
+    news: Mutex<MailboxNews>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct MailboxNews {
+    /// Where answers go.
+    link: Weak<OwnedFd>,
+    /// The last that the server said of now, and when.
+    live: Option<(Instant, String)>,
+    questions: Vec<WaitingQuestion>,
+    is_new: bool,
+    is_over: bool,
+}
+
+/// A question, and since when it waits.
+#[derive(Debug)]
+struct WaitingQuestion {
+    came: Instant,
+    is_of_now: bool,
+    question: ConsoleQuestion,
+}
+
+impl ConsoleMailbox {
+    /// Has what is asked from now on answered over this link; nobody waits for what was asked before.
+    pub(crate) fn use_link(&self, link: Weak<OwnedFd>) {
+        self.put(|news| {
+            *news = MailboxNews {
+                link,
+                is_over: news.is_over,
+                ..MailboxNews::default()
+            };
+        });
+    }
+
+    /// Takes a question, where there is room for it.
+    pub(crate) fn ask(&self, question: ConsoleQuestion) {
+        self.put(|news| take_on(&mut news.questions, [WaitingQuestion::new(question)]));
+    }
+
+    /// Takes what goes on now.
+    pub(crate) fn show(&self, live: String) {
+        self.put(|news| news.live = Some((Instant::now(), live)));
+    }
+
+    /// Nobody asks any more.
+    pub(crate) fn end(&self) {
+        self.put(|news| news.is_over = true);
+    }
+
+    fn put(&self, put: impl FnOnce(&mut MailboxNews)) {
+        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        put(&mut news);
+        news.is_new = true;
+        self.changed.notify_one();
+    }
+
+    /// What there is once something is new, or so long from now.
+    fn wait(&self, wait: Duration) -> MutexGuard<'_, MailboxNews> {
+        let news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .changed
+            .wait_timeout_while(news, wait, |news| !news.is_new);
+        let (mut news, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        news.is_new = false;
+        news
+    }
+}
+
+impl WaitingQuestion {
+    fn new(question: ConsoleQuestion) -> WaitingQuestion {
+        WaitingQuestion {
+            came: Instant::now(),
+            is_of_now: console::is_of_now(&question.path),
+            question,
+        }
+    }
+}
+
+/// Has questions wait with others, as far as there is room; not those for which the server waits no more.
+fn take_on(
+    waiting: &mut Vec<WaitingQuestion>,
+    questions: impl IntoIterator<Item = WaitingQuestion>,
+) {
+    waiting.retain(|it| it.came.elapsed() < ANSWER_PATIENCE);
+    let room = WAITING_MAX.saturating_sub(waiting.len());
+    waiting.extend(questions.into_iter().take(room));
+}
+
+/// What the server said of itself, and when.
+#[derive(Debug)]
+struct Looked {
+    at: Instant,
+    snapshot: Snapshot,
+}
+
+/// Where questions are answered.
+#[derive(Debug)]
+pub(crate) struct Respondent {
+    directory: PathBuf,
+    heard: Arc<Heard>,
+    mailbox: Arc<ConsoleMailbox>,
+    /// Where answers go, and what has found no room there.
+    link: Weak<OwnedFd>,
+    outgoing: Outgoing,
+    store: Option<(Instant, OpenFigures)>,
+    /// Whether it was said what is wrong with the database, since it was opened.
+    is_said: bool,
+    /// The last two looks, the older one first.
+    before: Option<Looked>,
+    now: Option<Looked>,
+    /// Since when the server is asked for the next.
+    asked: Option<Instant>,
+    /// When it last said anything of now.
+    told: Option<Instant>,
+    /// Questions in the order they came.
+    waiting: Vec<WaitingQuestion>,
+    /// What others were answered of the same look.
+    kept: HashMap<ConsoleQuestion, ConsoleAnswer>,
+}
+
+/// The database, and by what its figures were made.
+#[derive(Debug)]
+struct OpenFigures {
+    store: FigureStore,
+    zone: TimeZone,
+    salt: SaltPeriod,
+}
+
+impl OpenFigures {
+    fn open(directory: &std::path::Path) -> Result<OpenFigures, StoreError> {
+        let mut store = FigureStore::open_existing(directory)?;
+        let zone = store.setting("zone")?.unwrap_or_default();
+        let salt = store.setting("salt")?.unwrap_or_default();
+        Ok(OpenFigures {
+            store,
+            zone: TimeZone::get(&zone).unwrap_or(TimeZone::UTC),
+            salt: SaltPeriod::of_word(&salt).unwrap_or_default(),
+        })
+    }
+}
+
+impl Respondent {
+    /// Answers of the figures in this directory what comes into this mailbox.
+    pub(crate) fn new(
+        directory: PathBuf,
+        heard: Arc<Heard>,
+        mailbox: Arc<ConsoleMailbox>,
+    ) -> Respondent {
+        Respondent {
+            directory,
+            heard,
+            mailbox,
+            link: Weak::new(),
+            outgoing: Outgoing::default(),
+            store: None,
+            is_said: false,
+            before: None,
+            now: None,
+            asked: None,
+            told: None,
+            waiting: Vec::new(),
+            kept: HashMap::new(),
+        }
+    }
+
+    /// Answers until nobody asks any more.
+    pub(crate) fn run(mut self) {
+        while self.take_news() {
+            if self.turn().is_err() {
+                // Who hears the server says so.
+                self.forget();
+            }
+        }
+    }
+
+    /// Forgets what concerned a server that is heard no more.
+    fn forget(&mut self) {
+        self.outgoing = Outgoing::default();
+        (self.before, self.now, self.asked, self.told) = (None, None, None, None);
+        self.waiting.clear();
+        self.kept.clear();
+    }
+
+    /// Waits until there is something to do, and takes what is new; says whether there may be more.
+    fn take_news(&mut self) -> bool {
+        let wait = match (self.next(), self.outgoing.is_empty()) {
+            (Some(_), _) => Duration::ZERO,
+            (None, false) => AGAIN,
+            (None, true) if !self.waiting.is_empty() => WAITING,
+            (None, true) => IDLE,
+        };
+        let mailbox = Arc::clone(&self.mailbox);
+        let mut news = mailbox.wait(wait);
+        let is_over = news.is_over;
+        let (live, questions) = (news.live.take(), std::mem::take(&mut news.questions));
+        let link = news.link.clone();
+        drop(news);
+        if !Weak::ptr_eq(&link, &self.link) {
+            self.forget();
+            self.link = link;
+        }
+        take_on(&mut self.waiting, questions);
+        if let Some((at, live)) = live {
+            self.see(at, &live);
+        }
+        !is_over
+    }
+
+    /// Asks for what goes on now where somebody waits for it, and answers one question.
+    fn turn(&mut self) -> io::Result<()> {
+        self.send()?;
+        let is_awaited = self.waiting.iter().any(|it| !self.is_ready(it));
+        let is_asked = self.asked.is_some_and(|it| it.elapsed() <= LIVE_PATIENCE);
+        if is_awaited && !is_asked {
+            self.asked = Some(Instant::now());
+            self.say(&FromConsole::Look)?;
+        }
+        match self.next() {
+            Some(next) => {
+                let next = self.waiting.remove(next);
+                self.answer(next.question)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The first question that can be answered.
+    fn next(&self) -> Option<usize> {
+        self.waiting.iter().position(|it| self.is_ready(it))
+    }
+
+    /// Whether a question need not wait for what goes on now, or has for long enough.
+    fn is_ready(&self, it: &WaitingQuestion) -> bool {
+        let is_fresh = |now: &Looked| now.at.elapsed() < FRESH;
+        !it.is_of_now
+            || self.told.is_some_and(|told| told >= it.came)
+            || self.now.as_ref().is_some_and(is_fresh)
+            || it.came.elapsed() >= LIVE_PATIENCE
+    }
+
+    /// Takes what goes on now.
+    fn see(&mut self, at: Instant, live: &str) {
+        (self.asked, self.told) = (None, Some(at));
+        match Snapshot::of_json(live) {
+            Ok(snapshot) => {
+                self.before = self.now.replace(Looked { at, snapshot });
+                self.kept.clear();
+            }
+            Err(error) => tracing::error!(error, "what the server says of now makes no sense"),
+        }
+    }
+
+    /// Sends what there is room for.
+    fn send(&mut self) -> io::Result<()> {
+        let link = self.link.upgrade().ok_or(io::ErrorKind::BrokenPipe)?;
+        self.outgoing.send(link.as_fd())
+    }
+
+    fn say(&mut self, message: &FromConsole) -> io::Result<bool> {
+        let is_put = self.outgoing.put(message)?;
+        self.send()?;
+        Ok(is_put)
+    }
+
+    fn answer(&mut self, mut question: ConsoleQuestion) -> io::Result<()> {
+        let id = std::mem::take(&mut question.id);
+        let mut answer = match self.kept.get(&question) {
+            Some(kept) => kept.clone(),
+            None => {
+                let answer = self.drawn(&question);
+                if question.path == console::EVENTS && self.kept.len() < KEPT_MAX {
+                    self.kept.insert(question, answer.clone());
+                }
+                answer
+            }
+        };
+        answer.id = id;
+        if !self.say(&FromConsole::Answer(answer))? {
+            let long = ConsoleAnswer {
+                id,
+                ..failure(500, "This page is too long; ask for fewer days or names.\n")
+            };
+            self.say(&FromConsole::Answer(long))?;
+        }
+        Ok(())
+    }
+
+    /// Opens the database, where that was not done lately.
+    fn open(&mut self) {
+        self.store.take_if(|(at, _)| at.elapsed() > STORE_AGE_MAX);
+        if self.store.is_none() {
+            match OpenFigures::open(&self.directory) {
+                Ok(open) => {
+                    self.store = Some((Instant::now(), open));
+                    self.is_said = false;
+                }
+                Err(error) => self.note(&error),
+            }
+        }
+    }
+
+    /// Says what is wrong with the database, once: people may ask as often as they like.
+    fn note(&mut self, error: &StoreError) {
+        if !std::mem::replace(&mut self.is_said, true) {
+            tracing::warn!("the console cannot show all figures: {error}");
+        }
+    }
+
+    /// Draws the page that is asked for.
+    fn drawn(&mut self, question: &ConsoleQuestion) -> ConsoleAnswer {
+        self.open();
+        // Where the server says nothing, what was known is shown for a while.
+        self.now.take_if(|it| it.at.elapsed() > BEFORE_MAX);
+        let Some((_, open)) = &self.store else {
+            return failure(503, "The figures cannot be read; the error log says why.\n");
+        };
+        let incidents = match console::is_of_now(&question.path) {
+            true => open.store.incidents(0, i64::MAX, SHOWN_MAX),
+            false => Ok(Vec::new()),
+        };
+        let (incidents, unread) = match incidents {
+            Ok(incidents) => (incidents, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        let alerts = self.heard.alerts();
+        let before = self.before.as_ref().zip(self.now.as_ref());
+        let before = before.map(|(before, now)| (before, now.at.duration_since(before.at)));
+        let before = before.filter(|(_, since)| *since <= BEFORE_MAX);
+        let live = self.now.as_ref().map(|now| Live {
+            status: &now.snapshot.status,
+            before: before.map(|(before, since)| (&before.snapshot.status, since.as_secs_f64())),
+            sensors: Some(&now.snapshot.sensors),
+            keys: &now.snapshot.keys,
+            tenants: &now.snapshot.tenants,
+            pools: &now.snapshot.pools,
+            certificates: &now.snapshot.certificates,
+            alerts: &alerts,
+            incidents: &incidents,
+        });
+        let asked = console::ConsoleQuestion {
+            scope: &question.scope,
+            method: &question.method,
+            base: &question.base,
+            path: &question.path,
+            query: &question.query,
+            accept_language: &question.accept_language,
+            now: Timestamp::now().to_zoned(open.zone.clone()),
+            salt: open.salt,
+            live: live.as_ref(),
+        };
+        let (answer, why) = console::answer_and_why(&open.store, &asked);
+        if let Some(error) = why.or(unread) {
+            self.note(&error);
+        }
+        let fields = answer.fields.into_iter();
+        ConsoleAnswer {
+            id: 0,
+            status: answer.status,
+            content_type: answer.content_type.to_owned(),
+            fields: fields
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
+            body: answer.body,
+        }
+    }
+}
+
+/// An answer that there is none.
+fn failure(status: u16, body: &str) -> ConsoleAnswer {
+    ConsoleAnswer {
+        status,
+        content_type: "text/plain; charset=utf-8".to_owned(),
+        body: body.to_owned(),
+        ..ConsoleAnswer::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ipc::console::ConsoleScope;
+    use testkit::TempDir;
+
+    use super::*;
+
+    /// One who answers over a link that ends here.
+    struct Asked {
+        respondent: Respondent,
+        mailbox: Arc<ConsoleMailbox>,
+        _link: Arc<OwnedFd>,
+        here: OwnedFd,
+        _directory: TempDir,
+    }
+
+    impl Asked {
+        fn new() -> Asked {
+            let directory = TempDir::new();
+            FigureStore::open(directory.path(), 0).expect("it opens");
+            let mailbox = Arc::<ConsoleMailbox>::default();
+            let (heard, path) = (Arc::<Heard>::default(), directory.path().to_owned());
+            let (here, there) = os::fdpass::packet_pair().expect("a pair");
+            let link = Arc::new(there);
+            mailbox.use_link(Arc::downgrade(&link));
+            Asked {
+                respondent: Respondent::new(path, heard, Arc::clone(&mailbox)),
+                mailbox,
+                _link: link,
+                here,
+                _directory: directory,
+            }
+        }
+
+        /// Answers all that can be.
+        fn answer_all(&mut self) {
+            loop {
+                assert!(self.respondent.take_news());
+                self.respondent.turn().expect("a link");
+                if self.respondent.next().is_none() {
+                    return;
+                }
+            }
+        }
+
+        /// Numbers of questions that were answered.
+        fn answered(&self) -> Vec<u64> {
+            let mut incoming = ipc::console::Incoming::<FromConsole>::default();
+            let mut ids = Vec::new();
+            while let Some(message) = incoming.receive(self.here.as_fd()).expect("a link") {
+                if let FromConsole::Answer(answer) = message {
+                    ids.push(answer.id);
+                }
+            }
+            ids
+        }
+    }
+
+    fn question(id: u64, path: &str, query: &str) -> ConsoleQuestion {
+        ConsoleQuestion {
+            id,
+            scope: ConsoleScope::All,
+            method: "GET".into(),
+            path: path.into(),
+            query: query.into(),
+            ..ConsoleQuestion::default()
+        }
+    }
+
+    #[test]
+    fn an_event_is_drawn_once_for_all_who_see_the_same_and_anew_for_the_next_second() {
+        let mut asked = Asked::new();
+        let live = control::json(&Snapshot::default());
+        for id in 0..50 {
+            asked.mailbox.ask(question(id, "events", "page=now"));
+        }
+        asked.mailbox.ask(question(50, "events", "page=limits"));
+        asked.mailbox.show(live.clone());
+        asked.answer_all();
+        assert_eq!(asked.respondent.kept.len(), 2);
+        asked.respondent.see(Instant::now(), &live);
+        assert!(asked.respondent.kept.is_empty());
+    }
+
+    #[test]
+    fn what_nobody_waits_for_any_more_is_not_drawn() {
+        let mut asked = Asked::new();
+        assert!(asked.respondent.take_news());
+        let long_ago = Instant::now().checked_sub(ANSWER_PATIENCE);
+        let late = WaitingQuestion {
+            came: long_ago.expect("this machine runs for longer"),
+            is_of_now: false,
+            question: question(1, "", ""),
+        };
+        take_on(&mut asked.respondent.waiting, [late]);
+        asked.mailbox.ask(question(2, "", ""));
+        assert!(asked.respondent.take_news());
+        assert_eq!(asked.respondent.waiting.len(), 1);
+        asked.respondent.turn().expect("a link");
+        assert_eq!(asked.answered(), [2]);
+    }
+
+    #[test]
+    fn so_many_questions_wait_and_those_of_another_server_do_not() {
+        let mut asked = Asked::new();
+        for id in 0..WAITING_MAX as u64 + 5 {
+            asked.mailbox.ask(question(id, "", ""));
+        }
+        assert_eq!(asked.mailbox.wait(IDLE).questions.len(), WAITING_MAX);
+        assert!(asked.respondent.take_news());
+        assert_eq!(asked.respondent.waiting.len(), WAITING_MAX);
+        asked.mailbox.use_link(Weak::new());
+        assert!(asked.respondent.take_news());
+        assert_eq!(asked.respondent.waiting.len(), 0);
+    }
+}
