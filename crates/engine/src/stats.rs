@@ -252,6 +252,8 @@ pub enum Health {
 pub struct ProcessStats {
     /// When the server started.
     pub started: Instant,
+    /// When it began to serve; empty until then.
+    pub(crate) serves_since: OnceLock<Instant>,
     /// The generation that serves.
     pub generation: AtomicU64,
     /// What the supervisor has counted. Held to copy or replace it.
@@ -531,6 +533,7 @@ impl ProcessStats {
     pub fn new() -> Self {
         Self {
             started: Instant::now(),
+            serves_since: OnceLock::new(),
             generation: AtomicU64::new(0),
             tally: Mutex::default(),
             recorder: Mutex::default(),

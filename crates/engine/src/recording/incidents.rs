@@ -56,7 +56,12 @@ impl Watch {
         happened.extend(self.upstreams(shared));
         for (cause, times, why) in happened {
             if self.told.len() >= CAUSES_MAX && !self.told.contains_key(&cause) {
-                self.told.retain(|_, (_, since)| since.times > 0);
+                let is_due = |last: &Instant| now.duration_since(*last) >= EVERY;
+                self.told.retain(|_, (last, since)| {
+                    since.times > 0 || !last.as_ref().is_none_or(is_due)
+                });
+            }
+            if self.told.len() >= CAUSES_MAX && !self.told.contains_key(&cause) {
                 continue;
             }
             let (_, since) = self.told.entry(cause).or_default();
@@ -151,7 +156,7 @@ impl Watch {
             .filter(|it| it.is(Health::Out) || it.is(Health::Failing))
             .map(|it| (it.upstream.to_string(), it.server.to_string()))
             .collect();
-        let before = self.down.replace(down.clone()).unwrap_or_default();
+        let before = self.down.replace(down.clone()).unwrap_or(down.clone());
         let fallen = down.difference(&before);
         fallen
             .map(|(upstream, server)| {

@@ -27,6 +27,8 @@ use crate::worker::Shared;
 
 /// How often figures are told.
 const EVERY: Duration = Duration::from_secs(1);
+/// How long it is from one look at everything to the next, at least.
+const LOOK_EVERY: Duration = Duration::from_millis(900);
 /// Links that wait to be used: each recorder that is started has one.
 const LINKS_MAX: usize = 16;
 /// Questions whose answers are awaited, those that nobody waits for any more included.
@@ -135,6 +137,9 @@ struct Conversation<'a> {
     next_id: u64,
     looks: Looks,
     look: Option<JoinHandle<(String, Looks)>>,
+    /// Whether somebody looks who has not been answered.
+    is_looked_at: bool,
+    last_look: Option<Instant>,
 }
 
 impl<'a> Conversation<'a> {
@@ -150,6 +155,8 @@ impl<'a> Conversation<'a> {
             next_id: 0,
             looks: Looks::default(),
             look: None,
+            is_looked_at: false,
+            last_look: None,
         }
     }
 
@@ -179,7 +186,10 @@ impl<'a> Conversation<'a> {
                     }
                 }
                 Some(asked) = asked.recv() => self.ask(asked)?,
-                _ = seconds.tick() => self.tell_figures()?,
+                _ = seconds.tick() => {
+                    self.look();
+                    self.tell_figures()?;
+                }
                 looked = looked(&mut self.look) => self.show(looked)?,
             }
         }
@@ -187,15 +197,10 @@ impl<'a> Conversation<'a> {
 
     fn hear(&mut self, message: FromConsole) {
         match message {
-            FromConsole::Look if self.look.is_none() => {
-                let (shared, mut looks) = (self.shared.clone(), std::mem::take(&mut self.looks));
-                self.look = Some(spawn_blocking(move || {
-                    let told = followed::snapshot(&shared, &mut looks);
-                    (told, looks)
-                }));
+            FromConsole::Look => {
+                self.is_looked_at = true;
+                self.look();
             }
-            // What is under way is for this one, too.
-            FromConsole::Look => {}
             FromConsole::Answer(answer) => {
                 if let Some(asked) = self.awaited.remove(&answer.id) {
                     // Who does not wait any more has gone.
@@ -203,6 +208,22 @@ impl<'a> Conversation<'a> {
                 }
             }
         }
+    }
+
+    /// Looks at what there is, where somebody wants it: one look at a time, however often that is, and none
+    /// while what was said before is not taken.
+    fn look(&mut self) {
+        let was_lately = self.last_look.is_some_and(|it| it.elapsed() < LOOK_EVERY);
+        if !self.is_looked_at || self.look.is_some() || was_lately || !self.outgoing.is_empty() {
+            return;
+        }
+        self.is_looked_at = false;
+        self.last_look = Some(Instant::now());
+        let (shared, mut looks) = (self.shared.clone(), std::mem::take(&mut self.looks));
+        self.look = Some(spawn_blocking(move || {
+            let told = followed::snapshot(&shared, &mut looks);
+            (told, looks)
+        }));
     }
 
     fn show(&mut self, looked: Option<(String, Looks)>) -> io::Result<()> {
@@ -422,5 +443,19 @@ rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
         });
         let shown = control::Snapshot::of_json(&live).expect("a snapshot");
         assert_eq!(shown.status.sites_configured, 1);
+    }
+
+    #[test]
+    fn who_looks_all_the_time_is_shown_no_more_than_one_look_in_900_ms() {
+        let fixture = Fixture::new(SITES);
+        let (_teller, mut recorder) = started(&fixture);
+        let begun = Instant::now();
+        for shown in 0..4 {
+            for _ in 0..50 {
+                recorder.say(&FromConsole::Look);
+            }
+            recorder.hear(|it| matches!(it, ToConsole::Live(_)).then_some(()));
+            assert!(begun.elapsed() >= LOOK_EVERY * shown);
+        }
     }
 }

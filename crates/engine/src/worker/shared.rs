@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use tokio::sync::mpsc;
 
@@ -177,6 +178,7 @@ impl Shared {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *current = Some(Arc::clone(generation));
+        self.process.serves_since.get_or_init(Instant::now);
         self.process.generation.store(generation.number, Relaxed);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The idea: both say all there is to know and are signed with one secret, so that nothing is stored but
 //! the links that were used. A link holds for one console, for 60 seconds and once; one from before this
-//! process began is refused, as nobody knows any more whether it was used.
+//! process began to serve is refused, as nobody knows any more whether it was used, and one that comes when
+//! the process is about to end, too.
 
 use aws_lc_rs::hmac::{self, HMAC_SHA256, Key};
 use base64::Engine as _;
@@ -24,6 +25,9 @@ use crate::stage::Chosen;
 const LINK_S: u64 = 60;
 /// How long a guest stays.
 const STAY_S: u64 = 12 * 3_600;
+/// What a link names in the place of a tenant whose guest sees everybody's figures. Nothing is nobody: a panel
+/// may have forgotten to fill it in.
+const EVERYBODY: &str = "*";
 const COOKIE: &str = "nagaya_console";
 /// Cookies of that name that are looked at.
 const COOKIES_MAX: usize = 4;
@@ -70,13 +74,14 @@ pub(super) fn entry(
     let query = exchange.request.head.query().unwrap_or_default();
     let link = Link::of(str::from_utf8(query).unwrap_or_default());
     let entry = match link {
+        // The server after this one would not know that it was used.
+        Some(_) if chosen.worker.is_draining() => {
+            return Err(Error::new(Kind::Full, "console_links", String::new()));
+        }
         Some(link) => {
             let host = exchange.request.head.host();
-            let guest = link.admitted(
-                &key,
-                (host, &console.base),
-                (now_s, started_s(chosen, now_s)),
-            )?;
+            let guest =
+                link.admitted(&key, (host, &console.base), (now_s, began_s(chosen, now_s)))?;
             scope(*chosen, console, Some(&guest))?;
             let guests = &chosen.worker.shared.guests;
             match guests.enter(link.signature, link.until_s, now_s) {
@@ -103,10 +108,11 @@ pub(super) fn entry(
     Ok(entry)
 }
 
-/// When this process began to serve.
-fn started_s(chosen: Chosen<'_>, now_s: u64) -> u64 {
-    let lasted = chosen.worker.shared.process.started.elapsed();
-    now_s.saturating_sub(lasted.as_secs() + 1)
+/// When this process began to serve, or a moment after: one before it may have served until then.
+fn began_s(chosen: Chosen<'_>, now_s: u64) -> u64 {
+    let since = chosen.worker.shared.process.serves_since.get();
+    let lasted = since.map_or(0, |since| since.elapsed().as_secs());
+    (now_s + 1).saturating_sub(lasted)
 }
 
 /// Gives a guest a cookie, and leads to the first page. Not by a redirect: a browser that came from
@@ -181,7 +187,7 @@ impl Link {
         &self,
         key: &Key,
         (host, base): (&str, &str),
-        (now_s, started_s): (u64, u64),
+        (now_s, began_s): (u64, u64),
     ) -> Result<Guest> {
         let parts = [
             host,
@@ -196,16 +202,16 @@ impl Link {
         };
         let signed = parts.join("\n");
         let is_right = hmac::verify(key, signed.as_bytes(), &self.signature).is_ok();
-        if !is_right || !parts.iter().all(is_plain) {
+        if !is_right || self.tenant.is_empty() || !parts.iter().all(is_plain) {
             return Err(Error::refused(403, "console_link_wrong"));
         }
         let holds = (now_s..=now_s + LINK_S).contains(&self.until_s);
-        if !holds || self.until_s < started_s + LINK_S {
+        if !holds || self.until_s < began_s + LINK_S {
             return Err(Error::refused(403, "console_link_expired"));
         }
         Ok(Guest {
             user: self.user.clone(),
-            tenant: Some(self.tenant.clone()).filter(|it| !it.is_empty()),
+            tenant: Some(self.tenant.clone()).filter(|it| it != EVERYBODY),
         })
     }
 }
@@ -307,6 +313,11 @@ mod tests {
                 || reason(&other, "a.example", 2_030) == "console_link_wrong";
             assert!(wrong, "{other}");
         }
+        let nobodys = query("a.example", "", "2060");
+        assert_eq!(reason(&nobodys, "a.example", 2_030), "console_link_wrong");
+        let everybodys = Link::of(&query("a.example", "*", "2060")).expect("a link");
+        let guest = everybodys.admitted(&key(), ("a.example", "/console/"), (2_030, 1_000));
+        assert_eq!(guest.expect("it holds").tenant, None);
         let early = query("a.example", "shop", "1059");
         assert_eq!(reason(&early, "a.example", 1_030), "console_link_expired");
         assert!(Link::of("user=alice&until=2060").is_none());
