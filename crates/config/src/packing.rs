@@ -13,7 +13,7 @@ use crate::model::FileIdentity;
 use crate::sources::{Existence, Overrides, SourceFile, Sources};
 
 /// First bytes of the form; changes whenever the form does.
-const MAGIC: &[u8; 8] = b"nagaya06";
+const MAGIC: &[u8; 8] = b"nagaya07";
 
 pub(crate) fn pack(sources: &Sources) -> Vec<u8> {
     let mut out = Packer {
@@ -85,6 +85,10 @@ fn pack_identities(out: &mut Packer, sources: &Sources) {
             out.long(number);
         }
     }
+    out.number(sources.open_to_others.len());
+    for path in &sources.open_to_others {
+        out.path(path);
+    }
 }
 
 pub(crate) fn unpack(bytes: &[u8]) -> Option<Sources> {
@@ -137,6 +141,9 @@ pub(crate) fn unpack(bytes: &[u8]) -> Option<Sources> {
             born_ns: input.long()?,
         };
         sources.identities.insert(path, identity);
+    }
+    for _ in 0..input.number()? {
+        sources.open_to_others.insert(input.path()?);
     }
     for _ in 0..input.number()? {
         let (version, program) = (input.text()?, input.path()?);

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -37,6 +37,8 @@ const OVERRIDES_BYTES_MAX: u64 = 1 << 20;
 const OVERRIDES_SUFFIX: &str = ".overrides";
 /// What is added for that of its files' last good versions.
 const LAST_GOOD_SUFFIX: &str = ".last-good";
+/// What a file's mode has where everybody may read it.
+const READ_BY_OTHERS: u32 = 0o004;
 /// Configuration files of one configuration.
 const FILES_MAX: usize = 200_000;
 
@@ -58,6 +60,8 @@ pub struct Sources {
     pub(crate) canonical: BTreeMap<PathBuf, PathBuf>,
     /// What the files of scripts and passwords are, whatever they are called.
     pub(crate) identities: BTreeMap<PathBuf, FileIdentity>,
+    /// Those of them that users of the machine may read who are neither their owner nor of their group.
+    pub(crate) open_to_others: BTreeSet<PathBuf>,
     /// Every php-fpm that was found, by its version; none where nobody asks for one.
     pub(crate) phps: BTreeMap<String, PathBuf>,
     /// What was seen of the files of maps, which workers read themselves. Not looked at in another process.
@@ -295,6 +299,7 @@ impl Sources {
             libraries: BTreeMap::new(),
             canonical: BTreeMap::new(),
             identities: BTreeMap::new(),
+            open_to_others: BTreeSet::new(),
             phps: BTreeMap::new(),
             map_files: BTreeMap::new(),
             client_files: BTreeMap::new(),
@@ -506,6 +511,9 @@ impl Sources {
         if let Ok(facts) = std::fs::metadata(path) {
             let identity = FileIdentity::of(&facts);
             self.identities.insert(path.to_owned(), identity);
+            if facts.permissions().mode() & READ_BY_OTHERS != 0 {
+                self.open_to_others.insert(path.to_owned());
+            }
         }
     }
 

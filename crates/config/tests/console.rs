@@ -1,5 +1,8 @@
 //! What a configuration says of the console, and who could look at one that is refused.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+
 use config::model::{Console, Handler};
 use config::{Sources, dump, load};
 
@@ -191,4 +194,28 @@ fn no_secret_of_a_console_is_served_or_printed() {
     let mut guarded = model.guarded.iter();
     assert!(guarded.any(|it| it.path.ends_with("console.key")));
     assert!(!format!("{model:?}").contains("0123456789abcdef"));
+}
+
+#[test]
+fn a_secret_that_everybody_may_read_is_warned_of() {
+    let directory = testkit::TempDir::new();
+    let key = directory.write("console.key", SECRET);
+    let (shared, own) = (0o644, 0o600);
+    for (mode, is_warned) in [(shared, true), (own, false)] {
+        std::fs::set_permissions(&key, Permissions::from_mode(mode)).expect("ours");
+        let console = format!("handler = {{ console = {{ link_secret = {key:?} }} }}");
+        let text = site(HERE, &console)
+            .replace("/var/lib/figures", &directory.path().display().to_string());
+        let config = directory.write("nagaya.toml", &text);
+        let sources = Sources::read(&config).map_err(|it| it.to_string());
+        let sources = sources.expect("it is there");
+        let (_, warnings) =
+            config::load_and_warn(&sources).unwrap_or_else(|problems| panic!("{problems}"));
+        let said = warnings.to_string();
+        assert_eq!(
+            said.contains("every user of this machine may read"),
+            is_warned,
+            "{said}"
+        );
+    }
 }

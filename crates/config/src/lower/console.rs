@@ -80,6 +80,16 @@ fn secret(value: &Value<'_>) -> Option<LinkSecret> {
         value.report_help(message, "make one: `openssl rand -hex 32 > console.key`");
         return None;
     }
+    if value.context.sources.open_to_others.contains(&file) {
+        let message = format!(
+            "every user of this machine may read `{}`, and sign links to everybody's figures with it",
+            file.display()
+        );
+        let help = format!("`chmod 600 {}`, and make another secret", file.display());
+        value
+            .context
+            .warn(problem(value.spot(), message).help(help));
+    }
     let bytes = Arc::from(bytes);
     Some(LinkSecret { file, bytes })
 }
