@@ -14,14 +14,14 @@ pub(crate) mod teller;
 
 use std::time::{Duration, Instant};
 
-use config::model::Recorder;
+use config::model::{Handler, Recorder};
 use ipc::query::Query;
 use ipc::ring::{RingRecord, RingWriter, TextOf, UNKNOWN_US};
 use wire::FieldId;
 
 use crate::exchange::{Exchange, Request};
 use crate::refused::SAMPLE;
-use crate::site::Site;
+use crate::site::{Rule, Site};
 use crate::stage::Arrived;
 use crate::stats::bump;
 
@@ -35,13 +35,16 @@ pub(crate) fn record(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) 
         return;
     };
     let stats = &arrived.worker.stats.recording;
-    if is_excluded(rules, &exchange.request) {
+    let rule = rule(arrived, exchange);
+    // Who looks at figures makes none.
+    let is_look = rule.is_some_and(|it| matches!(it.handler, Some(Handler::Console(_))));
+    if is_look || is_excluded(rules, &exchange.request) {
         return bump(&stats.excluded, 1);
     }
     arrived.worker.recording.tell(stats, |ring| {
         let mut record = asked(rules, site, &exchange.request, ring);
         record.at_us = i64::try_from(unix(arrived, exchange).as_micros()).unwrap_or(i64::MAX);
-        answered(arrived, exchange, ring, &mut record);
+        answered(rule, exchange, ring, &mut record);
         record.total_us = micros(ended.duration_since(exchange.request.received));
         record
     });
@@ -49,6 +52,16 @@ pub(crate) fn record(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) 
 
 fn unix(arrived: Arrived<'_>, exchange: &Exchange) -> Duration {
     arrived.worker.clock.unix_at(exchange.request.received)
+}
+
+/// The rule that answered, or kept the client out.
+fn rule<'a>(arrived: Arrived<'a>, exchange: &Exchange) -> Option<&'a Rule> {
+    let route = &exchange.route;
+    let routed = arrived.routed(route)?;
+    match route.refused_by {
+        Some(_) => routed.refusing(route),
+        None => routed.chosen(route).rule,
+    }
 }
 
 /// Whether nothing of a request is to be recorded.
@@ -114,18 +127,12 @@ fn is_beforehand(request: &Request) -> bool {
 
 /// What became of it.
 fn answered(
-    arrived: Arrived<'_>,
+    rule: Option<&Rule>,
     exchange: &Exchange,
     ring: &mut RingWriter,
     record: &mut RingRecord,
 ) {
-    let (known, route) = (&exchange.record, &exchange.route);
-    let rule = arrived
-        .routed(route)
-        .and_then(|routed| match route.refused_by {
-            Some(_) => routed.refusing(route),
-            None => routed.chosen(route).rule,
-        });
+    let known = &exchange.record;
     let upstream = known.upstream.as_deref();
     record.rule = ring.text(TextOf::Name, rule.map_or(b"", |rule| rule.name.as_bytes()));
     record.upstream = ring.text(TextOf::Name, upstream.unwrap_or_default().as_bytes());

@@ -20,6 +20,10 @@ do_not_track = true
 [[sites]]
 hosts = ["a.example"]
   [[sites.rules]]
+  match = { path = "/figures/*" }
+  allow = ["127.0.0.1"]
+  handler = { console = { tenants = ["a.example"] } }
+  [[sites.rules]]
   name = "all"
   handler = { respond = { status = 200, body = "hello" } }
 [[sites]]
@@ -81,6 +85,18 @@ impl Heard {
     fn text(&self, hash: u64) -> &str {
         self.texts.get(&hash).map_or("", String::as_str)
     }
+}
+
+#[test]
+fn who_looks_at_the_console_makes_no_figures_of_its_site() {
+    let mut heard = Heard::begun();
+    let look = "GET /figures/ HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    for address in ["127.0.0.1:4000", "192.0.2.7:4000"] {
+        assert!(heard.ask(address, look).is_empty(), "{address}");
+    }
+    let excluded = &heard.fixture.worker.stats.recording.excluded;
+    assert_eq!(excluded.load(Relaxed), 2);
+    heard.one("GET /figures HTTP/1.1");
 }
 
 #[test]
