@@ -167,7 +167,6 @@ fn pass_on(exchange: &mut Exchange, answer: ConsoleAnswer) -> Result<String> {
             // Beside ours: a browser obeys both.
             "content-security-policy" => true,
             "content-disposition" => value.starts_with("attachment; filename="),
-            "allow" => true,
             _ => false,
         };
         if passes && field_value_ok(value.as_bytes()) {
