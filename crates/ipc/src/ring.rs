@@ -34,8 +34,10 @@ pub const RING_WORDS: usize = TEXTS_AT + TEXT_WORDS;
 pub const CURSOR_WORDS: usize = 512;
 /// Words before a text: its hash, then what it is and how long.
 const TEXT_HEAD_WORDS: usize = 2;
-/// Of so many texts it is remembered that they were told.
-const TOLD_TEXTS: usize = 4_096;
+/// Lines of the table of texts that were told: with those below it remembers 16,384, in 128 KiB.
+const TOLD_LINES: usize = 2_048;
+/// Texts of a line, which a processor fetches as a whole: those told last.
+const TOLD_TEXTS: usize = 8;
 
 /// Places in the reader's page.
 mod place {
@@ -156,13 +158,18 @@ pub struct RingWriter {
     names: SipHasher13,
     salt: SipHasher13,
     /// Hashes of texts that were told since it last began anew, by their lowest bits.
-    told: Box<[u64]>,
+    told: Box<[ToldLine]>,
     records: u64,
     texts: u64,
     /// As far as the reader has said it has read, at most so much.
     records_read: u64,
     untold: u64,
 }
+
+/// Hashes that share their lowest bits, the one told last first.
+#[derive(Debug, Default, Clone, Copy)]
+#[repr(align(64))]
+struct ToldLine([u64; TOLD_TEXTS]);
 
 /// The recorder's end.
 #[derive(Debug)]
@@ -207,7 +214,7 @@ impl RingWriter {
             telling: 0,
             names: SipHasher13::new(),
             salt: SipHasher13::new(),
-            told: vec![0; TOLD_TEXTS].into(),
+            told: vec![ToldLine::default(); TOLD_LINES].into(),
             records: 0,
             texts: 0,
             records_read: 0,
@@ -227,7 +234,7 @@ impl RingWriter {
             let ([one, two], [three, four]) = (keys(place::NAMES), keys(place::SALT));
             self.names = SipHasher13::new_with_keys(one, two);
             self.salt = SipHasher13::new_with_keys(three, four);
-            self.told.fill(0);
+            self.told.fill(ToldLine::default());
             self.telling = telling;
         }
         if telling == 0 {
@@ -256,8 +263,8 @@ impl RingWriter {
             TextOf::Site | TextOf::Path | TextOf::Referrer | TextOf::Name => &self.names,
         };
         let hash = of_text(hasher, of, text);
-        let place = hash as usize % TOLD_TEXTS;
-        if self.told.get(place) != Some(&hash) {
+        let line = self.told.get(hash as usize % TOLD_LINES);
+        if !line.is_some_and(|line| line.0.contains(&hash)) {
             self.tell(of, hash, text);
         }
         hash
@@ -318,8 +325,9 @@ impl RingWriter {
         }
         self.texts = at;
         ring.publish(TEXTS_WRITTEN, at);
-        if let Some(told) = self.told.get_mut(hash as usize % TOLD_TEXTS) {
-            *told = hash;
+        if let Some(ToldLine(line)) = self.told.get_mut(hash as usize % TOLD_LINES) {
+            line.rotate_right(1);
+            line[0] = hash;
         }
     }
 }

@@ -102,9 +102,9 @@ impl Fold {
         self.names.make_room()
     }
 
-    /// Whether a text was told, and not forgotten since.
+    /// Whether a text or a site was told, and not forgotten since.
     pub fn knows(&self, hash: u64) -> bool {
-        self.names.knows(hash)
+        self.names.knows(hash) || self.sites.contains_key(&hash)
     }
 
     /// Tells what a hash stands for.
@@ -169,7 +169,7 @@ impl Fold {
                     visitor,
                     page,
                     browser,
-                    sources: Sources::of(&self.names, record, bare_host(site)),
+                    sources: Sources::of(&self.names, record, site),
                 };
                 left = view.count(viewed, piece);
             }
@@ -336,11 +336,13 @@ enum ViewOrigin<'a> {
 }
 
 impl<'a> Sources<'a> {
-    fn of(names: &'a Names, record: &RequestRecord, host: &str) -> Sources<'a> {
+    fn of(names: &'a Names, record: &RequestRecord, site: &str) -> Sources<'a> {
         let text = |hash: u64| names.get(hash).map(|name| &name.text);
         let referrer = names.get(record.referrer).map(|name| &name.meaning);
         let (group, page) = match referrer {
-            Some(Meaning::Referrer(referrer)) if *referrer.host == *host => (ViewOrigin::Own, None),
+            Some(Meaning::Referrer(referrer)) if *referrer.host == *bare_host(site) => {
+                (ViewOrigin::Own, None)
+            }
             Some(Meaning::Referrer(referrer)) => {
                 (ViewOrigin::Group(&referrer.group), Some(&referrer.page))
             }

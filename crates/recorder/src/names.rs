@@ -145,8 +145,12 @@ impl Names {
         self.known.contains_key(&hash)
     }
 
+    /// What was told; of 0, which means no text, nothing.
     pub(crate) fn get(&self, hash: u64) -> Option<&Name> {
-        self.known.get(&hash)
+        match hash {
+            0 => None,
+            hash => self.known.get(&hash),
+        }
     }
 
     /// Begins anew where there are too many; whether it did.

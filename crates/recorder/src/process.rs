@@ -504,8 +504,11 @@ fn is_of_now(record: &RingRecord, now_us: i64) -> bool {
     (now_us.saturating_sub(OLD_US)..=now_us.saturating_add(AHEAD_US)).contains(&record.at_us)
 }
 
-/// Folds a text that a worker tells: it may be anything.
+/// Folds a text that a worker tells: it may be anything. What another worker told, too, is known.
 fn tell(fold: &mut Fold, told: &ToldText<'_>) {
+    if fold.knows(told.hash) {
+        return;
+    }
     let text = String::from_utf8_lossy(told.bytes);
     match told.of {
         TextOf::Site if is_site_name(&text) => fold.tell_site(told.hash, &text),

@@ -140,6 +140,23 @@ fn a_reader_that_stands_still_costs_what_finds_no_room_and_nothing_else() {
 }
 
 #[test]
+fn texts_of_a_thousand_sites_are_told_once() {
+    let memory = Memory::new();
+    let (mut writer, mut reader) = (memory.writer(), memory.reader());
+    reader.tell_anew(&keys(1));
+    let mut told = 0;
+    for number in 0..5_000_u64 {
+        writer.begin().unwrap();
+        let site = number % 1_000;
+        for of in [TextOf::Site, TextOf::Path, TextOf::Agent] {
+            writer.text(of, format!("{site}.example").as_bytes());
+        }
+        reader.read(|_| told += 1, |_| {});
+    }
+    assert_eq!(told, 3_000);
+}
+
+#[test]
 fn the_next_reader_goes_on_where_the_last_one_was_and_is_told_everything_again() {
     let memory = Memory::new();
     let (mut writer, mut reader) = (memory.writer(), memory.reader());
