@@ -1,6 +1,6 @@
 //! Days as they are read: of one site all that is wanted of them, or of many their totals.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use rusqlite::{OptionalExtension, ToSql, params};
 
@@ -10,6 +10,18 @@ use crate::day::{DayFigures, Figures, Lists, PartsWanted};
 
 /// Sites that are asked for one by one.
 const SITES_ASKED_MAX: usize = 256;
+/// Statements that find totals of all sites, which lie together by day, and days of which pieces wait.
+const ALL_TOTALS: [&str; 2] = [
+    "SELECT site, day, content FROM parts INDEXED BY totals \
+        WHERE part = 0 AND day BETWEEN ?1 AND ?2 AND ?3 IS ?3",
+    "SELECT DISTINCT site, day FROM pieces WHERE day BETWEEN ?1 AND ?2 AND ?3 IS ?3",
+];
+/// The same of one site, whose days are found by the site.
+const TOTALS_OF_SITE: [&str; 2] = [
+    "SELECT site, day, content FROM parts \
+        WHERE +part = 0 AND day BETWEEN ?1 AND ?2 AND site = ?3",
+    "SELECT DISTINCT site, day FROM pieces WHERE day BETWEEN ?1 AND ?2 AND site = ?3",
+];
 
 impl FigureStore {
     /// Whether there is anything of a site.
@@ -74,63 +86,56 @@ impl FigureStore {
     ) -> Result<(), StoreError> {
         let told = (|| {
             if sites.len() > SITES_ASKED_MAX {
-                return self.totals((from, to), None, |site| sites.contains(site), &mut tell);
+                let mut statement = self.connection.prepare("SELECT id, name FROM sites")?;
+                let named = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+                let named = named.filter(|it| match it {
+                    Ok((_, name)) => sites.contains(name),
+                    Err(_) => true,
+                });
+                let named: HashMap<i64, String> = named.collect::<rusqlite::Result<_>>()?;
+                return self.totals((from, to), ALL_TOTALS, &named, &mut tell);
             }
-            for site in sites {
-                self.totals((from, to), Some(site), |_| true, &mut tell)?;
+            for name in sites {
+                let sql = "SELECT id FROM sites WHERE name = ?1";
+                let found = self.connection.query_row(sql, [name], |row| row.get(0));
+                if let Some(site) = found.optional()? {
+                    let named = HashMap::from([(site, name.clone())]);
+                    self.totals((from, to), TOTALS_OF_SITE, &named, &mut tell)?;
+                }
             }
             Ok(())
         })();
         told.map_err(self.failed("read"))
     }
 
-    /// The totals of one site, or of those of all that are wanted.
+    /// The totals of these sites, found by these statements: one of their days, one of days of which pieces
+    /// wait.
     fn totals(
         &self,
         (from, to): (i32, i32),
-        of: Option<&str>,
-        is_wanted: impl Fn(&str) -> bool,
+        [of_days, of_pieces]: [&str; 2],
+        named: &HashMap<i64, String>,
         tell: &mut impl FnMut(&str, i32, &Figures, u64),
     ) -> rusqlite::Result<()> {
-        // A site's days are found by the site, not by their part.
-        let (of_part, of_site) = match of {
-            None => ("part = 0", ""),
-            Some(_) => (
-                "+part = 0",
-                "AND site = (SELECT id FROM sites WHERE name = ?3)",
-            ),
-        };
-        let given: &[&dyn ToSql] = match &of {
-            None => &[&from, &to],
-            Some(site) => &[&from, &to, site],
-        };
-        let sql = format!(
-            "SELECT name, day, content FROM parts JOIN sites ON id = site \
-                WHERE {of_part} AND day BETWEEN ?1 AND ?2 {of_site} AND NOT EXISTS \
-                (SELECT 1 FROM pieces WHERE pieces.site = parts.site AND pieces.day = parts.day)"
-        );
-        let mut statement = self.connection.prepare(&sql)?;
+        let only = named.keys().next().filter(|_| named.len() == 1);
+        let given: &[&dyn ToSql] = &[&from, &to, &only];
+        let mut statement = self.connection.prepare(of_pieces)?;
+        let days = statement.query_map(given, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let waiting: HashSet<(i64, i32)> = days.collect::<rusqlite::Result<_>>()?;
+        let mut statement = self.connection.prepare(of_days)?;
         let mut rows = statement.query(given)?;
         while let Some(row) = rows.next()? {
-            let name = row.get_ref(0)?.as_str()?;
-            if is_wanted(name) {
+            let (site, day) = (row.get(0)?, row.get(1)?);
+            if let Some(name) = named.get(&site).filter(|_| !waiting.contains(&(site, day))) {
                 let (total, visitors) = read_total(row.get_ref(2)?.as_blob()?)?;
-                tell(name, row.get(1)?, &total, visitors);
+                tell(name, day, &total, visitors);
             }
         }
-        // Days with pieces that were not taken up.
-        let sql = format!(
-            "SELECT DISTINCT name, site, day FROM pieces JOIN sites ON sites.id = site \
-                WHERE day BETWEEN ?1 AND ?2 {of_site}"
-        );
-        let mut statement = self.connection.prepare(&sql)?;
-        let mut rows = statement.query(given)?;
-        while let Some(row) = rows.next()? {
-            let (name, day) = (row.get_ref(0)?.as_str()?, row.get(2)?);
-            if is_wanted(name) {
-                let (mut figures, of) = (DayFigures::default(), (row.get(1)?, day));
+        for of in waiting {
+            if let Some(name) = named.get(&of.0) {
+                let mut figures = DayFigures::default();
                 read_day(&self.connection, of, PartsWanted::VISITORS, &mut figures)?;
-                tell(name, day, &figures.total, figures.visitor_count());
+                tell(name, of.1, &figures.total, figures.visitor_count());
             }
         }
         Ok(())

@@ -55,13 +55,14 @@ const BUSY_MAX: Duration = Duration::from_secs(10);
 /// The database in its directory.
 const FILE: &str = "figures.db";
 /// Of the tables below.
-const FORMAT: i64 = 5;
+const FORMAT: i64 = 6;
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sites (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE);
 CREATE TABLE IF NOT EXISTS parts (site INTEGER NOT NULL, day INTEGER NOT NULL, part INTEGER NOT NULL,
     content BLOB NOT NULL, PRIMARY KEY (site, day, part));
 CREATE INDEX IF NOT EXISTS parts_by_age ON parts (part, day);
+CREATE INDEX IF NOT EXISTS totals ON parts (day, site, content) WHERE part = 0;
 CREATE TABLE IF NOT EXISTS pieces (id INTEGER PRIMARY KEY, site INTEGER NOT NULL, day INTEGER NOT NULL,
     content BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS pieces_of_days ON pieces (site, day);
@@ -77,7 +78,7 @@ CREATE INDEX IF NOT EXISTS incidents_by_age ON incidents (at);
 CREATE INDEX IF NOT EXISTS samples_by_age ON samples (tier, at);
 ";
 /// Formats whose tables are among these, with days that are understood.
-const FORMATS_BEFORE: RangeInclusive<i64> = 2..=4;
+const FORMATS_BEFORE: RangeInclusive<i64> = 2..=5;
 
 /// Why the database could not be used.
 #[derive(Debug)]
