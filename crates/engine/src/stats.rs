@@ -16,10 +16,14 @@ use slab::Slab;
 
 use ipc::server::{ProcessLife, Tally};
 
+use crate::permits::listed::ListedRequests;
+
 /// The counters of one worker, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct WorkerStats {
+    /// Requests that hold places of limits, or wait for them.
+    pub(crate) listed: Arc<ListedRequests>,
     /// Exchanges begun.
     pub begun: AtomicU64,
     /// Exchanges that ended, whatever their site.

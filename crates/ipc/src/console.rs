@@ -28,6 +28,10 @@ pub const FIELDS_MAX: usize = 16;
 const FIELD_BYTES_MAX: usize = 8 * 1024;
 /// Figures in one message: the text of each has at most 400 bytes.
 pub const FIGURES_MAX: usize = 4_096;
+/// Requests that are told of one incident, the oldest of those that are known.
+pub const INCIDENT_REQUESTS_MAX: usize = 16;
+/// Seconds between two looks at what tenants take: a figure of theirs stands for so long.
+pub const TENANT_LOOK_S: u64 = 9;
 /// The one script that pages run, as a policy names it: the recorder draws it into them, and the server
 /// lets a browser run nothing else, whatever the recorder says.
 pub const SCRIPT_HASH: &str = "sha256-MtP7ZsmjC5pq9qZ1Fb6eKHb+40OYsm7zxT68iXmi7a0=";
@@ -48,6 +52,8 @@ pub enum ToConsole {
         /// At most [`FIGURES_MAX`]; more come in further messages.
         values: Vec<(String, f64)>,
     },
+    /// Whose sites there are, of those that are recorded; said when that changes.
+    Tenants(Vec<TenantSites>),
     /// Somebody asks; answered by `Answer`.
     Question(ConsoleQuestion),
     /// Everything the server counts (`control::Snapshot`), as JSON; said when it was asked for.
@@ -119,6 +125,36 @@ pub struct Incident {
     pub in_flight: u64,
     /// Who held places of limits, or waited for them, those with most first.
     pub held: Vec<HeldPlace>,
+    /// The oldest requests that did, of this limit where one refused, at most [`INCIDENT_REQUESTS_MAX`].
+    #[serde(default)]
+    pub requests: Vec<RequestInFlight>,
+}
+
+/// A request under way.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestInFlight {
+    /// Its site.
+    pub site: String,
+    /// What was asked for, without query.
+    pub path: String,
+    /// How long ago it came.
+    pub age_ms: u64,
+    /// How far it is.
+    pub state: RequestState,
+}
+
+/// How far a request is.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RequestState {
+    /// It waits for a place.
+    #[default]
+    Waiting,
+    /// It has one, and no reply yet.
+    Answering,
+    /// Its reply is being sent.
+    Sending,
+    /// Nobody waits for it any more.
+    Abandoned,
 }
 
 /// What went wrong.
@@ -178,6 +214,20 @@ impl ConsoleScope {
         match self {
             ConsoleScope::All => true,
             ConsoleScope::Tenants(tenants) => tenants.iter().any(|it| it.tenant == name),
+        }
+    }
+
+    /// Whether what a limit stands on is in it, as its identity says that: `tenant example/file`.
+    #[must_use]
+    pub fn has_limit(&self, identity: &str) -> bool {
+        let mut words = identity.splitn(2, ' ');
+        let level = words.next().unwrap_or_default();
+        let of = words.next().and_then(|rest| rest.split('/').next());
+        match (level, of) {
+            _ if *self == ConsoleScope::All => true,
+            ("tenant", Some(name)) => self.has_tenant(name),
+            ("site" | "rule", Some(name)) => self.has_site(name),
+            _ => false,
         }
     }
 

@@ -14,6 +14,14 @@ pub struct LimitId {
     pub(crate) version: u32,
 }
 
+impl LimitId {
+    /// Its number. A limit that comes when another has gone may get that one's.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.index
+    }
+}
+
 /// Names a tenant of a [`Ledger`](crate::Ledger).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TenantId(pub(crate) u32);

@@ -133,6 +133,11 @@ impl Permit {
         }
     }
 
+    /// The numbers of the limits that it is of.
+    pub fn limits(&self) -> impl Iterator<Item = u32> {
+        self.holds.iter().map(|hold| hold.limit)
+    }
+
     /// Whether the permits of all limits were given back.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -115,6 +115,7 @@ fn record(chance: &mut Chance, sites: u64, round: u64, at: u64) -> (RequestRecor
         total_us: 100 + u32::try_from(chance.rank(50_000)).unwrap(),
         queue_us: 10,
         upstream_us: 90,
+        program_us: u32::MAX,
         stands_for: 1,
         status: if chance.next().is_multiple_of(50) {
             404

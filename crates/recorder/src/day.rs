@@ -116,11 +116,13 @@ pub enum ListOf {
     BackEnds,
     /// Why requests were refused, or failed.
     Reasons,
+    /// Rules whose programs ran, by runs and the processor time these took.
+    Programs,
 }
 
 impl ListOf {
     /// All, as they lie in a day.
-    pub const ALL: [ListOf; 20] = [
+    pub const ALL: [ListOf; 21] = [
         ListOf::Pages,
         ListOf::Files,
         ListOf::Missing,
@@ -141,6 +143,7 @@ impl ListOf {
         ListOf::Rules,
         ListOf::BackEnds,
         ListOf::Reasons,
+        ListOf::Programs,
     ];
 }
 

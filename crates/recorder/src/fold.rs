@@ -58,6 +58,8 @@ pub struct RequestRecord {
     pub queue_us: u32,
     /// How long a back end took, or [`UNKNOWN_US`].
     pub upstream_us: u32,
+    /// Processor time of the program that was run for it, or [`UNKNOWN_US`].
+    pub program_us: u32,
     /// How many requests it stands for; mostly 1.
     pub stands_for: u32,
     /// The reply's status.
@@ -401,18 +403,21 @@ impl KnownRequest<'_> {
     /// Adds to the lists of what answered, and why not.
     fn list_load(&self, names: &Names, piece: &mut Piece) {
         let record = self.record;
-        let of_upstream = Tally {
-            us: match record.upstream_us {
-                UNKNOWN_US => 0,
-                us => us.into(),
-            },
-            timed: u64::from(record.upstream_us != UNKNOWN_US),
+        let took = |us: u32| Tally {
+            us: if us == UNKNOWN_US { 0 } else { us.into() },
+            timed: u64::from(us != UNKNOWN_US),
             ..self.tally
+        };
+        let (of_upstream, of_program) = (took(record.upstream_us), took(record.program_us));
+        let program = match record.program_us {
+            UNKNOWN_US => 0,
+            _ => record.rule,
         };
         for (of, hash, tally) in [
             (ListOf::Rules, record.rule, &self.tally),
             (ListOf::BackEnds, record.upstream, &of_upstream),
             (ListOf::Reasons, record.reason, &self.tally),
+            (ListOf::Programs, program, &of_program),
         ] {
             if let Some(name) = names.get(hash) {
                 piece.add(of, hash, tally, || Rc::clone(&name.text));

@@ -14,13 +14,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use config::reason;
-use ipc::console::{Incident, Incoming, ToConsole};
+use ipc::console::{INCIDENT_REQUESTS_MAX, Incident, Incoming, TenantSites, ToConsole};
+use ipc::limit_figures::{LIMIT_FIGURES, LimitCount};
 use ipc::recorder::AlertRule;
 
 use crate::alert::AlertState;
+use crate::day::cut;
 use crate::history::{Detail, History, Sample};
 use crate::respondent::{ConsoleMailbox, Respondent};
-use crate::store::KeptIncident;
+use crate::store::{KeptIncident, Tier};
 
 /// How often the thread looks whether there is another link.
 const LOOK: Duration = Duration::from_millis(200);
@@ -28,6 +30,11 @@ const LOOK: Duration = Duration::from_millis(200);
 const MESSAGES_MAX: usize = 1_024;
 /// Figures of tenants that are followed: those of the busiest 64 or so.
 const TENANT_FIGURES_MAX: usize = 192;
+/// Counts of limits that one message may have.
+const LIMIT_FIGURES_MAX: usize = 1_000;
+/// Keys of limits that a day tells apart; what others come to is one.
+const LIMIT_KEYS_MAX: usize = 2_000;
+const OTHER_KEYS: &str = "(other)";
 /// Incidents that wait for the disk, and holders of places of each.
 const INCIDENTS_MAX: usize = 1_000;
 const HELD_MAX: usize = 100;
@@ -43,6 +50,8 @@ pub(crate) struct Heard {
     watched: HashSet<Box<str>>,
     /// How it stands with what somebody wants to be told of. Held to copy or replace it.
     alerts: Mutex<Vec<(AlertRule, AlertState)>>,
+    /// Whose sites there are. Held to copy or replace it.
+    owners: Mutex<Arc<[TenantSites]>>,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +59,8 @@ struct HeardFigures {
     history: History,
     /// What is not on disk of minutes that are over.
     minutes: Vec<Sample>,
+    /// The day under way, and the figures of limits' keys that it has.
+    keys: (i64, HashSet<Box<str>>),
     /// What went wrong and is not on disk.
     incidents: Vec<KeptIncident>,
 }
@@ -108,6 +119,12 @@ impl Heard {
     /// Takes what went wrong, with what sensors said until then.
     fn take_incident(&self, mut incident: Incident) {
         incident.held.truncate(HELD_MAX);
+        incident.requests.truncate(INCIDENT_REQUESTS_MAX);
+        for request in &mut incident.requests {
+            let [site, path] = [&request.site, &request.path].map(|text| cut(text).len());
+            request.site.truncate(site);
+            request.path.truncate(path);
+        }
         let mut figures = self.figures();
         if figures.incidents.len() < INCIDENTS_MAX {
             let from_s = incident.at_s.saturating_sub(60);
@@ -127,6 +144,17 @@ impl Heard {
         alerts.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whose sites there are from now on.
+    fn take_owners(&self, owners: Vec<TenantSites>) {
+        *self.owners.lock().unwrap_or_else(PoisonError::into_inner) = owners.into();
+    }
+
+    /// Whose sites there are, as the server last said.
+    pub(crate) fn owners(&self) -> Arc<[TenantSites]> {
+        let owners = self.owners.lock();
+        Arc::clone(&owners.unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn figures(&self) -> MutexGuard<'_, HeardFigures> {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -134,8 +162,15 @@ impl Heard {
     /// Takes what the server says there is: of tenants those that come first.
     fn take(&self, at_s: i64, values: &[(String, f64)]) {
         let mut figures = self.figures();
-        let mut of_tenants = 0;
+        let (mut of_tenants, mut of_limits) = (0, 0);
         for (name, value) in values {
+            if name.starts_with(LIMIT_FIGURES) {
+                of_limits += 1;
+                if of_limits <= LIMIT_FIGURES_MAX {
+                    figures.take_of_limit(at_s, name, *value);
+                }
+                continue;
+            }
             let is_tenants = name.starts_with("tenant.");
             of_tenants += usize::from(is_tenants);
             let is_watched = self.watched.contains(name.as_str());
@@ -151,6 +186,26 @@ impl Heard {
 }
 
 impl HeardFigures {
+    /// Takes a count of a limit; one of a key that the day has no room for counts for all of these.
+    fn take_of_limit(&mut self, at_s: i64, name: &str, value: f64) {
+        let Some((limit, count)) = LimitCount::of_name(name) else {
+            return;
+        };
+        let (day_s, keys) = &mut self.keys;
+        if *day_s != Tier::Day.begin(at_s) {
+            (*day_s, *keys) = (Tier::Day.begin(at_s), HashSet::new());
+        }
+        let is_key = matches!(count, LimitCount::Key(_));
+        if is_key && !keys.contains(name) && keys.len() >= LIMIT_KEYS_MAX {
+            let others = LimitCount::Key(OTHER_KEYS).name(limit);
+            return self.take(at_s, &others, value, Detail::Minutes);
+        }
+        if is_key {
+            keys.insert(name.into());
+        }
+        self.take(at_s, name, value, Detail::Minutes);
+    }
+
     fn take(&mut self, at_s: i64, name: &str, value: f64, detail: Detail) {
         let over = self.history.take(at_s, name, value, detail);
         if self.minutes.len() < MINUTES_MAX {
@@ -270,6 +325,7 @@ impl ServerLink {
         for _ in 0..MESSAGES_MAX {
             match self.incoming.receive(link)? {
                 Some(ToConsole::Figures { at_s, values }) => heard.take(at_s, &values),
+                Some(ToConsole::Tenants(owners)) => heard.take_owners(owners),
                 Some(ToConsole::Question(question)) => mailbox.ask(question),
                 Some(ToConsole::Live(live)) => mailbox.show(live),
                 Some(ToConsole::Incident(incident)) => heard.take_incident(incident),

@@ -537,6 +537,7 @@ fn known(record: &RingRecord) -> RequestRecord {
         total_us: record.total_us,
         queue_us: record.queue_us,
         upstream_us: record.upstream_us,
+        program_us: record.program_us,
         stands_for: record.stands_for.max(1).into(),
         status: record.status,
         country: record.country,

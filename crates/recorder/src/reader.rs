@@ -147,6 +147,7 @@ impl LogReader {
             total_us: micros(reply.total_us),
             queue_us: micros(reply.queue_us),
             upstream_us: micros(reply.upstream_us),
+            program_us: UNKNOWN_US,
             stands_for: reply.stands_for.max(1),
             status: reply.status,
             country: match (&mut self.countries, address) {

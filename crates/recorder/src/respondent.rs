@@ -376,7 +376,7 @@ impl Respondent {
             Ok(incidents) => (incidents, None),
             Err(error) => (Vec::new(), Some(error)),
         };
-        let alerts = self.heard.alerts();
+        let (alerts, owners) = (self.heard.alerts(), self.heard.owners());
         let before = self.before.as_ref().zip(self.now.as_ref());
         let before = before.map(|(before, now)| (before, now.at.duration_since(before.at)));
         let before = before.filter(|(_, since)| *since <= BEFORE_MAX);
@@ -390,6 +390,7 @@ impl Respondent {
             certificates: &now.snapshot.certificates,
             alerts: &alerts,
             incidents: &incidents,
+            owners: &owners,
         });
         let asked = console::ConsoleQuestion {
             scope: &question.scope,

@@ -29,6 +29,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use config::model::ErrorPage;
+use ipc::console::RequestState;
 use tokio::task::JoinSet;
 
 use self::memory::{MemoryBody, MemoryReply};
@@ -220,6 +221,9 @@ impl Exchange {
     /// Starts the reply as it is.
     pub(crate) fn start_reply(&mut self, size: BodySize) {
         let close = self.closes_after();
+        if let Some(held) = &self.held {
+            held.note(RequestState::Sending);
+        }
         self.reply.start(&self.outgoing, size, close);
     }
 

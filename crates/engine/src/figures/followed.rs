@@ -4,11 +4,13 @@
 //! the same. Figures have the names that alerts know; what takes a look at every group or server is
 //! told less often.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use config::POOL_PREFIX;
 use control::Snapshot;
+use ipc::console::{TENANT_LOOK_S, TenantSites};
 
+use super::limit_counts::LimitCounts;
 use super::top::Looks;
 use super::{certificates, certs, collect, standing, workers};
 use crate::generation::Generation;
@@ -16,8 +18,6 @@ use crate::permits::questions::listed_keys;
 use crate::sensors::view::{self, Report};
 use crate::worker::Shared;
 
-/// Every so many times all figures are told: two looks at tenants are at most ten seconds apart.
-const SELDOM: u64 = 9;
 /// Tenants that are told of, those with most first.
 const TENANTS_MAX: usize = 1_000;
 /// Rows that somebody who looks is shown of keys, tenants and certificates.
@@ -28,6 +28,7 @@ const DAY_S: f64 = 86_400.0;
 #[derive(Debug, Default)]
 pub(crate) struct Followed {
     looks: Looks,
+    limits: LimitCounts,
     times: u64,
 }
 
@@ -35,9 +36,12 @@ impl Followed {
     /// What there is now, by name. Called once a second.
     pub(crate) fn next(&mut self, shared: &Shared) -> Vec<(String, f64)> {
         let mut values = view::values(shared);
-        if self.times.is_multiple_of(SELDOM)
+        self.limits.note_keys(shared);
+        // Two looks at tenants are at most ten seconds apart.
+        if self.times.is_multiple_of(TENANT_LOOK_S)
             && let Some(generation) = shared.generation()
         {
+            values.extend(self.limits.next(shared));
             values.extend(days_left(shared));
             values.extend(servers_up(shared, &generation));
             // Last: of these the first are the busiest.
@@ -67,6 +71,20 @@ impl Followed {
         });
         figures.collect()
     }
+}
+
+/// Whose sites there are, of those that are recorded.
+pub(crate) fn owners(generation: &Generation) -> Vec<TenantSites> {
+    let mut owners = BTreeMap::<&str, Vec<String>>::new();
+    for site in generation.sites.iter().filter(|site| site.is_recorded) {
+        let sites = owners.entry(&site.tenant_name).or_default();
+        sites.push(site.name.to_string());
+    }
+    let owners = owners.into_iter().map(|(tenant, sites)| TenantSites {
+        tenant: tenant.to_owned(),
+        sites,
+    });
+    owners.collect()
 }
 
 /// How long it is until the first certificate ends.

@@ -11,6 +11,7 @@ pub(crate) mod followed;
 mod fpm_status;
 mod groups;
 mod handshakes;
+mod limit_counts;
 mod maps;
 mod pools;
 mod prometheus;

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use control::{
-    Group, Map, Named, Phase, Pool, Programs, Replies, ScriptInShadow, Scripts, SetAside, ShedRule,
-    ShedTenant, Stragglers, Worker,
+    Group, Map, Named, Phase, Pool, Programs, Recorder, Replies, ScriptInShadow, Scripts, SetAside,
+    ShedRule, ShedTenant, Stragglers, Worker,
 };
 use limits::{Concurrent, LimitLook, Mode, RateDefinition, Totals};
 use os::cgroup::Usage;
@@ -170,6 +170,7 @@ fn figures() -> Status {
         scripts: scripts(&figures.scripts),
         htaccess_cached_bytes: Some(12_345_678),
         suspended: suspended(),
+        recorder: Some(recorder()),
         groups: groups(),
         groups_left_out: 7,
         maps: maps(),
@@ -351,6 +352,22 @@ fn pools() -> Vec<Pool> {
         ..Pool::default()
     };
     vec![pool, asked]
+}
+
+/// One that stands still, and has written nothing for a while.
+fn recorder() -> Recorder {
+    Recorder {
+        pid: Some(4_244),
+        restarts: 1,
+        told: 99_000,
+        excluded: 12,
+        dropped: [("no_reader", 3), ("full", 4), ("name", 5)]
+            .into_iter()
+            .collect(),
+        seen_ago_s: Some(1.5),
+        written_ago_s: Some(31.0),
+        cpu_s: 12.25,
+    }
 }
 
 /// Numbers that have no fraction, many digits, or are very small.

@@ -103,7 +103,7 @@ impl Limits {
     }
 
     /// Whether the keys of a limit say nothing of who a client is; whoever built it.
-    pub(super) fn has_public_keys(&self, limit: LimitId) -> bool {
+    pub(crate) fn has_public_keys(&self, limit: LimitId) -> bool {
         let mut public = self.public_keys.iter();
         public.any(|at| self.id(*at) == Some(limit))
     }

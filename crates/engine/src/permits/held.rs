@@ -4,7 +4,10 @@ use std::time::Instant;
 
 use limits::{LimitId, Outcome, Permit, Time, Used};
 
+use ipc::console::RequestState;
+
 use super::limiter::Limiter;
+use super::listed::ListedPlace;
 
 /// What an exchange holds of the limits it met.
 #[derive(Debug)]
@@ -17,9 +20,18 @@ pub struct Held {
     pub(super) has_place: bool,
     /// Processor time of programs that ended before it was taken: it is charged already.
     pub(super) cpu_before_ns: u64,
+    /// Where it is listed for who wants to know what held places.
+    pub(super) listed: Option<ListedPlace>,
 }
 
 impl Held {
+    /// What becomes of the request now.
+    pub(crate) fn note(&self, state: RequestState) {
+        if let Some(listed) = &self.listed {
+            listed.note(state);
+        }
+    }
+
     /// Gives it back for a request nobody waited for to its end: what it took is charged, and says
     /// nothing about whoever answered.
     pub(crate) fn end_abandoned(self, limiter: &Limiter) {

@@ -3,9 +3,12 @@
 //! The idea: as `limits top` has it, less what keys say of clients: where a key is made of an address, a
 //! field or a cookie, all its holders are one.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::time::Instant;
 
-use ipc::console::HeldPlace;
+use ipc::console::{HeldPlace, INCIDENT_REQUESTS_MAX, RequestInFlight};
+use limits::LimitId;
 
 use crate::worker::Shared;
 
@@ -13,6 +16,22 @@ use crate::worker::Shared;
 const TOLD_MAX: usize = 50;
 /// Keys that are looked at.
 const LOOKED_MAX: usize = 1_000;
+
+/// The oldest requests that are at this limit, or at any.
+pub(crate) fn oldest(
+    shared: &Shared,
+    limit: Option<LimitId>,
+    now: Instant,
+) -> Vec<RequestInFlight> {
+    let limit = limit.map(LimitId::number);
+    let workers = shared.stats.iter();
+    let mut oldest: Vec<_> = workers
+        .flat_map(|stats| stats.listed.oldest(limit, now))
+        .collect();
+    oldest.sort_by_key(|it| Reverse(it.age_ms));
+    oldest.truncate(INCIDENT_REQUESTS_MAX);
+    oldest
+}
 
 /// Who holds places now, or waits for them, those with most first.
 pub(crate) fn look(shared: &Shared) -> Vec<HeldPlace> {

@@ -20,6 +20,7 @@ pub(crate) mod level;
 mod limit;
 pub(crate) mod limiter;
 mod lines;
+pub(crate) mod listed;
 mod prepared;
 pub mod questions;
 pub mod refusals;
@@ -46,6 +47,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use ipc::console::RequestState;
 use limits::{Admission, Outcome, Permit, Refusal, Ticket, Time, Used};
 use wire::FieldId;
 
@@ -54,10 +56,12 @@ use crate::error::{Error, Kind, Result};
 use crate::exchange::reply::Outgoing;
 use crate::exchange::route::Route;
 use crate::exchange::{Exchange, ProgramUse};
+use crate::recording;
 use crate::stage::Chosen;
 use crate::stats::Replies;
 use crate::worker::Worker;
 use held::nanos;
+use listed::{ListedPlace, ListedRequest, PATH_BYTES_MAX};
 use wants::Phase;
 
 /// Checks and charges the rates of every limit the request meets.
@@ -210,8 +214,13 @@ async fn acquire(
 ) -> Result<Option<(Permit, Instant)>> {
     let limiter = &chosen.worker.shared.limits;
     let time = limiter.time(now);
+    let mut waits_for = Vec::new();
     let admission = wants::ask(chosen, exchange, phase, |ask| {
-        limiter.ledger.admit(time, ask)
+        let admission = limiter.ledger.admit(time, ask);
+        if matches!(admission, Admission::Waiting(_)) {
+            waits_for.extend(ask.wants.iter().map(|want| want.limit.number()));
+        }
+        admission
     });
     match admission {
         None => Ok(None),
@@ -219,9 +228,11 @@ async fn acquire(
         Some(Admission::Waiting(ticket)) => {
             let replies = chosen.replies(&exchange.route);
             let waits = replies.map(Replies::wait);
+            let limits = waits_for.into_iter();
+            let listed = list(chosen, exchange, limits, RequestState::Waiting);
             // Boxed: few wait, and the others need not have room for it.
             let waited = Box::pin(wait(chosen, exchange, ticket)).await;
-            drop(waits);
+            drop((waits, listed));
             let (before_us, waited_us) = (exchange.record.waited_us.unwrap_or(0), micros(now));
             exchange.record.waited_us = Some(before_us.saturating_add(waited_us));
             if let Some(class) = &exchange.record.class {
@@ -312,13 +323,39 @@ fn hold(chosen: Chosen<'_>, exchange: &mut Exchange, mut permit: Permit, since: 
         refuse::pass_in_shadow(chosen, exchange, shadows);
     }
     exchange.record.waited_us.get_or_insert(0);
+    let listed = match chosen.serving.generation.process.recorder {
+        Some(_) => list(chosen, exchange, permit.limits(), RequestState::Answering),
+        None => None,
+    };
     exchange.held = Some(Held {
         permit,
         since,
         before_tunnel_ns: None,
         has_place: takes_place(chosen),
         cpu_before_ns: exchange.record.program.map_or(0, cpu_ns),
+        listed,
     });
+}
+
+/// Lists a request for who is told of incidents, where a recorder may know of it and there is room.
+fn list(
+    chosen: Chosen<'_>,
+    exchange: &Exchange,
+    limits: impl Iterator<Item = u32>,
+    state: RequestState,
+) -> Option<ListedPlace> {
+    let rules = chosen.serving.generation.process.recorder.as_ref()?;
+    if !chosen.site.is_recorded || recording::is_excluded(rules, &exchange.request) {
+        return None;
+    }
+    let (path, _) = recording::apart(exchange.request.head.target());
+    chosen.worker.stats.listed.add(ListedRequest {
+        since: exchange.request.received,
+        site: Arc::clone(&chosen.site.name),
+        path: path.get(..PATH_BYTES_MAX).unwrap_or(path).into(),
+        limits: limits.collect(),
+        state,
+    })
 }
 
 /// Whether it takes a place that is given back when no program answers any more.

@@ -5,14 +5,16 @@ mod told;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use config::Sources;
+use ipc::console::RequestState;
 use tokio::task::{JoinHandle, spawn_local, yield_now};
 
 use crate::exchange::{Exchange, ProgramUse};
 use crate::fixture::{self, Fixture, block_on, generation_after, peer, reply};
 use crate::generation::Generation;
-use crate::permits::questions;
+use crate::permits::{holders, questions};
 use crate::pipeline::tests::{LARGE, read_beginning, release_one};
 use crate::pipeline::{self};
 
@@ -174,6 +176,40 @@ fn those_that_may_wait_are_served_in_the_order_they_came() {
         assert_eq!(ended.borrow()[1..], paths);
     });
     check_quiet(&fixture);
+}
+
+#[test]
+fn requests_at_a_limit_are_listed_for_a_recorder_until_they_have_ended() {
+    let limit = r#"{ key = "site", concurrent = 1, queue = 8, wait = "600s" }"#;
+    let text = config("", limit, "");
+    for has_recorder in [false, true] {
+        let recorder = match has_recorder {
+            true => "[recorder]\ndirectory = \"/var/lib/figures\"\n",
+            false => "",
+        };
+        let fixture = Fixture::new(&format!("{text}{recorder}"));
+        let listed = |limit| {
+            let told = holders::oldest(&fixture.shared, limit, Instant::now());
+            let told = told.into_iter().map(|it| (it.site, it.path, it.state));
+            told.collect::<Vec<_>>()
+        };
+        block_on(async {
+            let mut crowd = Crowd::new(&fixture);
+            crowd.ask("192.0.2.7", "a", "/hold/1?secret").await;
+            crowd.ask("192.0.2.7", "a", "/hold/2").await;
+            let of = |path: &str, state| ("a".to_owned(), path.to_owned(), state);
+            let expected = [
+                of("/hold/1", RequestState::Answering),
+                of("/hold/2", RequestState::Waiting),
+            ];
+            let expected = if has_recorder { &expected[..] } else { &[] };
+            let generation = fixture.shared.generation().expect("one is in force");
+            assert_eq!(listed(None), expected);
+            assert_eq!(listed(generation.limits.id(0)), expected);
+            assert_eq!(statuses(&crowd.finish().await), [200, 200]);
+        });
+        assert_eq!(listed(None), []);
+    }
 }
 
 #[test]

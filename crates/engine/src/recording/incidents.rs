@@ -9,8 +9,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use config::POOL_PREFIX;
 use config::model::sensor::{Gauge, Sensor};
 use ipc::console::{Incident, IncidentKind};
+use limits::LimitId;
 
 use crate::permits::holders;
 use crate::shedding;
@@ -45,16 +47,22 @@ pub(super) struct Watch {
 struct Happened {
     times: u64,
     why: String,
+    /// The limit, where one refused.
+    limit: Option<LimitId>,
 }
 
 impl Watch {
     /// What is to be told now; `at_s` is seconds after 1970.
     pub(super) fn next(&mut self, shared: &Shared, now: Instant, at_s: i64) -> Vec<Incident> {
         let mut happened = self.refusals(shared);
-        happened.extend(self.shedding(shared));
-        happened.extend(self.programs(shared));
-        happened.extend(self.upstreams(shared));
-        for (cause, times, why) in happened {
+        let others = self.shedding(shared).into_iter();
+        let others = others.chain(self.programs(shared));
+        let others = others.chain(self.upstreams(shared));
+        happened.extend(others.map(|(cause, times, why)| {
+            let limit = None;
+            (cause, Happened { times, why, limit })
+        }));
+        for (cause, more) in happened {
             if self.told.len() >= CAUSES_MAX && !self.told.contains_key(&cause) {
                 let is_due = |last: &Instant| now.duration_since(*last) >= EVERY;
                 self.told.retain(|_, (last, since)| {
@@ -65,10 +73,11 @@ impl Watch {
                 continue;
             }
             let (_, since) = self.told.entry(cause).or_default();
-            since.times += times;
+            let times = since.times + more.times;
             if since.why.is_empty() {
-                since.why = why;
+                *since = more;
             }
+            since.times = times;
         }
         let due = |(last, since): &(Option<Instant>, Happened)| {
             since.times > 0 && last.is_none_or(|last| now.duration_since(last) >= EVERY)
@@ -81,7 +90,7 @@ impl Watch {
         let due = self.told.iter_mut().filter(|(_, it)| due(it));
         let incidents = due.map(|((kind, what), (last, since))| {
             *last = Some(now);
-            let Happened { times, why } = std::mem::take(since);
+            let Happened { times, why, limit } = std::mem::take(since);
             Incident {
                 at_s,
                 kind: *kind,
@@ -90,29 +99,31 @@ impl Watch {
                 times,
                 in_flight: in_flight.map_or(0, |count| count as u64),
                 held: held.clone(),
+                requests: holders::oldest(shared, limit, now),
             }
         });
         incidents.collect()
     }
 
-    fn refusals(&mut self, shared: &Shared) -> Vec<(Cause, u64, String)> {
+    fn refusals(&mut self, shared: &Shared) -> Vec<(Cause, Happened)> {
         let refusals = &shared.limits.refusals;
         // Nobody is told of what was before.
         let Some(since) = self.refused else {
             self.refused = Some(refusals.last().unwrap_or_default());
             return Vec::new();
         };
-        let mut counts = BTreeMap::<String, (u64, String)>::new();
+        let mut counts = BTreeMap::<String, Happened>::new();
         let last = refusals.since(since, |it| {
             let refusal = &it.refusal;
             let counted = counts.entry(refusal.identity.to_string()).or_default();
-            counted.0 += 1;
-            counted.1 = refusal.why.word().to_owned();
+            counted.times += 1;
+            counted.why = refusal.why.word().to_owned();
+            counted.limit = Some(refusal.limit);
         });
         self.refused = Some(last);
         let counts = counts.into_iter();
         counts
-            .map(|(limit, (times, why))| ((IncidentKind::Limit, limit), times, why))
+            .map(|(limit, happened)| ((IncidentKind::Limit, limit), happened))
             .collect()
     }
 
@@ -150,9 +161,9 @@ impl Watch {
 
     fn upstreams(&mut self, shared: &Shared) -> Vec<(Cause, u64, String)> {
         let stats = shared.stats.iter().flat_map(|stats| stats.upstreams());
-        // A colon is in addresses alone, and in what stands for a pool.
-        let named = stats.filter(|it| !it.upstream.contains(':'));
-        let down: HashSet<_> = named
+        // Pools tell by themselves how they are.
+        let served = stats.filter(|it| !it.upstream.starts_with(POOL_PREFIX));
+        let down: HashSet<_> = served
             .filter(|it| it.is(Health::Out) || it.is(Health::Failing))
             .map(|it| (it.upstream.to_string(), it.server.to_string()))
             .collect();
@@ -186,6 +197,7 @@ burst = 2
 hosts = ["a"]
 rules = [
   { match = { path = "/app/*" }, handler = { proxy = { upstream = "app" } } },
+  { match = { path = "/inline/*" }, handler = { proxy = "http://127.0.0.1:2" } },
   { handler = { respond = { status = 200, body = "fine" } } },
 ]
 "#;
@@ -231,18 +243,28 @@ rules = [
 
     #[test]
     fn a_back_end_that_falls_is_told_and_again_only_when_it_has_come_back() {
+        for (name, server) in [
+            ("app", "127.0.0.1:1"),
+            ("http://127.0.0.1:2", "127.0.0.1:2"),
+        ] {
+            check_falling(name, server);
+        }
+    }
+
+    fn check_falling(name: &str, server: &str) {
         let fixture = Fixture::new(SITES);
+        let generation = fixture.shared.generation().expect("one is in force");
+        assert!(generation.upstreams.iter().any(|it| it.name == name));
         let (mut watch, begun) = (Watch::default(), Instant::now());
         let health = |health| {
-            let server = "127.0.0.1:1".into();
-            let stats = fixture.worker.stats.upstream("app", &server);
+            let stats = fixture.worker.stats.upstream(name, &server.into());
             stats.note_health(3, health);
             stats
         };
         let _held = health(Health::Up);
         assert_eq!(told(&mut watch, &fixture, begun), []);
         health(Health::Failing);
-        let down = [(IncidentKind::Upstream, "app".to_owned(), 1)];
+        let down = [(IncidentKind::Upstream, name.to_owned(), 1)];
         assert_eq!(told(&mut watch, &fixture, begun), down);
         assert_eq!(told(&mut watch, &fixture, begun + EVERY), []);
         health(Health::Up);

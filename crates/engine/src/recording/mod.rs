@@ -65,7 +65,7 @@ fn rule<'a>(arrived: Arrived<'a>, exchange: &Exchange) -> Option<&'a Rule> {
 }
 
 /// Whether nothing of a request is to be recorded.
-fn is_excluded(rules: &Recorder, request: &Request) -> bool {
+pub(crate) fn is_excluded(rules: &Recorder, request: &Request) -> bool {
     let fields = &request.head.fields;
     let says = |name: &[u8]| fields.get_named(name) == Some(b"1");
     (!rules.exclude.is_empty() && rules.exclude.iter().any(|it| it.contains(&request.client)))
@@ -109,7 +109,7 @@ fn asked(rules: &Recorder, site: &Site, request: &Request, ring: &mut RingWriter
 }
 
 /// A target or URL without its query, and the query.
-fn apart(text: &[u8]) -> (&[u8], Option<&[u8]>) {
+pub(crate) fn apart(text: &[u8]) -> (&[u8], Option<&[u8]>) {
     let end = text.iter().position(|byte| matches!(byte, b'?' | b'#'));
     match end.and_then(|end| text.split_at_checked(end)) {
         Some((path, query)) => (path, Some(query)),

@@ -140,6 +140,8 @@ struct Conversation<'a> {
     /// Whether somebody looks who has not been answered.
     is_looked_at: bool,
     last_look: Option<Instant>,
+    /// The generation whose sites were told.
+    generation: Option<u64>,
 }
 
 impl<'a> Conversation<'a> {
@@ -157,6 +159,7 @@ impl<'a> Conversation<'a> {
             look: None,
             is_looked_at: false,
             last_look: None,
+            generation: None,
         }
     }
 
@@ -262,6 +265,12 @@ impl<'a> Conversation<'a> {
         // Of one that does not read nobody wants what is old by then.
         if !self.outgoing.is_empty() {
             return Ok(());
+        }
+        if let Some(generation) = self.shared.generation()
+            && self.generation.replace(generation.number) != Some(generation.number)
+        {
+            let owners = followed::owners(&generation);
+            self.outgoing.put(&ToConsole::Tenants(owners))?;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let at_s = now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX));

@@ -5,12 +5,15 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use recorder::{FigureStore, ListOf, PartsWanted};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::client::{Body, RawClient, reply};
 use testkit::{Gateway, eventually, processes};
+
+use super::upgrade::{Installed, upgraded};
 
 pub(super) const PATIENCE: Duration = Duration::from_secs(90);
 /// Requests that are sent before their replies are read.
@@ -289,6 +292,44 @@ fn killed_under_load_it_comes_back_and_nobody_waits() {
     assert_eq!(told + dropped, logged(&gateway).0 as f64);
     let found = recorded(&directory, "a.example").0;
     assert!(found >= 1_000 && found as f64 <= told, "{found} of {told}");
+}
+
+#[test]
+fn an_upgrade_loses_nothing_untold_and_leaves_one_recorder() {
+    let installed = Installed::new();
+    let config = format!("{CONFIG}[control]\nsocket = \"{{dir}}/control\"\n");
+    let mut gateway = Gateway::with_config(installed.path(), &config).start();
+    await_reading(&gateway);
+    let earlier = [gateway.server_pid(), gateway.child_called("recorder")];
+    let dropped_before = dropped(&gateway);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            let request = b"GET /page HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
+            let mut asked = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                assert_eq!(reply(gateway.ask(request)).status, 200);
+                asked += 1;
+            }
+            asked
+        });
+        upgraded(&gateway);
+        earlier.into_iter().for_each(processes::await_ended);
+        await_reading(&gateway);
+        is_over.store(true, Ordering::Relaxed);
+        assert!(load.join().unwrap() > 0, "the load was no load");
+    });
+    await_quiet(&gateway);
+    let recorder = gateway.child_called("recorder");
+    assert!(!earlier.contains(&recorder) && !earlier.contains(&gateway.server_pid()));
+    eventually(PATIENCE, "server, spawner and recorder alone", || {
+        (gateway.children().len() == 3).then_some(())
+    });
+    let dropped = dropped_before + dropped(&gateway);
+    let directory = figures(&gateway);
+    assert!(gateway.stop().success());
+    let (found, expected) = (recorded(&directory, "a.example").0, logged(&gateway).0);
+    assert_eq!(found as f64 + dropped, expected as f64, "{dropped} dropped");
 }
 
 #[test]

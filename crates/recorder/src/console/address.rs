@@ -26,6 +26,8 @@ pub(super) enum Page {
     Site(String, SitePart),
     /// Figures of the machine and of tenants over time.
     History,
+    /// What tenants and sites took.
+    Load,
     /// What goes on now.
     Live(LivePage),
 }
@@ -36,6 +38,7 @@ impl Page {
         match path.split('/').collect::<Vec<_>>()[..] {
             [""] => Some(Page::Sites),
             ["history"] => Some(Page::History),
+            ["load"] => Some(Page::Load),
             ["site", site, part] => Some(Page::Site(site.into(), SitePart::of_id(part)?)),
             [page] => LivePage::of_id(page).map(Page::Live),
             _ => None,
@@ -47,6 +50,7 @@ impl Page {
             Page::Sites => String::new(),
             Page::Site(site, part) => format!("site/{}/{}", encoded(site), part.id()),
             Page::History => "history".into(),
+            Page::Load => "load".into(),
             Page::Live(page) => page.id().to_owned(),
         }
     }

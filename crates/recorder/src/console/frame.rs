@@ -28,6 +28,8 @@ const PRESETS: [(i32, Phrase); 5] = [
 const SITES: Phrase = Phrase::new("Sites", "サイト");
 /// What people call figures over time.
 pub(super) const HISTORY: Phrase = Phrase::new("History", "推移");
+/// What people call what was taken.
+pub(super) const LOAD: Phrase = Phrase::new("Load", "負荷");
 const SCRIPT: &str = include_str!("live.js");
 static STYLE: LazyLock<String> =
     LazyLock::new(|| format!("{}{}", report::style(), include_str!("style.css")));
@@ -187,6 +189,7 @@ pub(super) fn live_page(
     document: &Document,
     changing: &str,
     below: Option<&Document>,
+    days: Option<(i32, i32)>,
 ) -> ConsoleAnswer {
     let address = &asking.address;
     let events = address.events(asking.language);
@@ -197,7 +200,9 @@ pub(super) fn live_page(
         (top(asking.question.scope, address, Some(&address.page), asking.language))
         main id="main" {
             (heading(document))
-            @if matches!(&address.page, Page::Live(page) if page.has_names()) {
+            @if let Some((from, to)) = days {
+                (range(asking, from, to))
+            } @else if matches!(&address.page, Page::Live(page) if page.has_names()) {
                 form.range method="get" action=(address.path()) { (filter(asking)) }
             }
             div data-events=(events) { (PreEscaped(changing)) }
@@ -233,9 +238,11 @@ fn top(
                 a href=(address.to(Page::Sites)) aria-current=[is_sites.then_some("page")] {
                     (SITES.said_in(language))
                 }
-                @let is_history = current == Some(&Page::History);
-                a href=(address.to(Page::History)) aria-current=[is_history.then_some("page")] {
-                    (HISTORY.said_in(language))
+                @for (page, title) in [(Page::Load, LOAD), (Page::History, HISTORY)] {
+                    @let is_current = current == Some(&page);
+                    a href=(address.to(page)) aria-current=[is_current.then_some("page")] {
+                        (title.said_in(language))
+                    }
                 }
                 @for page in live {
                     @let is_current = current == Some(&Page::Live(page));

@@ -6,6 +6,7 @@
 use config::model::WatchedFigure;
 use config::model::sensor;
 use ipc::console::ConsoleScope;
+use ipc::limit_figures::LIMIT_FIGURES;
 use jiff::civil::Date;
 use report::units::Unit;
 use report::{Along, Cell, Column, Document, Language, Line, Table, units};
@@ -14,7 +15,7 @@ use super::{Asking, ConsoleAnswer, NoPage, export, frame, site, sites};
 use crate::history::Sums;
 use crate::page;
 use crate::salts::civil;
-use crate::store::{FigureStore, Tier};
+use crate::store::{FigureStore, HOURS_DAYS, MINUTES_DAYS, Tier};
 
 /// Figures that are looked at.
 const SERIES_MAX: usize = 20_000;
@@ -40,11 +41,7 @@ pub(super) fn answer(store: &FigureStore, asking: &Asking<'_>) -> Result<Console
         document.section("").text(nothing);
     }
     let span = Span::of(asking, from, to);
-    let tier = match to - from {
-        ..MINUTE_DAYS => Tier::Minute,
-        MINUTE_DAYS..HOUR_DAYS => Tier::Hour,
-        _ => Tier::Day,
-    };
+    let tier = span.tier();
     let mut table = Table::new([
         Column::left(telling.say("figure", "項目")),
         Column::right(telling.say("mean", "平均")),
@@ -101,7 +98,9 @@ fn shown(store: &FigureStore, asking: &Asking<'_>) -> Result<Vec<String>, NoPage
         ConsoleScope::Tenants(_) => "tenant.",
     };
     let mut names = store.series(begin, SERIES_MAX)?;
-    names.retain(|name| scope.has_figure(name) && is_wanted(name));
+    // What limits came to is counts: these have a page of their own.
+    let is_shown = |name: &str| !name.starts_with(LIMIT_FIGURES) && scope.has_figure(name);
+    names.retain(|name| is_shown(name) && is_wanted(name));
     Ok(names)
 }
 
@@ -122,16 +121,18 @@ fn unit(name: &str) -> Unit {
 }
 
 /// The days of a range as instants.
-struct Span {
-    from_s: i64,
-    to_s: i64,
-    /// The first day, after the first of 1970.
-    first: f64,
-    is_by_days: bool,
+pub(super) struct Span {
+    pub(super) from_s: i64,
+    pub(super) to_s: i64,
+    /// The first day and the last, after the first of 1970.
+    first: i32,
+    last: i32,
+    /// How many days ago the first was.
+    age: i32,
 }
 
 impl Span {
-    fn of(asking: &Asking<'_>, from: i32, to: i32) -> Span {
+    pub(super) fn of(asking: &Asking<'_>, from: i32, to: i32) -> Span {
         let zone = asking.question.now.time_zone();
         let begin = |date: Date| {
             let begin = date.to_zoned(zone.clone());
@@ -140,8 +141,36 @@ impl Span {
         Span {
             from_s: begin(civil(from)),
             to_s: begin(civil(to.saturating_add(1))),
-            first: f64::from(from),
-            is_by_days: from < to,
+            first: from,
+            last: to,
+            age: asking.today().saturating_sub(from),
+        }
+    }
+
+    /// How finely it is shown.
+    pub(super) fn tier(&self) -> Tier {
+        // What is older is not kept so finely.
+        match self.last - self.first {
+            ..MINUTE_DAYS if self.age < MINUTES_DAYS => Tier::Minute,
+            ..HOUR_DAYS if self.age < HOURS_DAYS => Tier::Hour,
+            _ => Tier::Day,
+        }
+    }
+
+    /// What charts of it run along.
+    pub(super) fn along(&self) -> Along {
+        match self.first < self.last {
+            true => Along::Day,
+            false => Along::Time,
+        }
+    }
+
+    /// Where a moment is in them.
+    pub(super) fn place(&self, at_s: i64) -> f64 {
+        let since_s = (at_s - self.from_s) as f64;
+        match self.first < self.last {
+            true => f64::from(self.first) + since_s / DAY_S,
+            false => since_s,
         }
     }
 
@@ -157,11 +186,7 @@ impl Span {
             let mut points = Vec::new();
             let mut before = None;
             for (at_s, sums) in samples {
-                let since_s = (at_s - self.from_s) as f64;
-                let at = match self.is_by_days {
-                    true => self.first + since_s / DAY_S,
-                    false => since_s,
-                };
+                let at = self.place(*at_s);
                 // Where nothing was measured nothing is drawn.
                 if before.is_some_and(|before| at_s - before > 2 * tier.seconds()) {
                     points.push((at, f64::NAN));
@@ -174,15 +199,11 @@ impl Span {
                 points,
             }
         };
-        let along = match self.is_by_days {
-            true => Along::Day,
-            false => Along::Time,
-        };
         let lines = vec![
             line(telling.say("mean", "平均"), Sums::mean),
             line(telling.say("most", "最大"), |sums| sums.high),
         ];
-        page::panel(name, along, unit(name), lines)
+        page::panel(name, self.along(), unit(name), lines)
     }
 }
 

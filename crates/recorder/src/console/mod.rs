@@ -12,6 +12,8 @@ mod export;
 mod frame;
 mod history;
 mod live;
+mod load;
+mod refused;
 mod site;
 mod sites;
 
@@ -174,7 +176,8 @@ pub(crate) fn answer_and_why(
 
 /// Whether what is told at this path, decoded, goes on now.
 pub(crate) fn is_of_now(path: &str) -> bool {
-    path == EVENTS || matches!(Page::of_path(path), Some(Page::Live(_)))
+    // Whose sites there are the server says, too.
+    path == EVENTS || matches!(Page::of_path(path), Some(Page::Live(_) | Page::Load))
 }
 
 fn page(store: &FigureStore, asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPage> {
@@ -192,6 +195,7 @@ fn page(store: &FigureStore, asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPag
             }
         }
         Page::History => history::answer(store, asking),
+        Page::Load => load::answer(store, asking),
         Page::Live(page) => live::answer(store, asking, *page),
     }
 }
@@ -212,7 +216,7 @@ pub fn fragment(question: &ConsoleQuestion<'_>) -> Option<String> {
     asking.address.asked.seen.clear();
     match asking.address.page {
         Page::Live(page) => live::fragment(&asking, page),
-        Page::Sites | Page::Site(..) | Page::History => None,
+        Page::Sites | Page::Site(..) | Page::History | Page::Load => None,
     }
 }
 

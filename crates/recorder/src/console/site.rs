@@ -104,7 +104,12 @@ impl SitePart {
                 ListOf::Missing,
                 ListOf::Errors,
             ],
-            SitePart::Speed => &[ListOf::Pages, ListOf::Rules, ListOf::BackEnds],
+            SitePart::Speed => &[
+                ListOf::Pages,
+                ListOf::Rules,
+                ListOf::BackEnds,
+                ListOf::Programs,
+            ],
         }
     }
 
@@ -195,6 +200,7 @@ fn worth(document: &mut Document, range: &RangeFigures, asking: &Asking<'_>) {
 }
 
 fn tell(document: &mut Document, part: SitePart, range: &RangeFigures, telling: &Telling<'_>) {
+    let before = document.sections.len();
     match part {
         SitePart::Visits => {
             page::overview(document, range, telling);
@@ -208,12 +214,13 @@ fn tell(document: &mut Document, part: SitePart, range: &RangeFigures, telling: 
         SitePart::Errors => errors(document, range, telling),
         SitePart::Speed => {
             page::speed(document, range, telling);
-            return page::slowest(document, range, telling);
+            page::slowest(document, range, telling);
         }
         SitePart::Pages | SitePart::Sources | SitePart::Devices => {}
     }
-    let before = document.sections.len();
-    for of in part.lists() {
+    // Of pages the slowest were told.
+    let is_told = |of: &ListOf| part == SitePart::Speed && *of == ListOf::Pages;
+    for of in part.lists().iter().filter(|of| !is_told(of)) {
         page::list(document, range.list(*of), Shown::of(*of), telling);
     }
     if !part.lists().is_empty() && document.sections.len() == before {

@@ -39,6 +39,7 @@ fn request(at_us: i64) -> RequestRecord {
         total_us: UNKNOWN_US,
         queue_us: UNKNOWN_US,
         upstream_us: UNKNOWN_US,
+        program_us: UNKNOWN_US,
         stands_for: 1,
         status: 200,
         country: [0; 2],
@@ -379,6 +380,7 @@ fn what_answered_and_why_not_is_counted_by_name() {
             upstream,
             reason,
             upstream_us,
+            program_us: if upstream == 0 { 700 } else { UNKNOWN_US },
             ..request(0)
         });
     }
@@ -388,6 +390,10 @@ fn what_answered_and_why_not_is_counted_by_name() {
     assert_eq!(counts(day, ListOf::Rules), one("shop", 3));
     assert_eq!(counts(day, ListOf::BackEnds), one("app", 2));
     assert_eq!(counts(day, ListOf::Reasons), one("limit_rate", 1));
-    let (_, tally) = day.list(ListOf::BackEnds).ranked()[0];
-    assert_eq!((tally.us, tally.timed), (10_000, 2));
+    assert_eq!(counts(day, ListOf::Programs), one("shop", 1));
+    let times = [ListOf::BackEnds, ListOf::Programs].map(|of| {
+        let (_, tally) = day.list(of).ranked()[0];
+        (tally.us, tally.timed)
+    });
+    assert_eq!(times, [(10_000, 2), (700, 1)]);
 }

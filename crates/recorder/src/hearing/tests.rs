@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use control::Snapshot;
-use ipc::console::{ConsoleAnswer, ConsoleQuestion, ConsoleScope, FromConsole, Outgoing};
+use ipc::console::{
+    ConsoleAnswer, ConsoleQuestion, ConsoleScope, FromConsole, Outgoing, RequestInFlight,
+};
 use testkit::TempDir;
 
 use super::*;
@@ -206,10 +208,15 @@ fn an_incident_is_kept_with_the_minute_before_and_shown_once_it_is_on_disk() {
     for (at_s, value) in [(10, 9.0), (60, 1.0), (119, 3.0)] {
         served.say(&figures(at_s, &[("load1".into(), value)]));
     }
+    let request = RequestInFlight {
+        path: "x".repeat(1_000),
+        ..RequestInFlight::default()
+    };
     served.say(&ToConsole::Incident(Incident {
         at_s: 119,
         what: "tenant tea/tenant".into(),
         held: vec![Default::default(); HELD_MAX + 5],
+        requests: vec![request; INCIDENT_REQUESTS_MAX + 5],
         ..Incident::default()
     }));
     served.ask(1, "", "");
@@ -217,6 +224,9 @@ fn an_incident_is_kept_with_the_minute_before_and_shown_once_it_is_on_disk() {
     let kept = served.heard.incidents();
     assert_eq!(kept.len(), 1);
     assert_eq!(kept[0].incident.held.len(), HELD_MAX);
+    let requests = &kept[0].incident.requests;
+    assert_eq!(requests.len(), INCIDENT_REQUESTS_MAX);
+    assert_eq!(requests[0].path.len(), 256);
     assert_eq!(kept[0].sensors, [("load1".to_owned(), [1.0, 2.0, 3.0])]);
     let mut store = FigureStore::open_existing(served.directory.path()).expect("it is there");
     store.write_incidents(&kept).expect("written");
@@ -224,4 +234,25 @@ fn an_incident_is_kept_with_the_minute_before_and_shown_once_it_is_on_disk() {
     assert_eq!(served.hear(), FromConsole::Look);
     served.show(1.0);
     assert!(served.answer().body.contains("tenant tea/tenant"));
+}
+
+#[test]
+fn keys_of_limits_beyond_those_of_a_day_count_for_one() {
+    let heard = Heard::default();
+    let key = |key: &str| LimitCount::Key(key).name("site a/paths");
+    for number in 0..LIMIT_KEYS_MAX + 5 {
+        heard.take(60, &[(key(&number.to_string()), 2.0)]);
+    }
+    heard.take(61, &[(key("0"), 1.0)]);
+    let fresh = heard.fresh(70);
+    assert_eq!(fresh.len(), LIMIT_KEYS_MAX + 1);
+    let sum = |of: &str| {
+        let name = key(of);
+        let found = fresh.iter().find(|sample| *sample.name == *name);
+        found.map(|sample| sample.sums.sum)
+    };
+    assert_eq!((sum(OTHER_KEYS), sum("0")), (Some(10.0), Some(3.0)));
+    heard.take(86_400, &[(key("new"), 1.0)]);
+    let fresh = heard.fresh(86_401);
+    assert!(fresh.iter().any(|sample| *sample.name == *key("new")));
 }

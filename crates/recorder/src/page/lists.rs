@@ -31,6 +31,7 @@ enum Counted {
     Visits,
     Times,
     Requests,
+    Runs,
 }
 
 impl Counted {
@@ -40,6 +41,7 @@ impl Counted {
             Counted::Visits => Phrase::new("visits", "訪問"),
             Counted::Times => Phrase::new("times", "回数"),
             Counted::Requests => Phrase::new("requests", "リクエスト"),
+            Counted::Runs => Phrase::new("runs", "実行"),
         }
     }
 }
@@ -78,7 +80,7 @@ impl Shown {
     }
 }
 
-pub(super) const LISTS: [Shown; 20] = [
+pub(super) const LISTS: [Shown; 21] = [
     shown(
         ListOf::Pages,
         "pages",
@@ -219,7 +221,35 @@ pub(super) const LISTS: [Shown; 20] = [
         Phrase::new("back end", "バックエンド"),
         Counted::Requests,
     ),
+    shown(
+        ListOf::Programs,
+        "programs",
+        Phrase::new("Programs by rule", "ルールごとのプログラム"),
+        Phrase::new("rule", "ルール"),
+        Counted::Runs,
+    ),
 ];
+
+impl Shown {
+    /// What times of a name are called, in all and on average, where they are told.
+    fn timed(&self, telling: &Telling<'_>) -> Option<[&'static str; 2]> {
+        let mean = telling.say("mean", "平均");
+        match self.of {
+            ListOf::Rules | ListOf::BackEnds => Some([telling.say("time", "時間"), mean]),
+            ListOf::Programs => Some([telling.say("processor time", "プロセッサ時間"), mean]),
+            _ => None,
+        }
+    }
+}
+
+/// Times of a name, in all and on average.
+fn times(tally: &Tally) -> [Cell; 2] {
+    let us = |us: f64| Cell::figure(units::micros(us), us);
+    match tally.timed {
+        0 => [units::NONE; 2].map(Cell::from),
+        timed => [us(tally.us as f64), us(tally.us as f64 / timed as f64)],
+    }
+}
 
 /// Adds a list, where there is anything in it.
 pub(crate) fn list(document: &mut Document, list: &TopList, shown: &Shown, telling: &Telling<'_>) {
@@ -235,6 +265,9 @@ pub(crate) fn list(document: &mut Document, list: &TopList, shown: &Shown, telli
     if is_sent {
         columns.push(Column::right(telling.say("sent", "送信量")).in_unit("bytes"));
     }
+    let timed = shown.timed(telling);
+    let titles = timed.into_iter().flatten();
+    columns.extend(titles.map(|title| Column::right(title).in_unit("µs")));
     let total = list.total().max(1) as f64;
     let row = |name: Cell, tally: &Tally| {
         let share = tally.count as f64 / total;
@@ -248,6 +281,9 @@ pub(crate) fn list(document: &mut Document, list: &TopList, shown: &Shown, telli
                 units::bytes(tally.bytes as f64),
                 tally.bytes as f64,
             ));
+        }
+        if timed.is_some() {
+            cells.extend(times(tally));
         }
         cells
     };

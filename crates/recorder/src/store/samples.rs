@@ -3,6 +3,8 @@
 
 use rusqlite::{OptionalExtension, Statement, Transaction, TransactionBehavior, params};
 
+use ipc::limit_figures::{LIMIT_FIGURES, LimitCount};
+
 use super::{FigureStore, HOURS_DAYS, MINUTES_DAYS, StoreError};
 use crate::history::{Sample, Sums};
 
@@ -10,6 +12,9 @@ use crate::history::{Sample, Sums};
 const DAY_S: i64 = 86_400;
 /// Names of figures in the database; those of others are not kept.
 const NAMES_MAX: i64 = 200_000;
+/// Days for which counts of limits' keys are kept by the hour; by the day they are not: of some limits
+/// clients choose the key.
+const KEYS_DAYS: i32 = 62;
 /// Adds to a minute, an hour or a day.
 const ADD: &str = "INSERT INTO samples (series, tier, at, count, sum, low, high) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO UPDATE SET count = count + excluded.count, \
@@ -68,7 +73,10 @@ impl FigureStore {
                 let Some(series) = series_id(&transaction, &mut find, &sample.name)? else {
                     continue;
                 };
-                for tier in Tier::ALL {
+                let of_limit = LimitCount::of_name(&sample.name);
+                let is_key = matches!(of_limit, Some((_, LimitCount::Key(_))));
+                let tiers = Tier::ALL.into_iter();
+                for tier in tiers.filter(|tier| !is_key || *tier != Tier::Day) {
                     let Sums {
                         count,
                         sum,
@@ -102,6 +110,40 @@ impl FigureStore {
                 AND at >= ?3 AND at < ?4 ORDER BY at";
             let mut statement = self.connection.prepare(sql)?;
             let of = params![name, tier as i64, from_s, to_s];
+            let rows = statement.query_map(of, |row| {
+                let sums = Sums {
+                    count: row.get::<_, i64>(1)?.unsigned_abs(),
+                    sum: row.get(2)?,
+                    low: row.get(3)?,
+                    high: row.get(4)?,
+                };
+                Ok((row.get(0)?, sums))
+            })?;
+            rows.collect()
+        })();
+        read.map_err(self.failed("read"))
+    }
+
+    /// What figures that begin so came to from `from_s` to before `to_s`, at most so many, in the order of
+    /// their names.
+    ///
+    /// # Errors
+    /// Where they cannot be read.
+    pub fn sums(
+        &self,
+        begin: &str,
+        tier: Tier,
+        (from_s, to_s): (i64, i64),
+        most: usize,
+    ) -> Result<Vec<(String, Sums)>, StoreError> {
+        let read: rusqlite::Result<_> = (|| {
+            let sql = "SELECT name, sum(count), sum(sum), min(low), max(high) \
+                FROM series JOIN samples ON series = id \
+                WHERE substr(name, 1, length(?1)) = ?1 AND tier = ?2 AND at >= ?3 AND at < ?4 \
+                GROUP BY name ORDER BY name LIMIT ?5";
+            let mut statement = self.connection.prepare(sql)?;
+            let most = i64::try_from(most).unwrap_or(i64::MAX);
+            let of = params![begin, tier as i64, from_s, to_s, most];
             let rows = statement.query_map(of, |row| {
                 let sums = Sums {
                     count: row.get::<_, i64>(1)?.unsigned_abs(),
@@ -157,6 +199,11 @@ pub(super) fn thin_samples(transaction: &Transaction<'_>, today: i32) -> rusqlit
         let sql = "DELETE FROM samples WHERE tier = ?1 AND at < ?2";
         transaction.execute(sql, params![tier as i64, oldest_s])?;
     }
+    let oldest_s = i64::from(today.saturating_sub(KEYS_DAYS)) * DAY_S;
+    let sql = "DELETE FROM samples WHERE tier = ?1 AND at < ?2 AND series IN \
+        (SELECT id FROM series WHERE name LIKE ?3)";
+    let keys = format!("{LIMIT_FIGURES}%\tkey\t%");
+    transaction.execute(sql, params![Tier::Hour as i64, oldest_s, keys])?;
     let sql = "DELETE FROM series WHERE NOT EXISTS (SELECT 1 FROM samples WHERE series = id)";
     transaction.execute(sql, [])?;
     Ok(())
@@ -200,6 +247,34 @@ mod tests {
         assert_eq!(read(&store, Tier::Minute), [(DAY_S, 1, 7.0)]);
         assert_eq!(read(&store, Tier::Hour).len(), 3);
         assert_eq!(read(&store, Tier::Day), days);
+    }
+
+    #[test]
+    fn counts_of_keys_go_after_two_months_and_those_of_limits_stay() {
+        let directory = TempDir::new();
+        let (mut store, _) = FigureStore::open(directory.path(), 0).expect("it opens");
+        let names = [LimitCount::Key("/a"), LimitCount::Refused("rate")];
+        let names = names.map(|it| it.name("site a/paths"));
+        let samples = names
+            .iter()
+            .flat_map(|name| [sample(name, 60, 2.0), sample(name, 3_700, 3.0)]);
+        store
+            .write_samples(&samples.collect::<Vec<_>>())
+            .expect("written");
+        let read = |store: &FigureStore, tier| {
+            let read = store.sums(LIMIT_FIGURES, tier, (0, i64::MAX), 10);
+            let read = read.expect("read").into_iter();
+            read.map(|(name, sums)| (name, sums.sum))
+                .collect::<Vec<_>>()
+        };
+        let [key, reason] = names.map(|name| (name, 5.0));
+        assert_eq!(read(&store, Tier::Hour), [key.clone(), reason.clone()]);
+        assert_eq!(read(&store, Tier::Day), [reason.clone()]);
+        for (day, hours) in [(KEYS_DAYS, 2), (KEYS_DAYS + 1, 1)] {
+            store.write(std::iter::empty(), None, day).expect("written");
+            assert_eq!(read(&store, Tier::Hour).len(), hours);
+        }
+        assert_eq!(store.series("", 10).expect("read"), [reason.0]);
     }
 
     #[test]

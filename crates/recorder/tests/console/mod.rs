@@ -96,6 +96,8 @@ fn addresses(site: &str) -> Vec<String> {
     all.push(format!("site/{site}/visits?from=2025-11-27"));
     all.push(format!("site/{site}/visitors?visitor={VISITOR:x}"));
     all.extend(["history", "history?from=2026-11-27", "history?filter=tea"].map(String::from));
+    all.extend(["load", "load?from=2026-11-27", "limits?from=2026-11-26"].map(String::from));
+    all.push("limits?from=2026-09-01&list=refused-keys".into());
     all.extend(LIVE.map(String::from));
     all
 }
@@ -154,6 +156,60 @@ fn what_is_told_is_what_was_recorded() {
     ));
     let rows = trail["rows"].as_array().unwrap();
     assert_eq!((rows.len(), &rows[0][3]), (3, &json!(47)));
+}
+
+#[test]
+fn load_is_told_by_tenant_and_site_and_refusals_by_limit_and_key() {
+    let (_directory, store) = sample::store(&SITES, plainly);
+    let said = sample::said(&OWNERS, plainly);
+    let all = Eyes {
+        store: &store,
+        said: Some(&said),
+        scope: ConsoleScope::All,
+    };
+    let sites = all.json("?format=json");
+    let load = all.json("load?format=json");
+    assert_eq!(load["list"], "tenants");
+    for place in 0..2 {
+        assert_eq!(load["rows"][place][1], sites["rows"][place][4]);
+    }
+    let tea = &load["rows"][0];
+    assert_eq!((&tea[0], &tea[4]), (&json!("tea"), &json!(48 * 9)));
+    assert_eq!((&tea[5], &tea[6]), (&json!(0.75), &json!(0.75)));
+    assert_eq!(load["rows"][1][6], "–");
+    let of_sites = all.json("load?format=json&list=sites&filter=other");
+    let other = &of_sites["rows"][0];
+    assert_eq!(
+        [&other[0], &other[1]],
+        [&sites["rows"][1][0], &sites["rows"][1][4]]
+    );
+    for days in ["", "from=2026-11-26", "from=2026-01-01"] {
+        let told = all.json(&format!("limits?format=json&list=refused&{days}"));
+        let row = json!(["tenant other/tenant", 48, 48, "limit_queue_full 48"]);
+        assert_eq!(told["rows"][0], row, "{days}");
+    }
+    for days in ["", "from=2026-11-26", "from=2026-01-01"] {
+        let told = all.json(&format!("limits?format=json&list=refused-keys&{days}"));
+        let row = json!(["tenant other/tenant", "/srv/index.php", 48]);
+        assert_eq!(told["rows"][0], row, "{days}");
+    }
+    let page = all.see("limits?from=2026-11-26").body;
+    assert!(page.contains("Refused, by the minute") && page.contains("data-events"));
+    let unheard = Eyes { said: None, ..all };
+    let told = unheard.json("load?format=json");
+    assert_eq!([&told["rows"][0][0], &told["rows"][0][1]], ["other", "–"]);
+    let mine = Eyes {
+        scope: tenants(&OWNERS[..1]),
+        ..unheard
+    };
+    let told = mine.json("load?format=json");
+    assert_eq!(told["rows"][0][1], tea[1]);
+    let speed = mine.json("site/tea.example/speed?format=json&list=programs");
+    assert_eq!(speed["rows"][0][0], "*.cgi");
+    let speed = mine.see("site/tea.example/speed").body;
+    for part in ["Programs by rule", "/reserve/*", "127.0.0.1:9000"] {
+        assert!(speed.contains(part), "{part}: {speed}");
+    }
 }
 
 #[test]
@@ -344,6 +400,8 @@ fn nobody_sees_what_is_anothers_whatever_is_asked() {
         assert_eq!(eyes(Some(&mine)).with(page, fragment), None, "{page}");
     }
     let limits = eyes(Some(&mine)).see("limits").body;
+    let requests = "tea.example/slow.php 4.20 s answering; elsewhere: 1";
+    assert!(limits.contains(requests), "{limits}");
     assert!(limits.contains("tenant tea/tenant") && limits.contains("site tea.example/client"));
 }
 
@@ -367,7 +425,7 @@ fn markup_in_any_name_stays_text() {
             let joint = if address.contains('?') { '&' } else { '?' };
             let answer = eyes.see(&format!("{address}{joint}{query}"));
             let body = match address.as_str() {
-                page if LIVE.contains(&page) && answer.status == 200 => {
+                page if LIVE.contains(&page.split('?').next().unwrap()) && answer.status == 200 => {
                     let (before, after) = answer.body.rsplit_once("<script>").expect("ours");
                     assert!(after.contains("EventSource"));
                     before.to_owned()

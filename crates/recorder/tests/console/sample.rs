@@ -5,7 +5,8 @@ use control::{
     Certificate, Concurrent, Group, Key, Limit, Named, Pool, PoolStanding, RefusedReload, Replies,
     RequestClass, Sensor, Sensors, ShedRule, Site, Status, TenantNow, Upstream, Worker,
 };
-use ipc::console::{HeldPlace, Incident, IncidentKind};
+use ipc::console::{HeldPlace, Incident, IncidentKind, RequestInFlight, RequestState, TenantSites};
+use ipc::limit_figures::LimitCount;
 use ipc::recorder::{AlertRule, Side};
 use recorder::{AlertState, FigureStore, KeptIncident, ListOf, Piece, Sample, Sums, Tally};
 use testkit::TempDir;
@@ -56,12 +57,19 @@ fn samples(name: Naming) -> Vec<Sample> {
     let mut samples = Vec::new();
     for (minute, value) in (0..96).zip([0.25, 0.75].into_iter().cycle()) {
         let at_s = i64::from(TODAY - 1) * 86_400 + minute * 1_800;
-        for of in ["cpu_pressure", "tenant.tea.cpu", "tenant.other.cpu"] {
-            let of = if of == "cpu_pressure" {
-                name(of)
-            } else {
-                of.to_owned()
-            };
+        let of_limits = ["tea", "other"].into_iter().flat_map(|tenant| {
+            let key = name("/srv/index.php");
+            let reason = name("limit_queue_full");
+            let counts = [
+                LimitCount::Waited,
+                LimitCount::Refused(&reason),
+                LimitCount::Key(&key),
+            ];
+            counts.map(|count| count.name(&format!("tenant {tenant}/tenant")))
+        });
+        let of_tenants = ["tenant.tea.cpu", "tenant.other.cpu", "tenant.tea.memory"];
+        let figures = of_tenants.into_iter().map(String::from).chain(of_limits);
+        for of in figures.chain([name("cpu_pressure")]) {
             samples.push(Sample {
                 name: of.into(),
                 at_s,
@@ -72,7 +80,7 @@ fn samples(name: Naming) -> Vec<Sample> {
     samples
 }
 
-const LISTED: [(ListOf, &[&str]); 17] = [
+const LISTED: [(ListOf, &[&str]); 20] = [
     (
         ListOf::Pages,
         &[
@@ -147,6 +155,9 @@ const LISTED: [(ListOf, &[&str]); 17] = [
         ListOf::Statuses,
         &["200", "304", "404", "301", "502", "429"],
     ),
+    (ListOf::Rules, &["/reserve/*", "*.cgi"]),
+    (ListOf::BackEnds, &["127.0.0.1:9000"]),
+    (ListOf::Programs, &["*.cgi"]),
 ];
 
 /// A day of a site: busy by day, quiet at night, and more at weekends.
@@ -217,6 +228,7 @@ pub(crate) struct Said {
     pub(crate) certificates: Vec<Certificate>,
     pub(crate) alerts: Vec<(AlertRule, AlertState)>,
     pub(crate) incidents: Vec<KeptIncident>,
+    pub(crate) owners: Vec<TenantSites>,
 }
 
 impl Said {
@@ -231,6 +243,7 @@ impl Said {
             certificates: &self.certificates,
             alerts: &self.alerts,
             incidents: &self.incidents,
+            owners: &self.owners,
         }
     }
 }
@@ -266,6 +279,13 @@ pub(crate) fn said(owners: &[(&str, &str)], name: Naming) -> Said {
         incidents: owners
             .iter()
             .map(|(tenant, _)| incident(tenant, &owners, name))
+            .collect(),
+        owners: owners
+            .iter()
+            .map(|(tenant, site)| TenantSites {
+                tenant: tenant.clone(),
+                sites: vec![site.clone()],
+            })
             .collect(),
         alerts: vec![(
             rule(name),
@@ -457,6 +477,12 @@ fn incident(tenant: &str, owners: &[(String, String)], name: Naming) -> KeptInci
         in_flight: 2,
         queued: 1,
     });
+    let requests = owners.iter().map(|(_, site)| RequestInFlight {
+        site: site.clone(),
+        path: name("/slow.php"),
+        age_ms: 4_200,
+        state: RequestState::Answering,
+    });
     KeptIncident {
         incident: Incident {
             at_s: 1_785_000_000,
@@ -466,6 +492,7 @@ fn incident(tenant: &str, owners: &[(String, String)], name: Naming) -> KeptInci
             times: 40,
             in_flight: 9,
             held: held.collect(),
+            requests: requests.collect(),
         },
         sensors: vec![("load1".into(), [1.0, 2.5, 4.0])],
     }

@@ -267,6 +267,9 @@ impl Holding {
 
     /// Takes the permits over, which would go with the exchange otherwise.
     fn taking(self, exchange: &mut Exchange) -> Self {
+        if let Some(held) = &exchange.held {
+            held.note(ipc::console::RequestState::Abandoned);
+        }
         Self {
             held: exchange.held.take(),
             stay: exchange.stay.take(),

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use ipc::console::{ConsoleScope, IncidentKind};
+use ipc::console::{ConsoleScope, IncidentKind, RequestState};
 use report::units;
 use report::{Cell, Column, Document, Table};
 
@@ -26,6 +26,7 @@ pub(super) fn incidents(document: &mut Document, told: &LiveTelling<'_>) {
         Column::right(told.say("times", "回数")),
         Column::right(told.say("under way", "処理中")),
         Column::left(told.say("who held places", "枠の使用者")),
+        Column::left(told.say("oldest requests", "古いリクエスト")),
     ];
     let is_all = *told.scope == ConsoleScope::All;
     if is_all {
@@ -48,7 +49,8 @@ pub(super) fn incidents(document: &mut Document, told: &LiveTelling<'_>) {
             }),
             Cell::count(incident.times),
             Cell::count(incident.in_flight),
-            Cell::from(held(told, it)),
+            Cell::name(held(told, it)),
+            Cell::name(requests(told, it)),
         ];
         if is_all {
             row.push(Cell::from(sensors(it)));
@@ -85,7 +87,34 @@ fn kind(told: &LiveTelling<'_>, kind: IncidentKind) -> &'static str {
 fn concerns(told: &LiveTelling<'_>, it: &KeptIncident) -> bool {
     let mut held = it.incident.held.iter();
     let mut holds = || held.any(|it| told.has_limit(&it.limit));
-    *told.scope == ConsoleScope::All || is_own(told, it) || holds()
+    let mut requests = it.incident.requests.iter();
+    let mut asks = || requests.any(|it| told.scope.has_site(&it.site));
+    *told.scope == ConsoleScope::All || is_own(told, it) || holds() || asks()
+}
+
+/// The oldest requests that held places or waited for them; of others how many.
+fn requests(told: &LiveTelling<'_>, it: &KeptIncident) -> String {
+    let (own, others): (Vec<_>, Vec<_>) = it
+        .incident
+        .requests
+        .iter()
+        .partition(|it| told.scope.has_site(&it.site));
+    let own = own.into_iter().map(|it| {
+        let state = match it.state {
+            RequestState::Waiting => told.say("waiting", "待機中"),
+            RequestState::Answering => told.say("answering", "応答中"),
+            RequestState::Sending => told.say("sending", "送信中"),
+            RequestState::Abandoned => told.say("abandoned", "放棄"),
+        };
+        let age = units::seconds(it.age_ms as f64 / 1e3);
+        format!("{}{} {age} {state}", it.site, it.path)
+    });
+    let mut parts: Vec<String> = own.collect();
+    if !others.is_empty() {
+        let what = told.say("elsewhere", "他所");
+        parts.push(format!("{what}: {}", others.len()));
+    }
+    parts.join("; ")
 }
 
 /// Those who held most, and of others how many requests.

@@ -9,12 +9,12 @@ mod machine;
 mod now;
 
 use control::{Certificate, Key, PoolStanding, Sensors, Status, TenantNow};
-use ipc::console::ConsoleScope;
+use ipc::console::{ConsoleScope, TenantSites};
 use ipc::recorder::AlertRule;
 use maud::html;
 use report::{Document, Phrase, Tone};
 
-use super::{Asking, ConsoleAnswer, NoPage, export, frame, site};
+use super::{Asking, ConsoleAnswer, NoPage, export, frame, refused, site};
 use crate::alert::AlertState;
 use crate::outlook::{outlook, resources};
 use crate::store::{FigureStore, KeptIncident};
@@ -40,6 +40,8 @@ pub struct Live<'a> {
     pub alerts: &'a [(AlertRule, AlertState)],
     /// What went wrong, the latest first.
     pub incidents: &'a [KeptIncident],
+    /// Whose sites there are, of those that are recorded.
+    pub owners: &'a [TenantSites],
 }
 
 /// A page of what goes on now.
@@ -118,21 +120,32 @@ pub(super) fn answer(
     page: LivePage,
 ) -> Result<ConsoleAnswer, NoPage> {
     let mut document = document(asking, page).ok_or(NoPage::Unknown)?;
+    let (mut below, days) = match page {
+        LivePage::Machine => (Some(capacity(store, asking)?), None),
+        LivePage::Limits => (
+            Some(refused::document(store, asking)?),
+            Some(asking.range()?),
+        ),
+        _ => (None, None),
+    };
     if let Some(format) = asking.address.asked.format {
+        let below = below.into_iter().flat_map(|below| below.sections);
+        document.sections.extend(below);
         let today = asking.today();
-        return export::answer(asking, format, &document, page.id(), (today, today));
+        let days = days.unwrap_or((today, today));
+        return export::answer(asking, format, &document, page.id(), days);
     }
     site::link_lists(asking, &mut document, false);
+    if let Some(below) = &mut below {
+        site::link_lists(asking, below, false);
+    }
     let changing = changing(&document);
-    let below = match page {
-        LivePage::Machine => Some(capacity(store, asking)?),
-        _ => None,
-    };
     Ok(frame::live_page(
         asking,
         &document,
         &changing,
         below.as_ref(),
+        days,
     ))
 }
 
@@ -211,16 +224,7 @@ impl LiveTelling<'_> {
         self.telling.say(english, japanese)
     }
 
-    /// Whether the scope has what a limit's name says it stands on.
     fn has_limit(&self, limit: &str) -> bool {
-        let mut words = limit.splitn(2, ' ');
-        let level = words.next().unwrap_or_default();
-        let of = words.next().and_then(|rest| rest.split('/').next());
-        match (level, of) {
-            _ if *self.scope == ConsoleScope::All => true,
-            ("tenant", Some(name)) => self.scope.has_tenant(name),
-            ("site" | "rule", Some(name)) => self.scope.has_site(name),
-            _ => false,
-        }
+        self.scope.has_limit(limit)
     }
 }

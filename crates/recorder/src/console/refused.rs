@@ -1,0 +1,238 @@
+//! Who waited at limits and was refused over some days: by limit and reason, by key, and when.
+//!
+//! The idea: each is a count that was followed, so that sums over any days are exact; a tenant sees those
+//! of limits that stand on what is its own.
+
+use std::collections::BTreeMap;
+
+use ipc::limit_figures::{LIMIT_FIGURES, LimitCount};
+use report::units::{self, Unit};
+use report::{Cell, Column, Document, Line, Lines, Table, Tone};
+
+use super::history::Span;
+use super::{Asking, NoPage, sites};
+use crate::page::{self, Telling};
+use crate::store::{FigureStore, Tier};
+
+/// Figures that are looked at.
+const FIGURES_MAX: usize = 200_000;
+/// Figures that the chart is made of, those that count most, and its lines.
+const CHARTED_MAX: usize = 24;
+const LINES_MAX: usize = 6;
+
+/// What a limit came to.
+#[derive(Debug, Default)]
+struct LimitRow {
+    waited: f64,
+    refused: f64,
+    reasons: BTreeMap<String, f64>,
+}
+
+/// All limits, and the keys of refusals.
+#[derive(Debug, Default)]
+struct Refused {
+    limits: BTreeMap<String, LimitRow>,
+    keys: Vec<(String, String, f64)>,
+}
+
+/// What there was, as sections.
+pub(super) fn document(store: &FigureStore, asking: &Asking<'_>) -> Result<Document, NoPage> {
+    let (from, to) = asking.range()?;
+    let telling = asking.telling();
+    let mut document = Document::new("", "");
+    document.language = asking.language;
+    let span = Span::of(asking, from, to);
+    let refused = Refused::read(store, asking, &span)?;
+    let range = sites::told_range(from, to);
+    tell_limits(&mut document, &refused, &range, &telling);
+    if let Some(chart) = chart(store, asking, &span, &refused)? {
+        document.section("").chart(chart);
+    }
+    tell_keys(&mut document, &refused, &range, &telling);
+    Ok(document)
+}
+
+impl Refused {
+    fn read(store: &FigureStore, asking: &Asking<'_>, span: &Span) -> Result<Refused, NoPage> {
+        let telling = asking.telling();
+        let time = (span.from_s, span.to_s);
+        let mut sums = store.sums(LIMIT_FIGURES, span.tier(), time, FIGURES_MAX)?;
+        if span.tier() == Tier::Day {
+            // Of keys no days are kept.
+            let hours = store.sums(LIMIT_FIGURES, Tier::Hour, time, FIGURES_MAX)?;
+            let keys = hours.into_iter();
+            sums.extend(keys.filter(|(name, _)| {
+                matches!(LimitCount::of_name(name), Some((_, LimitCount::Key(_))))
+            }));
+        }
+        let mut refused = Refused::default();
+        for (name, sums) in &sums {
+            let Some((limit, count)) = LimitCount::of_name(name) else {
+                continue;
+            };
+            if !asking.question.scope.has_limit(limit) || !telling.shows(limit) {
+                continue;
+            }
+            match count {
+                LimitCount::Waited => refused.limit(limit).waited += sums.sum,
+                LimitCount::Refused(reason) => {
+                    let row = refused.limit(limit);
+                    row.refused += sums.sum;
+                    *row.reasons.entry(reason.into()).or_default() += sums.sum;
+                }
+                LimitCount::Key(key) => refused.keys.push((limit.into(), key.into(), sums.sum)),
+            }
+        }
+        refused
+            .keys
+            .sort_by(|(.., one), (.., other)| other.total_cmp(one));
+        Ok(refused)
+    }
+
+    fn limit(&mut self, limit: &str) -> &mut LimitRow {
+        self.limits.entry(limit.into()).or_default()
+    }
+}
+
+fn tell_limits(document: &mut Document, refused: &Refused, range: &str, telling: &Telling<'_>) {
+    let mut limits: Vec<_> = refused.limits.iter().collect();
+    limits.sort_by(|(_, one), (_, other)| {
+        let order = other.refused.total_cmp(&one.refused);
+        order.then(other.waited.total_cmp(&one.waited))
+    });
+    let mut table = Table::new([
+        Column::left(telling.say("limit", "制限")),
+        Column::right(telling.say("waited", "待機した")),
+        Column::right(telling.say("refused", "拒否")),
+        Column::left(telling.say("why", "理由")),
+    ]);
+    for (limit, row) in limits.into_iter().take(telling.rows) {
+        let reasons = row.reasons.iter();
+        let reasons = reasons.map(|(reason, count)| format!("{reason} {}", written(*count)));
+        table.row([
+            Cell::name(&**limit),
+            count_cell(row.waited),
+            bad(row.refused),
+            Cell::name(reasons.collect::<Vec<_>>().join(", ")),
+        ]);
+    }
+    let heading = telling.say("Waited and refused", "待機と拒否");
+    tell(
+        document,
+        "refused",
+        format!("{heading}, {range}"),
+        table,
+        telling,
+    );
+}
+
+fn tell_keys(document: &mut Document, refused: &Refused, range: &str, telling: &Telling<'_>) {
+    let mut table = Table::new([
+        Column::left(telling.say("limit", "制限")),
+        Column::left(telling.say("key", "キー")),
+        Column::right(telling.say("refused", "拒否")),
+    ]);
+    for (limit, key, count) in refused.keys.iter().take(telling.rows) {
+        table.row([Cell::name(&**limit), Cell::name(&**key), bad(*count)]);
+    }
+    let heading = telling.say("Refused by key", "キーごとの拒否");
+    tell(
+        document,
+        "refused-keys",
+        format!("{heading}, {range}"),
+        table,
+        telling,
+    );
+}
+
+fn tell(
+    document: &mut Document,
+    id: &'static str,
+    heading: String,
+    table: Table,
+    telling: &Telling<'_>,
+) {
+    let section = document.section(heading);
+    section.id = id;
+    match table.rows.is_empty() {
+        true => section.text(telling.say("Nothing was recorded.", "記録はありません。")),
+        false => section.table(table),
+    }
+    if id == "refused-keys" {
+        section.text(telling.say(
+            "Keys made of addresses, fields or cookies are not recorded. The others are kept for 62 days.",
+            "アドレス・ヘッダ・クッキーによるキーは記録しません。その他は 62 日間残ります。",
+        ));
+    }
+}
+
+fn written(count: f64) -> String {
+    units::count(count as u64)
+}
+
+fn count_cell(count: f64) -> Cell {
+    Cell::figure(written(count), count)
+}
+
+fn bad(count: f64) -> Cell {
+    let mut cell = count_cell(count);
+    if count > 0.0 {
+        cell.tone = Tone::Bad;
+    }
+    cell
+}
+
+/// When requests were refused, a line for each reason; where nothing was told there was nothing.
+fn chart(
+    store: &FigureStore,
+    asking: &Asking<'_>,
+    span: &Span,
+    refused: &Refused,
+) -> Result<Option<Lines>, NoPage> {
+    let mut figures = Vec::new();
+    for (limit, row) in &refused.limits {
+        for (reason, count) in &row.reasons {
+            figures.push((*count, &**limit, &**reason));
+        }
+    }
+    figures.sort_by(|(one, ..), (other, ..)| other.total_cmp(one));
+    let tier = span.tier();
+    let mut reasons = BTreeMap::<&str, BTreeMap<i64, f64>>::new();
+    for (_, limit, reason) in figures.into_iter().take(CHARTED_MAX) {
+        if reasons.len() >= LINES_MAX && !reasons.contains_key(reason) {
+            continue;
+        }
+        let name = LimitCount::Refused(reason).name(limit);
+        let counts = reasons.entry(reason).or_default();
+        for (at_s, sums) in store.samples(&name, tier, span.from_s, span.to_s)? {
+            *counts.entry(at_s).or_default() += sums.sum;
+        }
+    }
+    if reasons.is_empty() {
+        return Ok(None);
+    }
+    let now_s = asking.question.now.timestamp().as_second();
+    let times = || {
+        let step = usize::try_from(tier.seconds()).unwrap_or(usize::MAX);
+        let times = (tier.begin(span.from_s)..span.to_s.min(now_s)).step_by(step);
+        times.filter(|at_s| *at_s >= span.from_s)
+    };
+    let lines = reasons.into_iter().map(|(reason, counts)| Line {
+        name: reason.into(),
+        points: times()
+            .map(|at_s| (span.place(at_s), counts.get(&at_s).copied().unwrap_or(0.0)))
+            .collect(),
+    });
+    let telling = asking.telling();
+    let title = match tier {
+        Tier::Minute => telling.say("Refused, by the minute", "毎分の拒否"),
+        Tier::Hour => telling.say("Refused, by the hour", "毎時の拒否"),
+        Tier::Day => telling.say("Refused, by the day", "毎日の拒否"),
+    };
+    Ok(Some(page::panel(
+        title,
+        span.along(),
+        Unit::Count,
+        lines.collect(),
+    )))
+}
