@@ -50,6 +50,8 @@ pub struct Decision {
     pub handler: Option<Vec<u8>>,
     /// Whether a rule answers, or sends the client elsewhere.
     pub is_by_rule: bool,
+    /// Whether a rule has led to a path that no file holds for, as nobody could ask for it.
+    pub leads_nowhere: bool,
     /// Whether a rule with `END` was met.
     pub has_ended: bool,
     /// Variables that rules of the virtual host have set for this path.
@@ -123,6 +125,7 @@ pub fn decide<'a>(
             media_type: None,
             handler: None,
             is_by_rule: false,
+            leads_nowhere: false,
             has_ended: request.has_ended,
             server_env: BTreeSet::new(),
             spent: 0,
@@ -135,7 +138,9 @@ pub fn decide<'a>(
                 let ground = chain.ground(scope.sections.take());
                 let ending = go(&settings, (ground, &mut decision), &scope).await;
                 decision.ending = ending.unwrap_or_else(stopped);
-                decision.settings = settings;
+                if !decision.leads_nowhere {
+                    decision.settings = settings;
+                }
             }
             Err(stop) => decision.ending = stopped(stop),
         }
@@ -188,6 +193,10 @@ async fn go(
     match passed.result {
         RewriteResult::Status(status) => {
             decision.is_by_rule = true;
+            return Err(Stop::new(status, "htaccess_rule"));
+        }
+        RewriteResult::Nowhere(status) => {
+            decision.leads_nowhere = true;
             return Err(Stop::new(status, "htaccess_rule"));
         }
         RewriteResult::Redirect(status, location) => {
@@ -271,7 +280,7 @@ async fn translate(
             let found = redirect::first(&settings.server_redirects, scope).await?;
             found.map(redirected).transpose()
         }
-        RewriteResult::Status(status) => {
+        RewriteResult::Status(status) | RewriteResult::Nowhere(status) => {
             decision.is_by_rule = true;
             Err(Stop::new(status, "htaccess_rule"))
         }
@@ -294,7 +303,7 @@ fn set_env(settings: &Settings, scope: &Scope<'_>) -> Result<(), Stop> {
         .iter()
         .filter_map(|(name, value)| Some((name, value.as_ref()?)));
     for (name, value) in set {
-        scope.set_variable(name, Some(value))?;
+        scope.set_for_programs(name, value)?;
     }
     Ok(())
 }

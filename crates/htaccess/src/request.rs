@@ -193,7 +193,12 @@ impl Stop {
 
 /// Variables of a request: what `SetEnv` and its like set, and programs are told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Variables(Vec<(Vec<u8>, Vec<u8>)>);
+pub struct Variables {
+    /// As programs are told.
+    told: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What was said before of those that are set whatever is asked: files read this of them.
+    before: Vec<(Vec<u8>, Vec<u8>)>,
+}
 
 /// Beginnings of names that a file may not set: what a server itself says to programs.
 const RESERVED: [&[u8]; 15] = [
@@ -227,20 +232,21 @@ impl Variables {
         is_name && !RESERVED.iter().any(|begin| told.starts_with(begin))
     }
 
-    /// The value of a variable.
+    /// The value of a variable, as files read it.
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
-        let found = self.0.iter().find(|(have, _)| have == name);
+        let mut all = self.before.iter().chain(&self.told);
+        let found = all.find(|(have, _)| have == name);
         found.map(|(_, value)| value.as_slice())
     }
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.told.len()
     }
 
     /// All of them, in the order they were first set.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.0
+        self.told
             .iter()
             .map(|(name, value)| (name.as_slice(), value.as_slice()))
     }
@@ -253,24 +259,39 @@ impl Variables {
         if !Self::may_be_set(name) {
             return Ok(());
         }
-        match self.0.iter_mut().find(|(have, _)| have == name) {
+        self.before.retain(|(have, _)| have != name);
+        match self.told.iter_mut().find(|(have, _)| have == name) {
             Some((_, have)) => value.clone_into(have),
-            None => self.0.push((name.to_vec(), value.to_vec())),
+            None => self.told.push((name.to_vec(), value.to_vec())),
         }
         let bytes: usize = self
-            .0
+            .told
             .iter()
             .map(|(name, value)| name.len() + value.len())
             .sum();
-        match bytes <= ENV_BYTES_MAX && self.0.len() <= VARIABLES_MAX {
+        match bytes <= ENV_BYTES_MAX && self.told.len() <= VARIABLES_MAX {
             true => Ok(()),
             false => Err(Stop::new(500, "htaccess_env")),
         }
     }
 
+    /// Sets a variable whatever is asked: programs are told this, and files go on to read what it was.
+    ///
+    /// # Errors
+    /// As [`Variables::set`].
+    pub(crate) fn set_for_programs(&mut self, name: &[u8], value: &[u8]) -> Result<(), Stop> {
+        let before = self.get(name).map(<[u8]>::to_vec);
+        self.set(name, value)?;
+        if let Some(before) = before {
+            self.before.push((name.to_vec(), before));
+        }
+        Ok(())
+    }
+
     /// Takes a variable away.
     pub fn unset(&mut self, name: &[u8]) {
-        self.0.retain(|(have, _)| have != name);
+        self.told.retain(|(have, _)| have != name);
+        self.before.retain(|(have, _)| have != name);
     }
 
     /// What these are for the request that an internal redirect makes: each with `REDIRECT_`

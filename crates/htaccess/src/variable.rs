@@ -102,6 +102,14 @@ impl<'a> Scope<'a> {
         }
     }
 
+    /// Sets a variable whatever is asked.
+    pub(crate) fn set_for_programs(&self, name: &[u8], value: &[u8]) -> Result<(), Stop> {
+        let mut variables = self.variables.borrow_mut();
+        self.asker
+            .spend(steps_of(value.len()) + variables.len() / 4)?;
+        variables.set_for_programs(name, value)
+    }
+
     /// Matches a text, and counts the work.
     pub(crate) fn is_match(&self, pattern: &Pattern, text: &[u8]) -> Result<bool, Stop> {
         Ok(self.matched(pattern, text)?.is_some())

@@ -36,6 +36,33 @@ fn a_variable_that_is_taken_away_stays_where_the_request_has_set_it() {
 }
 
 #[test]
+fn files_read_of_a_variable_what_was_asked_and_programs_what_is_set_in_any_case() {
+    let site = Site::new("SetEnv SEEN no\nSetEnvIf Request_URI ^/a SEEN=yes");
+    let of = |target: &str| {
+        let asked = site.ask(target);
+        let mut told = asked.variables.iter();
+        let told = told.find(|(name, _)| name == b"SEEN");
+        let told = told.map(|(_, value)| String::from_utf8_lossy(value).into_owned());
+        (asked.variable("SEEN"), told)
+    };
+    let both = |read: &str, told: &str| (Some(read.to_owned()), Some(told.to_owned()));
+    assert_eq!(of("/a"), both("yes", "no"));
+    assert_eq!(of("/b"), both("no", "no"));
+}
+
+#[test]
+fn for_a_path_that_nobody_could_ask_for_no_file_holds() {
+    let rule = "RewriteRule ^x/(.*)$ /y/$1 [B,L]\nErrorDocument 404 /page\n";
+    let site = Site::new(&format!("{ENGINE}{rule}"));
+    let page = |target: &str| {
+        let asked = site.ask(target);
+        (asked.short(), asked.settings.error_document(404).is_some())
+    };
+    assert_eq!(page("/x/a/b"), ("404".to_owned(), false));
+    assert_eq!(page("/x/a"), ("-> /y/a".to_owned(), true));
+}
+
+#[test]
 fn an_expression_without_groups_leaves_those_of_the_one_before() {
     let denies = |expression: &str| {
         let site = Site::new(&format!("<If \"{expression}\">\nRequire all denied\n</If>"));

@@ -35,6 +35,8 @@ pub struct Route {
     pub(crate) htaccess: Option<Box<Applied>>,
     /// What goes with it to the page of a failure.
     pub(crate) carried: Option<Box<Carried>>,
+    /// What files had said where it failed, while the page of that is looked for.
+    pub(crate) failed: Option<Box<Applied>>,
     /// The status of the failure whose page is looked for; 0 where there was none.
     pub(crate) failed_status: u16,
     /// The upstream a script has named; `None` where the configuration says it, or nobody.
@@ -98,6 +100,7 @@ impl Route {
         self.was_edited = false;
         self.skips_optional = false;
         self.failed_status = 0;
+        self.failed = None;
         self.carried = None;
         self.answers.clear();
         self.counted.clear();

@@ -41,8 +41,11 @@ pub(crate) async fn answer(
     }
 }
 
-/// The failure whose page could not be had, either.
-fn first_failure(exchange: &Exchange, error: Error) -> Error {
+/// The failure whose page could not be had, either: it has the head that it would have without one.
+fn first_failure(exchange: &mut Exchange, error: Error) -> Error {
+    if let Some(applied) = exchange.route.failed.take() {
+        exchange.route.htaccess = Some(applied);
+    }
     let kind = Kind::Refused(exchange.route.failed_status);
     Error::new(kind, error.reason, format!("its page: {}", error.detail))
 }
@@ -85,6 +88,7 @@ async fn answer_error(routed: Routed<'_>, exchange: &mut Exchange, error: Error)
         (Some(ErrorDocument::Path(target)), Some(carried)) => {
             begin(routed, exchange, &error);
             exchange.route.failed_status = status;
+            exchange.route.failed = exchange.route.htaccess.take();
             if status == 401 {
                 // The page's program would take a name for proven.
                 exchange.record.user.clear();

@@ -92,6 +92,8 @@ async fn go_round(
     exchange.request.server_env.clear();
     let carried = exchange.route.carried.take();
     let mut carried = carried.map_or_else(Carried::default, |it| *it);
+    // What was said of the path whose page is looked at: that answers where the page is refused.
+    let mut outer: Option<(Decision, Facts)> = None;
     for round in 0..=REDIRECTS_MAX {
         let tree = resolve::find_tree(routed, exchange);
         let path = exchange.route.lookup_path(&exchange.request).to_vec();
@@ -127,9 +129,12 @@ async fn go_round(
             Ok(Onward::Elsewhere(path, file, next)) => {
                 lead_to(routed, exchange, &path, Some(decision.query.as_deref()))?;
                 exchange.route.file = file;
+                let is_page = next.page_of.is_some();
                 carried = next.after_failure(exchange.route.failed_status)?;
                 if round == REDIRECTS_MAX {
                     note(exchange, Applied::new(decision, facts, files));
+                } else if !is_page || facts.page_of.is_none() {
+                    outer = is_page.then_some((decision, facts));
                 }
             }
             Ok(Onward::Answer(status, location)) => {
@@ -147,16 +152,25 @@ async fn go_round(
             }
             Ok(Onward::Settled) => return settle(files, exchange, decision, facts),
             Err(error) => {
+                let (decision, facts) = answering(outer, (decision, facts));
                 note(exchange, Applied::new(decision, facts, files));
                 return Err(error);
             }
         }
     }
-    Err(Error::new(
-        Kind::Refused(500),
-        "htaccess_loop",
-        format!("its files have sent it elsewhere {REDIRECTS_MAX} times"),
-    ))
+    let told = format!("its files have sent it elsewhere {REDIRECTS_MAX} times");
+    Err(Error::new(Kind::Refused(500), "htaccess_loop", told))
+}
+
+/// What was said of the path that answers for a refusal: where the page of another is refused, that.
+fn answering(outer: Option<(Decision, Facts)>, own: (Decision, Facts)) -> (Decision, Facts) {
+    match outer.filter(|_| own.1.page_of.is_some()) {
+        Some((mut decision, facts)) => {
+            decision.cookies = own.0.cookies;
+            (decision, facts)
+        }
+        None => own,
+    }
 }
 
 /// What files say of a page of a directory that is not there.

@@ -42,6 +42,8 @@ pub(crate) enum RewriteResult {
     #[default]
     Same,
     Status(u16),
+    /// Refused, as a path that nobody could ask for.
+    Nowhere(u16),
     Redirect(u16, Vec<u8>),
     /// A path of the site, which begins anew.
     Path(Vec<u8>),
@@ -491,9 +493,9 @@ impl<'p> Pass<'p> {
                 self.passed.query = query;
                 // It begins anew as what a client asks for: what is escaped in it means a byte.
                 match unescaped(&path) {
-                    _ if hides_separators(&path) => RewriteResult::Status(404),
+                    _ if hides_separators(&path) => RewriteResult::Nowhere(404),
                     Some(path) => RewriteResult::Path(path),
-                    None => RewriteResult::Status(400),
+                    None => RewriteResult::Nowhere(400),
                 }
             }
         };

@@ -440,6 +440,40 @@ fn a_failure_stands_whose_page_is_sent_elsewhere_but_by_a_rule() {
 }
 
 #[test]
+fn a_failure_whose_page_is_refused_has_the_head_and_the_page_of_what_was_asked() {
+    let gateway = gateway(&[
+        (
+            "site/.htaccess",
+            "ErrorDocument 403 /closed/page\nHeader always set X-Root yes\n\
+             <Files front.txt>\nRequire all denied\n</Files>\n",
+        ),
+        (
+            "site/closed/.htaccess",
+            "Require all denied\nHeader always set X-Closed yes\n",
+        ),
+        (
+            "site/sub/.htaccess",
+            "FallbackResource /front.txt\nErrorDocument 403 \"of the sub\"\n\
+             Header always set X-Sub yes\n",
+        ),
+    ]);
+    let seen = |path: &str| {
+        let reply = ask(&gateway, "a.test", path, "");
+        let fields = ["X-Root", "X-Closed", "X-Sub"];
+        (
+            reply.status,
+            fields.map(|name| reply.head.field(name).is_some()),
+            reply.text(),
+        )
+    };
+    let (status, fields, _) = seen("/front.txt");
+    assert_eq!((status, fields), (403, [true, false, false]));
+    let (status, fields, text) = seen("/sub/none");
+    assert_eq!((status, fields), (403, [true, false, true]));
+    assert_eq!(text, "of the sub");
+}
+
+#[test]
 fn pages_that_are_not_there_set_cookies_and_end_rules_for_themselves_alone() {
     let gateway = gateway(&[
         (

@@ -4,7 +4,8 @@
 //! The idea: a file is some lines out of families that real files are made of, in one directory or
 //! two; every round has its number as its seed, so that one that differs can be run alone, and of a
 //! difference only the lines are told without which there is none. As many pairs as
-//! `NAGAYA_HTACCESS_PAIRS` says, from the round `NAGAYA_HTACCESS_ROUND` on.
+//! `NAGAYA_HTACCESS_PAIRS` says, from the round `NAGAYA_HTACCESS_ROUND` on; of files alone that have
+//! all the words of `NAGAYA_HTACCESS_ONLY`, where there are any, with `&` between them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -372,6 +373,22 @@ fn reason(files: &[File], request: &str, theirs: &Seen, ours: &Seen) -> Option<&
     if ours.status == 404 && theirs.body.as_ref().is_some_and(shows) {
         return Some("what is hidden is not had behind a program's name, either");
     }
+    // Who asks for no body is not told that it is a program's.
+    let is_cookie = theirs.fields.get("Set-Cookie").is_some() && {
+        let others = |seen: &Seen| {
+            let fields = seen
+                .fields
+                .iter()
+                .filter(|(name, _)| **name != "Set-Cookie");
+            fields
+                .map(|(name, value)| (*name, value.clone()))
+                .collect::<Vec<_>>()
+        };
+        theirs.status == ours.status && others(theirs) == others(ours)
+    };
+    if request.starts_with("HEAD") && says("info.cgi/") && is_cookie {
+        return Some("Apache looks up what follows a program as a path, whose rules set cookies");
+    }
     if ours.status == 405 {
         return Some("a file is read, and takes no body");
     }
@@ -444,7 +461,8 @@ fn made_up_files_are_obeyed_as_apache_obeys_them() {
     let number = |name: &str| std::env::var(name).ok()?.parse::<usize>().ok();
     let pairs = number("NAGAYA_HTACCESS_PAIRS").unwrap_or(PAIRS);
     let first = number("NAGAYA_HTACCESS_ROUND").unwrap_or(0);
-    let (mut asked, mut different, mut told) = (0, 0, String::new());
+    let only = std::env::var("NAGAYA_HTACCESS_ONLY").unwrap_or_default();
+    let (mut asked, mut different) = (0, 0);
     let mut kinds = BTreeMap::new();
     for round in first.. {
         if asked >= pairs {
@@ -454,6 +472,12 @@ fn made_up_files_are_obeyed_as_apache_obeys_them() {
         let mut files = vec![(".htaccess", lines(&mut random))];
         if random.u8(..3) == 0 {
             files.push(("sub/.htaccess", lines(&mut random)));
+        }
+        if !only
+            .split('&')
+            .all(|word| files.iter().any(|(_, text)| text.contains(word)))
+        {
+            continue;
         }
         both.write(&files);
         for _ in 0..ADDRESSES {
@@ -469,21 +493,21 @@ fn made_up_files_are_obeyed_as_apache_obeys_them() {
             if *count <= SHOWN_MAX {
                 let reduced = both.reduced(&files, &request, &kind);
                 let seen = both.differ(&reduced, &request);
-                writeln!(told, "NAGAYA_HTACCESS_ROUND={round}").unwrap();
+                println!("NAGAYA_HTACCESS_ROUND={round}: {kind}");
                 for (place, text) in reduced {
-                    writeln!(told, "--- {place}\n{text}").unwrap();
+                    println!("--- {place}\n{text}");
                 }
                 let (theirs, ours) = seen.unwrap();
-                writeln!(told, "--- {request}\nApache {theirs:?}\nhere   {ours:?}\n").unwrap();
+                println!("--- {request}\nApache {theirs:?}\nhere   {ours:?}\n");
                 both.write(&files);
             }
         }
     }
     println!("{asked} pairs, {different} different");
     // Of very many a few are seen for which no reason is known yet; those that are always asked have none.
-    let allowed = if asked > PAIRS { asked / 10_000 } else { 0 };
+    let allowed = if asked > PAIRS { asked / 100_000 } else { 0 };
     assert!(
         different <= allowed,
-        "{different} of {asked} pairs: {kinds:#?}\n{told}"
+        "{different} of {asked} pairs: {kinds:#?}"
     );
 }
