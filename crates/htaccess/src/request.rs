@@ -288,6 +288,11 @@ impl Variables {
         Ok(())
     }
 
+    /// A program was told them: files read the same from now on.
+    pub fn note_told(&mut self) {
+        self.before.clear();
+    }
+
     /// Takes a variable away.
     pub fn unset(&mut self, name: &[u8]) {
         self.told.retain(|(have, _)| have != name);

@@ -17,9 +17,12 @@ use crate::stage::{Arrived, Routed};
 /// # Errors
 /// When an edit goes wrong, or the machine is in trouble.
 pub(crate) async fn edit(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
-    let Some(applied) = exchange.route.htaccess.take() else {
+    let Some(mut applied) = exchange.route.htaccess.take() else {
         return Ok(());
     };
+    if ["cgi", "fastcgi"].contains(&exchange.record.handler) && !applied.is_own_error {
+        applied.decision.variables.note_told();
+    }
     describe(arrived, exchange, &applied);
     let edited = match arrived.routed(&exchange.route) {
         Some(routed) if applied.decision.settings.edits_replies() => {
