@@ -7,7 +7,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 /// What is said of logs.
-pub(crate) const ONE_FILE: &str = "as long as both servers run, they write into one file";
+pub(crate) const ONE_FILE: &str =
+    "as long as both servers run, they write into one file: --without-logs leaves it out";
 
 /// Bytes of a line, and of what is said of it, that are kept.
 const SHOWN_BYTES_MAX: usize = 400;

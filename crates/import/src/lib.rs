@@ -46,6 +46,8 @@ pub struct ImportOptions {
     pub pools: Vec<PoolFile>,
     /// Which addresses are served.
     pub listening: Listening,
+    /// Whether sites have no logs of their own, as those that were read are still another's.
+    pub without_logs: bool,
 }
 
 /// Which addresses are served.
@@ -121,7 +123,15 @@ impl std::fmt::Display for Unreadable {
 impl std::error::Error for Unreadable {}
 
 /// What all sites share and each site, as files with names of their own.
-fn assemble(shared: &SharedDraft, drafts: &[SiteDraft], ledger: Ledger) -> Imported {
+fn assemble(
+    shared: &SharedDraft,
+    mut drafts: Vec<SiteDraft>,
+    ledger: Ledger,
+    options: &ImportOptions,
+) -> Imported {
+    if options.without_logs {
+        drafts.iter_mut().for_each(|draft| draft.keys.take("log"));
+    }
     let mut files = Vec::new();
     let text = shared.write(&ledger);
     if !text.is_empty() {
@@ -132,7 +142,7 @@ fn assemble(shared: &SharedDraft, drafts: &[SiteDraft], ledger: Ledger) -> Impor
         });
     }
     let mut names = BTreeSet::from([SHARED.to_owned()]);
-    for draft in drafts {
+    for draft in &drafts {
         let base = draft.name();
         let mut names_of = (1..).map(|number: usize| match number {
             1 => base.clone(),

@@ -1,6 +1,6 @@
 //! What comes of Apache's directives, one row each.
 
-use import::{ImportOptions, Imported, apache};
+use import::{Fate, ImportOptions, Imported, apache};
 
 use crate::properties::passes;
 use crate::{said, site_of};
@@ -526,4 +526,38 @@ fn sections_that_ask_about_the_server_are_read_as_the_gateway_stands_for_it() {
         "{site}"
     );
     assert!(!site.contains("deny") && !site.contains("c.php"), "{site}");
+}
+
+#[test]
+fn the_usual_name_of_htaccess_files_needs_no_word_and_another_is_told() {
+    for (name, fate, word) in [
+        (".htaccess", Fate::NotNeeded, "that name here"),
+        (".access", Fate::NotCarried, "rename those"),
+    ] {
+        let text = format!(
+            "AccessFileName {name}\n<VirtualHost *:80>\nServerName a.example\nDocumentRoot /srv/a\n\
+             RewriteEngine On\nRewriteRule ^/a$ /b\n</VirtualHost>\n"
+        );
+        let imported = read(&text);
+        let (found, note) = said(&imported, "AccessFileName");
+        assert!(found == fate && note.contains(word), "{found:?}: {note}");
+        let site = imported.files.last().unwrap();
+        assert!(!site.text.contains("AccessFileName"), "{}", site.text);
+    }
+}
+
+#[test]
+fn sites_have_no_logs_of_their_own_where_those_are_still_anothers() {
+    let text = "<VirtualHost *:80>\nServerName a.example\nDocumentRoot /srv/a\nCustomLog /var/log/a.log combined\n\
+        ErrorLog /var/log/a.err\n</VirtualHost>";
+    for (without_logs, expected) in [(false, true), (true, false)] {
+        let options = ImportOptions {
+            without_logs,
+            ..ImportOptions::default()
+        };
+        let imported = apache(text.as_bytes(), &options).unwrap();
+        passes(&imported);
+        let has_log = imported.files[0].text.contains("log = {");
+        assert_eq!(has_log, expected, "{}", imported.files[0].text);
+    }
 }

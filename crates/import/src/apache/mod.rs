@@ -64,7 +64,7 @@ pub fn apache(bytes: &[u8], options: &ImportOptions) -> Result<Imported, Unreada
     let mut top = Vec::new();
     reader.enter(&tree, Holds::Yes, &mut top);
     let (drafts, shared) = sites(&top, &ledger, options);
-    Ok(assemble(&shared, &drafts, ledger))
+    Ok(assemble(&shared, drafts, ledger, options))
 }
 
 /// A directive, with what stands in its section.
@@ -373,7 +373,15 @@ fn listens(apache: &Apache<'_>, fronts: &[Front]) -> Vec<Socket> {
 
 /// What is left of lines of which nothing was said.
 fn leave(apache: &Apache<'_>, line: &ApacheLine) {
-    if meaning(&line.name) == ApacheMeaning::Thought {
+    if line.name == "accessfilename" {
+        match line.words.iter().all(|name| name == ".htaccess") {
+            true => apache.ledger.idle(line.id, "they have that name here"),
+            false => apache.ledger.lost(
+                line.id,
+                "such files have the name .htaccess here: rename those that are to count",
+            ),
+        }
+    } else if meaning(&line.name) == ApacheMeaning::Thought {
         let note =
             "nothing takes it over: another line says otherwise, or it says what is so anyhow";
         apache.ledger.say_last(line.id, Fate::NotNeeded, note);

@@ -27,7 +27,7 @@ const TABLE: &[(ApacheMeaning, &str)] = &[
          php_admin_value php_admin_flag php_value php_flag listen balancermember proxy proxymatch if elseif else \
          ruidgid forcetype browsermatch browsermatchnocase directoryslash acceptpathinfo removehandler removetype \
          indexignore authbasicprovider authbasicauthoritative authzsendforbiddenonfailure rewriteoptions rewritebase \
-         setenvif setenvifnocase setenvifexpr adddefaultcharset",
+         setenvif setenvifnocase setenvifexpr adddefaultcharset accessfilename",
     ),
     (
         Idle("processes, modules and buffers are the gateway's own affair"),

@@ -46,7 +46,7 @@ pub fn nginx(bytes: &[u8], options: &ImportOptions) -> Result<Imported, Unreadab
         });
     }
     drop(files);
-    Ok(assemble(&shared, &drafts, ledger))
+    Ok(assemble(&shared, drafts, ledger, options))
 }
 
 /// What holds in a block: its own directives, and those of the blocks around it, outermost first.

@@ -8,6 +8,7 @@ mod written;
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -43,6 +44,8 @@ struct ImportedServer {
     line: &'static [&'static str],
     read: fn(&[u8], &ImportOptions) -> Result<Imported, Unreadable>,
     help: &'static str,
+    /// What to do where nothing was printed.
+    lacks: &'static str,
 }
 
 const NGINX: ImportedServer = ImportedServer {
@@ -50,13 +53,18 @@ const NGINX: ImportedServer = ImportedServer {
     line: &["nginx", "-T"],
     read: import::nginx,
     help: "give what `nginx -T` prints, or a file of such a configuration",
+    lacks: "give what `nginx -T` prints, as root, or a file of the configuration",
 };
 const APACHE: ImportedServer = ImportedServer {
     name: "apache",
     line: &["apache2ctl", "-t", "-D", "DUMP_CONFIG"],
     read: import::apache,
     help: "give what `apache2ctl -t -D DUMP_CONFIG` prints (after `a2enmod info`), or a file of such a configuration",
+    lacks: "mod_info prints it: run `a2enmod info`, then import again; or give a file of the configuration",
 };
+
+/// What Apache says, and says alone, where nothing prints its configuration.
+const VERDICT: &str = "Syntax OK";
 
 /// Options of `import`.
 #[derive(Debug, Args)]
@@ -68,11 +76,15 @@ pub(crate) struct ImportArguments {
     #[arg(long, value_name = "DIRECTORY", default_value = "sites.d")]
     out: PathBuf,
     /// Serve this address instead of those that were read; `none`: the main configuration says them
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address_or_none)]
     listen: Vec<String>,
     /// The same, with TLS
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     listen_tls: Vec<String>,
+    /// Give sites no logs of their own, for as long as the other server writes those: the main
+    /// configuration's `log` has all requests
+    #[arg(long)]
+    without_logs: bool,
     /// Run PHP in pools of the gateway's and no longer in those of php-fpm
     #[arg(long)]
     own_pools: bool,
@@ -118,8 +130,16 @@ pub(crate) fn run(config: &Path, command: &ImportCommand) -> Outcome {
         pools,
         own_pools: arguments.own_pools,
         listening: listening(arguments),
+        without_logs: arguments.without_logs,
     };
     match (server.read)(&bytes, &options) {
+        Ok(imported) if imported.lines.iter().all(|line| line.text == VERDICT) => {
+            complain(&format!(
+                "nagaya: {}: there is no line of configuration: nothing is written, and nothing removed\n  = help: {}\n",
+                options.name, server.lacks
+            ));
+            Outcome::Wrong
+        }
         Ok(imported) => write(imported, &source_of(server.name, arguments), arguments),
         Err(unreadable) => {
             complain(&format!(
@@ -167,6 +187,22 @@ fn pools_in(directory: &Path) -> Result<Vec<PoolFile>, String> {
         });
     }
     Ok(files)
+}
+
+fn address_or_none(text: &str) -> Result<String, String> {
+    match text {
+        "none" => Ok(text.to_owned()),
+        _ => address(text),
+    }
+}
+
+/// An address as `[[listen]]` has it.
+fn address(text: &str) -> Result<String, String> {
+    let is_one = text.starts_with("unix:/") || text.parse::<SocketAddr>().is_ok();
+    let told = "it is no address with a port, such as 127.0.0.1:8080 or [::1]:8080";
+    is_one
+        .then(|| text.to_owned())
+        .ok_or_else(|| told.to_owned())
 }
 
 fn listening(arguments: &ImportArguments) -> Listening {

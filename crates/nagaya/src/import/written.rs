@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{Error, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
-use import::{Imported, ImportedFile};
+use import::{Imported, ImportedFile, SHARED};
 use sha2::{Digest, Sha256};
 
 use super::problems_of;
@@ -163,6 +163,7 @@ fn remove_others(
     said: &mut String,
 ) -> Result<usize, Error> {
     let mut removed = 0;
+    let has_sites = wanted.iter().any(|name| *name != SHARED);
     let mut entries: Vec<PathBuf> = std::fs::read_dir(out)?
         .flatten()
         .map(|it| it.path())
@@ -179,6 +180,7 @@ fn remove_others(
         }
         let why = match whose(&path)? {
             Whose::Ours(name, _) if name != source.name => continue,
+            Whose::Ours(..) if !has_sites => "no site was",
             Whose::Ours(..) if source.is_one => {
                 std::fs::remove_file(&path)?;
                 removed += 1;

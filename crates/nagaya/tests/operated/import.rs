@@ -241,3 +241,51 @@ fn apaches_text_is_read_and_what_is_none_is_refused() {
         .unwrap();
     assert_eq!(missing.status.code(), Some(2));
 }
+
+#[test]
+fn an_import_of_nothing_is_refused_and_leaves_what_is_there() {
+    let directory = TempDir::new();
+    directory.write("htdocs/index.html", "");
+    let root = directory.path().join("htdocs").display().to_string();
+    let host =
+        format!("<VirtualHost *:80>\nServerName a.example\nDocumentRoot {root}\n</VirtualHost>\n");
+    let at = |name: &str| directory.path().join("sites.d").join(name);
+    import("apache", &directory, &host, &["--listen", "127.0.0.1:8080"]);
+    let files = || ["00-import.toml", "a.example.toml"].map(|name| fs::read(at(name)).unwrap());
+    let before = files();
+    for (kind, text, told) in [
+        ("apache", "", "a2enmod info"),
+        ("apache", "Syntax OK\n", "a2enmod info"),
+        ("nginx", "\n# nothing\n", "nginx -T"),
+    ] {
+        let output = import(kind, &directory, text, &[]);
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        for told in ["there is no line of configuration", told] {
+            assert!(said(&output).contains(told), "{}", said(&output));
+        }
+        assert_eq!(files(), before);
+    }
+    // Lines without a site leave what is there as well.
+    let output = import("apache", &directory, "ServerTokens Prod\n", &[]);
+    assert!(
+        said(&output).contains("no site was: it is left alone"),
+        "{}",
+        said(&output)
+    );
+    assert_eq!(files(), before);
+}
+
+#[test]
+fn an_address_without_a_host_is_refused_before_anything_is_read() {
+    let directory = TempDir::new();
+    for flag in ["--listen", "--listen-tls"] {
+        let output = import("apache", &directory, "Listen 80\n", &[flag, "21181"]);
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(
+            said(&output).contains("such as 127.0.0.1:8080"),
+            "{}",
+            said(&output)
+        );
+        assert!(!directory.path().join("sites.d").exists());
+    }
+}
