@@ -63,6 +63,8 @@ pub(crate) enum Origin {
 /// The lines of 2.2 of one place; those of a place within replace them all.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HostLines {
+    /// Where the first of them stands.
+    pub(crate) line: u32,
     pub(crate) orders: Vec<(Methods, LastWord)>,
     pub(crate) allows: Vec<(Methods, Origin)>,
     pub(crate) denies: Vec<(Methods, Origin)>,
@@ -138,6 +140,10 @@ pub(crate) struct Required {
     /// Whether both must hold, or either will do.
     pub(crate) all: bool,
     pub(crate) requirement: Arc<Requirement>,
+    /// Where the first line of it stands.
+    pub(crate) line: u32,
+    /// The directory whose file that is, once it is merged.
+    pub(crate) directory: Option<Arc<[u8]>>,
 }
 
 /// What one line requires.
@@ -200,7 +206,10 @@ async fn verdict(
     scope: &Scope<'_>,
 ) -> Result<Verdict, Stop> {
     let mut found = None;
-    for Required { all, requirement } in required {
+    for Required {
+        all, requirement, ..
+    } in required
+    {
         let so_far = found.unwrap_or(Verdict::beside(*all));
         if so_far == Verdict::decisive(*all) {
             continue;
@@ -324,16 +333,21 @@ impl Provider {
 /// The reply to one that may not.
 pub(crate) async fn admit(settings: &Settings, scope: &Scope<'_>) -> Result<(), Stop> {
     if settings.tls_only && !scope.request.is_tls {
-        return Err(Stop::new(403, "htaccess_denied"));
+        let mut stop = Stop::new(403, "htaccess_denied");
+        "SSLRequireSSL".clone_into(&mut stop.text);
+        return Err(stop);
     }
-    let (mut admits, mut any_will_do) = (true, false);
-    if let Some(hosts) = settings.hosts.as_deref() {
-        admits = hosts.admits(scope)?;
-        any_will_do = last(&hosts.satisfies_any, scope)? == Some(true);
-    }
-    match (admits, any_will_do) {
+    let Some(hosts) = &settings.hosts else {
+        return require(settings, scope).await;
+    };
+    let any_will_do = last(&hosts.satisfies_any, scope)? == Some(true);
+    match (hosts.admits(scope)?, any_will_do) {
         (true, true) => Ok(()),
-        (false, false) => Err(Stop::new(403, "htaccess_denied")),
+        (false, false) => {
+            let stop = Stop::new(403, "htaccess_denied");
+            let stop = stop.at(hosts.line, "Order, Allow and Deny");
+            Err(stop.below(hosts.directory.as_ref()))
+        }
         _ => require(settings, scope).await,
     }
 }
@@ -341,23 +355,28 @@ pub(crate) async fn admit(settings: &Settings, scope: &Scope<'_>) -> Result<(), 
 async fn require(settings: &Settings, scope: &Scope<'_>) -> Result<(), Stop> {
     // A kind of authentication may well stand where nothing requires it.
     let required = &settings.require[..];
-    if required.is_empty() {
+    let Some(innermost) = required.last() else {
         return Ok(());
-    }
+    };
+    let refused = |status: u16, reason: &'static str, why: &str| {
+        let stop = Stop::new(status, reason).at(innermost.line, why);
+        Err(stop.below(innermost.directory.as_ref()))
+    };
     match verdict(required, &None, scope).await? {
         Verdict::Granted => return Ok(()),
-        Verdict::Denied | Verdict::Neutral => return Err(Stop::new(403, "htaccess_denied")),
+        Verdict::Denied | Verdict::Neutral => return refused(403, "htaccess_denied", "Require"),
         Verdict::DeniedNobody => {}
     }
     let auth = &settings.auth;
     let (Some(true), Some(realm), Some(user_file)) = (auth.kind, &auth.realm, &auth.user_file)
     else {
-        return Err(Stop::new(500, "htaccess_auth"));
+        let why = "Require asks who it is: AuthType Basic, AuthName or AuthUserFile lacks";
+        return refused(500, "htaccess_auth", why);
     };
     let mut all = required.iter();
     let asks_for_groups = all.any(|it| it.requirement.asks_for_groups());
     if asks_for_groups && auth.group_file.is_none() {
-        return Err(Stop::new(500, "htaccess_auth"));
+        return refused(500, "htaccess_auth", "Require group: AuthGroupFile lacks");
     }
     let question = Question::User {
         realm: realm.clone(),
@@ -366,16 +385,16 @@ async fn require(settings: &Settings, scope: &Scope<'_>) -> Result<(), Stop> {
     };
     let told = scope.asker.user(question).await?;
     match &told {
-        UserTold::Nobody => return Err(Stop::new(401, "htaccess_auth_required")),
-        UserTold::Unreadable => return Err(Stop::new(500, "htaccess_auth")),
+        UserTold::Nobody => return refused(401, "htaccess_auth_required", "Require"),
+        UserTold::Unreadable(why) => return refused(500, "htaccess_auth", why),
         UserTold::Known { name, .. } => {
             scope.user.replace(Some(name.clone()));
         }
     }
     match verdict(required, &Some(told), scope).await? {
         Verdict::Granted => Ok(()),
-        _ if auth.forbids_on_failure == Some(true) => Err(Stop::new(403, "htaccess_denied")),
-        _ => Err(Stop::new(401, "htaccess_auth_required")),
+        _ if auth.forbids_on_failure == Some(true) => refused(403, "htaccess_denied", "Require"),
+        _ => refused(401, "htaccess_auth_required", "Require"),
     }
 }
 

@@ -193,7 +193,7 @@ async fn go(
     match passed.result {
         RewriteResult::Status(status) => {
             decision.is_by_rule = true;
-            return Err(Stop::new(status, "htaccess_rule"));
+            return Err(Stop::new(status, "htaccess_rule").at(passed.line, "RewriteRule"));
         }
         RewriteResult::Nowhere(status) => {
             decision.leads_nowhere = true;
@@ -282,7 +282,7 @@ async fn translate(
         }
         RewriteResult::Status(status) | RewriteResult::Nowhere(status) => {
             decision.is_by_rule = true;
-            Err(Stop::new(status, "htaccess_rule"))
+            Err(Stop::new(status, "htaccess_rule").at(passed.line, "RewriteRule"))
         }
         RewriteResult::Redirect(status, location) => {
             decision.is_by_rule = true;

@@ -96,8 +96,8 @@ pub enum UserTold {
         /// The groups that the other file says.
         groups: Vec<Vec<u8>>,
     },
-    /// A file is missing or cannot be read.
-    Unreadable,
+    /// A file is missing or cannot be read: which one, and why.
+    Unreadable(String),
 }
 
 /// How far an evaluation has come.
@@ -225,7 +225,7 @@ impl Asker {
         self.spend(USER_STEPS)?;
         Ok(match self.ask(question).await {
             Told::User(told) => told,
-            Told::File(_) => UserTold::Unreadable,
+            Told::File(_) => UserTold::Unreadable(String::new()),
         })
     }
 

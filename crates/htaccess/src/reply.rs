@@ -41,6 +41,8 @@ pub struct ReplyTables {
     pub status: u16,
     /// Whether it is an error that the server itself answers: only `always` is edited then.
     pub is_own_error: bool,
+    /// Whether it is the page of an error, which `ErrorDocument` names.
+    pub is_error_page: bool,
     /// What whoever answered has set.
     pub fields: FieldPairs,
     /// What goes with every reply, errors too.
@@ -123,8 +125,13 @@ pub fn edit_reply<'a>(
         let scope = decided(decision, request, asker);
         let mut reply = reply;
         let settings = &decision.settings;
-        // Where to go is told for as long as a page.
-        if !reply.is_own_error || reply.status < 400 {
+        // Where to go is told for as long as a page, an error not at all, and what a program answers
+        // is a page whatever its status.
+        let is_error = match reply.is_own_error {
+            true => reply.status >= 400,
+            false => reply.is_error_page,
+        };
+        if !is_error {
             expire(settings, request.now.epoch_s, &mut reply);
         }
         scope.reply.replace(Some(reply.clone()));

@@ -77,7 +77,7 @@ pub struct RequestFacts<'a> {
     pub host: &'a [u8],
     /// All names of the site.
     pub own_hosts: &'a [&'a [u8]],
-    /// The port that the client asked.
+    /// The port that the client's URL has.
     pub port: u16,
     /// The client's address.
     pub client: IpAddr,

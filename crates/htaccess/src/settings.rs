@@ -31,7 +31,7 @@ pub struct Settings {
     /// What makes everything here refused.
     pub(crate) fault: Option<Stop>,
     pub(crate) options: OptionsEdit,
-    pub(crate) hosts: Option<Arc<HostLines>>,
+    pub(crate) hosts: Option<Placed<HostLines>>,
     /// What is required; of more than one place where `AuthMerging` says so.
     pub(crate) require: Vec<Required>,
     /// How requirements go with those of the directory above: all of both, or any of them.
@@ -81,6 +81,13 @@ impl<T> Placed<T> {
             directory: Some(Arc::clone(directory)),
             line: Arc::clone(&self.line),
         }
+    }
+}
+
+impl<T: Clone> Placed<T> {
+    /// The line, to be changed.
+    pub(crate) fn line_mut(&mut self) -> &mut T {
+        Arc::make_mut(&mut self.line)
     }
 }
 
@@ -240,8 +247,10 @@ impl Settings {
             self.fault = fault.map(|fault| fault.below(Some(directory)));
         }
         self.options = self.options.then(inner.options);
-        over(&mut self.hosts, &inner.hosts);
-        self.merge_require(inner);
+        if let Some(hosts) = &inner.hosts {
+            self.hosts = Some(hosts.below(directory));
+        }
+        self.merge_require(inner, directory);
         over(&mut self.auth.kind, &inner.auth.kind);
         over(&mut self.auth.realm, &inner.auth.realm);
         over(&mut self.auth.user_file, &inner.auth.user_file);
@@ -299,8 +308,8 @@ impl Settings {
         Ok(())
     }
 
-    fn merge_require(&mut self, inner: &Self) {
-        let Some(Required { requirement, .. }) = inner.require.last() else {
+    fn merge_require(&mut self, inner: &Self, directory: &Arc<[u8]>) {
+        let Some(required) = inner.require.last() else {
             return;
         };
         if !matches!(inner.merges_require, Some(Merging::And | Merging::Or)) {
@@ -313,7 +322,8 @@ impl Settings {
         }
         self.require.push(Required {
             all: inner.merges_require == Some(Merging::And) && !self.require.is_empty(),
-            requirement: Arc::clone(requirement),
+            directory: Some(Arc::clone(directory)),
+            ..required.clone()
         });
     }
 

@@ -169,3 +169,16 @@ fn a_page_that_sends_elsewhere_is_fresh_for_as_long_as_html() {
         Some(&b"max-age=0"[..])
     );
 }
+
+#[test]
+fn the_page_of_an_error_has_no_age_and_a_page_that_fails_has_one() {
+    let text = "ExpiresActive On\nExpiresByType text/html \"access plus 1 hour\"";
+    let of = |is_error_page: bool| {
+        let mut page = answered(404, &[("Content-Type", "text/html")]);
+        (page.is_own_error, page.is_error_page) = (false, is_error_page);
+        let reply = Site::new(text).asked(&get("/none"), Some(page)).reply;
+        reply.expect("it is edited").fields.len()
+    };
+    // Beside its type.
+    assert_eq!((of(true), of(false)), (1, 3));
+}

@@ -364,7 +364,7 @@ impl Site {
                         name: b"bert".to_vec(),
                         groups: Vec::new(),
                     },
-                    Some(b"broken") => UserTold::Unreadable,
+                    Some(b"broken") => UserTold::Unreadable("/users: no such file".to_owned()),
                     _ => UserTold::Nobody,
                 }),
             }
@@ -435,6 +435,7 @@ pub(crate) fn answered(status: u16, fields: &[(&str, &str)]) -> ReplyTables {
     ReplyTables {
         status,
         is_own_error: status >= 400,
+        is_error_page: false,
         fields: fields.iter().map(owned).collect(),
         always: Vec::new(),
         changed_s: Some(1_795_000_000),

@@ -9,11 +9,13 @@ use std::path::Path;
 
 use clap::{Args, Subcommand};
 use config::model::{Model, PoolProgram, Site};
+use config::reason;
 use engine::htaccess::explain::{Round, explain};
 use engine::htaccess::survey::{Surveyed, sections, survey};
 use supervisor::load::load;
 
 use crate::outcome::{Outcome, complain, print, wrong_config};
+use crate::paths::as_server;
 
 /// Doubts that are told one by one.
 const DOUBTS_MAX: usize = 200;
@@ -59,7 +61,10 @@ pub(crate) fn run(config: &Path, command: &HtaccessCommand) -> Outcome {
         complain("nagaya: a URL begins with http:// or https://\n");
         return Outcome::Wrong;
     };
-    match explain(&model, head.as_bytes(), (is_tls, options.client)) {
+    // What root may read the server need not.
+    let asked = (is_tls, options.client);
+    let explained = as_server(&model, || explain(&model, head.as_bytes(), asked));
+    match explained.unwrap_or_else(|error| Err(reason(&error))) {
         Ok(rounds) => print(page(&rounds).as_bytes()),
         Err(why) => {
             complain(&format!("nagaya: explain {}: {why}\n", options.url));
@@ -138,14 +143,24 @@ pub(crate) fn doubts(model: &Model) -> Vec<String> {
         let files = survey(site).into_iter().chain(sections);
         files.map(move |file| (site, file))
     });
+    let files: Vec<(&Site, Surveyed)> = files.collect();
+    let look = || {
+        let troubles = files.iter().map(|(site, file)| file.troubles(site));
+        troubles.collect::<Vec<_>>()
+    };
+    let troubles = as_server(model, look).unwrap_or_default();
+    let mut troubles = troubles.into_iter();
     let mut doubts = Vec::new();
-    for (site, file) in files {
+    for (site, file) in &files {
         let name = file.path.display();
-        if let Some(why) = &file.unreadable {
+        let (unreadable, user_files) = troubles.next().unwrap_or_default();
+        if let Some(why) = unreadable {
             doubts.push(format!(
                 "{name}: cannot be read, and refuses all below it: {why}"
             ));
         }
+        let of_users = user_files.iter();
+        doubts.extend(of_users.map(|why| format!("{name}: {why}")));
         for problem in &file.problems {
             let refuses = if problem.refuses {
                 " (refuses what it covers)"

@@ -44,8 +44,16 @@ fn unreachable_roots(model: &Model) -> Vec<Doubt<'_>> {
         let doubts = roots.filter_map(|(site, root)| unreachable_root(site, root));
         doubts.collect()
     };
+    as_server(model, look).unwrap_or_default()
+}
+
+/// Looks as the user that the server becomes.
+pub(crate) fn as_server<T: Send>(
+    model: &Model,
+    look: impl FnOnce() -> T + Send,
+) -> std::io::Result<T> {
     let user = User::look_up(&model.user).or_else(|_| User::this_process());
-    user.and_then(|user| user.act(look)).unwrap_or_default()
+    user.and_then(|user| user.act(look))
 }
 
 /// A site's root, and those of its mounts.

@@ -161,16 +161,21 @@ impl Request {
 
     /// The port the client connected to; behind a Unix socket, the one its URL must have had.
     pub(crate) fn port(&self) -> u16 {
-        let authority = str::from_utf8(self.head.authority()).unwrap_or_default();
-        let written = authority
-            .rsplit_once(':')
-            .and_then(|(_, port)| port.parse().ok());
-        match (self.peer.local_port, written, self.scheme()) {
-            (0, Some(port), _) => port,
-            (0, None, Scheme::Http) => 80,
-            (0, None, Scheme::Https) => 443,
-            (port, ..) => port,
+        match self.peer.local_port {
+            0 => self.port_of_url(),
+            port => port,
         }
+    }
+
+    /// The port that the client's URL must have had: what its `Host` says, or the usual one.
+    pub(crate) fn port_of_url(&self) -> u16 {
+        let authority = str::from_utf8(self.head.authority()).unwrap_or_default();
+        let written = authority.rsplit_once(':');
+        let written = written.and_then(|(_, port)| port.parse().ok());
+        written.unwrap_or(match self.scheme() {
+            Scheme::Http => 80,
+            Scheme::Https => 443,
+        })
     }
 
     /// Its word.

@@ -6,11 +6,12 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use config::model::Auth;
+use config::model::{Auth, Root as NamedRoot, Site};
+use config::reason;
 use htaccess::{FileFacts, Progress, Question, Told, UserTold};
-use os::file;
+use os::file::{self, Wait};
 
-use super::looks::{look, tree_of};
+use super::looks::{holds, look, tree_of};
 use crate::admission::{self, Credentials};
 use crate::error::Result;
 use crate::exchange::Exchange;
@@ -20,6 +21,8 @@ use crate::stage::Routed;
 
 /// Largest file of users or groups.
 const USERS_BYTES_MAX: usize = 1 << 20;
+/// What of a file is told that lies elsewhere.
+const OUTSIDE: &str = "the site may not read there (`within`)";
 /// Users that somebody whom the file does not know is taken for, to take as long.
 const OTHERS_MAX: usize = 8;
 
@@ -62,14 +65,15 @@ async fn who(
     user_file: Vec<u8>,
     group_file: Option<Vec<u8>>,
 ) -> Result<UserTold> {
-    let Some(text) = read(routed, exchange, &user_file).await? else {
-        return Ok(UserTold::Unreadable);
+    let text = match read(routed, exchange, &user_file).await? {
+        Ok(text) => text,
+        Err(why) => return Ok(unreadable(&user_file, &why)),
     };
     let groups = match &group_file {
         None => Vec::new(),
         Some(file) => match read(routed, exchange, file).await? {
-            Some(text) => text,
-            None => return Ok(UserTold::Unreadable),
+            Ok(text) => text,
+            Err(why) => return Ok(unreadable(file, &why)),
         },
     };
     let Some(credentials) = Credentials::of(&exchange.request) else {
@@ -97,32 +101,70 @@ async fn who(
     })
 }
 
-/// The whole of a file beneath what the site may read; `None` where it cannot be read.
-async fn read(routed: Routed<'_>, exchange: &Exchange, name: &[u8]) -> Result<Option<Vec<u8>>> {
+/// A file of users or groups, or why it cannot be read.
+type ReadUsers = std::result::Result<Vec<u8>, String>;
+
+/// A file of users or groups that cannot be read.
+pub(super) fn unreadable(file: &[u8], why: &str) -> UserTold {
+    let file = String::from_utf8_lossy(file);
+    UserTold::Unreadable(format!("{file} cannot be read: {why}"))
+}
+
+/// The whole of a file beneath what the site may read, or why it cannot be read.
+async fn read(routed: Routed<'_>, exchange: &Exchange, name: &[u8]) -> Result<ReadUsers> {
     let Some(tree) = tree_of(routed, exchange, name) else {
-        return Ok(None);
+        return Ok(Err(OUTSIDE.to_owned()));
     };
     let (named, name) = (tree.root.clone(), name.to_vec());
-    let look = move |root: &Root, wait| {
-        let Some(relative) = root.relative_of_full(&named, &name) else {
-            return Ok(None);
-        };
-        let descriptor = match root.descriptor(&relative, wait) {
-            Ok(descriptor) => descriptor,
-            Err(error) if wait == file::Wait::Never => return Err(retried(error)),
-            Err(_) => return Ok(None),
-        };
-        let facts = file::facts(descriptor.as_fd())?;
-        if facts.kind != file::FileKind::Regular {
-            return Ok(None);
-        }
-        // To read it may take its time.
-        if wait == file::Wait::Never {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        Ok(file::read_whole(descriptor.as_fd(), USERS_BYTES_MAX).ok())
+    resolve::ask(routed, tree, move |root, wait| {
+        read_below((root, &named), &name, wait)
+    })
+    .await
+}
+
+/// Reads a file of users or groups; says why it cannot be read.
+///
+/// # Errors
+/// It must not wait, and would.
+fn read_below(
+    (root, named): (&Root, &NamedRoot),
+    name: &[u8],
+    wait: Wait,
+) -> io::Result<ReadUsers> {
+    let Some(relative) = root.relative_of_full(named, name) else {
+        return Ok(Err(OUTSIDE.to_owned()));
     };
-    resolve::ask(routed, tree, look).await
+    let descriptor = match root.descriptor(&relative, wait) {
+        Ok(descriptor) => descriptor,
+        Err(error) if wait == Wait::Never => return Err(retried(error)),
+        Err(error) => return Ok(Err(reason(&error))),
+    };
+    let facts = file::facts(descriptor.as_fd())?;
+    if facts.kind != file::FileKind::Regular {
+        return Ok(Err("it is no file".to_owned()));
+    }
+    // To read it may take its time.
+    if wait == Wait::Never {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    let read = file::read_whole(descriptor.as_fd(), USERS_BYTES_MAX);
+    Ok(read.map_err(|error| reason(&error)))
+}
+
+/// Why a file of users or groups cannot be read that one of a site's files names, if that is so for
+/// the user of this thread. May wait.
+pub(super) fn trouble_with(site: &Site, name: &[u8]) -> Option<String> {
+    let mounts = site.mounts.iter().map(|mount| &mount.root);
+    let mut roots = site.root.iter().chain(mounts);
+    let Some(named) = roots.find(|root| holds(root, name)) else {
+        return Some(OUTSIDE.to_owned());
+    };
+    let opened = Root::open(named);
+    let read = opened.and_then(|root| read_below((&root, named), name, Wait::Allowed));
+    match read {
+        Ok(read) => read.err(),
+        Err(error) => Some(reason(&error)),
+    }
 }
 
 /// What a worker could not open at once a helper looks for again.

@@ -1,7 +1,8 @@
 //! What `.htaccess` files say of a request that nobody has sent: each file, each line that was looked
 //! at and what came of it.
 //!
-//! Nothing is served and nothing waits for a password: who is asked for one is nobody.
+//! Nothing is served and nothing waits for a password: who is asked for one is nobody. What cannot be
+//! read is told as the user of the thread finds it, which should be the server's.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use htaccess::{
 use os::file::Wait;
 use wire::{HeadCaps, RequestHead};
 
+use super::answers::{trouble_with, unreadable};
 use super::applied::failure;
 use super::cache::{KnownChain, Programs};
 use super::facts::{Carried, Facts, ToldRequest, ToldSite, root_name};
@@ -156,7 +158,18 @@ impl<'a> Explainer<'a> {
                 let seen = seen.flatten();
                 Told::File(seen.unwrap_or(htaccess::FileFacts::MISSING))
             }
-            Question::User { .. } => Told::User(UserTold::Nobody),
+            Question::User {
+                user_file,
+                group_file,
+                ..
+            } => {
+                let mut files = [user_file].into_iter().chain(group_file);
+                let trouble = files.find_map(|file| {
+                    let why = trouble_with(self.site, &file)?;
+                    Some(unreadable(&file, &why))
+                });
+                Told::User(trouble.unwrap_or(UserTold::Nobody))
+            }
         });
         let lines = std::mem::take(&mut decision.trace).into_iter();
         let placed = lines.map(|line| (line.directory.as_ref().map(|it| known.name_of(it)), line));

@@ -24,6 +24,7 @@ pub(crate) struct ToldRequest<'a> {
     pub(crate) uri: &'a [u8],
     pub(crate) query: Option<&'a [u8]>,
     pub(crate) is_tls: bool,
+    /// As the client's URL has it, which Apache goes by: the listener may have another.
     pub(crate) port: u16,
     pub(crate) client: IpAddr,
     pub(crate) client_port: u16,

@@ -115,6 +115,7 @@ fn tables(exchange: &Exchange, is_own_error: bool) -> ReplyTables {
     ReplyTables {
         status: exchange.outgoing.status,
         is_own_error,
+        is_error_page: exchange.route.failed_status >= 400,
         fields: fields.collect(),
         always: Vec::new(),
         changed_s,

@@ -331,7 +331,10 @@ fn refusal(exchange: &mut Exchange, decision: &Decision, stop: &Stop, known: &Kn
         && let Some(level) = known.chain.levels().last()
     {
         let directory = String::from_utf8_lossy(&level.directory).into_owned();
-        error.detail = format!("below {directory}: {}", error.detail);
+        error.detail = match &*error.detail {
+            "" => format!("below {directory}"),
+            why => format!("below {directory}: {why}"),
+        };
     }
     error
 }

@@ -68,18 +68,21 @@ pub(super) fn seen(
     }
 }
 
+/// Whether a full name lies in what a root may read.
+pub(super) fn holds(root: &model::Root, name: &[u8]) -> bool {
+    let within = root.within.as_os_str().as_encoded_bytes();
+    let within = within.strip_suffix(b"/").unwrap_or(within);
+    let below = name.strip_prefix(within);
+    below.is_some_and(|below| below.starts_with(b"/"))
+}
+
 /// The tree that a full name lies in: the one at hand first.
 pub(super) fn tree_of<'a>(
     routed: Routed<'a>,
     exchange: &Exchange,
     name: &[u8],
 ) -> Option<&'a Tree> {
-    let holds = |tree: &&Tree| {
-        let within = tree.root.within.as_os_str().as_encoded_bytes();
-        let within = within.strip_suffix(b"/").unwrap_or(within);
-        let below = name.strip_prefix(within);
-        below.is_some_and(|below| below.starts_with(b"/"))
-    };
+    let holds = |tree: &&Tree| holds(&tree.root, name);
     let own = routed.tree(&exchange.route).filter(holds);
     own.or_else(|| routed.site.trees().find(holds))
 }

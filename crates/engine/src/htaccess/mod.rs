@@ -331,7 +331,7 @@ fn facts_of(
         uri: path,
         query: request.head.query(),
         is_tls: request.scheme_word() == b"https",
-        port: request.port(),
+        port: request.port_of_url(),
         client: request.client,
         client_port: if is_same { port } else { 0 },
         peer: request.peer.address.ip(),

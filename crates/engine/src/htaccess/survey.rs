@@ -2,7 +2,9 @@
 //!
 //! Plain system calls, for commands; no worker looks through a tree.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -13,6 +15,7 @@ use htaccess::tree::FILE_BYTES_MAX;
 use htaccess::{Overrides, Problem, compile, compile_section};
 use os::file::{self, FileKind, Wait};
 
+use super::answers::trouble_with;
 use super::walk::NAME;
 use crate::resolve::search::Root;
 
@@ -36,6 +39,28 @@ pub struct Surveyed {
     pub sets_php: bool,
     /// Why it cannot be read, where it cannot.
     pub unreadable: Option<String>,
+    /// The files of users and groups that it names.
+    pub user_files: BTreeSet<Vec<u8>>,
+}
+
+impl Surveyed {
+    /// Why it cannot be read, and which files that it names cannot be, if that is so for the user of
+    /// this thread: whoever looks through trees may read more. May wait.
+    pub fn troubles(&self, site: &Site) -> (Option<String>, Vec<String>) {
+        let is_file = self.path.as_os_str().as_bytes().ends_with(NAME);
+        let opened = self.unreadable.clone().or_else(|| {
+            let opened = Some(File::open(&self.path)).filter(|_| is_file)?;
+            Some(config::reason(&opened.err()?))
+        });
+        let files = self.user_files.iter().filter_map(|file| {
+            let why = trouble_with(site, file)?;
+            Some(format!(
+                "{} cannot be read: {why}",
+                String::from_utf8_lossy(file)
+            ))
+        });
+        (opened, files.collect())
+    }
 }
 
 /// The files below the roots of a site, as far as whoever asks may look; those of a site that does not
@@ -66,6 +91,7 @@ pub fn sections(site: &Site) -> Vec<Surveyed> {
         Surveyed {
             path: PathBuf::from(&section.directory),
             sets_php: program.sets_php(),
+            user_files: program.user_files(),
             problems: program.problems,
             unreadable: None,
         }
@@ -116,6 +142,7 @@ impl Survey<'_> {
             problems: Vec::new(),
             sets_php: false,
             unreadable: None,
+            user_files: BTreeSet::new(),
         };
         if self.bytes_left == 0 {
             return Some(found);
@@ -126,6 +153,7 @@ impl Survey<'_> {
                 let used = bytes.len() + PROBLEM_BYTES * program.problems.len();
                 self.bytes_left = self.bytes_left.saturating_sub(used);
                 found.sets_php = program.sets_php();
+                found.user_files = program.user_files();
                 found.problems = program.problems;
             }
             Err(error) => found.unreadable = Some(config::reason(&error)),

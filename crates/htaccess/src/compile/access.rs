@@ -1,9 +1,9 @@
 //! Lines about access.
 
-use std::sync::Arc;
-
 use super::{Block, Compiler, Wrong};
-use crate::access::{LastWord, Methods, Origin, Provider, Requirement, network, networks_of_name};
+use crate::access::{
+    HostLines, LastWord, Methods, Origin, Provider, Requirement, network, networks_of_name,
+};
 use crate::expression;
 use crate::settings::{Merging, Settings};
 use crate::tree::Directive;
@@ -126,17 +126,22 @@ impl Compiler<'_> {
             }
         };
         let requirement = Requirement::Line(methods.clone(), negated, provider);
-        self.add_requirement(requirement, block)
+        self.add_requirement((requirement, directive.line), block)
     }
 
     pub(super) fn hosts(
         &mut self,
-        name: &str,
+        (name, line): (&str, u32),
         words: &[Vec<u8>],
         methods: &Methods,
         settings: &mut Settings,
     ) -> Result<(), Wrong> {
-        let hosts = Arc::make_mut(settings.hosts.get_or_insert_default());
+        let first = || HostLines {
+            line,
+            ..HostLines::default()
+        };
+        let hosts = settings.hosts.get_or_insert_with(|| first().into());
+        let hosts = hosts.line_mut();
         let methods = methods.clone();
         let only = super::lines::text(words, 0)?.to_ascii_lowercase();
         match name {

@@ -27,7 +27,10 @@ impl Compiler<'_> {
         let settings = &mut block.settings;
         match known.meaning {
             Meaning::Auth => return self.auth(known.name, directive, &words, methods, block),
-            Meaning::Hosts => return self.hosts(known.name, &words, methods, settings),
+            Meaning::Hosts => {
+                let line = (known.name, directive.line);
+                return self.hosts(line, &words, methods, settings);
+            }
             Meaning::TlsOnly => settings.tls_only = true,
             Meaning::Options => {
                 let allowed = self.overrides.options();

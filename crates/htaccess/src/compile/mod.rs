@@ -11,7 +11,7 @@ mod files;
 mod lines;
 mod sections;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::access::{Group, Methods, Required, Requirement};
@@ -63,6 +63,13 @@ impl Program {
     /// About as many bytes as it takes.
     pub fn memory_bytes(&self) -> usize {
         self.memory_bytes
+    }
+
+    /// The files of users and groups that it names.
+    pub fn user_files(&self) -> BTreeSet<Vec<u8>> {
+        let mut files = BTreeSet::new();
+        self.block.user_files(&mut files);
+        files
     }
 
     /// Whether it says anything of PHP's settings.
@@ -124,10 +131,19 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    fn sets_php(&self) -> bool {
+    fn within(&self) -> impl Iterator<Item = &Block> {
         let ifs = self.ifs.iter().flatten().map(|choice| &choice.block);
-        let mut within = self.files.iter().map(|(_, block)| block).chain(ifs);
-        self.settings.php().next().is_some() || within.any(Self::sets_php)
+        self.files.iter().map(|(_, block)| block).chain(ifs)
+    }
+
+    fn sets_php(&self) -> bool {
+        self.settings.php().next().is_some() || self.within().any(Self::sets_php)
+    }
+
+    fn user_files(&self, files: &mut BTreeSet<Vec<u8>>) {
+        let auth = &self.settings.auth;
+        files.extend(auth.user_file.iter().chain(&auth.group_file).cloned());
+        self.within().for_each(|block| block.user_files(files));
     }
 
     pub(crate) fn has_sections(&self) -> bool {
@@ -469,7 +485,7 @@ impl<'o> Compiler<'o> {
     /// Adds a requirement to the open group, or to those of the place.
     fn add_requirement(
         &mut self,
-        requirement: Requirement,
+        (requirement, line): (Requirement, u32),
         block: &mut Block,
     ) -> Result<(), Wrong> {
         let is_negated = match &requirement {
@@ -478,7 +494,10 @@ impl<'o> Compiler<'o> {
         };
         let (all, parts) = match self.groups.last_mut() {
             Some(group) => (group.all, &mut group.parts),
-            None => (false, any_of(&mut block.settings).ok_or("it stands alone")?),
+            None => (
+                false,
+                any_of(&mut block.settings, line).ok_or("it stands alone")?,
+            ),
         };
         if is_negated && !all {
             return Err("what is negated counts only beside others, in <RequireAll>".into());
@@ -494,7 +513,7 @@ impl<'o> Compiler<'o> {
 }
 
 /// The requirements of a place, of which any will do.
-fn any_of(settings: &mut Settings) -> Option<&mut Vec<Requirement>> {
+fn any_of(settings: &mut Settings, line: u32) -> Option<&mut Vec<Requirement>> {
     if settings.require.is_empty() {
         let group = Group {
             all: false,
@@ -504,6 +523,8 @@ fn any_of(settings: &mut Settings) -> Option<&mut Vec<Requirement>> {
         settings.require.push(Required {
             all: false,
             requirement: Arc::new(Requirement::Group(group)),
+            line,
+            directory: None,
         });
     }
     let required = settings.require.last_mut()?;

@@ -139,9 +139,9 @@ impl Compiler<'_> {
                     _ => block.ifs.push(vec![choice]),
                 }
             }
-            "requireall" => self.group(children, methods, block, true, false)?,
-            "requireany" => self.group(children, methods, block, false, false)?,
-            "requirenone" => self.group(children, methods, block, false, true)?,
+            "requireall" => self.group(directive, methods, block, true, false)?,
+            "requireany" => self.group(directive, methods, block, false, false)?,
+            "requirenone" => self.group(directive, methods, block, false, true)?,
             _ => return Err(Wrong::NotAllowed("no such section stands here".to_owned())),
         }
         Ok(())
@@ -178,7 +178,7 @@ impl Compiler<'_> {
 
     fn group(
         &mut self,
-        children: &[Directive],
+        directive: &Directive,
         methods: &Methods,
         block: &mut Block,
         all: bool,
@@ -195,10 +195,11 @@ impl Compiler<'_> {
             negated,
             parts: Vec::new(),
         });
+        let children = directive.children.as_deref().unwrap_or_default();
         self.walk(children, methods, block);
         match self.groups.pop() {
             Some(group) if !group.parts.is_empty() => {
-                self.add_requirement(Requirement::Group(group), block)
+                self.add_requirement((Requirement::Group(group), directive.line), block)
             }
             _ => Err("no requirement stands in it".into()),
         }

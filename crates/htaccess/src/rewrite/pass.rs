@@ -21,6 +21,8 @@ const COOKIES_MAX: usize = 64;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Passed {
     pub(crate) result: RewriteResult,
+    /// The line of the rule that refuses.
+    pub(crate) line: u32,
     /// `END`: nothing is rewritten any more, in this request.
     pub(crate) has_ended: bool,
     /// Variables that rules of the virtual host have set: nobody else can.
@@ -190,6 +192,7 @@ impl<'p> Pass<'p> {
                 return Err(Stop::new(500, "htaccess_loop").at(rule.line, rule.pattern.as_str()));
             }
             if flags.refuses() {
+                self.passed.line = rule.line;
                 return Ok(flags.refusal);
             }
             if flags.pass_through {

@@ -94,6 +94,7 @@ fn outcome(chain: &Chain, path: &[u8]) -> (Ending, ReplyTables) {
     let reply = ReplyTables {
         status: 200,
         is_own_error: false,
+        is_error_page: false,
         fields: vec![(b"Content-Type".to_vec(), b"text/html".to_vec())],
         always: Vec::new(),
         changed_s: None,

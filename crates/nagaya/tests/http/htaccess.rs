@@ -574,27 +574,118 @@ fn what_is_written_in_memory_holds_for_the_request_that_comes_next() {
     std::fs::remove_dir_all(&directory).expect("no directory");
 }
 
+/// Runs a command for the gateway's configuration: its status, and what it says and complains of.
+fn run(gateway: &Gateway, words: &[&str]) -> (Option<i32>, String, String) {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_nagaya"))
+        .args(words)
+        .arg("-c")
+        .arg(gateway.directory().path().join("nagaya.toml"))
+        .output()
+        .expect("the binary runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+#[test]
+fn a_refusal_names_the_file_and_line_it_comes_of() {
+    let gateway = gateway(&[
+        ("site/closed/.htaccess", "# Nobody.\nRequire all denied\n"),
+        ("site/sub/.htaccess", "Order deny,allow\nDeny from all\n"),
+        (
+            "site/sub/deep/.htaccess",
+            "Satisfy any\nAuthType Basic\nAuthName a\nAuthUserFile {dir}/none\nRequire valid-user\n",
+        ),
+        (
+            "site/empty/.htaccess",
+            "RewriteEngine On\n\nRewriteRule ^x - [F]\n",
+        ),
+    ]);
+    for (path, expected) in [
+        (
+            "/closed/x.txt",
+            "403 (htaccess_denied): {site}/closed/.htaccess:2: Require",
+        ),
+        (
+            "/sub/page.txt",
+            "403 (htaccess_denied): {site}/sub/.htaccess:1: Order, Allow and Deny",
+        ),
+        (
+            "/empty/x",
+            "403 (htaccess_rule): {site}/empty/.htaccess:3: RewriteRule",
+        ),
+    ] {
+        let (_, said, _) = run(
+            &gateway,
+            &["htaccess", "explain", &format!("http://a.test{path}")],
+        );
+        let site = gateway
+            .directory()
+            .path()
+            .join("site")
+            .display()
+            .to_string();
+        let expected = expected.replace("{site}", &site);
+        assert!(said.contains(&expected), "{expected}\n{said}");
+        assert_eq!(ask(&gateway, "a.test", path, "").status, 403, "{path}");
+    }
+}
+
+#[test]
+fn what_the_server_cannot_read_is_told_by_root() {
+    if testkit::lacks_root("to read what the server cannot") {
+        return;
+    }
+    let gateway = gateway(&[
+        ("site/closed/.htaccess", "Require all granted\n"),
+        (
+            "site/sub/.htaccess",
+            "AuthType Basic\nAuthName a\nAuthUserFile {dir}/own\nRequire valid-user\n",
+        ),
+        ("own", "ann:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n"),
+    ]);
+    for name in ["site/closed/.htaccess", "own"] {
+        let path = gateway.directory().path().join(name);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(path, mode).expect("a mode");
+    }
+    for (path, status, told) in [
+        ("/closed/x.txt", 403, "(htaccess_unreadable)"),
+        (
+            "/sub/page.txt",
+            500,
+            "own cannot be read: permission denied",
+        ),
+    ] {
+        assert_eq!(ask(&gateway, "a.test", path, "").status, status, "{path}");
+        let (_, said, _) = run(
+            &gateway,
+            &["htaccess", "explain", &format!("http://a.test{path}")],
+        );
+        assert!(
+            said.contains(&format!("{status}")) && said.contains(told),
+            "{said}"
+        );
+    }
+    let (_, _, warned) = run(&gateway, &["check"]);
+    for told in [
+        "closed/.htaccess: cannot be read, and refuses all below it: permission denied",
+        "own cannot be read: permission denied",
+    ] {
+        assert!(warned.contains(told), "{told}\n{warned}");
+    }
+}
+
 #[test]
 fn an_explanation_names_files_lines_and_where_it_ends() {
     let gateway = gateway(&[(
         "site/.htaccess",
         "Frobnicate on\nRewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^post/(.*)$ /front.txt?p=$1 [L]\n",
     )]);
-    let config = gateway
-        .directory()
-        .path()
-        .join("nagaya.toml")
-        .display()
-        .to_string();
-    let explain = |url: &str| {
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_nagaya"))
-            .args(["htaccess", "explain", url, "-c", &config])
-            .output()
-            .expect("the binary runs");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let complained = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code(), said, complained)
-    };
+    let explain = |url: &str| run(&gateway, &["htaccess", "explain", url]);
     let (status, said, complained) = explain("http://a.test/post/17");
     assert_eq!(status, Some(0), "{complained}");
     for part in [
@@ -797,5 +888,44 @@ fn a_file_is_not_sent_once_the_directory_is_gone_that_keeps_it_closed() {
         assert_eq!(asked("/hot/x.txt", ""), status, "{what}");
         settle("/hot/y.txt");
         assert_eq!(asked("/hot/x.txt", ""), status, "{what}, after a while");
+    }
+}
+
+#[test]
+fn a_redirect_names_the_port_that_the_client_named() {
+    let gateway = gateway(&[(
+        "site/.htaccess",
+        "Redirect /one /two\nRedirectMatch ^/three$ /four\nRewriteEngine On\nRewriteRule ^five$ /six [R]\n\
+         RewriteCond %{SERVER_PORT} =8080\nRewriteRule ^port$ - [F]\n",
+    )]);
+    for (host, origin) in [
+        ("a.test", "http://a.test"),
+        ("a.test:80", "http://a.test"),
+        ("a.test:8080", "http://a.test:8080"),
+    ] {
+        for (path, to) in [("/one", "/two"), ("/three", "/four"), ("/five", "/six")] {
+            let moved = ask(&gateway, host, path, "");
+            let expected = format!("{origin}{to}");
+            assert_eq!(moved.head.field("Location"), Some(&*expected), "{host}");
+        }
+    }
+    check(&gateway, "a.test:8080", &[("/port", 403, "")]);
+    check(&gateway, "a.test", &[("/port", 404, "")]);
+}
+
+#[test]
+fn the_page_of_an_error_has_no_age() {
+    let gateway = gateway(&[(
+        "site/.htaccess",
+        "ErrorDocument 404 /errors/404.html\nExpiresActive On\nExpiresByType text/html \"access plus 1 hour\"\n",
+    )]);
+    for (path, status, age) in [
+        ("/none", 404, None),
+        ("/errors/404.html", 200, Some("max-age=3600")),
+    ] {
+        let answer = ask(&gateway, "a.test", path, "");
+        let fields = ["Cache-Control", "Expires"].map(|name| answer.head.field(name));
+        assert_eq!((answer.status, fields[0]), (status, age), "{path}");
+        assert_eq!(fields[1].is_some(), age.is_some(), "{path}");
     }
 }
