@@ -17,6 +17,8 @@ use super::fetch::Question;
 
 /// How long a record may take to be written.
 const RECORD: Duration = Duration::from_secs(2);
+/// Records that are looked for where none is ever found.
+const MISSED_MAX: u32 = 3;
 /// How often it is looked for.
 const LOOK: Duration = Duration::from_millis(20);
 /// Bytes of records that are read for one request.
@@ -44,6 +46,9 @@ pub(super) struct Records {
     file: File,
     /// What was read of a line that is not whole yet.
     rest: Vec<u8>,
+    has_found: bool,
+    /// Records that were looked for.
+    looked_for: u32,
 }
 
 impl Records {
@@ -57,11 +62,22 @@ impl Records {
         Ok(Records {
             file,
             rest: Vec::new(),
+            has_found: false,
+            looked_for: 0,
         })
+    }
+
+    /// Whether it was looked for records, and there was none: it is another's log.
+    pub(super) fn has_none(&self) -> bool {
+        self.looked_for > 0 && !self.has_found
     }
 
     /// The cause in the record of this user agent, once it is written.
     pub(super) fn cause(&mut self, agent: &str) -> Option<Cause> {
+        if !self.has_found && self.looked_for >= MISSED_MAX {
+            return None;
+        }
+        self.looked_for += 1;
         let until = Instant::now() + RECORD;
         let mut left = READ_BYTES_MAX;
         loop {
@@ -73,6 +89,7 @@ impl Records {
             let whole: Vec<u8> = self.rest.drain(..whole.map_or(0, |at| at + 1)).collect();
             let mut lines = whole.split(|byte| *byte == b'\n');
             if let Some(cause) = lines.find_map(|line| recorded(line, agent)) {
+                self.has_found = true;
                 return Some(cause);
             }
             if Instant::now() >= until || left == 0 {

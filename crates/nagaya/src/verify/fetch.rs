@@ -58,6 +58,24 @@ impl ComparedServer {
         Ok(ComparedServer { address, tls })
     }
 
+    /// Whether it can be spoken with at all, asked for this host.
+    ///
+    /// # Errors
+    /// Nobody is there, or does not speak TLS where that is asked for.
+    pub(super) fn reach(&self, host: &str) -> io::Result<()> {
+        TcpStream::connect_timeout(&self.address, CONNECT)?;
+        let Ok(Stream::Tls(mut stream)) = Stream::open(self, host) else {
+            return Ok(());
+        };
+        stream.sock.set_read_timeout(Some(CONNECT))?;
+        let stream = &mut *stream;
+        match stream.conn.complete_io(&mut stream.sock) {
+            Err(error) if is_plain(&error) => Err(without_tls(error)),
+            // What else goes wrong with this host's pages is a difference.
+            _ => Ok(()),
+        }
+    }
+
     /// What URLs of its pages begin with.
     pub(super) fn scheme(&self) -> &'static str {
         match self.tls {
@@ -109,8 +127,8 @@ pub(super) fn fetch(server: &ComparedServer, question: &Question, more: &str) ->
     let request = format!(
         "{method} {target} HTTP/1.1\r\nHost: {host}\r\nAccept: */*\r\n{more}Connection: close\r\n\r\n"
     );
-    input.write(request.as_bytes())?;
-    let head = input.head(asked)?;
+    input.write(request.as_bytes()).map_err(without_tls)?;
+    let head = input.head(asked).map_err(without_tls)?;
     let body = input.body(&head)?;
     Ok(Reply {
         url: format!("{}://{host}{target}", server.scheme()),
@@ -120,6 +138,20 @@ pub(super) fn fetch(server: &ComparedServer, question: &Question, more: &str) ->
         certificate: input.stream.certificate(host),
         took: begun.elapsed(),
     })
+}
+
+/// Whether what came in place of a handshake is none of TLS.
+fn is_plain(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|it| it.downcast_ref());
+    matches!(inner, Some(rustls::Error::InvalidMessage(_)))
+}
+
+/// The same, in words.
+fn without_tls(error: io::Error) -> io::Error {
+    match is_plain(&error) {
+        true => io::Error::other("it does not speak TLS there: give its address without https://"),
+        false => error,
+    }
 }
 
 /// The name of a host, without its port.

@@ -37,7 +37,7 @@ const LINES_MAX: u64 = 10_000_000;
 const TIMES: usize = 100;
 /// What is no suffering however fast it was before.
 const FAST: Duration = Duration::from_millis(50);
-/// Replies of the old server in a row that may fail.
+/// Replies of either server in a row that may fail.
 const FAILURES_MAX: u32 = 20;
 /// How often progress is shown.
 const PROGRESS: Duration = Duration::from_millis(500);
@@ -158,6 +158,16 @@ pub(crate) fn run(config: &Path, options: &VerifyOptions) -> Outcome {
             questions.told()
         ));
         return Outcome::Failed;
+    }
+    for (name, server) in [("old", &old), ("new", &new)] {
+        let host = questions.asked.first().map_or("", |first| &first.host);
+        if let Err(error) = server.reach(host) {
+            let why = reason(&error);
+            complain(&format!(
+                "nagaya: the {name} server cannot be asked: {why}\n"
+            ));
+            return Outcome::Failed;
+        }
     }
     let mut comparison = Comparison::new(old, new, options, records);
     for question in &questions.asked {
@@ -282,6 +292,8 @@ struct Comparison<'a> {
     /// Questions that the old server gave no whole reply to.
     unanswered: u64,
     failures_in_row: u32,
+    /// Questions in a row that the new server gave no whole reply to.
+    new_failures_in_row: u32,
     times: Times,
     next: Instant,
     shown: Instant,
@@ -308,6 +320,7 @@ impl Comparison<'_> {
             different: 0,
             unanswered: 0,
             failures_in_row: 0,
+            new_failures_in_row: 0,
             times: Times::default(),
             next: now,
             shown: now,
@@ -323,9 +336,13 @@ impl Comparison<'_> {
         self.asked += 1;
         self.show_progress(of);
         match self.differences(question) {
-            Ok(found) if found.is_empty() => self.equal += 1,
+            Ok(found) if found.is_empty() => {
+                self.equal += 1;
+                self.new_failures_in_row = 0;
+            }
             Ok(found) => {
                 self.different += 1;
+                self.note_failure(&found);
                 let recorded = self
                     .records
                     .as_mut()
@@ -344,7 +361,17 @@ impl Comparison<'_> {
             }
         }
         self.failures_in_row = 0;
-        self.stopped = self.times.suffering();
+        self.stopped = self.stopped.take().or_else(|| self.times.suffering());
+    }
+
+    /// Counts the questions to which the new server gives no reply: where it gives none, all differ.
+    fn note_failure(&mut self, found: &[Difference]) {
+        let failed = found.iter().find(|it| it.what == Aspect::NoReply);
+        self.new_failures_in_row = failed.map_or(0, |_| self.new_failures_in_row + 1);
+        if let Some(failed) = failed.filter(|_| self.new_failures_in_row >= FAILURES_MAX) {
+            let why = &failed.new;
+            self.stopped = Some(format!("the new server gives no whole reply: {why}"));
+        }
     }
 
     /// Where the servers differ, twice.
@@ -428,6 +455,9 @@ impl Comparison<'_> {
         if let Some(why) = &self.stopped {
             page.push_str(&format!("Stopped: {why}\n"));
         }
+        if self.records.as_ref().is_some_and(Records::has_none) {
+            page.push_str("--record: that file has no record of these questions. Give the new server's access log, with `log = { format = \"json\" }`; a site may have one of its own\n");
+        }
         for (cause, group) in self.groups.sorted() {
             let Question { host, target, .. } = &group.example;
             let scheme = self.old.scheme();
@@ -482,6 +512,7 @@ impl Comparison<'_> {
             "different": self.different,
             "unanswered": self.unanswered,
             "stopped": self.stopped,
+            "recorded": self.records.as_ref().map(|it| !it.has_none()),
             "groups": groups.collect::<Vec<_>>(),
             "ungrouped": self.groups.ungrouped,
         });

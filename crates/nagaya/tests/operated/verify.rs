@@ -249,19 +249,53 @@ fn a_server_is_like_itself_and_one_that_is_not_there_is_said_to_be() {
             .arg(&asked);
         command.args(["--old", &old.address().to_string(), "--new", new]);
         let output = command.output().unwrap();
-        (
-            output.status.code(),
-            String::from_utf8(output.stdout).unwrap(),
-        )
+        let both = [&*output.stdout, &*output.stderr].concat();
+        (output.status.code(), String::from_utf8(both).unwrap())
     };
     let (code, said) = verify(&old.address().to_string());
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("4 answered alike, 0 differ"), "{said}");
     let nowhere = testkit::free_port();
-    let (code, said) = verify(&format!("127.0.0.1:{nowhere}"));
+    for (new, told) in [
+        (
+            format!("127.0.0.1:{nowhere}"),
+            "the new server cannot be asked: connection refused",
+        ),
+        (
+            format!("https://{}", old.address()),
+            "the new server cannot be asked: it does not speak TLS there",
+        ),
+    ] {
+        let (code, said) = verify(&new);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains(told) && !said.contains("asked: "), "{said}");
+    }
+}
+
+#[test]
+fn a_new_server_that_gives_no_reply_is_asked_no_more_and_a_record_of_others_is_told() {
+    let Some(old) = Peer::nginx(OLD) else {
+        return;
+    };
+    let silent = Peer::nginx("server { listen 127.0.0.1:{port}; return 444; }").unwrap();
+    let directory = TempDir::new();
+    let other = directory.write("other.json", "");
+    let pages: Vec<String> = (1..=60).map(|page| format!("/pages/{page}")).collect();
+    let log = log(&pages.iter().map(String::as_str).collect::<Vec<_>>());
+    let more = [
+        "--host",
+        "www.example.jp",
+        "--record",
+        other.to_str().unwrap(),
+    ];
+    let [old, new] = [&old, &silent].map(|it| it.address().to_string());
+    let (code, said) = verify(&old, &new, &log, &more);
     assert_eq!(code, Some(1), "{said}");
-    assert!(
-        said.contains("no reply:\n    old  200\n    new  connection refused"),
-        "{said}"
-    );
+    for told in [
+        "20 asked: 0 answered alike, 20 differ",
+        "Stopped: the new server gives no whole reply",
+        "--record: that file has no record of these questions",
+    ] {
+        assert!(said.contains(told), "{told}\n---\n{said}");
+    }
 }
