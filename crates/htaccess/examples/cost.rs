@@ -131,6 +131,7 @@ fn ask(chain: &Chain) -> (u64, String) {
         host: b"example.jp",
         own_hosts: &[],
         port: 80,
+        listener_port: 80,
         client: [192, 0, 2, 7].into(),
         client_port: 1,
         peer: [192, 0, 2, 7].into(),

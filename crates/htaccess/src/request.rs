@@ -79,6 +79,8 @@ pub struct RequestFacts<'a> {
     pub own_hosts: &'a [&'a [u8]],
     /// The port that the client's URL has.
     pub port: u16,
+    /// The port that was listened on.
+    pub listener_port: u16,
     /// The client's address.
     pub client: IpAddr,
     /// The client's port.

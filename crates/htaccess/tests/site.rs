@@ -310,6 +310,7 @@ impl Site {
             host: b"example.jp",
             own_hosts: &[b"www.example.jp"],
             port: if get.is_tls { 443 } else { 80 },
+            listener_port: if get.is_tls { 443 } else { 80 },
             client: get.client.parse().expect("an address"),
             client_port: 40_000,
             peer: "192.0.2.7".parse().expect("an address"),

@@ -316,6 +316,7 @@ impl<'a> Explainer<'a> {
             query: self.query.as_deref(),
             is_tls: self.is_tls,
             port: if self.is_tls { 443 } else { 80 },
+            listener_port: if self.is_tls { 443 } else { 80 },
             client: self.client,
             client_port: 0,
             peer: self.client,

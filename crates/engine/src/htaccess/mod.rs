@@ -332,6 +332,7 @@ fn facts_of(
         query: request.head.query(),
         is_tls: request.scheme_word() == b"https",
         port: request.port_of_url(),
+        listener_port: request.port(),
         client: request.client,
         client_port: if is_same { port } else { 0 },
         peer: request.peer.address.ip(),

@@ -29,7 +29,7 @@ pub(super) fn reduce(url: &mut Vec<u8>, request: &RequestFacts<'_>) {
     };
     let is_own = |own: &&[u8]| own.eq_ignore_ascii_case(host);
     let is_host = is_own(&request.host) || request.own_hosts.iter().any(is_own);
-    if is_host && port == i64::from(request.port) {
+    if is_host && port == i64::from(request.listener_port) {
         *url = if path.is_empty() {
             b"/".to_vec()
         } else {

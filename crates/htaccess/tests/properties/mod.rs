@@ -55,6 +55,7 @@ fn outcome(chain: &Chain, path: &[u8]) -> (Ending, ReplyTables) {
         host: b"example.jp",
         own_hosts: &[],
         port: 80,
+        listener_port: 80,
         client: [192, 0, 2, 7].into(),
         client_port: 1,
         peer: [192, 0, 2, 7].into(),
