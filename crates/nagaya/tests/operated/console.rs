@@ -390,12 +390,7 @@ fn a_panels_link_lets_its_customer_in_once_to_what_is_its_own() {
     visit(&gateway);
     let host = "127.0.0.1";
     assert_eq!(asked(&gateway, host, "/console/", "").status, 403);
-    // Of the gateway's first second no link holds: it may be from before.
-    let (target, come) = eventually(PATIENCE, "a link lets in", || {
-        let target = format!("/console/{}", link(&gateway, host, "tea"));
-        let come = asked(&gateway, host, &target, "");
-        (come.status == 200).then_some((target, come))
-    });
+    let (target, come) = holding_link(&gateway, host, "tea");
     let cookie = come.head.field("set-cookie").unwrap();
     let cookie = format!("Cookie: {}\r\n", cookie.split(';').next().unwrap());
     assert_eq!(asked(&gateway, host, &target, "").status, 403, "again");
@@ -448,6 +443,7 @@ fn a_real_browser_comes_by_a_link_and_an_open_page_takes_what_changes() {
         "[[sites.rules]]\nmatch = {{ path = \"/console/*\" }}\n\
          reply_headers = {{ set = {{ \"Content-Security-Policy\" = \"{policy}\" }} }}\n"
     );
+    holding_link(&gateway, "127.0.0.1", "*");
     let watcher = WATCHER
         .replace("{link}", &link(&gateway, "127.0.0.1", "*"))
         .replace("{other}", &format!("http://{other}"));
@@ -478,6 +474,15 @@ fn a_real_browser_comes_by_a_link_and_an_open_page_takes_what_changes() {
     });
     let expected = serde_json::json!({ "frame": "0", "headings": 1, "scripts": 0 });
     assert_eq!(told, [expected]);
+}
+
+/// A link that lets in, and what came of it. Of the gateway's first second none does: it may be from before.
+fn holding_link(gateway: &Gateway, host: &str, tenant: &str) -> (String, Reply) {
+    eventually(PATIENCE, "a link lets in", || {
+        let target = format!("/console/{}", link(gateway, host, tenant));
+        let come = asked(gateway, host, &target, "");
+        (come.status == 200).then_some((target, come))
+    })
 }
 
 /// What a panel signs, by the lines of the guide: for whom, and a minute.
