@@ -263,7 +263,27 @@ impl ConsoleQuestion {
     /// Whether it is short enough to be asked.
     #[must_use]
     pub fn is_bounded(&self) -> bool {
-        codec::encode(self).is_ok_and(|bytes| bytes.len() <= QUESTION_BYTES_MAX)
+        self.bytes() <= QUESTION_BYTES_MAX
+    }
+
+    /// The memory it takes, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let tenants = match &self.scope {
+            ConsoleScope::All => &[][..],
+            ConsoleScope::Tenants(tenants) => tenants,
+        };
+        let sites = tenants.iter().flat_map(|it| &it.sites);
+        let texts = [
+            &self.method,
+            &self.base,
+            &self.path,
+            &self.query,
+            &self.accept_language,
+        ];
+        let texts = texts.into_iter().chain(sites);
+        let texts = texts.chain(tenants.iter().map(|it| &it.tenant));
+        texts.map(|text| size_of::<String>() + text.len()).sum()
     }
 }
 

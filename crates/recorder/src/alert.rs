@@ -7,6 +7,17 @@
 use ipc::recorder::{AlertNews, AlertRule};
 use serde::{Deserialize, Serialize};
 
+/// A rule with how it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AlertStanding {
+    /// The rule.
+    pub rule: AlertRule,
+    /// How it stands.
+    pub state: AlertState,
+    /// What its figure was when that was last looked at, if it was anything.
+    pub value: Option<f64>,
+}
+
 /// How it stands with a rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub enum AlertState {

@@ -14,11 +14,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use config::reason;
-use ipc::console::{INCIDENT_REQUESTS_MAX, Incident, Incoming, TenantSites, ToConsole};
+use ipc::console::{HeldPlace, INCIDENT_REQUESTS_MAX, Incident, Incoming, TenantSites, ToConsole};
 use ipc::limit_figures::{LIMIT_FIGURES, LimitCount};
 use ipc::recorder::AlertRule;
 
-use crate::alert::AlertState;
+use crate::alert::AlertStanding;
 use crate::day::cut;
 use crate::history::{Detail, History, Sample};
 use crate::respondent::{ConsoleMailbox, Respondent};
@@ -35,9 +35,12 @@ const LIMIT_FIGURES_MAX: usize = 1_000;
 /// Keys of limits that a day tells apart; what others come to is one.
 const LIMIT_KEYS_MAX: usize = 2_000;
 const OTHER_KEYS: &str = "(other)";
-/// Incidents that wait for the disk, and holders of places of each.
+/// Incidents that wait for the disk, those of a minute, and holders of places that are kept of each.
 const INCIDENTS_MAX: usize = 1_000;
-const HELD_MAX: usize = 100;
+const MINUTE_INCIDENTS_MAX: u32 = 600;
+const HELD_MAX: usize = 20;
+/// An incident may be so much older than now, or ahead of the clock.
+const INCIDENT_AGE_S: i64 = 300;
 /// Minutes that wait for the disk.
 const MINUTES_MAX: usize = 100_000;
 
@@ -49,7 +52,7 @@ pub(crate) struct Heard {
     /// Figures that somebody wants to be told of: these are followed whosever they are.
     watched: HashSet<Box<str>>,
     /// How it stands with what somebody wants to be told of. Held to copy or replace it.
-    alerts: Mutex<Vec<(AlertRule, AlertState)>>,
+    alerts: Mutex<Vec<AlertStanding>>,
     /// Whose sites there are. Held to copy or replace it.
     owners: Mutex<Arc<[TenantSites]>>,
 }
@@ -63,6 +66,8 @@ struct HeardFigures {
     keys: (i64, HashSet<Box<str>>),
     /// What went wrong and is not on disk.
     incidents: Vec<KeptIncident>,
+    /// The minute under way, and how often something went wrong in it.
+    of_minute: (i64, u32),
 }
 
 impl Heard {
@@ -116,17 +121,23 @@ impl Heard {
         figures.incidents = incidents;
     }
 
-    /// Takes what went wrong, with what sensors said until then.
-    fn take_incident(&self, mut incident: Incident) {
-        incident.held.truncate(HELD_MAX);
-        incident.requests.truncate(INCIDENT_REQUESTS_MAX);
-        for request in &mut incident.requests {
-            let [site, path] = [&request.site, &request.path].map(|text| cut(text).len());
-            request.site.truncate(site);
-            request.path.truncate(path);
-        }
+    /// Takes what went wrong, with what sensors said until then; not what comes in one minute without end.
+    fn take_incident(&self, mut incident: Incident, now_s: i64) {
+        bound(&mut incident, now_s);
         let mut figures = self.figures();
-        if figures.incidents.len() < INCIDENTS_MAX {
+        let (minute, count) = figures.of_minute;
+        let now = now_s.div_euclid(60);
+        let count = if minute == now {
+            count.saturating_add(1)
+        } else {
+            1
+        };
+        figures.of_minute = (now, count);
+        if count == MINUTE_INCIDENTS_MAX + 1 {
+            let most = MINUTE_INCIDENTS_MAX;
+            tracing::warn!(most, "more goes wrong than is kept of a minute");
+        }
+        if count <= MINUTE_INCIDENTS_MAX && figures.incidents.len() < INCIDENTS_MAX {
             let from_s = incident.at_s.saturating_sub(60);
             let sensors = figures.history.sums_since(from_s);
             figures.incidents.push(KeptIncident::new(incident, sensors));
@@ -134,12 +145,12 @@ impl Heard {
     }
 
     /// Shows how it stands with alerts.
-    pub(crate) fn show_alerts(&self, alerts: Vec<(AlertRule, AlertState)>) {
+    pub(crate) fn show_alerts(&self, alerts: Vec<AlertStanding>) {
         *self.alerts.lock().unwrap_or_else(PoisonError::into_inner) = alerts;
     }
 
     /// How it stands with alerts.
-    pub(crate) fn alerts(&self) -> Vec<(AlertRule, AlertState)> {
+    pub(crate) fn alerts(&self) -> Vec<AlertStanding> {
         let alerts = self.alerts.lock();
         alerts.unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -182,6 +193,34 @@ impl Heard {
                 figures.take(at_s, name, *value, detail);
             }
         }
+    }
+}
+
+/// Bounds what the server says of an incident. Holders beyond those that are kept are one without a name.
+fn bound(incident: &mut Incident, now_s: i64) {
+    let may_be = now_s.saturating_sub(INCIDENT_AGE_S)..=now_s.saturating_add(INCIDENT_AGE_S);
+    incident.at_s = incident.at_s.clamp(*may_be.start(), *may_be.end());
+    let beyond = incident.held.len().min(HELD_MAX);
+    let others = incident.held.split_off(beyond).into_iter();
+    let others = others.reduce(|one, other| HeldPlace {
+        in_flight: one.in_flight.saturating_add(other.in_flight),
+        queued: one.queued.saturating_add(other.queued),
+        ..one
+    });
+    let nameless = |it: HeldPlace| HeldPlace {
+        limit: String::new(),
+        key: String::new(),
+        ..it
+    };
+    incident.held.extend(others.map(nameless));
+    incident.requests.truncate(INCIDENT_REQUESTS_MAX);
+    let held = incident.held.iter_mut();
+    let held = held.flat_map(|it| [&mut it.limit, &mut it.key]);
+    let requests = incident.requests.iter_mut();
+    let requests = requests.flat_map(|it| [&mut it.site, &mut it.path]);
+    let texts = held.chain(requests);
+    for text in texts.chain([&mut incident.what, &mut incident.why]) {
+        *text = cut(text).to_owned();
     }
 }
 
@@ -328,12 +367,16 @@ impl ServerLink {
                 Some(ToConsole::Tenants(owners)) => heard.take_owners(owners),
                 Some(ToConsole::Question(question)) => mailbox.ask(question),
                 Some(ToConsole::Live(live)) => mailbox.show(live),
-                Some(ToConsole::Incident(incident)) => heard.take_incident(incident),
+                Some(ToConsole::Incident(incident)) => heard.take_incident(incident, now_s()),
                 None => break,
             }
         }
         Ok(())
     }
+}
+
+fn now_s() -> i64 {
+    jiff::Timestamp::now().as_second()
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ mod visits;
 mod watch;
 
 pub use agent::{Agent, Browser};
-pub use alert::AlertState;
+pub use alert::{AlertStanding, AlertState};
 pub use capacity::{AHEAD_MAX, BusyHour, DAYS_MAX, DAYS_MIN, FullOn, Trend, full_on, trend};
 pub use console::{ConsoleAnswer, ConsoleQuestion, Live, answer, fragment};
 pub use day::{
@@ -57,7 +57,7 @@ pub use range::{COMPARED_DAYS, RangeFigures};
 pub use reader::{LineError, LineFate, LogReader, ReadingOptions, is_site_name};
 pub use salts::{Random, SaltPeriod, Salts, civil, day_number};
 pub use store::{
-    FigureStore, HOURS_DAYS, KeptIncident, MINUTES_DAYS, SourceMark, StoreError, Tier,
-    VISITORS_DAYS,
+    FigureStore, HOURS_DAYS, IncidentCause, IncidentsOf, KeptIncident, MINUTES_DAYS, SourceMark,
+    StoreError, Tier, VISITORS_DAYS,
 };
 pub use visits::OpenVisit;

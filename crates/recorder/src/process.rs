@@ -173,8 +173,11 @@ impl Recorder {
                     "the thread that hears the server has ended",
                 ));
             }
-            self.look(now_us());
+            let now_us = now_us();
+            self.look(now_us);
+            // What is kept as told was told before.
             self.tell_news(link)?;
+            self.write_when_due(now_us);
         }
     }
 
@@ -207,6 +210,10 @@ impl Recorder {
             self.second = second;
             self.each_second(second);
         }
+    }
+
+    /// Writes where it is time to, and says how far it is.
+    fn write_when_due(&mut self, now_us: i64) {
         let monotonic_us = os::cpu::monotonic_us();
         if monotonic_us >= self.next_write_us || self.fold.held() > HELD_MAX {
             self.write(now_us);
@@ -240,14 +247,19 @@ impl Recorder {
         if self.news.is_empty() {
             return Ok(());
         }
-        for news in self.news.drain(..) {
+        for news in &self.news {
             news.send(link.as_fd())?;
         }
+        self.news.clear();
         self.keep_alerts();
         Ok(())
     }
 
+    /// Keeps which alerts were told, unless one has news that nobody was told of.
     fn keep_alerts(&mut self) {
+        if !self.news.is_empty() {
+            return;
+        }
         let told = self.watch.told();
         let Some(files) = self.files.as_mut().filter(|_| told != self.told_alerts) else {
             return;
@@ -340,28 +352,19 @@ impl Recorder {
             return self.drop_surplus();
         }
         let incidents = self.heard.incidents();
-        if let Err(error) = files.store.write_incidents(&incidents) {
-            // What is broken is set aside below.
+        let write = |store: &mut FigureStore| store.write_incidents(&incidents);
+        if let Err(error) = write_or_set_aside(&mut files.store, now_us, write) {
             self.heard.keep_incidents(incidents);
-            if !error.is_broken() {
-                self.fail(error.to_string());
-                return self.drop_surplus();
-            }
+            self.fail(error.to_string());
+            return self.drop_surplus();
         }
         if self.fold.held() == 0 && files.store.is_thinned(today) {
             self.minutes.note_written();
             self.written_us = os::cpu::monotonic_us();
             return;
         }
-        let mut written = files.store.write(self.fold.pieces(), None, today);
-        if let Err(error) = &written
-            && error.is_broken()
-        {
-            self.told_alerts.clear();
-            written = set_aside(&mut files.store, now_us, error)
-                .and_then(|()| files.store.write(self.fold.pieces(), None, today));
-        }
-        match written {
+        let write = |store: &mut FigureStore| store.write(self.fold.pieces(), None, today);
+        match write_or_set_aside(&mut files.store, now_us, write) {
             Ok(()) => {
                 let pieces = self.fold.pieces();
                 pieces.for_each(|(site, _, piece)| self.minutes.take(site, piece));
@@ -454,13 +457,8 @@ fn write_samples(
         return Ok(());
     }
     let samples = heard.fresh(now_s);
-    let mut written = files.store.write_samples(&samples);
-    if let Err(error) = &written
-        && error.is_broken()
-    {
-        written = set_aside(&mut files.store, now_us, error)
-            .and_then(|()| files.store.write_samples(&samples));
-    }
+    let write = |store: &mut FigureStore| store.write_samples(&samples);
+    let written = write_or_set_aside(&mut files.store, now_us, write);
     match &written {
         Ok(()) if samples.is_empty() => {}
         Ok(()) => *samples_s = Tier::Minute.begin(now_s),
@@ -484,6 +482,21 @@ fn settled(store: &mut FigureStore, name: &str, wanted: &str) -> Result<String, 
     }
     store.set_setting(name, wanted)?;
     Ok(wanted.to_owned())
+}
+
+/// Writes something; where the database is broken, into a new one, which has the same settings.
+fn write_or_set_aside(
+    store: &mut FigureStore,
+    now_us: i64,
+    write: impl Fn(&mut FigureStore) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    match write(store) {
+        Err(error) if error.is_broken() => {
+            set_aside(store, now_us, &error)?;
+            write(store)
+        }
+        written => written,
+    }
 }
 
 fn set_aside(store: &mut FigureStore, now_us: i64, why: &StoreError) -> Result<(), StoreError> {

@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use control::Snapshot;
-use ipc::console::{ConsoleAnswer, ConsoleQuestion, FromConsole, Outgoing};
+use ipc::console::{ConsoleAnswer, ConsoleQuestion, ConsoleScope, FromConsole, Outgoing};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -40,12 +40,15 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 const BEFORE_MAX: Duration = Duration::from_secs(60);
 /// How long a connection to the database is used: another file may have taken its place.
 const STORE_AGE_MAX: Duration = Duration::from_secs(10);
-/// Answers that are kept for others who see the same.
+/// Answers that are kept for others who see the same, how long, and the bytes of all.
 const KEPT_MAX: usize = 64;
-/// Questions that wait: as many as the server asks at a time.
+const KEPT_AGE_MAX: Duration = Duration::from_secs(1);
+const KEPT_BYTES_MAX: usize = 16 << 20;
+/// Questions that wait, as many as the server asks at a time, and their bytes.
 const WAITING_MAX: usize = 256;
-/// Incidents that are shown.
-const SHOWN_MAX: usize = 200;
+const WAITING_BYTES_MAX: usize = 16 << 20;
+/// How long a page may take to be read.
+const READ_MAX: Duration = Duration::from_secs(5);
 
 /// What was heard and is for who answers.
 #[derive(Debug, Default)]
@@ -88,6 +91,9 @@ impl ConsoleMailbox {
 
     /// Takes a question, where there is room for it.
     pub(crate) fn ask(&self, question: ConsoleQuestion) {
+        if !question.is_bounded() {
+            return;
+        }
         self.put(|news| take_on(&mut news.questions, [WaitingQuestion::new(question)]));
     }
 
@@ -136,8 +142,14 @@ fn take_on(
     questions: impl IntoIterator<Item = WaitingQuestion>,
 ) {
     waiting.retain(|it| it.came.elapsed() < ANSWER_PATIENCE);
-    let room = WAITING_MAX.saturating_sub(waiting.len());
-    waiting.extend(questions.into_iter().take(room));
+    let mut bytes: usize = waiting.iter().map(|it| it.question.bytes()).sum();
+    for it in questions {
+        bytes = bytes.saturating_add(it.question.bytes());
+        if waiting.len() >= WAITING_MAX || bytes > WAITING_BYTES_MAX {
+            return;
+        }
+        waiting.push(it);
+    }
 }
 
 /// What the server said of itself, and when.
@@ -168,8 +180,44 @@ pub(crate) struct Respondent {
     told: Option<Instant>,
     /// Questions in the order they came.
     waiting: Vec<WaitingQuestion>,
+    /// Whose questions were answered, of those who wait for more, the last one at the end.
+    answered: Vec<ConsoleScope>,
     /// What others were answered of the same look.
-    kept: HashMap<ConsoleQuestion, ConsoleAnswer>,
+    kept: KeptAnswers,
+}
+
+/// Answers for others who see the same: of one look, for a second at most.
+#[derive(Debug)]
+struct KeptAnswers {
+    since: Instant,
+    answers: HashMap<ConsoleQuestion, ConsoleAnswer>,
+    bytes: usize,
+}
+
+impl Default for KeptAnswers {
+    fn default() -> KeptAnswers {
+        KeptAnswers {
+            since: Instant::now(),
+            answers: HashMap::new(),
+            bytes: 0,
+        }
+    }
+}
+
+impl KeptAnswers {
+    fn get(&mut self, question: &ConsoleQuestion) -> Option<ConsoleAnswer> {
+        if self.since.elapsed() >= KEPT_AGE_MAX {
+            *self = KeptAnswers::default();
+        }
+        self.answers.get(question).cloned()
+    }
+
+    fn keep(&mut self, question: ConsoleQuestion, answer: &ConsoleAnswer) {
+        self.bytes += question.bytes() + answer.body.len();
+        if self.answers.len() < KEPT_MAX && self.bytes <= KEPT_BYTES_MAX {
+            self.answers.insert(question, answer.clone());
+        }
+    }
 }
 
 /// The database, and by what its figures were made.
@@ -213,7 +261,8 @@ impl Respondent {
             asked: None,
             told: None,
             waiting: Vec::new(),
-            kept: HashMap::new(),
+            answered: Vec::new(),
+            kept: KeptAnswers::default(),
         }
     }
 
@@ -232,7 +281,7 @@ impl Respondent {
         self.outgoing = Outgoing::default();
         (self.before, self.now, self.asked, self.told) = (None, None, None, None);
         self.waiting.clear();
-        self.kept.clear();
+        self.kept = KeptAnswers::default();
     }
 
     /// Waits until there is something to do, and takes what is new; says whether there may be more.
@@ -272,15 +321,33 @@ impl Respondent {
         match self.next() {
             Some(next) => {
                 let next = self.waiting.remove(next);
+                self.note_turn(&next.question.scope);
                 self.answer(next.question)
             }
             None => Ok(()),
         }
     }
 
-    /// The first question that can be answered.
+    /// The question whose turn it is of those that can be answered: the operator's, then that of whose last
+    /// answer is longest ago, so that who asks much waits behind who asks little.
     fn next(&self) -> Option<usize> {
-        self.waiting.iter().position(|it| self.is_ready(it))
+        let turn = |it: &WaitingQuestion| match &it.question.scope {
+            ConsoleScope::All => (false, None),
+            scope => (true, self.answered.iter().position(|it| it == scope)),
+        };
+        let ready = self.waiting.iter().enumerate();
+        let ready = ready.filter(|(_, it)| self.is_ready(it));
+        ready.min_by_key(|(_, it)| turn(it)).map(|(at, _)| at)
+    }
+
+    /// Notes whose turn it was.
+    fn note_turn(&mut self, scope: &ConsoleScope) {
+        let waiting = &self.waiting;
+        self.answered
+            .retain(|known| known != scope && waiting.iter().any(|it| it.question.scope == *known));
+        if waiting.iter().any(|it| it.question.scope == *scope) {
+            self.answered.push(scope.clone());
+        }
     }
 
     /// Whether a question need not wait for what goes on now, or has for long enough.
@@ -298,7 +365,7 @@ impl Respondent {
         match Snapshot::of_json(live) {
             Ok(snapshot) => {
                 self.before = self.now.replace(Looked { at, snapshot });
-                self.kept.clear();
+                self.kept = KeptAnswers::default();
             }
             Err(error) => tracing::error!(error, "what the server says of now makes no sense"),
         }
@@ -318,12 +385,19 @@ impl Respondent {
 
     fn answer(&mut self, mut question: ConsoleQuestion) -> io::Result<()> {
         let id = std::mem::take(&mut question.id);
-        let mut answer = match self.kept.get(&question) {
-            Some(kept) => kept.clone(),
+        let is_event = question.path == console::EVENTS;
+        if is_event {
+            // Its address says in which language: what else a client says makes no difference.
+            question.accept_language.clear();
+            question.method = "GET".to_owned();
+        }
+        let kept = self.kept.get(&question).filter(|_| is_event);
+        let mut answer = match kept {
+            Some(kept) => kept,
             None => {
                 let answer = self.drawn(&question);
-                if question.path == console::EVENTS && self.kept.len() < KEPT_MAX {
-                    self.kept.insert(question, answer.clone());
+                if is_event {
+                    self.kept.keep(question, &answer);
                 }
                 answer
             }
@@ -365,17 +439,10 @@ impl Respondent {
         self.open();
         // Where the server says nothing, what was known is shown for a while.
         self.now.take_if(|it| it.at.elapsed() > BEFORE_MAX);
-        let Some((_, open)) = &self.store else {
+        let Some((_, open)) = &mut self.store else {
             return failure(503, "The figures cannot be read; the error log says why.\n");
         };
-        let incidents = match console::is_of_now(&question.path) {
-            true => open.store.incidents(0, i64::MAX, SHOWN_MAX),
-            false => Ok(Vec::new()),
-        };
-        let (incidents, unread) = match incidents {
-            Ok(incidents) => (incidents, None),
-            Err(error) => (Vec::new(), Some(error)),
-        };
+        open.store.give_up_at(Instant::now() + READ_MAX);
         let (alerts, owners) = (self.heard.alerts(), self.heard.owners());
         let before = self.before.as_ref().zip(self.now.as_ref());
         let before = before.map(|(before, now)| (before, now.at.duration_since(before.at)));
@@ -389,7 +456,6 @@ impl Respondent {
             pools: &now.snapshot.pools,
             certificates: &now.snapshot.certificates,
             alerts: &alerts,
-            incidents: &incidents,
             owners: &owners,
         });
         let asked = console::ConsoleQuestion {
@@ -404,7 +470,7 @@ impl Respondent {
             live: live.as_ref(),
         };
         let (answer, why) = console::answer_and_why(&open.store, &asked);
-        if let Some(error) = why.or(unread) {
+        if let Some(error) = why.filter(|error| !error.is_late()) {
             self.note(&error);
         }
         let fields = answer.fields.into_iter();
@@ -431,118 +497,4 @@ fn failure(status: u16, body: &str) -> ConsoleAnswer {
 }
 
 #[cfg(test)]
-mod tests {
-    use ipc::console::ConsoleScope;
-    use testkit::TempDir;
-
-    use super::*;
-
-    /// One who answers over a link that ends here.
-    struct Asked {
-        respondent: Respondent,
-        mailbox: Arc<ConsoleMailbox>,
-        _link: Arc<OwnedFd>,
-        here: OwnedFd,
-        _directory: TempDir,
-    }
-
-    impl Asked {
-        fn new() -> Asked {
-            let directory = TempDir::new();
-            FigureStore::open(directory.path(), 0).expect("it opens");
-            let mailbox = Arc::<ConsoleMailbox>::default();
-            let (heard, path) = (Arc::<Heard>::default(), directory.path().to_owned());
-            let (here, there) = os::fdpass::packet_pair().expect("a pair");
-            let link = Arc::new(there);
-            mailbox.use_link(Arc::downgrade(&link));
-            Asked {
-                respondent: Respondent::new(path, heard, Arc::clone(&mailbox)),
-                mailbox,
-                _link: link,
-                here,
-                _directory: directory,
-            }
-        }
-
-        /// Answers all that can be.
-        fn answer_all(&mut self) {
-            loop {
-                assert!(self.respondent.take_news());
-                self.respondent.turn().expect("a link");
-                if self.respondent.next().is_none() {
-                    return;
-                }
-            }
-        }
-
-        /// Numbers of questions that were answered.
-        fn answered(&self) -> Vec<u64> {
-            let mut incoming = ipc::console::Incoming::<FromConsole>::default();
-            let mut ids = Vec::new();
-            while let Some(message) = incoming.receive(self.here.as_fd()).expect("a link") {
-                if let FromConsole::Answer(answer) = message {
-                    ids.push(answer.id);
-                }
-            }
-            ids
-        }
-    }
-
-    fn question(id: u64, path: &str, query: &str) -> ConsoleQuestion {
-        ConsoleQuestion {
-            id,
-            scope: ConsoleScope::All,
-            method: "GET".into(),
-            path: path.into(),
-            query: query.into(),
-            ..ConsoleQuestion::default()
-        }
-    }
-
-    #[test]
-    fn an_event_is_drawn_once_for_all_who_see_the_same_and_anew_for_the_next_second() {
-        let mut asked = Asked::new();
-        let live = control::json(&Snapshot::default());
-        for id in 0..50 {
-            asked.mailbox.ask(question(id, "events", "page=now"));
-        }
-        asked.mailbox.ask(question(50, "events", "page=limits"));
-        asked.mailbox.show(live.clone());
-        asked.answer_all();
-        assert_eq!(asked.respondent.kept.len(), 2);
-        asked.respondent.see(Instant::now(), &live);
-        assert!(asked.respondent.kept.is_empty());
-    }
-
-    #[test]
-    fn what_nobody_waits_for_any_more_is_not_drawn() {
-        let mut asked = Asked::new();
-        assert!(asked.respondent.take_news());
-        let long_ago = Instant::now().checked_sub(ANSWER_PATIENCE);
-        let late = WaitingQuestion {
-            came: long_ago.expect("this machine runs for longer"),
-            is_of_now: false,
-            question: question(1, "", ""),
-        };
-        take_on(&mut asked.respondent.waiting, [late]);
-        asked.mailbox.ask(question(2, "", ""));
-        assert!(asked.respondent.take_news());
-        assert_eq!(asked.respondent.waiting.len(), 1);
-        asked.respondent.turn().expect("a link");
-        assert_eq!(asked.answered(), [2]);
-    }
-
-    #[test]
-    fn so_many_questions_wait_and_those_of_another_server_do_not() {
-        let mut asked = Asked::new();
-        for id in 0..WAITING_MAX as u64 + 5 {
-            asked.mailbox.ask(question(id, "", ""));
-        }
-        assert_eq!(asked.mailbox.wait(IDLE).questions.len(), WAITING_MAX);
-        assert!(asked.respondent.take_news());
-        assert_eq!(asked.respondent.waiting.len(), WAITING_MAX);
-        asked.mailbox.use_link(Weak::new());
-        assert!(asked.respondent.take_news());
-        assert_eq!(asked.respondent.waiting.len(), 0);
-    }
-}
+mod tests;

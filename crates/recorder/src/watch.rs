@@ -7,7 +7,7 @@
 use ipc::recorder::{AlertNews, AlertRule};
 use serde::{Deserialize, Serialize};
 
-use crate::alert::AlertState;
+use crate::alert::{AlertStanding, AlertState};
 use crate::history::History;
 
 /// A figure is its mean over so many seconds: those that are told each second, those that are told every
@@ -19,7 +19,7 @@ const MINUTES: i64 = 130;
 /// Rules, each with how it stands.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    rules: Vec<(AlertRule, AlertState)>,
+    rules: Vec<AlertStanding>,
     looked_s: i64,
 }
 
@@ -32,7 +32,11 @@ struct ToldAlert {
 
 impl Watch {
     pub(crate) fn new(rules: &[AlertRule]) -> Watch {
-        let calm = |rule: &AlertRule| (rule.clone(), AlertState::Calm);
+        let calm = |rule: &AlertRule| AlertStanding {
+            rule: rule.clone(),
+            state: AlertState::Calm,
+            value: None,
+        };
         Watch {
             rules: rules.iter().map(calm).collect(),
             looked_s: i64::MIN,
@@ -43,7 +47,7 @@ impl Watch {
     /// is no more calm goes on by itself.
     pub(crate) fn resume(&mut self, told: &str) {
         let told: Vec<ToldAlert> = serde_json::from_str(told).unwrap_or_default();
-        for (rule, state) in &mut self.rules {
+        for AlertStanding { rule, state, .. } in &mut self.rules {
             let known = told.iter().find(|it| it.name == rule.name);
             if let (AlertState::Calm, Some(known)) = (&state, known) {
                 *state = known.state;
@@ -53,10 +57,10 @@ impl Watch {
 
     /// What was told and is not over, to be written down.
     pub(crate) fn told(&self) -> String {
-        let raised = self.rules.iter().filter_map(|(rule, state)| match state {
+        let raised = self.rules.iter().filter_map(|it| match it.state {
             AlertState::Raised { .. } => Some(ToldAlert {
-                name: rule.name.clone(),
-                state: *state,
+                name: it.rule.name.clone(),
+                state: it.state,
             }),
             AlertState::Calm | AlertState::Pending { .. } => None,
         });
@@ -65,7 +69,7 @@ impl Watch {
     }
 
     /// The rules with how they stand.
-    pub(crate) fn states(&self) -> &[(AlertRule, AlertState)] {
+    pub(crate) fn states(&self) -> &[AlertStanding] {
         &self.rules
     }
 
@@ -76,9 +80,10 @@ impl Watch {
         }
         self.looked_s = now_s;
         let rules = self.rules.iter_mut().zip(0..);
-        let news = rules.filter_map(|((rule, state), number)| {
-            let value = history.mean(&rule.figure, now_s, seconds_of(&rule.figure));
-            Some((number, state.step(rule, now_s, value)?))
+        let news = rules.filter_map(|(it, number)| {
+            let figure = &it.rule.figure;
+            it.value = history.mean(figure, now_s, seconds_of(figure));
+            Some((number, it.state.step(&it.rule, now_s, it.value)?))
         });
         news.collect()
     }
@@ -153,7 +158,7 @@ mod tests {
         assert_eq!(beyond(&mut first, 0..10, 20.0), 1);
         let mut next = Watch::new(&rules[..1]);
         next.resume(&first.told());
-        assert_eq!(next.states()[0].1, first.states()[0].1);
+        assert_eq!(next.states()[0].state, first.states()[0].state);
         assert_eq!(beyond(&mut next, 10..30, 20.0), 0, "it was told");
         assert_eq!(beyond(&mut next, 30..40, 1.0), 1, "it is over");
         assert_eq!(next.told(), "[]");
@@ -172,6 +177,6 @@ mod tests {
         for broken in ["", "[", "[{}]", "{\"name\":1}"] {
             other.resume(broken);
         }
-        assert_eq!(other.states()[0].1, AlertState::Calm);
+        assert_eq!(other.states()[0].state, AlertState::Calm);
     }
 }

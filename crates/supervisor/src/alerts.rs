@@ -100,6 +100,25 @@ impl AlertTelling {
 }
 
 impl Supervisor {
+    /// Hears what a recorder has said whose link is closed next.
+    pub(super) fn hear_out_recorder(&mut self) {
+        for _ in 0..WAITING_MAX {
+            match self.recordings.hear() {
+                Ok(Some(FromRecorder::Alert { rule, news })) => self.on_alert(rule, news),
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Says which alerts' programs are not run, for another program takes this one's place.
+    pub(super) fn leave_alerts(&mut self) {
+        self.hear_out_recorder();
+        for news in self.alerts.waiting.drain(..) {
+            let alert = news.alert;
+            tracing::error!(alert, "its program is not run: the gateway is upgraded");
+        }
+    }
+
     /// Deals with a word of the recorder, or with its end.
     pub(super) fn on_recorder_word(&mut self) {
         match self.recordings.hear() {
@@ -232,10 +251,17 @@ impl ToldNews {
     }
 }
 
-/// A value with three digits behind the point at most.
+/// A value with three digits behind the point at most, of a smaller one three that say something.
 fn shown(value: f64) -> String {
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    let digits = match value.abs().log10().floor() {
+        place @ -12.0..0.0 => 2 - place as i32,
+        _ => 3,
+    };
+    let text = format!("{value:.*}", usize::try_from(digits).unwrap_or(3));
+    match text.trim_end_matches('0').trim_end_matches('.') {
+        "" | "-" | "-0" => "0".to_owned(),
+        text => text.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -305,6 +331,23 @@ mod tests {
             ("machine", json!("web1")),
         ] {
             assert_eq!(facts[key], expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_small_value_is_not_told_as_none() {
+        for (value, text) in [
+            (0.0004, "0.0004"),
+            (0.000_123_49, "0.000123"),
+            (0.05, "0.05"),
+            (0.0, "0"),
+            (-0.5, "-0.5"),
+            (1e-13, "0"),
+            (2.0, "2"),
+            (120.0, "120"),
+            (4.256_78, "4.257"),
+        ] {
+            assert_eq!(shown(value), text);
         }
     }
 

@@ -248,16 +248,16 @@ impl Supervisor {
         if self.upgrade.is_some() || !matches!(self.phase, Phase::Serving { .. }) {
             return;
         }
-        let wanted = self.current.recorder.as_ref();
         if let RecorderState::Running { wish, .. } = &self.recordings.state
-            && Some(&**wish) != wanted
+            && Some(&**wish) != self.current.recorder.as_ref()
         {
+            self.hear_out_recorder();
             let state = std::mem::take(&mut self.recordings.state);
             if let RecorderState::Running { process, .. } = state {
                 self.leaving.add(vec![process]);
             }
         }
-        let Some(wish) = wanted else {
+        let Some(wish) = self.current.recorder.as_ref() else {
             self.recordings.state = RecorderState::Absent;
             return self.tell_recorder(Vec::new());
         };

@@ -268,6 +268,7 @@ impl Supervisor {
             return self.refuse_upgrade(ReloadOutcome::Failed, told.to_owned());
         };
         tracing::info!("the new program serves and takes over");
+        self.leave_alerts();
         // It has said its last.
         let _ = upgrade.successor.end();
         self.leave_signals();

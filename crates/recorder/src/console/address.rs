@@ -74,6 +74,8 @@ pub(super) struct PageQuery {
     pub(super) visitor: Option<u64>,
     /// The page of the site that is looked at by itself.
     pub(super) seen: String,
+    /// The cause whose incidents are shown: what kind it is, and which.
+    pub(super) cause: String,
     /// The list that is given in a format; the first where it is empty.
     pub(super) list: String,
     pub(super) format: Option<Format>,
@@ -99,6 +101,7 @@ impl PageQuery {
                 digits => Some(u64::from_str_radix(digits, 16).map_err(|_| "visitor")?),
             },
             seen: query.text("page"),
+            cause: query.text("cause"),
             list: query.value("list"),
             format: match &*query.value("format") {
                 "" => None,
@@ -136,6 +139,7 @@ impl PageQuery {
             ("filter", self.filter.clone()),
             ("visitor", visitor.unwrap_or_default()),
             ("page", self.seen.clone()),
+            ("cause", self.cause.clone()),
             ("sort", self.sorted_by.id().into()),
             ("rows", if self.has_all_rows { "all" } else { "" }.into()),
             ("list", self.list.clone()),
@@ -250,6 +254,7 @@ mod tests {
                 from: Some(20_000),
                 filter: tidy(&filter),
                 seen: seen.clone(),
+                cause: seen.clone(),
                 visitor: Some(visitor),
                 sorted_by: SortedBy::Requests,
                 has_all_rows: true,

@@ -119,6 +119,14 @@ pub(super) fn no_page(
                 )
             ),
         ),
+        NoPage::Unreadable(error) if error.is_late() => (
+            503,
+            say("It takes too long", "時間がかかりすぎます"),
+            say(
+                "This page takes too long to be read: ask for fewer days.",
+                "読み取りに時間がかかりすぎます。日数を減らしてください。",
+            ),
+        ),
         NoPage::Unreadable(error) => (
             500,
             say("The figures cannot be read", "記録を読めません"),
@@ -313,6 +321,9 @@ fn filter(asking: &Asking<'_>) -> Markup {
         }
         @if let Some(language) = asked.language {
             input type="hidden" name="lang" value=(language.tag());
+        }
+        @if !asked.cause.is_empty() {
+            input type="hidden" name="cause" value=(report::harmless(&asked.cause));
         }
         @if !asked.seen.is_empty() {
             input type="hidden" name="page" value=(report::harmless(&asked.seen));

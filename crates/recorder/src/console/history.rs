@@ -110,7 +110,7 @@ fn merged(mut one: Sums, other: Sums) -> Sums {
 }
 
 /// What a figure's numbers are.
-fn unit(name: &str) -> Unit {
+pub(super) fn unit(name: &str) -> Unit {
     match WatchedFigure::from_name(name).map(|figure| figure.unit()) {
         Some(sensor::Unit::Share) => Unit::Share,
         Some(sensor::Unit::PerSecond) => Unit::PerSecond,

@@ -11,6 +11,7 @@ mod address;
 mod export;
 mod frame;
 mod history;
+mod incidents;
 mod live;
 mod load;
 mod refused;

@@ -13,8 +13,6 @@ use crate::store::{FigureStore, MINUTES_DAYS};
 
 /// Trails of a range that are listed.
 const TRAILS_SHOWN: usize = 50;
-/// Days of which one visitor's trails are read.
-const TRAIL_DAYS_MAX: usize = 62;
 
 /// A part of what is told of a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,6 +150,8 @@ pub(super) fn answer(
                 ..
             },
         ) => {
+            // Of days before there are no trails.
+            let days = (from.max(asking.today() - MINUTES_DAYS), to);
             one_visitor(store, &mut document, site, *visitor, days, &telling)?;
         }
         _ => {
@@ -390,7 +390,6 @@ fn one_visitor(
             trails.push((day, visitor, steps));
         }
     })?;
-    trails.truncate(TRAIL_DAYS_MAX);
     if trails.is_empty() {
         // As all else that is not there.
         return Err(NoPage::Unknown);

@@ -205,17 +205,23 @@ fn a_server_that_makes_no_sense_is_left_and_the_next_one_heard() {
 #[test]
 fn an_incident_is_kept_with_the_minute_before_and_shown_once_it_is_on_disk() {
     let mut served = Served::new();
-    for (at_s, value) in [(10, 9.0), (60, 1.0), (119, 3.0)] {
+    let now_s = now_s();
+    for (at_s, value) in [(now_s - 109, 9.0), (now_s - 59, 1.0), (now_s, 3.0)] {
         served.say(&figures(at_s, &[("load1".into(), value)]));
     }
+    let held = HeldPlace {
+        limit: "tenant other/tenant".into(),
+        in_flight: 2,
+        ..HeldPlace::default()
+    };
     let request = RequestInFlight {
         path: "x".repeat(1_000),
         ..RequestInFlight::default()
     };
     served.say(&ToConsole::Incident(Incident {
-        at_s: 119,
+        at_s: now_s,
         what: "tenant tea/tenant".into(),
-        held: vec![Default::default(); HELD_MAX + 5],
+        held: vec![held; HELD_MAX + 5],
         requests: vec![request; INCIDENT_REQUESTS_MAX + 5],
         ..Incident::default()
     }));
@@ -223,7 +229,9 @@ fn an_incident_is_kept_with_the_minute_before_and_shown_once_it_is_on_disk() {
     assert_eq!(served.answer().id, 1);
     let kept = served.heard.incidents();
     assert_eq!(kept.len(), 1);
-    assert_eq!(kept[0].incident.held.len(), HELD_MAX);
+    let held = &kept[0].incident.held;
+    assert_eq!((held.len(), &*held[HELD_MAX].limit), (HELD_MAX + 1, ""));
+    assert_eq!(held[HELD_MAX].in_flight, 2 * 5, "the others are one");
     let requests = &kept[0].incident.requests;
     assert_eq!(requests.len(), INCIDENT_REQUESTS_MAX);
     assert_eq!(requests[0].path.len(), 256);
@@ -255,4 +263,27 @@ fn keys_of_limits_beyond_those_of_a_day_count_for_one() {
     heard.take(86_400, &[(key("new"), 1.0)]);
     let fresh = heard.fresh(86_401);
     assert!(fresh.iter().any(|sample| *sample.name == *key("new")));
+}
+
+#[test]
+fn what_a_server_says_of_incidents_is_bounded_in_time_length_and_number() {
+    let heard = Heard::default();
+    let long = Incident {
+        at_s: i64::MIN,
+        what: "é".repeat(100_000),
+        why: "x".repeat(100_000),
+        ..Incident::default()
+    };
+    for _ in 0..MINUTE_INCIDENTS_MAX + 50 {
+        heard.take_incident(long.clone(), 10_000);
+    }
+    let kept = heard.incidents();
+    assert_eq!(kept.len(), MINUTE_INCIDENTS_MAX as usize);
+    let Incident {
+        at_s, what, why, ..
+    } = &kept[0].incident;
+    assert_eq!(*at_s, 10_000 - INCIDENT_AGE_S);
+    assert!(what.len() <= 256 && why.len() <= 256 && !what.is_empty());
+    heard.take_incident(long, 10_060);
+    assert_eq!(heard.incidents().len(), 1);
 }

@@ -40,6 +40,7 @@ impl Worked {
     fn request(&mut self, at_us: i64) {
         push(&mut self.ring, at_us);
         self.recorder.look(at_us);
+        self.recorder.write_when_due(at_us);
     }
 }
 
@@ -99,4 +100,80 @@ fn what_was_folded_is_written_though_the_link_makes_no_sense() {
     let hearing = Hearing::start(path, Arc::clone(&recorder.heard)).expect("a thread");
     assert!(recorder.serve(&there, &hearing).is_err());
     assert_eq!(counted(&worked.directory), 1);
+}
+
+#[test]
+fn an_alert_that_nobody_could_be_told_of_is_not_kept_as_told() {
+    let mut worked = Worked::new();
+    let rule = ipc::recorder::AlertRule {
+        name: "load".into(),
+        figure: "load1".into(),
+        side: ipc::recorder::Side::Above,
+        bound: 10.0,
+        leave: 8.0,
+        for_s: 0,
+    };
+    worked.recorder.watch = Watch::new(&[rule]);
+    let kept = |directory: &TempDir| {
+        let mut store = FigureStore::open_existing(directory.path()).expect("it is there");
+        store.setting(ALERTS).expect("read").unwrap_or_default()
+    };
+    let at_us = now_us();
+    let at_s = at_us.div_euclid(1_000_000);
+    worked
+        .recorder
+        .heard
+        .note(at_s, "load1", 20.0, Detail::Seconds);
+    worked.recorder.look(at_us);
+    worked.recorder.write(at_us);
+    assert_eq!(kept(&worked.directory), "", "it is told first");
+    let (supervisor, link) = os::fdpass::pair().expect("a pair");
+    let other_end = supervisor.try_clone().expect("a descriptor");
+    worked.recorder.tell_news(&link).expect("somebody listens");
+    assert!(
+        FromRecorder::try_recv(other_end.as_fd())
+            .expect("a link")
+            .is_some()
+    );
+    let told = kept(&worked.directory);
+    assert!(told.contains("Raised"), "{told}");
+    worked
+        .recorder
+        .heard
+        .note(at_s + 1, "load1", -20.0, Detail::Seconds);
+    worked.recorder.look(at_us + 1_000_000);
+    drop((supervisor, other_end));
+    assert!(worked.recorder.tell_news(&link).is_err());
+    worked.recorder.write(at_us + 1_000_000);
+    assert_eq!(
+        kept(&worked.directory),
+        told,
+        "that it is over nobody heard"
+    );
+}
+
+#[test]
+fn incidents_of_a_broken_database_go_into_a_new_one_though_nothing_was_asked_for() {
+    let mut worked = Worked::new();
+    let recorder = &mut worked.recorder;
+    recorder.write(now_us());
+    let incident = ipc::console::Incident {
+        at_s: now_us().div_euclid(1_000_000),
+        ..ipc::console::Incident::default()
+    };
+    let incident = crate::store::KeptIncident::new(incident, Vec::new());
+    recorder.heard.keep_incidents(vec![incident]);
+    let files = recorder.files.as_mut().expect("they are open");
+    files.store.break_incidents();
+    recorder.write(now_us());
+    let store = FigureStore::open_existing(worked.directory.path()).expect("it is there");
+    assert_eq!(store.incidents(0, i64::MAX, 9).expect("read").len(), 1);
+    let names = std::fs::read_dir(worked.directory.path()).expect("a directory");
+    let names = names.map(|it| {
+        it.expect("a name")
+            .file_name()
+            .into_string()
+            .expect("plain")
+    });
+    assert!(names.into_iter().any(|it| it.contains(".broken-")));
 }

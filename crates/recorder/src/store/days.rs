@@ -59,6 +59,7 @@ impl FigureStore {
             let mut figures = DayFigures::default();
             for day in days {
                 let day = day?;
+                self.go_on()?;
                 let lists = std::mem::take(&mut figures.lists);
                 figures = DayFigures {
                     lists,
@@ -125,6 +126,7 @@ impl FigureStore {
         let mut statement = self.connection.prepare(of_days)?;
         let mut rows = statement.query(given)?;
         while let Some(row) = rows.next()? {
+            self.go_on()?;
             let (site, day) = (row.get(0)?, row.get(1)?);
             if let Some(name) = named.get(&site).filter(|_| !waiting.contains(&(site, day))) {
                 let (total, visitors) = read_total(row.get_ref(2)?.as_blob()?)?;
@@ -132,6 +134,7 @@ impl FigureStore {
             }
         }
         for of in waiting {
+            self.go_on()?;
             if let Some(name) = named.get(&of.0) {
                 let mut figures = DayFigures::default();
                 read_day(&self.connection, of, PartsWanted::VISITORS, &mut figures)?;

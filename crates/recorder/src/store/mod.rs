@@ -18,7 +18,7 @@ use std::fs;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{
     Connection, ErrorCode, OptionalExtension, Statement, Transaction, TransactionBehavior, params,
@@ -26,8 +26,8 @@ use rusqlite::{
 
 use crate::piece::Piece;
 use crate::visits::OpenVisit;
-pub use incidents::KeptIncident;
 use incidents::thin_incidents;
+pub use incidents::{IncidentCause, IncidentsOf, KeptIncident};
 use parts::{packed, take_up};
 pub use samples::Tier;
 use samples::thin_samples;
@@ -55,7 +55,7 @@ const BUSY_MAX: Duration = Duration::from_secs(10);
 /// The database in its directory.
 const FILE: &str = "figures.db";
 /// Of the tables below.
-const FORMAT: i64 = 6;
+const FORMAT: i64 = 7;
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sites (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE);
@@ -72,13 +72,10 @@ CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UN
 CREATE TABLE IF NOT EXISTS samples (series INTEGER NOT NULL, tier INTEGER NOT NULL, at INTEGER NOT NULL,
     count INTEGER NOT NULL, sum REAL NOT NULL, low REAL NOT NULL, high REAL NOT NULL,
     PRIMARY KEY (series, tier, at)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS incidents (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL,
-    content TEXT NOT NULL);
-CREATE INDEX IF NOT EXISTS incidents_by_age ON incidents (at);
 CREATE INDEX IF NOT EXISTS samples_by_age ON samples (tier, at);
 ";
 /// Formats whose tables are among these, with days that are understood.
-const FORMATS_BEFORE: RangeInclusive<i64> = 2..=5;
+const FORMATS_BEFORE: RangeInclusive<i64> = 2..=6;
 
 /// Why the database could not be used.
 #[derive(Debug)]
@@ -115,6 +112,11 @@ impl StoreError {
         is_corrupt || matches!(self.why, Why::Content)
     }
 
+    /// Whether reading took too long ([`FigureStore::give_up_at`]).
+    pub fn is_late(&self) -> bool {
+        self.code() == Some(ErrorCode::OperationInterrupted)
+    }
+
     /// Whether another process has read the same log meanwhile.
     pub fn is_raced(&self) -> bool {
         matches!(self.why, Why::Raced)
@@ -136,6 +138,9 @@ impl Display for StoreError {
                 f,
                 "the disk is full or broken; nothing of what was written before is lost, make room and try again"
             ),
+            Why::Database(_) if self.is_late() => {
+                write!(f, "it takes too long; ask for fewer days")
+            }
             Why::Database(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
                 write!(
                     f,
@@ -204,6 +209,8 @@ pub struct FigureStore {
     /// By site and day.
     waiting: HashMap<(i64, i32), WaitingPieces>,
     thinned_day: Option<i32>,
+    /// When reading is given up.
+    until: Option<Instant>,
 }
 
 impl FigureStore {
@@ -277,8 +284,9 @@ impl FigureStore {
         let made = match format {
             FORMAT => Ok(()),
             1.. if !FORMATS_BEFORE.contains(&format) => return Err(failed(Why::Format(format))),
-            _ => connection
-                .execute_batch(TABLES)
+            _ => incidents::others_go(&connection, format)
+                .and_then(|()| connection.execute_batch(TABLES))
+                .and_then(|()| connection.execute_batch(incidents::TABLES))
                 .and_then(|()| connection.pragma_update(None, "user_version", FORMAT)),
         };
         let waiting = made.and_then(|()| waiting(&connection));
@@ -288,6 +296,7 @@ impl FigureStore {
             connection,
             settings: HashMap::new(),
             thinned_day: None,
+            until: None,
         })
     }
 
@@ -306,6 +315,22 @@ impl FigureStore {
             self.set_setting(&name, &value)?;
         }
         Ok(aside)
+    }
+
+    /// Has days be read until then, and not longer.
+    pub(crate) fn give_up_at(&mut self, until: Instant) {
+        self.until = Some(until);
+    }
+
+    /// An error where reading is to be given up.
+    fn go_on(&self) -> rusqlite::Result<()> {
+        match self.until.is_some_and(|until| Instant::now() >= until) {
+            true => {
+                let late = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_INTERRUPT);
+                Err(rusqlite::Error::SqliteFailure(late, None))
+            }
+            false => Ok(()),
+        }
     }
 
     fn failed(&self, doing: &'static str) -> impl Fn(rusqlite::Error) -> StoreError + use<> {
@@ -517,6 +542,9 @@ impl FigureStore {
             };
             transaction.execute("DELETE FROM parts WHERE site = ?1", [id])?;
             transaction.execute("DELETE FROM pieces WHERE site = ?1", [id])?;
+            let sql = "DELETE FROM incidents \
+                WHERE id IN (SELECT incident FROM concerned WHERE owner = ?1)";
+            transaction.execute(sql, [format!("site {site}")])?;
             let mut visits = open_visits(&transaction)?;
             visits.retain(|visit| *visit.site != *site);
             keep_open_visits(&transaction, &visits)?;

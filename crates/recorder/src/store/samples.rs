@@ -269,7 +269,7 @@ mod tests {
         };
         let [key, reason] = names.map(|name| (name, 5.0));
         assert_eq!(read(&store, Tier::Hour), [key.clone(), reason.clone()]);
-        assert_eq!(read(&store, Tier::Day), [reason.clone()]);
+        assert_eq!(read(&store, Tier::Day), std::slice::from_ref(&reason));
         for (day, hours) in [(KEYS_DAYS, 2), (KEYS_DAYS + 1, 1)] {
             store.write(std::iter::empty(), None, day).expect("written");
             assert_eq!(read(&store, Tier::Hour).len(), hours);

@@ -353,3 +353,22 @@ fn a_day_whose_lists_lie_together_is_read_and_taken_up_as_others() {
         store.settle().expect("written");
     }
 }
+
+#[test]
+fn reading_that_takes_too_long_is_given_up_and_nothing_is_broken() {
+    let directory = TempDir::new();
+    let mut store = open(&directory);
+    let piece = piece(3, 3);
+    let pieces = [("a.example", 10, &piece)].into_iter();
+    store.write(pieces, None, 10).expect("written");
+    store.give_up_at(Instant::now() + Duration::from_secs(600));
+    assert_eq!(requests(&store, "a.example"), 3);
+    store.give_up_at(Instant::now());
+    let (days, sites) = ((0, 20), ["a.example".to_owned()].into());
+    let read = store.each_day("a.example", days, PartsWanted::ALL, |_, _| {});
+    let total = store.each_total(days, &sites, |_, _, _, _| {});
+    for late in [read.map(drop), total] {
+        let late = late.expect_err("it is late");
+        assert!(late.is_late() && !late.is_broken() && !late.is_full());
+    }
+}

@@ -6,6 +6,7 @@
 mod chromium;
 mod live;
 mod sample;
+mod tables;
 
 use chromium::Colours;
 use ipc::console::{ConsoleScope, TenantSites};

@@ -8,7 +8,9 @@ use control::{
 use ipc::console::{HeldPlace, Incident, IncidentKind, RequestInFlight, RequestState, TenantSites};
 use ipc::limit_figures::LimitCount;
 use ipc::recorder::{AlertRule, Side};
-use recorder::{AlertState, FigureStore, KeptIncident, ListOf, Piece, Sample, Sums, Tally};
+use recorder::{
+    AlertStanding, AlertState, FigureStore, KeptIncident, ListOf, Piece, Sample, Sums, Tally,
+};
 use testkit::TempDir;
 
 /// 2026-11-27.
@@ -49,6 +51,17 @@ pub(crate) fn store(sites: &[&str], name: Naming) -> (TempDir, FigureStore) {
         }
     }
     store.write_samples(&samples(name)).unwrap();
+    let owners = sites.iter().map(|site| {
+        let tenant = site.split('.').next().unwrap_or_default();
+        (tenant.to_owned(), (*site).to_owned())
+    });
+    let owners: Vec<_> = owners.collect();
+    let incidents = owners
+        .iter()
+        .map(|(tenant, _)| incident(tenant, &owners, name));
+    store
+        .write_incidents(&incidents.collect::<Vec<_>>())
+        .unwrap();
     (directory, store)
 }
 
@@ -226,8 +239,7 @@ pub(crate) struct Said {
     pub(crate) tenants: Vec<TenantNow>,
     pub(crate) pools: Vec<PoolStanding>,
     pub(crate) certificates: Vec<Certificate>,
-    pub(crate) alerts: Vec<(AlertRule, AlertState)>,
-    pub(crate) incidents: Vec<KeptIncident>,
+    pub(crate) alerts: Vec<AlertStanding>,
     pub(crate) owners: Vec<TenantSites>,
 }
 
@@ -242,7 +254,6 @@ impl Said {
             pools: &self.pools,
             certificates: &self.certificates,
             alerts: &self.alerts,
-            incidents: &self.incidents,
             owners: &self.owners,
         }
     }
@@ -276,10 +287,6 @@ pub(crate) fn said(owners: &[(&str, &str)], name: Naming) -> Said {
             .iter()
             .map(|(_, site)| certificate(site, name))
             .collect(),
-        incidents: owners
-            .iter()
-            .map(|(tenant, _)| incident(tenant, &owners, name))
-            .collect(),
         owners: owners
             .iter()
             .map(|(tenant, site)| TenantSites {
@@ -287,13 +294,14 @@ pub(crate) fn said(owners: &[(&str, &str)], name: Naming) -> Said {
                 sites: vec![site.clone()],
             })
             .collect(),
-        alerts: vec![(
-            rule(name),
-            AlertState::Raised {
+        alerts: vec![AlertStanding {
+            rule: rule(name),
+            state: AlertState::Raised {
                 since_s: 1_795_771_000,
                 worst: 0.93,
             },
-        )],
+            value: Some(0.91),
+        }],
     }
 }
 
@@ -485,7 +493,7 @@ fn incident(tenant: &str, owners: &[(String, String)], name: Naming) -> KeptInci
     });
     KeptIncident {
         incident: Incident {
-            at_s: 1_785_000_000,
+            at_s: i64::from(TODAY - 1) * 86_400 + 3_600,
             kind: IncidentKind::Limit,
             what: format!("tenant {tenant}"),
             why: "full".into(),

@@ -5,15 +5,15 @@ use std::time::{Duration, UNIX_EPOCH};
 use config::model::sensor::{self, Worse};
 use control::{Certificate, Sensor, Status};
 use ipc::console::ConsoleScope;
+use ipc::recorder::Side;
 use report::units;
 use report::{Cell, Column, Document, Language, Table, Tone};
 
+use super::super::history::unit;
 use super::LiveTelling;
-use super::now::{listed, toned};
-use crate::alert::AlertState;
+use super::now::{listed, listed_of, toned};
+use crate::alert::{AlertStanding, AlertState};
 
-/// Rows of tables that grow with groups, pools and certificates.
-const ROWS_MAX: usize = 200;
 /// Days before its end from which a certificate is looked at.
 const ENDING_DAYS: i64 = 14;
 const DAY_S: i64 = 86_400;
@@ -156,10 +156,8 @@ fn pools(document: &mut Document, told: &LiveTelling<'_>) {
         Column::left(told.say("why it failed", "失敗の理由")),
     ]);
     let shown = told.live.pools.iter();
-    for pool in shown
-        .filter(|it| told.scope.has_tenant(&it.tenant))
-        .take(ROWS_MAX)
-    {
+    let (shown, total) = told.few(shown.filter(|it| told.scope.has_tenant(&it.tenant)));
+    for pool in shown {
         let tone = match &*pool.state {
             "failed" => Tone::Bad,
             "warm" => Tone::Good,
@@ -179,15 +177,13 @@ fn pools(document: &mut Document, told: &LiveTelling<'_>) {
             Cell::name(&*pool.failure),
         ]);
     }
-    listed(document, "pools", told.say("Pools", "プール"), table, told);
+    let title = told.say("Pools", "プール");
+    listed_of(document, "pools", title, (table, total), told);
 }
 
 fn groups(document: &mut Document, told: &LiveTelling<'_>) {
     let shown = told.live.status.groups.iter();
-    let shown: Vec<_> = shown
-        .filter(|it| told.scope.has_tenant(&it.tenant))
-        .take(ROWS_MAX)
-        .collect();
+    let (shown, total) = told.few(shown.filter(|it| told.scope.has_tenant(&it.tenant)));
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in shown.iter().flat_map(|group| group.used.iter()) {
         if !names.contains(&name) {
@@ -224,7 +220,7 @@ fn groups(document: &mut Document, told: &LiveTelling<'_>) {
         table.row([Cell::name(name.join(" / "))].into_iter().chain(used));
     }
     let heading = told.say("What programs used", "プログラムの使用量");
-    listed(document, "groups", heading, table, told);
+    listed_of(document, "groups", heading, (table, total), told);
 }
 
 /// Servers behind this one.
@@ -281,7 +277,8 @@ pub(super) fn certificates(document: &mut Document, told: &LiveTelling<'_>) {
     let shown = told.live.certificates.iter().filter(|it| is_ours(it, told));
     let mut shown: Vec<_> = shown.collect();
     shown.sort_by_key(|it| it.valid_s.unwrap_or(i64::MIN));
-    for it in shown.into_iter().take(ROWS_MAX) {
+    let (shown, total) = told.few(shown.into_iter());
+    for it in shown {
         let days = it.valid_s.map(|s| s.div_euclid(DAY_S));
         let mut left = or_none(days.map(|days| days as f64), units::figure);
         left.tone = match days {
@@ -306,13 +303,8 @@ pub(super) fn certificates(document: &mut Document, told: &LiveTelling<'_>) {
             problem,
         ]);
     }
-    listed(
-        document,
-        "certificates",
-        told.say("Certificates", "証明書"),
-        table,
-        told,
-    );
+    let title = told.say("Certificates", "証明書");
+    listed_of(document, "certificates", title, (table, total), told);
 }
 
 /// Whether all names of a certificate are of sites in the scope.
@@ -329,35 +321,91 @@ pub(super) fn alerts(document: &mut Document, told: &LiveTelling<'_>) {
     found.extend(of_serving(told));
     let section = document.section("");
     if found.is_empty() {
-        return section.note(
-            Tone::Good,
-            told.say("Nothing is wrong.", "問題はありません。"),
-        );
+        let fine = told.say("Nothing is wrong.", "問題はありません。");
+        section.note(Tone::Good, fine);
     }
     found.sort_by_key(|(tone, _)| *tone != Tone::Bad);
     for (tone, text) in found {
         section.note(tone, text);
     }
+    rules(document, told);
+}
+
+/// All rules by which somebody is told, with how each stands.
+fn rules(document: &mut Document, told: &LiveTelling<'_>) {
+    let mut table = Table::new([
+        Column::left(told.say("alert", "警告")),
+        Column::left(told.say("state", "状態")),
+        Column::left(told.say("figure", "項目")),
+        Column::right(told.say("value", "値")),
+        Column::left(told.say("bad", "異常")),
+        Column::right(told.say("bound", "しきい値")),
+        Column::right(told.say("for", "継続")).in_unit("s"),
+        Column::left(told.say("since", "開始")),
+        Column::right(told.say("worst", "最悪値")),
+    ]);
+    for AlertStanding { rule, state, value } in told.live.alerts {
+        let unit = unit(&rule.figure);
+        let written = |value: f64| Cell::figure(unit.write(value), value);
+        let none = || Cell::from(units::NONE);
+        let (standing, since, worst) = match state {
+            AlertState::Calm => (
+                Cell::toned(Tone::Good, told.say("calm", "正常")),
+                None,
+                None,
+            ),
+            AlertState::Pending { since_s } => {
+                let pending = told.say("pending", "保留中");
+                (Cell::toned(Tone::Warn, pending), Some(since_s), None)
+            }
+            AlertState::Raised { since_s, worst } => {
+                let raised = told.say("raised", "発生中");
+                (Cell::toned(Tone::Bad, raised), Some(since_s), Some(*worst))
+            }
+        };
+        table.row([
+            Cell::name(&*rule.name),
+            standing,
+            Cell::name(&*rule.figure),
+            value.map_or_else(none, written),
+            Cell::from(match rule.side {
+                Side::Above => told.say("above", "超過"),
+                Side::Below => told.say("below", "未満"),
+            }),
+            written(rule.bound),
+            Cell::figure(units::seconds(rule.for_s.into()), rule.for_s.into()),
+            since.map_or_else(none, |s| Cell::from(instant(*s))),
+            worst.map_or_else(none, written),
+        ]);
+    }
+    let title = told.say("Rules", "規則");
+    listed(document, "alerts", title, table, told);
+}
+
+fn instant(s: i64) -> String {
+    let since = Duration::from_secs(u64::try_from(s).unwrap_or(0));
+    units::instant(UNIX_EPOCH + since)
 }
 
 /// What somebody wanted to be told of.
 fn of_rules(told: &LiveTelling<'_>) -> Vec<(Tone, String)> {
-    let at = |s: &i64| {
-        let since = Duration::from_secs(u64::try_from(*s).unwrap_or(0));
-        units::instant(UNIX_EPOCH + since)
-    };
     let told_of = told.live.alerts.iter();
-    let told_of = told_of.filter_map(|(rule, state)| match state {
+    let told_of = told_of.filter_map(|AlertStanding { rule, state, .. }| match state {
         AlertState::Calm => None,
         AlertState::Pending { since_s } => {
             let what = told.say("beyond its bound since", "しきい値を超過中");
-            let text = format!("{}: {} {what} {}", rule.name, rule.figure, at(since_s));
+            let text = format!(
+                "{}: {} {what} {}",
+                rule.name,
+                rule.figure,
+                instant(*since_s)
+            );
             Some((Tone::Warn, text))
         }
         AlertState::Raised { since_s, worst } => {
             let what = told.say("beyond its bound since", "しきい値を超過中");
             let most = told.say("worst", "最悪値");
-            let (since, worst) = (at(since_s), units::figure(*worst));
+            let (since, worst) = (instant(*since_s), units::figure(*worst));
             let text = format!(
                 "{}: {} {what} {since}, {most} {worst}",
                 rule.name, rule.figure

@@ -4,20 +4,21 @@
 //! the same. Without them the page says that the server is not heard. A tenant sees of them what
 //! bears its name or that of a site of its own.
 
-mod incidents;
 mod machine;
 mod now;
 
 use control::{Certificate, Key, PoolStanding, Sensors, Status, TenantNow};
 use ipc::console::{ConsoleScope, TenantSites};
-use ipc::recorder::AlertRule;
 use maud::html;
 use report::{Document, Phrase, Tone};
 
-use super::{Asking, ConsoleAnswer, NoPage, export, frame, refused, site};
-use crate::alert::AlertState;
+use super::{Asking, ConsoleAnswer, NoPage, export, frame, incidents, refused, site};
+use crate::alert::AlertStanding;
 use crate::outlook::{outlook, resources};
-use crate::store::{FigureStore, KeptIncident};
+use crate::store::FigureStore;
+
+/// Rows that a page shows which does not show all.
+const ROWS_MAX: usize = 100;
 
 /// What the server says.
 #[derive(Debug, Clone)]
@@ -37,9 +38,7 @@ pub struct Live<'a> {
     /// Its certificates.
     pub certificates: &'a [Certificate],
     /// What somebody wants to be told of, and how that stands.
-    pub alerts: &'a [(AlertRule, AlertState)],
-    /// What went wrong, the latest first.
-    pub incidents: &'a [KeptIncident],
+    pub alerts: &'a [AlertStanding],
     /// Whose sites there are, of those that are recorded.
     pub owners: &'a [TenantSites],
 }
@@ -122,10 +121,7 @@ pub(super) fn answer(
     let mut document = document(asking, page).ok_or(NoPage::Unknown)?;
     let (mut below, days) = match page {
         LivePage::Machine => (Some(capacity(store, asking)?), None),
-        LivePage::Limits => (
-            Some(refused::document(store, asking)?),
-            Some(asking.range()?),
-        ),
+        LivePage::Limits => (Some(went_wrong(store, asking)?), Some(asking.range()?)),
         _ => (None, None),
     };
     if let Some(format) = asking.address.asked.format {
@@ -147,6 +143,13 @@ pub(super) fn answer(
         below.as_ref(),
         days,
     ))
+}
+
+/// What was refused, and what went wrong, on the days that are asked for.
+fn went_wrong(store: &FigureStore, asking: &Asking<'_>) -> Result<Document, NoPage> {
+    let mut document = refused::document(store, asking)?;
+    incidents::tell(&mut document, store, asking)?;
+    Ok(document)
 }
 
 /// How full the machine is, and when it will be.
@@ -222,6 +225,19 @@ struct LiveTelling<'a> {
 impl LiveTelling<'_> {
     fn say(&self, english: &'static str, japanese: &'static str) -> &'static str {
         self.telling.say(english, japanese)
+    }
+
+    /// Rows of tables that grow with sites, keys, tenants, groups and certificates.
+    fn rows_max(&self) -> usize {
+        self.telling.rows.max(ROWS_MAX)
+    }
+
+    /// As many as are shown, and how many there are.
+    fn few<T>(&self, all: impl Iterator<Item = T>) -> (Vec<T>, usize) {
+        let mut all: Vec<T> = all.collect();
+        let total = all.len();
+        all.truncate(self.rows_max());
+        (all, total)
     }
 
     fn has_limit(&self, limit: &str) -> bool {

@@ -3,12 +3,9 @@
 use control::{Replies, Status};
 use ipc::console::ConsoleScope;
 use report::units;
-use report::{Cell, Column, Document, Section, Table, Tone};
+use report::{Cell, Column, Document, Language, Section, Table, Tone};
 
-use super::{LiveTelling, incidents};
-
-/// Rows of tables that grow with sites, keys and tenants.
-const ROWS_MAX: usize = 100;
+use super::LiveTelling;
 
 /// What goes on now.
 pub(super) fn now(document: &mut Document, told: &LiveTelling<'_>) {
@@ -158,6 +155,7 @@ fn sites(document: &mut Document, told: &LiveTelling<'_>) {
     rows.sort_by_key(|(_, now, before)| {
         std::cmp::Reverse(now.count().saturating_sub(before.count()))
     });
+    let total = rows.len();
     let mut table = Table::new([
         Column::left(told.say("site", "サイト")),
         Column::right(told.say("requests/s", "リクエスト/秒")),
@@ -166,7 +164,7 @@ fn sites(document: &mut Document, told: &LiveTelling<'_>) {
         Column::right(told.say("sent/s", "送信/秒")).in_unit("bytes/s"),
         Column::right(told.say("requests so far", "これまで")),
     ]);
-    for (site, now, before) in rows.into_iter().take(ROWS_MAX) {
+    for (site, now, before) in rows.into_iter().take(told.rows_max()) {
         let per_s = |of: &dyn Fn(&Replies) -> u64| seconds.map(|s| rate(of(&now), of(&before), s));
         let sent = per_s(&|it| it.bytes_out);
         let sent = sent.map_or(Cell::from(units::NONE), |it| {
@@ -181,7 +179,8 @@ fn sites(document: &mut Document, told: &LiveTelling<'_>) {
             Cell::count(now.count()),
         ]);
     }
-    listed(document, "sites", told.say("Sites", "サイト"), table, told);
+    let title = told.say("Sites", "サイト");
+    listed_of(document, "sites", title, (table, total), told);
 }
 
 fn tenants(document: &mut Document, told: &LiveTelling<'_>) {
@@ -197,10 +196,8 @@ fn tenants(document: &mut Document, told: &LiveTelling<'_>) {
     let tenant = Column::left(told.say("tenant", "テナント"));
     let mut table = Table::new([tenant].into_iter().chain(titles));
     let shown = told.live.tenants.iter();
-    for it in shown
-        .filter(|it| told.scope.has_tenant(&it.tenant))
-        .take(ROWS_MAX)
-    {
+    let (shown, total) = told.few(shown.filter(|it| told.scope.has_tenant(&it.tenant)));
+    for it in shown {
         let none = || Cell::from(units::NONE);
         let written = |value: Option<f64>, write: fn(f64) -> String| {
             value.map_or(none(), |it| Cell::figure(write(it), it))
@@ -216,13 +213,8 @@ fn tenants(document: &mut Document, told: &LiveTelling<'_>) {
             written(it.refused_per_s, units::figure),
         ]);
     }
-    listed(
-        document,
-        "tenants",
-        told.say("Tenants", "テナント"),
-        table,
-        told,
-    );
+    let title = told.say("Tenants", "テナント");
+    listed_of(document, "tenants", title, (table, total), told);
 }
 
 fn workers(document: &mut Document, told: &LiveTelling<'_>) {
@@ -300,7 +292,6 @@ pub(super) fn limits(document: &mut Document, told: &LiveTelling<'_>) {
     }
     listed(document, "limits", told.say("Limits", "制限"), table, told);
     classes(document, told);
-    incidents::incidents(document, told);
 }
 
 /// The keys that hold and wait.
@@ -319,7 +310,8 @@ fn keys(document: &mut Document, told: &LiveTelling<'_>) {
         .keys
         .iter()
         .filter(|key| told.has_limit(&key.limit));
-    for key in shown.take(ROWS_MAX) {
+    let (shown, total) = told.few(shown);
+    for key in shown {
         table.row([
             Cell::name(&*key.limit),
             match key.overflow {
@@ -334,13 +326,8 @@ fn keys(document: &mut Document, told: &LiveTelling<'_>) {
             toned(key.refused, Tone::Bad),
         ]);
     }
-    listed(
-        document,
-        "keys",
-        told.say("Who holds and who waits", "使用中と待機中"),
-        table,
-        told,
-    );
+    let title = told.say("Who holds and who waits", "使用中と待機中");
+    listed_of(document, "keys", title, (table, total), told);
 }
 
 fn classes(document: &mut Document, told: &LiveTelling<'_>) {
@@ -353,10 +340,8 @@ fn classes(document: &mut Document, told: &LiveTelling<'_>) {
     ];
     let mut table = Table::new(titles);
     let shown = told.live.status.classes.iter();
-    for it in shown
-        .filter(|it| told.scope.has_tenant(&it.tenant))
-        .take(ROWS_MAX)
-    {
+    let (shown, total) = told.few(shown.filter(|it| told.scope.has_tenant(&it.tenant)));
+    for it in shown {
         let mean = it.waited_us as f64 / it.waited.max(1) as f64;
         table.row([
             Cell::name(&*it.tenant),
@@ -366,13 +351,8 @@ fn classes(document: &mut Document, told: &LiveTelling<'_>) {
             toned(it.refused, Tone::Bad),
         ]);
     }
-    listed(
-        document,
-        "classes",
-        told.say("Classes of requests", "リクエストのクラス"),
-        table,
-        told,
-    );
+    let title = told.say("Classes of requests", "リクエストのクラス");
+    listed_of(document, "classes", title, (table, total), told);
 }
 
 /// A count that is news where it is not zero.
@@ -392,10 +372,30 @@ pub(super) fn listed(
     table: Table,
     told: &LiveTelling<'_>,
 ) {
+    let total = table.rows.len();
+    listed_of(document, id, heading, (table, total), told);
+}
+
+/// Adds a table of the first of so many rows, and says that there are more.
+pub(super) fn listed_of(
+    document: &mut Document,
+    id: &'static str,
+    heading: &str,
+    (table, total): (Table, usize),
+    told: &LiveTelling<'_>,
+) {
     let section: &mut Section = document.section(heading);
     section.id = id;
-    match table.rows.is_empty() {
-        true => section.text(told.say("None at present.", "現在はありません。")),
-        false => section.table(table),
+    let shown = table.rows.len();
+    match shown {
+        0 => section.text(told.say("None at present.", "現在はありません。")),
+        _ => section.table(table),
+    }
+    if shown < total {
+        let [shown, total] = [shown, total].map(|count| units::count(count as u64));
+        section.text(match told.telling.language {
+            Language::English => format!("{shown} of {total}."),
+            Language::Japanese => format!("{total} 件のうち {shown} 件。"),
+        });
     }
 }

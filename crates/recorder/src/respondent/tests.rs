@@ -1,0 +1,185 @@
+//! One who answers, over a link that a test holds.
+
+use ipc::console::ConsoleScope;
+use testkit::TempDir;
+
+use super::*;
+
+/// One who answers over a link that ends here.
+struct AskedRespondent {
+    respondent: Respondent,
+    mailbox: Arc<ConsoleMailbox>,
+    _link: Arc<OwnedFd>,
+    here: OwnedFd,
+    _directory: TempDir,
+}
+
+impl AskedRespondent {
+    fn new() -> AskedRespondent {
+        let directory = TempDir::new();
+        FigureStore::open(directory.path(), 0).expect("it opens");
+        let mailbox = Arc::<ConsoleMailbox>::default();
+        let (heard, path) = (Arc::<Heard>::default(), directory.path().to_owned());
+        let (here, there) = os::fdpass::packet_pair().expect("a pair");
+        let link = Arc::new(there);
+        mailbox.use_link(Arc::downgrade(&link));
+        AskedRespondent {
+            respondent: Respondent::new(path, heard, Arc::clone(&mailbox)),
+            mailbox,
+            _link: link,
+            here,
+            _directory: directory,
+        }
+    }
+
+    /// Answers all that can be.
+    fn answer_all(&mut self) {
+        loop {
+            assert!(self.respondent.take_news());
+            self.respondent.turn().expect("a link");
+            if self.respondent.next().is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Numbers of questions that were answered.
+    fn answered(&self) -> Vec<u64> {
+        let mut incoming = ipc::console::Incoming::<FromConsole>::default();
+        let mut ids = Vec::new();
+        while let Some(message) = incoming.receive(self.here.as_fd()).expect("a link") {
+            if let FromConsole::Answer(answer) = message {
+                ids.push(answer.id);
+            }
+        }
+        ids
+    }
+}
+
+fn question(id: u64, path: &str, query: &str) -> ConsoleQuestion {
+    ConsoleQuestion {
+        id,
+        scope: ConsoleScope::All,
+        method: "GET".into(),
+        path: path.into(),
+        query: query.into(),
+        ..ConsoleQuestion::default()
+    }
+}
+
+#[test]
+fn an_event_is_drawn_once_for_all_who_see_the_same_and_anew_for_the_next_second() {
+    let mut asked = AskedRespondent::new();
+    let live = control::json(&Snapshot::default());
+    for id in 0..50 {
+        asked.mailbox.ask(question(id, "events", "page=now"));
+    }
+    asked.mailbox.ask(question(50, "events", "page=limits"));
+    asked.mailbox.show(live.clone());
+    asked.answer_all();
+    assert_eq!(asked.respondent.kept.answers.len(), 2);
+    asked.respondent.see(Instant::now(), &live);
+    assert!(asked.respondent.kept.answers.is_empty());
+}
+
+#[test]
+fn an_event_is_drawn_anew_after_a_second_though_the_server_says_nothing() {
+    let mut asked = AskedRespondent::new();
+    asked.mailbox.ask(question(1, "events", "page=now"));
+    asked.mailbox.show(control::json(&Snapshot::default()));
+    asked.answer_all();
+    assert_eq!(asked.respondent.kept.answers.len(), 1);
+    let long_ago = Instant::now().checked_sub(KEPT_AGE_MAX);
+    asked.respondent.kept.since = long_ago.expect("this machine runs for longer");
+    assert_eq!(
+        asked
+            .respondent
+            .kept
+            .get(&question(0, "events", "page=now")),
+        None
+    );
+}
+
+#[test]
+fn people_of_other_languages_share_an_event_whose_address_says_its_own() {
+    let mut asked = AskedRespondent::new();
+    for (id, language) in ["en", "ja", ""].into_iter().enumerate() {
+        asked.mailbox.ask(ConsoleQuestion {
+            accept_language: language.into(),
+            ..question(id as u64, "events", "page=now&lang=ja")
+        });
+    }
+    asked.mailbox.show(control::json(&Snapshot::default()));
+    asked.answer_all();
+    assert_eq!(asked.respondent.kept.answers.len(), 1);
+    assert_eq!(asked.answered(), [0, 1, 2]);
+}
+
+#[test]
+fn who_asks_much_waits_behind_others_and_the_operator_comes_first() {
+    let mut asked = AskedRespondent::new();
+    let of = |id: u64, tenant: &str| ConsoleQuestion {
+        scope: ConsoleScope::Tenants(vec![ipc::console::TenantSites {
+            tenant: tenant.into(),
+            sites: Vec::new(),
+        }]),
+        ..question(id, "", "")
+    };
+    for id in 0..4 {
+        asked.mailbox.ask(of(id, "noisy"));
+    }
+    for id in 4..7 {
+        asked.mailbox.ask(of(id, "other"));
+    }
+    asked.mailbox.ask(of(7, "quiet"));
+    asked.mailbox.ask(question(8, "", ""));
+    asked.answer_all();
+    assert_eq!(asked.answered(), [8, 0, 4, 7, 1, 5, 2, 6, 3]);
+}
+
+#[test]
+fn questions_that_are_too_long_or_too_much_together_do_not_wait() {
+    let mut asked = AskedRespondent::new();
+    let long = "x".repeat(ipc::console::QUESTION_BYTES_MAX);
+    asked.mailbox.ask(question(0, "", &long));
+    assert!(asked.respondent.take_news());
+    assert!(asked.respondent.waiting.is_empty());
+    let half = "x".repeat(ipc::console::QUESTION_BYTES_MAX / 2);
+    for id in 0..100 {
+        asked.mailbox.ask(question(id, "", &half));
+    }
+    assert!(asked.respondent.take_news());
+    assert!((20..=32).contains(&asked.respondent.waiting.len()));
+}
+
+#[test]
+fn what_nobody_waits_for_any_more_is_not_drawn() {
+    let mut asked = AskedRespondent::new();
+    assert!(asked.respondent.take_news());
+    let long_ago = Instant::now().checked_sub(ANSWER_PATIENCE);
+    let late = WaitingQuestion {
+        came: long_ago.expect("this machine runs for longer"),
+        is_of_now: false,
+        question: question(1, "", ""),
+    };
+    take_on(&mut asked.respondent.waiting, [late]);
+    asked.mailbox.ask(question(2, "", ""));
+    assert!(asked.respondent.take_news());
+    assert_eq!(asked.respondent.waiting.len(), 1);
+    asked.respondent.turn().expect("a link");
+    assert_eq!(asked.answered(), [2]);
+}
+
+#[test]
+fn so_many_questions_wait_and_those_of_another_server_do_not() {
+    let mut asked = AskedRespondent::new();
+    for id in 0..WAITING_MAX as u64 + 5 {
+        asked.mailbox.ask(question(id, "", ""));
+    }
+    assert_eq!(asked.mailbox.wait(IDLE).questions.len(), WAITING_MAX);
+    assert!(asked.respondent.take_news());
+    assert_eq!(asked.respondent.waiting.len(), WAITING_MAX);
+    asked.mailbox.use_link(Weak::new());
+    assert!(asked.respondent.take_news());
+    assert_eq!(asked.respondent.waiting.len(), 0);
+}
