@@ -6,6 +6,7 @@
 mod acme;
 mod alert;
 mod conditions;
+mod directory;
 mod handler;
 mod limit;
 mod map;
@@ -91,6 +92,9 @@ pub fn dump(model: &Model) -> String {
     out.pools(model);
     for acme in &model.acme {
         out.account(acme, model);
+    }
+    for directory in &model.directories {
+        out.directory(directory);
     }
     for shed in &model.shed {
         out.shed(shed);

@@ -85,6 +85,7 @@ pub(crate) fn find(text: &str) -> Mentions {
     find_levels(top, &mut mentions);
     find_maps(top, &mut mentions);
     find_accounts(top, &mut mentions);
+    find_directories(top, &mut mentions);
     for site in elements(top, "sites").filter_map(DeValue::as_table) {
         let roots = rooted(site).flat_map(|it| [member(it, "root"), member(it, "within")]);
         mentions
@@ -182,6 +183,17 @@ fn find_recorder(top: &DeTable<'_>, mentions: &mut Mentions) {
     let named = |key| text_of(member(recorder?, key)?);
     mentions.sockets.extend(named("directory"));
     mentions.program_users.extend(named("user"));
+}
+
+/// Where snapshots of directories are made, and whom their process becomes.
+fn find_directories(top: &DeTable<'_>, mentions: &mut Mentions) {
+    let directories = member(top, "directories").and_then(DeValue::as_table);
+    let directories = directories.into_iter().flat_map(|it| it.values());
+    for directory in directories.filter_map(|it| it.get_ref().as_table()) {
+        let text = |key| member(directory, key).and_then(text_of);
+        mentions.sockets.extend(text("snapshot"));
+        mentions.program_users.extend(text("user"));
+    }
 }
 
 fn find_accounts(top: &DeTable<'_>, mentions: &mut Mentions) {

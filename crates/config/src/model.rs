@@ -7,6 +7,7 @@ mod acme;
 mod alert;
 mod cgroup;
 mod condition;
+mod directory;
 mod file;
 mod handler;
 mod host;
@@ -42,6 +43,10 @@ pub use acme::{
 pub use alert::{ALERTS_MAX, Alert, Measure, WatchedFigure, Whose};
 pub use cgroup::{CPU_PERIOD_US, Cgroup, IoLimit};
 pub use condition::{Condition, Glob, TextMatch};
+pub use directory::{
+    AFTER_PARAMETER, DIRECTORIES_MAX, DatabaseServer, Directory, DirectoryChanges, DirectorySource,
+    HOST_PARAMETER, PlacedQuery, RowFormat, RowTrust, SINCE_PARAMETER, with_placeholder,
+};
 pub use file::{Auth, AuthGroups, ErrorPage, FileIdentity, Guarded};
 pub use handler::{
     Cgi, Console, EarlyHints, FastCgi, Handler, LinkSecret, MetricsFormat, Proxy, ProxyHost,
@@ -130,6 +135,8 @@ pub struct Model {
     pub maps: Vec<Map>,
     /// `[acme.NAME]` in file order, names unique. Sites refer to them by index into this list.
     pub acme: Vec<Acme>,
+    /// `[directories.NAME]` in file order, names unique. Sites refer to them by index.
+    pub directories: Vec<Directory>,
     /// Rules that send requests away when there is too much to do, in file order, names unique.
     pub shed: Vec<Shed>,
     /// `[[alerts]]` in file order, names unique.

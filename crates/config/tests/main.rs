@@ -4,6 +4,7 @@ mod alerts;
 mod broken;
 mod console;
 mod corpus;
+mod directories;
 mod htaccess;
 mod limits;
 mod listen;

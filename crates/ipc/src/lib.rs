@@ -5,7 +5,7 @@
 //! server, [`scripted`] for certificates that these two speak of, [`manifest`] for supervisor and spawner, [`order`] for a worker and the spawner,
 //! [`keeper`] for supervisor and keeper, [`signing`] for a server and the keeper, [`acme`] for
 //! supervisor and acme process, [`ring`] for a worker and the recorder, [`console`] for a server and
-//! the recorder, whose figures of limits [`limit_figures`] names, [`recorder`] for this and the supervisor; [`query`] is what of queries it is told; [`certificates`] is what the keeper leaves to others.
+//! the recorder, whose figures of limits [`limit_figures`] names, [`recorder`] for this and the supervisor; [`directory`] for the directory process, a server and the supervisor; [`query`] is what of queries it is told; [`certificates`] is what the keeper leaves to others.
 //! Whoever has more privileges decodes as if it were hostile what it hears from who has fewer:
 //! every length is checked against what is there, and every text has a cap. [`groups`] says which
 //! control groups a configuration asks for, so that all of them mean the same ones. Sockets are
@@ -16,6 +16,7 @@ pub mod acme;
 pub mod certificates;
 pub mod codec;
 pub mod console;
+pub mod directory;
 pub mod groups;
 pub mod handover;
 pub mod keeper;

@@ -15,6 +15,7 @@ use crate::certificates::{Blob, KeyId, KeyKind};
 use crate::codec::{self, BadMessage, beside};
 pub use crate::link_sender::LinkSender;
 use crate::pools::{PoolAnswer, PoolQuestion};
+use crate::directory::DirectoryNews;
 use crate::recorder::RecorderNews;
 use crate::scripted;
 
@@ -108,6 +109,8 @@ pub enum ToServer {
     },
     /// How the recorder is, and where it is told of requests.
     Recorder(RecorderNews),
+    /// How the directory process is, and where it is asked.
+    Directory(DirectoryNews),
 }
 
 /// What a client asked for that there will be no certificate for.
@@ -175,6 +178,8 @@ pub enum Unheld {
     Keeper,
     /// Rings for the recorder.
     Recorder,
+    /// A link to the directory process.
+    Directory,
 }
 
 /// A word of the supervisor, as it arrived.
@@ -475,6 +480,7 @@ enum Beginning {
     Certificate,
     Pools,
     Recorder,
+    Directory,
 }
 
 impl ToServer {
@@ -505,6 +511,7 @@ impl ToServer {
             ToServer::Reopen { logs } => logs.iter().map(|log| log.file.as_fd()).collect(),
             ToServer::Programs { links } => links.iter().map(AsFd::as_fd).collect(),
             ToServer::Recorder(news) => news.fds().map(AsFd::as_fd).collect(),
+            ToServer::Directory(news) => news.fds().map(AsFd::as_fd).collect(),
             ToServer::LogFile { result, .. } => result.iter().map(AsFd::as_fd).collect(),
             ToServer::Certificates { set } => vec![set.as_fd()],
             ToServer::Keeper { links, set } => links.iter().chain([set]).map(AsFd::as_fd).collect(),
@@ -531,6 +538,7 @@ impl Unheld {
             Beginning::Certificates => Ok(Unheld::Certificates),
             Beginning::Keeper => Ok(Unheld::Keeper),
             Beginning::Recorder => Ok(Unheld::Recorder),
+            Beginning::Directory => Ok(Unheld::Directory),
             Beginning::Drain
             | Beginning::Tally
             | Beginning::Challenges

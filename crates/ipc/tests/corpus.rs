@@ -32,3 +32,9 @@ fn console_messages() {
     replay("console_messages", properties::console_messages);
     mutate("console_messages", properties::console_messages);
 }
+
+#[test]
+fn directory_messages() {
+    replay("directory_messages", properties::directory_messages);
+    mutate("directory_messages", properties::directory_messages);
+}

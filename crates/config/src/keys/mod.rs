@@ -7,6 +7,7 @@
 mod acme;
 mod alert;
 mod condition;
+mod directory;
 mod handler;
 mod htaccess;
 mod include;
@@ -34,6 +35,7 @@ mod upstream;
 pub(crate) use acme::{ACME, ACME_DNS, ACME_EXPORT, EAB, ON_DEMAND};
 pub(crate) use alert::ALERT;
 pub(crate) use condition::{MATCH, TEXT_MATCH};
+pub(crate) use directory::DIRECTORY;
 pub(crate) use handler::{CONSOLE, HANDLER, PROXY, PROXY_REDIRECT, RESPOND};
 pub(crate) use htaccess::{DIRECTORY_SECTION, HTACCESS, SITE_HTACCESS};
 pub(crate) use include::INCLUDE;
@@ -88,6 +90,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &ON_DEMAND,
     &ACME_DNS,
     &ACME_EXPORT,
+    &DIRECTORY,
     &RECORDER,
     &SITE,
     &MOUNT,

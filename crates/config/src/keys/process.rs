@@ -1,5 +1,6 @@
 //! Keys of the process: everything outside `[[sites]]`.
 
+use super::directory::DIRECTORIES_OF_PROCESS;
 use super::htaccess::HTACCESS_OF_PROCESS;
 use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Kind, Section, key};
@@ -141,6 +142,7 @@ pub(crate) const TOP: Section = Section {
             "Accounts with authorities that issue certificates, by name.",
             "acme = { le = { directory = \"https://acme-v02.api.letsencrypt.org/directory\" } }",
         ),
+        DIRECTORIES_OF_PROCESS,
         key(
             "shed",
             Kind::Other("list of tables"),

@@ -112,6 +112,14 @@ fn frame(section: &Section) -> Frame {
             let own = &["directory = \"/srv/figures\""];
             frame(&format!("{LISTEN}{SITE}[recorder]\n"), own, "")
         }
+        "[directories.NAME]" => {
+            let own = &[
+                "source = \"postgres://nagaya@db.internal/hosting\"",
+                "query = \"SELECT tenant FROM domains WHERE host = $host\"",
+                "memcached = \"127.0.0.1:11211\"",
+            ];
+            frame(&format!("{LISTEN}{SITE}[directories.customers]\n"), own, "")
+        }
         "[acme.NAME]" => {
             let own = &[
                 "directory = \"https://ca.example/directory\"",

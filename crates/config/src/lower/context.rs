@@ -35,6 +35,8 @@ pub(crate) struct Context<'a> {
     pub(crate) maps: RefCell<Vec<String>>,
     /// The names of the accounts with authorities, by their index; known before sites are read.
     pub(crate) accounts: RefCell<Vec<String>>,
+    /// The names of the directories, by their index; known before sites are read.
+    pub(crate) directories: RefCell<Vec<String>>,
     /// The files that name clients, by their index.
     pub(crate) denied: RefCell<Vec<PathBuf>>,
     /// Files that keys name, judged.
@@ -142,6 +144,7 @@ impl<'a> Context<'a> {
             lines: RefCell::default(),
             maps: RefCell::default(),
             accounts: RefCell::default(),
+            directories: RefCell::default(),
             denied: RefCell::default(),
             files: Default::default(),
             expressions: Expressions::default(),

@@ -12,6 +12,7 @@ mod conditions;
 mod console;
 mod context;
 mod denied;
+mod directory;
 mod error_logs;
 mod expressions;
 pub(crate) mod fields;
@@ -103,6 +104,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
     // First: whatever is a text may ask them.
     let maps = map::define_all(&tops, &user);
     let acme = acme::define_all(&tops);
+    let directories = directory::define_all(&tops);
     let mut upstreams = defined_upstreams(&tops);
     let enforcement = Enforcement::of(&tops.holder("cgroup_required"), Enforcement::Required);
     let tenants = defined_tenants(&tops, enforcement);
@@ -152,6 +154,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         alerts,
         maps,
         acme,
+        directories,
         pool_terms,
         php,
         pools,
@@ -190,6 +193,7 @@ fn judge_whole(tops: &Tops<'_>, model: &Model) {
     acme::judge(tops, model);
     alert::judge(tops, model);
     console::judge(tops, model);
+    directory::judge(tops, model);
     pool_judge::judge(tops, model);
     php::judge_memory(tops, model);
     limits::reserve::judge(tops, model);

@@ -6,7 +6,7 @@ use crate::include::Broken;
 use crate::model::{
     AcmeChallenge, Balance, Cache, ClientAuth, Degrade, EarlyHints, EncodedSlash, Isolate, LimitOn,
     LogFormat, LogLevel, MetricsFormat, Mode, OnError, Protocol, ProxyVersion, QueryChange,
-    SaltTime, ScriptsVm, ServerClass, Share, ShedScope, Slashes, Symlinks, TlsVersion,
+    RowTrust, SaltTime, ScriptsVm, ServerClass, Share, ShedScope, Slashes, Symlinks, TlsVersion,
     UnderscoreFields, UnknownLines,
 };
 
@@ -52,6 +52,13 @@ impl Named for QueryChange {
         ("append", QueryChange::Append),
         ("drop", QueryChange::Drop),
         ("replace", QueryChange::Replace),
+    ];
+}
+
+impl Named for RowTrust {
+    const NAMES: &'static [(&'static str, RowTrust)] = &[
+        ("signed", RowTrust::Signed),
+        ("unsigned", RowTrust::Unsigned),
     ];
 }
 

@@ -384,7 +384,8 @@ fn server(value: &Value<'_>) -> Option<Server> {
     })
 }
 
-fn address(value: &Value<'_>) -> Option<ServerAddress> {
+/// Where a server is: an address, a name, each with a port, or `unix:/path`.
+pub(super) fn address(value: &Value<'_>) -> Option<ServerAddress> {
     let text = value.text()?;
     if text.starts_with("unix:") {
         return unix(value, text);
@@ -412,7 +413,8 @@ fn meant_address(text: &str) -> Option<String> {
     is_address.then(|| format!("add the port, as in `{text}:9000`"))
 }
 
-fn unix(value: &Value<'_>, text: &str) -> Option<ServerAddress> {
+/// `unix:/path`.
+pub(super) fn unix(value: &Value<'_>, text: &str) -> Option<ServerAddress> {
     /// What `sockaddr_un` holds, without the closing NUL.
     const PATH_BYTES_MAX: usize = 107;
     let path: PathBuf = text.strip_prefix("unix:").unwrap_or_default().into();
@@ -439,7 +441,8 @@ fn unix(value: &Value<'_>, text: &str) -> Option<ServerAddress> {
 }
 
 /// `HOST:PORT`.
-fn server_address(value: &Value<'_>, text: &str) -> Option<ServerAddress> {
+/// As [`address`], of a text that is no socket's.
+pub(super) fn server_address(value: &Value<'_>, text: &str) -> Option<ServerAddress> {
     let parsed = text.parse::<SocketAddr>();
     let port = match (&parsed, text.rsplit_once(':')) {
         (Ok(address), _) => Some(address.port()),

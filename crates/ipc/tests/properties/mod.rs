@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use ipc::acme::{FromAcme, ToAcme};
 use ipc::certificates::CertificateSet;
 use ipc::console::{FIELDS_MAX, FromConsole, ToConsole, of_packets};
+use ipc::directory::{DirectoryMessage, FromDirectory, ToDirectory};
 use ipc::keeper::{FromKeeper, Judged, ToKeeper};
 use ipc::ring::{
     CURSOR_WORDS, RECORDS_MAX, RING_WORDS, RingReader, RingRecord, RingWriter, TEXT_BYTES_MAX,
@@ -130,5 +131,15 @@ pub(crate) fn console_messages(bytes: &[u8]) {
         if let FromConsole::Answer(answer) = said {
             assert!(answer.fields.len() <= FIELDS_MAX && answer.body.len() <= bytes.len());
         }
+    }
+}
+
+/// What a server and the directory process say to each other is bounded.
+pub(crate) fn directory_messages(bytes: &[u8]) {
+    if let Ok(asked) = ToDirectory::of_packet(bytes) {
+        assert!(asked.is_bounded());
+    }
+    if let Ok(said) = FromDirectory::of_packet(bytes) {
+        assert!(said.is_bounded());
     }
 }
