@@ -5,7 +5,7 @@
 #
 # Looks first: with nothing missing it does nothing. On Debian and Ubuntu it uses apt, with sudo
 # when not root; elsewhere it prints what to install and stops. Services a package would start
-# (nginx, haproxy, h2o, apache2, php-fpm, MariaDB, memcached, Redis, fail2ban) are neither started nor enabled.
+# (nginx, haproxy, h2o, apache2, php-fpm, MariaDB, PostgreSQL, memcached, Redis, fail2ban) are neither started nor enabled.
 set -euo pipefail
 
 # what:package:need, where what is a command or a file (`*` for any text) that must exist.
@@ -42,6 +42,7 @@ test_tools=(
   /usr/lib/php/*/sqlite3.so:php-sqlite3:required
   memcached:memcached:required
   mariadbd:mariadb-server:required
+  /usr/lib/postgresql/*/bin/postgres:postgresql:required
   redis-server:redis-server:required
   openssl:openssl:required
   pebble:pebble:required
@@ -209,7 +210,7 @@ apt_install() {
   as_root env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y -qq --no-install-recommends "$@" </dev/null >/dev/null || return 1
   local service
-  for service in nginx haproxy h2o fcgiwrap php-fpm mariadb memcached redis-server fail2ban; do
+  for service in nginx haproxy h2o fcgiwrap php-fpm mariadb postgresql memcached redis-server fail2ban; do
     # Only what this call installed: a server somebody runs here on purpose stays as it is.
     case " $* " in *" $service"*) disable_service "$service" ;; esac
   done

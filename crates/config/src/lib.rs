@@ -41,6 +41,7 @@ pub use lower::hashes::is_borne as is_borne_hash;
 pub use lower::limits::key::spell as spell_key;
 pub use lower::upstream::POOL_PREFIX;
 pub use lower::{judge, load, load_and_warn};
+pub use mentions::AUTHORITIES;
 pub use naming::Naming;
 pub use reason::reason;
 pub use reference::{reference, sensor_reference};

@@ -9,7 +9,7 @@ use crate::include::Broken;
 use crate::lower::names::Named;
 
 /// Where distributions keep the certificates of authorities in one file.
-pub(crate) const AUTHORITIES: [&str; 3] = [
+pub const AUTHORITIES: [&str; 3] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/cert.pem",

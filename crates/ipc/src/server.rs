@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::acme::OrderedCertificate;
 use crate::certificates::{Blob, KeyId, KeyKind};
 use crate::codec::{self, BadMessage, beside};
+use crate::directory::DirectoryNews;
 pub use crate::link_sender::LinkSender;
 use crate::pools::{PoolAnswer, PoolQuestion};
-use crate::directory::DirectoryNews;
 use crate::recorder::RecorderNews;
 use crate::scripted;
 

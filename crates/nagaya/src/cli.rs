@@ -14,6 +14,7 @@ use crate::agent::AgentOptions;
 use crate::capacity::CapacityOptions;
 use crate::certs::CertsOptions;
 use crate::control::Where;
+use crate::directory::DirectoryCommand;
 use crate::htaccess::HtaccessCommand;
 use crate::import::ImportCommand;
 use crate::limits::{Limits, WhyOptions};
@@ -156,6 +157,9 @@ pub(crate) enum Command {
     /// lines were carried or are not needed, 1 if some want a look, 2 if nothing could be read.
     #[command(subcommand)]
     Import(ImportCommand),
+    /// The tables that say which sites there are: whether they can be asked, and what is wrong in them
+    #[command(subcommand)]
+    Directory(DirectoryCommand),
     /// Figures of what sites were asked for: access logs read into them, and sites forgotten
     #[command(subcommand)]
     Recorder(RecorderCommand),
@@ -512,6 +516,7 @@ mod tests {
             "sendmail",
             "import",
             "recorder",
+            "directory",
             "report",
             "bench",
             "completions",

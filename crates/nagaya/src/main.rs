@@ -10,6 +10,7 @@ mod certs;
 mod check;
 mod cli;
 mod control;
+mod directory;
 mod doctor;
 mod htaccess;
 mod import;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Some(Role::Acme { user }) => return keeper::acme::run(&user),
         Some(Role::Keeper { user }) => return keeper::run(&user),
         Some(Role::Recorder { user }) => return ::recorder::run(&user),
+        Some(Role::Directory { user }) => return ::directory::run(&user),
         Some(Role::Successor { format }) => return supervisor::succeed(&format),
         None => {}
     }
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Command::Pools(options) => pools::run(&config, &options),
         Command::Top(options) => top::run(&config, &options),
         Command::Tenant(command) => tenant::run(&config, &command),
+        Command::Directory(command) => directory::run(&config, &command),
         Command::Agent(options) => agent::run(&options),
         Command::Sendmail(options) => return sendmail::run(&options),
         Command::Import(command) => import::run(&config, &command),

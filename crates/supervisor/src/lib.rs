@@ -13,6 +13,7 @@ mod authority;
 pub mod certificates;
 mod child;
 mod chores;
+mod directory;
 mod handover;
 mod keeper;
 mod last_good;
@@ -49,6 +50,8 @@ use os::signal::{Signal, Signals};
 use self::acme::Authorities;
 use self::alerts::AlertTelling;
 use self::child::{BackOff, Server};
+use self::directory::Directories;
+pub use self::directory::{directory_settings, written_tenants};
 use self::keeper::Keys;
 use self::notify::Notify;
 use self::phase::Phase;
@@ -82,6 +85,7 @@ pub struct Supervisor {
     linked: u64,
     authorities: Authorities,
     recordings: Recordings,
+    directories: Directories,
     alerts: AlertTelling,
     /// Where control groups stand: gone after the programs.
     base: Base,
@@ -139,6 +143,7 @@ impl Supervisor {
             linked: 0,
             authorities: Authorities::default(),
             recordings: Recordings::default(),
+            directories: Directories::default(),
             alerts: AlertTelling::default(),
             base,
             wanted: Wanted::default(),
@@ -177,6 +182,7 @@ impl Supervisor {
                 && self.retiring.is_empty()
             {
                 self.recordings.end();
+                self.directories.end();
                 self.programs.end();
                 tracing::info!("ended");
                 return outcome;
@@ -202,6 +208,7 @@ impl Supervisor {
                 Woken::Keeper => self.keys.lose("it ended"),
                 Woken::Acme => self.on_acme_word(),
                 Woken::Recorder => self.on_recorder_word(),
+                Woken::Directory => self.directories.lose("it ended"),
                 Woken::Server => self.on_word(),
                 Woken::Successor => self.on_successor(),
                 Woken::Retiring(at) => self.on_retiring(at),
@@ -211,6 +218,7 @@ impl Supervisor {
         self.mind_keys();
         self.mind_authorities();
         self.mind_recorder();
+        self.mind_directories();
         self.mind_chores();
         self.mind_pools();
         self.tell_operators();

@@ -20,6 +20,7 @@ use os::cgroup::Base;
 use crate::acme::Wishes;
 use crate::certificates::plan::Plan;
 use crate::certificates::{Certificates, Lacking};
+use crate::directory::{DirectoryWish, written_tenants};
 use crate::keeper::Keys;
 use crate::listeners::{Control, Listeners};
 use crate::load::{Loaded, apart, load_beside, load_to_start};
@@ -69,6 +70,10 @@ pub(super) struct Generation {
     pub(super) wishes: Arc<Wishes>,
     /// What it wants recorded.
     pub(super) recorder: Option<RecorderWish>,
+    /// Its directories.
+    pub(super) directories: Option<DirectoryWish>,
+    /// The tenants that their rows may not name; none where there are no directories.
+    pub(super) written_tenants: Vec<String>,
     /// Its certificates; `None` where no listener speaks TLS.
     pub(super) certificates: Option<Certificates>,
     /// Its control socket.
@@ -172,6 +177,8 @@ impl Generation {
         let scripts = model.scripts_start_max();
         let wishes = Arc::new(Wishes::of(&model));
         let recorder = RecorderWish::of(&model);
+        let directories = DirectoryWish::of(&model);
+        let written_tenants = directories.as_ref().map(|_| written_tenants(&model));
         let sources = keep(&sources);
         let sources =
             sources.map_err(|error| format!("keep the configuration: {}", reason(&error)));
@@ -192,6 +199,8 @@ impl Generation {
                 changed,
                 wishes,
                 recorder,
+                directories,
+                written_tenants: written_tenants.unwrap_or_default(),
                 certificates,
                 control,
                 limits_overrides: model.limits_overrides,

@@ -71,10 +71,10 @@ impl Retiring {
 }
 
 impl LeavingChildren {
-    /// Begins with one, or none.
-    pub(super) fn of(child: Option<Child>) -> LeavingChildren {
+    /// Begins with these.
+    pub(super) fn of(children: impl Iterator<Item = Child>) -> LeavingChildren {
         let mut leaving = LeavingChildren::default();
-        leaving.add(child.into_iter().collect());
+        leaving.add(children.collect());
         leaving
     }
 
@@ -110,7 +110,8 @@ impl Supervisor {
         let upgrade = self.upgrade.iter().flat_map(|upgrade| upgrade.pids());
         let others = retiring.chain(leaving).chain(upgrade);
         let others = others.chain(self.authorities.pid());
-        others.chain(self.recordings.pid()).collect()
+        let others = others.chain(self.recordings.pid());
+        others.chain(self.directories.pid()).collect()
     }
 
     /// Servers that finish, as another supervisor may have them.

@@ -27,6 +27,11 @@ pub enum Role {
         /// Its name.
         user: String,
     },
+    /// The directory process, which becomes this user.
+    Directory {
+        /// Its name.
+        user: String,
+    },
     /// The one that is to take the supervisor's place.
     Successor {
         /// The format that the supervisor speaks to it in.
@@ -49,6 +54,7 @@ impl Role {
             Role::Acme { user } => vec!["acme", "--user", user],
             Role::Keeper { user } => vec!["keeper", "--user", user],
             Role::Recorder { user } => vec!["recorder", "--user", user],
+            Role::Directory { user } => vec!["directory", "--user", user],
             Role::Successor { format } => vec!["successor", "--format", format],
         }
     }
@@ -65,6 +71,7 @@ impl Role {
             ["acme", "--user", user] => Some(Role::Acme { user: user.into() }),
             ["keeper", "--user", user] => Some(Role::Keeper { user: user.into() }),
             ["recorder", "--user", user] => Some(Role::Recorder { user: user.into() }),
+            ["directory", "--user", user] => Some(Role::Directory { user: user.into() }),
             ["successor", "--format", format] => Some(Role::Successor {
                 format: format.into(),
             }),

@@ -20,6 +20,7 @@ use os::signal::Signals;
 
 use crate::acme::Authorities;
 use crate::child::{self, BackOff, Server};
+use crate::directory::{DIRECTORY, Directories};
 use crate::handover::{Arriving, Leaving};
 use crate::keeper::Keys;
 use crate::loose::Stored;
@@ -229,6 +230,7 @@ impl Supervisor {
         })?;
         // Its memory is not told of: the next one gets other.
         let recorder = retiring::take(&mut children, RECORDER);
+        let directory = retiring::take(&mut children, DIRECTORY);
         let earlier = arriving.retiring.into_iter().map(Retiring::take_over);
         let earlier: io::Result<Vec<_>> = earlier.collect();
         let spawner = retiring::take(&mut children, SPAWNER);
@@ -249,6 +251,7 @@ impl Supervisor {
             linked: 0,
             authorities: Authorities::default(),
             recordings: Recordings::default(),
+            directories: Directories::default(),
             alerts: crate::alerts::AlertTelling::default(),
             base: arriving.base,
             wanted: Wanted::default(),
@@ -260,7 +263,7 @@ impl Supervisor {
             upgrade_begun_us: 0,
             upgrade: None,
             retiring: earlier.map_err(said)?.into_iter().flatten().collect(),
-            leaving: retiring::LeavingChildren::of(recorder),
+            leaving: retiring::LeavingChildren::of(recorder.into_iter().chain(directory)),
         })
     }
 

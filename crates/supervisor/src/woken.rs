@@ -17,6 +17,7 @@ pub(super) enum Woken {
     Keeper,
     Acme,
     Recorder,
+    Directory,
     Chores,
     Server,
     Successor,
@@ -39,6 +40,7 @@ impl Supervisor {
         let until = until.chain(self.keys_until());
         let until = until.chain(self.authorities_until());
         let until = until.chain(self.recorder_until());
+        let until = until.chain(self.directories_until());
         let until = until.chain(self.authorities.chores_until());
         let until = until.chain(self.current.places.until());
         let until = until.chain(self.programs.orphans);
@@ -53,6 +55,7 @@ impl Supervisor {
             (Woken::Keeper, self.keys.link()),
             (Woken::Acme, self.authorities.link()),
             (Woken::Recorder, self.recordings.link()),
+            (Woken::Directory, self.directories.link()),
             (Woken::Successor, upgrade.map(Upgrade::link)),
         ];
         let chores = self.authorities.chores().fds();

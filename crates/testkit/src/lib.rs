@@ -36,7 +36,7 @@ pub use peer::Peer;
 pub use php::PhpFpm;
 pub use processes::hold_still;
 pub use skip::{lacks, lacks_program, lacks_root};
-pub use stores::{MariaDb, Memcached, RedisServer};
+pub use stores::{MariaDb, Memcached, Postgres, RedisServer};
 pub use temp::TempDir;
 pub use upstream::{ScriptedUpstream, Seen, Step};
 pub use wait::{eventually, free_port, quick_once};

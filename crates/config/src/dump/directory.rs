@@ -25,8 +25,8 @@ impl Lines {
         }
         if let Some(address) = &directory.memcached {
             self.key("memcached", quote(address));
+            self.key("trust", quote(directory.trust.name()));
         }
-        self.key("trust", quote(directory.trust.name()));
         self.duration("keep", directory.keep_ms);
         self.duration("missing", directory.missing_ms);
         self.duration("stale", directory.stale_ms);

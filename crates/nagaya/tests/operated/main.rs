@@ -11,6 +11,7 @@ mod commands;
 mod console;
 mod demand;
 mod descriptors;
+mod directories;
 mod dns;
 mod ending;
 mod error_log;

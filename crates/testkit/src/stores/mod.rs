@@ -1,4 +1,4 @@
-//! The stores that scripts ask, as processes of the test's own: memcached, MariaDB, Redis.
+//! The stores that scripts ask, as processes of the test's own: memcached, MariaDB, PostgreSQL, Redis.
 //!
 //! The idea: a client of a store is tested against the real one, on a free port, in a directory
 //! that goes away with it. A test may stop a store, start it again on the same port, and hold it
@@ -7,6 +7,7 @@
 
 mod mariadb;
 mod memcached;
+mod postgres;
 mod redis;
 
 use std::fs::File;
@@ -19,6 +20,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 pub use mariadb::{MariaDb, Sql};
 pub use memcached::{Cache, Memcached};
+pub use postgres::{Postgres, PostgresSql};
 pub use redis::{Redis, RedisServer};
 
 use crate::processes::hold_still;

@@ -16,13 +16,14 @@ use crate::tree::{
 };
 
 /// Own crates each crate may depend on. Nothing depends on the test tools but tests.
-const ARROWS: [(&str, &[&str]); 25] = [
+const ARROWS: [(&str, &[&str]); 26] = [
     (
         "nagaya",
         &[
             "bench",
             "config",
             "control",
+            "directory",
             "engine",
             "error_log",
             "import",
@@ -38,6 +39,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "wire",
         ],
     ),
+    ("directory", &["config", "error_log", "ipc", "os", "stores"]),
     ("supervisor", &["config", "error_log", "ipc", "os"]),
     ("spawner", &["config", "error_log", "ipc", "os"]),
     ("keeper", &["config", "error_log", "ipc", "os", "stores"]),

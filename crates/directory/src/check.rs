@@ -1,0 +1,89 @@
+//! Looks whether directories can be asked, and lists rows that are wrong: for operators.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use ipc::directory::{DirectorySettings, RowFrom};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::asker::Asker;
+use crate::changes::Pages;
+use crate::source::{Question, Source, host_of};
+
+/// A host that nobody has (RFC 6761).
+const NOBODY: &str = "nobody.invalid";
+/// Wrong rows that are told.
+const TOLD_MAX: usize = 10_000;
+/// How long a first question may take.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Rows that were looked at.
+    pub rows: u64,
+    /// What is wrong: of a row its host, or of the whole.
+    pub wrong: Vec<String>,
+}
+
+/// Connects to a source, asks it once and, where `all` is wanted, judges every row.
+#[must_use]
+pub fn check(mut settings: DirectorySettings, tenants: &[String], all: bool) -> Checked {
+    // Looking changes nothing.
+    (settings.snapshot, settings.memcached) = (None, None);
+    settings.wait_ms = settings.wait_ms.max(5_000);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let mut checked = Checked::default();
+    let looked = match runtime {
+        Ok(runtime) => tokio::task::LocalSet::new().block_on(&runtime, async {
+            let (words, _) = mpsc::channel(1);
+            let asker = Asker::new(settings, 0, words)?;
+            asker.keep_from(tenants);
+            look(&asker, all, &mut checked).await
+        }),
+        Err(error) => Err(config::reason(&error)),
+    };
+    checked.wrong.extend(looked.err());
+    checked
+}
+
+async fn look(asker: &Rc<Asker>, all: bool, checked: &mut Checked) -> Result<(), String> {
+    let asked = timeout(WAIT, asker.source.ask(Question::Host(NOBODY))).await;
+    asked.map_err(|_| "it does not answer".to_owned())??;
+    if let Source::File(table) = &asker.source {
+        checked.wrong.extend(table.broken().await?);
+    }
+    if !all {
+        return Ok(());
+    }
+    if !asker.source.lists_all(&asker.settings) {
+        return Err("it has no `all`, which lists every row".to_owned());
+    }
+    let (mut pages, mut last) = (Pages::default(), None);
+    while let Some(page) = pages.next(asker).await? {
+        for row in page {
+            checked.rows += 1;
+            let judged = match host_of(&row) {
+                Ok(host) if last.as_ref() == Some(&host) => {
+                    Err(format!("{host}: there are two rows"))
+                }
+                Ok(host) => {
+                    let judged = asker.judged(vec![row], RowFrom::Source).await;
+                    let judged = judged.map_err(|why| format!("{host}: {why}"));
+                    last = Some(host);
+                    judged
+                }
+                Err(why) => Err(format!("row {}: {why}", checked.rows)),
+            };
+            if let Err(why) = judged
+                && checked.wrong.len() < TOLD_MAX
+            {
+                checked.wrong.push(why);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,373 @@
+//! A file of rows: CSV (RFC 4180) or an object of JSON a line.
+//!
+//! The idea: the file is read whole, a record at a time, into a table of SQLite that is nowhere but in a
+//! temporary file; it takes the place of the one before when all is read. What is no record is told by line.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::{Connection, params};
+use serde_json::{Map, Value};
+
+use super::{Question, WRONG_TYPE};
+use crate::judge::RawRow;
+
+/// Bytes of a file, and of one record.
+const FILE_BYTES_MAX: u64 = 4 << 30;
+const RECORD_BYTES_MAX: usize = 4 << 20;
+/// Lines that are remembered as no records.
+const BROKEN_MAX: usize = 1_000;
+/// Rows of one page.
+const PAGE_ROWS: usize = 1_000;
+const SCHEMA: &str = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
+    CREATE TABLE rows (host TEXT NOT NULL, columns BLOB NOT NULL);";
+
+/// How the file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Csv,
+    JsonLines,
+}
+
+/// A file and the table it was read into.
+pub(crate) struct FileTable {
+    path: PathBuf,
+    format: Format,
+    read: Arc<Mutex<Option<ReadFile>>>,
+}
+
+/// What was read.
+struct ReadFile {
+    stamp: Stamp,
+    table: Connection,
+    broken: Vec<String>,
+}
+
+/// What says that a file is another: its number, size and time.
+type Stamp = (u64, u64, i64, i64);
+
+impl FileTable {
+    pub(super) fn new(path: PathBuf, format: Format) -> FileTable {
+        FileTable {
+            path,
+            format,
+            read: Arc::default(),
+        }
+    }
+
+    pub(super) async fn ask(&self, question: Question<'_>) -> Result<Vec<RawRow>, String> {
+        let (host, sql) = match question {
+            Question::Host(host) => (
+                host,
+                "SELECT host, columns FROM rows WHERE host = ?1 LIMIT ?2",
+            ),
+            Question::After(host) => (
+                host,
+                "SELECT host, columns FROM rows WHERE host > ?1 ORDER BY host LIMIT ?2",
+            ),
+            Question::Since(_) => return Err("a file has no changes".to_owned()),
+        };
+        let rows_max = question.rows_max().min(PAGE_ROWS) as i64;
+        let host = host.to_owned();
+        self.with(move |read| {
+            let mut statement = read.table.prepare_cached(sql)?;
+            let row = |row: &rusqlite::Row<'_>| {
+                let columns: Vec<u8> = row.get(1)?;
+                Ok(postcard::from_bytes(&columns).unwrap_or_default())
+            };
+            statement.query_map(params![host, rows_max], row)?.collect()
+        })
+        .await
+    }
+
+    /// Reads the file again if it is another; says whether it was.
+    pub(crate) async fn look(&self) -> Result<bool, String> {
+        let before = self
+            .with_read(|read| read.as_ref().map(|read| read.stamp))
+            .await?;
+        let after = self.with(|read| Ok(read.stamp)).await?;
+        Ok(before.is_some_and(|before| before != after))
+    }
+
+    /// The lines that are no records.
+    pub(crate) async fn broken(&self) -> Result<Vec<String>, String> {
+        self.with(|read| Ok(read.broken.clone())).await
+    }
+
+    async fn with<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&ReadFile) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, String> {
+        let (path, format) = (self.path.clone(), self.format);
+        let asked = self.with_read(move |read| {
+            let file = File::open(&path).and_then(|file| Ok((stamp(&file)?, file)));
+            match (file, read.is_some()) {
+                (Ok((now, file)), _) if read.as_ref().is_none_or(|read| read.stamp != now) => {
+                    *read = Some(load(&path, file, now, format)?);
+                }
+                // A file that is gone for a moment stays what it was.
+                (Ok(_), _) | (Err(_), true) => {}
+                (Err(error), false) => return Err(config::reason(&error)),
+            }
+            let read = read.as_ref().ok_or("it is not read")?;
+            ask(read).map_err(|error| error.to_string())
+        });
+        asked.await?
+    }
+
+    async fn with_read<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&mut Option<ReadFile>) -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let read = Arc::clone(&self.read);
+        let asked = tokio::task::spawn_blocking(move || {
+            ask(&mut read.lock().unwrap_or_else(PoisonError::into_inner))
+        });
+        asked.await.map_err(|_| "it cannot be read".to_owned())
+    }
+}
+
+fn stamp(file: &File) -> io::Result<Stamp> {
+    let metadata = file.metadata()?;
+    Ok((
+        metadata.ino(),
+        metadata.size(),
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+    ))
+}
+
+fn load(path: &Path, file: File, stamp: Stamp, format: Format) -> Result<ReadFile, String> {
+    let failed = |error: rusqlite::Error| error.to_string();
+    // An empty name is a file that nobody else sees and that goes with the connection.
+    let mut table = Connection::open("").map_err(failed)?;
+    table.execute_batch(SCHEMA).map_err(failed)?;
+    let mut broken = Vec::new();
+    let into = table.transaction().map_err(failed)?;
+    {
+        let mut insert = into
+            .prepare("INSERT INTO rows VALUES (?1, ?2)")
+            .map_err(failed)?;
+        let mut take = |line: usize, record: Result<RawRow, String>| -> rusqlite::Result<()> {
+            let row = record.and_then(|row| Ok((host(&row)?, row)));
+            match row {
+                Ok((host, row)) => {
+                    let columns = postcard::to_stdvec(&row).unwrap_or_default();
+                    insert.execute(params![host, columns])?;
+                }
+                Err(why) if broken.len() < BROKEN_MAX => broken.push(format!("line {line}: {why}")),
+                Err(_) => {}
+            }
+            Ok(())
+        };
+        let reader = BufReader::new(file.take(FILE_BYTES_MAX));
+        let read = match format {
+            Format::Csv => read_csv(reader, &mut take),
+            Format::JsonLines => read_json(reader, &mut take),
+        };
+        read.map_err(|error| config::reason(&error))?;
+    }
+    into.execute_batch("CREATE INDEX by_host ON rows (host)")
+        .map_err(failed)?;
+    into.commit().map_err(failed)?;
+    if let Some(first) = broken.first() {
+        tracing::warn!(file = %path.display(), lines = broken.len(), "some of the file is no row: {first}");
+    }
+    Ok(ReadFile {
+        stamp,
+        table,
+        broken,
+    })
+}
+
+/// The host of a row, without a trailing dot and in lower case, as requests are compared with it.
+pub(crate) fn host(row: &RawRow) -> Result<String, String> {
+    let host = row
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case("host"));
+    match host {
+        Some((_, Ok(Some(host)))) => {
+            let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+            match crate::judge::is_host(&host) {
+                true => Ok(host),
+                false => Err("its host is none".to_owned()),
+            }
+        }
+        _ => Err("column `host` is missing".to_owned()),
+    }
+}
+
+type Take<'a> = &'a mut dyn FnMut(usize, Result<RawRow, String>) -> rusqlite::Result<()>;
+
+/// A line with its end, up to a bound; what is longer is left out, and told.
+fn line(from: &mut impl BufRead, into: &mut Vec<u8>) -> io::Result<bool> {
+    let most = RECORD_BYTES_MAX as u64;
+    let read = from.by_ref().take(most).read_until(b'\n', into)?;
+    Ok(read > 0)
+}
+
+fn read_json(mut from: impl BufRead, take: Take<'_>) -> io::Result<()> {
+    let (mut bytes, mut number) = (Vec::new(), 0);
+    while line(&mut from, &mut bytes)? {
+        number += 1;
+        if !bytes.trim_ascii().is_empty() {
+            let row = serde_json::from_slice::<Map<String, Value>>(&bytes);
+            let row = row
+                .map(row_of_json)
+                .map_err(|_| "it is no object".to_owned());
+            take(number, row).map_err(io::Error::other)?;
+        }
+        bytes.clear();
+    }
+    Ok(())
+}
+
+/// The columns of an object.
+pub(crate) fn row_of_json(object: Map<String, Value>) -> RawRow {
+    let text = |value| match value {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text)),
+        Value::Bool(flag) => Ok(Some(flag.to_string())),
+        Value::Number(number) if number.is_i64() || number.is_u64() => Ok(Some(number.to_string())),
+        Value::Number(_) | Value::Array(_) | Value::Object(_) => Err(WRONG_TYPE.to_owned()),
+    };
+    object
+        .into_iter()
+        .map(|(name, value)| (name, text(value)))
+        .collect()
+}
+
+fn read_csv(mut from: impl BufRead, take: Take<'_>) -> io::Result<()> {
+    let (mut bytes, mut number, mut names) = (Vec::new(), 0, None::<Vec<String>>);
+    loop {
+        let begins = number + 1;
+        // A record goes on while a quote is open.
+        let mut has_more = line(&mut from, &mut bytes)?;
+        number += 1;
+        while has_more && bytes.iter().filter(|byte| **byte == b'"').count() % 2 == 1 {
+            if bytes.len() >= RECORD_BYTES_MAX {
+                break;
+            }
+            has_more = line(&mut from, &mut bytes)?;
+            number += 1;
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let fields = std::str::from_utf8(&bytes)
+            .map_err(|_| "it is not UTF-8".to_owned())
+            .and_then(fields);
+        match (&names, fields) {
+            (None, Ok(fields)) => names = Some(fields),
+            (None, Err(why)) => {
+                return Err(io::Error::other(format!(
+                    "its first line names no columns: {why}"
+                )));
+            }
+            (Some(_), Ok(fields))
+                if fields.len() == 1 && fields.first().is_some_and(String::is_empty) => {}
+            (Some(names), Ok(fields)) if fields.len() == names.len() => {
+                let row = names
+                    .iter()
+                    .cloned()
+                    .zip(fields.into_iter().map(|text| Ok(Some(text))));
+                take(begins, Ok(row.collect())).map_err(io::Error::other)?;
+            }
+            (Some(names), Ok(fields)) => {
+                let why = format!("it has {} fields, not {}", fields.len(), names.len());
+                take(begins, Err(why)).map_err(io::Error::other)?;
+            }
+            (Some(_), Err(why)) => take(begins, Err(why)).map_err(io::Error::other)?,
+        }
+        bytes.clear();
+    }
+}
+
+/// The fields of a record.
+fn fields(record: &str) -> Result<Vec<String>, String> {
+    let record = record.strip_suffix('\n').unwrap_or(record);
+    let mut rest = record.strip_suffix('\r').unwrap_or(record);
+    let mut fields = Vec::new();
+    loop {
+        let mut field = String::new();
+        if let Some(quoted) = rest.strip_prefix('"') {
+            rest = quoted;
+            loop {
+                let (text, after) = rest.split_once('"').ok_or("a quote is not closed")?;
+                field.push_str(text);
+                match after.strip_prefix('"') {
+                    Some(after) => {
+                        field.push('"');
+                        rest = after;
+                    }
+                    None => {
+                        rest = after;
+                        break;
+                    }
+                }
+            }
+        } else {
+            let end = rest.find(',').unwrap_or(rest.len());
+            let (text, after) = rest.split_at(end);
+            if text.contains('"') {
+                return Err("a quote stands within a field".to_owned());
+            }
+            field.push_str(text);
+            rest = after;
+        }
+        fields.push(field);
+        match rest.strip_prefix(',') {
+            Some(after) => rest = after,
+            None if rest.is_empty() => return Ok(fields),
+            None => return Err("something stands behind a closing quote".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_as_rfc_4180_says() {
+        let read = |text: &str| fields(text).map_err(|why| why.to_owned());
+        assert_eq!(read("a,b\r\n").unwrap(), ["a", "b"]);
+        assert_eq!(read("\"a,\"\"b\"\"\n\",\n").unwrap(), ["a,\"b\"\n", ""]);
+        for wrong in ["\"a", "a\"b", "\"a\"b,c"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_record_is_told_by_line_and_the_others_are_read() {
+        let mut rows = Vec::new();
+        let mut take = |line: usize, row: Result<RawRow, String>| {
+            rows.push((line, row.map(|row| row.len())));
+            Ok(())
+        };
+        let text =
+            "host,tenant\r\na.example,\"two\nlines\"\n\nb.example\nc.example,\"x\" y\nd.example,d";
+        read_csv(text.as_bytes(), &mut take).unwrap();
+        read_json(
+            "{\"host\":\"a\",\"n\":1.5}\n\nnothing\n".as_bytes(),
+            &mut take,
+        )
+        .unwrap();
+        let lines: Vec<_> = rows
+            .iter()
+            .map(|(line, row)| (*line, row.is_ok()))
+            .collect();
+        let told = [
+            (2, true),
+            (5, false),
+            (6, false),
+            (7, true),
+            (1, true),
+            (3, false),
+        ];
+        assert_eq!(lines, told);
+    }
+}

@@ -1,0 +1,239 @@
+//! Every kind of source answers the same.
+
+use directory::check;
+use ipc::directory::{DirectorySettings, RowAnswer, RowFrom, SourceSettings};
+use testkit::{MariaDb, Memcached, Postgres, TempDir};
+
+use crate::asking::{Asked, TABLE, mariadb, polled, postgres, run, settings};
+
+/// A database of SQLite with the table of the tests.
+fn sqlite(directory: &TempDir) -> (SourceSettings, rusqlite::Connection) {
+    let path = directory.path().join("rows.db");
+    let table = rusqlite::Connection::open(&path).expect("open SQLite");
+    table.execute_batch(TABLE).expect("make a table");
+    (SourceSettings::Sqlite(path), table)
+}
+
+/// Sound, hostile, wrong, doubled and missing rows are what they are.
+fn answers_alike(settings: DirectorySettings) {
+    run(async {
+        let asked = Asked::new(settings.clone());
+        let row = asked.row("a.example").await;
+        assert_eq!(
+            (row.column("tenant"), row.from),
+            (Some("anna"), RowFrom::Source)
+        );
+        assert_eq!(row.column("note"), None, "{row:?}");
+        let hostile = asked.row("b.example").await;
+        let note = hostile.column("note").expect("a note");
+        assert!(
+            note.contains("DROP TABLE") && note.contains("${row.tenant}"),
+            "{note}"
+        );
+        for (host, why) in [("c.example", "tenant"), ("d.example", "two rows")] {
+            match asked.ask(host).await {
+                RowAnswer::Wrong(said) => assert!(said.contains(why), "{host}: {said}"),
+                other => panic!("{host}: {other:?}"),
+            }
+        }
+        for nobody in ["e.example", "' OR '1'='1", "$host", "a.example' --"] {
+            assert_eq!(asked.ask(nobody).await, RowAnswer::Missing, "{nobody}");
+        }
+        asked.asker.keep_from(&["anna".to_owned()]);
+        let written = asked.ask("a.example").await;
+        assert!(matches!(written, RowAnswer::Wrong(_)), "{written:?}");
+        let state = asked.asker.state();
+        assert!(
+            state.is_up && state.asked >= 9 && state.wrong >= 3,
+            "{state:?}"
+        );
+    });
+    let checked = check(settings, &["bert".to_owned()], true);
+    assert_eq!(checked.rows, 5);
+    let said = checked.wrong.join("\n");
+    for host in ["b.example", "c.example", "d.example"] {
+        assert!(said.contains(host), "{said}");
+    }
+    assert!(!said.contains("a.example"), "{said}");
+}
+
+#[test]
+fn sqlite_answers() {
+    let directory = TempDir::new();
+    answers_alike(settings(sqlite(&directory).0));
+}
+
+#[test]
+fn mariadb_answers() {
+    let Some(server) = MariaDb::start(&[]) else {
+        return;
+    };
+    server.sql(TABLE);
+    answers_alike(settings(mariadb(&server)));
+}
+
+#[test]
+fn postgres_answers() {
+    let Some(server) = Postgres::start(&[]) else {
+        return;
+    };
+    server.sql(TABLE);
+    answers_alike(settings(postgres(&server)));
+}
+
+#[test]
+fn files_answer_and_are_read_again() {
+    let directory = TempDir::new();
+    let lines = "host,tenant,upstream,note\na.example,anna,10.0.0.1:80,\n\
+        b.example,bert,10.0.0.2:80,\"DROP TABLE ' \"\" ${row.tenant}\"\nc.example,../x,10.0.0.3:80,\n\
+        d.example,dora,,\nd.example,dirk,,\n";
+    let path = directory.write("rows.csv", lines);
+    let file = settings(SourceSettings::Csv(path.clone()));
+    answers_alike(file.clone());
+    let objects = "{\"host\":\"a.example\",\"tenant\":\"anna\",\"upstream\":\"10.0.0.1:80\"}\n\
+        {\"host\":\"b.example\",\"note\":\"DROP TABLE ${row.tenant}\",\"tenant\":\"bert\"}\n\
+        {\"host\":\"c.example\",\"tenant\":\"../x\"}\n{\"host\":\"d.example\"}\n{\"host\":\"d.example\"}\n";
+    let other = directory.write("rows.jsonl", objects);
+    answers_alike(settings(SourceSettings::JsonLines(other)));
+    run(async {
+        let mut asked = Asked::new(file.clone());
+        assert_eq!(asked.row("a.example").await.column("tenant"), Some("anna"));
+        let next = directory.write("next.csv", "host,tenant\na.example,else\nno\n");
+        std::fs::rename(next, &path).expect("replace the file");
+        assert_eq!(asked.changed().await, None);
+        assert_eq!(asked.row("a.example").await.column("tenant"), Some("else"));
+    });
+    let checked = check(file, &[], true);
+    assert_eq!(
+        (checked.rows, checked.wrong),
+        (1, vec!["line 3: it has 1 fields, not 2".to_owned()])
+    );
+}
+
+/// Types that are no texts cost their row, and whole numbers and flags are texts.
+fn types_are_told(mut settings: DirectorySettings) {
+    settings.query = "SELECT n, at FROM things WHERE host = $host".into();
+    run(async {
+        let asked = Asked::new(settings);
+        assert_eq!(asked.row("n.example").await.column("n"), Some("-7"));
+        match asked.ask("at.example").await {
+            RowAnswer::Wrong(why) => assert!(why.contains("`at`") && why.contains("cast"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+const THINGS: &str = "CREATE TABLE things (host VARCHAR(255), n BIGINT, at TIMESTAMP NULL);
+INSERT INTO things VALUES ('n.example', -7, NULL), ('at.example', 1, '2026-01-02 03:04:05');";
+
+#[test]
+fn a_value_of_another_type_costs_its_row_alone() {
+    if let Some(server) = MariaDb::start(&[]) {
+        server.sql(THINGS);
+        types_are_told(settings(mariadb(&server)));
+    }
+    if let Some(server) = Postgres::start(&[]) {
+        server.sql(THINGS);
+        types_are_told(settings(postgres(&server)));
+    }
+}
+
+#[test]
+fn a_column_of_a_megabyte_costs_its_row_alone() {
+    let directory = TempDir::new();
+    let (source, table) = sqlite(&directory);
+    let long = "x".repeat(1 << 20);
+    table
+        .execute(
+            "UPDATE domains SET note = ?1 WHERE host = 'a.example'",
+            [&long],
+        )
+        .expect("update");
+    run(async {
+        let asked = Asked::new(settings(source));
+        let answer = asked.ask("a.example").await;
+        assert!(
+            matches!(&answer, RowAnswer::Wrong(why) if why.contains("note")),
+            "{answer:?}"
+        );
+        asked.row("b.example").await;
+    });
+}
+
+#[test]
+fn changes_are_heard_by_a_query_and_by_listening() {
+    let changes = "CREATE TABLE changes (id INT PRIMARY KEY, host VARCHAR(255));";
+    if let Some(server) = MariaDb::start(&[]) {
+        server.sql(&format!("{TABLE}{changes}"));
+        let mut settings = settings(mariadb(&server));
+        settings.changes = polled();
+        run(async {
+            let mut asked = Asked::new(settings);
+            for (id, host) in [(3, "a.example"), (7, "b.example")] {
+                server.sql(&format!("INSERT INTO changes VALUES ({id}, '{host}')"));
+                assert_eq!(asked.changed().await.as_deref(), Some(host));
+            }
+        });
+    }
+    if let Some(server) = Postgres::start(&[]) {
+        server.sql(&format!("{TABLE}{changes}"));
+        let mut polling = settings(postgres(&server));
+        polling.changes = polled();
+        let mut listening = polling.clone();
+        listening.changes = Some(ipc::directory::ChangesSettings::Listen("domains".into()));
+        run(async {
+            let mut asked = Asked::new(polling);
+            server.sql("INSERT INTO changes VALUES (3, 'A.example.')");
+            assert_eq!(asked.changed().await.as_deref(), Some("a.example"));
+            let mut asked = Asked::new(listening);
+            assert_eq!(asked.changed().await, None, "it listens");
+            server.sql("NOTIFY domains, 'b.example'");
+            assert_eq!(asked.changed().await.as_deref(), Some("b.example"));
+        });
+    }
+}
+
+#[test]
+fn memcached_is_asked_first_and_believed_where_it_is_signed() {
+    let Some(memcached) = Memcached::start(&[]) else {
+        return;
+    };
+    let directory = TempDir::new();
+    let (source, table) = sqlite(&directory);
+    let mut signed = settings(source);
+    signed.memcached = Some(memcached.address().to_string());
+    run(async {
+        let asked = Asked::new(signed.clone());
+        assert_eq!(asked.row("a.example").await.from, RowFrom::Source);
+        table
+            .execute(
+                "UPDATE domains SET tenant = 'else' WHERE host = 'a.example'",
+                [],
+            )
+            .expect("update");
+        let kept = asked.row("a.example").await;
+        assert_eq!(
+            (kept.from, kept.column("tenant")),
+            (RowFrom::Memcached, Some("anna"))
+        );
+        // Whoever writes there changes nothing, nor does a row of one host under another's name.
+        let place = "nagaya:customers:a.example";
+        let own = memcached.get(place).unwrap_or_default();
+        for forged in ["{\"tenant\":\"evil\"}", "10.6.6.6:80"] {
+            memcached.set(place, forged);
+            memcached.set("a.example", forged);
+            memcached.set("nagaya:customers:b.example", &own);
+            assert_eq!(asked.row("a.example").await.column("tenant"), Some("else"));
+            assert_eq!(asked.row("b.example").await.column("tenant"), Some("bert"));
+        }
+        let mut unsigned = signed.clone();
+        unsigned.trusts_unsigned = true;
+        let asked = Asked::new(unsigned);
+        memcached.set("f.example", "10.0.0.9:80");
+        let others = asked.row("f.example").await;
+        assert_eq!(
+            (others.from, others.column("upstream")),
+            (RowFrom::Memcached, Some("10.0.0.9:80"))
+        );
+    });
+}

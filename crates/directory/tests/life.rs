@@ -1,0 +1,52 @@
+//! Rows' users, and rows that are too old.
+
+use ipc::directory::{RowAnswer, SourceSettings};
+use testkit::TempDir;
+
+use crate::asking::{Asked, run, settings};
+
+#[test]
+fn users_are_looked_up_and_those_of_the_machine_are_refused() {
+    let directory = TempDir::new();
+    let rows =
+        "host,user\nroot.example,root\nnone.example,no-such-user-here\nnobody.example,nobody\n";
+    let path = directory.write("rows.csv", rows);
+    let mut settings = settings(SourceSettings::Csv(path));
+    settings.own_uids = vec![65_534];
+    run(async {
+        let asked = Asked::new(settings);
+        for (host, why) in [
+            ("root.example", "uid 0"),
+            ("none.example", "looked up"),
+            ("nobody.example", "one of the gateway's"),
+        ] {
+            match asked.ask(host).await {
+                RowAnswer::Wrong(said) => assert!(said.contains(why), "{host}: {said}"),
+                other => panic!("{host}: {other:?}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn rows_that_are_too_old_serve_no_more_and_forgotten_ones_are_gone() {
+    let directory = TempDir::new();
+    let path = directory.write("rows.csv", "host,tenant\na.example,anna\n");
+    let mut settings = settings(SourceSettings::Csv(path));
+    settings.snapshot = Some(directory.path().join("customers"));
+    (settings.keep_ms, settings.stale_ms) = (1_000, 0);
+    run(async {
+        let asked = Asked::new(settings.clone());
+        asked.row("a.example").await;
+        asked
+            .until("a.example", |_| asked.asker.state().rows == 1)
+            .await;
+        settings.source = SourceSettings::Csv(directory.path().join("gone.csv"));
+        let next = Asked::new(settings);
+        next.until("a.example", |row| matches!(row, RowAnswer::Down(_)))
+            .await;
+        next.asker.forget(None).await;
+        next.until("a.example", |_| next.asker.state().rows == 0)
+            .await;
+    });
+}

@@ -1,0 +1,400 @@
+//! The directory process as the supervisor keeps it: there where the configuration has directories, and given
+//! their passwords.
+//!
+//! The idea: as the recorder, it is started again with a rest, and is another process where it has to work by other
+//! settings; the one before ends at once, since it has nothing to write that would be missed. Each server, and each
+//! process, gets a link that is new at both ends. The supervisor reads files of passwords, which nobody else has to.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use config::model::{
+    DatabaseServer, Directory, DirectoryChanges, DirectorySource, Model, RowFormat, RowTrust,
+    ServerAddress,
+};
+use config::reason;
+use ipc::directory::{
+    ChangesSettings, DirectoryNews, DirectoryOrder, DirectorySettings, ServerSettings,
+    SourceSettings,
+};
+use ipc::handover::ChildProcess;
+use ipc::server::{ProcessLife, ToServer};
+use os::user::User;
+
+use crate::Supervisor;
+use crate::child::{BackOff, Child, Server};
+use crate::phase::Phase;
+use crate::role::Role;
+
+/// The word of its command line.
+pub(super) const DIRECTORY: &str = "directory";
+/// Whom it becomes where nobody is named, if there is such a user and it is not the server's.
+const USERS: [&str; 4] = ["nagaya-directory", "bin", "sys", "daemon"];
+/// Bytes of a password, and of a file of authorities.
+const PASSWORD_BYTES_MAX: usize = 4 * 1024;
+const AUTHORITIES_BYTES_MAX: usize = 2 << 20;
+/// Tenants whose names the process is told.
+const TENANTS_MAX: usize = 100_000;
+
+/// Which directories a configuration has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DirectoryWish {
+    directories: Vec<Directory>,
+    user: Option<String>,
+    /// When the files of passwords and authorities were written last.
+    written: Vec<Option<SystemTime>>,
+    /// Users of the gateway's processes, which no row may name.
+    own: Vec<String>,
+}
+
+impl DirectoryWish {
+    pub(super) fn of(model: &Model) -> Option<DirectoryWish> {
+        let user = model.directories.first()?.user.clone();
+        let recorder = model.recorder.as_ref().and_then(|it| it.user.clone());
+        let servers = model.directories.iter().filter_map(|it| it.source.server());
+        let files = servers.flat_map(|it| [&it.password_file, &it.authorities]);
+        let written = files
+            .flatten()
+            .map(|file| file.metadata().ok()?.modified().ok());
+        let own = [Some(model.user.clone()), recorder, user.clone()];
+        Some(DirectoryWish {
+            directories: model.directories.clone(),
+            user,
+            written: written.collect(),
+            own: own.into_iter().flatten().collect(),
+        })
+    }
+}
+
+/// Tenants of written sites, which no row may name.
+pub fn written_tenants(model: &Model) -> Vec<String> {
+    let named = model.tenants.iter().map(|tenant| &tenant.name);
+    let mut tenants: Vec<_> = model
+        .sites
+        .iter()
+        .map(|site| &site.tenant)
+        .chain(named)
+        .cloned()
+        .collect();
+    tenants.sort();
+    tenants.dedup();
+    tenants.truncate(TENANTS_MAX);
+    tenants
+}
+
+/// The directories of a model, with passwords and authorities as they are in their files now.
+///
+/// # Errors
+/// Which file cannot be read, and why.
+pub fn directory_settings(model: &Model) -> Result<Vec<DirectorySettings>, String> {
+    DirectoryWish::of(model).map_or(Ok(Vec::new()), |wish| settings(&wish, &[]))
+}
+
+fn settings(wish: &DirectoryWish, others: &[&str]) -> Result<Vec<DirectorySettings>, String> {
+    let own = wish
+        .own
+        .iter()
+        .map(String::as_str)
+        .chain(others.iter().copied());
+    let own_uids: Vec<u32> = own
+        .filter_map(|name| Some(User::look_up(name).ok()?.uid))
+        .collect();
+    let directories = wish.directories.iter();
+    let settings = directories.map(|it| {
+        Ok(DirectorySettings {
+            name: it.name.clone(),
+            source: source(&it.source)?,
+            query: it.query.clone(),
+            all: it.all.clone(),
+            changes: it.changes.as_ref().map(|changes| match changes {
+                DirectoryChanges::Query(text) => ChangesSettings::Query(text.clone()),
+                DirectoryChanges::Listen(channel) => ChangesSettings::Listen(channel.clone()),
+            }),
+            memcached: it.memcached.as_ref().map(|address| match address {
+                ServerAddress::Unix(path) => path.display().to_string(),
+                address => address.to_string(),
+            }),
+            trusts_unsigned: it.trust == RowTrust::Unsigned,
+            keep_ms: it.keep_ms,
+            stale_ms: it.stale_ms,
+            snapshot: it.snapshot.clone(),
+            wait_ms: it.wait_ms,
+            uid_min: it.uid_min,
+            own_uids: own_uids.clone(),
+        })
+    });
+    settings.collect()
+}
+
+fn source(source: &DirectorySource) -> Result<SourceSettings, String> {
+    Ok(match source {
+        DirectorySource::Mysql(it) => SourceSettings::Mysql(server(it)?),
+        DirectorySource::Postgres(it) => SourceSettings::Postgres(server(it)?),
+        DirectorySource::Sqlite(path) => SourceSettings::Sqlite(path.clone()),
+        DirectorySource::File(path, RowFormat::Csv) => SourceSettings::Csv(path.clone()),
+        DirectorySource::File(path, RowFormat::JsonLines) => {
+            SourceSettings::JsonLines(path.clone())
+        }
+    })
+}
+
+fn server(server: &DatabaseServer) -> Result<ServerSettings, String> {
+    let (host, port) = match &server.address {
+        ServerAddress::Tcp(address) => (address.ip().to_string(), Some(address.port())),
+        ServerAddress::Name { host, port } => (host.clone(), Some(*port)),
+        ServerAddress::Unix(path) => (path.display().to_string(), None),
+    };
+    let password = server.password_file.as_deref().map(password).transpose()?;
+    let tls = server.tls.then(|| {
+        let usual = config::AUTHORITIES
+            .into_iter()
+            .map(PathBuf::from)
+            .find(|it| it.exists());
+        let file = server.authorities.clone().or(usual);
+        let file = file.ok_or("this machine has no file of authorities: name one with `ca`")?;
+        read(&file, AUTHORITIES_BYTES_MAX)
+    });
+    Ok(ServerSettings {
+        host,
+        port,
+        user: server.user.clone(),
+        password,
+        database: server.database.clone(),
+        tls: tls.transpose()?,
+    })
+}
+
+/// The first line of a file.
+fn password(file: &Path) -> Result<String, String> {
+    let bytes = read(file, PASSWORD_BYTES_MAX)?;
+    let text = String::from_utf8(bytes);
+    let text = text.map_err(|_| format!("`{}` is not UTF-8", file.display()))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+fn read(file: &Path, bytes_max: usize) -> Result<Vec<u8>, String> {
+    let read = File::open(file).and_then(|file| os::file::read_whole(file.as_fd(), bytes_max));
+    read.map_err(|error| format!("cannot read `{}`: {}", file.display(), reason(&error)))
+}
+
+/// The process, or the wait for the next one.
+#[derive(Debug, Default)]
+pub(super) struct Directories {
+    state: DirectoriesState,
+    back_off: BackOff,
+    restarts: u64,
+    /// The server that has a link to this process.
+    linked: Option<u32>,
+    /// What the process was told last of tenants.
+    tenants: Vec<String>,
+    /// The server's end of its link, until it is handed to it.
+    link: Option<OwnedFd>,
+    told: Option<ProcessLife>,
+}
+
+#[derive(Debug, Default)]
+enum DirectoriesState {
+    /// None is wanted.
+    #[default]
+    Absent,
+    Running {
+        process: Child,
+        wish: Box<DirectoryWish>,
+    },
+    Resting {
+        until: Instant,
+    },
+}
+
+impl Directories {
+    /// What becomes readable when the process ends: it says nothing.
+    pub(super) fn link(&self) -> Option<BorrowedFd<'_>> {
+        self.process().map(Child::link)
+    }
+
+    /// Its process id, where it is there.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.process().map(Child::pid)
+    }
+
+    fn until(&self) -> Option<Instant> {
+        match &self.state {
+            DirectoriesState::Resting { until } => Some(*until),
+            DirectoriesState::Absent | DirectoriesState::Running { .. } => None,
+        }
+    }
+
+    /// As another supervisor may have it.
+    pub(super) fn to_hand_over(&self) -> Option<io::Result<ChildProcess>> {
+        self.process().map(Child::to_hand_over)
+    }
+
+    fn process(&self) -> Option<&Child> {
+        match &self.state {
+            DirectoriesState::Running { process, .. } => Some(process),
+            DirectoriesState::Absent | DirectoriesState::Resting { .. } => None,
+        }
+    }
+
+    /// Ends the process, if it has not ended, and rests before the next.
+    pub(super) fn lose(&mut self, why: &str) {
+        let process = match std::mem::take(&mut self.state) {
+            DirectoriesState::Running { process, .. } => process,
+            state => return self.state = state,
+        };
+        let pid = process.pid();
+        let lived = match process.end() {
+            Ok((status, lived)) => {
+                let lived_ms = lived.as_millis();
+                tracing::error!(pid, %status, lived_ms, "lost the directory process: {why}");
+                lived
+            }
+            Err(error) => {
+                tracing::error!(
+                    pid,
+                    error = reason(&error),
+                    "cannot end the directory process"
+                );
+                Duration::ZERO
+            }
+        };
+        self.rest(lived);
+    }
+
+    fn rest(&mut self, lived: Duration) {
+        self.restarts += 1;
+        let until = Instant::now() + self.back_off.rest(lived);
+        self.state = DirectoriesState::Resting { until };
+    }
+
+    /// Ends the process.
+    pub(super) fn end(&mut self) {
+        if let DirectoriesState::Running { mut process, .. } = std::mem::take(&mut self.state) {
+            process.close();
+            // How it ended matters to nobody any more.
+            let _ = process.end();
+        }
+    }
+
+    /// Starts one beside a server of this user.
+    fn start(&mut self, wish: &DirectoryWish, server: &str) {
+        let user = wish.user.as_deref().unwrap_or_else(|| user(server));
+        let started = settings(wish, &[user, server]).map_err(io::Error::other);
+        let started = started.and_then(|settings| {
+            let process = Child::start(&Role::Directory {
+                user: user.to_owned(),
+            })?;
+            DirectoryOrder::Settings(settings).send(process.link())?;
+            Ok(process)
+        });
+        match started {
+            Ok(process) => {
+                tracing::info!(pid = process.pid(), "directory process started");
+                let wish = Box::new(wish.clone());
+                self.state = DirectoriesState::Running { process, wish };
+                (self.linked, self.tenants) = (None, Vec::new());
+            }
+            Err(error) => {
+                tracing::error!(
+                    error = reason(&error),
+                    "the directory process cannot be started"
+                );
+                self.rest(Duration::ZERO);
+            }
+        }
+    }
+
+    /// Tells the process of tenants and gives it a link to the server, where these are others.
+    fn tell(&mut self, server: u32, tenants: &[String]) {
+        let Some(process) = self.process() else {
+            return;
+        };
+        let mut told = Ok(());
+        if self.tenants != tenants {
+            told = DirectoryOrder::Tenants(tenants.to_vec()).send(process.link());
+        }
+        let mut linked = None;
+        if told.is_ok() && self.linked != Some(server) {
+            let pair = os::fdpass::packet_pair();
+            told = pair.and_then(|(for_server, link)| {
+                DirectoryOrder::Link(link).send(process.link())?;
+                linked = Some(for_server);
+                Ok(())
+            });
+        }
+        if let Err(error) = told {
+            return self.lose(&format!("it does not hear: {}", reason(&error)));
+        }
+        self.tenants = tenants.to_vec();
+        if linked.is_some() {
+            (self.link, self.linked) = (linked, Some(server));
+        }
+    }
+}
+
+impl Supervisor {
+    /// Does what is to be done for directories while a server serves.
+    pub(super) fn mind_directories(&mut self) {
+        if self.upgrade.is_some() || !matches!(self.phase, Phase::Serving { .. }) {
+            return;
+        }
+        let wanted = self.current.directories.as_ref();
+        if let DirectoriesState::Running { wish, .. } = &self.directories.state
+            && Some(&**wish) != wanted
+        {
+            self.directories.end();
+        }
+        let Some(wish) = wanted else {
+            self.directories.state = DirectoriesState::Absent;
+            return self.tell_directories(Vec::new());
+        };
+        let is_wanted = match &self.directories.state {
+            DirectoriesState::Absent => true,
+            DirectoriesState::Resting { until } => *until <= Instant::now(),
+            DirectoriesState::Running { .. } => false,
+        };
+        if is_wanted {
+            self.directories.start(wish, &self.current.user);
+        }
+        let names = wish.directories.iter().map(|it| it.name.clone()).collect();
+        let server = self.phase.server().map_or(0, Server::pid);
+        self.directories.tell(server, &self.current.written_tenants);
+        self.tell_directories(names);
+    }
+
+    /// Tells the server how the process is, where that is new, and its link, where there is one.
+    fn tell_directories(&mut self, names: Vec<String>) {
+        let life = ProcessLife {
+            pid: self.directories.pid().unwrap_or(0),
+            restarts: self.directories.restarts,
+        };
+        let was_told = self.directories.told.unwrap_or_default() == life;
+        let link = self.directories.link.take();
+        if link.is_none() && was_told {
+            return;
+        }
+        let message = ToServer::Directory(DirectoryNews { life, names, link });
+        self.directories.told = Some(life);
+        if let Some(Err(error)) = self.phase.server().map(|server| server.send(&message)) {
+            self.lose_server_by("it does not hear", &error);
+        }
+    }
+
+    /// When the process is to be started again.
+    pub(super) fn directories_until(&self) -> Option<Instant> {
+        let is_serving = matches!(self.phase, Phase::Serving { .. }) && self.upgrade.is_none();
+        is_serving.then(|| self.directories.until()).flatten()
+    }
+}
+
+/// Whom the process becomes beside a server of this user.
+fn user(server: &str) -> &str {
+    if !os::process::is_root() {
+        return server;
+    }
+    let fits = |user: &&str| *user != server && os::process::check_user(user).is_ok();
+    USERS.into_iter().find(fits).unwrap_or(server)
+}
