@@ -57,6 +57,8 @@ pub struct Asker {
     places: Semaphore,
     waiting: Cell<usize>,
     rest: Cell<Option<(Instant, Duration)>>,
+    /// Until when memcached is not asked, since it was silent.
+    memcached_rest: Cell<Option<Instant>>,
     warned: Cell<Option<Instant>>,
     words: mpsc::Sender<Word>,
 }
@@ -101,6 +103,7 @@ impl Asker {
             places: Semaphore::new(AT_ONCE),
             waiting: Cell::new(0),
             rest: Cell::new(None),
+            memcached_rest: Cell::new(None),
             warned: Cell::new(None),
             words,
         }))
@@ -232,6 +235,16 @@ impl Asker {
         }
     }
 
+    /// Something went wrong that costs no question.
+    pub(crate) fn complain(&self, why: &str) {
+        if self.counts.complain(why) {
+            tracing::warn!(
+                directory = self.settings.name,
+                "the directory's own work fails: {why}"
+            );
+        }
+    }
+
     /// Judges what the source has, and keeps it.
     async fn found(&self, host: &str, rows: Vec<RawRow>) -> RowAnswer {
         match self.judged(rows, RowFrom::Source).await {
@@ -294,7 +307,17 @@ impl Asker {
 
     async fn cached(&self, host: &str) -> Option<(Row, Duration)> {
         let cache = self.memcached.as_ref()?;
-        let (row, age) = timeout(MEMCACHED_WAIT, cache.row(host)).await.ok()??;
+        if self
+            .memcached_rest
+            .get()
+            .is_some_and(|until| until > Instant::now())
+        {
+            return None;
+        }
+        let looked = timeout(MEMCACHED_WAIT, cache.row(host)).await;
+        let late = looked.is_err().then(|| Instant::now() + REST_MAX);
+        self.memcached_rest.set(late);
+        let (row, age) = looked.ok()??;
         // What is wrong there may be right in the source.
         let row = self.judged(vec![row], RowFrom::Memcached).await.ok()??;
         count(&self.counts.memcached);

@@ -3,6 +3,7 @@
 //! The idea: a loop each that never ends and never hurries: what fails is tried again after a rest, and a list
 //! is read a page at a time, so that neither memory nor the database is taken by it.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ const PAGE_WAIT: Duration = Duration::from_secs(60);
 const PAGES_MAX: usize = 100_000;
 /// Messages that wait to be heard.
 const NOTICES_MAX: usize = 10_000;
+/// How many numbers are looked at again, since what they stand for may have been committed late.
+const LATE: i64 = 100;
 /// The fact of the snapshot: the highest number of a change.
 const SINCE: &str = "since";
 
@@ -55,7 +58,7 @@ async fn fill_again(asker: Rc<Asker>) {
         match fill(&asker).await {
             Ok(()) => sleep(FILL).await,
             Err(why) => {
-                asker.failed(&why);
+                asker.complain(&why);
                 sleep(REST).await;
             }
         }
@@ -162,51 +165,84 @@ async fn look(asker: Rc<Asker>) {
     }
 }
 
-/// Asks for changes each second, and at once where a list was full.
+/// Asks for changes each second, and at once where there were some.
 async fn poll(asker: Rc<Asker>) {
-    let known = asker
-        .snapshot
-        .as_ref()
-        .and_then(|snapshot| snapshot.fact(SINCE));
-    let known = known.and_then(|known| known.try_into().ok());
-    let mut since = known.map_or(0, i64::from_le_bytes);
+    let known = asker.snapshot.as_ref();
+    let known = known.and_then(|snapshot| snapshot.fact(SINCE)?.try_into().ok());
+    let mut heard = HeardChanges {
+        highest: known.map_or(0, i64::from_le_bytes),
+        ..HeardChanges::default()
+    };
     loop {
-        let asked = timeout(PAGE_WAIT, asker.source.ask(Question::Since(since))).await;
-        let asked = asked.unwrap_or_else(|_| Err("`changes` takes too long".to_owned()));
-        match asked.and_then(|rows| changes(rows, since)) {
-            Ok((_, hosts)) if hosts.is_empty() => sleep(POLL).await,
-            Ok((highest, hosts)) => {
+        let before = heard.highest;
+        match heard.next(&asker).await {
+            Ok(hosts) => {
                 for host in hosts {
                     asker.changed(Some(host)).await;
                 }
-                since = highest;
-                asker.keep(Change::Fact(SINCE, since.to_le_bytes().to_vec()));
             }
             Err(why) => {
-                asker.failed(&why);
+                asker.complain(&why);
                 sleep(REST).await;
             }
+        }
+        if heard.highest == before {
+            sleep(POLL).await;
+        } else {
+            let highest = heard.highest.to_le_bytes().to_vec();
+            asker.keep(Change::Fact(SINCE, highest));
         }
     }
 }
 
-/// The highest number of a list of changes, and the hosts.
-fn changes(rows: Vec<RawRow>, since: i64) -> Result<(i64, Vec<String>), String> {
-    let wrong = || "`changes` gives other than a growing number and a host".to_owned();
-    let (mut highest, mut hosts) = (since, Vec::new());
-    for row in rows {
-        let [(_, Ok(Some(number))), (_, Ok(Some(host)))] = row.as_slice() else {
-            return Err(wrong());
-        };
-        let number: i64 = number.parse().map_err(|_| wrong())?;
-        if number <= since {
-            return Err(wrong());
-        }
-        highest = highest.max(number);
-        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-        hosts.push(host);
+/// Which changes have been heard of. One with a lower number may be there later than one with a higher: numbers are
+/// given before what they stand for is committed, so that the last of them are looked at again.
+#[derive(Debug, Default)]
+struct HeardChanges {
+    highest: i64,
+    /// Those among the last.
+    last: BTreeSet<i64>,
+}
+
+impl HeardChanges {
+    /// The hosts that have changed since.
+    async fn next(&mut self, asker: &Asker) -> Result<Vec<String>, String> {
+        let late_since = self.highest.saturating_sub(LATE);
+        let late = changes(ask(asker, late_since).await?, late_since)?;
+        let fresh = changes(ask(asker, self.highest).await?, self.highest)?;
+        Ok(self.hear(late, fresh))
     }
-    Ok((highest, hosts))
+
+    fn hear(&mut self, late: Vec<(i64, String)>, fresh: Vec<(i64, String)>) -> Vec<String> {
+        let mut hosts = Vec::new();
+        for (number, host) in late.into_iter().chain(fresh) {
+            if self.last.insert(number) {
+                hosts.push(host);
+            }
+            self.highest = self.highest.max(number);
+        }
+        self.last = self.last.split_off(&self.highest.saturating_sub(LATE));
+        hosts
+    }
+}
+
+async fn ask(asker: &Asker, since: i64) -> Result<Vec<RawRow>, String> {
+    let asked = timeout(PAGE_WAIT, asker.source.ask(Question::Since(since))).await;
+    asked.unwrap_or_else(|_| Err("`changes` takes too long".to_owned()))
+}
+
+/// Numbers above one, and hosts.
+fn changes(rows: Vec<RawRow>, since: i64) -> Result<Vec<(i64, String)>, String> {
+    let change = |row: RawRow| {
+        let [(_, Ok(Some(number))), (_, Ok(Some(host)))] = row.as_slice() else {
+            return None;
+        };
+        let number: i64 = number.parse().ok()?;
+        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        (number > since).then_some((number, host))
+    };
+    let changes: Option<Vec<_>> = rows.into_iter().map(change).collect();
+    changes.ok_or_else(|| "`changes` gives other than a growing number and a host".to_owned())
 }
 
 /// Listens; what was said while nobody did is unknown, so that anything may have changed.
@@ -230,7 +266,7 @@ async fn listen(asker: Rc<Asker>, channel: String) {
         let listening = postgres.listen(&channel, said, tell);
         let (listened, ()) = tokio::join!(listening, hearing);
         if let Err(why) = listened {
-            asker.failed(&why);
+            asker.complain(&why);
         }
         sleep(REST).await;
     }
@@ -248,10 +284,22 @@ mod tests {
     #[test]
     fn changes_are_growing_numbers_and_hosts() {
         let heard = changes(vec![row("7", "A.example."), row("9", "b.example")], 6).unwrap();
-        assert_eq!(heard, (9, vec!["a.example".into(), "b.example".into()]));
+        assert_eq!(heard, [(7, "a.example".into()), (9, "b.example".into())]);
         for wrong in [row("6", "a"), row("x", "a"), vec![("id".into(), Ok(None))]] {
             assert!(changes(vec![wrong], 6).is_err());
         }
-        assert_eq!(changes(Vec::new(), 6), Ok((6, Vec::new())));
+        assert_eq!(changes(Vec::new(), 6), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn a_change_that_is_committed_late_is_heard_of_once() {
+        let change = |number: i64| (number, number.to_string());
+        let mut heard = HeardChanges::default();
+        assert_eq!(heard.hear(vec![], vec![change(5), change(7)]), ["5", "7"]);
+        let again = vec![change(5), change(6), change(7)];
+        assert_eq!(heard.hear(again.clone(), vec![]), ["6"]);
+        assert!(heard.hear(again, vec![]).is_empty());
+        assert_eq!(heard.hear(vec![], vec![change(LATE + 8)]).len(), 1);
+        assert_eq!((heard.highest, heard.last.len()), (LATE + 8, 1));
     }
 }

@@ -48,8 +48,13 @@ impl Counts {
     /// The source has not answered; says whether that is new.
     pub(crate) fn failed(&self, why: &str) -> bool {
         let was_up = self.is_up.replace(false);
+        self.complain(why) || was_up
+    }
+
+    /// Something went wrong beside questions; says whether that is new.
+    pub(crate) fn complain(&self, why: &str) -> bool {
         let before = self.error.replace(Some((why.to_owned(), Instant::now())));
-        was_up || before.is_none_or(|(before, _)| before != why)
+        before.is_none_or(|(before, _)| before != why)
     }
 
     /// As the server is told.

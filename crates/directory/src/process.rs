@@ -5,7 +5,7 @@
 //! the supervisor's link.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
@@ -100,11 +100,8 @@ async fn serve(link: OwnedFd, settings: Vec<DirectorySettings>) -> io::Result<()
     loop {
         tokio::select! {
             ready = supervisor.readable() => {
-                // A whole order follows its first byte.
-                match DirectoryOrder::recv(supervisor.get_ref().as_fd()) {
-                    Ok(order) => serving.obey(order)?,
-                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-                    Err(error) => return Err(error),
+                if !serving.obey_all(supervisor.get_ref().as_fd())? {
+                    return Ok(());
                 }
                 ready?.clear_ready();
             }
@@ -173,6 +170,19 @@ impl Serving {
             }
             self.askers.push(asker);
         }
+    }
+
+    /// Does what the supervisor has said so far; `false` where it has gone.
+    fn obey_all(&mut self, link: BorrowedFd<'_>) -> io::Result<bool> {
+        while os::net::wait_readable(&[link], Some(Duration::ZERO))?.contains(&true) {
+            // A whole order follows its first byte.
+            match DirectoryOrder::recv(link) {
+                Ok(order) => self.obey(order)?,
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
     }
 
     fn obey(&mut self, order: DirectoryOrder) -> io::Result<()> {

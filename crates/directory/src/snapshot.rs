@@ -8,9 +8,11 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -19,6 +21,10 @@ const WAITING_MAX: usize = 20_000;
 const AT_ONCE: usize = 1_000;
 /// How long another process may keep the file from being used.
 const BUSY: Duration = Duration::from_millis(500);
+/// How often the writer looks whether rows are to be counted, and how many times as long as counting takes it
+/// leaves that be.
+const LOOK: Duration = Duration::from_millis(200);
+const COUNTING_SHARE: u32 = 50;
 const SCHEMA: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
     CREATE TABLE IF NOT EXISTS rows (host TEXT PRIMARY KEY, at_ms INTEGER NOT NULL, columns BLOB NOT NULL) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;";
@@ -45,6 +51,7 @@ pub(crate) enum Change {
 pub(crate) struct Snapshot {
     reader: Arc<Mutex<Connection>>,
     writer: SyncSender<Change>,
+    rows: Arc<AtomicU64>,
 }
 
 impl Snapshot {
@@ -67,13 +74,16 @@ impl Snapshot {
             open().map_err(io::Error::other)?,
         );
         let (writer, changes) = sync_channel(WAITING_MAX);
+        let rows = Arc::<AtomicU64>::default();
+        let counted = Arc::clone(&rows);
         let name = "directory-snapshot".to_owned();
         std::thread::Builder::new()
             .name(name)
-            .spawn(move || write(writing, &changes))?;
+            .spawn(move || write(writing, &changes, &counted))?;
         Ok(Snapshot {
             reader: Arc::new(Mutex::new(reader)),
             writer,
+            rows,
         })
     }
 
@@ -95,11 +105,9 @@ impl Snapshot {
         self.read(|reader| reader.query_row(sql, [name], |row| row.get(0)).optional())?
     }
 
-    /// How many rows there are.
+    /// How many rows there were a while ago.
     pub(crate) fn rows(&self) -> u64 {
-        let sql = "SELECT count(*) FROM rows";
-        let counted = self.read(|reader| reader.query_row(sql, [], |row| row.get::<_, i64>(0)));
-        u64::try_from(counted.unwrap_or(0)).unwrap_or(0)
+        self.rows.load(Relaxed)
     }
 
     /// Has something written; gives it back where there is no room for now.
@@ -120,21 +128,44 @@ impl Snapshot {
     }
 }
 
-/// Writes until nobody has anything to write.
-fn write(mut writing: Connection, changes: &Receiver<Change>) {
-    while let Ok(first) = changes.recv() {
+/// Writes until nobody has anything to write, and counts rows now and then.
+fn write(mut writing: Connection, changes: &Receiver<Change>, rows: &AtomicU64) {
+    let (mut is_counted, mut next_count) = (false, Instant::now());
+    loop {
+        let first = match changes.recv_timeout(LOOK) {
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => None,
+            Ok(first) => Some(first),
+        };
         let rest = std::iter::from_fn(|| changes.try_recv().ok());
-        let batch: Vec<_> = std::iter::once(first).chain(rest).take(AT_ONCE).collect();
-        let written = writing.transaction().and_then(|transaction| {
-            for change in &batch {
-                apply(&transaction, change)?;
+        let batch: Vec<_> = first.into_iter().chain(rest).take(AT_ONCE).collect();
+        if !batch.is_empty() {
+            is_counted = false;
+            if let Err(error) = write_all(&mut writing, &batch) {
+                let changes = batch.len();
+                tracing::warn!(%error, changes, "the snapshot cannot be written");
             }
-            transaction.commit()
-        });
-        if let Err(error) = written {
-            tracing::warn!(%error, changes = batch.len(), "the snapshot cannot be written");
+        }
+        if !is_counted && next_count <= Instant::now() {
+            let begun = Instant::now();
+            let count =
+                writing.query_row("SELECT count(*) FROM rows", [], |row| row.get::<_, i64>(0));
+            rows.store(
+                count.map_or(0, |count| u64::try_from(count).unwrap_or(0)),
+                Relaxed,
+            );
+            is_counted = true;
+            next_count = Instant::now() + begun.elapsed() * COUNTING_SHARE;
         }
     }
+}
+
+fn write_all(writing: &mut Connection, batch: &[Change]) -> rusqlite::Result<()> {
+    let transaction = writing.transaction()?;
+    for change in batch {
+        apply(&transaction, change)?;
+    }
+    transaction.commit()
 }
 
 fn apply(to: &Connection, change: &Change) -> rusqlite::Result<()> {

@@ -50,3 +50,34 @@ fn rows_that_are_too_old_serve_no_more_and_forgotten_ones_are_gone() {
             .await;
     });
 }
+
+#[test]
+fn a_folder_of_sites_becomes_a_table() {
+    let directory = TempDir::new();
+    for name in ["a.example", "b.example", "No Host", "log"] {
+        std::fs::create_dir(directory.path().join(name)).expect("make a folder");
+    }
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../examples/directories/from-folder.sh"
+    );
+    let output = std::process::Command::new(script)
+        .arg(directory.path())
+        .output();
+    let output = output.expect("run the script");
+    assert!(output.status.success(), "{output:?}");
+    let path = directory.write("rows.csv", output.stdout);
+    let settings = settings(SourceSettings::Csv(path));
+    let owner = os::user::User::this_process().expect("a user");
+    run(async {
+        let asked = Asked::new(settings);
+        for host in ["a.example", "b.example"] {
+            let found = asked.ask(host).await;
+            match (owner.uid, &found) {
+                (0, RowAnswer::Wrong(why)) => assert!(why.contains("uid 0"), "{why}"),
+                (uid, RowAnswer::Row(row)) => assert_eq!(row.uid, Some(uid)),
+                _ => panic!("{found:?}"),
+            }
+        }
+    });
+}

@@ -22,6 +22,7 @@ const RECORD_BYTES_MAX: usize = 4 << 20;
 const BROKEN_MAX: usize = 1_000;
 /// Rows of one page.
 const PAGE_ROWS: usize = 1_000;
+const UNREADABLE: &str = "it cannot be read";
 const SCHEMA: &str = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
     CREATE TABLE rows (host TEXT NOT NULL, columns BLOB NOT NULL);";
 
@@ -83,13 +84,23 @@ impl FileTable {
         .await
     }
 
-    /// Reads the file again if it is another; says whether it was.
+    /// Reads the file again if it is another, while the table before answers; says whether it was.
     pub(crate) async fn look(&self) -> Result<bool, String> {
-        let before = self
-            .with_read(|read| read.as_ref().map(|read| read.stamp))
-            .await?;
-        let after = self.with(|read| Ok(read.stamp)).await?;
-        Ok(before.is_some_and(|before| before != after))
+        let before = self.with(|read| Ok(read.stamp)).await?;
+        let (path, format, read) = (self.path.clone(), self.format, Arc::clone(&self.read));
+        let looked = tokio::task::spawn_blocking(move || {
+            // A file that is gone for a moment stays what it was.
+            let Ok((now, file)) = open(&path) else {
+                return Ok(false);
+            };
+            if now == before {
+                return Ok(false);
+            }
+            let loaded = load(&path, file, now, format)?;
+            *read.lock().unwrap_or_else(PoisonError::into_inner) = Some(loaded);
+            Ok(true)
+        });
+        looked.await.map_err(|_| UNREADABLE.to_owned())?
     }
 
     /// The lines that are no records.
@@ -101,33 +112,23 @@ impl FileTable {
         &self,
         ask: impl FnOnce(&ReadFile) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, String> {
-        let (path, format) = (self.path.clone(), self.format);
-        let asked = self.with_read(move |read| {
-            let file = File::open(&path).and_then(|file| Ok((stamp(&file)?, file)));
-            match (file, read.is_some()) {
-                (Ok((now, file)), _) if read.as_ref().is_none_or(|read| read.stamp != now) => {
-                    *read = Some(load(&path, file, now, format)?);
-                }
-                // A file that is gone for a moment stays what it was.
-                (Ok(_), _) | (Err(_), true) => {}
-                (Err(error), false) => return Err(config::reason(&error)),
+        let (path, format, read) = (self.path.clone(), self.format, Arc::clone(&self.read));
+        let asked = tokio::task::spawn_blocking(move || {
+            let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);
+            if read.is_none() {
+                let (now, file) = open(&path).map_err(|error| config::reason(&error))?;
+                *read = Some(load(&path, file, now, format)?);
             }
-            let read = read.as_ref().ok_or("it is not read")?;
+            let read = read.as_ref().ok_or(UNREADABLE)?;
             ask(read).map_err(|error| error.to_string())
         });
-        asked.await?
+        asked.await.map_err(|_| UNREADABLE.to_owned())?
     }
+}
 
-    async fn with_read<T: Send + 'static>(
-        &self,
-        ask: impl FnOnce(&mut Option<ReadFile>) -> T + Send + 'static,
-    ) -> Result<T, String> {
-        let read = Arc::clone(&self.read);
-        let asked = tokio::task::spawn_blocking(move || {
-            ask(&mut read.lock().unwrap_or_else(PoisonError::into_inner))
-        });
-        asked.await.map_err(|_| "it cannot be read".to_owned())
-    }
+fn open(path: &Path) -> io::Result<(Stamp, File)> {
+    let file = File::open(path)?;
+    Ok((stamp(&file)?, file))
 }
 
 fn stamp(file: &File) -> io::Result<Stamp> {

@@ -23,7 +23,7 @@ pub use memcached::{Cache, Memcached};
 pub use postgres::{Postgres, PostgresSql};
 pub use redis::{Redis, RedisServer};
 
-use crate::processes::hold_still;
+use crate::processes::{children, hold_still};
 use crate::temp::TempDir;
 use crate::wait::eventually;
 
@@ -44,6 +44,8 @@ pub struct Store<K> {
     /// Whether it has come up.
     is_ready: fn(&Self) -> bool,
     child: Option<Child>,
+    /// What has it end though somebody is connected.
+    ending: Signal,
     kind: K,
 }
 
@@ -63,6 +65,7 @@ impl<K> Store<K> {
             address: SocketAddr::from(([127, 0, 0, 1], port)),
             is_ready,
             child: None,
+            ending: Signal::TERM,
             kind,
         };
         store.restart();
@@ -85,7 +88,7 @@ impl<K> Store<K> {
         };
         let pid = Pid::from_child(&child);
         // One that is held still would not hear the first.
-        for signal in [Signal::TERM, Signal::CONT] {
+        for signal in [self.ending, Signal::CONT] {
             kill_process(pid, signal).expect("signal a store");
         }
         eventually(PATIENCE, &format!("{} to end", self.name()), || {
@@ -138,10 +141,21 @@ impl<K> Store<K> {
     fn signal(&self, signal: Signal) {
         let child = self.child.as_ref();
         let child = child.unwrap_or_else(|| panic!("{} does not run", self.name()));
+        let main = Pid::from_child(child);
         if signal == Signal::STOP {
             hold_still(child.id());
-        } else {
-            kill_process(Pid::from_child(child), signal).expect("signal a store");
+        }
+        // Some have a process for each connection.
+        for id in children(child.id()) {
+            match i32::try_from(id).ok().and_then(Pid::from_raw) {
+                Some(_) if signal == Signal::STOP => hold_still(id),
+                // It may have ended meanwhile.
+                Some(other) => kill_process(other, signal).unwrap_or_default(),
+                None => {}
+            }
+        }
+        if signal != Signal::STOP {
+            kill_process(main, signal).expect("signal a store");
         }
     }
 

@@ -6,6 +6,8 @@ use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::process::Signal;
+
 use super::{Store, owned};
 use crate::temp::TempDir;
 use crate::wait::free_port;
@@ -69,13 +71,11 @@ impl Store<PostgresSql> {
         let program = programs.join("postgres");
         let (program, arguments) = as_nobody(program, arguments);
         let kind = PostgresSql { client };
-        Some(Self::begin(
-            kind,
-            program,
-            arguments,
-            (directory, port),
-            is_ready,
-        ))
+        let place = (directory, port);
+        let mut postgres = Self::begin(kind, program, arguments, place, is_ready);
+        // Told to end otherwise it would wait for whoever is connected.
+        postgres.ending = Signal::INT;
+        Some(postgres)
     }
 
     /// Runs SQL in the database [`Postgres::DATABASE`]. Gives the rows: a line each, columns with `|` between them.
