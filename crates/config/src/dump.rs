@@ -93,9 +93,7 @@ pub fn dump(model: &Model) -> String {
     for acme in &model.acme {
         out.account(acme, model);
     }
-    for directory in &model.directories {
-        out.directory(directory);
-    }
+    out.directories(&model.directories);
     for shed in &model.shed {
         out.shed(shed);
     }

@@ -68,7 +68,7 @@ pub(crate) fn find(text: &str) -> Mentions {
     mentions.sockets.extend(mentions.limits_overrides.clone());
     mentions.last_good = member(top, "last_good").and_then(text_of);
     mentions.sockets.extend(mentions.last_good.clone());
-    find_recorder(top, &mut mentions);
+    find_processes(top, &mut mentions);
     mentions.logs.extend(log_files(top));
     let listeners = elements(top, "listen").filter_map(DeValue::as_table);
     let addresses = listeners.filter_map(|table| member(table, "address")?.as_str());
@@ -85,7 +85,6 @@ pub(crate) fn find(text: &str) -> Mentions {
     find_levels(top, &mut mentions);
     find_maps(top, &mut mentions);
     find_accounts(top, &mut mentions);
-    find_directories(top, &mut mentions);
     for site in elements(top, "sites").filter_map(DeValue::as_table) {
         let roots = rooted(site).flat_map(|it| [member(it, "root"), member(it, "within")]);
         mentions
@@ -175,6 +174,12 @@ fn find_maps(top: &DeTable<'_>, mentions: &mut Mentions) {
         mentions.program_users.extend(text("user"));
         mentions.map_files.extend(text("file"));
     }
+}
+
+/// Where our own processes keep what outlives them, and whom they become.
+fn find_processes(top: &DeTable<'_>, mentions: &mut Mentions) {
+    find_recorder(top, mentions);
+    find_directories(top, mentions);
 }
 
 /// Where the recorder's directory is made, and whom it becomes.

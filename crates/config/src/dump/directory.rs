@@ -7,7 +7,11 @@ use crate::model::{Directory, DirectoryChanges};
 use crate::units;
 
 impl Lines {
-    pub(super) fn directory(&mut self, directory: &Directory) {
+    pub(super) fn directories(&mut self, directories: &[Directory]) {
+        directories.iter().for_each(|it| self.directory(it));
+    }
+
+    fn directory(&mut self, directory: &Directory) {
         self.section(&format!("[directories.{}]", quote(&directory.name)));
         self.key("source", quote(directory.source.url()));
         if !directory.query.is_empty() {
