@@ -149,7 +149,7 @@ fn sources_that_programs_of_sites_can_reach_are_warned_of() {
     };
     let open = "mysql://u@127.0.0.1/d";
     assert!(warned(open, "cgi = true"));
-    assert!(!warned(open, "respond = 204"));
+    assert!(!warned(open, "respond = { status = 204 }"));
     assert!(!warned(
         "mysql://u@127.0.0.1/d?password_file=a",
         "cgi = true"

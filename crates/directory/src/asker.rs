@@ -22,7 +22,7 @@ use crate::counts::{Counts, count, ms};
 use crate::judge::{self, Names, RawRow};
 use crate::memcached::RowCache;
 use crate::snapshot::{Change, Snapshot, now_ms};
-use crate::source::{Question, Source};
+use crate::source::{Question, RowSource};
 use crate::users::Users;
 
 /// Questions to a source at once; others wait.
@@ -46,7 +46,7 @@ pub type Word = FromDirectory;
 pub struct Asker {
     pub(crate) settings: DirectorySettings,
     pub(crate) place: u16,
-    pub(crate) source: Source,
+    pub(crate) source: RowSource,
     pub(crate) snapshot: Option<Snapshot>,
     pub(crate) counts: Counts,
     memcached: Option<RowCache>,
@@ -90,7 +90,7 @@ impl Asker {
             ..Names::default()
         };
         Ok(Rc::new(Asker {
-            source: Source::new(&settings, &stores)?,
+            source: RowSource::new(&settings, &stores)?,
             memcached: RowCache::new(&settings, &stores, key)?,
             settings,
             place,

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use crate::asker::Asker;
 use crate::judge::RawRow;
 use crate::snapshot::{Change, now_ms};
-use crate::source::{Question, ROWS_MAX, Source, host_of};
+use crate::source::{Question, ROWS_MAX, RowSource, host_of};
 
 /// How often changes are asked for, and files looked at.
 const POLL: Duration = Duration::from_secs(1);
@@ -39,11 +39,11 @@ pub(crate) fn begin(asker: &Rc<Asker>) {
         tokio::task::spawn_local(fill_again(Rc::clone(asker)));
     }
     match (&asker.settings.changes, &asker.source) {
-        (_, Source::File(_)) => drop(tokio::task::spawn_local(look(Rc::clone(asker)))),
+        (_, RowSource::File(_)) => drop(tokio::task::spawn_local(look(Rc::clone(asker)))),
         (Some(ChangesSettings::Query(_)), _) => {
             drop(tokio::task::spawn_local(poll(Rc::clone(asker))))
         }
-        (Some(ChangesSettings::Listen(channel)), Source::Postgres(_)) => {
+        (Some(ChangesSettings::Listen(channel)), RowSource::Postgres(_)) => {
             drop(tokio::task::spawn_local(listen(
                 Rc::clone(asker),
                 channel.clone(),
@@ -154,7 +154,7 @@ impl Pages {
 /// Looks whether a file is another.
 async fn look(asker: Rc<Asker>) {
     loop {
-        if let Source::File(table) = &asker.source {
+        if let RowSource::File(table) = &asker.source {
             match table.look().await {
                 Ok(true) => asker.changed(None).await,
                 Ok(false) => {}
@@ -248,7 +248,7 @@ fn changes(rows: Vec<RawRow>, since: i64) -> Result<Vec<(i64, String)>, String> 
 /// Listens; what was said while nobody did is unknown, so that anything may have changed.
 async fn listen(asker: Rc<Asker>, channel: String) {
     loop {
-        let Source::Postgres(postgres) = &asker.source else {
+        let RowSource::Postgres(postgres) = &asker.source else {
             return;
         };
         let (said, mut heard) = mpsc::channel::<String>(NOTICES_MAX);

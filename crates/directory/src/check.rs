@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::asker::Asker;
 use crate::changes::Pages;
-use crate::source::{Question, Source, host_of};
+use crate::source::{Question, RowSource, host_of};
 
 /// A host that nobody has (RFC 6761).
 const NOBODY: &str = "nobody.invalid";
@@ -53,7 +53,7 @@ pub fn check(mut settings: DirectorySettings, tenants: &[String], all: bool) -> 
 async fn look(asker: &Rc<Asker>, all: bool, checked: &mut Checked) -> Result<(), String> {
     let asked = timeout(WAIT, asker.source.ask(Question::Host(NOBODY))).await;
     asked.map_err(|_| "it does not answer".to_owned())??;
-    if let Source::File(table) = &asker.source {
+    if let RowSource::File(table) = &asker.source {
         checked.wrong.extend(table.broken().await?);
     }
     if !all {

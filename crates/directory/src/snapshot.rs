@@ -30,7 +30,7 @@ const SCHEMA: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
     CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;";
 
 /// Columns of a row and when they were read, in milliseconds after 1970.
-pub(crate) type Kept = (Vec<(String, String)>, i64);
+pub(crate) type KeptRow = (Vec<(String, String)>, i64);
 
 /// What is to be written.
 pub(crate) enum Change {
@@ -88,7 +88,7 @@ impl Snapshot {
     }
 
     /// What is kept of a host.
-    pub(crate) fn row(&self, host: &str) -> Option<Kept> {
+    pub(crate) fn row(&self, host: &str) -> Option<KeptRow> {
         let sql = "SELECT columns, at_ms FROM rows WHERE host = ?1";
         let found = self.read(|reader| {
             let mut statement = reader.prepare_cached(sql)?;

@@ -110,8 +110,7 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
             ToServer::Certificate(answer) => server.shared.certifier.hear(answer),
             ToServer::Pools { number, answer } => server.shared.pool_inquiries.hear(number, answer),
             ToServer::Recorder(news) => rings::take(&mut server, news),
-            // Nobody asks for rows yet.
-            ToServer::Directory(news) => drop(news),
+            ToServer::Directory(_) => {}
             ToServer::Certificates { set } => certificates::changed(&server.shared, &set),
             ToServer::Keeper { links, set } => certificates::next(&server.shared, links, &set),
             ToServer::Drain => {
@@ -433,9 +432,9 @@ impl ServerThreads {
             Unheld::Recorder => tracing::error!(
                 "the recorder's memory finds no room, so nothing is recorded until the gateway is started again: {NO_ROOM}"
             ),
-            Unheld::Directory => tracing::error!(
-                "the link to the directories finds no room, so no new host is found until the gateway is started again: {NO_ROOM}"
-            ),
+            Unheld::Directory => {
+                tracing::error!("the link to the directories finds no room: {NO_ROOM}")
+            }
             Unheld::Keeper => tracing::error!(
                 "the links to the keeper find no room, so no key signs until the gateway is started again: {NO_ROOM}"
             ),

@@ -178,7 +178,7 @@ pub enum Unheld {
     Keeper,
     /// Rings for the recorder.
     Recorder,
-    /// A link to the directory process.
+    /// A link to the directories.
     Directory,
 }
 
@@ -201,8 +201,7 @@ pub struct Configure {
     /// The listening control socket.
     #[serde(with = "beside")]
     pub control: Option<OwnedFd>,
-    /// A link to the spawner for each worker ([`crate::order`]); none where the server has
-    /// them already.
+    /// A link to the spawner for each worker ([`crate::order`]); none where the server has them already.
     #[serde(with = "beside")]
     pub programs: Vec<OwnedFd>,
     /// Links to the keeper ([`crate::signing::KeeperLink`]), one more than there are workers; none

@@ -116,7 +116,7 @@ fn frame(section: &Section) -> Frame {
             let own = &[
                 "source = \"postgres://nagaya@db.internal/hosting\"",
                 "query = \"SELECT tenant FROM domains WHERE host = $host\"",
-                "memcached = \"127.0.0.1:11211\"",
+                "memcached = \"cache.internal:11211\"",
             ];
             frame(&format!("{LISTEN}{SITE}[directories.customers]\n"), own, "")
         }

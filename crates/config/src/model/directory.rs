@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::ServerAddress;
+use super::upstream::ServerAddress;
 
 /// Directories there may be.
 pub const DIRECTORIES_MAX: usize = 100;

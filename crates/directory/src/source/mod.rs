@@ -99,34 +99,37 @@ impl Question<'_> {
 }
 
 /// A table that can be asked.
-pub(crate) enum Source {
+pub(crate) enum RowSource {
     Mysql(Mysql),
     Postgres(Postgres),
     Sqlite(Sqlite),
     File(FileTable),
 }
 
-impl Source {
+impl RowSource {
     /// Makes ready to ask; nothing is connected yet.
-    pub(crate) fn new(settings: &DirectorySettings, stores: &Rc<Stores>) -> Result<Source, String> {
+    pub(crate) fn new(
+        settings: &DirectorySettings,
+        stores: &Rc<Stores>,
+    ) -> Result<RowSource, String> {
         let wait = Duration::from_millis(settings.wait_ms);
         Ok(match &settings.source {
             SourceSettings::Mysql(server) => {
-                Source::Mysql(Mysql::new(server, Queries::of(settings, "?"), stores)?)
+                RowSource::Mysql(Mysql::new(server, Queries::of(settings, "?"), stores)?)
             }
-            SourceSettings::Postgres(server) => Source::Postgres(Postgres::new(
+            SourceSettings::Postgres(server) => RowSource::Postgres(Postgres::new(
                 server.clone(),
                 Queries::of(settings, "$1"),
                 wait,
             )?),
             SourceSettings::Sqlite(path) => {
-                Source::Sqlite(Sqlite::new(path.clone(), Queries::of(settings, "?1"), wait))
+                RowSource::Sqlite(Sqlite::new(path.clone(), Queries::of(settings, "?1"), wait))
             }
             SourceSettings::Csv(path) => {
-                Source::File(FileTable::new(path.clone(), file::Format::Csv))
+                RowSource::File(FileTable::new(path.clone(), file::Format::Csv))
             }
             SourceSettings::JsonLines(path) => {
-                Source::File(FileTable::new(path.clone(), file::Format::JsonLines))
+                RowSource::File(FileTable::new(path.clone(), file::Format::JsonLines))
             }
         })
     }
@@ -134,32 +137,32 @@ impl Source {
     /// Asks; whoever waits no longer drops it.
     pub(crate) async fn ask(&self, question: Question<'_>) -> Result<Vec<RawRow>, String> {
         match self {
-            Source::Mysql(mysql) => mysql.ask(question).await,
-            Source::Postgres(postgres) => postgres.ask(question).await,
-            Source::Sqlite(sqlite) => sqlite.ask(question).await,
-            Source::File(table) => table.ask(question).await,
+            RowSource::Mysql(mysql) => mysql.ask(question).await,
+            RowSource::Postgres(postgres) => postgres.ask(question).await,
+            RowSource::Sqlite(sqlite) => sqlite.ask(question).await,
+            RowSource::File(table) => table.ask(question).await,
         }
     }
 
     /// Gives up connections after a question that was not answered in time.
     pub(crate) fn give_up(&self) {
-        if let Source::Postgres(postgres) = self {
+        if let RowSource::Postgres(postgres) = self {
             postgres.give_up();
         }
     }
 
     /// Whether all rows can be listed.
     pub(crate) fn lists_all(&self, settings: &DirectorySettings) -> bool {
-        settings.all.is_some() || matches!(self, Source::File(_))
+        settings.all.is_some() || matches!(self, RowSource::File(_))
     }
 
     /// Whether rows are listed page by page.
     pub(crate) fn has_pages(&self) -> bool {
         let queries = match self {
-            Source::Mysql(mysql) => &mysql.queries,
-            Source::Postgres(postgres) => &postgres.queries,
-            Source::Sqlite(sqlite) => &sqlite.queries,
-            Source::File(_) => return true,
+            RowSource::Mysql(mysql) => &mysql.queries,
+            RowSource::Postgres(postgres) => &postgres.queries,
+            RowSource::Sqlite(sqlite) => &sqlite.queries,
+            RowSource::File(_) => return true,
         };
         queries.all.as_ref().is_some_and(|all| all.count > 0)
     }

@@ -34,7 +34,7 @@ use crate::judge::RawRow;
 /// How often who listens asks for a sign of life.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
 
-type BoxError = Box<dyn std::error::Error + Sync + Send>;
+type AnyError = Box<dyn std::error::Error + Sync + Send>;
 /// What is listened to: the text of each message.
 pub(crate) type Notices = mpsc::Sender<String>;
 
@@ -244,7 +244,7 @@ impl PostgresSession {
 struct Parameter<'a>(Question<'a>);
 
 impl ToSql for Parameter<'_> {
-    fn to_sql(&self, of: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
+    fn to_sql(&self, of: &Type, out: &mut BytesMut) -> Result<IsNull, AnyError> {
         match (self.0, of) {
             (Question::Since(number), &Type::INT2) => i16::try_from(number)?.to_sql(of, out),
             (Question::Since(number), &Type::INT4) => i32::try_from(number)?.to_sql(of, out),
@@ -265,7 +265,7 @@ impl ToSql for Parameter<'_> {
 struct TextCell(Result<Option<String>, String>);
 
 impl<'a> FromSql<'a> for TextCell {
-    fn from_sql(of: &Type, raw: &'a [u8]) -> Result<TextCell, BoxError> {
+    fn from_sql(of: &Type, raw: &'a [u8]) -> Result<TextCell, AnyError> {
         let is_text = [
             Type::TEXT,
             Type::VARCHAR,
@@ -287,7 +287,7 @@ impl<'a> FromSql<'a> for TextCell {
         Ok(TextCell(Ok(Some(text))))
     }
 
-    fn from_sql_null(_: &Type) -> Result<TextCell, BoxError> {
+    fn from_sql_null(_: &Type) -> Result<TextCell, AnyError> {
         Ok(TextCell(Ok(None)))
     }
 
