@@ -432,9 +432,7 @@ impl ServerThreads {
             Unheld::Recorder => tracing::error!(
                 "the recorder's memory finds no room, so nothing is recorded until the gateway is started again: {NO_ROOM}"
             ),
-            Unheld::Directory => {
-                tracing::error!("the link to the directories finds no room: {NO_ROOM}")
-            }
+            Unheld::Directory => tracing::error!("no link to the directories: {NO_ROOM}"),
             Unheld::Keeper => tracing::error!(
                 "the links to the keeper find no room, so no key signs until the gateway is started again: {NO_ROOM}"
             ),
