@@ -1,16 +1,14 @@
 //! Reports in a real browser: what people are to see is there, at its place and legible; and
 //! nothing that comes from outside gets to run or to load.
 
-#[path = "report/chromium.rs"]
-mod chromium;
 #[path = "report/sample.rs"]
 mod sample;
 
 use std::path::PathBuf;
 
-use chromium::Colours;
 use report::{Block, Document};
 use serde_json::{Value, json};
+use testkit::chromium::{self, Colours};
 
 /// A desk and a telephone.
 const WIDTHS: [u32; 2] = [1280, 390];

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alone;
+pub mod chromium;
 pub mod client;
 pub mod corpus;
 pub mod fastcgi;

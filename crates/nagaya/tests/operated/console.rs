@@ -3,23 +3,18 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::fs::chown;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::{Timestamp, ToSpan};
 use rustix::process::{Pid, Signal, kill_process};
+use testkit::chromium::{self, PageServer};
 use testkit::client::{Body, RawClient, Reply, reply};
 use testkit::{Gateway, TempDir, eventually, processes};
 
 use super::readme::{Machine, blocks};
-
-#[path = "../../../report/tests/report/chromium.rs"]
-#[allow(dead_code, reason = "tests of pages use the rest")]
-mod chromium;
 
 const GUIDE: &str = "docs/guide/console.md";
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -433,8 +428,8 @@ fn a_real_browser_comes_by_a_link_and_an_open_page_takes_what_changes() {
         return;
     };
     let mut gateway = gateway();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let other = listener.local_addr().unwrap();
+    let server = PageServer::start(|_| None);
+    let other = server.address();
     let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src '{hash}'; connect-src 'self'; \
                   form-action 'self'; base-uri 'none'";
     let policy = policy.replace("{hash}", ipc::console::SCRIPT_HASH);
@@ -453,25 +448,8 @@ fn a_real_browser_comes_by_a_link_and_an_open_page_takes_what_changes() {
         .replace("{watcher}", &watcher.replace('$', "$$"))
         .replace("{dir}", &users);
     gateway.reload(&config);
-    let (is_seen, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
-    let told = std::thread::scope(|scope| {
-        let (listener, is_seen, is_over) = (&listener, &is_seen, &is_over);
-        scope.spawn(move || {
-            for stream in listener.incoming() {
-                if is_over.load(Ordering::Relaxed) {
-                    return;
-                }
-                let stream = stream.unwrap();
-                // A browser that goes away in between asks for nothing more.
-                scope.spawn(move || drop(held(stream, is_seen)));
-            }
-        });
-        let url = format!("http://{}/watcher", gateway.address());
-        let told = chromium::visited(&browser, &url, 1, chromium::Colours::Light);
-        is_over.store(true, Ordering::Relaxed);
-        drop(TcpStream::connect(other));
-        told
-    });
+    let url = format!("http://{}/watcher", gateway.address());
+    let told = chromium::visited(&browser, &url, 1, chromium::Colours::Light);
     let expected = serde_json::json!({ "frame": "0", "headings": 1, "scripts": 0 });
     assert_eq!(told, [expected]);
 }
@@ -502,19 +480,4 @@ fn link(gateway: &Gateway, host: &str, tenant: &str) -> String {
         .trim()
         .strip_prefix(&format!("https://{host}/console/"));
     url.expect(&said).to_owned()
-}
-
-/// Answers for a picture once the page has changed.
-fn held(mut stream: TcpStream, is_seen: &AtomicBool) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut line = String::new();
-    BufReader::new(stream.try_clone()?).read_line(&mut line)?;
-    match line.contains("/seen") {
-        true => is_seen.store(true, Ordering::Relaxed),
-        false => {
-            let seen = || is_seen.load(Ordering::Relaxed).then_some(());
-            eventually(PATIENCE * 3, "the page has changed", seen);
-        }
-    }
-    stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
 }

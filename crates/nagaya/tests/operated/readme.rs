@@ -217,9 +217,14 @@ fn on_this_machine(
             .replace("localhost:8443", &format!("localhost:{tls_port}"));
         (line, directory)
     } else if let Some(rest) = line.strip_prefix("nagaya bench ") {
+        // A search that takes long is interrupted, and says what it has found.
+        let bound = match rest.contains(" --until ") {
+            true => "timeout --preserve-status --signal=INT --kill-after=60 30 ",
+            false => "",
+        };
         let rest = measure_shortly(rest, demo);
         (
-            format!("'{NAGAYA}' bench {rest}"),
+            format!("{bound}'{NAGAYA}' bench {rest}"),
             machine.directory.path().to_owned(),
         )
     } else if let Some(rest) = line.strip_prefix("nagaya-lab run ") {

@@ -27,7 +27,7 @@ fn the_first_request_starts_a_pool_and_the_second_finds_it_warm() {
     let Some(bed) = bed(&Wish::default()) else {
         return;
     };
-    assert_eq!(bed.masters(), [], "nobody has asked");
+    assert_eq!(bed.masters(), [0; 0], "nobody has asked");
     let first = bed.who();
     assert_eq!(bed.masters(), [first.master]);
     assert_eq!(bed.who().master, first.master);
@@ -57,7 +57,7 @@ fn what_is_no_program_starts_no_pool() {
     for path in ["/none.php", "/none.php/x", "/.index.php"] {
         assert_eq!(bed.get(path).status, 404, "{path}");
     }
-    assert_eq!(bed.masters(), []);
+    assert_eq!(bed.masters(), [0; 0]);
 }
 
 #[test]

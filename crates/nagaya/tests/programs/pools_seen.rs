@@ -28,10 +28,17 @@ fn the_longest_request_is_told_with_its_script_and_no_client_sees_where_from() {
     let Some(bed) = bed(&wish) else { return };
     let mut client = bed.gateway.client().with_deadline(PATIENCE);
     client.send(&request("app.test", "/long.php"));
-    let pools = eventually(PATIENCE, "the longest request", || {
-        let pools = limited::ask(&bed.gateway, "pools json");
-        pools.contains("app/long.php\"").then_some(pools)
-    });
+    let told = |what: &str| {
+        eventually(PATIENCE, "the longest request", || {
+            let pools = limited::ask(&bed.gateway, "pools json");
+            let is_told = pools.contains("app/long.php\"") && pools.contains(what);
+            is_told.then_some(pools)
+        })
+    };
+    told("\"under_way\":1,");
+    // Of one whose client has gone php-fpm alone knows.
+    drop(client);
+    let pools = told("\"under_way\":0,");
     assert!(pools.contains("\"longest_ms\":"), "{pools}");
     let table = limited::ask(&bed.gateway, "pools");
     assert!(table.contains(": longest in /"), "{table}");

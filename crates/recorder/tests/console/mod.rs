@@ -2,13 +2,10 @@
 //! how a real browser shows it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../../report/tests/report/chromium.rs"]
-mod chromium;
 mod live;
 mod sample;
 mod tables;
 
-use chromium::Colours;
 use ipc::console::{ConsoleScope, TenantSites};
 use jiff::Zoned;
 use jiff::civil::date;
@@ -16,6 +13,7 @@ use jiff::tz::TimeZone;
 use recorder::{ConsoleAnswer, ConsoleQuestion, FigureStore, SaltPeriod, answer, fragment};
 use sample::{Said, VISITOR, hostilely, plainly};
 use serde_json::{Value, json};
+use testkit::chromium::{self, Colours};
 
 const OWNERS: [(&str, &str); 2] = [("tea", "tea.example"), ("other", "other.example")];
 const SITES: [&str; 2] = ["tea.example", "other.example"];

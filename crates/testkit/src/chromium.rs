@@ -1,18 +1,25 @@
 //! Opens a page in headless Chromium and brings back what a probe inside it says.
 //!
-//! A browser on a busy machine may hang at its start: each try has a deadline, there are three, and
-//! whatever a try started is gone after it.
+//! The idea: a browser on a busy machine may hang at its start, so each try has a deadline, there are
+//! three, and whatever a try started is gone after it. What a page asks for beside what is tested a
+//! [`PageServer`] answers, and ends however the test does.
 
 use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
-use testkit::temp::TempDir;
-use testkit::wait::eventually;
+
+use crate::temp::TempDir;
+use crate::wait::eventually;
 
 const TRIES: u32 = 3;
 const TRY_MAX: Duration = Duration::from_secs(90);
@@ -29,25 +36,27 @@ const PROBE: &str = include_str!("probe.js");
 
 /// What the reader prefers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Colours {
+pub enum Colours {
+    /// Dark on light.
     Light,
+    /// Light on dark.
     Dark,
 }
 
 /// The browser, where there is one.
-pub(crate) fn installed() -> Option<PathBuf> {
+#[must_use]
+pub fn installed() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let places = std::env::split_paths(&path).flat_map(|place| NAMES.map(|name| place.join(name)));
     places.into_iter().find(|file| file.is_file())
 }
 
 /// What the probe says of each page in windows of these widths, one after the other.
-pub(crate) fn probed(
-    browser: &Path,
-    pages: &[&str],
-    widths: &[u32],
-    colours: Colours,
-) -> Vec<Value> {
+///
+/// # Panics
+/// When the browser did not show them in three tries, or complained.
+#[must_use]
+pub fn probed(browser: &Path, pages: &[&str], widths: &[u32], colours: Colours) -> Vec<Value> {
     let directory = TempDir::new();
     let frames = pages
         .iter()
@@ -63,7 +72,11 @@ pub(crate) fn probed(
 }
 
 /// What the probes of a page say, so many of them.
-pub(crate) fn visited(browser: &Path, url: &str, probes: usize, colours: Colours) -> Vec<Value> {
+///
+/// # Panics
+/// When the browser did not show it in three tries, or complained.
+#[must_use]
+pub fn visited(browser: &Path, url: &str, probes: usize, colours: Colours) -> Vec<Value> {
     let directory = TempDir::new();
     let mut said = String::new();
     for turn in 0..TRIES {
@@ -183,11 +196,11 @@ impl Tree {
 
     /// How the browser ended; `None` when it did not in time.
     fn ended(&mut self) -> Option<ExitStatus> {
-        let deadline = std::time::Instant::now() + TRY_MAX;
+        let deadline = Instant::now() + TRY_MAX;
         eventually(TRY_MAX * 2, "the browser or its deadline", || {
             match self.child.try_wait().expect("our own child") {
                 Some(status) => Some(Some(status)),
-                None => (std::time::Instant::now() > deadline).then_some(None),
+                None => (Instant::now() > deadline).then_some(None),
             }
         })
     }
@@ -238,4 +251,115 @@ fn answers(dom: &str, count: usize) -> Vec<Value> {
             .and_then(|it| it.parse::<usize>().ok())
     });
     answers
+}
+
+/// Bytes of a request that are read.
+const REQUEST_BYTES_MAX: u64 = 64 * 1024;
+
+/// What is answered: lines of a head, each with its end, and a body.
+pub type PageReply = (String, String);
+
+/// Answers what a page asks for: `/held` not before `/seen` was asked for or a try is over, so that the
+/// browser is not done with the page until then. It ends when it is dropped.
+#[derive(Debug)]
+pub struct PageServer {
+    address: SocketAddr,
+    state: Arc<PageState>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct PageState {
+    is_seen: AtomicBool,
+    is_over: AtomicBool,
+}
+
+impl PageServer {
+    /// Answers other paths with what there is for them, or that there is nothing.
+    ///
+    /// # Panics
+    /// When there is no port.
+    #[must_use]
+    pub fn start(answer: impl Fn(&str) -> Option<PageReply> + Send + Sync + 'static) -> PageServer {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("it has an address");
+        let (state, answer) = (Arc::<PageState>::default(), Arc::new(answer));
+        let known = Arc::clone(&state);
+        let thread = thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                if known.is_over.load(Relaxed) {
+                    return;
+                }
+                let (known, answer) = (Arc::clone(&known), Arc::clone(&answer));
+                // A browser that goes away in between asks for nothing more.
+                thread::spawn(move || drop(known.answer(stream, &*answer)));
+            }
+        });
+        PageServer {
+            address,
+            state,
+            thread: Some(thread),
+        }
+    }
+
+    /// Where it answers.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for PageServer {
+    fn drop(&mut self) {
+        self.state.is_over.store(true, Relaxed);
+        // So that it looks; where nobody listens any more it has ended already.
+        drop(TcpStream::connect(self.address));
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has ended, too.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl PageState {
+    fn answer(
+        &self,
+        mut stream: TcpStream,
+        answer: &dyn Fn(&str) -> Option<PageReply>,
+    ) -> io::Result<()> {
+        stream.set_read_timeout(Some(TRY_MAX))?;
+        let mut lines = BufReader::new(stream.try_clone()?.take(REQUEST_BYTES_MAX)).lines();
+        let line = lines.next().transpose()?.unwrap_or_default();
+        while lines.next().transpose()?.is_some_and(|it| !it.is_empty()) {}
+        let target = line.split(' ').nth(1).unwrap_or_default();
+        let reply = match target.split('?').next().unwrap_or_default() {
+            "/held" => {
+                self.hold();
+                None
+            }
+            "/seen" => {
+                self.is_seen.store(true, Relaxed);
+                None
+            }
+            path => answer(path),
+        };
+        let close = "Connection: close\r\n";
+        let reply = match reply {
+            Some((fields, body)) => {
+                let length = body.len();
+                format!("HTTP/1.1 200 OK\r\n{close}Content-Length: {length}\r\n{fields}\r\n{body}")
+            }
+            None => format!("HTTP/1.1 204 No Content\r\n{close}\r\n"),
+        };
+        stream.write_all(reply.as_bytes())
+    }
+
+    /// Waits until the page has been seen as it is to be.
+    fn hold(&self) {
+        let deadline = Instant::now() + TRY_MAX;
+        eventually(TRY_MAX * 2, "the page or its deadline", || {
+            let is_over = self.is_seen.load(Relaxed) || self.is_over.load(Relaxed);
+            (is_over || Instant::now() > deadline).then_some(())
+        });
+    }
 }
