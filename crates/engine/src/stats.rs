@@ -203,8 +203,18 @@ struct Flight {
     since_ms: u64,
     /// Whether the server has said a byte.
     is_heard: bool,
-    /// The program that is to answer it, where somebody asks for that.
-    script: Box<[u8]>,
+}
+
+/// Bytes of a program's name that are kept: as many as 256 letters may have.
+const SCRIPT_BYTES_MAX: usize = 1_024;
+
+/// Requests under way.
+#[derive(Debug, Default)]
+struct Flights {
+    each: Slab<Flight>,
+    /// By their number the program that is to answer, where somebody asks for that. The room is used again:
+    /// every request of a pool has one, and few are asked for.
+    scripts: Vec<Vec<u8>>,
 }
 
 /// The requests under way at an upstream server.
@@ -233,7 +243,7 @@ pub struct UpstreamStats {
     pub timeouts: AtomicU64,
     /// When each request began that is under way, in milliseconds after the server's start, of
     /// pools that are given up too.
-    in_flight: Mutex<Slab<Flight>>,
+    in_flight: Mutex<Flights>,
     /// Failures since it last answered.
     pub fails_in_row: AtomicU64,
     /// How it is, as [`Health`].
@@ -415,42 +425,53 @@ impl UpstreamStats {
     /// A request begins; its number until [`Self::end`].
     pub fn begin(&self, now_ms: u64) -> usize {
         bump(&self.requests, 1);
-        self.flights().insert(Flight {
+        let mut flights = self.flights();
+        let flight = flights.each.insert(Flight {
             since_ms: now_ms,
             is_heard: false,
-            script: Box::default(),
-        })
+        });
+        if let Some(script) = flights.scripts.get_mut(flight) {
+            script.clear();
+        }
+        flight
     }
 
     /// A request has heard the first byte of its reply.
     pub fn note_heard(&self, flight: usize) {
-        if let Some(flight) = self.flights().get_mut(flight) {
+        if let Some(flight) = self.flights().each.get_mut(flight) {
             flight.is_heard = true;
         }
     }
 
     /// A request is for this program.
     pub fn note_script(&self, flight: usize, script: &[u8]) {
-        if let Some(flight) = self.flights().get_mut(flight) {
-            flight.script = script.into();
+        let mut flights = self.flights();
+        if flights.scripts.len() <= flight {
+            flights.scripts.resize_with(flight + 1, Vec::new);
+        }
+        if let Some(known) = flights.scripts.get_mut(flight) {
+            let kept = script.get(..SCRIPT_BYTES_MAX).unwrap_or(script);
+            known.clear();
+            known.extend_from_slice(kept);
         }
     }
 
     /// A request has ended.
     pub fn end(&self, flight: usize) {
-        self.flights().try_remove(flight);
+        self.flights().each.try_remove(flight);
     }
 
     /// The requests that are under way.
     pub fn under_way(&self) -> UnderWay {
         let flights = self.flights();
-        let each = flights.iter().map(|(_, flight)| flight);
-        let oldest = each.min_by_key(|flight| flight.since_ms);
+        let each = flights.each.iter();
+        let oldest = each.min_by_key(|(_, flight)| flight.since_ms);
+        let script = oldest.and_then(|(number, _)| flights.scripts.get(number));
         UnderWay {
-            count: flights.len() as u64,
-            oldest_ms: oldest.map(|flight| flight.since_ms),
-            script: oldest.map_or_else(String::new, |flight| {
-                String::from_utf8_lossy(&flight.script).into_owned()
+            count: flights.each.len() as u64,
+            oldest_ms: oldest.map(|(_, flight)| flight.since_ms),
+            script: script.map_or_else(String::new, |script| {
+                String::from_utf8_lossy(script).into_owned()
             }),
         }
     }
@@ -460,6 +481,7 @@ impl UpstreamStats {
     pub fn unheard(&self, after_ms: u64) -> (u64, Option<u64>) {
         let flights = self.flights();
         let began_ms = flights
+            .each
             .iter()
             .filter(|(_, flight)| !flight.is_heard && flight.since_ms > after_ms)
             .map(|(_, flight)| flight.since_ms);
@@ -468,7 +490,7 @@ impl UpstreamStats {
         })
     }
 
-    fn flights(&self) -> MutexGuard<'_, Slab<Flight>> {
+    fn flights(&self) -> MutexGuard<'_, Flights> {
         self.in_flight
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -587,6 +609,19 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_room_of_a_programs_name_is_used_again_and_its_name_is_not() {
+        let stats = UpstreamStats::new("pool", &Arc::from("a"));
+        let first = stats.begin(1);
+        stats.note_script(first, b"/srv/long/first.php");
+        assert_eq!(stats.under_way().script, "/srv/long/first.php");
+        stats.end(first);
+        let second = stats.begin(2);
+        assert_eq!((second, stats.under_way().script.as_str()), (first, ""));
+        stats.note_script(second, &[b'a'; 2 * SCRIPT_BYTES_MAX]);
+        assert_eq!(stats.under_way().script.len(), SCRIPT_BYTES_MAX);
+    }
 
     #[test]
     fn a_duration_falls_into_the_bucket_whose_bound_it_does_not_pass() {

@@ -12,7 +12,7 @@ use ipc::console::ConsoleScope;
 /// Places there are.
 pub(super) const PLACES_MAX: usize = 256;
 /// Those that a tenant may have.
-pub(super) const OF_TENANT_MAX: usize = 32;
+const OF_TENANT_MAX: usize = 32;
 /// Those that no tenant gets.
 const KEPT: usize = 32;
 
