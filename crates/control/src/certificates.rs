@@ -16,6 +16,9 @@ pub struct Certificate {
     pub source: Cow<'static, str>,
     /// The path of its file, the account that orders it, or the site it was made for.
     pub of: String,
+    /// Whose sites all its names are of; the console alone is told.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tenants: Vec<String>,
     /// What its key is; none where there is no certificate yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,

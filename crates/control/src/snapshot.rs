@@ -23,6 +23,8 @@ pub struct Snapshot {
     pub pools: Vec<PoolStanding>,
     /// Its certificates, those with a problem first.
     pub certificates: Vec<Certificate>,
+    /// Tenants whose rows of all these are here, whoever comes first.
+    pub looked_at: Vec<String>,
 }
 
 impl Snapshot {

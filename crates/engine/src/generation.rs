@@ -360,6 +360,14 @@ impl Generation {
         }
     }
 
+    /// The tenant whose site a name of a certificate is of, a pattern included; the default site has no names.
+    pub(crate) fn tenant_of(&self, name: &str) -> Option<&str> {
+        let destination = self.exact.get(name).copied();
+        let destination = destination.or_else(|| self.below_of(name))?;
+        let site = self.sites.get(destination.site as usize)?;
+        Some(&site.tenant_name)
+    }
+
     /// The map that is asked whether a certificate may be ordered for a canonical host: where its site covers it by a
     /// pattern alone, and has such names ordered.
     pub(crate) fn demand_map(&self, host: &str) -> Option<&Arc<Map>> {

@@ -212,8 +212,7 @@ const SCRIPT_BYTES_MAX: usize = 1_024;
 #[derive(Debug, Default)]
 struct Flights {
     each: Slab<Flight>,
-    /// By their number the program that is to answer, where somebody asks for that. The room is used again:
-    /// every request of a pool has one, and few are asked for.
+    /// By their number the program that is to answer, where somebody asks for that; its room is used again.
     scripts: Vec<Vec<u8>>,
 }
 
@@ -446,13 +445,11 @@ impl UpstreamStats {
     /// A request is for this program.
     pub fn note_script(&self, flight: usize, script: &[u8]) {
         let mut flights = self.flights();
-        if flights.scripts.len() <= flight {
-            flights.scripts.resize_with(flight + 1, Vec::new);
-        }
+        let room = flights.scripts.len().max(flight + 1);
+        flights.scripts.resize_with(room, Vec::new);
         if let Some(known) = flights.scripts.get_mut(flight) {
-            let kept = script.get(..SCRIPT_BYTES_MAX).unwrap_or(script);
             known.clear();
-            known.extend_from_slice(kept);
+            known.extend_from_slice(script.get(..SCRIPT_BYTES_MAX).unwrap_or(script));
         }
     }
 
@@ -467,12 +464,11 @@ impl UpstreamStats {
         let each = flights.each.iter();
         let oldest = each.min_by_key(|(_, flight)| flight.since_ms);
         let script = oldest.and_then(|(number, _)| flights.scripts.get(number));
+        let script = script.map(|it| String::from_utf8_lossy(it).into_owned());
         UnderWay {
             count: flights.each.len() as u64,
             oldest_ms: oldest.map(|(_, flight)| flight.since_ms),
-            script: script.map_or_else(String::new, |script| {
-                String::from_utf8_lossy(script).into_owned()
-            }),
+            script: script.unwrap_or_default(),
         }
     }
 

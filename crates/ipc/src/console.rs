@@ -23,6 +23,8 @@ pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 pub const QUESTION_BYTES_MAX: usize = 1 << 20;
 /// Bytes that wait for room; what comes then is refused.
 pub const WAITING_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
+/// Tenants whose rows are told of together.
+pub const LOOKED_AT_MAX: usize = 256;
 /// Fields of an answer's head, and the bytes of each.
 pub const FIELDS_MAX: usize = 16;
 const FIELD_BYTES_MAX: usize = 8 * 1024;
@@ -65,8 +67,8 @@ pub enum ToConsole {
 /// What the recorder says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromConsole {
-    /// Somebody looks at what goes on now: answered by `Live`.
-    Look,
+    /// Somebody looks at what goes on now: answered by `Live`, with the rows of these tenants, a name a line.
+    Look(String),
     /// A question's answer.
     Answer(ConsoleAnswer),
 }
@@ -505,7 +507,7 @@ mod tests {
         assert!(outgoing.put(&half).unwrap() && outgoing.put(&half).unwrap());
         assert!(!outgoing.put(&half).unwrap());
         assert!(
-            outgoing.put(&FromConsole::Look).unwrap(),
+            outgoing.put(&FromConsole::Look(String::new())).unwrap(),
             "a little is left"
         );
         let long = ToConsole::Live("x".repeat(MESSAGE_BYTES_MAX));
@@ -525,7 +527,7 @@ mod tests {
         let many = codec::encode(&answer(String::new(), FIELDS_MAX + 1)).unwrap();
         assert!(refused(&[&[&[LAST], &*many].concat()]).contains("bad message"));
         assert!(refused(&[&[2, 0]]).contains("neither"));
-        assert!(refused(&[&[LAST, 0, 0]]).contains("too long"));
+        assert!(refused(&[&[LAST, 0, 0, 0]]).contains("too long"));
         let mut message = vec![0; MESSAGE_BYTES_MAX];
         let endless = take::<FromConsole>(&mut message, &[MORE, 1]).unwrap_err();
         assert!(endless.to_string().contains("without end"));

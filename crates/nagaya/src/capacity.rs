@@ -8,11 +8,12 @@ use std::path::PathBuf;
 use clap::Args;
 use engine::sensors::sampling::Here;
 use engine::sensors::view::Report;
-use recorder::{FigureStore, outlook, resources};
+use jiff::Timestamp;
+use recorder::{FigureStore, outlook, resources, zone_of};
 use report::Language;
 
 use crate::outcome::{Outcome, complain, print};
-use crate::recorder::{DIRECTORY, now_us, printed};
+use crate::recorder::{DIRECTORY, printed};
 
 /// Options of `capacity`.
 #[derive(Debug, Args)]
@@ -34,9 +35,10 @@ pub(crate) fn run(options: &CapacityOptions) -> Outcome {
     let snapshot = here.sample();
     let report = Report::of_machine(&here, &snapshot);
     let resources = resources(processors(), |figure| report.raised_by(figure));
-    let now_s = now_us() / 1_000_000;
-    let told = FigureStore::open_existing(&options.directory)
-        .and_then(|store| outlook(&store, resources, now_s));
+    let told = FigureStore::open_existing(&options.directory).and_then(|mut store| {
+        let now = Timestamp::now().to_zoned(zone_of(&mut store)?);
+        outlook(&store, resources, &now)
+    });
     match told {
         Ok(outlook) if options.json => print(outlook.json().as_bytes()),
         Ok(outlook) => {

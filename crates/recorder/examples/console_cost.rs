@@ -58,6 +58,7 @@ fn main() {
                 .unwrap(),
             salt: SaltPeriod::Day,
             live: None,
+            outlook: None,
         };
         let begun = process_cpu_ns();
         let mut bytes = 0;

@@ -35,6 +35,7 @@ mod site_minutes;
 mod store;
 mod visits;
 mod watch;
+mod zone;
 
 pub use agent::{Agent, Browser};
 pub use alert::{AlertStanding, AlertState};
@@ -49,7 +50,7 @@ pub use history::{Detail, History, SECONDS_KEPT, SERIES_MAX, Sample, Sums};
 pub use import::{ImportCounts, ImportError, ImportEvent, Importer, Reading};
 pub use input::{LogInput, NextLine};
 pub use names::NameOf;
-pub use outlook::{Outlook, Resource, outlook, resources};
+pub use outlook::{KeptOutlook, Outlook, Resource, outlook, resources};
 pub use page::document;
 pub use piece::{Piece, StoredPiece};
 pub use process::run;
@@ -61,3 +62,4 @@ pub use store::{
     StoreError, Tier, VISITORS_DAYS,
 };
 pub use visits::OpenVisit;
+pub use zone::{machine_zone, zone_of};

@@ -4,16 +4,19 @@
 //! those hours says who makes them; what moving one would give is the same line without its share.
 //! What cannot be raised and what is nobody's in particular is said as such.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use config::model::sensor::{self, Gauge, Worse};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
 use report::units::{self, Unit};
 use report::{Column, Document, Language, Phrase, Table, Tone};
 use serde_json::{Value, json};
 
 use crate::capacity::{BusyHour, DAYS_MAX, DAYS_MIN, FullOn, full_on, trend};
 use crate::history::Sums;
-use crate::salts::civil;
+use crate::salts::{civil, day_number};
 use crate::store::{FigureStore, StoreError, Tier};
 
 /// Seconds of a day.
@@ -34,7 +37,9 @@ const MADE_OF: [(Gauge, &str); 8] = [
     (Gauge::Ports, "requests"),
 ];
 /// Days whose busy hours say whose a resource is.
-const SHARED_DAYS: i64 = 7;
+const SHARED_DAYS: i32 = 7;
+/// Seconds for which an outlook is kept.
+const KEPT_S: i64 = 60;
 
 /// Something that can be used up.
 #[derive(Debug, Clone)]
@@ -80,22 +85,45 @@ pub fn resources(processors: usize, raised_by: impl Fn(&str) -> Vec<String>) -> 
 #[derive(Debug)]
 pub struct Outlook(Vec<(Resource, ResourceState)>);
 
-/// Looks at all resources at a time.
+/// Looks at all resources at a time, in the zone of which days are told.
 ///
 /// # Errors
 /// Where figures cannot be read.
 pub fn outlook(
     store: &FigureStore,
     resources: Vec<Resource>,
-    now_s: i64,
+    now: &Zoned,
 ) -> Result<Outlook, StoreError> {
     let mut known = Vec::new();
     for resource in resources {
-        if let Some(state) = ResourceState::read(store, &resource, now_s)? {
+        if let Some(state) = ResourceState::read(store, &resource, now)? {
             known.push((resource, state));
         }
     }
     Ok(Outlook(known))
+}
+
+/// An outlook for all who look within a minute: reading the figures of three months takes a while.
+#[derive(Debug, Default)]
+pub struct KeptOutlook(RefCell<Option<(i64, Outlook)>>);
+
+impl KeptOutlook {
+    /// As a report: of what is kept, or else of what a new look says.
+    pub(crate) fn document(
+        &self,
+        now: &Zoned,
+        language: Language,
+        look: impl FnOnce() -> Result<Outlook, StoreError>,
+    ) -> Result<Document, StoreError> {
+        let now_s = now.timestamp().as_second();
+        let mut kept = self.0.borrow_mut();
+        match &*kept {
+            Some((at_s, outlook)) if (*at_s..*at_s + KEPT_S).contains(&now_s) => {
+                Ok(outlook.document(language))
+            }
+            _ => Ok(kept.insert((now_s, look()?)).1.document(language)),
+        }
+    }
 }
 
 impl Outlook {
@@ -189,19 +217,20 @@ impl ResourceState {
     fn read(
         store: &FigureStore,
         resource: &Resource,
-        now_s: i64,
+        now: &Zoned,
     ) -> Result<Option<ResourceState>, StoreError> {
-        let today = Tier::Day.begin(now_s);
-        let hours = store.samples(
-            &resource.figure,
-            Tier::Hour,
-            today - DAYS_MAX as i64 * DAY_S,
-            now_s.saturating_add(1),
-        )?;
+        let to_s = now.timestamp().as_second().saturating_add(1);
+        let today = day_number(now.date());
+        // An hour more or less than so many days where clocks were put forward or back.
+        let today_s = now
+            .start_of_day()
+            .map_or(to_s, |it| it.timestamp().as_second());
+        let from_s = today_s - DAYS_MAX as i64 * DAY_S;
+        let hours = store.samples(&resource.figure, Tier::Hour, from_s, to_s)?;
         if hours.is_empty() {
             return Ok(None);
         }
-        let minutes = store.samples(&resource.figure, Tier::Minute, today, now_s + 1)?;
+        let minutes = store.samples(&resource.figure, Tier::Minute, today_s, to_s)?;
         let mut sums: Option<Sums> = None;
         for (_, minute) in &minutes {
             match &mut sums {
@@ -214,12 +243,10 @@ impl ResourceState {
         means.sort_by(f64::total_cmp);
         let at = (means.len() as f64 * 0.95).ceil() as usize;
         let p95 = means.get(at.saturating_sub(1)).map(|mean| mean * sign);
-        let busiest = busiest_hours(&hours, sign);
+        let busiest = busiest_hours(&hours, sign, now.time_zone());
         // Today is not over.
-        let over = busiest.iter().filter(|(day, _)| *day * DAY_S < today);
-        let busy_hours =
-            over.filter_map(|(day, (_, value))| Some((i32::try_from(*day).ok()?, *value)));
-        let busy_hours: Vec<BusyHour> = busy_hours.collect();
+        let over = busiest.range(..today);
+        let busy_hours: Vec<BusyHour> = over.map(|(day, (_, value))| (*day, *value)).collect();
         // When it is full where this share of what is used is left.
         let full_of = |left: f64| {
             let hours = busy_hours.iter();
@@ -228,7 +255,7 @@ impl ResourceState {
             let line = trend(&hours);
             full_on(line.as_ref(), hours.len(), resource.full, resource.is_least)
         };
-        let week = busiest.range(today / DAY_S - SHARED_DAYS..);
+        let week = busiest.range(today - SHARED_DAYS..);
         let week: Vec<i64> = week.map(|(_, (at_s, _))| *at_s).collect();
         let shares = shares(store, resource.made_of, &week)?.into_iter();
         let tenants = shares.map(|(tenant, share)| TenantPart {
@@ -410,13 +437,13 @@ fn when(full: FullOn, language: Language) -> String {
 }
 
 /// By day the hour in which most was used: when it began, and its mean.
-fn busiest_hours(hours: &[(i64, Sums)], sign: f64) -> BTreeMap<i64, (i64, f64)> {
-    let mut busiest: BTreeMap<i64, (i64, f64)> = BTreeMap::new();
+fn busiest_hours(hours: &[(i64, Sums)], sign: f64, zone: &TimeZone) -> BTreeMap<i32, (i64, f64)> {
+    let mut busiest: BTreeMap<i32, (i64, f64)> = BTreeMap::new();
     for (at_s, sums) in hours {
         let mean = sums.mean();
-        let most = busiest
-            .entry(at_s.div_euclid(DAY_S))
-            .or_insert((*at_s, mean));
+        let at = Timestamp::from_second(*at_s).unwrap_or_default();
+        let day = day_number(zone.to_datetime(at).date());
+        let most = busiest.entry(day).or_insert((*at_s, mean));
         if mean * sign > most.1 * sign {
             *most = (*at_s, mean);
         }
@@ -458,131 +485,4 @@ fn shares(
 }
 
 #[cfg(test)]
-mod tests {
-    use testkit::TempDir;
-
-    use super::*;
-    use crate::history::Sample;
-
-    fn resource(figure: &str, full: f64, is_least: bool) -> Resource {
-        Resource {
-            figure: figure.into(),
-            full,
-            is_least,
-            unit: Unit::Share,
-            made_of: "cpu",
-            raised_by: Vec::new(),
-        }
-    }
-
-    fn told(store: &FigureStore, now_s: i64) -> Document {
-        let resources = vec![resource("conntrack", 0.8, false)];
-        let outlook = outlook(store, resources, now_s).expect("read");
-        outlook.document(Language::English)
-    }
-
-    /// A store with the busy hour of each day at eight, and the day after the last at noon.
-    fn store(directory: &TempDir, days: i64, value: impl Fn(i64) -> f64) -> (FigureStore, i64) {
-        let (mut store, _) = FigureStore::open(directory.path(), 0).expect("it opens");
-        let sample = |name: &str, at_s: i64, value: f64| Sample {
-            name: name.into(),
-            at_s,
-            sums: Sums::of(value),
-        };
-        let mut samples = Vec::new();
-        for day in 0..days {
-            let busy = day * DAY_S + 8 * 3_600;
-            samples.push(sample("conntrack", busy, value(day)));
-            samples.push(sample("conntrack", busy + 7_200, 0.01));
-            samples.push(sample("tenant.big.cpu", busy, 3.0));
-            samples.push(sample("tenant.small.cpu", busy, 1.0));
-            samples.push(sample("tenant.night.cpu", busy + 7_200, 9.0));
-        }
-        samples.push(sample("conntrack", days * DAY_S, 0.5));
-        store.write_samples(&samples).expect("written");
-        (store, days * DAY_S + 43_200)
-    }
-
-    #[test]
-    fn of_two_weeks_the_day_is_told_when_it_is_full_and_whose_it_is() {
-        let directory = TempDir::new();
-        let (store, now_s) = store(&directory, 20, |day| 0.2 + 0.02 * day as f64);
-        let told = told(&store, now_s);
-        assert_eq!(told.answer, None);
-        let text = format!("{:?}", told.sections);
-        // 0.58 on the 20th of January 1970; 11 days more.
-        assert!(text.contains("1970-01-31"), "{text}");
-        for (part, is_there) in [
-            ("big", true),
-            ("75 %", true),
-            ("small", true),
-            ("night", false),
-        ] {
-            assert_eq!(text.contains(part), is_there, "{part}: {text}");
-        }
-        // A quarter of 0.02 a day is left: not full for a long time.
-        assert!(text.contains("1970-0"), "{text}");
-    }
-
-    #[test]
-    fn of_less_nothing_is_foretold_and_that_is_said() {
-        let directory = TempDir::new();
-        let (store, now_s) = store(&directory, 5, |_| 0.2);
-        let told = told(&store, now_s);
-        let (_, answer) = told.answer.expect("an answer");
-        assert!(answer.contains("there are 5"), "{answer}");
-    }
-
-    #[test]
-    fn of_an_empty_database_that_is_said() {
-        let directory = TempDir::new();
-        let (store, _) = FigureStore::open(directory.path(), 0).expect("it opens");
-        let told = told(&store, 9);
-        assert!(told.sections.is_empty() && told.answer.is_some());
-    }
-
-    #[test]
-    fn what_moving_and_limits_and_raising_give_is_told_to_programs() {
-        let directory = TempDir::new();
-        let (store, now_s) = store(&directory, 20, |day| 0.2 + 0.02 * day as f64);
-        let mut conntrack = resource("conntrack", 0.8, false);
-        conntrack.raised_by = vec!["sysctl -w net.netfilter.nf_conntrack_max=1".into()];
-        let outlook = outlook(&store, vec![conntrack], now_s).expect("read");
-        let told: Value = serde_json::from_str(&outlook.json()).expect("JSON");
-        let told = &told["resources"][0];
-        assert_eq!(
-            (&told["resource"], &told["days"]),
-            (&json!("conntrack"), &json!(20))
-        );
-        assert_eq!(told["full"]["on"], "1970-01-31");
-        let big = &told["tenants"][0];
-        assert_eq!(
-            (&big["tenant"], &big["share"]),
-            (&json!("big"), &json!(0.75))
-        );
-        // 0.8 is 1.28 of what there is where 5/8 are left: 36 days of 0.02 more; 0.8 is 1.6 of a half.
-        assert_eq!(big["full_if_halved"]["on"], "1970-02-24");
-        assert_eq!(told["full_if_doubled"]["on"], "1970-03-12");
-        let text = outlook
-            .document(Language::English)
-            .to_text(100, report::Paint::Never);
-        assert!(text.contains("nf_conntrack_max=1"), "{text}");
-    }
-
-    #[test]
-    fn what_has_to_be_left_is_less_used_where_a_tenant_has_gone() {
-        let least = resource("memory_available", 0.1, true);
-        assert!((least.with_used(0.4, 0.5) - 0.7).abs() < 1e-9);
-        let most = resource("conntrack", 0.8, false);
-        assert!((most.with_used(0.4, 0.5) - 0.2).abs() < 1e-9);
-    }
-
-    #[test]
-    fn what_can_run_out_has_an_end_on_every_machine() {
-        let resources = resources(2, |figure| vec![format!("raise {figure}")]);
-        assert_eq!(resources.len(), MADE_OF.len());
-        assert_eq!((resources[0].full, resources[0].is_least), (2.0, false));
-        let memory = resources.iter().find(|it| it.figure == "memory_available");
-        assert!(memory.is_some_and(|it| it.is_least && it.unit == Unit::Share));
-    }
-}
+mod tests;

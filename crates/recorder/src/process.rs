@@ -26,6 +26,7 @@ use crate::salts::{SaltPeriod, Salts};
 use crate::site_minutes::SiteMinutes;
 use crate::store::{FigureStore, StoreError, Tier};
 use crate::watch::Watch;
+use crate::zone::machine_zone;
 
 /// How often the rings are looked into.
 const POLL: Duration = Duration::from_millis(50);
@@ -504,12 +505,6 @@ fn set_aside(store: &mut FigureStore, now_us: i64, why: &StoreError) -> Result<(
     let aside = store.set_aside(now_s)?.display().to_string();
     tracing::error!(aside, "{why}: the figures are set aside; new ones begin");
     Ok(())
-}
-
-/// The zone of this machine, by name where it has one.
-fn machine_zone() -> String {
-    let zone = TimeZone::system();
-    zone.iana_name().unwrap_or("UTC").to_owned()
 }
 
 /// Whether the time of a record can be right.

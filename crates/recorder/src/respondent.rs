@@ -7,7 +7,7 @@
 //!
 //! Not here: what else is heard ([`crate::hearing`]), and what is on a page ([`crate::console`]).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -15,14 +15,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use control::Snapshot;
-use ipc::console::{ConsoleAnswer, ConsoleQuestion, ConsoleScope, FromConsole, Outgoing};
+use ipc::console::{
+    ConsoleAnswer, ConsoleQuestion, ConsoleScope, FromConsole, LOOKED_AT_MAX, Outgoing,
+};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::console::{self, Live};
 use crate::hearing::Heard;
+use crate::outlook::KeptOutlook;
 use crate::salts::SaltPeriod;
 use crate::store::{FigureStore, StoreError};
+use crate::zone::zone_of;
 
 /// How long it sleeps where there is nothing to do.
 const IDLE: Duration = Duration::from_millis(200);
@@ -32,8 +36,8 @@ const WAITING: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(5);
 /// What goes on now is shown as it was so long ago at most, where the server says it in time.
 const FRESH: Duration = Duration::from_millis(900);
-/// How long a page waits for that.
-const LIVE_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a page waits for that: the server looks once in 900 ms.
+const LIVE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the server waits for an answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 /// Rates are those since a look so long ago at most.
@@ -159,6 +163,23 @@ struct Looked {
     snapshot: Snapshot,
 }
 
+impl Looked {
+    /// Whether all rows of a tenant are here.
+    fn has(&self, tenant: &str) -> bool {
+        self.snapshot.looked_at.iter().any(|it| it == tenant)
+    }
+}
+
+/// The tenants that a scope has, of which as many as the server tells of together.
+fn tenants_of(scope: &ConsoleScope) -> impl Iterator<Item = &str> {
+    let tenants = match scope {
+        ConsoleScope::All => &[][..],
+        ConsoleScope::Tenants(tenants) => tenants,
+    };
+    let tenants = tenants.iter().map(|it| it.tenant.as_str());
+    tenants.take(LOOKED_AT_MAX)
+}
+
 /// Where questions are answered.
 #[derive(Debug)]
 pub(crate) struct Respondent {
@@ -176,12 +197,16 @@ pub(crate) struct Respondent {
     now: Option<Looked>,
     /// Since when the server is asked for the next.
     asked: Option<Instant>,
-    /// When it last said anything of now.
-    told: Option<Instant>,
+    /// When it said something that makes no sense.
+    garbled: Option<Instant>,
+    /// Tenants whose people were answered since it was asked.
+    lookers: HashSet<String>,
     /// Questions in the order they came.
     waiting: Vec<WaitingQuestion>,
     /// Whose questions were answered, of those who wait for more, the last one at the end.
     answered: Vec<ConsoleScope>,
+    /// How full the machine is.
+    outlook: KeptOutlook,
     /// What others were answered of the same look.
     kept: KeptAnswers,
 }
@@ -231,11 +256,11 @@ struct OpenFigures {
 impl OpenFigures {
     fn open(directory: &std::path::Path) -> Result<OpenFigures, StoreError> {
         let mut store = FigureStore::open_existing(directory)?;
-        let zone = store.setting("zone")?.unwrap_or_default();
+        let zone = zone_of(&mut store)?;
         let salt = store.setting("salt")?.unwrap_or_default();
         Ok(OpenFigures {
             store,
-            zone: TimeZone::get(&zone).unwrap_or(TimeZone::UTC),
+            zone,
             salt: SaltPeriod::of_word(&salt).unwrap_or_default(),
         })
     }
@@ -259,9 +284,11 @@ impl Respondent {
             before: None,
             now: None,
             asked: None,
-            told: None,
+            garbled: None,
+            lookers: HashSet::new(),
             waiting: Vec::new(),
             answered: Vec::new(),
+            outlook: KeptOutlook::default(),
             kept: KeptAnswers::default(),
         }
     }
@@ -279,7 +306,7 @@ impl Respondent {
     /// Forgets what concerned a server that is heard no more.
     fn forget(&mut self) {
         self.outgoing = Outgoing::default();
-        (self.before, self.now, self.asked, self.told) = (None, None, None, None);
+        (self.before, self.now, self.asked, self.garbled) = (None, None, None, None);
         self.waiting.clear();
         self.kept = KeptAnswers::default();
     }
@@ -316,7 +343,8 @@ impl Respondent {
         let is_asked = self.asked.is_some_and(|it| it.elapsed() <= LIVE_PATIENCE);
         if is_awaited && !is_asked {
             self.asked = Some(Instant::now());
-            self.say(&FromConsole::Look)?;
+            let look = FromConsole::Look(self.looked_at());
+            self.say(&look)?;
         }
         match self.next() {
             Some(next) => {
@@ -326,6 +354,18 @@ impl Respondent {
             }
             None => Ok(()),
         }
+    }
+
+    /// Tenants whose rows are wanted, a name a line: of those who wait, and of those who will ask again.
+    fn looked_at(&mut self) -> String {
+        let mut named = HashSet::new();
+        let waiting = self.waiting.iter().filter(|it| it.is_of_now);
+        let waiting = waiting.flat_map(|it| tenants_of(&it.question.scope));
+        let names = waiting.chain(self.lookers.iter().map(String::as_str));
+        let names = names.filter(|name| named.insert(*name)).take(LOOKED_AT_MAX);
+        let names = names.collect::<Vec<_>>().join("\n");
+        self.lookers.clear();
+        names
     }
 
     /// The question whose turn it is of those that can be answered: the operator's, then that of whose last
@@ -352,22 +392,27 @@ impl Respondent {
 
     /// Whether a question need not wait for what goes on now, or has for long enough.
     fn is_ready(&self, it: &WaitingQuestion) -> bool {
-        let is_fresh = |now: &Looked| now.at.elapsed() < FRESH;
+        let is_new = |at: Instant| at >= it.came || at.elapsed() < FRESH;
+        let is_of = |now: &&Looked| tenants_of(&it.question.scope).all(|tenant| now.has(tenant));
+        let shown = self.now.as_ref().filter(is_of).map(|now| now.at);
         !it.is_of_now
-            || self.told.is_some_and(|told| told >= it.came)
-            || self.now.as_ref().is_some_and(is_fresh)
+            || shown.is_some_and(is_new)
+            || self.garbled.is_some_and(|at| at >= it.came)
             || it.came.elapsed() >= LIVE_PATIENCE
     }
 
     /// Takes what goes on now.
     fn see(&mut self, at: Instant, live: &str) {
-        (self.asked, self.told) = (None, Some(at));
+        (self.asked, self.garbled) = (None, None);
         match Snapshot::of_json(live) {
             Ok(snapshot) => {
                 self.before = self.now.replace(Looked { at, snapshot });
                 self.kept = KeptAnswers::default();
             }
-            Err(error) => tracing::error!(error, "what the server says of now makes no sense"),
+            Err(error) => {
+                self.garbled = Some(at);
+                tracing::error!(error, "what the server says of now makes no sense");
+            }
         }
     }
 
@@ -390,6 +435,10 @@ impl Respondent {
             // Its address says in which language: what else a client says makes no difference.
             question.accept_language.clear();
             question.method = "GET".to_owned();
+        }
+        if console::is_of_now(&question.path) && self.lookers.len() < LOOKED_AT_MAX {
+            let tenants = tenants_of(&question.scope).map(str::to_owned);
+            self.lookers.extend(tenants);
         }
         let kept = self.kept.get(&question).filter(|_| is_event);
         let mut answer = match kept {
@@ -468,6 +517,7 @@ impl Respondent {
             now: Timestamp::now().to_zoned(open.zone.clone()),
             salt: open.salt,
             live: live.as_ref(),
+            outlook: Some(&self.outlook),
         };
         let (answer, why) = console::answer_and_why(&open.store, &asked);
         if let Some(error) = why.filter(|error| !error.is_late()) {

@@ -259,7 +259,7 @@ const REQUEST_BYTES_MAX: u64 = 64 * 1024;
 /// What is answered: lines of a head, each with its end, and a body.
 pub type PageReply = (String, String);
 
-/// Answers what a page asks for: `/held` not before `/seen` was asked for or a try is over, so that the
+/// Answers what a page asks for: `/held` not before `/seen` was asked for or half a try is over, so that the
 /// browser is not done with the page until then. It ends when it is dropped.
 #[derive(Debug)]
 pub struct PageServer {
@@ -356,8 +356,9 @@ impl PageState {
 
     /// Waits until the page has been seen as it is to be.
     fn hold(&self) {
-        let deadline = Instant::now() + TRY_MAX;
-        eventually(TRY_MAX * 2, "the page or its deadline", || {
+        // So much sooner than the browser's end that what there is of the page is told.
+        let deadline = Instant::now() + TRY_MAX / 2;
+        eventually(TRY_MAX, "the page or its deadline", || {
             let is_over = self.is_seen.load(Relaxed) || self.is_over.load(Relaxed);
             (is_over || Instant::now() > deadline).then_some(())
         });

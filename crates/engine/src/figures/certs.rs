@@ -1,6 +1,6 @@
 //! Every certificate by itself, for `nagaya certs`: a row each, those with a problem first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -45,10 +45,17 @@ fn none(name: &str) -> String {
     }
 }
 
-/// The first so many rows of all certificates.
-pub(crate) fn look(shared: &Shared, most: usize) -> Vec<Certificate> {
+/// The rows of all certificates, and whose they are.
+pub(crate) fn look(shared: &Shared) -> Vec<Certificate> {
     let mut rows = rows(shared, now_s());
-    rows.truncate(most);
+    if let Some(generation) = shared.generation() {
+        for row in &mut rows {
+            let tenants = row.names.iter().map(|name| generation.tenant_of(name));
+            let tenants = tenants.collect::<Option<BTreeSet<&str>>>();
+            let tenants = tenants.unwrap_or_default().into_iter();
+            row.tenants = tenants.map(str::to_owned).collect();
+        }
+    }
     rows
 }
 

@@ -8,8 +8,12 @@ use crate::generation::Generation;
 const CLASSES_MAX: usize = 1_000;
 
 /// Collects those of a generation of which somebody waited or was refused.
-pub(super) fn collect(generation: &Generation) -> Vec<RequestClass> {
-    let all = generation.classes.iter().flat_map(|(tenant, classes)| {
+pub(super) fn collect(generation: &Generation, first: &[String]) -> Vec<RequestClass> {
+    let is_first = |tenant: &str| first.iter().any(|it| it == tenant);
+    let known = || generation.classes.iter();
+    let firsts = known().filter(|(tenant, _)| is_first(tenant));
+    let others = known().filter(|(tenant, _)| !is_first(tenant));
+    let all = firsts.chain(others).flat_map(|(tenant, classes)| {
         let classes = classes.iter();
         classes.map(move |class| (tenant, class))
     });

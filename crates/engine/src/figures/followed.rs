@@ -4,7 +4,7 @@
 //! the same. Figures have the names that alerts know; what takes a look at every group or server is
 //! told less often.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use config::POOL_PREFIX;
 use control::Snapshot;
@@ -12,7 +12,7 @@ use ipc::console::{TENANT_LOOK_S, TenantSites};
 
 use super::limit_counts::LimitCounts;
 use super::top::Looks;
-use super::{certificates, certs, collect, standing, workers};
+use super::{certificates, certs, collect_first, standing, workers};
 use crate::generation::Generation;
 use crate::permits::questions::listed_keys;
 use crate::sensors::view::{self, Report};
@@ -20,8 +20,9 @@ use crate::worker::Shared;
 
 /// Tenants that are told of, those with most first.
 const TENANTS_MAX: usize = 1_000;
-/// Rows that somebody who looks is shown of keys, tenants and certificates.
+/// Rows that somebody who looks is shown of keys, tenants and certificates, and of each tenant looked at.
 const SHOWN_MAX: usize = 500;
+const SHOWN_OF_TENANT_MAX: usize = 100;
 const DAY_S: f64 = 86_400.0;
 
 /// What is followed.
@@ -111,16 +112,77 @@ fn servers_up(shared: &Shared, generation: &Generation) -> Vec<(String, f64)> {
     up.collect()
 }
 
-/// Everything of now, as JSON. It waits for the spawner where there are pools: not for a worker.
-pub(crate) fn snapshot(shared: &Shared, looks: &mut Looks) -> String {
+/// Everything of now, as JSON, with the rows of these tenants whoever comes first. It waits for the spawner
+/// where there are pools: not for a worker.
+pub(crate) fn snapshot(shared: &Shared, looks: &mut Looks, looked_at: Vec<String>) -> String {
+    let generation = shared.generation();
+    let mut owners = HashMap::new();
+    if !looked_at.is_empty() {
+        let sites = generation.iter().flat_map(|it| &it.sites);
+        owners.extend(sites.map(|site| (&*site.name, &*site.tenant_name)));
+    }
+    let keys = listed_keys(shared, |gates| {
+        let mut shown = Shown::new(&looked_at);
+        gates.retain(|gate| shown.has(owner_of(&gate.identity, &owners)));
+    });
+    let mut tenants = looks.busiest(shared, usize::MAX);
+    let mut some = Shown::new(&looked_at);
+    tenants.retain(|it| some.has([it.tenant.as_str()]));
+    let mut certificates = certs::look(shared);
+    let mut some = Shown::new(&looked_at);
+    certificates.retain(|it| some.has(it.tenants.iter().map(String::as_str)));
     control::json(&Snapshot {
-        status: collect(shared),
+        status: collect_first(shared, &looked_at),
         sensors: Report::of_server(shared).answered(),
-        keys: listed_keys(shared, SHOWN_MAX),
-        tenants: looks.busiest(shared, SHOWN_MAX),
+        keys,
+        tenants,
         pools: standing::look(shared),
-        certificates: certs::look(shared, SHOWN_MAX),
+        certificates,
+        looked_at,
     })
+}
+
+/// The tenant that a limit is of, by what its state is kept by.
+fn owner_of<'a>(limit: &'a str, owners: &HashMap<&'a str, &'a str>) -> Option<&'a str> {
+    let (level, rest) = limit.split_once(' ')?;
+    let name = rest.split('/').next()?;
+    match level {
+        "tenant" => Some(name),
+        "site" | "rule" => owners.get(name).copied(),
+        _ => None,
+    }
+}
+
+/// Which rows of a table are shown: the first, and the first of each tenant that somebody looks at.
+struct Shown<'a> {
+    all: usize,
+    of_tenants: HashMap<&'a str, usize>,
+}
+
+impl<'a> Shown<'a> {
+    fn new(looked_at: &'a [String]) -> Shown<'a> {
+        let tenants = looked_at
+            .iter()
+            .map(|it| (it.as_str(), SHOWN_OF_TENANT_MAX));
+        Shown {
+            all: SHOWN_MAX,
+            of_tenants: tenants.collect(),
+        }
+    }
+
+    /// Whether there is room for a row of these tenants, which it takes.
+    fn has<'b>(&mut self, tenants: impl IntoIterator<Item = &'b str>) -> bool {
+        let is_first = self.all > 0;
+        self.all = self.all.saturating_sub(1);
+        let mut is_shown = is_first;
+        for tenant in tenants {
+            if let Some(room) = self.of_tenants.get_mut(tenant).filter(|room| **room > 0) {
+                *room -= 1;
+                is_shown = true;
+            }
+        }
+        is_shown
+    }
 }
 
 #[cfg(test)]
@@ -168,10 +230,56 @@ rules = [
     fn who_looks_is_shown_what_operators_are_answered() {
         let fixture = Fixture::new(SITES);
         fixture.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-        let told = snapshot(&fixture.shared, &mut Looks::default());
+        let told = snapshot(&fixture.shared, &mut Looks::default(), Vec::new());
         let read = Snapshot::of_json(&told).expect("a snapshot");
         assert_eq!(read.status.sites[0].replies.count(), 1);
         assert_eq!(read.tenants[0].tenant, "shop");
         assert!(read.sensors.sensors.get("load1").is_some());
+    }
+
+    #[test]
+    fn a_tenant_that_looks_has_its_rows_whoever_comes_first() {
+        let looked_at = ["late".to_owned()];
+        let mut shown = Shown::new(&looked_at);
+        let busy = (0..SHOWN_MAX + 5).filter(|_| shown.has(["busy"]));
+        assert_eq!(busy.count(), SHOWN_MAX);
+        let late = (0..SHOWN_MAX).filter(|_| shown.has(["late"]));
+        assert_eq!(late.count(), SHOWN_OF_TENANT_MAX);
+        let owners = HashMap::from([("a.example", "late")]);
+        for (limit, owner) in [
+            ("tenant late/1", Some("late")),
+            ("site a.example/1", Some("late")),
+            ("rule a.example/2/1", Some("late")),
+            ("site b.example/1", None),
+            ("process", None),
+        ] {
+            assert_eq!(owner_of(limit, &owners), owner, "{limit}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_of_whose_hosts_all_its_names_are() {
+        let text = SITES.replace(
+            "hosts = [\"a\"]",
+            "hosts = [\"a\", \"shop.example\", \"*.shop.example\"]",
+        );
+        let of_next = |host: &str| {
+            let rules = "[{ handler = { respond = { status = 200, body = \"fine\" } } }]";
+            format!("[[sites]]\nhosts = [\"{host}\"]\ntenant = \"next\"\nrules = {rules}\n")
+        };
+        let others = of_next("other") + &of_next("*") + "[tenants.next]\n";
+        let fixture = Fixture::new(&(text + &others));
+        let generation = fixture.shared.generation().expect("one");
+        for (name, tenant) in [
+            ("a", Some("shop")),
+            ("shop.example", Some("shop")),
+            ("*.shop.example", Some("shop")),
+            ("www.shop.example", Some("shop")),
+            ("other", Some("next")),
+            ("*.example", None),
+            ("unknown", None),
+        ] {
+            assert_eq!(generation.tenant_of(name), tenant, "{name}");
+        }
     }
 }

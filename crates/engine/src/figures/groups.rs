@@ -85,9 +85,9 @@ pub(super) const FIGURES: [GroupFigure; 8] = [
     },
 ];
 
-/// Reads the groups of a generation that there are, and tells how many more it did not read: at
+/// Reads the groups of a generation that there are, those of some tenants first, and tells how many more it did not read: at
 /// least so many, for where there is no room nobody looks for groups that scripts named.
-pub(super) fn collect(generation: &Generation) -> (Vec<Group>, usize) {
+pub(super) fn collect(generation: &Generation, first: &[String]) -> (Vec<Group>, usize) {
     let (mut groups, mut left_out) = (Vec::new(), 0);
     let layout = &generation.layout;
     let mut add = |path: &[String], owner: &Owner, script: Option<String>| {
@@ -98,7 +98,10 @@ pub(super) fn collect(generation: &Generation) -> (Vec<Group>, usize) {
         }
         groups.len() == GROUPS_MAX
     };
-    for (path, owner) in generation.groups() {
+    let is_first = |owner: &Owner| first.contains(&owner.tenant);
+    let firsts = generation.groups().filter(|(_, owner)| is_first(owner));
+    let others = generation.groups().filter(|(_, owner)| !is_first(owner));
+    for (path, owner) in firsts.chain(others) {
         if add(&path, &owner, None) {
             continue;
         }

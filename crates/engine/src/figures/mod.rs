@@ -53,6 +53,11 @@ const SUSPENDED_MAX: usize = 100;
 
 /// Collects everything.
 pub(crate) fn collect(shared: &Shared) -> Status {
+    collect_first(shared, &[])
+}
+
+/// Collects everything; where there are too many rows, those of these tenants come first.
+fn collect_first(shared: &Shared, first: &[String]) -> Status {
     // First: a reload that is counted is in force.
     let tally = shared.process.tally();
     let (process, generation) = (&shared.process, shared.generation());
@@ -102,10 +107,10 @@ pub(crate) fn collect(shared: &Shared) -> Status {
         let mut sites = generation.sites.iter();
         let has_files = sites.any(|site| site.htaccess.is_some());
         status.htaccess_cached_bytes = has_files.then(|| shared.htaccess.bytes());
-        (status.groups, status.groups_left_out) = groups::collect(&generation);
+        (status.groups, status.groups_left_out) = groups::collect(&generation, first);
         status.maps = maps::collect(&generation);
         status.pools = pools::collect(&generation);
-        status.classes = classes::collect(&generation);
+        status.classes = classes::collect(&generation, first);
         if let Some(plan) = &generation.scripts {
             status.scripts_in_shadow = tried::collect(&plan.in_shadow, &shared.tried);
         }

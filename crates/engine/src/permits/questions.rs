@@ -341,9 +341,14 @@ fn top(gates: &[GateLook], keys: u64, costs: &Costs) -> String {
     out.trim_start().to_owned()
 }
 
-/// The keys with most going on, as an answer has them.
-pub(crate) fn listed_keys(shared: &Shared, number: usize) -> Vec<control::Key> {
-    keys(&busiest(shared, number), &costs(shared))
+/// Those of the keys with most going on that are chosen, as an answer has them.
+pub(crate) fn listed_keys(
+    shared: &Shared,
+    choose: impl FnOnce(&mut Vec<GateLook>),
+) -> Vec<control::Key> {
+    let mut gates = busiest(shared, TOP_MAX);
+    choose(&mut gates);
+    keys(&gates, &costs(shared))
 }
 
 fn top_json(gates: &[GateLook], costs: &Costs) -> String {

@@ -10,13 +10,15 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ipc::console::{ConsoleAnswer, FIGURES_MAX, FromConsole, Incoming, Outgoing, ToConsole};
+use ipc::console::{
+    ConsoleAnswer, FIGURES_MAX, FromConsole, Incoming, LOOKED_AT_MAX, Outgoing, ToConsole,
+};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
 use super::console::AskedConsole;
 use super::incidents::Watch;
@@ -137,8 +139,8 @@ struct Conversation<'a> {
     next_id: u64,
     looks: Looks,
     look: Option<JoinHandle<(String, Looks)>>,
-    /// Whether somebody looks who has not been answered.
-    is_looked_at: bool,
+    /// The tenants whose people look, where nobody has been answered yet.
+    looked_at: Option<String>,
     last_look: Option<Instant>,
     /// The generation whose sites were told.
     generation: Option<u64>,
@@ -157,7 +159,7 @@ impl<'a> Conversation<'a> {
             next_id: 0,
             looks: Looks::default(),
             look: None,
-            is_looked_at: false,
+            looked_at: None,
             last_look: None,
             generation: None,
         }
@@ -176,6 +178,11 @@ impl<'a> Conversation<'a> {
         seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let link = self.link;
         loop {
+            let is_free = self.look.is_none() && self.outgoing.is_empty();
+            let is_awaited = self.looked_at.is_some() && is_free;
+            let due = self
+                .last_look
+                .map_or_else(Instant::now, |it| it + LOOK_EVERY);
             tokio::select! {
                 next = links.recv() => return Ok(next),
                 ready = link.readable() => match self.incoming.receive(link.get_ref().as_fd())? {
@@ -189,10 +196,8 @@ impl<'a> Conversation<'a> {
                     }
                 }
                 Some(asked) = asked.recv() => self.ask(asked)?,
-                _ = seconds.tick() => {
-                    self.look();
-                    self.tell_figures()?;
-                }
+                _ = seconds.tick() => self.tell_figures()?,
+                () = sleep_until(due.into()), if is_awaited => self.look(),
                 looked = looked(&mut self.look) => self.show(looked)?,
             }
         }
@@ -200,8 +205,8 @@ impl<'a> Conversation<'a> {
 
     fn hear(&mut self, message: FromConsole) {
         match message {
-            FromConsole::Look => {
-                self.is_looked_at = true;
+            FromConsole::Look(tenants) => {
+                self.looked_at = Some(tenants);
                 self.look();
             }
             FromConsole::Answer(answer) => {
@@ -217,14 +222,17 @@ impl<'a> Conversation<'a> {
     /// while what was said before is not taken.
     fn look(&mut self) {
         let was_lately = self.last_look.is_some_and(|it| it.elapsed() < LOOK_EVERY);
-        if !self.is_looked_at || self.look.is_some() || was_lately || !self.outgoing.is_empty() {
+        if self.look.is_some() || was_lately || !self.outgoing.is_empty() {
             return;
         }
-        self.is_looked_at = false;
+        let Some(tenants) = self.looked_at.take() else {
+            return;
+        };
         self.last_look = Some(Instant::now());
         let (shared, mut looks) = (self.shared.clone(), std::mem::take(&mut self.looks));
         self.look = Some(spawn_blocking(move || {
-            let told = followed::snapshot(&shared, &mut looks);
+            let looked_at = tenants.lines().take(LOOKED_AT_MAX).map(str::to_owned);
+            let told = followed::snapshot(&shared, &mut looks, looked_at.collect());
             (told, looks)
         }));
     }
@@ -445,7 +453,7 @@ rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
     fn who_looks_is_shown_the_server() {
         let fixture = Fixture::new(SITES);
         let (_teller, mut recorder) = started(&fixture);
-        recorder.say(&FromConsole::Look);
+        recorder.say(&FromConsole::Look(String::new()));
         let live = recorder.hear(|it| match it {
             ToConsole::Live(live) => Some(live),
             _ => None,
@@ -461,7 +469,7 @@ rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
         let begun = Instant::now();
         for shown in 0..4 {
             for _ in 0..50 {
-                recorder.say(&FromConsole::Look);
+                recorder.say(&FromConsole::Look(String::new()));
             }
             recorder.hear(|it| matches!(it, ToConsole::Live(_)).then_some(()));
             assert!(begun.elapsed() >= LOOK_EVERY * shown);

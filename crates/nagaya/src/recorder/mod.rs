@@ -21,7 +21,7 @@ use os::signal::{Signal, Signals};
 use recorder::{
     FigureStore, Fold, ImportCounts, ImportError, ImportEvent, Importer, LogInput, LogReader,
     PartsWanted, RangeFigures, Reading, ReadingOptions, SaltPeriod, Salts, day_number,
-    is_site_name,
+    is_site_name, machine_zone, zone_of,
 };
 use report::{Document, Paint, harmless, terminal_width, units};
 
@@ -369,11 +369,6 @@ fn settled(
     }
 }
 
-fn machine_zone() -> String {
-    let zone = TimeZone::system();
-    zone.iana_name().unwrap_or("UTC").to_owned()
-}
-
 fn zone_named(name: &str) -> Result<TimeZone, String> {
     TimeZone::get(name)
         .map_err(|_| format!("`{name}` is no time zone: give one such as Asia/Tokyo"))
@@ -514,11 +509,7 @@ fn reported(options: &ReportOptions) -> CommandEnd {
     if !store.sites().map_err(failed)?.contains(&site) {
         return Err(unknown_site(&store, &site));
     }
-    let zone = store
-        .setting("zone")
-        .map_err(failed)?
-        .unwrap_or_else(machine_zone);
-    let zone = zone_named(&zone).map_err(wrong)?;
+    let zone = zone_of(&mut store).map_err(failed)?;
     let salt = store.setting("salt").map_err(failed)?;
     let salt = salt
         .and_then(|word| SaltPeriod::of_word(&word))

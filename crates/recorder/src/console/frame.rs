@@ -356,6 +356,7 @@ mod tests {
                 now: Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC),
                 salt: SaltPeriod::Day,
                 live: None,
+                outlook: None,
             };
             let error = FigureStore::open_existing(directory.path()).expect_err("there are none");
             let why = NoPage::Unreadable(error);

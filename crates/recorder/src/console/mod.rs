@@ -24,6 +24,7 @@ use ipc::console::ConsoleScope;
 use jiff::Zoned;
 use report::Language;
 
+use crate::outlook::KeptOutlook;
 use crate::page::Telling;
 use crate::salts::{SaltPeriod, day_number};
 use crate::store::{FigureStore, StoreError};
@@ -64,6 +65,8 @@ pub struct ConsoleQuestion<'a> {
     pub salt: SaltPeriod,
     /// What the server says of now, where it is heard.
     pub live: Option<&'a Live<'a>>,
+    /// Where it is kept how full the machine is, if anywhere.
+    pub outlook: Option<&'a KeptOutlook>,
 }
 
 /// What is answered.

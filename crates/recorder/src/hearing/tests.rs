@@ -72,7 +72,7 @@ impl Served {
     fn answer(&mut self) -> ConsoleAnswer {
         match self.hear() {
             FromConsole::Answer(answer) => answer,
-            FromConsole::Look => panic!("it asks"),
+            FromConsole::Look(_) => panic!("it asks"),
         }
     }
 
@@ -120,7 +120,7 @@ fn all_who_look_at_now_cost_the_server_one_answer() {
     for id in 0..20 {
         served.ask(id, "machine", "");
     }
-    assert_eq!(served.hear(), FromConsole::Look);
+    assert_eq!(served.hear(), FromConsole::Look(String::new()));
     served.show(4.25);
     let answers: Vec<_> = (0..20).map(|_| served.answer()).collect();
     assert!(answers.iter().map(|it| it.id).eq(0..20));
@@ -165,7 +165,7 @@ fn figures_are_heard_though_nobody_draws_the_pages_that_were_asked_for() {
 fn a_server_that_says_nothing_of_now_is_waited_for_a_second() {
     let mut served = Served::new();
     served.ask(1, "now", "");
-    assert_eq!(served.hear(), FromConsole::Look);
+    assert_eq!(served.hear(), FromConsole::Look(String::new()));
     let answer = served.answer();
     assert!(
         answer.body.contains("The server is not heard"),
@@ -174,7 +174,7 @@ fn a_server_that_says_nothing_of_now_is_waited_for_a_second() {
     );
     served.say(&ToConsole::Live("{".into()));
     served.ask(2, "now", "");
-    assert_eq!(served.hear(), FromConsole::Look);
+    assert_eq!(served.hear(), FromConsole::Look(String::new()));
     served.show(1.0);
     assert_eq!(served.answer().id, 2);
 }
@@ -239,7 +239,7 @@ fn an_incident_is_kept_with_the_minute_before_and_shown_once_it_is_on_disk() {
     let mut store = FigureStore::open_existing(served.directory.path()).expect("it is there");
     store.write_incidents(&kept).expect("written");
     served.ask(2, "limits", "");
-    assert_eq!(served.hear(), FromConsole::Look);
+    assert_eq!(served.hear(), FromConsole::Look(String::new()));
     served.show(1.0);
     assert!(served.answer().body.contains("tenant tea/tenant"));
 }

@@ -1,6 +1,6 @@
-//! One who answers, over a link that a test holds.
+//! What is answered in which order, and what is kept.
 
-use ipc::console::ConsoleScope;
+use ipc::console::{ConsoleScope, TenantSites};
 use testkit::TempDir;
 
 use super::*;
@@ -43,16 +43,17 @@ impl AskedRespondent {
         }
     }
 
-    /// Numbers of questions that were answered.
-    fn answered(&self) -> Vec<u64> {
+    /// For whom was looked, and numbers of questions that were answered.
+    fn said(&self) -> (Vec<String>, Vec<u64>) {
         let mut incoming = ipc::console::Incoming::<FromConsole>::default();
-        let mut ids = Vec::new();
+        let (mut looks, mut ids) = (Vec::new(), Vec::new());
         while let Some(message) = incoming.receive(self.here.as_fd()).expect("a link") {
-            if let FromConsole::Answer(answer) = message {
-                ids.push(answer.id);
+            match message {
+                FromConsole::Look(tenants) => looks.push(tenants),
+                FromConsole::Answer(answer) => ids.push(answer.id),
             }
         }
-        ids
+        (looks, ids)
     }
 }
 
@@ -112,7 +113,7 @@ fn people_of_other_languages_share_an_event_whose_address_says_its_own() {
     asked.mailbox.show(control::json(&Snapshot::default()));
     asked.answer_all();
     assert_eq!(asked.respondent.kept.answers.len(), 1);
-    assert_eq!(asked.answered(), [0, 1, 2]);
+    assert_eq!(asked.said().1, [0, 1, 2]);
 }
 
 #[test]
@@ -134,7 +135,7 @@ fn who_asks_much_waits_behind_others_and_the_operator_comes_first() {
     asked.mailbox.ask(of(7, "quiet"));
     asked.mailbox.ask(question(8, "", ""));
     asked.answer_all();
-    assert_eq!(asked.answered(), [8, 0, 4, 7, 1, 5, 2, 6, 3]);
+    assert_eq!(asked.said().1, [8, 0, 4, 7, 1, 5, 2, 6, 3]);
 }
 
 #[test]
@@ -153,6 +154,37 @@ fn questions_that_are_too_long_or_too_much_together_do_not_wait() {
 }
 
 #[test]
+fn a_tenants_page_is_drawn_of_a_look_that_has_its_rows() {
+    let mut asked = AskedRespondent::new();
+    let look = |looked_at: &[&str]| {
+        control::json(&Snapshot {
+            looked_at: looked_at.iter().map(|it| (*it).to_owned()).collect(),
+            ..Snapshot::default()
+        })
+    };
+    asked.mailbox.show(look(&[]));
+    asked.answer_all();
+    let of_shop = ConsoleQuestion {
+        scope: ConsoleScope::Tenants(vec![TenantSites {
+            tenant: "shop".into(),
+            sites: Vec::new(),
+        }]),
+        ..question(1, "limits", "")
+    };
+    asked.mailbox.ask(of_shop);
+    asked.mailbox.ask(question(2, "limits", ""));
+    asked.answer_all();
+    let (looks, answered) = asked.said();
+    assert_eq!((looks, answered), (vec!["shop".to_owned()], vec![2]));
+    asked.mailbox.show(look(&["shop"]));
+    asked.answer_all();
+    assert_eq!(asked.said().1, [1]);
+    // It will ask again.
+    assert_eq!(asked.respondent.looked_at(), "shop");
+    assert_eq!(asked.respondent.looked_at(), "");
+}
+
+#[test]
 fn what_nobody_waits_for_any_more_is_not_drawn() {
     let mut asked = AskedRespondent::new();
     assert!(asked.respondent.take_news());
@@ -167,7 +199,7 @@ fn what_nobody_waits_for_any_more_is_not_drawn() {
     assert!(asked.respondent.take_news());
     assert_eq!(asked.respondent.waiting.len(), 1);
     asked.respondent.turn().expect("a link");
-    assert_eq!(asked.answered(), [2]);
+    assert_eq!(asked.said().1, [2]);
 }
 
 #[test]

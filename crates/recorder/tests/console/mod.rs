@@ -68,6 +68,7 @@ impl Eyes<'_> {
             now: now(),
             salt: SaltPeriod::Month,
             live: live.as_ref(),
+            outlook: None,
         })
     }
 

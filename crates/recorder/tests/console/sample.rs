@@ -285,7 +285,7 @@ pub(crate) fn said(owners: &[(&str, &str)], name: Naming) -> Said {
             .collect(),
         certificates: owners
             .iter()
-            .map(|(_, site)| certificate(site, name))
+            .map(|(tenant, site)| certificate(tenant, site, name))
             .collect(),
         owners: owners
             .iter()
@@ -573,10 +573,12 @@ fn pool(tenant: &str, name: Naming) -> PoolStanding {
     }
 }
 
-fn certificate(site: &str, name: Naming) -> Certificate {
+fn certificate(tenant: &str, site: &str, name: Naming) -> Certificate {
     Certificate {
         name: site.into(),
-        names: vec![site.into()],
+        // One of its other hosts, too.
+        names: vec![site.into(), format!("shop.{site}")],
+        tenants: vec![tenant.into()],
         source: "acme".into(),
         of: name("letsencrypt"),
         valid_until: Some("2026-12-06T00:00:00Z".into()),

@@ -309,9 +309,9 @@ pub(super) fn certificates(document: &mut Document, told: &LiveTelling<'_>) {
 
 /// Whether all names of a certificate are of sites in the scope.
 fn is_ours(certificate: &Certificate, told: &LiveTelling<'_>) -> bool {
-    let names = &certificate.names;
-    let is_ours = |name: &String| told.scope.has_site(name);
-    *told.scope == ConsoleScope::All || (!names.is_empty() && names.iter().all(is_ours))
+    let tenants = &certificate.tenants;
+    let is_ours = |name: &String| told.scope.has_tenant(name);
+    *told.scope == ConsoleScope::All || (!tenants.is_empty() && tenants.iter().all(is_ours))
 }
 
 /// What is not as it should be, the worst first.

@@ -14,7 +14,7 @@ use report::{Document, Phrase, Tone};
 
 use super::{Asking, ConsoleAnswer, NoPage, export, frame, incidents, refused, site};
 use crate::alert::AlertStanding;
-use crate::outlook::{outlook, resources};
+use crate::outlook::{KeptOutlook, outlook, resources};
 use crate::store::FigureStore;
 
 /// Rows that a page shows which does not show all.
@@ -161,9 +161,11 @@ fn capacity(store: &FigureStore, asking: &Asking<'_>) -> Result<Document, NoPage
         advice.map_or_else(Vec::new, |it| it.commands.clone())
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let now_s = asking.question.now.timestamp().as_second();
-    let outlook = outlook(store, resources(processors, raised_by), now_s)?;
-    let mut document = outlook.document(asking.language);
+    let now = &asking.question.now;
+    let look = || outlook(store, resources(processors, raised_by), now);
+    let none = KeptOutlook::default();
+    let kept = asking.question.outlook.unwrap_or(&none);
+    let mut document = kept.document(now, asking.language, look)?;
     if let Some((tone, answer)) = document.answer.take() {
         document.section("").note(tone, answer);
     }
