@@ -265,8 +265,6 @@ pub enum Health {
 pub struct ProcessStats {
     /// When the server started.
     pub started: Instant,
-    /// When it began to serve; empty until then.
-    pub(crate) serves_since: OnceLock<Instant>,
     /// The generation that serves.
     pub generation: AtomicU64,
     /// What the supervisor has counted. Held to copy or replace it.
@@ -429,9 +427,8 @@ impl UpstreamStats {
             since_ms: now_ms,
             is_heard: false,
         });
-        if let Some(script) = flights.scripts.get_mut(flight) {
-            script.clear();
-        }
+        let script = flights.scripts.get_mut(flight);
+        script.into_iter().for_each(Vec::clear);
         flight
     }
 
@@ -555,7 +552,6 @@ impl ProcessStats {
     pub fn new() -> Self {
         Self {
             started: Instant::now(),
-            serves_since: OnceLock::new(),
             generation: AtomicU64::new(0),
             tally: Mutex::default(),
             recorder: Mutex::default(),

@@ -289,11 +289,9 @@ impl Site {
             .iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
             .collect();
-        let line = format!(
-            "{} {} HTTP/1.1",
-            get.method,
-            get.first.unwrap_or(get.target)
-        );
+        let first = get.first.unwrap_or(get.target);
+        let line = format!("{} {first} HTTP/1.1", get.method);
+        let port = if get.is_tls { 443 } else { 80 };
         let request = RequestFacts {
             method: get.method.as_bytes(),
             uri: path.as_bytes(),
@@ -309,8 +307,8 @@ impl Site {
             is_tls: get.is_tls,
             host: b"example.jp",
             own_hosts: &[b"www.example.jp"],
-            port: if get.is_tls { 443 } else { 80 },
-            listener_port: if get.is_tls { 443 } else { 80 },
+            port,
+            listener_port: port,
             client: get.client.parse().expect("an address"),
             client_port: 40_000,
             peer: "192.0.2.7".parse().expect("an address"),

@@ -165,8 +165,8 @@ impl<'a> Explainer<'a> {
             } => {
                 let mut files = [user_file].into_iter().chain(group_file);
                 let trouble = files.find_map(|file| {
-                    let why = trouble_with(self.site, &file)?;
-                    Some(unreadable(&file, &why))
+                    let why = trouble_with(self.site, file)?;
+                    Some(unreadable(file, &why))
                 });
                 Told::User(trouble.unwrap_or(UserTold::Nobody))
             }

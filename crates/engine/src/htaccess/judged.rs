@@ -80,7 +80,7 @@ pub(super) struct Judged<'a> {
 pub(super) enum Onward {
     /// Another path is next, perhaps with the file that it is known to mean, and this goes with the
     /// request there.
-    Elsewhere(Vec<u8>, Option<Rc<Resolved>>, Carried),
+    Elsewhere(Vec<u8>, Option<Rc<Resolved>>, Box<Carried>),
     /// The client is sent elsewhere, with this status; or has its answer, where that says nowhere
     /// to go.
     Answer(u16, Vec<u8>),
@@ -115,7 +115,7 @@ impl Judged<'_> {
             Ending::GoOn => {}
             Ending::Rewritten(path) => {
                 let carried = Carried::redirected(self.decision, self.facts)?;
-                return Ok(Onward::Elsewhere(path.clone(), None, carried));
+                return Ok(Onward::Elsewhere(path.clone(), None, Box::new(carried)));
             }
             Ending::Redirect { status, location } => {
                 return Ok(Onward::Answer(*status, location.clone()));
@@ -134,7 +134,7 @@ impl Judged<'_> {
             Page::At(path) => {
                 let page_of = Some(self.facts.uri.clone());
                 let carried = Carried { page_of, ..carried };
-                return Ok(Onward::Elsewhere(path, None, carried));
+                return Ok(Onward::Elsewhere(path, None, Box::new(carried)));
             }
             Page::Sent(status, location) => return Ok(Onward::Answer(status, location)),
             Page::There => {}
@@ -142,7 +142,7 @@ impl Judged<'_> {
         let place = (self.routed, tree);
         let other = other_file(place, exchange, self.landing).await?;
         if let Some((path, file)) = other {
-            return Ok(Onward::Elsewhere(path, Some(file), carried));
+            return Ok(Onward::Elsewhere(path, Some(file), Box::new(carried)));
         }
         self.check_links(tree).await?;
         Ok(Onward::Settled)

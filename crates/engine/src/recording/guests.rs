@@ -4,7 +4,8 @@
 //! more. Both have a bound; who comes beyond it is told to come again.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
 use ipc::console::ConsoleScope;
 
@@ -21,6 +22,8 @@ pub(crate) type LinkSignature = [u8; 32];
 pub(crate) struct Guests {
     /// Until when each link that was used holds, in seconds after 1970. Held to look one up.
     used: Mutex<BTreeMap<LinkSignature, u64>>,
+    /// When this process began to serve; empty until then. Links from before are not known.
+    pub(crate) serves_since: OnceLock<Instant>,
     viewers: Arc<ConsolePlaces>,
 }
 

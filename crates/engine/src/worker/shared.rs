@@ -178,7 +178,7 @@ impl Shared {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *current = Some(Arc::clone(generation));
-        self.process.serves_since.get_or_init(Instant::now);
+        self.guests.serves_since.get_or_init(Instant::now);
         self.process.generation.store(generation.number, Relaxed);
     }
 }

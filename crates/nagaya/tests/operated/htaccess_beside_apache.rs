@@ -374,7 +374,7 @@ fn reason(files: &[File], request: &str, theirs: &Seen, ours: &Seen) -> Option<&
         return Some("what is hidden is not had behind a program's name, either");
     }
     // Who asks for no body is not told that it is a program's.
-    let is_cookie = theirs.fields.get("Set-Cookie").is_some() && {
+    let is_cookie = theirs.fields.contains_key("Set-Cookie") && {
         let others = |seen: &Seen| {
             let fields = seen
                 .fields

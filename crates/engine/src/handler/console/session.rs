@@ -110,7 +110,7 @@ pub(super) fn entry(
 
 /// When this process began to serve, or a moment after: one before it may have served until then.
 fn began_s(chosen: Chosen<'_>, now_s: u64) -> u64 {
-    let since = chosen.worker.shared.process.serves_since.get();
+    let since = chosen.worker.shared.guests.serves_since.get();
     let lasted = since.map_or(0, |since| since.elapsed().as_secs());
     (now_s + 1).saturating_sub(lasted)
 }
