@@ -272,7 +272,7 @@ fn given_needlessly(matches: &ArgMatches) -> Option<String> {
         |of: &ArgMatches| of.value_source(CONFIGURATION) == Some(ValueSource::CommandLine);
     if matches!(
         outer,
-        "agent" | "sendmail" | "report" | "completions" | "man"
+        "agent" | "sendmail" | "report" | "capacity" | "completions" | "man"
     ) {
         return is_given(matches).then(|| format!("nagaya {outer}"));
     }

@@ -26,7 +26,7 @@ pub(crate) mod tenant;
 mod tests;
 pub(crate) mod top;
 mod tried;
-mod workers;
+pub(crate) mod workers;
 
 pub(crate) use handshakes::why as why_tls;
 pub(crate) use prometheus::prometheus;

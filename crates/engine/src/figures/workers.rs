@@ -126,7 +126,7 @@ fn times<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Times {
 }
 
 /// Servers of upstreams, by the names of both.
-pub(super) fn upstreams(stats: &Stats, uptime: Duration) -> Vec<Upstream> {
+pub(crate) fn upstreams(stats: &Stats, uptime: Duration) -> Vec<Upstream> {
     let mut sums = BTreeMap::<_, Upstream>::new();
     for stats in stats.iter().flat_map(|stats| stats.upstreams()) {
         let key = (stats.upstream.clone(), stats.server.to_string());

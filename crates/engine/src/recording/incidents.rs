@@ -14,9 +14,10 @@ use config::model::sensor::{Gauge, Sensor};
 use ipc::console::{Incident, IncidentKind};
 use limits::LimitId;
 
+use crate::figures::workers;
 use crate::permits::holders;
 use crate::shedding;
-use crate::stats::{Health, Killed};
+use crate::stats::Killed;
 use crate::worker::Shared;
 
 /// How long nothing more is told of a cause.
@@ -160,13 +161,13 @@ impl Watch {
     }
 
     fn upstreams(&mut self, shared: &Shared) -> Vec<(Cause, u64, String)> {
-        let stats = shared.stats.iter().flat_map(|stats| stats.upstreams());
+        let known = workers::upstreams(&shared.stats, shared.process.started.elapsed());
         // Pools tell by themselves how they are.
-        let served = stats.filter(|it| !it.upstream.starts_with(POOL_PREFIX));
-        let down: HashSet<_> = served
-            .filter(|it| it.is(Health::Out) || it.is(Health::Failing))
-            .map(|it| (it.upstream.to_string(), it.server.to_string()))
-            .collect();
+        let served = known
+            .into_iter()
+            .filter(|it| !it.upstream.starts_with(POOL_PREFIX));
+        let down = served.filter(|it| !it.is_up());
+        let down: HashSet<_> = down.map(|it| (it.upstream, it.server)).collect();
         let before = self.down.replace(down.clone()).unwrap_or(down.clone());
         let fallen = down.difference(&before);
         fallen
@@ -182,6 +183,7 @@ impl Watch {
 mod tests {
     use super::*;
     use crate::fixture::Fixture;
+    use crate::stats::Health;
 
     const SITES: &str = r#"
 [[listen]]

@@ -497,7 +497,7 @@ fn unknown_site(store: &FigureStore, site: &str) -> (Outcome, String) {
         named.push_str(&format!(" and {} more", sites.len() - SITES_NAMED));
     }
     let known = match sites.is_empty() {
-        true => "there are none as yet: `nagaya recorder import` reads logs".to_owned(),
+        true => "there are none as yet (a recorder writes what it hears every five seconds; `nagaya recorder import` reads logs)".to_owned(),
         false => format!("there are {named}"),
     };
     wrong(format!("there are no figures of `{site}`: {known}"))

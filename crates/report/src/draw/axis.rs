@@ -87,6 +87,11 @@ impl Axis {
 
     /// Days after the first of 1970, as dates.
     pub(super) fn days(low: f64, high: f64, about: usize) -> Axis {
+        // What is of one day is within that.
+        let (low, high) = match (high - low).abs() < 1.0 {
+            true => (low.floor(), low.floor() + 0.999),
+            false => (low, high),
+        };
         let (low, high) = spanned(low, high);
         let raw = (high - low) / about.max(1) as f64;
         let step = DAY_STEPS.into_iter().find(|step| *step >= raw);
@@ -361,6 +366,10 @@ mod tests {
     fn days_are_dates_that_end_with_the_last() {
         let short = Axis::days(20_757.0, 20_784.9, 8);
         assert_eq!(labels(&short), ["11-06", "11-13", "11-20", "11-27"]);
+        for high in [20_784.5, 20_784.8] {
+            let one = Axis::days(20_784.5, high, 8);
+            assert_eq!(labels(&one), ["11-27"]);
+        }
         let long = Axis::days(20_420.0, 20_784.0, 8);
         assert_eq!(long.ticks.len(), 5);
         assert_eq!(labels(&long).last().map(String::as_str), Some("2026-11-27"));
