@@ -42,6 +42,8 @@ fn incidents_stand_by_their_cause_which_leads_to_them_and_others_have_no_name() 
         page.contains("/held: 2 holding, 1 waiting; elsewhere: 3"),
         "{page}"
     );
+    let requests = "tea.example/slow.php 4.20 s answering; elsewhere: 1";
+    assert!(page.contains(requests), "{page}");
     for cause in ["limit+tenant+other", "limit", "nothing+tenant+tea"] {
         let page = mine.see(&format!("limits?cause={cause}"));
         assert_eq!(page.status, 404, "{cause}");
