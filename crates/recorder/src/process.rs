@@ -397,13 +397,7 @@ impl Recorder {
     /// Says what is wrong, once.
     fn fail(&mut self, why: String) {
         if self.said.as_ref() != Some(&why) {
-            let help = match why.contains("ermission denied") {
-                true => {
-                    " (the recorder's files are its user's: `chown -R` them, or name their owner in `[recorder] user`)"
-                }
-                false => "",
-            };
-            tracing::error!("{why}{help}: figures wait, and are lost when they become too many");
+            tracing::error!("{why}: figures wait, and are lost when they become too many");
             self.said = Some(why);
         }
     }

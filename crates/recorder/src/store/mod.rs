@@ -15,6 +15,7 @@ mod upkeep;
 use std::collections::HashMap;
 use std::fmt::{self, Display};
 use std::fs;
+use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -149,6 +150,10 @@ impl Display for StoreError {
                 )
             }
             Why::Database(error) => write!(f, "{error}"),
+            Why::Files(error) if error.kind() == ErrorKind::PermissionDenied => write!(
+                f,
+                "{error}: it is its owner's alone; ask as that user, or `chown -R` the directory to who is to have it (`[recorder] user`)"
+            ),
             Why::Files(error) => write!(f, "{error}"),
             Why::Content => write!(f, "a row cannot be understood"),
             Why::Format(format) => write!(

@@ -1,7 +1,7 @@
 //! Figures over time in the database: by the minute for two weeks, by the hour for two years, by the
 //! day for ever.
 
-use rusqlite::{OptionalExtension, Statement, Transaction, TransactionBehavior, params};
+use rusqlite::{OptionalExtension, Row, Statement, Transaction, TransactionBehavior, params};
 
 use ipc::limit_figures::{LIMIT_FIGURES, LimitCount};
 
@@ -110,15 +110,7 @@ impl FigureStore {
                 AND at >= ?3 AND at < ?4 ORDER BY at";
             let mut statement = self.connection.prepare(sql)?;
             let of = params![name, tier as i64, from_s, to_s];
-            let rows = statement.query_map(of, |row| {
-                let sums = Sums {
-                    count: row.get::<_, i64>(1)?.unsigned_abs(),
-                    sum: row.get(2)?,
-                    low: row.get(3)?,
-                    high: row.get(4)?,
-                };
-                Ok((row.get(0)?, sums))
-            })?;
+            let rows = statement.query_map(of, |row| Ok((row.get(0)?, sums_of(row)?)))?;
             rows.collect()
         })();
         read.map_err(self.failed("read"))
@@ -144,15 +136,7 @@ impl FigureStore {
             let mut statement = self.connection.prepare(sql)?;
             let most = i64::try_from(most).unwrap_or(i64::MAX);
             let of = params![begin, tier as i64, from_s, to_s, most];
-            let rows = statement.query_map(of, |row| {
-                let sums = Sums {
-                    count: row.get::<_, i64>(1)?.unsigned_abs(),
-                    sum: row.get(2)?,
-                    low: row.get(3)?,
-                    high: row.get(4)?,
-                };
-                Ok((row.get(0)?, sums))
-            })?;
+            let rows = statement.query_map(of, |row| Ok((row.get(0)?, sums_of(row)?)))?;
             rows.collect()
         })();
         read.map_err(self.failed("read"))
@@ -187,6 +171,16 @@ fn series_id(
     let sql = "INSERT INTO series (name) SELECT ?1 WHERE (SELECT count(*) FROM series) < ?2";
     let made = transaction.execute(sql, params![name, NAMES_MAX])?;
     Ok((made == 1).then(|| transaction.last_insert_rowid()))
+}
+
+/// The sums of a row, behind what they are of.
+fn sums_of(row: &Row<'_>) -> rusqlite::Result<Sums> {
+    Ok(Sums {
+        count: row.get::<_, i64>(1)?.unsigned_abs(),
+        sum: row.get(2)?,
+        low: row.get(3)?,
+        high: row.get(4)?,
+    })
 }
 
 /// Deletes what is too old to be kept so finely, and names of which nothing is left.
