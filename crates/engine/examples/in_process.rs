@@ -51,6 +51,7 @@ fn configure(path: &Path) -> Result<Configure, Failure> {
         keeper: Vec::new(),
         certificates: None,
         earlier: None,
+        challenges: Vec::new(),
         layout: Default::default(),
         tally: Tally::default(),
     })

@@ -163,6 +163,7 @@ impl ServerThreads {
     fn start(first: Configure, sender: &LinkSender, receiver: &mut LinkReceiver) -> Result<Self> {
         let (workers, generation) = compile(&first, None)?;
         let (shared, receivers) = Shared::new(workers);
+        shared.challenges.replace(first.challenges.clone());
         shared.orders.ask_over(sender).map_err(unheard)?;
         shared.certifier.ask_over(sender);
         shared.pool_inquiries.ask_over(sender);
@@ -250,10 +251,7 @@ impl ServerThreads {
             .collect();
         if let Err(error) = os::process::reserve_descriptors(generation.room.reserve) {
             let error = config::reason(&error);
-            tracing::warn!(
-                error,
-                "no descriptors can be set aside for logs and reloads"
-            );
+            tracing::warn!(error, "no descriptors set aside for logs and reloads");
         }
         self.open = open;
         self.watched.retain(&kept);

@@ -193,8 +193,7 @@ pub struct Configure {
     /// The configuration's sources (`config::Sources::to_bytes`), a sealed memory file.
     #[serde(with = "beside")]
     pub sources: OwnedFd,
-    /// Every listening socket of the generation. One whose address is missing here is to be
-    /// accepted empty and closed.
+    /// Every listening socket. One whose address is missing here is to be accepted empty and closed.
     pub listeners: Vec<ListenerSocket>,
     /// Every log with a fixed path.
     pub logs: Vec<Log>,
@@ -208,14 +207,15 @@ pub struct Configure {
     /// where the server has them already, or no listener speaks TLS.
     #[serde(with = "beside")]
     pub keeper: Vec<OwnedFd>,
-    /// The generation's certificates, a sealed memory file (`crate::certificates`); none where no
-    /// listener speaks TLS.
+    /// The generation's certificates (`crate::certificates`), sealed, where a listener speaks TLS.
     #[serde(with = "beside")]
     pub certificates: Option<OwnedFd>,
     /// Likewise the sources of the generation before, where the server knows of none and processes of
     /// pools may know of no other; none otherwise.
     #[serde(with = "beside")]
     pub earlier: Option<OwnedFd>,
+    /// As of [`ToServer::Challenges`], from the first connection on; none for a server that serves already.
+    pub challenges: Vec<Challenge>,
     /// Where the groups of programs stand.
     pub layout: Layout,
     /// What was counted when this was sent, the generation's own reload included.

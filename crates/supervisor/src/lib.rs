@@ -317,8 +317,10 @@ impl Supervisor {
         let links = self.programs.links(self.current.workers);
         self.renew_keys();
         let links = (links, self.links_to_keeper());
+        let challenges = self.authorities.challenges(&mut self.keys);
         let started = Server::start(&self.current.user).and_then(|server| {
-            server.send(&self.current.configure(self.tally.clone(), links)?)?;
+            let tally = self.tally.clone();
+            server.send(&self.current.configure(tally, links, challenges)?)?;
             Ok(server)
         });
         match started {
@@ -498,7 +500,7 @@ impl Supervisor {
         match self.phase.take() {
             Phase::Serving { server } => {
                 let links = (Vec::new(), self.links_where_none(&next));
-                let message = match next.configure(self.tally_with(&next), links) {
+                let message = match next.configure(self.tally_with(&next), links, Vec::new()) {
                     Ok(message) => message,
                     Err(error) => {
                         let error = reason(&error);

@@ -14,7 +14,7 @@ use config::model::{LogLevel, Model};
 use config::{Diagnostics, LastGood, Naming, Place, Problem, Sources, reason};
 use ipc::keeper::Settings;
 use ipc::manifest::Manifest;
-use ipc::server::{Configure, ReloadOutcome, SOURCES_BYTES_MAX, Tally, ToServer};
+use ipc::server::{Challenge, Configure, ReloadOutcome, SOURCES_BYTES_MAX, Tally, ToServer};
 use os::cgroup::Base;
 
 use crate::acme::Wishes;
@@ -231,11 +231,12 @@ impl Generation {
     }
 
     /// The message that makes a server this generation's; `programs` are its links to the spawner,
-    /// `keeper` those to the keeper: none where it has them.
+    /// `keeper` those to the keeper: none where it has them, as are `challenges`.
     pub(super) fn configure(
         &self,
         tally: Tally,
         (programs, keeper): (Vec<OwnedFd>, Vec<OwnedFd>),
+        challenges: Vec<Challenge>,
     ) -> io::Result<ToServer> {
         Ok(ToServer::Configure(Configure {
             generation: self.number,
@@ -255,6 +256,7 @@ impl Generation {
                 .map(Certificates::set)
                 .transpose()?,
             earlier: self.earlier_of_late()?,
+            challenges,
             layout: self.manifest.layout.clone(),
             tally,
         }))

@@ -18,7 +18,7 @@ use ipc::server::{LastReload, ReloadOutcome, Tally, ToServer, ToSupervisor};
 use os::exec::{Handed, Inherited};
 use os::signal::Signals;
 
-use crate::acme::Authorities;
+use crate::acme::{self, Authorities};
 use crate::child::{self, BackOff, Server};
 use crate::directory::{DIRECTORY, Directories};
 use crate::handover::{Arriving, Leaving};
@@ -118,7 +118,9 @@ fn start_server(
         None => Vec::new(),
     };
     let server = ManuallyDrop::new(Server::start(&next.user).map_err(said)?);
-    let message = next.configure(tally, (links, to_keeper)).map_err(said)?;
+    let challenges = acme::left_by_another(&next.wishes, keys);
+    let message = next.configure(tally, (links, to_keeper), challenges);
+    let message = message.map_err(said)?;
     server.send(&message).map_err(|error| lost(&error))?;
     let until = Instant::now() + READY_MAX + next.scripts;
     loop {

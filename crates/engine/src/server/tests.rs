@@ -11,7 +11,7 @@ use std::time::Instant;
 use os::net::{Bind, bind, local_address};
 
 use super::*;
-use ipc::server::{ListenerSocket, Tally};
+use ipc::server::{Challenge, ChallengeProof, ListenerSocket, Tally};
 
 /// The model's listeners are not looked at: sockets come with their address.
 const CONFIG: &str = r#"
@@ -67,6 +67,7 @@ fn configure(generation: u64, body: &str, listeners: Vec<ListenerSocket>) -> Con
         keeper: Vec::new(),
         certificates: None,
         earlier: None,
+        challenges: Vec::new(),
         layout: Default::default(),
         tally: Tally::default(),
     }
@@ -95,12 +96,18 @@ fn read(stream: &mut TcpStream) -> String {
 
 impl Running {
     fn start() -> Self {
+        Self::start_with(Vec::new())
+    }
+
+    fn start_with(challenges: Vec<Challenge>) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let (address, listeners) = listeners(anywhere());
         let (supervisor, link) = os::fdpass::pair().expect("link");
         let sender = LinkSender::new(&link).expect("a sender");
         let mut receiver = LinkReceiver::new(link);
-        let server = ServerThreads::start(configure(1, "ok", listeners), &sender, &mut receiver);
+        let mut first = configure(1, "ok", listeners);
+        first.challenges = challenges;
+        let server = ServerThreads::start(first, &sender, &mut receiver);
         Self {
             _turn: turn,
             server: Some(server.expect("start")),
@@ -158,6 +165,26 @@ impl Drop for Running {
             server.drain(&mut self.receiver);
         }
     }
+}
+
+#[test]
+fn an_authority_is_answered_from_the_first_connection_on_and_by_a_generation_after() {
+    let proof = ChallengeProof::Http {
+        token: "one".into(),
+        authorization: "one.thumb".into(),
+    };
+    let name = "x".to_owned();
+    let mut running = Running::start_with(vec![Challenge { name, proof }]);
+    let asked = |running: &Running| {
+        let mut stream = TcpStream::connect(running.address).expect("connect");
+        let request = b"GET /.well-known/acme-challenge/one HTTP/1.1\r\nHost: x\r\n\r\n";
+        stream.write_all(request).expect("send");
+        read(&mut stream)
+    };
+    assert!(asked(&running).ends_with("one.thumb"));
+    let (_, listeners) = listeners(running.address);
+    running.configure(configure(2, "next", listeners));
+    assert!(asked(&running).ends_with("one.thumb"));
 }
 
 #[test]

@@ -71,6 +71,7 @@ fn configure() -> ToServer {
         keeper: vec![memory("handshakes"), memory("tickets")],
         certificates: Some(memory("certificates")),
         earlier: Some(memory("earlier")),
+        challenges: Vec::new(),
         layout: layout(),
         tally: tally(),
     })

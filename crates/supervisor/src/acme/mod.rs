@@ -29,12 +29,13 @@ use config::reason;
 use ipc::acme::{Account, Binding, CertificateState, ChallengeKind, Held, ToAcme};
 use ipc::certificates::{Blob, Source};
 use ipc::keeper::Judged;
-use ipc::server::CHALLENGES_MAX;
+use ipc::server::{CHALLENGES_MAX, Challenge};
 
 use os::file::Wait;
 
 use crate::child::{AcmeProcess, BackOff};
 use crate::chores::Chores;
+use crate::keeper::Keys;
 use demand::Demanded;
 use export::Exports;
 use proofs::Proofs;
@@ -351,11 +352,33 @@ impl Authorities {
         changed
     }
 
+    /// Everything that is published, as a server that starts is told.
+    pub(super) fn challenges(&mut self, keys: &mut Keys) -> Vec<Challenge> {
+        let mut proofs = std::mem::take(&mut self.proofs);
+        let challenges = proofs.challenges(self.published(), keys);
+        self.proofs = proofs;
+        challenges
+    }
+
     /// Everything that is published, here and by other machines.
     fn published(&self) -> impl Iterator<Item = &Publication> {
         let own = self.shown.values().map(|shown| &shown.publication);
         own.chain(&self.read)
     }
+}
+
+/// What is published in the stores now, for a server that is to answer before this program keeps them: an
+/// authority may be looking at what another program has published.
+pub(super) fn left_by_another(wishes: &Wishes, keys: &mut Keys) -> Vec<Challenge> {
+    let mut published = Vec::new();
+    for acme in &wishes.accounts {
+        let lease = Duration::from_millis(acme.lease_ms);
+        let read = Store::open(&acme.store, lease).and_then(|store| store.published());
+        // What cannot be read is told by whoever keeps the store.
+        published.extend(read.unwrap_or_default());
+    }
+    published.truncate(CHALLENGES_MAX / 2);
+    Proofs::default().challenges(published.iter(), keys)
 }
 
 /// The accounts as the process is told them.

@@ -62,6 +62,20 @@ impl Proofs {
         published: impl Iterator<Item = &'a Publication>,
         keys: &mut Keys,
     ) -> ToServer {
+        let challenges = self.challenges(published, keys);
+        self.told = self.next();
+        ToServer::Challenges {
+            number: self.told,
+            challenges,
+        }
+    }
+
+    /// Likewise, for a server that is told more.
+    pub(super) fn challenges<'a>(
+        &mut self,
+        published: impl Iterator<Item = &'a Publication>,
+        keys: &mut Keys,
+    ) -> Vec<Challenge> {
         let mut needed = Vec::new();
         let mut challenges = Vec::new();
         for publication in published {
@@ -74,11 +88,7 @@ impl Proofs {
         let life = keys.life();
         self.made
             .retain(|key, made| made.life == life && needed.contains(key));
-        self.told = self.next();
-        ToServer::Challenges {
-            number: self.told,
-            challenges,
-        }
+        challenges
     }
 
     fn shown(

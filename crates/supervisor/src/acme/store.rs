@@ -417,6 +417,30 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_is_started_by_another_program_has_what_this_one_published() {
+        let directory = TempDir::new();
+        let text = format!(
+            "[[listen]]\naddress = \"127.0.0.1:1\"\ntls = true\n[acme.test]\nstore = \"{}\"\n\
+             directory = \"https://ca.example/\"\n[[sites]]\nhosts = [\"a.example\"]\nroot = \"/srv\"\ntls = {{ acme = \"test\" }}\n",
+            directory.path().display()
+        );
+        let model = config::load(&config::Sources::from_text("nagaya.toml", &text));
+        let wishes = super::super::Wishes::of(&model.unwrap());
+        let (token, authorization) = ("t".repeat(43), format!("{0}.{0}", "t".repeat(43)));
+        let proof = Proof::Http {
+            token,
+            authorization,
+        };
+        let name = "a.example".to_owned();
+        let kept = Store::open(&wishes.accounts[0].store, Duration::from_secs(30));
+        let mut kept = kept.unwrap();
+        kept.step(Instant::now()).unwrap();
+        kept.publish(&Publication { name, proof }).unwrap();
+        let left = super::super::left_by_another(&wishes, &mut crate::keeper::Keys::default());
+        assert_eq!(left.len(), 1);
+    }
+
+    #[test]
     fn orders_that_nobody_goes_on_with_and_firsts_that_count_no_more_leave_the_store() {
         let directory = TempDir::new();
         let mut first = store(&directory);

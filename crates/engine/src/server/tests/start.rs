@@ -35,6 +35,7 @@ fn configure() -> Configure {
         keeper: Vec::new(),
         certificates: None,
         earlier: None,
+        challenges: Vec::new(),
         layout: Default::default(),
         tally: Tally::default(),
     }
