@@ -321,6 +321,22 @@ const CHOSEN: &[(&str, &[&str], &[&str])] = &[
         &["not = { path = \"/a/*\", not = { path = \"/a/b/*\" } } }\ndeny = \"all\""],
         &[],
     ),
+    // In a named location what stands behind a `return` is never reached, and what leads away from some
+    // paths leaves the others alone.
+    (
+        "location / { try_files $uri @app; } location @app { return 403; rewrite ^/(.*)$ https://b.example/$1 permanent; }",
+        &["handler = { respond = { status = 403 } }"],
+        &["b.example"],
+    ),
+    (
+        "location / { try_files $uri @app; } location @app { rewrite ^/old$ https://b.example/ permanent; \
+         proxy_pass http://app; }",
+        &[
+            "path_regex = \"^/old$\" }\nhandler = { redirect = \"https://b.example/\", status = 301 }",
+            "handler = { proxy = ",
+        ],
+        &[],
+    ),
     // Who is let in is asked in a named location, too.
     (
         "location / { try_files $uri @app; } location @app { auth_basic x; auth_basic_user_file /p; deny all; \

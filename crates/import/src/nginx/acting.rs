@@ -539,14 +539,17 @@ impl<'a> SiteWork<'_, 'a> {
         self.say(named, &mut rule);
         match self.handled(named, &members, &mut rule) {
             Ok(_) => {
-                for line in named.own().iter().filter(|line| line.name == "rewrite") {
-                    match self.rewriting(line, &members, &[]) {
-                        Some(Rewriting::Redirect(redirect)) => rule.merge(redirect),
-                        Some(Rewriting::Entry(entry, _)) => {
-                            self.http.ledger.carried(line.id);
-                            rule.put("rewrite", TomlItem::List(vec![entry]), &[line.id]);
+                let mut returns = false;
+                for line in named.own() {
+                    returns |= line.name == "return";
+                    match line.name.as_str() {
+                        "rewrite" if returns => {
+                            self.http
+                                .ledger
+                                .idle(line.id, "a `return` stands before it");
                         }
-                        None => self.http.ledger.lost(line.id, "write it as `rewrite`"),
+                        "rewrite" => self.rewritten_in_named(line, &members, &mut rule),
+                        _ => {}
                     }
                 }
             }
@@ -559,5 +562,16 @@ impl<'a> SiteWork<'_, 'a> {
             rule.close(why);
         }
         self.after.push(rule);
+    }
+    /// A `rewrite` of a named location, whose rule is this one.
+    fn rewritten_in_named(&mut self, line: &Statement, members: &Members, rule: &mut DraftKeys) {
+        match self.rewriting(line, members, &[]) {
+            Some(Rewriting::Redirect(redirect)) => self.after.push(redirect),
+            Some(Rewriting::Entry(entry, _)) => {
+                self.http.ledger.carried(line.id);
+                rule.put("rewrite", TomlItem::List(vec![entry]), &[line.id]);
+            }
+            None => self.http.ledger.lost(line.id, "write it as `rewrite`"),
+        }
     }
 }
