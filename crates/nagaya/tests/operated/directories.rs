@@ -25,6 +25,15 @@ rules = [{ handler = { respond = { body = "fine" } } }]
 #[test]
 fn the_directory_process_is_another_after_it_died_and_gone_with_its_directories() {
     let mut gateway = Gateway::with_config(BINARY, CONFIG).start();
+    // One that dies before it was given its settings was never there.
+    eventually(
+        PATIENCE,
+        "a directory process that was told what to do",
+        || {
+            let said = gateway.stderr();
+            said.contains("directory process started").then_some(())
+        },
+    );
     let first = gateway.child_called("directory");
     let pid = Pid::from_raw(i32::try_from(first).unwrap()).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
