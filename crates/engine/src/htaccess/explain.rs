@@ -21,7 +21,7 @@ use super::applied::failure;
 use super::cache::{KnownChain, Programs};
 use super::facts::{Carried, Facts, ToldRequest, ToldSite, root_name};
 use super::walk::{self, Landing, LandingKind, Walk, Walked};
-use super::{has_cgi, looks};
+use super::{PATHS_MAX, has_cgi, looks, looped};
 use crate::resolve::resolved::relative_of;
 use crate::resolve::search::Root;
 use crate::site::path_rules;
@@ -75,9 +75,10 @@ pub fn explain(
         path,
         query,
         carried: Carried::default(),
+        redirects: 0,
     };
     let mut rounds = Vec::new();
-    for _ in 0..=REDIRECTS_MAX {
+    for _ in 0..PATHS_MAX {
         let (round, goes_on) = explainer.round()?;
         rounds.push(round);
         if !goes_on {
@@ -116,6 +117,8 @@ struct Explainer<'a> {
     path: Vec<u8>,
     query: Option<Vec<u8>>,
     carried: Carried,
+    /// Times that rules have sent it elsewhere.
+    redirects: usize,
 }
 
 impl<'a> Explainer<'a> {
@@ -282,7 +285,14 @@ impl<'a> Explainer<'a> {
                 round.ending = format!("{status}, to {}", text(location));
                 return false;
             }
-            Ending::Rewritten(path) => (path.clone(), Carried::redirected(decision, facts)),
+            Ending::Rewritten(_) if self.redirects == REDIRECTS_MAX => {
+                round.ending = format!("500: {}", looped());
+                return false;
+            }
+            Ending::Rewritten(path) => {
+                self.redirects += 1;
+                (path.clone(), Carried::redirected(decision, facts))
+            }
             Ending::GoOn => match page {
                 Some(path) => (path, Ok(Carried::with(decision, facts))),
                 None => {

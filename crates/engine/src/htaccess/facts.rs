@@ -145,6 +145,11 @@ impl Carried {
 
     /// What goes with a request whose path files let stand, to the file that answers for it.
     pub(crate) fn with(decision: &Decision, facts: &Facts) -> Self {
+        // As in Apache, which keeps what was merged for the directory and not what was for its page:
+        // where these differ, the page's is another ground than any that comes after it.
+        let before = facts.decided.as_ref().map(|it| &it.ground);
+        let is_known = facts.page_of.is_none() || before == decision.ground.as_ref();
+        let ground = decision.ground.clone().filter(|_| is_known);
         Self {
             variables: decision.variables.clone(),
             // What a page's rules end is ended for the page alone.
@@ -155,7 +160,7 @@ impl Carried {
             spent: decision.spent,
             is_translated: false,
             page_of: None,
-            decided: decision.ground.clone().map(|ground| Decided {
+            decided: ground.map(|ground| Decided {
                 ground,
                 user: decision.user.clone(),
                 _known: facts.known.clone(),

@@ -1,11 +1,11 @@
 //! `.htaccess` files: after a path is known and before the site's rules, what the files above it
 //! say of the request.
 //!
-//! A path without files has what its virtual host says. [`obey`] goes round at most
-//! [`REDIRECTS_MAX`] times: the files that hold for the path are found
-//! (`walk`, `cache`), asked for a decision, and answered what they want to know (`answers`); what
-//! that comes to is judged (`judged`). They answer the request, send it elsewhere inside, or leave
-//! behind what those need who go on with it ([`Applied`]). Access is decided for every path on the way.
+//! A path without files has what its virtual host says. [`obey`] goes round until the path stands, or
+//! was sent elsewhere [`REDIRECTS_MAX`] times: the files that hold for the path are found (`walk`,
+//! `cache`), asked for a decision, and answered what they want to know (`answers`); what that comes to
+//! is judged (`judged`). They answer the request, send it elsewhere inside, or leave behind what those
+//! need who go on with it ([`Applied`]). Access is decided for every path on the way.
 //! Whom the site keeps out has nothing of them, and its rates count whom they answer. Sites without
 //! them pay one look.
 
@@ -49,6 +49,9 @@ use crate::scripts::Next;
 use crate::site_log::{self, Audience};
 use crate::stage::Routed;
 use crate::tree::Tree;
+
+/// Paths of one request: each that it is sent to, and a directory's page at each.
+const PATHS_MAX: usize = 2 * (REDIRECTS_MAX + 1);
 
 /// Has the site's files say what they want of the request.
 ///
@@ -94,7 +97,8 @@ async fn go_round(
     let mut carried = carried.map_or_else(Carried::default, |it| *it);
     // What was said of the path whose page is looked at: that answers where the page is refused.
     let mut outer: Option<(Decision, Facts)> = None;
-    for round in 0..=REDIRECTS_MAX {
+    let mut redirects = 0;
+    for round in 0..PATHS_MAX {
         let tree = resolve::find_tree(routed, exchange);
         let path = exchange.route.lookup_path(&exchange.request).to_vec();
         let (landing, known) = find((routed, files), exchange, (tree, &path)).await?;
@@ -131,24 +135,18 @@ async fn go_round(
                 exchange.route.file = file;
                 let is_page = next.page_of.is_some();
                 carried = next.after_failure(exchange.route.failed_status)?;
-                if round == REDIRECTS_MAX {
+                redirects += usize::from(!is_page);
+                if redirects > REDIRECTS_MAX || round + 1 == PATHS_MAX {
                     note(exchange, Applied::new(decision, facts, files));
-                } else if !is_page || facts.page_of.is_none() {
+                    break;
+                }
+                if !is_page || facts.page_of.is_none() {
                     outer = is_page.then_some((decision, facts));
                 }
             }
             Ok(Onward::Answer(status, location)) => {
-                let is_by_rule = decision.is_by_rule;
-                let mut applied = Applied::new(decision, facts, files);
-                // What is sent elsewhere has no page that `Header` without `always` would be about.
-                applied.is_own_error = true;
-                note(exchange, applied);
-                // As in Apache a failure stands whose page is none, unless a rule leads away from it.
-                if exchange.route.failed_status != 0 && !is_by_rule {
-                    return Err(Error::refused(status, "htaccess_page"));
-                }
-                rules::charge_for_files(routed, exchange).await?;
-                return answer_at_once(routed, exchange, status, &location).await;
+                let applied = Applied::new(decision, facts, files);
+                return answer_as_said(routed, exchange, applied, (status, &location)).await;
             }
             Ok(Onward::Settled) => return settle(files, exchange, decision, facts),
             Err(error) => {
@@ -158,8 +156,12 @@ async fn go_round(
             }
         }
     }
-    let told = format!("its files have sent it elsewhere {REDIRECTS_MAX} times");
-    Err(Error::new(Kind::Refused(500), "htaccess_loop", told))
+    Err(Error::new(Kind::Refused(500), "htaccess_loop", looped()))
+}
+
+/// What is told of a request that comes to no end.
+fn looped() -> String {
+    format!("its files have sent it elsewhere {REDIRECTS_MAX} times")
 }
 
 /// What was said of the path that answers for a refusal: where the page of another is refused, that.
@@ -438,6 +440,25 @@ fn rewrite_query(exchange: &mut Exchange, query: Option<&[u8]>) -> Result<()> {
 
 fn note(exchange: &mut Exchange, applied: Applied) {
     exchange.route.htaccess = Some(Box::new(applied));
+}
+
+/// Answers as was said of a path, unless it is that of a failure's page.
+async fn answer_as_said(
+    routed: Routed<'_>,
+    exchange: &mut Exchange,
+    mut applied: Applied,
+    (status, location): (u16, &[u8]),
+) -> Result<Next> {
+    let is_by_rule = applied.decision.is_by_rule;
+    // What is sent elsewhere has no page that `Header` without `always` would be about.
+    applied.is_own_error = true;
+    note(exchange, applied);
+    // As in Apache a failure stands whose page is none, unless a rule leads away from it.
+    if exchange.route.failed_status != 0 && !is_by_rule {
+        return Err(Error::refused(status, "htaccess_page"));
+    }
+    rules::charge_for_files(routed, exchange).await?;
+    answer_at_once(routed, exchange, status, location).await
 }
 
 /// Sends the client elsewhere, or answers with a status alone.

@@ -702,6 +702,39 @@ fn an_explanation_names_files_lines_and_where_it_ends() {
 }
 
 #[test]
+fn pages_of_directories_are_no_paths_that_a_request_is_sent_on_to() {
+    let mut rules = "RewriteEngine On\n".to_owned();
+    let mut files = Vec::new();
+    for at in 0..=11 {
+        let to = at + 1;
+        if at < 11 {
+            rules += &format!("RewriteRule ^d{at}/index.html$ /d{to}/ [L]\n");
+        }
+        files.push((format!("site/d{at}/index.html"), format!("page {at}")));
+    }
+    files.push(("site/.htaccess".to_owned(), rules));
+    let files: Vec<_> = files
+        .iter()
+        .map(|(name, text)| (&**name, &**text))
+        .collect();
+    let gateway = gateway(&files);
+    check(
+        &gateway,
+        "a.test",
+        &[("/d1/", 200, "page 11"), ("/d0/", 500, "")],
+    );
+    let explain = |url: &str| run(&gateway, &["htaccess", "explain", url]).1;
+    let ends = [
+        ("/d1/", "it stands"),
+        ("/d0/", "sent it elsewhere 10 times"),
+    ];
+    for (path, end) in ends {
+        let said = explain(&format!("http://a.test{path}"));
+        assert!(said.contains(end), "{path}: {said}");
+    }
+}
+
+#[test]
 fn access_is_decided_once_where_the_same_lines_decide_about_where_it_leads() {
     let own = "SetEnvIf Request_URI ^/(old|far|err|$) ok\nRequire env ok\nErrorDocument 403 /front.txt\n\
                RewriteEngine On\nRewriteRule ^old$ /plain.txt\nRewriteRule ^old-(.*)$ /$1\n\
@@ -726,6 +759,25 @@ fn access_is_decided_once_where_the_same_lines_decide_about_where_it_leads() {
             ("/old-sub/deep/page.txt", 403, ""),
         ],
     );
+}
+
+#[test]
+fn access_is_decided_again_beyond_a_page_that_has_a_section_its_directory_has_not() {
+    for (section, status) in [
+        ("", 200),
+        ("<If \"-f %{REQUEST_FILENAME}\">\n</If>\n", 403),
+        ("<Files \"*.*\">\nHeader set X-A b\n</Files>\n", 403),
+        ("<If \"true\">\nHeader set X-A b\n</If>\n", 200),
+    ] {
+        let own = "SetEnvIf Request_URI ^/shown/ ok\nRequire env ok\nRewriteEngine On\n\
+                   RewriteRule ^shown/index.html$ /plain.txt\n";
+        let gateway = gateway(&[
+            ("site/.htaccess", &format!("{own}{section}")),
+            ("site/shown/index.html", "shown"),
+        ]);
+        let asked = ask(&gateway, "a.test", "/shown/", "");
+        assert_eq!(asked.status, status, "{section}");
+    }
 }
 
 /// What changes, and what a file in `hot/deep` is answered from then on.

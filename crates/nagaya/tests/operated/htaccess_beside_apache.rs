@@ -407,25 +407,29 @@ fn reason_of_rules(
         .is_some_and(|body| body.starts_with("cgi\n"));
     let is_directory = request.contains("/ HTTP") || request.contains("/?");
     let is_sent = (300..400).contains(&theirs.status);
-    if says("[DPI")
-        && [".cgi/", ".html/", ".txt/"]
-            .iter()
-            .any(|it| request.contains(it))
-    {
+    let follows_program = [".cgi/", ".html/", ".txt/"]
+        .iter()
+        .any(|it| request.contains(it));
+    let leads_there = || says("info.cgi/") && differ_only_in(&["name ", "path "], theirs, ours);
+    if says("[DPI") && (follows_program || leads_there()) {
         return Some("DPI of a rule that leads to the same file");
     }
     if says("[R=temp]") && is_sent {
         return Some("a rule that goes on with what another one redirects to");
     }
-    let others = |seen: &Seen| {
-        let lines = seen.body.iter().flat_map(|body| body.lines());
-        let lines = lines.filter(|line| !line.starts_with("q ") && !line.starts_with("r "));
-        lines.map(str::to_owned).collect::<Vec<_>>()
-    };
-    if says("[E=") && is_directory && is_program && others(theirs) == others(ours) {
+    if says("[E=")
+        && is_directory
+        && is_program
+        && differ_only_in(&["q ", "r ", "rq ", "rr "], theirs, ours)
+    {
         return Some("a variable that a rule sets for a directory and for its page: both are told");
     }
-    if says("[T=") && is_directory {
+    let leads_to_directory = || {
+        let targets = ["\"?n=1\"", "\"/sub/", "\"sub/"];
+        targets.iter().any(|target| says(target)) && differ_only_in(&[], theirs, ours)
+    };
+    if says("[T=") && (is_directory || leads_to_directory()) {
+        // There it is where mod_dir was loaded before mod_rewrite.
         return Some("a type that a rule gives to a directory is not its page's");
     }
     let grows = says("%{REQUEST_URI}.txt") || says("$1.txt");
@@ -451,6 +455,17 @@ fn reason_of_rules(
         return Some("a percent sign is refused where it could be read twice");
     }
     None
+}
+
+/// Whether two pages have the same status, place and fields, and the same lines but for these.
+fn differ_only_in(words: &[&str], theirs: &Seen, ours: &Seen) -> bool {
+    let lines = |seen: &Seen| {
+        let lines = seen.body.iter().flat_map(|body| body.lines());
+        let lines = lines.filter(|line| !words.iter().any(|word| line.starts_with(word)));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let rest = |seen: &Seen| (seen.status, seen.location.clone(), seen.fields.clone());
+    rest(theirs) == rest(ours) && lines(theirs) == lines(ours)
 }
 
 #[test]
