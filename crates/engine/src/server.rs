@@ -244,11 +244,8 @@ impl ServerThreads {
             logs: configure.logs,
             files_max: generation.process.log.files_max,
         });
-        let kept: Arc<[ListenAddress]> = configure
-            .listeners
-            .into_iter()
-            .map(|listener| listener.address)
-            .collect();
+        let kept = configure.listeners.into_iter().map(|it| it.address);
+        let kept: Arc<[ListenAddress]> = kept.collect();
         if let Err(error) = os::process::reserve_descriptors(generation.room.reserve) {
             let error = config::reason(&error);
             tracing::warn!(error, "no descriptors set aside for logs and reloads");
@@ -353,6 +350,10 @@ impl ServerThreads {
         added: Vec<Added>,
         kept: &Arc<[ListenAddress]>,
     ) -> Result<()> {
+        let starts = self.shared.generation().is_none();
+        if starts {
+            self.shared.set_generation(generation);
+        }
         let mut opened: Vec<Vec<_>> = self.threads.iter().map(|_| Vec::new()).collect();
         for listener in added {
             self.watched.add(listener.worker, listener.watched);
@@ -376,7 +377,6 @@ impl ServerThreads {
         }
         drop(done);
         let mut late: BTreeSet<usize> = (0..self.threads.len()).collect();
-        let starts = self.shared.generation().is_none();
         let left = |late: &BTreeSet<usize>| {
             if starts {
                 return START_MAX.saturating_sub(told.elapsed());
