@@ -1,8 +1,9 @@
 //! What a request costs the recorder: processor time of folding records and of writing them, for
-//! 1,000 busy sites at 20,000 requests a second.
+//! 1,000 busy sites at 20,000 requests a second; what memory that takes, and what of the disk.
 //!
-//! `cargo run --release -p recorder --example fold_cost -- [SITES] [MINUTES]`. The clock is made up; a site's share falls with its rank, as do those of its 500 pages; a visitor
-//! looks at four pages.
+//! `cargo run --release -p recorder --example fold_cost -- [SITES] [MINUTES] [PER_SECOND] [PATHS] [IDLE]`.
+//! The clock is made up; a site's share falls with its rank, as do those of its 500 pages; a visitor
+//! looks at four pages. Of `IDLE` further sites the name alone is told.
 #![allow(clippy::unwrap_used, reason = "no part of the product")]
 
 use jiff::tz::TimeZone;
@@ -10,11 +11,15 @@ use os::cpu::process_cpu_ns;
 use recorder::{FigureStore, Fold, NameOf, RequestRecord};
 use testkit::TempDir;
 
-const PER_SECOND: u64 = 20_000;
-const PATHS: u64 = 500;
 const AGENTS: u64 = 200;
 /// 2026-11-22T00:00:00Z
 const BEGIN_US: i64 = 1_795_305_600_000_000;
+
+struct Load {
+    sites: u64,
+    per_second: u64,
+    paths: u64,
+}
 
 struct Chance(u64);
 
@@ -40,17 +45,23 @@ fn main() {
         .map(|word| word.parse::<u64>().unwrap());
     let sites = words.next().unwrap_or(1_000);
     let minutes = words.next().unwrap_or(10);
+    let load = Load {
+        sites,
+        per_second: words.next().unwrap_or(20_000),
+        paths: words.next().unwrap_or(500),
+    };
+    let idle = words.next().unwrap_or(0);
     let directory = TempDir::new();
     let (mut store, _) = FigureStore::open(directory.path(), 0).unwrap();
     let mut fold = Fold::new(TimeZone::UTC, Vec::new());
     let mut chance = Chance(7);
-    for site in 0..sites {
+    for site in 0..sites + idle {
         fold.tell_site(spread(1, site), &format!("site{site}.example"));
     }
     let (mut fold_ns, mut write_ns, mut requests) = (0, 0, 0_u64);
     for round in 0..minutes * 6 {
-        let records: Vec<_> = (0..PER_SECOND * 10)
-            .map(|at| record(&mut chance, sites, round, at))
+        let records: Vec<_> = (0..load.per_second * 10)
+            .map(|at| record(&mut chance, &load, round, at))
             .collect();
         let begun = process_cpu_ns();
         for (record, texts) in &records {
@@ -63,17 +74,19 @@ fn main() {
             fold.take(record);
         }
         let folded = process_cpu_ns();
-        let today = fold.day_of(BEGIN_US);
+        let today = fold.day_of(BEGIN_US + i64::try_from(round * 10_000_000).unwrap());
         store.write(fold.pieces(), None, today).unwrap();
         fold.written();
         fold_ns += folded - begun;
         write_ns += process_cpu_ns() - folded;
         requests += records.len() as u64;
-        if (round + 1).is_multiple_of(6) {
+        let minute = (round + 1) / 6;
+        let is_told = minute <= 10 || minute.is_multiple_of(60);
+        if (round + 1).is_multiple_of(6) && is_told {
             let us = |ns: u64| ns as f64 / 1e3 / requests as f64;
             println!(
                 "{} min: {:.2} us a request, folding {:.2}, writing {:.2}",
-                (round + 1) / 6,
+                minute,
                 us(fold_ns + write_ns),
                 us(fold_ns),
                 us(write_ns)
@@ -86,21 +99,34 @@ fn main() {
         "settled in {:.2} s",
         (process_cpu_ns() - begun) as f64 / 1e9
     );
+    let files = std::fs::read_dir(directory.path()).unwrap();
+    let bytes: u64 = files.map(|it| it.unwrap().metadata().unwrap().len()).sum();
+    println!(
+        "{} MB of memory at most, {:.1} MB of the disk, {:.1} KB a site",
+        testkit::processes::memory_kib(std::process::id(), "VmHWM") / 1_000,
+        bytes as f64 / 1e6,
+        bytes as f64 / 1e3 / sites as f64
+    );
 }
 
 type Told = (u64, NameOf, Box<dyn Fn() -> String>);
 
-fn record(chance: &mut Chance, sites: u64, round: u64, at: u64) -> (RequestRecord, [Told; 2]) {
+fn record(chance: &mut Chance, load: &Load, round: u64, at: u64) -> (RequestRecord, [Told; 2]) {
+    let Load {
+        sites,
+        per_second,
+        paths,
+    } = *load;
     let site = chance.rank(sites);
-    let page = chance.rank(PATHS);
+    let page = chance.rank(paths);
     let is_view = chance.next().is_multiple_of(5);
-    let visitor = (round * PER_SECOND * 10 + at) / 20 + chance.next() % 4_000;
+    let visitor = (round * per_second * 10 + at) / 20 + chance.next() % 4_000;
     let agent = spread(3, visitor % AGENTS);
-    let path = spread(2, (site * PATHS + page) * 2 + u64::from(is_view));
+    let path = spread(2, (site * paths + page) * 2 + u64::from(is_view));
     let ending = if is_view { "" } else { ".png" };
     let record = RequestRecord {
         at_us: BEGIN_US
-            + i64::try_from((round * 10_000_000) + at * 1_000_000 / PER_SECOND).unwrap(),
+            + i64::try_from((round * 10_000_000) + at * 1_000_000 / per_second).unwrap(),
         site: spread(1, site),
         path,
         referrer: 0,
