@@ -123,7 +123,7 @@ moving_in_tools=(
   /usr/share/roundcube/index.php:roundcube:required
   /usr/share/tt-rss/www/index.php:tt-rss:required
   /usr/share/shaarli/index.php:shaarli:required
-  /usr/share/gitweb/gitweb.cgi:gitweb:required
+  /etc/gitweb.conf:gitweb:required
   /usr/lib/cgit/cgit.cgi:cgit:required
   /usr/lib/cgi-bin/awstats.pl:awstats:required
   /usr/lib/munin/cgi/munin-cgi-graph:munin:required
