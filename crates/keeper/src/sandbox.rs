@@ -7,12 +7,7 @@
 
 use std::io;
 
-use seccompiler::SeccompCmpArgLen::{Dword, Qword};
-use seccompiler::SeccompCmpOp::{Eq, MaskedEq};
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCondition, SeccompFilter, SeccompRule,
-    apply_filter_all_threads,
-};
+use os::calls::{CallFilters, CallWhere};
 
 /// Calls that are allowed whatever their arguments.
 const ALLOWED: &[libc::c_long] = &[
@@ -56,8 +51,8 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_getrandom,
 ];
 
-/// Calls that are allowed where an argument has this value under this mask: a place, and both.
-const ALLOWED_WHERE: &[(libc::c_long, u8, u64, u64)] = &[
+/// Calls that are allowed with some arguments.
+const ALLOWED_WHERE: &[CallWhere] = &[
     // No memory to run code from.
     (libc::SYS_mmap, 2, libc::PROT_EXEC as u64, 0),
     (libc::SYS_mprotect, 2, libc::PROT_EXEC as u64, 0),
@@ -78,59 +73,12 @@ const ALLOWED_WHERE: &[(libc::c_long, u8, u64, u64)] = &[
     (libc::SYS_prlimit64, 2, u64::MAX, 0),
 ];
 
-/// Has the kernel refuse everything else, for every thread of this process and those to come.
+/// All else is refused.
 ///
 /// # Errors
-/// When the kernel cannot, or does not let us.
-pub(crate) fn enter() -> io::Result<()> {
-    for filter in [threads()?, calls()?] {
-        apply_filter_all_threads(&filter).map_err(io::Error::other)?;
-    }
-    Ok(())
-}
-
-/// Makes one way of starting threads unknown, whose arguments a filter cannot see: libraries go
-/// back to the older one.
-fn threads() -> io::Result<BpfProgram> {
-    let unknown = SeccompAction::Errno(libc::ENOSYS as u32);
-    compile(
-        vec![(libc::SYS_clone3, Vec::new())],
-        SeccompAction::Allow,
-        unknown,
-    )
-}
-
-fn calls() -> io::Result<BpfProgram> {
-    let mut rules: Vec<_> = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
-    // The other filter has the word about it.
-    rules.push((libc::SYS_clone3, Vec::new()));
-    for (call, place, mask, value) in ALLOWED_WHERE {
-        let (length, how) = match *mask {
-            u64::MAX => (Qword, Eq),
-            mask if mask == u64::from(u32::MAX) => (Dword, Eq),
-            mask => (Qword, MaskedEq(mask)),
-        };
-        let condition = SeccompCondition::new(*place, length, how, *value);
-        let rule = condition.and_then(|it| SeccompRule::new(vec![it]));
-        rules.push((*call, vec![rule.map_err(io::Error::other)?]));
-    }
-    let refused = SeccompAction::Errno(libc::EPERM as u32);
-    compile(rules, refused, SeccompAction::Allow)
-}
-
-fn compile(
-    rules: Vec<(libc::c_long, Vec<SeccompRule>)>,
-    otherwise: SeccompAction,
-    where_one_holds: SeccompAction,
-) -> io::Result<BpfProgram> {
-    let architecture = std::env::consts::ARCH.try_into();
-    let filter = architecture.and_then(|architecture| {
-        let rules = rules.into_iter().collect();
-        SeccompFilter::new(rules, otherwise, where_one_holds, architecture)
-    });
-    filter
-        .and_then(BpfProgram::try_from)
-        .map_err(io::Error::other)
+/// On an architecture that filters cannot be made for.
+pub(crate) fn filters() -> io::Result<CallFilters> {
+    CallFilters::all_but(ALLOWED, ALLOWED_WHERE)
 }
 
 #[cfg(test)]
@@ -146,9 +94,7 @@ mod tests {
     fn within<T: Send>(something: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {
             let inside = scope.spawn(|| {
-                for filter in [threads().unwrap(), calls().unwrap()] {
-                    seccompiler::apply_filter(&filter).unwrap();
-                }
+                filters().unwrap().enter_by_thread().unwrap();
                 something()
             });
             inside.join().unwrap()

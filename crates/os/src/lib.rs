@@ -6,6 +6,7 @@
 //! which file may be opened, or when to listen, is the callers' business.
 
 pub mod calendar;
+pub mod calls;
 pub mod cgroup;
 pub mod confine;
 pub mod cpu;

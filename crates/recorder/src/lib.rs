@@ -31,6 +31,7 @@ mod range;
 mod reader;
 mod respondent;
 mod salts;
+mod sandbox;
 mod site_minutes;
 mod store;
 mod visits;

@@ -23,6 +23,7 @@ use crate::history::Detail;
 use crate::names::NameOf;
 use crate::reader::{decoded_path, is_site_name, path_of};
 use crate::salts::{SaltPeriod, Salts};
+use crate::sandbox;
 use crate::site_minutes::SiteMinutes;
 use crate::store::{FigureStore, StoreError, Tier};
 use crate::watch::Watch;
@@ -69,6 +70,10 @@ fn begin() -> io::Result<()> {
     os::confine::close_all_but(&link)?;
     os::process::die_with_parent(&link)?;
     os::confine::bound_descriptors(DESCRIPTORS_MAX)?;
+    if let Err(error) = sandbox::filters().and_then(|it| it.enter()) {
+        let error = reason(&error);
+        tracing::warn!(error, "the kernel refuses the recorder nothing");
+    }
     let settings = match ToRecorder::recv(link.as_fd()) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
         Ok(ToRecorder::Settings(settings)) => settings,

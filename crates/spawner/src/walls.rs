@@ -9,78 +9,11 @@
 
 use std::io;
 
+use os::calls::PRIVILEGED;
 use os::spawn::Filter;
 use seccompiler::SeccompCmpArgLen::{Dword, Qword};
 use seccompiler::SeccompCmpOp::{Eq, MaskedEq, Ne};
 use seccompiler::{BpfProgram, SeccompAction, SeccompCondition, SeccompFilter, SeccompRule};
-
-/// Opens a mount with other properties (6.15); of one number on every architecture.
-const OPEN_TREE_ATTR: libc::c_long = 467;
-/// Calls that are refused whatever their arguments.
-const REFUSED: &[libc::c_long] = &[
-    // Mounts, roots, namespaces.
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_setns,
-    libc::SYS_open_tree,
-    OPEN_TREE_ATTR,
-    libc::SYS_move_mount,
-    libc::SYS_fsopen,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fspick,
-    libc::SYS_mount_setattr,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_quotactl,
-    libc::SYS_quotactl_fd,
-    libc::SYS_fanotify_init,
-    // Other processes.
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_process_madvise,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_kcmp,
-    libc::SYS_perf_event_open,
-    // Keys, which belong to the user and not to the process.
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    libc::SYS_keyctl,
-    // Ways to have the kernel do much that is seldom looked at.
-    libc::SYS_bpf,
-    libc::SYS_userfaultfd,
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    libc::SYS_lookup_dcookie,
-    libc::SYS_nfsservctl,
-    // The kernel and the machine.
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_kexec_load,
-    #[cfg(not(all(target_env = "musl", target_arch = "aarch64")))]
-    libc::SYS_kexec_file_load,
-    libc::SYS_reboot,
-    libc::SYS_syslog,
-    libc::SYS_acct,
-    libc::SYS_vhangup,
-    libc::SYS_settimeofday,
-    libc::SYS_clock_settime,
-    libc::SYS_clock_adjtime,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_iopl,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_ioperm,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_modify_ldt,
-];
 
 /// Namespaces that could be made; each is a bit of the first argument of two calls.
 const NAMESPACES: [libc::c_int; 7] = [
@@ -164,7 +97,7 @@ fn refusing() -> io::Result<BpfProgram> {
 type Rules = Vec<(libc::c_long, Vec<SeccompRule>)>;
 
 fn rules() -> Result<Rules, seccompiler::BackendError> {
-    let mut rules: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
+    let mut rules: Rules = PRIVILEGED.iter().map(|call| (*call, Vec::new())).collect();
     let bit = |bit: libc::c_int| {
         let bit = u64::from(bit.unsigned_abs());
         let has = SeccompCondition::new(0, Qword, MaskedEq(bit), bit)?;
@@ -262,12 +195,12 @@ mod tests {
 
     #[test]
     fn what_no_site_needs_is_refused_to_root_as_well() {
-        let calls: Vec<_> = REFUSED.iter().map(|call| (*call, u64::MAX)).collect();
+        let calls: Vec<_> = PRIVILEGED.iter().map(|call| (*call, u64::MAX)).collect();
         let refused = answers(&calls);
-        for (call, answer) in REFUSED.iter().zip(&refused) {
+        for (call, answer) in PRIVILEGED.iter().zip(&refused) {
             assert_eq!(*answer, libc::EPERM, "call {call}");
         }
-        assert_eq!(refused.len(), REFUSED.len());
+        assert_eq!(refused.len(), PRIVILEGED.len());
         for namespace in NAMESPACES.iter().chain(&[NAMESPACE_OF_CLOCKS]) {
             let flags = u64::from(namespace.unsigned_abs());
             let answer = answers(&[(libc::SYS_unshare, flags | 0x400)]);

@@ -252,6 +252,7 @@ fn the_recorder_may_do_little_and_is_another_user() {
     for set in ["CapPrm", "CapEff", "CapAmb"] {
         assert_eq!(line(recorder, set), "0000000000000000", "{set}");
     }
+    assert_eq!(line(recorder, "Seccomp"), "2", "a filter holds");
     let nice = fs::read_to_string(format!("/proc/{recorder}/stat")).unwrap();
     let fields = nice.rsplit_once(')').unwrap().1.split_whitespace();
     assert_eq!(fields.clone().nth(16), Some("10"), "{nice}");
