@@ -285,14 +285,7 @@ impl<'a> Explainer<'a> {
                 round.ending = format!("{status}, to {}", text(location));
                 return false;
             }
-            Ending::Rewritten(_) if self.redirects == REDIRECTS_MAX => {
-                round.ending = format!("500: {}", looped());
-                return false;
-            }
-            Ending::Rewritten(path) => {
-                self.redirects += 1;
-                (path.clone(), Carried::redirected(decision, facts))
-            }
+            Ending::Rewritten(path) => (path.clone(), Carried::redirected(decision, facts)),
             Ending::GoOn => match page {
                 Some(path) => (path, Ok(Carried::with(decision, facts))),
                 None => {
@@ -304,6 +297,11 @@ impl<'a> Explainer<'a> {
                 }
             },
         };
+        if self.redirects == REDIRECTS_MAX {
+            round.ending = format!("500: {}", looped());
+            return false;
+        }
+        self.redirects += usize::from(matches!(decision.ending, Ending::Rewritten(_)));
         let Ok(carried) = carried else {
             round.ending = "500: its variables are too long".to_owned();
             return false;

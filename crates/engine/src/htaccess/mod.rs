@@ -135,11 +135,12 @@ async fn go_round(
                 exchange.route.file = file;
                 let is_page = next.page_of.is_some();
                 carried = next.after_failure(exchange.route.failed_status)?;
-                redirects += usize::from(!is_page);
-                if redirects > REDIRECTS_MAX || round + 1 == PATHS_MAX {
+                // As with Apache there is no page of a directory after the last time, either.
+                if redirects == REDIRECTS_MAX || round + 1 == PATHS_MAX {
                     note(exchange, Applied::new(decision, facts, files));
                     break;
                 }
+                redirects += usize::from(!is_page);
                 if !is_page || facts.page_of.is_none() {
                     outer = is_page.then_some((decision, facts));
                 }

@@ -296,6 +296,9 @@ fn alike(request: &str, theirs: &mut Seen, ours: &mut Seen) {
             };
             *body = body.lines().map(line).collect::<Vec<_>>().join("\n");
         }
+        if let Some(value) = seen.fields.get_mut("X-A") {
+            *value = value.replace('é', "%C3%A9");
+        }
         // Programs are told the canonical path.
         if let Some(body) = seen.body.as_mut().filter(|_| !is_canonical) {
             let lines = body.lines().filter(|line| !line.starts_with("uri "));
