@@ -8,6 +8,7 @@ mod address;
 mod alike;
 mod aside;
 mod clients;
+pub mod countries;
 mod diagnostics;
 mod dump;
 mod glob;

@@ -33,6 +33,15 @@ pub(crate) struct BadLines {
     pub(crate) first: usize,
 }
 
+/// What is known of directories that were not looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Existence {
+    /// Every directory was looked at.
+    Checked,
+    /// The sources were made from text: any directory is taken to exist.
+    Assumed,
+}
+
 /// The text of a regular file of at most so many bytes.
 pub(crate) fn read_text(path: &Path, most: u64) -> Result<String, String> {
     let bytes = read_bytes(path, most)?;

@@ -30,6 +30,7 @@ pub(crate) struct Mentions {
     pub(crate) map_files: Vec<String>,
     /// Files that name clients.
     pub(crate) client_files: Vec<String>,
+    pub(crate) country_files: Vec<String>,
     /// Document roots and their boundaries.
     pub(crate) directories: Vec<String>,
     /// Sockets and other files that are made where their directory is.
@@ -178,6 +179,9 @@ fn find_maps(top: &DeTable<'_>, mentions: &mut Mentions) {
 
 /// Where our own processes keep what outlives them, and whom they become.
 fn find_processes(top: &DeTable<'_>, mentions: &mut Mentions) {
+    let recorder = member(top, "recorder").and_then(DeValue::as_table);
+    let countries = recorder.and_then(|it| text_of(member(it, "countries")?));
+    mentions.country_files.extend(countries);
     find_recorder(top, mentions);
     find_directories(top, mentions);
 }

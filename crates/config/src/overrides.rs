@@ -10,9 +10,10 @@ use std::fmt;
 use crate::diagnostics::Diagnostics;
 use crate::dump::write::quote;
 pub use crate::keys::limit::KEYS;
+use crate::looks::Existence;
 use crate::lower;
 use crate::model::Model;
-use crate::sources::{Existence, Sources};
+use crate::sources::Sources;
 
 /// How a file begins that was not there.
 const HEAD: &str = "\

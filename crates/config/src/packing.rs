@@ -9,8 +9,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::include::Broken;
+use crate::looks::Existence;
 use crate::model::FileIdentity;
-use crate::sources::{Existence, Overrides, SourceFile, Sources};
+use crate::sources::{Overrides, SourceFile, Sources};
 
 /// First bytes of the form; changes whenever the form does.
 const MAGIC: &[u8; 8] = b"nagaya07";

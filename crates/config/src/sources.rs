@@ -16,12 +16,13 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use crate::aside::{Aside, Stays};
+use crate::countries::CountryFile;
 use crate::diagnostics::Diagnostics;
 use crate::include::Broken;
 use crate::last_good::{LastGood, Standing};
 use crate::looks::{
-    BadLines, find_phps, look_at_clients, look_at_directory, look_at_map, meant_name, read_bytes,
-    read_text,
+    BadLines, Existence, find_phps, look_at_clients, look_at_directory, look_at_map, meant_name,
+    read_bytes, read_text,
 };
 use crate::model::FileIdentity;
 use crate::reason::reason;
@@ -68,6 +69,8 @@ pub struct Sources {
     pub(crate) map_files: BTreeMap<PathBuf, Result<BadLines, String>>,
     /// The same of files that name clients.
     pub(crate) client_files: BTreeMap<PathBuf, Result<BadLines, String>>,
+    /// Files that say which country an address is in, which the server reads itself. Likewise.
+    pub(crate) country_files: BTreeMap<PathBuf, Result<(), String>>,
     /// Directories logs are to be made in, that are missing. Not looked at in another process.
     pub(crate) missing_for_logs: BTreeMap<PathBuf, String>,
     /// Users named, and why the server, or programs, cannot become them. Not looked at in another process.
@@ -103,15 +106,6 @@ pub(crate) struct SourceFile {
     pub(crate) broken: Broken,
     /// Why it could not be read. Not looked at in another process.
     pub(crate) unread: Option<String>,
-}
-
-/// What is known of directories that were not looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Existence {
-    /// Every directory was looked at.
-    Checked,
-    /// The sources were made from text: any directory is taken to exist.
-    Assumed,
 }
 
 impl Sources {
@@ -303,6 +297,7 @@ impl Sources {
             phps: BTreeMap::new(),
             map_files: BTreeMap::new(),
             client_files: BTreeMap::new(),
+            country_files: BTreeMap::new(),
             missing_for_logs: BTreeMap::new(),
             users: BTreeMap::new(),
             last_good: None,
@@ -432,6 +427,11 @@ impl Sources {
             self.client_files
                 .entry(self.resolve(from, path))
                 .or_insert_with_key(|path| look_at_clients(path));
+        }
+        for path in &mentions.country_files {
+            self.country_files
+                .entry(self.resolve(from, path))
+                .or_insert_with_key(|path| CountryFile::read(path).map(drop));
         }
         for path in &mentions.map_files {
             self.map_files

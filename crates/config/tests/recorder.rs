@@ -35,12 +35,14 @@ fn what_is_recorded_may_be_said_in_one_line() {
     assert_eq!(usual.searches, ["q", "s", "query", "search"]);
     let other = recorder(
         "salt = \"week\"\nexclude = [\"192.0.2.0/24\"]\nexclude_cookie = \"not-me\"\ndo_not_track = true\n\
-         search = []\ngroups = { \"Example.org/press\" = \"Press\" }\nnice = 0\n",
+         search = []\ngroups = { \"Example.org/press\" = \"Press\" }\nnice = 0\ncountries = \"a.mmdb\"\n",
     );
     assert_eq!(
         other.groups,
         [("example.org/press".to_owned(), "Press".to_owned())]
     );
+    let countries = other.countries.expect("a file of countries");
+    assert!(countries.is_absolute() && countries.ends_with("a.mmdb"));
     assert!(other.searches.is_empty() && other.do_not_track);
 }
 
@@ -56,5 +58,37 @@ fn what_could_not_be_recorded_by_is_refused() {
     ] {
         let problem = problem(lines);
         assert!(problem.contains(said), "{lines}: {problem}");
+    }
+}
+
+#[test]
+fn a_file_of_countries_that_cannot_be_read_is_a_warning_alone() {
+    let directory = testkit::TempDir::new();
+    let at = |name: &str| directory.path().join(name);
+    let network = ([203, 0, 113, 0], 24, "JP");
+    std::fs::write(
+        at("good.mmdb"),
+        testkit::countries::country_file(&[network]),
+    )
+    .expect("written");
+    std::fs::write(at("bad.mmdb"), "<html>").expect("written");
+    for (file, said) in [
+        ("good.mmdb", None),
+        ("bad.mmdb", Some("no database of countries")),
+        ("none.mmdb", Some("none.mmdb")),
+        (".", Some("a directory, not a file")),
+    ] {
+        let text = format!(
+            "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nrules = [{{ handler = {{ respond = {{ status = 204 }} }} }}]\n\
+             [recorder]\ndirectory = \"figures\"\ncountries = \"{file}\"\n"
+        );
+        std::fs::write(at("nagaya.toml"), text).expect("written");
+        let sources = Sources::read(&at("nagaya.toml")).expect("a configuration");
+        let (model, warnings) = config::load_and_warn(&sources).expect("a model");
+        assert!(model.recorder.is_some_and(|it| it.countries.is_some()));
+        let warnings = warnings.to_string();
+        let is_said = warnings.contains("cannot tell countries by");
+        assert_eq!(is_said, said.is_some(), "{file}: {warnings}");
+        assert!(warnings.contains(said.unwrap_or_default()), "{warnings}");
     }
 }

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use config::countries::CountryFile;
 use config::model::{
     self, Handler, HostPattern, Isolate, ListenAddress, ListenTls, Model, Senders,
 };
@@ -129,6 +130,8 @@ pub struct Process {
     pub log: model::Log,
     /// What is recorded; `None` is nothing.
     pub(crate) recorder: Option<model::Recorder>,
+    /// What tells the country of a client that is recorded, where that is wanted and can be read.
+    pub(crate) countries: Option<Arc<CountryFile>>,
     /// Peers whose forwarding fields are believed.
     pub trusted_proxies: Vec<IpNet>,
     /// Field edits on every request.
@@ -138,16 +141,34 @@ pub struct Process {
 }
 
 impl Process {
-    fn of(model: &Model) -> Self {
+    fn of(model: &Model, before: Option<&Self>) -> Self {
         Self {
             timeouts: model.timeouts.clone(),
             caps: model.caps.clone(),
             recorder: model.recorder.clone(),
+            countries: countries(model, before),
             htaccess_cached_bytes: model.htaccess_cached_bytes,
             log: model.log.clone(),
             trusted_proxies: model.trusted_proxies.clone(),
             request_headers: model.request_headers.clone(),
             reply_headers: model.reply_headers.clone(),
+        }
+    }
+}
+
+/// The file that tells countries: that of `before`, unless there is another.
+fn countries(model: &Model, before: Option<&Process>) -> Option<Arc<CountryFile>> {
+    let path = model.recorder.as_ref()?.countries.as_ref()?;
+    let known = before.and_then(|before| before.countries.as_ref());
+    if let Some(known) = known.filter(|known| known.is_still_at(path)) {
+        return Some(Arc::clone(known));
+    }
+    match CountryFile::read(path) {
+        Ok(file) => Some(Arc::new(file)),
+        Err(error) => {
+            let path = path.display();
+            tracing::error!(%path, error, "countries are not recorded");
+            None
         }
     }
 }
@@ -190,7 +211,7 @@ impl Generation {
         let upstreams = model.upstreams.iter().cloned();
         let mut generation = Self {
             number,
-            process: Process::of(model),
+            process: Process::of(model, before.map(|before| &before.process)),
             sites: Vec::with_capacity(model.sites.len()),
             listeners: listeners(model),
             senders: senders(model),

@@ -4,15 +4,15 @@
 //! the one, and of the other the values of a few named keys.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::hash::Hasher;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 
+use config::countries::{CountryFile, KnownCountries};
 use ipc::query::{Query, decoded};
 use ipnet::IpNet;
-use maxminddb::Reader;
 use siphasher::sip::SipHasher13;
 
 use crate::fold::{Fold, RequestRecord, UNKNOWN_US};
@@ -20,8 +20,6 @@ use crate::line::{LoggedReply, path, read_reply};
 use crate::names::NameOf;
 use crate::salts::Salts;
 
-/// Addresses whose country is remembered.
-const COUNTRIES_KEPT_MAX: usize = 65_536;
 /// A line may be so much ahead of the clock, in microseconds: five minutes.
 const AHEAD_US: i64 = 300_000_000;
 /// 2000-01-01; what claims to be older has no clock.
@@ -58,7 +56,7 @@ pub struct LogReader {
     salts: Salts,
     /// Names are hashed with it.
     secret: [u8; 16],
-    countries: Option<Countries>,
+    countries: Option<(Arc<CountryFile>, KnownCountries)>,
 }
 
 /// Why a line was not taken.
@@ -86,9 +84,8 @@ impl LogReader {
     /// # Errors
     /// Where it cannot be read, in words.
     pub fn with_countries(mut self, file: &Path) -> Result<LogReader, String> {
-        let reader = Reader::open_readfile(file).map_err(|error| error.to_string())?;
-        let known = HashMap::new();
-        self.countries = Some(Countries { reader, known });
+        let file = CountryFile::read(file)?;
+        self.countries = Some((Arc::new(file), KnownCountries::default()));
         Ok(self)
     }
 
@@ -151,7 +148,7 @@ impl LogReader {
             stands_for: reply.stands_for.max(1),
             status: reply.status,
             country: match (&mut self.countries, address) {
-                (Some(countries), Some(address)) => countries.of(address),
+                (Some((file, known)), Some(address)) => known.country(file, address),
                 _ => [0; 2],
             },
             is_get: reply.method == "GET",
@@ -236,43 +233,6 @@ pub(crate) fn decoded_path(path: &str) -> Cow<'_, str> {
     match path.contains('%') {
         true => Cow::Owned(decoded(path)),
         false => Cow::Borrowed(path),
-    }
-}
-
-/// Countries of addresses.
-struct Countries {
-    reader: Reader<Vec<u8>>,
-    known: HashMap<IpAddr, [u8; 2]>,
-}
-
-impl std::fmt::Debug for Countries {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Countries").finish_non_exhaustive()
-    }
-}
-
-impl Countries {
-    fn of(&mut self, address: IpAddr) -> [u8; 2] {
-        if let Some(known) = self.known.get(&address) {
-            return *known;
-        }
-        if self.known.len() >= COUNTRIES_KEPT_MAX {
-            self.known.clear();
-        }
-        let country = self.looked_up(address).unwrap_or_default();
-        self.known.insert(address, country);
-        country
-    }
-
-    /// Two layouts are common: MaxMind's, and one with the code alone.
-    fn looked_up(&self, address: IpAddr) -> Option<[u8; 2]> {
-        let found = self.reader.lookup(address).ok()?;
-        let nested = maxminddb::path!["country", "iso_code"];
-        let nested: Option<&str> = found.decode_path(&nested).ok().flatten();
-        let alone = maxminddb::path!["country_code"];
-        let code = nested.or_else(|| found.decode_path(&alone).ok().flatten())?;
-        let code: [u8; 2] = code.as_bytes().try_into().ok()?;
-        code.iter().all(u8::is_ascii_uppercase).then_some(code)
     }
 }
 

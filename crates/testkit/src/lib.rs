@@ -9,6 +9,7 @@ pub mod alone;
 pub mod chromium;
 pub mod client;
 pub mod corpus;
+pub mod countries;
 pub mod fastcgi;
 pub mod gateway;
 mod listening;

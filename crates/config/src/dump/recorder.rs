@@ -19,6 +19,9 @@ impl Lines {
         let groups = recorder.groups.iter();
         let groups = groups.map(|(text, name)| format!("{} = {}", quote(text), quote(name)));
         self.key("groups", braces(groups));
+        if let Some(file) = &recorder.countries {
+            self.key("countries", quote_path(file));
+        }
         if let Some(user) = &recorder.user {
             self.key("user", quote(user));
         }

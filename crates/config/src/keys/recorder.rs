@@ -70,6 +70,16 @@ pub(crate) const RECORDER: Section = Section {
             "groups = { \"example.org/press\" = \"Press\" }",
         ),
         key(
+            "countries",
+            Kind::Text,
+            Absent("countries are not told"),
+            "A database that says which country an address is in (MMDB: MaxMind's, or one of its layout with `country.iso_code` or \
+             `country_code`), relative to the configuration file. The server reads it at its start and with a reload, as its own \
+             user, and looks addresses up in the worker: none is handed on. Where it cannot be read, an error says so, and all \
+             else is recorded.",
+            "countries = \"/usr/share/GeoIP/GeoLite2-Country.mmdb\"",
+        ),
+        key(
             "user",
             Kind::Text,
             Absent(

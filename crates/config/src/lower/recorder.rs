@@ -1,5 +1,8 @@
 //! `[recorder]`.
 
+use std::path::PathBuf;
+
+use super::context::problem;
 use super::tops::Tops;
 use super::user::{Role, wrong_user};
 use super::value::Value;
@@ -57,9 +60,22 @@ pub(super) fn recorder(tops: &Tops<'_>) -> Option<Recorder> {
         do_not_track: table.flag("do_not_track"),
         searches: searches.unwrap_or_else(Recorder::usual_searches),
         groups: groups.collect(),
+        countries: table.get("countries").and_then(|value| countries(&value)),
         user,
         nice: i32::try_from(table.count("nice")).unwrap_or(0),
     })
+}
+
+/// A file that is wrong costs countries alone.
+fn countries(value: &Value<'_>) -> Option<PathBuf> {
+    let path = values::path(value)?;
+    if let Some(Err(why)) = value.context.sources.country_files.get(&path) {
+        let message = format!("cannot tell countries by `{}`: {why}", path.display());
+        let help = "all else is recorded; the file is read again with the next reload";
+        let warning = problem(value.spot(), message).help(help);
+        value.context.warn(warning);
+    }
+    Some(path)
 }
 
 fn bounded(value: &Value<'_>, count: usize) {

@@ -14,10 +14,10 @@ use super::value::Value;
 use super::values;
 use crate::address::split_port;
 use crate::keys;
+use crate::looks::Existence;
 use crate::model::{
     AllowedAddress, Budgets, Cache, Library, PhaseScripts, Script, ScriptFile, Scripts, Source,
 };
-use crate::sources::Existence;
 use crate::units;
 
 /// Largest script.

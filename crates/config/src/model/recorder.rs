@@ -21,6 +21,8 @@ pub struct Recorder {
     pub searches: Vec<String>,
     /// Pairs of a text that referrers may contain, in lower case, and the name they count under then.
     pub groups: Vec<(String, String)>,
+    /// A file that says which country an address is in (MMDB).
+    pub countries: Option<PathBuf>,
     /// Whom the recorder becomes; `None` is whoever there is for it.
     pub user: Option<String>,
     /// How much it gives way, 0 to 19.

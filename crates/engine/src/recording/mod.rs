@@ -43,6 +43,10 @@ pub(crate) fn record(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) 
     }
     arrived.worker.recording.tell(stats, |ring| {
         let mut record = asked(rules, site, &exchange.request, ring);
+        if let Some(file) = &arrived.serving.generation.process.countries {
+            let client = exchange.request.client;
+            record.country = arrived.worker.recording.country(file, client);
+        }
         record.at_us = i64::try_from(unix(arrived, exchange).as_micros()).unwrap_or(i64::MAX);
         answered(rule, exchange, ring, &mut record);
         record.total_us = micros(ended.duration_since(exchange.request.received));

@@ -1,8 +1,11 @@
 //! One worker's end of its ring to the recorder.
 
 use std::cell::RefCell;
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use config::countries::{Country, CountryFile, KnownCountries};
 use ipc::ring::{Dropped, RingRecord, RingWriter};
 
 use crate::stats::{RecordingStats, bump};
@@ -12,6 +15,8 @@ use crate::stats::{RecordingStats, bump};
 pub(crate) struct Recording {
     /// Taken for the length of one record.
     ring: RefCell<Option<RingWriter>>,
+    /// Taken for the length of one look.
+    countries: RefCell<KnownCountries>,
 }
 
 impl Recording {
@@ -40,6 +45,11 @@ impl Recording {
             (_, Err(Dropped::Full)) => bump(&stats.full, 1),
             _ => bump(&stats.unread, 1),
         }
+    }
+
+    /// The country of a client.
+    pub(crate) fn country(&self, file: &Arc<CountryFile>, client: IpAddr) -> Country {
+        self.countries.borrow_mut().country(file, client)
     }
 
     /// Shows what the recorder says of itself. Called once a tick.

@@ -42,10 +42,14 @@ struct Heard {
 
 impl Heard {
     fn new() -> Heard {
+        Heard::with(SITES)
+    }
+
+    fn with(config: &str) -> Heard {
         let ring = os::shared::memory("ring", RING_WORDS).expect("memory");
         let page = os::shared::memory("cursor", CURSOR_WORDS).expect("memory");
         let writer = RingWriter::new(ring.0.as_fd(), page.1.as_fd()).expect("a writer");
-        let fixture = Fixture::new(SITES);
+        let fixture = Fixture::new(config);
         fixture.worker.recording.use_ring(writer);
         Heard {
             fixture,
@@ -55,12 +59,15 @@ impl Heard {
     }
 
     fn begun() -> Heard {
-        let heard = Heard::new();
-        heard.reader.tell_anew(&RingKeys {
+        Heard::new().tell_anew()
+    }
+
+    fn tell_anew(self) -> Heard {
+        self.reader.tell_anew(&RingKeys {
             names: [1, 2],
             salt: [3, 4],
         });
-        heard
+        self
     }
 
     fn ask(&mut self, address: &str, request: &str) -> Vec<RingRecord> {
@@ -213,4 +220,24 @@ fn without_a_reader_or_room_requests_go_on_and_are_counted() {
     );
     heard.fixture.worker.recording.tick(stats);
     assert_eq!(stats.untold.load(Relaxed), 0);
+}
+
+#[test]
+fn the_country_of_a_client_is_told_where_a_file_says_it() {
+    let directory = testkit::TempDir::new();
+    let file = directory.path().join("countries.mmdb");
+    let with = format!("do_not_track = true\ncountries = \"{}\"", file.display());
+    let config = SITES.replace("do_not_track = true", &with);
+    let network = ([192, 0, 2, 0], 24, "JP");
+    let bytes = testkit::countries::country_file(&[network]);
+    for (bytes, country) in [(&bytes[..], *b"JP"), (b"<html>", [0; 2])] {
+        std::fs::write(&file, bytes).expect("written");
+        let mut heard = Heard::with(&config).tell_anew();
+        assert_eq!(heard.one("GET /x HTTP/1.1").country, country);
+        let elsewhere = heard.ask(
+            "203.0.113.7:4000",
+            "GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n",
+        );
+        assert_eq!(elsewhere[0].country, [0; 2]);
+    }
 }

@@ -270,6 +270,28 @@ fn the_recorder_may_do_little_and_is_another_user() {
 }
 
 #[test]
+fn visits_are_counted_by_country_where_a_file_tells_it() {
+    let with = "[recorder]\ncountries = \"{dir}/countries.mmdb\"";
+    let config = CONFIG.replace("[recorder]", with);
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &config);
+    let file = builder.directory().path().join("countries.mmdb");
+    let network = ([203, 0, 113, 0], 24, "JP");
+    fs::write(&file, testkit::countries::country_file(&[network])).unwrap();
+    let mut gateway = builder.start();
+    await_reading(&gateway);
+    ask_many(&gateway, "a.example", 0..200);
+    let directory = figures(&gateway);
+    assert!(gateway.stop().success());
+    let store = FigureStore::open_existing(&directory).unwrap();
+    let wanted = PartsWanted::list(ListOf::Countries);
+    let lists = store.each_day("a.example", (0, i32::MAX), wanted, |_, _| {});
+    let lists = lists.unwrap();
+    let countries = lists[ListOf::Countries as usize].ranked();
+    let names: Vec<_> = countries.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["JP"]);
+}
+
+#[test]
 fn killed_under_load_it_comes_back_and_nobody_waits() {
     let mut gateway = builder().start();
     await_reading(&gateway);
