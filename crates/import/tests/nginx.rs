@@ -337,6 +337,12 @@ const CHOSEN: &[(&str, &[&str], &[&str])] = &[
         ],
         &[],
     ),
+    (
+        "location / { try_files $uri @app; } location @app { rewrite ^/old$ /new last; \
+         rewrite ^ https://b.example/ permanent; proxy_pass http://app; }",
+        &["rewrite = [{ from = \"^/old$\", to = \"/new\", last = true }]"],
+        &["b.example"],
+    ),
     // Who is let in is asked in a named location, too.
     (
         "location / { try_files $uri @app; } location @app { auth_basic x; auth_basic_user_file /p; deny all; \

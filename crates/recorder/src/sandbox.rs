@@ -2,7 +2,7 @@
 //!
 //! The idea: it needs files of its directory, memory, threads, and the links it was given. A library
 //! that writes files asks for them in ways that differ from version to version, so here is a list of what it
-//! never needs: no program and no process, no socket but those it has, no signal to others, no
+//! never needs: no program and no process, no socket but those it has, no signal by a process's number, no
 //! memory to run code from, and nothing of what is a way into the kernel.
 
 use std::io;
@@ -27,7 +27,8 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_listen,
     libc::SYS_accept,
     libc::SYS_accept4,
-    // Other processes: the threads of this one are reached otherwise.
+    // Other processes by their number. A thread is still signalled by both its numbers, as this one's
+    // own are.
     libc::SYS_kill,
     libc::SYS_tkill,
     libc::SYS_rt_sigqueueinfo,
@@ -40,6 +41,8 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_shmat,
     libc::SYS_msgget,
     libc::SYS_semget,
+    // The other way to have code in memory that was written.
+    libc::SYS_pkey_mprotect,
     // Who it is.
     libc::SYS_setuid,
     libc::SYS_setgid,

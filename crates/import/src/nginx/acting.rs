@@ -563,9 +563,15 @@ impl<'a> SiteWork<'_, 'a> {
         }
         self.after.push(rule);
     }
+
     /// A `rewrite` of a named location, whose rule is this one.
     fn rewritten_in_named(&mut self, line: &Statement, members: &Members, rule: &mut DraftKeys) {
+        const BEHIND: &str =
+            "it stands behind a `rewrite` that may have led past it: write a rule for it";
         match self.rewriting(line, members, &[]) {
+            Some(Rewriting::Redirect(_)) if rule.has("rewrite") => {
+                self.http.ledger.lost(line.id, BEHIND);
+            }
             Some(Rewriting::Redirect(redirect)) => self.after.push(redirect),
             Some(Rewriting::Entry(entry, _)) => {
                 self.http.ledger.carried(line.id);
