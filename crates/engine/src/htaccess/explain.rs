@@ -287,7 +287,11 @@ impl<'a> Explainer<'a> {
             }
             Ending::Rewritten(path) => (path.clone(), Carried::redirected(decision, facts)),
             Ending::GoOn => match page {
-                Some(path) => (path, Ok(Carried::with(decision, facts))),
+                Some(path) => {
+                    let page_of = Some(facts.uri.clone());
+                    let carried = Carried::with(decision, facts);
+                    (path, Ok(Carried { page_of, ..carried }))
+                }
                 None => {
                     "it stands: the site's rules are next".clone_into(&mut round.ending);
                     for (name, value) in decision.settings.php() {

@@ -777,6 +777,9 @@ fn access_is_decided_again_beyond_a_page_that_has_a_section_its_directory_has_no
         ]);
         let asked = ask(&gateway, "a.test", "/shown/", "");
         assert_eq!(asked.status, status, "{section}");
+        let explain = ["htaccess", "explain", "http://a.test/shown/"];
+        let (_, said, complained) = run(&gateway, &explain);
+        assert_eq!(said.contains("403"), status == 403, "{said}{complained}");
     }
 }
 
