@@ -2,7 +2,7 @@
 //!
 //! The idea: the file is somebody else's, read whole and never believed: what makes no sense in it is
 //! an address whose country is not known. Who asks remembers what the last addresses came to; a look
-//! takes no memory, no lock and no system call.
+//! takes no lock and no system call.
 
 use std::fs::Metadata;
 use std::net::IpAddr;

@@ -132,13 +132,22 @@ impl CallFilters {
         filters.try_for_each(|it| apply_filter_all_threads(it).map_err(io::Error::other))
     }
 
-    /// Has the kernel refuse it to this thread alone, and those that it starts.
+    /// Does something on a thread that the filters hold for, and no other of this program.
     ///
     /// # Errors
-    /// When the kernel cannot, or does not let us.
-    pub fn enter_by_thread(&self) -> io::Result<()> {
+    /// When the kernel cannot filter, or does not let us.
+    ///
+    /// # Panics
+    /// As what is done does.
+    pub fn within<T: Send>(&self, something: impl FnOnce() -> T + Send) -> io::Result<T> {
         let mut filters = self.0.iter();
-        filters.try_for_each(|it| apply_filter(it).map_err(io::Error::other))
+        let mut begin =
+            move || filters.try_for_each(|it| apply_filter(it).map_err(io::Error::other));
+        std::thread::scope(|scope| {
+            let inside = scope.spawn(move || begin().map(|()| something()));
+            let ended = inside.join();
+            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 }
 

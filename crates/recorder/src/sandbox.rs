@@ -101,15 +101,8 @@ mod tests {
 
     use super::*;
 
-    /// Does something on a thread that the filters hold for, and no other of this program.
     fn within<T: Send>(something: impl FnOnce() -> T + Send) -> T {
-        std::thread::scope(|scope| {
-            let inside = scope.spawn(|| {
-                filters().unwrap().enter_by_thread().unwrap();
-                something()
-            });
-            inside.join().unwrap()
-        })
+        filters().unwrap().within(something).unwrap()
     }
 
     #[test]
