@@ -6,9 +6,10 @@
 //! looks at four pages. Of `IDLE` further sites the name alone is told.
 #![allow(clippy::unwrap_used, reason = "no part of the product")]
 
+use ipc::ring::RingRecord;
 use jiff::tz::TimeZone;
 use os::cpu::process_cpu_ns;
-use recorder::{FigureStore, Fold, NameOf, RequestRecord};
+use recorder::{FigureStore, Fold, NameOf};
 use testkit::TempDir;
 
 const AGENTS: u64 = 200;
@@ -111,7 +112,7 @@ fn main() {
 
 type Told = (u64, NameOf, Box<dyn Fn() -> String>);
 
-fn record(chance: &mut Chance, load: &Load, round: u64, at: u64) -> (RequestRecord, [Told; 2]) {
+fn record(chance: &mut Chance, load: &Load, round: u64, at: u64) -> (RingRecord, [Told; 2]) {
     let Load {
         sites,
         per_second,
@@ -124,20 +125,14 @@ fn record(chance: &mut Chance, load: &Load, round: u64, at: u64) -> (RequestReco
     let agent = spread(3, visitor % AGENTS);
     let path = spread(2, (site * paths + page) * 2 + u64::from(is_view));
     let ending = if is_view { "" } else { ".png" };
-    let record = RequestRecord {
+    let record = RingRecord {
         at_us: BEGIN_US
             + i64::try_from((round * 10_000_000) + at * 1_000_000 / per_second).unwrap(),
         site: spread(1, site),
         path,
-        referrer: 0,
         agent,
-        campaign: 0,
-        search: 0,
-        rule: 0,
-        upstream: 0,
-        reason: 0,
         visitor: spread(4, visitor),
-        bytes: 5_000 + chance.next() % 9_000,
+        bytes_out: 5_000 + chance.next() % 9_000,
         total_us: 100 + u32::try_from(chance.rank(50_000)).unwrap(),
         queue_us: 10,
         upstream_us: 90,
@@ -149,7 +144,8 @@ fn record(chance: &mut Chance, load: &Load, round: u64, at: u64) -> (RequestReco
             200
         },
         country: *b"JP",
-        is_get: true,
+        is_look: true,
+        ..RingRecord::default()
     };
     let texts: [Told; 2] = [
         (

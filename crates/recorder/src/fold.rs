@@ -6,6 +6,7 @@
 
 use std::rc::Rc;
 
+use ipc::ring::{RingRecord, UNKNOWN_US};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -19,56 +20,9 @@ use crate::visits::{Before, OpenVisit, Page, Viewed, Visits};
 pub const SITES_MAX: usize = 20_000;
 /// Bits of a visitor's hash that are kept: of a million visitors two are taken for one once in 500 days.
 const VISITOR_BITS: u32 = 48;
-/// Stands for a duration that is not known.
-pub const UNKNOWN_US: u32 = u32::MAX;
 /// Seconds for which an offset from UTC is looked up once: no zone changes it within.
 const QUARTER_S: i64 = 900;
 const DAY_S: i64 = 86_400;
-
-/// One request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RequestRecord {
-    /// When it came in, microseconds after 1970.
-    pub at_us: i64,
-    /// Its site, as it was told.
-    pub site: u64,
-    /// Its path.
-    pub path: u64,
-    /// Where it says it comes from; 0 where it does not.
-    pub referrer: u64,
-    /// Its user agent.
-    pub agent: u64,
-    /// The campaign it came by, or 0.
-    pub campaign: u64,
-    /// What was searched for, or 0.
-    pub search: u64,
-    /// The rule that answered or refused it, or 0; as the two next.
-    pub rule: u64,
-    /// The upstream that was asked.
-    pub upstream: u64,
-    /// Why it was refused, or failed.
-    pub reason: u64,
-    /// Who sent it: a salted hash of address and user agent.
-    pub visitor: u64,
-    /// Bytes of the reply's body.
-    pub bytes: u64,
-    /// How long it took, or [`UNKNOWN_US`].
-    pub total_us: u32,
-    /// How long it waited before its handler, or [`UNKNOWN_US`].
-    pub queue_us: u32,
-    /// How long a back end took, or [`UNKNOWN_US`].
-    pub upstream_us: u32,
-    /// Processor time of the program that was run for it, or [`UNKNOWN_US`].
-    pub program_us: u32,
-    /// How many requests it stands for; mostly 1.
-    pub stands_for: u32,
-    /// The reply's status.
-    pub status: u16,
-    /// Where the client is, as ISO 3166 has it, or zeros.
-    pub country: [u8; 2],
-    /// Whether it was a GET.
-    pub is_get: bool,
-}
 
 /// Requests that are being folded.
 #[derive(Debug)]
@@ -127,7 +81,7 @@ impl Fold {
     }
 
     /// Takes a request.
-    pub fn take(&mut self, record: &RequestRecord) {
+    pub fn take(&mut self, record: &RingRecord) {
         let Some(site) = self.sites.get(&record.site) else {
             self.not_recorded = self.not_recorded.saturating_add(1);
             return;
@@ -234,7 +188,7 @@ impl Fold {
 
 /// Somebody sees a page.
 struct View<'a> {
-    record: &'a RequestRecord,
+    record: &'a RingRecord,
     local: Local,
     visitor: u64,
     page: Page,
@@ -338,7 +292,7 @@ enum ViewOrigin<'a> {
 }
 
 impl<'a> Sources<'a> {
-    fn of(names: &'a Names, record: &RequestRecord, site: &str) -> Sources<'a> {
+    fn of(names: &'a Names, record: &RingRecord, site: &str) -> Sources<'a> {
         let text = |hash: u64| names.get(hash).map(|name| &name.text);
         let referrer = names.get(record.referrer).map(|name| &name.meaning);
         let (group, page) = match referrer {
@@ -361,7 +315,7 @@ impl<'a> Sources<'a> {
 
 /// A request with what is known of it.
 struct KnownRequest<'a> {
-    record: &'a RequestRecord,
+    record: &'a RingRecord,
     local: Local,
     path: Option<&'a Name>,
     tally: Tally,
@@ -370,7 +324,7 @@ struct KnownRequest<'a> {
 impl KnownRequest<'_> {
     fn is_view(&self) -> bool {
         let is_page = matches!(self.path.map(|it| &it.meaning), Some(Meaning::Page));
-        is_page && self.record.is_get && matches!(self.record.status, 200..=299 | 304)
+        is_page && self.record.is_look && matches!(self.record.status, 200..=299 | 304)
     }
 
     /// Adds to the figures of its minute.
@@ -457,7 +411,7 @@ fn code(status: u16) -> String {
     format!("{:03}", status % 1_000)
 }
 
-fn tally(record: &RequestRecord) -> Tally {
+fn tally(record: &RingRecord) -> Tally {
     let (us, timed) = match record.total_us {
         UNKNOWN_US => (0, 0),
         us => (us.into(), 1),
@@ -471,8 +425,8 @@ fn tally(record: &RequestRecord) -> Tally {
 }
 
 /// Of all requests that the record stands for.
-fn bytes(record: &RequestRecord) -> u64 {
-    record.bytes.saturating_mul(record.stands_for.into())
+fn bytes(record: &RingRecord) -> u64 {
+    record.bytes_out.saturating_mul(record.stands_for.into())
 }
 
 /// A local time.

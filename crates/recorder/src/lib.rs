@@ -46,7 +46,7 @@ pub use day::{
     DayFigures, Figures, ListOf, Lists, NAMES_MAX, PartsWanted, Tally, TopList, TrailStep,
 };
 pub use durations::Durations;
-pub use fold::{Fold, RequestRecord, SITES_MAX, UNKNOWN_US};
+pub use fold::{Fold, SITES_MAX};
 pub use history::{Detail, History, SECONDS_KEPT, SERIES_MAX, Sample, Sums};
 pub use import::{ImportCounts, ImportError, ImportEvent, Importer, Reading};
 pub use input::{LogInput, NextLine};

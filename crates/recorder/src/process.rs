@@ -17,7 +17,7 @@ use ipc::recorder::{FromRecorder, RecorderSettings, ToRecorder};
 use ipc::ring::{ReaderState, RingKeys, RingReader, RingRecord, TextOf, ToldText};
 use jiff::tz::TimeZone;
 
-use crate::fold::{Fold, RequestRecord};
+use crate::fold::Fold;
 use crate::hearing::{Heard, Hearing};
 use crate::history::Detail;
 use crate::names::NameOf;
@@ -291,7 +291,10 @@ impl Recorder {
             let counts = ring.read(
                 |text| tell(&mut fold.borrow_mut(), &text),
                 |record| match is_of_now(record, now_us) {
-                    true => fold.borrow_mut().take(&known(record)),
+                    true => fold.borrow_mut().take(&RingRecord {
+                        stands_for: record.stands_for.max(1),
+                        ..*record
+                    }),
                     false => foreign += 1,
                 },
             );
@@ -530,31 +533,6 @@ fn tell(fold: &mut Fold, told: &ToldText<'_>) {
         TextOf::Referrer => fold.tell(told.hash, NameOf::Referrer, &text),
         TextOf::Agent => fold.tell(told.hash, NameOf::Agent, &text),
         TextOf::Name => fold.tell(told.hash, NameOf::Text, &text),
-    }
-}
-
-fn known(record: &RingRecord) -> RequestRecord {
-    RequestRecord {
-        at_us: record.at_us,
-        site: record.site,
-        path: record.path,
-        referrer: record.referrer,
-        agent: record.agent,
-        campaign: record.campaign,
-        search: record.search,
-        rule: record.rule,
-        upstream: record.upstream,
-        reason: record.reason,
-        visitor: record.visitor,
-        bytes: record.bytes_out,
-        total_us: record.total_us,
-        queue_us: record.queue_us,
-        upstream_us: record.upstream_us,
-        program_us: record.program_us,
-        stands_for: record.stands_for.max(1).into(),
-        status: record.status,
-        country: record.country,
-        is_get: record.is_look,
     }
 }
 

@@ -12,10 +12,11 @@ use std::sync::Arc;
 
 use config::countries::{CountryFile, KnownCountries};
 use ipc::query::{Query, decoded};
+use ipc::ring::{RingRecord, UNKNOWN_US};
 use ipnet::IpNet;
 use siphasher::sip::SipHasher13;
 
-use crate::fold::{Fold, RequestRecord, UNKNOWN_US};
+use crate::fold::Fold;
 use crate::line::{LoggedReply, path, read_reply};
 use crate::names::NameOf;
 use crate::salts::Salts;
@@ -123,7 +124,7 @@ impl LogReader {
             us.map_or(UNKNOWN_US, |us| u32::try_from(us).unwrap_or(UNKNOWN_US - 1))
         };
         let path = path_of(&reply.target);
-        let record = RequestRecord {
+        let record = RingRecord {
             at_us: reply.at_us,
             site: site_hash,
             path: self.name(fold, NameOf::Path, &path, decoded_path),
@@ -136,22 +137,20 @@ impl LogReader {
                 &query.search(&self.options.searches),
                 Cow::Borrowed,
             ),
-            rule: 0,
-            upstream: 0,
-            reason: 0,
             visitor,
-            bytes: reply.bytes,
+            bytes_out: reply.bytes,
             total_us: micros(reply.total_us),
             queue_us: micros(reply.queue_us),
             upstream_us: micros(reply.upstream_us),
             program_us: UNKNOWN_US,
-            stands_for: reply.stands_for.max(1),
+            stands_for: u16::try_from(reply.stands_for.max(1)).unwrap_or(u16::MAX),
             status: reply.status,
             country: match (&mut self.countries, address) {
                 (Some((file, known)), Some(address)) => known.country(file, address),
                 _ => [0; 2],
             },
-            is_get: reply.method == "GET",
+            is_look: reply.method == "GET",
+            ..RingRecord::default()
         };
         fold.take(&record);
         Ok(LineFate::Taken)

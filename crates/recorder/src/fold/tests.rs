@@ -22,28 +22,22 @@ fn fold() -> Fold {
     fold
 }
 
-fn request(at_us: i64) -> RequestRecord {
-    RequestRecord {
+fn request(at_us: i64) -> RingRecord {
+    RingRecord {
         at_us,
         site: 1,
         path: 10,
-        referrer: 0,
         agent: 100,
-        campaign: 0,
-        search: 0,
-        rule: 0,
-        upstream: 0,
-        reason: 0,
         visitor: 7,
-        bytes: 1_000,
+        bytes_out: 1_000,
         total_us: UNKNOWN_US,
         queue_us: UNKNOWN_US,
         upstream_us: UNKNOWN_US,
         program_us: UNKNOWN_US,
         stands_for: 1,
         status: 200,
-        country: [0; 2],
-        is_get: true,
+        is_look: true,
+        ..RingRecord::default()
     }
 }
 
@@ -79,7 +73,7 @@ fn a_visit_is_counted_with_its_pages() {
         (3, 11, 0),
         (4, 10, 0),
     ] {
-        fold.take(&RequestRecord {
+        fold.take(&RingRecord {
             path,
             referrer,
             country: *b"JP",
@@ -115,7 +109,7 @@ fn a_visit_over_midnight_is_one_and_ends_on_the_day_it_ended() {
     fold.tell(10, NameOf::Path, "/");
     fold.tell(11, NameOf::Path, "/b");
     fold.take(&request(DAY_US - 1));
-    fold.take(&RequestRecord {
+    fold.take(&RingRecord {
         path: 11,
         ..request(DAY_US + 1)
     });
@@ -130,11 +124,11 @@ fn a_visit_over_midnight_is_one_and_ends_on_the_day_it_ended() {
 fn bots_are_a_class_of_their_own_and_visit_nothing() {
     let mut fold = fold();
     fold.tell(10, NameOf::Path, "/");
-    fold.take(&RequestRecord {
+    fold.take(&RingRecord {
         agent: 101,
         ..request(0)
     });
-    fold.take(&RequestRecord {
+    fold.take(&RingRecord {
         agent: 0,
         ..request(0)
     });
@@ -166,7 +160,7 @@ fn of_a_page_seen_on_both_sides_of_midnight_the_exit_moves_along() {
     fold.tell(10, NameOf::Path, "/");
     fold.tell(11, NameOf::Path, "/b");
     for (at_us, path) in [(-1, 10), (1, 10), (2, 11)] {
-        fold.take(&RequestRecord {
+        fold.take(&RingRecord {
             path,
             ..request(DAY_US + at_us)
         });
@@ -182,7 +176,7 @@ fn sites_beyond_the_cap_are_counted_as_not_recorded() {
     let mut fold = Fold::new(TimeZone::UTC, Vec::new());
     for number in 0..=SITES_MAX as u64 {
         fold.tell_site(number, &format!("s{number}.example"));
-        fold.take(&RequestRecord {
+        fold.take(&RingRecord {
             site: number,
             ..request(0)
         });
@@ -196,10 +190,10 @@ fn any_record_is_taken() {
     let mut fold = fold();
     for at_us in [i64::MIN, -1, 0, i64::MAX] {
         for status in [0, 99, 304, 404, 599, u16::MAX] {
-            fold.take(&RequestRecord {
-                bytes: u64::MAX,
+            fold.take(&RingRecord {
+                bytes_out: u64::MAX,
                 total_us: u32::MAX - 1,
-                stands_for: u32::MAX,
+                stands_for: u16::MAX,
                 visitor: u64::MAX,
                 status,
                 ..request(at_us)
@@ -254,7 +248,7 @@ proptest! {
         }
         let mut read: BTreeMap<(u64, i32), DayFigures> = BTreeMap::new();
         for (number, it) in requests.iter().enumerate() {
-            fold.take(&RequestRecord {
+            fold.take(&RingRecord {
                 site: it.site,
                 path: 1_000 + it.path,
                 visitor: it.visitor,
@@ -342,7 +336,7 @@ fn of_a_million_requests_every_total_is_equal_and_lists_are_exact_to_the_cap() {
             _ => chance / 2 % paths,
         };
         *exact.entry(path).or_default() += 1;
-        fold.take(&RequestRecord {
+        fold.take(&RingRecord {
             path: 10_000 + path,
             visitor: chance % 50_000,
             ..request(number * 80_000)
@@ -375,7 +369,7 @@ fn what_answered_and_why_not_is_counted_by_name() {
         fold.tell(hash, NameOf::Text, text);
     }
     for (upstream, reason, upstream_us) in [(51, 0, 4_000), (51, 0, 6_000), (0, 52, UNKNOWN_US)] {
-        fold.take(&RequestRecord {
+        fold.take(&RingRecord {
             rule: 50,
             upstream,
             reason,
