@@ -35,6 +35,8 @@ pub struct Section {
     pub id: &'static str,
     /// What else there is of it, told beside the heading.
     pub links: Vec<Link>,
+    /// Whether there are more rows than its table shows.
+    pub is_cut: bool,
     /// What stands in it, in order.
     pub blocks: Vec<Block>,
 }

@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 
 use super::address::{Address, Page, PageQuery};
 use super::live::LivePage;
-use super::site::SitePart;
-use super::{Asking, ConsoleAnswer, ConsoleQuestion, NoPage};
+use super::site::{self, SitePart};
+use super::{Asking, ConsoleAnswer, ConsoleQuestion, NoPage, export};
 use crate::salts::civil;
 
 /// Seconds after which a page that changes is asked for anew, where no script runs.
@@ -168,8 +168,22 @@ fn framed(language: Language, title: &str, head: Markup, body: Markup) -> String
     frame.to_html()
 }
 
-/// A page of figures over some days.
-pub(super) fn page(
+/// A document over some days as it is asked for: a list of it for other programs, or a page.
+pub(super) fn given(
+    asking: &Asking<'_>,
+    mut document: Document,
+    of: &str,
+    tabs: Option<(&str, SitePart)>,
+    days: (i32, i32),
+) -> Result<ConsoleAnswer, NoPage> {
+    if let Some(format) = asking.address.asked.format {
+        return export::answer(asking, format, &document, of, days);
+    }
+    site::link_lists(asking, &mut document);
+    Ok(page(asking, tabs, &document, days))
+}
+
+fn page(
     asking: &Asking<'_>,
     tabs: Option<(&str, SitePart)>,
     document: &Document,
@@ -210,7 +224,7 @@ pub(super) fn live_page(
             (heading(document))
             @if let Some((from, to)) = days {
                 (range(asking, from, to))
-            } @else if matches!(&address.page, Page::Live(page) if page.has_names()) {
+            } @else {
                 form.range method="get" action=(address.path()) { (filter(asking)) }
             }
             div data-events=(events) { (PreEscaped(changing)) }

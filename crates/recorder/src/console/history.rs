@@ -9,11 +9,11 @@ use ipc::console::ConsoleScope;
 use ipc::limit_figures::LIMIT_FIGURES;
 use jiff::civil::Date;
 use report::units::Unit;
-use report::{Along, Cell, Column, Document, Language, Line, Table, units};
+use report::{Along, Language, Line, units};
 
-use super::{Asking, ConsoleAnswer, NoPage, export, frame, site, sites};
+use super::{Asking, ConsoleAnswer, NoPage, frame};
 use crate::history::Sums;
-use crate::page;
+use crate::page::{self, MaybeFigure};
 use crate::salts::civil;
 use crate::store::{FigureStore, HOURS_DAYS, MINUTES_DAYS, Tier};
 
@@ -30,42 +30,27 @@ const OWNED: [&str; 3] = ["tenant.", "site.", "upstream."];
 
 /// The page of figures over time.
 pub(super) fn answer(store: &FigureStore, asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPage> {
-    let (from, to) = asking.range()?;
+    let days = asking.range()?;
     let telling = asking.telling();
-    let title = frame::HISTORY.said_in(asking.language);
-    let mut document = Document::new(title, sites::told_range(from, to));
-    document.language = asking.language;
+    let mut document = asking.document(frame::HISTORY.said_in(asking.language), days);
     let shown = shown(store, asking)?;
-    if shown.is_empty() {
-        let nothing = telling.say("Nothing is followed yet.", "記録された推移はありません。");
-        document.section("").text(nothing);
-    }
-    let span = Span::of(asking, from, to);
+    let span = Span::of(asking, days.0, days.1);
     let tier = span.tier();
-    let mut table = Table::new([
-        Column::left(telling.say("figure", "項目")),
-        Column::right(telling.say("mean", "平均")),
-        Column::right(telling.say("least", "最小")),
-        Column::right(telling.say("most", "最大")),
-    ]);
-    let mut charts = Vec::new();
+    let (mut rows, mut charts) = (Vec::new(), Vec::new());
     for name in shown.iter().take(CHARTS_MAX) {
         let samples = store.samples(name, tier, span.from_s, span.to_s)?;
-        let Some(sums) = samples.iter().map(|(_, sums)| *sums).reduce(merged) else {
-            continue;
-        };
-        let unit = unit(name);
-        let cell = |value: f64| Cell::figure(unit.write(value), value);
-        table.row([
-            Cell::name(name),
-            cell(sums.mean()),
-            cell(sums.low),
-            cell(sums.high),
-        ]);
-        charts.push(span.chart(asking, name, &samples, tier));
+        if let Some(sums) = samples.iter().map(|(_, sums)| *sums).reduce(merged) {
+            rows.push((name, unit(name), sums));
+            charts.push(span.chart(asking, name, &samples, tier));
+        }
     }
-    let section = document.section("");
-    section.id = "figures";
+    let mut table = telling.table(rows);
+    table.name("figure", "項目", |it| it.0);
+    table.numbers("mean", "平均", |it| it.2.mean().cell(it.1));
+    table.numbers("least", "最小", |it| it.2.low.cell(it.1));
+    table.numbers("most", "最大", |it| it.2.high.cell(it.1));
+    let nothing = telling.say("Nothing is followed yet.", "記録された推移はありません。");
+    let section = table.end(&mut document, "figures", "", nothing);
     if shown.len() > CHARTS_MAX {
         let count = units::count(shown.len() as u64);
         section.text(match asking.language {
@@ -73,15 +58,10 @@ pub(super) fn answer(store: &FigureStore, asking: &Asking<'_>) -> Result<Console
             Language::Japanese => format!("{count} 件のうち {CHARTS_MAX} 件。絞り込みで探せます。"),
         });
     }
-    section.table(table);
     for chart in charts {
         document.section("").chart(chart);
     }
-    if let Some(format) = asking.address.asked.format {
-        return export::answer(asking, format, &document, "history", (from, to));
-    }
-    site::link_lists(asking, &mut document, false);
-    Ok(frame::page(asking, None, &document, (from, to)))
+    frame::given(asking, document, "history", None, days)
 }
 
 /// The figures of the scope that are shown.

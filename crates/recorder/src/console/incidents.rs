@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use ipc::console::{ConsoleScope, IncidentKind, RequestState};
 use report::units;
-use report::{Cell, Column, Document, Table};
+use report::{Cell, Document};
 
 use super::history::Span;
 use super::{Asking, NoPage, ROWS};
@@ -83,49 +83,39 @@ fn causes(
     causes: &[IncidentCause],
     told: IncidentTelling<'_>,
 ) {
-    let telling = told.telling;
-    let mut table = Table::new([
-        Column::left(telling.say("what", "内容")),
-        Column::right(telling.say("incidents", "件数")),
-        Column::right(telling.say("times", "回数")),
-        Column::left(telling.say("last", "最後")),
-    ]);
+    let mut rows: Vec<IncidentCause> = Vec::new();
     let mut elsewhere = BTreeMap::<IncidentKind, IncidentCause>::new();
-    let row = |what: Cell, it: &IncidentCause| {
-        let counts = [it.incidents, it.times].map(Cell::count);
-        let last = Cell::from(instant(it.last_s));
-        [what].into_iter().chain(counts).chain([last])
-    };
     for it in causes {
-        if !told.is_own(it.kind, &it.what) {
-            let others = elsewhere.entry(it.kind).or_insert_with(|| IncidentCause {
-                incidents: 0,
-                times: 0,
-                ..it.clone()
-            });
-            others.incidents += it.incidents;
-            others.times += it.times;
-            continue;
+        match told.is_own(it.kind, &it.what) {
+            true => rows.push(it.clone()),
+            false => {
+                let others = elsewhere.entry(it.kind).or_insert_with(|| IncidentCause {
+                    incidents: 0,
+                    times: 0,
+                    ..it.clone()
+                });
+                others.incidents += it.incidents;
+                others.times += it.times;
+            }
         }
-        let mut name = Cell::name(told.what(it.kind, &it.what));
-        let word = KINDS.iter().find(|(_, kind)| *kind == it.kind);
-        let word = word.map_or("", |(word, _)| word);
-        name.link = Some(
-            asking
-                .address
-                .with(|asked| asked.cause = format!("{word} {}", it.what)),
-        );
-        table.row(row(name, it));
     }
-    for it in elsewhere.values() {
-        table.row(row(Cell::from(told.what(it.kind, &it.what)), it));
-    }
-    let section = document.section(telling.say("Causes of incidents", "出来事の原因"));
-    section.id = "causes";
-    match table.rows.is_empty() {
-        true => section.text(telling.say("Nothing went wrong.", "問題はありませんでした。")),
-        false => section.table(table),
-    }
+    rows.extend(elsewhere.into_values());
+    let mut table = told.unfiltered().table(rows);
+    table.words("what", "内容", |it| {
+        Cell::name(told.what(it.kind, &it.what))
+    });
+    table.leads(|it| {
+        let kind = KINDS.iter().find(|(_, kind)| *kind == it.kind);
+        let (word, _) = kind.filter(|_| told.is_own(it.kind, &it.what))?;
+        let address = &asking.address;
+        Some(address.with(|asked| asked.cause = format!("{word} {}", it.what)))
+    });
+    table.count("incidents", "件数", |it| it.incidents);
+    table.count("times", "回数", |it| it.times);
+    table.words("last", "最後", |it| Cell::from(instant(it.last_s)));
+    let heading = told.say("Causes of incidents", "出来事の原因");
+    let nothing = told.say("Nothing went wrong.", "問題はありませんでした。");
+    table.end(document, "causes", heading, nothing);
 }
 
 /// The last incidents.
@@ -133,46 +123,32 @@ fn incidents(document: &mut Document, incidents: &[KeptIncident], told: Incident
     if incidents.is_empty() {
         return;
     }
-    let telling = told.telling;
-    let mut titles = vec![
-        Column::left(telling.say("when", "日時")),
-        Column::left(telling.say("what", "内容")),
-        Column::left(telling.say("why", "理由")),
-        Column::right(telling.say("times", "回数")),
-        Column::right(telling.say("under way", "処理中")),
-        Column::left(telling.say("who held places", "枠の使用者")),
-        Column::left(telling.say("oldest requests", "古いリクエスト")),
-    ];
-    let is_all = *told.scope == ConsoleScope::All;
-    if is_all {
-        titles.push(Column::left(
-            telling.say("the minute before", "直前の 1 分"),
-        ));
-    }
-    let mut table = Table::new(titles);
-    for it in incidents {
-        let incident = &it.incident;
-        let why = match told.is_own(incident.kind, &incident.what) {
-            true => &*incident.why,
+    let mut table = told.unfiltered().table(incidents);
+    table.words("when", "日時", |it| Cell::from(instant(it.incident.at_s)));
+    table.words("what", "内容", |KeptIncident { incident: it, .. }| {
+        Cell::name(told.what(it.kind, &it.what))
+    });
+    table.words("why", "理由", |KeptIncident { incident: it, .. }| {
+        Cell::from(match told.is_own(it.kind, &it.what) {
+            true => &*it.why,
             false => "",
-        };
-        let mut row = vec![
-            Cell::from(instant(incident.at_s)),
-            Cell::name(told.what(incident.kind, &incident.what)),
-            Cell::from(why),
-            Cell::count(incident.times),
-            Cell::count(incident.in_flight),
-            Cell::from(told.held(it)),
-            Cell::name(told.requests(it)),
-        ];
-        if is_all {
-            row.push(Cell::from(sensors(it)));
-        }
-        table.row(row);
+        })
+    });
+    table.count("times", "回数", |it| it.incident.times);
+    table.count("under way", "処理中", |it| it.incident.in_flight);
+    table.words("who held places", "枠の使用者", |it| {
+        Cell::from(told.held(it))
+    });
+    table.words("oldest requests", "古いリクエスト", |it| {
+        Cell::name(told.requests(it))
+    });
+    if *told.scope == ConsoleScope::All {
+        table.words("the minute before", "直前の 1 分", |it| {
+            Cell::from(sensors(it))
+        });
     }
-    let section = document.section(telling.say("Last incidents", "最近の出来事"));
-    section.id = "incidents";
-    section.table(table);
+    let heading = told.say("Last incidents", "最近の出来事");
+    table.end(document, "incidents", heading, "");
 }
 
 fn instant(at_s: i64) -> String {
@@ -183,6 +159,14 @@ fn instant(at_s: i64) -> String {
 impl IncidentTelling<'_> {
     fn say(self, english: &'static str, japanese: &'static str) -> &'static str {
         self.telling.say(english, japanese)
+    }
+
+    /// What is read was filtered.
+    fn unfiltered(self) -> Telling<'static> {
+        Telling {
+            filter: "",
+            ..self.telling
+        }
     }
 
     /// Whether what went wrong is theirs.

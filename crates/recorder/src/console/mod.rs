@@ -22,11 +22,11 @@ use std::collections::BTreeSet;
 
 use ipc::console::ConsoleScope;
 use jiff::Zoned;
-use report::Language;
+use report::{Document, Language};
 
 use crate::outlook::KeptOutlook;
 use crate::page::Telling;
-use crate::salts::{SaltPeriod, day_number};
+use crate::salts::{SaltPeriod, civil, day_number};
 use crate::store::{FigureStore, StoreError};
 use address::{Address, Page, PageQuery};
 pub use live::Live;
@@ -132,6 +132,18 @@ impl<'a> Asking<'a> {
     fn range(&self) -> Result<(i32, i32), NoPage> {
         let range = self.address.asked.range(self.today());
         range.map_err(NoPage::Wrong)
+    }
+
+    /// An empty page over some days.
+    fn document(&self, title: &str, (from, to): (i32, i32)) -> Document {
+        let days = match from == to {
+            true => civil(to).to_string(),
+            false => format!("{} – {}", civil(from), civil(to)),
+        };
+        Document {
+            language: self.language,
+            ..Document::new(title, days)
+        }
     }
 
     fn telling(&self) -> Telling<'_> {

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use ipc::limit_figures::{LIMIT_FIGURES, LimitCount};
 use report::units::{self, Unit};
-use report::{Cell, Column, Document, Line, Lines, Table, Tone};
+use report::{Cell, Document, Line, Lines, Tone};
 
 use super::history::Span;
-use super::{Asking, NoPage, sites};
+use super::{Asking, NoPage};
 use crate::page::{self, Telling};
 use crate::store::{FigureStore, Tier};
 
@@ -23,27 +23,26 @@ const LINES_MAX: usize = 6;
 /// What a limit came to.
 #[derive(Debug, Default)]
 struct LimitRow {
-    waited: f64,
-    refused: f64,
-    reasons: BTreeMap<String, f64>,
+    waited: u64,
+    refused: u64,
+    reasons: BTreeMap<String, u64>,
 }
 
 /// All limits, and the keys of refusals.
 #[derive(Debug, Default)]
 struct Refused {
     limits: BTreeMap<String, LimitRow>,
-    keys: Vec<(String, String, f64)>,
+    keys: Vec<(String, String, u64)>,
 }
 
 /// What there was, as sections.
 pub(super) fn document(store: &FigureStore, asking: &Asking<'_>) -> Result<Document, NoPage> {
     let (from, to) = asking.range()?;
     let telling = asking.telling();
-    let mut document = Document::new("", "");
-    document.language = asking.language;
+    let mut document = asking.document("", (from, to));
+    let range = std::mem::take(&mut document.subtitle);
     let span = Span::of(asking, from, to);
     let refused = Refused::read(store, asking, &span)?;
-    let range = sites::told_range(from, to);
     tell_limits(&mut document, &refused, &range, &telling);
     if let Some(chart) = chart(store, asking, &span, &refused)? {
         document.section("").chart(chart);
@@ -73,19 +72,20 @@ impl Refused {
             if !asking.question.scope.has_limit(limit) || !telling.shows(limit) {
                 continue;
             }
+            // Sums of counts are whole.
+            let sum = sums.sum as u64;
             match count {
-                LimitCount::Waited => refused.limit(limit).waited += sums.sum,
+                LimitCount::Waited => refused.limit(limit).waited += sum,
                 LimitCount::Refused(reason) => {
                     let row = refused.limit(limit);
-                    row.refused += sums.sum;
-                    *row.reasons.entry(reason.into()).or_default() += sums.sum;
+                    row.refused += sum;
+                    *row.reasons.entry(reason.into()).or_default() += sum;
                 }
-                LimitCount::Key(key) => refused.keys.push((limit.into(), key.into(), sums.sum)),
+                LimitCount::Key(key) => refused.keys.push((limit.into(), key.into(), sum)),
             }
         }
-        refused
-            .keys
-            .sort_by(|(.., one), (.., other)| other.total_cmp(one));
+        let keys = &mut refused.keys;
+        keys.sort_by_key(|(.., count)| std::cmp::Reverse(*count));
         Ok(refused)
     }
 
@@ -96,90 +96,36 @@ impl Refused {
 
 fn tell_limits(document: &mut Document, refused: &Refused, range: &str, telling: &Telling<'_>) {
     let mut limits: Vec<_> = refused.limits.iter().collect();
-    limits.sort_by(|(_, one), (_, other)| {
-        let order = other.refused.total_cmp(&one.refused);
-        order.then(other.waited.total_cmp(&one.waited))
+    limits.sort_by_key(|(_, it)| std::cmp::Reverse((it.refused, it.waited)));
+    let mut table = telling.table(limits);
+    table.name("limit", "制限", |it| it.0);
+    table.count("waited", "待機した", |it| it.1.waited);
+    table.news("refused", "拒否", Tone::Bad, |it| it.1.refused);
+    table.words("why", "理由", |(_, it)| {
+        let reasons = it.reasons.iter();
+        let reasons = reasons.map(|(reason, count)| format!("{reason} {}", units::count(*count)));
+        Cell::name(reasons.collect::<Vec<_>>().join(", "))
     });
-    let mut table = Table::new([
-        Column::left(telling.say("limit", "制限")),
-        Column::right(telling.say("waited", "待機した")),
-        Column::right(telling.say("refused", "拒否")),
-        Column::left(telling.say("why", "理由")),
-    ]);
-    for (limit, row) in limits.into_iter().take(telling.rows) {
-        let reasons = row.reasons.iter();
-        let reasons = reasons.map(|(reason, count)| format!("{reason} {}", written(*count)));
-        table.row([
-            Cell::name(&**limit),
-            count_cell(row.waited),
-            bad(row.refused),
-            Cell::name(reasons.collect::<Vec<_>>().join(", ")),
-        ]);
-    }
     let heading = telling.say("Waited and refused", "待機と拒否");
-    tell(
-        document,
-        "refused",
-        format!("{heading}, {range}"),
-        table,
-        telling,
-    );
+    let nothing = telling.say("Nothing was recorded.", "記録はありません。");
+    table.end(document, "refused", &format!("{heading}, {range}"), nothing);
 }
 
 fn tell_keys(document: &mut Document, refused: &Refused, range: &str, telling: &Telling<'_>) {
-    let mut table = Table::new([
-        Column::left(telling.say("limit", "制限")),
-        Column::left(telling.say("key", "キー")),
-        Column::right(telling.say("refused", "拒否")),
-    ]);
-    for (limit, key, count) in refused.keys.iter().take(telling.rows) {
-        table.row([Cell::name(&**limit), Cell::name(&**key), bad(*count)]);
-    }
-    let heading = telling.say("Refused by key", "キーごとの拒否");
-    tell(
-        document,
-        "refused-keys",
-        format!("{heading}, {range}"),
-        table,
-        telling,
+    let mut table = telling.table(&refused.keys);
+    table.name("limit", "制限", |it| &it.0);
+    table.name("key", "キー", |it| &it.1);
+    table.news("refused", "拒否", Tone::Bad, |it| it.2);
+    let heading = format!(
+        "{}, {range}",
+        telling.say("Refused by key", "キーごとの拒否")
     );
-}
-
-fn tell(
-    document: &mut Document,
-    id: &'static str,
-    heading: String,
-    table: Table,
-    telling: &Telling<'_>,
-) {
-    let section = document.section(heading);
-    section.id = id;
-    match table.rows.is_empty() {
-        true => section.text(telling.say("Nothing was recorded.", "記録はありません。")),
-        false => section.table(table),
-    }
-    if id == "refused-keys" {
-        section.text(telling.say(
-            "Keys made of addresses, fields or cookies are not recorded. The others are kept for 62 days.",
-            "アドレス・ヘッダ・クッキーによるキーは記録しません。その他は 62 日間残ります。",
-        ));
-    }
-}
-
-fn written(count: f64) -> String {
-    units::count(count as u64)
-}
-
-fn count_cell(count: f64) -> Cell {
-    Cell::figure(written(count), count)
-}
-
-fn bad(count: f64) -> Cell {
-    let mut cell = count_cell(count);
-    if count > 0.0 {
-        cell.tone = Tone::Bad;
-    }
-    cell
+    let nothing = telling.say("Nothing was recorded.", "記録はありません。");
+    let section = table.end(document, "refused-keys", &heading, nothing);
+    section.text(telling.say(
+        "Keys made of addresses, fields or cookies are not recorded. The others are kept for 62 days.",
+        "アドレス・ヘッダ・クッキーによるキーは記録しません。その他は 62 日間残ります。",
+    ));
 }
 
 /// When requests were refused, a line for each reason; where nothing was told there was nothing.
@@ -195,7 +141,7 @@ fn chart(
             figures.push((*count, &**limit, &**reason));
         }
     }
-    figures.sort_by(|(one, ..), (other, ..)| other.total_cmp(one));
+    figures.sort_by_key(|(count, ..)| std::cmp::Reverse(*count));
     let tier = span.tier();
     let mut reasons = BTreeMap::<&str, BTreeMap<i64, f64>>::new();
     for (_, limit, reason) in figures.into_iter().take(CHARTED_MAX) {

@@ -4,7 +4,7 @@ use report::units::{self, Unit};
 use report::{Document, Language, Link, Phrase, Tone};
 
 use super::address::{Format, Page, PageQuery};
-use super::{Asking, ConsoleAnswer, NoPage, ROWS, export, frame, sites};
+use super::{Asking, ConsoleAnswer, NoPage, ROWS, frame};
 use crate::day::{ListOf, PartsWanted, Tally, TopList, TrailStep};
 use crate::page::{self, FigureOf, Shown, Telling};
 use crate::range::RangeFigures;
@@ -136,8 +136,7 @@ pub(super) fn answer(
     let days = asking.range()?;
     let (from, to) = days;
     let telling = asking.telling();
-    let mut document = Document::new(site, sites::told_range(from, to));
-    document.language = asking.language;
+    let mut document = asking.document(site, days);
     let asked = &asking.address.asked;
     match (part, asked) {
         (SitePart::Pages, PageQuery { seen, .. }) if !seen.is_empty() => {
@@ -163,12 +162,8 @@ pub(super) fn answer(
             }
         }
     }
-    if let Some(format) = asked.format {
-        return export::answer(asking, format, &document, site, days);
-    }
     link_names(asking, site, &mut document);
-    link_lists(asking, &mut document, false);
-    Ok(frame::page(asking, Some((site, part)), &document, days))
+    frame::given(asking, document, site, Some((site, part)), days)
 }
 
 /// Says what the figures of a range are worth.
@@ -444,7 +439,7 @@ fn link_names(asking: &Asking<'_>, site: &str, document: &mut Document) {
 }
 
 /// Adds to each list where it is had for other programs, and where there is more of it.
-pub(super) fn link_lists(asking: &Asking<'_>, document: &mut Document, is_cut: bool) {
+pub(super) fn link_lists(asking: &Asking<'_>, document: &mut Document) {
     let telling = asking.telling();
     for section in &mut document.sections {
         let rows = section.blocks.iter().find_map(|block| match block {
@@ -465,7 +460,7 @@ pub(super) fn link_lists(asking: &Asking<'_>, document: &mut Document, is_cut: b
             link("CSV", &|asked| asked.format = Some(Format::Csv)),
             link("JSON", &|asked| asked.format = Some(Format::Json)),
         ];
-        if is_cut || (rows > ROWS && telling.rows == ROWS) {
+        if section.is_cut || (rows > ROWS && telling.rows == ROWS) {
             let all = link(telling.say("all rows", "すべての行"), &|asked| {
                 asked.has_all_rows = true;
                 asked.list.clear();

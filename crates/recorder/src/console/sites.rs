@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use report::units;
-use report::{Cell, Column, Document, Language, Picture, Table};
+use report::units::Unit;
+use report::{Cell, Picture, Tone};
 
 use super::address::Page;
 use super::site::SitePart;
-use super::{Asking, ConsoleAnswer, NoPage, export, frame, site};
+use super::{Asking, ConsoleAnswer, NoPage, frame};
 use crate::day::Figures;
-use crate::salts::civil;
+use crate::page::RowTable;
 use crate::store::FigureStore;
 
 /// Sites that a page shows where not all are asked for.
@@ -112,89 +112,47 @@ pub(super) fn answer(store: &FigureStore, asking: &Asking<'_>) -> Result<Console
     })?;
     let mut rows: Vec<(String, SiteRow)> = rows.into_iter().collect();
     rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.sort_key(asked.sorted_by)));
-    let shown = match telling.rows {
-        usize::MAX => rows.len(),
-        _ => rows.len().min(SITES_SHOWN),
-    };
-    let mut document = Document::new(telling.say("Sites", "サイト"), told_range(from, to));
-    document.language = asking.language;
-    let section = document.section("");
-    section.id = "sites";
-    if rows.is_empty() {
-        section.text(telling.say("There are none.", "ありません。"));
-    }
-    if shown < rows.len() {
-        section.text(match asking.language {
-            Language::English => format!("{shown} of {} sites.", rows.len()),
-            Language::Japanese => format!("{} サイトのうち {shown} 件。", rows.len()),
-        });
-    }
-    let table = table(asking, rows.iter().take(shown), (from, to));
-    section.table(table);
+    let mut document = asking.document(telling.say("Sites", "サイト"), (from, to));
+    let nothing = telling.say("There are none.", "ありません。");
+    let section = table(asking, rows, (from, to)).end(&mut document, "sites", "", nothing);
     section.text(telling.say(
         "Visitors are the sum of days: who came on two of them counts twice.",
         "訪問者は日ごとの合計です。2 日に来た人は 2 回数えます。",
     ));
-    if let Some(format) = asked.format {
-        return export::answer(asking, format, &document, "sites", (from, to));
-    }
-    site::link_lists(asking, &mut document, shown < rows.len());
-    Ok(frame::page(asking, None, &document, (from, to)))
-}
-
-/// The days that are shown, in words that need no language.
-pub(super) fn told_range(from: i32, to: i32) -> String {
-    match from == to {
-        true => civil(to).to_string(),
-        false => format!("{} – {}", civil(from), civil(to)),
-    }
+    frame::given(asking, document, "sites", None, (from, to))
 }
 
 fn table<'a>(
-    asking: &Asking<'_>,
-    rows: impl Iterator<Item = &'a (String, SiteRow)>,
+    asking: &'a Asking<'_>,
+    rows: Vec<(String, SiteRow)>,
     (from, to): (i32, i32),
-) -> Table {
-    let telling = asking.telling();
-    let titles = [
-        telling.say("site", "サイト"),
-        telling.say("views", "閲覧"),
-        telling.say("visits", "訪問"),
-        telling.say("visitors", "訪問者"),
-        telling.say("requests", "リクエスト"),
-        telling.say("errors", "エラー"),
-        telling.say("95 % within", "95 % の応答"),
-    ];
-    let columns = titles.into_iter().zip(SortedBy::ALL).map(|(title, by)| {
-        let mut column = match by {
-            SortedBy::Name => Column::left(title),
-            SortedBy::Slowness => Column::right(title).in_unit("µs"),
-            _ => Column::right(title),
-        };
+) -> RowTable<'a, (String, SiteRow)> {
+    let mut telling = asking.telling();
+    telling.rows = telling.rows.max(SITES_SHOWN);
+    let mut table = telling.table(rows);
+    table.name("site", "サイト", |it| &it.0);
+    table.leads(|(site, _)| {
+        let page = Page::Site(site.clone(), SitePart::Visits);
+        Some(asking.address.to(page))
+    });
+    table.numbers("views", "閲覧", |(_, row)| {
+        let views = Cell::count(row.total.views);
+        let day = |day| row.views.get(&day).map_or(0.0, |views| *views as f64);
+        match from < to {
+            true => views.with(Picture::Trend((from..=to).map(day).collect())),
+            false => views,
+        }
+    });
+    table.count("visits", "訪問", |it| it.1.total.visits);
+    table.count("visitors", "訪問者", |it| it.1.visitors);
+    table.count("requests", "リクエスト", |it| it.1.total.requests);
+    table.news("errors", "エラー", Tone::Bad, |it| it.1.errors());
+    table.figure("95 % within", "95 % の応答", Unit::Micros, |it| {
+        it.1.p95_us()
+    });
+    for (column, by) in table.columns().zip(SortedBy::ALL) {
         column.link = Some(asking.address.with(|asked| asked.sorted_by = by));
         column.is_sorted = by == asking.address.asked.sorted_by && by != SortedBy::Name;
-        column
-    });
-    let mut table = Table::new(columns);
-    for (site, row) in rows {
-        let mut name = Cell::name(site);
-        let page = Page::Site(site.clone(), SitePart::Visits);
-        name.link = Some(asking.address.to(page));
-        let mut views = Cell::count(row.total.views);
-        if from < to {
-            let day = |day| row.views.get(&day).map_or(0.0, |views| *views as f64);
-            views = views.with(Picture::Trend((from..=to).map(day).collect()));
-        }
-        let counts = [row.total.visits, row.visitors, row.total.requests];
-        let p95 = row.p95_us().map_or(Cell::from(units::NONE), |us| {
-            Cell::figure(units::micros(us as f64), us as f64)
-        });
-        let mut errors = Cell::count(row.errors());
-        if row.errors() > 0 {
-            errors.tone = report::Tone::Bad;
-        }
-        let cells = [name, views].into_iter().chain(counts.map(Cell::count));
-        table.row(cells.chain([errors, p95]));
     }
     table
 }

@@ -48,28 +48,35 @@ impl Counted {
 
 const PAGE: Phrase = Phrase::new("page", "ページ");
 const PAGES: Phrase = Phrase::new("pages", "ページ");
-const PATH: Phrase = Phrase::new("path", "パス");
 
-const fn shown(
-    of: ListOf,
-    id: &'static str,
-    heading: Phrase,
-    name: Phrase,
-    counted: Counted,
-) -> Shown {
+/// A list of pages, unless it says otherwise.
+const fn shown(of: ListOf, id: &'static str, counted: Counted) -> Shown {
     Shown {
         of,
         id,
-        heading,
-        name,
+        heading: PAGES,
+        name: PAGE,
         counted,
     }
 }
 
 impl Shown {
+    const fn under(mut self, english: &'static str, japanese: &'static str) -> Shown {
+        self.heading = Phrase::new(english, japanese);
+        self
+    }
+
+    const fn named(mut self, english: &'static str, japanese: &'static str) -> Shown {
+        self.name = Phrase::new(english, japanese);
+        self
+    }
+
     /// How pages before or after one are shown.
     pub(crate) fn neighbours(id: &'static str, heading: Phrase) -> Shown {
-        shown(ListOf::NextPages, id, heading, PAGE, Counted::Times)
+        Shown {
+            heading,
+            ..shown(ListOf::NextPages, id, Counted::Times)
+        }
     }
 
     /// How a list is shown.
@@ -81,153 +88,62 @@ impl Shown {
 }
 
 pub(super) const LISTS: [Shown; 21] = [
-    shown(
-        ListOf::Pages,
-        "pages",
-        Phrase::new("Pages", "ページ"),
-        PAGE,
-        Counted::Views,
-    ),
-    shown(
-        ListOf::Entries,
-        "entries",
-        Phrase::new("Entry pages", "入口ページ"),
-        PAGE,
-        Counted::Visits,
-    ),
-    shown(
-        ListOf::Exits,
-        "exits",
-        Phrase::new("Exit pages", "出口ページ"),
-        PAGE,
-        Counted::Visits,
-    ),
-    shown(
-        ListOf::NextPages,
-        "next",
-        Phrase::new("From page to page", "ページから次のページへ"),
-        PAGES,
-        Counted::Times,
-    ),
-    shown(
-        ListOf::Referrers,
-        "sources",
-        Phrase::new("Where visits came from", "訪問元"),
-        Phrase::new("source", "訪問元"),
-        Counted::Visits,
-    ),
-    shown(
-        ListOf::ReferringPages,
-        "referrers",
-        Phrase::new("Pages that led here", "リンク元ページ"),
-        PAGE,
-        Counted::Visits,
-    ),
-    shown(
-        ListOf::Campaigns,
-        "campaigns",
-        Phrase::new("Campaigns", "キャンペーン"),
-        Phrase::new("source / medium / campaign", "参照元 / 媒体 / キャンペーン"),
-        Counted::Visits,
-    ),
-    shown(
-        ListOf::Searches,
-        "searches",
-        Phrase::new("Searched for on the site", "サイト内検索"),
-        Phrase::new("words", "検索語"),
-        Counted::Times,
-    ),
-    shown(
-        ListOf::Browsers,
-        "browsers",
-        Phrase::new("Browsers", "ブラウザ"),
-        Phrase::new("browser", "ブラウザ"),
-        Counted::Visits,
-    ),
-    shown(
-        ListOf::Systems,
-        "systems",
-        Phrase::new("Systems", "OS"),
-        Phrase::new("system", "OS"),
-        Counted::Visits,
-    ),
-    shown(
-        ListOf::Devices,
-        "devices",
-        Phrase::new("Devices", "端末"),
-        Phrase::new("device", "端末"),
-        Counted::Visits,
-    ),
-    shown(
-        ListOf::Countries,
-        "countries",
-        Phrase::new("Countries", "国"),
-        Phrase::new("country", "国"),
-        Counted::Visits,
-    ),
-    shown(
-        ListOf::Bots,
-        "bots",
-        Phrase::new("Bots", "ボット"),
-        Phrase::new("bot", "ボット"),
-        Counted::Requests,
-    ),
-    shown(
-        ListOf::Files,
-        "files",
-        Phrase::new("Files", "ファイル"),
-        Phrase::new("file", "ファイル"),
-        Counted::Requests,
-    ),
-    shown(
-        ListOf::Missing,
-        "missing",
-        Phrase::new("Not found", "見つからないパス"),
-        PATH,
-        Counted::Requests,
-    ),
-    shown(
-        ListOf::Errors,
-        "errors",
-        Phrase::new("Errors of the server", "サーバのエラー"),
-        Phrase::new("status and path", "ステータスとパス"),
-        Counted::Requests,
-    ),
-    shown(
-        ListOf::Statuses,
-        "statuses",
-        Phrase::new("Statuses", "ステータス"),
-        Phrase::new("status", "ステータス"),
-        Counted::Requests,
-    ),
-    shown(
-        ListOf::Reasons,
-        "reasons",
-        Phrase::new("Refused and failed", "拒否と失敗"),
-        Phrase::new("reason", "理由"),
-        Counted::Requests,
-    ),
-    shown(
-        ListOf::Rules,
-        "rules",
-        Phrase::new("Rules", "ルール"),
-        Phrase::new("rule", "ルール"),
-        Counted::Requests,
-    ),
-    shown(
-        ListOf::BackEnds,
-        "back-ends",
-        Phrase::new("Back ends", "バックエンド"),
-        Phrase::new("back end", "バックエンド"),
-        Counted::Requests,
-    ),
-    shown(
-        ListOf::Programs,
-        "programs",
-        Phrase::new("Programs by rule", "ルールごとのプログラム"),
-        Phrase::new("rule", "ルール"),
-        Counted::Runs,
-    ),
+    shown(ListOf::Pages, "pages", Counted::Views).under("Pages", "ページ"),
+    shown(ListOf::Entries, "entries", Counted::Visits).under("Entry pages", "入口ページ"),
+    shown(ListOf::Exits, "exits", Counted::Visits).under("Exit pages", "出口ページ"),
+    shown(ListOf::NextPages, "next", Counted::Times)
+        .under("From page to page", "ページから次のページへ")
+        .named("pages", "ページ"),
+    shown(ListOf::Referrers, "sources", Counted::Visits)
+        .under("Where visits came from", "訪問元")
+        .named("source", "訪問元"),
+    shown(ListOf::ReferringPages, "referrers", Counted::Visits)
+        .under("Pages that led here", "リンク元ページ"),
+    shown(ListOf::Campaigns, "campaigns", Counted::Visits)
+        .under("Campaigns", "キャンペーン")
+        .named("source / medium / campaign", "参照元 / 媒体 / キャンペーン"),
+    shown(ListOf::Searches, "searches", Counted::Times)
+        .under("Searched for on the site", "サイト内検索")
+        .named("words", "検索語"),
+    shown(ListOf::Browsers, "browsers", Counted::Visits)
+        .under("Browsers", "ブラウザ")
+        .named("browser", "ブラウザ"),
+    shown(ListOf::Systems, "systems", Counted::Visits)
+        .under("Systems", "OS")
+        .named("system", "OS"),
+    shown(ListOf::Devices, "devices", Counted::Visits)
+        .under("Devices", "端末")
+        .named("device", "端末"),
+    shown(ListOf::Countries, "countries", Counted::Visits)
+        .under("Countries", "国")
+        .named("country", "国"),
+    shown(ListOf::Bots, "bots", Counted::Requests)
+        .under("Bots", "ボット")
+        .named("bot", "ボット"),
+    shown(ListOf::Files, "files", Counted::Requests)
+        .under("Files", "ファイル")
+        .named("file", "ファイル"),
+    shown(ListOf::Missing, "missing", Counted::Requests)
+        .under("Not found", "見つからないパス")
+        .named("path", "パス"),
+    shown(ListOf::Errors, "errors", Counted::Requests)
+        .under("Errors of the server", "サーバのエラー")
+        .named("status and path", "ステータスとパス"),
+    shown(ListOf::Statuses, "statuses", Counted::Requests)
+        .under("Statuses", "ステータス")
+        .named("status", "ステータス"),
+    shown(ListOf::Reasons, "reasons", Counted::Requests)
+        .under("Refused and failed", "拒否と失敗")
+        .named("reason", "理由"),
+    shown(ListOf::Rules, "rules", Counted::Requests)
+        .under("Rules", "ルール")
+        .named("rule", "ルール"),
+    shown(ListOf::BackEnds, "back-ends", Counted::Requests)
+        .under("Back ends", "バックエンド")
+        .named("back end", "バックエンド"),
+    shown(ListOf::Programs, "programs", Counted::Runs)
+        .under("Programs by rule", "ルールごとのプログラム")
+        .named("rule", "ルール"),
 ];
 
 impl Shown {

@@ -5,6 +5,7 @@
 //! from clients; the renderers take them for nothing else.
 
 mod lists;
+mod table;
 mod times;
 
 use report::{Document, Language, Tone};
@@ -12,6 +13,7 @@ use report::{Document, Language, Tone};
 use crate::range::RangeFigures;
 use crate::salts::{SaltPeriod, civil};
 pub(crate) use lists::{Shown, VISITOR_DIGITS, list, slowest, trail, trails};
+pub(crate) use table::{MaybeFigure, RowTable, toned};
 pub(crate) use times::{
     FigureOf, by_day, counts_by_day, days, hours, months, overview, panel, speed, visitor_facts,
     weekdays,

@@ -6,54 +6,41 @@ use config::model::sensor::{self, Worse};
 use control::{Certificate, Sensor, Status};
 use ipc::console::ConsoleScope;
 use ipc::recorder::Side;
-use report::units;
-use report::{Cell, Column, Document, Language, Table, Tone};
+use report::units::{self, Unit};
+use report::{Cell, Document, Language, Tone};
 
 use super::super::history::unit;
 use super::LiveTelling;
-use super::now::{listed, listed_of, toned};
 use crate::alert::{AlertStanding, AlertState};
+use crate::page::MaybeFigure;
 
 /// Days before its end from which a certificate is looked at.
 const ENDING_DAYS: i64 = 14;
 const DAY_S: i64 = 86_400;
 
-fn or_none(value: Option<f64>, write: fn(f64) -> String) -> Cell {
-    value.map_or(Cell::from(units::NONE), |it| Cell::figure(write(it), it))
-}
-
 /// Sensors, what can be raised, and rules that shed.
 pub(super) fn machine(document: &mut Document, told: &LiveTelling<'_>) {
-    let mut table = Table::new([
-        Column::left(told.say("sensor", "センサー")),
-        Column::right(told.say("now", "現在")),
-        Column::right(told.say("mean of 10 s", "10 秒の平均")),
-        Column::right(told.say("too much", "過大")),
-        Column::left(told.say("unit", "単位")),
-        Column::left(told.say("what it measures", "内容")),
-    ]);
     let sensors = told.live.sensors.map(|it| &it.sensors);
-    for (name, sensor) in sensors.into_iter().flat_map(control::Named::iter) {
-        let mut now = or_none(sensor.value, units::figure);
-        if is_too_much(name, sensor) {
+    let rows = sensors.into_iter().flat_map(control::Named::iter);
+    let rows: Vec<(&str, &Sensor)> = rows.collect();
+    let mut table = told.telling.table(rows);
+    table.words("sensor", "センサー", |it| Cell::name(it.0));
+    table.numbers("now", "現在", |(name, it)| {
+        let mut now = it.value.cell(Unit::Count);
+        if is_too_much(name, it) {
             now.tone = Tone::Bad;
         }
-        table.row([
-            Cell::name(name),
-            now,
-            or_none(sensor.mean_10s, units::figure),
-            or_none(sensor.too_much, units::figure),
-            Cell::from(&*sensor.unit),
-            Cell::from(&*sensor.meaning),
-        ]);
-    }
-    listed(
-        document,
-        "sensors",
-        told.say("Sensors", "センサー"),
-        table,
-        told,
-    );
+        now
+    });
+    table.figure("mean of 10 s", "10 秒の平均", Unit::Count, |it| {
+        it.1.mean_10s
+    });
+    table.figure("too much", "過大", Unit::Count, |it| it.1.too_much);
+    table.words("unit", "単位", |it| Cell::from(&*it.1.unit));
+    table.words("what it measures", "内容", |it| {
+        Cell::from(&*it.1.meaning)
+    });
+    told.end(table, document, "sensors", "Sensors", "センサー");
     shedding(document, told);
     if let Some(sensors) = told.live.sensors {
         for advice in &sensors.advice {
@@ -88,37 +75,29 @@ fn is_too_much(name: &str, sensor: &Sensor) -> bool {
 }
 
 fn shedding(document: &mut Document, told: &LiveTelling<'_>) {
-    let mut table = Table::new([
-        Column::left(told.say("rule", "規則")),
-        Column::left(told.say("sensor", "センサー")),
-        Column::right(told.say("value", "値")),
-        Column::right(told.say("enters at", "開始")),
-        Column::left(told.say("state", "状態")),
-        Column::right(told.say("admitted", "受け入れ")),
-        Column::right(told.say("shed", "拒否")),
-    ]);
-    for rule in &told.live.status.shedding {
-        let tone = match &*rule.state {
+    let mut table = told.telling.table(&told.live.status.shedding);
+    table.name("rule", "規則", |it| &it.rule);
+    table.name("sensor", "センサー", |it| &it.sensor);
+    table.figure("value", "値", Unit::Count, |it| it.value);
+    table.figure("enters at", "開始", Unit::Count, |it| it.enter);
+    table.words("state", "状態", |it| {
+        let tone = match &*it.state {
             "green" => Tone::Good,
             "yellow" => Tone::Warn,
             _ => Tone::Bad,
         };
-        table.row([
-            Cell::name(&*rule.rule),
-            Cell::name(&*rule.sensor),
-            or_none(rule.value, units::figure),
-            Cell::figure(units::figure(rule.enter), rule.enter),
-            Cell::toned(tone, &*rule.state),
-            Cell::figure(units::share(rule.admitted_share), rule.admitted_share),
-            toned(rule.shed, Tone::Bad),
-        ]);
-    }
-    listed(
+        Cell::toned(tone, &*it.state)
+    });
+    table.figure("admitted", "受け入れ", Unit::Share, |it| {
+        it.admitted_share
+    });
+    table.news("shed", "拒否", Tone::Bad, |it| it.shed);
+    told.end(
+        table,
         document,
         "shedding",
-        told.say("Rules that shed", "負荷の制限規則"),
-        table,
-        told,
+        "Rules that shed",
+        "負荷の制限規則",
     );
 }
 
@@ -127,184 +106,130 @@ pub(super) fn programs(document: &mut Document, told: &LiveTelling<'_>) {
     let programs = &told.live.status.programs;
     if *told.scope == ConsoleScope::All {
         let killed: u64 = programs.killed.iter().map(|(_, count)| count).sum();
-        for (name, count) in [
-            (
-                told.say("programs that run", "実行中"),
-                programs.running as u64,
-            ),
-            (told.say("started", "開始"), programs.started),
-            (told.say("not started", "開始できず"), programs.failed),
-            (told.say("killed", "強制終了"), killed),
-        ] {
-            document.fact(name, units::count(count));
-        }
+        let mut fact = |english, japanese, count| {
+            document.fact(told.say(english, japanese), units::count(count));
+        };
+        fact("programs that run", "実行中", programs.running as u64);
+        fact("started", "開始", programs.started);
+        fact("not started", "開始できず", programs.failed);
+        fact("killed", "強制終了", killed);
     }
     pools(document, told);
     groups(document, told);
 }
 
 fn pools(document: &mut Document, told: &LiveTelling<'_>) {
-    let mut table = Table::new([
-        Column::left(told.say("pool", "プール")),
-        Column::left(told.say("tenant", "テナント")),
-        Column::left(told.say("state", "状態")),
-        Column::right(told.say("processes", "プロセス")),
-        Column::right(told.say("waiting", "待機中")),
-        Column::right(told.say("throttled", "抑制")),
-        Column::right(told.say("memory", "メモリ")).in_unit("bytes"),
-        Column::right(told.say("longest request", "最長の処理")).in_unit("ms"),
-        Column::left(told.say("why it failed", "失敗の理由")),
-    ]);
     let shown = told.live.pools.iter();
-    let (shown, total) = told.few(shown.filter(|it| told.scope.has_tenant(&it.tenant)));
-    for pool in shown {
-        let tone = match &*pool.state {
+    let shown = shown.filter(|it| told.scope.has_tenant(&it.tenant));
+    let mut table = told.telling.table(shown);
+    table.name("pool", "プール", |it| &it.name);
+    table.name("tenant", "テナント", |it| &it.tenant);
+    table.words("state", "状態", |it| {
+        let tone = match &*it.state {
             "failed" => Tone::Bad,
             "warm" => Tone::Good,
             _ => Tone::Plain,
         };
-        table.row([
-            Cell::name(&*pool.name),
-            Cell::name(&*pool.tenant),
-            Cell::toned(tone, &*pool.state),
-            Cell::count(pool.processes.into()),
-            toned(pool.waiting, Tone::Warn),
-            or_none(pool.throttled_share, units::share),
-            or_none(pool.memory_bytes.map(|it| it as f64), units::bytes),
-            or_none(pool.longest_ms.map(|it| it as f64), |ms| {
-                units::micros(ms * 1e3)
-            }),
-            Cell::name(&*pool.failure),
-        ]);
-    }
-    let title = told.say("Pools", "プール");
-    listed_of(document, "pools", title, (table, total), told);
+        Cell::toned(tone, &*it.state)
+    });
+    table.count("processes", "プロセス", |it| it.processes.into());
+    table.news("waiting", "待機中", Tone::Warn, |it| it.waiting);
+    table.figure("throttled", "抑制", Unit::Share, |it| it.throttled_share);
+    table.figure("memory", "メモリ", Unit::Bytes, |it| it.memory_bytes);
+    table.figure("longest request", "最長の処理", Unit::Micros, |it| {
+        it.longest_ms.map(|ms| ms as f64 * 1e3)
+    });
+    table.name("why it failed", "失敗の理由", |it| &it.failure);
+    told.end(table, document, "pools", "Pools", "プール");
 }
 
 fn groups(document: &mut Document, told: &LiveTelling<'_>) {
     let shown = told.live.status.groups.iter();
-    let (shown, total) = told.few(shown.filter(|it| told.scope.has_tenant(&it.tenant)));
+    let shown = shown.filter(|it| told.scope.has_tenant(&it.tenant));
     let mut names: Vec<&str> = Vec::new();
-    for (name, _) in shown.iter().flat_map(|group| group.used.iter()) {
+    for (name, _) in shown.clone().flat_map(|group| group.used.iter()) {
         if !names.contains(&name) {
             names.push(name);
         }
     }
-    let columns = names.iter().map(|name| {
-        let (words, unit) = match (name.strip_suffix("_us"), name.strip_suffix("_bytes")) {
-            (Some(words), _) => (words, "µs"),
-            (None, Some(words)) => (words, "bytes"),
-            (None, None) => (*name, ""),
-        };
-        Column::right(words.replace('_', " ")).in_unit(unit)
-    });
-    let group = Column::left(told.say("group", "グループ"));
-    let mut table = Table::new([group].into_iter().chain(columns));
-    for group in shown {
-        let parts = [&group.site, &group.rule, &group.script, &group.pool];
+    let mut table = told.telling.table(shown);
+    table.words("group", "グループ", |it| {
+        let parts = [&it.site, &it.rule, &it.script, &it.pool];
         let parts = parts.into_iter().flatten().map(String::as_str);
-        let name = [&*group.tenant]
-            .into_iter()
-            .chain(parts)
-            .collect::<Vec<_>>();
-        let used = names.iter().map(|name| match group.used.get(name) {
-            Some(value) if name.ends_with("_bytes") => {
-                Cell::figure(units::bytes(*value as f64), *value as f64)
-            }
-            Some(value) if name.ends_with("_us") => {
-                Cell::figure(units::micros(*value as f64), *value as f64)
-            }
-            Some(value) => Cell::count(*value),
-            None => Cell::from(units::NONE),
+        let name = [&*it.tenant].into_iter().chain(parts);
+        Cell::name(name.collect::<Vec<_>>().join(" / "))
+    });
+    for name in names {
+        let (words, unit) = match (name.strip_suffix("_us"), name.strip_suffix("_bytes")) {
+            (Some(words), _) => (words, Unit::Micros),
+            (None, Some(words)) => (words, Unit::Bytes),
+            (None, None) => (name, Unit::Count),
+        };
+        table.figures(words.replace('_', " "), unit, |it| {
+            it.used.get(name).copied()
         });
-        table.row([Cell::name(name.join(" / "))].into_iter().chain(used));
     }
-    let heading = told.say("What programs used", "プログラムの使用量");
-    listed_of(document, "groups", heading, (table, total), told);
+    told.end(
+        table,
+        document,
+        "groups",
+        "What programs used",
+        "プログラムの使用量",
+    );
 }
 
 /// Servers behind this one.
 pub(super) fn back_ends(document: &mut Document, told: &LiveTelling<'_>) {
-    let mut table = Table::new([
-        Column::left(told.say("upstream", "アップストリーム")),
-        Column::left(told.say("server", "サーバ")),
-        Column::left(told.say("state", "状態")),
-        Column::right(told.say("under way", "処理中")),
-        Column::right(told.say("oldest", "最長")).in_unit("s"),
-        Column::right(told.say("requests", "リクエスト")),
-        Column::right(told.say("failures", "失敗")),
-        Column::right(told.say("timeouts", "時間切れ")),
-    ]);
-    for it in told.live.status.upstreams.iter() {
-        if !told.telling.shows(&it.upstream) && !told.telling.shows(&it.server) {
-            continue;
-        }
-        let state = match (it.is_up(), it.drain) {
-            (false, _) => Cell::toned(Tone::Bad, told.say("down", "停止")),
-            (true, true) => Cell::toned(Tone::Warn, told.say("draining", "切り離し中")),
-            (true, false) => Cell::toned(Tone::Good, told.say("up", "稼働")),
-        };
-        table.row([
-            Cell::name(&*it.upstream),
-            Cell::name(&*it.server),
-            state,
-            Cell::count(it.in_flight),
-            or_none(it.oldest_s, units::seconds),
-            Cell::count(it.requests),
-            toned(it.failures, Tone::Bad),
-            toned(it.timeouts, Tone::Warn),
-        ]);
-    }
-    listed(
-        document,
-        "back-ends",
-        told.say("Servers", "サーバ"),
-        table,
-        told,
-    );
+    let mut table = told.telling.table(told.live.status.upstreams.iter());
+    table.words("upstream", "アップストリーム", |it| {
+        Cell::name(&*it.upstream)
+    });
+    table.name("server", "サーバ", |it| &it.server);
+    table.words("state", "状態", |it| match (it.is_up(), it.drain) {
+        (false, _) => Cell::toned(Tone::Bad, told.say("down", "停止")),
+        (true, true) => Cell::toned(Tone::Warn, told.say("draining", "切り離し中")),
+        (true, false) => Cell::toned(Tone::Good, told.say("up", "稼働")),
+    });
+    table.count("under way", "処理中", |it| it.in_flight);
+    table.figure("oldest", "最長", Unit::Seconds, |it| it.oldest_s);
+    table.count("requests", "リクエスト", |it| it.requests);
+    table.news("failures", "失敗", Tone::Bad, |it| it.failures);
+    table.news("timeouts", "時間切れ", Tone::Warn, |it| it.timeouts);
+    told.end(table, document, "back-ends", "Servers", "サーバ");
 }
 
 /// Certificates by their end.
 pub(super) fn certificates(document: &mut Document, told: &LiveTelling<'_>) {
-    let mut table = Table::new([
-        Column::left(told.say("name", "名前")),
-        Column::right(told.say("days left", "残り日数")),
-        Column::left(told.say("valid until", "有効期限")),
-        Column::left(told.say("from", "発行元")),
-        Column::right(told.say("handshakes", "ハンドシェイク")),
-        Column::left(told.say("what is wrong", "問題")),
-    ]);
     let shown = told.live.certificates.iter().filter(|it| is_ours(it, told));
-    let mut shown: Vec<_> = shown.collect();
+    let mut shown: Vec<&Certificate> = shown.collect();
     shown.sort_by_key(|it| it.valid_s.unwrap_or(i64::MIN));
-    let (shown, total) = told.few(shown.into_iter());
-    for it in shown {
+    let mut table = told.telling.table(shown);
+    table.words("name", "名前", |it| Cell::name(it.names.join(", ")));
+    table.numbers("days left", "残り日数", |it| {
         let days = it.valid_s.map(|s| s.div_euclid(DAY_S));
-        let mut left = or_none(days.map(|days| days as f64), units::figure);
+        let mut left = days.map(|days| days as f64).cell(Unit::Count);
         left.tone = match days {
             Some(..0) => Tone::Bad,
             Some(0..ENDING_DAYS) => Tone::Warn,
             _ => Tone::Plain,
         };
-        let problem = it.problem.as_deref().unwrap_or_default();
-        let mut problem = Cell::name(problem);
+        left
+    });
+    table.words("valid until", "有効期限", |it| {
+        Cell::from(it.valid_until.as_deref().unwrap_or(units::NONE))
+    });
+    table.words("from", "発行元", |it| match *told.scope {
+        ConsoleScope::All => Cell::name(format!("{} {}", it.source, it.of)),
+        // Whose account and whose files these are is not a tenant's to know.
+        ConsoleScope::Tenants(_) => Cell::name(&*it.source),
+    });
+    table.count("handshakes", "ハンドシェイク", |it| it.handshakes);
+    table.words("what is wrong", "問題", |it| {
+        let mut problem = Cell::name(it.problem.as_deref().unwrap_or_default());
         problem.tone = Tone::Bad;
-        let from = match *told.scope {
-            ConsoleScope::All => format!("{} {}", it.source, it.of),
-            // Whose account and whose files these are is not a tenant's to know.
-            ConsoleScope::Tenants(_) => it.source.to_string(),
-        };
-        table.row([
-            Cell::name(it.names.join(", ")),
-            left,
-            Cell::from(it.valid_until.clone().unwrap_or_else(|| units::NONE.into())),
-            Cell::name(from),
-            Cell::count(it.handshakes),
-            problem,
-        ]);
-    }
-    let title = told.say("Certificates", "証明書");
-    listed_of(document, "certificates", title, (table, total), told);
+        problem
+    });
+    told.end(table, document, "certificates", "Certificates", "証明書");
 }
 
 /// Whether all names of a certificate are of sites in the scope.
@@ -333,53 +258,39 @@ pub(super) fn alerts(document: &mut Document, told: &LiveTelling<'_>) {
 
 /// All rules by which somebody is told, with how each stands.
 fn rules(document: &mut Document, told: &LiveTelling<'_>) {
-    let mut table = Table::new([
-        Column::left(told.say("alert", "警告")),
-        Column::left(told.say("state", "状態")),
-        Column::left(told.say("figure", "項目")),
-        Column::right(told.say("value", "値")),
-        Column::left(told.say("bad", "異常")),
-        Column::right(told.say("bound", "しきい値")),
-        Column::right(told.say("for", "継続")).in_unit("s"),
-        Column::left(told.say("since", "開始")),
-        Column::right(told.say("worst", "最悪値")),
-    ]);
-    for AlertStanding { rule, state, value } in told.live.alerts {
-        let unit = unit(&rule.figure);
-        let written = |value: f64| Cell::figure(unit.write(value), value);
-        let none = || Cell::from(units::NONE);
-        let (standing, since, worst) = match state {
-            AlertState::Calm => (
-                Cell::toned(Tone::Good, told.say("calm", "正常")),
-                None,
-                None,
-            ),
-            AlertState::Pending { since_s } => {
-                let pending = told.say("pending", "保留中");
-                (Cell::toned(Tone::Warn, pending), Some(since_s), None)
-            }
-            AlertState::Raised { since_s, worst } => {
-                let raised = told.say("raised", "発生中");
-                (Cell::toned(Tone::Bad, raised), Some(since_s), Some(*worst))
-            }
-        };
-        table.row([
-            Cell::name(&*rule.name),
-            standing,
-            Cell::name(&*rule.figure),
-            value.map_or_else(none, written),
-            Cell::from(match rule.side {
-                Side::Above => told.say("above", "超過"),
-                Side::Below => told.say("below", "未満"),
-            }),
-            written(rule.bound),
-            Cell::figure(units::seconds(rule.for_s.into()), rule.for_s.into()),
-            since.map_or_else(none, |s| Cell::from(instant(*s))),
-            worst.map_or_else(none, written),
-        ]);
-    }
-    let title = told.say("Rules", "規則");
-    listed(document, "alerts", title, table, told);
+    let mut table = told.telling.table(told.live.alerts);
+    let written = |it: &AlertStanding, value: Option<f64>| value.cell(unit(&it.rule.figure));
+    table.name("alert", "警告", |it| &it.rule.name);
+    table.words("state", "状態", |it| match it.state {
+        AlertState::Calm => Cell::toned(Tone::Good, told.say("calm", "正常")),
+        AlertState::Pending { .. } => Cell::toned(Tone::Warn, told.say("pending", "保留中")),
+        AlertState::Raised { .. } => Cell::toned(Tone::Bad, told.say("raised", "発生中")),
+    });
+    table.name("figure", "項目", |it| &it.rule.figure);
+    table.numbers("value", "値", |it| written(it, it.value));
+    table.words("bad", "異常", |it| {
+        Cell::from(match it.rule.side {
+            Side::Above => told.say("above", "超過"),
+            Side::Below => told.say("below", "未満"),
+        })
+    });
+    table.numbers("bound", "しきい値", |it| {
+        written(it, Some(it.rule.bound))
+    });
+    table.figure("for", "継続", Unit::Seconds, |it| {
+        f64::from(it.rule.for_s)
+    });
+    table.words("since", "開始", |it| match it.state {
+        AlertState::Calm => Cell::from(units::NONE),
+        AlertState::Pending { since_s } | AlertState::Raised { since_s, .. } => {
+            Cell::from(instant(since_s))
+        }
+    });
+    table.numbers("worst", "最悪値", |it| match it.state {
+        AlertState::Raised { worst, .. } => written(it, Some(worst)),
+        _ => Cell::from(units::NONE),
+    });
+    told.end(table, document, "alerts", "Rules", "規則");
 }
 
 fn instant(s: i64) -> String {

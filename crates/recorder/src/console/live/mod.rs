@@ -15,6 +15,7 @@ use report::{Document, Phrase, Tone};
 use super::{Asking, ConsoleAnswer, NoPage, export, frame, incidents, refused, site};
 use crate::alert::AlertStanding;
 use crate::outlook::{KeptOutlook, outlook, resources};
+use crate::page::RowTable;
 use crate::store::FigureStore;
 
 /// Rows that a page shows which does not show all.
@@ -97,11 +98,6 @@ impl LivePage {
         }
     }
 
-    /// Whether a filter chooses among what it lists.
-    pub(super) fn has_names(self) -> bool {
-        matches!(self, LivePage::Now | LivePage::Limits | LivePage::BackEnds)
-    }
-
     /// Whether anything on it may be a tenant's.
     pub(super) fn is_shown_to(self, scope: &ConsoleScope) -> bool {
         let is_everybodys = matches!(
@@ -131,9 +127,9 @@ pub(super) fn answer(
         let days = days.unwrap_or((today, today));
         return export::answer(asking, format, &document, page.id(), days);
     }
-    site::link_lists(asking, &mut document, false);
+    site::link_lists(asking, &mut document);
     if let Some(below) = &mut below {
-        site::link_lists(asking, below, false);
+        site::link_lists(asking, below);
     }
     let changing = changing(&document);
     Ok(frame::live_page(
@@ -175,7 +171,7 @@ fn capacity(store: &FigureStore, asking: &Asking<'_>) -> Result<Document, NoPage
 /// What changes of a page.
 pub(super) fn fragment(asking: &Asking<'_>, page: LivePage) -> Option<String> {
     let mut document = document(asking, page)?;
-    site::link_lists(asking, &mut document, false);
+    site::link_lists(asking, &mut document);
     Some(changing(&document))
 }
 
@@ -191,7 +187,8 @@ fn document(asking: &Asking<'_>, page: LivePage) -> Option<Document> {
     let title = page.title().said_in(asking.language);
     let mut document = Document::new(title, "");
     document.language = asking.language;
-    let telling = asking.telling();
+    let mut telling = asking.telling();
+    telling.rows = telling.rows.max(ROWS_MAX);
     let Some(live) = asking.question.live else {
         let unheard = telling.say(
             "The server is not heard: what goes on now cannot be told. What was recorded stands below Sites.",
@@ -229,17 +226,17 @@ impl LiveTelling<'_> {
         self.telling.say(english, japanese)
     }
 
-    /// Rows of tables that grow with sites, keys, tenants, groups and certificates.
-    fn rows_max(&self) -> usize {
-        self.telling.rows.max(ROWS_MAX)
-    }
-
-    /// As many as are shown, and how many there are.
-    fn few<T>(&self, all: impl Iterator<Item = T>) -> (Vec<T>, usize) {
-        let mut all: Vec<T> = all.collect();
-        let total = all.len();
-        all.truncate(self.rows_max());
-        (all, total)
+    /// Adds a table.
+    fn end<T>(
+        &self,
+        table: RowTable<'_, T>,
+        document: &mut Document,
+        id: &'static str,
+        english: &'static str,
+        japanese: &'static str,
+    ) {
+        let nothing = self.say("None at present.", "現在はありません。");
+        table.end(document, id, self.say(english, japanese), nothing);
     }
 
     fn has_limit(&self, limit: &str) -> bool {

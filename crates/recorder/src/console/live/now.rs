@@ -1,9 +1,9 @@
 //! Who asks for what at this moment, and who holds, waits and is refused.
 
-use control::{Replies, Status};
+use control::{Limit, Replies, Status};
 use ipc::console::ConsoleScope;
-use report::units;
-use report::{Cell, Column, Document, Language, Section, Table, Tone};
+use report::units::{self, Unit};
+use report::{Cell, Document, Tone};
 
 use super::LiveTelling;
 
@@ -36,13 +36,7 @@ pub(super) fn now(document: &mut Document, told: &LiveTelling<'_>) {
 fn machine_facts(document: &mut Document, told: &LiveTelling<'_>) {
     let status = told.live.status;
     let ended = |status: &Status| status.workers.iter().map(|it| it.ended).sum::<u64>();
-    let refused = |status: &Status| -> u64 {
-        status
-            .limits
-            .iter()
-            .map(control::Limit::refused_total)
-            .sum()
-    };
+    let refused = |status: &Status| status.limits.iter().map(Limit::refused_total).sum::<u64>();
     let between = |of: &dyn Fn(&Status) -> u64| {
         let before = told.live.before;
         per_second(before.map(|(before, seconds)| rate(of(status), of(before), seconds)))
@@ -50,30 +44,18 @@ fn machine_facts(document: &mut Document, told: &LiveTelling<'_>) {
     let workers = || status.workers.iter();
     let connections: usize = workers().map(|it| it.connections).sum();
     let waiting: u64 = status.limits.iter().map(|it| it.queued).sum();
-    for (name, value) in [
-        (
-            told.say("requests a second", "毎秒リクエスト"),
-            between(&ended),
-        ),
-        (
-            told.say("under way", "処理中"),
-            units::count(workers().map(|it| it.in_flight).sum()),
-        ),
-        (told.say("waiting", "待機中"), units::count(waiting)),
-        (
-            told.say("refused a second", "毎秒の拒否"),
-            between(&refused),
-        ),
-        (told.say("95 % within", "95 % の応答"), quantile(told, 0.95)),
-        (told.say("99 % within", "99 % の応答"), quantile(told, 0.99)),
-        (
-            told.say("connections", "接続"),
-            units::count(connections as u64),
-        ),
-        (told.say("serving for", "稼働時間"), uptime(status.uptime_s)),
-    ] {
-        document.fact(name, value);
-    }
+    let mut fact = |english, japanese, value: String| {
+        document.fact(told.say(english, japanese), value);
+    };
+    fact("requests a second", "毎秒リクエスト", between(&ended));
+    let under_way = workers().map(|it| it.in_flight).sum();
+    fact("under way", "処理中", units::count(under_way));
+    fact("waiting", "待機中", units::count(waiting));
+    fact("refused a second", "毎秒の拒否", between(&refused));
+    fact("95 % within", "95 % の応答", quantile(told, 0.95));
+    fact("99 % within", "99 % の応答", quantile(told, 0.99));
+    fact("connections", "接続", units::count(connections as u64));
+    fact("serving for", "稼働時間", uptime(status.uptime_s));
 }
 
 /// In the two largest units that say something.
@@ -123,12 +105,6 @@ fn per_second(rate: Option<f64>) -> String {
     rate.map_or(units::NONE.into(), units::figure)
 }
 
-fn rate_cell(rate: Option<f64>) -> Cell {
-    rate.map_or(Cell::from(units::NONE), |it| {
-        Cell::figure(units::figure(it), it)
-    })
-}
-
 /// Sites that were asked for since the last look.
 fn sites(document: &mut Document, told: &LiveTelling<'_>) {
     let (status, before) = (told.live.status, told.live.before);
@@ -140,8 +116,7 @@ fn sites(document: &mut Document, told: &LiveTelling<'_>) {
     });
     let seconds = before.map(|(_, seconds)| seconds);
     let shown = status.sites.iter();
-    let shown =
-        shown.filter(|site| told.scope.has_site(&site.site) && told.telling.shows(&site.site));
+    let shown = shown.filter(|site| told.scope.has_site(&site.site));
     let mut rows: Vec<(&str, Replies, Replies)> = shown
         .map(|site| {
             let before = known.as_ref().and_then(|known| known.get(&*site.site));
@@ -155,247 +130,138 @@ fn sites(document: &mut Document, told: &LiveTelling<'_>) {
     rows.sort_by_key(|(_, now, before)| {
         std::cmp::Reverse(now.count().saturating_sub(before.count()))
     });
-    let total = rows.len();
-    let mut table = Table::new([
-        Column::left(told.say("site", "サイト")),
-        Column::right(told.say("requests/s", "リクエスト/秒")),
-        Column::right("4xx/s"),
-        Column::right("5xx/s"),
-        Column::right(told.say("sent/s", "送信/秒")).in_unit("bytes/s"),
-        Column::right(told.say("requests so far", "これまで")),
-    ]);
-    for (site, now, before) in rows.into_iter().take(told.rows_max()) {
-        let per_s = |of: &dyn Fn(&Replies) -> u64| seconds.map(|s| rate(of(&now), of(&before), s));
-        let sent = per_s(&|it| it.bytes_out);
-        let sent = sent.map_or(Cell::from(units::NONE), |it| {
-            Cell::figure(units::bytes(it), it)
-        });
-        table.row([
-            Cell::name(site),
-            rate_cell(per_s(&Replies::count)),
-            rate_cell(per_s(&|it| it.by_class[3])),
-            rate_cell(per_s(&|it| it.by_class[4])),
-            sent,
-            Cell::count(now.count()),
-        ]);
-    }
-    let title = told.say("Sites", "サイト");
-    listed_of(document, "sites", title, (table, total), told);
+    let per_s = |(_, now, before): &(&str, Replies, Replies), of: fn(&Replies) -> u64| {
+        seconds.map(|seconds| rate(of(now), of(before), seconds))
+    };
+    let mut table = told.telling.table(rows);
+    table.words("site", "サイト", |it| Cell::name(it.0));
+    table.figure("requests/s", "リクエスト/秒", Unit::Count, |it| {
+        per_s(it, Replies::count)
+    });
+    table.figure("4xx/s", "4xx/s", Unit::Count, |it| {
+        per_s(it, |it| it.by_class[3])
+    });
+    table.figure("5xx/s", "5xx/s", Unit::Count, |it| {
+        per_s(it, |it| it.by_class[4])
+    });
+    table.figure("sent/s", "送信/秒", Unit::Bytes, |it| {
+        per_s(it, |it| it.bytes_out)
+    });
+    table.count("requests so far", "これまで", |it| it.1.count());
+    told.end(table, document, "sites", "Sites", "サイト");
 }
 
 fn tenants(document: &mut Document, told: &LiveTelling<'_>) {
-    let titles = [
-        Column::right(told.say("cores", "コア")),
-        Column::right(told.say("throttled", "抑制")),
-        Column::right(told.say("memory", "メモリ")).in_unit("bytes"),
-        Column::right(told.say("disk/s", "ディスク/秒")).in_unit("bytes/s"),
-        Column::right(told.say("requests/s", "リクエスト/秒")),
-        Column::right(told.say("waiting", "待機中")),
-        Column::right(told.say("refused/s", "拒否/秒")),
-    ];
-    let tenant = Column::left(told.say("tenant", "テナント"));
-    let mut table = Table::new([tenant].into_iter().chain(titles));
     let shown = told.live.tenants.iter();
-    let (shown, total) = told.few(shown.filter(|it| told.scope.has_tenant(&it.tenant)));
-    for it in shown {
-        let none = || Cell::from(units::NONE);
-        let written = |value: Option<f64>, write: fn(f64) -> String| {
-            value.map_or(none(), |it| Cell::figure(write(it), it))
-        };
-        table.row([
-            Cell::name(&*it.tenant),
-            written(it.cpu_cores, units::figure),
-            written(it.throttled_share, units::share),
-            written(it.memory_bytes.map(|it| it as f64), units::bytes),
-            written(it.io_bytes_per_s, units::bytes),
-            written(it.requests_per_s, units::figure),
-            Cell::count(it.waiting),
-            written(it.refused_per_s, units::figure),
-        ]);
-    }
-    let title = told.say("Tenants", "テナント");
-    listed_of(document, "tenants", title, (table, total), told);
+    let shown = shown.filter(|it| told.scope.has_tenant(&it.tenant));
+    let mut table = told.telling.table(shown);
+    table.name("tenant", "テナント", |it| &it.tenant);
+    table.figure("cores", "コア", Unit::Count, |it| it.cpu_cores);
+    table.figure("throttled", "抑制", Unit::Share, |it| it.throttled_share);
+    table.figure("memory", "メモリ", Unit::Bytes, |it| it.memory_bytes);
+    table.figure("disk/s", "ディスク/秒", Unit::Bytes, |it| {
+        it.io_bytes_per_s
+    });
+    table.figure("requests/s", "リクエスト/秒", Unit::Count, |it| {
+        it.requests_per_s
+    });
+    table.count("waiting", "待機中", |it| it.waiting);
+    table.figure("refused/s", "拒否/秒", Unit::Count, |it| {
+        it.refused_per_s
+    });
+    told.end(table, document, "tenants", "Tenants", "テナント");
 }
 
 fn workers(document: &mut Document, told: &LiveTelling<'_>) {
     let status = told.live.status;
-    let titles = [
-        Column::right(told.say("connections", "接続")),
-        Column::right(told.say("under way", "処理中")),
-        Column::right(told.say("requests so far", "これまで")),
-        Column::right(told.say("late", "遅れ")).in_unit("s"),
-    ];
-    let worker = Column::left(told.say("worker", "ワーカー"));
-    let mut table = Table::new([worker].into_iter().chain(titles));
-    for (index, worker) in status.workers.iter().enumerate() {
-        let lag = status.loop_lag_s.get(index).copied().flatten();
-        table.row([
-            Cell::from(index.to_string()),
-            Cell::count(worker.connections as u64),
-            Cell::count(worker.in_flight),
-            Cell::count(worker.ended),
-            lag.map_or(Cell::from(units::NONE), |s| {
-                Cell::figure(units::seconds(s), s)
-            }),
-        ]);
-    }
-    listed(
-        document,
-        "workers",
-        told.say("Workers", "ワーカー"),
-        table,
-        told,
-    );
+    let lag_s = |index: usize| status.loop_lag_s.get(index).copied().flatten();
+    let mut table = told.telling.table(status.workers.iter().enumerate());
+    table.words("worker", "ワーカー", |it| Cell::from(it.0.to_string()));
+    table.count("connections", "接続", |it| it.1.connections as u64);
+    table.count("under way", "処理中", |it| it.1.in_flight);
+    table.count("requests so far", "これまで", |it| it.1.ended);
+    table.figure("late", "遅れ", Unit::Seconds, |it| lag_s(it.0));
+    told.end(table, document, "workers", "Workers", "ワーカー");
 }
 
 /// Who holds, waits and is refused.
 pub(super) fn limits(document: &mut Document, told: &LiveTelling<'_>) {
     keys(document, told);
-    let titles = [
-        Column::right(told.say("permits", "許可数")),
-        Column::right(told.say("rate", "レート")),
-        Column::right(told.say("holding", "使用中")),
-        Column::right(told.say("waiting", "待機中")),
-        Column::right(told.say("admitted", "許可")),
-        Column::right(told.say("waited", "待機した")),
-        Column::right(told.say("refused", "拒否")),
-        Column::left(told.say("why", "理由")),
-    ];
-    let limit = Column::left(told.say("limit", "制限"));
-    let mut table = Table::new([limit].into_iter().chain(titles));
-    for it in told.live.status.limits.iter() {
-        if !told.has_limit(&it.limit) || !told.telling.shows(&it.limit) {
-            continue;
-        }
+    let shown = told.live.status.limits.iter();
+    let shown = shown.filter(|it| told.has_limit(&it.limit));
+    let mut table = told.telling.table(shown);
+    table.words("limit", "制限", |it| {
+        let shadow = told.say(" (in shadow)", "（試行）");
+        let shadow = if it.mode == "shadow" { shadow } else { "" };
+        Cell::name(format!("{}{shadow}", it.limit))
+    });
+    table.numbers("permits", "許可数", |it| permits(it));
+    table.numbers("rate", "レート", |it| {
+        Cell::from(it.rate.as_deref().unwrap_or(units::NONE))
+    });
+    table.count("holding", "使用中", |it| it.in_flight);
+    table.news("waiting", "待機中", Tone::Warn, |it| it.queued);
+    table.count("admitted", "許可", |it| it.admitted);
+    table.count("waited", "待機した", |it| it.waited);
+    table.news("refused", "拒否", Tone::Bad, |it| it.refused_total());
+    table.words("why", "理由", |it| {
         let reasons = it.refused.iter().filter(|(_, count)| **count > 0);
-        let reasons = reasons.map(|(reason, count)| format!("{reason} {}", units::count(*count)));
-        let permits = it.concurrent_now.or(match &it.concurrent {
-            Some(control::Concurrent::Fixed(permits)) => Some(*permits),
-            _ => None,
-        });
-        let refused = it.refused_total();
-        let mut name = it.limit.clone();
-        if it.mode == "shadow" {
-            name.push_str(told.say(" (in shadow)", "（試行）"));
-        }
-        table.row([
-            Cell::name(name),
-            permits.map_or(Cell::from(units::NONE), |it| Cell::count(it.into())),
-            Cell::from(it.rate.clone().unwrap_or_else(|| units::NONE.into())),
-            Cell::count(it.in_flight),
-            toned(it.queued, Tone::Warn),
-            Cell::count(it.admitted),
-            Cell::count(it.waited),
-            toned(refused, Tone::Bad),
-            Cell::from(reasons.collect::<Vec<_>>().join(", ")),
-        ]);
-    }
-    listed(document, "limits", told.say("Limits", "制限"), table, told);
+        let reasons = reasons.map(|(why, count)| format!("{why} {}", units::count(*count)));
+        Cell::from(reasons.collect::<Vec<_>>().join(", "))
+    });
+    told.end(table, document, "limits", "Limits", "制限");
     classes(document, told);
+}
+
+fn permits(limit: &Limit) -> Cell {
+    let permits = limit.concurrent_now.or(match &limit.concurrent {
+        Some(control::Concurrent::Fixed(permits)) => Some(*permits),
+        _ => None,
+    });
+    permits.map_or(Cell::from(units::NONE), |it| Cell::count(it.into()))
 }
 
 /// The keys that hold and wait.
 fn keys(document: &mut Document, told: &LiveTelling<'_>) {
-    let titles = [
-        Column::left(told.say("limit", "制限")),
-        Column::left(told.say("key", "キー")),
-        Column::right(told.say("holding", "使用中")),
-        Column::right(told.say("waiting", "待機中")),
-        Column::right(told.say("oldest waits", "最長の待ち")).in_unit("ms"),
-        Column::right(told.say("refused", "拒否")),
-    ];
-    let mut table = Table::new(titles);
-    let shown = told
-        .live
-        .keys
-        .iter()
-        .filter(|key| told.has_limit(&key.limit));
-    let (shown, total) = told.few(shown);
-    for key in shown {
-        table.row([
-            Cell::name(&*key.limit),
-            match key.overflow {
-                true => Cell::from(told.say("(other)", "(その他)")),
-                false => Cell::name(&*key.key),
-            },
-            Cell::count(key.in_flight.into()),
-            toned(key.queued.into(), Tone::Warn),
-            key.oldest_ms.map_or(Cell::from(units::NONE), |ms| {
-                Cell::figure(units::micros(ms as f64 * 1e3), ms as f64)
-            }),
-            toned(key.refused, Tone::Bad),
-        ]);
-    }
-    let title = told.say("Who holds and who waits", "使用中と待機中");
-    listed_of(document, "keys", title, (table, total), told);
+    let shown = told.live.keys.iter();
+    let shown = shown.filter(|key| told.has_limit(&key.limit));
+    let mut table = told.telling.table(shown);
+    table.name("limit", "制限", |it| &it.limit);
+    table.words("key", "キー", |it| match it.overflow {
+        true => Cell::from(told.say("(other)", "(その他)")),
+        false => Cell::name(&*it.key),
+    });
+    table.count("holding", "使用中", |it| it.in_flight.into());
+    table.news("waiting", "待機中", Tone::Warn, |it| it.queued.into());
+    table.figure("oldest waits", "最長の待ち", Unit::Micros, |it| {
+        it.oldest_ms.map(|ms| ms as f64 * 1e3)
+    });
+    table.news("refused", "拒否", Tone::Bad, |it| it.refused);
+    told.end(
+        table,
+        document,
+        "keys",
+        "Who holds and who waits",
+        "使用中と待機中",
+    );
 }
 
 fn classes(document: &mut Document, told: &LiveTelling<'_>) {
-    let titles = [
-        Column::left(told.say("tenant", "テナント")),
-        Column::left(told.say("class", "クラス")),
-        Column::right(told.say("waited", "待機した")),
-        Column::right(told.say("mean wait", "平均の待ち")).in_unit("µs"),
-        Column::right(told.say("refused", "拒否")),
-    ];
-    let mut table = Table::new(titles);
     let shown = told.live.status.classes.iter();
-    let (shown, total) = told.few(shown.filter(|it| told.scope.has_tenant(&it.tenant)));
-    for it in shown {
-        let mean = it.waited_us as f64 / it.waited.max(1) as f64;
-        table.row([
-            Cell::name(&*it.tenant),
-            Cell::name(&*it.class),
-            Cell::count(it.waited),
-            Cell::figure(units::micros(mean), mean),
-            toned(it.refused, Tone::Bad),
-        ]);
-    }
-    let title = told.say("Classes of requests", "リクエストのクラス");
-    listed_of(document, "classes", title, (table, total), told);
-}
-
-/// A count that is news where it is not zero.
-pub(super) fn toned(count: u64, tone: Tone) -> Cell {
-    let mut cell = Cell::count(count);
-    if count > 0 {
-        cell.tone = tone;
-    }
-    cell
-}
-
-/// Adds a table, or says that there is nothing in it.
-pub(super) fn listed(
-    document: &mut Document,
-    id: &'static str,
-    heading: &str,
-    table: Table,
-    told: &LiveTelling<'_>,
-) {
-    let total = table.rows.len();
-    listed_of(document, id, heading, (table, total), told);
-}
-
-/// Adds a table of the first of so many rows, and says that there are more.
-pub(super) fn listed_of(
-    document: &mut Document,
-    id: &'static str,
-    heading: &str,
-    (table, total): (Table, usize),
-    told: &LiveTelling<'_>,
-) {
-    let section: &mut Section = document.section(heading);
-    section.id = id;
-    let shown = table.rows.len();
-    match shown {
-        0 => section.text(told.say("None at present.", "現在はありません。")),
-        _ => section.table(table),
-    }
-    if shown < total {
-        let [shown, total] = [shown, total].map(|count| units::count(count as u64));
-        section.text(match told.telling.language {
-            Language::English => format!("{shown} of {total}."),
-            Language::Japanese => format!("{total} 件のうち {shown} 件。"),
-        });
-    }
+    let shown = shown.filter(|it| told.scope.has_tenant(&it.tenant));
+    let mut table = told.telling.table(shown);
+    table.name("tenant", "テナント", |it| &it.tenant);
+    table.name("class", "クラス", |it| &it.class);
+    table.count("waited", "待機した", |it| it.waited);
+    table.figure("mean wait", "平均の待ち", Unit::Micros, |it| {
+        it.waited_us as f64 / it.waited.max(1) as f64
+    });
+    table.news("refused", "拒否", Tone::Bad, |it| it.refused);
+    told.end(
+        table,
+        document,
+        "classes",
+        "Classes of requests",
+        "リクエストのクラス",
+    );
 }
