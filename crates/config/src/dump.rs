@@ -26,8 +26,8 @@ use crate::lower::template::spell;
 use crate::model::{
     Auth, Caps, Cgroup, Compress, DirectorySection, Expires, FieldEdits, Files, HostPattern,
     IoLimit, LevelCaps, LevelTimeouts, Lifetime, Limit, ListenAddress, LogTarget, Model, Mount,
-    Root, Rule, Senders, Server, Settings, Site, SiteHtaccess, SiteTls, Template, Timeouts,
-    TlsVersion, TryEntry, Upstream, Variable,
+    Root, Rule, Senders, Server, Settings, Site, SiteHtaccess, SiteRows, SiteTls, Template,
+    Timeouts, TlsVersion, TryEntry, Upstream, Variable,
 };
 use crate::units;
 pub use write::quote;
@@ -73,19 +73,7 @@ pub fn dump(model: &Model) -> String {
     for upstream in upstreams.filter(|upstream| !is_inline(upstream)) {
         out.upstream(upstream);
     }
-    for tenant in &model.tenants {
-        out.section(&format!("[tenants.{}]", quote(&tenant.name)));
-        out.key("weight", tenant.weight);
-        if !tenant.classes.is_empty() {
-            out.key("class", list(&tenant.classes, limit::class));
-        }
-        out.limits(&tenant.limits);
-        out.level_scripts(&tenant.scripts);
-        if let Some(scripts_vm) = tenant.scripts_vm {
-            out.key("scripts_vm", quote(scripts_vm.name()));
-        }
-        out.cgroup(tenant.cgroup.as_deref());
-    }
+    out.tenants(model);
     for map in &model.maps {
         out.map(map);
     }
@@ -206,18 +194,46 @@ impl Lines {
         self.limits(&upstream.limits);
     }
 
+    fn tenants(&mut self, model: &Model) {
+        for tenant in &model.tenants {
+            self.section(&format!("[tenants.{}]", quote(&tenant.name)));
+            self.key("weight", tenant.weight);
+            if !tenant.classes.is_empty() {
+                self.key("class", list(&tenant.classes, limit::class));
+            }
+            self.limits(&tenant.limits);
+            self.level_scripts(&tenant.scripts);
+            if let Some(scripts_vm) = tenant.scripts_vm {
+                self.key("scripts_vm", quote(scripts_vm.name()));
+            }
+            self.cgroup(tenant.cgroup.as_deref());
+        }
+        for plan in &model.plans {
+            self.section(&format!("[plans.{}]", quote(&plan.name)));
+            self.key("weight", plan.weight);
+            self.limits(&plan.limits);
+        }
+    }
+
     fn site(&mut self, site: &Site, model: &Model) {
         self.section("[[sites]]");
-        self.key("hosts", list(&site.hosts, quote));
+        match &site.rows {
+            Some(rows) => self.rows(rows),
+            None => self.key("hosts", list(&site.hosts, quote)),
+        }
         // The default may be no name that could be written: an IPv6 address.
-        if site.hosts.first().map(HostPattern::to_string).as_ref() != Some(&site.tenant) {
+        if site.rows.is_none()
+            && site.hosts.first().map(HostPattern::to_string).as_ref() != Some(&site.tenant)
+        {
             self.key("tenant", quote(&site.tenant));
         }
         if site.has_own_user {
             self.key("user", quote(&site.user));
         }
         self.cgroup(site.cgroup.as_deref());
-        self.key("pool", pool::of_site(&site.pool));
+        if site.rows.is_none() {
+            self.key("pool", pool::of_site(&site.pool));
+        }
         if let Some(root) = &site.root {
             self.root(root);
         }
@@ -252,6 +268,25 @@ impl Lines {
         }
         for rule in &site.rules {
             self.rule(rule, model);
+        }
+    }
+
+    fn rows(&mut self, rows: &SiteRows) {
+        self.key(
+            "hosts",
+            braces([format!("directory = {}", quote(&rows.name))]),
+        );
+        self.key("tenant", quote(spell(&rows.tenant)));
+        if rows.has_user {
+            self.key("user", quote("${row.user}"));
+        }
+        if let Some(plan) = &rows.plan {
+            self.key("plan", quote(spell(plan)));
+        }
+        if let Some(root) = &rows.root {
+            self.key("root", quote(spell(&root.path)));
+            self.key("within", quote(spell(&root.within)));
+            self.key("symlinks", quote(root.symlinks.name()));
         }
     }
 

@@ -23,12 +23,20 @@ pub fn fill(template: &str, site: &Site, host: &HostPattern) -> String {
     if !is_template(template) {
         return template.to_owned();
     }
-    fill_for_site(&template.replace("$host", &host_name(host)), site)
+    // Hosts of rows are not known beforehand: they have one log.
+    let host = match &site.rows {
+        Some(_) => "$site".to_owned(),
+        None => host_name(host),
+    };
+    fill_for_site(&template.replace("$host", &host), site)
 }
 
 /// The path of a log that has `$site` at most in its name. No host holds a `$`.
 pub fn fill_for_site(template: &str, site: &Site) -> String {
-    let first = site.hosts.first().map(host_name).unwrap_or_default();
+    let first = match &site.rows {
+        Some(rows) => format!("_{}", rows.name),
+        None => site.hosts.first().map(host_name).unwrap_or_default(),
+    };
     template.replace("$site", &first)
 }
 
@@ -69,6 +77,9 @@ impl LogPaths {
                     paths
                         .filled
                         .extend(site.hosts.iter().map(|host| fill(template, site, host)));
+                    if site.rows.is_some() {
+                        paths.filled.insert(fill(template, site, &HostPattern::Any));
+                    }
                 }
                 target => paths.add_fixed(target),
             }

@@ -74,8 +74,8 @@ pub use script::{
 };
 pub use shed::{Degrade, SHED_RULES_MAX, Shed, ShedReply, ShedScope};
 pub use site::{
-    Compress, EncodedSlash, Expires, Files, LevelCaps, LevelTimeouts, Lifetime, Root, Rule,
-    Settings, Site, Slashes, Symlinks, TryEntry, UnderscoreFields, Variable,
+    Compress, EncodedSlash, Expires, Files, LevelCaps, LevelTimeouts, Lifetime, Root, RowRoot,
+    Rule, Settings, Site, SiteRows, Slashes, Symlinks, TryEntry, UnderscoreFields, Variable,
 };
 pub use template::{Template, TemplatePart, TlsClientFact};
 pub use tls::{
@@ -137,6 +137,8 @@ pub struct Model {
     pub acme: Vec<Acme>,
     /// `[directories.NAME]` in file order, names unique. Sites refer to them by index.
     pub directories: Vec<Directory>,
+    /// `[plans.NAME]` in file order, names unique.
+    pub plans: Vec<Plan>,
     /// Rules that send requests away when there is too much to do, in file order, names unique.
     pub shed: Vec<Shed>,
     /// `[[alerts]]` in file order, names unique.
@@ -182,6 +184,20 @@ pub struct Tenant {
     pub scripts_vm: Option<ScriptsVm>,
 }
 
+/// Plans there may be.
+pub const PLANS_MAX: usize = 1_000;
+
+/// `[plans.NAME]`: what tenants have in common that are sold the same.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Its name.
+    pub name: String,
+    /// The share of each of its tenants, as [`Tenant::weight`].
+    pub weight: u32,
+    /// Limits that every request to a site of one of them meets, each tenant for itself.
+    pub limits: Arc<[Limit]>,
+}
+
 /// Classes of one tenant.
 pub const CLASSES_MAX: usize = 16;
 
@@ -206,7 +222,13 @@ impl Model {
             let rules = site.rules.iter().flat_map(|rule| &*rule.limits);
             site.limits.iter().chain(rules)
         });
-        let limits = self.limits.iter().chain(upstreams).chain(tenants);
+        let plans = self.plans.iter().flat_map(|plan| &*plan.limits);
+        let limits = self
+            .limits
+            .iter()
+            .chain(upstreams)
+            .chain(tenants)
+            .chain(plans);
         limits
             .chain(sites)
             .filter_map(|limit| limit.kept.as_deref())

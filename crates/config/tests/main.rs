@@ -17,6 +17,7 @@ mod programs;
 mod properties;
 mod recorder;
 mod rewriting;
+mod rows;
 mod scripts;
 mod sharing;
 mod shed;

@@ -32,8 +32,8 @@ pub use recorder::Recorder;
 pub use sensors::{Advice, Missing, Sensor, Sensors};
 pub use snapshot::Snapshot;
 pub use status::{
-    Group, Map, Phase, Pool, Programs, RefusedReload, Replies, RequestClass, ScriptInShadow,
-    Scripts, SetAside, ShedRule, ShedTenant, Site, Status, Stragglers, Suspended, Time, Times,
-    Upstream, Worker,
+    Directory, Group, Map, Phase, Pool, Programs, RefusedReload, Replies, RequestClass,
+    ScriptInShadow, Scripts, SetAside, ShedRule, ShedTenant, Site, Status, Stragglers, Suspended,
+    Time, Times, Upstream, Worker,
 };
 pub use top::TenantNow;

@@ -63,6 +63,9 @@ pub struct Status {
     pub sites: Vec<Site>,
     /// Servers of upstreams, by the names of both.
     pub upstreams: Vec<Upstream>,
+    /// What rows were looked for, by directory.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub directories: Vec<Directory>,
     /// What maps were asked, in the order of the configuration.
     pub maps: Vec<Map>,
     /// Pools that somebody has asked for, in the order of the configuration.
@@ -360,6 +363,40 @@ impl Upstream {
         let down = self.workers_out + self.workers_failing;
         down == 0 || down < self.workers
     }
+}
+
+/// What rows of a directory were looked for, beyond what workers know by themselves.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Directory {
+    /// Its name.
+    pub directory: String,
+    /// Whether its process is there to be asked.
+    pub linked: bool,
+    /// Names that something is known of, or that are asked for.
+    pub hosts: usize,
+    /// Bytes of these, about.
+    pub bytes: usize,
+    /// Names that wait to be asked for.
+    pub waiting: usize,
+    /// Looks that found what is fresh.
+    pub fresh: u64,
+    /// Looks that found a row that is old, and served on.
+    pub old: u64,
+    /// Questions to the process.
+    pub asked: u64,
+    /// Answers that were rows.
+    pub rows: u64,
+    /// Answers that there is none.
+    pub missing: u64,
+    /// Answers that were rows of no use.
+    pub wrong: u64,
+    /// Answers that nobody knows.
+    pub down: u64,
+    /// Requests that were refused as there was no answer in time.
+    pub gave_up: u64,
+    /// Requests that were refused as their name was not asked for in time.
+    pub busy: u64,
 }
 
 /// What a map was asked.

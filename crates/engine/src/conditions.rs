@@ -37,6 +37,7 @@ enum Test {
     Client(Box<[IpNet]>),
     Exists(bool),
     ServerEnv(Box<[u8]>),
+    Row(Box<str>),
     /// In microseconds.
     CostAbove(u64, Arc<Costs>),
     Map(Box<MapTest>),
@@ -234,6 +235,7 @@ impl Test {
             Self::Client(nets) => nets.iter().any(|net| net.contains(&request.client)),
             Self::Exists(wanted) => file.is_some_and(Resolved::exists) == *wanted,
             Self::ServerEnv(name) => request.server_env.contains_key(&**name),
+            Self::Row(name) => !request.column(name).is_empty(),
             Self::CostAbove(bound_us, costs) => {
                 let cost_us = file.and_then(|file| costs.of(file.name()));
                 cost_us.is_some_and(|cost_us| cost_us > *bound_us as f64)
@@ -428,6 +430,7 @@ fn compile(
         Condition::Client(nets) => Test::Client(nets.as_slice().into()),
         Condition::Exists(wanted) => Test::Exists(*wanted),
         Condition::ServerEnv(name) => Test::ServerEnv(name.as_bytes().into()),
+        Condition::Row(name) => Test::Row(name.as_str().into()),
         Condition::CostAbove(ms) => Test::CostAbove(ms * 1_000, Arc::clone(costs)),
         Condition::Map(wanted) => Test::Map(Box::new(MapTest {
             wanted: (**wanted).clone(),

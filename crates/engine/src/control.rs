@@ -19,7 +19,7 @@ use crate::error::{Error, Kind, Result};
 use crate::figures;
 use crate::figures::tenant::{self, TenantOrder};
 use crate::figures::top::Looks;
-use crate::figures::{certs, standing};
+use crate::figures::{certs, hosts, standing};
 use crate::permits::questions;
 use crate::sensors::view::Report;
 use crate::worker::Shared;
@@ -110,6 +110,7 @@ fn answer(stream: OwnedFd, shared: &Shared, looks: &mut Looks) -> io::Result<()>
         "pools json" => standing::pools(shared, true),
         "sensors" => Report::of_server(shared).table(),
         "sensors json" => Report::of_server(shared).json(),
+        "directory" => hosts::answer(shared),
         "top" => looks.answer(shared, ""),
         other if other.starts_with("top ") => {
             looks.answer(shared, other.strip_prefix("top ").unwrap_or_default())
@@ -134,6 +135,8 @@ fn answer_of_names(shared: &Shared, question: &str) -> Option<String> {
         "tenant-suspend" => Some(tenant::act(shared, rest, TenantOrder::Suspend)),
         "tenant-resume" => Some(tenant::act(shared, rest, TenantOrder::Resume)),
         "tenant-kill" => Some(tenant::act(shared, rest, TenantOrder::Kill)),
+        "directory-show" => Some(hosts::show(shared, rest)),
+        "directory-forget" => Some(hosts::forget(shared, rest)),
         "pools-clear" => Some(standing::act(shared, rest, PoolQuestion::Clear)),
         _ => None,
     }

@@ -33,6 +33,8 @@ impl Fixture {
         let (shared, _) = Shared::new(1);
         shared.limits.put_in_force(&generation.limits);
         shared.program_pools.put_in_force(&generation.program_pools);
+        let directories = &shared.rows.directories;
+        directories.put_in_force(&generation.directories);
         shared.program_pools.tell_costs(&generation.costs);
         shared.set_generation(&generation);
         let worker = Worker::new(
@@ -56,7 +58,11 @@ impl Fixture {
     /// The first stage of a request in a generation.
     pub(crate) fn arrived<'a>(&'a self, serving: &'a Rc<Serving>) -> Arrived<'a> {
         let worker = &self.worker;
-        Arrived { worker, serving }
+        Arrived {
+            worker,
+            serving,
+            row: None,
+        }
     }
 
     /// Serves another generation from now on.

@@ -103,6 +103,21 @@ pub struct Generation {
     exact: HashMap<Box<str>, Destination>,
     below: HashMap<Box<str>, Destination>,
     any: Option<Destination>,
+    /// The sites that stand for those of rows, in file order.
+    pub(crate) row_sites: Vec<Destination>,
+    /// Its directories, in the order of the model.
+    pub(crate) directories: Box<[Arc<model::Directory>]>,
+    /// Its plans, likewise.
+    pub(crate) plans: Box<[PlanTerms]>,
+    /// Tenants whom no row may name.
+    pub(crate) written_tenants: HashSet<Box<str>>,
+}
+
+/// What of a plan is not its limits.
+#[derive(Debug)]
+pub(crate) struct PlanTerms {
+    pub(crate) name: Box<str>,
+    pub(crate) weight: u32,
 }
 
 /// A group, by its path, and whose it is.
@@ -240,6 +255,10 @@ impl Generation {
             exact: HashMap::with_capacity(model.sites.len()),
             below: HashMap::new(),
             any: None,
+            row_sites: Vec::new(),
+            directories: model.directories.iter().cloned().map(Arc::new).collect(),
+            plans: plans(model),
+            written_tenants: written_tenants(model),
         };
         let mut copies = generation.copies(model);
         copies.classes = generation.compile_classes(model, before)?;
@@ -252,7 +271,9 @@ impl Generation {
             let (model, before) = (site, generation.sites.last());
             let mut site = Site::compile(model, stats, before, &mut copies, &mut limits)?;
             site.demand_map = demand_map;
-            for (rule, model_rule) in site.rules.iter_mut().zip(&model.rules) {
+            // Nobody else has them yet.
+            let rules = Arc::get_mut(&mut site.rules).unwrap_or_default();
+            for (rule, model_rule) in rules.iter_mut().zip(&model.rules) {
                 rule.log = targets.add_rule(model, model_rule);
             }
             generation.sites.push(site);
@@ -355,6 +376,12 @@ impl Generation {
     fn point_hosts(&mut self, site: &model::Site, targets: &mut TargetsBuilder) -> Result<()> {
         let index = u32::try_from(self.sites.len())
             .map_err(|_| Error::new(Kind::Internal, "too_many_sites", String::new()))?;
+        if site.rows.is_some() {
+            self.row_sites.push(Destination {
+                site: index,
+                log: targets.add(site, &HostPattern::Any),
+            });
+        }
         for host in &site.hosts {
             let destination = Destination {
                 site: index,
@@ -387,6 +414,18 @@ impl Generation {
         let destination = destination.or_else(|| self.below_of(name))?;
         let site = self.sites.get(destination.site as usize)?;
         Some(&site.tenant_name)
+    }
+
+    /// Whether a row may say what a canonical host leads to.
+    pub(crate) fn may_be_row(&self, host: &str) -> bool {
+        !self.row_sites.is_empty()
+            && !self.exact.contains_key(host)
+            && self.below_of(host).is_none()
+    }
+
+    /// The default site.
+    pub(crate) fn any_site(&self) -> Option<Destination> {
+        self.any
     }
 
     /// The map that is asked whether a certificate may be ordered for a canonical host: where its site covers it by a
@@ -458,6 +497,26 @@ impl Generation {
             .iter()
             .any(|net| net.contains(&peer))
     }
+}
+
+fn plans(model: &Model) -> Box<[PlanTerms]> {
+    let plans = model.plans.iter().map(|plan| PlanTerms {
+        name: plan.name.as_str().into(),
+        weight: plan.weight,
+    });
+    plans.collect()
+}
+
+/// The tenants of the configuration, where rows could name them.
+fn written_tenants(model: &Model) -> HashSet<Box<str>> {
+    if !model.sites.iter().any(|site| site.rows.is_some()) {
+        return HashSet::new();
+    }
+    let said = model.tenants.iter().map(|tenant| &*tenant.name);
+    let written = model.sites.iter().filter(|site| site.rows.is_none());
+    said.chain(written.map(|site| &*site.tenant))
+        .map(Box::from)
+        .collect()
 }
 
 /// Roots that pools serve, and the newcomer whose each is: `None` where it was there before.

@@ -24,6 +24,7 @@ mod copies;
 mod costs;
 mod deadline;
 mod decoding;
+pub mod directory;
 mod error;
 mod error_reply;
 mod exchange;

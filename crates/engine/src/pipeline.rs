@@ -8,6 +8,7 @@
 pub(crate) mod tests;
 mod underway;
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,14 +16,15 @@ use std::time::Instant;
 use self::underway::Underway;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
+use crate::generation::Destination;
 use crate::scripts::{self, Next};
 use crate::shedding::tenants::Stay;
 use crate::stage::{Arrived, Routed};
 use crate::worker::serving::Serving;
 use crate::worker::{Answered, Worker};
 use crate::{
-    admission, bounds, client, fields, handler, htaccess, maps, permits, reply_head, resolve,
-    rewrite, rules, shedding, tls,
+    admission, bounds, client, directory, fields, handler, htaccess, maps, permits, reply_head,
+    resolve, rewrite, rules, shedding, tls,
 };
 
 /// Answers a request whose head has been read, to the reply's last byte.
@@ -31,9 +33,11 @@ use crate::{
 /// When the client did not take it all.
 pub(crate) async fn serve(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
     let serving = worker.serving();
+    let row = OnceCell::new();
     let arrived = Arrived {
         worker,
         serving: &serving,
+        row: Some(&row),
     };
     let mut underway = Underway::begin(arrived, exchange);
     let sent = underway.serve().await;
@@ -55,6 +59,7 @@ pub(crate) async fn refuse(
     let arrived = Arrived {
         worker,
         serving: &serving,
+        row: None,
     };
     Underway::begin(arrived, exchange).refuse(error).await
 }
@@ -70,9 +75,13 @@ pub(crate) fn serve_inside<'a>(
 ) -> Answered<'a> {
     Box::pin(async move {
         worker.clock.end_turn();
-        let sent = Underway::inside(Arrived { worker, serving }, exchange)
-            .serve()
-            .await;
+        let row = OnceCell::new();
+        let arrived = Arrived {
+            worker,
+            serving,
+            row: Some(&row),
+        };
+        let sent = Underway::inside(arrived, exchange).serve().await;
         exchange.end_behind().await;
         sent
     })
@@ -80,7 +89,12 @@ pub(crate) fn serve_inside<'a>(
 
 async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
     exchange.request.gave_up.take();
-    let routed = find_site(arrived, exchange)?;
+    let (generation, host) = (&arrived.serving.generation, exchange.request.head.host());
+    let destination = match generation.may_be_row(host) {
+        true => directory::find::lead(arrived, exchange).await?,
+        false => generation.destination_of(host),
+    };
+    let routed = find_site(arrived, exchange, destination)?;
     scripts::arm_filters(arrived, exchange);
     make_canonical(routed, exchange)?;
     if let Some(proof) = proof_for_authority(routed, exchange) {
@@ -92,6 +106,12 @@ async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
     }
     let suspension = &routed.worker.shared.suspension;
     suspension.check(&routed.site.tenant_name)?;
+    if let Some(row) = &routed.site.row {
+        directory::find::check(row, &routed.site.tenant_name)?;
+        if let Some(host) = row.redirect() {
+            return Box::pin(directory::find::redirect(routed, exchange, host)).await;
+        }
+    }
     shedding::pass(routed, exchange)?;
     bounds::check_announced_length(routed, exchange)?;
     let mut next = scripts::rewrite(routed, exchange).await?;
@@ -161,14 +181,18 @@ fn turn_stay(worker: &Worker, exchange: &mut Exchange, turn: fn(&mut Stay, Insta
 fn begin(arrived: Arrived<'_>, exchange: &mut Exchange) {
     let generation = &arrived.serving.generation;
     exchange.request.received = arrived.worker.clock.begin_turn();
+    exchange.request.row = None;
     client::identify(exchange, generation, arrived.worker.next_request_id());
     exchange.route.log = generation.logs.without_site();
 }
 
-/// Host to site; an unknown host is misdirected, never another site's.
-fn find_site<'a>(arrived: Arrived<'a>, exchange: &mut Exchange) -> Result<Routed<'a>> {
-    let host = exchange.request.head.host();
-    if let Some(destination) = arrived.serving.generation.destination_of(host) {
+/// Has a request go to a site; an unknown host is misdirected, never another site's.
+fn find_site<'a>(
+    arrived: Arrived<'a>,
+    exchange: &mut Exchange,
+    destination: Option<Destination>,
+) -> Result<Routed<'a>> {
+    if let Some(destination) = destination {
         exchange.route.site_index = Some(destination.site);
         exchange.route.log = destination.log;
     }

@@ -70,7 +70,7 @@ fn forward_as_rewritten(chosen: Chosen<'_>, request: &mut Request) -> Result<()>
 /// # Errors
 /// As [`admission::check_client`].
 pub(crate) async fn admit_to_files(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
-    for rule in &routed.site.rules {
+    for rule in routed.site.rules.iter() {
         let may_rewrite = rewrite::may_rewrite(&exchange.route, rule);
         let is_last = rule.handler.is_some() || may_rewrite;
         if !rule.needs_file && matches(routed, exchange, rule).await {
@@ -117,7 +117,7 @@ pub(crate) fn check_given_up(request: &Request) -> Result<()> {
 
 fn note_matches(routed: Routed<'_>, exchange: &mut Exchange) {
     let Exchange { request, route, .. } = exchange;
-    for rule in &routed.site.rules {
+    for rule in routed.site.rules.iter() {
         if rule.conditions.hold(request, route.file.as_deref()) {
             note(routed, rule, request, route);
             if rule.handler.is_some() {
@@ -204,7 +204,7 @@ async fn note_at(routed: Routed<'_>, exchange: &mut Exchange, led_to: &[u8]) -> 
     head.rewrite_path(led_to, routed.site.path_rules)?;
     let asked = std::mem::replace(&mut exchange.request.head, head);
     let (mut holding, mut by) = (Vec::new(), Refusing::Site);
-    for rule in &routed.site.rules {
+    for rule in routed.site.rules.iter() {
         if !matches(routed, exchange, rule).await {
             continue;
         }
@@ -251,7 +251,7 @@ pub(crate) async fn is_forwarded(routed: Routed<'_>, exchange: &mut Exchange) ->
         return Ok(false);
     }
     resolve::file(routed, exchange).await?;
-    for rule in &routed.site.rules {
+    for rule in routed.site.rules.iter() {
         if rule.handler.is_some() && matches(routed, exchange, rule).await {
             return Ok(matches!(rule.handler, Some(Handler::Proxy(_))));
         }

@@ -6,6 +6,8 @@
 //! is late finds it in its queue. A warden thread watches over workers that are held up.
 
 mod certificates;
+mod descriptors;
+mod directories;
 mod ending;
 mod receiver;
 mod rings;
@@ -19,23 +21,24 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use config::model::{Caps, ListenAddress, Model};
+use config::model::{ListenAddress, Model};
 use tokio::sync::mpsc::Receiver;
 
 use crate::access_log::queue::Order;
 use crate::agents::asking::Asking;
 use crate::control::Control;
+use crate::directory::link::Asker;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
 use crate::permits::elsewhere::Elsewhere;
 use crate::recording::teller::Teller;
-use crate::room::{Needs, Room};
 use crate::sensors::sampling::Sampling;
 use crate::thread::{self, Added, Runtimes, not_accepting};
 use crate::warden::{self, Watched};
 use crate::worker::commands::{Command, Prepare, Swap};
 use crate::worker::shared::Shared;
 use crate::{access_log, maps};
+use descriptors::room;
 use ipc::server::{
     Configure, LinkSender, ListenerSocket, SOURCES_BYTES_MAX, ToServer, ToSupervisor, Unheld,
 };
@@ -110,7 +113,7 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
             ToServer::Certificate(answer) => server.shared.certifier.hear(answer),
             ToServer::Pools { number, answer } => server.shared.pool_inquiries.hear(number, answer),
             ToServer::Recorder(news) => rings::take(&mut server, news),
-            ToServer::Directory(_) => {}
+            ToServer::Directory(news) => directories::take(&mut server, news),
             ToServer::Certificates { set } => certificates::changed(&server.shared, &set),
             ToServer::Keeper { links, set } => certificates::next(&server.shared, links, &set),
             ToServer::Drain => {
@@ -157,6 +160,8 @@ struct ServerThreads {
     asking: Option<Asking>,
     /// There once a recorder was; ends with the server.
     teller: Option<Teller>,
+    /// There once a directory process was; ends with the server.
+    asker: Option<Asker>,
 }
 
 impl ServerThreads {
@@ -194,6 +199,7 @@ impl ServerThreads {
             _sampling: sampling,
             asking: None,
             teller: None,
+            asker: None,
         };
         match server.install(first, &generation, receiver) {
             Ok(()) => Ok(server),
@@ -259,6 +265,8 @@ impl ServerThreads {
         pools.put_in_force(&generation.program_pools);
         pools.tell_costs(&generation.costs);
         self.shared.suspension.put_in_force(&generation.suspended);
+        let directories = &self.shared.rows.directories;
+        directories.put_in_force(&generation.directories);
         let before = self.shared.generation();
         self.swap(generation, added, &kept)?;
         if let Some(before) = before {
@@ -534,36 +542,6 @@ fn compile(configure: &Configure, before: Option<&Generation>) -> Result<(usize,
         thread.join().unwrap_or_else(|panic| resume_unwind(panic))
     });
     Ok((model.workers, Arc::new(compiled?)))
-}
-
-/// What a generation has room for.
-fn room(configure: &Configure, model: &Model, before: Option<&Generation>) -> Result<Room> {
-    let needs = Needs::of(configure, model.workers, model.log.files_max);
-    let allowed = os::process::nofile_max();
-    let too_few = || {
-        let detail = format!(
-            "{allowed} descriptors are too few: raise the limit (LimitNOFILE, ulimit -Hn), for 1000 connections to {}",
-            needs.for_connections(1_000)
-        );
-        Error::new(Kind::Internal, "descriptors", detail)
-    };
-    let room = Room::share_out(allowed, needs).ok_or_else(too_few)?;
-    let configured = model.caps.connections;
-    let is_told = before
-        .is_some_and(|before| (before.process.caps.connections, before.room) == (configured, room));
-    if configured > room.connections && !is_told {
-        let told = format!(
-            "caps.connections is {configured}, but there are descriptors for {}: further ones wait; raise the limit (LimitNOFILE, ulimit -Hn) to {}, or lower caps.connections",
-            room.connections,
-            needs.for_connections(configured as u64)
-        );
-        // Nobody has asked for so many.
-        match configured == Caps::CONNECTIONS {
-            true => tracing::info!(descriptors = allowed, "{told}"),
-            false => tracing::warn!(descriptors = allowed, "{told}"),
-        }
-    }
-    Ok(room)
 }
 
 /// The model that sources of the supervisor's hold.

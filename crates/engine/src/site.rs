@@ -1,10 +1,12 @@
 //! A site and its rules, compiled.
 
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use config::model::{
     self, Compress, Condition, Files, Handler, LevelCaps, LevelTimeouts, Settings, SiteHtaccess,
+    SiteRows,
 };
 use ipc::certificates::Source;
 use os::file::FileFacts;
@@ -14,6 +16,7 @@ use crate::access_log::targets::TargetIndex;
 use crate::backups::{original, without_package};
 use crate::conditions::{self, Conditions};
 use crate::copies::Copies;
+use crate::directory::site_row::SiteRow;
 use crate::error::{Error, Kind, Result};
 use crate::glob::Matcher;
 use crate::guarded::Guarded;
@@ -42,7 +45,7 @@ pub struct Site {
     /// Where its files are; `None` for a site without a root of its own.
     own_tree: Option<Tree>,
     /// Where those below some of its paths are, the longest paths first.
-    mounts: Box<[Tree]>,
+    mounts: Arc<[Tree]>,
     /// How files are served.
     pub files: Arc<Files>,
     /// Which replies are compressed, where no rule says otherwise.
@@ -52,22 +55,26 @@ pub struct Site {
     /// Whether browsers that open a page while its pool starts get one that loads itself again.
     pub(crate) has_waiting_page: bool,
     /// Replaced error pages.
-    pub error_pages: std::collections::BTreeMap<u16, model::ErrorPage>,
+    pub error_pages: Arc<BTreeMap<u16, model::ErrorPage>>,
     /// What every request of the site gets; `None` is nothing.
-    pub settings: Option<Box<Settings>>,
+    pub settings: Option<Arc<Settings>>,
     /// When each variable of these holds; nothing where all always do.
-    pub(crate) variables_hold: Box<[Option<Conditions>]>,
+    pub(crate) variables_hold: Arc<[Option<Conditions>]>,
     /// What is asked for in the place of what was.
-    pub(crate) rewrites: Box<[CompiledRewrite]>,
+    pub(crate) rewrites: Arc<[CompiledRewrite]>,
     /// What its requests may have in place of the process's caps and timeouts; `None` is nothing.
     pub(crate) bounds: Option<Bounds>,
     /// What is counted of it.
     pub stats: Arc<SiteStats>,
     /// Its rules in order.
-    pub rules: Box<[Rule]>,
+    pub rules: Arc<[Rule]>,
     /// Whether a rule or a limit looks at the resolved file: then a request is resolved before.
     pub needs_file: bool,
-    /// Index of its tenant among those with limits.
+    /// What rows say of it, where it stands for all of theirs.
+    pub(crate) rows: Option<Arc<SiteRows>>,
+    /// What of it is a row's; `None` where none makes it.
+    pub(crate) row: Option<Arc<SiteRow>>,
+    /// Index of its tenant among those with limits; where a row makes it, of the site it is stamped of.
     pub tenant: u32,
     /// Whether one of its rules asks a map: then the request may have to wait for its rules.
     pub(crate) rules_ask_maps: bool,
@@ -102,7 +109,7 @@ pub struct Site {
     /// The VM in which its requests run scripts.
     pub(crate) vm: VmIndex,
     /// Where its own certificate may come from, the first that is there.
-    pub(crate) certificates: Box<[Source]>,
+    pub(crate) certificates: Arc<[Source]>,
     /// The map that accepts names whose certificates are ordered on demand; `None`: none are.
     pub(crate) demand_map: Option<usize>,
     /// Whether scripts may say what certificate is shown.
@@ -174,6 +181,7 @@ impl Site {
         limits: &mut compiled::Builder<'a>,
     ) -> Result<Self> {
         let name = site.name();
+        limits.keep_rows_apart(site.rows.is_some());
         let files = copies.files.of(&site.files);
         let sources = match before {
             Some(before) if Arc::ptr_eq(&before.files, &files) => Arc::clone(&before.sources),
@@ -185,7 +193,7 @@ impl Site {
         let vm = copies.scripts.vm_of(&site.tenant);
         let rules = site.rules.iter().enumerate();
         let rules = rules.map(|rule| Rule::compile(rule, &name, limits, copies, vm));
-        let rules = rules.collect::<Result<Box<[Rule]>>>()?;
+        let rules = rules.collect::<Result<Vec<Rule>>>()?;
         let asking_limits = limits.asking(site)?;
         let tenant_scripts = copies.tenant_scripts(site.tenant_index);
         let scripts = copies.scripts.level(vm, &site.scripts);
@@ -200,9 +208,10 @@ impl Site {
         Ok(Self {
             rules_ask_maps,
             rules_rewrite: site.rules.iter().any(|rule| !rule.rewrites.is_empty()),
-            variables_hold: variables_hold(&site.settings, &name, copies)?,
+            variables_hold: variables_hold(&site.settings, &name, copies)?.into(),
             rewrites: rewrites::compile(&site.rewrites, &copies.expressions)
-                .map_err(|error| too_large(&name, &error))?,
+                .map_err(|error| too_large(&name, &error))?
+                .into(),
             says_expiry: any_level(site, |level| level.expires.is_some()),
             edits_requests: any_level(site, |level| !level.request_headers.is_empty()),
             edits_replies: any_level(site, |level| !level.reply_headers.is_empty()),
@@ -222,19 +231,21 @@ impl Site {
             path_rules: path_rules(site),
             odd_names: odd_names(site),
             own_tree,
-            mounts,
+            mounts: mounts.into(),
             files,
             compress: copies.compress.of(&site.compress),
             compress_min_bytes: compress_min_bytes(site),
             is_recorded: site.record,
             has_waiting_page: site.pool.waiting_page,
-            error_pages: site.error_pages.clone(),
-            settings: unless_empty(&site.settings),
+            error_pages: Arc::new(site.error_pages.clone()),
+            settings: unless_empty(&site.settings).map(Arc::from),
             bounds: Bounds::of(site),
             stats,
-            rules,
+            rules: rules.into(),
             needs_file,
-            certificates: table::sources(site),
+            rows: site.rows.as_deref().cloned().map(Arc::new),
+            row: None,
+            certificates: table::sources(site).into(),
             demand_map: None,
             is_shown_by_scripts: site.tls.script,
             redirects_to_tls: site.tls.redirect,
@@ -243,6 +254,49 @@ impl Site {
             sources,
             guarded: copies.guarded.clone(),
         })
+    }
+
+    /// A copy for a host, with what its row says: the tenant and its weight, and the root, of its user, under
+    /// a number of its own.
+    pub(crate) fn stamped(
+        &self,
+        host: &str,
+        (tenant, weight): (&str, u32),
+        root: Option<(u32, model::Root, u32)>,
+        row: SiteRow,
+    ) -> Self {
+        let own_tree = match (&self.own_tree, root) {
+            (Some(tree), Some((number, root, owner))) => Some(tree.stamped(number, root, owner)),
+            _ => None,
+        };
+        Self {
+            name: host.into(),
+            own_tree,
+            mounts: Arc::clone(&self.mounts),
+            files: Arc::clone(&self.files),
+            compress: Arc::clone(&self.compress),
+            error_pages: Arc::clone(&self.error_pages),
+            settings: self.settings.clone(),
+            variables_hold: Arc::clone(&self.variables_hold),
+            rewrites: Arc::clone(&self.rewrites),
+            stats: Arc::clone(&self.stats),
+            rules: Arc::clone(&self.rules),
+            rows: self.rows.clone(),
+            row: Some(Arc::new(row)),
+            asking_limits: Arc::clone(&self.asking_limits),
+            limits: self.limits.again(),
+            throttled: Level::default(),
+            tenant_name: tenant.into(),
+            weight,
+            classes: TenantClasses::default(),
+            tenant_scripts: self.tenant_scripts.clone(),
+            scripts: self.scripts.clone(),
+            certificates: Arc::clone(&self.certificates),
+            htaccess: self.htaccess.clone(),
+            sources: Arc::clone(&self.sources),
+            guarded: self.guarded.clone(),
+            ..*self
+        }
     }
 
     /// What runs PHP where no rule says so for a file: the first that does for any.

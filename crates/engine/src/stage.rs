@@ -5,14 +5,16 @@
 //! of that again. A stage is a copy of references: what changes on the way is the exchange, and
 //! its [`Route`] says which rules of the site matched.
 
+use std::cell::OnceCell;
 use std::ops::Deref;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use config::model::{Compress, Handler, Settings, Variable};
 
 use crate::conditions::Conditions;
 use crate::exchange::Exchange;
-use crate::exchange::route::{Refusing, Route};
+use crate::exchange::route::{OF_ROW, Refusing, Route};
 use crate::site::{Rule, Site};
 use crate::stats::Replies;
 use crate::template::{Captured, Values};
@@ -28,6 +30,8 @@ pub struct Arrived<'a> {
     pub worker: &'a Rc<Worker>,
     /// Its generation, as this worker serves it.
     pub serving: &'a Rc<Serving>,
+    /// Where the site stands that a row makes for its host; `None` where none can.
+    pub(crate) row: Option<&'a OnceCell<Arc<Site>>>,
 }
 
 /// The site is found. Everything an [`Arrived`] has, too.
@@ -36,7 +40,7 @@ pub struct Routed<'a> {
     arrived: Arrived<'a>,
     /// Its site.
     pub site: &'a Site,
-    /// The site's index in the generation.
+    /// The site's index in the generation: where a row makes it, that of the one it is stamped of.
     pub site_index: u32,
 }
 
@@ -55,7 +59,16 @@ pub struct Chosen<'a> {
 impl<'a> Arrived<'a> {
     /// The site that was found for the request; `None` where none was.
     pub fn site(self, route: &Route) -> Option<&'a Site> {
-        self.serving.site(route.site_index?)
+        match self.serving.site(route.site_index?) {
+            Some(site) => Some(site),
+            None => self.row_site(),
+        }
+    }
+
+    #[cold]
+    fn row_site(self) -> Option<&'a Site> {
+        let site = self.row?.get()?;
+        Some(site)
     }
 
     /// That site's name, as logs say it.
@@ -80,10 +93,10 @@ impl<'a> Arrived<'a> {
 
     /// The next stage, where a site was found.
     pub fn routed(self, route: &Route) -> Option<Routed<'a>> {
-        let site_index = route.site_index?;
+        let site_index = route.site_index? & !OF_ROW;
         Some(Routed {
             arrived: self,
-            site: self.serving.site(site_index)?,
+            site: self.site(route)?,
             site_index,
         })
     }
@@ -358,6 +371,7 @@ mod tests {
         let arrived = Arrived {
             worker: &fixture.worker,
             serving: &serving,
+            row: None,
         };
         let route = &mut exchange(peer("192.0.2.7:1"), "GET / HTTP/1.1\r\nHost: a\r\n\r\n").route;
         route.site_index = Some(0);

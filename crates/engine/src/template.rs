@@ -48,29 +48,34 @@ impl Captured {
 
     /// Appends what a group holds to a URL that begins with `out`, or to a page.
     fn push_url(&self, group: usize, escaping: Escaping, out: &mut Vec<u8>) {
-        let is_query = out.contains(&b'?');
-        let mut rest = self.get(group);
-        // Two slashes at a path's beginning would begin a host.
-        let has_slash = out.last() == Some(&b'/');
-        while !is_query
-            && (rest.starts_with(b"//") || (has_slash && rest.starts_with(b"/")))
-            && let Some((_, tail)) = rest.split_first()
-        {
-            rest = tail;
+        push_piece_of_url(self.get(group), escaping, self.keeps_slashes, out);
+    }
+}
+
+/// Appends a text that is not the configuration's to a URL that begins with `out`, or to a page.
+fn push_piece_of_url(text: &[u8], escaping: Escaping, keeps_slashes: bool, out: &mut Vec<u8>) {
+    let is_query = out.contains(&b'?');
+    let mut rest = text;
+    // Two slashes at a path's beginning would begin a host.
+    let has_slash = out.last() == Some(&b'/');
+    while !is_query
+        && (rest.starts_with(b"//") || (has_slash && rest.starts_with(b"/")))
+        && let Some((_, tail)) = rest.split_first()
+    {
+        rest = tail;
+    }
+    while let Some((byte, tail)) = rest.split_first() {
+        let is_kept_slash = keeps_slashes && rest.starts_with(b"%2F");
+        let stays = byte.is_ascii_alphanumeric()
+            || b"-._~/!$*,:@".contains(byte)
+            || (escaping == Escaping::Url && b"'()".contains(byte))
+            || (escaping == Escaping::Url && !is_query && b"&=+;".contains(byte))
+            || is_kept_slash;
+        match stays {
+            true => out.push(*byte),
+            false => push_escaped(*byte, out),
         }
-        while let Some((byte, tail)) = rest.split_first() {
-            let is_kept_slash = self.keeps_slashes && rest.starts_with(b"%2F");
-            let stays = byte.is_ascii_alphanumeric()
-                || b"-._~/!$*,:@".contains(byte)
-                || (escaping == Escaping::Url && b"'()".contains(byte))
-                || (escaping == Escaping::Url && !is_query && b"&=+;".contains(byte))
-                || is_kept_slash;
-            match stays {
-                true => out.push(*byte),
-                false => push_escaped(*byte, out),
-            }
-            rest = tail;
-        }
+        rest = tail;
     }
 }
 
@@ -127,6 +132,7 @@ fn expand_in(template: &Template, values: Values<'_>, escaping: Escaping, out: &
                 }
             }
             TemplatePart::Method => out.extend_from_slice(head.method_bytes()),
+            TemplatePart::Row(name) => push_column(request.column(name), escaping, out),
             TemplatePart::Capture(group) => match (captured, escaping) {
                 (None, _) => {}
                 (Some(captured), Escaping::Plain) => out.extend_from_slice(captured.get(*group)),
@@ -141,6 +147,17 @@ fn expand_in(template: &Template, values: Values<'_>, escaping: Escaping, out: &
                 }
             }
         }
+    }
+}
+
+/// Appends what a row says: anybody may have written it, so it is a piece of a value and never ends a field's line.
+fn push_column(text: &str, escaping: Escaping, out: &mut Vec<u8>) {
+    match escaping {
+        Escaping::Plain => {
+            let bytes = text.bytes();
+            out.extend(bytes.filter(|byte| !byte.is_ascii_control()));
+        }
+        Escaping::Url | Escaping::Page => push_piece_of_url(text.as_bytes(), escaping, false, out),
     }
 }
 

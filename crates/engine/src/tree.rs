@@ -3,6 +3,7 @@
 //! The idea: all that resolves, serves or runs files is told of one of these, and need not know
 //! which it is.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use config::model::{self, Handler, Root, TryEntry};
@@ -21,6 +22,8 @@ pub struct Tree {
     pub path: Box<str>,
     /// Its directory.
     pub root: Root,
+    /// The uid whose that must be; `None`: anybody's.
+    pub owner: Option<u32>,
     /// Names tried in a directory.
     pub index: Arc<Vec<String>>,
     /// What is asked for in the place of what was, below a mount.
@@ -42,10 +45,18 @@ impl Tree {
     ) -> Result<(Option<Self>, Box<[Self]>), Syntax> {
         let number = copies.sites;
         copies.sites += 1;
-        let own = site.root.as_ref().map(|root| Self {
+        // Rows say it: until then there is no such directory.
+        let of_rows = site.rows.as_ref().and_then(|rows| rows.root.as_ref());
+        let of_rows = of_rows.map(|root| Root {
+            path: PathBuf::new(),
+            within: PathBuf::new(),
+            symlinks: root.symlinks,
+        });
+        let own = site.root.as_ref().or(of_rows.as_ref()).map(|root| Self {
             number,
             path: Box::default(),
             root: root.clone(),
+            owner: None,
             rewrites: Box::default(),
             index: copies.index.of(&site.index),
             resolve: copies.resolve.of(&site.resolve),
@@ -57,6 +68,7 @@ impl Tree {
                 number: copies.mounts - 1,
                 path: mount.path.as_str().into(),
                 root: mount.root.clone(),
+                owner: None,
                 rewrites: compiled::compile(&mount.rewrites, &copies.expressions)?,
                 index: copies.index.of(&mount.index),
                 resolve: copies.resolve.of(&mount.resolve),
@@ -64,6 +76,20 @@ impl Tree {
             })
         });
         Ok((own, mounts.collect::<Result<_, _>>()?))
+    }
+
+    /// A copy with another root, of this owner, under a number of its own.
+    pub(crate) fn stamped(&self, number: u32, root: Root, owner: u32) -> Self {
+        Self {
+            number,
+            path: self.path.clone(),
+            root,
+            owner: Some(owner),
+            index: Arc::clone(&self.index),
+            rewrites: Box::default(),
+            resolve: Arc::clone(&self.resolve),
+            handlers: Box::default(),
+        }
     }
 
     /// What of a canonical path is below it: for a mount nothing, or what begins with a slash; `None`

@@ -29,7 +29,7 @@ pub use ask::{Ask, Class, LimitId, TenantId, WANTS_MAX, Want};
 pub use definition::{
     Change, Concurrent, Defined, Definition, Keyed, Mode, RateDefinition, Shared, TenantDefinition,
 };
-pub use ledger::{Admission, Ledger};
+pub use ledger::{Admission, Ledger, TenantLease};
 pub use look::{GateLook, LimitLook, Steered, Totals};
 pub use permit::{Permit, Used};
 pub use queue::handshake;

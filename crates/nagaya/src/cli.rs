@@ -14,7 +14,7 @@ use crate::agent::AgentOptions;
 use crate::capacity::CapacityOptions;
 use crate::certs::CertsOptions;
 use crate::control::Where;
-use crate::directory::DirectoryCommand;
+use crate::directory::DirectoryOptions;
 use crate::htaccess::HtaccessCommand;
 use crate::import::ImportCommand;
 use crate::limits::{Limits, WhyOptions};
@@ -157,9 +157,8 @@ pub(crate) enum Command {
     /// lines were carried or are not needed, 1 if some want a look, 2 if nothing could be read.
     #[command(subcommand)]
     Import(ImportCommand),
-    /// The tables that say which sites there are: whether they can be asked, and what is wrong in them
-    #[command(subcommand)]
-    Directory(DirectoryCommand),
+    /// The tables that say which sites there are: how they stand, what is known of a host, what is wrong in them
+    Directory(DirectoryOptions),
     /// Figures of what sites were asked for: access logs read into them, and sites forgotten
     #[command(subcommand)]
     Recorder(RecorderCommand),

@@ -1,36 +1,106 @@
-//! `nagaya directory`: the tables that say which sites there are, asked as the gateway would ask them.
+//! `nagaya directory`: the tables that say which sites there are, as the running gateway knows them, and asked from
+//! here.
 //!
-//! The idea: the configuration is read as `serve` would, and each source asked from here, so that a wrong table is
-//! known before a request meets it. Nothing is changed.
+//! The idea: `check` reads the configuration as `serve` would and asks each source itself, so that a wrong table is
+//! known before a request meets it; all else is asked of the gateway.
 
 use std::path::Path;
 
 use clap::{Args, Subcommand};
 use supervisor::load::load;
 
+use crate::control::{Where, carry_out, show};
 use crate::outcome::{Outcome, complain, print, wrong_config};
+
+/// Options of `directory`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct DirectoryOptions {
+    #[command(subcommand)]
+    command: Option<DirectoryCommand>,
+    #[command(flatten)]
+    place: Where,
+}
 
 /// What is done with directories.
 #[derive(Debug, Subcommand)]
-pub(crate) enum DirectoryCommand {
+enum DirectoryCommand {
     /// Connect to the source of each directory and ask it once; with --all, list every row that is wrong
     ///
     /// It asks from here, as whoever types this, and needs no running gateway. `nagaya check` and a reload never
     /// connect. The exit status is 1 where something is wrong.
     Check(DirectoryCheckOptions),
+    /// Show what the running gateway knows of a host: its row, where that comes from, and how long it is good for
+    Show(HostOptions),
+    /// Ask for a host's row again when it is next wanted, whatever is kept of it; or for all with --all
+    Forget(ForgetOptions),
+}
+
+/// Which host.
+#[derive(Debug, Args)]
+struct HostOptions {
+    /// The host
+    #[arg(value_name = "HOST")]
+    host: String,
+    #[command(flatten)]
+    place: Where,
+}
+
+/// What is forgotten.
+#[derive(Debug, Args)]
+struct ForgetOptions {
+    /// The host
+    #[arg(value_name = "HOST", required_unless_present = "all")]
+    host: Option<String>,
+    /// All hosts
+    #[arg(long, conflicts_with = "host")]
+    all: bool,
+    #[command(flatten)]
+    place: Where,
 }
 
 /// What is looked at.
 #[derive(Debug, Args)]
-pub(crate) struct DirectoryCheckOptions {
+struct DirectoryCheckOptions {
     /// Look at every row that `all` lists, or the file has
     #[arg(long)]
     all: bool,
 }
 
 /// Runs `nagaya directory …`.
-pub(crate) fn run(config: &Path, command: &DirectoryCommand) -> Outcome {
-    let DirectoryCommand::Check(options) = command;
+pub(crate) fn run(config: &Path, options: &DirectoryOptions) -> Outcome {
+    match &options.command {
+        None => show(config, &options.place, "directory"),
+        Some(DirectoryCommand::Check(options)) => check(config, options),
+        Some(DirectoryCommand::Show(options)) => match is_host(&options.host) {
+            true => show(
+                config,
+                &options.place,
+                &format!("directory-show {}", options.host),
+            ),
+            false => wrong_host(&options.host),
+        },
+        Some(DirectoryCommand::Forget(options)) => match options.host.as_deref() {
+            Some(host) if !is_host(host) => wrong_host(host),
+            host => {
+                let host = host.unwrap_or("--all");
+                carry_out(config, &options.place, &format!("directory-forget {host}"))
+            }
+        },
+    }
+}
+
+fn is_host(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    !text.is_empty() && !text.starts_with('-') && text.bytes().all(fits)
+}
+
+fn wrong_host(text: &str) -> Outcome {
+    complain(&format!("nagaya: `{}` is no host\n", text.escape_debug()));
+    Outcome::Wrong
+}
+
+fn check(config: &Path, options: &DirectoryCheckOptions) -> Outcome {
     let model = match load(config) {
         Ok(loaded) => loaded.model,
         Err(problems) => return wrong_config(&problems),

@@ -178,6 +178,12 @@ pub trait Request {
     /// `None` where the request's program would be in no group to make it in.
     fn group(&self, name: &str) -> Option<(&Layout, Vec<String>)>;
 
+    /// Calls `each` with every column of the row that has made its site; `false` where none has.
+    fn row(&self, each: &mut dyn FnMut(&str, &str)) -> bool {
+        let _ = each;
+        false
+    }
+
     /// Changes a property.
     ///
     /// # Errors

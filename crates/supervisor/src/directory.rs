@@ -75,6 +75,7 @@ pub fn written_tenants(model: &Model) -> Vec<String> {
     let mut tenants: Vec<_> = model
         .sites
         .iter()
+        .filter(|site| site.rows.is_none())
         .map(|site| &site.tenant)
         .chain(named)
         .cloned()

@@ -27,6 +27,7 @@ pub(super) fn conditions(conditions: &[Condition]) -> String {
             Condition::CostAbove(ms) => {
                 single.push(format!("cost_above = {}", quote(units::duration(*ms))))
             }
+            Condition::Row(name) => single.push(format!("row = {}", quote(name))),
             Condition::Map(asked) => single.extend(of_map(asked)),
             Condition::Not(inner) => nots.push(self::conditions(inner)),
             Condition::Header(name, text) => tables

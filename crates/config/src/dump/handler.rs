@@ -88,6 +88,7 @@ fn app(app: &AppPool, buffer_request: bool, reply_bytes: u64) -> String {
 fn proxy(proxy: &Proxy, upstreams: &[Upstream]) -> String {
     let target = match &proxy.target {
         ProxyTarget::Script(given) => format!("script = {}", script::script(given, Place::Set)),
+        ProxyTarget::Row(column) => format!("upstream = {}", quote(format!("${{row.{column}}}"))),
         ProxyTarget::Upstream(index) => {
             let name = upstreams.get(*index).map_or("", |upstream| &upstream.name);
             format!("upstream = {}", quote(name))

@@ -105,6 +105,13 @@ pub(crate) const MATCH: Section = Section {
             "cost_above = \"50ms\"",
         ),
         key(
+            "row",
+            Kind::Text,
+            Absent("any"),
+            "The row of the host says something in this column, on a site whose `hosts` are those of a directory.",
+            "row = \"upstream\"",
+        ),
+        key(
             "map",
             Kind::Text,
             Absent("no map is asked"),

@@ -1,7 +1,7 @@
 //! Keys of handlers that run no programs: files, forwarding, fixed replies, scripts.
 
 use super::key::Fallback::{Absent, Value};
-use super::key::{Kind, Section, key};
+use super::key::{Key, Kind, Section, key};
 use super::pool::{APP_OF_HANDLER, PHP_OF_HANDLER};
 use super::script::{ALLOW_OF_PROXY, SCRIPT_OF_HANDLER, SCRIPT_OF_PROXY};
 
@@ -23,6 +23,7 @@ pub(crate) const HANDLER: Section = Section {
             "Forwarding to an upstream by its name, to `\"http://HOST:PORT/PREFIX\"`, or as a table says.",
             "proxy = \"http://127.0.0.1:9000\"",
         ),
+        ALLOW_OF_ROWS,
         key(
             "fastcgi",
             Kind::Other("address, upstream's name, or table"),
@@ -84,6 +85,15 @@ pub(crate) const HANDLER: Section = Section {
     ],
     later: &[],
 };
+
+const ALLOW_OF_ROWS: Key = key(
+    "allow",
+    Kind::Other("list of addresses and networks, each with or without a port"),
+    Absent("required beside `proxy = \"$row.NAME\"`"),
+    "To which addresses rows may lead, as `allow` in `proxy = { … }` says it of scripts. The address that is connected to \
+     is what counts; one of this machine only where an entry is of its loopback network.",
+    "proxy = \"$row.upstream\", allow = [\"10.0.0.0/8\"]",
+);
 
 pub(crate) const PROXY: Section = Section {
     title: "proxy = { … }",

@@ -8,6 +8,8 @@ mod acme;
 mod alert;
 mod condition;
 mod directory;
+#[cfg(test)]
+mod frames;
 mod handler;
 mod htaccess;
 mod include;
@@ -18,6 +20,7 @@ mod listen;
 mod map;
 mod mount;
 mod php;
+mod plan;
 mod pool;
 mod process;
 mod program;
@@ -46,6 +49,7 @@ pub(crate) use listen::{LISTEN, SENDERS};
 pub(crate) use map::MAP;
 pub(crate) use mount::MOUNT;
 pub(crate) use php::meant_setting;
+pub(crate) use plan::{HOSTS, PLAN};
 pub(crate) use pool::{APP, PHP, PHP_HANDLER, POOL, POOLS};
 pub(crate) use process::{CAPS, CONTROL, LOG, TIMEOUTS, TOP};
 pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
@@ -78,6 +82,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &SERVER,
     &UPSTREAM_TLS,
     &TENANT,
+    &PLAN,
     &SHED,
     &SHED_RESPOND,
     &ALERT,
@@ -93,6 +98,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &DIRECTORY,
     &RECORDER,
     &SITE,
+    &HOSTS,
     &MOUNT,
     &SITE_HTACCESS,
     &DIRECTORY_SECTION,

@@ -5,6 +5,7 @@ use super::htaccess::HTACCESS_OF_PROCESS;
 use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Kind, Section, key};
 use super::limit::{LIMIT_KEYS, LIMITS_OF_LEVEL, LIMITS_OVERRIDES, TIME_ZONE};
+use super::plan::PLANS;
 use super::pool::{PHP_OF_PROCESS, POOLS_OF_PROCESS};
 use super::recorder::RECORDER_OF_PROCESS;
 use super::script::SCRIPTS_OF_PROCESS;
@@ -125,6 +126,7 @@ pub(crate) const TOP: Section = Section {
             "Tenants, by name: what all sites of one share.",
             "tenants = { example = { cgroup = { cpu = \"50%\" } } }",
         ),
+        PLANS,
         key(
             "maps",
             Kind::Other("table of tables"),

@@ -3,6 +3,7 @@
 use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Key, Kind, Section, key};
 use super::limit::{CLASSES, LIMITS_OF_LEVEL, WEIGHT};
+use super::plan::PLAN_OF_TENANT;
 use super::script::{SCRIPTS_OF_LEVEL, SCRIPTS_VM};
 
 /// The longest duration: a day.
@@ -32,6 +33,7 @@ pub(crate) const TENANT: Section = Section {
         tenant called like its first host. A name is letters, digits, `-`, `_`, `.` and `*`.",
     keys: &[
         WEIGHT,
+        PLAN_OF_TENANT,
         CLASSES,
         LIMITS_OF_LEVEL,
         SCRIPTS_OF_LEVEL,

@@ -5,6 +5,7 @@ use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Key, Kind, Section, key};
 use super::level::{CAPS_OF_LEVEL, TIMEOUTS_OF_LEVEL};
 use super::limit::LIMITS_OF_LEVEL;
+use super::plan::PLAN_OF_SITE;
 use super::pool::POOL_OF_SITE;
 use super::program::{CGROUP_OF_LEVEL, CGROUP_REQUIRED};
 use super::recorder::RECORD_OF_SITE;
@@ -86,17 +87,20 @@ pub(crate) const SITE: Section = Section {
     keys: &[
         key(
             "hosts",
-            Kind::Other("list of hosts"),
+            Kind::Other("list of hosts, or table"),
             Required,
             "Exact hosts, `\"*.example.jp\"` for every name below, and `\"*\"` for the default site. Without port; \
-             names beyond ASCII in their `xn--` form. No host may stand in two sites.",
+             names beyond ASCII in their `xn--` form. No host may stand in two sites. \
+             `{ directory = \"NAME\" }` makes a site for every host that has a row there: hosts that other sites name come \
+             first, `\"*\"` after it.",
             "hosts = [\"example.jp\", \"*.example.jp\"]",
         ),
         key(
             "root",
             Kind::Text,
             Absent("the site has no files"),
-            "Directory of the site's files, relative to the configuration file. It must exist.",
+            "Directory of the site's files, relative to the configuration file. It must exist. Of a directory's sites it is \
+             absolute, with columns of the row, each of which is one name: `\"/var/www/$row.user\"`; it must be the row's user's.",
             "root = \"/srv/example\"",
         ),
         key(
@@ -188,16 +192,19 @@ pub(crate) const SITE: Section = Section {
             "tenant",
             Kind::Text,
             Absent("the first host"),
-            "Whose site it is. Where there are `[tenants.NAME]`, it names one of them; where there are none, it is just a name.",
+            "Whose site it is. Of a directory's sites the row says it: `\"$row.tenant\"`; a tenant of another site it cannot be. \
+             Where there are `[tenants.NAME]`, it names one of them; where there are none, it is just a name.",
             "tenant = \"example\"",
         ),
         key(
             "user",
             Kind::Text,
             Absent("the `user` of the top level"),
-            "The user the site's CGI programs and pools run as, when the gateway is started as root. Uid 0 is refused.",
+            "The user the site's CGI programs and pools run as, when the gateway is started as root. Uid 0 is refused. \
+             Of a directory's sites `\"$row.user\"`, whose files they are.",
             "user = \"example\"",
         ),
+        PLAN_OF_SITE,
         POOL_OF_SITE,
         LIMITS_OF_LEVEL,
         TLS_OF_SITE,

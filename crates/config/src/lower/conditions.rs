@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::context::problem;
 use super::expressions::expression;
 use super::table::Table;
-use super::template::{Purpose, template};
+use super::template::{Purpose, is_column_byte, template};
 use super::value::{Entry, Value};
 use super::{fields, values};
 use crate::keys;
@@ -63,6 +63,7 @@ pub(crate) fn conditions(value: &Value<'_>, files: SiteFiles, depth: usize) -> V
             .get("server_env")
             .and_then(|value| Some(Condition::ServerEnv(value.text()?.to_owned()))),
         table.some_number("cost_above").map(Condition::CostAbove),
+        table.get("row").and_then(|value| row(&value)),
     ];
     found.extend(headers(&table));
     found.extend(queries(&table));
@@ -85,6 +86,21 @@ pub(crate) fn conditions(value: &Value<'_>, files: SiteFiles, depth: usize) -> V
         );
     }
     found.into_iter().flatten().collect()
+}
+
+/// A column in which the row that makes the site says something.
+fn row(value: &Value<'_>) -> Option<Condition> {
+    let name = value.text()?;
+    if !value.context.has_rows.get() {
+        let help = "rows make sites with `hosts = { directory = \"NAME\" }`";
+        value.report_help("`row` says nothing here: no row makes this", help);
+        return None;
+    }
+    if name.is_empty() || !name.bytes().all(is_column_byte) {
+        value.report(format!("{name:?} is no name of a column"));
+        return None;
+    }
+    Some(Condition::Row(name.to_owned()))
 }
 
 fn headers(table: &Table<'_>) -> Vec<Option<Condition>> {

@@ -4,7 +4,7 @@
 //! a file cannot be parsed, what seems to be missing may stand in the unread part: only problems
 //! that are certain are told then.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -43,6 +43,8 @@ pub(crate) struct Context<'a> {
     pub(crate) files: FileCache,
     /// The regular expressions that were read.
     pub(crate) expressions: Expressions,
+    /// Whether what is being read stands in a site that rows make, whose texts may have their columns.
+    pub(crate) has_rows: Cell<bool>,
     /// The regular expression whose groups texts may use where is being read.
     groups_of: RefCell<Option<String>>,
 }
@@ -148,6 +150,7 @@ impl<'a> Context<'a> {
             denied: RefCell::default(),
             files: Default::default(),
             expressions: Expressions::default(),
+            has_rows: Cell::new(false),
             groups_of: RefCell::default(),
         }
     }
@@ -161,6 +164,14 @@ impl<'a> Context<'a> {
         let outer = self.groups_of.replace(expression.map(str::to_owned));
         let done = work();
         self.groups_of.replace(outer);
+        done
+    }
+
+    /// Does `work` where texts may have columns of rows, or may not.
+    pub(crate) fn where_rows_are<T>(&self, known: bool, work: impl FnOnce() -> T) -> T {
+        let outer = self.has_rows.replace(known);
+        let done = work();
+        self.has_rows.set(outer);
         done
     }
 

@@ -58,7 +58,7 @@ pub(crate) fn handler(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Ha
         table.get("static").and_then(|value| static_files(&value)),
         table
             .get("proxy")
-            .and_then(|value| proxy(&value, upstreams)),
+            .and_then(|value| proxy(&value, &table, upstreams)),
         table
             .get("fastcgi")
             .and_then(|value| program::fastcgi(&value, upstreams)),
@@ -94,7 +94,21 @@ fn static_files(value: &Value<'_>) -> Option<Handler> {
     Some(Handler::Static)
 }
 
-fn proxy(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Handler> {
+fn proxy(value: &Value<'_>, handler: &Table<'_>, upstreams: &mut Upstreams) -> Option<Handler> {
+    if value.is_text() && names_row(value) {
+        let target = row_target(value, handler)?;
+        let plain = Table::empty(value.context, &keys::PROXY);
+        return Some(Handler::Proxy(Proxy {
+            allow: script::allow(handler),
+            ..proxy_settings(&plain, target, None)
+        }));
+    }
+    if let Some(allow) = handler.get("allow") {
+        allow.report_help(
+            "`allow` beside `proxy` says to which addresses rows may lead, and no row says where to here",
+            "clients are let in by the rule's own `allow`; what scripts may choose stands in `proxy = { script = …, allow = … }`",
+        );
+    }
     if value.is_text() {
         let target = upstreams.target(value)?;
         let plain = Table::empty(value.context, &keys::PROXY);
@@ -105,7 +119,10 @@ fn proxy(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Handler> {
     let table = value.table(&keys::PROXY)?;
     let (target, url_prefix) = match table.get("script") {
         Some(script) => (chosen_by_script(&table, &script), None),
-        None => named_upstream(&table, upstreams).unzip(),
+        None => match table.get("upstream").filter(names_row) {
+            Some(upstream) => (row_target(&upstream, &table), None),
+            None => named_upstream(&table, upstreams).unzip(),
+        },
     };
     let url_prefix = url_prefix.flatten();
     if let Some(value) = table.get("path").filter(|_| url_prefix.is_some()) {
@@ -124,6 +141,29 @@ fn proxy(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Handler> {
     let target = target.unwrap_or(ProxyTarget::Upstream(0));
     let proxy = proxy_settings(&table, target, url_prefix);
     is_known.then_some(Handler::Proxy(proxy))
+}
+
+/// Whether a text is the column of a row.
+fn names_row(value: &Value<'_>) -> bool {
+    let text = value.is_text().then(|| value.text()).flatten();
+    text.is_some_and(|text| text.starts_with("$row.") || text.starts_with("${row."))
+}
+
+/// The column that says where to, and stands beside `allow` in `table`.
+fn row_target(value: &Value<'_>, table: &Table<'_>) -> Option<ProxyTarget> {
+    let column = template(value, Purpose::Target)?;
+    let Some(column) = column.as_row() else {
+        let help = "what rows say is an address, `HOST:PORT`; a path is put before by `add_prefix`";
+        value.report_help("a column says all of where to, or nothing", help);
+        return None;
+    };
+    if script::allow(table).is_empty() && table.get("allow").is_none() {
+        let message = "`allow` is missing: to which addresses may rows lead?";
+        let help = "add `allow = [\"10.0.0.0/8\"]` beside it";
+        let finding = problem(value.spot(), message).help(help).absence();
+        value.context.report(finding);
+    }
+    Some(ProxyTarget::Row(column.into()))
 }
 
 /// `app = …`: what else is said of forwarding is the default of `proxy` and `fastcgi`.
@@ -187,6 +227,10 @@ fn named_upstream(
 /// been meant for clients.
 pub(crate) fn refuse_allow(rule: &Value<'_>) {
     let proxy = rule.member("handler").and_then(|it| it.member("proxy"));
+    let upstream = proxy.as_ref().and_then(|proxy| proxy.member("upstream"));
+    if upstream.is_some_and(|upstream| names_row(&upstream)) {
+        return;
+    }
     if let Some(allow) = proxy.and_then(|proxy| proxy.member("allow")) {
         let message =
             "`allow` in `proxy` says nothing without a script that may name an upstream here";
@@ -241,6 +285,7 @@ fn path(table: &Table<'_>) -> Option<Template> {
                     | TemplatePart::Uri
                     | TemplatePart::RequestUri
                     | TemplatePart::Capture(_)
+                    | TemplatePart::Row(_)
             )
         ),
     };
@@ -311,7 +356,10 @@ fn redirect(value: &Value<'_>, table: &Table<'_>) -> Option<Handler> {
     }
     if lets_group_say_host(&target) {
         let help = "put a `/` before the group; one that begins with a slash brings no second";
-        value.report_help("a group may not say to which host a redirect leads", help);
+        value.report_help(
+            "neither a group nor a row may say to which host a redirect leads",
+            help,
+        );
     }
     Some(Handler::Redirect(Redirect { target, status }))
 }
@@ -323,7 +371,7 @@ fn lets_group_say_host(target: &Template) -> bool {
         match part {
             TemplatePart::Text(text) => before.push_str(text),
             TemplatePart::Path | TemplatePart::Uri | TemplatePart::RequestUri => before.push('/'),
-            TemplatePart::Capture(_) => {
+            TemplatePart::Capture(_) | TemplatePart::Row(_) => {
                 let rest = match before.strip_prefix("//") {
                     Some(rest) => Some(rest),
                     None => before.split_once("://").map(|(_, rest)| rest),

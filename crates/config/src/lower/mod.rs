@@ -28,12 +28,14 @@ mod mounts;
 pub(crate) mod names;
 pub(crate) mod overrides;
 mod php;
+mod plan;
 mod pool;
 mod pool_judge;
 mod program;
 mod recorder;
 mod redirects;
 pub(crate) mod rewrite;
+mod rows;
 mod rule;
 pub(crate) mod script;
 mod settings;
@@ -53,6 +55,7 @@ mod values;
 
 use std::path::PathBuf;
 
+use ipnet::IpNet;
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -107,13 +110,15 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
     let directories = directory::define_all(&tops);
     let mut upstreams = defined_upstreams(&tops);
     let enforcement = Enforcement::of(&tops.holder("cgroup_required"), Enforcement::Required);
-    let tenants = defined_tenants(&tops, enforcement);
+    let plans = plan::Plans::define_all(&tops);
+    let tenants = defined_tenants(&tops, &plans, enforcement);
     let limits = limits::limits(tops.single("limits"), Level::Process);
     let scripts = script::process(&tops);
     let around = site::Around {
         log: &log.access,
         user: &user,
         tenants: &tenants,
+        plans: &plans,
         enforcement,
         limits: limits.len(),
         scripts: &scripts.phases,
@@ -130,10 +135,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         listeners,
         timeouts: timeouts(&tops),
         caps: caps(&tops.table("caps", &keys::CAPS)),
-        trusted_proxies: tops
-            .single("trusted_proxies")
-            .map(|value| values::networks(&value))
-            .unwrap_or_default(),
+        trusted_proxies: trusted_proxies(&tops),
         request_headers: fields::edits(tops.single("request_headers"), Side::Request),
         reply_headers: fields::edits(tops.single("reply_headers"), Side::Reply),
         tls: tls::of_process(&tops),
@@ -150,6 +152,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         recorder: recorder::recorder(&tops),
         scripts,
         tenants: tenants.finish(),
+        plans: plans.finish(),
         shed,
         alerts,
         maps,
@@ -170,6 +173,13 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
     model
 }
 
+fn trusted_proxies(tops: &Tops<'_>) -> Vec<IpNet> {
+    let value = tops.single("trusted_proxies");
+    value
+        .map(|value| values::networks(&value))
+        .unwrap_or_default()
+}
+
 fn defined_upstreams(tops: &Tops<'_>) -> Upstreams {
     let mut upstreams = Upstreams::with(PoolList::open(tops));
     for named in tops.members("upstreams") {
@@ -178,10 +188,10 @@ fn defined_upstreams(tops: &Tops<'_>) -> Upstreams {
     upstreams
 }
 
-fn defined_tenants(tops: &Tops<'_>, enforcement: Enforcement) -> Tenants {
+fn defined_tenants(tops: &Tops<'_>, plans: &plan::Plans, enforcement: Enforcement) -> Tenants {
     let mut tenants = Tenants::default();
     for named in tops.members("tenants") {
-        tenants.define(&named, enforcement);
+        tenants.define(&named, plans, enforcement);
     }
     tenants
 }

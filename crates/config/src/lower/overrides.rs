@@ -22,7 +22,7 @@ use super::value::Entry as Member;
 use super::values;
 use crate::keys::{self, limit};
 use crate::model::{
-    Concurrent, Kept, Limit, LimitIdentities, LimitKey, LimitPlace, Mode, Model, Rate,
+    Concurrent, Kept, Limit, LimitIdentities, LimitKey, LimitPlace, Mode, Model, Rate, Site,
 };
 use crate::sources::Overrides;
 
@@ -127,7 +127,9 @@ pub(crate) fn apply(context: &Context<'_>, model: &mut Model) {
 fn suspend(context: &Context<'_>, model: &mut Model, entries: &[SuspendedEntry<'_>]) {
     for entry in entries {
         let tenant = entry.tenant;
-        if model.sites.iter().any(|site| site.tenant == tenant) {
+        // Whom rows name nobody knows here.
+        let may_be = |site: &Site| site.tenant == tenant || site.rows.is_some();
+        if model.sites.iter().any(may_be) {
             model.suspended.insert(tenant.to_owned());
             continue;
         }
@@ -162,9 +164,11 @@ fn each(model: &mut Model, mut change: impl FnMut(LimitPlace<'_>, &str, &Limit) 
     for tenant in &mut model.tenants {
         level(LimitPlace::Tenant(&tenant.name), &mut tenant.limits);
     }
+    for plan in &mut model.plans {
+        level(LimitPlace::Plan(&plan.name), &mut plan.limits);
+    }
     for site in &mut model.sites {
-        let host = site.hosts.first().map(ToString::to_string);
-        let host = host.unwrap_or_default();
+        let host = site.name();
         level(LimitPlace::Site(&host), &mut site.limits);
         for rule in &mut site.rules {
             let mut limits = std::mem::take(&mut rule.limits);

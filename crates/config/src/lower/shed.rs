@@ -384,6 +384,7 @@ fn too_late(conditions: &[Condition], maps: &[Map]) -> Option<&'static str> {
         Condition::Exists(_) => Some("exists"),
         Condition::ServerEnv(_) => Some("server_env"),
         Condition::CostAbove(_) => Some("cost_above"),
+        Condition::Row(_) => Some("row"),
         Condition::Map(asked) => maps.get(asked.map).is_some_and(is_program).then_some("map"),
         Condition::Not(inner) => too_late(inner, maps),
         _ => None,

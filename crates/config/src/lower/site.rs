@@ -1,6 +1,6 @@
 //! `[[sites]]`: hosts, root, files, settings and rules.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,7 +9,9 @@ use super::conditions::SiteFiles;
 use super::context::{Spot, problem};
 use super::limits::{Level, Outer, judge_site, limits};
 use super::mounts::mounts;
+use super::plan::Plans;
 use super::rewrite::{judge_unless, rewrites, warn_of_passed};
+use super::rows;
 use super::rule::rule;
 use super::script;
 use super::settings::{compress, settings};
@@ -42,6 +44,7 @@ pub(crate) struct Around<'a> {
     pub(crate) log: &'a LogTarget,
     pub(crate) user: &'a str,
     pub(crate) tenants: &'a Tenants,
+    pub(crate) plans: &'a Plans,
     pub(crate) enforcement: Enforcement,
     /// How many limits there are on the top level.
     pub(crate) limits: usize,
@@ -57,8 +60,12 @@ pub(crate) fn lower_all(
     let values = tops.elements("sites", "`hosts = [\"*\"]` and `root = \"/var/www/html\"`");
     let (mut hosts, mut alike) = (Hosts::new(), Alike::default());
     let mut sharing = Sharing::default();
+    let mut of_directories = HashSet::new();
     let sites = values.iter().filter_map(|value| {
-        let mut site = site(value, upstreams, around, &mut hosts)?;
+        let has_rows = value.member("hosts").is_some_and(|hosts| hosts.is_table());
+        let site = || site(value, upstreams, around, &mut hosts);
+        let mut site = value.context.where_rows_are(has_rows, site)?;
+        rows::note(value, site.rows.as_deref(), &mut of_directories);
         sharing.note(value, &site, upstreams);
         alike.share(&mut site);
         Some((value, site))
@@ -91,16 +98,15 @@ fn site(
     hosts: &mut Hosts,
 ) -> Option<Site> {
     let table = value.table(&keys::SITE)?;
-    let root = root(&table);
-    let rooted = rooted(&table);
+    let rows = rows::of_site(&table, around.plans);
+    let root = (!rows::make(&table)).then(|| root(&table)).flatten();
+    let rooted = rows::files(rows.as_ref(), rooted(&table));
     let log_table = table.table("log", &keys::SITE_LOG);
     let log = access_log(&log_table, around.log);
     let hosts = site_hosts(&table, hosts);
-    let first_host = hosts.first().map(HostPattern::to_string);
-    let first_host = first_host.unwrap_or_default();
-    let tenant = around
-        .tenants
-        .find(table.get("tenant"), &first_host, around.enforcement);
+    let first_host = rows::first_host(rows.as_ref(), &hosts);
+    let (tenants, enforcement) = (around.tenants, around.enforcement);
+    let tenant = rows::whose(&table, &first_host, (tenants, around.plans), enforcement);
     let enforcement = Enforcement::of(&table, tenant.enforcement);
     upstreams
         .pools
@@ -114,6 +120,7 @@ fn site(
         })
         .collect();
     let limits = limits(table.get("limits"), Level::Site(rooted));
+    rows::judge(&table, &limits, (&rules, &rule_values));
     let outer = Outer {
         process: around.limits,
         tenant: tenant.limits,
@@ -135,7 +142,8 @@ fn site(
         tenant: tenant.name,
         tenant_index: tenant.index,
         user: user(&table, &rules, around.user),
-        has_own_user: table.get("user").is_some(),
+        has_own_user: rows.is_none() && table.get("user").is_some(),
+        rows: rows.map(Box::new),
         cgroup: site_cgroup(&table, &rules, enforcement),
         pool: Arc::new(pool),
         root,
@@ -248,7 +256,8 @@ fn judge_answers(
 /// The user of a site's programs. Whether there is such a user matters only where there are
 /// programs, or a log that is made theirs; the server's user was looked at already.
 fn user(table: &Table<'_>, rules: &[Rule], server: &str) -> String {
-    let Some(value) = table.get("user") else {
+    let said = table.get("user").filter(|_| !rows::make(table));
+    let Some(value) = said else {
         return server.to_owned();
     };
     let Some(name) = value.text() else {
@@ -332,7 +341,8 @@ fn judge_pool(table: &Table<'_>, rules: &[Rule], pool: &SitePool) {
 }
 
 fn site_hosts(table: &Table<'_>, seen: &mut Hosts) -> Vec<HostPattern> {
-    let Some(list) = table.required("hosts") else {
+    let list = table.required("hosts").filter(|_| !rows::make(table));
+    let Some(list) = list else {
         return Vec::new();
     };
     let values = list.list().unwrap_or_default();

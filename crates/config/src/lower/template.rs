@@ -1,7 +1,8 @@
 //! Templates: text with variables.
 //!
 //! The idea: a variable is `$name` or `${name}`, a dollar itself `$$`; anything else behind a
-//! dollar is a mistake and never passes as text. `$1` and `${name}` are groups of a regular
+//! dollar is a mistake and never passes as text. `$row.NAME` is a column of the row that makes the
+//! site. `$1` and `${name}` are groups of a regular
 //! expression, where one is in sight. What a map answers is `${NAME:KEY|DEFAULT}`, key
 //! and default being templates without maps.
 
@@ -74,6 +75,9 @@ const VARIABLES: &[(&str, TemplatePart)] = &[
     ),
 ];
 
+/// What columns of rows begin with.
+const ROW: &str = "row.";
+
 /// What other servers call them.
 const OTHERS_VARIABLES: &[(&str, &str)] = &[
     ("http_host", "host"),
@@ -135,10 +139,14 @@ fn parts(
                 continue;
             }
             Piece::Variable(name) => variable(value, name, at..end),
+            Piece::Row(name) => column(value, name, at..end),
             Piece::Braced(inner) => match inner.split_once(':') {
                 // Behind `${`.
                 Some((name, asked)) => lookup(value, (name, asked), at + 2, purpose),
-                None => variable(value, inner, at..end),
+                None => match inner.strip_prefix(ROW) {
+                    Some(name) => column(value, name, at..end),
+                    None => variable(value, inner, at..end),
+                },
             },
             Piece::Unclosed => {
                 let finding = problem(value.part(at..end), "a `}` is missing that ends this `${`");
@@ -159,6 +167,28 @@ fn parts(
         parts.extend(part);
     }
     fine.then_some(parts)
+}
+
+/// A column of the row that makes the site.
+fn column(value: &Value<'_>, name: &str, at: Range<usize>) -> Option<TemplatePart> {
+    if !value.context.has_rows.get() {
+        let message = format!("`$row.{name}` says nothing here: no row makes this");
+        let help = "rows make sites with `hosts = { directory = \"NAME\" }`";
+        let finding = problem(value.part(at), message);
+        value.context.report(finding.help(help));
+        return None;
+    }
+    if name.is_empty() || !name.bytes().all(is_column_byte) {
+        let message = format!("`{name}` is no name of a column: letters, digits and `_` are");
+        value.context.report(problem(value.part(at), message));
+        return None;
+    }
+    Some(TemplatePart::Row(name.to_owned()))
+}
+
+/// Whether a name of a column may hold it.
+pub(crate) fn is_column_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 fn variable(value: &Value<'_>, name: &str, at: Range<usize>) -> Option<TemplatePart> {
@@ -267,6 +297,7 @@ pub(crate) fn spell(template: &Template) -> String {
                 out.push('}');
             }
             TemplatePart::Capture(group) => out.push_str(&format!("${{{group}}}")),
+            TemplatePart::Row(name) => out.push_str(&format!("${{{ROW}{name}}}")),
             variable => {
                 let name = VARIABLES.iter().find(|(_, part)| part == variable);
                 out.push_str(&format!("${{{}}}", name.map_or("", |(name, _)| name)));
@@ -279,6 +310,8 @@ pub(crate) fn spell(template: &Template) -> String {
 enum Piece<'a> {
     Text(&'a str),
     Variable(&'a str),
+    /// `$row.NAME`.
+    Row(&'a str),
     /// What stands between `${` and its `}`.
     Braced(&'a str),
     /// `${` without its `}`.
@@ -312,7 +345,15 @@ fn piece(text: &str) -> (Piece<'_>, &str) {
         0 => (Piece::Stray, behind),
         end => {
             let (name, rest) = behind.split_at(end);
-            (Piece::Variable(name), rest)
+            let column = behind.strip_prefix(ROW).unwrap_or_default();
+            let column_end = column
+                .bytes()
+                .take_while(|byte| is_column_byte(*byte))
+                .count();
+            match column.split_at_checked(column_end) {
+                Some((column, rest)) if !column.is_empty() => (Piece::Row(column), rest),
+                _ => (Piece::Variable(name), rest),
+            }
         }
     }
 }
@@ -362,6 +403,7 @@ pub(crate) fn leads_somewhere(target: &Template) -> bool {
             | TemplatePart::RequestUri
             | TemplatePart::Scheme
             | TemplatePart::Capture(_)
+            | TemplatePart::Row(_)
             | TemplatePart::Map(_),
         ) => true,
         _ => false,

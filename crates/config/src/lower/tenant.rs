@@ -10,6 +10,7 @@ use super::cgroup::{Enforcement, cgroup};
 use super::class::classes;
 use super::context::{Spot, problem, title_of};
 use super::limits::{Level, limits};
+use super::plan::{Plans, merged};
 use super::script;
 use super::table::Table;
 use super::value::Value;
@@ -44,7 +45,7 @@ pub(crate) struct Found<'a> {
 
 impl Tenants {
     /// Takes in `[tenants.NAME]`.
-    pub(crate) fn define(&mut self, value: &Value<'_>, above: Enforcement) {
+    pub(crate) fn define(&mut self, value: &Value<'_>, plans: &Plans, above: Enforcement) {
         let name = value.name;
         if let Some(why) = wrong_name(name) {
             value.report(why);
@@ -52,11 +53,14 @@ impl Tenants {
         let table = value.table(&keys::TENANT);
         let table = table.unwrap_or_else(|| Table::empty(value.context, &keys::TENANT));
         let enforcement = Enforcement::of(&table, above);
+        let plan = plans.of_tenant(&table);
+        let of_plan = plan.filter(|_| table.get("weight").is_none());
+        let own_weight = table.count("weight") as u32;
         let tenant = Tenant {
             name: name.to_owned(),
-            weight: table.count("weight") as u32,
+            weight: of_plan.map_or(own_weight, |plan| plan.weight),
             classes: classes(&table),
-            limits: limits(table.get("limits"), Level::Tenant),
+            limits: merged(limits(table.get("limits"), Level::Tenant), plan),
             cgroup: cgroup(&table, enforcement),
             scripts: script::level(table.get("scripts"), script::Level::BeforeRules),
             scripts_vm: table.get("scripts_vm").and_then(|value| value.choice()),

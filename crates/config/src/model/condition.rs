@@ -28,6 +28,8 @@ pub enum Condition {
     Client(Vec<IpNet>),
     /// The resolved file exists (or not).
     Exists(bool),
+    /// The row of the host says something in this column.
+    Row(String),
     /// A rewrite rule of the virtual host has set this variable.
     ServerEnv(String),
     /// A run of the resolved file takes more processor time than so many milliseconds, by what was

@@ -134,7 +134,7 @@ pub struct Proxy {
     /// Index into [`super::Model::pools`] of the application behind the target's upstream, which
     /// is started when it is wanted: `handler = { app = … }`.
     pub pool: Option<usize>,
-    /// Addresses that scripts may choose beside named upstreams. Empty: none.
+    /// Addresses that scripts and rows may choose beside named upstreams. Empty: none.
     pub allow: Box<[AllowedAddress]>,
     /// Prefix cut from the path before forwarding; begins with `/`.
     pub strip_prefix: Option<String>,
@@ -202,6 +202,8 @@ pub enum ProxyTarget {
     Upstream(usize),
     /// To what a script names, request by request.
     Script(Box<Script>),
+    /// To the address that the row of the host says in this column.
+    Row(Box<str>),
 }
 
 impl Proxy {
@@ -209,12 +211,21 @@ impl Proxy {
     /// limits: a client that stops reading is not to keep them.
     pub const HELD_REPLY_BYTES: u64 = 64 << 20;
 
-    /// Index into [`super::Model::upstreams`]; `None` where a script chooses.
+    /// Index into [`super::Model::upstreams`]; `None` where a script or a row chooses.
     #[must_use]
     pub fn upstream(&self) -> Option<usize> {
         match self.target {
             ProxyTarget::Upstream(upstream) => Some(upstream),
-            ProxyTarget::Script(_) => None,
+            ProxyTarget::Script(_) | ProxyTarget::Row(_) => None,
+        }
+    }
+
+    /// The column of the row that says where to.
+    #[must_use]
+    pub fn row(&self) -> Option<&str> {
+        match &self.target {
+            ProxyTarget::Row(column) => Some(column),
+            ProxyTarget::Upstream(_) | ProxyTarget::Script(_) => None,
         }
     }
 
@@ -222,7 +233,7 @@ impl Proxy {
     #[must_use]
     pub fn script(&self) -> Option<&Script> {
         match &self.target {
-            ProxyTarget::Upstream(_) => None,
+            ProxyTarget::Upstream(_) | ProxyTarget::Row(_) => None,
             ProxyTarget::Script(script) => Some(script),
         }
     }

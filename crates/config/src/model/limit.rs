@@ -120,6 +120,8 @@ pub enum LimitPlace<'a> {
     Upstream(&'a str),
     /// The tenant of this name.
     Tenant(&'a str),
+    /// The plan of this name: of each tenant that has it.
+    Plan(&'a str),
     /// The site whose first host this is.
     Site(&'a str),
     /// A rule: its site's first host, and its name.
@@ -135,6 +137,7 @@ impl fmt::Display for LimitPlace<'_> {
             LimitPlace::Process => out.write_str("process"),
             LimitPlace::Upstream(name) => write!(out, "upstream {name}"),
             LimitPlace::Tenant(name) => write!(out, "tenant {name}"),
+            LimitPlace::Plan(name) => write!(out, "plan {name}"),
             LimitPlace::Site(host) => write!(out, "site {host}"),
             LimitPlace::Rule(host, rule) | LimitPlace::UnnamedRule(host, rule) => {
                 write!(out, "rule {host}/{rule}")

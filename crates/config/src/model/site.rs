@@ -26,8 +26,10 @@ use super::tls::SiteTls;
 /// `[[sites]]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Site {
-    /// Exact and wildcard hosts; no host occurs in two sites.
+    /// Exact and wildcard hosts; no host occurs in two sites. None where rows say them.
     pub hosts: Vec<HostPattern>,
+    /// What rows of a directory say of it: then it is a site for each of their hosts.
+    pub rows: Option<Box<SiteRows>>,
     /// Whose it is. Default: the first host as it is written.
     pub tenant: String,
     /// Index into [`super::Model::tenants`]; `None` for a tenant of whom nothing more is said.
@@ -80,6 +82,42 @@ pub struct Site {
     pub tls: Arc<SiteTls>,
     /// Rules in order.
     pub rules: Vec<Rule>,
+}
+
+/// `hosts = { directory = … }`: every host that has a row there has such a site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteRows {
+    /// Index into [`super::Model::directories`].
+    pub directory: usize,
+    /// That directory's name.
+    pub name: String,
+    /// Whose each is.
+    pub tenant: Template,
+    /// Whether column `user` says whose its files are.
+    pub has_user: bool,
+    /// The plan; `None`: none.
+    pub plan: Option<Template>,
+    /// Where its files are.
+    pub root: Option<RowRoot>,
+}
+
+impl SiteRows {
+    /// What the site is called as a whole.
+    #[must_use]
+    pub fn site_name(&self) -> String {
+        format!("directory:{}", self.name)
+    }
+}
+
+/// The root of each site of a directory, and its boundary; of the row's user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowRoot {
+    /// The document root, absolute.
+    pub path: Template,
+    /// No file outside this directory is ever served.
+    pub within: Template,
+    /// What to do with symbolic links.
+    pub symlinks: Symlinks,
 }
 
 /// A site's root and its boundary.
@@ -355,9 +393,12 @@ impl Rule {
 }
 
 impl Site {
-    /// What it is called: its first host.
+    /// What it is called: its first host, or the directory whose rows make it.
     #[must_use]
     pub fn name(&self) -> String {
+        if let Some(rows) = &self.rows {
+            return rows.site_name();
+        }
         self.hosts
             .first()
             .map_or_else(|| "*".to_owned(), HostPattern::to_string)

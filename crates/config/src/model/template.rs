@@ -37,6 +37,8 @@ pub enum TemplatePart {
     /// `$1`, `${name}`: what a group of the rule's `path_regex` holds, or of the `from` of a rewrite;
     /// 0 is all of the match.
     Capture(usize),
+    /// `$row.NAME`: what the row of the host says in this column; empty where it says nothing.
+    Row(String),
     /// `${NAME:KEY|DEFAULT}`: a map's answer.
     Map(Box<MapLookup>),
 }
@@ -72,6 +74,26 @@ impl Template {
             _ => false,
         };
         self.parts.iter().any(is_one)
+    }
+
+    /// Whether columns of rows stand in it.
+    #[must_use]
+    pub fn has_rows(&self) -> bool {
+        let is_one = |part: &TemplatePart| match part {
+            TemplatePart::Row(_) => true,
+            TemplatePart::Map(lookup) => lookup.key.has_rows() || lookup.default.has_rows(),
+            _ => false,
+        };
+        self.parts.iter().any(is_one)
+    }
+
+    /// The column that it is, and nothing else.
+    #[must_use]
+    pub fn as_row(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [TemplatePart::Row(name)] => Some(name),
+            _ => None,
+        }
     }
 
     /// What it asks of maps.

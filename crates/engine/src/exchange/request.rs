@@ -11,6 +11,7 @@ use std::time::Instant;
 use fastcgi::environment::Scheme;
 use wire::{FieldId, RequestHead};
 
+use crate::directory::site_row::SiteRow;
 use crate::tls::facts::TlsFacts;
 
 /// A request's head and what is known of its sender.
@@ -40,6 +41,8 @@ pub struct Request {
     pub gave_up: RefCell<Option<Arc<str>>>,
     /// Variables that rewrite rules of its virtual host have set, each with the path that they had come to.
     pub server_env: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// What the row of its host says: columns are looked up in it, all of one version.
+    pub(crate) row: Option<Arc<SiteRow>>,
 }
 
 /// What a header of the PROXY protocol says beside addresses: for logs.
@@ -178,6 +181,11 @@ impl Request {
         })
     }
 
+    /// What the row of its host says in a column; nothing where there is none.
+    pub(crate) fn column(&self, name: &str) -> &str {
+        self.row.as_ref().map_or("", |row| row.column(name))
+    }
+
     /// Its word.
     pub(crate) fn scheme_word(&self) -> &'static [u8] {
         match self.scheme() {
@@ -200,6 +208,7 @@ impl Request {
             announced: None,
             gave_up: RefCell::default(),
             server_env: BTreeMap::new(),
+            row: None,
         }
     }
 }

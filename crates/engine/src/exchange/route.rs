@@ -2,7 +2,9 @@
 //!
 //! What these mean in the request's generation is said by its stage ([`crate::stage`]).
 
+use std::cell::OnceCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use limits::LimitId;
 
@@ -12,14 +14,20 @@ use crate::htaccess::applied::Applied;
 use crate::htaccess::facts::Carried;
 use crate::maps::answers::Answers;
 use crate::resolve::resolved::Resolved;
+use crate::site::Site;
 use crate::template::{Captured, Values};
 use crate::upstream::Destination;
+
+/// Added to a site's index where a row has stamped a copy of that site for the request's host.
+pub(crate) const OF_ROW: u32 = 1 << 31;
 
 /// The way of one request through the configuration.
 #[derive(Debug, Default)]
 pub struct Route {
-    /// Index of its site in the generation; `None` until the host was found.
+    /// Index of its site in the generation, with [`OF_ROW`] where it is a row's; `None` until the host was found.
     pub site_index: Option<u32>,
+    /// That site, where a row makes it.
+    pub(crate) row: OnceCell<Arc<Site>>,
     /// Where its access record goes; `None` is nowhere.
     pub log: Option<TargetIndex>,
     /// Number of the tree its path leads into ([`Tree`](crate::tree::Tree)); `None` where there is none, or none was
@@ -96,6 +104,7 @@ impl Route {
     /// Forgets the last request.
     pub fn clear(&mut self) {
         self.site_index = None;
+        self.row = OnceCell::new();
         self.log = None;
         self.was_edited = false;
         self.skips_optional = false;

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use control::{HandshakeFailure, Handshakes, Status, TenantHandshakes};
 
-use super::prometheus::{Text, seconds};
+use super::exposition::{Text, seconds};
 use super::table::{count, grid};
 use super::workers;
 use crate::permits::questions::moment;

@@ -7,10 +7,13 @@
 mod certificates;
 pub(crate) mod certs;
 mod classes;
+mod directories;
+mod exposition;
 pub(crate) mod followed;
 mod fpm_status;
 mod groups;
 mod handshakes;
+pub(crate) mod hosts;
 mod limit_counts;
 mod maps;
 mod pools;
@@ -89,6 +92,7 @@ fn collect_first(shared: &Shared, first: &[String]) -> Status {
         keeper: certificates::keeper(shared),
         acme: certificates::acme(shared),
         recorder: recorder::collect(shared),
+        directories: directories::collect(shared),
         ..workers::counted(&shared.stats, uptime)
     };
     status.programs.running = shared.programs_running.load(Relaxed);

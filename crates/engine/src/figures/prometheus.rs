@@ -1,15 +1,13 @@
 //! Figures in the text format Prometheus reads (version 0.0.4).
 
-use std::fmt::{Display, Write as _};
-
 use control::{
-    Certificates, Limit, Map, Phase, Pool, Programs, Replies, RequestClass, Scripts, Status,
-    Stragglers, Times, Upstream, Worker,
+    Certificates, Directory, Limit, Map, Phase, Pool, Programs, Replies, RequestClass, Scripts,
+    Status, Stragglers, Upstream, Worker,
 };
 
+use super::exposition::{Text, seconds};
 use super::groups::{FIGURES, Unit};
 use super::{handshakes, shed, tried};
-use crate::stats::BOUNDS_US;
 
 /// Puts figures into samples, each family with its help and type before it.
 pub(crate) fn prometheus(figures: &Status) -> String {
@@ -23,6 +21,7 @@ pub(crate) fn prometheus(figures: &Status) -> String {
     scripts(&figures.scripts, &mut text);
     sites(figures, &mut text);
     upstreams(figures, &mut text);
+    directories(&figures.directories, &mut text);
     maps(&figures.maps, &mut text);
     pools(&figures.pools, &mut text);
     classes(&figures.classes, &mut text);
@@ -115,6 +114,73 @@ fn classes(classes: &[RequestClass], text: &mut Text) {
     text.each("class_wait_seconds_total", help, waited);
     let help = "Requests of a tenant's class that limits refused.";
     text.each("class_refused_total", help, of(|it| it.refused));
+}
+
+/// Where there are none, the families are not named either.
+fn directories(directories: &[Directory], text: &mut Text) {
+    if directories.is_empty() {
+        return;
+    }
+    let of = |count: fn(&Directory) -> u64| {
+        let all = directories.iter();
+        all.map(move |it| ([("directory", &it.directory)], count(it)))
+    };
+    let families: [(&str, &str, fn(&Directory) -> u64); 9] = [
+        ("fresh", "Looks for rows that found what is fresh.", |it| {
+            it.fresh
+        }),
+        (
+            "old",
+            "Looks for rows that found one that is old, and served on.",
+            |it| it.old,
+        ),
+        ("asked", "Questions for rows.", |it| it.asked),
+        (
+            "rows",
+            "Questions for rows that were answered with one.",
+            |it| it.rows,
+        ),
+        ("missing", "Questions for rows where there is none.", |it| {
+            it.missing
+        }),
+        (
+            "wrong",
+            "Questions for rows that were answered with one of no use.",
+            |it| it.wrong,
+        ),
+        (
+            "down",
+            "Questions for rows that nobody could answer.",
+            |it| it.down,
+        ),
+        (
+            "gave_up",
+            "Requests refused as their row was not known in time.",
+            |it| it.gave_up,
+        ),
+        (
+            "busy",
+            "Requests refused as their row was not asked for in time.",
+            |it| it.busy,
+        ),
+    ];
+    for (name, help, count) in families {
+        text.each(&format!("directory_{name}_total"), help, of(count));
+    }
+    let gauges: [(&str, &str, fn(&Directory) -> u64); 3] = [
+        ("hosts", "Names that something of rows is known of.", |it| {
+            it.hosts as u64
+        }),
+        ("bytes", "Bytes of what is known of rows, about.", |it| {
+            it.bytes as u64
+        }),
+        ("waiting", "Names that wait to be asked for.", |it| {
+            it.waiting as u64
+        }),
+    ];
+    for (name, help, count) in gauges {
+        text.each(&format!("directory_{name}"), help, of(count));
+    }
 }
 
 /// Where there are none, the families are not named either.
@@ -473,86 +539,4 @@ fn recorder(figures: &Status, text: &mut Text) {
     }
     let help = "Processor time that the recorder has taken.";
     text.one("recorder_cpu_seconds_total", help, of.cpu_s);
-}
-
-/// Samples so far.
-pub(super) struct Text {
-    out: String,
-}
-
-// Writing to memory does not fail.
-impl Text {
-    /// Begins a family; what adds up is a total.
-    fn family(&mut self, name: &str, help: &str) {
-        let is_total = name.ends_with("_total");
-        self.family_of(name, if is_total { "counter" } else { "gauge" }, help);
-    }
-
-    /// Puts a family of one sample.
-    pub(super) fn one(&mut self, name: &str, help: &str, value: impl Display) {
-        self.family(name, help);
-        self.sample::<&str>(name, &[], value);
-    }
-
-    /// Puts a family of samples, each with its labels.
-    pub(super) fn each<const N: usize, L: AsRef<str>, V: Display>(
-        &mut self,
-        name: &str,
-        help: &str,
-        samples: impl IntoIterator<Item = ([(&'static str, L); N], V)>,
-    ) {
-        self.family(name, help);
-        for (labels, value) in samples {
-            self.sample(name, &labels, value);
-        }
-    }
-
-    fn family_of(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(
-            self.out,
-            "# HELP nagaya_{name} {help}\n# TYPE nagaya_{name} {kind}"
-        );
-    }
-
-    fn sample<L: AsRef<str>>(&mut self, name: &str, labels: &[(&str, L)], value: impl Display) {
-        let _ = write!(self.out, "nagaya_{name}");
-        for (at, (label, text)) in labels.iter().enumerate() {
-            let _ = write!(self.out, "{}{label}=\"", if at == 0 { '{' } else { ',' });
-            self.label(text.as_ref());
-            self.out.push('"');
-        }
-        let end = if labels.is_empty() { "" } else { "}" };
-        let _ = writeln!(self.out, "{end} {value}");
-    }
-
-    fn label(&mut self, text: &str) {
-        for character in text.chars() {
-            match character {
-                '\\' | '"' => self.out.extend(['\\', character]),
-                '\n' => self.out.push_str("\\n"),
-                _ => self.out.push(character),
-            }
-        }
-    }
-
-    fn histogram(&mut self, name: &str, help: &str, times: &Times) {
-        self.family_of(name, "histogram", help);
-        let bucket = format!("{name}_bucket");
-        let mut below = 0;
-        for (at, count) in times.counts.iter().enumerate() {
-            below += count;
-            let bound = BOUNDS_US
-                .get(at)
-                .map_or("+Inf".to_owned(), |bound| seconds(*bound));
-            self.sample(&bucket, &[("le", &bound)], below);
-        }
-        self.sample::<&str>(&format!("{name}_sum"), &[], seconds(times.sum_us));
-        self.sample::<&str>(&format!("{name}_count"), &[], below);
-    }
-}
-
-/// Microseconds as seconds, exactly: `0.0025`, `10`.
-pub(super) fn seconds(micros: u64) -> String {
-    let text = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use config::model::sensor::Sensor;
 use control::{ShedRule, ShedTenant, Status};
 
-use super::prometheus::Text;
+use super::exposition::Text;
 use super::table::{count, duration, grid};
 
 /// Tenants shown.

@@ -2,7 +2,7 @@
 
 use control::{ScriptInShadow, Status};
 
-use super::prometheus::Text;
+use super::exposition::Text;
 use super::table::{count, grid};
 use crate::scripts::plan::InShadow;
 use crate::scripts::tried::Tried;

@@ -52,7 +52,10 @@ fn may_begin_with_host(target: &Template) -> bool {
 /// Whether a map or a group may say where to.
 fn may_begin_anyhow(target: &Template) -> bool {
     let begins = target.parts.first();
-    matches!(begins, Some(TemplatePart::Capture(_))) || target.lookups().next().is_some()
+    matches!(
+        begins,
+        Some(TemplatePart::Capture(_) | TemplatePart::Row(_))
+    ) || target.lookups().next().is_some()
 }
 
 /// What a map says may hold anything; in a target stands only what may stand in a URL.

@@ -3,24 +3,18 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use config::model::{self, LimitIdentities, LimitKey, LimitOn, LimitPlace, Model};
 use ipc::groups::Owner;
-use limits::{
-    Concurrent, Defined, Definition, Keyed, LimitId, Mode, RateDefinition, Shared,
-    TenantDefinition, TenantId,
-};
+use limits::{Defined, Definition, LimitId, TenantDefinition, TenantId};
 
 use super::caps;
+use super::definitions::{changed, definition};
 use super::level::Level;
 use super::limit::{Key, Limit, Place, Scope};
 use crate::conditions::{self, Conditions};
 use crate::costs::Costs;
 use crate::error::{Error, Kind, Result};
-
-/// Most requests at once that `concurrent = "auto"` comes to.
-const AUTO_MAX: u32 = 1_000;
 
 /// The limits of one generation.
 #[derive(Debug, Default)]
@@ -29,6 +23,8 @@ pub struct Limits {
     pub(super) process: Level,
     /// Those of tenants, in the order of `tenant_definitions`.
     pub(super) tenants: Vec<Level>,
+    /// Those of plans, in the order of the configuration; none where no row can name one.
+    pub(super) plans: Vec<Level>,
     /// Those of upstreams, in the order of the configuration; none at all where no upstream has any.
     pub(super) upstreams: Vec<Level>,
     /// The places for programs, and the turns of passwords to be compared; none where no rule
@@ -183,6 +179,16 @@ impl Limits {
         }
     }
 
+    /// Whether tenants of rows are to have places in the ledger.
+    pub(crate) fn needs_tenants(&self) -> bool {
+        !self.definitions.is_empty()
+    }
+
+    /// Whether a plan has any.
+    pub(super) fn any_of_plans(&self) -> bool {
+        self.plans.iter().any(|level| !level.is_empty())
+    }
+
     /// Whether one is configured exactly so.
     pub(super) fn has(&self, configured: &Definition) -> bool {
         self.definitions.contains(configured)
@@ -226,6 +232,8 @@ pub(crate) struct Builder<'a> {
     groups: HashMap<(&'a str, Option<String>), LevelGroup>,
     /// Whether the model has any limit at all.
     is_needed: bool,
+    /// Whether what is compiled stands on a site that stands for those of rows.
+    is_of_rows: bool,
 }
 
 impl<'a> Builder<'a> {
@@ -249,6 +257,7 @@ impl<'a> Builder<'a> {
             identities: LimitIdentities::default(),
             groups: HashMap::new(),
             is_needed: has_any(model),
+            is_of_rows: false,
         };
         if caps::has_quotas(model) {
             let own = groups
@@ -279,6 +288,12 @@ impl<'a> Builder<'a> {
                 let place = LimitPlace::Upstream(&upstream.name);
                 let level = builder.level(place, &upstream.limits)?;
                 builder.limits.upstreams.push(level);
+            }
+        }
+        if model.sites.iter().any(|site| site.rows.is_some()) {
+            for plan in &model.plans {
+                let level = builder.level(LimitPlace::Plan(&plan.name), &plan.limits)?;
+                builder.limits.plans.push(level);
             }
         }
         builder.limits.needs_file = outer(model).any(needs_file);
@@ -376,7 +391,10 @@ impl<'a> Builder<'a> {
     /// # Errors
     /// As [`Limit::compile`].
     pub(crate) fn level(&mut self, at: LimitPlace<'_>, limits: &[model::Limit]) -> Result<Level> {
-        let place = Place::from(at);
+        let place = match self.is_of_rows {
+            true => Place::from(at).of_rows(),
+            false => Place::from(at),
+        };
         let zone = self.model.time_zone.as_deref();
         let mut level = Vec::with_capacity(limits.len());
         let mut of_handshakes = Vec::new();
@@ -426,10 +444,16 @@ impl<'a> Builder<'a> {
         Ok(level)
     }
 
+    /// Has what is compiled from here on count each row's site for itself, or not.
+    pub(crate) fn keep_rows_apart(&mut self, is_of_rows: bool) {
+        self.is_of_rows = is_of_rows;
+    }
+
     /// Whether a site's requests are resolved for the sake of a limit.
     pub(crate) fn need_file(&self, site: &model::Site) -> bool {
         let rules = site.rules.iter().flat_map(|rule| rule.limits.iter());
         let tenant = self.tenant_limits(site).iter();
+        let plans = self.plan_limits(site);
         let mut classes = self.tenant_classes(site).iter();
         self.is_needed
             && (self.limits.needs_file
@@ -438,6 +462,7 @@ impl<'a> Builder<'a> {
                     .limits
                     .iter()
                     .chain(tenant)
+                    .chain(plans)
                     .chain(rules)
                     .any(needs_file))
     }
@@ -448,6 +473,7 @@ impl<'a> Builder<'a> {
     /// As [`Limit::compile`].
     pub(crate) fn asking(&self, site: &model::Site) -> Result<Arc<[Conditions]>> {
         let around = self.tenant_limits(site).iter().chain(site.limits.iter());
+        let around = around.chain(self.plan_limits(site));
         let limits = outer(self.model).chain(around).map(judged);
         let classes = self.tenant_classes(site).iter();
         asking_any(
@@ -471,6 +497,15 @@ impl<'a> Builder<'a> {
         tenant.map_or(&[], |tenant| &tenant.limits)
     }
 
+    /// Limits that a tenant of a row may have.
+    fn plan_limits(&self, site: &model::Site) -> impl Iterator<Item = &'a model::Limit> + use<'a> {
+        let plans = self.model.plans.iter();
+        let is_of_rows = site.rows.is_some();
+        plans
+            .filter(move |_| is_of_rows)
+            .flat_map(|plan| plan.limits.iter())
+    }
+
     fn tenant_classes(&self, site: &model::Site) -> &'a [model::RequestClass] {
         let tenant = site.tenant_index;
         let tenant = tenant.and_then(|index| self.model.tenants.get(index));
@@ -486,6 +521,7 @@ fn has_any(model: &Model) -> bool {
     let tenants = model.tenants.iter();
     outer(model).next().is_some()
         || tenants.clone().any(|tenant| !tenant.limits.is_empty())
+        || model.plans.iter().any(|plan| !plan.limits.is_empty())
         || sites.clone().any(site)
         || caps::runs_programs(model)
         || caps::asks_passwords(model)
@@ -535,62 +571,6 @@ fn asking_any<'a>(
     });
     let compiled = compiled.collect::<std::result::Result<_, _>>();
     compiled.map_err(|error| Error::new(Kind::Internal, "pattern_too_large", error.to_string()))
-}
-
-fn definition(
-    limit: &model::Limit,
-    identity: String,
-    key: &Key,
-    place: Place,
-    workers: usize,
-) -> Definition {
-    let plain = Definition {
-        identity,
-        name: limit.name.clone(),
-        shared: match key.is_of_one_tenant(place) {
-            true => Shared::OneTenant,
-            false => Shared::Tenants,
-        },
-        keyed: match key {
-            Key::Fixed => Keyed::Fixed,
-            Key::Parts(_) => Keyed::Dynamic,
-        },
-        concurrent: None,
-        queue: 0,
-        wait: Duration::ZERO,
-        late: None,
-        rate: None,
-        mode: Mode::Enforce,
-    };
-    changed(&plain, limit, workers)
-}
-
-/// The definition of the same limit, with the values that an entry of `limits` gives it; `workers`
-/// is how many the gateway has.
-#[must_use]
-pub fn changed(before: &Definition, limit: &model::Limit, workers: usize) -> Definition {
-    Definition {
-        concurrent: limit.concurrent.map(|concurrent| match concurrent {
-            model::Concurrent::Fixed(count) => Concurrent::Fixed(count),
-            model::Concurrent::Auto => Concurrent::Auto {
-                floor: u32::try_from(workers).unwrap_or(AUTO_MAX).min(AUTO_MAX),
-                ceiling: AUTO_MAX,
-            },
-        }),
-        queue: limit.queue,
-        wait: Duration::from_millis(limit.wait_ms),
-        late: (limit.late_ms > 0).then(|| Duration::from_millis(limit.late_ms)),
-        rate: limit.rate.map(|rate| RateDefinition {
-            count: rate.count,
-            per: Duration::from_millis(rate.per_ms),
-            burst: rate.burst,
-        }),
-        mode: match limit.mode {
-            model::Mode::Enforce => Mode::Enforce,
-            model::Mode::Shadow => Mode::Shadow,
-        },
-        ..before.clone()
-    }
 }
 
 fn number(count: usize) -> Result<u32> {

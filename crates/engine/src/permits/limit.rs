@@ -27,6 +27,32 @@ pub enum Place {
     Rule,
     /// On an upstream.
     Upstream,
+    /// On a plan: of each of its tenants.
+    Plan,
+    /// On a site of rows: of each of their hosts.
+    RowSite,
+    /// On a rule of one.
+    RowRule,
+}
+
+impl Place {
+    /// The same place on a site that stands for those of rows.
+    pub(super) fn of_rows(self) -> Self {
+        match self {
+            Self::Site => Self::RowSite,
+            Self::Rule => Self::RowRule,
+            other => other,
+        }
+    }
+
+    /// What keeps those apart that share a limit which stands there, whatever its keys say.
+    fn apart(self) -> Option<Part> {
+        match self {
+            Self::Plan => Some(Part::Tenant),
+            Self::RowSite | Self::RowRule => Some(Part::Site),
+            _ => None,
+        }
+    }
 }
 
 impl From<LimitPlace<'_>> for Place {
@@ -37,6 +63,7 @@ impl From<LimitPlace<'_>> for Place {
             LimitPlace::Site(_) => Self::Site,
             LimitPlace::Rule(..) | LimitPlace::UnnamedRule(..) => Self::Rule,
             LimitPlace::Upstream(_) => Self::Upstream,
+            LimitPlace::Plan(_) => Self::Plan,
         }
     }
 }
@@ -182,7 +209,8 @@ impl Limit {
 
 impl Key {
     fn of(keys: &[LimitKey], place: Place) -> Self {
-        let parts: Box<[Part]> = keys.iter().filter_map(|key| Part::of(key, place)).collect();
+        let said = keys.iter().filter_map(|key| Part::of(key, place));
+        let parts: Box<[Part]> = place.apart().into_iter().chain(said).collect();
         match parts.is_empty() {
             true => Self::Fixed,
             false => Self::Parts(parts),
@@ -228,12 +256,17 @@ impl Key {
 impl Part {
     /// `None` for what is the same for all requests that come to `place`.
     fn of(key: &LimitKey, place: Place) -> Option<Self> {
-        use Place::{Rule, Site, Tenant, Upstream};
+        use Place::{Plan, RowRule, RowSite, Rule, Site, Tenant, Upstream};
         match key {
             LimitKey::Process | LimitKey::Const(_) => None,
-            LimitKey::Tenant => (!matches!(place, Tenant | Site | Rule)).then_some(Self::Tenant),
-            LimitKey::Site => (!matches!(place, Site | Rule)).then_some(Self::Site),
-            LimitKey::Rule => (place != Rule).then_some(Self::Rule),
+            LimitKey::Tenant => {
+                let is_one = matches!(place, Tenant | Site | Rule | Plan | RowSite | RowRule);
+                (!is_one).then_some(Self::Tenant)
+            }
+            LimitKey::Site => {
+                (!matches!(place, Site | Rule | RowSite | RowRule)).then_some(Self::Site)
+            }
+            LimitKey::Rule => (!matches!(place, Rule | RowRule)).then_some(Self::Rule),
             LimitKey::Upstream => (place != Upstream).then_some(Self::Upstream),
             LimitKey::File => Some(Self::File),
             LimitKey::Path => Some(Self::Path),

@@ -8,12 +8,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use limits::{Change, Definition, Ledger, Time};
+use limits::{Change, Definition, Ledger, TenantDefinition, TenantLease, Time};
 use os::cgroup::Layout;
 
 use super::compiled::{Kept, Limits};
@@ -26,6 +26,9 @@ const TICK_MS: u64 = 200;
 /// Limits that are other than configured, at most; a further change works, but not over a reload.
 const CHANGED_MAX: usize = 2_048;
 
+/// Places of tenants of rows before those are looked for that nobody holds.
+const LENT_MIN: usize = 1_024;
+
 /// The limits' part of what workers share.
 #[derive(Debug)]
 pub struct Limiter {
@@ -37,6 +40,10 @@ pub struct Limiter {
     pub refusals: Refusals,
     /// How control groups with a quota stand.
     throttles: Throttles,
+    /// The places of tenants of rows. Held for one look or change.
+    lent: Mutex<HashMap<(Box<str>, u32), Weak<TenantLease>>>,
+    /// How many there may be before those are forgotten that nobody holds.
+    lent_max: AtomicUsize,
     /// The beginning of the ledger's time.
     started: Instant,
     ticked_ms: AtomicU64,
@@ -79,6 +86,8 @@ impl Limiter {
             gates: Arc::default(),
             refusals: Refusals::default(),
             throttles: Throttles::default(),
+            lent: Mutex::default(),
+            lent_max: AtomicUsize::new(LENT_MIN),
             started,
             ticked_ms: AtomicU64::new(0),
             changed: Mutex::default(),
@@ -128,6 +137,29 @@ impl Limiter {
             .define(now, &in_force, limits.tenant_definitions());
         limits.name(defined);
         self.ledger.set_reserves(now, &limits.reserves());
+    }
+
+    /// A place in the ledger for a tenant of rows, as long as it is held: the one that it has already, by its name and
+    /// weight.
+    pub(crate) fn lend(&self, name: &str, weight: u32, keys_max: u32) -> Arc<TenantLease> {
+        let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (Box::from(name), weight);
+        let known = lent.get(&key).and_then(Weak::upgrade);
+        if let Some(known) = known {
+            return known;
+        }
+        if lent.len() >= self.lent_max.load(Relaxed) {
+            lent.retain(|_, lease| lease.strong_count() > 0);
+            self.lent_max.store((lent.len() * 2).max(LENT_MIN), Relaxed);
+        }
+        let definition = TenantDefinition {
+            name: name.to_owned(),
+            weight,
+            keys_max,
+        };
+        let lease = self.ledger.lend(self.time(Instant::now()), &definition);
+        lent.insert(key, Arc::downgrade(&lease));
+        lease
     }
 
     /// Makes a limit of the generation in force what an operator wants of it, at once and until

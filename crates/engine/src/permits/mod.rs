@@ -10,6 +10,7 @@
 mod caps;
 pub(crate) mod classes;
 pub(crate) mod compiled;
+mod definitions;
 pub(crate) mod elsewhere;
 pub(crate) mod gates;
 pub(crate) mod handshake;
@@ -33,7 +34,8 @@ mod tests;
 mod throttled;
 mod wants;
 
-pub use compiled::{Kept, Limits, changed};
+pub use compiled::{Kept, Limits};
+pub use definitions::changed;
 pub use gates::{Asked, Gates};
 pub use held::Held;
 pub use level::Level;

@@ -27,7 +27,8 @@ pub(super) fn wants<'a>(
         }
         Phase::Password => true,
     };
-    if is_own || !route.counting().is_empty() {
+    let has_plan = site.row.is_some() && limits.any_of_plans();
+    if is_own || has_plan || !route.counting().is_empty() {
         return None;
     }
     let innermost = innermost(site, route)?;

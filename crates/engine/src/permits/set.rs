@@ -13,7 +13,8 @@ use config::model;
 use config::overrides::KEYS;
 use limits::{Change, Concurrent, Definition, Keyed, Shared as SharedBy};
 
-use super::compiled::{self, Kept, Limits};
+use super::compiled::{Kept, Limits};
+use super::definitions;
 use super::questions::{describe, mode_word, spelled};
 use crate::generation::Generation;
 use crate::worker::Shared;
@@ -264,7 +265,7 @@ fn read(limits: &Limits, now: &Definition, pairs: &Pairs<'_>) -> Result<Definiti
         return Err("concurrent = \"auto\" is for the process and upstreams only".to_owned());
     }
     // Not of what was read, which says nothing of workers.
-    Ok(compiled::changed(now, limit, limits.workers))
+    Ok(definitions::changed(now, limit, limits.workers))
 }
 
 /// A configuration with nothing but this limit, and the pairs in place of what it has.

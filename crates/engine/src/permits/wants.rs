@@ -69,7 +69,10 @@ pub(super) fn ask<T>(
     let defined = limits.defined()?;
     let ask = Ask {
         worker: chosen.worker.index,
-        tenant: *defined.tenants.get(site.tenant as usize)?,
+        tenant: match site.row.as_ref().and_then(|row| row.lease.as_ref()) {
+            None => *defined.tenants.get(site.tenant as usize)?,
+            Some(lease) => lease.tenant(),
+        },
         class: exchange
             .record
             .class
@@ -156,7 +159,10 @@ impl Limits {
         let limits = match level {
             stage::Level::Rule(rule) => Some(&*rule.limits),
             stage::Level::Site(site) => Some(&*site.limits),
-            stage::Level::Tenant(site) => one_of(&self.tenants, site.tenant as usize),
+            stage::Level::Tenant(site) => match &site.row {
+                None => one_of(&self.tenants, site.tenant as usize),
+                Some(row) => row.plan.and_then(|plan| one_of(&self.plans, plan as usize)),
+            },
             stage::Level::Upstream(index) => one_of(&self.upstreams, index),
             stage::Level::Groups(site) => Some(&*site.throttled),
             stage::Level::Programs => Some(&*self.programs),
@@ -187,7 +193,9 @@ impl<'a> Facts<'a> {
     fn awaits_upstream(&self) -> bool {
         let is_named = self.route.upstream.is_some();
         match self.chosen.handler {
-            Handler::Proxy(proxy) => !is_named && proxy.script().is_some(),
+            Handler::Proxy(proxy) => {
+                !is_named && (proxy.script().is_some() || proxy.row().is_some())
+            }
             _ => false,
         }
     }
@@ -197,8 +205,7 @@ impl<'a> Facts<'a> {
         let head = &self.request.head;
         match part {
             Part::Tenant => {
-                let name = self.limits.tenant_name(self.chosen.site.tenant);
-                out.extend_from_slice(name.as_bytes());
+                out.extend_from_slice(self.chosen.site.tenant_name.as_bytes());
             }
             Part::Site => out.extend_from_slice(self.chosen.site.name.as_bytes()),
             Part::Rule => {

@@ -35,7 +35,9 @@ thread_local! {
 /// Begins an exchange whose scripts are about to run.
 pub(crate) fn begin(arrived: Arrived<'_>, exchange: &mut Exchange) {
     super::begin(arrived, exchange);
-    super::find_site(arrived, exchange).expect("a site");
+    let generation = &arrived.serving.generation;
+    let destination = generation.destination_of(exchange.request.head.host());
+    super::find_site(arrived, exchange, destination).expect("a site");
     exchange
         .scripted()
         .enter(arrived.worker, arrived.serving, script::Phase::Access);

@@ -198,11 +198,11 @@ pub(crate) async fn ask<T: Send + 'static>(
         Some(root) => (Some(root), Lane::Remote),
         None => (None, known_lane),
     };
-    let root = root.ok_or_else(|| tree.root.clone());
+    let root = root.ok_or_else(|| (tree.root.clone(), tree.owner));
     let work = move || {
         let root = match root {
             Ok(root) => root,
-            Err(named) => Arc::new(open_root(&named)?),
+            Err((named, owner)) => Arc::new(open_root(&named, owner)?),
         };
         let result = look(&root, Wait::Allowed)?;
         Ok((root, result))
@@ -255,9 +255,11 @@ async fn lead(
     let turn = SearchTurn::begin(files, key.hash);
     let generation = Arc::clone(&routed.serving.generation);
     let (path, at) = (key.path().to_vec(), (routed.site_index, tree.number));
+    let of_row = routed.row.and_then(|row| row.get()).cloned();
     let look = move |root: &Root, wait| {
         let site = usize::try_from(at.0).ok();
         let site = site.and_then(|index| generation.sites.get(index));
+        let site = of_row.as_deref().or(site);
         let tree = site.and_then(|site| Some((site, site.tree(at.1)?)));
         search::search(tree.ok_or(io::ErrorKind::InvalidInput)?, root, &path, wait)
     };
@@ -333,14 +335,26 @@ fn helpers(routed: Routed<'_>, tree: &Tree) -> Helpers {
     worker.file_systems.of(&tree.root.within, &worker.helpers).1
 }
 
-fn open_root(root: &model::Root) -> io::Result<Root> {
-    Root::open(root).map_err(|error| match error.kind() {
+/// Opens a root, which must be its owner's where there is one.
+fn open_root(root: &model::Root, owner: Option<u32>) -> io::Result<Root> {
+    let opened = Root::open(root).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => match search::closed(&root.path, Wish::Enter) {
             Some(advice) => io::Error::new(error.kind(), advice),
             None => error,
         },
         _ => error,
-    })
+    })?;
+    let Some(owner) = owner else {
+        return Ok(opened);
+    };
+    match opened.facts(b".", Wait::Allowed)?.uid {
+        uid if uid == owner => Ok(opened),
+        uid => {
+            let path = root.path.display();
+            let why = format!("{path} is of uid {uid}, and the row's user is {owner}");
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+        }
+    }
 }
 
 /// The root itself is not there, or the machine fails.

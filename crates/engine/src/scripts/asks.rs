@@ -24,9 +24,11 @@ pub(super) async fn perform(exchange: &mut Exchange, ask: Ask) -> Woken {
     let Some((worker, serving)) = exchange.scripted().served().cloned() else {
         return Woken::error("the request has ended");
     };
+    let row = exchange.route.row.clone();
     let arrived = Arrived {
         worker: &worker,
         serving: &serving,
+        row: Some(&row),
     };
     match ask {
         Ask::Body { bytes_max } => body(arrived, exchange, bytes_max).await,

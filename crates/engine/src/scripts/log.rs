@@ -92,9 +92,11 @@ impl Rest {
     }
 
     async fn finish(mut self, waiting: Waiting, serving: Rc<Serving>, mut exchange: Box<Exchange>) {
+        let row = exchange.route.row.clone();
         let arrived = Arrived {
             worker: &waiting.worker,
             serving: &serving,
+            row: Some(&row),
         };
         loop {
             let ended = match std::mem::replace(&mut self.next, Next::Script) {

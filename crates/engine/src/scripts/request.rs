@@ -88,6 +88,13 @@ impl Request for Exchange {
         Some((&generation.layout, [path.as_slice(), &wished].concat()))
     }
 
+    fn row(&self, each: &mut dyn FnMut(&str, &str)) -> bool {
+        let columns = self.request.row.as_ref().map(|row| row.columns());
+        let columns = columns.into_iter().flatten();
+        columns.for_each(|(name, text)| each(name, text));
+        self.request.row.is_some()
+    }
+
     fn write(&mut self, property: Property, value: &[u8]) -> Result<(), Refused> {
         match property {
             Property::Method | Property::Args | Property::Uri | Property::Filename => {
@@ -226,11 +233,19 @@ fn read_tls(tls: &TlsFacts, property: TlsProperty, out: &mut Vec<u8>) -> bool {
 
 pub(super) fn arrived(scripted: Option<&Scripted>) -> Option<Arrived<'_>> {
     let (worker, serving) = scripted?.served()?;
-    Some(Arrived { worker, serving })
+    Some(Arrived {
+        worker,
+        serving,
+        row: None,
+    })
 }
 
 fn routed(exchange: &Exchange) -> Option<Routed<'_>> {
-    arrived(exchange.scripted.as_deref())?.routed(&exchange.route)
+    let arrived = Arrived {
+        row: Some(&exchange.route.row),
+        ..arrived(exchange.scripted.as_deref())?
+    };
+    arrived.routed(&exchange.route)
 }
 
 /// What the configuration makes of it.
@@ -386,6 +401,11 @@ fn rewrite(exchange: &mut Exchange, property: Property, value: &[u8]) -> Result<
         ..
     } = exchange;
     let arrived = arrived(scripted.as_deref());
+    let row = route.row.clone();
+    let arrived = arrived.map(|arrived| Arrived {
+        row: Some(&row),
+        ..arrived
+    });
     let Some(site) = arrived.and_then(|arrived| arrived.site(route)) else {
         return Err(Refused("the request is for no site".to_owned()));
     };

@@ -27,6 +27,10 @@ pub(crate) async fn set(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<N
             // Boxed: few handlers have one.
             Box::pin(run(chosen, exchange, proxy)).await
         }
+        Handler::Proxy(proxy) => match proxy.row() {
+            Some(column) => by_row(chosen, exchange, proxy, column).await,
+            None => Ok(Next::On),
+        },
         _ => Ok(Next::On),
     }
 }
@@ -58,6 +62,41 @@ async fn run(chosen: Chosen<'_>, exchange: &mut Exchange, proxy: &Proxy) -> Resu
     };
     exchange.scripted().scope.upstream = None;
     exchange.route.upstream = Some(judge(**chosen, proxy, &said).await?);
+    permits::rates_of_upstream(chosen, exchange)?;
+    Ok(Next::On)
+}
+
+/// Sends the request to the address that its row says.
+async fn by_row(
+    chosen: Chosen<'_>,
+    exchange: &mut Exchange,
+    proxy: &Proxy,
+    column: &str,
+) -> Result<Next> {
+    let said = exchange.request.column(column);
+    if said.is_empty() {
+        let why = format!("the row says nothing in its column `{column}`");
+        return Err(none_chosen(&why));
+    }
+    let (worker, serving) = (chosen.worker, chosen.serving);
+    let led = match named::literal(worker, serving, &proxy.allow, said.as_bytes()) {
+        Some(led) => led,
+        // Boxed: few rows have names whose addresses are looked up.
+        None => {
+            let said = said.to_owned();
+            Box::pin(named::by_row(
+                worker,
+                serving,
+                &proxy.allow,
+                said.as_bytes(),
+            ))
+            .await
+        }
+    };
+    exchange.route.upstream = Some(led.map_err(|refused| match refused {
+        Refused::No(why) => none_chosen(&format!("column `{column}` of the row: {why}")),
+        Refused::Full(why) => Error::new(Kind::Full, "upstreams_full", why),
+    })?);
     permits::rates_of_upstream(chosen, exchange)?;
     Ok(Next::On)
 }

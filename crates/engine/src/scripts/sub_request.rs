@@ -54,7 +54,9 @@ pub(super) async fn perform(arrived: Arrived<'_>, outer: &mut Exchange, target: 
         ));
     };
     inner.scripted().depth = depth;
-    let Arrived { worker, serving } = arrived;
+    let Arrived {
+        worker, serving, ..
+    } = arrived;
     let served = (worker.serve_inside)(worker, serving, &mut inner);
     match outer.while_client_stays(served).await {
         Some(Ok(())) => {}

@@ -182,7 +182,7 @@ fn is_for_health(site: &Site, request: &Request) -> bool {
     if may_be_another || site.htaccess.is_some() {
         return false;
     }
-    for rule in &site.rules {
+    for rule in site.rules.iter() {
         let holds = || rule.conditions.judge(request, None, &Answers::NONE);
         if may_rewrite(&rule.rewrites, path) && (rule.needs_file || holds() != Some(false)) {
             return false;

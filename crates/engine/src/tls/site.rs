@@ -22,7 +22,7 @@ pub(crate) fn check_policy(routed: Routed<'_>, exchange: &Exchange) -> Result<()
         return Ok(());
     };
     let policies = &routed.serving.generation.policies;
-    let policy = policies.of(exchange.route.site_index);
+    let policy = policies.of(Some(routed.site_index));
     match policy.is_some_and(|policy| policy.id == facts.policy) {
         true => Ok(()),
         false => Err(Error::refused(421, "other_tls_terms")),

@@ -27,6 +27,13 @@ pub(crate) enum Refused {
     Full(String),
 }
 
+/// Who has said it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Script,
+    Row,
+}
+
 /// Judges what a script has said.
 ///
 /// # Errors
@@ -41,11 +48,54 @@ pub(crate) async fn choose(
     if let Some(index) = configured(serving, text).map_err(|why| no(said, why))? {
         return Ok(Destination::Configured(index));
     }
-    let (host, port) = host_and_port(text).map_err(|why| no(said, why))?;
     if allow.is_empty() {
         let why = "no upstream has this name, and no address may be chosen: see `allow` of the handler `proxy`";
         return Err(no(said, why));
     }
+    address(resources, serving, (allow, Whose::Script), said, text).await
+}
+
+/// Judges what a row has said: an address, or a host's name and a port, never an upstream's name.
+///
+/// # Errors
+/// As [`choose`].
+pub(crate) async fn by_row(
+    resources: &Resources,
+    serving: &Serving,
+    allow: &[AllowedAddress],
+    said: &[u8],
+) -> Result<Destination, Refused> {
+    let text = place(said).map_err(|why| no(said, why))?;
+    address(resources, serving, (allow, Whose::Row), said, text).await
+}
+
+/// As [`by_row`], where nothing has to be looked up: `None` where it is a host's name.
+pub(crate) fn literal(
+    resources: &Resources,
+    serving: &Serving,
+    allow: &[AllowedAddress],
+    said: &[u8],
+) -> Option<Result<Destination, Refused>> {
+    let address: SocketAddr = str::from_utf8(said).ok()?.parse().ok()?;
+    let address = canonical(address);
+    let listeners = &serving.generation.listeners;
+    if let Err(why) = judge(listeners, (allow, Whose::Row), address) {
+        return Some(Err(no(said, &why)));
+    }
+    let text = str::from_utf8(said).ok()?;
+    let pool = serving.dynamic.pool(resources, text, vec![address]);
+    let pool = pool.ok_or_else(|| full("upstreams that rows have named"));
+    Some(pool.map(Destination::Dynamic))
+}
+
+async fn address(
+    resources: &Resources,
+    serving: &Serving,
+    allow: (&[AllowedAddress], Whose),
+    said: &[u8],
+    text: &str,
+) -> Result<Destination, Refused> {
+    let (host, port) = host_and_port(text).map_err(|why| no(said, why))?;
     let addresses: Vec<SocketAddr> = match &host {
         Host::Address(ip) => vec![SocketAddr::new(*ip, port)],
         Host::Name(name) => {
@@ -172,10 +222,17 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 
 fn judge(
     listeners: &[SocketAddr],
-    allow: &[AllowedAddress],
+    (allow, whose): (&[AllowedAddress], Whose),
     address: SocketAddr,
 ) -> Result<(), String> {
-    if !allow.iter().any(|allowed| allowed.holds(address)) {
+    // All of the world does not hold this machine, where a row says it.
+    let is_meant = |allowed: &AllowedAddress| {
+        whose == Whose::Script
+            || !address.ip().is_loopback()
+            || allowed.network.addr().is_loopback()
+    };
+    let mut holding = allow.iter().filter(|allowed| is_meant(allowed));
+    if !holding.any(|allowed| allowed.holds(address)) {
         return Err(format!(
             "{address} is not in `allow` of the handler `proxy`"
         ));

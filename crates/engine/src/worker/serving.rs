@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::shared::Shared;
+use crate::directory::kept::RowSites;
 use crate::generation::Generation;
 use crate::htaccess::proofs::Proofs;
 use crate::resolve::files::Files;
@@ -34,6 +35,8 @@ pub struct Serving {
     pub(crate) scripts: Option<Rc<Vms>>,
     /// What this worker keeps of the sites' files.
     pub files: Files,
+    /// The sites that it has stamped of rows.
+    pub(crate) rows: RowSites,
     /// What this worker knows of directories with `.htaccess` files.
     pub(crate) proofs: Proofs,
     /// What the sites' programs have complained of lately.
@@ -61,6 +64,7 @@ impl Serving {
                 generation.process.caps.file_cache_bytes,
                 generation.room.handles,
             ),
+            rows: RowSites::default(),
             proofs: Proofs::default(),
             stderr: StderrShares::new(&shared.complaints),
             generation,

@@ -11,6 +11,7 @@ use super::commands::Command;
 use super::peers::Peers;
 use crate::access_log::queue::Queue;
 use crate::challenges::Challenges;
+use crate::directory::rows::Rows;
 use crate::generation::Generation;
 use crate::htaccess::cache::Programs;
 use crate::listener::clients::Clients;
@@ -107,6 +108,8 @@ pub struct Shared {
     pub(crate) challenges: Arc<Challenges>,
     /// Where the console's pages are asked for.
     pub(crate) console: Arc<ConsoleLink>,
+    /// What is known of rows.
+    pub(crate) rows: Arc<Rows>,
     /// Counters of the process.
     pub process: Arc<ProcessStats>,
     /// The generation new exchanges begin with. Held to copy or replace it.
@@ -124,6 +127,7 @@ impl Shared {
         let keeper = Arc::<Keeper>::default();
         let loads = Arc::new(LoadTable::new(workers));
         let shared = Self {
+            rows: Arc::new(Rows::new(process.started)),
             limits: Arc::new(Limiter::new(workers, process.started)),
             loads: Arc::clone(&loads),
             peers: Peers::new(queues, loads),

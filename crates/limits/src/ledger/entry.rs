@@ -1,11 +1,12 @@
 //! The limits and tenants in force, as every worker reads them: a table that is replaced whole.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::counters::Counters;
 use super::holds::Place;
+use super::lease::TenantLease;
 use super::reserve::Reserve;
 use crate::Time;
 use crate::adaptive::Adaptive;
@@ -246,12 +247,16 @@ impl Life {
 }
 
 /// One tenant as it stands.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Tenant {
     pub(crate) name: String,
     pub(crate) weight: u32,
     pub(crate) keys_max: u32,
     pub(crate) keys: Arc<KeyCount>,
+    /// Whether the generation in force names it.
+    pub(super) is_named: bool,
+    /// Who has its place where none does, for as long as there is anybody.
+    pub(super) lease: Weak<TenantLease>,
 }
 
 /// The distinct dynamic keys a tenant has, over all generations.
@@ -277,6 +282,11 @@ impl Tenant {
 
     pub(crate) fn give_key_back(&self) {
         self.keys.now.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether its place may be another's.
+    pub(super) fn is_gone(&self) -> bool {
+        !self.is_named && self.lease.strong_count() == 0 && !self.has_keys()
     }
 
     /// Whether it has keys.

@@ -28,6 +28,7 @@ mod entry;
 mod gate;
 mod handle;
 mod holds;
+mod lease;
 mod rates;
 mod reserve;
 mod route;
@@ -65,6 +66,7 @@ use waiting::Verdict;
 
 pub(crate) use handle::{End, Handle};
 pub(crate) use holds::Holds;
+pub use lease::TenantLease;
 pub(crate) use reserve::Reserved;
 pub(crate) use wait_queue::Charged;
 pub(crate) use waiting::Wait;
@@ -143,6 +145,13 @@ impl Ledger {
         tenants: &[TenantDefinition],
     ) -> Defined {
         self.books().define(now, limits, tenants)
+    }
+
+    /// Gives a tenant a place for as long as the lease is held, or a generation names no other there: for those
+    /// whom no configuration names.
+    #[must_use]
+    pub fn lend(&self, now: Time, definition: &TenantDefinition) -> Arc<TenantLease> {
+        self.books().lend(now, definition)
     }
 
     /// Says of how many permits of limits with one key tenants are sure: each is lent while its tenant

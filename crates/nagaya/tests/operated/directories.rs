@@ -5,7 +5,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::{Gateway, TempDir, eventually, processes};
+use testkit::{
+    Gateway, Reply, ScriptedUpstream, Step, TempDir, client, eventually, lacks_root, processes,
+};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -87,4 +89,179 @@ fn every_wrong_row_is_listed_and_tables_are_asked_for_that() {
         let (status, said) = checked(&[]);
         (status == Some(1) && said.contains("no such file")).then_some(())
     });
+}
+
+/// Sites of rows, and one that is written.
+const SITES: &str = r#"
+workers = 2
+[control]
+socket = "{dir}/control.sock"
+[[listen]]
+address = "127.0.0.1:{port}"
+[directories.customers]
+source = "file:{dir}/rows.csv"
+keep = "1s"
+missing = "1s"
+uid_min = 1
+[plans.small]
+limits = [{ key = "tenant", rate = "2/d" }]
+[[sites]]
+hosts = { directory = "customers" }
+tenant = "$row.tenant"
+user = "$row.user"
+plan = "$row.plan"
+root = "{dir}/sites/$row.user"
+  [[sites.rules]]
+  match = { path = "/elsewhere" }
+  handler = { proxy = "$row.upstream", allow = ["0.0.0.0/0"] }
+  [[sites.rules]]
+  match = { row = "upstream" }
+  handler = { proxy = "$row.upstream", allow = ["127.0.0.0/8"] }
+  reply_headers = { set = { X-Tenant = "$row.tenant" } }
+[[sites]]
+hosts = ["own.example"]
+tenant = "own"
+rules = [{ handler = { respond = { body = "own" } } }]
+"#;
+
+const COLUMNS: &str = "host,tenant,user,upstream,plan,redirect,suspended";
+
+fn served(rows: &str, prepare: impl FnOnce(&TempDir)) -> Gateway {
+    let prepared = Gateway::with_config(BINARY, SITES);
+    let directory = prepared.directory();
+    directory.write("rows.csv", format!("{COLUMNS}\n{rows}"));
+    prepare(directory);
+    prepared.start()
+}
+
+fn ask(gateway: &Gateway, host: &str, path: &str) -> Reply {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    client::reply(gateway.ask(request.as_bytes()))
+}
+
+/// What `nagaya directory` says.
+fn operate(gateway: &Gateway, words: &[&str]) -> String {
+    let config = gateway.directory().path().join("nagaya.toml");
+    let command = Command::new(BINARY)
+        .arg("directory")
+        .args(words)
+        .arg("-c")
+        .arg(config)
+        .output();
+    let output = command.unwrap();
+    String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+}
+
+/// What a host is answered once it is answered so; rows are asked for again while that takes.
+fn await_status(gateway: &Gateway, host: &str, path: &str, status: u16) -> Reply {
+    let what = format!("{status} of {host}{path}");
+    eventually(PATIENCE, &what, || {
+        let reply = ask(gateway, host, path);
+        (reply.status == status).then_some(reply)
+    })
+}
+
+#[test]
+fn rows_make_sites_of_tenants_and_outlive_what_they_came_from() {
+    let back_end = ScriptedUpstream::start(|seen| {
+        vec![Step::reply(
+            200,
+            format!("for {}", seen.head.field("host").unwrap_or("nobody")),
+        )]
+    });
+    let rows = format!(
+        "a.example,anna,games,{back_end},,,\nb.example,ben,mail,{back_end},small,,\n\
+         b2.example,ben,mail,{back_end},small,,\nc.example,cleo,news,{back_end},small,,\n\
+         old.example,anna,games,,,a.example,\nno.example,anna,games,{back_end},,,1\n\
+         own.example,thief,games,{back_end},,,\n",
+        back_end = back_end.address()
+    );
+    let gateway = served(&rows, |_| ());
+    let reply = await_status(&gateway, "a.example", "/", 200);
+    assert_eq!(reply.text(), "for a.example");
+    assert_eq!(reply.head.field("x-tenant"), Some("anna"));
+    for (hosts, statuses) in [
+        (["b.example", "b2.example", "b.example"], [200, 200, 503]),
+        (["c.example", "c.example", "c.example"], [200, 200, 503]),
+    ] {
+        let asked = hosts.map(|host| ask(&gateway, host, "/").status);
+        assert_eq!(asked, statuses, "{hosts:?}");
+    }
+    let reply = ask(&gateway, "old.example", "/x?y=z");
+    assert_eq!(reply.status, 301);
+    assert_eq!(reply.head.field("location"), Some("http://a.example/x?y=z"));
+    assert_eq!(ask(&gateway, "no.example", "/").status, 503);
+    assert_eq!(ask(&gateway, "own.example", "/").text(), "own");
+    assert_eq!(ask(&gateway, "never.example", "/").status, 421);
+    assert_eq!(ask(&gateway, "a.example", "/elsewhere").status, 503);
+
+    let said = operate(&gateway, &["show", "a.example"]);
+    assert!(said.contains("tenant = \"anna\""), "{said}");
+    let said = operate(&gateway, &["show", "never.example"]);
+    assert!(said.contains("no row"), "{said}");
+    let said = operate(&gateway, &["forget", "never.example"]);
+    assert_eq!(said, "never.example is asked for again\n");
+    let said = operate(&gateway, &[]);
+    assert!(
+        said.contains("customers") && said.contains(" up "),
+        "{said}"
+    );
+
+    std::fs::remove_file(gateway.directory().path().join("rows.csv")).unwrap();
+    let first = gateway.child_called("directory");
+    kill_process(
+        Pid::from_raw(i32::try_from(first).unwrap()).unwrap(),
+        Signal::KILL,
+    )
+    .unwrap();
+    processes::await_ended(first);
+    assert_eq!(ask(&gateway, "a.example", "/").status, 200);
+    let second = gateway.child_called("directory");
+    assert_ne!(first, second);
+    let reply = ask(&gateway, "fresh.example", "/");
+    assert_eq!(reply.status, 503, "nobody knows, and no other site answers");
+    assert_eq!(ask(&gateway, "a.example", "/").status, 200);
+    let rows = format!(
+        "{COLUMNS}\nfresh.example,fay,games,{},,,\n",
+        back_end.address()
+    );
+    gateway.directory().write("rows.csv", rows);
+    await_status(&gateway, "fresh.example", "/", 200);
+    await_status(&gateway, "a.example", "/", 421);
+}
+
+#[test]
+fn files_of_a_row_are_its_users_alone_and_wrong_rows_reach_nothing() {
+    if lacks_root("files of other users") {
+        return;
+    }
+    let rows = "a.example,anna,games,,,,\nb.example,ben,mail,,,,\nc.example,cleo,news,,,,\n\
+                up.example,ugo,../mail,,,,\nown-tenant.example,own,games,,,,\n\
+                ours.example,olga,nobody,,,,\nplan.example,paul,games,,large,,\n\
+                twice.example,t,games,,,,\ntwice.example,u,games,,,,\n";
+    let gateway = served(rows, |directory| {
+        for (name, owner) in [("games", 5), ("mail", 8), ("news", 8)] {
+            let home = format!("sites/{name}");
+            directory.write(&format!("{home}/index.html"), name);
+            let home = directory.path().join(home);
+            std::os::unix::fs::chown(home, Some(owner), None).unwrap();
+        }
+    });
+    assert_eq!(
+        await_status(&gateway, "a.example", "/", 200).text(),
+        "games"
+    );
+    assert_eq!(ask(&gateway, "b.example", "/").text(), "mail");
+    assert_eq!(
+        ask(&gateway, "c.example", "/").status,
+        403,
+        "news has a directory of mail's"
+    );
+    for host in ["up", "own-tenant", "ours", "plan", "twice"] {
+        let host = format!("{host}.example");
+        assert_eq!(ask(&gateway, &host, "/").status, 503, "{host}");
+    }
+    for why in ["column `user`", "tenant `own`", "no plan", "two rows"] {
+        gateway.wait_for_message(why);
+    }
 }

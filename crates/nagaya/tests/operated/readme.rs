@@ -16,7 +16,7 @@ use crate::fixtures::tls::certificate;
 pub(crate) const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
 /// Documents whose blocks are run.
-const DOCUMENTS: [&str; 26] = [
+const DOCUMENTS: [&str; 27] = [
     "README.md",
     "README.ja.md",
     "docs/guide/tour.md",
@@ -33,6 +33,7 @@ const DOCUMENTS: [&str; 26] = [
     "docs/guide/cgroups.md",
     "docs/guide/limits.md",
     "docs/guide/maps.md",
+    "docs/guide/directory.md",
     "docs/guide/overload.md",
     "docs/guide/scripts.md",
     "docs/guide/from-mod-mruby-and-ngx-mruby.md",

@@ -54,6 +54,15 @@ pub(super) const CHAPTER: Chapter = Chapter {
         ),
         function(
             NAGAYA,
+            &["row"],
+            (takes(0, 0), ""),
+            "The row that has made the site, as a Hash of texts by column: `Nagaya.row[\"plan\"]`. A column \
+             that is empty is left out. `nil` where the configuration has the site. Who fills the table has \
+             written it: it is no more to be trusted than what a client says.",
+            row,
+        ),
+        function(
+            NAGAYA,
             &["worker"],
             (takes(0, 0), ""),
             "The worker's number, from 0.",
@@ -139,6 +148,17 @@ fn request_hash(call: &mut NativeCall<'_>) -> Answer {
         let time = parsed(request, Property::RequestTime).map(Datum::Float);
         pairs.push((name("time"), time.unwrap_or(Datum::Nil)));
         Answer::Datum(Datum::Hash(pairs))
+    }))
+}
+
+fn row(call: &mut NativeCall<'_>) -> Answer {
+    answered(request(call).map(|request| {
+        let mut pairs = Vec::new();
+        let text = |text: &str| Datum::Bytes(text.as_bytes().to_vec());
+        match request.row(&mut |name, value| pairs.push((text(name), text(value)))) {
+            true => Answer::Datum(Datum::Hash(pairs)),
+            false => Answer::Nil,
+        }
     }))
 }
 

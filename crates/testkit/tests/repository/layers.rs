@@ -131,6 +131,8 @@ const FLOORS: [(&str, &[&str]); 8] = [
             "client.rs",
             "compression/negotiation.rs",
             "control.rs",
+            "directory/find.rs",
+            "directory/row.rs",
             "error_reply.rs",
             "expiry.rs",
             "fields.rs",

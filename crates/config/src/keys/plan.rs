@@ -1,0 +1,55 @@
+//! Keys of `[plans.NAME]`, and of what sites of a directory say beside others.
+
+use super::key::Fallback::{Absent, Required, Value};
+use super::key::{Key, Kind, Section, key};
+use super::limit::{LIMITS_OF_LEVEL, WEIGHT};
+
+pub(super) const PLANS: Key = key(
+    "plans",
+    Kind::Other("table of tables"),
+    Value("{}"),
+    "Plans, by name: what tenants have in common that are sold the same.",
+    "plans = { small = { weight = 1 } }",
+);
+
+pub(super) const PLAN_OF_TENANT: Key = key(
+    "plan",
+    Kind::Text,
+    Absent("no plan"),
+    "The plan whose limits the tenant has beside its own, and its `weight` where it says none. Of two limits of one name its \
+     own counts.",
+    "plan = \"small\"",
+);
+
+pub(super) const PLAN_OF_SITE: Key = key(
+    "plan",
+    Kind::Text,
+    Absent("no plan"),
+    "On a directory's sites alone: the plan of the row's tenant, by its name, or as the row says: `\"$row.plan\"`. A row that \
+     names none, where this asks it, has no plan; one that names another than there are is wrong.",
+    "plan = \"$row.plan\"",
+);
+
+pub(crate) const PLAN: Section = Section {
+    title: "[plans.NAME]",
+    about: "A plan: what tenants have in common that are sold the same. Tenants name it, and sites of a directory. Its limits \
+        count each of its tenants apart. A name is letters, digits, `-` and `_`.",
+    keys: &[WEIGHT, LIMITS_OF_LEVEL],
+    later: &["cgroup", "pool", "console"],
+};
+
+pub(crate) const HOSTS: Section = Section {
+    title: "hosts = { … }",
+    about: "Hosts that rows of a directory name.",
+    keys: &[key(
+        "directory",
+        Kind::Text,
+        Required,
+        "The directory, by its name in `[directories.NAME]`. Every host that has a row there has this site, with the row's \
+         columns in its texts: `$row.NAME` or `${row.NAME}`; a column that the row does not have is empty. \
+         Beside those that the site names, `suspended` (anything but `0`, `no` and `false` refuses the tenant's requests with \
+         503), and `redirect` (a host that requests are sent to, with 301) have a meaning.",
+        "directory = \"customers\"",
+    )],
+    later: &[],
+};

@@ -1,0 +1,151 @@
+//! What a configuration says of sites that rows make, and of plans.
+
+use config::model::{Condition, Handler, Model, TemplatePart};
+use config::{Sources, dump, load};
+
+const HEAD: &str = r#"
+[[listen]]
+address = "127.0.0.1:8080"
+[directories.customers]
+source = "sqlite:/srv/rows.db"
+query = "SELECT tenant FROM domains WHERE host = $host"
+[plans.small]
+weight = 3
+limits = [{ concurrent = 10, queue = 50 }]
+[tenants.own]
+plan = "small"
+limits = [{ name = "mine", key = "client", rate = "5/s" }]
+[[sites]]
+hosts = ["own.jp"]
+tenant = "own"
+root = "/srv"
+"#;
+
+const SITE: &str = r#"
+[[sites]]
+hosts = { directory = "customers" }
+tenant = "$row.tenant"
+user = "$row.user"
+plan = "${row.plan}"
+root = "/var/www/$row.user"
+"#;
+
+fn model(text: &str) -> Model {
+    let loaded = |text: &str| {
+        let sources = Sources::from_text("nagaya.toml", text);
+        load(&sources).unwrap_or_else(|problems| panic!("{text}\n{problems}"))
+    };
+    let model = loaded(text);
+    assert_eq!(loaded(&dump(&model)), model, "{}", dump(&model));
+    model
+}
+
+fn problem(text: &str) -> String {
+    let sources = Sources::from_text("nagaya.toml", &format!("{HEAD}{text}"));
+    load(&sources).expect_err(text).to_string()
+}
+
+#[test]
+fn a_site_of_rows_has_their_columns_in_its_texts() {
+    let model = model(&format!(
+        "{HEAD}{SITE}[[sites.rules]]\nmatch = {{ row = \"upstream\" }}\n\
+         handler = {{ proxy = \"$row.upstream\", allow = [\"10.0.0.0/8\"] }}\n\
+         reply_headers = {{ set = {{ X-Plan = \"${{row.plan}}.$row.note!\" }} }}\n"
+    ));
+    let site = &model.sites[1];
+    let rows = site.rows.as_deref().expect("rows");
+    assert_eq!((rows.directory, &*rows.name), (0, "customers"));
+    assert!(rows.has_user && site.hosts.is_empty() && site.root.is_none());
+    assert_eq!(site.name(), "directory:customers");
+    let root = rows.root.as_ref().expect("a root");
+    assert_eq!(root.path.parts.len(), 3);
+    assert_eq!(root.path, root.within);
+    let rule = &site.rules[0];
+    assert_eq!(rule.conditions, [Condition::Row("upstream".into())]);
+    let Some(Handler::Proxy(proxy)) = &rule.handler else {
+        panic!("{rule:?}");
+    };
+    assert_eq!((proxy.row(), proxy.allow.len()), (Some("upstream"), 1));
+    let (_, value) = &rule.settings.reply_headers.set[0];
+    let expected = [
+        TemplatePart::Row("plan".into()),
+        TemplatePart::Text(".".into()),
+        TemplatePart::Row("note".into()),
+        TemplatePart::Text("!".into()),
+    ];
+    assert_eq!(value.parts, expected);
+}
+
+#[test]
+fn a_written_tenant_has_its_plans_limits_and_weight_beside_its_own() {
+    let model = model(HEAD);
+    let tenant = &model.tenants[0];
+    assert_eq!(tenant.weight, 3);
+    let names: Vec<&str> = tenant.limits.iter().map(|limit| &*limit.name).collect();
+    assert_eq!(names, ["mine", "tenant"]);
+}
+
+/// Each is refused with these words.
+fn refused(texts: &[(&str, &str)]) {
+    for (text, why) in texts {
+        let problem = problem(text);
+        assert!(problem.contains(why), "{text}\n{problem}");
+    }
+}
+
+/// A site of rows that says this, too.
+fn with(more: &str) -> String {
+    format!("{SITE}{more}\n")
+}
+
+/// One that has this handler.
+fn handled(handler: &str) -> String {
+    with(&format!("rules = [{{ handler = {{ {handler} }} }}]"))
+}
+
+#[test]
+fn what_rows_do_not_have_yet_is_refused_in_a_sentence() {
+    let cgi = "rules = [{ match = { file = \"*.cgi\" }, handler = { cgi = true } }]";
+    refused(&[
+        (&with("htaccess = true"), "`htaccess` is not there yet"),
+        (&with("mounts = []"), "`mounts` is not there yet"),
+        (&with("pool = { processes = 2 }"), "`pool` is not there yet"),
+        (&with("cgroup = { pids = 5 }"), "`cgroup` is not there yet"),
+        (&with("tls = { certificate = \"a.pem\" }"), "`certificate` is not there yet"),
+        (&with("log = { error = \"/srv/e\" }"), "`error` is not there yet"),
+        (&with(cgi), "`cgi` is not there yet"),
+        (&handled("php = true"), "`php` is not there yet"),
+        (&handled("app = { command = [\"./a\"] }"), "`app` is not there yet"),
+        (&handled("fastcgi = \"127.0.0.1:9000\""), "`fastcgi` is not there yet"),
+        (&handled("console = true"), "`console` is not there yet"),
+        ("[plans.x]\nlimits = [{ on = \"handshake\", rate = \"1/s\" }]\n", "not there yet"),
+        ("[plans.x]\ncgroup = { pids = 5 }\n", "not supported by this build"),
+    ]);
+}
+
+#[test]
+fn what_rows_cannot_say_is_refused_in_a_sentence() {
+    let site = "[[sites]]\nhosts = { directory = \"customers\" }\n";
+    let other = "[[sites]]\nhosts = [\"b.jp\"]\n";
+    refused(&[
+        (&format!("{SITE}{SITE}"), "make another site"),
+        (&site.replace("customers", "customer"), "did you mean `customers`"),
+        (&format!("{site}tenant = \"t\"\nroot = \"/srv\"\n"), "names no column"),
+        (site, "`tenant` is missing"),
+        (&format!("{site}tenant = \"$row.t\"\nroot = \"/srv/$row.user\"\n"), "needs `user"),
+        (&handled("proxy = \"$row.upstream\""), "`allow` is missing"),
+        (&handled("proxy = \"http://$row.upstream/\""), ""),
+        (&handled("redirect = \"https://$row.to/\""), "may say to which host"),
+        (&handled("respond = { body = \"${row.a-b}\" }"), "no name of a column"),
+        (
+            &format!("{other}rules = [{{ handler = {{ respond = {{ body = \"$row.a\" }} }} }}]\n"),
+            "no row makes this",
+        ),
+        (
+            &format!("{other}plan = \"small\"\nroot = \"/srv\"\n"),
+            "`plan` stands on sites of a directory",
+        ),
+        ("[tenants.b]\nplan = \"smal\"\n", "did you mean `small`"),
+        ("[plans.\"a b\"]\n", "cannot be a plan's name"),
+    ]);
+}

@@ -1,0 +1,53 @@
+//! What a site that a row makes has of that row.
+
+use std::sync::Arc;
+
+use limits::TenantLease;
+
+use super::entry::HostEntry;
+
+/// What of a site is a row's.
+#[derive(Debug)]
+pub(crate) struct SiteRow {
+    entry: Arc<HostEntry>,
+    /// Its tenant's place in the ledger; `None` where nothing is limited.
+    pub(crate) lease: Option<Arc<TenantLease>>,
+    /// Index of the tenant's plan.
+    pub(crate) plan: Option<u32>,
+}
+
+impl SiteRow {
+    /// What a row makes, with its tenant's place and plan.
+    pub(super) fn new(
+        entry: Arc<HostEntry>,
+        lease: Option<Arc<TenantLease>>,
+        plan: Option<u32>,
+    ) -> Self {
+        Self { entry, lease, plan }
+    }
+
+    /// What the row says in a column; nothing where it does not have it.
+    pub(crate) fn column(&self, name: &str) -> &str {
+        let row = self.entry.row();
+        row.and_then(|row| row.column(name)).unwrap_or_default()
+    }
+
+    /// All columns, with what the row says in them.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = (&str, &str)> {
+        let columns = self.entry.row().into_iter().flat_map(|row| &row.columns);
+        columns.map(|(name, text)| (name.as_str(), text.as_str()))
+    }
+
+    /// Whether its tenant is refused.
+    pub(crate) fn is_suspended(&self) -> bool {
+        let said = self.column("suspended").trim();
+        !["", "0", "no", "false", "f", "n"]
+            .iter()
+            .any(|word| said.eq_ignore_ascii_case(word))
+    }
+
+    /// The host that requests are sent to.
+    pub(crate) fn redirect(&self) -> Option<&str> {
+        Some(self.column("redirect")).filter(|host| !host.is_empty())
+    }
+}

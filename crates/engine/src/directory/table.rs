@@ -1,0 +1,516 @@
+//! What is known of hosts, for all workers: rows, that there is none, and who is being asked for.
+//!
+//! The idea: a name is asked for once, however many wait for it. What is known serves while it is fresh; a row
+//! that is older serves on while it is asked for again, as long as `stale` says. Questions are let out at the
+//! directory's pace, in turns by the network of who came for a name. Time is passed in, as milliseconds.
+//!
+//! Left out: who carries questions and answers (`link`), and what a row makes (`row`).
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use config::model;
+use ipc::directory::{DirectoryState, RowAnswer};
+use tokio::sync::{Notify, watch};
+
+use super::entry::{DirectoryCounters, DirectoryLook, EntryState, HostEntry};
+use super::turns::Turns;
+
+/// Bytes of rows and names that are kept of one directory, about.
+const BYTES_MAX: usize = if cfg!(test) { 64 << 10 } else { 64 << 20 };
+/// Names that are looked at for room at once, and how many of them stay if they were used.
+const ROOM_LOOKS_MAX: usize = 256;
+const SECOND_CHANCES: usize = 16;
+/// What a name takes beside its texts, about.
+const NAME_BYTES: usize = 256;
+/// Hosts that the process is to forget and was not told yet.
+const FORGOTTEN_MAX: usize = 1_000;
+/// How long nothing is asked again of a host whose row could not be had anew.
+const RETRY_MS: u64 = 1_000;
+/// Old rows that wait to be asked for again.
+const OLD_MAX: usize = 8_192;
+/// The share of a second in which questions may come at once.
+const BURST: f64 = 0.1;
+
+/// What is known of hosts.
+#[derive(Debug, Default)]
+pub(crate) struct Directories {
+    /// Held for one look or change.
+    known: Mutex<Vec<KnownDirectory>>,
+    /// The thread of the link has something to do.
+    pub(super) asks: Notify,
+    /// What the process is to forget: a host, or all. Held for one look or change.
+    pub(super) forgotten: Mutex<Vec<Option<String>>>,
+    /// How the directories said they are. Held for one look or change.
+    pub(super) states: Mutex<Vec<(String, DirectoryState)>>,
+}
+
+/// One directory.
+#[derive(Debug)]
+struct KnownDirectory {
+    terms: Arc<model::Directory>,
+    hosts: HashMap<Box<str>, Slot>,
+    /// Names in the order in which they are looked at when there is no room.
+    order: VecDeque<Box<str>>,
+    bytes: usize,
+    turns: Turns,
+    /// Names whose rows are old.
+    old: VecDeque<Box<str>>,
+    is_old_next: bool,
+    /// Questions that may be asked at once, and when that was known.
+    credit: (f64, u64),
+    next_id: u64,
+    is_linked: bool,
+    counters: DirectoryCounters,
+}
+
+/// A host.
+#[derive(Debug, Default)]
+struct Slot {
+    entry: Option<Arc<HostEntry>>,
+    asked: Option<AskedName>,
+}
+
+/// A name that is being asked for. Whoever waits hears when this is dropped.
+#[derive(Debug)]
+struct AskedName {
+    /// The question's number; `None` while it waits for its turn.
+    id: Option<u64>,
+    ended: watch::Sender<()>,
+}
+
+/// What a look came to.
+#[derive(Debug)]
+pub(crate) enum Look {
+    /// This is known.
+    Known(Arc<HostEntry>),
+    /// It is asked for; this ends when there is an answer.
+    Asked(watch::Receiver<()>),
+    /// There is no room for the question.
+    Busy,
+    /// No directory is called so.
+    Nowhere,
+}
+
+/// A question that is let out.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    pub(super) directory: String,
+    pub(super) host: String,
+    pub(super) id: u64,
+}
+
+impl Directories {
+    /// These are asked from now on; of those that stay as they are what is known stays.
+    pub(crate) fn put_in_force(&self, directories: &[Arc<model::Directory>]) {
+        let mut known = self.lock();
+        let mut before = std::mem::take(&mut *known);
+        for terms in directories {
+            let at = before.iter().position(|it| it.terms.name == terms.name);
+            let kept = at.map(|at| before.swap_remove(at));
+            known.push(match kept {
+                Some(mut kept) => {
+                    if *kept.terms != **terms {
+                        kept.outdate();
+                    }
+                    kept.terms = Arc::clone(terms);
+                    kept
+                }
+                None => KnownDirectory::new(terms),
+            });
+        }
+    }
+
+    /// What is known of a host, for a client of this network; it is asked for where that is not all.
+    pub(crate) fn look(&self, directory: &str, host: &str, network: IpAddr, now_ms: u64) -> Look {
+        let mut known = self.lock();
+        let Some(directory) = known.iter_mut().find(|it| it.terms.name == directory) else {
+            return Look::Nowhere;
+        };
+        let (look, is_asked) = directory.look(host, network, now_ms);
+        drop(known);
+        if is_asked {
+            self.asks.notify_one();
+        }
+        look
+    }
+
+    /// Notes that a request gave up waiting; whether its name was not even asked for.
+    pub(crate) fn give_up(&self, directory: &str, host: &str) -> bool {
+        let mut known = self.lock();
+        let Some(directory) = known.iter_mut().find(|it| it.terms.name == directory) else {
+            return false;
+        };
+        let asked = directory
+            .hosts
+            .get(host)
+            .and_then(|slot| slot.asked.as_ref());
+        let is_busy = directory.is_linked && asked.is_some_and(|asked| asked.id.is_none());
+        match is_busy {
+            true => directory.counters.busy += 1,
+            false => directory.counters.gave_up += 1,
+        }
+        is_busy
+    }
+
+    /// The questions that may be asked now, and in how many milliseconds there may be more.
+    pub(super) fn questions(&self, most: usize, now_ms: u64) -> (Vec<Question>, Option<u64>) {
+        let (mut questions, mut wait_ms) = (Vec::new(), None::<u64>);
+        for directory in self.lock().iter_mut() {
+            while questions.len() < most {
+                match directory.next(now_ms) {
+                    Next::Ask(question) => questions.push(question),
+                    Next::Wait(ms) => {
+                        wait_ms = Some(wait_ms.map_or(ms, |known| known.min(ms)));
+                        break;
+                    }
+                    Next::Nothing => break,
+                }
+            }
+        }
+        match questions.len() < most {
+            true => (questions, wait_ms),
+            false => (questions, Some(0)),
+        }
+    }
+
+    /// Takes an answer that was asked for; the reason where nobody knows.
+    pub(super) fn hear(&self, asked: &Question, answer: RowAnswer, age_ms: u64, now_ms: u64) {
+        let mut known = self.lock();
+        let directory = known.iter_mut().find(|it| it.terms.name == asked.directory);
+        if let Some(directory) = directory {
+            directory.hear(asked, answer, age_ms, now_ms);
+        }
+    }
+
+    /// What is known of a host, or of all, is to be asked for again.
+    pub(crate) fn outdate(&self, directory: Option<&str>, host: Option<&str>) {
+        let is_meant =
+            |it: &&mut KnownDirectory| directory.is_none_or(|name| it.terms.name == name);
+        for directory in self.lock().iter_mut().filter(is_meant) {
+            match host {
+                Some(host) => {
+                    if let Some(slot) = directory.hosts.get(host) {
+                        slot.outdate();
+                    }
+                }
+                None => directory.outdate(),
+            }
+        }
+    }
+
+    /// Forgets what is known of a host, or of all, here and at the process; it serves nobody from now on.
+    pub(crate) fn forget(&self, host: Option<&str>) {
+        for directory in self.lock().iter_mut() {
+            let slots = directory.hosts.iter();
+            let meant = slots.filter(|(name, _)| host.is_none_or(|host| ***name == *host));
+            for entry in meant.filter_map(|(_, slot)| slot.entry.as_ref()) {
+                entry.renew(0, 0);
+            }
+        }
+        let mut forgotten = self
+            .forgotten
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if forgotten.len() < FORGOTTEN_MAX {
+            forgotten.push(host.map(str::to_owned));
+        }
+        drop(forgotten);
+        self.asks.notify_one();
+    }
+
+    /// What is known of a host by each directory, and for how many milliseconds it is fresh.
+    pub(crate) fn show(
+        &self,
+        host: &str,
+        now_ms: u64,
+    ) -> Vec<(String, Option<Arc<HostEntry>>, u64)> {
+        let known = self.lock();
+        let look = |it: &KnownDirectory| {
+            let entry = it.hosts.get(host).and_then(|slot| slot.entry.clone());
+            let fresh_ms = entry.as_ref().map_or(0, |it| it.fresh_until());
+            (
+                it.terms.name.clone(),
+                entry,
+                fresh_ms.saturating_sub(now_ms),
+            )
+        };
+        known.iter().map(look).collect()
+    }
+
+    /// How the directories said last that they are.
+    pub(crate) fn told(&self) -> Vec<(String, DirectoryState)> {
+        let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        states.clone()
+    }
+
+    /// Notes whether there is somebody to be asked.
+    pub(super) fn note_linked(&self, is_linked: bool) {
+        for directory in self.lock().iter_mut() {
+            directory.is_linked = is_linked;
+            if !is_linked {
+                directory.end_questions();
+            }
+        }
+        self.asks.notify_one();
+    }
+
+    /// How they stand.
+    pub(crate) fn looks(&self) -> Vec<DirectoryLook> {
+        let known = self.lock();
+        let look = |it: &KnownDirectory| DirectoryLook {
+            name: it.terms.name.clone(),
+            is_linked: it.is_linked,
+            hosts: it.hosts.len(),
+            bytes: it.bytes,
+            waiting: it.turns.len(),
+            counters: it.counters,
+        };
+        known.iter().map(look).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<KnownDirectory>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Next {
+    Ask(Question),
+    Wait(u64),
+    Nothing,
+}
+
+impl Slot {
+    fn outdate(&self) {
+        if let Some(entry) = &self.entry {
+            entry.retry_at(0);
+        }
+    }
+}
+
+impl KnownDirectory {
+    fn new(terms: &Arc<model::Directory>) -> Self {
+        Self {
+            terms: Arc::clone(terms),
+            hosts: HashMap::new(),
+            order: VecDeque::new(),
+            bytes: 0,
+            turns: Turns::default(),
+            old: VecDeque::new(),
+            is_old_next: false,
+            credit: (f64::INFINITY, 0),
+            next_id: 0,
+            is_linked: false,
+            counters: DirectoryCounters::default(),
+        }
+    }
+
+    fn look(&mut self, host: &str, network: IpAddr, now_ms: u64) -> (Look, bool) {
+        let Some(slot) = self.hosts.get_mut(host) else {
+            return self.ask_anew(host, network);
+        };
+        if let Some(entry) = &slot.entry {
+            if entry.is_fresh(now_ms) {
+                self.counters.fresh += 1;
+                return (Look::Known(Arc::clone(entry)), false);
+            }
+            if entry.row().is_some() && entry.serves(now_ms) {
+                self.counters.old += 1;
+                let is_asked = slot.asked.is_none() && self.old.len() < OLD_MAX;
+                if is_asked {
+                    slot.asked = Some(AskedName::new().0);
+                    self.old.push_back(host.into());
+                }
+                return (Look::Known(Arc::clone(entry)), is_asked);
+            }
+        }
+        if let Some(asked) = &slot.asked {
+            return (Look::Asked(asked.ended.subscribe()), false);
+        }
+        if !self.turns.push(network, host) {
+            self.counters.busy += 1;
+            return (Look::Busy, false);
+        }
+        let (asked, waiting) = AskedName::new();
+        slot.asked = Some(asked);
+        (Look::Asked(waiting), true)
+    }
+
+    /// Asks for a host that nothing is known of.
+    fn ask_anew(&mut self, host: &str, network: IpAddr) -> (Look, bool) {
+        if !self.turns.push(network, host) {
+            self.counters.busy += 1;
+            return (Look::Busy, false);
+        }
+        self.make_room();
+        self.bytes += NAME_BYTES + host.len();
+        self.order.push_back(host.into());
+        let (asked, waiting) = AskedName::new();
+        let slot = Slot {
+            entry: None,
+            asked: Some(asked),
+        };
+        self.hosts.insert(host.into(), slot);
+        (Look::Asked(waiting), true)
+    }
+
+    /// Forgets names until there is room, those first that were not used since the last look.
+    fn make_room(&mut self) {
+        for look in 0..ROOM_LOOKS_MAX {
+            if self.bytes < BYTES_MAX {
+                return;
+            }
+            let Some(host) = self.order.pop_front() else {
+                return;
+            };
+            let is_used = self.hosts.get(&host).is_some_and(|slot| {
+                let entry = slot.entry.as_ref();
+                let was_used = entry.is_some_and(|it| it.take_used());
+                slot.asked.is_some() || (was_used && look < SECOND_CHANCES)
+            });
+            if is_used {
+                self.order.push_back(host);
+            } else if let Some(slot) = self.hosts.remove(&host) {
+                let bytes = NAME_BYTES + host.len() + slot.entry.map_or(0, |it| it.bytes());
+                self.bytes = self.bytes.saturating_sub(bytes);
+            }
+        }
+    }
+
+    /// The next question, if one may be asked.
+    fn next(&mut self, now_ms: u64) -> Next {
+        if !self.is_linked {
+            return Next::Nothing;
+        }
+        let (count, per_ms) = self.terms.questions;
+        let a_ms = f64::from(count.max(1)) / (per_ms.max(1) as f64);
+        let most = (a_ms * 1_000.0 * BURST).max(1.0);
+        let since = now_ms.saturating_sub(self.credit.1) as f64;
+        let credit = (self.credit.0 + since * a_ms).min(most);
+        self.credit = (credit, now_ms);
+        loop {
+            let takes_old = self.is_old_next || self.turns.len() == 0;
+            let host = match takes_old {
+                true => self.old.front().cloned(),
+                false => None,
+            };
+            if credit < 1.0 && (self.turns.len() > 0 || host.is_some()) {
+                let wait_ms = ((1.0 - credit) / a_ms).ceil().max(1.0);
+                return Next::Wait(wait_ms as u64);
+            }
+            self.is_old_next = !self.is_old_next && !self.old.is_empty();
+            let is_old = host.is_some();
+            let host = match is_old {
+                true => self.old.pop_front(),
+                false => self.turns.pop(),
+            };
+            let Some(host) = host else {
+                match self.old.is_empty() {
+                    true => return Next::Nothing,
+                    false => continue,
+                }
+            };
+            let Some(slot) = self.hosts.get_mut(&host) else {
+                continue;
+            };
+            let Some(asked) = slot.asked.as_mut().filter(|asked| asked.id.is_none()) else {
+                continue;
+            };
+            if !is_old && asked.ended.receiver_count() == 0 {
+                // Nobody waits any more.
+                slot.asked = None;
+                continue;
+            }
+            self.credit.0 -= 1.0;
+            self.next_id += 1;
+            asked.id = Some(self.next_id);
+            self.counters.asked += 1;
+            return Next::Ask(Question {
+                directory: self.terms.name.clone(),
+                host: host.into(),
+                id: self.next_id,
+            });
+        }
+    }
+
+    fn hear(&mut self, question: &Question, answer: RowAnswer, age_ms: u64, now_ms: u64) {
+        let Some(slot) = self.hosts.get_mut(&*question.host) else {
+            return;
+        };
+        if slot.asked.as_ref().and_then(|asked| asked.id) != Some(question.id) {
+            return;
+        }
+        // Whoever waits is woken once this lock is given back.
+        slot.asked = None;
+        let terms = &self.terms;
+        let (state, fresh_ms, stale_ms) = match answer {
+            RowAnswer::Row(row) => {
+                self.counters.rows += 1;
+                let fresh_ms = terms.keep_ms.saturating_sub(age_ms).max(RETRY_MS);
+                let stale_ms = terms.stale_ms.max(terms.keep_ms).saturating_sub(age_ms);
+                (EntryState::Row(row), fresh_ms, stale_ms.max(fresh_ms))
+            }
+            RowAnswer::Missing => {
+                self.counters.missing += 1;
+                (EntryState::Missing, terms.missing_ms, terms.missing_ms)
+            }
+            RowAnswer::Wrong(why) => {
+                self.counters.wrong += 1;
+                let ms = terms.missing_ms.max(RETRY_MS);
+                (EntryState::Wrong(why), ms, ms)
+            }
+            RowAnswer::Down(_) => {
+                self.counters.down += 1;
+                if let Some(entry) = &slot.entry {
+                    entry.retry_at(now_ms + RETRY_MS);
+                }
+                return;
+            }
+        };
+        let (fresh_ms, stale_ms) = (
+            now_ms.saturating_add(fresh_ms),
+            now_ms.saturating_add(stale_ms),
+        );
+        if let (Some(entry), EntryState::Row(row)) = (&slot.entry, &state)
+            && entry.row() == Some(row)
+        {
+            entry.renew(fresh_ms, stale_ms);
+            return;
+        }
+        let entry = HostEntry::new(state, fresh_ms, stale_ms);
+        self.bytes += entry.bytes();
+        if let Some(before) = slot.entry.replace(Arc::new(entry)) {
+            // Workers that have a site of it look again.
+            before.retry_at(0);
+            self.bytes = self.bytes.saturating_sub(before.bytes());
+        }
+        self.make_room();
+    }
+
+    fn outdate(&mut self) {
+        for slot in self.hosts.values() {
+            slot.outdate();
+        }
+    }
+
+    /// Nobody answers what was asked: it is asked again by who wants it.
+    fn end_questions(&mut self) {
+        for slot in self.hosts.values_mut() {
+            if slot.asked.as_ref().is_some_and(|asked| asked.id.is_some()) {
+                slot.asked = None;
+            }
+        }
+    }
+}
+
+impl AskedName {
+    fn new() -> (Self, watch::Receiver<()>) {
+        let (ended, waiting) = watch::channel(());
+        (Self { id: None, ended }, waiting)
+    }
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;

@@ -1,0 +1,128 @@
+//! How directories stand, and what is known of one host, for operators.
+
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use control::Directory;
+use ipc::directory::HOST_BYTES_MAX;
+
+use super::directories::collect;
+use super::table::{bytes, count, grid};
+use crate::directory::entry::EntryState;
+use crate::worker::Shared;
+
+/// Puts them into lines.
+fn table(figures: &[Directory], out: &mut String) {
+    let rows = figures.iter().map(|it| {
+        let state = if it.linked { "up" } else { "not there" };
+        vec![
+            it.directory.clone(),
+            state.to_owned(),
+            count(it.hosts as u64),
+            bytes(it.bytes as u64),
+            count(it.asked),
+            count(it.rows),
+            count(it.missing),
+            count(it.wrong),
+            count(it.down),
+            count(it.gave_up + it.busy),
+        ]
+    });
+    let heads = [
+        "directory",
+        "process",
+        "names",
+        "bytes",
+        "asked",
+        "rows",
+        "missing",
+        "wrong",
+        "down",
+        "refused",
+    ];
+    grid(&heads, rows.collect(), out);
+}
+
+/// How directories are, as the server and their process see it.
+pub(crate) fn answer(shared: &Shared) -> String {
+    let mut out = String::new();
+    table(&collect(shared), &mut out);
+    for (name, state) in shared.rows.directories.told() {
+        let up = if state.is_up {
+            "answers"
+        } else {
+            "does not answer"
+        };
+        let snapshot = count(state.rows);
+        // Writing to memory does not fail, here and below.
+        let _ = writeln!(
+            out,
+            "\n{name}: its source {up} · {snapshot} rows in the snapshot"
+        );
+        let (error, ago_ms) = &state.error;
+        if !error.is_empty() {
+            let error = error.escape_debug();
+            let _ = writeln!(out, "  last error, {} s ago: {error}", ago_ms / 1_000);
+        }
+        for (host, us) in &state.slowest {
+            let host = host.escape_debug();
+            let _ = writeln!(out, "  slow: {host}, {:.1} ms", *us as f64 / 1e3);
+        }
+    }
+    match out.is_empty() {
+        true => "no directory is configured\n".to_owned(),
+        false => out,
+    }
+}
+
+/// What is known of a host.
+pub(crate) fn show(shared: &Shared, host: &str) -> String {
+    let rows = &shared.rows;
+    let host = host.trim().to_ascii_lowercase();
+    let mut out = String::new();
+    for (name, entry, fresh_ms) in rows.directories.show(&host, rows.now_ms(Instant::now())) {
+        let _ = match entry.as_ref().map(|entry| &entry.state) {
+            None => writeln!(
+                out,
+                "{name}: nothing is known of {host:?} here: nobody has asked for it lately"
+            ),
+            Some(EntryState::Missing) => {
+                writeln!(out, "{name}: it has no row, for {fresh_ms} ms more")
+            }
+            Some(EntryState::Wrong(why)) => writeln!(
+                out,
+                "{name}: its row cannot be used: {}",
+                why.escape_debug()
+            ),
+            Some(EntryState::Row(row)) => {
+                let _ = writeln!(
+                    out,
+                    "{name}: a row from {:?}, fresh for {fresh_ms} ms",
+                    row.from
+                );
+                let columns = row.columns.iter();
+                columns.fold(Ok(()), |_, (column, text)| {
+                    writeln!(out, "  {} = {text:?}", column.escape_debug())
+                })
+            }
+        };
+    }
+    match out.is_empty() {
+        true => "error: no directory is configured\n".to_owned(),
+        false => out,
+    }
+}
+
+/// Forgets a host, or all.
+pub(crate) fn forget(shared: &Shared, host: &str) -> String {
+    let host = host.trim().to_ascii_lowercase();
+    if host.is_empty() || host.len() > HOST_BYTES_MAX {
+        return "error: say which host, or --all\n".to_owned();
+    }
+    let all = host == "--all";
+    shared.rows.directories.forget((!all).then_some(&host));
+    match all {
+        true => "all is asked for again\n".to_owned(),
+        false => format!("{host} is asked for again\n"),
+    }
+}
