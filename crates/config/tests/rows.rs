@@ -111,15 +111,33 @@ fn what_rows_do_not_have_yet_is_refused_in_a_sentence() {
         (&with("mounts = []"), "`mounts` is not there yet"),
         (&with("pool = { processes = 2 }"), "`pool` is not there yet"),
         (&with("cgroup = { pids = 5 }"), "`cgroup` is not there yet"),
-        (&with("tls = { certificate = \"a.pem\" }"), "`certificate` is not there yet"),
-        (&with("log = { error = \"/srv/e\" }"), "`error` is not there yet"),
+        (
+            &with("tls = { certificate = \"a.pem\" }"),
+            "`certificate` is not there yet",
+        ),
+        (
+            &with("log = { error = \"/srv/e\" }"),
+            "`error` is not there yet",
+        ),
         (&with(cgi), "`cgi` is not there yet"),
         (&handled("php = true"), "`php` is not there yet"),
-        (&handled("app = { command = [\"./a\"] }"), "`app` is not there yet"),
-        (&handled("fastcgi = \"127.0.0.1:9000\""), "`fastcgi` is not there yet"),
+        (
+            &handled("app = { command = [\"./a\"] }"),
+            "`app` is not there yet",
+        ),
+        (
+            &handled("fastcgi = \"127.0.0.1:9000\""),
+            "`fastcgi` is not there yet",
+        ),
         (&handled("console = true"), "`console` is not there yet"),
-        ("[plans.x]\nlimits = [{ on = \"handshake\", rate = \"1/s\" }]\n", "not there yet"),
-        ("[plans.x]\ncgroup = { pids = 5 }\n", "not supported by this build"),
+        (
+            "[plans.x]\nlimits = [{ on = \"handshake\", rate = \"1/s\" }]\n",
+            "not there yet",
+        ),
+        (
+            "[plans.x]\ncgroup = { pids = 5 }\n",
+            "not supported by this build",
+        ),
     ]);
 }
 
@@ -129,14 +147,29 @@ fn what_rows_cannot_say_is_refused_in_a_sentence() {
     let other = "[[sites]]\nhosts = [\"b.jp\"]\n";
     refused(&[
         (&format!("{SITE}{SITE}"), "make another site"),
-        (&site.replace("customers", "customer"), "did you mean `customers`"),
-        (&format!("{site}tenant = \"t\"\nroot = \"/srv\"\n"), "names no column"),
+        (
+            &site.replace("customers", "customer"),
+            "did you mean `customers`",
+        ),
+        (
+            &format!("{site}tenant = \"t\"\nroot = \"/srv\"\n"),
+            "names no column",
+        ),
         (site, "`tenant` is missing"),
-        (&format!("{site}tenant = \"$row.t\"\nroot = \"/srv/$row.user\"\n"), "needs `user"),
+        (
+            &format!("{site}tenant = \"$row.t\"\nroot = \"/srv/$row.user\"\n"),
+            "needs `user",
+        ),
         (&handled("proxy = \"$row.upstream\""), "`allow` is missing"),
         (&handled("proxy = \"http://$row.upstream/\""), ""),
-        (&handled("redirect = \"https://$row.to/\""), "may say to which host"),
-        (&handled("respond = { body = \"${row.a-b}\" }"), "no name of a column"),
+        (
+            &handled("redirect = \"https://$row.to/\""),
+            "may say to which host",
+        ),
+        (
+            &handled("respond = { body = \"${row.a-b}\" }"),
+            "no name of a column",
+        ),
         (
             &format!("{other}rules = [{{ handler = {{ respond = {{ body = \"$row.a\" }} }} }}]\n"),
             "no row makes this",

@@ -2,6 +2,7 @@
 
 mod controllers;
 mod keys;
+mod leases;
 mod ledger;
 mod many_tenants;
 mod model;

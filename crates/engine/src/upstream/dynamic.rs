@@ -1,4 +1,4 @@
-//! The pools of upstreams that scripts have named, on one worker and of one generation.
+//! The pools of upstreams that scripts and rows have named, on one worker and of one generation.
 //!
 //! A pool is made for a name together with the addresses that were judged for it: whoever may use
 //! other addresses under the same name has another pool. There is a bounded number of them; one
@@ -37,17 +37,19 @@ const TOGETHER: (&str, &str) = ("(named by scripts)", "any");
 /// Upstreams that scripts have named.
 #[derive(Debug, Default)]
 pub struct Dynamic {
-    pools: RefCell<HashMap<DynamicKey, DynamicPool>>,
+    pools: RefCell<Pools>,
     names: RefCell<HashMap<Box<str>, Rc<Names>>>,
     together: OnceCell<Arc<UpstreamStats>>,
     is_retired: Cell<bool>,
 }
 
-/// What a script has said, and the addresses it may mean.
-type DynamicKey = (Box<str>, Vec<SocketAddr>);
+/// By what was said: few names mean several lists of addresses.
+type Pools = HashMap<Box<str>, Vec<DynamicPool>>;
 
 #[derive(Debug)]
 struct DynamicPool {
+    /// The addresses that were judged for the name.
+    addresses: Box<[SocketAddr]>,
     pool: Rc<Pool>,
     used_ms: u64,
 }
@@ -58,31 +60,33 @@ impl Dynamic {
         &self,
         resources: &Resources,
         name: &str,
-        addresses: Vec<SocketAddr>,
+        addresses: &[SocketAddr],
     ) -> Option<Rc<Pool>> {
         let used_ms = resources.deadlines.now_ms();
         let mut pools = self.pools.borrow_mut();
-        let key = (name.into(), addresses);
-        if let Some(entry) = pools.get_mut(&key) {
+        let known = pools.get_mut(name).into_iter().flatten();
+        let known = known.filter(|entry| *entry.addresses == *addresses);
+        if let Some(entry) = known.last() {
             entry.used_ms = used_ms;
             return Some(Rc::clone(&entry.pool));
         }
-        if pools.len() >= POOLS_MAX {
+        if pools.values().map(Vec::len).sum::<usize>() >= POOLS_MAX {
             make_room(&mut pools)?;
         }
         let together = self.together.get_or_init(|| {
             let (upstream, server) = TOGETHER;
             resources.stats.upstream(upstream, &server.into())
         });
-        let pool = Rc::new(Pool::dynamic(upstream(&key), together));
+        let pool = Rc::new(Pool::dynamic(upstream(name, addresses), together));
         if self.is_retired.get() {
             pool.retire();
         }
         let entry = DynamicPool {
+            addresses: addresses.into(),
             pool: Rc::clone(&pool),
             used_ms,
         };
-        pools.insert(key, entry);
+        pools.entry(name.into()).or_default().push(entry);
         Some(pool)
     }
 
@@ -107,34 +111,45 @@ impl Dynamic {
     /// Closes connections that were idle for too long, and forgets pools nobody has used for as
     /// long.
     pub(crate) fn sweep(&self, now_ms: u64, idle_ms: u64) {
-        self.pools.borrow_mut().retain(|_, entry| {
+        let is_kept = |entry: &DynamicPool| {
             entry.pool.sweep(now_ms, idle_ms);
             let is_used = Rc::strong_count(&entry.pool) > 1 || !entry.pool.is_forgettable();
             is_used || now_ms.saturating_sub(entry.used_ms) < idle_ms
+        };
+        self.pools.borrow_mut().retain(|_, of_name| {
+            of_name.retain(is_kept);
+            !of_name.is_empty()
         });
     }
 
     /// Keeps no connection from now on: another generation serves.
     pub(crate) fn retire(&self) {
         self.is_retired.set(true);
-        for entry in self.pools.borrow().values() {
+        for entry in self.pools.borrow().values().flatten() {
             entry.pool.retire();
         }
     }
 }
 
 /// Gives up the pool that nobody has used for longest; `None` when all are in use.
-fn make_room(pools: &mut HashMap<DynamicKey, DynamicPool>) -> Option<()> {
-    let idle = pools
-        .iter()
-        .filter(|(_, entry)| Rc::strong_count(&entry.pool) == 1 && !entry.pool.is_busy());
-    let (key, _) = idle.min_by_key(|(_, entry)| entry.used_ms)?;
-    let key = key.clone();
-    pools.remove(&key);
+fn make_room(pools: &mut Pools) -> Option<()> {
+    let all = pools.iter().flat_map(|(name, of_name)| {
+        let of_name = of_name.iter().enumerate();
+        of_name.map(move |(at, entry)| (name, at, entry))
+    });
+    let idle =
+        all.filter(|(_, _, entry)| Rc::strong_count(&entry.pool) == 1 && !entry.pool.is_busy());
+    let (name, at, _) = idle.min_by_key(|(_, _, entry)| entry.used_ms)?;
+    let name = name.clone();
+    let of_name = pools.get_mut(&name)?;
+    of_name.swap_remove(at);
+    if of_name.is_empty() {
+        pools.remove(&name);
+    }
     Some(())
 }
 
-fn upstream((name, addresses): &DynamicKey) -> model::Upstream {
+fn upstream(name: &str, addresses: &[SocketAddr]) -> model::Upstream {
     let server = |address: &SocketAddr| model::Server {
         address: ServerAddress::Tcp(*address),
         weight: 1,
@@ -143,7 +158,7 @@ fn upstream((name, addresses): &DynamicKey) -> model::Upstream {
         agent_port: None,
         proxy_protocol: ProxyVersion::Off,
         tls: None,
-        name: name.to_string(),
+        name: name.to_owned(),
         protocol: Protocol::Http,
         servers: addresses.iter().map(server).collect(),
         keepalive: KEEPALIVE,
@@ -172,7 +187,7 @@ rules = [{ handler = { respond = { status = 200, body = "" } } }]
 
     fn pool(dynamic: &Dynamic, fixture: &Fixture, port: u16) -> Option<Rc<Pool>> {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        dynamic.pool(&fixture.worker, &address.to_string(), vec![address])
+        dynamic.pool(&fixture.worker, &address.to_string(), &[address])
     }
 
     #[test]
@@ -207,14 +222,15 @@ rules = [{ handler = { respond = { status = 200, body = "" } } }]
         let (fixture, dynamic) = (Fixture::new(CONFIG), Dynamic::default());
         let of = |last| {
             let address = SocketAddr::from(([10, 0, 0, last], 80));
-            dynamic.pool(&fixture.worker, "app.test", vec![address])
+            dynamic.pool(&fixture.worker, "app.test", &[address])
         };
         let (one, other) = (of(1).expect("room"), of(2).expect("room"));
         assert!(!Rc::ptr_eq(&one, &other));
         drop((one, other));
         dynamic.sweep(0, 1_000);
-        assert_eq!(dynamic.pools.borrow().len(), 2, "used just now");
+        let count = || dynamic.pools.borrow().values().flatten().count();
+        assert_eq!(count(), 2, "used just now");
         dynamic.sweep(1_000_000, 1_000);
-        assert!(dynamic.pools.borrow().is_empty());
+        assert_eq!(count(), 0);
     }
 }

@@ -83,7 +83,7 @@ pub(crate) fn literal(
         return Some(Err(no(said, &why)));
     }
     let text = str::from_utf8(said).ok()?;
-    let pool = serving.dynamic.pool(resources, text, vec![address]);
+    let pool = serving.dynamic.pool(resources, text, &[address]);
     let pool = pool.ok_or_else(|| full("upstreams that rows have named"));
     Some(pool.map(Destination::Dynamic))
 }
@@ -119,7 +119,7 @@ async fn address(
     if judged.is_empty() {
         return Err(no(said, &refused));
     }
-    let pool = serving.dynamic.pool(resources, text, judged);
+    let pool = serving.dynamic.pool(resources, text, &judged);
     let pool = pool.ok_or_else(|| full("upstreams that scripts have named"))?;
     Ok(Destination::Dynamic(pool))
 }
