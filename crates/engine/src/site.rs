@@ -187,9 +187,6 @@ impl Site {
             Some(before) if Arc::ptr_eq(&before.files, &files) => Arc::clone(&before.sources),
             _ => Arc::new(compile_sources(&files, &name)?),
         };
-        let needs_file = limits.need_file(site) || any_need_file(site);
-        let mut rules = site.rules.iter();
-        let rules_ask_maps = rules.any(|rule| conditions::ask_maps(&rule.conditions));
         let vm = copies.scripts.vm_of(&site.tenant);
         let rules = site.rules.iter().enumerate();
         let rules = rules.map(|rule| Rule::compile(rule, &name, limits, copies, vm));
@@ -197,16 +194,15 @@ impl Site {
         let asking_limits = limits.asking(site)?;
         let tenant_scripts = copies.tenant_scripts(site.tenant_index);
         let scripts = copies.scripts.level(vm, &site.scripts);
-        let of_rules = |rule: &Rule| rule.scripts.is_some() || rule.script.is_some();
         let has_scripts = copies.has_process_scripts
             || tenant_scripts.is_some()
             || scripts.is_some()
-            || rules.iter().any(of_rules);
+            || rules.iter().any(Rule::has_scripts);
         let (own_tree, mounts) = trees(site, &name, copies)?;
         let name: Arc<str> = name.into();
         let tenant_name = like(&name, &site.tenant);
         Ok(Self {
-            rules_ask_maps,
+            rules_ask_maps: rules_ask_maps(site),
             rules_rewrite: site.rules.iter().any(|rule| !rule.rewrites.is_empty()),
             variables_hold: variables_hold(&site.settings, &name, copies)?.into(),
             rewrites: rewrites::compile(&site.rewrites, &copies.expressions)
@@ -242,7 +238,7 @@ impl Site {
             bounds: Bounds::of(site),
             stats,
             rules: rules.into(),
-            needs_file,
+            needs_file: limits.need_file(site) || any_need_file(site),
             rows: site.rows.as_deref().cloned().map(Arc::new),
             row: None,
             certificates: table::sources(site).into(),
@@ -394,6 +390,12 @@ fn trees(
     Tree::of_site(site, copies).map_err(|error| too_large(name, &error))
 }
 
+/// Whether a rule asks a map before it is known to match.
+fn rules_ask_maps(site: &model::Site) -> bool {
+    let mut rules = site.rules.iter();
+    rules.any(|rule| conditions::ask_maps(&rule.conditions))
+}
+
 /// How paths of a site are made canonical.
 pub(crate) fn path_rules(site: &model::Site) -> PathRules {
     PathRules {
@@ -449,6 +451,10 @@ impl Bounds {
 }
 
 impl Rule {
+    fn has_scripts(&self) -> bool {
+        self.scripts.is_some() || self.script.is_some()
+    }
+
     fn limits_ask_maps(&self) -> bool {
         !self.asking_limits.is_empty()
     }

@@ -100,8 +100,8 @@ pub(crate) fn show(shared: &Shared, host: &str) -> String {
                     "{name}: a row from {:?}, fresh for {fresh_ms} ms",
                     row.from
                 );
-                let columns = row.columns.iter();
-                columns.fold(Ok(()), |_, (column, text)| {
+                let mut columns = row.columns.iter();
+                columns.try_for_each(|(column, text)| {
                     writeln!(out, "  {} = {text:?}", column.escape_debug())
                 })
             }

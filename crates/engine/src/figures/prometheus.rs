@@ -116,6 +116,9 @@ fn classes(classes: &[RequestClass], text: &mut Text) {
     text.each("class_refused_total", help, of(|it| it.refused));
 }
 
+/// A figure of a directory: its name, what it is, and where it is read.
+type OfDirectory = (&'static str, &'static str, fn(&Directory) -> u64);
+
 /// Where there are none, the families are not named either.
 fn directories(directories: &[Directory], text: &mut Text) {
     if directories.is_empty() {
@@ -125,7 +128,7 @@ fn directories(directories: &[Directory], text: &mut Text) {
         let all = directories.iter();
         all.map(move |it| ([("directory", &it.directory)], count(it)))
     };
-    let families: [(&str, &str, fn(&Directory) -> u64); 9] = [
+    let families: [OfDirectory; 9] = [
         ("fresh", "Looks for rows that found what is fresh.", |it| {
             it.fresh
         }),
@@ -167,7 +170,7 @@ fn directories(directories: &[Directory], text: &mut Text) {
     for (name, help, count) in families {
         text.each(&format!("directory_{name}_total"), help, of(count));
     }
-    let gauges: [(&str, &str, fn(&Directory) -> u64); 3] = [
+    let gauges: [OfDirectory; 3] = [
         ("hosts", "Names that something of rows is known of.", |it| {
             it.hosts as u64
         }),

@@ -29,6 +29,9 @@ const CHANGED_MAX: usize = 2_048;
 /// Places of tenants of rows before those are looked for that nobody holds.
 const LENT_MIN: usize = 1_024;
 
+/// The places of tenants of rows, by tenant and the share that its plan says.
+type Lent = HashMap<(Box<str>, u32), Weak<TenantLease>>;
+
 /// The limits' part of what workers share.
 #[derive(Debug)]
 pub struct Limiter {
@@ -41,7 +44,7 @@ pub struct Limiter {
     /// How control groups with a quota stand.
     throttles: Throttles,
     /// The places of tenants of rows. Held for one look or change.
-    lent: Mutex<HashMap<(Box<str>, u32), Weak<TenantLease>>>,
+    lent: Mutex<Lent>,
     /// How many there may be before those are forgotten that nobody holds.
     lent_max: AtomicUsize,
     /// The beginning of the ledger's time.
