@@ -58,7 +58,7 @@ fn a_site_of_rows_has_their_columns_in_its_texts() {
     assert!(rows.has_user && site.hosts.is_empty() && site.root.is_none());
     assert_eq!(site.name(), "directory:customers");
     let root = rows.root.as_ref().expect("a root");
-    assert_eq!(root.path.parts.len(), 3);
+    assert_eq!(root.path.parts.len(), 2);
     assert_eq!(root.path, root.within);
     let rule = &site.rules[0];
     assert_eq!(rule.conditions, [Condition::Row("upstream".into())]);
