@@ -12,7 +12,7 @@ use super::entry::{EntryState, HostEntry};
 use super::kept::KeptSite;
 use super::row;
 use super::site_row::SiteRow;
-use super::table::Look;
+use super::table::{GaveUp, Look};
 use crate::address;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
@@ -161,10 +161,12 @@ async fn ask(
             Some(Ok(())) if tokio::time::Instant::now() < until => {}
             Some(_) => {
                 drop(waiting);
-                return Err(match rows.directories.give_up(name, host) {
-                    true => busy(host),
-                    false => down(host, "there was no answer in time"),
-                });
+                let now_ms = rows.now_ms(Instant::now());
+                return match rows.directories.give_up(name, host, now_ms) {
+                    GaveUp::Known(entry) => Ok(entry),
+                    GaveUp::Busy => Err(busy(host)),
+                    GaveUp::Down => Err(down(host, "there was no answer in time")),
+                };
             }
         }
     }

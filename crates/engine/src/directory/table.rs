@@ -93,6 +93,17 @@ pub(crate) enum Look {
     Nowhere,
 }
 
+/// What somebody has who does not wait any longer.
+#[derive(Debug)]
+pub(crate) enum GaveUp {
+    /// What was known before.
+    Known(Arc<HostEntry>),
+    /// The name was not even asked for.
+    Busy,
+    /// Nobody has answered.
+    Down,
+}
+
 /// A question that is let out.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Question {
@@ -136,22 +147,29 @@ impl Directories {
         look
     }
 
-    /// Notes that a request gave up waiting; whether its name was not even asked for.
-    pub(crate) fn give_up(&self, directory: &str, host: &str) -> bool {
+    /// Notes that a request gave up waiting for a name, and what it has instead.
+    pub(crate) fn give_up(&self, directory: &str, host: &str, now_ms: u64) -> GaveUp {
         let mut known = self.lock();
         let Some(directory) = known.iter_mut().find(|it| it.terms.name == directory) else {
-            return false;
+            return GaveUp::Down;
         };
-        let asked = directory
-            .hosts
-            .get(host)
-            .and_then(|slot| slot.asked.as_ref());
-        let is_busy = directory.is_linked && asked.is_some_and(|asked| asked.id.is_none());
-        match is_busy {
-            true => directory.counters.busy += 1,
-            false => directory.counters.gave_up += 1,
+        let slot = directory.hosts.get(host);
+        if let Some(entry) = slot.and_then(|slot| slot.known_missing(now_ms)) {
+            directory.counters.old += 1;
+            entry.retry_at(now_ms + RETRY_MS);
+            return GaveUp::Known(entry);
         }
-        is_busy
+        let asked = slot.and_then(|slot| slot.asked.as_ref());
+        match directory.is_linked && asked.is_some_and(|asked| asked.id.is_none()) {
+            true => {
+                directory.counters.busy += 1;
+                GaveUp::Busy
+            }
+            false => {
+                directory.counters.gave_up += 1;
+                GaveUp::Down
+            }
+        }
     }
 
     /// The questions that may be asked now, and in how many milliseconds there may be more.
@@ -282,6 +300,13 @@ enum Next {
 }
 
 impl Slot {
+    /// That there was no row when somebody knew, and nothing newer.
+    fn known_missing(&self, now_ms: u64) -> Option<Arc<HostEntry>> {
+        let entry = self.entry.as_ref()?;
+        let holds = matches!(entry.state, EntryState::Missing) && entry.serves(now_ms);
+        holds.then(|| Arc::clone(entry))
+    }
+
     fn outdate(&self) {
         if let Some(entry) = &self.entry {
             entry.retry_at(0);
@@ -329,6 +354,10 @@ impl KnownDirectory {
             return (Look::Asked(asked.ended.subscribe()), false);
         }
         if !self.turns.push(network, host) {
+            if let Some(entry) = slot.known_missing(now_ms) {
+                self.counters.old += 1;
+                return (Look::Known(entry), false);
+            }
             self.counters.busy += 1;
             return (Look::Busy, false);
         }
@@ -453,7 +482,8 @@ impl KnownDirectory {
             }
             RowAnswer::Missing => {
                 self.counters.missing += 1;
-                (EntryState::Missing, terms.missing_ms, terms.missing_ms)
+                let stale_ms = terms.stale_ms.max(terms.missing_ms);
+                (EntryState::Missing, terms.missing_ms, stale_ms)
             }
             RowAnswer::Wrong(why) => {
                 self.counters.wrong += 1;
@@ -462,7 +492,8 @@ impl KnownDirectory {
             }
             RowAnswer::Down(_) => {
                 self.counters.down += 1;
-                if let Some(entry) = &slot.entry {
+                let known = slot.entry.as_ref().filter(|it| it.serves(now_ms));
+                if let Some(entry) = known {
                     entry.retry_at(now_ms + RETRY_MS);
                 }
                 return;

@@ -205,12 +205,62 @@ fn whoever_is_not_asked_for_in_time_is_told_apart_from_who_got_no_answer() {
         .map(|host| table.look("d", host, network(1), 1_000))
         .into();
     assert_eq!(table.questions(1, 1_000).0.len(), 1);
-    assert!(!table.give_up("d", "a"));
-    assert!(table.give_up("d", "b"));
+    assert!(matches!(table.give_up("d", "a", 2_000), GaveUp::Down));
+    assert!(matches!(table.give_up("d", "b", 2_000), GaveUp::Busy));
     let counters = table.looks()[0].counters;
     assert_eq!((counters.gave_up, counters.busy), (1, 1));
     drop(waiting);
     table.note_linked(false);
     let _waiting = table.look("d", "c", network(1), 2_000);
-    assert!(!table.give_up("d", "c"), "there is nobody to ask");
+    let gave_up = table.give_up("d", "c", 3_000);
+    assert!(matches!(gave_up, GaveUp::Down), "there is nobody to ask");
+}
+
+#[test]
+fn a_row_that_has_gone_stays_gone_while_nobody_can_be_asked() {
+    let table = table();
+    let waiting = table.look("d", "a", network(1), 1_000);
+    let (questions, _) = table.questions(9, 1_000);
+    table.hear(&questions[0], row("t"), 0, 1_000);
+    table.outdate(Some("d"), Some("a"));
+    assert_eq!(known(&table, "a", 2_000).as_deref(), Some("t"));
+    let (questions, _) = table.questions(9, 2_000);
+    table.hear(&questions[0], RowAnswer::Missing, 0, 2_000);
+    drop(waiting);
+    // The source is down, or slow, or the process that asks it is.
+    let later_ms = 20_000;
+    let again = table.look("d", "a", network(1), later_ms);
+    assert!(matches!(again, Look::Asked(_)), "it may have come back");
+    let (questions, _) = table.questions(9, later_ms);
+    table.hear(&questions[0], RowAnswer::Down("it is".into()), 0, later_ms);
+    assert_eq!(known(&table, "a", later_ms + 1).as_deref(), Some("missing"));
+    let later_ms = later_ms + RETRY_MS;
+    let _waiting = table.look("d", "a", network(1), later_ms);
+    let gave_up = table.give_up("d", "a", later_ms + 1_000);
+    assert!(matches!(gave_up, GaveUp::Known(_)), "{gave_up:?}");
+    assert_eq!(
+        known(&table, "a", later_ms + 1_001).as_deref(),
+        Some("missing")
+    );
+    // It does so as long as `stale` says.
+    let later_ms = later_ms + 8 * 24 * 3_600_000;
+    let _waiting = table.look("d", "a", network(1), later_ms);
+    let gave_up = table.give_up("d", "a", later_ms);
+    assert!(
+        matches!(gave_up, GaveUp::Down | GaveUp::Busy),
+        "{gave_up:?}"
+    );
+}
+
+#[test]
+fn a_row_that_is_too_old_is_not_served_because_its_source_is_down() {
+    let table = table();
+    let _waiting = table.look("d", "a", network(1), 1_000);
+    let (questions, _) = table.questions(9, 1_000);
+    table.hear(&questions[0], row("t"), 0, 1_000);
+    let later_ms = 8 * 24 * 3_600_000;
+    let _waiting = table.look("d", "a", network(1), later_ms);
+    let (questions, _) = table.questions(9, later_ms);
+    table.hear(&questions[0], RowAnswer::Down("it is".into()), 0, later_ms);
+    assert_eq!(known(&table, "a", later_ms + 1), None);
 }
