@@ -63,7 +63,7 @@ fn begin() -> io::Result<(OwnedFd, usize)> {
         );
     }
     let judges = std::thread::available_parallelism().map_or(1, usize::from);
-    sandbox::filters()?.enter()?;
+    sandbox::filter()?.enter()?;
     Ok((link, judges.min(JUDGES_MAX)))
 }
 

@@ -7,7 +7,7 @@
 
 use std::io;
 
-use os::calls::{CallFilters, CallWhere};
+use os::calls::{CallFilter, CallWhere};
 
 /// Calls that are allowed whatever their arguments.
 const ALLOWED: &[libc::c_long] = &[
@@ -77,8 +77,8 @@ const ALLOWED_WHERE: &[CallWhere] = &[
 ///
 /// # Errors
 /// On an architecture that filters cannot be made for.
-pub(crate) fn filters() -> io::Result<CallFilters> {
-    CallFilters::all_but(ALLOWED, ALLOWED_WHERE)
+pub(crate) fn filter() -> io::Result<CallFilter> {
+    CallFilter::all_but(ALLOWED, ALLOWED_WHERE)
 }
 
 #[cfg(test)]
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     fn within<T: Send>(something: impl FnOnce() -> T + Send) -> T {
-        filters().unwrap().within(something).unwrap()
+        filter().unwrap().within(something).unwrap()
     }
 
     #[test]

@@ -12,7 +12,7 @@ use seccompiler::SeccompCmpArgLen::{Dword, Qword};
 use seccompiler::SeccompCmpOp::{Eq, MaskedEq};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCondition, SeccompFilter, SeccompRule, apply_filter,
-    apply_filter_all_threads,
+    apply_filter_all_threads, sock_filter,
 };
 
 /// A call that is meant where an argument has a value under a mask: its place, the mask, the value.
@@ -87,40 +87,70 @@ pub const PRIVILEGED: &[libc::c_long] = &[
     libc::SYS_modify_ldt,
 ];
 
-/// Filters, ready to be entered.
-#[derive(Debug)]
-pub struct CallFilters([BpfProgram; 2]);
+/// Where the number of a call is, for a filter.
+const NUMBER: u32 = 0;
+/// Calls of x86-64 with pointers of 32 bits have this bit in their number.
+#[cfg(target_arch = "x86_64")]
+const X32: u32 = 0x4000_0000;
 
-impl CallFilters {
+/// An instruction of a filter: its code, what it skips where a comparison holds and where not, a number.
+pub type Instruction = (u16, u8, u8, u32);
+
+/// Instructions that come before all others of a filter: calls that it cannot judge are not there
+/// (`ENOSYS`), for which libraries have others. `clone3` has its arguments where no filter sees them; calls
+/// with pointers of 32 bits have other numbers than those of a list.
+#[must_use]
+pub fn unknown() -> Vec<Instruction> {
+    let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+    let is = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    let answer = libc::BPF_RET | libc::BPF_K;
+    let unknown = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
+    let clone3 = u32::try_from(libc::SYS_clone3).unwrap_or(u32::MAX);
+    let instructions = [
+        (load, 0, NUMBER),
+        (is, 1, clone3),
+        (answer, 0, unknown),
+        #[cfg(target_arch = "x86_64")]
+        (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, X32),
+        #[cfg(target_arch = "x86_64")]
+        (answer, 0, unknown),
+    ];
+    // What is skipped where a comparison does not hold is the answer after it.
+    let code = |code: u32| u16::try_from(code).unwrap_or_default();
+    let instructions = instructions.map(|(it, else_skip, k)| (code(it), 0, else_skip, k));
+    instructions.to_vec()
+}
+
+/// A filter, ready to be entered.
+#[derive(Debug)]
+pub struct CallFilter(BpfProgram);
+
+impl CallFilter {
     /// Refuses every call but these.
     ///
     /// # Errors
     /// On an architecture that filters cannot be made for, as below.
-    pub fn all_but(calls: &[libc::c_long], some: &[CallWhere]) -> io::Result<CallFilters> {
-        let mut rules = rules(calls, some)?;
-        // The other filter has the word about it.
-        rules.push((libc::SYS_clone3, Vec::new()));
-        CallFilters::of(compile(rules, refused(), SeccompAction::Allow)?)
+    pub fn all_but(calls: &[libc::c_long], some: &[CallWhere]) -> io::Result<CallFilter> {
+        CallFilter::of(rules(calls, some)?, refused(), SeccompAction::Allow)
     }
 
     /// Refuses these calls.
     ///
     /// # Errors
     /// On an architecture that filters cannot be made for.
-    pub fn these(calls: &[libc::c_long], some: &[CallWhere]) -> io::Result<CallFilters> {
-        let rules = rules(calls, some)?;
-        CallFilters::of(compile(rules, SeccompAction::Allow, refused())?)
+    pub fn these(calls: &[libc::c_long], some: &[CallWhere]) -> io::Result<CallFilter> {
+        CallFilter::of(rules(calls, some)?, SeccompAction::Allow, refused())
     }
 
-    /// Makes one way of starting threads unknown besides, whose arguments a filter cannot see:
-    /// libraries go back to the older one.
-    fn of(filter: BpfProgram) -> io::Result<CallFilters> {
-        let unknown = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
-        let clone3 = vec![(libc::SYS_clone3, Vec::new())];
-        Ok(CallFilters([
-            compile(clone3, SeccompAction::Allow, unknown)?,
-            filter,
-        ]))
+    fn of(
+        rules: Rules,
+        otherwise: SeccompAction,
+        where_one_holds: SeccompAction,
+    ) -> io::Result<CallFilter> {
+        let program = compile(rules, otherwise, where_one_holds)?;
+        let before = unknown().into_iter();
+        let before = before.map(|(code, jt, jf, k)| sock_filter { code, jt, jf, k });
+        Ok(CallFilter(before.chain(program).collect()))
     }
 
     /// Has the kernel refuse it to every thread of this process, and those to come.
@@ -128,11 +158,10 @@ impl CallFilters {
     /// # Errors
     /// When the kernel cannot, or does not let us.
     pub fn enter(&self) -> io::Result<()> {
-        let mut filters = self.0.iter();
-        filters.try_for_each(|it| apply_filter_all_threads(it).map_err(io::Error::other))
+        apply_filter_all_threads(&self.0).map_err(io::Error::other)
     }
 
-    /// Does something on a thread that the filters hold for, and no other of this program.
+    /// Does something on a thread that the filter holds for, and no other of this program.
     ///
     /// # Errors
     /// When the kernel cannot filter, or does not let us.
@@ -140,9 +169,7 @@ impl CallFilters {
     /// # Panics
     /// As what is done does.
     pub fn within<T: Send>(&self, something: impl FnOnce() -> T + Send) -> io::Result<T> {
-        let mut filters = self.0.iter();
-        let mut begin =
-            move || filters.try_for_each(|it| apply_filter(it).map_err(io::Error::other));
+        let begin = || apply_filter(&self.0).map_err(io::Error::other);
         std::thread::scope(|scope| {
             let inside = scope.spawn(move || begin().map(|()| something()));
             let ended = inside.join();
@@ -185,4 +212,43 @@ fn compile(
     filter
         .and_then(BpfProgram::try_from)
         .map_err(io::Error::other)
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    /// What a thread asks for that does nothing.
+    const OF_THREADS: &[libc::c_long] = &[
+        libc::SYS_exit,
+        libc::SYS_futex,
+        libc::SYS_madvise,
+        libc::SYS_mmap,
+        libc::SYS_mprotect,
+        libc::SYS_munmap,
+        libc::SYS_rt_sigprocmask,
+        libc::SYS_sigaltstack,
+        libc::SYS_getpid,
+    ];
+
+    /// The error of a call without arguments, if it is one.
+    fn error(call: libc::c_long) -> Option<i32> {
+        // SAFETY: calls that read no memory, and numbers that no call has.
+        let answer = unsafe { libc::syscall(call) };
+        (answer < 0).then(|| io::Error::last_os_error().raw_os_error().unwrap())
+    }
+
+    #[test]
+    fn calls_with_pointers_of_32_bits_are_not_there_whatever_a_filter_lists() {
+        let x32 = libc::c_long::from(X32);
+        let calls = [libc::SYS_getppid, libc::SYS_getpid, x32 | libc::SYS_getpid];
+        let errors = move || calls.map(error);
+        // A kernel that has such calls would answer them, one that has none says the same by itself: what
+        // refuses all that it does not list shows who is asked first.
+        let all_but = CallFilter::all_but(OF_THREADS, &[]).unwrap();
+        let refused = [Some(libc::EPERM), None, Some(libc::ENOSYS)];
+        assert_eq!(all_but.within(errors).unwrap(), refused);
+        let these = CallFilter::these(&[libc::SYS_getppid], &[]).unwrap();
+        assert_eq!(these.within(errors).unwrap(), refused);
+    }
 }

@@ -74,18 +74,27 @@ pub fn lay_mounting_aside() -> io::Result<()> {
     Ok(rustix::thread::set_capabilities(None, held)?)
 }
 
+/// Keeps this process's memory from core dumps, and from every debugger but root's. After the change of
+/// user, which undoes it.
+///
+/// # Errors
+/// When the kernel does not do as it is asked.
+pub fn keep_from_debuggers() -> io::Result<()> {
+    let nothing = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    setrlimit(Resource::Core, nothing)?;
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
 /// Keeps this process's memory from core dumps, from every debugger but root's, and from swap as
 /// far as it is allowed; tells whether it is out of swap.
 ///
 /// # Errors
 /// When the kernel does not do as it is asked.
 pub fn hide_memory() -> io::Result<bool> {
-    let nothing = Rlimit {
-        current: Some(0),
-        maximum: Some(0),
-    };
-    setrlimit(Resource::Core, nothing)?;
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    keep_from_debuggers()?;
     // Pages as they come into use: whatever is only reserved costs nothing.
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     // Under a limit, what is only reserved counts: at some later moment there would be no memory.

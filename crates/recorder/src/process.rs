@@ -70,7 +70,9 @@ fn begin() -> io::Result<()> {
     os::confine::close_all_but(&link)?;
     os::process::die_with_parent(&link)?;
     os::confine::bound_descriptors(DESCRIPTORS_MAX)?;
-    if let Err(error) = sandbox::filters().and_then(|it| it.enter()) {
+    // Salts are in its memory.
+    os::confine::keep_from_debuggers()?;
+    if let Err(error) = sandbox::filter().and_then(|it| it.enter()) {
         let error = reason(&error);
         tracing::warn!(error, "the kernel refuses the recorder nothing");
     }

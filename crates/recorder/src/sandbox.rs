@@ -7,7 +7,7 @@
 
 use std::io;
 
-use os::calls::{CallFilters, CallWhere, PRIVILEGED};
+use os::calls::{CallFilter, CallWhere, PRIVILEGED};
 
 /// Calls that are refused whatever their arguments, beside those that nobody needs.
 const REFUSED: &[libc::c_long] = &[
@@ -82,8 +82,8 @@ const REFUSED_WHERE: &[CallWhere] = &[
 ///
 /// # Errors
 /// On an architecture that filters cannot be made for.
-pub(crate) fn filters() -> io::Result<CallFilters> {
-    CallFilters::these(&[PRIVILEGED, REFUSED].concat(), REFUSED_WHERE)
+pub(crate) fn filter() -> io::Result<CallFilter> {
+    CallFilter::these(&[PRIVILEGED, REFUSED].concat(), REFUSED_WHERE)
 }
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     fn within<T: Send>(something: impl FnOnce() -> T + Send) -> T {
-        filters().unwrap().within(something).unwrap()
+        filter().unwrap().within(something).unwrap()
     }
 
     #[test]

@@ -9,7 +9,7 @@
 
 use std::io;
 
-use os::calls::PRIVILEGED;
+use os::calls::{PRIVILEGED, unknown};
 use os::spawn::Filter;
 use seccompiler::SeccompCmpArgLen::{Dword, Qword};
 use seccompiler::SeccompCmpOp::{Eq, MaskedEq, Ne};
@@ -39,12 +39,6 @@ const PERSONALITIES: [u32; 2] = [0, u32::MAX];
 /// What puts words into a terminal's input: `TIOCSTI` and `TIOCLINUX`.
 const TERMINALS: [u32; 2] = [0x5412, 0x541c];
 
-/// Where the number of a call is, for a filter.
-const NUMBER: u32 = 0;
-/// Calls of x86-64 with pointers of 32 bits have this bit in their number.
-#[cfg(target_arch = "x86_64")]
-const X32: u32 = 0x4000_0000;
-
 /// The filter for programs of pools.
 ///
 /// # Errors
@@ -54,29 +48,6 @@ pub(crate) fn filter() -> io::Result<Filter> {
     let program = program.iter().map(|it| (it.code, it.jt, it.jf, it.k));
     let all = unknown().into_iter().chain(program);
     Ok(Filter::of(all))
-}
-
-/// Instructions that come before all others: calls that are not there. `clone3` has its arguments
-/// where no filter sees them.
-fn unknown() -> Vec<(u16, u8, u8, u32)> {
-    let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-    let is = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
-    let answer = libc::BPF_RET | libc::BPF_K;
-    let unknown = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
-    let clone3 = u32::try_from(libc::SYS_clone3).unwrap_or(u32::MAX);
-    let instructions = [
-        (load, 0, NUMBER),
-        (is, 1, clone3),
-        (answer, 0, unknown),
-        #[cfg(target_arch = "x86_64")]
-        (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, X32),
-        #[cfg(target_arch = "x86_64")]
-        (answer, 0, unknown),
-    ];
-    // What is skipped where a comparison does not hold is the answer after it.
-    let code = |code: u32| u16::try_from(code).unwrap_or_default();
-    let instructions = instructions.map(|(it, else_skip, k)| (code(it), 0, else_skip, k));
-    instructions.to_vec()
 }
 
 fn refusing() -> io::Result<BpfProgram> {

@@ -31,6 +31,10 @@ pub(super) const RECORDER: &str = "recorder";
 /// package makes for it, and what every system has.
 const USERS: [&str; 3] = ["nagaya-recorder", "sys", "daemon"];
 
+/// Memory that it may have in a group of its own, files' pages that are kept for it included: several times
+/// what thousands of sites take.
+const MEMORY_MAX: u64 = 1 << 30;
+
 /// What a configuration wants recorded, and by whom.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RecorderWish {
@@ -69,6 +73,10 @@ pub(super) struct Recordings {
     console: Option<OwnedFd>,
     /// What the server was told last of the process.
     told: Option<ProcessLife>,
+    /// The process, and the generation in force, when it was last put into its group.
+    apart: Option<(u32, u64)>,
+    /// Why it has none, as was last said.
+    not_apart: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -270,8 +278,33 @@ impl Supervisor {
         if is_wanted {
             self.recordings.start(wish, &self.current.user);
         }
+        self.set_recorder_apart();
         let rings = self.rings_of_server();
         self.tell_recorder(rings);
+    }
+
+    /// Puts the recorder into a group of its own, where there may be one: again with each generation, for one
+    /// may have processors shared out by group.
+    fn set_recorder_apart(&mut self) {
+        let RecorderState::Running { process, wish } = &self.recordings.state else {
+            return;
+        };
+        let now = Some((process.pid(), self.current.manifest.generation));
+        if self.recordings.apart == now {
+            return;
+        }
+        let nice = wish.settings.nice;
+        let set = self
+            .base
+            .set_recorder_apart(process.pid(), MEMORY_MAX, nice);
+        let problem = set.err();
+        let problem = problem.map(|it| format!("{}: {}", it.what, reason(&it.error)));
+        if problem.is_some() && problem != self.recordings.not_apart {
+            let error = problem.as_deref();
+            tracing::info!(error, "the recorder has no control group of its own");
+        }
+        self.recordings.apart = now;
+        self.recordings.not_apart = problem;
     }
 
     /// Makes rings for a server that has none yet; its ends of them.

@@ -8,6 +8,7 @@
 
 mod held;
 mod pools;
+mod recorded;
 mod scripts;
 mod upgraded;
 

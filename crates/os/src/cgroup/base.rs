@@ -26,6 +26,8 @@ use super::{Error, interface};
 const PREFIX: &str = "nagaya-";
 /// Where the gateway itself stands, below its place in version 2.
 const GATEWAY: &str = "gateway";
+/// Where the recorder stands, beside the gateway.
+const RECORDER: &str = "recorder";
 /// Names tried for one directory.
 const NAMES_MAX: u32 = 8;
 /// Tries for each name.
@@ -142,7 +144,46 @@ impl Base {
         Ok(&self.layout)
     }
 
+    /// Has the recorder stand in a group beside the gateway, with a bound of its own. Where processors
+    /// are shared out by group here, which `nice` does not reach across, it gets the share that this
+    /// would have given it. It may be there already.
+    ///
+    /// # Errors
+    /// The first thing that cannot be done.
+    pub fn set_recorder_apart(
+        &mut self,
+        pid: u32,
+        memory_bytes: u64,
+        nice: i32,
+    ) -> Result<(), Error> {
+        let at = self.make_available(Controller::Memory)?;
+        let hierarchy = &self.layout.hierarchies[at];
+        let group = hierarchy.directory.join(RECORDER);
+        make_group(&group)?;
+        let memory = match hierarchy.version {
+            Version::V1 => "memory.limit_in_bytes",
+            Version::V2 => "memory.max",
+        };
+        let mut writes = vec![(memory, memory_bytes.to_string())];
+        if lists(&group, "cgroup.controllers", Controller::Cpu) {
+            writes.push(("cpu.weight.nice", nice.to_string()));
+        }
+        writes.push(("cgroup.procs", pid.to_string()));
+        writes.into_iter().try_for_each(|(file, value)| {
+            let file = group.join(file);
+            interface::write(&file, &value)
+                .map_err(|error| Error::new(format!("write {}", file.display()), error))
+        })
+    }
+
     fn claim_one(&mut self, controller: Controller) -> Result<(), Error> {
+        let at = self.make_available(controller)?;
+        self.layout.hierarchies[at].controllers.insert(controller);
+        Ok(())
+    }
+
+    /// Makes a controller available below our place: which of the hierarchies it is had from.
+    fn make_available(&mut self, controller: Controller) -> Result<usize, Error> {
         let place = self.host.place(controller).map_err(|lack| {
             let what = format!("the controller {}", controller.name());
             Error::new(what, io::Error::other(lack.reason()))
@@ -154,8 +195,7 @@ impl Base {
             let directory = self.layout.hierarchies[at].directory.clone();
             self.enable(&directory, controller)?;
         }
-        self.layout.hierarchies[at].controllers.insert(controller);
-        Ok(())
+        Ok(at)
     }
 
     /// Our place below a group: which of the hierarchies it is.
@@ -220,6 +260,10 @@ impl Base {
     fn leave(&mut self) {
         for hierarchy in &self.layout.hierarchies {
             clear(&hierarchy.directory, &BTreeSet::new());
+            let recorder = hierarchy.directory.join(RECORDER);
+            if recorder.is_dir() {
+                let _ = destroy(&recorder, Instant::now() + PATIENCE);
+            }
         }
         while let Some((group, controller)) = self.enabled.pop() {
             let file = group.join("cgroup.subtree_control");
@@ -240,8 +284,8 @@ impl Drop for Base {
     }
 }
 
-/// Kills and removes every group in one of our places but the gateway's own, and those that have
-/// one of these processes and what is in the same group.
+/// Kills and removes every group in one of our places but the gateway's own, the recorder's, and those that
+/// have one of these processes and what is in the same group.
 pub(super) fn clear(directory: &Path, spared: &BTreeSet<i32>) {
     clear_below(directory, spared, Instant::now() + PATIENCE);
 }
@@ -249,7 +293,8 @@ pub(super) fn clear(directory: &Path, spared: &BTreeSet<i32>) {
 fn clear_below(directory: &Path, spared: &BTreeSet<i32>, until: Instant) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let is_group = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if !is_group || entry.file_name() == GATEWAY {
+        let name = entry.file_name();
+        if !is_group || name == GATEWAY || name == RECORDER {
             continue;
         }
         let path = entry.path();
