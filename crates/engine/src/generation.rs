@@ -473,6 +473,16 @@ impl Generation {
         self.groups.iter().filter_map(|group| group.open().ok())
     }
 
+    /// How many there are.
+    pub(crate) fn groups_count(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// One of them.
+    pub(crate) fn group_at(&self, place: usize) -> Option<OwnedGroup> {
+        self.groups.get(place)?.open().ok()
+    }
+
     /// The path of the group that programs of a rule are born in, by the indices of site and rule.
     pub(crate) fn group_of(&self, site: usize, rule: usize) -> Option<Vec<String>> {
         let group = self.groups.get(*self.leaves.get(&(site, rule))?)?;

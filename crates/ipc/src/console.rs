@@ -117,9 +117,10 @@ pub struct Incident {
     pub at_s: i64,
     /// What kind of thing it was.
     pub kind: IncidentKind,
-    /// What the limit's state is kept by, the rule that shed, why programs were killed, or the upstream.
+    /// What the limit's state is kept by, the rule that shed, whose programs were killed (spelt as states of
+    /// limits are), or the upstream.
     pub what: String,
-    /// The limit's reason, the rule's sensor, or the upstream's server.
+    /// The limit's reason, the rule's sensor, the bound that was hit and by what, or the upstream's server.
     pub why: String,
     /// How often it happened since it was last told, at least.
     pub times: u64,

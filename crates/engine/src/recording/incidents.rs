@@ -6,7 +6,6 @@
 //! incident in ten seconds, which says how often it happened since. Nothing in it says who a client is.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use config::POOL_PREFIX;
@@ -14,18 +13,16 @@ use config::model::sensor::{Gauge, Sensor};
 use ipc::console::{Incident, IncidentKind};
 use limits::LimitId;
 
+use super::kills::PoolGroups;
 use crate::figures::workers;
 use crate::permits::holders;
 use crate::shedding;
-use crate::stats::Killed;
 use crate::worker::Shared;
 
 /// How long nothing more is told of a cause.
 const EVERY: Duration = Duration::from_secs(10);
 /// Causes that are told apart; of others nothing is told until some of these are forgotten.
 const CAUSES_MAX: usize = 1_024;
-/// Why programs are killed that hit the bounds of their group.
-const BOUNDS: [Killed; 2] = [Killed::Memory, Killed::Pids];
 
 /// A cause: what kind of thing it is, and which.
 type Cause = (IncidentKind, String);
@@ -36,7 +33,7 @@ pub(super) struct Watch {
     /// When the last refusal was that has been seen, since 1970.
     refused: Option<Duration>,
     shed: HashMap<String, u64>,
-    killed: Option<[u64; BOUNDS.len()]>,
+    pools: PoolGroups,
     /// Upstreams and their servers.
     down: Option<HashSet<(String, String)>>,
     /// When each cause was last told, and what happened since.
@@ -143,21 +140,11 @@ impl Watch {
     }
 
     fn programs(&mut self, shared: &Shared) -> Vec<(Cause, u64, String)> {
-        let count = |killed: Killed| -> u64 {
-            let workers = shared.stats.iter();
-            workers
-                .map(|it| it.programs.killed(killed).load(Relaxed))
-                .sum()
-        };
-        let counts = BOUNDS.map(count);
-        let before = self.killed.replace(counts).unwrap_or(counts);
-        let more = BOUNDS.iter().zip(counts.iter().zip(before));
-        let more = more.filter(|(_, (now, before))| **now > *before);
-        more.map(|(killed, (now, before))| {
-            let what = killed.word().to_owned();
-            ((IncidentKind::Program, what.clone()), now - before, what)
-        })
-        .collect()
+        let of_pools = self.pools.look(shared.generation()).into_iter();
+        let bounced = shared.hit_programs.take().chain(of_pools);
+        bounced
+            .map(|(what, times, why)| ((IncidentKind::Program, what), times, why))
+            .collect()
     }
 
     fn upstreams(&mut self, shared: &Shared) -> Vec<(Cause, u64, String)> {
@@ -183,7 +170,7 @@ impl Watch {
 mod tests {
     use super::*;
     use crate::fixture::Fixture;
-    use crate::stats::Health;
+    use crate::stats::{Health, Killed};
 
     const SITES: &str = r#"
 [[listen]]
@@ -276,15 +263,18 @@ rules = [
     }
 
     #[test]
-    fn programs_that_hit_their_bounds_are_told() {
+    fn a_program_that_hits_its_bounds_is_told_with_whose_and_which() {
         let fixture = Fixture::new(SITES);
         let (mut watch, begun) = (Watch::default(), Instant::now());
-        let killed = &fixture.worker.stats.programs;
-        killed.killed(Killed::Memory).fetch_add(1, Relaxed);
-        assert_eq!(told(&mut watch, &fixture, begun), [], "that was before");
-        killed.killed(Killed::Memory).fetch_add(2, Relaxed);
-        killed.killed(Killed::Client).fetch_add(2, Relaxed);
-        let programs = [(IncidentKind::Program, "memory_limit".to_owned(), 2)];
-        assert_eq!(told(&mut watch, &fixture, begun), programs);
+        let hit = &fixture.shared.hit_programs;
+        for site in ["a", "b", "a"] {
+            hit.note(site, Killed::Memory, b"/greedy.cgi");
+        }
+        let incidents = watch.next(&fixture.shared, begun, 60);
+        let told = incidents.iter().map(|it| (&*it.what, it.times, &*it.why));
+        let why = "memory_limit: /greedy.cgi";
+        let expected = [("site a", 2, why), ("site b", 1, why)];
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+        assert!(incidents.iter().all(|it| it.kind == IncidentKind::Program));
     }
 }

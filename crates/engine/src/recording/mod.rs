@@ -8,6 +8,7 @@
 pub(crate) mod console;
 pub(crate) mod guests;
 mod incidents;
+pub(crate) mod kills;
 mod places;
 pub(crate) mod ring;
 pub(crate) mod teller;

@@ -22,6 +22,7 @@ use crate::programs::pools::AllPools;
 use crate::recent::Recent;
 use crate::recording::console::ConsoleLink;
 use crate::recording::guests::Guests;
+use crate::recording::kills::HitPrograms;
 use crate::refused::RefusedClients;
 use crate::rewrite::told::RewrittenRequest;
 use crate::scripts::tried::Tried;
@@ -80,6 +81,8 @@ pub struct Shared {
     pub shadow_shed: Arc<AllRemembered>,
     /// What programs have complained of lately.
     pub complaints: Arc<Complaints>,
+    /// Programs that ran into bounds of their groups lately.
+    pub(crate) hit_programs: Arc<HitPrograms>,
     /// What scripts in shadow would have done.
     pub(crate) tried: Arc<Tried>,
     /// Requests that were rewritten lately.
@@ -142,6 +145,7 @@ impl Shared {
             spool_disk: Arc::default(),
             slots: Arc::default(),
             complaints: Arc::default(),
+            hit_programs: Arc::default(),
             tried: Arc::default(),
             rewritten: Arc::default(),
             scripts: sensors.for_scripts(),

@@ -9,7 +9,7 @@ use testkit::{Gateway, eventually};
 use crate::{PATIENCE, body, get, has, membership, place};
 
 /// A site whose PHP is a pool of its tenant's.
-const POOL: &str = r#"
+pub(super) const POOL: &str = r#"
 workers = 1
 cgroup_required = true
 [[listen]]
@@ -38,7 +38,7 @@ pool = { php = "test" }
 "#;
 
 /// A gateway with this configuration and these pages; `None` without php-fpm, which is said.
-fn builder(config: &str, pages: &[(&str, &str)]) -> Option<Builder> {
+pub(super) fn builder(config: &str, pages: &[(&str, &str)]) -> Option<Builder> {
     let php = testkit::php::find_php_fpm()?;
     let user = match os::process::is_root() {
         true => "user = \"www-data\"",

@@ -13,8 +13,9 @@ use rustix::fs::{Mode, OFlags, open};
 
 use super::Error;
 use super::controllers::{Controller, Controllers};
-use super::interface::{open_for_writing, value};
+use super::interface::{keyed, open_for_writing, value};
 use super::layout::{Layout, Version};
+use super::usage::sum_below;
 
 /// The directory below a group that holds its processes: those of a group that has groups below
 /// it must stand in one of their own.
@@ -101,6 +102,39 @@ impl Leaf {
 }
 
 impl Hits {
+    /// What the group at `path` counts: in version 2 with those below it.
+    #[must_use]
+    pub fn of(layout: &Layout, path: &[String]) -> Hits {
+        let count = |controller| {
+            let hierarchy = layout.of(controller)?;
+            let (file, key) = counter(controller, hierarchy.version);
+            keyed(&hierarchy.group(path).join(file), key)
+        };
+        Hits::counted(count)
+    }
+
+    /// What is counted in the group at `path` and those below it, of which none has a limit.
+    #[must_use]
+    pub fn of_programs(layout: &Layout, path: &[String]) -> Hits {
+        let count = |controller| {
+            let hierarchy = layout.of(controller)?;
+            let (file, key) = counter(controller, hierarchy.version);
+            match (controller, hierarchy.version) {
+                // It counts those below.
+                (Controller::Memory, Version::V2) => keyed(&hierarchy.group(path).join(file), key),
+                _ => sum_below(&hierarchy.group(path), file, key),
+            }
+        };
+        Hits::counted(count)
+    }
+
+    fn counted(count: impl Fn(Controller) -> Option<u64>) -> Hits {
+        Hits {
+            oom_kills: count(Controller::Memory).unwrap_or(0),
+            pids: count(Controller::Pids).unwrap_or(0),
+        }
+    }
+
     /// What was hit since `before`.
     #[must_use]
     pub fn since(self, before: Hits) -> Hits {
@@ -126,11 +160,7 @@ fn counters(
     else {
         return Vec::new();
     };
-    let file = match (controller, hierarchy.version) {
-        (Controller::Memory, Version::V1) => "memory.oom_control",
-        (Controller::Memory, Version::V2) => "memory.events",
-        _ => "pids.events",
-    };
+    let (file, _) = counter(controller, hierarchy.version);
     let groups = (1..=path.len()).filter_map(|depth| path.get(..depth));
     let groups = groups.map(|path| hierarchy.group(path));
     let run: PathBuf = hierarchy.group(path).join(RUN);
@@ -138,6 +168,15 @@ fn counters(
         .chain([run])
         .filter_map(|group| File::open(group.join(file)).ok())
         .collect()
+}
+
+/// The file that counts what ran into a controller's bounds, and the number there.
+fn counter(controller: Controller, version: Version) -> (&'static str, &'static str) {
+    match (controller, version) {
+        (Controller::Memory, Version::V1) => ("memory.oom_control", "oom_kill"),
+        (Controller::Memory, Version::V2) => ("memory.events", "oom_kill"),
+        _ => ("pids.events", "max"),
+    }
 }
 
 fn directory(path: &Path) -> Result<OwnedFd, Error> {

@@ -191,7 +191,8 @@ fn sum_by_kind(text: &str, kinds: [&str; 2]) -> u64 {
     numbers.fold(0, u64::saturating_add)
 }
 
-fn sum_below(group: &Path, file: &str, key: &str) -> Option<u64> {
+/// The sum of a number of this group and those below it.
+pub(super) fn sum_below(group: &Path, file: &str, key: &str) -> Option<u64> {
     let each = groups(group).into_iter();
     let each = each.filter_map(|group| keyed(&group.join(file), key));
     each.reduce(u64::saturating_add)

@@ -324,6 +324,19 @@ impl<'a> Relay<'a> {
         outcome
     }
 
+    /// Writes down whose program ran into the bounds of its group.
+    fn note_bounds(&self, exchange: &Exchange, killed: Killed) {
+        if matches!(killed, Killed::Memory | Killed::Pids) {
+            let file = exchange
+                .route
+                .file
+                .as_ref()
+                .map_or(&b""[..], |it| it.path());
+            let (worker, site) = (&self.routed.worker, &self.routed.site.name);
+            worker.shared.hit_programs.note(site, killed, file);
+        }
+    }
+
     /// Writes down what the program took and how it ended.
     fn note(
         &self,
@@ -338,6 +351,7 @@ impl<'a> Relay<'a> {
         }
         if let Some(killed) = killed(outcome, answered) {
             bump(stats.killed(killed), 1);
+            self.note_bounds(exchange, killed);
         }
         let Some(ProgramOutcome::Ended(ended)) = outcome else {
             return;
