@@ -11,11 +11,12 @@ use config::model::sensor::{self, Gauge, Worse};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use report::units::{self, Unit};
-use report::{Column, Document, Language, Phrase, Table, Tone};
+use report::{Cell, Document, Language, Phrase, Tone};
 use serde_json::{Value, json};
 
 use crate::capacity::{BusyHour, DAYS_MAX, DAYS_MIN, FullOn, full_on, trend};
 use crate::history::Sums;
+use crate::page::{MaybeFigure, Telling};
 use crate::salts::{civil, day_number};
 use crate::store::{FigureStore, StoreError, Tier};
 
@@ -146,23 +147,38 @@ impl Outlook {
             document.answer = Some((Tone::Warn, nothing.into()));
             return document;
         }
-        let columns = [
-            say("peak today", "今日の最大"),
-            say("95 % of minutes", "分単位の 95 %"),
-            say("busy hour", "最も混む 1 時間"),
-            say("grows by day", "1 日の増加"),
-            say("full at", "上限"),
-            say("full on", "上限に達する日"),
-        ];
-        let columns = columns.into_iter().map(Column::right);
-        let first = Column::left(say("resource", "リソース"));
-        let mut table = Table::new([first].into_iter().chain(columns));
-        for (resource, state) in &self.0 {
-            table.row(state.row(resource, language));
-        }
-        let section = document.section(say("Resources", "リソース"));
-        section.id = "capacity";
-        section.table(table);
+        let telling = Telling::whole_in(language);
+        let mut table = telling.table(&self.0);
+        let line = |state: &ResourceState| trend(&state.busy_hours);
+        table.words("resource", "リソース", |(it, _)| {
+            Cell::from(&*it.figure)
+        });
+        table.numbers("peak today", "今日の最大", |(it, state)| {
+            state.peak(it).cell(it.unit)
+        });
+        table.numbers("95 % of minutes", "分単位の 95 %", |(it, state)| {
+            state.p95.cell(it.unit)
+        });
+        table.numbers("busy hour", "最も混む 1 時間", |(it, state)| {
+            state
+                .busy_hours
+                .last()
+                .map(|(_, value)| *value)
+                .cell(it.unit)
+        });
+        table.numbers("grows by day", "1 日の増加", |(it, state)| {
+            let growth = line(state).map(|line| {
+                let (low, high) = line.between;
+                let text = units::with_interval(it.unit, line.per_day, low, high);
+                Cell::figure(text, line.per_day)
+            });
+            growth.unwrap_or_else(|| Cell::from(units::NONE))
+        });
+        table.numbers("full at", "上限", |(it, _)| it.full.cell(it.unit));
+        table.numbers("full on", "上限に達する日", |(_, state)| {
+            Cell::from(when(state.full, language))
+        });
+        table.end(&mut document, "capacity", say("Resources", "リソース"), "");
         for (resource, state) in &self.0 {
             state.tell(resource, &mut document, language);
         }
@@ -283,25 +299,6 @@ impl ResourceState {
         })
     }
 
-    fn row(&self, resource: &Resource, language: Language) -> Vec<String> {
-        let write =
-            |value: Option<f64>| value.map_or(units::NONE.into(), |it| resource.unit.write(it));
-        let line = trend(&self.busy_hours);
-        let growth = line.map_or(units::NONE.into(), |line| {
-            let (low, high) = line.between;
-            units::with_interval(resource.unit, line.per_day, low, high)
-        });
-        vec![
-            resource.figure.clone(),
-            write(self.peak(resource)),
-            write(self.p95),
-            write(self.busy_hours.last().map(|(_, value)| *value)),
-            growth,
-            resource.unit.write(resource.full),
-            when(self.full, language),
-        ]
-    }
-
     fn tell(&self, resource: &Resource, document: &mut Document, language: Language) {
         if self.tenants.is_empty() && resource.raised_by.is_empty() {
             return;
@@ -312,26 +309,24 @@ impl ResourceState {
             Language::Japanese => format!("`{}` の内訳", resource.figure),
         });
         if !self.tenants.is_empty() {
-            let columns = [
-                say(
-                    "share of the busy hours of a week",
-                    "1 週間の混む時間での割合",
-                ),
-                say("full if it moves", "移転した場合"),
-                say("full if it is held to half", "半分に制限した場合"),
-            ];
-            let columns = columns.into_iter().map(Column::right);
-            let first = Column::left(say("tenant", "テナント"));
-            let mut table = Table::new([first].into_iter().chain(columns));
-            for it in &self.tenants {
-                table.row([
-                    it.tenant.clone(),
-                    units::share(it.share),
-                    when(it.full_moved, language),
-                    when(it.full_halved, language),
-                ]);
-            }
-            section.table(table);
+            let telling = Telling::whole_in(language);
+            let mut table = telling.table(&self.tenants);
+            table.words("tenant", "テナント", |it| Cell::from(&*it.tenant));
+            table.figure(
+                "share of the busy hours of a week",
+                "1 週間の混む時間での割合",
+                Unit::Share,
+                |it| it.share,
+            );
+            table.numbers("full if it moves", "移転した場合", |it| {
+                Cell::from(when(it.full_moved, language))
+            });
+            table.numbers(
+                "full if it is held to half",
+                "半分に制限した場合",
+                |it| Cell::from(when(it.full_halved, language)),
+            );
+            section.table(table.done());
             let made_of = resource.made_of;
             section.text(match language {
                 Language::English => format!(

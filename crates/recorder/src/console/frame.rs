@@ -250,8 +250,7 @@ fn top(
     current: Option<&Page>,
     language: Language,
 ) -> Markup {
-    let live = LivePage::ALL.into_iter();
-    let live = live.filter(|page| page.is_shown_to(scope));
+    let live = LivePage::all().filter(|page| page.is_shown_to(scope));
     let is_sites = matches!(current, Some(Page::Sites | Page::Site(..)));
     html! {
         a.skip href="#main" { (Phrase::new("To the figures", "本文へ").said_in(language)) }
@@ -292,7 +291,7 @@ fn top(
 fn parts(asking: &Asking<'_>, site: &str, current: SitePart) -> Markup {
     html! {
         nav.tabs aria-label=(asking.telling().say("Of this site", "このサイト")) {
-            @for part in SitePart::ALL {
+            @for part in SitePart::all() {
                 a href=(asking.address.to(Page::Site(site.to_owned(), part)))
                     aria-current=[(part == current).then_some("page")] {
                     (part.title().said_in(asking.language))

@@ -100,7 +100,7 @@ fn causes(
         }
     }
     rows.extend(elsewhere.into_values());
-    let mut table = told.unfiltered().table(rows);
+    let mut table = told.telling.whole(rows);
     table.words("what", "内容", |it| {
         Cell::name(told.what(it.kind, &it.what))
     });
@@ -123,7 +123,7 @@ fn incidents(document: &mut Document, incidents: &[KeptIncident], told: Incident
     if incidents.is_empty() {
         return;
     }
-    let mut table = told.unfiltered().table(incidents);
+    let mut table = told.telling.whole(incidents);
     table.words("when", "日時", |it| Cell::from(instant(it.incident.at_s)));
     table.words("what", "内容", |KeptIncident { incident: it, .. }| {
         Cell::name(told.what(it.kind, &it.what))
@@ -159,14 +159,6 @@ fn instant(at_s: i64) -> String {
 impl IncidentTelling<'_> {
     fn say(self, english: &'static str, japanese: &'static str) -> &'static str {
         self.telling.say(english, japanese)
-    }
-
-    /// What is read was filtered.
-    fn unfiltered(self) -> Telling<'static> {
-        Telling {
-            filter: "",
-            ..self.telling
-        }
     }
 
     /// Whether what went wrong is theirs.

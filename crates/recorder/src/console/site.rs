@@ -28,86 +28,48 @@ pub(super) enum SitePart {
 }
 
 impl SitePart {
-    /// All, in the order they are shown.
-    pub(super) const ALL: [SitePart; 8] = [
-        SitePart::Visits,
-        SitePart::Pages,
-        SitePart::Sources,
-        SitePart::Visitors,
-        SitePart::Devices,
-        SitePart::Bots,
-        SitePart::Errors,
-        SitePart::Speed,
+    /// All, in the order they are shown: what addresses and people call them.
+    const ALL: [(SitePart, &'static str, Phrase); 8] = [
+        (SitePart::Visits, "visits", Phrase::new("Visits", "訪問")),
+        (SitePart::Pages, "pages", Phrase::new("Pages", "ページ")),
+        (SitePart::Sources, "sources", Phrase::new("Sources", "訪問元")),
+        (SitePart::Visitors, "visitors", Phrase::new("Visitors", "訪問者")),
+        (SitePart::Devices, "devices", Phrase::new("Devices", "端末")),
+        (SitePart::Bots, "bots", Phrase::new("Bots", "ボット")),
+        (SitePart::Errors, "errors", Phrase::new("Errors", "エラー")),
+        (SitePart::Speed, "speed", Phrase::new("Speed", "速さ")),
     ];
+
+    pub(super) fn all() -> impl Iterator<Item = SitePart> {
+        SitePart::ALL.into_iter().map(|(part, ..)| part)
+    }
 
     /// What addresses call it.
     pub(super) fn id(self) -> &'static str {
-        match self {
-            SitePart::Visits => "visits",
-            SitePart::Pages => "pages",
-            SitePart::Sources => "sources",
-            SitePart::Visitors => "visitors",
-            SitePart::Devices => "devices",
-            SitePart::Bots => "bots",
-            SitePart::Errors => "errors",
-            SitePart::Speed => "speed",
-        }
+        // They stand in their order.
+        SitePart::ALL[self as usize].1
     }
 
     pub(super) fn of_id(id: &str) -> Option<SitePart> {
-        SitePart::ALL.into_iter().find(|part| part.id() == id)
+        SitePart::all().find(|part| part.id() == id)
     }
 
     /// What people call it.
     pub(super) fn title(self) -> Phrase {
-        match self {
-            SitePart::Visits => Phrase::new("Visits", "訪問"),
-            SitePart::Pages => Phrase::new("Pages", "ページ"),
-            SitePart::Sources => Phrase::new("Sources", "訪問元"),
-            SitePart::Visitors => Phrase::new("Visitors", "訪問者"),
-            SitePart::Devices => Phrase::new("Devices", "端末"),
-            SitePart::Bots => Phrase::new("Bots", "ボット"),
-            SitePart::Errors => Phrase::new("Errors", "エラー"),
-            SitePart::Speed => Phrase::new("Speed", "速さ"),
-        }
+        SitePart::ALL[self as usize].2
     }
 
     /// The lists it shows, in order.
     fn lists(self) -> &'static [ListOf] {
+        use ListOf::*;
         match self {
             SitePart::Visits | SitePart::Visitors => &[],
-            SitePart::Pages => &[
-                ListOf::Pages,
-                ListOf::Entries,
-                ListOf::Exits,
-                ListOf::NextPages,
-                ListOf::Files,
-            ],
-            SitePart::Sources => &[
-                ListOf::Referrers,
-                ListOf::ReferringPages,
-                ListOf::Campaigns,
-                ListOf::Searches,
-            ],
-            SitePart::Devices => &[
-                ListOf::Browsers,
-                ListOf::Systems,
-                ListOf::Devices,
-                ListOf::Countries,
-            ],
-            SitePart::Bots => &[ListOf::Bots],
-            SitePart::Errors => &[
-                ListOf::Statuses,
-                ListOf::Reasons,
-                ListOf::Missing,
-                ListOf::Errors,
-            ],
-            SitePart::Speed => &[
-                ListOf::Pages,
-                ListOf::Rules,
-                ListOf::BackEnds,
-                ListOf::Programs,
-            ],
+            SitePart::Pages => &[Pages, Entries, Exits, NextPages, Files],
+            SitePart::Sources => &[Referrers, ReferringPages, Campaigns, Searches],
+            SitePart::Devices => &[Browsers, Systems, Devices, Countries],
+            SitePart::Bots => &[Bots],
+            SitePart::Errors => &[Statuses, Reasons, Missing, Errors],
+            SitePart::Speed => &[Pages, Rules, BackEnds, Programs],
         }
     }
 

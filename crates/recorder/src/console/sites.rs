@@ -30,32 +30,25 @@ pub(super) enum SortedBy {
 }
 
 impl SortedBy {
-    /// All, in the order of the columns.
-    const ALL: [SortedBy; 7] = [
-        SortedBy::Name,
-        SortedBy::Views,
-        SortedBy::Visits,
-        SortedBy::Visitors,
-        SortedBy::Requests,
-        SortedBy::Errors,
-        SortedBy::Slowness,
+    /// All, in the order of the columns: what addresses call them. The usual one needs no word.
+    const ALL: [(SortedBy, &'static str); 7] = [
+        (SortedBy::Name, "name"),
+        (SortedBy::Views, ""),
+        (SortedBy::Visits, "visits"),
+        (SortedBy::Visitors, "visitors"),
+        (SortedBy::Requests, "requests"),
+        (SortedBy::Errors, "errors"),
+        (SortedBy::Slowness, "slowness"),
     ];
 
-    /// What addresses call it; the usual one needs no word.
     pub(super) fn id(self) -> &'static str {
-        match self {
-            SortedBy::Name => "name",
-            SortedBy::Views => "",
-            SortedBy::Visits => "visits",
-            SortedBy::Visitors => "visitors",
-            SortedBy::Requests => "requests",
-            SortedBy::Errors => "errors",
-            SortedBy::Slowness => "slowness",
-        }
+        // They stand in their order.
+        SortedBy::ALL[self as usize].1
     }
 
     pub(super) fn of_id(id: &str) -> Option<SortedBy> {
-        SortedBy::ALL.into_iter().find(|it| it.id() == id)
+        let found = SortedBy::ALL.into_iter().find(|(_, it)| *it == id);
+        found.map(|(by, _)| by)
     }
 }
 
@@ -150,7 +143,7 @@ fn table<'a>(
     table.figure("95 % within", "95 % の応答", Unit::Micros, |it| {
         it.1.p95_us()
     });
-    for (column, by) in table.columns().zip(SortedBy::ALL) {
+    for (column, (by, _)) in table.columns().zip(SortedBy::ALL) {
         column.link = Some(asking.address.with(|asked| asked.sorted_by = by));
         column.is_sorted = by == asking.address.asked.sorted_by && by != SortedBy::Name;
     }

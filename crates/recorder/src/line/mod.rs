@@ -100,9 +100,13 @@ pub fn unpacker(begin: &[u8]) -> Option<&'static str> {
 /// # Errors
 /// Why it could not be read, in words.
 pub fn read(line: &str) -> Result<LogLine, &'static str> {
-    let record = Record::read(line)?;
-    let (time, offset) = record.time?;
-    let (total_us, clock) = record.duration?;
+    let Record {
+        time,
+        duration,
+        told: record,
+    } = Record::read(line)?;
+    let (time, offset) = time?;
+    let (total_us, clock) = duration?;
     let target = record.target.ok_or(NO_REQUEST)?;
     // A permit is given back when the back end has said its last, not when the client has it all.
     // Waits for permits lie before the handler, so in `queue_us`.
@@ -161,7 +165,7 @@ pub struct LoggedRequest {
 /// # Errors
 /// Why it could not be read, in words.
 pub fn read_asked(line: &str) -> Result<LoggedRequest, &'static str> {
-    let record = Record::read(line)?;
+    let record = Record::read(line)?.told;
     Ok(LoggedRequest {
         method: record.method.ok_or(NO_REQUEST)?.into_owned(),
         host: record.host.map(Cow::into_owned),

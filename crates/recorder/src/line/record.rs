@@ -17,31 +17,14 @@ const FIELDS_MAX: usize = 64;
 /// Why a line without a method or a target is none.
 pub(super) const NO_REQUEST: &str = "it was no request";
 
-/// What a line tells.
+/// A line, taken apart.
 #[derive(Debug)]
 pub(super) struct Record<'a> {
     /// When it came in, or ended.
     pub(super) time: Result<(Timestamp, Offset), &'static str>,
-    pub(super) client: Option<Cow<'a, str>>,
-    pub(super) site: Option<Cow<'a, str>>,
-    /// Without a port in Apache's and nginx's.
-    pub(super) host: Option<Cow<'a, str>>,
-    pub(super) method: Option<Cow<'a, str>>,
-    pub(super) target: Option<Cow<'a, str>>,
-    pub(super) status: Option<u16>,
-    pub(super) bytes: Option<u64>,
-    pub(super) referrer: Option<Cow<'a, str>>,
-    pub(super) agent: Option<Cow<'a, str>>,
-    /// `None` where the log tells no files, which older ones of ours do not.
-    pub(super) file: Option<Option<Cow<'a, str>>>,
-    pub(super) upstream: Option<Cow<'a, str>>,
-    pub(super) reason: Option<Cow<'a, str>>,
     /// How long it took, and how exact that and the time are.
     pub(super) duration: Result<(u64, Clock), &'static str>,
-    pub(super) queue_us: Option<u64>,
-    pub(super) upstream_us: Option<u64>,
-    /// How many requests the line stands for.
-    pub(super) sampled: Option<u32>,
+    pub(super) told: ToldFields<'a>,
 }
 
 impl<'a> Record<'a> {
@@ -62,29 +45,32 @@ impl<'a> Record<'a> {
     }
 }
 
-/// A record of ours.
-#[derive(Default, Deserialize)]
+/// What a line tells, as records of ours have it.
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct OwnRecord<'a> {
+pub(super) struct ToldFields<'a> {
     #[serde(borrow)]
     time: Option<Cow<'a, str>>,
-    site: Option<Cow<'a, str>>,
-    host: Option<Cow<'a, str>>,
-    client: Option<Cow<'a, str>>,
-    method: Option<Cow<'a, str>>,
-    target: Option<Cow<'a, str>>,
-    status: Option<u16>,
-    bytes: Option<u64>,
-    referer: Option<Cow<'a, str>>,
-    user_agent: Option<Cow<'a, str>>,
+    pub(super) site: Option<Cow<'a, str>>,
+    /// Without a port in Apache's and nginx's.
+    pub(super) host: Option<Cow<'a, str>>,
+    pub(super) client: Option<Cow<'a, str>>,
+    pub(super) method: Option<Cow<'a, str>>,
+    pub(super) target: Option<Cow<'a, str>>,
+    pub(super) status: Option<u16>,
+    pub(super) bytes: Option<u64>,
+    pub(super) referer: Option<Cow<'a, str>>,
+    pub(super) user_agent: Option<Cow<'a, str>>,
+    /// `None` where the log tells no files, which older ones of ours do not.
     #[serde(deserialize_with = "told")]
-    file: Option<Option<Cow<'a, str>>>,
-    upstream: Option<Cow<'a, str>>,
-    reason: Option<Cow<'a, str>>,
+    pub(super) file: Option<Option<Cow<'a, str>>>,
+    pub(super) upstream: Option<Cow<'a, str>>,
+    pub(super) reason: Option<Cow<'a, str>>,
     total_us: Option<u64>,
-    queue_us: Option<u64>,
-    upstream_us: Option<u64>,
-    sampled: Option<u32>,
+    pub(super) queue_us: Option<u64>,
+    pub(super) upstream_us: Option<u64>,
+    /// How many requests the line stands for.
+    pub(super) sampled: Option<u32>,
 }
 
 /// What is there, and be it `null`.
@@ -93,12 +79,12 @@ fn told<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<Cow<'de, st
 }
 
 fn json(line: &str) -> Result<Record<'_>, &'static str> {
-    let record: OwnRecord<'_> = serde_json::from_str(line).map_err(|_| "it is no JSON object")?;
+    let record: ToldFields<'_> = serde_json::from_str(line).map_err(|_| "it is no JSON object")?;
     Ok(record.into())
 }
 
 fn ltsv(line: &str) -> Record<'_> {
-    let mut record = OwnRecord::default();
+    let mut record = ToldFields::default();
     for (label, value) in line.split('\t').filter_map(|field| field.split_once(':')) {
         let told = (value != "-").then_some(value);
         let text = told.map(Cow::Borrowed);
@@ -127,29 +113,15 @@ fn ltsv(line: &str) -> Record<'_> {
     record.into()
 }
 
-impl<'a> From<OwnRecord<'a>> for Record<'a> {
-    fn from(record: OwnRecord<'a>) -> Self {
-        let time = record.time.ok_or("it has no `time`");
+impl<'a> From<ToldFields<'a>> for Record<'a> {
+    fn from(told: ToldFields<'a>) -> Self {
+        let time = told.time.as_ref().ok_or("it has no `time`");
         let time = time.and_then(|time| time.parse().map_err(|_| "its `time` is no time"));
-        let total_us = record.total_us.ok_or("it has no `total_us`");
+        let total_us = told.total_us.ok_or("it has no `total_us`");
         Self {
             time: time.map(|time| (time, Offset::UTC)),
-            client: record.client,
-            site: record.site,
-            host: record.host,
-            method: record.method,
-            target: record.target,
-            status: record.status,
-            bytes: record.bytes,
-            referrer: record.referer,
-            agent: record.user_agent,
-            file: record.file,
-            upstream: record.upstream,
-            reason: record.reason,
             duration: total_us.map(|us| (us, Clock::Exact)),
-            queue_us: record.queue_us,
-            upstream_us: record.upstream_us,
-            sampled: record.sampled,
+            told,
         }
     }
 }
@@ -176,25 +148,21 @@ fn classic(line: &str) -> Result<Record<'_>, &'static str> {
         true => take(index).filter(|text| *text != "-"),
         false => None,
     };
-    let [referrer, agent] = [told(3), told(4)];
+    let [referer, user_agent] = [told(3), told(4)];
     Ok(Record {
         time: classic_time(time).ok_or("its [time] is none"),
-        client: Some(client.into()),
-        site: None,
-        host: host.map(Into::into),
-        method,
-        target,
-        status: status.and_then(|status| status.parse().ok()),
-        bytes: bytes.and_then(|bytes| bytes.parse().ok()),
-        referrer,
-        agent,
-        file: None,
-        upstream: None,
-        reason: None,
         duration,
-        queue_us: None,
-        upstream_us: None,
-        sampled: None,
+        told: ToldFields {
+            client: Some(client.into()),
+            host: host.map(Into::into),
+            method,
+            target,
+            status: status.and_then(|status| status.parse().ok()),
+            bytes: bytes.and_then(|bytes| bytes.parse().ok()),
+            referer,
+            user_agent,
+            ..ToldFields::default()
+        },
     })
 }
 

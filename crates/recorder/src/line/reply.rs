@@ -43,15 +43,19 @@ pub struct LoggedReply<'a> {
 /// # Errors
 /// Why it could not be read, in words.
 pub fn read_reply(line: &str) -> Result<LoggedReply<'_>, &'static str> {
-    let record = Record::read(line)?;
+    let Record {
+        time,
+        duration,
+        told: record,
+    } = Record::read(line)?;
     // A host that no site has is whatever a client sends.
-    let is_ours = matches!(record.duration, Ok((_, Clock::Exact)));
+    let is_ours = matches!(duration, Ok((_, Clock::Exact)));
     let host = record.host.filter(|_| !is_ours);
     // Which is how our own `vhost_combined` tells it.
     let is_none = host.as_deref() == Some("-");
     Ok(LoggedReply {
         is_of_no_site: is_none || is_ours && record.site.is_none(),
-        at_us: record.time?.0.as_microsecond(),
+        at_us: time?.0.as_microsecond(),
         client: record.client.unwrap_or_default(),
         site: record.site.or(host).unwrap_or_default(),
         method: record.method.unwrap_or_default(),
@@ -61,9 +65,9 @@ pub fn read_reply(line: &str) -> Result<LoggedReply<'_>, &'static str> {
             .filter(|status| (100..=999).contains(status))
             .ok_or("it has no status")?,
         bytes: record.bytes.unwrap_or(0),
-        referrer: record.referrer.unwrap_or_default(),
-        agent: record.agent.unwrap_or_default(),
-        total_us: record.duration.ok().map(|(us, _)| us),
+        referrer: record.referer.unwrap_or_default(),
+        agent: record.user_agent.unwrap_or_default(),
+        total_us: duration.ok().map(|(us, _)| us),
         queue_us: record.queue_us,
         upstream_us: record.upstream_us,
         stands_for: record.sampled.unwrap_or(1),

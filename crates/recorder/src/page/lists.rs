@@ -252,24 +252,14 @@ pub(crate) fn slowest(document: &mut Document, range: &RangeFigures, telling: &T
         return;
     }
     pages.sort_by(|(_, a), (_, b)| mean(b).total_cmp(&mean(a)));
-    let mut table = Table::new([
-        Column::left(PAGE.said_in(telling.language)),
-        Column::right(telling.say("mean time", "平均時間")).in_unit("µs"),
-        Column::right(telling.say("views", "閲覧")),
-    ]);
-    for (name, tally) in pages.iter().take(telling.rows) {
-        table.row([
-            Cell::name(*name),
-            Cell::figure(Unit::Micros.write(mean(tally)), mean(tally)),
-            Cell::count(u64::try_from(tally.count).unwrap_or(0)),
-        ]);
-    }
-    section(
-        document,
-        "slowest",
-        telling.say("Slowest pages", "遅いページ"),
-    )
-    .table(table);
+    let mut table = telling.table(pages);
+    table.name("page", "ページ", |it| it.0);
+    table.figure("mean time", "平均時間", Unit::Micros, |it| mean(&it.1));
+    table.count("views", "閲覧", |it| {
+        u64::try_from(it.1.count).unwrap_or(0)
+    });
+    let heading = telling.say("Slowest pages", "遅いページ");
+    table.end(document, "slowest", heading, "");
 }
 
 /// The trails that ended last.
@@ -297,26 +287,21 @@ pub(crate) fn trails(
             telling.salt_word()
         ),
     });
-    let columns = [
-        telling.say("day", "日"),
-        telling.say("visitor", "訪問者"),
-        PAGES.said_in(telling.language),
-    ];
-    let mut table = Table::new(columns.map(Column::left));
-    for (day, visitor, steps) in trails.iter().take(most) {
+    let mut table = telling.whole(trails.iter().take(most));
+    table.words("day", "日", |it| Cell::from(civil(it.0).to_string()));
+    table.words("visitor", "訪問者", |(_, visitor, _)| {
+        Cell::from(format!("{visitor:0VISITOR_DIGITS$x}"))
+    });
+    table.words("pages", "ページ", |(_, _, steps)| {
         let pages = steps.iter().take(STEPS_SHOWN);
         let pages = pages.map(|step| format!("{} {}", minute(step), step.page));
         let mut pages: Vec<String> = pages.collect();
         if let Some(more @ 1..) = steps.len().checked_sub(STEPS_SHOWN) {
             pages.push(format!("… +{more}"));
         }
-        table.row([
-            Cell::from(civil(*day).to_string()),
-            Cell::from(format!("{visitor:0VISITOR_DIGITS$x}")),
-            Cell::name(pages.join(" → ")),
-        ]);
-    }
-    section.table(table);
+        Cell::name(pages.join(" → "))
+    });
+    section.table(table.done());
 }
 
 /// One visitor's trail, page by page.
@@ -325,27 +310,26 @@ pub(crate) fn trail(
     trails: &[(i32, u64, Vec<TrailStep>)],
     telling: &Telling<'_>,
 ) {
-    let mut table = Table::new([
-        Column::left(telling.say("day", "日")),
-        Column::left(telling.say("time", "時刻")),
-        Column::left(PAGE.said_in(telling.language)),
-        Column::right(telling.say("until the next", "次まで")).in_unit("s"),
-    ]);
-    for (day, _, steps) in trails {
-        for (index, step) in steps.iter().enumerate() {
-            let next = steps.get(index + 1);
-            let stayed = next.map(|next| f64::from(next.second.saturating_sub(step.second)));
-            table.row([
-                Cell::from(civil(*day).to_string()),
-                Cell::from(format!("{}:{:02}", minute(step), step.second % 60)),
-                Cell::name(&*step.page),
-                stayed.map_or(Cell::from(units::NONE), |s| {
-                    Cell::figure(units::seconds(s), s)
-                }),
-            ]);
-        }
-    }
-    section(document, "trail", telling.say("Pages seen", "見たページ")).table(table);
+    let steps = trails.iter().flat_map(|(day, _, steps)| {
+        let next = steps.iter().skip(1).map(Some).chain([None]);
+        steps
+            .iter()
+            .zip(next)
+            .map(|(step, next)| (*day, step, next))
+    });
+    let mut table = telling.whole(steps);
+    table.words("day", "日", |it| Cell::from(civil(it.0).to_string()));
+    table.words("time", "時刻", |(_, step, _)| {
+        Cell::from(format!("{}:{:02}", minute(step), step.second % 60))
+    });
+    table.name("page", "ページ", |it| &it.1.page);
+    table.figure(
+        "until the next",
+        "次まで",
+        Unit::Seconds,
+        |(_, step, next)| next.map(|next| f64::from(next.second.saturating_sub(step.second))),
+    );
+    section(document, "trail", telling.say("Pages seen", "見たページ")).table(table.done());
 }
 
 /// Hour and minute of a step.

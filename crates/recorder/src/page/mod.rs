@@ -38,6 +38,16 @@ pub(crate) struct Telling<'a> {
 }
 
 impl Telling<'_> {
+    /// Everything, in a language.
+    pub(crate) fn whole_in(language: Language) -> Telling<'static> {
+        Telling {
+            language,
+            salt: SaltPeriod::Day,
+            rows: usize::MAX,
+            filter: "",
+        }
+    }
+
     /// Words in the language.
     pub(crate) fn say(&self, english: &'static str, japanese: &'static str) -> &'static str {
         report::Phrase::new(english, japanese).said_in(self.language)
@@ -63,10 +73,9 @@ pub fn document(site: &str, range: &RangeFigures, salt: SaltPeriod, rows: usize)
     let (from, to) = (civil(range.from), civil(range.to));
     let mut document = Document::new(format!("Visits of {site}"), format!("{from} to {to}"));
     let telling = Telling {
-        language: Language::English,
         salt,
         rows,
-        filter: "",
+        ..Telling::whole_in(Language::English)
     };
     if range.days.is_empty() {
         let nothing = "Nothing was recorded on these days.";

@@ -44,6 +44,16 @@ impl<T: MaybeFigure> MaybeFigure for Option<T> {
 }
 
 impl<'a> Telling<'a> {
+    /// Begins a table of all these rows, whatever is looked for.
+    pub(crate) fn whole<T>(self, rows: impl IntoIterator<Item = T>) -> RowTable<'a, T> {
+        let telling = Telling {
+            rows: usize::MAX,
+            filter: "",
+            ..self
+        };
+        telling.table(rows)
+    }
+
     /// Begins a table of these rows.
     pub(crate) fn table<T>(self, rows: impl IntoIterator<Item = T>) -> RowTable<'a, T> {
         let mut of: Vec<T> = rows.into_iter().collect();
@@ -158,6 +168,11 @@ impl<T> RowTable<'_, T> {
     ) {
         let column = Column::right(title).in_unit(word(unit));
         self.column(column, |row| of(row).cell(unit));
+    }
+
+    /// The table by itself.
+    pub(crate) fn done(self) -> Table {
+        self.table
     }
 
     /// Adds the table, or says that there is nothing.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use report::units::{self, Unit};
-use report::{Along, Cell, Column, Document, Language, Line, Lines, Panel, Phrase, Table};
+use report::{Along, Cell, Document, Language, Line, Lines, Panel, Phrase, Table};
 
 use super::lists::section;
 use super::{DAYS_SHOWN_MAX, Telling};
@@ -143,10 +143,19 @@ pub(crate) fn days(document: &mut Document, range: &RangeFigures, telling: &Tell
     if range.days.len() < 2 {
         return;
     }
-    section(document, "days", heading).chart(by_day(range, title, Unit::Count, &figures));
-    if range.days.len() <= DAYS_SHOWN_MAX {
-        days_table(document, range, telling);
+    let section = section(document, "days", heading);
+    section.chart(by_day(range, title, Unit::Count, &figures));
+    if range.days.len() > DAYS_SHOWN_MAX {
+        return;
     }
+    let mut table = telling.whole(&range.days);
+    table.words("day", "日", |it| Cell::from(civil(it.0).to_string()));
+    table.count("views", "閲覧", |it| it.1.views);
+    table.count("visits", "訪問", |it| it.1.visits);
+    table.count("visitors", "訪問者", |it| it.2);
+    table.count("requests", "リクエスト", |it| it.1.requests);
+    table.figure("sent", "送信量", Unit::Bytes, |it| it.1.bytes);
+    section.table(table.done());
 }
 
 /// Figures by day as a chart. Days of which nothing is known are gaps.
@@ -188,33 +197,6 @@ fn day_line(name: &str, days: impl Iterator<Item = (f64, f64)>) -> Line {
     }
 }
 
-/// A row for each day, in the section begun last.
-fn days_table(document: &mut Document, range: &RangeFigures, telling: &Telling<'_>) {
-    let columns = [
-        telling.say("views", "閲覧"),
-        telling.say("visits", "訪問"),
-        telling.say("visitors", "訪問者"),
-        telling.say("requests", "リクエスト"),
-    ];
-    let sent = Column::right(telling.say("sent", "送信量")).in_unit("bytes");
-    let columns = columns.into_iter().map(Column::right).chain([sent]);
-    let mut table = Table::new(
-        [Column::left(telling.say("day", "日"))]
-            .into_iter()
-            .chain(columns),
-    );
-    for (day, figures, visitors) in &range.days {
-        let counts = [figures.views, figures.visits, *visitors, figures.requests];
-        let sent = figures.bytes as f64;
-        let sent = Cell::figure(units::bytes(sent), sent);
-        let cells = [Cell::from(civil(*day).to_string())].into_iter();
-        table.row(cells.chain(counts.map(Cell::count)).chain([sent]));
-    }
-    if let Some(section) = document.sections.last_mut() {
-        section.table(table);
-    }
-}
-
 /// Views by hour of the day, beside the days before.
 pub(crate) fn hours(document: &mut Document, range: &RangeFigures, telling: &Telling<'_>) {
     let [days, days_before] = range.days_with_hours;
@@ -247,21 +229,12 @@ pub(crate) fn hours(document: &mut Document, range: &RangeFigures, telling: &Tel
     let section = section(document, "hours", telling.say("Hour by hour", "時間ごと"));
     let title = telling.say("Views by hour of the day", "時間帯ごとの閲覧");
     section.chart(panel(title, Along::Time, Unit::Count, lines));
-    let columns = means
-        .iter()
-        .map(|(name, _, _)| Column::right(name.as_str()));
-    let hour = Column::left(telling.say("hour", "時"));
-    let mut table = Table::new([hour].into_iter().chain(columns));
-    for hour in 0..24_u8 {
-        let figures = means.iter().map(|(_, of, days)| mean(of, hour, *days));
-        let figures = figures.map(|value| Cell::figure(units::figure(value), value));
-        table.row(
-            [Cell::from(format!("{hour:02}"))]
-                .into_iter()
-                .chain(figures),
-        );
+    let mut table = telling.whole(0..24_u8);
+    table.words("hour", "時", |hour| Cell::from(format!("{hour:02}")));
+    for (name, figures, days) in &means {
+        table.figures(name, Unit::Count, |hour| mean(figures, *hour, *days));
     }
-    section.table(table);
+    section.table(table.done());
     if range.minutes.len() > 1 {
         let minutes = range.minutes.iter();
         let points = minutes.map(|(minute, it)| (f64::from(*minute) * 60.0, it.requests as f64));
@@ -296,26 +269,25 @@ pub(crate) fn weekdays(document: &mut Document, range: &RangeFigures, telling: &
     if range.days.len() < 7 {
         return;
     }
-    let columns = [
-        telling.say("days", "日数"),
-        telling.say("views a day", "1 日の閲覧"),
-        telling.say("visits a day", "1 日の訪問"),
-    ];
-    let weekday = Column::left(telling.say("weekday", "曜日"));
-    let mut table = Table::new([weekday].into_iter().chain(columns.map(Column::right)));
-    for ((figures, days), name) in range.weekdays().iter().zip(WEEKDAYS) {
-        let mean = |sum: u64| {
-            let mean = sum as f64 / f64::from((*days).max(1));
-            Cell::figure(units::figure(mean), mean)
-        };
-        table.row([
-            Cell::from(name.said_in(telling.language)),
-            Cell::count(u64::from(*days)),
-            mean(figures.views),
-            mean(figures.visits),
-        ]);
-    }
-    section(document, "weekdays", telling.say("Weekdays", "曜日ごと")).table(table);
+    let mean = |sum: u64, days: u32| sum as f64 / f64::from(days.max(1));
+    let mut table = telling.whole(range.weekdays().into_iter().zip(WEEKDAYS));
+    table.words("weekday", "曜日", |(_, name)| {
+        Cell::from(name.said_in(telling.language))
+    });
+    table.count("days", "日数", |((_, days), _)| u64::from(*days));
+    table.figure(
+        "views a day",
+        "1 日の閲覧",
+        Unit::Count,
+        |((it, days), _)| mean(it.views, *days),
+    );
+    table.figure(
+        "visits a day",
+        "1 日の訪問",
+        Unit::Count,
+        |((it, days), _)| mean(it.visits, *days),
+    );
+    section(document, "weekdays", telling.say("Weekdays", "曜日ごと")).table(table.done());
 }
 
 /// Sums by month, where the range is longer than one.
@@ -324,18 +296,12 @@ pub(crate) fn months(document: &mut Document, range: &RangeFigures, telling: &Te
     if months.len() < 2 {
         return;
     }
-    let columns = [
-        telling.say("views", "閲覧"),
-        telling.say("visits", "訪問"),
-        telling.say("requests", "リクエスト"),
-    ];
-    let month = Column::left(telling.say("month", "月"));
-    let mut table = Table::new([month].into_iter().chain(columns.map(Column::right)));
-    for (month, it) in months {
-        let counts = [it.views, it.visits, it.requests].map(Cell::count);
-        table.row([Cell::from(month)].into_iter().chain(counts));
-    }
-    section(document, "months", telling.say("Months", "月ごと")).table(table);
+    let mut table = telling.whole(months);
+    table.words("month", "月", |it| Cell::from(&*it.0));
+    table.count("views", "閲覧", |it| it.1.views);
+    table.count("visits", "訪問", |it| it.1.visits);
+    table.count("requests", "リクエスト", |it| it.1.requests);
+    section(document, "months", telling.say("Months", "月ごと")).table(table.done());
 }
 
 /// How long requests took, by day and by hour of the day.
@@ -382,29 +348,30 @@ fn quantile(durations: &Durations, share: f64) -> f64 {
 
 /// Percentiles and parts of what requests took in each of some periods.
 fn timed_table<'a>(
-    period: &str,
+    period: &'static str,
     periods: impl Iterator<Item = (String, &'a Figures)>,
     telling: &Telling<'_>,
 ) -> Table {
-    let mut columns = vec![
-        Column::left(period),
-        Column::right(telling.say("requests", "リクエスト")),
-    ];
-    let names = QUANTILES.map(|(_, name)| name.said_in(telling.language));
-    let parts = [
-        telling.say("waiting, mean", "待ち（平均）"),
-        telling.say("back ends, mean", "バックエンド（平均）"),
-    ];
-    let times = names.into_iter().chain(parts);
-    columns.extend(times.map(|name| Column::right(name).in_unit("µs")));
-    let mut table = Table::new(columns);
-    for (name, it) in periods.filter(|(_, it)| it.durations.count() > 0) {
-        let us = |us: f64| Cell::figure(units::micros(us), us);
-        let quantiles = QUANTILES.map(|(share, _)| us(quantile(&it.durations, share)));
-        let mean = |sum: u64| us(sum as f64 / it.requests.max(1) as f64);
-        let cells = [Cell::from(name), Cell::count(it.requests)].into_iter();
-        let parts = [mean(it.queue_us), mean(it.upstream_us)];
-        table.row(cells.chain(quantiles).chain(parts));
+    let mut table = telling.whole(periods.filter(|(_, it)| it.durations.count() > 0));
+    table.words(period, period, |it| Cell::from(&*it.0));
+    table.count("requests", "リクエスト", |it| it.1.requests);
+    for (share, name) in QUANTILES {
+        table.figures(name.said_in(telling.language), Unit::Micros, |(_, it)| {
+            quantile(&it.durations, share)
+        });
     }
-    table
+    let mean = |sum: u64, it: &Figures| sum as f64 / it.requests.max(1) as f64;
+    table.figure(
+        "waiting, mean",
+        "待ち（平均）",
+        Unit::Micros,
+        |(_, it)| mean(it.queue_us, it),
+    );
+    table.figure(
+        "back ends, mean",
+        "バックエンド（平均）",
+        Unit::Micros,
+        |(_, it)| mean(it.upstream_us, it),
+    );
+    table.done()
 }

@@ -57,45 +57,50 @@ pub(super) enum LivePage {
 }
 
 impl LivePage {
-    /// All, in the order they are shown.
-    pub(super) const ALL: [LivePage; 7] = [
-        LivePage::Now,
-        LivePage::Limits,
-        LivePage::Machine,
-        LivePage::Programs,
-        LivePage::BackEnds,
-        LivePage::Certificates,
-        LivePage::Alerts,
+    /// All, in the order they are shown: what addresses and people call them.
+    const ALL: [(LivePage, &'static str, Phrase); 7] = [
+        (LivePage::Now, "now", Phrase::new("Now", "現在")),
+        (LivePage::Limits, "limits", Phrase::new("Limits", "制限")),
+        (
+            LivePage::Machine,
+            "machine",
+            Phrase::new("Machine", "マシン"),
+        ),
+        (
+            LivePage::Programs,
+            "programs",
+            Phrase::new("Programs and pools", "プログラムとプール"),
+        ),
+        (
+            LivePage::BackEnds,
+            "back-ends",
+            Phrase::new("Back ends", "バックエンド"),
+        ),
+        (
+            LivePage::Certificates,
+            "certificates",
+            Phrase::new("Certificates", "証明書"),
+        ),
+        (LivePage::Alerts, "alerts", Phrase::new("Alerts", "警告")),
     ];
+
+    pub(super) fn all() -> impl Iterator<Item = LivePage> {
+        LivePage::ALL.into_iter().map(|(page, ..)| page)
+    }
 
     /// What addresses call it.
     pub(super) fn id(self) -> &'static str {
-        match self {
-            LivePage::Now => "now",
-            LivePage::Limits => "limits",
-            LivePage::Machine => "machine",
-            LivePage::Programs => "programs",
-            LivePage::BackEnds => "back-ends",
-            LivePage::Certificates => "certificates",
-            LivePage::Alerts => "alerts",
-        }
+        // They stand in their order.
+        LivePage::ALL[self as usize].1
     }
 
     pub(super) fn of_id(id: &str) -> Option<LivePage> {
-        LivePage::ALL.into_iter().find(|page| page.id() == id)
+        LivePage::all().find(|page| page.id() == id)
     }
 
     /// What people call it.
     pub(super) fn title(self) -> Phrase {
-        match self {
-            LivePage::Now => Phrase::new("Now", "現在"),
-            LivePage::Limits => Phrase::new("Limits", "制限"),
-            LivePage::Machine => Phrase::new("Machine", "マシン"),
-            LivePage::Programs => Phrase::new("Programs and pools", "プログラムとプール"),
-            LivePage::BackEnds => Phrase::new("Back ends", "バックエンド"),
-            LivePage::Certificates => Phrase::new("Certificates", "証明書"),
-            LivePage::Alerts => Phrase::new("Alerts", "警告"),
-        }
+        LivePage::ALL[self as usize].2
     }
 
     /// Whether anything on it may be a tenant's.
