@@ -49,7 +49,63 @@ pub struct Figures {
     pub durations: Durations,
 }
 
+/// How many numbers figures are, beside their durations.
+pub(crate) const FIGURES: usize = 14;
+
 impl Figures {
+    /// As numbers, small where they can be: each request has a status.
+    pub(crate) fn numbers(&self) -> [u64; FIGURES] {
+        let [one, two, three, four, five] = self.statuses;
+        let answered = self.statuses.iter().copied();
+        [
+            answered.fold(self.requests, u64::wrapping_sub),
+            self.bots,
+            self.views,
+            self.visits,
+            // Of visits, so that it is seldom below zero.
+            self.visits.wrapping_sub(self.bounces.cast_unsigned()),
+            self.visit_s,
+            self.bytes,
+            one,
+            two,
+            three,
+            four,
+            five,
+            self.queue_us,
+            self.upstream_us,
+        ]
+    }
+
+    /// What was told by these numbers.
+    pub(crate) fn of_numbers(numbers: [u64; FIGURES], durations: Durations) -> Figures {
+        let [
+            rest,
+            bots,
+            views,
+            visits,
+            longer,
+            visit_s,
+            bytes,
+            statuses @ ..,
+            queue_us,
+            upstream_us,
+        ] = numbers;
+        let statuses: [u64; 5] = statuses;
+        Figures {
+            requests: statuses.into_iter().fold(rest, u64::wrapping_add),
+            bots,
+            views,
+            visits,
+            bounces: visits.wrapping_sub(longer).cast_signed(),
+            visit_s,
+            bytes,
+            statuses,
+            queue_us,
+            upstream_us,
+            durations,
+        }
+    }
+
     /// Adds another period's.
     pub fn merge(&mut self, other: &Figures) {
         let sums = [

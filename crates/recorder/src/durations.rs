@@ -50,6 +50,16 @@ impl Durations {
         self.buckets.extend(others);
     }
 
+    /// Buckets in order, with what is in them.
+    pub(crate) fn buckets(&self) -> &[(u16, u64)] {
+        &self.buckets
+    }
+
+    /// These buckets, which are in order.
+    pub(crate) fn of_buckets(buckets: Vec<(u16, u64)>) -> Durations {
+        Durations { buckets }
+    }
+
     /// How many there are.
     pub fn count(&self) -> u64 {
         let counts = self.buckets.iter().map(|(_, count)| *count);

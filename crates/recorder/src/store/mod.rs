@@ -6,6 +6,7 @@
 //! reader takes up those that were not. What is old is thinned out: minutes, visitors and trails
 //! first, hours later, days never.
 
+mod columns;
 mod days;
 mod incidents;
 mod parts;
@@ -29,7 +30,7 @@ use crate::piece::Piece;
 use crate::visits::OpenVisit;
 use incidents::thin_incidents;
 pub use incidents::{IncidentCause, IncidentsOf, KeptIncident};
-use parts::{packed, take_up};
+use parts::{Packing, packed, take_up};
 pub use samples::Tier;
 use samples::thin_samples;
 use upkeep::{keep_open_visits, open_visits, set_aside, thin, write_mark};
@@ -53,10 +54,12 @@ const PIECES_BYTES_MAX: u64 = 4 << 20;
 const OVER_AT_ONCE: usize = 20;
 /// How long is waited for another process that writes.
 const BUSY_MAX: Duration = Duration::from_secs(10);
+/// Bytes that the database's log keeps when it begins anew.
+const LOG_BYTES_MAX: i64 = 4 << 20;
 /// The database in its directory.
 const FILE: &str = "figures.db";
 /// Of the tables below.
-const FORMAT: i64 = 7;
+const FORMAT: i64 = 8;
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sites (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE);
@@ -76,7 +79,7 @@ CREATE TABLE IF NOT EXISTS samples (series INTEGER NOT NULL, tier INTEGER NOT NU
 CREATE INDEX IF NOT EXISTS samples_by_age ON samples (tier, at);
 ";
 /// Formats whose tables are among these, with days that are understood.
-const FORMATS_BEFORE: RangeInclusive<i64> = 2..=6;
+const FORMATS_BEFORE: RangeInclusive<i64> = 2..=7;
 
 /// Why the database could not be used.
 #[derive(Debug)]
@@ -273,6 +276,8 @@ impl FigureStore {
         let opened = Connection::open(path).and_then(|connection| {
             connection.busy_timeout(BUSY_MAX)?;
             connection.pragma_update(None, "journal_mode", "wal")?;
+            // One that a large write has made long is cut again.
+            connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)?;
             // After a crash of the machine the last seconds may be missing; nothing is broken.
             connection.pragma_update(None, "synchronous", "normal")?;
             // What is forgotten is overwritten.
@@ -373,7 +378,7 @@ impl FigureStore {
             let mut find = transaction.prepare("SELECT id FROM sites WHERE name = ?1")?;
             for (site, day, piece) in pieces {
                 let site = site_id(&transaction, &mut find, site)?;
-                let content = packed(&piece.stored());
+                let content = packed(&piece.stored(), Packing::Quick);
                 insert.execute(params![site, day, content])?;
                 let known = self.waiting.get(&(site, day)).copied().unwrap_or_default();
                 let piece = WaitingPieces {
@@ -388,9 +393,9 @@ impl FigureStore {
             if !is_ours {
                 return Ok(false);
             }
-            for ((site, day), it) in &mut waiting {
+            for (of, it) in &mut waiting {
                 if it.is_due() {
-                    *it = take_up(&transaction, *site, *day)?;
+                    *it = take_up(&transaction, *of, Packing::Quick)?;
                 }
             }
             if thins {
@@ -399,7 +404,7 @@ impl FigureStore {
                 let over = over.filter(|((_, day), it)| *day < today && it.pieces > 0);
                 let mut left = OVER_AT_ONCE;
                 for (of, _) in over.take(OVER_AT_ONCE) {
-                    waiting.insert(*of, take_up(&transaction, of.0, of.1)?);
+                    waiting.insert(*of, take_up(&transaction, *of, Packing::Small)?);
                     left -= 1;
                 }
                 if left > 0 {
@@ -437,15 +442,15 @@ impl FigureStore {
         let failed = self.failed("write");
         let waiting = self.waiting.iter().filter(|(_, it)| it.pieces > 0);
         let waiting: Vec<_> = waiting.map(|(of, _)| *of).collect();
-        for (site, day) in waiting {
+        for of in waiting {
             let behavior = TransactionBehavior::Immediate;
             let transaction = self.connection.transaction_with_behavior(behavior);
             let taken = transaction.and_then(|transaction| {
-                take_up(&transaction, site, day)?;
+                take_up(&transaction, of, Packing::Small)?;
                 transaction.commit()
             });
             taken.map_err(&failed)?;
-            self.waiting.remove(&(site, day));
+            self.waiting.remove(&of);
         }
         Ok(())
     }

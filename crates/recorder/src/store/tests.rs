@@ -331,7 +331,7 @@ fn a_day_whose_lists_lie_together_is_read_and_taken_up_as_others() {
         let name = format!("/page/{number}/{}", "x".repeat(100));
         lists[ListOf::Pages as usize].add(&name, &Tally::times(1));
     }
-    let together = packed(&lists);
+    let together = packed(&lists, Packing::Quick);
     let connection = &store.connection;
     let deleted = connection.execute("DELETE FROM parts WHERE part >= 16", []);
     assert_eq!(deleted, Ok(1));
