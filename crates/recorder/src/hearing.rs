@@ -4,7 +4,7 @@
 //! and what people at the console ask goes to who draws pages ([`crate::respondent`]); so whoever looks at
 //! whatever page, figures are of now, and so are alerts.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use ipc::recorder::AlertRule;
 
 use crate::alert::AlertStanding;
 use crate::day::cut;
-use crate::history::{Detail, History, Sample};
+use crate::history::{ALL_TENANTS, Detail, History, Sample};
 use crate::respondent::{ConsoleMailbox, Respondent};
 use crate::store::{KeptIncident, Tier};
 
@@ -30,6 +30,8 @@ const LOOK: Duration = Duration::from_millis(200);
 const MESSAGES_MAX: usize = 1_024;
 /// Figures of tenants that are followed: those of the busiest 64 or so.
 const TENANT_FIGURES_MAX: usize = 192;
+/// What is added up of all tenants that the server tells of.
+const TENANT_SUMS_MAX: usize = 8;
 /// Counts of limits that one message may have.
 const LIMIT_FIGURES_MAX: usize = 1_000;
 /// Keys of limits that a day tells apart; what others come to is one.
@@ -174,6 +176,7 @@ impl Heard {
     fn take(&self, at_s: i64, values: &[(String, f64)]) {
         let mut figures = self.figures();
         let (mut of_tenants, mut of_limits) = (0, 0);
+        let mut of_all = BTreeMap::<&str, f64>::new();
         for (name, value) in values {
             if name.starts_with(LIMIT_FIGURES) {
                 of_limits += 1;
@@ -182,7 +185,11 @@ impl Heard {
                 }
                 continue;
             }
-            let is_tenants = name.starts_with("tenant.");
+            let of_tenant = name.strip_prefix("tenant.");
+            let is_tenants = of_tenant.is_some();
+            if let Some((_, what)) = of_tenant.and_then(|of| of.rsplit_once('.')) {
+                *of_all.entry(what).or_default() += value;
+            }
             of_tenants += usize::from(is_tenants);
             let is_watched = self.watched.contains(name.as_str());
             if of_tenants <= TENANT_FIGURES_MAX || !is_tenants || is_watched {
@@ -192,6 +199,9 @@ impl Heard {
                 };
                 figures.take(at_s, name, *value, detail);
             }
+        }
+        for (what, sum) in of_all.into_iter().take(TENANT_SUMS_MAX) {
+            figures.take(at_s, &format!("{ALL_TENANTS}{what}"), sum, Detail::Minutes);
         }
     }
 }

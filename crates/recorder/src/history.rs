@@ -21,6 +21,9 @@ const BACK_MAX_S: i64 = 120;
 /// Longest name of a figure.
 const NAME_BYTES_MAX: usize = 400;
 
+/// How figures begin that are sums of what all tenants take.
+pub(crate) const ALL_TENANTS: &str = "tenants.";
+
 /// Values of some time, added up.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sums {

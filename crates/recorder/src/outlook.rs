@@ -15,7 +15,7 @@ use report::{Cell, Document, Language, Phrase, Tone};
 use serde_json::{Value, json};
 
 use crate::capacity::{BusyHour, DAYS_MAX, DAYS_MIN, FullOn, full_on, trend};
-use crate::history::Sums;
+use crate::history::{ALL_TENANTS, Sums};
 use crate::page::{MaybeFigure, Telling};
 use crate::salts::{civil, day_number};
 use crate::store::{FigureStore, StoreError, Tier};
@@ -24,8 +24,6 @@ use crate::store::{FigureStore, StoreError, Tier};
 const DAY_S: i64 = 86_400;
 /// Tenants that are named of each resource.
 const TENANTS_NAMED: usize = 5;
-/// Tenants that are looked at.
-const TENANTS_MAX: usize = 10_000;
 /// What can run out, and what of a tenant it is made of.
 const MADE_OF: [(Gauge, &str); 8] = [
     (Gauge::Load1, "cpu"),
@@ -46,7 +44,7 @@ const KEPT_S: i64 = 60;
 #[derive(Debug, Clone)]
 pub struct Resource {
     /// Its figure.
-    pub figure: String,
+    pub figure: &'static str,
     /// At which it is full.
     pub full: f64,
     /// Whether that is the least there has to be.
@@ -68,7 +66,7 @@ pub fn resources(processors: usize, raised_by: impl Fn(&str) -> Vec<String>) -> 
             gauge => gauge.too_much()?,
         };
         Some(Resource {
-            figure: gauge.name().to_owned(),
+            figure: gauge.name(),
             full,
             is_least: gauge.worse() == Worse::Below,
             unit: match gauge.unit() {
@@ -150,9 +148,7 @@ impl Outlook {
         let telling = Telling::whole_in(language);
         let mut table = telling.table(&self.0);
         let line = |state: &ResourceState| trend(&state.busy_hours);
-        table.words("resource", "リソース", |(it, _)| {
-            Cell::from(&*it.figure)
-        });
+        table.words("resource", "リソース", |(it, _)| Cell::from(it.figure));
         table.numbers("peak today", "今日の最大", |(it, state)| {
             state.peak(it).cell(it.unit)
         });
@@ -242,11 +238,11 @@ impl ResourceState {
             .start_of_day()
             .map_or(to_s, |it| it.timestamp().as_second());
         let from_s = today_s - DAYS_MAX as i64 * DAY_S;
-        let hours = store.samples(&resource.figure, Tier::Hour, from_s, to_s)?;
+        let hours = store.samples(resource.figure, Tier::Hour, from_s, to_s)?;
         if hours.is_empty() {
             return Ok(None);
         }
-        let minutes = store.samples(&resource.figure, Tier::Minute, today_s, to_s)?;
+        let minutes = store.samples(resource.figure, Tier::Minute, today_s, to_s)?;
         let mut sums: Option<Sums> = None;
         for (_, minute) in &minutes {
             match &mut sums {
@@ -308,6 +304,7 @@ impl ResourceState {
             Language::English => format!("What makes `{}`", resource.figure),
             Language::Japanese => format!("`{}` の内訳", resource.figure),
         });
+        section.id = resource.figure;
         if !self.tenants.is_empty() {
             let telling = Telling::whole_in(language);
             let mut table = telling.table(&self.tenants);
@@ -446,37 +443,23 @@ fn busiest_hours(hours: &[(i64, Sums)], sign: f64, zone: &TimeZone) -> BTreeMap<
     busiest
 }
 
-/// The tenants that took most in these hours, with their share of what all took.
+/// The tenants that took most in these hours, with their share of what all took, followed or not.
 fn shares(
     store: &FigureStore,
     made_of: &str,
     hours: &[i64],
 ) -> Result<Vec<(String, f64)>, StoreError> {
-    let (Some(first), Some(last)) = (hours.first(), hours.last()) else {
-        return Ok(Vec::new());
-    };
     let ending = format!(".{made_of}");
-    let mut taken = Vec::new();
-    for figure in store.series("tenant.", TENANTS_MAX)? {
-        let name = figure.strip_prefix("tenant.");
-        let Some(tenant) = name.and_then(|name| name.strip_suffix(&ending)) else {
-            continue;
-        };
-        let samples = store.samples(&figure, Tier::Hour, *first, *last + 1)?;
-        let busy = samples.iter().filter(|(at_s, _)| hours.contains(at_s));
-        taken.push((
-            tenant.to_owned(),
-            busy.map(|(_, it)| it.mean()).sum::<f64>(),
-        ));
-    }
-    let all: f64 = taken.iter().map(|(_, sum)| sum).sum();
-    taken.retain(|(_, sum)| *sum > 0.0);
-    taken.sort_by(|one, other| other.1.total_cmp(&one.1));
-    taken.truncate(TENANTS_NAMED);
-    Ok(taken
-        .into_iter()
-        .map(|(tenant, sum)| (tenant, sum / all))
-        .collect())
+    let taken = store.of_hours(("tenant.", &ending), hours)?;
+    let all = store.of_hours((ALL_TENANTS, made_of), hours)?;
+    let followed: f64 = taken.iter().map(|(_, sum)| sum).sum();
+    let all = all.first().map_or(followed, |(_, all)| all.max(followed));
+    let most = taken.into_iter().filter(|(_, sum)| *sum > 0.0);
+    let shares = most.take(TENANTS_NAMED).filter_map(|(figure, sum)| {
+        let tenant = figure.strip_prefix("tenant.")?.strip_suffix(&ending)?;
+        Some((tenant.to_owned(), sum / all))
+    });
+    Ok(shares.collect())
 }
 
 #[cfg(test)]

@@ -210,17 +210,19 @@ impl Address<'_> {
 
     /// Another page, over the same days and in the same language.
     pub(super) fn to(&self, page: Page) -> String {
-        let other = Address {
-            base: self.base,
-            page,
-            asked: PageQuery {
-                from: self.asked.from,
-                to: self.asked.to,
-                language: self.asked.language,
-                ..PageQuery::default()
-            },
+        self.of_now(page, |asked| {
+            (asked.from, asked.to) = (self.asked.from, self.asked.to);
+        })
+    }
+
+    /// Another page in the same language, over the days it has by itself, asked like this.
+    pub(super) fn of_now(&self, page: Page, change: impl FnOnce(&mut PageQuery)) -> String {
+        let asked = PageQuery {
+            language: self.asked.language,
+            ..PageQuery::default()
         };
-        other.link()
+        let base = self.base;
+        Address { base, page, asked }.with(change)
     }
 }
 

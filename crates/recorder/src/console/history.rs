@@ -12,7 +12,7 @@ use report::units::Unit;
 use report::{Along, Language, Line, units};
 
 use super::{Asking, ConsoleAnswer, NoPage, frame};
-use crate::history::Sums;
+use crate::history::{ALL_TENANTS, Sums};
 use crate::page::{self, MaybeFigure};
 use crate::salts::civil;
 use crate::store::{FigureStore, HOURS_DAYS, MINUTES_DAYS, Tier};
@@ -73,15 +73,9 @@ fn shown(store: &FigureStore, asking: &Asking<'_>) -> Result<Vec<String>, NoPage
         (ConsoleScope::All, "") => is_machine(name),
         _ => telling.shows(name),
     };
-    let begin = match scope {
-        ConsoleScope::All => "",
-        ConsoleScope::Tenants(_) => "tenant.",
-    };
-    let mut names = store.series(begin, SERIES_MAX)?;
     // What limits came to is counts: these have a page of their own.
     let is_shown = |name: &str| !name.starts_with(LIMIT_FIGURES) && scope.has_figure(name);
-    names.retain(|name| is_shown(name) && is_wanted(name));
-    Ok(names)
+    Ok(store.series(|name| is_shown(name) && is_wanted(name), SERIES_MAX)?)
 }
 
 fn merged(mut one: Sums, other: Sums) -> Sums {
@@ -91,7 +85,10 @@ fn merged(mut one: Sums, other: Sums) -> Sums {
 
 /// What a figure's numbers are.
 pub(super) fn unit(name: &str) -> Unit {
-    match WatchedFigure::from_name(name).map(|figure| figure.unit()) {
+    let of_all = name.strip_prefix(ALL_TENANTS);
+    let of_one = of_all.map(|what| format!("tenant.all.{what}"));
+    let figure = WatchedFigure::from_name(of_one.as_deref().unwrap_or(name));
+    match figure.map(|figure| figure.unit()) {
         Some(sensor::Unit::Share) => Unit::Share,
         Some(sensor::Unit::PerSecond) => Unit::PerSecond,
         Some(sensor::Unit::Seconds) => Unit::Seconds,
@@ -200,6 +197,7 @@ mod tests {
             ("io_pressure_full", Unit::Share),
             ("loop_lag", Unit::Seconds),
             ("tenant.a.b.memory", Unit::Bytes),
+            ("tenants.memory", Unit::Bytes),
             ("site.a.example.errors", Unit::Share),
             ("site.a.example.p99", Unit::Seconds),
             ("site.a.example.requests", Unit::PerSecond),

@@ -18,8 +18,8 @@ use crate::history::Sums;
 use crate::page::{MaybeFigure, toned};
 use crate::store::FigureStore;
 
-/// Figures of tenants that are looked at.
-const FIGURES_MAX: usize = 20_000;
+/// Figures of tenants that are looked at: as many as there can be.
+const FIGURES_MAX: usize = 200_000;
 const OF_TENANTS: &str = "tenant.";
 
 /// What a tenant took.

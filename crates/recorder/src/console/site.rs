@@ -32,8 +32,16 @@ impl SitePart {
     const ALL: [(SitePart, &'static str, Phrase); 8] = [
         (SitePart::Visits, "visits", Phrase::new("Visits", "訪問")),
         (SitePart::Pages, "pages", Phrase::new("Pages", "ページ")),
-        (SitePart::Sources, "sources", Phrase::new("Sources", "訪問元")),
-        (SitePart::Visitors, "visitors", Phrase::new("Visitors", "訪問者")),
+        (
+            SitePart::Sources,
+            "sources",
+            Phrase::new("Sources", "訪問元"),
+        ),
+        (
+            SitePart::Visitors,
+            "visitors",
+            Phrase::new("Visitors", "訪問者"),
+        ),
         (SitePart::Devices, "devices", Phrase::new("Devices", "端末")),
         (SitePart::Bots, "bots", Phrase::new("Bots", "ボット")),
         (SitePart::Errors, "errors", Phrase::new("Errors", "エラー")),
@@ -61,7 +69,9 @@ impl SitePart {
 
     /// The lists it shows, in order.
     fn lists(self) -> &'static [ListOf] {
-        use ListOf::*;
+        use ListOf::{BackEnds, Bots, Browsers, Campaigns, Countries, Devices, Entries, Errors};
+        use ListOf::{Exits, Files, Missing, NextPages, Pages, Programs, Reasons, Referrers};
+        use ListOf::{ReferringPages, Rules, Searches, Statuses, Systems};
         match self {
             SitePart::Visits | SitePart::Visitors => &[],
             SitePart::Pages => &[Pages, Entries, Exits, NextPages, Files],

@@ -109,9 +109,12 @@ fn figures_that_are_heard_are_followed_but_of_tenants_only_the_first() {
         .look(|history| history.seconds("load1").collect::<Vec<_>>());
     assert_eq!(seconds, [(60, 2.5), (61, 3.5)]);
     let fresh = served.heard.fresh(62);
-    assert_eq!(fresh.len(), TENANT_FIGURES_MAX + 1);
+    assert_eq!(fresh.len(), TENANT_FIGURES_MAX + 2);
+    let all = fresh.iter().find(|it| &*it.name == "tenants.cpu");
+    let all = all.expect("all tenants are a figure, too");
+    assert_eq!(all.sums.sum, (TENANT_FIGURES_MAX + 5) as f64);
     served.heard.keep(fresh);
-    assert_eq!(served.heard.fresh(62).len(), TENANT_FIGURES_MAX + 1);
+    assert_eq!(served.heard.fresh(62).len(), TENANT_FIGURES_MAX + 2);
 }
 
 #[test]

@@ -5,9 +5,9 @@ use testkit::TempDir;
 use super::*;
 use crate::history::Sample;
 
-fn resource(figure: &str, full: f64, is_least: bool) -> Resource {
+fn resource(figure: &'static str, full: f64, is_least: bool) -> Resource {
     Resource {
-        figure: figure.into(),
+        figure,
         full,
         is_least,
         unit: Unit::Share,
@@ -70,6 +70,32 @@ fn of_two_weeks_the_day_is_told_when_it_is_full_and_whose_it_is() {
     }
     // A quarter of 0.02 a day is left: not full for a long time.
     assert!(text.contains("1970-0"), "{text}");
+}
+
+#[test]
+fn of_however_many_tenants_those_are_named_that_take_most_of_what_all_took() {
+    let directory = TempDir::new();
+    let (mut store, now_s) = store(&directory, 20, |_| 0.2);
+    let busy = 19 * DAY_S + 8 * 3_600;
+    let sample = |name: String, value: f64| Sample {
+        name: name.into(),
+        at_s: busy,
+        sums: Sums::of(value),
+    };
+    let many = (0..4_000).flat_map(|tenant| {
+        ["cpu", "memory", "requests"]
+            .map(|what| sample(format!("tenant.of-{tenant:04}.{what}"), 0.001))
+    });
+    let mut samples: Vec<_> = many.collect();
+    samples.push(sample("tenant.zen.cpu".into(), 24.0));
+    // What the server told of all, with those that were not followed.
+    samples.push(sample("tenants.cpu".into(), 80.0));
+    store.write_samples(&samples).expect("written");
+    let found = shares(&store, "cpu", &[busy]).expect("read");
+    let found: Vec<_> = found.iter().map(|(name, it)| (&**name, *it)).collect();
+    assert_eq!(found[..2], [("zen", 0.3), ("big", 0.0375)]);
+    let text = format!("{:?}", told(&store, now_s).sections);
+    assert!(text.contains("zen"), "{text}");
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub use incidents::{IncidentCause, IncidentsOf, KeptIncident};
 use parts::{Packing, packed, take_up};
 pub use samples::Tier;
 use samples::thin_samples;
-use upkeep::{keep_open_visits, open_visits, set_aside, thin, write_mark};
+use upkeep::{keep_open_visits, open_visits, set_aside, thin, waiting, write_mark};
 
 /// Days for which minutes and trails are kept.
 pub const MINUTES_DAYS: i32 = 14;
@@ -568,22 +568,6 @@ impl FigureStore {
         self.waiting.retain(|(site, _), _| Some(*site) != forgotten);
         Ok(forgotten.is_some())
     }
-}
-
-fn waiting(connection: &Connection) -> rusqlite::Result<HashMap<(i64, i32), WaitingPieces>> {
-    let sql = "SELECT site, day, count(*), sum(length(content)) FROM pieces GROUP BY site, day";
-    let mut statement = connection.prepare(sql)?;
-    let rows = statement.query_map([], |row| {
-        let [count, bytes]: [i64; 2] = [row.get(2)?, row.get(3)?];
-        let of = (row.get(0)?, row.get(1)?);
-        let waiting = WaitingPieces {
-            pieces: count.unsigned_abs(),
-            bytes: bytes.unsigned_abs(),
-            settled_bytes: 0,
-        };
-        Ok((of, waiting))
-    })?;
-    rows.collect()
 }
 
 fn site_id(

@@ -142,17 +142,44 @@ impl FigureStore {
         read.map_err(self.failed("read"))
     }
 
-    /// Names of figures that begin so, in order, at most so many.
+    /// Names of figures that are wanted, in order, at most so many.
     ///
     /// # Errors
     /// Where they cannot be read.
-    pub fn series(&self, begin: &str, most: usize) -> Result<Vec<String>, StoreError> {
+    pub fn series(
+        &self,
+        is_wanted: impl Fn(&str) -> bool,
+        most: usize,
+    ) -> Result<Vec<String>, StoreError> {
         let read: rusqlite::Result<_> = (|| {
-            let sql = "SELECT name FROM series WHERE substr(name, 1, length(?1)) = ?1 \
-                ORDER BY name LIMIT ?2";
+            let mut statement = self
+                .connection
+                .prepare("SELECT name FROM series ORDER BY name")?;
+            let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+            let wanted = rows.filter(|it| it.as_ref().map_or(true, |name| is_wanted(name)));
+            wanted.take(most).collect()
+        })();
+        read.map_err(self.failed("read"))
+    }
+
+    /// What figures that begin and end so were on average in these hours, added up, the most first.
+    ///
+    /// # Errors
+    /// Where they cannot be read.
+    pub fn of_hours(
+        &self,
+        (begin, end): (&str, &str),
+        hours: &[i64],
+    ) -> Result<Vec<(String, f64)>, StoreError> {
+        let read: rusqlite::Result<_> = (|| {
+            let sql = "SELECT name, sum(sum / count) FROM series JOIN samples ON series = id \
+                WHERE substr(name, 1, length(?1)) = ?1 AND substr(name, -length(?2)) = ?2 \
+                AND tier = ?3 AND at IN (SELECT value FROM json_each(?4)) \
+                GROUP BY name ORDER BY 2 DESC, name";
             let mut statement = self.connection.prepare(sql)?;
-            let most = i64::try_from(most).unwrap_or(i64::MAX);
-            let rows = statement.query_map(params![begin, most], |row| row.get(0))?;
+            // Numbers in brackets are JSON.
+            let of = params![begin, end, Tier::Hour as i64, format!("{hours:?}")];
+            let rows = statement.query_map(of, |row| Ok((row.get(0)?, row.get(1)?)))?;
             rows.collect()
         })();
         read.map_err(self.failed("read"))
@@ -268,7 +295,7 @@ mod tests {
             store.write(std::iter::empty(), None, day).expect("written");
             assert_eq!(read(&store, Tier::Hour).len(), hours);
         }
-        assert_eq!(store.series("", 10).expect("read"), [reason.0]);
+        assert_eq!(store.series(|_| true, 10).expect("read"), [reason.0]);
     }
 
     #[test]
@@ -279,8 +306,10 @@ mod tests {
         store
             .write_samples(&names.map(|name| sample(name, 0, 1.0)))
             .expect("written");
-        let found = store.series("tenant.", 10).expect("read");
+        let found = store
+            .series(|name| name.starts_with("tenant."), 10)
+            .expect("read");
         assert_eq!(found, ["tenant.a.cpu", "tenant.b.cpu"]);
-        assert_eq!(store.series("", 2).expect("read").len(), 2);
+        assert_eq!(store.series(|_| true, 2).expect("read").len(), 2);
     }
 }

@@ -1,13 +1,14 @@
 //! What is done to the database beside reading and writing days: marks of logs, visits under way,
 //! thinning out, setting aside.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::parts::DayPart;
-use super::{ALIKE_MAX, SOURCES_DAYS, SourceMark, StoreError, Why};
+use super::{ALIKE_MAX, SOURCES_DAYS, SourceMark, StoreError, WaitingPieces, Why};
 use crate::visits::OpenVisit;
 
 /// Writes how far a source was read; false where somebody else did meanwhile.
@@ -72,6 +73,25 @@ pub(super) fn thin(transaction: &Transaction<'_>, today: i32) -> rusqlite::Resul
     let oldest = today.saturating_sub(SOURCES_DAYS);
     transaction.execute("DELETE FROM sources WHERE day < ?1", [oldest])?;
     Ok(())
+}
+
+/// The pieces of each day that were not taken up.
+pub(super) fn waiting(
+    connection: &Connection,
+) -> rusqlite::Result<HashMap<(i64, i32), WaitingPieces>> {
+    let sql = "SELECT site, day, count(*), sum(length(content)) FROM pieces GROUP BY site, day";
+    let mut statement = connection.prepare(sql)?;
+    let rows = statement.query_map([], |row| {
+        let [count, bytes]: [i64; 2] = [row.get(2)?, row.get(3)?];
+        let of = (row.get(0)?, row.get(1)?);
+        let waiting = WaitingPieces {
+            pieces: count.unsigned_abs(),
+            bytes: bytes.unsigned_abs(),
+            settled_bytes: 0,
+        };
+        Ok((of, waiting))
+    })?;
+    rows.collect()
 }
 
 /// Renames a database and what belongs to it.

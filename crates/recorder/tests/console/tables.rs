@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{ConsoleScope, Eyes, OWNERS, SITES, plainly, sample, tenants};
+use super::{ConsoleScope, Eyes, LIVE, OWNERS, SITES, plainly, sample, tenants};
 
 #[test]
 fn incidents_stand_by_their_cause_which_leads_to_them_and_others_have_no_name() {
@@ -47,6 +47,54 @@ fn incidents_stand_by_their_cause_which_leads_to_them_and_others_have_no_name() 
     for cause in ["limit+tenant+other", "limit", "nothing+tenant+tea"] {
         let page = mine.see(&format!("limits?cause={cause}"));
         assert_eq!(page.status, 404, "{cause}");
+    }
+}
+
+#[test]
+fn what_tables_of_now_name_leads_to_pages_that_there_are_and_a_filter_finds_it() {
+    let (_directory, store) = sample::store(&SITES, plainly);
+    let said = sample::said(&OWNERS, plainly);
+    for scope in [ConsoleScope::All, tenants(&OWNERS[..1])] {
+        let eyes = Eyes {
+            store: &store,
+            said: Some(&said),
+            scope,
+        };
+        let mut led = std::collections::BTreeSet::new();
+        for page in LIVE {
+            let body = eyes.see(page).body;
+            for row in body.split("<tbody>").skip(1) {
+                let table = row.split("</tbody>").next().unwrap();
+                let links = table.split("href=\"/console/").skip(1);
+                led.extend(links.map(|it| it.split('"').next().unwrap().replace("&amp;", "&")));
+            }
+        }
+        let wanted = ["site/tea.example/visits", "history?filter=tenant.tea."];
+        for wanted in wanted
+            .into_iter()
+            .chain(["limits?filter=tenant%20tea/tenant"])
+        {
+            assert!(led.contains(wanted), "{wanted}: {led:?}");
+        }
+        for address in &led {
+            assert_eq!(eyes.see(address).status, 200, "{address}");
+        }
+    }
+    let eyes = Eyes {
+        store: &store,
+        said: Some(&said),
+        scope: ConsoleScope::All,
+    };
+    let names = |address: &str| {
+        let told = eyes.json(address);
+        let rows = told["rows"].as_array().unwrap().iter();
+        let names = rows.map(|row| row[0].as_str().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    let found = names("machine?format=json&list=sensors&filter=CPU_PRES");
+    assert_eq!(found, ["cpu_pressure"]);
+    for page in LIVE {
+        assert!(eyes.see(page).body.contains("name=\"filter\""), "{page}");
     }
 }
 

@@ -25,6 +25,7 @@ pub(super) fn machine(document: &mut Document, told: &LiveTelling<'_>) {
     let rows: Vec<(&str, &Sensor)> = rows.collect();
     let mut table = told.telling.table(rows);
     table.words("sensor", "センサー", |it| Cell::name(it.0));
+    table.leads(|it| told.history(it.0));
     table.numbers("now", "現在", |(name, it)| {
         let mut now = it.value.cell(Unit::Count);
         if is_too_much(name, it) {
@@ -78,6 +79,7 @@ fn shedding(document: &mut Document, told: &LiveTelling<'_>) {
     let mut table = told.telling.table(&told.live.status.shedding);
     table.name("rule", "規則", |it| &it.rule);
     table.name("sensor", "センサー", |it| &it.sensor);
+    table.leads(|it| told.history(&it.sensor));
     table.figure("value", "値", Unit::Count, |it| it.value);
     table.figure("enters at", "開始", Unit::Count, |it| it.enter);
     table.words("state", "状態", |it| {
@@ -124,6 +126,7 @@ fn pools(document: &mut Document, told: &LiveTelling<'_>) {
     let mut table = told.telling.table(shown);
     table.name("pool", "プール", |it| &it.name);
     table.name("tenant", "テナント", |it| &it.tenant);
+    table.leads(|it| told.tenant(&it.tenant));
     table.words("state", "状態", |it| {
         let tone = match &*it.state {
             "failed" => Tone::Bad,
@@ -184,6 +187,7 @@ pub(super) fn back_ends(document: &mut Document, told: &LiveTelling<'_>) {
     table.words("upstream", "アップストリーム", |it| {
         Cell::name(&*it.upstream)
     });
+    table.leads(|it| told.history(&format!("upstream.{}.", it.upstream)));
     table.name("server", "サーバ", |it| &it.server);
     table.words("state", "状態", |it| match (it.is_up(), it.drain) {
         (false, _) => Cell::toned(Tone::Bad, told.say("down", "停止")),
@@ -205,6 +209,7 @@ pub(super) fn certificates(document: &mut Document, told: &LiveTelling<'_>) {
     shown.sort_by_key(|it| it.valid_s.unwrap_or(i64::MIN));
     let mut table = told.telling.table(shown);
     table.words("name", "名前", |it| Cell::name(it.names.join(", ")));
+    table.leads(|it| it.names.iter().find_map(|name| told.site(name)));
     table.numbers("days left", "残り日数", |it| {
         let days = it.valid_s.map(|s| s.div_euclid(DAY_S));
         let mut left = days.map(|days| days as f64).cell(Unit::Count);
@@ -267,6 +272,7 @@ fn rules(document: &mut Document, told: &LiveTelling<'_>) {
         AlertState::Raised { .. } => Cell::toned(Tone::Bad, told.say("raised", "発生中")),
     });
     table.name("figure", "項目", |it| &it.rule.figure);
+    table.leads(|it| told.history(&it.rule.figure));
     table.numbers("value", "値", |it| written(it, it.value));
     table.words("bad", "異常", |it| {
         Cell::from(match it.rule.side {

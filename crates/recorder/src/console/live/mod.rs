@@ -7,11 +7,15 @@
 mod machine;
 mod now;
 
+use std::collections::HashSet;
+
 use control::{Certificate, Key, PoolStanding, Sensors, Status, TenantNow};
 use ipc::console::{ConsoleScope, TenantSites};
 use maud::html;
 use report::{Document, Phrase, Tone};
 
+use super::address::{Address, Page};
+use super::site::SitePart;
 use super::{Asking, ConsoleAnswer, NoPage, export, frame, incidents, refused, site};
 use crate::alert::AlertStanding;
 use crate::outlook::{KeptOutlook, outlook, resources};
@@ -202,10 +206,17 @@ fn document(asking: &Asking<'_>, page: LivePage) -> Option<Document> {
         document.section("").note(Tone::Warn, unheard);
         return Some(document);
     };
+    let recorded = match asking.question.scope {
+        ConsoleScope::All => live.owners,
+        ConsoleScope::Tenants(tenants) => tenants,
+    };
+    let recorded = recorded.iter().flat_map(|it| &it.sites);
     let told = LiveTelling {
         live,
         telling,
         scope: asking.question.scope,
+        address: &asking.address,
+        recorded: recorded.map(String::as_str).collect(),
     };
     match page {
         LivePage::Now => now::now(&mut document, &told),
@@ -224,9 +235,39 @@ struct LiveTelling<'a> {
     live: &'a Live<'a>,
     telling: super::Telling<'a>,
     scope: &'a ConsoleScope,
+    address: &'a Address<'a>,
+    /// Sites that have pages.
+    recorded: HashSet<&'a str>,
 }
 
 impl LiveTelling<'_> {
+    /// Where a site's pages are, if it has any.
+    fn site(&self, site: &str) -> Option<String> {
+        let is_recorded = self.recorded.contains(site);
+        let page = || Page::Site(site.to_owned(), SitePart::Visits);
+        is_recorded.then(|| self.address.of_now(page(), |_| ()))
+    }
+
+    /// Where a figure is over time, or those that begin so.
+    fn history(&self, figure: &str) -> Option<String> {
+        Some(self.filtered(Page::History, figure))
+    }
+
+    /// Where a tenant's figures are over time.
+    fn tenant(&self, tenant: &str) -> Option<String> {
+        self.history(&format!("tenant.{tenant}."))
+    }
+
+    /// Where it stands what a limit did.
+    fn limit(&self, limit: &str) -> Option<String> {
+        Some(self.filtered(Page::Live(LivePage::Limits), limit))
+    }
+
+    fn filtered(&self, page: Page, name: &str) -> String {
+        self.address
+            .of_now(page, |asked| asked.filter = name.to_owned())
+    }
+
     fn say(&self, english: &'static str, japanese: &'static str) -> &'static str {
         self.telling.say(english, japanese)
     }

@@ -135,6 +135,7 @@ fn sites(document: &mut Document, told: &LiveTelling<'_>) {
     };
     let mut table = told.telling.table(rows);
     table.words("site", "サイト", |it| Cell::name(it.0));
+    table.leads(|it| told.site(it.0));
     table.figure("requests/s", "リクエスト/秒", Unit::Count, |it| {
         per_s(it, Replies::count)
     });
@@ -156,6 +157,7 @@ fn tenants(document: &mut Document, told: &LiveTelling<'_>) {
     let shown = shown.filter(|it| told.scope.has_tenant(&it.tenant));
     let mut table = told.telling.table(shown);
     table.name("tenant", "テナント", |it| &it.tenant);
+    table.leads(|it| told.tenant(&it.tenant));
     table.figure("cores", "コア", Unit::Count, |it| it.cpu_cores);
     table.figure("throttled", "抑制", Unit::Share, |it| it.throttled_share);
     table.figure("memory", "メモリ", Unit::Bytes, |it| it.memory_bytes);
@@ -195,6 +197,7 @@ pub(super) fn limits(document: &mut Document, told: &LiveTelling<'_>) {
         let shadow = if it.mode == "shadow" { shadow } else { "" };
         Cell::name(format!("{}{shadow}", it.limit))
     });
+    table.leads(|it| told.limit(&it.limit));
     table.numbers("permits", "許可数", |it| permits(it));
     table.numbers("rate", "レート", |it| {
         Cell::from(it.rate.as_deref().unwrap_or(units::NONE))
@@ -227,6 +230,7 @@ fn keys(document: &mut Document, told: &LiveTelling<'_>) {
     let shown = shown.filter(|key| told.has_limit(&key.limit));
     let mut table = told.telling.table(shown);
     table.name("limit", "制限", |it| &it.limit);
+    table.leads(|it| told.limit(&it.limit));
     table.words("key", "キー", |it| match it.overflow {
         true => Cell::from(told.say("(other)", "(その他)")),
         false => Cell::name(&*it.key),
@@ -251,6 +255,7 @@ fn classes(document: &mut Document, told: &LiveTelling<'_>) {
     let shown = shown.filter(|it| told.scope.has_tenant(&it.tenant));
     let mut table = told.telling.table(shown);
     table.name("tenant", "テナント", |it| &it.tenant);
+    table.leads(|it| told.tenant(&it.tenant));
     table.name("class", "クラス", |it| &it.class);
     table.count("waited", "待機した", |it| it.waited);
     table.figure("mean wait", "平均の待ち", Unit::Micros, |it| {
