@@ -212,6 +212,7 @@ impl Lines {
             self.section(&format!("[plans.{}]", quote(&plan.name)));
             self.key("weight", plan.weight);
             self.limits(&plan.limits);
+            self.cgroup(plan.cgroup.as_deref());
         }
     }
 
@@ -231,8 +232,10 @@ impl Lines {
             self.key("user", quote(&site.user));
         }
         self.cgroup(site.cgroup.as_deref());
-        if site.rows.is_none() {
-            self.key("pool", pool::of_site(&site.pool));
+        match &site.rows {
+            None => self.key("pool", pool::of_site(&site.pool)),
+            Some(_) if site.has_pools_of_rows() => self.key("pool", pool::of_rows(&site.pool)),
+            Some(_) => {}
         }
         if let Some(root) = &site.root {
             self.root(root);

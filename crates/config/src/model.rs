@@ -61,7 +61,10 @@ pub use limit::{
 pub use map::{Map, MapCache, MapLookup, MapMatch, MapProgram, MapSource};
 pub use mode::Mode;
 pub use mount::Mount;
-pub use pool::{AppPool, Isolate, Php, PhpPool, Pool, PoolProgram, Pools, Share, SitePool};
+pub use pool::{
+    AppPool, Isolate, Php, PhpPool, Pool, PoolProgram, Pools, Share, SitePool, is_row_pool_id,
+    row_pool_id,
+};
 pub use process::{
     Caps, Control, FieldEdits, ListenAddress, Listener, Log, LogFormat, LogLevel, LogTarget,
     Senders, Timeouts,
@@ -196,6 +199,8 @@ pub struct Plan {
     pub weight: u32,
     /// Limits that every request to a site of one of them meets, each tenant for itself.
     pub limits: Arc<[Limit]>,
+    /// What binds the programs of each of its tenants.
+    pub cgroup: Option<Box<Cgroup>>,
 }
 
 /// Classes of one tenant.

@@ -105,11 +105,13 @@ fn handled(handler: &str) -> String {
 
 #[test]
 fn what_rows_do_not_have_yet_is_refused_in_a_sentence() {
-    let cgi = "rules = [{ match = { file = \"*.cgi\" }, handler = { cgi = true } }]";
     refused(&[
-        (&with("htaccess = true"), "`htaccess` is not there yet"),
         (&with("mounts = []"), "`mounts` is not there yet"),
-        (&with("pool = { processes = 2 }"), "`pool` is not there yet"),
+        (&with("pool = { min = 1 }"), "`min` is not there yet"),
+        (
+            &with("pool = { share = \"site\" }"),
+            "`share` is not there yet",
+        ),
         (&with("cgroup = { pids = 5 }"), "`cgroup` is not there yet"),
         (
             &with("tls = { certificate = \"a.pem\" }"),
@@ -119,8 +121,6 @@ fn what_rows_do_not_have_yet_is_refused_in_a_sentence() {
             &with("log = { error = \"/srv/e\" }"),
             "`error` is not there yet",
         ),
-        (&with(cgi), "`cgi` is not there yet"),
-        (&handled("php = true"), "`php` is not there yet"),
         (
             &handled("app = { command = [\"./a\"] }"),
             "`app` is not there yet",
@@ -134,11 +134,51 @@ fn what_rows_do_not_have_yet_is_refused_in_a_sentence() {
             "[plans.x]\nlimits = [{ on = \"handshake\", rate = \"1/s\" }]\n",
             "not there yet",
         ),
-        (
-            "[plans.x]\ncgroup = { pids = 5 }\n",
-            "not supported by this build",
-        ),
     ]);
+}
+
+#[test]
+fn programs_of_rows_have_pools_whose_php_a_column_may_say() {
+    let php = "[php.\"8.2\"]\nprogram = \"/bin/true\"\n[php.\"8.3\"]\nprogram = \"/bin/false\"\n";
+    let rule = "[[sites.rules]]\nmatch = { file = \"*.php\" }\nhandler = { php = true }\n";
+    let with = |pool: &str| model(&format!("{php}{HEAD}{SITE}{pool}\n{rule}"));
+    let said = with("pool = { php = \"$row.php\", processes = 2 }");
+    let site = &said.sites[1];
+    assert_eq!(site.pool.php_column(), Some("php"));
+    assert!(site.has_pools_of_rows() && said.pools.is_empty());
+    assert_eq!(said.php.len(), 2, "a row may name each");
+    let said = with("pool = { php = \"8.3\" }");
+    assert_eq!(said.sites[1].pool.php_column(), None);
+    assert_eq!(said.php.len(), 1);
+    for (text, why) in [
+        (
+            format!("{php}{SITE}pool = {{ php = \"8.$row.php\" }}\n{rule}"),
+            "a column says all",
+        ),
+        (
+            format!("{php}{SITE}pool = {{ php = \"7\" }}\n{rule}"),
+            "there is no PHP `7`",
+        ),
+        (format!("{php}{SITE}{rule}"), "say which PHP"),
+        (
+            format!(
+                "{php}[[sites]]\nhosts = {{ directory = \"customers\" }}\ntenant = \"$row.t\"\npool = {{ php = \"8.3\" }}\nrules = [{{ handler = {{ php = true }} }}]\n"
+            ),
+            "need a `root` and `user",
+        ),
+    ] {
+        let problem = problem(&text);
+        assert!(problem.contains(why), "{text}\n{problem}");
+    }
+}
+
+#[test]
+fn a_plans_cgroup_is_its_tenants_who_have_none() {
+    let text = HEAD.replace("weight = 3", "weight = 3\ncgroup = { pids = 5 }");
+    let model = model(&text);
+    let pids = |cgroup: &Option<Box<config::model::Cgroup>>| cgroup.as_ref()?.pids;
+    assert_eq!(pids(&model.plans[0].cgroup), Some(5));
+    assert_eq!(pids(&model.tenants[0].cgroup), Some(5));
 }
 
 #[test]

@@ -19,6 +19,7 @@ use crate::access_log::targets::{TargetIndex, Targets, TargetsBuilder};
 use crate::admission::denied::{self, DenyFile};
 use crate::copies::Copies;
 use crate::costs::Costs;
+use crate::directory::programs::{self, RowProgramTerms};
 use crate::error::{Error, Kind, Result};
 use crate::guarded::Guarded;
 use crate::maps::map;
@@ -105,6 +106,8 @@ pub struct Generation {
     any: Option<Destination>,
     /// The sites that stand for those of rows, in file order.
     pub(crate) row_sites: Vec<Destination>,
+    /// What the programs of their rows have in common, by the site's index.
+    pub(crate) row_programs: HashMap<u32, RowProgramTerms>,
     /// Its directories, in the order of the model.
     pub(crate) directories: Box<[Arc<model::Directory>]>,
     /// Its plans, likewise.
@@ -256,6 +259,7 @@ impl Generation {
             below: HashMap::new(),
             any: None,
             row_sites: Vec::new(),
+            row_programs: programs::compile(model),
             directories: model.directories.iter().cloned().map(Arc::new).collect(),
             plans: plans(model),
             written_tenants: written_tenants(model),

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
 
-use config::model::{Cgroup, Handler, Model, Pool, Site};
+use config::model::{Cgroup, Handler, Model, Plan, Pool, Site};
 use config::{reason, size};
 use os::cgroup::{
     Controller, Controllers, CpuLimit, Device, Group, Host, IoLimit, Limits, Version,
@@ -46,6 +46,8 @@ pub struct Shape<'a> {
     pub leaves: HashMap<(usize, usize), usize>,
     /// The group of each pool, by its index in the model.
     pub pools: Vec<usize>,
+    /// Where rows have pools, what binds each tenant of a plan, by its index in the model.
+    pub plans: Option<Vec<Option<Shaped<'a>>>>,
 }
 
 /// What limits a pool's own group: nothing but those above it.
@@ -75,6 +77,8 @@ pub struct Shaped<'a> {
 pub struct Verdict {
     /// The groups with the limits that can be had, in the order of the shape.
     pub groups: Vec<Group>,
+    /// The limits of each plan's tenants, where rows have pools.
+    pub plans: Vec<Limits>,
     /// The controllers for that.
     pub needs: Controllers,
     /// Limits that must be there and cannot be.
@@ -111,6 +115,8 @@ impl<'a> Shape<'a> {
             let leaf = shape.add(&mut known, levels_of_pool(model, pool));
             shape.pools.extend(leaf);
         }
+        let of_rows = model.sites.iter().any(Site::has_programs_of_rows);
+        shape.plans = of_rows.then(|| model.plans.iter().map(of_plan).collect());
         shape
     }
 
@@ -160,9 +166,28 @@ impl<'a> Shape<'a> {
                 limits,
             });
         }
+        for plan in self.plans.iter().flatten() {
+            let limits = plan.as_ref().map(|plan| court.limits(plan));
+            let (limits, verdict) = (limits.unwrap_or_default(), &mut court.verdict);
+            verdict.needs = verdict.needs.union(limits.needs());
+            verdict.plans.push(limits);
+        }
         court.sum_up();
         court.verdict
     }
+}
+
+/// The group of each tenant of a plan; its place is the tenant's.
+fn of_plan(plan: &Plan) -> Option<Shaped<'_>> {
+    let owner = Owner {
+        tenant: format!("of plan {}", plan.name),
+        ..Owner::default()
+    };
+    Some(Shaped {
+        path: Vec::new(),
+        owner,
+        cgroup: plan.cgroup.as_deref()?,
+    })
 }
 
 /// A group on the way: directory, owner, limits.

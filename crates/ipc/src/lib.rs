@@ -3,6 +3,7 @@
 //! The idea: a message is a plain type; serde and postcard write it down, and its descriptors
 //! travel beside the bytes ([`codec`]). Each link has a module: [`server`] for supervisor and
 //! server, [`scripted`] for certificates that these two speak of, [`manifest`] for supervisor and spawner, [`order`] for a worker and the spawner,
+//! [`rows`] for what it says there of rows,
 //! [`keeper`] for supervisor and keeper, [`signing`] for a server and the keeper, [`acme`] for
 //! supervisor and acme process, [`ring`] for a worker and the recorder, [`console`] for a server and
 //! the recorder, whose figures of limits [`limit_figures`] names, [`recorder`] for this and the supervisor; [`directory`] for the directory process, a server and the supervisor; [`query`] is what of queries it is told; [`certificates`] is what the keeper leaves to others.
@@ -28,6 +29,7 @@ pub mod pools;
 pub mod query;
 pub mod recorder;
 pub mod ring;
+pub mod rows;
 pub mod scripted;
 pub mod server;
 pub mod signing;

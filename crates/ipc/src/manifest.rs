@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, BadMessage, Packed, beside, path};
 use crate::pools::{PoolAnswer, PoolManifest, PoolProcess, PoolQuestion, PoolSocket, Seen};
+use crate::rows::RowsManifest;
 
 /// Bytes in one message to the spawner.
 pub const TO_SPAWNER_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -54,6 +55,13 @@ pub enum ToSpawner {
     /// name any more is let go of; one that is told again is the same as before where it has the
     /// same inode.
     Sockets(Vec<PoolSocket>),
+    /// The place of a row's pool cannot be had.
+    NoPlace {
+        /// The pool.
+        id: String,
+        /// Why.
+        why: String,
+    },
     /// Masters that run, of each pool the latest last: pools are in this spawner's charge from now
     /// on. Said before the first manifest; to one whose manifest says that another is beside it,
     /// when that has let go of them. Who is not in charge neither starts nor ends any master, and
@@ -101,6 +109,18 @@ pub enum FromSpawner {
         /// The pool.
         id: String,
     },
+    /// A row's pool wants a directory of its user's and a socket; answered by `Sockets` or `NoPlace`.
+    Place {
+        /// The pool.
+        id: String,
+        /// The user.
+        user: String,
+    },
+    /// Nobody wants the pool of a row any more, and its socket can go. Said unasked.
+    Leave {
+        /// The pool.
+        id: String,
+    },
     /// The answer to `Pools`.
     Pools {
         /// The asker's number.
@@ -136,6 +156,8 @@ pub struct Manifest {
     pub maps: Vec<MapManifest>,
     /// Every pool, by its index in the model.
     pub pools: Vec<Packed<PoolManifest>>,
+    /// Sites whose rows have pools.
+    pub rows: Vec<RowsManifest>,
     /// Pools that may start at once.
     pub starting_max: u32,
     /// What every pool with walls sees beside its own.
@@ -212,6 +234,12 @@ pub struct RuleManifest {
 }
 
 impl Manifest {
+    /// Whether no request is answered by a program.
+    #[must_use]
+    pub fn starts_nothing(&self) -> bool {
+        self.sites.is_empty() && self.pools.is_empty() && self.rows.is_empty()
+    }
+
     /// Takes down who is suspended or resumed: of whom something runs here.
     pub fn note_suspended(&mut self, question: &PoolQuestion) {
         let is_here = |tenant: &String| {
@@ -219,8 +247,9 @@ impl Manifest {
             let mut sites = self.sites.iter();
             sites.any(|it| it.tenant == *tenant) || pools.any(|it| it.tenant == *tenant)
         };
+        let of_rows = !self.rows.is_empty();
         match question {
-            PoolQuestion::Suspend(tenant) if is_here(tenant) => {
+            PoolQuestion::Suspend(tenant) if of_rows || is_here(tenant) => {
                 self.suspended.retain(|it| it != tenant);
                 self.suspended.push(tenant.clone());
             }
@@ -248,7 +277,10 @@ impl ToSpawner {
     /// When the spawner has gone or does not listen.
     pub fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
         let fds: Vec<_> = match self {
-            ToSpawner::Manifest(_) | ToSpawner::LetGo | ToSpawner::Pools { .. } => Vec::new(),
+            ToSpawner::Manifest(_)
+            | ToSpawner::LetGo
+            | ToSpawner::Pools { .. }
+            | ToSpawner::NoPlace { .. } => Vec::new(),
             ToSpawner::Workers { links } => links.iter().map(AsFd::as_fd).collect(),
             ToSpawner::Chores { link } => vec![link.as_fd()],
             ToSpawner::Sockets(sockets) => sockets.iter().map(|it| it.socket.as_fd()).collect(),
@@ -391,6 +423,7 @@ mod tests {
             ],
             maps: vec![map(0, None), map(9, Some("maps"))],
             pools: vec![Packed::of(&pool()).unwrap()],
+            rows: Vec::new(),
             starting_max: 2,
             sees: vec![seen("/usr", false)],
             cache_bytes: 1 << 29,
@@ -414,6 +447,7 @@ mod tests {
             tenant: "example".into(),
             weight: 3,
             user: Some("example".into()),
+            users: None,
             group: Some(1),
             directory: "/var/lib/nagaya/pools/example-php82-1".into(),
             socket: "/var/lib/nagaya/pools/example-php82-1.sock".into(),

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, BadMessage, beside};
 use crate::manifest::NamedProgram;
+use crate::rows::RowOrder;
 
 /// Bytes in one order; what is longer cannot be sent.
 pub const ORDER_BYTES_MAX: usize = 128 * 1024;
@@ -40,6 +41,13 @@ pub enum Order {
         /// Whether it is to run as the latest manifest says: until it does, one that runs is not warm.
         is_latest: bool,
     },
+    /// Have the pool of a row run, as this generation's manifest makes it; answered as `Warm`.
+    WarmRow {
+        /// The worker's number for this order.
+        id: u64,
+        /// The row.
+        row: Box<RowOrder>,
+    },
     /// A pool is in use, and is not to be ended for want of work. Nothing is started by that.
     Used {
         /// The pool.
@@ -63,6 +71,8 @@ pub struct Run {
     pub site: u32,
     /// Index of the rule in the site.
     pub rule: u32,
+    /// The row that makes the site, of those of [`RowsManifest`](crate::rows::RowsManifest).
+    pub row: Option<Box<RowOrder>>,
     /// The group a script wants it born in, below its rule's: one name, as [`wish`] makes it.
     pub group: Option<Box<Group>>,
     /// The file, relative to the site's root, as it was resolved: no `.` nor `..`.
@@ -371,6 +381,7 @@ enum Beginning {
     RunMap { id: u64 },
     RunChore { id: u64 },
     Warm,
+    WarmRow,
     Used,
     Kill,
 }
@@ -381,7 +392,7 @@ impl Unheld {
             Beginning::Run { id } | Beginning::RunMap { id } | Beginning::RunChore { id } => {
                 Ok(Unheld { id })
             }
-            Beginning::Warm | Beginning::Used | Beginning::Kill => {
+            Beginning::Warm | Beginning::WarmRow | Beginning::Used | Beginning::Kill => {
                 Err(BadMessage::new("no descriptors belong to it"))
             }
         }
@@ -403,9 +414,10 @@ impl Order {
             Order::Run(run) => os::fdpass::try_send(link, &bytes, &run.fds()),
             Order::RunMap(run) => os::fdpass::try_send(link, &bytes, &run.fds()),
             Order::RunChore(run) => os::fdpass::try_send(link, &bytes, &run.fds()),
-            Order::Warm { .. } | Order::Used { .. } | Order::Kill { .. } => {
-                os::fdpass::try_send(link, &bytes, &[])
-            }
+            Order::Warm { .. }
+            | Order::WarmRow { .. }
+            | Order::Used { .. }
+            | Order::Kill { .. } => os::fdpass::try_send(link, &bytes, &[]),
         }
     }
 
@@ -448,7 +460,10 @@ impl Order {
             Order::Run(run) => Some(run.id),
             Order::RunMap(run) => Some(run.id),
             Order::RunChore(run) => Some(run.id),
-            Order::Warm { .. } | Order::Used { .. } | Order::Kill { .. } => None,
+            Order::Warm { .. }
+            | Order::WarmRow { .. }
+            | Order::Used { .. }
+            | Order::Kill { .. } => None,
         }
     }
 }

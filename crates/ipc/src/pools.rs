@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{beside, path};
+use crate::rows::RowUsers;
 
 /// Where a master of php-fpm tells of its processes: a path that no request of a client has, since
 /// what a client asks for never has `..` in it.
@@ -30,6 +31,8 @@ pub struct PoolManifest {
     pub weight: u32,
     /// The user it runs as; `None` is the user of the spawner itself, which is not root.
     pub user: Option<String>,
+    /// Whom that may be, where a row has named it.
+    pub users: Option<RowUsers>,
     /// The group that is its own, by index in the manifest's groups; none: the spawner's own. The
     /// group of the same pool may be another with the next manifest, when limits come or go above
     /// it.

@@ -78,6 +78,7 @@ fn find_script(wanted: &WantedScript) -> Result<Found, Refusal> {
         Some(user) => Arc::clone(user),
         None => manifests::look_up_user(site)?,
     };
+    named::check_user_of_row(wanted.users.as_ref(), user.uid)?;
     let within = os::file::open_directory(&site.within)
         .map_err(|error| refused(&error, site.within.display().to_string()))?;
     let is_local = os::file::is_local(within.as_fd()).unwrap_or_default();

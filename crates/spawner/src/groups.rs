@@ -175,7 +175,7 @@ impl Groups {
             Some(wished) => self.tree.leaf_within(&above(groups, wished), wished),
             None => self.tree.leaf(groups, &group.path),
         };
-        Cradle::within(leaf, (entry.known, at), wished)
+        Cradle::within(leaf, (&entry.known, at), wished)
     }
 
     /// Where a run of a pool is born: in a group of its own, below the pool's, where that has one. It
@@ -208,6 +208,19 @@ impl Groups {
         Ok(Cradle {
             gives_way,
             ..cradle
+        })
+    }
+
+    /// Has the group of a row's tenant, the first of these, have its limits, where it stands; it goes when it is empty.
+    pub(super) fn renew(&mut self, groups: &[Group]) -> Result<(), Refusal> {
+        let Some(group) = groups.first().filter(|group| self.tree.has(&group.path)) else {
+            return Ok(());
+        };
+        let written = self.tree.leaf_within(&[], group).map(drop);
+        self.let_go(&group.path);
+        written.map_err(|error| {
+            let reason = config::reason(&error.error);
+            Refusal::new(Failure::GroupFailed, format!("{}: {reason}", error.what))
         })
     }
 

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::reason;
-use ipc::manifest::{FromSpawner, Manifest, SiteManifest, ToSpawner};
+use ipc::manifest::{FromSpawner, Manifest, ToSpawner};
 use ipc::order::{Failure, Order, Report, Run, RunChore, RunMap, Unheld};
 use os::net::Want;
 use os::signal::ChildEnds;
@@ -249,6 +249,10 @@ impl Spawner {
                 self.take_sockets(sockets);
                 Ok(())
             }
+            ToSpawner::NoPlace { id, why } => {
+                self.has_no_place(&id, &why);
+                Ok(())
+            }
             ToSpawner::PoolProcesses(masters) => {
                 self.take_charge(masters);
                 Ok(())
@@ -321,6 +325,7 @@ impl Spawner {
                     pool,
                     is_latest,
                 })) => self.warm((number, id), &pool, is_latest),
+                Some(Ok(Order::WarmRow { id, row })) => self.warm_row((number, id), &row),
                 Some(Ok(Order::Used { pool })) => self.pools.is_used(&pool),
                 Some(Ok(Order::Run(run))) => self.run(number, run)?,
                 Some(Ok(Order::RunMap(run))) => self.run_map(number, run)?,
@@ -413,7 +418,7 @@ impl Spawner {
         let user = entry.known_user();
         if let Some(user) = &user {
             let is_local = |device| self.local_devices.contains(&device);
-            let (site, script) = (entry.site, &run.script);
+            let (site, script) = (&*entry.site, &run.script);
             if let Some(runnable) = checks::find_at_once(site, script, user, is_local)? {
                 let user = Arc::clone(user);
                 let local_device = None;
@@ -426,9 +431,10 @@ impl Spawner {
             }
         }
         Ok(Err(Wanted::Script(WantedScript {
-            site: without_rules(entry.site),
+            site: manifests::without_rules(&entry.site),
             script: run.script.clone(),
             user,
+            users: entry.users.cloned(),
         })))
     }
 
@@ -505,7 +511,10 @@ impl Spawner {
             let what = format!("tenant {tenant} is suspended");
             return Err(Refusal::new(Failure::TenantSuspended, what));
         }
-        entry.keep_user(&found.user);
+        match entry.users {
+            None => entry.keep_user(&found.user),
+            Some(_) => self.groups.renew(&entry.known.groups)?,
+        }
         let environment = environment::check(&run.environment, &entry.rule.names)?;
         let script = format!(
             "{}/{}",
@@ -571,20 +580,6 @@ impl Spawner {
         if link.say(report).is_err() {
             self.lose_worker(worker);
         }
-    }
-}
-
-/// What of a site is to be known to find its programs.
-fn without_rules(site: &SiteManifest) -> SiteManifest {
-    SiteManifest {
-        index: site.index,
-        name: site.name.clone(),
-        tenant: site.tenant.clone(),
-        root: site.root.clone(),
-        within: site.within.clone(),
-        symlinks: site.symlinks,
-        user: site.user.clone(),
-        rules: Vec::new(),
     }
 }
 

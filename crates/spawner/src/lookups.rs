@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use config::reason;
 use ipc::manifest::{NamedProgram, SiteManifest};
 use ipc::order::{Failure, Run, RunChore, RunMap};
+use ipc::rows::RowUsers;
 use os::user::User;
 
 use super::Refusal;
@@ -65,6 +66,8 @@ pub(super) struct WantedScript {
     pub(super) script: Vec<u8>,
     /// Who it runs as, where that is known.
     pub(super) user: Option<Arc<User>>,
+    /// Whom that may be, where a row has named it.
+    pub(super) users: Option<RowUsers>,
 }
 
 impl Wanted {
@@ -290,6 +293,7 @@ mod tests {
             generation: 1,
             site: 0,
             rule: 0,
+            row: None,
             group: None,
             script: script.into(),
             says_start: false,
@@ -312,6 +316,7 @@ mod tests {
             site,
             script: script.into(),
             user: None,
+            users: None,
         });
         lookups.add((0, id), Ordered::Rule(run), wanted, Instant::now())?;
         assert!(lookups.start().is_empty());

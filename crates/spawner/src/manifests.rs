@@ -4,6 +4,7 @@
 //! are kept. A manifest for a number that is known replaces it: the first was never in force. What one
 //! says of a pool stays as it came until that starts, and is kept once where the next says the same.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
@@ -14,7 +15,8 @@ use ipc::codec::Packed;
 use ipc::manifest::{Manifest, MapManifest, NamedProgram, RuleManifest, SiteManifest};
 use ipc::order::{Failure, Run, RunMap};
 use ipc::pools::PoolManifest;
-use os::cgroup::Group;
+use ipc::rows::{RowOrder, RowUsers, RowsManifest};
+use os::cgroup::{Group, Limits};
 use os::user::User;
 
 use super::Refusal;
@@ -44,9 +46,11 @@ pub(super) struct Known {
 /// What a manifest says of an order.
 #[derive(Debug)]
 pub(super) struct Authority<'a> {
-    pub(super) known: &'a Rc<Known>,
-    pub(super) site: &'a SiteManifest,
-    pub(super) rule: &'a RuleManifest,
+    pub(super) known: Rc<Known>,
+    pub(super) site: Cow<'a, SiteManifest>,
+    pub(super) rule: Cow<'a, RuleManifest>,
+    /// Whom the program may run as, where a row says that.
+    pub(super) users: Option<&'a RowUsers>,
 }
 
 impl Manifests {
@@ -118,6 +122,9 @@ impl Manifests {
 
     /// What the manifest that an order names says of it.
     pub(super) fn find(&self, run: &Run) -> Result<Authority<'_>, Refusal> {
+        if let Some(row) = &run.row {
+            return self.find_row(run, row);
+        }
         let is_meant = |known: &&Rc<Known>| known.manifest.generation == run.generation;
         let found = self.kept.iter().rfind(is_meant).and_then(|known| {
             let sites = &known.manifest.sites;
@@ -126,7 +133,12 @@ impl Manifests {
             let rules = &site.rules;
             let at = rules.binary_search_by_key(&run.rule, |rule| rule.index);
             let rule = rules.get(at.ok()?)?;
-            Some(Authority { known, site, rule })
+            Some(Authority {
+                known: Rc::clone(known),
+                site: Cow::Borrowed(site),
+                rule: Cow::Borrowed(rule),
+                users: None,
+            })
         });
         found.ok_or_else(|| {
             let (generation, site, rule) = (run.generation, run.site, run.rule);
@@ -134,9 +146,79 @@ impl Manifests {
             Refusal::new(Failure::UnknownRule, what)
         })
     }
+
+    /// What the manifest says of the rows that a worker means.
+    pub(super) fn rows(&self, row: &RowOrder) -> Option<(&Rc<Known>, &RowsManifest)> {
+        let is_meant = |known: &&Rc<Known>| known.manifest.generation == row.generation;
+        let known = self.kept.iter().rfind(is_meant)?;
+        let mut rows = known.manifest.rows.iter();
+        Some((known, rows.find(|rows| rows.site == row.site)?))
+    }
+
+    /// As [`Self::find`], of a row's site.
+    fn find_row(&self, run: &Run, row: &RowOrder) -> Result<Authority<'_>, Refusal> {
+        let found = self.rows(row).and_then(|(known, rows)| {
+            let at = rows
+                .rules
+                .binary_search_by_key(&run.rule, |rule| rule.index);
+            Some((known, rows, rows.rules.get(at.ok()?)?))
+        });
+        let (known, rows, rule) = found.ok_or_else(|| {
+            let what = format!("no manifest has rule {} for rows", run.rule);
+            Refusal::new(Failure::UnknownRule, what)
+        })?;
+        let site = rows.site(row);
+        let site = site.map_err(|why| Refusal::new(Failure::OutsideRoot, why))?;
+        let group = rows.group(row);
+        let is_bound = group.limits != Limits::default();
+        Ok(Authority {
+            known: Rc::new(known.with_groups([group].into())),
+            site: Cow::Owned(site),
+            rule: Cow::Owned(RuleManifest {
+                group: is_bound.then_some(0),
+                ..rule.clone()
+            }),
+            users: Some(&rows.users),
+        })
+    }
 }
 
 impl Known {
+    /// What it says, made into something that is of one row's pool alone.
+    pub(super) fn with_pool(
+        &self,
+        pool: &PoolManifest,
+        groups: Vec<Group>,
+    ) -> std::io::Result<Self> {
+        let manifest = &self.manifest;
+        Ok(Self {
+            manifest: Manifest {
+                generation: manifest.generation,
+                layout: manifest.layout.clone(),
+                sees: manifest.sees.clone(),
+                cache_bytes: manifest.cache_bytes,
+                mail: manifest.mail.clone(),
+                ..Manifest::default()
+            },
+            pools: vec![Rc::new(Packed::of(pool)?)],
+            ..self.with_groups(groups.into())
+        })
+    }
+
+    /// Groups alone, in the same places.
+    fn with_groups(&self, groups: Rc<[Group]>) -> Self {
+        Self {
+            manifest: Manifest {
+                generation: self.manifest.generation,
+                layout: self.manifest.layout.clone(),
+                ..Manifest::default()
+            },
+            groups,
+            pools: Vec::new(),
+            users: RefCell::default(),
+        }
+    }
+
     /// What it says of a pool, by its index.
     pub(super) fn pool(&self, at: usize) -> Option<PoolManifest> {
         self.pools.get(at)?.open().ok()
@@ -153,14 +235,14 @@ impl Authority<'_> {
     /// Who the program runs as, where that was looked up for this manifest.
     pub(super) fn known_user(&self) -> Option<Arc<User>> {
         let users = self.known.users.borrow();
-        users.get(name_of_user(self.site)).map(Arc::clone)
+        users.get(name_of_user(&self.site)).map(Arc::clone)
     }
 
     /// Keeps what was looked up.
     pub(super) fn keep_user(&self, user: &Arc<User>) {
         let mut users = self.known.users.borrow_mut();
-        if !users.contains_key(name_of_user(self.site)) {
-            users.insert(name_of_user(self.site).to_owned(), Arc::clone(user));
+        if !users.contains_key(name_of_user(&self.site)) {
+            users.insert(name_of_user(&self.site).to_owned(), Arc::clone(user));
         }
     }
 }
@@ -184,6 +266,20 @@ fn look_up(name: &str, whose: &str) -> Result<Arc<User>, Refusal> {
         let what = format!("user {name} of {whose}: {}", reason(&error));
         Refusal::new(Failure::UserUnknown, what)
     })
+}
+
+/// What of a site is to be known to find its programs.
+pub(super) fn without_rules(site: &SiteManifest) -> SiteManifest {
+    SiteManifest {
+        index: site.index,
+        name: site.name.clone(),
+        tenant: site.tenant.clone(),
+        root: site.root.clone(),
+        within: site.within.clone(),
+        symlinks: site.symlinks,
+        user: site.user.clone(),
+        rules: Vec::new(),
+    }
 }
 
 /// Empty for this process's own.
@@ -227,6 +323,7 @@ mod tests {
             generation,
             site,
             rule,
+            row: None,
             group: None,
             script: Vec::new(),
             says_start: false,
@@ -268,6 +365,7 @@ mod tests {
             tenant: name.into(),
             weight: 1,
             user: None,
+            users: None,
             group: None,
             directory: "/pools".into(),
             socket: "/pools/a.sock".into(),

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use config::reason;
 use ipc::manifest::{NamedProgram, find_in_path, missing_in_path};
 use ipc::order::Failure;
+use ipc::rows::RowUsers;
 use os::file::{NoFile, open_directory};
 use os::spawn::{Birth, Birthplace, Limits};
 
@@ -56,6 +57,15 @@ pub(super) fn find(program: &NamedProgram) -> Result<Found, Refusal> {
         local_device: None,
         run: None,
     })
+}
+
+/// Refuses a user that a row may not name, where one has named it.
+pub(super) fn check_user_of_row(users: Option<&RowUsers>, uid: u32) -> Result<(), Refusal> {
+    if users.is_none_or(|users| users.may_be(uid)) {
+        return Ok(());
+    }
+    let what = format!("no programs of rows run as uid {uid}");
+    Err(Refusal::new(Failure::UserUnknown, what))
 }
 
 /// Whether a file belongs to root and nobody else may write it.

@@ -21,6 +21,7 @@ use ipc::directory::{
     SourceSettings,
 };
 use ipc::handover::ChildProcess;
+use ipc::rows::RowUsers;
 use ipc::server::{ProcessLife, ToServer};
 use os::user::User;
 
@@ -84,6 +85,23 @@ pub fn written_tenants(model: &Model) -> Vec<String> {
     tenants.dedup();
     tenants.truncate(TENANTS_MAX);
     tenants
+}
+
+/// Whom rows of a directory may name as their user.
+pub(crate) fn row_users(model: &Model, directory: usize) -> RowUsers {
+    let known = model.directories.get(directory);
+    let recorder = model.recorder.as_ref().and_then(|it| it.user.as_deref());
+    let own = [
+        Some(&*model.user),
+        recorder,
+        known.and_then(|it| it.user.as_deref()),
+    ];
+    let own = own.into_iter().flatten().chain(USERS);
+    let uids = own.filter_map(|name| Some(User::look_up(name).ok()?.uid));
+    RowUsers {
+        least: known.map_or(u32::MAX, |it| it.uid_min).max(1),
+        own: uids.collect(),
+    }
 }
 
 /// The directories of a model, with passwords and authorities as they are in their files now.

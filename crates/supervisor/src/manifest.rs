@@ -8,7 +8,7 @@ use config::reason;
 use ipc::codec::Packed;
 use ipc::groups::Shape;
 use ipc::manifest::{Manifest, MapManifest, NamedProgram, RuleManifest, SiteManifest};
-use os::cgroup::{Base, Controller, Controllers, Group, Layout};
+use os::cgroup::{Base, Controller, Controllers, Group, Layout, Limits};
 
 use crate::{pools, surroundings};
 
@@ -19,7 +19,7 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Mani
     let mut problems = Vec::new();
     let mut sites = Vec::new();
     for (index, (at, site, mount)) in (0..).zip(roots(model)) {
-        let rules = rules(site, at, &shape);
+        let rules = rules(site, |rule| shape.leaf(at, rule));
         let root = mount.map_or(site.root.as_ref(), |mount| Some(&mount.root));
         let Some(root) = root.filter(|_| !rules.is_empty()) else {
             continue;
@@ -31,11 +31,7 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Mani
                 tenant: site.tenant.clone(),
                 root: root.path.clone(),
                 within: root.within.clone(),
-                symlinks: match root.symlinks {
-                    Symlinks::Deny => os::file::Symlinks::Deny,
-                    Symlinks::Owner => os::file::Symlinks::Owner,
-                    Symlinks::Allow => os::file::Symlinks::Allow,
-                },
+                symlinks: symlinks(root.symlinks),
                 user,
                 rules,
             }),
@@ -49,12 +45,13 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Mani
     let may_wish = model.all_scripts().next().is_some();
     let more = Controllers::from_iter(may_wish.then_some(WISHED).into_iter().flatten());
     let more = more.union(Controllers::from_iter(
-        (!model.pools.is_empty()).then_some(Controller::Cpu),
+        (!model.pools.is_empty() || shape.plans.is_some()).then_some(Controller::Cpu),
     ));
-    let (layout, groups) = groups(&shape, more, base).unwrap_or_else(|found| {
+    let (layout, groups, plans) = groups(&shape, more, base).unwrap_or_else(|found| {
         problems.extend(found);
         Default::default()
     });
+    let rows = pools::rows::of(model, &plans, &mut problems);
     if problems.is_empty() {
         Ok(Manifest {
             generation,
@@ -66,6 +63,7 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Mani
             sites,
             maps,
             pools,
+            rows,
             starting_max: model.pool_terms.starting,
             sees: pools::manifest::sees(model),
             cache_bytes: model.pool_terms.cache_bytes,
@@ -113,14 +111,22 @@ fn maps(model: &Model, problems: &mut Vec<String>) -> Vec<MapManifest> {
     manifest
 }
 
-/// The rules of a site that run programs.
-fn rules(site: &Site, site_index: usize, shape: &Shape<'_>) -> Vec<RuleManifest> {
+pub(super) fn symlinks(symlinks: Symlinks) -> os::file::Symlinks {
+    match symlinks {
+        Symlinks::Deny => os::file::Symlinks::Deny,
+        Symlinks::Owner => os::file::Symlinks::Owner,
+        Symlinks::Allow => os::file::Symlinks::Allow,
+    }
+}
+
+/// The rules of a site that run programs, each in its group.
+pub(super) fn rules(site: &Site, group: impl Fn(usize) -> Option<usize>) -> Vec<RuleManifest> {
     let mut manifest = Vec::new();
     for (index, rule) in (0_u32..).zip(&site.rules) {
         let Some(Handler::Cgi(cgi)) = &rule.handler else {
             continue;
         };
-        let leaf = shape.leaf(site_index, index as usize);
+        let leaf = group(index as usize);
         manifest.push(RuleManifest {
             index,
             names: names(site, cgi),
@@ -149,14 +155,13 @@ const WISHED: [Controller; 5] = [
 /// What a group has where nothing is said.
 const CPU_WEIGHT_USUAL: u32 = 100;
 
-/// The groups, with the limits that can be had, and where they stand; `more` are controllers that
+/// Where groups stand, the groups, and the limits of plans.
+type Granted = (Layout, Packed<Vec<Group>>, Vec<Limits>);
+
+/// The groups, with the limits that can be had, where they stand, and the limits of plans; `more` are controllers that
 /// are taken too, as far as they can be.
-fn groups(
-    shape: &Shape<'_>,
-    more: Controllers,
-    base: &mut Base,
-) -> Result<(Layout, Packed<Vec<Group>>), Vec<String>> {
-    if shape.groups.is_empty() {
+fn groups(shape: &Shape<'_>, more: Controllers, base: &mut Base) -> Result<Granted, Vec<String>> {
+    if shape.groups.is_empty() && shape.plans.is_none() {
         return Ok(Default::default());
     }
     let verdict = shape.judge(base.host(), os::cgroup::device_of);
@@ -195,7 +200,7 @@ fn groups(
     }
     let packed = Packed::of(&groups);
     let packed = packed.map_err(|error| vec![format!("write groups down: {}", reason(&error))])?;
-    Ok((layout.clone(), packed))
+    Ok((layout.clone(), packed, verdict.plans))
 }
 
 /// The variables that a program may get beside the usual ones: those its rule sets, and `env` of

@@ -202,6 +202,25 @@ impl Programs {
         Ok(())
     }
 
+    /// Gives the spawner the socket of a row's pool, which it may have had before.
+    pub(super) fn tell_place_of_row(
+        &mut self,
+        generation: &Generation,
+        id: &str,
+    ) -> Result<(), String> {
+        let mut sockets = generation.places.of_pools();
+        if let Some((_, socket)) = sockets.find(|(pool, _)| *pool == id) {
+            self.sockets.remove(&socket.number());
+        }
+        self.tell_sockets(generation)
+    }
+
+    /// Says something that is not answered.
+    pub(super) fn say(&mut self, word: &ToSpawner) -> Result<(), String> {
+        self.send(word)
+            .map_err(|error| self.lose_by("does not hear", &error))
+    }
+
     /// Tells the spawner which masters run: from now on it sees to pools.
     pub(super) fn give_charge_of_pools(&mut self) -> Result<(), String> {
         let copies = self.masters.known.iter().map(PoolProcess::try_clone);
@@ -265,6 +284,8 @@ impl Programs {
                 self.news.push(News::Ended);
             }
             FromSpawner::Deaf { id } => self.news.push(News::Deaf(id)),
+            FromSpawner::Place { id, user } => self.news.push(News::Place(id, user)),
+            FromSpawner::Leave { id } => self.news.push(News::Leave(id)),
             FromSpawner::Pools { number, answer } => self.news.push(News::Answer(number, answer)),
             FromSpawner::Held { limits } => self.hold(limits),
             answer => return Some(answer),
@@ -417,6 +438,7 @@ impl Supervisor {
     /// Starts the next spawner, and gives the server links to it.
     pub(super) fn start_spawner(&mut self) {
         self.programs.end_orphans(&self.our_pids());
+        self.current.places.leave_rows();
         let mut generations = vec![&self.current];
         if let Phase::Reloading { next, .. } = &self.phase {
             generations.push(&**next);
@@ -442,7 +464,7 @@ impl Supervisor {
             self.start_spawner();
         }
         match self.programs.tell(next) {
-            Err(problem) if next.manifest.sites.is_empty() && next.manifest.pools.is_empty() => {
+            Err(problem) if next.manifest.starts_nothing() => {
                 tracing::error!("{problem}");
                 Ok(())
             }

@@ -81,6 +81,18 @@ pub fn no_walls() -> Option<&'static str> {
     )
 }
 
+/// Why the programs of a site's rows cannot run as they should from here, a line each.
+pub(crate) fn no_programs_of_rows(site: &Site) -> impl Iterator<Item = String> {
+    let starts = site.has_programs_of_rows();
+    let root = (!os::process::is_root()).then_some(
+        "its programs run as the users of its rows, and only root can become others: start as root",
+    );
+    let has_walls = site.has_pools_of_rows() && site.pool.isolate == Isolate::Home;
+    let walls = no_walls().filter(|_| has_walls);
+    let problems = root.into_iter().chain(walls).filter(move |_| starts);
+    problems.map(|why| format!("site {}: {why}", site.name()))
+}
+
 /// What runs as the user that the server becomes where there are pools, all of which that user may
 /// speak to: a line each.
 pub fn servers_own(model: &Model) -> Vec<String> {
@@ -94,7 +106,8 @@ pub fn servers_own(model: &Model) -> Vec<String> {
             .entry(name.to_owned())
             .or_insert_with(|| User::look_up(name).is_ok_and(|user| user.uid == server.uid))
     };
-    let sites = model.sites.iter().filter(|site| starts_programs(site));
+    let written = model.sites.iter().filter(|site| site.rows.is_none());
+    let sites = written.filter(|site| starts_programs(site));
     let sites = sites.flat_map(|site| {
         let mounts = site.mounts.iter().filter_map(|mount| mount.user.as_ref());
         let users = [&site.user].into_iter().chain(mounts);
@@ -119,7 +132,8 @@ pub fn servers_own(model: &Model) -> Vec<String> {
 
 /// Only root's gateway has pools of others than itself.
 fn has_pools_of_others(model: &Model) -> bool {
-    !model.pools.is_empty() && os::process::is_root()
+    let of_rows = model.sites.iter().any(Site::has_pools_of_rows);
+    (of_rows || !model.pools.is_empty()) && os::process::is_root()
 }
 
 /// The pools that cannot be had from here, a line each.
@@ -186,7 +200,9 @@ pub fn unbecomable(model: &Model) -> impl Iterator<Item = String> {
         MapSource::Program(program) => user_of_map(map, program).err(),
         MapSource::File(_) => None,
     });
-    let of_programs = of_sites.chain(of_maps).chain(unbecomable_chores(model));
+    let of_rows = model.sites.iter().flat_map(no_programs_of_rows);
+    let of_programs = of_sites.chain(of_rows).chain(of_maps);
+    let of_programs = of_programs.chain(unbecomable_chores(model));
     of_programs.chain(impossible_pools(model))
 }
 

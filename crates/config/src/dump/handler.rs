@@ -24,6 +24,9 @@ pub(super) fn handler(handler: &Handler, model: &Model) -> String {
     match handler {
         Handler::Static => "{ static = true }".to_owned(),
         Handler::Proxy(settings) => format!("{{ proxy = {} }}", proxy(settings, upstreams)),
+        Handler::FastCgi(it) if it.of_row => {
+            format!("{{ php = {} }}", braces(fastcgi_settings(it)))
+        }
         Handler::FastCgi(settings) => format!("{{ fastcgi = {} }}", fastcgi(settings, upstreams)),
         Handler::Cgi(settings) => format!("{{ cgi = {} }}", cgi(settings)),
         Handler::Respond(reply) => format!(

@@ -25,6 +25,19 @@ impl Lines {
 
 /// `pool` of a site.
 pub(super) fn of_site(pool: &SitePool) -> String {
+    let shared = [
+        Some(format!("share = {}", quote(pool.share.name()))),
+        some_count("min", Some(u8::from(pool.is_kept))),
+    ];
+    braces(common(pool).chain(shared.into_iter().flatten()))
+}
+
+/// `pool` of a site of rows, each of which has its own.
+pub(super) fn of_rows(pool: &SitePool) -> String {
+    braces(common(pool))
+}
+
+fn common(pool: &SitePool) -> impl Iterator<Item = String> {
     let version = pool.php.as_ref();
     let entries = [
         version.map(|version| format!("php = {}", quote(version))),
@@ -32,12 +45,10 @@ pub(super) fn of_site(pool: &SitePool) -> String {
         some_count("requests", Some(pool.requests)),
         some_duration("time", Some(pool.time_ms)),
         Some(format!("admin = {}", texts(&pool.admin))),
-        Some(format!("share = {}", quote(pool.share.name()))),
         Some(format!("isolate = {}", quote(pool.isolate.name()))),
-        some_count("min", Some(u8::from(pool.is_kept))),
         Some(format!("waiting_page = {}", pool.waiting_page)),
     ];
-    braces(entries.into_iter().flatten())
+    entries.into_iter().flatten()
 }
 
 /// `app`, but for what is done with its requests.

@@ -3,6 +3,7 @@
 use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Key, Kind, Section, key};
 use super::limit::{LIMITS_OF_LEVEL, WEIGHT};
+use super::program::{CGROUP_OF_LEVEL, CGROUP_REQUIRED};
 
 pub(super) const PLANS: Key = key(
     "plans",
@@ -16,8 +17,8 @@ pub(super) const PLAN_OF_TENANT: Key = key(
     "plan",
     Kind::Text,
     Absent("no plan"),
-    "The plan whose limits the tenant has beside its own, and its `weight` where it says none. Of two limits of one name its \
-     own counts.",
+    "The plan whose limits the tenant has beside its own, and whose `weight` and `cgroup` where it says none. Of two limits of \
+     one name its own counts.",
     "plan = \"small\"",
 );
 
@@ -34,8 +35,8 @@ pub(crate) const PLAN: Section = Section {
     title: "[plans.NAME]",
     about: "A plan: what tenants have in common that are sold the same. Tenants name it, and sites of a directory. Its limits \
         count each of its tenants apart. A name is letters, digits, `-` and `_`.",
-    keys: &[WEIGHT, LIMITS_OF_LEVEL],
-    later: &["cgroup", "pool", "console"],
+    keys: &[WEIGHT, LIMITS_OF_LEVEL, CGROUP_OF_LEVEL, CGROUP_REQUIRED],
+    later: &["pool", "console"],
 };
 
 pub(crate) const HOSTS: Section = Section {

@@ -110,7 +110,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
     let directories = directory::define_all(&tops);
     let mut upstreams = defined_upstreams(&tops);
     let enforcement = Enforcement::of(&tops.holder("cgroup_required"), Enforcement::Required);
-    let plans = plan::Plans::define_all(&tops);
+    let plans = plan::Plans::define_all(&tops, enforcement);
     let tenants = defined_tenants(&tops, &plans, enforcement);
     let limits = limits::limits(tops.single("limits"), Level::Process);
     let scripts = script::process(&tops);

@@ -1,10 +1,11 @@
 //! `[plans.NAME]`: what tenants have in common that are sold the same.
 //!
-//! The idea: a written tenant with a plan has the plan's limits beside its own; for tenants that rows name
+//! The idea: a written tenant with a plan has the plan's limits beside its own, and its `cgroup` where it has none; for tenants that rows name
 //! the plan stands by itself, and counts each of them apart.
 
 use std::sync::Arc;
 
+use super::cgroup::{Enforcement, cgroup};
 use super::context::{Spot, problem, title_of};
 use super::limits::{Level, limits};
 use super::rows;
@@ -25,7 +26,7 @@ pub(crate) struct Plans {
 
 impl Plans {
     /// Takes in `[plans.NAME]`.
-    pub(super) fn define_all(tops: &Tops<'_>) -> Plans {
+    pub(super) fn define_all(tops: &Tops<'_>, above: Enforcement) -> Plans {
         let mut plans = Plans::default();
         let mut spots: Vec<Spot> = Vec::new();
         for value in tops.members("plans") {
@@ -44,7 +45,7 @@ impl Plans {
                 value.report(format!("there are more than {PLANS_MAX} plans"));
                 break;
             }
-            plans.list.push(plan(&value));
+            plans.list.push(plan(&value, above));
             spots.push(value.spot());
         }
         plans
@@ -84,7 +85,7 @@ impl Plans {
     }
 }
 
-fn plan(value: &Value<'_>) -> Plan {
+fn plan(value: &Value<'_>, above: Enforcement) -> Plan {
     let name = value.name;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(fits) {
@@ -100,6 +101,7 @@ fn plan(value: &Value<'_>) -> Plan {
         name: name.to_owned(),
         weight: table.count("weight") as u32,
         limits,
+        cgroup: cgroup(&table, Enforcement::of(&table, above)),
     }
 }
 

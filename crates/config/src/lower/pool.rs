@@ -3,7 +3,7 @@
 //! The idea: a handler joins the pool that is as its site wants one, or the site has a new one. What
 //! a pool is called tells whose it is and not how it is set, so that settings may change under it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,7 @@ use super::context::problem;
 use super::fields::wrong_variable;
 use super::php;
 use super::table::Table;
+use super::template::{Purpose, template};
 use super::tops::Tops;
 use super::value::{Entry, Value};
 use super::values;
@@ -32,6 +33,8 @@ pub(crate) struct PoolList {
     /// Those that are alike but for their settings.
     of_owner: HashMap<String, Vec<usize>>,
     ids: HashSet<String>,
+    /// PHPs that pools of rows may have.
+    of_rows: BTreeSet<usize>,
     sites: usize,
     site: Option<PoolSite>,
 }
@@ -59,6 +62,7 @@ impl PoolList {
             list: Vec::new(),
             of_owner: HashMap::new(),
             ids: HashSet::new(),
+            of_rows: BTreeSet::new(),
             sites: 0,
             site: None,
         }
@@ -114,6 +118,20 @@ impl PoolList {
         self.join(program, &format!("php {version}"), &["php"])
     }
 
+    /// Has the pools of a site's rows have PHP: that of the site, or the one that each names. `None` as above.
+    pub(crate) fn php_of_rows(&mut self, handler: &Value<'_>) -> Option<()> {
+        let (site, phps) = (self.site.as_mut()?, self.phps.len());
+        if site.pool.php_column().is_some() && phps > 0 {
+            site.php = Some(None);
+            self.of_rows.extend(0..phps);
+            return Some(());
+        }
+        let known = site.php;
+        let php = known.unwrap_or_else(|| self.choose_php(handler))?;
+        self.of_rows.insert(php);
+        Some(())
+    }
+
     /// A pool of the site with this version of PHP, whatever that of its rules is.
     pub(crate) fn php_of(&mut self, value: &Value<'_>, version: &str) -> Option<usize> {
         self.tell_unknown(value, version);
@@ -151,7 +169,7 @@ impl PoolList {
 
     /// What all pools share, the PHPs they run, and the lists that handlers' indices point into.
     pub(crate) fn finish(mut self) -> (Pools, Vec<Php>, Vec<Pool>) {
-        let mut places: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut places: BTreeMap<usize, usize> = self.of_rows.iter().map(|php| (*php, 0)).collect();
         for pool in &self.list {
             if let PoolProgram::Php(php) = &pool.program {
                 places.insert(php.php, 0);
@@ -227,7 +245,15 @@ impl PoolList {
         };
         let version = table.get("php").and_then(|value| {
             let version = value.text()?;
-            self.tell_unknown(&value, version);
+            let names_row = version.contains("$row.") || version.contains("${row.");
+            if !(site.context.has_rows.get() && names_row) {
+                self.tell_unknown(&value, version);
+            } else if template(&value, Purpose::Target)?.as_row().is_none() {
+                value.report_help(
+                    "a column says all of the version, or nothing",
+                    "as in `php = \"$row.php\"`",
+                );
+            }
             Some(version.to_owned())
         });
         SitePool {

@@ -49,6 +49,13 @@ pub(crate) fn php(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Handle
     }
     let table = true_or_table(value, &keys::PHP_HANDLER)?;
     let settings = fastcgi_settings(&table);
+    if value.context.has_rows.get() {
+        upstreams.pools.php_of_rows(value)?;
+        return Some(Handler::FastCgi(FastCgi {
+            of_row: true,
+            ..settings
+        }));
+    }
     let pool = upstreams.pools.php(value)?;
     let led = upstreams.lead(value, pool, Protocol::FastCgi)?;
     Some(Handler::FastCgi(FastCgi {
@@ -101,6 +108,7 @@ pub(crate) fn fastcgi_settings(table: &Table<'_>) -> FastCgi {
     FastCgi {
         upstream: 0,
         pool: None,
+        of_row: false,
         root: None,
         params: params(table),
         buffer_request: table.flag("buffer_request"),

@@ -14,12 +14,16 @@ use super::template::{Purpose, template};
 use super::tenant::{Found, Tenants};
 use super::value::Value;
 use crate::keys;
-use crate::model::{HostPattern, Limit, LimitOn, RowRoot, Rule, SiteRows, Template, TemplatePart};
+use crate::model::{
+    Handler, HostPattern, Limit, LimitOn, RowRoot, Rule, SiteRows, Template, TemplatePart,
+};
 
 /// Keys of a site that rows do not have yet.
-const NOT_YET: [&str; 5] = ["htaccess", "cgroup", "cgroup_required", "pool", "mounts"];
+const NOT_YET: [&str; 3] = ["cgroup", "cgroup_required", "mounts"];
+/// Keys of a site's `pool` that they do not have: a row's pool is its own, and ends when it is idle.
+const OF_POOL: [&str; 2] = ["share", "min"];
 /// Handlers that they do not have yet.
-const HANDLERS_NOT_YET: [&str; 5] = ["cgi", "php", "app", "fastcgi", "console"];
+const HANDLERS_NOT_YET: [&str; 3] = ["app", "fastcgi", "console"];
 /// Keys of a site's `tls` that they do not have yet: a handshake comes before the row.
 const TLS: [&str; 2] = ["redirect", "hsts"];
 
@@ -210,6 +214,13 @@ fn refuse_later(table: &Table<'_>, rules: (&[Rule], &[Value<'_>])) {
             refuse(&value);
         }
     }
+    let pool = table.get("pool");
+    for name in OF_POOL {
+        if let Some(value) = pool.as_ref().and_then(|pool| pool.member(name)) {
+            refuse(&value);
+        }
+    }
+    judge_programs(table, rules.0);
     if let Some(error) = table.get("log").and_then(|log| log.member("error")) {
         refuse(&error);
     }
@@ -230,6 +241,18 @@ fn refuse_later(table: &Table<'_>, rules: (&[Rule], &[Value<'_>])) {
             &["rules"],
             "limits of handshakes are not there yet for sites of a directory",
         );
+    }
+}
+
+/// Refuses programs of nobody, and such as files are not there for.
+fn judge_programs(table: &Table<'_>, rules: &[Rule]) {
+    let mut handlers = rules.iter().filter_map(|rule| rule.handler.as_ref());
+    let root = table.get("root");
+    if handlers.any(Handler::starts_programs) && (root.is_none() || table.get("user").is_none()) {
+        let message = "programs of rows need a `root` and `user = \"$row.user\"`, whom they run as";
+        table
+            .context
+            .report(problem(table.spot(), message).absence());
     }
 }
 

@@ -124,7 +124,7 @@ fn report_unbound_cgroup(table: &Table<'_>, handler: Option<&Handler>) {
         return;
     };
     match handler {
-        Some(handler) if handler.pool().is_some() => value.report_help(
+        Some(handler) if handler.has_pool() => value.report_help(
             "`cgroup` of a rule does not bind a pool, which is the site's",
             "put it on the site, or on the tenant",
         ),

@@ -329,7 +329,7 @@ fn judge_pool(table: &Table<'_>, rules: &[Rule], pool: &SitePool) {
     let Some(value) = table.get("pool") else {
         return;
     };
-    if !handlers.any(|handler| handler.pool().is_some()) {
+    if !handlers.any(Handler::has_pool) {
         let message = "`pool` says nothing: no rule of this site has `php` or `app`";
         table.context.warn(problem(value.spot(), message));
     } else if pool.share == Share::User && table.get("cgroup").is_some() {

@@ -61,7 +61,7 @@ impl Tenants {
             weight: of_plan.map_or(own_weight, |plan| plan.weight),
             classes: classes(&table),
             limits: merged(limits(table.get("limits"), Level::Tenant), plan),
-            cgroup: cgroup(&table, enforcement),
+            cgroup: cgroup(&table, enforcement).or_else(|| plan?.cgroup.clone()),
             scripts: script::level(table.get("scripts"), script::Level::BeforeRules),
             scripts_vm: table.get("scripts_vm").and_then(|value| value.choice()),
         };

@@ -53,7 +53,7 @@ impl Handler {
     pub fn upstream(&self) -> Option<usize> {
         match self {
             Self::Proxy(proxy) => proxy.upstream(),
-            Self::FastCgi(fastcgi) => Some(fastcgi.upstream),
+            Self::FastCgi(fastcgi) => (!fastcgi.of_row).then_some(fastcgi.upstream),
             _ => None,
         }
     }
@@ -71,7 +71,19 @@ impl Handler {
     /// Whether the gateway starts programs for it, as the site's user.
     #[must_use]
     pub fn starts_programs(&self) -> bool {
-        matches!(self, Self::Cgi(_)) || self.pool().is_some()
+        matches!(self, Self::Cgi(_)) || self.has_pool()
+    }
+
+    /// Whether a pool of the gateway's answers.
+    #[must_use]
+    pub fn has_pool(&self) -> bool {
+        self.pool().is_some() || self.has_pool_of_row()
+    }
+
+    /// Whether that is the pool of the row that makes the site.
+    #[must_use]
+    pub fn has_pool_of_row(&self) -> bool {
+        matches!(self, Self::FastCgi(fastcgi) if fastcgi.of_row)
     }
 
     /// The script that answers, or names the upstream.
@@ -257,6 +269,8 @@ pub struct FastCgi {
     pub upstream: usize,
     /// Index into [`super::Model::pools`] of the pool behind it, which is started when it is wanted.
     pub pool: Option<usize>,
+    /// Whether the pool is the one of the row that makes the site: then it is found by that, and `upstream` is none.
+    pub of_row: bool,
     /// The site's root as the server sees it, absolute; `None`: as we do.
     pub root: Option<PathBuf>,
     /// Parameters set (`Some`) and left out (`None`), each name once.

@@ -2,7 +2,13 @@
 
 use std::path::PathBuf;
 
+use sha2::{Digest, Sha256};
+
 use super::upstream::Protocol;
+
+/// How the id of a row's pool begins, and its bytes.
+const ROW_ID_PREFIX: &str = "row-";
+const ROW_ID_BYTES: usize = 16;
 
 /// `[pools]`: what all pools of the machine share.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +96,7 @@ pub struct PhpPool {
 /// `pool` of a site: what its pools are like.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SitePool {
-    /// The PHP of its rules with `php`; `None` where it has none.
+    /// The PHP of its rules with `php`; `None` where it has none. A site of rows may name a column.
     pub php: Option<String>,
     /// As [`PhpPool::processes`].
     pub processes: u32,
@@ -108,6 +114,41 @@ pub struct SitePool {
     pub is_kept: bool,
     /// Whether browsers that open a page while it starts get one that loads itself again. Default no.
     pub waiting_page: bool,
+}
+
+/// What names the pool of a row: whose it is and what runs there, in words. It begins as no other pool's id does, and
+/// stands for these words alone.
+#[must_use]
+pub fn row_pool_id(words: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for word in words {
+        hash.update((word.len() as u64).to_le_bytes());
+        hash.update(word.as_bytes());
+    }
+    let digits = hash.finalize();
+    let digits = digits.iter().take(ROW_ID_BYTES);
+    digits.fold(ROW_ID_PREFIX.to_owned(), |id, byte| {
+        format!("{id}{byte:02x}")
+    })
+}
+
+/// Whether an id is that of a row's pool.
+#[must_use]
+pub fn is_row_pool_id(id: &str) -> bool {
+    let digits = id.strip_prefix(ROW_ID_PREFIX);
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    digits.is_some_and(|it| it.len() == 2 * ROW_ID_BYTES && it.bytes().all(is_digit))
+}
+
+impl SitePool {
+    /// The column of the row that says which PHP it has, where one does.
+    #[must_use]
+    pub fn php_column(&self) -> Option<&str> {
+        let said = self.php.as_deref()?;
+        let braced = said.strip_prefix("${row.");
+        let braced = braced.and_then(|name| name.strip_suffix('}'));
+        braced.or_else(|| said.strip_prefix("$row."))
+    }
 }
 
 /// Who shares a pool.

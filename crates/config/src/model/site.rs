@@ -411,6 +411,20 @@ impl Site {
         files.is_some_and(|files| files.obeys_files())
     }
 
+    /// Whether programs are started for its rows.
+    #[must_use]
+    pub fn has_programs_of_rows(&self) -> bool {
+        let mut handlers = self.rules.iter().filter_map(|rule| rule.handler.as_ref());
+        self.rows.is_some() && handlers.any(Handler::starts_programs)
+    }
+
+    /// Whether each of its rows has a pool, once it is wanted.
+    #[must_use]
+    pub fn has_pools_of_rows(&self) -> bool {
+        let mut handlers = self.rules.iter().filter_map(|rule| rule.handler.as_ref());
+        handlers.any(Handler::has_pool_of_row)
+    }
+
     /// Whether it or one of its rules has a script.
     #[must_use]
     pub fn has_scripts(&self) -> bool {

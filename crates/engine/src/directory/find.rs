@@ -187,7 +187,7 @@ fn made(
     let site = row::stamp(
         arrived.worker,
         generation,
-        (template, number),
+        (template, destination.site, number),
         (host, entry),
     );
     let site = Arc::new(site.map_err(|why| wrong(host, &why))?);

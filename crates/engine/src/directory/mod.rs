@@ -6,12 +6,13 @@
 //! downstream takes it for a site. Workers keep what they have stamped (`kept`) and share what is known of rows
 //! (`table`), which a thread asks the directory process for (`link`), in turns by the network of who came (`turns`).
 //!
-//! A row is not trusted: what it makes is judged in `row`.
+//! A row is not trusted: what it makes is judged in `row`. Its programs are `programs`'s.
 
 pub(crate) mod entry;
 pub(crate) mod find;
 pub(crate) mod kept;
 pub(crate) mod link;
+pub(crate) mod programs;
 mod row;
 pub(crate) mod rows;
 pub(crate) mod site_row;

@@ -9,17 +9,14 @@ use std::sync::Arc;
 
 use config::model::{self, RowRoot, Template, TemplatePart};
 use ipc::directory::Row;
+use ipc::rows::component;
 
 use super::entry::HostEntry;
+use super::programs::RowOwner;
 use super::site_row::SiteRow;
 use crate::generation::Generation;
 use crate::site::Site;
 use crate::worker::Worker;
-
-/// Longest name of a file.
-const COMPONENT_BYTES_MAX: usize = 255;
-/// Longest name of a tenant.
-const TENANT_BYTES_MAX: usize = 255;
 
 /// Stamps the site of a host.
 ///
@@ -28,7 +25,7 @@ const TENANT_BYTES_MAX: usize = 255;
 pub(super) fn stamp(
     worker: &Worker,
     generation: &Generation,
-    (template, number): (&Site, u32),
+    (template, index, number): (&Site, u32, u32),
     (host, entry): (&str, &Arc<HostEntry>),
 ) -> Result<Site, String> {
     let (Some(rows), Some(row)) = (&template.rows, entry.row()) else {
@@ -54,7 +51,26 @@ pub(super) fn stamp(
         limiter.lend(&tenant, weight, u32::try_from(keys_max).unwrap_or(u32::MAX))
     });
     let plan = plan.and_then(|at| u32::try_from(at).ok());
-    let of_row = SiteRow::new(Arc::clone(entry), lease, plan);
+    let (mut order, mut pool) = (None, None);
+    if let (Some(terms), Some((root, _))) = (generation.row_programs.get(&index), &root) {
+        let owner = RowOwner {
+            host,
+            row,
+            tenant: &tenant,
+            plan,
+            root: &root.path,
+        };
+        let told = terms.order(generation.number, owner);
+        pool = terms.pool(&worker.shared.program_pools, &told, owner)?;
+        order = Some(Box::new(told));
+    }
+    let of_row = SiteRow {
+        entry: Arc::clone(entry),
+        lease,
+        plan,
+        order,
+        pool,
+    };
     Ok(template.stamped(
         host,
         (&tenant, weight),
@@ -65,10 +81,7 @@ pub(super) fn stamp(
 
 fn tenant(generation: &Generation, template: &Template, row: &Row) -> Result<String, String> {
     let tenant = fill(template, row)?;
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if tenant.is_empty() || tenant.len() > TENANT_BYTES_MAX || !tenant.bytes().all(fits) {
-        return Err(format!("{tenant:.80?} cannot be a tenant's name"));
-    }
+    ipc::rows::tenant(&tenant)?;
     match generation.written_tenants.contains(&*tenant) {
         true => Err(format!("tenant `{tenant}` is one of the configuration's")),
         false => Ok(tenant),
@@ -145,20 +158,6 @@ fn path(template: &Template, host: &str, row: &Row) -> Result<PathBuf, String> {
         }
     }
     Ok(path.into())
-}
-
-/// A text that is one name of a file.
-fn component<'t>(name: &str, text: &'t str) -> Result<&'t str, String> {
-    let is_one = !text.is_empty()
-        && text.len() <= COMPONENT_BYTES_MAX
-        && !text.starts_with('.')
-        && !text.chars().any(|c| c == '/' || c.is_control());
-    match is_one {
-        true => Ok(text),
-        false => Err(format!(
-            "column `{name}`: {text:.80?} is no name of one directory"
-        )),
-    }
 }
 
 /// A text of nothing but columns and text.

@@ -2,30 +2,27 @@
 
 use std::sync::Arc;
 
+use ipc::rows::RowOrder;
 use limits::TenantLease;
 
 use super::entry::HostEntry;
+use crate::programs::pools::ProgramPool;
 
 /// What of a site is a row's.
 #[derive(Debug)]
 pub(crate) struct SiteRow {
-    entry: Arc<HostEntry>,
+    pub(super) entry: Arc<HostEntry>,
     /// Its tenant's place in the ledger; `None` where nothing is limited.
     pub(crate) lease: Option<Arc<TenantLease>>,
     /// Index of the tenant's plan.
     pub(crate) plan: Option<u32>,
+    /// What the spawner is told of it, where it may start programs for it.
+    pub(crate) order: Option<Box<RowOrder>>,
+    /// Where its pages run.
+    pub(crate) pool: Option<Arc<ProgramPool>>,
 }
 
 impl SiteRow {
-    /// What a row makes, with its tenant's place and plan.
-    pub(super) fn new(
-        entry: Arc<HostEntry>,
-        lease: Option<Arc<TenantLease>>,
-        plan: Option<u32>,
-    ) -> Self {
-        Self { entry, lease, plan }
-    }
-
     /// What the row says in a column; nothing where it does not have it.
     pub(crate) fn column(&self, name: &str) -> &str {
         let row = self.entry.row();

@@ -301,6 +301,14 @@ fn tell_line(site: &str, file: &str, program: &Program, number: usize) {
 
 /// Whether pages of the site run in a pool, whose processes are told settings of PHP.
 fn has_pool(routed: Routed<'_>) -> bool {
+    if routed
+        .site
+        .row
+        .as_ref()
+        .is_some_and(|row| row.pool.is_some())
+    {
+        return true;
+    }
     let pools = &routed.serving.generation.program_pools;
     let rules = routed.site.rules.iter();
     let mut pools_of = rules.filter_map(|rule| pools.get(rule.handler.as_ref()?.pool()?));

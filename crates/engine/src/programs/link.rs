@@ -204,7 +204,7 @@ impl Programs {
         let Some(link) = link.filter(listens) else {
             return;
         };
-        for pool in self.pools.in_force().iter() {
+        for pool in self.pools.each() {
             if pool.is_use_to_tell(now_ms) {
                 let pool = pool.id.to_string();
                 link.give(Order::Used { pool });
@@ -344,10 +344,16 @@ impl Link {
         };
         warming.insert(id, asked);
         drop(warming);
-        self.give(Order::Warm {
-            id,
-            pool: pool.id.to_string(),
-            is_latest: newcomer.is_some(),
+        self.give(match &pool.row {
+            Some(row) => Order::WarmRow {
+                id,
+                row: row.clone(),
+            },
+            None => Order::Warm {
+                id,
+                pool: pool.id.to_string(),
+                is_latest: newcomer.is_some(),
+            },
         });
     }
 

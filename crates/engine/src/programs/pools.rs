@@ -7,22 +7,24 @@
 //! have files that its processes do not see: to such a [`Newcomer`] it is cold until others, which
 //! do, have taken over.
 
+mod all;
+
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use config::model::{Model, Pool, PoolProgram};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use super::recent::Unserved;
-use crate::costs::Costs;
-use crate::recent::Recent;
-use ipc::order::{Failure, FileCost, PoolCounts};
+use ipc::order::Failure;
+use ipc::rows::RowOrder;
+
+pub(crate) use self::all::AllPools;
 
 /// How often the spawner hears that a pool is in use, at least and at most; otherwise so many times
 /// in the time that it is kept without work.
@@ -67,6 +69,16 @@ pub struct ProgramPool {
     page_ms: AtomicU64,
     /// How many pages it runs at once; 0 where nobody knows.
     pages_max: AtomicU32,
+    /// The row whose it is; `None`: the configuration has it.
+    pub(super) row: Option<Box<RowOrder>>,
+}
+
+/// What a pool has of its settings.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PoolTimes {
+    tell_every_ms: u64,
+    page_ms: u64,
+    pages_max: u32,
 }
 
 /// Why requests are refused for want of a pool.
@@ -141,17 +153,6 @@ pub struct Awaiting<'a>(&'a AtomicUsize);
 #[derive(Debug)]
 pub struct InUse<'a>(&'a ProgramPool);
 
-/// The pools of the generation in force, for all workers.
-#[derive(Debug, Default)]
-pub struct AllPools {
-    /// Held to copy or replace it.
-    in_force: Mutex<Arc<[Arc<ProgramPool>]>>,
-    /// What files cost, once there is a generation.
-    costs: OnceLock<Arc<Costs>>,
-    /// Who was not answered lately.
-    pub(crate) recent: Recent<Unserved>,
-}
-
 /// Makes the pools of a generation; those there were `before` are the same ones.
 pub(crate) fn compile(model: &Model, before: &[Arc<ProgramPool>]) -> Arc<[Arc<ProgramPool>]> {
     let before: HashMap<&str, _> = before.iter().map(|it| (&*it.id, it)).collect();
@@ -173,14 +174,9 @@ pub(crate) fn compile(model: &Model, before: &[Arc<ProgramPool>]) -> Arc<[Arc<Pr
             })
         };
         let pool = same.cloned().unwrap_or_else(new);
-        let every_ms = model.pool_terms.idle_ms / TOLD_TIMES;
-        let every_ms = every_ms.clamp(TOLD_MS_MIN, TOLD_MS_MAX);
-        pool.tell_every_ms.store(every_ms, Relaxed);
-        // As php-fpm is told: in whole seconds.
-        let page_ms = php.map_or(0, |php| php.time_ms.div_ceil(1_000).max(1) * 1_000);
-        pool.page_ms.store(page_ms, Relaxed);
-        let pages_max = php.map_or(0, |php| php.processes);
-        pool.pages_max.store(pages_max, Relaxed);
+        let idle_ms = model.pool_terms.idle_ms;
+        let times = php.map(|php| PoolTimes::new(idle_ms, php.time_ms, php.processes));
+        pool.set(times.unwrap_or_else(|| PoolTimes::of_app(idle_ms)));
         pool
     });
     pools.collect()
@@ -194,16 +190,40 @@ pub(crate) fn fixed_settings(model: &Model) -> Box<[BTreeSet<Box<str>>]> {
             return BTreeSet::new();
         };
         let ini = model.php.get(own.php).map_or(&[][..], |php| &php.ini);
-        let has_wall = own
-            .admin
-            .iter()
-            .chain(ini)
-            .any(|(name, _)| name == "open_basedir");
-        let names = own.admin.iter().map(|(name, _)| name.as_str());
-        let names = names.chain(has_wall.then_some("error_log"));
-        names.map(Box::from).collect()
+        fixed_by(&own.admin, own.admin.iter().chain(ini))
     };
     model.pools.iter().map(of_pool).collect()
+}
+
+/// The same of one pool, by its operator's settings and by all that hold for it.
+pub(crate) fn fixed_by<'a>(
+    admin: &'a [(String, String)],
+    mut all: impl Iterator<Item = &'a (String, String)>,
+) -> BTreeSet<Box<str>> {
+    let has_wall = all.any(|(name, _)| name == "open_basedir");
+    let names = admin.iter().map(|(name, _)| name.as_str());
+    let names = names.chain(has_wall.then_some("error_log"));
+    names.map(Box::from).collect()
+}
+
+impl PoolTimes {
+    /// Those of a php-fpm that is kept so long without work, and whose pages may take so long.
+    pub(crate) fn new(idle_ms: u64, time_ms: u64, processes: u32) -> Self {
+        Self {
+            // As php-fpm is told: in whole seconds.
+            page_ms: time_ms.div_ceil(1_000).max(1) * 1_000,
+            pages_max: processes,
+            ..Self::of_app(idle_ms)
+        }
+    }
+
+    fn of_app(idle_ms: u64) -> Self {
+        Self {
+            tell_every_ms: (idle_ms / TOLD_TIMES).clamp(TOLD_MS_MIN, TOLD_MS_MAX),
+            page_ms: 0,
+            pages_max: 0,
+        }
+    }
 }
 
 impl ProgramPool {
@@ -228,7 +248,14 @@ impl ProgramPool {
             tell_every_ms: AtomicU64::new(TOLD_MS_MAX),
             page_ms: AtomicU64::new(0),
             pages_max: AtomicU32::new(0),
+            row: None,
         }
+    }
+
+    fn set(&self, times: PoolTimes) {
+        self.tell_every_ms.store(times.tell_every_ms, Relaxed);
+        self.page_ms.store(times.page_ms, Relaxed);
+        self.pages_max.store(times.pages_max, Relaxed);
     }
 
     /// Whether it is known to run.
@@ -483,78 +510,6 @@ impl Drop for InUse<'_> {
     }
 }
 
-impl AllPools {
-    /// These are the pools from now on.
-    pub(crate) fn put_in_force(&self, pools: &Arc<[Arc<ProgramPool>]>) {
-        *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(pools);
-    }
-
-    /// What files cost is told here from now on.
-    pub(crate) fn tell_costs(&self, costs: &Arc<Costs>) {
-        let _ = self.costs.set(Arc::clone(costs));
-    }
-
-    /// Runs of a tenant's files have cost so much.
-    pub(super) fn note_costs(&self, tenant: &str, costs: &[FileCost]) {
-        let (Some(known), now) = (self.costs.get(), Instant::now()) else {
-            return;
-        };
-        for FileCost { file, runs, cpu_us } in costs {
-            known.note(tenant, file.as_bytes(), (*runs, *cpu_us), now);
-        }
-    }
-
-    /// The pools in force.
-    pub(crate) fn in_force(&self) -> Arc<[Arc<ProgramPool>]> {
-        let in_force = self.in_force.lock();
-        Arc::clone(&in_force.unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// How many there are.
-    pub(super) fn count(&self) -> usize {
-        self.in_force().len()
-    }
-
-    /// The pool of this id, which has ended.
-    pub(super) fn note_cold(&self, id: &str) -> Option<Arc<ProgramPool>> {
-        let pool = self.find(id)?;
-        pool.note_cold();
-        Some(pool)
-    }
-
-    /// The pool of this id, which has been handed over. Every worker hears it, and all count: what
-    /// matters is that it is another number.
-    pub(super) fn note_handed_over(&self, id: &str) -> Option<Arc<ProgramPool>> {
-        let pool = self.find(id)?;
-        pool.hand_overs.fetch_add(1, Release);
-        *lock(&pool.handed_over) = Some(Instant::now());
-        pool.wake();
-        Some(pool)
-    }
-
-    fn find(&self, id: &str) -> Option<Arc<ProgramPool>> {
-        self.in_force().iter().find(|pool| *pool.id == *id).cloned()
-    }
-
-    /// The spawner has counted so much of the pool of this id.
-    pub(super) fn note_counts(&self, id: &str, counts: PoolCounts) {
-        if let Some(pool) = self.find(id) {
-            let stats = &pool.stats;
-            stats.masters.store(counts.masters, Relaxed);
-            stats.masters_us.store(counts.masters_us, Relaxed);
-            stats.mails.store(counts.mails, Relaxed);
-            stats.mails_unsent.store(counts.mails_unsent, Relaxed);
-        }
-    }
-
-    /// There is another spawner.
-    pub(super) fn note_spawner(&self) {
-        for pool in &*self.in_force() {
-            pool.note_spawner();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -661,28 +616,6 @@ mod tests {
         pool.note_failed(None, (Failure::TenantSuspended, ""), 5_000);
         let soon = Instant::now() + Duration::from_millis(FAILED_MS_MIN);
         assert_eq!(pool.known(soon), Known::Cold);
-    }
-
-    #[test]
-    fn what_runs_is_asked_on_when_its_spawner_is_lost() {
-        let all = AllPools::default();
-        let [warm, starting] = ["a", "b"].map(|id| Arc::new(ProgramPool::new(id, id, id)));
-        all.put_in_force(&[Arc::clone(&warm), Arc::clone(&starting)].into());
-        warm.note_warm(None);
-        starting.note_starting(None, 5_000);
-        for pool in [&warm, &starting] {
-            pool.note_lost(None);
-        }
-        assert_eq!((known(&warm), known(&starting)), ("warm", "cold"));
-        starting.note_starting(None, 5_000);
-        all.note_spawner();
-        assert_eq!(warm.known(Instant::now()), Known::Unsure);
-        assert_eq!(known(&starting), "cold");
-        all.note_cold("a");
-        all.note_cold("nobody's");
-        all.note_handed_over("b");
-        assert_eq!((warm.hand_overs(), starting.hand_overs()), (0, 1));
-        assert_eq!((known(&warm), warm.ends()), ("cold", 1));
     }
 
     #[test]

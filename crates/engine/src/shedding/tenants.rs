@@ -207,7 +207,7 @@ impl Tenants {
 /// programs that nothing bounds.
 fn works_elsewhere(site: &model::Site, is_bound: bool) -> bool {
     site.rules.iter().any(|rule| match &rule.handler {
-        Some(handler @ (Handler::Proxy(_) | Handler::FastCgi(_))) => handler.pool().is_none(),
+        Some(handler @ (Handler::Proxy(_) | Handler::FastCgi(_))) => !handler.has_pool(),
         Some(Handler::Script(_)) => true,
         Some(Handler::Cgi(_)) => !is_bound && rule.cgroup.is_none(),
         _ => false,

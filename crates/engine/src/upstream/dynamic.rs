@@ -8,6 +8,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -62,6 +63,35 @@ impl Dynamic {
         name: &str,
         addresses: &[SocketAddr],
     ) -> Option<Rc<Pool>> {
+        let made = || upstream(name, addresses);
+        self.find(resources, (name, addresses), made)
+    }
+
+    /// The connections to the pool of a row, which listens there. None is kept: each would hold a process.
+    pub(crate) fn at_socket(
+        &self,
+        resources: &Resources,
+        id: &str,
+        socket: &Path,
+    ) -> Option<Rc<Pool>> {
+        self.find(resources, (id, &[]), || model::Upstream {
+            protocol: Protocol::FastCgi,
+            servers: vec![model::Server {
+                address: ServerAddress::Unix(socket.to_owned()),
+                weight: 1,
+            }],
+            keepalive: 0,
+            fails: 0,
+            ..upstream(id, &[])
+        })
+    }
+
+    fn find(
+        &self,
+        resources: &Resources,
+        (name, addresses): (&str, &[SocketAddr]),
+        upstream: impl FnOnce() -> model::Upstream,
+    ) -> Option<Rc<Pool>> {
         let used_ms = resources.deadlines.now_ms();
         let mut pools = self.pools.borrow_mut();
         let known = pools.get_mut(name).into_iter().flatten();
@@ -77,7 +107,7 @@ impl Dynamic {
             let (upstream, server) = TOGETHER;
             resources.stats.upstream(upstream, &server.into())
         });
-        let pool = Rc::new(Pool::dynamic(upstream(name, addresses), together));
+        let pool = Rc::new(Pool::dynamic(upstream(), together));
         if self.is_retired.get() {
             pool.retire();
         }

@@ -9,6 +9,7 @@ fn run() -> Order {
         generation: 2,
         site: 3,
         rule: 4,
+        row: None,
         group: Some(Box::new(wish("a/b c", Limits::default()))),
         script: b"cgi-bin/hello.cgi".to_vec(),
         says_start: true,

@@ -26,6 +26,7 @@ mod pools_lost;
 mod pools_seen;
 mod pools_stuck;
 mod program_env;
+mod rows;
 mod sendmail;
 mod shares;
 mod spawner;

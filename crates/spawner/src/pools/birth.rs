@@ -11,6 +11,7 @@ use config::reason;
 use ipc::manifest::{FromSpawner, NamedProgram};
 use ipc::order::Failure;
 use ipc::pools::{PoolManifest, PoolProgramManifest, Seen};
+use ipc::rows::RowUsers;
 use os::spawn::{Birth, Limits, Walls};
 
 use super::mail::sendmail;
@@ -34,6 +35,8 @@ const GROUPS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 #[derive(Debug)]
 pub(crate) struct WantedRun {
     pub(crate) program: NamedProgram,
+    /// Whom it may run as, where a row has named its user.
+    users: Option<RowUsers>,
     /// What is seen, and the size of `/tmp`.
     walls: Option<(Vec<Seen>, u64)>,
     /// Where it keeps what it has compiled.
@@ -50,6 +53,7 @@ pub(crate) struct FoundRun {
 /// Looks for it, however long it takes: for a thread of its own.
 pub(crate) fn find(wanted: &WantedRun) -> Result<Found, Refusal> {
     let mut found = named::find(&wanted.program)?;
+    named::check_user_of_row(wanted.users.as_ref(), found.user.uid)?;
     let walls = wanted.walls.as_ref().map(|(sees, tmp_bytes)| {
         let sees = sees.iter().map(|seen| os::spawn::Seen {
             path: &seen.path,
@@ -135,6 +139,7 @@ impl Spawner {
         });
         let wanted = Wanted::Run(Box::new(WantedRun {
             program,
+            users: pool.users.clone(),
             walls,
             cache,
         }));

@@ -7,6 +7,7 @@
 //! that takes too long. A run that was killed has to be gone with all it left behind before
 //! another begins: nobody of a former run is to take a connection from the socket.
 
+mod rows;
 mod seen;
 mod tenants;
 

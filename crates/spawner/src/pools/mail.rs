@@ -68,6 +68,7 @@ mod tests {
             tenant: tenant.into(),
             weight: 1,
             user: Some("u$1".into()),
+            users: None,
             group: None,
             directory: "/p/a-1".into(),
             socket: "/p/a-1.sock".into(),

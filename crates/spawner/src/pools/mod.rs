@@ -17,6 +17,7 @@ mod mail;
 mod pool;
 mod probe;
 mod questions;
+mod rows;
 mod run;
 mod sockets;
 mod tenants;
@@ -42,6 +43,7 @@ use os::spawn::{End, Filter};
 use self::caches::Caches;
 use self::machine::{Ask, Deed, Machine, Word};
 use self::pool::Terms;
+use self::rows::RowPools;
 use self::run::{Running, Who};
 use self::sockets::{Sleepers, Socket};
 use self::tenants::Unended;
@@ -71,6 +73,8 @@ pub(super) struct Pools {
     early: Vec<(Ask, String)>,
     /// The latest manifest that names each pool, and its index there.
     named: BTreeMap<String, (Rc<Known>, usize)>,
+    /// Of them, those of rows.
+    of_rows: RowPools,
     /// The number of the latest manifest.
     generation: u64,
     /// The shortest time that one of them is kept without work.
@@ -258,6 +262,7 @@ impl Spawner {
                 named.insert(pool.id, (Rc::clone(known), at));
             }
         }
+        named.extend(self.pools.named_by_rows());
         let idle_ms = named
             .values()
             .filter_map(|(known, at)| known.pool(*at)?.idle_ms);
@@ -438,6 +443,7 @@ impl Spawner {
         let now = Instant::now();
         if self.pools.is_in_charge {
             self.look_at_pools(now);
+            self.leave_rows(now);
             self.pools.until = self.pools.machine.tick(now);
         }
         loop {
@@ -571,6 +577,7 @@ mod tests {
             tenant: "tenant".into(),
             weight: 1,
             user: None,
+            users: None,
             group: Some(1),
             directory: "/pools/a".into(),
             socket: "/pools/a.sock".into(),

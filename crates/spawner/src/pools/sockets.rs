@@ -77,6 +77,7 @@ impl Spawner {
                 self.pools.machine.is_deaf(&id, now);
             }
             self.pools.machine.hears_again(&id, now);
+            self.has_place(&id);
         }
         self.mind_pools();
     }

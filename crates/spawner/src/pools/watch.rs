@@ -50,7 +50,7 @@ impl Pools {
         let look = look.filter(|_| self.machine.serving().next().is_some());
         let until = self.until.map(|it| it.saturating_duration_since(now));
         let later = self.machine.deaf().next().is_some() || self.caches.has_more();
-        let later = later || !self.untold.is_empty();
+        let later = later || !self.untold.is_empty() || self.has_rows();
         let later = later.then_some(LOOK_MAX);
         let of_runs = of_runs.chain(words).chain(ways);
         let of_runs = of_runs.chain(self.unended.patience(now));

@@ -1,6 +1,6 @@
 //! What the spawner is told of pools.
 
-use config::model::{AppPool, Isolate, Model, PhpPool, Pool, PoolProgram};
+use config::model::{AppPool, Isolate, Model, PhpPool, Pool, PoolProgram, Site};
 use config::reason;
 use ipc::codec::Packed;
 use ipc::groups::Shape;
@@ -45,6 +45,7 @@ fn of_pool(model: &Model, pool: &Pool, group: Option<u32>) -> Result<PoolManifes
         tenant: pool.tenant.clone(),
         weight: tenant.map_or(1, |tenant| tenant.weight),
         user: surroundings::user_of_pool(pool)?,
+        users: None,
         group,
         directory: terms.directory.join(&pool.id),
         socket: pool.socket.clone(),
@@ -57,7 +58,8 @@ fn of_pool(model: &Model, pool: &Pool, group: Option<u32>) -> Result<PoolManifes
 /// What every pool with walls sees; nothing where none has walls.
 pub(crate) fn sees(model: &Model) -> Vec<Seen> {
     let has_walls = |pool: &Pool| pool.isolate == Isolate::Home;
-    match model.pools.iter().any(has_walls) {
+    let of_rows = |site: &Site| site.has_pools_of_rows() && site.pool.isolate == Isolate::Home;
+    match model.pools.iter().any(has_walls) || model.sites.iter().any(of_rows) {
         true => walls::common(model),
         false => Vec::new(),
     }

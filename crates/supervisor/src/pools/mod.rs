@@ -9,6 +9,7 @@
 pub(super) mod manifest;
 pub(super) mod places;
 mod records;
+pub(super) mod rows;
 mod walls;
 
 use std::io;
@@ -45,6 +46,10 @@ pub(super) enum News {
     Ended,
     /// A socket of this pool refuses connections.
     Deaf(String),
+    /// The pool of a row, of this user, wants a place.
+    Place(String, String),
+    /// Nobody wants it any more.
+    Leave(String),
     /// The answer to a server's question.
     Answer(u64, PoolAnswer),
     /// Other limits of groups wait than before.
@@ -169,6 +174,8 @@ impl Supervisor {
             match news {
                 News::Ended => self.programs.orphans = Some(Instant::now()),
                 News::Deaf(id) => self.bind_anew(&id),
+                News::Place(id, user) => self.place_pool_of_row(&id, &user),
+                News::Leave(id) => self.current.places.leave_row(&id),
                 News::Answer(number, answer) => self.answer_of_pools(number, answer),
                 News::Held => {
                     self.tally.held = self.programs.held.clone();

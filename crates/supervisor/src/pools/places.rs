@@ -18,9 +18,10 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use config::model::{Isolate, Model, Pool};
+use config::model::{Isolate, Model, Site, is_row_pool_id};
 use config::reason;
 use ipc::handover::SocketAt;
+use ipc::rows::RowUsers;
 use os::file::Wish;
 use os::user::User;
 use os::{directory, net, process};
@@ -39,6 +40,8 @@ const OWN: [&str; 3] = ["sessions", "uploads", "cache"];
 /// How long a socket is listened at that no generation names any more: longer than a request of
 /// one before waits for its turn.
 const LEAVING: Duration = Duration::from_secs(600);
+/// Sockets there may be, with those of rows.
+const SOCKETS_MAX: usize = 20_000;
 /// How often a socket that refuses connections is bound anew at most.
 const REBIND_EVERY: Duration = Duration::from_secs(1);
 
@@ -80,7 +83,8 @@ impl Places {
     /// Makes directories, and the sockets that `before` has not already. On failure says all that
     /// went wrong, and what was newly bound is closed.
     pub(crate) fn make(model: &Model, before: Option<&Places>) -> Result<Places, Vec<String>> {
-        if model.pools.is_empty() {
+        let of_rows = model.sites.iter().any(Site::has_pools_of_rows);
+        if model.pools.is_empty() && !of_rows {
             return Ok(Places::default());
         }
         let all = model.pool_terms.directory.as_path();
@@ -97,7 +101,15 @@ impl Places {
         let mut problems = Vec::new();
         for pool in &model.pools {
             let known = before.and_then(|before| before.find(&pool.socket));
-            let made = make_directory(pool, (all, &claim.directory), &mut users);
+            let made = surroundings::user_of_pool(pool).and_then(|user| {
+                let wanted = WantedPlace {
+                    id: &pool.id,
+                    name: &pool.name,
+                    user: user.as_deref(),
+                    isolate: pool.isolate,
+                };
+                make_directory(&wanted, (all, &claim.directory), &mut users)
+            });
             let socket = made.and_then(|()| match known {
                 Some(known) => Ok(Rc::clone(known)),
                 None => {
@@ -115,6 +127,62 @@ impl Places {
         } else {
             Err(problems)
         }
+    }
+
+    /// Makes the place of a row's pool, of a user that is one of `allowed`, unless it is there.
+    pub(crate) fn place_row<'a>(
+        &mut self,
+        (id, user): (&str, &str),
+        mut allowed: impl Iterator<Item = &'a RowUsers>,
+        server: &str,
+    ) -> Result<(), String> {
+        let claim = self
+            .claims
+            .first()
+            .ok_or("there is no directory of pools")?;
+        if !is_row_pool_id(id) {
+            return Err(format!("{id:?} is no pool of a row"));
+        }
+        let path = claim.path.join(format!("{id}.sock"));
+        if self.sockets.len() >= SOCKETS_MAX && !self.sockets.contains_key(&*path) {
+            return Err(format!("{SOCKETS_MAX} pools have places already"));
+        }
+        let mut users = Users::default();
+        let uid = users.of(user)?.uid;
+        if !allowed.any(|users| users.may_be(uid)) {
+            return Err(format!("no programs of rows run as {user}, uid {uid}"));
+        }
+        let wanted = WantedPlace {
+            id,
+            name: id,
+            user: Some(user),
+            isolate: Isolate::Home,
+        };
+        make_directory(&wanted, (&claim.path, &claim.directory), &mut users)?;
+        let left = self.leaving.remove(&*path).map(|(listening, _)| listening);
+        let known = self.sockets.get(&*path).cloned().or(left);
+        let socket = match known {
+            Some(known) => known,
+            None => {
+                let server = users.server(server)?;
+                Rc::new(Listening::new(&path, listen(&path, server.as_deref())?))
+            }
+        };
+        self.add(socket);
+        Ok(())
+    }
+
+    /// Gives up the sockets of all pools of rows: there is a spawner that knows none of them.
+    pub(crate) fn leave_rows(&mut self) {
+        let is_of_row = |listening: &Listening| listening.pool().is_some_and(is_row_pool_id);
+        self.sockets.retain(|_, listening| !is_of_row(listening));
+    }
+
+    /// Gives up the socket of a row's pool.
+    pub(crate) fn leave_row(&mut self, id: &str) {
+        let is_it = |listening: &Listening| is_row_pool_id(id) && listening.pool() == Some(id);
+        self.sockets.retain(|_, listening| !is_it(listening));
+        self.leaving.retain(|_, (listening, _)| !is_it(listening));
     }
 
     /// Those that another supervisor had.
@@ -166,8 +234,17 @@ impl Places {
         claims.chain(sockets).collect()
     }
 
-    /// Keeps for a while what only `before` has.
+    /// Keeps for a while what only `before` has, and the pools of rows until they are given up.
     pub(crate) fn take_over(&mut self, before: &Places) {
+        let directory = self.directory().map(Path::to_owned);
+        let is_here = |path: &Path| path.parent() == directory.as_deref();
+        let of_rows = before
+            .sockets
+            .iter()
+            .filter(|(path, it)| it.pool().is_some_and(is_row_pool_id) && is_here(path));
+        for (path, listening) in of_rows {
+            self.sockets.insert(Rc::clone(path), Rc::clone(listening));
+        }
         let until = Instant::now() + LEAVING;
         let left = before.sockets.iter().map(|(path, it)| (path, it, until));
         let leaving = before.leaving.iter();
@@ -367,15 +444,23 @@ fn directory_of_all(path: &Path) -> Result<File, String> {
     Ok(opened)
 }
 
+/// A pool that is to have a directory.
+struct WantedPlace<'a> {
+    id: &'a str,
+    /// In messages.
+    name: &'a str,
+    user: Option<&'a str>,
+    isolate: Isolate,
+}
+
 /// Makes a pool's directory and what is in it, its user's.
 fn make_directory(
-    pool: &Pool,
+    pool: &WantedPlace<'_>,
     (path, all): (&Path, &File),
     users: &mut Users,
 ) -> Result<(), String> {
-    let user = surroundings::user_of_pool(pool)?;
-    let user = user.map(|name| users.of(&name)).transpose()?;
-    let name = Path::new(&pool.id);
+    let user = pool.user.map(|name| users.of(name)).transpose()?;
+    let name = Path::new(pool.id);
     let path = path.join(name);
     let said = |error: io::Error| format!("directory {}: {}", path.display(), reason(&error));
     directory::make_in(all.as_fd(), name, MODE_OWN).map_err(said)?;
@@ -418,7 +503,7 @@ fn make_directory(
     }
     match (&user, pool.isolate) {
         (Some(user), Isolate::None) => {
-            let name = pool.user.as_deref().unwrap_or_default();
+            let name = pool.user.unwrap_or_default();
             reachable_by(user, name, path.parent().unwrap_or(&path))
         }
         _ => Ok(()),

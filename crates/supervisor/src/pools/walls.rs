@@ -13,7 +13,7 @@ use ipc::pools::{Seen, WallsManifest};
 use os::user::User;
 
 /// Size of a pool's own `/tmp`.
-const TMP_BYTES: u64 = 512 << 20;
+pub(super) const TMP_BYTES: u64 = 512 << 20;
 
 /// What every pool sees, where it is there.
 const COMMON: [&str; 61] = [
@@ -156,7 +156,7 @@ fn home(name: &str) -> Option<PathBuf> {
 
 /// The tree that a program outside of `/usr` is installed in: below `/opt` all of its vendor's, whose
 /// packages lean on each other, and its settings in `/etc/opt`.
-fn of_program(program: &Path) -> Vec<Seen> {
+pub(super) fn of_program(program: &Path) -> Vec<Seen> {
     let system = ["/usr", "/bin", "/sbin"];
     if system.iter().any(|system| program.starts_with(system)) {
         return Vec::new();

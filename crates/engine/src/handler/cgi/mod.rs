@@ -49,11 +49,17 @@ pub(super) async fn run(chosen: Chosen<'_>, exchange: &mut Exchange, cgi: &Cgi) 
     let (pipes, [stdin, stdout, stderr]) =
         Pipes::open().map_err(|error| Error::io(Kind::Full, "program_pipes", &error))?;
     let group = exchange.wished_group();
+    let row = chosen.site.row.as_ref().and_then(|row| row.order.clone());
+    let site = match row {
+        Some(_) => chosen.site_index,
+        None => resolved.tree,
+    };
     let run = |id| Run {
         id,
         generation: generation.number,
-        site: resolved.tree,
+        site,
         rule,
+        row,
         group,
         script: resolved.relative().to_vec(),
         // Who waits to be asked for a body is not asked for the sake of a program that cannot run.

@@ -16,6 +16,7 @@ mod relay;
 pub(super) mod rest;
 mod settings;
 
+use std::rc::Rc;
 use std::time::Instant;
 
 use config::model::FastCgi;
@@ -54,11 +55,20 @@ pub(super) async fn serve(
     exchange: &mut Exchange,
     fastcgi: &FastCgi,
 ) -> Result<()> {
-    let Some(pool) = chosen.pool(fastcgi.upstream) else {
-        return Err(Error::new(Kind::Internal, "upstream_index", String::new()));
+    let pool = match fastcgi.of_row {
+        true => of_row(chosen)?,
+        false => chosen
+            .pool(fastcgi.upstream)
+            .cloned()
+            .ok_or_else(|| Error::new(Kind::Internal, "upstream_index", String::new()))?,
     };
     let script = program::script(*chosen, exchange).await?;
-    let entered = warm::enter(chosen, exchange, fastcgi.pool).await?;
+    let entered = match chosen.site.row.as_ref().and_then(|row| row.pool.as_ref()) {
+        Some(pool) if fastcgi.of_row => {
+            Some(warm::enter_pool(chosen, exchange, (pool, None)).await?)
+        }
+        _ => warm::enter(chosen, exchange, fastcgi.pool).await?,
+    };
     let spooled = exchange.spooled.take();
     let root = fastcgi.root.as_deref();
     let spooled_bytes = spooled.as_ref().map(Spool::len);
@@ -74,15 +84,25 @@ pub(super) async fn serve(
     )?;
     // A body that is passed on as it comes may stop: nothing more could be asked then.
     let is_whole = spooled.is_some() || exchange.body.is_ended();
-    let forgetting = match fastcgi.pool.filter(|_| is_whole) {
-        Some(pool) => settings::tell(*chosen, exchange, pool, &mut variables)?,
+    let generation = &chosen.serving.generation;
+    let fixed = match fastcgi.of_row {
+        true => generation
+            .row_programs
+            .get(&chosen.site_index)
+            .map(|it| &it.fixed),
+        false => fastcgi
+            .pool
+            .and_then(|at| generation.fixed_settings.get(at)),
+    };
+    let forgetting = match fixed.filter(|_| is_whole) {
+        Some(fixed) => settings::tell(exchange, fixed, &mut variables)?,
         None => None,
     };
     let ask = Ask {
         variables,
         forgetting,
         chosen,
-        pool,
+        pool: &pool,
         fastcgi,
         started: Instant::now(),
     };
@@ -91,6 +111,22 @@ pub(super) async fn serve(
         exchange.record.note_upstream_time(ask.started);
     }
     outcome
+}
+
+/// The connections to the pool of the row that makes the site.
+fn of_row(chosen: Chosen<'_>) -> Result<Rc<Pool>> {
+    let pool = chosen.site.row.as_ref().and_then(|row| row.pool.as_ref());
+    let socket = pool.and_then(|pool| Some((pool, pool.php_socket.as_deref()?)));
+    let Some((pool, socket)) = socket else {
+        let why = "its row says no PHP, and a page wants one";
+        return Err(Error::new(Kind::Full, "directory_wrong", why));
+    };
+    let dynamic = &chosen.serving.dynamic;
+    let connections = dynamic.at_socket(chosen.worker, &pool.id, socket);
+    connections.ok_or_else(|| {
+        let why = "too many pools of rows are in use on this worker";
+        Error::new(Kind::Full, "pools_full", why)
+    })
 }
 
 /// Refuses what is no program, whatever it would be told.

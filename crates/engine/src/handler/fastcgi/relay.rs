@@ -315,9 +315,10 @@ impl Relay {
         let has_heard = self.has_heard;
         link.poll_silence(cx, self.read_ms).map(|mut error| {
             if !has_heard {
-                let key = match ask.fastcgi.pool {
-                    Some(_) => "`processes` of the site's pool",
-                    None => "pm.max_children of php-fpm",
+                let is_ours = ask.fastcgi.pool.is_some() || ask.fastcgi.of_row;
+                let key = match is_ours {
+                    true => "`processes` of the site's pool",
+                    false => "pm.max_children of php-fpm",
                 };
                 let hint = format!(": it is slow, or all its processes are busy ({key})");
                 error.detail.push_str(&hint);

@@ -14,26 +14,23 @@ use ipc::pools::FPM_STATUS_PATH;
 
 use crate::error::Result;
 use crate::exchange::Exchange;
-use crate::stage::Routed;
 
 const PHP_VALUE: &[u8] = b"PHP_VALUE";
 
-/// Adds the settings of a page to what its process in a pool is told; what it is to be asked
-/// afterwards, where there are any.
+/// Adds the settings of a page to what its process in a pool is told, but for those that are fixed; what it is to
+/// be asked afterwards, where there are any.
 ///
 /// # Errors
 /// They are too long.
 pub(super) fn tell(
-    routed: Routed<'_>,
     exchange: &Exchange,
-    pool: usize,
+    fixed: &BTreeSet<Box<str>>,
     variables: &mut Environment,
 ) -> Result<Option<Vec<u8>>> {
     let Some(applied) = &exchange.route.htaccess else {
         return Ok(None);
     };
-    let fixed = routed.serving.generation.fixed_settings.get(pool);
-    let is_free = |name: &str| fixed.is_some_and(|fixed| !fixed.contains(name));
+    let is_free = |name: &str| !fixed.contains(name);
     let settings = applied.decision.settings.php();
     let settings: Vec<_> = settings.filter(|(name, _)| is_free(name)).collect();
     if settings.is_empty() {

@@ -75,17 +75,31 @@ pub(super) async fn enter<'a>(
     };
     let newcomers = &chosen.serving.generation.newcomers;
     let tree = exchange.route.tree;
+    let newcomer = tree.and_then(|tree| newcomers.get(&(index, tree)));
+    let entered = enter_pool(chosen, exchange, (pool, newcomer)).await?;
+    Ok(Some(entered))
+}
+
+/// As [`enter`], of a pool.
+///
+/// # Errors
+/// As there.
+pub(super) async fn enter_pool<'a>(
+    chosen: Chosen<'a>,
+    exchange: &mut Exchange,
+    (pool, newcomer): (&'a Arc<ProgramPool>, Option<&'a Arc<Newcomer>>),
+) -> Result<Entered<'a>> {
     let mut entered = Entered {
         chosen,
         pool,
-        newcomer: tree.and_then(|tree| newcomers.get(&(index, tree))),
+        newcomer,
         ends: pool.ends(),
         hand_overs: pool.hand_overs(),
         is_again: false,
         _in_use: pool.begin(),
     };
     entered.wait(exchange).await?;
-    Ok(Some(entered))
+    Ok(entered)
 }
 
 /// Waits until the pool runs again that a request failed at after it was there for so long, if the pool

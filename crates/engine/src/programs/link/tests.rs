@@ -16,6 +16,7 @@ fn order(id: u64) -> Run {
         generation: 1,
         site: 0,
         rule: 0,
+        row: None,
         group: None,
         script: b"a.cgi".to_vec(),
         says_start: true,
@@ -42,7 +43,7 @@ fn told(spawner: &OwnedFd) -> Vec<(char, u64)> {
             Order::Kill { id } => ('k', id),
             Order::RunMap(run) => ('m', run.id),
             Order::RunChore(run) => ('c', run.id),
-            Order::Warm { id, .. } => ('w', id),
+            Order::Warm { id, .. } | Order::WarmRow { id, .. } => ('w', id),
             Order::Used { .. } => ('u', 0),
         })
         .collect()

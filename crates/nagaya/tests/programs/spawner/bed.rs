@@ -73,6 +73,7 @@ impl Bed {
             tenant: "tenant".into(),
             weight: 1,
             user: os::process::is_root().then(|| "nobody".into()),
+            users: None,
             group: None,
             directory,
             socket: self.socket_path(id),

@@ -213,6 +213,7 @@ impl Worker {
             generation: 1,
             site: 0,
             rule: 3,
+            row: None,
             group: None,
             script: bytes(script),
             says_start: true,

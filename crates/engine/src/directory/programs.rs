@@ -1,0 +1,128 @@
+//! Programs of rows: what the spawner is told of a row, and its pool as workers know it, made with its site.
+//!
+//! The idea: a worker says the row's columns, and the spawner makes site and pool of them; both call the pool the
+//! same. What is heard of it all workers know, as of any pool.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use config::model::{self, Model, Template, TemplatePart};
+use ipc::directory::Row;
+use ipc::rows::{RowOrder, pool_id};
+
+use crate::programs::pools::{AllPools, PoolTimes, ProgramPool, fixed_by};
+
+/// What programs of a site's rows have in common.
+#[derive(Debug)]
+pub(crate) struct RowProgramTerms {
+    site: u32,
+    name: Box<str>,
+    has_pools: bool,
+    php_column: Option<Box<str>>,
+    versions: Box<[Box<str>]>,
+    /// The columns that the spawner is told.
+    columns: BTreeSet<Box<str>>,
+    directory: PathBuf,
+    times: PoolTimes,
+    /// Settings of PHP that no file of a tenant changes.
+    pub(crate) fixed: BTreeSet<Box<str>>,
+}
+
+/// Whose programs they are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RowOwner<'a> {
+    pub(super) host: &'a str,
+    pub(super) row: &'a Row,
+    pub(super) tenant: &'a str,
+    pub(super) plan: Option<u32>,
+    pub(super) root: &'a Path,
+}
+
+/// Those of a generation's sites whose rows have programs.
+pub(crate) fn compile(model: &Model) -> HashMap<u32, RowProgramTerms> {
+    let sites = (0..).zip(&model.sites);
+    let sites = sites.filter(|(_, site)| site.has_programs_of_rows());
+    let terms =
+        sites.filter_map(|(index, site)| Some((index, RowProgramTerms::of(model, index, site)?)));
+    terms.collect()
+}
+
+impl RowProgramTerms {
+    fn of(model: &Model, index: u32, site: &model::Site) -> Option<Self> {
+        let root = site.rows.as_ref()?.root.as_ref()?;
+        let (pool, terms) = (&site.pool, &model.pool_terms);
+        let column = pool.php_column();
+        let is_meant = |version: &str| column.is_some() || pool.php.as_deref() == Some(version);
+        let phps = || model.php.iter().filter(|php| is_meant(&php.version));
+        let of_paths = [&root.path, &root.within].into_iter().flat_map(columns_of);
+        let columns = of_paths.chain(["user"]).chain(column);
+        let settings = phps().flat_map(|php| &php.ini).chain(&pool.admin);
+        Some(Self {
+            site: index,
+            name: site.name().into(),
+            has_pools: site.has_pools_of_rows(),
+            php_column: column.map(Box::from),
+            versions: phps().map(|php| Box::from(&*php.version)).collect(),
+            columns: columns.map(Box::from).collect(),
+            directory: terms.directory.clone(),
+            times: PoolTimes::new(terms.idle_ms, pool.time_ms, pool.processes),
+            fixed: fixed_by(&pool.admin, settings),
+        })
+    }
+
+    /// What the spawner is told of a row.
+    pub(super) fn order(&self, generation: u64, owner: RowOwner<'_>) -> RowOrder {
+        let columns = self.columns.iter().map(|name| {
+            let text = owner.row.column(name).unwrap_or_default();
+            (name.to_string(), text.to_owned())
+        });
+        RowOrder {
+            generation,
+            site: self.site,
+            host: owner.host.to_owned(),
+            tenant: owner.tenant.to_owned(),
+            plan: owner.plan,
+            columns: columns.collect(),
+        }
+    }
+
+    /// The pool of a row; `None` where it says no PHP, or none is wanted.
+    ///
+    /// # Errors
+    /// It names a PHP that there is not.
+    pub(super) fn pool(
+        &self,
+        pools: &AllPools,
+        order: &RowOrder,
+        owner: RowOwner<'_>,
+    ) -> Result<Option<Arc<ProgramPool>>, String> {
+        if !self.has_pools {
+            return Ok(None);
+        }
+        let said = self.php_column.as_deref();
+        let said = said.map(|column| owner.row.column(column).unwrap_or_default());
+        let version = match said {
+            Some("") => return Ok(None),
+            Some(version) => version,
+            None => self.versions.first().map_or("", |version| version),
+        };
+        if !self.versions.iter().any(|known| **known == *version) {
+            return Err(format!("there is no PHP {version:.80?}"));
+        }
+        let user = owner.row.column("user").unwrap_or_default();
+        let id = pool_id(&self.name, [owner.tenant, user, version], owner.root);
+        let socket = self.directory.join(format!("{id}.sock"));
+        let name = format!("php {version} of {}", owner.tenant);
+        let pool = pools.of_row((&id, &name), order, &socket, self.times);
+        Ok(Some(pool))
+    }
+}
+
+fn columns_of(template: &Template) -> impl Iterator<Item = &str> {
+    let parts = template.parts.iter();
+    parts.filter_map(|part| match part {
+        TemplatePart::Row(name) => Some(&**name),
+        _ => None,
+    })
+}

@@ -1,0 +1,452 @@
+//! Programs of sites that rows make: what the spawner is told of all of them, what a worker says of one, and what of
+//! both becomes that one's site and pool.
+//!
+//! The idea: a worker says columns, and no more than that counts. Paths, user, program and group are made of them
+//! here, by the spawner, as the configuration has it, and judged as if anybody had written them.
+
+use std::path::PathBuf;
+
+use config::model::row_pool_id;
+use os::cgroup::{Group, Limits, directory_name};
+use os::file::Symlinks;
+use serde::{Deserialize, Serialize};
+
+use crate::codec::path;
+use crate::manifest::{RuleManifest, SiteManifest};
+use crate::pools::{PoolManifest, PoolProgramManifest, PoolSite, Seen};
+
+/// Longest name of a file.
+const COMPONENT_BYTES_MAX: usize = 255;
+/// Longest name of a tenant.
+const TENANT_BYTES_MAX: usize = 255;
+/// The kind of directory that groups of tenants of rows are: no written tenant has one of it.
+const TENANT_OF_ROWS: &str = "row";
+/// The column that says whom programs run as.
+const USER: &str = "user";
+
+/// A site that stands for all rows of a directory, whose programs are started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowsManifest {
+    /// Its index in the model.
+    pub site: u32,
+    /// Its name.
+    pub name: String,
+    /// The root of each.
+    pub root: Vec<PathPart>,
+    /// The directory nothing leads out of.
+    pub within: Vec<PathPart>,
+    /// Whom a row may name as its user.
+    pub users: RowUsers,
+    /// The column that says which PHP; `None`: it is the first of these.
+    pub php_column: Option<String>,
+    /// The PHPs that there are for them; none where they have no pools.
+    pub phps: Vec<RowPhp>,
+    /// What is done with symbolic links.
+    pub symlinks: Symlinks,
+    /// Its rules that run programs, by rising index.
+    pub rules: Vec<RuleManifest>,
+    /// What every pool of theirs has in common.
+    pub pool: PoolManifest,
+    /// What its tenant's plan says, by the plan's index in the model.
+    pub plans: Vec<RowPlan>,
+}
+
+/// A piece of a path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PathPart {
+    /// As it stands.
+    Text(String),
+    /// The host.
+    Host,
+    /// What the row says in this column.
+    Column(String),
+}
+
+/// Whom a row may name as its user.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RowUsers {
+    /// The least uid.
+    pub least: u32,
+    /// Uids that are the gateway's own.
+    pub own: Vec<u32>,
+}
+
+/// A PHP that a row may have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowPhp {
+    /// Its version, as rows name it.
+    pub version: String,
+    /// `php-fpm`.
+    #[serde(with = "path")]
+    pub program: PathBuf,
+    /// Settings of the whole process.
+    pub ini: Vec<(String, String)>,
+    /// What a pool with walls sees of the machine for its sake.
+    pub sees: Vec<Seen>,
+}
+
+/// What a plan says of its tenants' programs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowPlan {
+    /// A tenant's share of starts.
+    pub weight: u32,
+    /// The limits of each tenant's group.
+    pub limits: Limits,
+}
+
+/// A row, as a worker tells of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowOrder {
+    /// The generation whose manifest is meant.
+    pub generation: u64,
+    /// The site that stands for all rows of its directory.
+    pub site: u32,
+    /// The host.
+    pub host: String,
+    /// Whose it is.
+    pub tenant: String,
+    /// The plan's index.
+    pub plan: Option<u32>,
+    /// The columns that matter.
+    pub columns: Vec<(String, String)>,
+}
+
+impl RowUsers {
+    /// Whether a row's user may have this uid.
+    #[must_use]
+    pub fn may_be(&self, uid: u32) -> bool {
+        uid != 0 && uid >= self.least && !self.own.contains(&uid)
+    }
+}
+
+impl RowOrder {
+    fn column(&self, name: &str) -> &str {
+        let found = self.columns.iter().find(|(known, _)| known == name);
+        found.map_or("", |(_, text)| text)
+    }
+}
+
+impl RowsManifest {
+    /// The pool of a row, and the groups around it, the innermost last and its own.
+    ///
+    /// # Errors
+    /// What is wrong with the row.
+    pub fn pool(&self, order: &RowOrder) -> Result<(PoolManifest, Vec<Group>), String> {
+        let SiteManifest {
+            tenant,
+            user,
+            root,
+            within,
+            ..
+        } = self.site(order)?;
+        let (tenant, user) = (tenant.as_str(), user.as_deref().unwrap_or_default());
+        let php = self.php(order)?;
+        let id = pool_id(&self.name, [tenant, user, &php.version], &root);
+        let plan = self.plan(order);
+        let mut pool = PoolManifest {
+            directory: self.pool.directory.join(&id),
+            socket: self.pool.directory.join(format!("{id}.sock")),
+            name: format!("php {} of {tenant}", php.version),
+            tenant: tenant.to_owned(),
+            weight: plan.map_or(1, |plan| plan.weight),
+            user: Some(user.to_owned()),
+            users: Some(self.users.clone()),
+            ..self.pool.clone()
+        };
+        if let PoolProgramManifest::Php {
+            program,
+            ini,
+            sites,
+            ..
+        } = &mut pool.program
+        {
+            (*program, *ini) = (php.program.clone(), php.ini.clone());
+            *sites = vec![PoolSite {
+                name: tenant.to_owned(),
+                root,
+            }];
+        }
+        if let Some(walls) = &mut pool.walls {
+            let own = [(within, true), (pool.directory.clone(), false)];
+            let own = own.map(|(path, is_optional)| Seen {
+                path,
+                is_writable: true,
+                is_optional,
+            });
+            let mut sees: Vec<Seen> = own.into_iter().chain(php.sees.iter().cloned()).collect();
+            sees.sort_by(|one, other| one.path.cmp(&other.path));
+            walls.sees = sees;
+        }
+        let outer = self.group(order);
+        let own = directory_name("pool", &id);
+        let inner = Group {
+            path: outer.path.iter().cloned().chain([own]).collect(),
+            limits: Limits::default(),
+        };
+        pool.id = id;
+        Ok((pool, vec![outer, inner]))
+    }
+
+    /// The site of a row, and where its programs are.
+    ///
+    /// # Errors
+    /// What is wrong with the row.
+    pub fn site(&self, order: &RowOrder) -> Result<SiteManifest, String> {
+        let tenant = tenant(&order.tenant)?;
+        let user = component(USER, order.column(USER))?;
+        let (root, within) = (filled(&self.root, order)?, filled(&self.within, order)?);
+        if !root.starts_with(&within) {
+            return Err(format!("{root:?} does not lie beneath {within:?}"));
+        }
+        Ok(SiteManifest {
+            index: self.site,
+            name: component("host", &order.host)?.to_owned(),
+            tenant: tenant.to_owned(),
+            root,
+            within,
+            symlinks: self.symlinks,
+            user: Some(user.to_owned()),
+            rules: Vec::new(),
+        })
+    }
+
+    /// The group of a row's tenant.
+    #[must_use]
+    pub fn group(&self, order: &RowOrder) -> Group {
+        let plan = self.plan(order);
+        Group {
+            path: vec![directory_name(TENANT_OF_ROWS, &order.tenant)],
+            limits: plan.map(|plan| plan.limits.clone()).unwrap_or_default(),
+        }
+    }
+
+    fn plan(&self, order: &RowOrder) -> Option<&RowPlan> {
+        let at = usize::try_from(order.plan?).ok()?;
+        self.plans.get(at)
+    }
+
+    fn php(&self, order: &RowOrder) -> Result<&RowPhp, String> {
+        let Some(column) = &self.php_column else {
+            return self
+                .phps
+                .first()
+                .ok_or_else(|| "there is no PHP".to_owned());
+        };
+        let version = order.column(column);
+        let found = self.phps.iter().find(|php| php.version == version);
+        found.ok_or_else(|| format!("column `{column}`: there is no PHP {version:.80?}"))
+    }
+}
+
+/// What names the pool of a row: whose it is, as whom it runs, which PHP, and the root.
+#[must_use]
+pub fn pool_id(site: &str, [tenant, user, version]: [&str; 3], root: &std::path::Path) -> String {
+    row_pool_id(&[site, tenant, user, version, &root.to_string_lossy()])
+}
+
+/// A text that is one name of a file.
+///
+/// # Errors
+/// It is not.
+pub fn component<'t>(name: &str, text: &'t str) -> Result<&'t str, String> {
+    let is_one = !text.is_empty()
+        && text.len() <= COMPONENT_BYTES_MAX
+        && !text.starts_with('.')
+        && !text.chars().any(|c| c == '/' || c.is_control());
+    match is_one {
+        true => Ok(text),
+        false => Err(format!(
+            "column `{name}`: {text:.80?} is no name of one directory"
+        )),
+    }
+}
+
+/// A text that may be the name of a row's tenant.
+///
+/// # Errors
+/// It may not.
+pub fn tenant(text: &str) -> Result<&str, String> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    match !text.is_empty() && text.len() <= TENANT_BYTES_MAX && text.bytes().all(fits) {
+        true => Ok(text),
+        false => Err(format!("{text:.80?} cannot be a tenant's name")),
+    }
+}
+
+fn filled(parts: &[PathPart], order: &RowOrder) -> Result<PathBuf, String> {
+    let mut path = String::new();
+    for part in parts {
+        path.push_str(match part {
+            PathPart::Text(text) => text,
+            PathPart::Host => component("host", &order.host)?,
+            PathPart::Column(name) => component(name, order.column(name))?,
+        });
+    }
+    Ok(path.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pools::WallsManifest;
+
+    use super::*;
+
+    fn rows() -> RowsManifest {
+        let text = |text: &str| PathPart::Text(text.to_owned());
+        let home = [text("/sites/"), PathPart::Column(USER.to_owned())];
+        let root = home.clone().into_iter().chain([text("/www")]);
+        let php = |version: &str| RowPhp {
+            version: version.to_owned(),
+            program: format!("/usr/sbin/php-fpm{version}").into(),
+            ini: Vec::new(),
+            sees: Vec::new(),
+        };
+        RowsManifest {
+            site: 3,
+            name: "directory:customers".into(),
+            root: root.collect(),
+            within: home.into(),
+            users: RowUsers {
+                least: 1_000,
+                own: vec![1_005],
+            },
+            php_column: Some("php".into()),
+            phps: vec![php("8.2"), php("8.3")],
+            symlinks: Symlinks::Deny,
+            rules: Vec::new(),
+            pool: PoolManifest {
+                id: String::new(),
+                name: String::new(),
+                tenant: String::new(),
+                weight: 1,
+                user: None,
+                users: None,
+                group: None,
+                directory: "/pools".into(),
+                socket: PathBuf::new(),
+                program: PoolProgramManifest::Php {
+                    program: PathBuf::new(),
+                    processes: 2,
+                    requests: 1,
+                    time_ms: 1_000,
+                    ini: Vec::new(),
+                    admin: Vec::new(),
+                    sites: Vec::new(),
+                },
+                walls: Some(WallsManifest::default()),
+                idle_ms: Some(1_000),
+            },
+            plans: vec![RowPlan {
+                weight: 7,
+                limits: Limits {
+                    pids: Some(9),
+                    ..Limits::default()
+                },
+            }],
+        }
+    }
+
+    fn order(tenant: &str, user: &str, php: &str) -> RowOrder {
+        let column = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        RowOrder {
+            generation: 1,
+            site: 3,
+            host: "a.example".into(),
+            tenant: tenant.into(),
+            plan: Some(0),
+            columns: vec![column("user", user), column("php", php)],
+        }
+    }
+
+    #[test]
+    fn a_row_has_a_pool_of_its_own_user_that_sees_its_own_directory() {
+        let (pool, groups) = rows().pool(&order("anna", "u1", "8.3")).unwrap();
+        assert_eq!((pool.user.as_deref(), pool.weight), (Some("u1"), 7));
+        let sees = &pool.walls.as_ref().unwrap().sees;
+        let seen: Vec<_> = sees.iter().map(|seen| seen.path.clone()).collect();
+        assert_eq!(seen, [pool.directory.clone(), PathBuf::from("/sites/u1")]);
+        let PoolProgramManifest::Php { program, sites, .. } = &pool.program else {
+            panic!("{pool:?}");
+        };
+        assert_eq!(program, &PathBuf::from("/usr/sbin/php-fpm8.3"));
+        assert_eq!(sites[0].root, PathBuf::from("/sites/u1/www"));
+        assert_eq!(groups[0].limits.pids, Some(9));
+        assert!(groups[1].path.starts_with(&groups[0].path));
+        assert!(config::model::is_row_pool_id(&pool.id));
+        assert_eq!(
+            pool.socket,
+            PathBuf::from(format!("/pools/{}.sock", pool.id))
+        );
+    }
+
+    #[test]
+    fn pools_of_any_two_rows_that_differ_are_two() {
+        let mut ids: Vec<String> = Vec::new();
+        for tenant in ["anna", "ben"] {
+            for user in ["u1", "u2"] {
+                for php in ["8.2", "8.3"] {
+                    ids.push(rows().pool(&order(tenant, user, php)).unwrap().0.id);
+                }
+            }
+        }
+        let count = ids.len();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), count);
+    }
+
+    #[test]
+    fn what_a_worker_says_leads_out_of_no_directory_and_to_no_other_program() {
+        for user in [
+            "",
+            ".",
+            "..",
+            ".ssh",
+            "a/b",
+            "/etc",
+            "a\0b",
+            "a\n",
+            &"x".repeat(256),
+        ] {
+            assert!(
+                rows().site(&order("anna", user, "8.2")).is_err(),
+                "{user:?}"
+            );
+            assert!(
+                rows().pool(&order("anna", user, "8.2")).is_err(),
+                "{user:?}"
+            );
+        }
+        for tenant in ["", "a/b", "..\n", "a b", "*"] {
+            assert!(
+                rows().site(&order(tenant, "u1", "8.2")).is_err(),
+                "{tenant:?}"
+            );
+        }
+        for php in ["", "8", "/bin/sh", "8.2/../../bin/sh"] {
+            assert!(rows().pool(&order("anna", "u1", php)).is_err(), "{php:?}");
+        }
+        let mut far = order("anna", "u1", "8.2");
+        far.plan = Some(9);
+        assert_eq!(rows().group(&far).limits, Limits::default());
+    }
+
+    #[test]
+    fn nobody_below_the_least_none_of_ours_and_never_root_is_a_rows_user() {
+        let users = rows().users;
+        for (uid, may) in [
+            (0, false),
+            (999, false),
+            (1_000, true),
+            (1_005, false),
+            (1_006, true),
+        ] {
+            assert_eq!(users.may_be(uid), may, "{uid}");
+        }
+        let all = RowUsers {
+            least: 0,
+            own: Vec::new(),
+        };
+        assert!(!all.may_be(0));
+    }
+}

@@ -1,0 +1,187 @@
+//! Pools of rows: made when they are first wanted, and dropped when they were not for a while.
+//!
+//! The idea: a worker tells columns; the manifest makes a pool of them ([`ipc::rows`]), and from there on it is one
+//! as others, named by a manifest that has it alone. The supervisor makes its place first: who asks waits for that.
+//! Who may be its user is judged where users are looked up, as everything a worker says is.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use ipc::manifest::FromSpawner;
+use ipc::order::Failure;
+use ipc::rows::RowOrder;
+use os::cgroup::Controller;
+
+use super::machine::{Ask, Word};
+use super::{EARLY_MAX, Pools, settings};
+use crate::manifests::Known;
+use crate::{Refusal, Spawner};
+
+/// Pools of rows that are known at once.
+const ROWS_MAX: usize = 10_000;
+/// How long one is known in which nothing runs.
+const KEPT: Duration = Duration::from_secs(10);
+/// How often is looked for those.
+const LOOK: Duration = Duration::from_secs(5);
+/// When one may be asked for again that has no place.
+const RETRY: Duration = Duration::from_secs(1);
+/// What a group has where nothing is said.
+const CPU_WEIGHT_USUAL: u32 = 100;
+
+/// The pools of rows.
+#[derive(Debug, Default)]
+pub(super) struct RowPools {
+    /// When each was wanted last.
+    wanted: BTreeMap<String, Instant>,
+    /// Who waits for a place, by pool.
+    placing: BTreeMap<String, Vec<Ask>>,
+    looked: Option<Instant>,
+}
+
+impl Pools {
+    /// Whether there are any.
+    pub(super) fn has_rows(&self) -> bool {
+        !self.of_rows.wanted.is_empty()
+    }
+
+    /// What names the pools of rows.
+    pub(super) fn named_by_rows(&self) -> BTreeMap<String, (Rc<Known>, usize)> {
+        let ids = self.of_rows.wanted.keys();
+        let named = ids.filter_map(|id| Some((id.clone(), self.named.get(id)?.clone())));
+        named.collect()
+    }
+}
+
+impl Spawner {
+    /// A worker wants the pool of a row.
+    pub(crate) fn warm_row(&mut self, ask: Ask, row: &RowOrder) {
+        match self.name_row(row) {
+            Ok(id) => self.warm_named(ask, &id),
+            Err(refusal) => self.refuse_row(ask, refusal),
+        }
+    }
+
+    /// Makes a pool of a row, and names it; its id.
+    fn name_row(&mut self, row: &RowOrder) -> Result<String, Refusal> {
+        let unknown = |what: String| Refusal::new(Failure::UnknownRule, what);
+        let found = self.manifests.rows(row);
+        let (known, rows) =
+            found.ok_or_else(|| unknown("no manifest has these rows".to_owned()))?;
+        let stamped = rows.pool(row);
+        let failed = |what: String| Refusal::new(Failure::PoolFailed, what);
+        let (mut pool, mut groups) = stamped.map_err(failed)?;
+        let layout = &known.manifest.layout;
+        match (groups.last_mut(), layout.of(Controller::Cpu)) {
+            (Some(own), Some(_)) => {
+                own.limits.cpu_weight = Some(CPU_WEIGHT_USUAL);
+                pool.group = u32::try_from(groups.len() - 1).ok();
+            }
+            // Without it a group stands where its limits want one.
+            _ => {
+                pool.group = groups
+                    .first()
+                    .filter(|it| it.limits != Default::default())
+                    .map(|_| 1)
+            }
+        }
+        let id = pool.id.clone();
+        let named = known.with_pool(&pool, groups);
+        let named = named.map_err(|error| failed(config::reason(&error)))?;
+        self.groups.renew(&named.groups)?;
+        let now = Instant::now();
+        if !self.pools.of_rows.wanted.contains_key(&id)
+            && self.pools.of_rows.wanted.len() >= ROWS_MAX
+        {
+            let what = format!("{ROWS_MAX} pools of rows are known already");
+            return Err(Refusal::new(Failure::PoolsFull, what));
+        }
+        self.pools.of_rows.wanted.insert(id.clone(), now);
+        self.pools.named.insert(id.clone(), (Rc::new(named), 0));
+        self.renew_row(&id, now);
+        Ok(id)
+    }
+
+    /// Has what is known of a pool be as it is named now.
+    fn renew_row(&mut self, id: &str, now: Instant) {
+        let terms = self.pools.terms(id);
+        self.pools.machine.renew(id, &terms);
+        let running = self.pools.machine.run(id);
+        let running = running.and_then(|run| self.pools.runs.get(&run));
+        let (Some(running), Some((known, at))) = (running, self.pools.named.get(id)) else {
+            return;
+        };
+        if running.settings != settings(known, *at) {
+            let why = "its settings have changed";
+            self.pools.machine.restart(id, why, now);
+        }
+    }
+
+    /// Warms a pool that is named, once it has a place.
+    fn warm_named(&mut self, ask: Ask, id: &str) {
+        if !self.pools.is_in_charge || self.pools.sockets.contains_key(id) {
+            return self.warm(ask, id, false);
+        }
+        let waiting: usize = self.pools.of_rows.placing.values().map(Vec::len).sum();
+        if waiting >= EARLY_MAX {
+            let what = format!("{EARLY_MAX} orders wait for places already");
+            return self.refuse_row(ask, Refusal::new(Failure::PoolsFull, what));
+        }
+        let placing = self.pools.of_rows.placing.entry(id.to_owned()).or_default();
+        placing.push(ask);
+        if placing.len() > 1 {
+            return;
+        }
+        let pool = self.pools.pool(id);
+        let user = pool.and_then(|pool| pool.user).unwrap_or_default();
+        let id = id.to_owned();
+        self.tell_supervisor(&FromSpawner::Place { id, user });
+    }
+
+    /// A pool has a socket.
+    pub(super) fn has_place(&mut self, id: &str) {
+        for ask in self.pools.of_rows.placing.remove(id).into_iter().flatten() {
+            self.warm(ask, id, false);
+        }
+    }
+
+    /// A pool can have none.
+    pub(crate) fn has_no_place(&mut self, id: &str, why: &str) {
+        for ask in self.pools.of_rows.placing.remove(id).into_iter().flatten() {
+            self.refuse_row(ask, Refusal::new(Failure::PoolFailed, why.to_owned()));
+        }
+    }
+
+    fn refuse_row(&mut self, ask: Ask, refusal: Refusal) {
+        let word = Word::Not {
+            failure: refusal.failure,
+            detail: refusal.detail,
+            retry: RETRY,
+        };
+        self.answer(ask, word);
+    }
+
+    /// Forgets pools of rows that nobody has wanted for a while and in which nothing runs.
+    pub(super) fn leave_rows(&mut self, now: Instant) {
+        let of_rows = &mut self.pools.of_rows;
+        let is_recent = |it: Instant, time| now.saturating_duration_since(it) < time;
+        if of_rows.looked.is_some_and(|it| is_recent(it, LOOK)) {
+            return;
+        }
+        of_rows.looked = Some(now);
+        let machine = &self.pools.machine;
+        let wanted = of_rows.wanted.iter();
+        let left = wanted.filter(|(id, since)| {
+            let waits = of_rows.placing.contains_key(*id);
+            !waits && !is_recent(**since, KEPT) && machine.is_still(id)
+        });
+        let left: Vec<String> = left.map(|(id, _)| id.clone()).collect();
+        for id in left {
+            self.pools.of_rows.wanted.remove(&id);
+            self.pools.named.remove(&id);
+            self.pools.sockets.remove(&id);
+            self.pools.machine.forget_pool(&id);
+            self.tell_supervisor(&FromSpawner::Leave { id });
+        }
+    }
+}
