@@ -160,7 +160,7 @@ impl Limiter {
             weight,
             keys_max,
         };
-        let lease = self.ledger.lend(self.time(Instant::now()), &definition);
+        let lease = Arc::new(self.ledger.lend(self.time(Instant::now()), &definition));
         lent.insert(key, Arc::downgrade(&lease));
         lease
     }

@@ -1,15 +1,14 @@
 //! Puts limits in force: a generation's, and what is changed while running.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 
 use super::Books;
 use super::cells::{Cell, Counted};
 use super::entry::{Entry, KeyCount, Table, Tenant};
 use super::gate::Standing;
 use super::holds::{Hold, Place};
-use super::lease::TenantLease;
 use super::wait_queue::{WaitQueue, Wakers};
 use crate::Time;
 use crate::adaptive::Adaptive;
@@ -23,6 +22,8 @@ pub(super) struct Register {
     by_identity: HashMap<Arc<str>, u32>,
     /// The version of the limit added last.
     last_version: u32,
+    /// Where a place is looked for that may be lent.
+    pub(super) lent_at: usize,
 }
 
 impl Books {
@@ -56,33 +57,6 @@ impl Books {
         }
         self.put_in_force(now, table);
         Defined { limits, tenants }
-    }
-
-    /// Gives a tenant a place that no generation names.
-    pub(super) fn lend(&self, now: Time, definition: &TenantDefinition) -> Arc<TenantLease> {
-        let _register = self.register.lock();
-        let mut table = (*self.in_force()).clone();
-        let all = Arc::make_mut(&mut table.tenants);
-        let at = all.iter().position(|tenant| tenant.is_gone());
-        let at = at.unwrap_or(all.len());
-        let lease = Arc::new(TenantLease::of(at));
-        let tenant = Arc::new(Tenant {
-            name: definition.name.clone(),
-            weight: definition.weight,
-            keys_max: definition.keys_max,
-            keys: Arc::default(),
-            is_named: false,
-            lease: Arc::downgrade(&lease),
-        });
-        match all.get_mut(at) {
-            Some(place) => *place = tenant,
-            None => all.push(tenant),
-        }
-        for shard in &self.shards {
-            shard.lock().set_tenants(table.tenants.len());
-        }
-        self.put_in_force(now, table);
-        lease
     }
 
     /// Changes one limit.
@@ -341,13 +315,12 @@ impl Table {
         let mut vacant = Vec::new();
         let all = Arc::make_mut(&mut self.tenants);
         for (at, tenant) in all.iter_mut().enumerate() {
-            let is_lent = tenant.lease.strong_count() > 0;
-            if named.contains(&*tenant.name) && !is_lent {
+            if named.contains(&*tenant.name) {
                 known.insert(tenant.name.clone(), at);
                 continue;
             }
-            if tenant.is_named {
-                Arc::make_mut(tenant).is_named = false;
+            if !tenant.name.is_empty() {
+                *tenant = Arc::new(tenant.left());
             }
             if tenant.is_gone() {
                 vacant.push(at);
@@ -363,14 +336,7 @@ impl Table {
                 let keys = at
                     .and_then(|at| all.get(at))
                     .map_or_else(Arc::<KeyCount>::default, |tenant| tenant.keys.clone());
-                let tenant = Arc::new(Tenant {
-                    name: definition.name.clone(),
-                    weight: definition.weight,
-                    keys_max: definition.keys_max,
-                    keys,
-                    is_named: true,
-                    lease: Weak::new(),
-                });
+                let tenant = Arc::new(Tenant::named(definition, keys));
                 let at = at.unwrap_or(all.len());
                 match all.get_mut(at) {
                     Some(place) => *place = tenant,

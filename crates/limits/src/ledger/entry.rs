@@ -1,17 +1,18 @@
 //! The limits and tenants in force, as every worker reads them: a table that is replaced whole.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::counters::Counters;
 use super::holds::Place;
-use super::lease::TenantLease;
 use super::reserve::Reserve;
 use crate::Time;
 use crate::adaptive::Adaptive;
 use crate::ask::{LimitId, TenantId};
-use crate::definition::{Change, Concurrent, Definition, Keyed, Mode, RateDefinition, Shared};
+use crate::definition::{
+    Change, Concurrent, Definition, Keyed, Mode, RateDefinition, Shared, TenantDefinition,
+};
 use crate::rate::Rate;
 use crate::refusal::Why;
 use crate::sync::Lock;
@@ -246,17 +247,17 @@ impl Life {
     }
 }
 
-/// One tenant as it stands.
-#[derive(Debug, Clone)]
+/// One tenant as it stands, or a place for one.
+#[derive(Debug, Default)]
 pub(crate) struct Tenant {
+    /// As the generation in force calls it; empty where none does.
     pub(crate) name: String,
-    pub(crate) weight: u32,
-    pub(crate) keys_max: u32,
+    /// Written where somebody is lent the place.
+    weight: AtomicU32,
+    keys_max: AtomicU32,
     pub(crate) keys: Arc<KeyCount>,
-    /// Whether the generation in force names it.
-    pub(super) is_named: bool,
-    /// Who has its place where none does, for as long as there is anybody.
-    pub(super) lease: Weak<TenantLease>,
+    /// Whether somebody has the place whom no generation names.
+    is_lent: AtomicBool,
 }
 
 /// The distinct dynamic keys a tenant has, over all generations.
@@ -271,9 +272,46 @@ pub(crate) struct KeyCount {
 const ALL_BUSY: Duration = Duration::from_millis(100);
 
 impl Tenant {
+    /// One that a generation names, with the keys it has.
+    pub(super) fn named(definition: &TenantDefinition, keys: Arc<KeyCount>) -> Self {
+        Self {
+            name: definition.name.clone(),
+            weight: AtomicU32::new(definition.weight),
+            keys_max: AtomicU32::new(definition.keys_max),
+            keys,
+            is_lent: AtomicBool::new(false),
+        }
+    }
+
+    /// A place that no generation names any more, with the keys there still are.
+    pub(super) fn left(&self) -> Self {
+        Self {
+            keys_max: AtomicU32::new(self.keys_max.load(Ordering::Relaxed)),
+            keys: Arc::clone(&self.keys),
+            ..Self::default()
+        }
+    }
+
+    /// Is this tenant's from now on. The register is held: nobody else asks for the place.
+    pub(super) fn lend(&self, definition: &TenantDefinition) {
+        self.weight.store(definition.weight, Ordering::Relaxed);
+        self.keys_max.store(definition.keys_max, Ordering::Relaxed);
+        self.is_lent.store(true, Ordering::Relaxed);
+    }
+
+    /// Is nobody's any more, once its keys are forgotten.
+    pub(super) fn give_back(&self) {
+        self.is_lent.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn weight(&self) -> u32 {
+        self.weight.load(Ordering::Relaxed)
+    }
+
     /// Counts one key more, unless it has as many as it may.
     pub(crate) fn take_key(&self) -> bool {
-        let more = |keys: u32| (keys < self.keys_max).then(|| keys + 1);
+        let keys_max = self.keys_max.load(Ordering::Relaxed);
+        let more = |keys: u32| (keys < keys_max).then(|| keys + 1);
         self.keys
             .now
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
@@ -286,7 +324,7 @@ impl Tenant {
 
     /// Whether its place may be another's.
     pub(super) fn is_gone(&self) -> bool {
-        !self.is_named && self.lease.strong_count() == 0 && !self.has_keys()
+        self.name.is_empty() && !self.is_lent.load(Ordering::Acquire) && !self.has_keys()
     }
 
     /// Whether it has keys.

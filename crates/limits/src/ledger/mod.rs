@@ -150,7 +150,7 @@ impl Ledger {
     /// Gives a tenant a place for as long as the lease is held, or a generation names no other there: for those
     /// whom no configuration names.
     #[must_use]
-    pub fn lend(&self, now: Time, definition: &TenantDefinition) -> Arc<TenantLease> {
+    pub fn lend(&self, now: Time, definition: &TenantDefinition) -> TenantLease {
         self.books().lend(now, definition)
     }
 

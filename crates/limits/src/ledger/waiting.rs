@@ -450,7 +450,7 @@ fn record(
         weight: wait_queue
             .table
             .tenant(ask.tenant)
-            .map_or(1, |tenant| tenant.weight),
+            .map_or(1, |tenant| tenant.weight()),
         class: ask.class,
         client: Prefix::of(ask.client),
         arrived: now,
