@@ -99,10 +99,6 @@ fn what_could_not_be_asked_is_refused() {
             "no option",
         ),
         (
-            format!("source = \"mysql://a@b/c?tls=on\"\n{QUERY}"),
-            "no TLS to MySQL",
-        ),
-        (
             format!("source = \"postgres://a@b/c?ca=d\"\n{QUERY}"),
             "without TLS",
         ),

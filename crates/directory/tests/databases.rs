@@ -1,5 +1,8 @@
 //! Every kind of source answers the same.
 
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, chown};
+
 use directory::check;
 use ipc::directory::{ChangesSettings, DirectorySettings, RowAnswer, RowFrom, SourceSettings};
 use testkit::{MariaDb, Memcached, Postgres, TempDir};
@@ -108,6 +111,83 @@ fn files_answer_and_are_read_again() {
         (checked.rows, checked.wrong),
         (1, vec!["line 3: it has 1 fields, not 2".to_owned()])
     );
+}
+
+/// A certificate for this machine's address that its key signed itself, and both in files of a database's user.
+fn certificate(directory: &TempDir) -> (String, [String; 2]) {
+    let key = rcgen::KeyPair::generate().expect("make a key");
+    let params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]);
+    let certificate = params.expect("an address").self_signed(&key);
+    let pem = certificate.expect("sign a certificate").pem();
+    let files = [
+        ("server.pem", pem.clone()),
+        ("server.key", key.serialize_pem()),
+    ];
+    let paths = files.map(|(name, text)| {
+        let path = directory.write(name, text);
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("its owner's alone");
+        // Where the test is root, databases run as nobody or as root.
+        if let Err(error) = chown(&path, Some(65_534), None) {
+            assert_ne!(error.kind(), std::io::ErrorKind::NotFound);
+        }
+        path.display().to_string()
+    });
+    (pem, paths)
+}
+
+/// A database is spoken to by TLS, where its certificate is one of the authorities' that are believed.
+fn is_secret(mut source: SourceSettings, pem: &str) {
+    let (SourceSettings::Mysql(server) | SourceSettings::Postgres(server)) = &mut source else {
+        panic!("no server");
+    };
+    server.tls = Some(pem.into());
+    let mut elsewhere = server.clone();
+    let other = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]);
+    elsewhere.tls = Some(other.expect("a certificate").cert.pem().into());
+    let unknown = match source {
+        SourceSettings::Mysql(_) => SourceSettings::Mysql(elsewhere),
+        _ => SourceSettings::Postgres(elsewhere),
+    };
+    answers_alike(settings(source));
+    let checked = check(settings(unknown), &[], false);
+    let said = checked.wrong.join("\n");
+    assert!(said.contains("certificate"), "{said}");
+}
+
+#[test]
+fn databases_are_spoken_to_by_tls_and_only_with_a_certificate_that_is_believed() {
+    let directory = TempDir::new();
+    let (pem, [chain, key]) = certificate(&directory);
+    let files = [format!("--ssl-cert={chain}"), format!("--ssl-key={key}")];
+    let settings = [&*files[0], &files[1], "--require-secure-transport=ON"];
+    if let Some(server) = MariaDb::start(&settings) {
+        server.sql(TABLE);
+        is_secret(mariadb(&server), &pem);
+    }
+    let files = [
+        format!("ssl_cert_file={chain}"),
+        format!("ssl_key_file={key}"),
+    ];
+    if let Some(server) = Postgres::start(&["ssl=on", &files[0], &files[1]]) {
+        server.sql(TABLE);
+        is_secret(postgres(&server), &pem);
+    }
+}
+
+#[test]
+fn a_database_without_tls_is_told_nothing_where_tls_is_wanted() {
+    let Some(server) = MariaDb::start(&["--skip-ssl"]) else {
+        return;
+    };
+    server.sql(TABLE);
+    let SourceSettings::Mysql(mut plain) = mariadb(&server) else {
+        panic!("no server");
+    };
+    let directory = TempDir::new();
+    plain.tls = Some(certificate(&directory).0.into());
+    let said = check(settings(SourceSettings::Mysql(plain)), &[], false).wrong;
+    let said = said.join("\n");
+    assert!(said.contains("has no TLS"), "{said}");
 }
 
 /// Types that are no texts cost their row, and whole numbers and flags are texts.

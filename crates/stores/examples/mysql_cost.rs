@@ -49,6 +49,7 @@ fn main() {
             user: MariaDb::USER.to_owned(),
             password: MariaDb::PASSWORD.to_owned(),
             database: MariaDb::DATABASE.to_owned(),
+            tls: None,
         });
         for at_once in [1, 4, 16, 64] {
             for _ in 0..20 {

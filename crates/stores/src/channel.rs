@@ -88,7 +88,7 @@ impl<D: Decode> Channel<D> {
     }
 
     /// Whether the server has neither closed nor said anything unasked, as far as is known here.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&mut self) -> bool {
         self.socket.is_quiet()
     }
 

@@ -14,7 +14,7 @@
 //! Every operation is a future that owns what it needs. Dropped in the middle, its late answer is
 //! nobody's. Nothing is sent twice that may change something.
 //!
-//! Left out: TLS to stores other than HTTP servers, and whoever asks: values are plain Rust.
+//! Left out: TLS to memcached and Redis, and whoever asks: values are plain Rust.
 #![forbid(unsafe_code)]
 
 mod accounts;
@@ -33,6 +33,7 @@ mod pins;
 mod pool;
 pub mod redis;
 mod resolver;
+mod secure;
 mod socket;
 mod table;
 
@@ -44,6 +45,7 @@ pub use channel::Progress;
 pub use error::{Error, Kind, spell};
 pub use limits::{Limits, VALUE_BYTES_MAX};
 pub use pins::Session;
+pub use secure::ServerTls;
 
 use accounts::Accounts;
 use pins::Pins;

@@ -183,10 +183,10 @@ impl<C> Lease<C> {
     }
 
     /// Closes a kept connection that is not as it should be.
-    pub(crate) fn close_unless(&mut self, sound: impl FnOnce(&C) -> bool) {
+    pub(crate) fn close_unless(&mut self, sound: impl FnOnce(&mut C) -> bool) {
         if self
             .connection
-            .as_ref()
+            .as_mut()
             .is_some_and(|connection| !sound(connection))
         {
             self.close();

@@ -27,6 +27,7 @@ fn login(mariadb: &MariaDb) -> Login {
         user: MariaDb::USER.to_owned(),
         password: MariaDb::PASSWORD.to_owned(),
         database: MariaDb::DATABASE.to_owned(),
+        tls: None,
     }
 }
 

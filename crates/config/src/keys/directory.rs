@@ -27,7 +27,7 @@ pub(crate) const DIRECTORY: Section = Section {
             "Where the table is: `mysql://USER@HOST:PORT/DATABASE`, `postgres://…` likewise, `sqlite:FILE`, or `file:FILE` with \
              a name that ends in `.csv` (the first line names the columns) or `.jsonl` (an object a line), which has a column \
              `host`. Behind `?` and divided by `&`: `password_file=FILE`, whose first line is the password and which the \
-             supervisor alone reads, `socket=PATH` instead of an address, and for `postgres` `tls=on` with `ca=FILE`, PEM of the \
+             supervisor alone reads, `socket=PATH` instead of an address, and `tls=on` with `ca=FILE`, PEM of the \
              authorities where they are not the machine's. Files are relative to the configuration file.",
             "source = \"postgres://nagaya@db.internal/hosting?password_file=db.password&tls=on\"",
         ),

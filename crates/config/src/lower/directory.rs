@@ -189,16 +189,7 @@ fn source_of(value: &Value<'_>) -> Option<DirectorySource> {
         Some(value.context.sources.resolve(value.file, name))
     };
     match text.split_once(':') {
-        Some(("mysql", rest)) => {
-            let server = server(value, rest, 3_306)?;
-            if server.tls {
-                value.report_help(
-                    "there is no TLS to MySQL yet",
-                    "forward to it by a tunnel, or leave `tls` out where the network is yours",
-                );
-            }
-            Some(DirectorySource::Mysql(server))
-        }
+        Some(("mysql", rest)) => server(value, rest, 3_306).map(DirectorySource::Mysql),
         Some(("postgres" | "postgresql", rest)) => {
             server(value, rest, 5_432).map(DirectorySource::Postgres)
         }

@@ -8,6 +8,7 @@ mod file;
 mod mysql;
 mod postgres;
 mod sqlite;
+mod tls;
 
 use std::rc::Rc;
 use std::time::Duration;

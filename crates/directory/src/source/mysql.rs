@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use ipc::directory::ServerSettings;
 use stores::mysql::{Cell, Database, Login};
-use stores::{Address, Session, Stores};
+use stores::{Address, ServerTls, Session, Stores};
 
-use super::{Queries, Question, WRONG_TYPE};
+use super::{Queries, Question, WRONG_TYPE, tls};
 use crate::judge::RawRow;
 
 /// A database.
@@ -25,11 +25,13 @@ impl Mysql {
             Some(port) => Address::tcp(&server.host, port).map_err(|error| error.to_string())?,
             None => Address::unix(&server.host),
         };
+        let tls = server.tls.as_deref().map(tls::client_config).transpose()?;
         let login = Login {
             address,
             user: server.user.clone(),
             password: server.password.clone().unwrap_or_default(),
             database: server.database.clone(),
+            tls: tls.map(ServerTls),
         };
         Ok(Mysql {
             database: stores.mysql(&login),

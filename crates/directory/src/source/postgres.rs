@@ -16,9 +16,8 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use ipc::directory::ServerSettings;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, ServerName};
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
@@ -28,7 +27,7 @@ use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, Kind, ToSql, Type, to_sql_checked};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, Statement};
 
-use super::{Queries, Question, WRONG_TYPE};
+use super::{Queries, Question, WRONG_TYPE, tls};
 use crate::judge::RawRow;
 
 /// How often who listens asks for a sign of life.
@@ -60,7 +59,7 @@ impl Postgres {
         queries: Queries,
         wait: Duration,
     ) -> Result<Postgres, String> {
-        let tls = server.tls.as_deref().map(client_config).transpose()?;
+        let tls = server.tls.as_deref().map(tls::client_config).transpose()?;
         Ok(Postgres {
             server,
             tls,
@@ -303,22 +302,6 @@ fn told(error: &Error) -> String {
         (None, Some(source)) => format!("{error}: {source}"),
         (None, None) => error.to_string(),
     }
-}
-
-fn client_config(authorities: &[u8]) -> Result<Arc<ClientConfig>, String> {
-    let mut roots = RootCertStore::empty();
-    let certificates = CertificateDer::pem_slice_iter(authorities).filter_map(Result::ok);
-    let (added, _) = roots.add_parsable_certificates(certificates);
-    if added == 0 {
-        return Err("there is no certificate of an authority".to_owned());
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = config.map_err(|error| error.to_string())?;
-    Ok(Arc::new(
-        config.with_root_certificates(roots).with_no_client_auth(),
-    ))
 }
 
 /// How TLS is begun.

@@ -264,6 +264,7 @@ fn login(call: &NativeCall<'_>) -> Result<Login, Answer> {
         user: text(1, "the user")?,
         password: text(2, "the password")?,
         database: text(3, "the database")?,
+        tls: None,
     })
 }
 

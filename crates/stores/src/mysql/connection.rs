@@ -18,6 +18,7 @@ use super::reply::{
 use super::value::put_binds;
 use crate::channel::{Broken, Channel, Decode, Progress};
 use crate::pool::Owner;
+use crate::secure::ServerTls;
 use crate::socket::Socket;
 
 const COM_QUIT: u8 = 0x01;
@@ -48,18 +49,39 @@ enum State {
     Timing,
 }
 
+/// The way to a server.
+#[derive(Clone, Copy)]
+pub(super) enum Way<'a> {
+    /// A Unix socket: nobody listens.
+    Private,
+    /// TCP.
+    Open,
+    /// TCP, made secret before anything of the login is said, to a server that is this host.
+    Secured(&'a ServerTls, &'a str),
+}
+
 impl MysqlConnection {
     /// Logs in on a connection just made.
     pub(super) async fn open(
         mut socket: Socket,
-        secrecy: Secrecy,
+        way: Way<'_>,
         who: Rc<Credentials>,
     ) -> Result<Self, StatementFault> {
         let (_, greeting) = packet(&mut socket).await?;
+        let secrecy = match way {
+            Way::Private | Way::Secured(..) => Secrecy::Private,
+            Way::Open => Secrecy::Open,
+        };
         let mut handshake = Handshake::greeted(&greeting, secrecy)?;
         let dialect = handshake.dialect();
+        let mut sequence = 1;
+        if let Way::Secured(tls, host) = way {
+            send(&mut socket, &handshake.ask_for_tls()?, sequence).await?;
+            sequence += 1;
+            socket.secure(tls, host).await?;
+        }
         let answer = handshake.answer(&who);
-        send(&mut socket, &answer, 1).await?;
+        send(&mut socket, &answer, sequence).await?;
         log_in(&mut socket, &mut handshake, &who).await?;
         Ok(Self {
             channel: Channel::new(socket),

@@ -3,14 +3,15 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::connection::MysqlConnection;
-use super::handshake::{Credentials, Secrecy};
+use super::connection::{MysqlConnection, Way};
+use super::handshake::Credentials;
 use crate::address::Address;
 use crate::attempt::{Attempt, Target};
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::pool::{Lease, Owner, Pool};
 use crate::resolver::Resolver;
+use crate::secure::ServerTls;
 
 const SERVICE: &str = "MySQL";
 /// A connection idle for longer is asked for a sign of life before an object is made on it.
@@ -27,6 +28,8 @@ pub struct Login {
     pub password: String,
     /// Empty for none.
     pub database: String,
+    /// Over TCP, where nothing is said to a server without it.
+    pub tls: Option<ServerTls>,
 }
 
 pub(crate) type MysqlLease = Lease<MysqlConnection>;
@@ -39,6 +42,7 @@ pub(super) struct Connector {
     /// All who log in alike: the idle connections.
     pub(super) account: Owner,
     pub(super) who: Rc<Credentials>,
+    pub(super) tls: Option<ServerTls>,
 }
 
 impl Connector {
@@ -97,11 +101,12 @@ impl Connector {
 
     async fn open(&self, attempt: &Attempt<'_>) -> Result<MysqlConnection, Error> {
         let socket = attempt.dial(&self.names).await?;
-        let secrecy = match self.server.address() {
-            Address::Unix(_) => Secrecy::Private,
-            Address::Tcp { .. } => Secrecy::Open,
+        let way = match (self.server.address(), &self.tls) {
+            (Address::Unix(_), _) => Way::Private,
+            (Address::Tcp { host, .. }, Some(tls)) => Way::Secured(tls, host),
+            (Address::Tcp { .. }, None) => Way::Open,
         };
-        let opened = MysqlConnection::open(socket, secrecy, Rc::clone(&self.who)).await;
+        let opened = MysqlConnection::open(socket, way, Rc::clone(&self.who)).await;
         opened.map_err(|fault| fault.of_connecting(attempt))
     }
 

@@ -29,6 +29,8 @@ mod can {
     pub(super) const BE_MYSQL: u64 = 1;
     pub(super) const BEGIN_IN_DATABASE: u64 = 1 << 3;
     pub(super) const PROTOCOL_41: u64 = 1 << 9;
+    /// Said by whoever asks for it.
+    pub(super) const TLS: u64 = 1 << 11;
     pub(super) const TRANSACTIONS: u64 = 1 << 13;
     pub(super) const SECURE_CONNECTION: u64 = 1 << 15;
     pub(super) const MULTI_RESULTS: u64 = 1 << 17;
@@ -43,6 +45,7 @@ mod can {
     pub(super) const OURS: u64 = BE_MYSQL
         | NEEDED
         | BEGIN_IN_DATABASE
+        | TLS
         | TRANSACTIONS
         | MULTI_RESULTS
         | PREPARED_MULTI_RESULTS
@@ -81,6 +84,8 @@ pub(super) enum Failure {
     Plugin(String),
     /// The server's key is none, or too short for the password.
     Key,
+    /// No TLS, where it is wanted.
+    NoTls,
 }
 
 impl fmt::Display for Failure {
@@ -98,6 +103,7 @@ impl fmt::Display for Failure {
                 "the account logs in with {name}, which scripts cannot: give it \
                  mysql_native_password or caching_sha2_password"
             ),
+            Self::NoTls => formatter.write_str("the server has no TLS: give it a certificate"),
             Self::Key => formatter.write_str(
                 "the server's RSA key cannot be used for the password: \
                  connect over its Unix socket, or give the account mysql_native_password",
@@ -171,7 +177,9 @@ pub(super) enum Turn {
 pub(super) struct Handshake {
     plugin: Plugin,
     nonce: [u8; NONCE_BYTES],
+    /// What both sides can, and are to do.
     abilities: u64,
+    has_tls: bool,
     secrecy: Secrecy,
     turns: u8,
     awaits_key: bool,
@@ -210,7 +218,8 @@ impl Handshake {
         if abilities & can::BE_MYSQL == 0 {
             abilities |= u64::from(of_mariadb) << 32;
         }
-        let abilities = abilities & can::OURS;
+        let has_tls = abilities & can::TLS != 0;
+        let abilities = abilities & can::OURS & !can::TLS;
         if abilities & can::NEEDED != can::NEEDED {
             return Some(Err(Failure::Ancient));
         }
@@ -220,6 +229,7 @@ impl Handshake {
             plugin: Plugin::of_name(fields.name()).unwrap_or(Plugin::Native),
             nonce,
             abilities,
+            has_tls,
             secrecy,
             turns: 0,
             awaits_key: false,
@@ -236,6 +246,15 @@ impl Handshake {
         }
     }
 
+    /// What is said before TLS begins: of the answer what names nobody.
+    pub(super) fn ask_for_tls(&mut self) -> Result<Vec<u8>, Failure> {
+        if !self.has_tls {
+            return Err(Failure::NoTls);
+        }
+        self.abilities |= can::TLS;
+        Ok(self.preamble(self.abilities))
+    }
+
     /// The answer to the greeting.
     pub(super) fn answer(&mut self, who: &Credentials) -> Vec<u8> {
         self.turns = 0;
@@ -243,6 +262,18 @@ impl Handshake {
         if who.database.is_empty() {
             abilities &= !can::BEGIN_IN_DATABASE;
         }
+        let mut out = self.preamble(abilities);
+        put_name(&mut out, who.user.as_bytes());
+        self.put_proof(&mut out, who);
+        if !who.database.is_empty() {
+            put_name(&mut out, who.database.as_bytes());
+        }
+        put_name(&mut out, self.plugin.name());
+        out
+    }
+
+    /// What we can, and how much we take.
+    fn preamble(&self, mut abilities: u64) -> Vec<u8> {
         if self.dialect() != Dialect::Short {
             abilities &= !can::LEAVE_OUT_COLUMNS;
         }
@@ -253,12 +284,6 @@ impl Handshake {
         out.push(CHARACTER_SET);
         out.extend_from_slice(&[0; 19]);
         out.extend_from_slice(of_mariadb);
-        put_name(&mut out, who.user.as_bytes());
-        self.put_proof(&mut out, who);
-        if !who.database.is_empty() {
-            put_name(&mut out, who.database.as_bytes());
-        }
-        put_name(&mut out, self.plugin.name());
         out
     }
 

@@ -75,6 +75,7 @@ impl Stores {
             names: Rc::clone(&self.names),
             limits: self.limits,
             account: self.owners.next(),
+            tls: login.tls.clone(),
             who: Rc::new(Credentials {
                 user: login.user.clone(),
                 password: login.password.clone(),

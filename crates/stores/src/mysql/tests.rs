@@ -28,6 +28,7 @@ fn open(address: SocketAddr, limits: Limits) -> Rc<Database> {
         user: "u".to_owned(),
         password: "p".to_owned(),
         database: String::new(),
+        tls: None,
     })
 }
 

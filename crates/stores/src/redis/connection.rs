@@ -72,7 +72,7 @@ impl RedisConnection {
         }
     }
 
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(super) fn is_quiet(&mut self) -> bool {
         self.channel.is_quiet()
     }
 

@@ -102,6 +102,7 @@ fn open_within(address: SocketAddr, patience: Duration, limits: Limits) -> Rc<Da
         user: "u".to_owned(),
         password: "p".to_owned(),
         database: String::new(),
+        tls: None,
     });
     database.pipeline.share(SQL);
     database.pipeline.be_patient(patience);
