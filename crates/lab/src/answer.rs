@@ -59,6 +59,9 @@ pub(crate) fn request(port: u16, ask: &Ask, more: &str) -> Vec<u8> {
     if !ask.body.is_empty() && !has("content-length") {
         head += &format!("Content-Length: {}\r\n", ask.body.len());
     }
+    if ask.numbers.is_some() {
+        head = head.replace("@number@", "00000000");
+    }
     [head.as_bytes(), more.as_bytes(), b"\r\n", &ask.body].concat()
 }
 

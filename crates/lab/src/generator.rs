@@ -134,6 +134,7 @@ fn request(ask: &Ask, address: ServiceAddress, load: &Load) -> Result<client::Re
         },
         weight: ask.weight,
         patience: ask.patience,
+        numbers: ask.numbers,
         label: Some(ask.label.clone()),
         ..RequestBuilder::default()
     };

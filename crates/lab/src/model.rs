@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use load::client::{Scheme, TlsResume, TlsVersion};
+use load::client::{Numbers, Scheme, TlsResume, TlsVersion};
 
 /// An experiment. Names in it are known to exist.
 #[derive(Debug, Clone)]
@@ -175,6 +175,8 @@ pub(crate) struct Ask {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
     pub(crate) weight: u32,
+    /// Which numbers stand for `@number@` in path or headers.
+    pub(crate) numbers: Option<Numbers>,
     /// After so long from the due instant its client hangs up.
     pub(crate) patience: Option<Duration>,
     pub(crate) tenant: Option<String>,

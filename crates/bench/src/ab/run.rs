@@ -201,6 +201,7 @@ impl<'a> Load<'a> {
         let mut bytes = sent.head.clone().into_bytes();
         bytes.extend(&sent.body);
         Ok(Request {
+            numbered: None,
             endpoint: Endpoint {
                 address: Address::Tcp(address),
                 tls: self.tls.clone(),

@@ -9,15 +9,15 @@ use super::super::model::{
 use super::super::source::{Table, Value};
 use super::service::{named, unknown};
 use super::{command, commands, limited, loads};
-use load::client::REQUESTS_MAX;
+use load::client::{Numbers, REQUESTS_MAX};
 
 const ROW: &str = "\
-    name note variants path method headers body label weight patience_ms tenant requests hold \
+    name note variants path method headers body label weight numbers patience_ms tenant requests hold \
     settle_seconds command command_seconds figures better targets reported reported_of alike \
     status load background read before_slice after_slice control scale fresh cross_check";
-const ASK: &str = "label method path headers body weight patience_ms tenant share repeat";
+const ASK: &str = "label method path headers body weight numbers patience_ms tenant share repeat";
 const BACKGROUND: &str = "\
-    label method path headers body weight patience_ms tenant share backend connections \
+    label method path headers body weight numbers patience_ms tenant share backend connections \
     keep_alive rate clients tls_names";
 const TARGET: &str = "of variant than row at_least at_most more_at_most";
 /// Longest body of a request.
@@ -268,12 +268,25 @@ fn ask(table: &Table<'_>, row: Option<&str>) -> Option<Ask> {
         headers: headers.into_iter().collect(),
         body,
         weight: table.count("weight", 1, 1_000_000).unwrap_or(1) as u32,
+        numbers: table.get("numbers").and_then(|value| numbers(&value)),
         patience: table
             .count("patience_ms", 10, 3_600_000)
             .map(Duration::from_millis),
         tenant: table.text("tenant"),
         share: table.count("share", 1, 1_000).unwrap_or(1) as u32,
     })
+}
+
+/// `"rising"`, or `{ zipf = 100000 }`.
+fn numbers(value: &Value<'_>) -> Option<Numbers> {
+    if !value.is_table() {
+        return value.one_of(&[("rising", Numbers::Rising)]);
+    }
+    let table = value.table("`numbers`", "zipf")?;
+    let count = table
+        .required("zipf", "zipf = 100000")?
+        .count(1, 100_000_000)?;
+    Some(Numbers::Zipf(count as u32))
 }
 
 fn body(value: &Value<'_>) -> Vec<u8> {

@@ -39,6 +39,8 @@ pub(crate) enum State {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Carried {
     pub(crate) request: u32,
+    /// What the request's number is, where it has one.
+    pub(crate) number: u64,
     pub(crate) due_ns: u64,
     pub(crate) start_ns: u64,
     pub(crate) connected_ns: u64,

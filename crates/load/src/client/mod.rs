@@ -9,6 +9,7 @@ mod generator;
 mod io;
 mod key_bits;
 mod live;
+mod numbers;
 mod order;
 mod outcome;
 mod plan;

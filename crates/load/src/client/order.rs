@@ -139,6 +139,7 @@ mod tests {
                 tls: None,
             },
             bytes: Vec::new(),
+            numbered: None,
             body_bytes: 0,
             weight,
             reply: ReplyTo::Other,

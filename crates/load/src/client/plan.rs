@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// Most requests of a plan: each has a histogram in every thread.
 pub const REQUESTS_MAX: usize = 1_000;
+/// Digits of a number in a request; leading ones are noughts.
+pub const NUMBER_DIGITS: usize = 8;
 /// Most connections.
 pub const CONNECTIONS_MAX: usize = 100_000;
 /// Most threads.
@@ -80,6 +82,8 @@ pub struct Request {
     pub endpoint: Endpoint,
     /// Head and body, as sent.
     pub bytes: Vec<u8>,
+    /// A number among the bytes that is another each time.
+    pub numbered: Option<Numbered>,
     /// How many of them are the body's.
     pub body_bytes: usize,
     /// Share among the requests.
@@ -90,6 +94,24 @@ pub struct Request {
     pub patience: Option<Duration>,
     /// What reports call it.
     pub label: String,
+}
+
+/// Where a number stands in a request's bytes, and which ones come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Numbered {
+    /// The first of its [`NUMBER_DIGITS`] bytes.
+    pub at: usize,
+    /// Which.
+    pub numbers: Numbers,
+}
+
+/// Which numbers come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Numbers {
+    /// One after the other, begun anywhere: none twice.
+    Rising,
+    /// So many, from 0; each as often as the inverse of its place says, about (Zipf's law).
+    Zipf(u32),
 }
 
 /// What the method says of the reply's body.

@@ -437,6 +437,7 @@ mod tests {
                 tls: None,
             },
             bytes: Vec::new(),
+            numbered: None,
             body_bytes: 0,
             weight: 1,
             reply: ReplyTo::Other,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::plan::{ReplyTo, Request};
+use super::plan::{NUMBER_DIGITS, Numbered, Numbers, ReplyTo, Request};
 use super::url::Url;
 use crate::Error;
 
@@ -27,9 +27,15 @@ pub struct RequestBuilder {
     pub weight: u32,
     /// After so long its client hangs up.
     pub patience: Option<Duration>,
+    /// Which numbers stand for `@number@` in path or fields, which then has it once.
+    pub numbers: Option<Numbers>,
     /// What reports call it; without one method and URL.
     pub label: Option<String>,
 }
+
+/// What a number takes the place of.
+const NUMBER: &str = "@number@";
+const _: () = assert!(NUMBER.len() == NUMBER_DIGITS);
 
 /// Versions of HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +65,7 @@ impl Default for RequestBuilder {
             persistence: Persistence::Keep,
             weight: 1,
             patience: None,
+            numbers: None,
             label: None,
         }
     }
@@ -70,11 +77,19 @@ impl RequestBuilder {
         let head = self
             .head(url)
             .map_err(|cause| Error::new(format!("make the request for {url}"), cause))?;
+        let numbered = self.numbers.map(|numbers| {
+            let at = head.find(NUMBER).ok_or_else(|| {
+                let cause = format!("no `{NUMBER}` stands in it");
+                Error::new(format!("number the request for {url}"), cause)
+            })?;
+            Ok(Numbered { at, numbers })
+        });
         let mut bytes = head.into_bytes();
         bytes.extend_from_slice(&self.body);
         Ok(Request {
             endpoint: url.endpoint()?,
             bytes,
+            numbered: numbered.transpose()?,
             body_bytes: self.body.len(),
             weight: self.weight,
             reply: ReplyTo::method(&self.method),

@@ -22,6 +22,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) began: Instant,
     /// When nothing more is sent.
     pub(crate) end_ns: u64,
+    /// Where rising numbers begin.
+    pub(crate) first_number: u64,
     /// Requests begun, where their number is limited.
     issued: AtomicU64,
     /// Whether connections other than the first may begin.
@@ -52,6 +54,7 @@ impl<'a> Shared<'a> {
             pulse: Pulse::new(threads, plan.warm_up, ramp),
             began: Instant::now(),
             end_ns: plan.end.after.map_or(u64::MAX, nanoseconds),
+            first_number: fastrand::u64(..),
             issued: AtomicU64::new(0),
             gate: AtomicBool::new(!alone),
             first_length: AtomicU64::new(u64::MAX),

@@ -64,6 +64,7 @@ fn plan(tls: Tls) -> Plan {
             tls: Some(tls),
         },
         bytes: b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        numbered: None,
         body_bytes: 0,
         weight: 1,
         reply: ReplyTo::Other,

@@ -105,9 +105,13 @@ impl Generator<'_> {
 
     pub(super) fn begin(&mut self, index: usize, request: u32, due_ns: u64) {
         let now_ns = self.now_ns;
+        let number = self
+            .numbers
+            .draw(&self.shared.plan.requests[request as usize]);
         let connection = &mut self.connections[index];
         connection.carried = Some(Carried {
             request,
+            number,
             due_ns,
             start_ns: now_ns,
             connected_ns: now_ns,
@@ -163,7 +167,7 @@ impl Generator<'_> {
         };
         let request = &self.shared.plan.requests[carried.request as usize];
         let now_ns = self.shared.now_ns();
-        carried.written = io.write(&request.bytes)?;
+        carried.written = io.write(self.numbers.bytes(request, carried.number))?;
         carried.connected_ns = now_ns;
         carried.sent_ns = now_ns;
         connection.wants_write = carried.written < request.bytes.len();

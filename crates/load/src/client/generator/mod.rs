@@ -19,6 +19,7 @@ use rustix::io::Errno;
 
 use super::connection::{Connection, State};
 use super::live::Phase;
+use super::numbers::NumberSource;
 use super::plan::{Opening, Pace};
 use super::pulse::nanoseconds;
 use super::recorder::Recorder;
@@ -53,6 +54,7 @@ pub(crate) struct Generator<'a> {
     /// Connections that begin, or begin again, at an instant.
     rests: BinaryHeap<Reverse<(u64, usize)>>,
     pub(crate) recorder: Recorder,
+    numbers: NumberSource,
     buffer: Box<[u8]>,
     now_ns: u64,
     /// The tenth of a second that runs, and when the next begins.
@@ -119,6 +121,7 @@ impl<'a> Generator<'a> {
             free: vec![Free::default(); endpoints],
             rests: BinaryHeap::with_capacity(mine.len()),
             recorder: Recorder::new(plan),
+            numbers: NumberSource::new(thread, shared.threads, shared.first_number),
             buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
             now_ns: shared.now_ns(),
             tenth: 0,

@@ -41,7 +41,8 @@ impl Generator<'_> {
             return;
         };
         let request = &self.shared.plan.requests[carried.request as usize];
-        let rest = request.bytes.get(carried.written..).unwrap_or_default();
+        let bytes = self.numbers.bytes(request, carried.number);
+        let rest = bytes.get(carried.written..).unwrap_or_default();
         let first = carried.written == 0;
         match io.write(rest) {
             Ok(count) => {
