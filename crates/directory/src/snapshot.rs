@@ -25,7 +25,7 @@ const BUSY: Duration = Duration::from_millis(500);
 /// leaves that be.
 const LOOK: Duration = Duration::from_millis(200);
 const COUNTING_SHARE: u32 = 50;
-const SCHEMA: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
+const SCHEMA: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -256;
     CREATE TABLE IF NOT EXISTS rows (host TEXT PRIMARY KEY, at_ms INTEGER NOT NULL, columns BLOB NOT NULL) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;";
 
