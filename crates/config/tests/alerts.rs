@@ -135,3 +135,37 @@ fn alerts_that_nobody_would_look_at_are_refused() {
         "{problems}"
     );
 }
+
+#[test]
+fn what_is_misspelt_or_wrong_is_not_said_to_be_missing_as_well() {
+    for (lines, message) in [
+        ("figure = \"load1\"\nabvoe = 3", "unknown key `abvoe`"),
+        ("figure = \"load1\"\nbelw = 3", "unknown key `belw`"),
+        (
+            "figure = \"load1\"\nabove = 3\nrnu = [\"a\"]\nuser = \"operator\"",
+            "unknown key `rnu`",
+        ),
+    ] {
+        let found = problem(lines);
+        assert!(found.contains(message), "{found}");
+    }
+    let alert = "[[alerts]]\nfigure = \"load1\"\nabove = 3\n";
+    let console = "[[sites]]\nhosts = [\"c.example\"]\n[[sites.rules]]\nallow = [\"127.0.0.1\"]\n\
+        handler = { console = true }\n";
+    let whole = "[recorder]\ndirectory = \"/srv\"\n";
+    for (recorder, message) in [
+        ("[recorder]\ndirectory = 3\n", "`directory` must be a text"),
+        ("[recorder]\n", "`directory` is missing"),
+        (
+            "[recorder]\ndirektory = \"/srv\"\n",
+            "unknown key `direktory`",
+        ),
+        ("[recordr]\ndirectory = \"/srv\"\n", "unknown key `recordr`"),
+    ] {
+        let text = format!("{}{alert}{console}", SITE.replace(whole, recorder));
+        let found = load(&Sources::from_text("nagaya.toml", &text)).expect_err(recorder);
+        let found = found.to_string();
+        assert_eq!(found.matches("error: ").count(), 1, "{found}");
+        assert!(found.contains(message), "{found}");
+    }
+}

@@ -28,7 +28,7 @@ pub use json::json;
 pub use limits::{Concurrent, Key, Limit};
 pub use named::Named;
 pub use pools::PoolStanding;
-pub use recorder::Recorder;
+pub use recorder::{Recorder, UntoldAlert};
 pub use sensors::{Advice, Missing, Sensor, Sensors};
 pub use snapshot::Snapshot;
 pub use status::{

@@ -28,4 +28,20 @@ pub struct Recorder {
     pub written_ago_s: Option<f64>,
     /// What it has taken of processors.
     pub cpu_s: f64,
+    /// How often a program of an alert has failed.
+    pub alerts_failed: u64,
+    /// Alerts whose program has failed when it was run last: nobody was told.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub untold_alerts: Vec<UntoldAlert>,
+}
+
+/// An alert of which nobody was told.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub struct UntoldAlert {
+    /// Its name.
+    pub alert: String,
+    /// When its program failed.
+    pub at: String,
+    /// What became of it.
+    pub why: String,
 }

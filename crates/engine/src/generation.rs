@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use config::countries::CountryFile;
 use config::model::{
-    self, Handler, HostPattern, Isolate, ListenAddress, ListenTls, Model, Senders,
+    self, Handler, HostPattern, Isolate, ListenAddress, ListenTls, Model, Senders, WatchedFigure,
+    Whose,
 };
 use ipnet::IpNet;
 use os::cgroup::Layout;
@@ -69,6 +70,8 @@ pub struct Generation {
     pub(crate) denied: Box<[Arc<DenyFile>]>,
     /// Whether a text asks one of them.
     pub(crate) texts_ask_maps: bool,
+    /// Tenants whose figures an alert is about.
+    pub(crate) watched_tenants: BTreeSet<Box<str>>,
     /// Its pools of processes, in the order of the model.
     pub(crate) program_pools: Arc<[Arc<ProgramPool>]>,
     /// Settings of PHP that no file of a tenant changes, of each of them.
@@ -213,6 +216,15 @@ fn tls_listeners(model: &Model) -> HashMap<ListenAddress, ListenTls> {
     tls.collect()
 }
 
+fn watched_tenants(model: &Model) -> BTreeSet<Box<str>> {
+    let figures = model.alerts.iter().map(|alert| &alert.figure);
+    let tenants = figures.filter_map(|figure| match figure {
+        WatchedFigure::Of(Whose::Tenant, name, _) => Some(Box::from(&**name)),
+        _ => None,
+    });
+    tenants.collect()
+}
+
 impl Generation {
     /// Makes a generation of copies of a model. Sites that stay go on counting where they
     /// stopped `before`.
@@ -233,6 +245,7 @@ impl Generation {
             sites: Vec::with_capacity(model.sites.len()),
             listeners: listeners(model),
             senders: senders(model),
+            watched_tenants: watched_tenants(model),
             tls_listeners: tls_listeners(model),
             policies: Policies::compile(model, before.map(|before| &before.policies))?,
             server_terms: servers::compile(model, before.map_or(&[], |it| &it.server_terms))?,

@@ -14,6 +14,7 @@ use std::time::Instant;
 use script::Phase;
 use slab::Slab;
 
+use ipc::recorder::AlertFailures;
 use ipc::server::{ProcessLife, Tally};
 
 use crate::permits::listed::ListedRequests;
@@ -269,8 +270,8 @@ pub struct ProcessStats {
     pub generation: AtomicU64,
     /// What the supervisor has counted. Held to copy or replace it.
     pub tally: Mutex<Tally>,
-    /// How the recorder is. Held to copy or replace it.
-    recorder: Mutex<ProcessLife>,
+    /// How the recorder is, and programs of alerts. Held to copy or replace it.
+    recorder: Mutex<(ProcessLife, AlertFailures)>,
     /// Whether an ending server leaves connections open that wait for their next request.
     pub spares_idle: AtomicBool,
 }
@@ -564,14 +565,15 @@ impl ProcessStats {
         *self.tally.lock().unwrap_or_else(PoisonError::into_inner) = tally;
     }
 
-    /// Takes over how the recorder is.
-    pub fn show_recorder(&self, life: ProcessLife) {
-        *self.recorder.lock().unwrap_or_else(PoisonError::into_inner) = life;
+    /// Takes over how the recorder is, and what became of programs of alerts.
+    pub fn show_recorder(&self, life: ProcessLife, alerts: AlertFailures) {
+        *self.recorder.lock().unwrap_or_else(PoisonError::into_inner) = (life, alerts);
     }
 
-    /// How the recorder is.
-    pub fn recorder(&self) -> ProcessLife {
-        *self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+    /// How the recorder is, and what became of programs of alerts.
+    pub fn recorder(&self) -> (ProcessLife, AlertFailures) {
+        let recorder = self.recorder.lock();
+        recorder.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What the supervisor has counted.

@@ -19,6 +19,8 @@ const BYTES_MAX: usize = 512 * 1024;
 const NEWS_BYTES_MAX: usize = 64;
 /// Rings of one server: as many as there may be workers.
 pub const RINGS_MAX: usize = 1_024;
+/// Alerts of which a server is told that nobody was told of them.
+pub const UNTOLD_MAX: usize = 20;
 
 /// What the supervisor says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -41,12 +43,34 @@ pub enum ToRecorder {
 pub struct RecorderNews {
     /// The process.
     pub life: ProcessLife,
+    /// What became of programs of alerts.
+    pub alerts: AlertFailures,
     /// Two for each worker, as [`crate::ring`] has them; none where the server has them already.
     #[serde(with = "beside")]
     pub rings: Vec<OwnedFd>,
     /// The link to it ([`crate::console`]), where it is another one.
     #[serde(with = "beside")]
     pub console: Option<OwnedFd>,
+}
+
+/// Programs of alerts that failed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AlertFailures {
+    /// How often one did.
+    pub count: u64,
+    /// Alerts whose program did when it was run last, at most [`UNTOLD_MAX`].
+    pub untold: Vec<UntoldAlert>,
+}
+
+/// An alert of which nobody was told.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UntoldAlert {
+    /// Its name.
+    pub alert: String,
+    /// When that was, in seconds after 1970.
+    pub at_s: i64,
+    /// What became of its program, in a few words.
+    pub why: String,
 }
 
 /// What the recorder says.

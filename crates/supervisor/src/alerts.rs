@@ -4,13 +4,13 @@
 //! whom stands here. A rule's news are told in their order, by one program at a time and few of all rules
 //! together, so that others' programs get on beside them. What was not told when the gateway ends stays so.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::time::{Duration, Instant};
 
-use config::model::Chore;
+use config::model::{ALERTS_MAX, Chore};
 use config::reason;
-use ipc::recorder::{AlertNews, AlertRule, FromRecorder};
+use ipc::recorder::{AlertFailures, AlertNews, AlertRule, FromRecorder, UNTOLD_MAX, UntoldAlert};
 use jiff::{Timestamp, Unit};
 use serde_json::json;
 
@@ -28,6 +28,8 @@ const WAITING_MAX: usize = 512;
 const NEWS_MAX: u32 = 600;
 const NEWS_TOO_MANY: u32 = 10 * NEWS_MAX;
 const MINUTE: Duration = Duration::from_secs(60);
+/// Letters that are kept of why a program failed.
+const WHY_CHARS_MAX: usize = 300;
 
 /// News that are told by programs.
 #[derive(Debug, Default)]
@@ -37,6 +39,9 @@ pub(super) struct AlertTelling {
     running: Vec<String>,
     /// When the minute began that is counted, and the news in it.
     minute: Option<(Instant, u32)>,
+    /// How often a program failed, and the alerts whose program did when it was run last: when, and why.
+    failed: u64,
+    untold: BTreeMap<String, (i64, String)>,
 }
 
 #[derive(Debug)]
@@ -64,14 +69,42 @@ impl AlertTelling {
 
     fn add(&mut self, news: WaitingNews) {
         if self.waiting.len() >= WAITING_MAX {
-            let alert = news.alert;
-            tracing::error!(
-                alert,
-                "its program is not run: too many wait for theirs to end"
-            );
-            return;
+            let why = "it is not run: too many wait for theirs to end";
+            return self.note(&news.alert, Err(why));
         }
         self.waiting.push_back(news);
+    }
+
+    /// Notes what became of an alert's program, and says what went wrong.
+    fn note(&mut self, alert: &str, outcome: Result<(), &str>) {
+        let Err(why) = outcome else {
+            self.untold.remove(alert);
+            return;
+        };
+        tracing::error!(alert, "its program: {why}");
+        self.failed += 1;
+        if self.untold.len() < ALERTS_MAX || self.untold.contains_key(alert) {
+            let line = why.lines().last().unwrap_or_default();
+            let why = line.chars().take(WHY_CHARS_MAX).collect();
+            let now_s = Timestamp::now().as_second();
+            self.untold.insert(alert.to_owned(), (now_s, why));
+        }
+    }
+
+    /// What there is of it that concerns these rules.
+    pub(super) fn failures(&mut self, rules: &[AlertRule]) -> AlertFailures {
+        self.untold
+            .retain(|alert, _| rules.iter().any(|rule| rule.name == *alert));
+        let untold = self.untold.iter().take(UNTOLD_MAX);
+        let untold = untold.map(|(alert, (at_s, why))| UntoldAlert {
+            alert: alert.clone(),
+            at_s: *at_s,
+            why: why.clone(),
+        });
+        AlertFailures {
+            count: self.failed,
+            untold: untold.collect(),
+        }
     }
 
     /// The next whose turn it is: the first of an alert whose program does not run.
@@ -163,9 +196,8 @@ impl Supervisor {
     /// Goes on once the program of an alert has ended.
     pub(super) fn on_alert_told(&mut self, alert: &str, outcome: &ChoreEnd) {
         self.alerts.running.retain(|it| it != alert);
-        if let Err(why) = outcome {
-            tracing::error!(alert, "its program: {why}");
-        }
+        self.alerts
+            .note(alert, outcome.as_ref().map(drop).map_err(String::as_str));
         self.alerts.run(&mut self.authorities.chores);
     }
 }
@@ -388,6 +420,25 @@ mod tests {
         }
         assert_eq!(alerts.waiting.len(), WAITING_MAX);
         assert!(alerts.next().is_some() && alerts.next().is_none());
+    }
+
+    #[test]
+    fn an_alert_is_untold_until_its_program_has_done_its_work() {
+        let mut alerts = AlertTelling::default();
+        let rules = [rule("a"), rule("b")];
+        alerts.note("a", Err("it ended with status 3: no pager here"));
+        alerts.note("b", Err("it took more than 60 s"));
+        alerts.note("gone", Err("it ended with status 1"));
+        alerts.note("b", Ok(()));
+        let failures = alerts.failures(&rules);
+        let untold: Vec<_> = failures.untold.iter().map(|it| &*it.alert).collect();
+        assert_eq!((failures.count, untold), (3, vec!["a"]));
+        assert!(failures.untold[0].why.ends_with("no pager here"));
+        for number in 0..2 * ALERTS_MAX {
+            alerts.note(&number.to_string(), Err(&"x".repeat(9_999)));
+        }
+        assert!(alerts.untold.len() <= ALERTS_MAX);
+        assert_eq!(alerts.failures(&[]).untold, []);
     }
 
     #[test]

@@ -217,9 +217,9 @@ impl Supervisor {
         self.on_time(Instant::now());
         self.mind_keys();
         self.mind_authorities();
+        self.mind_chores();
         self.mind_recorder();
         self.mind_directories();
-        self.mind_chores();
         self.mind_pools();
         self.tell_operators();
         self.begin_what_is_wanted();

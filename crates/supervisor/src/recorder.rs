@@ -15,7 +15,9 @@ use config::model::sensor::Worse;
 use config::model::{Alert, Chore, Model};
 use config::reason;
 use ipc::handover::ChildProcess;
-use ipc::recorder::{AlertRule, FromRecorder, RecorderNews, RecorderSettings, Side, ToRecorder};
+use ipc::recorder::{
+    AlertFailures, AlertRule, FromRecorder, RecorderNews, RecorderSettings, Side, ToRecorder,
+};
 use ipc::ring::{CURSOR_WORDS, RING_WORDS};
 use ipc::server::{ProcessLife, ToServer};
 use os::user::User;
@@ -71,8 +73,8 @@ pub(super) struct Recordings {
     rings: Option<Rings>,
     /// The server's end of the link to the recorder, until it is handed to it.
     console: Option<OwnedFd>,
-    /// What the server was told last of the process.
-    told: Option<ProcessLife>,
+    /// What the server was told last of the process, and of programs of alerts.
+    told: (ProcessLife, AlertFailures),
     /// The process, and the generation in force, when it was last put into its group.
     apart: Option<(u32, u64)>,
     /// Why it has none, as was last said.
@@ -334,17 +336,24 @@ impl Supervisor {
             pid: self.recordings.pid().unwrap_or(0),
             restarts: self.recordings.restarts,
         };
-        let was_told = self.recordings.told.unwrap_or_default() == life;
+        let alerts = match &self.current.recorder {
+            Some(wish) => self.alerts.failures(&wish.settings.alerts),
+            None => AlertFailures::default(),
+        };
+        let now = (life, alerts);
+        let was_told = self.recordings.told == now;
         let console = self.recordings.console.take();
         if rings.is_empty() && console.is_none() && was_told {
             return;
         }
+        self.recordings.told.clone_from(&now);
+        let (life, alerts) = now;
         let message = ToServer::Recorder(RecorderNews {
             life,
+            alerts,
             rings,
             console,
         });
-        self.recordings.told = Some(life);
         if let Some(Err(error)) = self.phase.server().map(|server| server.send(&message)) {
             self.lose_server_by("it does not hear", &error);
         }

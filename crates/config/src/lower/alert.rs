@@ -60,7 +60,7 @@ pub(crate) fn lower_all(tops: &Tops<'_>, upstreams: &Upstreams) -> Vec<Alert> {
 /// Reports alerts that nobody looks at, and figures of sites and tenants that nobody knows.
 pub(crate) fn judge(tops: &Tops<'_>, model: &Model) {
     let alerts = tops.elements_again("alerts");
-    if let Some(first) = alerts.first().filter(|_| model.recorder.is_none()) {
+    if let Some(first) = alerts.first().filter(|_| !tops.is_meant("recorder")) {
         first.report_help(
             "`[[alerts]]` without `[recorder]`: nobody would look at the figures",
             "describe one: `[recorder]` with `directory = \"/var/lib/nagaya/recorder\"`",
@@ -167,6 +167,7 @@ fn bounds(table: &Table<'_>, figure: &WatchedFigure) -> Option<(Worse, f64, f64)
             );
             return None;
         }
+        (None, None) if ["above", "below"].iter().any(|it| table.has_misspelt(it)) => return None,
         (None, None) => {
             let message = "`above` or `below` is missing: nothing would be told";
             table.report_at(&["figure"], message);
@@ -207,7 +208,7 @@ fn run(table: &Table<'_>) -> Option<Chore> {
         Some(name.to_owned())
     });
     let Some(value) = table.get("run") else {
-        if own.is_some() {
+        if own.is_some() && !table.has_misspelt("run") {
             table.report_at(&["user"], "`user` says nothing without `run`");
         }
         return None;

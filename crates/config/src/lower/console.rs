@@ -152,7 +152,7 @@ struct PlacedConsole<'a> {
 /// Refuses consoles without a recorder, those that everybody could look at, and names that nobody has.
 pub(super) fn judge(tops: &Tops<'_>, model: &Model) {
     for standing in consoles(tops, model) {
-        if model.recorder.is_none() {
+        if !tops.is_meant("recorder") {
             let message = "the console shows what the recorder knows, and there is no `[recorder]`";
             let help =
                 "add `recorder = { directory = \"/var/lib/nagaya/recorder\" }` to the first file";

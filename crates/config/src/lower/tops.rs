@@ -70,6 +70,12 @@ impl<'a> Tops<'a> {
         Some(first)
     }
 
+    /// Whether a key that only one file may set is there, though it be misspelt or wrong.
+    pub(crate) fn is_meant(&self, name: &'static str) -> bool {
+        let mut tables = self.tables.iter();
+        tables.any(|table| table.get(name).is_some() || table.has_misspelt(name))
+    }
+
     /// The table of a key that only one file may set; without keys if no file does.
     pub(crate) fn table(&self, name: &'static str, section: &'static Section) -> Table<'a> {
         let table = self.single(name).and_then(|value| value.table(section));

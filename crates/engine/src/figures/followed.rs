@@ -4,10 +4,10 @@
 //! the same. Figures have the names that alerts know; what takes a look at every group or server is
 //! told less often.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use config::POOL_PREFIX;
-use control::Snapshot;
+use control::{Snapshot, TenantNow};
 use ipc::console::{TENANT_LOOK_S, TenantSites};
 
 use super::limit_counts::LimitCounts;
@@ -18,7 +18,7 @@ use crate::permits::questions::listed_keys;
 use crate::sensors::view::{self, Report};
 use crate::worker::Shared;
 
-/// Tenants that are told of, those with most first.
+/// Tenants that are told of, those with most first, beside those that an alert is about.
 const TENANTS_MAX: usize = 1_000;
 /// Rows that somebody who looks is shown of keys, tenants and certificates, and of each tenant looked at.
 const SHOWN_MAX: usize = 500;
@@ -56,8 +56,9 @@ impl Followed {
     fn tenants(&mut self, shared: &Shared, generation: &Generation) -> Vec<(String, f64)> {
         let recorded = generation.sites.iter().filter(|site| site.is_recorded);
         let recorded: HashSet<&str> = recorded.map(|site| &*site.tenant_name).collect();
-        let tenants = self.looks.busiest(shared, TENANTS_MAX).into_iter();
-        let tenants = tenants.filter(|it| recorded.contains(it.tenant.as_str()));
+        let mut tenants = self.looks.busiest(shared, usize::MAX);
+        tenants.retain(|it| recorded.contains(it.tenant.as_str()));
+        let tenants = first_tenants(tenants, &generation.watched_tenants);
         let figures = tenants.flat_map(|it| {
             let of = |what: &str, value: Option<f64>| {
                 value.map(|value| (format!("tenant.{}.{what}", it.tenant), value))
@@ -72,6 +73,35 @@ impl Followed {
         });
         figures.collect()
     }
+}
+
+/// Those with most of processors, of memory and of requests, in turn: who has no group of its own has
+/// requests all the same. After them the others that an alert is about.
+fn first_tenants(
+    tenants: Vec<TenantNow>,
+    watched: &BTreeSet<Box<str>>,
+) -> impl Iterator<Item = TenantNow> {
+    let keys: [fn(&TenantNow) -> f64; 3] = [
+        |it| it.cpu_cores.unwrap_or(0.0),
+        |it| it.memory_bytes.map_or(0.0, |bytes| bytes as f64),
+        |it| it.requests_per_s.unwrap_or(0.0),
+    ];
+    let orders = keys.map(|key| {
+        let mut order: Vec<(usize, f64)> = tenants.iter().map(key).enumerate().collect();
+        order.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        order
+    });
+    let mut tenants: Vec<_> = tenants.into_iter().map(Some).collect();
+    let mut in_turn = Vec::with_capacity(tenants.len());
+    for place in 0..tenants.len() {
+        let next = orders.iter().filter_map(|order| order.get(place));
+        let next = next.filter_map(|(at, _)| tenants.get_mut(*at)?.take());
+        in_turn.extend(next);
+    }
+    let told = in_turn.into_iter().enumerate();
+    let told =
+        told.filter(|(place, it)| *place < TENANTS_MAX || watched.contains(it.tenant.as_str()));
+    told.map(|(_, it)| it)
 }
 
 /// Whose sites there are, of those that are recorded.
@@ -224,6 +254,32 @@ rules = [
             second.iter().all(|(name, _)| !name.contains('.')),
             "{second:?}"
         );
+    }
+
+    #[test]
+    fn who_is_watched_is_told_of_however_many_others_there_are() {
+        let now = |tenant: String, cpu_cores, requests_per_s| TenantNow {
+            tenant,
+            cpu_cores,
+            requests_per_s,
+            ..TenantNow::default()
+        };
+        // All of them with a group, and idle; then one without, that is asked all the time.
+        let mut tenants: Vec<_> = (0..3 * TENANTS_MAX)
+            .map(|number| now(format!("idle{number:04}"), Some(0.0), Some(0.0)))
+            .collect();
+        tenants.push(now("asked".into(), None, Some(600.0)));
+        tenants.push(now("zealous".into(), Some(0.7), Some(1.0)));
+        tenants.push(now("watched".into(), None, None));
+        let watched = BTreeSet::from(["watched".into(), "gone".into()]);
+        let told = first_tenants(tenants, &watched).map(|it| it.tenant);
+        let told: Vec<_> = told.collect();
+        assert_eq!(told.len(), TENANTS_MAX + 1);
+        for busy in ["zealous", "asked"] {
+            let place = told.iter().position(|it| it == busy);
+            assert!(place.is_some_and(|place| place < 4), "{busy}: {place:?}");
+        }
+        assert_eq!(told.last().map(String::as_str), Some("watched"));
     }
 
     #[test]

@@ -542,4 +542,8 @@ fn recorder(figures: &Status, text: &mut Text) {
     }
     let help = "Processor time that the recorder has taken.";
     text.one("recorder_cpu_seconds_total", help, of.cpu_s);
+    let help = "Times that a program of an alert has failed.";
+    text.one("recorder_alerts_failed_total", help, of.alerts_failed);
+    let help = "Alerts whose program has failed when it was run last.";
+    text.one("recorder_alerts_untold", help, of.untold_alerts.len());
 }

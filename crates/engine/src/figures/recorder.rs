@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use control::Recorder;
+use control::{Recorder, UntoldAlert};
 use ipc::server::ProcessLife;
 
 use super::certificates;
@@ -12,7 +12,7 @@ use crate::worker::Shared;
 
 /// It; `None` where there never was one.
 pub(super) fn collect(shared: &Shared) -> Option<Recorder> {
-    let life = shared.process.recorder();
+    let (life, alerts) = shared.process.recorder();
     if life == ProcessLife::default() {
         return None;
     }
@@ -41,7 +41,18 @@ pub(super) fn collect(shared: &Shared) -> Option<Recorder> {
         seen_ago_s: ago(last(|it| &it.seen_us)),
         written_ago_s: ago(last(|it| &it.written_us)),
         cpu_s: seconds(last(|it| &it.cpu_us)),
+        alerts_failed: alerts.count,
+        untold_alerts: alerts.untold.into_iter().map(untold).collect(),
     })
+}
+
+fn untold(it: ipc::recorder::UntoldAlert) -> UntoldAlert {
+    let at = jiff::Timestamp::from_second(it.at_s).unwrap_or_default();
+    UntoldAlert {
+        alert: it.alert,
+        at: at.to_string(),
+        why: it.why,
+    }
 }
 
 fn seconds(us: u64) -> f64 {
@@ -62,6 +73,12 @@ pub(super) fn line(of: &Recorder) -> String {
     }
     if let Some(ago) = of.written_ago_s.filter(|ago| *ago >= 30.0) {
         line.push_str(&format!(" · has written nothing for {ago:.0} s"));
+    }
+    for it in &of.untold_alerts {
+        line.push_str(&format!(
+            " · its program has not told {}: {}",
+            it.alert, it.why
+        ));
     }
     line
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use control::{
     Group, Map, Named, Phase, Pool, Programs, Recorder, Replies, ScriptInShadow, Scripts, SetAside,
-    ShedRule, ShedTenant, Stragglers, Worker,
+    ShedRule, ShedTenant, Stragglers, UntoldAlert, Worker,
 };
 use limits::{Concurrent, LimitLook, Mode, RateDefinition, Totals};
 use os::cgroup::Usage;
@@ -367,6 +367,12 @@ fn recorder() -> Recorder {
         seen_ago_s: Some(1.5),
         written_ago_s: Some(31.0),
         cpu_s: 12.25,
+        alerts_failed: 2,
+        untold_alerts: vec![UntoldAlert {
+            alert: "load".into(),
+            at: "2026-11-25T02:17:00Z".into(),
+            why: "it ended with status 3".into(),
+        }],
     }
 }
 

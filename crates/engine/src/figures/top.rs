@@ -168,7 +168,8 @@ impl Look {
         // What is used in a group counts in those it is in.
         let groups = generation.groups().filter(|(path, _)| path.len() == 1);
         for (at, (path, owner)) in groups.enumerate() {
-            if at >= GROUPS_MAX {
+            let is_watched = || generation.watched_tenants.contains(&*owner.tenant);
+            if at >= GROUPS_MAX && !is_watched() {
                 look.groups_left_out += 1;
             } else if let Some(usage) = Usage::of(&generation.layout, &path) {
                 look.of(&Arc::from(&*owner.tenant)).add(&usage);

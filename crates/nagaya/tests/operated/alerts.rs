@@ -128,6 +128,12 @@ run = {tells}
     let gateway = gateway(alerts, "");
     let raised = hog(&gateway, "/", || {
         let raised = await_told(&gateway, 1).remove(0);
+        // One that dies between telling and keeping that it did would have it told again.
+        eventually(PATIENCE, "it is kept that it was told", || {
+            let figures = gateway.directory().path().join("figures");
+            let kept = FigureStore::open_existing(&figures).ok()?.setting("alerts");
+            kept.ok()?.filter(|kept| kept != "[]")
+        });
         let recorder = gateway.child_called("recorder");
         let pid = Pid::from_raw(i32::try_from(recorder).unwrap()).unwrap();
         kill_process(pid, Signal::KILL).unwrap();
@@ -206,6 +212,12 @@ address = "127.0.0.1:{tls}"
 tls = true
 [tls]
 certificates = ["{dir}/a.pem"]
+[[sites]]
+hosts = ["m.test"]
+rules = [{ handler = { metrics = "prometheus" } }]
+[[sites]]
+hosts = ["c.test"]
+rules = [{ allow = ["127.0.0.1"], handler = { console = true } }]
 "#;
     let builder = TempDir::new();
     tls::certificate(&builder.path().join("a.pem"), &["a.test"]);
@@ -216,6 +228,20 @@ certificates = ["{dir}/a.pem"]
     let gateway = gateway(&alerts, "");
     gateway.wait_for_message("memory of this machine: memory_available is ");
     gateway.wait_for_message("its program: it ended with status 3: no pager here");
+    for (host, path, part) in [
+        ("m.test", "/", "\nnagaya_recorder_alerts_untold 1\n"),
+        (
+            "c.test",
+            "/alerts",
+            "memory of this machine: its program has failed (",
+        ),
+    ] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        eventually(PATIENCE, part, || {
+            let told = reply(gateway.ask(request.as_bytes())).text();
+            told.contains(part).then_some(())
+        });
+    }
     let raised = await_told(&gateway, 1).remove(0);
     assert_eq!(raised["figure"], "certificates.days_left");
     let days = raised["value"].as_f64().unwrap();

@@ -352,6 +352,12 @@ fn of_configuration(status: &Status, told: &LiveTelling<'_>) -> Vec<(Tone, Strin
             format!("{} {what} ({}): {}", aside.file, aside.since, aside.problem),
         ));
     }
+    let recorder = status.recorder.iter();
+    for it in recorder.flat_map(|it| &it.untold_alerts) {
+        let what = told.say("its program has failed", "プログラムが失敗しました");
+        let text = format!("{}: {what} ({}): {}", it.alert, it.at, it.why);
+        found.push((Tone::Bad, text));
+    }
     found.extend(status.held.iter().map(|it| (Tone::Warn, it.clone())));
     let broken = status.certificates.as_ref().map_or(0, |it| it.broken);
     if broken > 0 {
