@@ -12,10 +12,13 @@ use std::sync::{Arc, Weak};
 
 use maxminddb::Reader;
 
-use crate::looks::read_bytes;
+use crate::looks::{read_bytes, read_end};
 
 /// The largest file: cities of the whole world take a third of it.
 const BYTES_MAX: u64 = 256 << 20;
+/// What a file's description of itself begins with, within so many bytes of its end.
+const DESCRIBED: &[u8] = b"\xab\xcd\xefMaxMind.com";
+const DESCRIPTION_BYTES_MAX: u64 = 128 << 10;
 /// Addresses that are remembered, as a power of two.
 const KNOWN_BITS: u32 = 12;
 
@@ -42,6 +45,18 @@ impl CountryFile {
         let reader = Reader::from_source(bytes);
         let reader = reader.map_err(|error| format!("no database of countries: {error}"))?;
         Ok(CountryFile { reader, stamp })
+    }
+
+    /// Whether it is such a file, as far as its end shows, where it describes itself: one that is not written to
+    /// its end does not. Who only wants to know reads no more.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub(crate) fn look(path: &Path) -> Result<(), String> {
+        let end = read_end(path, BYTES_MAX, DESCRIPTION_BYTES_MAX)?;
+        let is_described = end.windows(DESCRIBED.len()).any(|it| it == DESCRIBED);
+        let why = "no database of countries: at its end it does not describe itself";
+        is_described.then_some(()).ok_or_else(|| why.to_owned())
     }
 
     /// Whether what is at this path is what was read.
@@ -190,6 +205,11 @@ mod tests {
         }
         let why = read(&directory, b"<html>").expect_err("no database");
         assert!(why.starts_with("no database of countries"), "{why}");
+        let path = directory.path().join("cut.mmdb");
+        for (length, is_whole) in [(good.len(), true), (good.len() / 4, false), (0, false)] {
+            std::fs::write(&path, &good[..length]).expect("written");
+            assert_eq!(CountryFile::look(&path).is_ok(), is_whole, "{length}");
+        }
         let why = CountryFile::read(directory.path()).expect_err("a directory");
         assert_eq!(why, "a directory, not a file");
     }

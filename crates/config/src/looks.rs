@@ -3,6 +3,8 @@
 //! The idea: a look ends in what was found or in words for why not; nothing is remembered here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, Metadata};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::clients::client_of_line;
@@ -60,18 +62,56 @@ pub(crate) fn read_text(path: &Path, most: u64) -> Result<String, String> {
 
 /// The bytes of a regular file, of at most so many.
 pub(crate) fn read_bytes(path: &Path, most: u64) -> Result<Vec<u8>, String> {
-    let facts = std::fs::metadata(path).map_err(|error| reason(&error))?;
+    read_of(open_regular(path, most)?, most)
+}
+
+/// The last bytes of a regular file of at most `most`, so many of them.
+pub(crate) fn read_end(path: &Path, most: u64, bytes: u64) -> Result<Vec<u8>, String> {
+    let mut file = open_regular(path, most)?;
+    let length = file.metadata().map_or(0, |facts| facts.len());
+    let begin = SeekFrom::Start(length.saturating_sub(bytes));
+    file.seek(begin).map_err(|error| reason(&error))?;
+    read_of(file, most)
+}
+
+/// Opens a regular file of at most so many bytes.
+fn open_regular(path: &Path, most: u64) -> Result<File, String> {
+    // What is opened for reading is looked at before: a pipe would be waited for.
+    let looked = std::fs::metadata(path).map_err(|error| reason(&error))?;
+    judge_regular(&looked, most)?;
+    let file = File::open(path).map_err(|error| reason(&error))?;
+    // Another file may have come to its place, or it has grown.
+    let facts = file.metadata().map_err(|error| reason(&error))?;
+    judge_regular(&facts, most)?;
+    Ok(file)
+}
+
+fn judge_regular(facts: &Metadata, most: u64) -> Result<(), String> {
+    if facts.is_dir() {
+        return Err("a directory, not a file".to_owned());
+    }
     if !facts.is_file() {
-        let found = match facts.is_dir() {
-            true => "a directory, not a file",
-            false => "not a regular file",
-        };
-        return Err(found.to_owned());
+        return Err("not a regular file".to_owned());
     }
-    if facts.len() > most {
-        return Err(format!("larger than {} MiB", most >> 20));
+    match facts.len() > most {
+        true => Err(too_large(most)),
+        false => Ok(()),
     }
-    std::fs::read(path).map_err(|error| reason(&error))
+}
+
+/// What is left of a file, which may grow meanwhile.
+fn read_of(file: File, most: u64) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let read = file.take(most + 1).read_to_end(&mut bytes);
+    read.map_err(|error| reason(&error))?;
+    match u64::try_from(bytes.len()).is_ok_and(|read| read <= most) {
+        true => Ok(bytes),
+        false => Err(too_large(most)),
+    }
+}
+
+fn too_large(most: u64) -> String {
+    format!("larger than {} MiB", most >> 20)
 }
 
 /// Reads a map's file as a worker will, and keeps nothing of it: bad are keys without a value.
@@ -164,6 +204,22 @@ fn look_beside(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_more_is_read_of_a_file_than_it_may_have() {
+        let directory = testkit::TempDir::new();
+        let path = directory.write("text", "0123456789");
+        assert_eq!(read_bytes(&path, 10).as_deref(), Ok(&b"0123456789"[..]));
+        assert_eq!(read_end(&path, 10, 3).as_deref(), Ok(&b"789"[..]));
+        assert!(read_bytes(&path, 9).is_err());
+        // Its size says that it is empty, and it never ends.
+        assert_eq!(
+            read_bytes("/dev/zero".as_ref(), 9).as_deref(),
+            Err("not a regular file"),
+        );
+        let file = File::open("/dev/zero").expect("it is there");
+        assert_eq!(read_of(file, 9), Err("larger than 0 MiB".to_owned()));
+    }
 
     #[test]
     fn php_is_found_where_distributions_and_panels_put_it() {

@@ -431,7 +431,7 @@ impl Sources {
         for path in &mentions.country_files {
             self.country_files
                 .entry(self.resolve(from, path))
-                .or_insert_with_key(|path| CountryFile::read(path).map(drop));
+                .or_insert_with_key(|path| CountryFile::look(path));
         }
         for path in &mentions.map_files {
             self.map_files

@@ -177,7 +177,7 @@ impl Process {
     }
 }
 
-/// The file that tells countries: that of `before`, unless there is another.
+/// The file that tells countries: that of `before`, unless there is another that can be read.
 fn countries(model: &Model, before: Option<&Process>) -> Option<Arc<CountryFile>> {
     let path = model.recorder.as_ref()?.countries.as_ref()?;
     let known = before.and_then(|before| before.countries.as_ref());
@@ -187,9 +187,14 @@ fn countries(model: &Model, before: Option<&Process>) -> Option<Arc<CountryFile>
     match CountryFile::read(path) {
         Ok(file) => Some(Arc::new(file)),
         Err(error) => {
+            let named = before.and_then(|it| it.recorder.as_ref()?.countries.as_ref());
+            let kept = known.filter(|_| named == Some(path)).map(Arc::clone);
             let path = path.display();
-            tracing::error!(%path, error, "countries are not recorded");
-            None
+            match kept.is_some() {
+                true => tracing::error!(%path, error, "countries are those of the file read before"),
+                false => tracing::error!(%path, error, "countries are not recorded"),
+            }
+            kept
         }
     }
 }

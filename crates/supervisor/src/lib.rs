@@ -363,7 +363,7 @@ impl Supervisor {
             phase => return self.phase = phase,
         }
         self.current.loose.store(&mut self.stored);
-        self.publish_again();
+        self.publish();
         self.authorities.tell_all();
         os::process::release_memory();
         let summary = self.current.summary();

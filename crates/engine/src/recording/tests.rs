@@ -8,6 +8,7 @@ use ipc::ring::{CURSOR_WORDS, RING_WORDS, RingKeys, RingReader, RingRecord};
 
 use super::*;
 use crate::fixture::{Fixture, peer};
+use crate::generation::Generation;
 
 const SITES: &str = r#"
 [[listen]]
@@ -240,4 +241,28 @@ fn the_country_of_a_client_is_told_where_a_file_says_it() {
         );
         assert_eq!(elsewhere[0].country, [0; 2]);
     }
+}
+
+#[test]
+fn a_file_of_countries_that_is_half_written_leaves_the_one_before_in_use() {
+    let directory = testkit::TempDir::new();
+    let file = directory.path().join("countries.mmdb");
+    let with = format!("do_not_track = true\ncountries = \"{}\"", file.display());
+    let config = SITES.replace("do_not_track = true", &with);
+    let networks = [([192, 0, 2, 0], 24, "JP"), ([203, 0, 113, 0], 24, "FR")];
+    let bytes = testkit::countries::country_file(&networks[..1]);
+    let next = |bytes: &[u8], before: Option<&Generation>| {
+        std::fs::write(&file, bytes).expect("written");
+        let sources = config::Sources::from_text("nagaya.toml", &config);
+        let model = config::load(&sources).expect("a model");
+        Generation::compile(1, &model, before).expect("a generation")
+    };
+    let countries = |it: &Generation| it.process.countries.as_ref().map(std::sync::Arc::as_ptr);
+    let first = next(&bytes, None);
+    let second = next(&bytes[..bytes.len() / 4], Some(&first));
+    assert!(countries(&first).is_some());
+    assert_eq!(countries(&second), countries(&first));
+    let larger = testkit::countries::country_file(&networks);
+    let third = next(&larger, Some(&second));
+    assert!(countries(&third).is_some_and(|it| Some(it) != countries(&first)));
 }

@@ -35,6 +35,7 @@ impl Supervisor {
         if self.current.certificates.is_none() || self.current.wishes.accounts.is_empty() {
             if *self.authorities.wishes != Wishes::default() {
                 self.authorities.end();
+                self.publish();
             }
             return;
         }
@@ -303,7 +304,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Tells the server everything that is published.
+    /// Tells the server, which may be another one, everything that is published: that it is nothing, too, for
+    /// it may know what was.
     pub(crate) fn publish(&mut self) {
         let mut proofs = std::mem::take(&mut self.authorities.proofs);
         let message = proofs.told(self.authorities.published(), &mut self.keys);
@@ -314,13 +316,6 @@ impl Supervisor {
             .map(|server: &Server| server.send(&message));
         if let Some(Err(error)) = told {
             self.lose_server_by("it does not take challenges", &error);
-        }
-    }
-
-    /// Tells a server that may be another one.
-    pub(crate) fn publish_again(&mut self) {
-        if !self.authorities.shown.is_empty() || !self.authorities.read.is_empty() {
-            self.publish();
         }
     }
 
