@@ -191,7 +191,9 @@ fn countries(model: &Model, before: Option<&Process>) -> Option<Arc<CountryFile>
             let kept = known.filter(|_| named == Some(path)).map(Arc::clone);
             let path = path.display();
             match kept.is_some() {
-                true => tracing::error!(%path, error, "countries are those of the file read before"),
+                true => {
+                    tracing::error!(%path, error, "countries are those of the file read before")
+                }
                 false => tracing::error!(%path, error, "countries are not recorded"),
             }
             kept

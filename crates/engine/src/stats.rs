@@ -14,8 +14,7 @@ use std::time::Instant;
 use script::Phase;
 use slab::Slab;
 
-use ipc::recorder::AlertFailures;
-use ipc::server::{ProcessLife, Tally};
+use ipc::server::Tally;
 
 use crate::permits::listed::ListedRequests;
 
@@ -271,7 +270,7 @@ pub struct ProcessStats {
     /// What the supervisor has counted. Held to copy or replace it.
     pub tally: Mutex<Tally>,
     /// How the recorder is, and programs of alerts. Held to copy or replace it.
-    recorder: Mutex<(ProcessLife, AlertFailures)>,
+    recorder: Mutex<ipc::recorder::ShownRecorder>,
     /// Whether an ending server leaves connections open that wait for their next request.
     pub spares_idle: AtomicBool,
 }
@@ -566,14 +565,13 @@ impl ProcessStats {
     }
 
     /// Takes over how the recorder is, and what became of programs of alerts.
-    pub fn show_recorder(&self, life: ProcessLife, alerts: AlertFailures) {
-        *self.recorder.lock().unwrap_or_else(PoisonError::into_inner) = (life, alerts);
+    pub fn show_recorder(&self, told: ipc::recorder::ShownRecorder) {
+        *self.recorder.lock().unwrap_or_else(PoisonError::into_inner) = told;
     }
 
     /// How the recorder is, and what became of programs of alerts.
-    pub fn recorder(&self) -> (ProcessLife, AlertFailures) {
-        let recorder = self.recorder.lock();
-        recorder.unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn recorder(&self) -> MutexGuard<'_, ipc::recorder::ShownRecorder> {
+        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the supervisor has counted.

@@ -73,6 +73,9 @@ pub struct UntoldAlert {
     pub why: String,
 }
 
+/// The process as operators are shown it, and what became of programs of alerts.
+pub type ShownRecorder = (ProcessLife, AlertFailures);
+
 /// What the recorder says.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum FromRecorder {

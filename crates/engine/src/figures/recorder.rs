@@ -12,7 +12,7 @@ use crate::worker::Shared;
 
 /// It; `None` where there never was one.
 pub(super) fn collect(shared: &Shared) -> Option<Recorder> {
-    let (life, alerts) = shared.process.recorder();
+    let (life, alerts) = shared.process.recorder().clone();
     if life == ProcessLife::default() {
         return None;
     }

@@ -13,7 +13,7 @@ use crate::worker::commands::Command;
 /// those they have.
 pub(super) fn take(server: &mut ServerThreads, news: RecorderNews) {
     let shared = &server.shared;
-    shared.process.show_recorder(news.life, news.alerts);
+    shared.process.show_recorder((news.life, news.alerts));
     for (worker, [ring, cursor]) in news.rings.as_chunks().0.iter().enumerate() {
         match RingWriter::new(ring.as_fd(), cursor.as_fd()) {
             Ok(ring) => {
