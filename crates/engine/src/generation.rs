@@ -191,9 +191,7 @@ fn countries(model: &Model, before: Option<&Process>) -> Option<Arc<CountryFile>
             let kept = known.filter(|_| named == Some(path)).map(Arc::clone);
             let path = path.display();
             match kept.is_some() {
-                true => {
-                    tracing::error!(%path, error, "countries are those of the file read before")
-                }
+                true => tracing::error!(%path, error, "countries are those read before"),
                 false => tracing::error!(%path, error, "countries are not recorded"),
             }
             kept
@@ -224,8 +222,7 @@ fn tls_listeners(model: &Model) -> HashMap<ListenAddress, ListenTls> {
 }
 
 fn watched_tenants(model: &Model) -> BTreeSet<Box<str>> {
-    let figures = model.alerts.iter().map(|alert| &alert.figure);
-    let tenants = figures.filter_map(|figure| match figure {
+    let tenants = model.alerts.iter().filter_map(|alert| match &alert.figure {
         WatchedFigure::Of(Whose::Tenant, name, _) => Some(Box::from(&**name)),
         _ => None,
     });
