@@ -24,7 +24,7 @@ pub(crate) struct Names {
     pub(crate) tenants: BTreeSet<String>,
     /// The least uid of a row's `user`.
     pub(crate) uid_min: u32,
-    /// Uids of the gateway's own processes.
+    /// Uids of the gateway's own processes and of written sites.
     pub(crate) own_uids: Vec<u32>,
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn judge(
             return Err(format!("its user has uid {uid}, below {}", names.uid_min));
         }
         if names.own_uids.contains(&uid) {
-            return Err("its user is one of the gateway's".to_owned());
+            return Err("its user is the gateway's or a written site's".to_owned());
         }
     }
     Ok(Row {

@@ -18,7 +18,7 @@ fn users_are_looked_up_and_those_of_the_machine_are_refused() {
         for (host, why) in [
             ("root.example", "uid 0"),
             ("none.example", "looked up"),
-            ("nobody.example", "one of the gateway's"),
+            ("nobody.example", "the gateway's or a written site's"),
         ] {
             match asked.ask(host).await {
                 RowAnswer::Wrong(said) => assert!(said.contains(why), "{host}: {said}"),

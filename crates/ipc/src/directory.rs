@@ -340,7 +340,7 @@ pub struct DirectorySettings {
     pub wait_ms: u64,
     /// The least uid of a row's `user`.
     pub uid_min: u32,
-    /// Uids of the gateway's own processes, which no row may name.
+    /// Uids of the gateway's own processes and of written sites, which no row may name.
     pub own_uids: Vec<u32>,
 }
 

@@ -67,7 +67,7 @@ pub enum PathPart {
 pub struct RowUsers {
     /// The least uid.
     pub least: u32,
-    /// Uids that are the gateway's own.
+    /// Uids that are the gateway's own, or written sites'.
     pub own: Vec<u32>,
 }
 

@@ -47,25 +47,23 @@ pub(super) struct DirectoryWish {
     user: Option<String>,
     /// When the files of passwords and authorities were written last.
     written: Vec<Option<SystemTime>>,
-    /// Users of the gateway's processes, which no row may name.
+    /// Users whom no row may name.
     own: Vec<String>,
 }
 
 impl DirectoryWish {
     pub(super) fn of(model: &Model) -> Option<DirectoryWish> {
         let user = model.directories.first()?.user.clone();
-        let recorder = model.recorder.as_ref().and_then(|it| it.user.clone());
         let servers = model.directories.iter().filter_map(|it| it.source.server());
         let files = servers.flat_map(|it| [&it.password_file, &it.authorities]);
         let written = files
             .flatten()
             .map(|file| file.metadata().ok()?.modified().ok());
-        let own = [Some(model.user.clone()), recorder, user.clone()];
         Some(DirectoryWish {
             directories: model.directories.clone(),
             user,
             written: written.collect(),
-            own: own.into_iter().flatten().collect(),
+            own: taken_users(model),
         })
     }
 }
@@ -87,16 +85,32 @@ pub fn written_tenants(model: &Model) -> Vec<String> {
     tenants
 }
 
+/// Users whom no row may name: those of the gateway's processes, and of all that is written.
+fn taken_users(model: &Model) -> Vec<String> {
+    let recorder = model.recorder.as_ref().and_then(|it| it.user.as_ref());
+    let directories = model.directories.iter().filter_map(|it| it.user.as_ref());
+    let written = model.sites.iter().filter(|site| site.rows.is_none());
+    let sites = written.flat_map(|site| {
+        let mounts = site.mounts.iter().filter_map(|mount| mount.user.as_ref());
+        mounts.chain([&site.user])
+    });
+    let mut users: Vec<_> = [&model.user]
+        .into_iter()
+        .chain(recorder)
+        .chain(directories)
+        .chain(sites)
+        .cloned()
+        .collect();
+    users.sort();
+    users.dedup();
+    users
+}
+
 /// Whom rows of a directory may name as their user.
 pub(crate) fn row_users(model: &Model, directory: usize) -> RowUsers {
     let known = model.directories.get(directory);
-    let recorder = model.recorder.as_ref().and_then(|it| it.user.as_deref());
-    let own = [
-        Some(&*model.user),
-        recorder,
-        known.and_then(|it| it.user.as_deref()),
-    ];
-    let own = own.into_iter().flatten().chain(USERS);
+    let taken = taken_users(model);
+    let own = taken.iter().map(String::as_str).chain(USERS);
     let uids = own.filter_map(|name| Some(User::look_up(name).ok()?.uid));
     RowUsers {
         least: known.map_or(u32::MAX, |it| it.uid_min).max(1),
@@ -416,4 +430,37 @@ fn user(server: &str) -> &str {
     }
     let fits = |user: &&str| *user != server && os::process::check_user(user).is_ok();
     USERS.into_iter().find(fits).unwrap_or(server)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+user = "nobody"
+[[listen]]
+address = "127.0.0.1:1"
+[directories.d]
+source = "sqlite:/rows.db"
+query = "SELECT tenant FROM t WHERE host = $host"
+user = "games"
+[[sites]]
+hosts = ["panel.example"]
+user = "daemon"
+rules = [{ handler = { respond = { body = "x" } } }]
+[[sites]]
+hosts = { directory = "d" }
+tenant = "$row.tenant"
+user = "$row.user"
+rules = [{ handler = { respond = { body = "x" } } }]
+"#;
+
+    #[test]
+    fn no_row_names_the_user_of_a_written_site() {
+        let model = config::load(&config::Sources::from_text("nagaya.toml", TEXT)).unwrap();
+        assert_eq!(taken_users(&model), ["daemon", "games", "nobody"]);
+        let users = row_users(&model, 0);
+        let uid = |name| User::look_up(name).unwrap().uid;
+        assert!(!users.may_be(uid("daemon")) && !users.may_be(uid("games")));
+    }
 }

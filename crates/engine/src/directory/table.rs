@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use config::model;
-use ipc::directory::{DirectoryState, RowAnswer};
+use ipc::directory::{DirectoryState, RowAnswer, RowFrom};
 use tokio::sync::{Notify, watch};
 
 use super::entry::{DirectoryCounters, DirectoryLook, EntryState, HostEntry};
@@ -476,6 +476,10 @@ impl KnownDirectory {
         let (state, fresh_ms, stale_ms) = match answer {
             RowAnswer::Row(row) => {
                 self.counters.rows += 1;
+                if row.from != RowFrom::Source {
+                    // What is kept elsewhere is no work for the source: whoever is known there has not to wait.
+                    self.credit.0 += 1.0;
+                }
                 let fresh_ms = terms.keep_ms.saturating_sub(age_ms).max(RETRY_MS);
                 let stale_ms = terms.stale_ms.max(terms.keep_ms).saturating_sub(age_ms);
                 (EntryState::Row(row), fresh_ms, stale_ms.max(fresh_ms))

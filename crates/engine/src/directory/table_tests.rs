@@ -77,6 +77,40 @@ fn a_name_is_asked_for_once_however_many_wait_and_all_hear_of_the_answer() {
 }
 
 #[test]
+fn names_that_are_known_beside_the_source_do_not_wait_for_its_pace() {
+    let table = table();
+    let hosts: Vec<String> = (0..100).map(|at| format!("h{at}")).collect();
+    for host in &hosts {
+        assert!(matches!(
+            table.look("d", host, network(1), 1_000),
+            Look::Asked(_)
+        ));
+    }
+    let waiting: Vec<_> = hosts
+        .iter()
+        .map(|host| table.look("d", host, network(1), 1_000))
+        .collect();
+    let mut from = [RowFrom::Memcached, RowFrom::Snapshot].into_iter().cycle();
+    for _ in &hosts {
+        let (questions, _) = table.questions(9, 1_000);
+        let [question] = &questions[..] else {
+            panic!("{questions:?}");
+        };
+        let RowAnswer::Row(row) = row("t") else {
+            continue;
+        };
+        let from = from.next().unwrap_or(RowFrom::Snapshot);
+        table.hear(question, RowAnswer::Row(Row { from, ..row }), 0, 1_000);
+    }
+    assert!(
+        hosts
+            .iter()
+            .all(|host| known(&table, host, 1_001).is_some())
+    );
+    drop(waiting);
+}
+
+#[test]
 fn an_old_row_serves_on_while_it_is_asked_again_and_a_dead_source_costs_it_nothing() {
     let table = table();
     let _waiting = table.look("d", "a", network(1), 1_000);

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Books;
 use super::cells::{Cell, Counted};
@@ -24,6 +24,8 @@ pub(super) struct Register {
     last_version: u32,
     /// Where a place is looked for that may be lent.
     pub(super) lent_at: usize,
+    /// How many are lent.
+    pub(super) lent: Arc<AtomicUsize>,
 }
 
 impl Books {

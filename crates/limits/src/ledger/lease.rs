@@ -1,9 +1,11 @@
 //! A tenant's place in the ledger that no generation names.
 //!
 //! The idea: places are made many at a time, as the table of all is replaced for that; lending one is a look at a few
-//! places, and giving it back a flag.
+//! places, and giving it back a flag. While less than half of the places are lent one is looked for until it is found,
+//! so that a table grows with those who are there, not with those who come.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Books;
 use super::entry::Tenant;
@@ -19,6 +21,8 @@ const LOOKS_MAX: usize = 64;
 pub struct TenantLease {
     id: TenantId,
     place: Arc<Tenant>,
+    /// How many leases there are.
+    lent: Arc<AtomicUsize>,
 }
 
 impl TenantLease {
@@ -32,6 +36,7 @@ impl TenantLease {
 impl Drop for TenantLease {
     fn drop(&mut self) {
         self.place.give_back();
+        self.lent.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -41,7 +46,11 @@ impl Books {
         let mut register = self.register.lock();
         let table = self.in_force();
         let places = table.tenants.len();
-        let looks = (0..LOOKS_MAX.min(places)).map(|step| (register.lent_at + step) % places);
+        let looks = match register.lent.load(Ordering::Relaxed) < places / 2 {
+            true => places,
+            false => LOOKS_MAX.min(places),
+        };
+        let looks = (0..looks).map(|step| (register.lent_at + step) % places);
         let gone = looks
             .filter_map(|at| Some((at, table.tenants.get(at)?)))
             .find(|(_, place)| place.is_gone())
@@ -59,9 +68,11 @@ impl Books {
         });
         register.lent_at = at + 1;
         place.lend(definition);
+        register.lent.fetch_add(1, Ordering::Relaxed);
         TenantLease {
             id: TenantId(u32::try_from(at).unwrap_or(u32::MAX)),
             place,
+            lent: Arc::clone(&register.lent),
         }
     }
 }
