@@ -215,7 +215,7 @@ impl RowsManifest {
     pub fn group(&self, order: &RowOrder) -> Group {
         let plan = self.plan(order);
         Group {
-            path: vec![directory_name(TENANT_OF_ROWS, &order.tenant)],
+            path: group_of(&order.tenant),
             limits: plan.map(|plan| plan.limits.clone()).unwrap_or_default(),
         }
     }
@@ -236,6 +236,12 @@ impl RowsManifest {
         let found = self.phps.iter().find(|php| php.version == version);
         found.ok_or_else(|| format!("column `{column}`: there is no PHP {version:.80?}"))
     }
+}
+
+/// The path of the group of a row's tenant.
+#[must_use]
+pub fn group_of(tenant: &str) -> Vec<String> {
+    vec![directory_name(TENANT_OF_ROWS, tenant)]
 }
 
 /// What names the pool of a row: whose it is, as whom it runs, which PHP, and the root.

@@ -40,7 +40,7 @@ pub(crate) fn pools(shared: &Shared, is_json: bool) -> String {
 /// How they stand, without a word of php-fpm's own; none where the spawner does not say.
 pub(crate) fn look(shared: &Shared) -> Vec<PoolStanding> {
     let generation = shared.generation();
-    if generation.is_none_or(|it| it.program_pools.is_empty()) {
+    if generation.is_none_or(|it| it.program_pools.is_empty() && it.row_programs.is_empty()) {
         return Vec::new();
     }
     match shared.pool_inquiries.ask(PoolQuestion::List) {
@@ -55,8 +55,8 @@ fn standings(
     pools: Vec<pools::PoolStanding>,
     asked_max: usize,
 ) -> Vec<PoolStanding> {
-    let generation = shared.generation();
-    let known = generation.iter().flat_map(|it| it.program_pools.iter());
+    let all = shared.program_pools.each();
+    let known = all.iter();
     let known: HashMap<&str, &Arc<ProgramPool>> = known.map(|it| (&*it.id, it)).collect();
     // One without a child answers nobody, and would start one to say so.
     let asked = pools.iter().enumerate().filter_map(|(at, pool)| {

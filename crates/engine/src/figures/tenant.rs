@@ -43,10 +43,9 @@ pub(crate) fn act(shared: &Shared, name: &str, order: TenantOrder) -> String {
     if order == TenantOrder::Suspend {
         suspension.set(name, true);
     }
-    let generation = known.iter().flat_map(|it| it.program_pools.iter());
-    generation
-        .filter(|pool| *pool.tenant == *name)
-        .for_each(|pool| pool.wake());
+    let pools = shared.program_pools.each();
+    let pools = pools.iter().filter(|pool| *pool.tenant == *name);
+    pools.for_each(|pool| pool.wake());
     let answer = shared.pool_inquiries.ask(question);
     // Only now: a spawner that does not know of it yet would refuse what it is asked for.
     if order == TenantOrder::Resume {
@@ -113,8 +112,12 @@ fn counted(number: u32, what: &str) -> String {
     }
 }
 
-/// Whether a site has a tenant; if not, what to say.
+/// Whether a site has a tenant, or a row may have it; if not, what to say.
 fn find(generation: &Generation, name: &str) -> Result<(), String> {
+    // Whom rows name nobody knows here.
+    if !generation.row_sites.is_empty() && ipc::rows::tenant(name).is_ok() {
+        return Ok(());
+    }
     let tenants = || generation.sites.iter().map(|site| &*site.tenant_name);
     if tenants().any(|tenant| tenant == name) {
         return Ok(());

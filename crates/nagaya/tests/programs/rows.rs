@@ -8,7 +8,10 @@ use std::time::Duration;
 use testkit::client::{Body, reply};
 use testkit::php::find_php_fpm;
 use testkit::stores::Memcached;
+
 use testkit::{Gateway, Reply, TempDir, eventually, lacks_root};
+
+use crate::fixtures::limited;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -251,6 +254,33 @@ fn files_of_a_rows_directories_count_for_that_row_alone() {
         assert_eq!(bed.get(host, "/settings.php").text(), settings, "{host}");
     }
     assert_eq!(bed.get("a.example", "/.htaccess").status, 404);
+}
+
+#[test]
+fn operators_see_pools_of_rows_and_suspend_their_tenants() {
+    let Some(bed) = bed(TWO, "10m", "") else {
+        return;
+    };
+    assert!(bed.page("a.example", "").starts_with("33 "));
+    assert!(bed.page("b.example", "").starts_with("34 "));
+    let told = limited::ask(&bed.gateway, "pools");
+    for pool in ["php 8.3 of anna", "php 8.3 of ben"] {
+        assert!(told.contains(pool), "{told}");
+    }
+    let told = limited::ask(&bed.gateway, "tenant-suspend anna");
+    assert!(
+        told.contains("anna is suspended") && told.contains("1 pool"),
+        "{told}"
+    );
+    let suspended = bed.get("a.example", "/index.php");
+    assert_eq!(suspended.status, 503);
+    assert!(bed.page("b.example", "").starts_with("34 "));
+    let told = limited::ask(&bed.gateway, "tenant-resume anna");
+    assert!(told.contains("anna is resumed"), "{told}");
+    assert!(bed.page("a.example", "").starts_with("33 "));
+    let told = limited::ask(&bed.gateway, "tenant-kill anna");
+    assert!(told.contains("killed"), "{told}");
+    assert!(bed.page("a.example", "").starts_with("33 "));
 }
 
 #[test]

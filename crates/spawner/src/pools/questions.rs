@@ -53,12 +53,12 @@ impl Spawner {
         self.mind_pools();
     }
 
-    /// How each pool of the latest manifest stands.
+    /// How each pool of the latest manifest stands, and after them those of rows.
     fn standings(&self, now: Instant) -> Vec<PoolStanding> {
         let Some(latest) = self.manifests.kept().last() else {
             return Vec::new();
         };
-        let pools = latest.pools();
+        let pools = latest.pools().chain(self.pools.of_rows());
         pools.map(|pool| self.standing(&pool, now)).collect()
     }
 
@@ -118,9 +118,12 @@ impl Spawner {
         pool: &PoolManifest,
         tell: impl Fn(&Layout, &[String]) -> T,
     ) -> Option<T> {
-        let latest = self.manifests.kept().last()?;
+        let known = match self.pools.named.get(&pool.id) {
+            Some((known, _)) => known,
+            None => self.manifests.kept().last()?,
+        };
         let at = usize::try_from(pool.group?).ok()?;
-        let group = latest.groups.get(at)?;
-        Some(tell(&latest.manifest.layout, &group.path))
+        let group = known.groups.get(at)?;
+        Some(tell(&known.manifest.layout, &group.path))
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use ipc::manifest::FromSpawner;
 use ipc::order::Failure;
+use ipc::pools::PoolManifest;
 use ipc::rows::RowOrder;
 use os::cgroup::Controller;
 
@@ -20,6 +21,8 @@ use crate::{Refusal, Spawner};
 
 /// Pools of rows that are known at once.
 const ROWS_MAX: usize = 10_000;
+/// Those that are told of where somebody asks for all.
+const TOLD_MAX: usize = 2_000;
 /// How long one is known in which nothing runs.
 const KEPT: Duration = Duration::from_secs(10);
 /// How often is looked for those.
@@ -43,6 +46,12 @@ impl Pools {
     /// Whether there are any.
     pub(super) fn has_rows(&self) -> bool {
         !self.of_rows.wanted.is_empty()
+    }
+
+    /// Those that are known, as many as are told.
+    pub(super) fn of_rows(&self) -> impl Iterator<Item = PoolManifest> {
+        let ids = self.of_rows.wanted.keys().take(TOLD_MAX);
+        ids.filter_map(|id| self.pool(id))
     }
 
     /// What names the pools of rows.

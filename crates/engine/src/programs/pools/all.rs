@@ -103,8 +103,8 @@ impl AllPools {
         self.of_rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All that are in use or were.
-    pub(in crate::programs) fn each(&self) -> Vec<Arc<ProgramPool>> {
+    /// Those in force, and those of rows that somebody has.
+    pub(crate) fn each(&self) -> Vec<Arc<ProgramPool>> {
         let rows = self.rows();
         self.in_force().iter().cloned().chain(rows).collect()
     }
