@@ -39,6 +39,24 @@ const CONNECTIONS: usize = 8;
 /// The facts of the snapshot: the key of signatures, and the last number of changes.
 const KEY: &str = "key";
 
+/// Why a row was not judged to be good.
+#[derive(Debug)]
+pub(crate) enum Unjudged {
+    /// This is wrong with it.
+    Wrong(String),
+    /// Nobody can say now.
+    Unknown(String),
+}
+
+impl Unjudged {
+    /// Either.
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::Wrong(why) | Self::Unknown(why) => why,
+        }
+    }
+}
+
 /// What is told to the server.
 pub type Word = FromDirectory;
 
@@ -59,6 +77,8 @@ pub struct Asker {
     rest: Cell<Option<(Instant, Duration)>>,
     /// Until when memcached is not asked, since it was silent.
     memcached_rest: Cell<Option<Instant>>,
+    /// What memcached was told before is not believed.
+    distrusted: Cell<Option<Instant>>,
     warned: Cell<Option<Instant>>,
     words: mpsc::Sender<Word>,
 }
@@ -104,6 +124,7 @@ impl Asker {
             waiting: Cell::new(0),
             rest: Cell::new(None),
             memcached_rest: Cell::new(None),
+            distrusted: Cell::new(None),
             warned: Cell::new(None),
             words,
         }))
@@ -208,7 +229,7 @@ impl Asker {
             Ok((rows, time)) => {
                 self.rest.set(None);
                 self.counts.answered(host, time);
-                Ok(self.found(host, rows).await)
+                self.found(host, rows).await
             }
             Err(why) => {
                 self.failed(&why);
@@ -246,39 +267,50 @@ impl Asker {
     }
 
     /// Judges what the source has, and keeps it.
-    async fn found(&self, host: &str, rows: Vec<RawRow>) -> RowAnswer {
+    ///
+    /// # Errors
+    /// It cannot be judged now.
+    async fn found(&self, host: &str, rows: Vec<RawRow>) -> Result<RowAnswer, String> {
         match self.judged(rows, RowFrom::Source).await {
             Ok(Some(row)) => {
-                if let Some(cache) = &self.memcached {
+                if let Some(cache) = self.memcached.as_ref().filter(|_| !self.memcached_rests()) {
                     let _ = timeout(MEMCACHED_WAIT, cache.put(host, &row.columns)).await;
                 }
                 self.keep(Change::Row(host.to_owned(), now_ms(), row.columns.clone()));
-                RowAnswer::Row(row)
+                Ok(RowAnswer::Row(row))
             }
             Ok(None) => {
                 self.keep(Change::Gone(host.to_owned()));
-                RowAnswer::Missing
+                Ok(RowAnswer::Missing)
             }
-            Err(why) => {
+            Err(Unjudged::Wrong(why)) => {
                 self.keep(Change::Gone(host.to_owned()));
                 self.warn(host, &why);
-                RowAnswer::Wrong(short(why))
+                Ok(RowAnswer::Wrong(short(why)))
+            }
+            Err(Unjudged::Unknown(why)) => {
+                self.complain(&why);
+                Err(why)
             }
         }
     }
 
     /// Judges rows of a host.
+    ///
+    /// # Errors
+    /// What is wrong with them, or why nobody can say.
     pub(crate) async fn judged(
         &self,
         rows: Vec<RawRow>,
         from: RowFrom,
-    ) -> Result<Option<Row>, String> {
-        let Some(columns) = judge::one(rows)? else {
+    ) -> Result<Option<Row>, Unjudged> {
+        let Some(columns) = judge::one(rows).map_err(Unjudged::Wrong)? else {
             return Ok(None);
         };
-        let uid = self.users.of(&columns).await;
+        let uid = self.users.of(&columns).await.map_err(Unjudged::Unknown)?;
         let names = self.names.borrow();
-        judge::judge(columns, uid, &names, &self.version_key, from).map(Some)
+        let judged = judge::judge(columns, uid, &names, &self.version_key, from);
+        judged.map(Some).map_err(Unjudged::Wrong)
     }
 
     /// The columns of a row, judged as far as nobody is looked up for it.
@@ -305,19 +337,23 @@ impl Asker {
         }
     }
 
+    fn memcached_rests(&self) -> bool {
+        let until = self.memcached_rest.get();
+        until.is_some_and(|until| until > Instant::now())
+    }
+
     async fn cached(&self, host: &str) -> Option<(Row, Duration)> {
-        let cache = self.memcached.as_ref()?;
-        if self
-            .memcached_rest
-            .get()
-            .is_some_and(|until| until > Instant::now())
-        {
-            return None;
-        }
+        let cache = self
+            .memcached
+            .as_ref()
+            .filter(|_| !self.memcached_rests())?;
         let looked = timeout(MEMCACHED_WAIT, cache.row(host)).await;
         let late = looked.is_err().then(|| Instant::now() + REST_MAX);
         self.memcached_rest.set(late);
         let (row, age) = looked.ok()??;
+        if self.distrusted.get().is_some_and(|at| age >= at.elapsed()) {
+            return None;
+        }
         // What is wrong there may be right in the source.
         let row = self.judged(vec![row], RowFrom::Memcached).await.ok()??;
         count(&self.counts.memcached);
@@ -366,6 +402,9 @@ impl Asker {
     /// A row has changed, or any may have: nothing that is kept elsewhere is believed.
     pub(crate) async fn changed(&self, host: Option<String>) {
         count(&self.counts.changes);
+        if host.is_none() {
+            self.distrusted.set(Some(Instant::now()));
+        }
         if let (Some(cache), Some(host)) = (&self.memcached, &host) {
             let _ = timeout(MEMCACHED_WAIT, cache.forget(host)).await;
         }
@@ -386,7 +425,10 @@ impl Asker {
     pub async fn forget(&self, host: Option<String>) {
         match &host {
             Some(host) => self.keep(Change::Gone(host.clone())),
-            None => self.keep(Change::Clear),
+            None => {
+                self.distrusted.set(Some(Instant::now()));
+                self.keep(Change::Clear);
+            }
         }
         if let (Some(cache), Some(host)) = (&self.memcached, &host) {
             let _ = timeout(MEMCACHED_WAIT, cache.forget(host)).await;

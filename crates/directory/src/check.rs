@@ -72,7 +72,7 @@ async fn look(asker: &Rc<Asker>, all: bool, checked: &mut Checked) -> Result<(),
                 }
                 Ok(host) => {
                     let judged = asker.judged(vec![row], RowFrom::Source).await;
-                    let judged = judged.map_err(|why| format!("{host}: {why}"));
+                    let judged = judged.map_err(|why| format!("{host}: {}", why.text()));
                     last = Some(host);
                     judged
                 }

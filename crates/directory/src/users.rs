@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::io;
 use std::time::Duration;
 
 use os::user::User;
@@ -22,29 +23,45 @@ pub(crate) struct Users {
 
 impl Users {
     /// The uid of column `user`, where a row has one.
-    pub(crate) async fn of(&self, columns: &[(String, String)]) -> Option<Uid> {
-        let (_, name) = columns.iter().find(|(column, _)| column == "user")?;
+    ///
+    /// # Errors
+    /// Nobody can say now whether there is such a user. That is not remembered.
+    pub(crate) async fn of(&self, columns: &[(String, String)]) -> Result<Option<Uid>, String> {
+        let Some((_, name)) = columns.iter().find(|(column, _)| column == "user") else {
+            return Ok(None);
+        };
         let known = self.known.borrow().get(name).cloned();
         if let Some((at, uid)) = known
             && at.elapsed() < BELIEVED
         {
-            return Some(uid);
+            return Ok(Some(uid));
         }
         let wanted = name.clone();
         let found = tokio::task::spawn_blocking(move || User::look_up(&wanted)).await;
+        let found = found.map_err(|_| "users cannot be looked up".to_owned())?;
         let uid = match found {
-            Ok(Ok(user)) => Ok(user.uid),
-            Ok(Err(error)) => Err(format!(
-                "its user cannot be looked up: {}",
-                config::reason(&error)
-            )),
-            Err(_) => Err("its user cannot be looked up".to_owned()),
+            Ok(user) => Ok(user.uid),
+            Err(error) if is_none(&error) => Err("its user is none of this machine's".to_owned()),
+            Err(error) => {
+                return Err(format!(
+                    "users cannot be looked up: {}",
+                    config::reason(&error)
+                ));
+            }
         };
         let mut known = self.known.borrow_mut();
         if known.len() >= USERS_MAX {
             known.clear();
         }
         known.insert(name.clone(), (Instant::now(), uid.clone()));
-        Some(uid)
+        Ok(Some(uid))
     }
+}
+
+/// Whether there is no such user, or cannot be one.
+fn is_none(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::InvalidInput
+    )
 }

@@ -17,7 +17,7 @@ fn users_are_looked_up_and_those_of_the_machine_are_refused() {
         let asked = Asked::new(settings);
         for (host, why) in [
             ("root.example", "uid 0"),
-            ("none.example", "looked up"),
+            ("none.example", "none of this machine"),
             ("nobody.example", "the gateway's or a written site's"),
         ] {
             match asked.ask(host).await {

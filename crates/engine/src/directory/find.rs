@@ -146,21 +146,24 @@ async fn ask(
     let network = address::network(exchange.request.client);
     loop {
         let now_ms = rows.now_ms(Instant::now());
-        let mut waiting = match rows.directories.look(name, host, network, now_ms) {
+        let (waiting, rest_ms) = match rows.directories.look(name, host, network, now_ms) {
             Look::Known(entry) => return Ok(entry),
-            Look::Asked(waiting) => waiting,
+            Look::Asked(waiting) => (Some(waiting), 0),
+            Look::Down(rest_ms) => (None, rest_ms),
             Look::Busy => return Err(busy(host)),
             Look::Nowhere => return Err(down(host, "the directory is not known yet")),
         };
         let answered = tokio::time::timeout_at(until, async {
-            // The other end is dropped with the answer.
-            while waiting.changed().await.is_ok() {}
+            match waiting {
+                // The other end is dropped with the answer.
+                Some(mut waiting) => while waiting.changed().await.is_ok() {},
+                None => tokio::time::sleep(Duration::from_millis(rest_ms)).await,
+            }
         });
         match exchange.while_client_stays(answered).await {
             None => return Err(Error::new(Kind::ClientGone, "client_gone", String::new())),
             Some(Ok(())) if tokio::time::Instant::now() < until => {}
             Some(_) => {
-                drop(waiting);
                 let now_ms = rows.now_ms(Instant::now());
                 return match rows.directories.give_up(name, host, now_ms) {
                     GaveUp::Known(entry) => Ok(entry),

@@ -28,6 +28,8 @@ const NAME_BYTES: usize = 256;
 const FORGOTTEN_MAX: usize = 1_000;
 /// How long nothing is asked again of a host whose row could not be had anew.
 const RETRY_MS: u64 = 1_000;
+/// How long nothing is asked again of a host that nothing is known of, where nobody could say.
+const DOWN_MS: u64 = 200;
 /// Old rows that wait to be asked for again.
 const OLD_MAX: usize = 8_192;
 /// The share of a second in which questions may come at once.
@@ -70,6 +72,10 @@ struct KnownDirectory {
 struct Slot {
     entry: Option<Arc<HostEntry>>,
     asked: Option<AskedName>,
+    /// It is said to have changed: it is asked for before others whose rows are old.
+    is_changed: bool,
+    /// Nobody could say, and is asked again from then on.
+    down_until_ms: u64,
 }
 
 /// A name that is being asked for. Whoever waits hears when this is dropped.
@@ -78,6 +84,8 @@ struct AskedName {
     /// The question's number; `None` while it waits for its turn.
     id: Option<u64>,
     ended: watch::Sender<()>,
+    /// What is answered may be older than a change that was heard of since.
+    is_outdated: bool,
 }
 
 /// What a look came to.
@@ -87,6 +95,8 @@ pub(crate) enum Look {
     Known(Arc<HostEntry>),
     /// It is asked for; this ends when there is an answer.
     Asked(watch::Receiver<()>),
+    /// Nobody could say a moment ago; it is asked again after so many milliseconds.
+    Down(u64),
     /// There is no room for the question.
     Busy,
     /// No directory is called so.
@@ -209,8 +219,9 @@ impl Directories {
         for directory in self.lock().iter_mut().filter(is_meant) {
             match host {
                 Some(host) => {
-                    if let Some(slot) = directory.hosts.get(host) {
+                    if let Some(slot) = directory.hosts.get_mut(host) {
                         slot.outdate();
+                        slot.is_changed = true;
                     }
                 }
                 None => directory.outdate(),
@@ -221,10 +232,13 @@ impl Directories {
     /// Forgets what is known of a host, or of all, here and at the process; it serves nobody from now on.
     pub(crate) fn forget(&self, host: Option<&str>) {
         for directory in self.lock().iter_mut() {
-            let slots = directory.hosts.iter();
+            let slots = directory.hosts.iter_mut();
             let meant = slots.filter(|(name, _)| host.is_none_or(|host| ***name == *host));
-            for entry in meant.filter_map(|(_, slot)| slot.entry.as_ref()) {
-                entry.renew(0, 0);
+            for (_, slot) in meant {
+                slot.outdate();
+                if let Some(entry) = &slot.entry {
+                    entry.renew(0, 0);
+                }
             }
         }
         let mut forgotten = self
@@ -267,8 +281,10 @@ impl Directories {
     pub(super) fn note_linked(&self, is_linked: bool) {
         for directory in self.lock().iter_mut() {
             directory.is_linked = is_linked;
-            if !is_linked {
-                directory.end_questions();
+            match is_linked {
+                // Whoever is asked now may know of changes that nobody told.
+                true => directory.outdate(),
+                false => directory.end_questions(),
             }
         }
         self.asks.notify_one();
@@ -307,9 +323,16 @@ impl Slot {
         holds.then(|| Arc::clone(entry))
     }
 
-    fn outdate(&self) {
+    fn outdate_entry(&self) {
         if let Some(entry) = &self.entry {
             entry.retry_at(0);
+        }
+    }
+
+    fn outdate(&mut self) {
+        self.outdate_entry();
+        if let Some(asked) = &mut self.asked {
+            asked.is_outdated = asked.id.is_some();
         }
     }
 }
@@ -342,16 +365,23 @@ impl KnownDirectory {
             }
             if entry.row().is_some() && entry.serves(now_ms) {
                 self.counters.old += 1;
-                let is_asked = slot.asked.is_none() && self.old.len() < OLD_MAX;
+                let has_room = self.old.len() < OLD_MAX || slot.is_changed;
+                let is_asked = slot.asked.is_none() && has_room;
                 if is_asked {
                     slot.asked = Some(AskedName::new().0);
-                    self.old.push_back(host.into());
+                    match std::mem::take(&mut slot.is_changed) {
+                        true => self.old.push_front(host.into()),
+                        false => self.old.push_back(host.into()),
+                    }
                 }
                 return (Look::Known(Arc::clone(entry)), is_asked);
             }
         }
         if let Some(asked) = &slot.asked {
             return (Look::Asked(asked.ended.subscribe()), false);
+        }
+        if now_ms < slot.down_until_ms {
+            return (Look::Down(slot.down_until_ms - now_ms), false);
         }
         if !self.turns.push(network, host) {
             if let Some(entry) = slot.known_missing(now_ms) {
@@ -377,8 +407,8 @@ impl KnownDirectory {
         self.order.push_back(host.into());
         let (asked, waiting) = AskedName::new();
         let slot = Slot {
-            entry: None,
             asked: Some(asked),
+            ..Slot::default()
         };
         self.hosts.insert(host.into(), slot);
         (Look::Asked(waiting), true)
@@ -401,6 +431,8 @@ impl KnownDirectory {
             if is_used {
                 self.order.push_back(host);
             } else if let Some(slot) = self.hosts.remove(&host) {
+                // Workers that have a site of it ask before they serve on, and so hear of changes.
+                slot.outdate_entry();
                 let bytes = NAME_BYTES + host.len() + slot.entry.map_or(0, |it| it.bytes());
                 self.bytes = self.bytes.saturating_sub(bytes);
             }
@@ -471,7 +503,7 @@ impl KnownDirectory {
             return;
         }
         // Whoever waits is woken once this lock is given back.
-        slot.asked = None;
+        let is_outdated = slot.asked.take().is_some_and(|asked| asked.is_outdated);
         let terms = &self.terms;
         let (state, fresh_ms, stale_ms) = match answer {
             RowAnswer::Row(row) => {
@@ -497,12 +529,14 @@ impl KnownDirectory {
             RowAnswer::Down(_) => {
                 self.counters.down += 1;
                 let known = slot.entry.as_ref().filter(|it| it.serves(now_ms));
-                if let Some(entry) = known {
-                    entry.retry_at(now_ms + RETRY_MS);
+                match known {
+                    Some(entry) => entry.retry_at(now_ms + RETRY_MS),
+                    None => slot.down_until_ms = now_ms + DOWN_MS,
                 }
                 return;
             }
         };
+        let fresh_ms = if is_outdated { 0 } else { fresh_ms };
         let (fresh_ms, stale_ms) = (
             now_ms.saturating_add(fresh_ms),
             now_ms.saturating_add(stale_ms),
@@ -524,7 +558,7 @@ impl KnownDirectory {
     }
 
     fn outdate(&mut self) {
-        for slot in self.hosts.values() {
+        for slot in self.hosts.values_mut() {
             slot.outdate();
         }
     }
@@ -542,7 +576,12 @@ impl KnownDirectory {
 impl AskedName {
     fn new() -> (Self, watch::Receiver<()>) {
         let (ended, waiting) = watch::channel(());
-        (Self { id: None, ended }, waiting)
+        let asked = Self {
+            id: None,
+            ended,
+            is_outdated: false,
+        };
+        (asked, waiting)
     }
 }
 

@@ -153,6 +153,53 @@ fn what_has_changed_is_asked_for_again_and_an_answer_to_no_question_is_none() {
 }
 
 #[test]
+fn an_answer_to_a_question_from_before_a_change_is_asked_for_again() {
+    let table = table();
+    let _waiting = table.look("d", "a", network(1), 1_000);
+    let (questions, _) = table.questions(9, 1_000);
+    table.outdate(Some("d"), Some("a"));
+    table.hear(&questions[0], row("old"), 0, 1_001);
+    assert_eq!(known(&table, "a", 1_002).as_deref(), Some("old"));
+    let (questions, _) = table.questions(9, 2_000);
+    table.hear(&questions[0], row("new"), 0, 2_000);
+    assert_eq!(known(&table, "a", 2_001).as_deref(), Some("new"));
+    assert!(table.questions(9, 9_000).0.is_empty());
+}
+
+#[test]
+fn a_host_that_has_changed_is_asked_for_before_all_whose_rows_are_old() {
+    let table = table();
+    let hosts: Vec<String> = (0..50).map(|at| format!("h{at}")).collect();
+    let mut now_ms = 1_000;
+    for host in &hosts {
+        let _waiting = table.look("d", host, network(1), now_ms);
+        let (questions, _) = table.questions(1, now_ms);
+        table.hear(&questions[0], row("t"), 0, now_ms);
+        now_ms += 100;
+    }
+    table.outdate(None, None);
+    table.outdate(Some("d"), Some("h49"));
+    for host in &hosts {
+        assert!(known(&table, host, now_ms).is_some());
+    }
+    let (questions, _) = table.questions(1, now_ms);
+    assert_eq!(questions[0].host, "h49");
+}
+
+#[test]
+fn where_nobody_could_say_nothing_is_asked_again_for_a_moment() {
+    let table = table();
+    let _waiting = table.look("d", "a", network(1), 1_000);
+    let (questions, _) = table.questions(9, 1_000);
+    table.hear(&questions[0], RowAnswer::Down("it rests".into()), 0, 1_000);
+    let rests = table.look("d", "a", network(1), 1_000);
+    assert!(matches!(rests, Look::Down(DOWN_MS)), "{rests:?}");
+    assert!(table.questions(9, 1_000 + DOWN_MS - 1).0.is_empty());
+    let again = table.look("d", "a", network(1), 1_000 + DOWN_MS);
+    assert!(matches!(again, Look::Asked(_)), "{again:?}");
+}
+
+#[test]
 fn questions_keep_to_their_pace_and_who_waits_for_nothing_is_not_asked_for() {
     let table = table();
     let waiting: Vec<_> = (0..100)
