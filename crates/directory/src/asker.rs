@@ -400,13 +400,22 @@ impl Asker {
     }
 
     /// A row has changed, or any may have: nothing that is kept elsewhere is believed.
-    pub(crate) async fn changed(&self, host: Option<String>) {
+    pub(crate) async fn changed(self: &Rc<Asker>, host: Option<String>) {
         count(&self.counts.changes);
         if host.is_none() {
             self.distrusted.set(Some(Instant::now()));
         }
         if let (Some(cache), Some(host)) = (&self.memcached, &host) {
             let _ = timeout(MEMCACHED_WAIT, cache.forget(host)).await;
+        }
+        // What the snapshot has shall not outlive the change, even if nobody comes for the host.
+        let kept = self.snapshot.as_ref().zip(host.clone());
+        if let Some((_, host)) = kept.filter(|(snapshot, host)| snapshot.row(host).is_some()) {
+            let asker = Rc::clone(self);
+            tokio::task::spawn_local(async move {
+                // A source that fails is told of, and the row stays what it was.
+                let _ = asker.ask_source(&host).await;
+            });
         }
         self.tell_changed(host).await;
     }

@@ -134,6 +134,10 @@ impl Pages {
             return Ok(Some(rows));
         }
         let last = rows.last().and_then(|row| {
+            // A file's rows are in the order of their hosts as they are looked for.
+            if let RowSource::File(_) = &asker.source {
+                return host_of(row).ok();
+            }
             let host = row
                 .iter()
                 .find(|(name, _)| name.eq_ignore_ascii_case("host"))?;
@@ -258,6 +262,7 @@ async fn listen(asker: Rc<Asker>, channel: String) {
                 asker.changed(None).await;
             }
             while let Some(host) = heard.recv().await {
+                let host = host.strip_suffix('.').unwrap_or(&host);
                 asker.changed(Some(host.to_ascii_lowercase())).await;
             }
         };

@@ -3,7 +3,7 @@
 use ipc::directory::{RowAnswer, SourceSettings};
 use testkit::TempDir;
 
-use crate::asking::{Asked, run, settings};
+use crate::asking::{Asked, TABLE, polled, run, settings};
 
 #[test]
 fn users_are_looked_up_and_those_of_the_machine_are_refused() {
@@ -48,6 +48,55 @@ fn rows_that_are_too_old_serve_no_more_and_forgotten_ones_are_gone() {
         next.asker.forget(None).await;
         next.until("a.example", |_| next.asker.state().rows == 0)
             .await;
+    });
+}
+
+#[test]
+fn a_customer_who_was_removed_does_not_come_back_from_the_snapshot_though_nobody_asked_meanwhile() {
+    let directory = TempDir::new();
+    let path = directory.path().join("rows.db");
+    let table = rusqlite::Connection::open(&path).expect("open SQLite");
+    let changes = "CREATE TABLE changes (id INTEGER PRIMARY KEY, host TEXT);";
+    table
+        .execute_batch(&format!("{TABLE}{changes}"))
+        .expect("make tables");
+    let mut settings = settings(SourceSettings::Sqlite(path));
+    settings.snapshot = Some(directory.path().join("customers"));
+    settings.changes = polled();
+    run(async {
+        let mut asked = Asked::new(settings);
+        asked
+            .until("b.example", |_| asked.asker.state().rows >= 2)
+            .await;
+        let removed = "DELETE FROM domains WHERE host = 'a.example';
+            INSERT INTO changes (host) VALUES ('a.example');";
+        table.execute_batch(removed).expect("remove");
+        assert_eq!(asked.changed().await.as_deref(), Some("a.example"));
+        let before = asked.asker.state().rows;
+        asked
+            .until("b.example", |_| asked.asker.state().rows < before)
+            .await;
+        table
+            .execute_batch("ALTER TABLE domains RENAME TO elsewhere")
+            .expect("rename");
+        let gone = asked.ask("a.example").await;
+        assert!(matches!(gone, RowAnswer::Down(_)), "{gone:?}");
+    });
+}
+
+#[test]
+fn a_file_that_ends_with_a_host_in_capitals_fills_the_snapshot() {
+    let directory = TempDir::new();
+    let path = directory.write("rows.csv", "host,tenant\na.example,anna\nB.Example.,bert\n");
+    let mut settings = settings(SourceSettings::Csv(path));
+    settings.snapshot = Some(directory.path().join("customers"));
+    run(async {
+        let asked = Asked::new(settings);
+        asked
+            .until("none.example", |_| asked.asker.state().rows == 2)
+            .await;
+        assert_eq!(asked.row("b.example").await.column("tenant"), Some("bert"));
+        assert_eq!(asked.asker.state().error.0, "");
     });
 }
 

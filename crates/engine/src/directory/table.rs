@@ -72,8 +72,6 @@ struct KnownDirectory {
 struct Slot {
     entry: Option<Arc<HostEntry>>,
     asked: Option<AskedName>,
-    /// It is said to have changed: it is asked for before others whose rows are old.
-    is_changed: bool,
     /// Nobody could say, and is asked again from then on.
     down_until_ms: u64,
 }
@@ -219,10 +217,7 @@ impl Directories {
         for directory in self.lock().iter_mut().filter(is_meant) {
             match host {
                 Some(host) => {
-                    if let Some(slot) = directory.hosts.get_mut(host) {
-                        slot.outdate();
-                        slot.is_changed = true;
-                    }
+                    directory.outdate_host(host);
                 }
                 None => directory.outdate(),
             }
@@ -365,14 +360,10 @@ impl KnownDirectory {
             }
             if entry.row().is_some() && entry.serves(now_ms) {
                 self.counters.old += 1;
-                let has_room = self.old.len() < OLD_MAX || slot.is_changed;
-                let is_asked = slot.asked.is_none() && has_room;
+                let is_asked = slot.asked.is_none() && self.old.len() < OLD_MAX;
                 if is_asked {
                     slot.asked = Some(AskedName::new().0);
-                    match std::mem::take(&mut slot.is_changed) {
-                        true => self.old.push_front(host.into()),
-                        false => self.old.push_back(host.into()),
-                    }
+                    self.old.push_back(host.into());
                 }
                 return (Look::Known(Arc::clone(entry)), is_asked);
             }
@@ -555,6 +546,20 @@ impl KnownDirectory {
             self.bytes = self.bytes.saturating_sub(before.bytes());
         }
         self.make_room();
+    }
+
+    /// A host is said to have changed: it is asked for again before all whose rows are merely old, whether or not
+    /// anybody comes for it.
+    fn outdate_host(&mut self, host: &str) {
+        let Some(slot) = self.hosts.get_mut(host) else {
+            return;
+        };
+        slot.outdate();
+        let is_under_way = slot.asked.as_ref().is_some_and(|asked| asked.id.is_some());
+        if slot.entry.is_some() && !is_under_way && self.old.len() < 2 * OLD_MAX {
+            slot.asked.get_or_insert_with(|| AskedName::new().0);
+            self.old.push_front(host.into());
+        }
     }
 
     fn outdate(&mut self) {

@@ -48,10 +48,10 @@ pub(crate) fn answer(shared: &Shared) -> String {
     let mut out = String::new();
     table(&collect(shared), &mut out);
     for (name, state) in shared.rows.directories.told() {
-        let up = if state.is_up {
-            "answers"
-        } else {
-            "does not answer"
+        let up = match (state.is_up, state.error.0.is_empty()) {
+            (true, _) => "answers",
+            (false, true) => "was not asked for a host yet",
+            (false, false) => "does not answer",
         };
         let snapshot = count(state.rows);
         // Writing to memory does not fail, here and below.
