@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use ipc::directory::{DirectorySettings, RowFrom};
+use ipc::directory::{ChangesSettings, DirectorySettings, RowFrom};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -55,6 +55,11 @@ async fn look(asker: &Rc<Asker>, all: bool, checked: &mut Checked) -> Result<(),
     asked.map_err(|_| "it does not answer".to_owned())??;
     if let RowSource::File(table) = &asker.source {
         checked.wrong.extend(table.broken().await?);
+    }
+    if let Some(ChangesSettings::Query(_)) = &asker.settings.changes {
+        let asked = timeout(WAIT, asker.source.ask(Question::Since(0))).await;
+        let asked = asked.map_err(|_| "`changes` takes too long".to_owned())?;
+        asked.map_err(|why| format!("`changes`: {why}"))?;
     }
     if !all {
         return Ok(());

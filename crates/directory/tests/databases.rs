@@ -246,7 +246,19 @@ fn changes_are_heard_by_a_query_and_by_listening() {
     if let Some(server) = MariaDb::start(&[]) {
         server.sql(&format!("{TABLE}{changes}"));
         let mut settings = settings(mariadb(&server));
+        settings.changes = Some(ChangesSettings::Query(
+            "SELECT id, host FROM misspelt WHERE id > $since".into(),
+        ));
+        let said = check(settings.clone(), &[], false).wrong.join("\n");
+        assert!(
+            said.contains("`changes`") && said.contains("misspelt"),
+            "{said}"
+        );
         settings.changes = polled();
+        assert_eq!(
+            check(settings.clone(), &[], false).wrong,
+            Vec::<String>::new()
+        );
         run(async {
             let mut asked = Asked::new(settings);
             for (id, host) in [(3, "a.example"), (7, "b.example")] {

@@ -124,9 +124,11 @@ fn check(config: &Path, options: &DirectoryCheckOptions) -> Outcome {
         for wrong in &checked.wrong {
             complain(&format!("{name}: {wrong}\n"));
         }
-        let line = match (checked.wrong.len(), options.all) {
-            (0, false) => format!("{name}: answers\n"),
-            (wrong, _) => format!("{name}: rows {}, wrong {wrong}\n", checked.rows),
+        let line = match (checked.wrong.len(), checked.rows) {
+            (0, _) if !options.all => format!("{name}: answers\n"),
+            // No row was looked at.
+            (1.., 0) => String::new(),
+            (wrong, rows) => format!("{name}: rows {rows}, wrong {wrong}\n"),
         };
         let printed = print(line.as_bytes());
         if !checked.wrong.is_empty() {

@@ -31,7 +31,7 @@ const TLS: [&str; 2] = ["redirect", "hsts"];
 pub(super) fn of_site(table: &Table<'_>, plans: &Plans) -> Option<SiteRows> {
     let hosts = table.get("hosts").filter(|hosts| hosts.is_table())?;
     let directory = directory(&hosts.table(&keys::HOSTS)?);
-    let tenant = table.required("tenant");
+    let tenant = table.required_as("tenant", "tenant = \"$row.tenant\"");
     let tenant = tenant.and_then(|value| tenant_of(&value));
     let user = table.get("user");
     let has_user = user.as_ref().is_some_and(names_user);

@@ -87,10 +87,15 @@ impl<'a> Table<'a> {
 
     /// The value of a key that must be set.
     pub(crate) fn required(&self, name: &'static str) -> Option<Value<'a>> {
+        let example = self.section.key(name).map_or("", |key| key.example);
+        self.required_as(name, example)
+    }
+
+    /// As [`Table::required`], where another example is the one to follow.
+    pub(crate) fn required_as(&self, name: &'static str, example: &str) -> Option<Value<'a>> {
         let value = self.get(name);
         if value.is_none() && !self.has_misspelt(name) {
             let message = format!("`{name}` is missing in {}", titled(self.section));
-            let example = self.section.key(name).map_or("", |key| key.example);
             let finding = problem(self.spot(), message)
                 .help(format!("add `{example}`"))
                 .absence();
