@@ -1,10 +1,12 @@
 //! One directory: what becomes of a question.
 //!
-//! The idea: memcached first, then the source, and where that is silent or slow what the snapshot has. A
+//! The idea: memcached first, then what the snapshot has from just before the process began, then the source, and
+//! where that is silent or slow the snapshot, however old. A
 //! question ends within `wait`, whatever its source does; one that the snapshot has answered meanwhile goes on, and
 //! where it comes to another row the server hears of a change. A source that fails rests, longer each time.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -34,6 +36,8 @@ const REST: Duration = Duration::from_millis(100);
 const REST_MAX: Duration = Duration::from_secs(5);
 /// How long memcached may take.
 const MEMCACHED_WAIT: Duration = Duration::from_millis(100);
+/// Hosts that are known to have changed; where there are more, all have.
+const CHANGED_MAX: usize = 10_000;
 /// Connections to a database.
 const CONNECTIONS: usize = 8;
 /// The facts of the snapshot: the key of signatures, and the last number of changes.
@@ -72,13 +76,16 @@ pub struct Asker {
     names: RefCell<Names>,
     users: Rc<Users>,
     version_key: [u8; 16],
+    began: Instant,
     places: Semaphore,
     waiting: Cell<usize>,
     rest: Cell<Option<(Instant, Duration)>>,
     /// Until when memcached is not asked, since it was silent.
     memcached_rest: Cell<Option<Instant>>,
-    /// What memcached was told before is not believed.
+    /// What memcached and the snapshot were told before is not believed to be young.
     distrusted: Cell<Option<Instant>>,
+    /// The same of single hosts.
+    changed: RefCell<HashMap<String, Instant>>,
     warned: Cell<Option<Instant>>,
     words: mpsc::Sender<Word>,
 }
@@ -120,11 +127,13 @@ impl Asker {
             names: RefCell::new(names),
             users: Rc::default(),
             version_key,
+            began: Instant::now(),
             places: Semaphore::new(AT_ONCE),
             waiting: Cell::new(0),
             rest: Cell::new(None),
             memcached_rest: Cell::new(None),
             distrusted: Cell::new(None),
+            changed: RefCell::default(),
             warned: Cell::new(None),
             words,
         }))
@@ -177,6 +186,9 @@ impl Asker {
         let begun = Instant::now();
         if let Some((row, age)) = self.cached(host).await {
             return (RowAnswer::Row(row), ms(age));
+        }
+        if let Some((row, age)) = self.young(host).await {
+            return (RowAnswer::Row(row), age);
         }
         // It goes on where the snapshot has answered meanwhile.
         let (asker, name) = (Rc::clone(self), host.to_owned());
@@ -337,6 +349,38 @@ impl Asker {
         }
     }
 
+    /// What is kept elsewhere of a host, or of all, is not believed to be young from now on.
+    fn distrust(&self, host: Option<&str>) {
+        let mut changed = self.changed.borrow_mut();
+        match host.filter(|_| changed.len() < CHANGED_MAX) {
+            Some(host) => drop(changed.insert(host.to_owned(), Instant::now())),
+            None => {
+                changed.clear();
+                self.distrusted.set(Some(Instant::now()));
+            }
+        }
+    }
+
+    /// Whether what was kept of a host so long ago is from before a change.
+    fn distrusts(&self, host: &str, age: Duration) -> bool {
+        let changed = self.changed.borrow();
+        let since = [self.distrusted.get(), changed.get(host).copied()];
+        since.iter().flatten().any(|at| age >= at.elapsed())
+    }
+
+    /// What the snapshot has of a host, where the source said so before this process began and not long ago: a
+    /// gateway that starts again need not ask for everybody.
+    async fn young(&self, host: &str) -> Option<(Row, u64)> {
+        if self.began.elapsed() >= Duration::from_millis(self.settings.keep_ms) {
+            return None;
+        }
+        let (row, age_ms) = self.kept(host).await?;
+        let age = Duration::from_millis(age_ms);
+        let is_before = age > self.began.elapsed();
+        let is_young = age_ms < self.settings.keep_ms && !self.distrusts(host, age);
+        (is_before && is_young).then_some((row, age_ms))
+    }
+
     fn memcached_rests(&self) -> bool {
         let until = self.memcached_rest.get();
         until.is_some_and(|until| until > Instant::now())
@@ -351,7 +395,7 @@ impl Asker {
         let late = looked.is_err().then(|| Instant::now() + REST_MAX);
         self.memcached_rest.set(late);
         let (row, age) = looked.ok()??;
-        if self.distrusted.get().is_some_and(|at| age >= at.elapsed()) {
+        if self.distrusts(host, age) {
             return None;
         }
         // What is wrong there may be right in the source.
@@ -402,9 +446,7 @@ impl Asker {
     /// A row has changed, or any may have: nothing that is kept elsewhere is believed.
     pub(crate) async fn changed(self: &Rc<Asker>, host: Option<String>) {
         count(&self.counts.changes);
-        if host.is_none() {
-            self.distrusted.set(Some(Instant::now()));
-        }
+        self.distrust(host.as_deref());
         if let (Some(cache), Some(host)) = (&self.memcached, &host) {
             let _ = timeout(MEMCACHED_WAIT, cache.forget(host)).await;
         }
@@ -432,13 +474,8 @@ impl Asker {
 
     /// An operator wants a host, or all, forgotten.
     pub async fn forget(&self, host: Option<String>) {
-        match &host {
-            Some(host) => self.keep(Change::Gone(host.clone())),
-            None => {
-                self.distrusted.set(Some(Instant::now()));
-                self.keep(Change::Clear);
-            }
-        }
+        self.distrust(host.as_deref());
+        self.keep(host.clone().map_or(Change::Clear, Change::Gone));
         if let (Some(cache), Some(host)) = (&self.memcached, &host) {
             let _ = timeout(MEMCACHED_WAIT, cache.forget(host)).await;
         }

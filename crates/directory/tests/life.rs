@@ -1,6 +1,6 @@
 //! Rows' users, and rows that are too old.
 
-use ipc::directory::{RowAnswer, SourceSettings};
+use ipc::directory::{RowAnswer, RowFrom, SourceSettings};
 use testkit::TempDir;
 
 use crate::asking::{Asked, TABLE, polled, run, settings};
@@ -81,6 +81,39 @@ fn a_customer_who_was_removed_does_not_come_back_from_the_snapshot_though_nobody
             .expect("rename");
         let gone = asked.ask("a.example").await;
         assert!(matches!(gone, RowAnswer::Down(_)), "{gone:?}");
+    });
+}
+
+#[test]
+fn a_process_that_begins_again_asks_for_nobody_who_was_asked_for_a_moment_ago() {
+    let directory = TempDir::new();
+    let path = directory.path().join("rows.db");
+    let table = rusqlite::Connection::open(&path).expect("open SQLite");
+    table.execute_batch(TABLE).expect("make a table");
+    let mut settings = settings(SourceSettings::Sqlite(path));
+    settings.snapshot = Some(directory.path().join("customers"));
+    settings.all = None;
+    run(async {
+        let asked = Asked::new(settings.clone());
+        asked.row("a.example").await;
+        asked
+            .until("a.example", |_| asked.asker.state().rows == 1)
+            .await;
+        let change = "UPDATE domains SET tenant = 'else'";
+        table.execute_batch(change).expect("change");
+        let next = Asked::new(settings);
+        let young = next.row("a.example").await;
+        assert_eq!(
+            (young.from, young.column("tenant")),
+            (RowFrom::Snapshot, Some("anna"))
+        );
+        assert_eq!(next.row("b.example").await.from, RowFrom::Source);
+        next.asker.forget(Some("a.example".to_owned())).await;
+        let again = next.row("a.example").await;
+        assert_eq!(
+            (again.from, again.column("tenant")),
+            (RowFrom::Source, Some("else"))
+        );
     });
 }
 
