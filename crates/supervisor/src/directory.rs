@@ -34,6 +34,16 @@ use crate::role::Role;
 pub(super) const DIRECTORY: &str = "directory";
 /// Whom it becomes where nobody is named, if there is such a user and it is not the server's.
 const USERS: [&str; 4] = ["nagaya-directory", "bin", "sys", "daemon"];
+/// Users of the gateway's other processes, where nobody names others.
+const OTHERS: [&str; 5] = [
+    "nagaya-acme",
+    "nagaya-dns",
+    "nagaya-keys",
+    "nagaya-recorder",
+    "nobody",
+];
+/// Whom everybody may become who is to be nobody.
+const NOBODY: u32 = 65_534;
 /// Bytes of a password, and of a file of authorities.
 const PASSWORD_BYTES_MAX: usize = 4 * 1024;
 const AUTHORITIES_BYTES_MAX: usize = 2 << 20;
@@ -108,14 +118,37 @@ fn taken_users(model: &Model) -> Vec<String> {
 
 /// Whom rows of a directory may name as their user.
 pub(crate) fn row_users(model: &Model, directory: usize) -> RowUsers {
-    let known = model.directories.get(directory);
+    let least = model.directories.get(directory).map(|it| it.uid_min.max(1));
     let taken = taken_users(model);
-    let own = taken.iter().map(String::as_str).chain(USERS);
-    let uids = own.filter_map(|name| Some(User::look_up(name).ok()?.uid));
-    RowUsers {
-        least: known.map_or(u32::MAX, |it| it.uid_min).max(1),
-        own: uids.collect(),
+    match taken_uids(taken.iter().map(String::as_str)) {
+        Ok(own) => RowUsers {
+            least: least.unwrap_or(u32::MAX),
+            own,
+        },
+        Err(why) => {
+            tracing::warn!("no programs of rows run until the next reload: {why}");
+            RowUsers {
+                least: u32::MAX,
+                own: Vec::new(),
+            }
+        }
     }
+}
+
+/// Uids of these users and of those that a process of the gateway may become.
+fn taken_uids<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<u32>, String> {
+    let mut uids = vec![NOBODY];
+    for name in names.chain(USERS).chain(OTHERS) {
+        match User::look_up(name) {
+            Ok(user) => uids.push(user.uid),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let error = config::reason(&error);
+                return Err(format!("user {name} cannot be looked up: {error}"));
+            }
+        }
+    }
+    Ok(uids)
 }
 
 /// The directories of a model, with passwords and authorities as they are in their files now.
@@ -132,9 +165,7 @@ fn settings(wish: &DirectoryWish, others: &[&str]) -> Result<Vec<DirectorySettin
         .iter()
         .map(String::as_str)
         .chain(others.iter().copied());
-    let own_uids: Vec<u32> = own
-        .filter_map(|name| Some(User::look_up(name).ok()?.uid))
-        .collect();
+    let own_uids = taken_uids(own)?;
     let directories = wish.directories.iter();
     let settings = directories.map(|it| {
         Ok(DirectorySettings {

@@ -103,7 +103,7 @@ pub struct PoolStats {
     pub waited_us: AtomicU64,
     /// Requests refused for want of it, as [`REFUSALS`].
     pub refused: [AtomicU64; REFUSALS.len()],
-    /// What the spawner has counted, as [`PoolCounts`].
+    /// What the spawner has counted, as `ipc::order::PoolCounts`.
     pub masters: AtomicU64,
     pub masters_us: AtomicU64,
     pub mails: AtomicU64,

@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
@@ -35,8 +36,8 @@ const GROUPS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 #[derive(Debug)]
 pub(crate) struct WantedRun {
     pub(crate) program: NamedProgram,
-    /// Whom it may run as, where a row has named its user.
-    users: Option<RowUsers>,
+    /// Whom it may run as, where a row has named its user, and the root that must be that user's.
+    users: Option<(RowUsers, Option<PathBuf>)>,
     /// What is seen, and the size of `/tmp`.
     walls: Option<(Vec<Seen>, u64)>,
     /// Where it keeps what it has compiled.
@@ -53,7 +54,10 @@ pub(crate) struct FoundRun {
 /// Looks for it, however long it takes: for a thread of its own.
 pub(crate) fn find(wanted: &WantedRun) -> Result<Found, Refusal> {
     let mut found = named::find(&wanted.program)?;
-    named::check_user_of_row(wanted.users.as_ref(), found.user.uid)?;
+    if let Some((users, root)) = &wanted.users {
+        named::check_user_of_row(Some(users), found.user.uid)?;
+        check_root_of_row(root.as_deref(), found.user.uid)?;
+    }
     let walls = wanted.walls.as_ref().map(|(sees, tmp_bytes)| {
         let sees = sees.iter().map(|seen| os::spawn::Seen {
             path: &seen.path,
@@ -72,6 +76,29 @@ pub(crate) fn find(wanted: &WantedRun) -> Result<Found, Refusal> {
     let home = user.and_then(|user| os::user::home(user).ok());
     found.run = Some(Box::new(FoundRun { walls, home }));
     Ok(found)
+}
+
+/// The root of the one site that a row's pool serves.
+fn root_of_row(pool: &PoolManifest) -> Option<PathBuf> {
+    match &pool.program {
+        PoolProgramManifest::Php { sites, .. } => sites.first().map(|site| site.root.clone()),
+        PoolProgramManifest::App { .. } => None,
+    }
+}
+
+/// Refuses pages of somebody else than their user, whoever says that a row has them.
+fn check_root_of_row(root: Option<&Path>, uid: u32) -> Result<(), Refusal> {
+    let Some(root) = root else {
+        return Ok(());
+    };
+    match std::fs::metadata(root) {
+        Ok(facts) if facts.is_dir() && facts.uid() == uid => Ok(()),
+        Ok(_) => {
+            let what = format!("{} is no directory of uid {uid}", root.display());
+            Err(Refusal::new(Failure::PoolFailed, what))
+        }
+        Err(error) => Err(failed(&format!("look at {}", root.display()), &error)),
+    }
 }
 
 /// Makes the directory of a cache, and removes those of other settings.
@@ -139,7 +166,7 @@ impl Spawner {
         });
         let wanted = Wanted::Run(Box::new(WantedRun {
             program,
-            users: pool.users.clone(),
+            users: pool.users.clone().map(|users| (users, root_of_row(&pool))),
             walls,
             cache,
         }));

@@ -4,7 +4,7 @@
 //! as others, named by a manifest that has it alone. The supervisor makes its place first: who asks waits for that.
 //! Who may be its user is judged where users are looked up, as everything a worker says is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,8 @@ use crate::{Refusal, Spawner};
 const ROWS_MAX: usize = 10_000;
 /// Those that are told of where somebody asks for all.
 const TOLD_MAX: usize = 2_000;
+/// Places that the supervisor is asked for at once.
+const PLACES_AT_ONCE: usize = 32;
 /// How long one is known in which nothing runs.
 const KEPT: Duration = Duration::from_secs(10);
 /// How often is looked for those.
@@ -39,6 +41,9 @@ pub(super) struct RowPools {
     wanted: BTreeMap<String, Instant>,
     /// Who waits for a place, by pool.
     placing: BTreeMap<String, Vec<Ask>>,
+    /// Pools for which the supervisor is still to be asked, and how many it was asked for and has not answered.
+    to_place: VecDeque<String>,
+    asked_places: usize,
     looked: Option<Instant>,
 }
 
@@ -141,24 +146,48 @@ impl Spawner {
         if placing.len() > 1 {
             return;
         }
-        let pool = self.pools.pool(id);
-        let user = pool.and_then(|pool| pool.user).unwrap_or_default();
-        let id = id.to_owned();
-        self.tell_supervisor(&FromSpawner::Place { id, user });
+        self.pools.of_rows.to_place.push_back(id.to_owned());
+        self.ask_for_places();
+    }
+
+    /// Asks the supervisor for places, a few at a time: neither end's queue ever fills, so that neither waits for
+    /// the other.
+    fn ask_for_places(&mut self) {
+        while self.pools.of_rows.asked_places < PLACES_AT_ONCE {
+            let Some(id) = self.pools.of_rows.to_place.pop_front() else {
+                return;
+            };
+            let pool = self.pools.pool(&id);
+            let user = pool.and_then(|pool| pool.user).unwrap_or_default();
+            self.pools.of_rows.asked_places += 1;
+            self.tell_supervisor(&FromSpawner::Place { id, user });
+        }
+    }
+
+    /// Who waits for a place that is answered for.
+    fn placed(&mut self, id: &str) -> Vec<Ask> {
+        let Some(asks) = self.pools.of_rows.placing.remove(id) else {
+            return Vec::new();
+        };
+        let asked = &mut self.pools.of_rows.asked_places;
+        *asked = asked.saturating_sub(1);
+        asks
     }
 
     /// A pool has a socket.
     pub(super) fn has_place(&mut self, id: &str) {
-        for ask in self.pools.of_rows.placing.remove(id).into_iter().flatten() {
+        for ask in self.placed(id) {
             self.warm(ask, id, false);
         }
+        self.ask_for_places();
     }
 
     /// A pool can have none.
     pub(crate) fn has_no_place(&mut self, id: &str, why: &str) {
-        for ask in self.pools.of_rows.placing.remove(id).into_iter().flatten() {
+        for ask in self.placed(id) {
             self.refuse_row(ask, Refusal::new(Failure::PoolFailed, why.to_owned()));
         }
+        self.ask_for_places();
     }
 
     fn refuse_row(&mut self, ask: Ask, refusal: Refusal) {
@@ -178,6 +207,10 @@ impl Spawner {
             return;
         }
         of_rows.looked = Some(now);
+        if of_rows.placing.is_empty() {
+            // What another supervisor was asked is answered by nobody.
+            of_rows.asked_places = 0;
+        }
         let machine = &self.pools.machine;
         let wanted = of_rows.wanted.iter();
         let left = wanted.filter(|(id, since)| {
