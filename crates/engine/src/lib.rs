@@ -41,6 +41,7 @@ mod helper;
 pub mod htaccess;
 mod intake;
 mod io;
+mod linked_thread;
 mod listener;
 mod load_table;
 mod maps;

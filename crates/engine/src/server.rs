@@ -27,11 +27,11 @@ use tokio::sync::mpsc::Receiver;
 use crate::access_log::queue::Order;
 use crate::agents::asking::Asking;
 use crate::control::Control;
-use crate::directory::link::Asker;
+use crate::directory::link::DirectoryLink;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
+use crate::linked_thread::LinkedThread;
 use crate::permits::elsewhere::Elsewhere;
-use crate::recording::teller::Teller;
 use crate::sensors::sampling::Sampling;
 use crate::thread::{self, Added, Runtimes, not_accepting};
 use crate::warden::{self, Watched};
@@ -159,9 +159,9 @@ struct ServerThreads {
     /// There once an upstream had agents; ends with the server.
     asking: Option<Asking>,
     /// There once a recorder was; ends with the server.
-    teller: Option<Teller>,
+    teller: Option<LinkedThread<OwnedFd>>,
     /// There once a directory process was; ends with the server.
-    asker: Option<Asker>,
+    asker: Option<LinkedThread<DirectoryLink>>,
 }
 
 impl ServerThreads {

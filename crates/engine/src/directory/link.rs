@@ -21,9 +21,8 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::rows::Rows;
 use super::table::Question;
 use crate::io::register;
+use crate::linked_thread::{LinkedThread, tell_lost};
 
-/// Links that wait to be used.
-const LINKS_MAX: usize = 16;
 /// Questions whose answers are awaited.
 const AWAITED_MAX: usize = 1_024;
 /// How long one is awaited at most: the process answers within the directory's `wait`.
@@ -37,48 +36,19 @@ pub(crate) struct DirectoryLink {
     pub(crate) names: Vec<String>,
 }
 
-/// The thread, from outside; it ends with this.
-#[derive(Debug)]
-pub(crate) struct Asker {
-    links: Option<mpsc::Sender<DirectoryLink>>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
+/// Whom it speaks with.
+const WITH: &str = "the directory process";
 
-impl Asker {
-    /// Begins without a link.
-    ///
-    /// # Errors
-    /// When no thread or no runtime can be had.
-    pub(crate) fn start(rows: Arc<Rows>) -> io::Result<Self> {
-        let runtime = runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let (links, received) = mpsc::channel(LINKS_MAX);
-        let body = move || runtime.block_on(run(&rows, received));
-        let thread = std::thread::Builder::new().name("directory".to_owned());
-        Ok(Self {
-            links: Some(links),
-            thread: Some(thread.spawn(body)?),
-        })
-    }
-
-    /// Speaks over this link from now on.
-    pub(crate) fn use_link(&self, link: DirectoryLink) {
-        let sent = self.links.as_ref().map(|links| links.try_send(link));
-        if let Some(Err(error)) = sent {
-            tracing::error!("the directory process is not spoken with: {error}");
-        }
-    }
-}
-
-impl Drop for Asker {
-    fn drop(&mut self) {
-        drop(self.links.take());
-        if let Some(thread) = self.thread.take() {
-            // One that panicked has ended, too.
-            let _ = thread.join();
-        }
-    }
+/// Starts the thread, without a link.
+///
+/// # Errors
+/// When no thread or no runtime can be had.
+pub(crate) fn start(rows: Arc<Rows>) -> io::Result<LinkedThread<DirectoryLink>> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let body = move |links| runtime.block_on(run(&rows, links));
+    LinkedThread::start("directory", WITH, body)
 }
 
 async fn run(rows: &Rows, mut links: mpsc::Receiver<DirectoryLink>) {
@@ -103,22 +73,10 @@ async fn run(rows: &Rows, mut links: mpsc::Receiver<DirectoryLink>) {
         next = match spoken {
             Ok(link) => link,
             Err(error) => {
-                tell(&error);
+                tell_lost(WITH, &error);
                 links.recv().await
             }
         };
-    }
-}
-
-/// Says why there is nobody to speak with, unless the process has ended: that the supervisor says.
-fn tell(error: &io::Error) {
-    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    if !matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof) {
-        let error = config::reason(error);
-        tracing::error!(
-            error,
-            "the directory process is spoken with no more until it is started again"
-        );
     }
 }
 

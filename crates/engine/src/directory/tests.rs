@@ -7,12 +7,13 @@ use std::thread::JoinHandle;
 use ipc::console::Outgoing;
 use ipc::directory::{DirectoryMessage, FromDirectory, Row, RowAnswer, RowFrom, ToDirectory};
 
-use super::link::{Asker, DirectoryLink};
+use super::link::{self, DirectoryLink};
 use crate::fixture::{Fixture, generation, generation_after, reply};
+use crate::linked_thread::LinkedThread;
 
 /// A directory process that answers by host.
 struct FarEnd {
-    _asker: Asker,
+    _asker: LinkedThread<DirectoryLink>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -21,7 +22,7 @@ impl FarEnd {
         fixture: &Fixture,
         answer: impl Fn(&str) -> Option<RowAnswer> + Send + 'static,
     ) -> Self {
-        let asker = Asker::start(Arc::clone(&fixture.shared.rows)).expect("a thread");
+        let asker = link::start(Arc::clone(&fixture.shared.rows)).expect("a thread");
         let (here, there) = os::fdpass::packet_pair().expect("a pair");
         asker.use_link(DirectoryLink {
             link: here,
@@ -354,7 +355,7 @@ fn a_directory_process_that_lies_or_babbles_ends_its_link_and_costs_no_known_nam
     });
     assert_eq!(ask(&fixture, "a.jp", "/").0, 200);
     drop(far);
-    let asker = Asker::start(Arc::clone(&fixture.shared.rows)).expect("a thread");
+    let asker = link::start(Arc::clone(&fixture.shared.rows)).expect("a thread");
     let linked = || {
         let (link, there) = os::fdpass::packet_pair().expect("a pair");
         let names = vec!["d".to_owned()];

@@ -25,65 +25,34 @@ use super::incidents::Watch;
 use crate::figures::followed::{self, Followed};
 use crate::figures::top::Looks;
 use crate::io::register;
+use crate::linked_thread::{LinkedThread, tell_lost};
 use crate::worker::Shared;
 
 /// How often figures are told.
 const EVERY: Duration = Duration::from_secs(1);
 /// How long it is from one look at everything to the next, at least.
 const LOOK_EVERY: Duration = Duration::from_millis(900);
-/// Links that wait to be used: each recorder that is started has one.
-const LINKS_MAX: usize = 16;
 /// Questions whose answers are awaited, those that nobody waits for any more included.
 const AWAITED_MAX: usize = 512;
 
-/// The thread, from outside; it ends with this.
-#[derive(Debug)]
-pub(crate) struct Teller {
-    links: Option<mpsc::Sender<OwnedFd>>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
+/// Whom it speaks with.
+const WITH: &str = "the recorder";
 
-impl Teller {
-    /// Begins without a link.
-    ///
-    /// # Errors
-    /// When no thread or no runtime can be had.
-    pub(crate) fn start(shared: Shared) -> io::Result<Teller> {
-        let runtime = runtime::Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(1)
-            .thread_name("recorder-look")
-            .build()?;
-        let (links, received) = mpsc::channel(LINKS_MAX);
-        let body = move || {
-            runtime.block_on(run(&shared, received));
-            // A look that waits for the spawner need not hold up the end.
-            runtime.shutdown_background();
-        };
-        let thread = std::thread::Builder::new().name("recorder".to_owned());
-        Ok(Teller {
-            links: Some(links),
-            thread: Some(thread.spawn(body)?),
-        })
-    }
-
-    /// Speaks over this link from now on.
-    pub(crate) fn use_link(&self, link: OwnedFd) {
-        let sent = self.links.as_ref().map(|links| links.try_send(link));
-        if let Some(Err(error)) = sent {
-            tracing::error!("the recorder is not spoken with: {error}");
-        }
-    }
-}
-
-impl Drop for Teller {
-    fn drop(&mut self) {
-        drop(self.links.take());
-        if let Some(thread) = self.thread.take() {
-            // One that panicked has ended, too.
-            let _ = thread.join();
-        }
-    }
+/// Starts the thread, without a link.
+///
+/// # Errors
+/// When no thread or no runtime can be had.
+pub(crate) fn start(shared: Shared) -> io::Result<LinkedThread<OwnedFd>> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .thread_name("recorder-look")
+        .build()?;
+    LinkedThread::start("recorder", WITH, move |links| {
+        runtime.block_on(run(&shared, links));
+        // A look that waits for the spawner need not hold up the end.
+        runtime.shutdown_background();
+    })
 }
 
 async fn run(shared: &Shared, mut links: mpsc::Receiver<OwnedFd>) {
@@ -108,22 +77,10 @@ async fn run(shared: &Shared, mut links: mpsc::Receiver<OwnedFd>) {
         next = match spoken {
             Ok(link) => link,
             Err(error) => {
-                tell(&error);
+                tell_lost(WITH, &error);
                 links.recv().await
             }
         };
-    }
-}
-
-/// Says why there is nobody to speak with, unless it is that the recorder has ended: that the supervisor says.
-fn tell(error: &io::Error) {
-    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    if !matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof) {
-        let error = config::reason(error);
-        tracing::error!(
-            error,
-            "the recorder is spoken with no more until it is started again"
-        );
     }
 }
 
@@ -360,11 +317,11 @@ rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
         }
     }
 
-    fn started(fixture: &Fixture) -> (Teller, Recorder) {
+    fn started(fixture: &Fixture) -> (LinkedThread<OwnedFd>, Recorder) {
         // Without sensors there is nothing to tell.
         let sample = crate::sensors::sampling::Here::look().sample();
         fixture.shared.sensors.publish(&sample);
-        let teller = Teller::start(fixture.shared.clone()).expect("a thread");
+        let teller = start(fixture.shared.clone()).expect("a thread");
         let (here, there) = os::fdpass::packet_pair().expect("a pair");
         teller.use_link(here);
         let mut recorder = Recorder::new(there);

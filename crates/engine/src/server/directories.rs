@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ipc::directory::DirectoryNews;
 
 use super::ServerThreads;
-use crate::directory::link::{Asker, DirectoryLink};
+use crate::directory::link::{self, DirectoryLink};
 
 /// Asks the process for rows over this link from now on, where there is another.
 pub(super) fn take(server: &mut ServerThreads, news: DirectoryNews) {
@@ -13,7 +13,7 @@ pub(super) fn take(server: &mut ServerThreads, news: DirectoryNews) {
         return;
     };
     if server.asker.is_none() {
-        match Asker::start(Arc::clone(&server.shared.rows)) {
+        match link::start(Arc::clone(&server.shared.rows)) {
             Ok(asker) => server.asker = Some(asker),
             Err(error) => tracing::error!("rows are not asked for: {error}"),
         }

@@ -6,7 +6,7 @@ use ipc::recorder::RecorderNews;
 use ipc::ring::RingWriter;
 
 use super::ServerThreads;
-use crate::recording::teller::Teller;
+use crate::recording::teller;
 use crate::worker::commands::Command;
 
 /// Shows how the recorder is, gives each worker its ring, and speaks over the link; without them they keep
@@ -37,7 +37,7 @@ pub(super) fn take(server: &mut ServerThreads, news: RecorderNews) {
 /// Speaks with the recorder over this link from now on.
 fn speak(server: &mut ServerThreads, link: OwnedFd) {
     if server.teller.is_none() {
-        match Teller::start(server.shared.clone()) {
+        match teller::start(server.shared.clone()) {
             Ok(teller) => server.teller = Some(teller),
             Err(error) => {
                 let error = config::reason(&error);
