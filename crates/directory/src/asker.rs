@@ -75,7 +75,6 @@ pub struct Asker {
     stores: Rc<Stores>,
     names: RefCell<Names>,
     users: Rc<Users>,
-    version_key: [u8; 16],
     began: Instant,
     places: Semaphore,
     waiting: Cell<usize>,
@@ -109,8 +108,6 @@ impl Asker {
         });
         let snapshot = settings.snapshot.as_deref().and_then(open);
         let key = key(snapshot.as_ref())?;
-        let mut version_key = [0; 16];
-        os::random::fill(&mut version_key).map_err(|error| config::reason(&error))?;
         let names = Names {
             uid_min: settings.uid_min,
             own_uids: settings.own_uids.clone(),
@@ -126,7 +123,6 @@ impl Asker {
             stores,
             names: RefCell::new(names),
             users: Rc::default(),
-            version_key,
             began: Instant::now(),
             places: Semaphore::new(AT_ONCE),
             waiting: Cell::new(0),
@@ -197,7 +193,7 @@ impl Asker {
         let asked = match timeout(wait / 10, &mut asking).await {
             Err(_) => {
                 if let Some((row, age)) = self.kept(host).await {
-                    self.tell_if_another(asking, host, row.version);
+                    self.tell_if_another(asking, host, (row.seal, row.uid));
                     return (RowAnswer::Row(row), age);
                 }
                 timeout(wait.saturating_sub(begun.elapsed()), asking).await
@@ -283,7 +279,7 @@ impl Asker {
     /// # Errors
     /// It cannot be judged now.
     async fn found(&self, host: &str, rows: Vec<RawRow>) -> Result<RowAnswer, String> {
-        match self.judged(rows, RowFrom::Source).await {
+        match self.judged(host, rows, RowFrom::Source).await {
             Ok(Some(row)) => {
                 if let Some(cache) = self.memcached.as_ref().filter(|_| !self.memcached_rests()) {
                     let _ = timeout(MEMCACHED_WAIT, cache.put(host, &row.columns)).await;
@@ -313,6 +309,7 @@ impl Asker {
     /// What is wrong with them, or why nobody can say.
     pub(crate) async fn judged(
         &self,
+        host: &str,
         rows: Vec<RawRow>,
         from: RowFrom,
     ) -> Result<Option<Row>, Unjudged> {
@@ -320,17 +317,22 @@ impl Asker {
             return Ok(None);
         };
         let uid = self.users.of(&columns).await.map_err(Unjudged::Unknown)?;
-        let names = self.names.borrow();
-        let judged = judge::judge(columns, uid, &names, &self.version_key, from);
-        judged.map(Some).map_err(Unjudged::Wrong)
+        let judged = judge::judge(&columns, uid, &self.names.borrow());
+        let uid = judged.map_err(Unjudged::Wrong)?;
+        let settings = &self.settings;
+        Ok(Some(Row {
+            seal: settings.row_key.seal(&settings.name, host, &columns),
+            columns,
+            uid,
+            from,
+        }))
     }
 
     /// The columns of a row, judged as far as nobody is looked up for it.
     pub(crate) fn judged_text(&self, row: RawRow) -> Result<Vec<(String, String)>, String> {
         let columns = judge::one(vec![row])?.unwrap_or_default();
-        let names = self.names.borrow();
-        let judged = judge::judge(columns, None, &names, &self.version_key, RowFrom::Source);
-        judged.map(|row| row.columns)
+        judge::judge(&columns, None, &self.names.borrow())?;
+        Ok(columns)
     }
 
     /// Tells of a wrong row: of one a second, and counts all.
@@ -399,7 +401,8 @@ impl Asker {
             return None;
         }
         // What is wrong there may be right in the source.
-        let row = self.judged(vec![row], RowFrom::Memcached).await.ok()??;
+        let row = self.judged(host, vec![row], RowFrom::Memcached);
+        let row = row.await.ok()??;
         count(&self.counts.memcached);
         Some((row, age))
     }
@@ -414,8 +417,8 @@ impl Asker {
         let row = columns
             .into_iter()
             .map(|(name, text)| (name, Ok(Some(text))));
-        let judged = self.judged(vec![row.collect()], RowFrom::Snapshot).await;
-        let row = judged.ok()??;
+        let judged = self.judged(host, vec![row.collect()], RowFrom::Snapshot);
+        let row = judged.await.ok()??;
         count(&self.counts.snapshot);
         Some((row, age_ms))
     }
@@ -431,12 +434,12 @@ impl Asker {
         self: &Rc<Asker>,
         asking: tokio::task::JoinHandle<Result<RowAnswer, String>>,
         host: &str,
-        version: u64,
+        known: (u128, Option<u32>),
     ) {
         let (asker, host) = (Rc::clone(self), host.to_owned());
         tokio::task::spawn_local(async move {
             if let Ok(Ok(answer)) = asking.await
-                && !matches!(&answer, RowAnswer::Row(row) if row.version == version)
+                && !matches!(&answer, RowAnswer::Row(row) if (row.seal, row.uid) == known)
             {
                 asker.tell_changed(Some(host)).await;
             }

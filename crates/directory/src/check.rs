@@ -76,7 +76,7 @@ async fn look(asker: &Rc<Asker>, all: bool, checked: &mut Checked) -> Result<(),
                     Err(format!("{host}: there are two rows"))
                 }
                 Ok(host) => {
-                    let judged = asker.judged(vec![row], RowFrom::Source).await;
+                    let judged = asker.judged(&host, vec![row], RowFrom::Source).await;
                     let judged = judged.map_err(|why| format!("{host}: {}", why.text()));
                     last = Some(host);
                     judged

@@ -1,15 +1,11 @@
-//! Whether a row can be used, and what it is as the server gets it.
+//! Whether a row can be used.
 //!
 //! The idea: whoever fills the table is not trusted. Columns of meaning are judged here as their meaning
 //! wants it, all others as texts; the first thing that is wrong is told by column, and the row is out.
 
 use std::collections::BTreeSet;
-use std::hash::Hasher;
 
-use ipc::directory::{
-    COLUMN_BYTES_MAX, COLUMN_NAME_BYTES_MAX, COLUMNS_MAX, ROW_BYTES_MAX, Row, RowFrom,
-};
-use siphasher::sip::SipHasher13;
+use ipc::directory::{COLUMN_BYTES_MAX, COLUMN_NAME_BYTES_MAX, COLUMNS_MAX, ROW_BYTES_MAX};
 
 /// Bytes of what is one component of a path, or a name.
 const WORD_BYTES_MAX: usize = 128;
@@ -76,15 +72,13 @@ fn texts(row: RawRow) -> Result<Vec<(String, String)>, String> {
     Ok(columns)
 }
 
-/// Judges columns of meaning, and gives the row its version under a key of this process.
+/// Judges columns of meaning, and the uid of the row's user, where it has one.
 pub(crate) fn judge(
-    columns: Vec<(String, String)>,
+    columns: &[(String, String)],
     uid: Option<Uid>,
     names: &Names,
-    key: &[u8; 16],
-    from: RowFrom,
-) -> Result<Row, String> {
-    for (name, text) in &columns {
+) -> Result<Option<u32>, String> {
+    for (name, text) in columns {
         let fits = match name.as_str() {
             "tenant" | "user" | "root" | "plan" | "certificate" => is_component(text),
             "php" => {
@@ -120,22 +114,7 @@ pub(crate) fn judge(
             return Err("its user is the gateway's or a written site's".to_owned());
         }
     }
-    Ok(Row {
-        version: version(&columns, uid, key),
-        columns,
-        uid,
-        from,
-    })
-}
-
-fn version(columns: &[(String, String)], uid: Option<u32>, key: &[u8; 16]) -> u64 {
-    let mut hasher = SipHasher13::new_with_key(key);
-    hasher.write_u64(uid.map_or(u64::MAX, u64::from));
-    for text in columns.iter().flat_map(|(name, text)| [name, text]) {
-        hasher.write_u64(text.len() as u64);
-        hasher.write(text.as_bytes());
-    }
-    hasher.finish()
+    Ok(uid)
 }
 
 /// Whether a text is one component of a path, and nothing but a name.
@@ -199,18 +178,21 @@ mod tests {
         columns.map(|(name, text)| (name, Ok(Some(text)))).collect()
     }
 
-    fn judged(said: &[(&str, &str)], uid: Option<Uid>) -> Result<Row, String> {
+    type Judged = (Vec<(String, String)>, Option<u32>);
+
+    fn judged(said: &[(&str, &str)], uid: Option<Uid>) -> Result<Judged, String> {
         let names = Names {
             tenants: BTreeSet::from(["own".to_owned()]),
             uid_min: 1_000,
             own_uids: vec![65_534],
         };
         let columns = one(vec![raw(said)])?.unwrap_or_default();
-        judge(columns, uid, &names, &[7; 16], RowFrom::Source)
+        let uid = judge(&columns, uid, &names)?;
+        Ok((columns, uid))
     }
 
     #[test]
-    fn a_sound_row_has_its_texts_and_a_version_of_its_own() {
+    fn a_sound_row_has_its_texts() {
         let said = [
             ("tenant", "anna-1"),
             ("user", "anna"),
@@ -222,13 +204,8 @@ mod tests {
             ("note", "quotes ' \" ; and ${row.tenant} are a text"),
             ("nothing", ""),
         ];
-        let row = judged(&said, Some(Ok(1_001))).unwrap();
-        assert_eq!((row.columns.len(), row.uid), (8, Some(1_001)));
-        assert_eq!(row.column("plan"), Some("small"));
-        assert_eq!(judged(&said, Some(Ok(1_001))).unwrap(), row);
-        assert_ne!(judged(&said, Some(Ok(1_002))).unwrap().version, row.version);
-        let other = judged(&[("a", "bc")], None).unwrap().version;
-        assert_ne!(judged(&[("ab", "c")], None).unwrap().version, other);
+        let (columns, uid) = judged(&said, Some(Ok(1_001))).unwrap();
+        assert_eq!((columns.len(), uid), (8, Some(1_001)));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, BadMessage, beside};
 use crate::console::Outgoing;
+use crate::rows::RowKey;
 use crate::server::ProcessLife;
 
 /// Bytes of a host.
@@ -117,8 +118,8 @@ pub enum RowAnswer {
 /// What a table says of a host. Columns without a value, or an empty one, are left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// Changes whenever anything of the row does.
-    pub version: u64,
+    /// Says to the spawner that the host has this row; of other columns another.
+    pub seal: u128,
     /// Names and texts, in the order of the source; at most [`COLUMNS_MAX`], names unique.
     pub columns: Vec<(String, String)>,
     /// The uid of column `user`.
@@ -342,6 +343,8 @@ pub struct DirectorySettings {
     pub uid_min: u32,
     /// Uids of the gateway's own processes and of written sites, which no row may name.
     pub own_uids: Vec<u32>,
+    /// What its rows are sealed with.
+    pub row_key: RowKey,
 }
 
 /// Where a table is.
@@ -414,7 +417,7 @@ mod tests {
             directory: 1,
             host: "a.example".into(),
             answer: RowAnswer::Row(Row {
-                version: 1,
+                seal: 1,
                 columns,
                 uid: Some(1_000),
                 from: RowFrom::Source,
@@ -521,6 +524,7 @@ mod tests {
             wait_ms: 1,
             uid_min: 1_000,
             own_uids: vec![65_534],
+            row_key: RowKey::default(),
         };
         let orders = [
             DirectoryOrder::Settings(vec![settings.clone()]),

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, BadMessage, Packed, beside, path};
 use crate::pools::{PoolAnswer, PoolManifest, PoolProcess, PoolQuestion, PoolSocket, Seen};
-use crate::rows::RowsManifest;
+use crate::rows::{RowKey, RowsManifest};
 
 /// Bytes in one message to the spawner.
 pub const TO_SPAWNER_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -37,7 +37,7 @@ const DIRECTORIES: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToSpawner {
     /// Be ready to run this generation's programs; answered by `Ready` or `Refused`.
-    Manifest(Manifest),
+    Manifest(Box<Manifest>),
     /// Take orders from the workers of a new server, one link each.
     Workers {
         /// The spawner's ends.
@@ -158,6 +158,10 @@ pub struct Manifest {
     pub pools: Vec<Packed<PoolManifest>>,
     /// Sites whose rows have pools.
     pub rows: Vec<RowsManifest>,
+    /// What rows are sealed with.
+    pub row_key: RowKey,
+    /// Tenants of written sites, in order, where rows have programs: no row is one's.
+    pub written_tenants: Vec<String>,
     /// Pools that may start at once.
     pub starting_max: u32,
     /// What every pool with walls sees beside its own.
@@ -424,6 +428,8 @@ mod tests {
             maps: vec![map(0, None), map(9, Some("maps"))],
             pools: vec![Packed::of(&pool()).unwrap()],
             rows: Vec::new(),
+            row_key: RowKey([1; 16]),
+            written_tenants: vec!["own".into()],
             starting_max: 2,
             sees: vec![seen("/usr", false)],
             cache_bytes: 1 << 29,
@@ -526,11 +532,13 @@ mod tests {
     #[test]
     fn what_the_supervisor_says_arrives() {
         let (here, there) = os::fdpass::pair().unwrap();
-        ToSpawner::Manifest(manifest()).send(here.as_fd()).unwrap();
+        ToSpawner::Manifest(Box::new(manifest()))
+            .send(here.as_fd())
+            .unwrap();
         let ToSpawner::Manifest(arrived) = ToSpawner::recv(there.as_fd()).unwrap() else {
             panic!("another message arrived");
         };
-        assert_eq!(arrived, manifest());
+        assert_eq!(*arrived, manifest());
         for count in [0, 1, 300] {
             let links = (0..count).map(|_| os::fdpass::packet_pair().unwrap().0);
             let links = links.collect();
@@ -602,7 +610,7 @@ mod tests {
 
     #[test]
     fn every_cut_and_every_changed_byte_is_refused_or_understood_never_a_panic() {
-        let bytes = codec::encode(&ToSpawner::Manifest(manifest())).unwrap();
+        let bytes = codec::encode(&ToSpawner::Manifest(Box::new(manifest()))).unwrap();
         let decode = |bytes: &[u8]| codec::decode::<ToSpawner>(bytes, Vec::new());
         for length in 0..bytes.len() {
             let cut = bytes.get(..length).unwrap();
@@ -644,7 +652,9 @@ mod tests {
                 groups: Packed::of(&groups).unwrap(),
                 ..manifest()
             };
-            ToSpawner::Manifest(manifest).send(here.as_fd()).unwrap();
+            ToSpawner::Manifest(Box::new(manifest))
+                .send(here.as_fd())
+                .unwrap();
             let refused = ToSpawner::recv(there.as_fd()).unwrap_err();
             assert!(
                 refused.to_string().contains("no path of a group"),

@@ -1,15 +1,19 @@
 //! Programs of sites that rows make: what the spawner is told of all of them, what a worker says of one, and what of
 //! both becomes that one's site and pool.
 //!
-//! The idea: a worker says columns, and no more than that counts. Paths, user, program and group are made of them
-//! here, by the spawner, as the configuration has it, and judged as if anybody had written them.
+//! The idea: a worker hands on a row that the directory process has sealed, and no more than that counts. Tenant, plan,
+//! paths, user, program and group are made of it here, by the spawner, as the configuration has it, and judged as if
+//! anybody had written them.
 
-use std::path::PathBuf;
+use std::fmt;
+use std::hash::Hasher;
+use std::path::{Path, PathBuf};
 
 use config::model::row_pool_id;
 use os::cgroup::{Group, Limits, directory_name};
 use os::file::Symlinks;
 use serde::{Deserialize, Serialize};
+use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::codec::path;
 use crate::manifest::{RuleManifest, SiteManifest};
@@ -17,8 +21,8 @@ use crate::pools::{PoolManifest, PoolProgramManifest, PoolSite, Seen};
 
 /// Longest name of a file.
 const COMPONENT_BYTES_MAX: usize = 255;
-/// Longest name of a tenant.
-const TENANT_BYTES_MAX: usize = 255;
+/// Longest name of a tenant: it stands in the name of a group, with a plan's, and never as a checksum.
+const TENANT_BYTES_MAX: usize = 128;
 /// The kind of directory that groups of tenants of rows are: no written tenant has one of it.
 const TENANT_OF_ROWS: &str = "row";
 /// The column that says whom programs run as.
@@ -31,6 +35,12 @@ pub struct RowsManifest {
     pub site: u32,
     /// Its name.
     pub name: String,
+    /// The directory's name.
+    pub directory: String,
+    /// Whose each is.
+    pub tenant: Vec<PathPart>,
+    /// The name of each one's plan; `None`: they have none.
+    pub plan: Option<Vec<PathPart>>,
     /// The root of each.
     pub root: Vec<PathPart>,
     /// The directory nothing leads out of.
@@ -88,6 +98,8 @@ pub struct RowPhp {
 /// What a plan says of its tenants' programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowPlan {
+    /// Its name.
+    pub name: String,
     /// A tenant's share of starts.
     pub weight: u32,
     /// The limits of each tenant's group.
@@ -103,12 +115,34 @@ pub struct RowOrder {
     pub site: u32,
     /// The host.
     pub host: String,
-    /// Whose it is.
-    pub tenant: String,
-    /// The plan's index.
-    pub plan: Option<u32>,
-    /// The columns that matter.
+    /// All columns of its row.
     pub columns: Vec<(String, String)>,
+    /// Says that the directory has this row for this host.
+    pub seal: u128,
+}
+
+/// What rows are sealed with: the directory process and the spawner have it, and no worker.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RowKey(pub [u8; 16]);
+
+impl fmt::Debug for RowKey {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("RowKey")
+    }
+}
+
+impl RowKey {
+    /// The seal of a host's row.
+    #[must_use]
+    pub fn seal(&self, directory: &str, host: &str, columns: &[(String, String)]) -> u128 {
+        let columns = columns.iter().flat_map(|(name, text)| [&**name, &**text]);
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        for text in [directory, host].into_iter().chain(columns) {
+            hasher.write_u64(text.len() as u64);
+            hasher.write(text.as_bytes());
+        }
+        hasher.finish128().as_u128()
+    }
 }
 
 impl RowUsers {
@@ -141,11 +175,12 @@ impl RowsManifest {
         } = self.site(order)?;
         let (tenant, user) = (tenant.as_str(), user.as_deref().unwrap_or_default());
         let php = self.php(order)?;
-        let id = pool_id(&self.name, [tenant, user, &php.version], &root);
-        let plan = self.plan(order);
+        let all = &self.pool.directory;
+        let id = pool_id(&self.name, [tenant, user, &php.version], [all, &root]);
+        let plan = self.plan(order)?;
         let mut pool = PoolManifest {
-            directory: self.pool.directory.join(&id),
-            socket: self.pool.directory.join(format!("{id}.sock")),
+            directory: all.join(&id),
+            socket: all.join(format!("{id}.sock")),
             name: format!("php {} of {tenant}", php.version),
             tenant: tenant.to_owned(),
             weight: plan.map_or(1, |plan| plan.weight),
@@ -177,7 +212,7 @@ impl RowsManifest {
             sees.sort_by(|one, other| one.path.cmp(&other.path));
             walls.sees = sees;
         }
-        let outer = self.group(order);
+        let outer = group(tenant, plan);
         let own = directory_name("pool", &id);
         let inner = Group {
             path: outer.path.iter().cloned().chain([own]).collect(),
@@ -192,7 +227,7 @@ impl RowsManifest {
     /// # Errors
     /// What is wrong with the row.
     pub fn site(&self, order: &RowOrder) -> Result<SiteManifest, String> {
-        let tenant = tenant(&order.tenant)?;
+        let tenant = text_of(&self.tenant, order);
         let user = component(USER, order.column(USER))?;
         let (root, within) = (filled(&self.root, order)?, filled(&self.within, order)?);
         if !root.starts_with(&within) {
@@ -201,7 +236,7 @@ impl RowsManifest {
         Ok(SiteManifest {
             index: self.site,
             name: component("host", &order.host)?.to_owned(),
-            tenant: tenant.to_owned(),
+            tenant: self::tenant(&tenant)?.to_owned(),
             root,
             within,
             symlinks: self.symlinks,
@@ -211,18 +246,29 @@ impl RowsManifest {
     }
 
     /// The group of a row's tenant.
-    #[must_use]
-    pub fn group(&self, order: &RowOrder) -> Group {
-        let plan = self.plan(order);
-        Group {
-            path: group_of(&order.tenant),
-            limits: plan.map(|plan| plan.limits.clone()).unwrap_or_default(),
-        }
+    ///
+    /// # Errors
+    /// What is wrong with the row.
+    pub fn group(&self, order: &RowOrder) -> Result<Group, String> {
+        let tenant = text_of(&self.tenant, order);
+        Ok(group(self::tenant(&tenant)?, self.plan(order)?))
     }
 
-    fn plan(&self, order: &RowOrder) -> Option<&RowPlan> {
-        let at = usize::try_from(order.plan?).ok()?;
-        self.plans.get(at)
+    /// The groups that a tenant may have.
+    pub fn groups_of(&self, tenant: &str) -> impl Iterator<Item = Vec<String>> {
+        let plans = std::iter::once(None).chain(self.plans.iter().map(Some));
+        plans.map(move |plan| group(tenant, plan).path)
+    }
+
+    fn plan(&self, order: &RowOrder) -> Result<Option<&RowPlan>, String> {
+        let name = self.plan.as_ref().map(|parts| text_of(parts, order));
+        let Some(name) = name.filter(|name| !name.is_empty()) else {
+            return Ok(None);
+        };
+        let found = self.plans.iter().find(|plan| plan.name == name);
+        found
+            .map(Some)
+            .ok_or_else(|| format!("there is no plan {name:.80?}"))
     }
 
     fn php(&self, order: &RowOrder) -> Result<&RowPhp, String> {
@@ -238,16 +284,23 @@ impl RowsManifest {
     }
 }
 
-/// The path of the group of a row's tenant.
-#[must_use]
-pub fn group_of(tenant: &str) -> Vec<String> {
-    vec![directory_name(TENANT_OF_ROWS, tenant)]
+/// The group of a tenant's rows of one plan: a tenant with two has two, and neither has the other's limits.
+fn group(tenant: &str, plan: Option<&RowPlan>) -> Group {
+    let name = plan.map(|plan| format!("{tenant} {}", plan.name));
+    Group {
+        path: vec![directory_name(
+            TENANT_OF_ROWS,
+            name.as_deref().unwrap_or(tenant),
+        )],
+        limits: plan.map(|plan| plan.limits.clone()).unwrap_or_default(),
+    }
 }
 
-/// What names the pool of a row: whose it is, as whom it runs, which PHP, and the root.
+/// What names the pool of a row: whose it is, as whom it runs, which PHP, the directory of pools and the root.
 #[must_use]
-pub fn pool_id(site: &str, [tenant, user, version]: [&str; 3], root: &std::path::Path) -> String {
-    row_pool_id(&[site, tenant, user, version, &root.to_string_lossy()])
+pub fn pool_id(site: &str, [tenant, user, version]: [&str; 3], [all, root]: [&Path; 2]) -> String {
+    let [all, root] = [all, root].map(Path::to_string_lossy);
+    row_pool_id(&[site, tenant, user, version, &all, &root])
 }
 
 /// A text that is one name of a file.
@@ -280,15 +333,24 @@ pub fn tenant(text: &str) -> Result<&str, String> {
 }
 
 fn filled(parts: &[PathPart], order: &RowOrder) -> Result<PathBuf, String> {
-    let mut path = String::new();
     for part in parts {
-        path.push_str(match part {
-            PathPart::Text(text) => text,
-            PathPart::Host => component("host", &order.host)?,
-            PathPart::Column(name) => component(name, order.column(name))?,
-        });
+        match part {
+            PathPart::Text(_) => {}
+            PathPart::Host => drop(component("host", &order.host)?),
+            PathPart::Column(name) => drop(component(name, order.column(name))?),
+        }
     }
-    Ok(path.into())
+    Ok(text_of(parts, order).into())
+}
+
+fn text_of(parts: &[PathPart], order: &RowOrder) -> String {
+    let parts = parts.iter();
+    let texts = parts.map(|part| match part {
+        PathPart::Text(text) => text,
+        PathPart::Host => &*order.host,
+        PathPart::Column(name) => order.column(name),
+    });
+    texts.collect()
 }
 
 #[cfg(test)]
@@ -310,6 +372,9 @@ mod tests {
         RowsManifest {
             site: 3,
             name: "directory:customers".into(),
+            directory: "customers".into(),
+            tenant: vec![PathPart::Column("tenant".to_owned())],
+            plan: Some(vec![PathPart::Column("plan".to_owned())]),
             root: root.collect(),
             within: home.into(),
             users: RowUsers {
@@ -343,6 +408,7 @@ mod tests {
                 idle_ms: Some(1_000),
             },
             plans: vec![RowPlan {
+                name: "small".into(),
                 weight: 7,
                 limits: Limits {
                     pids: Some(9),
@@ -358,9 +424,13 @@ mod tests {
             generation: 1,
             site: 3,
             host: "a.example".into(),
-            tenant: tenant.into(),
-            plan: Some(0),
-            columns: vec![column("user", user), column("php", php)],
+            columns: vec![
+                column("tenant", tenant),
+                column("user", user),
+                column("php", php),
+                column("plan", "small"),
+            ],
+            seal: 0,
         }
     }
 
@@ -395,6 +465,9 @@ mod tests {
                 }
             }
         }
+        let mut moved = rows();
+        moved.pool.directory = "/other".into();
+        ids.push(moved.pool(&order("anna", "u1", "8.2")).unwrap().0.id);
         let count = ids.len();
         ids.sort();
         ids.dedup();
@@ -432,9 +505,41 @@ mod tests {
         for php in ["", "8", "/bin/sh", "8.2/../../bin/sh"] {
             assert!(rows().pool(&order("anna", "u1", php)).is_err(), "{php:?}");
         }
-        let mut far = order("anna", "u1", "8.2");
-        far.plan = Some(9);
-        assert_eq!(rows().group(&far).limits, Limits::default());
+    }
+
+    #[test]
+    fn a_row_has_the_limits_of_its_own_plan_in_a_group_of_that() {
+        let with = |plan: &str| {
+            let mut order = order("anna", "u1", "8.2");
+            order.columns.pop();
+            order.columns.push(("plan".to_owned(), plan.to_owned()));
+            rows().group(&order)
+        };
+        let (small, none) = (with("small").unwrap(), with("").unwrap());
+        assert_eq!((small.limits.pids, none.limits.pids), (Some(9), None));
+        assert_ne!(small.path, none.path);
+        assert!(with("large").is_err());
+        let all: Vec<_> = rows().groups_of("anna").collect();
+        assert_eq!(all, [none.path, small.path]);
+    }
+
+    #[test]
+    fn a_seal_is_that_of_one_host_and_row() {
+        let key = RowKey([7; 16]);
+        let order = order("anna", "u1", "8.2");
+        let seal = key.seal("customers", "a.example", &order.columns);
+        assert_eq!(seal, key.seal("customers", "a.example", &order.columns));
+        let mut moved = order.columns.clone();
+        moved[0] = ("tenantan".into(), "na".into());
+        for other in [
+            RowKey([8; 16]).seal("customers", "a.example", &order.columns),
+            key.seal("others", "a.example", &order.columns),
+            key.seal("customers", "b.example", &order.columns),
+            key.seal("customers", "a.example", &order.columns[1..]),
+            key.seal("customers", "a.example", &moved),
+        ] {
+            assert_ne!(seal, other);
+        }
     }
 
     #[test]

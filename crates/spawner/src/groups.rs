@@ -211,14 +211,12 @@ impl Groups {
         })
     }
 
-    /// Has the group of a row's tenant, the first of these, have its limits, where it stands; it goes when it is empty.
+    /// Has the group of a row's tenant, the first of these, have its limits, where it stands.
     pub(super) fn renew(&mut self, groups: &[Group]) -> Result<(), Refusal> {
         let Some(group) = groups.first().filter(|group| self.tree.has(&group.path)) else {
             return Ok(());
         };
-        let written = self.tree.leaf_within(&[], group).map(drop);
-        self.let_go(&group.path);
-        written.map_err(|error| {
+        self.tree.renew(group).map_err(|error| {
             let reason = config::reason(&error.error);
             Refusal::new(Failure::GroupFailed, format!("{}: {reason}", error.what))
         })

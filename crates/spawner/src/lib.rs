@@ -230,7 +230,7 @@ impl Spawner {
 
     fn on_supervisor(&mut self) -> io::Result<()> {
         match ToSpawner::recv(self.supervisor.as_fd())? {
-            ToSpawner::Manifest(manifest) => self.take_manifest(manifest),
+            ToSpawner::Manifest(manifest) => self.take_manifest(*manifest),
             ToSpawner::Workers { links } => {
                 for link in links {
                     self.add_worker(Worker::new(link, false));

@@ -147,29 +147,43 @@ impl Manifests {
         })
     }
 
-    /// What the manifest says of the rows that a worker means.
-    pub(super) fn rows(&self, row: &RowOrder) -> Option<(&Rc<Known>, &RowsManifest)> {
+    /// What the manifest says of the rows that a worker means, of one that the directory has sealed, and what the
+    /// latest manifest says of them.
+    pub(super) fn rows(&self, row: &RowOrder) -> Result<[(&Rc<Known>, &RowsManifest); 2], Refusal> {
+        let unknown = |what: &str| Refusal::new(Failure::UnknownRule, what.to_owned());
         let is_meant = |known: &&Rc<Known>| known.manifest.generation == row.generation;
-        let known = self.kept.iter().rfind(is_meant)?;
-        let mut rows = known.manifest.rows.iter();
-        Some((known, rows.find(|rows| rows.site == row.site)?))
+        let meant = self.kept.iter().rfind(is_meant).and_then(|known| {
+            let mut rows = known.manifest.rows.iter();
+            Some((known, rows.find(|rows| rows.site == row.site)?))
+        });
+        let meant = meant.ok_or_else(|| unknown("no manifest has these rows"))?;
+        let seal = meant.0.manifest.row_key;
+        if seal.seal(&meant.1.directory, &row.host, &row.columns) != row.seal {
+            return Err(unknown("the directory has not said that there is this row"));
+        }
+        let latest = self.kept.last().and_then(|known| {
+            let mut rows = known.manifest.rows.iter();
+            Some((known, rows.find(|rows| rows.name == meant.1.name)?))
+        });
+        Ok([meant, latest.unwrap_or(meant)])
     }
 
     /// As [`Self::find`], of a row's site.
     fn find_row(&self, run: &Run, row: &RowOrder) -> Result<Authority<'_>, Refusal> {
-        let found = self.rows(row).and_then(|(known, rows)| {
-            let at = rows
-                .rules
-                .binary_search_by_key(&run.rule, |rule| rule.index);
-            Some((known, rows, rows.rules.get(at.ok()?)?))
-        });
-        let (known, rows, rule) = found.ok_or_else(|| {
+        let [(known, rows), (latest, of_latest)] = self.rows(row)?;
+        let at = rows
+            .rules
+            .binary_search_by_key(&run.rule, |rule| rule.index);
+        let rule = at.ok().and_then(|at| rows.rules.get(at)).ok_or_else(|| {
             let what = format!("no manifest has rule {} for rows", run.rule);
             Refusal::new(Failure::UnknownRule, what)
         })?;
-        let site = rows.site(row);
-        let site = site.map_err(|why| Refusal::new(Failure::OutsideRoot, why))?;
-        let group = rows.group(row);
+        let wrong = |why| Refusal::new(Failure::OutsideRoot, why);
+        let site = rows.site(row).map_err(wrong)?;
+        latest.check_tenant(&site.tenant)?;
+        // A plan that is none any more has the limits it had.
+        let group = of_latest.group(row).or_else(|_| rows.group(row));
+        let group = group.map_err(wrong)?;
         let is_bound = group.limits != Limits::default();
         Ok(Authority {
             known: Rc::new(known.with_groups([group].into())),
@@ -178,12 +192,24 @@ impl Manifests {
                 group: is_bound.then_some(0),
                 ..rule.clone()
             }),
-            users: Some(&rows.users),
+            users: Some(&of_latest.users),
         })
     }
 }
 
 impl Known {
+    /// Refuses a row the tenant of a written site.
+    pub(super) fn check_tenant(&self, tenant: &str) -> Result<(), Refusal> {
+        let written = &self.manifest.written_tenants;
+        match written.binary_search_by(|it| it.as_str().cmp(tenant)) {
+            Ok(_) => {
+                let what = format!("tenant {tenant} is one of the configuration's");
+                Err(Refusal::new(Failure::OutsideRoot, what))
+            }
+            Err(_) => Ok(()),
+        }
+    }
+
     /// What it says, made into something that is of one row's pool alone.
     pub(super) fn with_pool(
         &self,
@@ -290,6 +316,7 @@ fn name_of_user(site: &SiteManifest) -> &str {
 #[cfg(test)]
 mod tests {
     use ipc::pools::PoolProgramManifest;
+    use ipc::rows::{PathPart, RowKey};
 
     use super::*;
 
@@ -358,8 +385,95 @@ mod tests {
         assert_eq!(manifests.programs_max(), 7, "the one told last is in force");
         assert_eq!(found(&manifests, 6, 1, 2).unwrap(), "6-1-2");
     }
+
+    /// A manifest with rows of tenants, whose users have at least this uid.
+    fn with_rows(generation: u64, least: u32) -> Manifest {
+        let column = |name: &str| vec![PathPart::Column(name.to_owned())];
+        let rows = RowsManifest {
+            site: 0,
+            name: "directory:d".into(),
+            directory: "d".into(),
+            tenant: column("tenant"),
+            plan: None,
+            root: vec![PathPart::Text("/srv".into())],
+            within: vec![PathPart::Text("/srv".into())],
+            users: RowUsers {
+                least,
+                own: Vec::new(),
+            },
+            php_column: None,
+            phps: Vec::new(),
+            symlinks: os::file::Symlinks::Deny,
+            rules: vec![RuleManifest::default()],
+            pool: pool_named("rows"),
+            plans: Vec::new(),
+        };
+        Manifest {
+            rows: vec![rows],
+            row_key: RowKey([7; 16]),
+            written_tenants: vec!["own".into()],
+            ..manifest(generation, 1)
+        }
+    }
+
+    /// The least uid by which an order for a row is judged.
+    fn judged_by(manifests: &Manifests, row: RowOrder) -> Result<u32, Failure> {
+        let memory = || os::file::memfd("test", b"").unwrap();
+        let run = Run {
+            id: 1,
+            generation: row.generation,
+            site: row.site,
+            rule: 0,
+            row: Some(Box::new(row)),
+            group: None,
+            script: Vec::new(),
+            says_start: false,
+            environment: Vec::new(),
+            stdin: memory(),
+            stdout: memory(),
+            stderr: memory(),
+        };
+        let found = manifests.find(&run).map_err(|refusal| refusal.failure)?;
+        Ok(found.users.map_or(0, |users| users.least))
+    }
+
+    #[test]
+    fn a_row_counts_where_the_directory_has_sealed_it_and_is_judged_by_the_latest_manifest() {
+        let mut manifests = Manifests::default();
+        manifests.take(with_rows(1, 1_000), Rc::default());
+        manifests.take(with_rows(2, 2_000), Rc::default());
+        let order = |tenant: &str, key: u8| {
+            let columns = vec![
+                ("tenant".to_owned(), tenant.to_owned()),
+                ("user".to_owned(), "u1".to_owned()),
+            ];
+            RowOrder {
+                generation: 1,
+                site: 0,
+                host: "a.example".into(),
+                seal: RowKey([key; 16]).seal("d", "a.example", &columns),
+                columns,
+            }
+        };
+        assert_eq!(judged_by(&manifests, order("anna", 7)).unwrap(), 2_000);
+        let made_up = judged_by(&manifests, order("anna", 8));
+        assert_eq!(made_up.unwrap_err(), Failure::UnknownRule);
+        let mut moved = order("anna", 7);
+        moved.host = "b.example".into();
+        assert_eq!(
+            judged_by(&manifests, moved).unwrap_err(),
+            Failure::UnknownRule
+        );
+        let written = judged_by(&manifests, order("own", 7));
+        assert_eq!(written.unwrap_err(), Failure::OutsideRoot);
+    }
+
     fn pool(name: &str) -> Packed<PoolManifest> {
-        let pool = PoolManifest {
+        Packed::of(&pool_named(name)).unwrap()
+    }
+
+    fn pool_named(name: &str) -> PoolManifest {
+        PoolManifest {
             id: name.into(),
             name: name.into(),
             tenant: name.into(),
@@ -380,8 +494,7 @@ mod tests {
             },
             walls: None,
             idle_ms: None,
-        };
-        Packed::of(&pool).unwrap()
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
 use config::model::{
@@ -21,7 +22,7 @@ use ipc::directory::{
     SourceSettings,
 };
 use ipc::handover::ChildProcess;
-use ipc::rows::RowUsers;
+use ipc::rows::{RowKey, RowUsers};
 use ipc::server::{ProcessLife, ToServer};
 use os::user::User;
 
@@ -188,9 +189,18 @@ fn settings(wish: &DirectoryWish, others: &[&str]) -> Result<Vec<DirectorySettin
             wait_ms: it.wait_ms,
             uid_min: it.uid_min,
             own_uids: own_uids.clone(),
+            row_key: row_key()?,
         })
     });
     settings.collect()
+}
+
+/// What rows are sealed with for as long as this process lives, as its spawner and directory process hear it.
+pub(crate) fn row_key() -> Result<RowKey, String> {
+    static KEY: OnceLock<RowKey> = OnceLock::new();
+    let mut key = [0; 16];
+    os::random::fill(&mut key).map_err(|error| format!("no key for rows: {}", reason(&error)))?;
+    Ok(*KEY.get_or_init(|| RowKey(key)))
 }
 
 fn source(source: &DirectorySource) -> Result<SourceSettings, String> {

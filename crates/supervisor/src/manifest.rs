@@ -8,8 +8,10 @@ use config::reason;
 use ipc::codec::Packed;
 use ipc::groups::Shape;
 use ipc::manifest::{Manifest, MapManifest, NamedProgram, RuleManifest, SiteManifest};
+use ipc::rows::RowKey;
 use os::cgroup::{Base, Controller, Controllers, Group, Layout, Limits};
 
+use crate::directory::{row_key, written_tenants};
 use crate::{pools, surroundings};
 
 /// Makes a generation's manifest, and takes the controllers it needs; the errors are what this process
@@ -52,6 +54,14 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Mani
         Default::default()
     });
     let rows = pools::rows::of(model, &plans, &mut problems);
+    let written_tenants = match rows.is_empty() {
+        true => Vec::new(),
+        false => written_tenants(model),
+    };
+    let row_key = row_key().unwrap_or_else(|problem| {
+        problems.push(problem);
+        RowKey::default()
+    });
     if problems.is_empty() {
         Ok(Manifest {
             generation,
@@ -64,6 +74,8 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Mani
             maps,
             pools,
             rows,
+            row_key,
+            written_tenants,
             starting_max: model.pool_terms.starting,
             sees: pools::manifest::sees(model),
             cache_bytes: model.pool_terms.cache_bytes,

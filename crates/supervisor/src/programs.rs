@@ -161,10 +161,10 @@ impl Programs {
         let manifest = &generation.manifest;
         self.tell_sockets(generation)?;
         let answer = self
-            .send(&ToSpawner::Manifest(Manifest {
+            .send(&ToSpawner::Manifest(Box::new(Manifest {
                 is_beside: self.is_beside,
                 ..manifest.clone()
-            }))
+            })))
             .and_then(|()| self.hear_answer());
         match answer {
             Ok(FromSpawner::Ready { generation: number }) if number == manifest.generation => {

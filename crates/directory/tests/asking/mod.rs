@@ -39,6 +39,7 @@ pub(crate) fn settings(source: SourceSettings) -> DirectorySettings {
         wait_ms: 5_000,
         uid_min: 1_000,
         own_uids: Vec::new(),
+        row_key: ipc::rows::RowKey::default(),
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use config::model::{self, Model, Template, TemplatePart};
+use config::model::{self, Model};
 use ipc::directory::Row;
 use ipc::rows::{RowOrder, pool_id};
 
@@ -21,8 +21,6 @@ pub(crate) struct RowProgramTerms {
     has_pools: bool,
     php_column: Option<Box<str>>,
     versions: Box<[Box<str>]>,
-    /// The columns that the spawner is told.
-    columns: BTreeSet<Box<str>>,
     directory: PathBuf,
     times: PoolTimes,
     /// Settings of PHP that no file of a tenant changes.
@@ -35,7 +33,6 @@ pub(super) struct RowOwner<'a> {
     pub(super) host: &'a str,
     pub(super) row: &'a Row,
     pub(super) tenant: &'a str,
-    pub(super) plan: Option<u32>,
     pub(super) root: &'a Path,
 }
 
@@ -50,13 +47,11 @@ pub(crate) fn compile(model: &Model) -> HashMap<u32, RowProgramTerms> {
 
 impl RowProgramTerms {
     fn of(model: &Model, index: u32, site: &model::Site) -> Option<Self> {
-        let root = site.rows.as_ref()?.root.as_ref()?;
+        site.rows.as_ref()?.root.as_ref()?;
         let (pool, terms) = (&site.pool, &model.pool_terms);
         let column = pool.php_column();
         let is_meant = |version: &str| column.is_some() || pool.php.as_deref() == Some(version);
         let phps = || model.php.iter().filter(|php| is_meant(&php.version));
-        let of_paths = [&root.path, &root.within].into_iter().flat_map(columns_of);
-        let columns = of_paths.chain(["user"]).chain(column);
         let settings = phps().flat_map(|php| &php.ini).chain(&pool.admin);
         Some(Self {
             site: index,
@@ -64,7 +59,6 @@ impl RowProgramTerms {
             has_pools: site.has_pools_of_rows(),
             php_column: column.map(Box::from),
             versions: phps().map(|php| Box::from(&*php.version)).collect(),
-            columns: columns.map(Box::from).collect(),
             directory: terms.directory.clone(),
             times: PoolTimes::new(terms.idle_ms, pool.time_ms, pool.processes),
             fixed: fixed_by(&pool.admin, settings),
@@ -73,17 +67,12 @@ impl RowProgramTerms {
 
     /// What the spawner is told of a row.
     pub(super) fn order(&self, generation: u64, owner: RowOwner<'_>) -> RowOrder {
-        let columns = self.columns.iter().map(|name| {
-            let text = owner.row.column(name).unwrap_or_default();
-            (name.to_string(), text.to_owned())
-        });
         RowOrder {
             generation,
             site: self.site,
             host: owner.host.to_owned(),
-            tenant: owner.tenant.to_owned(),
-            plan: owner.plan,
-            columns: columns.collect(),
+            columns: owner.row.columns.clone(),
+            seal: owner.row.seal,
         }
     }
 
@@ -111,18 +100,11 @@ impl RowProgramTerms {
             return Err(format!("there is no PHP {version:.80?}"));
         }
         let user = owner.row.column("user").unwrap_or_default();
-        let id = pool_id(&self.name, [owner.tenant, user, version], owner.root);
+        let words = [owner.tenant, user, version];
+        let id = pool_id(&self.name, words, [&self.directory, owner.root]);
         let socket = self.directory.join(format!("{id}.sock"));
         let name = format!("php {version} of {}", owner.tenant);
-        let pool = pools.of_row((&id, &name), order, &socket, self.times);
+        let pool = pools.of_row((&id, &name, owner.tenant), order, &socket, self.times);
         Ok(Some(pool))
     }
-}
-
-fn columns_of(template: &Template) -> impl Iterator<Item = &str> {
-    let parts = template.parts.iter();
-    parts.filter_map(|part| match part {
-        TemplatePart::Row(name) => Some(&**name),
-        _ => None,
-    })
 }

@@ -57,7 +57,6 @@ pub(super) fn stamp(
             host,
             row,
             tenant: &tenant,
-            plan,
             root: &root.path,
         };
         let told = terms.order(generation.number, owner);

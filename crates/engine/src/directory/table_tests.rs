@@ -38,7 +38,7 @@ fn network(last: u8) -> IpAddr {
 
 fn row(tenant: &str) -> RowAnswer {
     RowAnswer::Row(Row {
-        version: 1,
+        seal: 1,
         columns: vec![("tenant".into(), tenant.into())],
         uid: None,
         from: RowFrom::Source,

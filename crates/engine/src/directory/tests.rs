@@ -77,7 +77,7 @@ fn row(columns: &[(&str, &str)]) -> RowAnswer {
         .iter()
         .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
     RowAnswer::Row(Row {
-        version: 1,
+        seal: 1,
         columns: columns.collect(),
         uid: Some(4_321),
         from: RowFrom::Source,

@@ -37,6 +37,9 @@ impl Tree {
 
     /// Tries again those that may be had by now.
     pub fn try_held(&mut self) {
+        let (nodes, named) = (&self.nodes, &self.named);
+        self.held
+            .retain(|path, _| nodes.contains_key(path) || named.has(path));
         for (path, held) in self.held.clone() {
             let written = self.nodes.get(&path).and_then(|node| node.written.as_ref());
             // Nothing is known to be written where the last try broke off.

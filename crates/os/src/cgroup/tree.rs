@@ -71,7 +71,7 @@ impl Named {
         Some(&group.limits)
     }
 
-    fn has(&self, path: &[String]) -> bool {
+    pub(super) fn has(&self, path: &[String]) -> bool {
         self.get(path).is_some()
     }
 }
@@ -174,7 +174,7 @@ impl Tree {
         let mut chain = groups.to_vec();
         chain.push(group.clone());
         if self.has(&group.path) {
-            self.rewrite(&chain, &group.path)?;
+            self.rewrite(&chain, &group.path, Tree::write)?;
         } else {
             self.make_chain(&chain, &group.path)?;
         }
@@ -184,8 +184,25 @@ impl Tree {
         self.leaf(&chain, &group.path)
     }
 
+    /// Gives a group that is there and in no list these limits; one of memory that cannot be had yet waits.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn renew(&mut self, group: &Group) -> Result<(), Error> {
+        self.rewrite(
+            std::slice::from_ref(group),
+            &group.path,
+            Tree::write_or_hold,
+        )
+    }
+
     /// Gives a group that is there the limits a list says now.
-    fn rewrite(&mut self, groups: &[Group], path: &[String]) -> Result<(), Error> {
+    fn rewrite(
+        &mut self,
+        groups: &[Group],
+        path: &[String],
+        write: fn(&mut Tree, &Group) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let is_above = |group: &&Group| path.starts_with(&group.path);
         let chain: Vec<Group> = groups.iter().filter(is_above).cloned().collect();
         let chain = self.within_outer(&chain);
@@ -201,7 +218,7 @@ impl Tree {
             self.make(path, *controllers)?;
         }
         self.hand_down(group, &standing)?;
-        self.write(group)
+        write(self, group)
     }
 
     /// Lets a group go with the next [`Tree::sweep`] that finds it empty, unless a list names it.

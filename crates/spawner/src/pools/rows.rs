@@ -78,13 +78,16 @@ impl Spawner {
 
     /// Makes a pool of a row, and names it; its id.
     fn name_row(&mut self, row: &RowOrder) -> Result<String, Refusal> {
-        let unknown = |what: String| Refusal::new(Failure::UnknownRule, what);
-        let found = self.manifests.rows(row);
-        let (known, rows) =
-            found.ok_or_else(|| unknown("no manifest has these rows".to_owned()))?;
-        let stamped = rows.pool(row);
         let failed = |what: String| Refusal::new(Failure::PoolFailed, what);
-        let (mut pool, mut groups) = stamped.map_err(failed)?;
+        let [(known, rows), (latest, of_latest)] = self.manifests.rows(row)?;
+        let meant = rows.pool(row).map_err(failed)?;
+        latest.check_tenant(&meant.0.tenant)?;
+        // Whoever asks by an older manifest has the same pool as the latest has it, if that has it at all.
+        let stamped = of_latest.pool(row).ok();
+        let stamped = stamped.filter(|(pool, _)| pool.id == meant.0.id);
+        let known = stamped.as_ref().map_or(known, |_| latest);
+        let (mut pool, mut groups) = stamped.unwrap_or(meant);
+        pool.users = Some(of_latest.users.clone());
         let layout = &known.manifest.layout;
         match (groups.last_mut(), layout.of(Controller::Cpu)) {
             (Some(own), Some(_)) => {

@@ -155,8 +155,7 @@ impl Spawner {
                 let of_group = hierarchies.filter_map(|it| Some(it.group(outermost?)));
                 directories.extend(of_group.filter(|directory| directory.is_dir()));
             }
-            if !manifest.rows.is_empty() {
-                let path = ipc::rows::group_of(tenant);
+            for path in manifest.rows.iter().flat_map(|rows| rows.groups_of(tenant)) {
                 let hierarchies = manifest.layout.hierarchies.iter();
                 let of_rows = hierarchies.map(|it| it.group(&path));
                 directories.extend(of_rows.filter(|directory| directory.is_dir()));

@@ -41,12 +41,16 @@ fn of_site(model: &Model, (index, site): (u32, &Site), plans: &[Limits]) -> Opti
         sees: walls::of_program(&php.program),
     });
     let plans = model.plans.iter().zip(plans).map(|(plan, limits)| RowPlan {
+        name: plan.name.clone(),
         weight: plan.weight,
         limits: limits.clone(),
     });
     Some(RowsManifest {
         site: index,
         name: site.name(),
+        directory: rows.name.clone(),
+        tenant: parts(&rows.tenant),
+        plan: rows.plan.as_ref().map(parts),
         root: parts(&root.path),
         within: parts(&root.within),
         users: row_users(model, rows.directory),
@@ -95,7 +99,7 @@ fn parts(template: &Template) -> Vec<PathPart> {
         TemplatePart::Host => PathPart::Host,
         TemplatePart::Row(name) => PathPart::Column(name.clone()),
         TemplatePart::Text(text) => PathPart::Text(text.clone()),
-        // Nothing else stands in a path of rows.
+        // Nothing else stands in what is made of rows.
         _ => PathPart::Text("/".to_owned()),
     });
     parts.collect()

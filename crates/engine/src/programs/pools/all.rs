@@ -65,7 +65,7 @@ impl AllPools {
     /// The pool of a row, which is the same for all who want it for that row.
     pub(crate) fn of_row(
         &self,
-        (id, name): (&str, &str),
+        (id, name, tenant): (&str, &str, &str),
         row: &RowOrder,
         socket: &Path,
         times: PoolTimes,
@@ -80,7 +80,7 @@ impl AllPools {
         let pool = Arc::new(ProgramPool {
             php_socket: Some(socket.into()),
             row: Some(Box::new(row.clone())),
-            ..ProgramPool::new(id, name, &row.tenant)
+            ..ProgramPool::new(id, name, tenant)
         });
         pool.set(times);
         if of_rows.by_id.len() >= of_rows.most {
@@ -194,14 +194,13 @@ mod tests {
         pool.known(Instant::now()).word()
     }
 
-    fn order(tenant: &str) -> RowOrder {
+    fn order(host: &str) -> RowOrder {
         RowOrder {
             generation: 1,
             site: 0,
-            host: "a".into(),
-            tenant: tenant.into(),
-            plan: None,
+            host: host.into(),
             columns: Vec::new(),
+            seal: 0,
         }
     }
 
@@ -210,7 +209,8 @@ mod tests {
         let all = AllPools::default();
         let id = config::model::row_pool_id(&["a"]);
         let times = PoolTimes::new(1_000, 1_000, 1);
-        let pool = |tenant: &str| all.of_row((&id, "php"), &order(tenant), Path::new("/a"), times);
+        let words = (&*id, "php", "anna");
+        let pool = |host: &str| all.of_row(words, &order(host), Path::new("/a"), times);
         let (first, same, other) = (pool("a"), pool("a"), pool("b"));
         assert!(Arc::ptr_eq(&first, &same) && !Arc::ptr_eq(&first, &other));
         for pool in [&first, &other] {

@@ -142,7 +142,9 @@ impl Spawner {
 
     fn tell(&self, plan: Manifest) {
         let generation = plan.generation;
-        ToSpawner::Manifest(plan).send(self.link().as_fd()).unwrap();
+        ToSpawner::Manifest(Box::new(plan))
+            .send(self.link().as_fd())
+            .unwrap();
         let answer = FromSpawner::recv(self.link().as_fd()).unwrap();
         assert!(
             matches!(answer, FromSpawner::Ready { generation: said } if said == generation),

@@ -216,7 +216,7 @@ fn a_restart_hands_over_without_a_refusal() {
     // Another command is another run.
     let mut plan = bed.plan(vec![bed.pool("a", &[""])]);
     plan.generation = 2;
-    ToSpawner::Manifest(plan)
+    ToSpawner::Manifest(Box::new(plan))
         .send(spawner.link().as_fd())
         .unwrap();
     let mut third = None;
@@ -336,7 +336,7 @@ fn who_wants_the_latest_is_answered_when_nobody_else_accepts() {
     let first = spawner.hear_of_master().pid;
     let mut plan = bed.plan(vec![bed.pool("a", &[""])]);
     plan.generation = 2;
-    ToSpawner::Manifest(plan)
+    ToSpawner::Manifest(Box::new(plan))
         .send(spawner.link().as_fd())
         .unwrap();
     let pool = "a".to_owned();
