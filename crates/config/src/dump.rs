@@ -259,8 +259,8 @@ impl Lines {
         self.rewrites(&site.rewrites);
         self.settings(&site.settings, model);
         self.key("compress", compress(&site.compress));
-        if *site.tls != SiteTls::default() {
-            self.key("tls", site_tls(&site.tls, model));
+        if *site.tls != SiteTls::default() || column(site).is_some() {
+            self.key("tls", site_tls(site, model));
         }
         if let Some(files) = &site.htaccess {
             self.key("htaccess", htaccess(files));
@@ -474,7 +474,13 @@ fn compress(compress: &Compress) -> String {
     braces(entries.into_iter().flatten())
 }
 
-fn site_tls(tls: &SiteTls, model: &Model) -> String {
+/// The column that names the certificate of a row's site.
+fn column(site: &Site) -> Option<&str> {
+    site.rows.as_ref()?.certificate.as_deref()
+}
+
+fn site_tls(site: &Site, model: &Model) -> String {
+    let tls = &*site.tls;
     let path = |name: &str, path: &Path| format!("{name} = {}", quote_path(path));
     let files = tls.files.as_ref();
     let client = tls.client.as_ref();
@@ -482,9 +488,10 @@ fn site_tls(tls: &SiteTls, model: &Model) -> String {
     let entries = [
         files.map(|files| path("certificate", &files.certificate)),
         files.map(|files| path("key", &files.key)),
+        column(site).map(|column| format!("certificate = {}", quote(format!("${{row.{column}}}")))),
         tls.local.then(|| "local = true".to_owned()),
         account.map(|account| format!("acme = {}", quote(&account.name))),
-        Some(format!("script = {}", tls.script)),
+        (site.rows.is_none()).then(|| format!("script = {}", tls.script)),
         client.map(|client| path("client_ca", &client.file)),
         client.map(|client| format!("client_auth = {}", quote(client.mode.name()))),
         Some(format!("redirect = {}", tls.redirect)),

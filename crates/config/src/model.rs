@@ -37,8 +37,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 pub use acme::{
-    Acme, AcmeBinding, AcmeCertificate, AcmeChallenge, AcmeDns, AcmeExport, Chore, Covering,
-    DemandedHosts, OnDemand, is_orderable,
+    Acceptor, Acme, AcmeBinding, AcmeCertificate, AcmeChallenge, AcmeDns, AcmeExport, Chore,
+    Covering, DemandedHosts, OnDemand, is_orderable,
 };
 pub use alert::{ALERTS_MAX, Alert, Measure, WatchedFigure, Whose};
 pub use cgroup::{CPU_PERIOD_US, Cgroup, IoLimit};

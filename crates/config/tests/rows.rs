@@ -1,6 +1,6 @@
 //! What a configuration says of sites that rows make, and of plans.
 
-use config::model::{Condition, Handler, Model, TemplatePart};
+use config::model::{Acceptor, Condition, Handler, Model, TemplatePart};
 use config::{Sources, dump, load};
 
 const HEAD: &str = r#"
@@ -114,8 +114,8 @@ fn what_rows_do_not_have_yet_is_refused_in_a_sentence() {
         ),
         (&with("cgroup = { pids = 5 }"), "`cgroup` is not there yet"),
         (
-            &with("tls = { certificate = \"a.pem\" }"),
-            "`certificate` is not there yet",
+            &with("tls = { client_ca = \"a.pem\" }"),
+            "`client_ca` is not there yet",
         ),
         (
             &with("log = { error = \"/srv/e\" }"),
@@ -220,5 +220,53 @@ fn what_rows_cannot_say_is_refused_in_a_sentence() {
         ),
         ("[tenants.b]\nplan = \"smal\"\n", "did you mean `small`"),
         ("[plans.\"a b\"]\n", "cannot be a plan's name"),
+    ]);
+}
+
+const ORDERING: &str = r#"
+[acme.le]
+directory = "https://ca.example/directory"
+on_demand = { directory = "customers", tenant = 5 }
+"#;
+
+#[test]
+fn certificates_of_rows_are_named_by_a_column_or_ordered_for_names_that_have_one() {
+    let tls = "tls = { certificate = \"$row.cert\", acme = \"le\", redirect = true }\n";
+    let model = model(&format!("{HEAD}{ORDERING}{SITE}{tls}"));
+    let site = &model.sites[1];
+    let rows = site.rows.as_deref().expect("rows");
+    assert_eq!(rows.certificate.as_deref(), Some("cert"));
+    assert_eq!(model.acceptor_of(site), Some(Acceptor::Directory(0)));
+    let hosts = model.demanded_hosts().expect("there are some");
+    assert_eq!(hosts.covering("a.example").map(|it| it.site), Some(1));
+    assert!(hosts.covering("own.jp").is_none());
+    let map = ORDERING.replace("directory = \"customers\"", "map = \"m\"");
+    let map = format!("[maps.m]\nprogram = [\"true\"]\n{map}");
+    let other = "[[sites]]\nhosts = [\"*\"]\nroot = \"/srv\"\ntls = { acme = \"le\" }\n";
+    let both = map.replace("acme.le", "acme.other");
+    refused(&[
+        (
+            &with("tls = { certificate = \"a.pem\" }"),
+            "is a column of it",
+        ),
+        (
+            &format!("{map}{SITE}tls = {{ acme = \"le\" }}\n"),
+            "orders nothing for directory `customers`",
+        ),
+        (
+            &format!(
+                "{ORDERING}{both}{SITE}tls = {{ acme = \"le\" }}\n{}",
+                other.replace("le", "other")
+            ),
+            "the default site has names ordered on demand",
+        ),
+        (
+            &ORDERING.replace("customers", "customer"),
+            "did you mean `customers`",
+        ),
+        (
+            &ORDERING.replace("tenant", "map = \"m\", tenant"),
+            "`map` says nothing beside",
+        ),
     ]);
 }

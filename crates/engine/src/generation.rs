@@ -285,13 +285,12 @@ impl Generation {
         copies.classes = generation.compile_classes(model, before)?;
         let mut limits = compiled::Builder::new(model, &generation.costs, &groups)?;
         for (site, stats) in model.sites.iter().zip(stats(model, before)) {
-            let account = site.tls.acme.and_then(|account| model.acme.get(account));
-            let demand_map = account.and_then(|it| Some(it.on_demand.as_ref()?.map));
+            let acceptor = model.acceptor_of(site);
             generation.point_hosts(site, &mut targets)?;
             targets.add_error_log(site);
             let (model, before) = (site, generation.sites.last());
             let mut site = Site::compile(model, stats, before, &mut copies, &mut limits)?;
-            site.demand_map = demand_map;
+            site.acceptor = acceptor;
             // Nobody else has them yet.
             let rules = Arc::get_mut(&mut site.rules).unwrap_or_default();
             for (rule, model_rule) in rules.iter_mut().zip(&model.rules) {
@@ -453,7 +452,7 @@ impl Generation {
     /// pattern alone, and has such names ordered.
     pub(crate) fn demand_map(&self, host: &str) -> Option<&Arc<Map>> {
         let site = self.destination_of(host)?.site;
-        let map = self.sites.get(site as usize)?.demand_map?;
+        let map = self.sites.get(site as usize)?.acceptor?.map()?;
         let is_demanded = !self.exact.contains_key(host) && model::is_orderable(host);
         self.maps.get(map).filter(|_| is_demanded)
     }

@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use config::model::{
-    self, Compress, Condition, Files, Handler, LevelCaps, LevelTimeouts, Settings, SiteHtaccess,
-    SiteRows,
+    self, Acceptor, Compress, Condition, Files, Handler, LevelCaps, LevelTimeouts, Settings,
+    SiteHtaccess, SiteRows,
 };
 use ipc::certificates::Source;
 use os::file::FileFacts;
@@ -110,8 +110,8 @@ pub struct Site {
     pub(crate) vm: VmIndex,
     /// Where its own certificate may come from, the first that is there.
     pub(crate) certificates: Arc<[Source]>,
-    /// The map that accepts names whose certificates are ordered on demand; `None`: none are.
-    pub(crate) demand_map: Option<usize>,
+    /// Who accepts names whose certificates are ordered on demand; `None`: none are.
+    pub(crate) acceptor: Option<Acceptor>,
     /// Whether scripts may say what certificate is shown.
     pub(crate) is_shown_by_scripts: bool,
     /// Whether what comes without TLS is sent to the same address with it.
@@ -242,7 +242,7 @@ impl Site {
             rows: site.rows.as_deref().cloned().map(Arc::new),
             row: None,
             certificates: table::sources(site).into(),
-            demand_map: None,
+            acceptor: None,
             is_shown_by_scripts: site.tls.script,
             redirects_to_tls: site.tls.redirect,
             strict_transport_s: site.tls.hsts_s,

@@ -143,8 +143,7 @@ pub enum ChallengeProof {
         /// The body.
         authorization: String,
     },
-    /// The certificate of a handshake with the protocol `acme-tls/1` (RFC 8737); the name is what
-    /// such a client says it wants.
+    /// The certificate of a handshake with the protocol `acme-tls/1` (RFC 8737); the name is what such a client wants.
     TlsAlpn {
         /// It, as DER.
         certificate: Blob,
@@ -210,8 +209,7 @@ pub struct Configure {
     /// The generation's certificates (`crate::certificates`), sealed, where a listener speaks TLS.
     #[serde(with = "beside")]
     pub certificates: Option<OwnedFd>,
-    /// Likewise the sources of the generation before, where the server knows of none and processes of
-    /// pools may know of no other; none otherwise.
+    /// Likewise the sources of the generation before, where processes of pools may know of no other; none otherwise.
     #[serde(with = "beside")]
     pub earlier: Option<OwnedFd>,
     /// As of [`ToServer::Challenges`], from the first connection on; none for a server that serves already.
@@ -442,11 +440,13 @@ pub enum ToSupervisor {
         /// The path of its chain in the store.
         path: String,
     },
-    /// A client asks for a name that a site covers by a pattern alone, and the account's map was asked.
+    /// A client asks for a name that a pattern of a site or a row covers, and the account's map or the row was asked.
     Demand {
         /// The name.
         name: String,
-        /// Whether the map accepts it.
+        /// Whose it is, where its row says that.
+        tenant: Option<String>,
+        /// Whether it is accepted.
         is_accepted: bool,
     },
     /// A script wants a certificate shown.

@@ -255,7 +255,11 @@ impl Supervisor {
             Ok(ToSupervisor::Challenged { number }) => self.on_challenged(number),
             Ok(ToSupervisor::Renew { path }) => self.renew(&path),
             Ok(ToSupervisor::Rehearse { path }) => self.rehearse(&path),
-            Ok(ToSupervisor::Demand { name, is_accepted }) => self.demand(name, is_accepted),
+            Ok(ToSupervisor::Demand {
+                name,
+                tenant,
+                is_accepted,
+            }) => self.demand(name, tenant, is_accepted),
             Ok(ToSupervisor::Certificate(question)) => self.find_certificate(question),
             Ok(ToSupervisor::Pools { number, question }) => self.ask_of_pools(number, question),
             Ok(ToSupervisor::Drained) => tracing::info!("everything under way is finished"),

@@ -3,7 +3,7 @@
 use super::Lines;
 use super::write::{braces, list, quote, quote_path};
 use crate::lower::names::Named;
-use crate::model::{Acme, AcmeChallenge, Model};
+use crate::model::{Acceptor, Acme, AcmeChallenge, Model};
 use crate::units;
 
 impl Lines {
@@ -52,12 +52,18 @@ impl Lines {
         }
         self.duration("lease", acme.lease_ms);
         if let Some(demand) = &acme.on_demand {
-            let map = model.maps.get(demand.map);
-            let map = quote(map.map_or("", |map| map.name.as_str()));
+            let by = match demand.by {
+                Acceptor::Map(map) => ("map", model.maps.get(map).map(|map| &map.name)),
+                Acceptor::Directory(directory) => {
+                    let directory = model.directories.get(directory);
+                    ("directory", directory.map(|directory| &directory.name))
+                }
+            };
+            let (word, name) = (by.0, by.1.map_or("", |name| name.as_str()));
             self.key(
                 "on_demand",
                 braces([
-                    format!("map = {map}"),
+                    format!("{word} = {}", quote(name)),
                     format!("tenant = {}", demand.per_tenant),
                     format!("domain = {}", demand.per_domain),
                     format!("total = {}", demand.in_all),

@@ -97,7 +97,7 @@ pub(crate) const ACME: Section = Section {
             "on_demand",
             Kind::Other("table"),
             Absent("names are ordered that sites have among their hosts"),
-            "Names that a site covers by a pattern, as `*.example.jp` or `*`, are ordered once a handshake asks for one and a map accepts it.",
+            "Names that a site covers by a pattern, as `*.example.jp` or `*`, or by the rows of a directory, are ordered once a handshake asks for one and a map or a row accepts it.",
             "on_demand = { map = \"customers\" }",
         ),
     ],
@@ -112,11 +112,18 @@ pub(crate) const ON_DEMAND: Section = Section {
         key(
             "map",
             Kind::Text,
-            Required,
+            Absent("`directory` says it"),
             "The map (`[maps.NAME]`) that is asked first. A file is asked for the name; a program for the name and the client's address, \
              with a space between. An answer accepts the name; none, or an empty one, refuses it; \
              a program that fails says neither.",
             "map = \"customers\"",
+        ),
+        key(
+            "directory",
+            Kind::Text,
+            Absent("`map` says it"),
+            "The directory (`[directories.NAME]`) whose rows are accepted, for its own site: names that have a row are ordered, and no others.",
+            "directory = \"customers\"",
         ),
         key(
             "tenant",

@@ -308,6 +308,12 @@ pub(super) fn framed(section: &Section, lines: &[&str]) -> String {
             own: &[],
             after: format!(" }}\n{RECORDED}"),
         },
+        // It stands in the place of a map.
+        ["directory = \"customers\""] if section.title == "on_demand = { … }" => Frame {
+            own: &[],
+            before: format!("{ROWS}{}", self::frame(section).before),
+            ..self::frame(section)
+        },
         [line] if line.contains("$row.") || line.starts_with("row =") => frame_of_rows(section),
         ["plan = \"small\""] => Frame {
             after: "\n[plans.small]\nweight = 3\n".to_owned(),

@@ -89,7 +89,8 @@ pub(crate) const SITE_TLS: Section = Section {
             "certificate",
             Kind::Text,
             Absent("found by name among those of `[tls]`"),
-            "PEM file of the site's certificate and those that vouch for it, its own first.",
+            "PEM file of the site's certificate and those that vouch for it, its own first. On a site of a directory a column of the row, as `$row.certificate`: \
+             the name of one of those that `[tls] certificates` leads to, without its directory and ending (certbot's: the directory's name). It is shown where it is good for the host.",
             "certificate = \"certs/example.pem\"",
         ),
         key(

@@ -10,7 +10,8 @@ use super::value::Value;
 use super::values;
 use crate::keys;
 use crate::model::{
-    Acme, AcmeBinding, AcmeChallenge, AcmeDns, AcmeExport, Chore, HostPattern, Model, OnDemand,
+    Acceptor, Acme, AcmeBinding, AcmeChallenge, AcmeDns, AcmeExport, Chore, HostPattern, Model,
+    OnDemand, Site,
 };
 
 /// Accounts there may be.
@@ -199,11 +200,22 @@ fn binding(table: &Table<'_>) -> Option<AcmeBinding> {
 
 fn on_demand(table: &Table<'_>) -> Option<OnDemand> {
     let table = table.get("on_demand")?.table(&keys::ON_DEMAND)?;
-    let map = table.required("map")?;
-    let map = values::map_named(&map, map.text()?, map.spot())?;
+    let by = match table.get("directory") {
+        Some(directory) => {
+            if let Some(map) = table.get("map") {
+                map.report("`map` says nothing beside `directory`");
+            }
+            Acceptor::Directory(values::directory_named(&directory)?.0)
+        }
+        None => {
+            let example = "map = \"customers\"` or `directory = \"customers\"";
+            let map = table.required_as("map", example)?;
+            Acceptor::Map(values::map_named(&map, map.text()?, map.spot())?)
+        }
+    };
     let count = |key| usize::try_from(table.count(key)).unwrap_or(usize::MAX);
     Some(OnDemand {
-        map,
+        by,
         per_tenant: count("tenant"),
         per_domain: count("domain"),
         in_all: count("total"),
@@ -273,6 +285,7 @@ pub(super) fn of_site(table: &Table<'_>) -> Option<usize> {
 /// Warns of hosts that no certificate is ordered for.
 pub(super) fn judge(tops: &Tops<'_>, model: &Model) {
     let places = tops.elements_again("sites");
+    judge_rows(tops, model);
     for (site, place) in model.sites.iter().zip(places) {
         let account = site.tls.acme.and_then(|index| model.acme.get(index));
         let account = account.filter(|account| account.on_demand.is_none());
@@ -298,6 +311,35 @@ pub(super) fn judge(tops: &Tops<'_>, model: &Model) {
             };
             let finding = problem(place.spot(), message);
             tops.context.warn(finding.help(help));
+        }
+    }
+}
+
+/// Refuses sites of rows whose account does not ask their directory, and a default site beside one that does: whose a
+/// name is says the row alone.
+fn judge_rows(tops: &Tops<'_>, model: &Model) {
+    let asks = |site: &Site| matches!(model.acceptor_of(site), Some(Acceptor::Directory(_)));
+    let is_asked = model.sites.iter().any(asks);
+    for (site, place) in model.sites.iter().zip(tops.elements_again("sites")) {
+        let (Some(place), Some(account)) = (place.member("tls"), site.tls.acme) else {
+            continue;
+        };
+        let account = model.acme.get(account).map_or("", |it| &it.name);
+        let is_default = site.hosts.contains(&HostPattern::Any);
+        if let Some(rows) = site.rows.as_ref().filter(|_| !asks(site)) {
+            let message = format!(
+                "account `{account}` orders nothing for directory `{}`",
+                rows.name
+            );
+            let name = &rows.name;
+            let help =
+                format!("say so in [acme.{account}]: `on_demand = {{ directory = \"{name}\" }}`");
+            place.report_help(message, help);
+        } else if is_asked && is_default && model.acceptor_of(site).is_some() {
+            place.report(
+                "the default site has names ordered on demand, and so has a site of a directory: \
+                 which of them one is for is not known before there is a certificate",
+            );
         }
     }
 }

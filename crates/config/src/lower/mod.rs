@@ -106,8 +106,8 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
     let (log, user) = (log(&tops), user::server(&tops));
     // First: whatever is a text may ask them.
     let maps = map::define_all(&tops, &user);
-    let acme = acme::define_all(&tops);
     let directories = directory::define_all(&tops);
+    let acme = acme::define_all(&tops);
     let mut upstreams = defined_upstreams(&tops);
     let enforcement = Enforcement::of(&tops.holder("cgroup_required"), Enforcement::Required);
     let plans = plan::Plans::define_all(&tops, enforcement);

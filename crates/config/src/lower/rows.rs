@@ -7,12 +7,13 @@ use std::collections::HashSet;
 
 use super::cgroup::Enforcement;
 use super::conditions::SiteFiles;
-use super::context::{problem, title_of};
+use super::context::problem;
 use super::plan::Plans;
 use super::table::Table;
 use super::template::{Purpose, template};
 use super::tenant::{Found, Tenants};
 use super::value::Value;
+use super::values;
 use crate::keys;
 use crate::model::{
     Handler, HostPattern, Limit, LimitOn, RowRoot, Rule, SiteRows, Template, TemplatePart,
@@ -24,8 +25,8 @@ const NOT_YET: [&str; 3] = ["cgroup", "cgroup_required", "mounts"];
 const OF_POOL: [&str; 2] = ["share", "min"];
 /// Handlers that they do not have yet.
 const HANDLERS_NOT_YET: [&str; 3] = ["app", "fastcgi", "console"];
-/// Keys of a site's `tls` that they do not have yet: a handshake comes before the row.
-const TLS: [&str; 2] = ["redirect", "hsts"];
+/// Keys of a site's `tls` that they have: of the others each handshake needs to know before there is a row.
+const TLS: [&str; 4] = ["redirect", "hsts", "certificate", "acme"];
 
 /// What rows say of a site, where its hosts are a directory's.
 pub(super) fn of_site(table: &Table<'_>, plans: &Plans) -> Option<SiteRows> {
@@ -37,6 +38,8 @@ pub(super) fn of_site(table: &Table<'_>, plans: &Plans) -> Option<SiteRows> {
     let has_user = user.as_ref().is_some_and(names_user);
     let plan = table.get("plan").and_then(|value| plan(&value, plans));
     let root = root(table, has_user);
+    let tls = table.get("tls");
+    let certificate = tls.and_then(|tls| certificate(&tls.member("certificate")?));
     let (directory, name) = directory?;
     Some(SiteRows {
         directory,
@@ -45,24 +48,13 @@ pub(super) fn of_site(table: &Table<'_>, plans: &Plans) -> Option<SiteRows> {
         has_user,
         plan,
         root,
+        certificate,
     })
 }
 
 /// The directory of this name, and its index.
 fn directory(hosts: &Table<'_>) -> Option<(usize, String)> {
-    let value = hosts.required("directory")?;
-    let name = value.text()?;
-    let known = value.context.directories.borrow();
-    let found = known.iter().position(|known| known == name);
-    if found.is_none() {
-        let finding = problem(value.spot(), format!("there is no directory `{name}`"));
-        let finding = match keys::nearest(name, known.iter().map(String::as_str)) {
-            Some(meant) => finding.meant(Some(meant)),
-            None => finding.help(format!("describe it: `{}`", title_of("directories", name))),
-        };
-        value.context.report(finding.absence());
-    }
-    Some((found?, name.to_owned()))
+    values::directory_named(&hosts.required("directory")?)
 }
 
 fn tenant_of(value: &Value<'_>) -> Option<Template> {
@@ -91,6 +83,16 @@ fn names_user(value: &Value<'_>) -> bool {
         value.report_help("the user of a row is its column `user`", help);
     }
     user.is_some()
+}
+
+/// The column that names a certificate.
+fn certificate(value: &Value<'_>) -> Option<String> {
+    let column = template(value, Purpose::Target)?;
+    if column.as_row().is_none() {
+        let help = "as in `certificate = \"$row.certificate\"`: what it names is one of those of `[tls] certificates`";
+        value.report_help("the certificate of a row is a column of it", help);
+    }
+    column.as_row().map(str::to_owned)
 }
 
 fn plan(value: &Value<'_>, plans: &Plans) -> Option<Template> {

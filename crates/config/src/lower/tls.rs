@@ -68,7 +68,8 @@ fn versions(table: &Table<'_>) -> Vec<TlsVersion> {
 /// `tls` of a site.
 pub(super) fn of_site(table: &Table<'_>) -> SiteTls {
     let table = table.table("tls", &keys::SITE_TLS);
-    let files = certificate_files(&table);
+    let is_of_rows = table.context.has_rows.get();
+    let files = (!is_of_rows).then(|| certificate_files(&table)).flatten();
     let local = table.flag("local");
     if let (true, Some(value), Some(_)) = (local, table.get("local"), &files) {
         let finding = problem(value.spot(), "`local` says nothing beside `certificate`");

@@ -287,6 +287,22 @@ pub(crate) fn host(value: &Value<'_>, text: &str) -> Option<String> {
     Some(name)
 }
 
+/// The directory that a text names, and its index.
+pub(super) fn directory_named(value: &Value<'_>) -> Option<(usize, String)> {
+    let name = value.text()?;
+    let known = value.context.directories.borrow();
+    let found = known.iter().position(|known| known == name);
+    if found.is_none() {
+        let finding = problem(value.spot(), format!("there is no directory `{name}`"));
+        let finding = match keys::nearest(name, known.iter().map(String::as_str)) {
+            Some(meant) => finding.meant(Some(meant)),
+            None => finding.help(format!("describe it: `{}`", title_of("directories", name))),
+        };
+        value.context.report(finding.absence());
+    }
+    Some((found?, name.to_owned()))
+}
+
 /// The index of the map of this name; what names it stands at `spot`.
 pub(crate) fn map_named(value: &Value<'_>, name: &str, spot: Spot) -> Option<usize> {
     let known = value.context.maps.borrow();

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::Model;
 use super::host::HostPattern;
+use super::{Model, Site};
 
 /// Names in one certificate.
 const NAMES_MAX: usize = 100;
@@ -46,8 +46,8 @@ pub struct Acme {
 /// `on_demand` of `[acme.NAME]`: whose names are ordered that no site has among its hosts, but covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnDemand {
-    /// Who accepts a name; index into [`Model::maps`].
-    pub map: usize,
+    /// Who accepts a name.
+    pub by: Acceptor,
     /// New names of a tenant's sites within three hours. Default 30.
     pub per_tenant: usize,
     /// New names below a domain that somebody has registered within seven days. Default 25.
@@ -58,6 +58,26 @@ pub struct OnDemand {
     pub names: usize,
     /// For how long a name need not be asked for and is renewed all the same. Default 30 days.
     pub unused_ms: u64,
+}
+
+/// Who says whether a name may have a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acceptor {
+    /// A map; index into [`Model::maps`].
+    Map(usize),
+    /// A directory: names that have a row there; index into [`Model::directories`].
+    Directory(usize),
+}
+
+impl Acceptor {
+    /// The map.
+    #[must_use]
+    pub fn map(self) -> Option<usize> {
+        match self {
+            Acceptor::Map(map) => Some(map),
+            Acceptor::Directory(_) => None,
+        }
+    }
 }
 
 /// A way of showing an authority that a name is ours.
@@ -219,14 +239,15 @@ impl Model {
         }
         let mut demanded = DemandedHosts::default();
         for (index, site) in self.sites.iter().enumerate() {
-            let account = site.tls.acme.filter(|account| {
-                let account = self.acme.get(*account);
-                account.is_some_and(|it| it.on_demand.is_some())
-            });
+            let account = site.tls.acme;
+            let account = account.filter(|_| self.acceptor_of(site).is_some());
             let covering = account.map(|account| Covering {
                 account,
                 site: index,
             });
+            if site.rows.is_some() && covering.is_some() {
+                demanded.any = covering;
+            }
             for host in &site.hosts {
                 match host {
                     HostPattern::Exact(name) => drop(demanded.exact.insert(name.clone())),
@@ -242,6 +263,19 @@ impl Model {
             }
         }
         Some(demanded)
+    }
+
+    /// Who is asked before names that a site covers are ordered; `None`: none of them are. A directory is asked for
+    /// its own hosts alone.
+    #[must_use]
+    pub fn acceptor_of(&self, site: &Site) -> Option<Acceptor> {
+        let by = self.acme.get(site.tls.acme?)?.on_demand.as_ref()?.by;
+        let rows = site.rows.as_ref().map(|rows| rows.directory);
+        let is_asked = match by {
+            Acceptor::Map(_) => rows.is_none(),
+            Acceptor::Directory(directory) => rows == Some(directory),
+        };
+        is_asked.then_some(by)
     }
 
     /// The certificates that sites want of authorities, in the order of the sites. Names that no

@@ -99,6 +99,8 @@ pub struct SiteRows {
     pub plan: Option<Template>,
     /// Where its files are.
     pub root: Option<RowRoot>,
+    /// The column that names its certificate among those of `[tls]`; `None`: it is found by name.
+    pub certificate: Option<String>,
 }
 
 impl SiteRows {

@@ -5,6 +5,7 @@
 //! never by another site.
 
 use std::cell::OnceCell;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,11 +18,13 @@ use crate::address;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::exchange::route::OF_ROW;
-use crate::generation::Destination;
+use crate::generation::{Destination, Generation};
 use crate::reply_head;
 use crate::site::Site;
 use crate::stage::{Arrived, Routed};
 use crate::suspension;
+use crate::worker::Worker;
+use crate::worker::serving::Serving;
 
 /// When somebody may come again who was not asked for in time.
 const BUSY_RETRY_S: u16 = 2;
@@ -45,7 +48,15 @@ pub(crate) async fn lead(
     let found = match known(arrived, exchange) {
         Some(found) => Some(found),
         // Boxed: most rows are known, and need not have room for a wait.
-        None => Box::pin(find(arrived, exchange)).await?,
+        None => {
+            let host = exchange.request.head.host().to_owned();
+            let asking = Asking {
+                worker: arrived.worker,
+                serving: arrived.serving,
+                client: exchange.request.client,
+            };
+            Box::pin(find(asking, &host, Some(exchange))).await?
+        }
     };
     let Some((destination, site)) = found else {
         return Ok(arrived.serving.generation.any_site());
@@ -98,52 +109,90 @@ pub(crate) async fn redirect(
     reply_head::answer(*routed, exchange, b"").await
 }
 
-async fn find(
-    arrived: Arrived<'_>,
-    exchange: &mut Exchange,
+/// Whether a handshake for a canonical host needs its row: for its certificate, or to have one ordered.
+pub(crate) fn is_needed_early(generation: &Generation, host: &str) -> bool {
+    let sites = generation.row_sites.iter();
+    let mut sites = sites.filter_map(|it| generation.sites.get(it.site as usize));
+    let needs = |site: &Site| {
+        let column = site.rows.as_ref().and_then(|it| it.certificate.as_ref());
+        column.is_some() || site.acceptor.is_some()
+    };
+    sites.any(needs) && generation.may_be_row(host)
+}
+
+/// The site of a host's row, for a client that has not asked for anything yet.
+///
+/// # Errors
+/// As [`lead`].
+pub(crate) async fn early(
+    asking: Asking<'_>,
+    host: &str,
 ) -> Result<Option<(Destination, Arc<Site>)>> {
-    let host = exchange.request.head.host().to_owned();
+    let now_ms = asking.worker.shared.rows.now_ms(Instant::now());
+    match asking.serving.rows.fresh(host, now_ms) {
+        Some(found) => Ok(Some(found)),
+        None => Box::pin(find(asking, host, None)).await,
+    }
+}
+
+/// Who wants to know of a row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asking<'a> {
+    pub(crate) worker: &'a Worker,
+    pub(crate) serving: &'a Serving,
+    pub(crate) client: IpAddr,
+}
+
+async fn find(
+    asking: Asking<'_>,
+    host: &str,
+    mut exchange: Option<&mut Exchange>,
+) -> Result<Option<(Destination, Arc<Site>)>> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if host.len() > ipc::directory::HOST_BYTES_MAX || !host.bytes().all(is_name) {
         return Ok(None);
     }
-    let generation = &arrived.serving.generation;
+    let generation = &asking.serving.generation;
     for destination in &generation.row_sites {
-        let Some(template) = arrived.serving.site(destination.site) else {
+        let Some(template) = asking.serving.site(destination.site) else {
             continue;
         };
-        // What is answered before there is a row is the site's that stands for all.
-        exchange.route.site_index = Some(destination.site);
-        exchange.route.log = destination.log;
-        let entry = ask(arrived, exchange, template, &host).await?;
+        if let Some(exchange) = &mut exchange {
+            // What is answered before there is a row is the site's that stands for all.
+            exchange.route.site_index = Some(destination.site);
+            exchange.route.log = destination.log;
+        }
+        let entry = ask(asking, exchange.as_deref_mut(), template, host).await?;
         match &entry.state {
             EntryState::Row(_) => {
-                let site = made(arrived, (template, *destination), (&host, &entry))?;
+                let site = made(asking, (template, *destination), (host, &entry))?;
                 return Ok(Some((*destination, site)));
             }
             EntryState::Missing => {}
-            EntryState::Wrong(why) => return Err(wrong(&host, why)),
+            EntryState::Wrong(why) => return Err(wrong(host, why)),
         }
     }
-    exchange.route.site_index = None;
-    exchange.route.log = generation.logs.without_site();
+    if let Some(exchange) = exchange {
+        exchange.route.site_index = None;
+        exchange.route.log = generation.logs.without_site();
+    }
     Ok(None)
 }
 
 /// What is known of a host; waits for it.
 async fn ask(
-    arrived: Arrived<'_>,
-    exchange: &mut Exchange,
+    asking: Asking<'_>,
+    mut exchange: Option<&mut Exchange>,
     template: &Site,
     host: &str,
 ) -> Result<Arc<HostEntry>> {
-    let rows = &arrived.worker.shared.rows;
-    let generation = &arrived.serving.generation;
+    let rows = &asking.worker.shared.rows;
+    let generation = &asking.serving.generation;
     let name = template.rows.as_ref().map_or("", |rows| &rows.name);
     let terms = generation.directories.iter().find(|it| it.name == name);
     let wait = Duration::from_millis(terms.map_or(0, |terms| terms.wait_ms));
     let until = tokio::time::Instant::now() + wait;
-    let network = address::network(exchange.request.client);
+    let network = address::network(asking.client);
     loop {
         let now_ms = rows.now_ms(Instant::now());
         let (waiting, rest_ms) = match rows.directories.look(name, host, network, now_ms) {
@@ -160,7 +209,11 @@ async fn ask(
                 None => tokio::time::sleep(Duration::from_millis(rest_ms)).await,
             }
         });
-        match exchange.while_client_stays(answered).await {
+        let answered = match &mut exchange {
+            Some(exchange) => exchange.while_client_stays(answered).await,
+            None => Some(answered.await),
+        };
+        match answered {
             None => return Err(Error::new(Kind::ClientGone, "client_gone", String::new())),
             Some(Ok(())) if tokio::time::Instant::now() < until => {}
             Some(_) => {
@@ -177,18 +230,18 @@ async fn ask(
 
 /// The site of a row, as this worker has it or makes it.
 fn made(
-    arrived: Arrived<'_>,
+    asking: Asking<'_>,
     (template, destination): (&Site, Destination),
     (host, entry): (&str, &Arc<HostEntry>),
 ) -> Result<Arc<Site>> {
-    let sites = &arrived.serving.rows;
+    let sites = &asking.serving.rows;
     if let Some(kept) = sites.of(host, entry) {
         return Ok(kept.site);
     }
     let number = sites.next_tree();
-    let generation = &arrived.serving.generation;
+    let generation = &asking.serving.generation;
     let site = row::stamp(
-        arrived.worker,
+        asking.worker,
         generation,
         (template, destination.site, number),
         (host, entry),

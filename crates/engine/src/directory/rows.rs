@@ -1,14 +1,21 @@
 //! What workers share of rows, and its time.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::table::Directories;
+
+/// How long after one complaint comes the next, at least.
+const COMPLAINT_MS: u64 = 1_000;
 
 /// What workers share of rows.
 #[derive(Debug)]
 pub(crate) struct Rows {
     pub(crate) directories: Directories,
     started: Instant,
+    /// When a row's certificate was last complained of.
+    complained_ms: AtomicU64,
 }
 
 impl Rows {
@@ -17,6 +24,21 @@ impl Rows {
         Self {
             directories: Directories::default(),
             started,
+            complained_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// Tells of a row that names a certificate which its host cannot be shown; of one a second at most.
+    pub(crate) fn complain_of(&self, host: &str, certificate: &str) {
+        let now_ms = self.now_ms(Instant::now()) + COMPLAINT_MS;
+        let last_ms = self.complained_ms.load(Relaxed);
+        if now_ms.saturating_sub(last_ms) >= COMPLAINT_MS
+            && self.complained_ms.swap(now_ms, Relaxed) == last_ms
+        {
+            tracing::warn!(
+                host,
+                "the row names certificate {certificate:.80?}: none of [tls] certificates is called so and good for the host"
+            );
         }
     }
 

@@ -4,6 +4,7 @@
 //! Until the name has led to a certificate, and limits and queue have let it in, a client has cost some parsing and
 //! nothing else. What comes to nothing is recorded, once.
 
+mod named;
 mod proof;
 mod scripts;
 
@@ -26,11 +27,11 @@ use rustls::sign::CertifiedKey;
 use tokio::io::unix::AsyncFd;
 use wire::client_hello::{self, ClientHello, HELLO_RECEIVED_MAX, Reading};
 
+use self::named::NamedRow;
 use super::facts::TlsFacts;
 use super::failures::FailedHandshake;
 use super::handshake::{Made, Who};
 use super::keeper::KeeperKey;
-use super::obtain::{note_use, obtain};
 use super::policy::Policy;
 use super::session::{self, AwaitedFlight, Rest, Session};
 use super::stream::TlsStream;
@@ -39,7 +40,6 @@ use crate::deadline::{Awaited, Deadline};
 use crate::error::{Error, Kind};
 use crate::exchange::request::Peer;
 use crate::io::{Io, poll_out, receive};
-use crate::maps::Map;
 use crate::permits::handshake::{HandshakePermit, admit};
 use crate::worker::Worker;
 use crate::worker::serving::Serving;
@@ -63,6 +63,8 @@ struct Handshake<'a> {
     peer: Peer,
     deadline: Deadline,
     name: Option<Box<str>>,
+    /// What is known of the row of that name.
+    row: NamedRow,
     offered: Vec<u16>,
     cpu_us: u64,
     /// Processor time that scripts took and nobody was charged for yet.
@@ -133,6 +135,7 @@ pub(crate) async fn accept(
         peer,
         deadline: worker.deadlines.register(),
         name: None,
+        row: NamedRow::Unknown,
         offered: Vec::new(),
         cpu_us: 0,
         unpaid_ns: 0,
@@ -176,9 +179,14 @@ impl Handshake<'_> {
         self.name.clone_from(&hello.name);
         self.offered.clone_from(&hello.offered);
         let mut table = self.worker.shared.certificates.table();
-        let asked = hello.name.as_deref().and_then(|name| self.site_of(name));
+        let mut asked = hello.name.as_deref().and_then(|name| self.site_of(name));
         if hello.is_acme {
             return self.prove(asked, received).await.map(|()| None);
+        }
+        if let Some(name) = hello.name.as_deref() {
+            self.row = self.row_of(name).await;
+            self.deadline.set(timeouts.handshake_ms);
+            asked = self.row.index().or(asked);
         }
         let mut permit = None;
         if let Some(site) = self.scripted_site(&hello, asked, tls) {
@@ -190,12 +198,12 @@ impl Handshake<'_> {
                 return Ok(Some((session, unsent, policy)));
             }
         }
-        let map = self.map_of(&table, &hello, asked);
-        if map.is_some() && permit.is_none() {
+        let acceptor = self.acceptor_of(&table, &hello, asked);
+        if acceptor.is_some() && permit.is_none() {
             permit = Some(self.admit(asked)?);
         }
-        if let (Some(map), Some(name)) = (map, hello.name.as_deref()) {
-            self.obtain(&map, name).await?;
+        if let (Some(acceptor), Some(name)) = (acceptor, hello.name.as_deref()) {
+            self.obtain(&acceptor, name).await?;
             self.deadline.set(timeouts.handshake_ms);
             table = self.worker.shared.certificates.table();
         }
@@ -216,33 +224,6 @@ impl Handshake<'_> {
         let (session, unsent) = made?;
         self.deadline.clear();
         Ok(Some((session, unsent, policy)))
-    }
-
-    /// The map that is to be asked before there is a certificate for the name that a client asks for; none where there is
-    /// one, or none is ordered on demand.
-    fn map_of(
-        &self,
-        table: &CertificateTable,
-        hello: &ClientHello,
-        asked: Option<u32>,
-    ) -> Option<Arc<Map>> {
-        let name = hello.name.as_deref()?;
-        let map = self.serving.generation.demand_map(name)?;
-        let known = self.certificate(table, hello, asked, name);
-        let is_there = known.is_some_and(|it| note_use(self.worker, map, name, self.client(), it));
-        (!is_there).then(|| Arc::clone(map))
-    }
-
-    /// Waits for a certificate.
-    async fn obtain(&self, map: &Arc<Map>, name: &str) -> Result<(), Over> {
-        let obtained = obtain(self.worker, map, name, self.client()).await;
-        obtained.map_err(|(reason, detail)| Over {
-            last_word: match reason {
-                "name_refused" => UNRECOGNIZED_NAME,
-                _ => INTERNAL_ERROR,
-            },
-            ..Over::of(reason, detail)
-        })
     }
 
     /// The terms of a site.
@@ -395,25 +376,8 @@ impl Handshake<'_> {
         })
     }
 
-    fn certificate<'t>(
-        &self,
-        table: &'t CertificateTable,
-        hello: &ClientHello,
-        site: Option<u32>,
-        host: &str,
-    ) -> Option<&'t Certificate> {
-        let sites = &self.serving.generation.sites;
-        let own = site.and_then(|site| {
-            let sources = sites.get(site as usize)?.certificates.iter();
-            let mut found = sources.filter_map(|source| table.of_source(source));
-            found.next()
-        });
-        own.or_else(|| table.of_name(host, self.tenant_of(site), &hello.schemes))
-    }
-
     fn tenant_of(&self, site: Option<u32>) -> Option<&str> {
-        let site = self.serving.generation.sites.get(site? as usize)?;
-        Some(&site.tenant_name)
+        Some(&self.site_at(site)?.tenant_name)
     }
 
     /// On whose account the first step goes.
@@ -429,7 +393,7 @@ impl Handshake<'_> {
 
     /// On whose account the steps go.
     fn who(&self, site: Option<u32>, kind: StepKind) -> Who {
-        let site = site.and_then(|site| self.serving.generation.sites.get(site as usize));
+        let site = self.site_at(site);
         let mut tenant = DefaultHasher::new();
         site.map(|site| &*site.tenant_name).hash(&mut tenant);
         Who {

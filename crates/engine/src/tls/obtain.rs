@@ -1,4 +1,4 @@
-//! A certificate for a name that a client asks for and a site covers: its map is asked, then the supervisor.
+//! A certificate for a name that a client asks for and a site covers: its map or row is asked, then the supervisor.
 //!
 //! What asks goes on when the handshake that began it has gone: others may wait for the same name.
 
@@ -21,13 +21,33 @@ use crate::worker::Worker;
 /// Why a handshake does not get the certificate that it would wait for: a stable word, and more.
 pub(crate) type NotObtained = (&'static str, String);
 
+/// Who accepts a name.
+#[derive(Debug, Clone)]
+pub(crate) enum Accepts {
+    /// This map, if it has an answer.
+    Map(Arc<Map>),
+    /// Its row, of this tenant.
+    Row(Arc<str>),
+    /// Nobody any more: it has no row.
+    Nobody,
+}
+
+impl Accepts {
+    fn title(&self) -> String {
+        match self {
+            Accepts::Map(map) => format!("map {}", map.name()),
+            Accepts::Row(_) | Accepts::Nobody => "its directory".to_owned(),
+        }
+    }
+}
+
 /// Waits until there is a certificate.
 ///
 /// # Errors
 /// Where none comes, or not within [`WAIT`].
 pub(crate) async fn obtain(
     worker: &Rc<Worker>,
-    map: &Arc<Map>,
+    by: &Accepts,
     name: &str,
     client: IpAddr,
 ) -> Result<(), NotObtained> {
@@ -38,18 +58,17 @@ pub(crate) async fn obtain(
         Look::Fresh(answer) => answer,
         Look::Waits(heard) => wait(heard).await?,
         Look::Asks(heard) => {
-            let (worker, map) = (Rc::clone(worker), Arc::clone(map));
+            let (worker, by) = (Rc::clone(worker), by.clone());
             let name = name.to_owned();
-            tokio::task::spawn_local(async move { demand(&worker, &map, &name, client).await });
+            tokio::task::spawn_local(async move { demand(&worker, &by, &name, client).await });
             wait(heard).await?
         }
     };
     match answer {
         None => Ok(()),
-        Some(why) if *why == *NOT_ACCEPTED.as_bytes() => Err((
-            "name_refused",
-            format!("map {} does not accept it", map.name()),
-        )),
+        Some(why) if *why == *NOT_ACCEPTED.as_bytes() => {
+            Err(("name_refused", format!("{} does not accept it", by.title())))
+        }
         Some(why) => Err(("not_obtained", String::from_utf8_lossy(&why).into_owned())),
     }
 }
@@ -64,16 +83,16 @@ async fn wait(heard: Heard) -> Result<Option<Arc<[u8]>>, NotObtained> {
 }
 
 /// Sees to one name, until it is refused, there, or has taken too long.
-async fn demand(worker: &Rc<Worker>, map: &Map, name: &str, client: IpAddr) {
+async fn demand(worker: &Rc<Worker>, by: &Accepts, name: &str, client: IpAddr) {
     let demands = &worker.shared.demands;
     demands.counts.asked.fetch_add(1, Relaxed);
-    match accepts(worker, map, name, client).await {
+    match accepts(worker, by, name, client).await {
         Some(true) => {}
         Some(false) => return demands.refuse(name, NOT_ACCEPTED, Instant::now()),
-        None => return demands.put_off(name, &format!("map {} gives no answer", map.name())),
+        None => return demands.put_off(name, &format!("{} gives no answer", by.title())),
     }
     demands.counts.accepted.fetch_add(1, Relaxed);
-    if let Err(why) = tell(worker, name, true, false) {
+    if let Err(why) = tell(worker, by, name, (true, false)) {
         return demands.put_off(name, &why);
     }
     let Some(Look::Waits(heard)) = demands.join(name, Instant::now()) else {
@@ -88,7 +107,7 @@ async fn demand(worker: &Rc<Worker>, map: &Map, name: &str, client: IpAddr) {
 /// map still accepts the name.
 pub(crate) fn note_use(
     worker: &Rc<Worker>,
-    map: &Arc<Map>,
+    by: &Accepts,
     name: &str,
     client: IpAddr,
     certificate: &Certificate,
@@ -103,21 +122,27 @@ pub(crate) fn note_use(
     if !does || !worker.shared.demands.is_news(name, now) {
         return does;
     }
-    let (worker, map) = (Rc::clone(worker), Arc::clone(map));
+    let (worker, by) = (Rc::clone(worker), by.clone());
     let name = name.to_owned();
     tokio::task::spawn_local(async move {
-        let is_accepted = accepts(&worker, &map, &name, client).await;
+        let is_accepted = accepts(&worker, &by, &name, client).await;
         // A map that fails is asked again with the next handshake.
-        let is_told = is_accepted.is_some_and(|it| tell(&worker, &name, it, true).is_ok());
+        let is_told = is_accepted.is_some_and(|it| tell(&worker, &by, &name, (it, true)).is_ok());
         let demands = &worker.shared.demands;
         demands.told(&name, is_told, Instant::now());
     });
     true
 }
 
-/// Whether a map accepts a name: an answer does, none or an empty one does not. `None` where the map
+/// Whether a name is accepted: by a map an answer does that, none or an empty one does not. `None` where the map
 /// fails, unless it has an answer for that (`on_error`).
-async fn accepts(worker: &Worker, map: &Map, name: &str, client: IpAddr) -> Option<bool> {
+async fn accepts(worker: &Worker, by: &Accepts, name: &str, client: IpAddr) -> Option<bool> {
+    let map = match by {
+        Accepts::Map(map) => map,
+        // The handshake has just looked.
+        Accepts::Row(_) => return Some(true),
+        Accepts::Nobody => return Some(false),
+    };
     let key = match map.processes() {
         Some(_) => format!("{name} {}", client.to_canonical()),
         // White space ends the keys of a file.
@@ -130,9 +155,18 @@ async fn accepts(worker: &Worker, map: &Map, name: &str, client: IpAddr) -> Opti
     }
 }
 
-fn tell(worker: &Worker, name: &str, is_accepted: bool, is_in_use: bool) -> Result<(), String> {
+fn tell(
+    worker: &Worker,
+    by: &Accepts,
+    name: &str,
+    (is_accepted, is_in_use): (bool, bool),
+) -> Result<(), String> {
     worker.shared.orders.teller.put(AskedName {
         name: name.to_owned(),
+        tenant: match by {
+            Accepts::Row(tenant) => Some(tenant.to_string()),
+            Accepts::Map(_) | Accepts::Nobody => None,
+        },
         is_accepted,
         is_in_use,
     })

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use config::model;
@@ -129,6 +130,30 @@ impl CertificateTable {
         };
         let wildcard = || fits(&format!("*.{}", name.split_once('.')?.1));
         fits(name).or_else(wildcard)
+    }
+
+    /// The certificate of `[tls]` whose file is called so, good for a host: of several the best, as by name.
+    pub(crate) fn called(&self, called: &str, host: &str, schemes: &[u16]) -> Option<&Certificate> {
+        let is_meant = |it: &&Certificate| {
+            let file = match &it.source {
+                // A tenant's is named by its site alone.
+                Source::File(file) if it.tenant.is_none() => Path::new(file),
+                _ => return false,
+            };
+            let is_certbots = file.file_name().is_some_and(|name| name == "fullchain.pem");
+            let name = match is_certbots {
+                true => file.parent().and_then(Path::file_name),
+                false => file.file_stem(),
+            };
+            name.is_some_and(|name| name == called)
+        };
+        let wildcard = host.split_once('.').map(|(_, above)| format!("*.{above}"));
+        let names = std::iter::once(host).chain(wildcard.as_deref());
+        let found = names.filter_map(|name| self.by_name.get(name)).flatten();
+        let found = found.filter_map(|index| self.at(*index));
+        let mut found = found.filter(is_meant);
+        let first = found.clone().next();
+        found.find(|it| is_understood(it.kind, schemes)).or(first)
     }
 
     /// The certificate for an address.
@@ -258,6 +283,41 @@ mod tests {
             table.chain(table.of_source(&source).expect("there")).len(),
             1
         );
+    }
+
+    #[test]
+    fn a_certificate_is_called_as_its_file_and_shown_for_what_it_is_good_for() {
+        let theirs = Certificate {
+            tenant: Some("one".into()),
+            ..certificate("/c/theirs.pem", &["a.example"], KeyKind::P256, 9)
+        };
+        let certificates = vec![
+            certificate("/c/a.pem", &["a.example"], KeyKind::P256, 5),
+            certificate("/c/wide.crt", &["*.example"], KeyKind::P256, 6),
+            certificate("/live/bot/fullchain.pem", &["a.example"], KeyKind::P256, 7),
+            theirs,
+        ];
+        let table = CertificateTable::new(CertificateSet {
+            number: 1,
+            blobs: vec![Blob::from(*b"leaf")],
+            certificates,
+            broken: Vec::new(),
+        });
+        for (called, host, expected) in [
+            ("a", "a.example", Some(5)),
+            ("wide", "a.example", Some(6)),
+            ("bot", "a.example", Some(7)),
+            ("a", "b.example", None),
+            ("wide", "b.example", Some(6)),
+            ("theirs", "a.example", None),
+            ("/c/a.pem", "a.example", None),
+            ("a.pem", "a.example", None),
+            ("fullchain", "a.example", None),
+            ("", "a.example", None),
+        ] {
+            let found = table.called(called, host, &[0x0403]);
+            assert_eq!(found.map(|it| it.not_after_s), expected, "{called} {host}");
+        }
     }
 
     #[test]

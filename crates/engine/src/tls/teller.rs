@@ -18,6 +18,8 @@ const IN_USE_MAX: usize = NAMES_MAX / 4;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct AskedName {
     pub(crate) name: String,
+    /// Whose it is, where its row says that.
+    pub(crate) tenant: Option<String>,
     /// Whether its map accepts it.
     pub(crate) is_accepted: bool,
     /// Whether it has a certificate.
@@ -90,10 +92,11 @@ impl Teller {
                 return ToSupervisor::Challenged { number };
             }
             if let Some(asked) = untold.names.pop_front() {
-                let AskedName {
-                    name, is_accepted, ..
-                } = asked;
-                return ToSupervisor::Demand { name, is_accepted };
+                return ToSupervisor::Demand {
+                    name: asked.name,
+                    tenant: asked.tenant,
+                    is_accepted: asked.is_accepted,
+                };
             }
             let waited = self.news.wait(untold);
             untold = waited.unwrap_or_else(PoisonError::into_inner);
@@ -116,6 +119,7 @@ mod tests {
             let told = (0..count).map(|index| {
                 teller.put(AskedName {
                     name: format!("n{index}.jp"),
+                    tenant: None,
                     is_accepted: true,
                     is_in_use,
                 })

@@ -114,6 +114,50 @@ fn a_name_that_its_map_accepts_is_ordered_in_the_handshake_and_lasts() {
     }
 }
 
+/// Names of a table.
+const ROWS: &str = r#"
+lease = "2s"
+on_demand = { directory = "customers", tenant = 1 }
+[directories.customers]
+source = "file:{place}/rows.csv"
+keep = "1s"
+missing = "1s"
+[[sites]]
+hosts = { directory = "customers" }
+tenant = "$row.tenant"
+rules = [{ handler = { respond = { body = "a shop" } } }]
+tls = { acme = "test" }
+"#;
+
+#[test]
+fn names_that_have_a_row_are_ordered_in_the_handshake_and_no_others() {
+    let Some(town) = Town::new(Accounts::Free, &[], ROWS) else {
+        return;
+    };
+    let rows = |more: &str| {
+        let rows = format!("host,tenant\nshop.example.jp,anna\nmore.example.jp,anna\n{more}");
+        town.place.write("rows.csv", rows)
+    };
+    rows("");
+    let gateway = town.gateway(BINARY, &town.config, town.ports()).start();
+    eventually(PATIENCE, "its certificate", || {
+        is_answered(&town, "shop.example.jp").then_some(())
+    });
+    assert!(!is_answered(&town, "other.example.jp"));
+    let told = why(&gateway, "other.example.jp");
+    assert!(told.contains("no_certificate"), "{told}");
+    // The budget is the row's tenant's.
+    assert!(!is_answered(&town, "more.example.jp"));
+    let told = why(&gateway, "more.example.jp");
+    assert!(told.contains("1 new names of tenant anna"), "{told}");
+    assert_eq!(town.files("certificates").len(), 1);
+    rows("new.example.jp,berta\n");
+    eventually(PATIENCE, "a name that came later", || {
+        is_answered(&town, "new.example.jp").then_some(())
+    });
+    assert_eq!(town.files("certificates").len(), 2);
+}
+
 #[test]
 fn a_map_that_fails_refuses_nothing_for_longer_than_it_fails() {
     let Some(town) = town() else {

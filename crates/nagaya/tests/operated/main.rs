@@ -34,6 +34,7 @@ mod recorded;
 mod recorder;
 mod reload_command;
 mod reload_under_load;
+mod row_certificates;
 mod set_aside;
 mod supervisor;
 mod town;

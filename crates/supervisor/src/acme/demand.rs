@@ -241,12 +241,12 @@ impl Supervisor {
     /// Has ordered what clients of other machines ask for.
     pub(super) fn mind_demands(&mut self, now: Instant) {
         for name in self.authorities.asked_elsewhere(now) {
-            self.demand(name, true);
+            self.demand(name, None, true);
         }
     }
 
-    /// A client asks for a name, and its map was asked.
-    pub(crate) fn demand(&mut self, name: String, is_accepted: bool) {
+    /// A client asks for a name, and its map or row was asked; whose it is, where its row says that.
+    pub(crate) fn demand(&mut self, name: String, tenant: Option<String>, is_accepted: bool) {
         let now_s = now_s();
         if self.authorities.pid().is_none() {
             let why = "the acme process is being started again".into();
@@ -262,6 +262,11 @@ impl Supervisor {
         };
         match is_news {
             Ok(true) => {
+                let tenant = tenant.filter(|it| ipc::rows::tenant(it).is_ok());
+                let known = self.authorities.demanded.get_mut(&name);
+                if let (Some(known), Some(tenant)) = (known, tenant) {
+                    known.demand.tenant = tenant;
+                }
                 if let Some(known) = self.authorities.demanded.get(&name) {
                     let wanted = self.wanted(&known.wish, Some(known.demand.clone()));
                     self.authorities.say(&ToAcme::Demand(wanted));
