@@ -69,6 +69,7 @@ soak: ## the long run, three hours: reloads under load, programs, scripts, mutat
 	umask 022; NAGAYA_PROGRAMS=10000 cargo test --locked -p nagaya --test programs -- after_many_requests
 	umask 022; NAGAYA_MIXED=100000 cargo test --locked -p nagaya --test programs -- settings_of_one_site
 	umask 022; cargo test --locked -p nagaya --test programs -- mail_of_a_pool --ignored
+	umask 022; NAGAYA_RECORDED=1000000 cargo test --locked -p nagaya --test operated -- many_requests_are_counted --nocapture
 	umask 022; NAGAYA_SOAK_S=600 cargo test --locked -p nagaya --test scripted -- scripts_soak --nocapture
 	umask 022; NAGAYA_MUTATIONS=200000 cargo test --locked -p nagaya --test http -- mutations
 	umask 022; NAGAYA_HTACCESS_PAIRS=1000000 cargo test --locked -p nagaya --test operated -- htaccess_beside_apache --nocapture
