@@ -14,8 +14,6 @@ mod exchanges;
 mod garden;
 mod hidden;
 mod htaccess;
-mod htaccess_order;
-mod htaccess_sections;
 mod mounts;
 mod mutations;
 mod peers;

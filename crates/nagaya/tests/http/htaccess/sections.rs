@@ -5,7 +5,7 @@ use std::process::Command;
 
 use testkit::{Gateway, ScriptedUpstream, Step};
 
-use crate::htaccess::{ask, check};
+use super::{ask, check};
 
 const CONFIG: &str = r#"
 workers = 1

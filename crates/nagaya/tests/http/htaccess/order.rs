@@ -2,7 +2,7 @@
 
 use testkit::Gateway;
 
-use crate::htaccess::ask;
+use super::ask;
 
 const CONFIG: &str = r#"
 workers = 1
