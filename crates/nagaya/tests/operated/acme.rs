@@ -194,6 +194,30 @@ fn order_through_another_machine(town: &Town) {
 }
 
 #[test]
+fn what_another_machine_shows_is_shown_no_longer_once_no_account_is_left() {
+    let Some(town) = town("http-01", &[]) else {
+        return;
+    };
+    let _writer = aside(&town);
+    town.until_there("lease.1");
+    let mut reader = aside(&town);
+    eventually(PATIENCE, "the reader", || {
+        (!town.files("readers").is_empty()).then_some(())
+    });
+    fs::write(town.file("challenges/token"), "example.jp\ntoken.key\n").unwrap();
+    let port = reader.address().port();
+    let is_shown = |text: &str| {
+        let shown = get(port, "/.well-known/acme-challenge/token");
+        (shown == text).then_some(())
+    };
+    eventually(PATIENCE, "the challenge", || is_shown("token.key"));
+    let (before, account) = town.config.split_once("[acme.test]").unwrap();
+    let (_, sites) = account.split_once("[[sites]]").unwrap();
+    reader.reload(&format!("{before}[[sites]]{}", sites.replace(WISH, "")));
+    eventually(PATIENCE, "the site's own", || is_shown("the site"));
+}
+
+#[test]
 fn the_machine_that_is_left_orders_when_the_other_has_died() {
     let Some(town) = town("http-01", &[]) else {
         return;
