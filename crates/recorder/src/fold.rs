@@ -75,6 +75,11 @@ impl Fold {
         }
     }
 
+    /// The clock was put back by so much: visits under way go on, as if no time had passed.
+    pub fn clock_went_back(&mut self, by_us: i64) {
+        self.visits.clock_went_back(by_us);
+    }
+
     /// The local day of an instant, counted from 1970.
     pub fn day_of(&mut self, at_us: i64) -> i32 {
         self.zone.local(at_us).day

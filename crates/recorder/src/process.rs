@@ -35,9 +35,10 @@ const POLL: Duration = Duration::from_millis(50);
 const WRITE_US: u64 = 5_000_000;
 /// Names in pieces, or things as large, with which they are written at once: some 30 MB.
 const HELD_MAX: usize = 150_000;
-/// A request may be so much older than now, or ahead of the clock: a week, five minutes.
+/// A request may be so much older than now: a week. One ahead of the clock is of now.
 const OLD_US: i64 = 7 * 86_400_000_000;
-const AHEAD_US: i64 = 300_000_000;
+/// A clock that goes back by more than this is said to.
+const BACK_US: i64 = 2_000_000;
 /// What the database calls the alerts that were told and are not over.
 const ALERTS: &str = "alerts";
 /// How long the last lines of the error log may take.
@@ -114,7 +115,8 @@ struct Recorder {
     told_alerts: String,
     /// What sites came to in the minute under way.
     minutes: SiteMinutes,
-    /// The second that was dealt with last.
+    /// When it looked last, and the second that was dealt with last.
+    looked_us: i64,
     second: i64,
     /// The minute in which figures over time were written last.
     samples_s: i64,
@@ -144,6 +146,7 @@ impl Recorder {
             told_alerts: String::new(),
             minutes: SiteMinutes::watching(&settings.alerts),
             settings,
+            looked_us: i64::MIN,
             second: 0,
             samples_s: 0,
         };
@@ -208,6 +211,13 @@ impl Recorder {
 
     /// One turn.
     fn look(&mut self, now_us: i64) {
+        let back_us = self.looked_us.saturating_sub(now_us);
+        self.looked_us = now_us;
+        if back_us > BACK_US {
+            let seconds = back_us / 1_000_000;
+            tracing::warn!(seconds, "the clock went back: figures go on from there");
+            self.fold.clock_went_back(back_us);
+        }
         self.read(now_us);
         self.renew_salt(now_us);
         if self.fold.make_room() {
@@ -292,8 +302,9 @@ impl Recorder {
         for ring in &mut self.rings {
             let counts = ring.read(
                 |text| tell(&mut fold.borrow_mut(), &text),
-                |record| match is_of_now(record, now_us) {
+                |record| match record.at_us >= now_us.saturating_sub(OLD_US) {
                     true => fold.borrow_mut().take(&RingRecord {
+                        at_us: record.at_us.min(now_us),
                         stands_for: record.stands_for.max(1),
                         ..*record
                     }),
@@ -515,11 +526,6 @@ fn set_aside(store: &mut FigureStore, now_us: i64, why: &StoreError) -> Result<(
     let aside = store.set_aside(now_s)?.display().to_string();
     tracing::error!(aside, "{why}: the figures are set aside; new ones begin");
     Ok(())
-}
-
-/// Whether the time of a record can be right.
-fn is_of_now(record: &RingRecord, now_us: i64) -> bool {
-    (now_us.saturating_sub(OLD_US)..=now_us.saturating_add(AHEAD_US)).contains(&record.at_us)
 }
 
 /// Folds a text that a worker tells: it may be anything. What another worker told, too, is known.

@@ -133,6 +133,15 @@ impl Visits {
         })
     }
 
+    /// What is under way was seen so much earlier, by the clock of now.
+    pub(crate) fn clock_went_back(&mut self, by_us: i64) {
+        for visit in self.open.values_mut() {
+            visit.last_us = visit.last_us.saturating_sub(by_us);
+        }
+        self.latest_us = self.latest_us.saturating_sub(by_us);
+        self.swept_us = self.latest_us;
+    }
+
     /// Forgets visits that have ended, now and then, and the oldest where there are too many. A late
     /// line ends nobody's: what counts is the latest time that was seen.
     fn sweep(&mut self, at_us: i64) {
@@ -253,6 +262,19 @@ mod tests {
             visits.view((1, 1), -90 * MINUTE_US, 0, &page),
             Viewed::First
         );
+    }
+
+    #[test]
+    fn a_visit_goes_on_though_the_clock_is_put_back_by_hours() {
+        let mut visits = Visits::default();
+        let page = page("/");
+        visits.view((1, 1), 100 * MINUTE_US, 0, &page);
+        visits.clock_went_back(60 * MINUTE_US);
+        let before = further(visits.view((1, 1), 41 * MINUTE_US, 0, &page));
+        assert_eq!(before.since_s, 60);
+        // That it is silent then ends it as ever.
+        let later = visits.view((1, 1), 72 * MINUTE_US, 0, &page);
+        assert_eq!(later, Viewed::First);
     }
 
     #[test]

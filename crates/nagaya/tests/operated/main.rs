@@ -31,6 +31,7 @@ mod metrics;
 mod readme;
 mod readme_figures;
 mod recorded;
+mod recorded_clock;
 mod recorder;
 mod reload_command;
 mod reload_under_load;

@@ -101,7 +101,7 @@ fn known_metric(gateway: &Gateway, series: &str) -> Option<f64> {
 }
 
 /// Waits until the recorder has looked into the rings, later than now.
-fn await_look(gateway: &Gateway) {
+pub(super) fn await_look(gateway: &Gateway) {
     let since = Instant::now();
     eventually(PATIENCE, "a look into the rings", || {
         let lag_s = known_metric(gateway, "recorder_lag_seconds")?;
@@ -121,7 +121,7 @@ pub(super) fn dropped(gateway: &Gateway) -> f64 {
 }
 
 /// Waits until every request but the one that looks has ended: a reply is read before its request counts.
-fn await_quiet(gateway: &Gateway) {
+pub(super) fn await_quiet(gateway: &Gateway) {
     eventually(PATIENCE, "nothing under way", || {
         let text = reply(gateway.ask(b"GET / HTTP/1.1\r\nHost: m.example\r\n\r\n")).text();
         let under_way = text

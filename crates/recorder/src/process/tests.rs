@@ -90,6 +90,19 @@ fn a_clock_that_goes_back_loses_no_request_and_no_figure() {
 }
 
 #[test]
+fn a_request_from_before_the_clock_went_back_is_of_now() {
+    const HOUR_US: i64 = 3_600_000_000;
+    let mut worked = Worked::new();
+    let begun_us = now_us();
+    worked.request(begun_us);
+    push(&mut worked.ring, begun_us + 1_000);
+    worked.request(begun_us - HOUR_US);
+    worked.recorder.write(begun_us - HOUR_US);
+    assert_eq!(counted(&worked.directory), 3);
+    assert_eq!(worked.recorder.broken, 0);
+}
+
+#[test]
 fn what_was_folded_is_written_though_the_link_makes_no_sense() {
     let worked = Worked::new();
     let (mut ring, recorder) = (worked.ring, worked.recorder);
