@@ -80,8 +80,6 @@ pub struct ConsoleQuestion {
     pub id: u64,
     /// What may be seen.
     pub scope: ConsoleScope,
-    /// The method of the request.
-    pub method: String,
     /// The path below which the console stands, with a slash at its end.
     pub base: String,
     /// What follows that in the path, decoded.
@@ -129,7 +127,6 @@ pub struct Incident {
     /// Who held places of limits, or waited for them, those with most first.
     pub held: Vec<HeldPlace>,
     /// The oldest requests that did, of this limit where one refused, at most [`INCIDENT_REQUESTS_MAX`].
-    #[serde(default)]
     pub requests: Vec<RequestInFlight>,
 }
 
@@ -277,13 +274,7 @@ impl ConsoleQuestion {
             ConsoleScope::Tenants(tenants) => tenants,
         };
         let sites = tenants.iter().flat_map(|it| &it.sites);
-        let texts = [
-            &self.method,
-            &self.base,
-            &self.path,
-            &self.query,
-            &self.accept_language,
-        ];
+        let texts = [&self.base, &self.path, &self.query, &self.accept_language];
         let texts = texts.into_iter().chain(sites);
         let texts = texts.chain(tenants.iter().map(|it| &it.tenant));
         texts.map(|text| size_of::<String>() + text.len()).sum()

@@ -4,11 +4,11 @@
 //! `cargo run --release -p recorder --example console_cost`.
 #![allow(clippy::unwrap_used, reason = "no part of the product")]
 
-use ipc::console::ConsoleScope;
+use ipc::console::{ConsoleQuestion, ConsoleScope};
 use jiff::civil::date;
 use jiff::tz::TimeZone;
 use os::cpu::process_cpu_ns;
-use recorder::{ConsoleQuestion, FigureStore, ListOf, NAMES_MAX, Piece, SaltPeriod, Tally, answer};
+use recorder::{ConsoleMoment, FigureStore, ListOf, NAMES_MAX, Piece, SaltPeriod, Tally, answer};
 use testkit::TempDir;
 
 /// 2026-11-27.
@@ -46,12 +46,13 @@ fn main() {
     for address in [String::new()].into_iter().chain(pages) {
         let (path, query) = address.split_once('?').unwrap_or((&address, ""));
         let question = ConsoleQuestion {
-            scope: &ConsoleScope::All,
-            method: "GET",
-            base: "/",
-            path,
-            query,
-            accept_language: "",
+            scope: ConsoleScope::All,
+            base: "/".into(),
+            path: path.into(),
+            query: query.into(),
+            ..ConsoleQuestion::default()
+        };
+        let moment = ConsoleMoment {
             now: date(2026, 11, 27)
                 .at(12, 0, 0, 0)
                 .to_zoned(TimeZone::UTC)
@@ -63,7 +64,7 @@ fn main() {
         let begun = process_cpu_ns();
         let mut bytes = 0;
         for _ in 0..RUNS {
-            let answer = answer(&store, &question);
+            let answer = answer(&store, &question, &moment);
             assert_eq!(answer.status, 200);
             bytes = answer.body.len();
         }

@@ -277,7 +277,7 @@ impl Tally {
 }
 
 /// Names with their tallies.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TopList {
     names: HashMap<Box<str>, Tally>,
     /// Of the names that are not kept.
@@ -369,7 +369,7 @@ pub struct TrailStep {
 }
 
 /// One site's day.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DayFigures {
     /// The whole day.
     pub total: Figures,

@@ -41,7 +41,7 @@ mod zone;
 pub use agent::{Agent, Browser};
 pub use alert::{AlertStanding, AlertState};
 pub use capacity::{AHEAD_MAX, BusyHour, DAYS_MAX, DAYS_MIN, FullOn, Trend, full_on, trend};
-pub use console::{ConsoleAnswer, ConsoleQuestion, Live, answer, fragment};
+pub use console::{ConsoleMoment, Live, answer, fragment};
 pub use day::{
     DayFigures, Figures, ListOf, Lists, NAMES_MAX, PartsWanted, Tally, TopList, TrailStep,
 };

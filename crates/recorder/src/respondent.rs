@@ -21,7 +21,7 @@ use ipc::console::{
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::console::{self, Live};
+use crate::console::{self, ConsoleMoment, Live};
 use crate::hearing::Heard;
 use crate::outlook::KeptOutlook;
 use crate::salts::SaltPeriod;
@@ -434,7 +434,6 @@ impl Respondent {
         if is_event {
             // Its address says in which language: what else a client says makes no difference.
             question.accept_language.clear();
-            question.method = "GET".to_owned();
         }
         if console::is_of_now(&question.path) && self.lookers.len() < LOOKED_AT_MAX {
             let tenants = tenants_of(&question.scope).map(str::to_owned);
@@ -507,32 +506,17 @@ impl Respondent {
             alerts: &alerts,
             owners: &owners,
         });
-        let asked = console::ConsoleQuestion {
-            scope: &question.scope,
-            method: &question.method,
-            base: &question.base,
-            path: &question.path,
-            query: &question.query,
-            accept_language: &question.accept_language,
+        let moment = ConsoleMoment {
             now: Timestamp::now().to_zoned(open.zone.clone()),
             salt: open.salt,
             live: live.as_ref(),
             outlook: Some(&self.outlook),
         };
-        let (answer, why) = console::answer_and_why(&open.store, &asked);
+        let (answer, why) = console::answer_and_why(&open.store, question, &moment);
         if let Some(error) = why.filter(|error| !error.is_late()) {
             self.note(&error);
         }
-        let fields = answer.fields.into_iter();
-        ConsoleAnswer {
-            id: 0,
-            status: answer.status,
-            content_type: answer.content_type.to_owned(),
-            fields: fields
-                .map(|(name, value)| (name.to_owned(), value))
-                .collect(),
-            body: answer.body,
-        }
+        answer
     }
 }
 

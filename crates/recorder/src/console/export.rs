@@ -3,11 +3,12 @@
 //! The idea: a spreadsheet takes a text for a formula by its first character, so that such a text
 //! gets a mark before it; everything else is what the page shows.
 
+use ipc::console::ConsoleAnswer;
 use report::{Table, harmless};
 use serde_json::{Value, json};
 
 use super::address::Format;
-use super::{Asking, ConsoleAnswer, NoPage, frame};
+use super::{Asking, NoPage, frame};
 use crate::salts::civil;
 
 /// What a formula may begin with.
@@ -41,7 +42,7 @@ pub(super) fn answer(
     };
     let mut answer = frame::answer(200, content_type, body);
     let file = format!("attachment; filename=\"{of}-{id}.{ending}\"");
-    answer.fields.push(("Content-Disposition", file));
+    answer.fields.push(("Content-Disposition".to_owned(), file));
     Ok(answer)
 }
 

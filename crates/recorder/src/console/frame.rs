@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ipc::console::ConsoleScope;
+use ipc::console::{ConsoleAnswer, ConsoleQuestion, ConsoleScope};
 use maud::{Markup, PreEscaped, html};
 use report::{Document, Frame, Language, Phrase};
 use sha2::{Digest, Sha256};
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::address::{Address, Page, PageQuery};
 use super::live::LivePage;
 use super::site::{self, SitePart};
-use super::{Asking, ConsoleAnswer, ConsoleQuestion, NoPage, export};
+use super::{Asking, NoPage, export};
 use crate::salts::civil;
 
 /// Seconds after which a page that changes is asked for anew, where no script runs.
@@ -54,11 +54,12 @@ fn hash(text: &str) -> String {
 }
 
 /// An answer with the policy that all of them have in their head; all else there is the server's to say.
-pub(super) fn answer(status: u16, content_type: &'static str, body: String) -> ConsoleAnswer {
+pub(super) fn answer(status: u16, content_type: &str, body: String) -> ConsoleAnswer {
     ConsoleAnswer {
+        id: 0,
         status,
-        content_type,
-        fields: vec![("Content-Security-Policy", POLICY.clone())],
+        content_type: content_type.to_owned(),
+        fields: vec![("Content-Security-Policy".to_owned(), POLICY.clone())],
         body,
     }
 }
@@ -74,20 +75,9 @@ pub(super) fn event(changing: &str) -> ConsoleAnswer {
     answer(200, "text/event-stream", body)
 }
 
-/// A request that is none to look at something.
-pub(super) fn not_allowed() -> ConsoleAnswer {
-    let mut answer = answer(
-        405,
-        "text/plain; charset=utf-8",
-        "The console only shows.\n".into(),
-    );
-    answer.fields.push(("Allow", "GET, HEAD".into()));
-    answer
-}
-
 /// Why there is no page, without a word of what was asked for.
 pub(super) fn no_page(
-    question: &ConsoleQuestion<'_>,
+    question: &ConsoleQuestion,
     language: Language,
     why: &NoPage,
 ) -> ConsoleAnswer {
@@ -136,7 +126,7 @@ pub(super) fn no_page(
     let mut document = Document::new(title, "");
     document.answer = Some((report::Tone::Warn, told));
     let address = Address {
-        base: question.base,
+        base: &question.base,
         page: Page::Sites,
         asked: PageQuery {
             language: Some(language),
@@ -144,7 +134,7 @@ pub(super) fn no_page(
         },
     };
     let body = html! {
-        (top(question.scope, &address, None, language))
+        (top(&question.scope, &address, None, language))
         main id="main" { (document.head()) }
     };
     html_answer(status, framed(language, &document.title, html! {}, body))
@@ -183,7 +173,7 @@ fn page(
     (from, to): (i32, i32),
 ) -> ConsoleAnswer {
     let body = html! {
-        (top(asking.question.scope, &asking.address, Some(&asking.address.page), asking.language))
+        (top(asking.scope, &asking.address, Some(&asking.address.page), asking.language))
         main id="main" {
             (heading(document))
             @if let Some((site, part)) = tabs { (parts(asking, site, part)) }
@@ -212,7 +202,7 @@ pub(super) fn live_page(
         noscript { meta http-equiv="refresh" content=(REFRESH_S); }
     };
     let body = html! {
-        (top(asking.question.scope, address, Some(&address.page), asking.language))
+        (top(asking.scope, address, Some(&address.page), asking.language))
         main id="main" {
             (heading(document))
             @if let Some((from, to)) = days {
@@ -340,11 +330,7 @@ fn filter(asking: &Asking<'_>) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-    use jiff::tz::TimeZone;
-
     use super::*;
-    use crate::salts::SaltPeriod;
     use crate::store::FigureStore;
 
     #[test]
@@ -353,16 +339,9 @@ mod tests {
         let path = directory.path().display().to_string();
         for (scope, is_told) in [(ConsoleScope::All, true), (ConsoleScope::default(), false)] {
             let question = ConsoleQuestion {
-                scope: &scope,
-                method: "GET",
-                base: "/",
-                path: "",
-                query: "",
-                accept_language: "",
-                now: Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC),
-                salt: SaltPeriod::Day,
-                live: None,
-                outlook: None,
+                scope,
+                base: "/".into(),
+                ..ConsoleQuestion::default()
             };
             let error = FigureStore::open_existing(directory.path()).expect_err("there are none");
             let why = NoPage::Unreadable(error);

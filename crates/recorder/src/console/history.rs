@@ -5,13 +5,13 @@
 
 use config::model::WatchedFigure;
 use config::model::sensor;
-use ipc::console::ConsoleScope;
+use ipc::console::{ConsoleAnswer, ConsoleScope};
 use ipc::limit_figures::LIMIT_FIGURES;
 use jiff::civil::Date;
 use report::units::Unit;
 use report::{Along, Language, Line, units};
 
-use super::{Asking, ConsoleAnswer, NoPage, frame};
+use super::{Asking, NoPage, frame};
 use crate::history::{ALL_TENANTS, Sums};
 use crate::page::{self, MaybeFigure};
 use crate::salts::civil;
@@ -66,7 +66,7 @@ pub(super) fn answer(store: &FigureStore, asking: &Asking<'_>) -> Result<Console
 
 /// The figures of the scope that are shown.
 fn shown(store: &FigureStore, asking: &Asking<'_>) -> Result<Vec<String>, NoPage> {
-    let scope = asking.question.scope;
+    let scope = asking.scope;
     let telling = asking.telling();
     let is_machine = |name: &str| !OWNED.iter().any(|begin| name.starts_with(begin));
     let is_wanted = |name: &str| match (scope, telling.filter) {
@@ -110,7 +110,7 @@ pub(super) struct Span {
 
 impl Span {
     pub(super) fn of(asking: &Asking<'_>, from: i32, to: i32) -> Span {
-        let zone = asking.question.now.time_zone();
+        let zone = asking.moment.now.time_zone();
         let begin = |date: Date| {
             let begin = date.to_zoned(zone.clone());
             begin.map_or(0, |begin| begin.timestamp().as_second())

@@ -43,7 +43,7 @@ pub(super) fn tell(
     let (from, to) = asking.range()?;
     let span = Span::of(asking, from, to);
     let told = IncidentTelling {
-        scope: asking.question.scope,
+        scope: asking.scope,
         telling: asking.telling(),
     };
     let of = IncidentsOf {

@@ -5,14 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use ipc::console::{ConsoleScope, TENANT_LOOK_S, TenantSites};
+use ipc::console::{ConsoleAnswer, ConsoleScope, TENANT_LOOK_S, TenantSites};
 use report::units::{self, Unit};
 use report::{Cell, Document, Picture, Tone};
 
 use super::address::Page;
 use super::history::Span;
 use super::site::SitePart;
-use super::{Asking, ConsoleAnswer, NoPage, frame};
+use super::{Asking, NoPage, frame};
 use crate::day::Figures;
 use crate::history::Sums;
 use crate::page::{MaybeFigure, toned};
@@ -47,7 +47,7 @@ pub(super) fn answer(store: &FigureStore, asking: &Asking<'_>) -> Result<Console
     let days = asking.range()?;
     let mut document = asking.document(frame::LOAD.said_in(asking.language), days);
     let mut of_sites = BTreeMap::<String, Figures>::new();
-    let known = super::sites_of(asking.question.scope, store)?;
+    let known = super::sites_of(asking.scope, store)?;
     store.each_total(days, &known, |site, _, total, _| {
         of_sites.entry(site.to_owned()).or_default().merge(total);
     })?;
@@ -62,8 +62,8 @@ pub(super) fn answer(store: &FigureStore, asking: &Asking<'_>) -> Result<Console
 
 /// Whose sites there are: the scope's own, or what the server says.
 fn owners<'a>(asking: &Asking<'a>) -> &'a [TenantSites] {
-    match asking.question.scope {
-        ConsoleScope::All => asking.question.live.map_or(&[], |live| live.owners),
+    match asking.scope {
+        ConsoleScope::All => asking.moment.live.map_or(&[], |live| live.owners),
         ConsoleScope::Tenants(tenants) => tenants,
     }
 }
@@ -93,7 +93,7 @@ fn tenants(
         let Some((tenant, what)) = of.and_then(|of| of.rsplit_once('.')) else {
             continue;
         };
-        if !asking.question.scope.has_tenant(tenant) {
+        if !asking.scope.has_tenant(tenant) {
             continue;
         }
         match what {
@@ -154,7 +154,7 @@ fn tell_tenants(
         telling.say("Tenants", "テナント"),
         nothing,
     );
-    if asking.question.live.is_none() && *asking.question.scope == ConsoleScope::All {
+    if asking.moment.live.is_none() && *asking.scope == ConsoleScope::All {
         section.text(telling.say(
             "The server is not heard: whose sites these are is not known.",
             "サーバの応答がないため、サイトの所有者は分かりません。",

@@ -20,7 +20,7 @@ mod sites;
 
 use std::collections::BTreeSet;
 
-use ipc::console::ConsoleScope;
+use ipc::console::{ConsoleAnswer, ConsoleQuestion, ConsoleScope};
 use jiff::Zoned;
 use report::{Document, Language};
 
@@ -44,21 +44,9 @@ fn sites_of(scope: &ConsoleScope, store: &FigureStore) -> Result<BTreeSet<String
     })
 }
 
-/// What is asked.
+/// When somebody asks, and what is known then.
 #[derive(Debug, Clone)]
-pub struct ConsoleQuestion<'a> {
-    /// What may be seen.
-    pub scope: &'a ConsoleScope,
-    /// The method of the request.
-    pub method: &'a str,
-    /// The path below which the console stands, with a slash at its end.
-    pub base: &'a str,
-    /// What follows that in the path, decoded.
-    pub path: &'a str,
-    /// The query, as it was sent.
-    pub query: &'a str,
-    /// What the client wants to read, as it was sent.
-    pub accept_language: &'a str,
+pub struct ConsoleMoment<'a> {
     /// The time, in the zone of the figures' days.
     pub now: Zoned,
     /// How long the figures' visitors are known.
@@ -67,19 +55,6 @@ pub struct ConsoleQuestion<'a> {
     pub live: Option<&'a Live<'a>>,
     /// Where it is kept how full the machine is, if anywhere.
     pub outlook: Option<&'a KeptOutlook>,
-}
-
-/// What is answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConsoleAnswer {
-    /// The status.
-    pub status: u16,
-    /// What the body is.
-    pub content_type: &'static str,
-    /// Other fields of the head.
-    pub fields: Vec<(&'static str, String)>,
-    /// The body.
-    pub body: String,
 }
 
 /// Why there is no page.
@@ -101,7 +76,8 @@ impl From<StoreError> for NoPage {
 
 /// A question with what its address means.
 struct Asking<'a> {
-    question: &'a ConsoleQuestion<'a>,
+    scope: &'a ConsoleScope,
+    moment: &'a ConsoleMoment<'a>,
     address: Address<'a>,
     language: Language,
     /// The filter as names are compared with it.
@@ -109,15 +85,20 @@ struct Asking<'a> {
 }
 
 impl<'a> Asking<'a> {
-    fn of(question: &'a ConsoleQuestion<'a>) -> Result<Asking<'a>, NoPage> {
-        let page = Page::of_path(question.path).ok_or(NoPage::Unknown)?;
-        let asked = PageQuery::of_query(question.query).map_err(NoPage::Wrong)?;
+    fn of(
+        question: &'a ConsoleQuestion,
+        path: &str,
+        moment: &'a ConsoleMoment<'a>,
+    ) -> Result<Asking<'a>, NoPage> {
+        let page = Page::of_path(path).ok_or(NoPage::Unknown)?;
+        let asked = PageQuery::of_query(&question.query).map_err(NoPage::Wrong)?;
         Ok(Asking {
-            question,
+            scope: &question.scope,
+            moment,
             language: language(question),
             filter: asked.filter.to_lowercase(),
             address: Address {
-                base: question.base,
+                base: &question.base,
                 page,
                 asked,
             },
@@ -125,7 +106,7 @@ impl<'a> Asking<'a> {
     }
 
     fn today(&self) -> i32 {
-        day_number(self.question.now.date())
+        day_number(self.moment.now.date())
     }
 
     /// The days that are asked for: the last 28 where none are named.
@@ -151,7 +132,7 @@ impl<'a> Asking<'a> {
         let shows_all = asked.has_all_rows || asked.format.is_some();
         Telling {
             language: self.language,
-            salt: self.question.salt,
+            salt: self.moment.salt,
             rows: if shows_all { usize::MAX } else { ROWS },
             filter: &self.filter,
         }
@@ -160,24 +141,29 @@ impl<'a> Asking<'a> {
 
 /// Answers a question. What changes of a page is asked for below `events`, and comes as one event: who
 /// streams sends more of them.
-pub fn answer(store: &FigureStore, question: &ConsoleQuestion<'_>) -> ConsoleAnswer {
-    answer_and_why(store, question).0
+pub fn answer(
+    store: &FigureStore,
+    question: &ConsoleQuestion,
+    moment: &ConsoleMoment<'_>,
+) -> ConsoleAnswer {
+    answer_and_why(store, question, moment).0
 }
 
 /// Answers a question; where figures could not be read also why, which is not for everybody's eyes.
 pub(crate) fn answer_and_why(
     store: &FigureStore,
-    question: &ConsoleQuestion<'_>,
+    question: &ConsoleQuestion,
+    moment: &ConsoleMoment<'_>,
 ) -> (ConsoleAnswer, Option<StoreError>) {
-    if !matches!(question.method, "GET" | "HEAD") {
-        return (frame::not_allowed(), None);
-    }
-    if question.path == EVENTS {
-        let event = fragment(question).map(|changing| frame::event(&changing));
-        let unknown = || frame::no_page(question, language(question), &NoPage::Unknown);
-        return (event.unwrap_or_else(unknown), None);
-    }
-    match Asking::of(question).and_then(|asking| page(store, &asking)) {
+    let answered = match question.path == EVENTS {
+        true => fragment(question, moment)
+            .map(|changing| frame::event(&changing))
+            .ok_or(NoPage::Unknown),
+        false => {
+            Asking::of(question, &question.path, moment).and_then(|asking| page(store, &asking))
+        }
+    };
+    match answered {
         Ok(answer) => (answer, None),
         Err(why) => {
             let answer = frame::no_page(question, language(question), &why);
@@ -201,7 +187,7 @@ fn page(store: &FigureStore, asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPag
         Page::Sites => sites::answer(store, asking),
         Page::Site(site, part) => {
             // A name that nobody has and one that others have are the same.
-            let is_known = match asking.question.scope {
+            let is_known = match asking.scope {
                 ConsoleScope::All => store.has_site(site)?,
                 scope => scope.has_site(site),
             };
@@ -218,17 +204,13 @@ fn page(store: &FigureStore, asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPag
 
 /// The part of a page that changes while it is looked at, as events bring it; none where there is no such
 /// page for these eyes. The page is the question's, or below `events` what its query names.
-pub fn fragment(question: &ConsoleQuestion<'_>) -> Option<String> {
-    let page = ipc::query::Query(question.query).value("page");
-    let path = match question.path {
+pub fn fragment(question: &ConsoleQuestion, moment: &ConsoleMoment<'_>) -> Option<String> {
+    let page = ipc::query::Query(&question.query).value("page");
+    let path = match &*question.path {
         EVENTS => &page,
         path => path,
     };
-    let question = ConsoleQuestion {
-        path,
-        ..question.clone()
-    };
-    let mut asking = Asking::of(&question).ok()?;
+    let mut asking = Asking::of(question, path, moment).ok()?;
     asking.address.asked.seen.clear();
     match asking.address.page {
         Page::Live(page) => live::fragment(&asking, page),
@@ -237,8 +219,8 @@ pub fn fragment(question: &ConsoleQuestion<'_>) -> Option<String> {
 }
 
 /// What a page is told in: what its address says, or what the client likes best of what we speak.
-fn language(question: &ConsoleQuestion<'_>) -> Language {
-    let asked = ipc::query::Query(question.query).value("lang");
+fn language(question: &ConsoleQuestion) -> Language {
+    let asked = ipc::query::Query(&question.query).value("lang");
     let named = |tag: &str| Language::ALL.into_iter().find(|it| it.tag() == tag);
     if let Some(language) = named(&asked) {
         return language;

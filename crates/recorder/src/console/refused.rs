@@ -69,7 +69,7 @@ impl Refused {
             let Some((limit, count)) = LimitCount::of_name(name) else {
                 continue;
             };
-            if !asking.question.scope.has_limit(limit) || !telling.shows(limit) {
+            if !asking.scope.has_limit(limit) || !telling.shows(limit) {
                 continue;
             }
             // Sums of counts are whole.
@@ -157,7 +157,7 @@ fn chart(
     if reasons.is_empty() {
         return Ok(None);
     }
-    let now_s = asking.question.now.timestamp().as_second();
+    let now_s = asking.moment.now.timestamp().as_second();
     let times = || {
         let step = usize::try_from(tier.seconds()).unwrap_or(usize::MAX);
         let times = (tier.begin(span.from_s)..span.to_s.min(now_s)).step_by(step);

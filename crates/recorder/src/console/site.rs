@@ -1,10 +1,11 @@
 //! What is told of one site, a part a page.
 
+use ipc::console::ConsoleAnswer;
 use report::units::{self, Unit};
 use report::{Document, Language, Link, Phrase, Tone};
 
 use super::address::{Format, Page, PageQuery};
-use super::{Asking, ConsoleAnswer, NoPage, ROWS, frame};
+use super::{Asking, NoPage, ROWS, frame};
 use crate::day::{ListOf, PartsWanted, Tally, TopList, TrailStep};
 use crate::page::{self, FigureOf, Shown, Telling};
 use crate::range::RangeFigures;
@@ -126,7 +127,7 @@ pub(super) fn answer(
             one_visitor(store, &mut document, site, *visitor, days, &telling)?;
         }
         _ => {
-            let salt = asking.question.salt;
+            let salt = asking.moment.salt;
             let range = RangeFigures::read(store, site, days, salt, part.wanted())?;
             worth(&mut document, &range, asking);
             if !range.days.is_empty() {
@@ -150,7 +151,7 @@ fn worth(document: &mut Document, range: &RangeFigures, asking: &Asking<'_>) {
         return section.note(Tone::Warn, nothing);
     }
     if range.to >= asking.today() {
-        let now = asking.question.now.strftime("%H:%M");
+        let now = asking.moment.now.strftime("%H:%M");
         section.text(match asking.language {
             Language::English => format!("Today counts until {now}."),
             Language::Japanese => format!("今日は {now} までの分です。"),

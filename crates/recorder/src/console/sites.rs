@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use ipc::console::ConsoleAnswer;
 use report::units::Unit;
 use report::{Cell, Picture, Tone};
 
 use super::address::Page;
 use super::site::SitePart;
-use super::{Asking, ConsoleAnswer, NoPage, frame};
+use super::{Asking, NoPage, frame};
 use crate::day::Figures;
 use crate::page::RowTable;
 use crate::store::FigureStore;
@@ -89,7 +90,7 @@ impl SiteRow {
 pub(super) fn answer(store: &FigureStore, asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPage> {
     let (from, to) = asking.range()?;
     let asked = &asking.address.asked;
-    let scope = asking.question.scope;
+    let scope = asking.scope;
     let telling = asking.telling();
     let mut sites = super::sites_of(scope, store)?;
     sites.retain(|site| telling.shows(site));

@@ -49,7 +49,6 @@ impl Served {
         self.say(&ToConsole::Question(ConsoleQuestion {
             id,
             scope: ConsoleScope::All,
-            method: "GET".into(),
             base: "/".into(),
             path: path.into(),
             query: query.into(),

@@ -61,7 +61,6 @@ fn question(id: u64, path: &str, query: &str) -> ConsoleQuestion {
     ConsoleQuestion {
         id,
         scope: ConsoleScope::All,
-        method: "GET".into(),
         path: path.into(),
         query: query.into(),
         ..ConsoleQuestion::default()

@@ -4,9 +4,7 @@
 //! there are too many in all, those go of which there are most of the same cause, the oldest first. So one
 //! that never ends hides no other. Whose eyes an incident concerns is kept beside it, to be found by that.
 
-use std::ops::RangeInclusive;
-
-use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use rusqlite::{Transaction, params};
 use serde::{Deserialize, Serialize};
 
 use ipc::console::{ConsoleScope, Incident, IncidentKind};
@@ -37,8 +35,6 @@ const KINDS: [IncidentKind; 4] = [
 ];
 /// Sensors that are kept of one incident.
 const SENSORS: [&str; 4] = ["load1", "cpu_pressure", "memory_available", "io_pressure"];
-/// The formats whose incidents are others.
-const WITHOUT_CAUSES: RangeInclusive<i64> = 5..=6;
 /// Their tables, and what concerns whom.
 pub(super) const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS incidents (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL,
@@ -135,17 +131,12 @@ impl FigureStore {
         if incidents.is_empty() {
             return Ok(());
         }
-        let failed = self.failed("write");
-        let behavior = TransactionBehavior::Immediate;
-        let written = (|| {
-            let transaction = self.connection.transaction_with_behavior(behavior)?;
+        self.change(|transaction| {
             for it in incidents {
-                write_incident(&transaction, it)?;
+                write_incident(transaction, it)?;
             }
-            thin_surplus(&transaction)?;
-            transaction.commit()
-        })();
-        written.map_err(failed)
+            thin_surplus(transaction)
+        })
     }
 
     /// The causes of incidents, the latest first.
@@ -153,31 +144,23 @@ impl FigureStore {
     /// # Errors
     /// Where they cannot be read.
     pub fn causes(&self, of: &IncidentsOf<'_>) -> Result<Vec<IncidentCause>, StoreError> {
-        let read: rusqlite::Result<_> = (|| {
-            let sql = format!(
-                "SELECT kind, what, count(*), sum(times), max(at) FROM incidents \
-                WHERE {WANTED} GROUP BY kind, what ORDER BY max(at) DESC LIMIT {CAUSES_MAX}"
-            );
-            let mut statement = self.connection.prepare(&sql)?;
-            let (kind, what) = of.cause();
-            let asked = params![of.from_s, of.to_s, of.owners(), kind, what, of.filter];
-            let rows = statement.query_map(asked, |row| {
-                let [kind, count, times]: [i64; 3] = [row.get(0)?, row.get(2)?, row.get(3)?];
-                Ok(IncidentCause {
-                    kind: usize::try_from(kind)
-                        .ok()
-                        .and_then(|place| KINDS.get(place))
-                        .copied()
-                        .unwrap_or_default(),
-                    what: row.get(1)?,
-                    incidents: count.unsigned_abs(),
-                    times: times.unsigned_abs(),
-                    last_s: row.get(4)?,
-                })
-            })?;
-            rows.collect()
-        })();
-        read.map_err(self.failed("read"))
+        let sql = format!(
+            "SELECT kind, what, count(*), sum(times), max(at) FROM incidents \
+            WHERE {WANTED} GROUP BY kind, what ORDER BY max(at) DESC LIMIT {CAUSES_MAX}"
+        );
+        let (kind, what) = of.cause();
+        let asked = params![of.from_s, of.to_s, of.owners(), kind, what, of.filter];
+        self.rows(&sql, asked, |row| {
+            let [kind, count, times]: [i64; 3] = [row.get(0)?, row.get(2)?, row.get(3)?];
+            let kind = usize::try_from(kind).ok().and_then(|it| KINDS.get(it));
+            Ok(IncidentCause {
+                kind: kind.copied().unwrap_or_default(),
+                what: row.get(1)?,
+                incidents: count.unsigned_abs(),
+                times: times.unsigned_abs(),
+                last_s: row.get(4)?,
+            })
+        })
     }
 
     /// The last incidents from `from_s` to before `to_s`, the latest first.
@@ -209,19 +192,15 @@ impl FigureStore {
         of: &IncidentsOf<'_>,
         most: usize,
     ) -> Result<Vec<KeptIncident>, StoreError> {
-        let read: rusqlite::Result<Vec<(String, i64)>> = (|| {
-            let sql = format!(
-                "SELECT content, times FROM incidents WHERE {WANTED} \
-                ORDER BY at DESC, id DESC LIMIT ?7"
-            );
-            let mut statement = self.connection.prepare(&sql)?;
-            let most = i64::try_from(most).unwrap_or(i64::MAX);
-            let (kind, what) = of.cause();
-            let asked = params![of.from_s, of.to_s, of.owners(), kind, what, of.filter, most];
-            let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
-            statement.query_map(asked, row)?.collect()
-        })();
-        let read = read.map_err(self.failed("read"))?;
+        let sql = format!(
+            "SELECT content, times FROM incidents WHERE {WANTED} \
+            ORDER BY at DESC, id DESC LIMIT ?7"
+        );
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let (kind, what) = of.cause();
+        let asked = params![of.from_s, of.to_s, of.owners(), kind, what, of.filter, most];
+        let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let read: Vec<(String, i64)> = self.rows(&sql, asked, row)?;
         // What another version wrote and this one does not know is left out.
         let read = read.iter().filter_map(|(content, times)| {
             let mut kept: KeptIncident = serde_json::from_str(content).ok()?;
@@ -290,14 +269,6 @@ fn owner(limit: &str) -> Option<String> {
 fn number(kind: IncidentKind) -> i64 {
     let place = KINDS.iter().position(|it| *it == kind);
     place.and_then(|it| i64::try_from(it).ok()).unwrap_or(0)
-}
-
-/// Takes tables away that another format has under the same names: incidents, of which nothing is told.
-pub(super) fn others_go(connection: &Connection, format: i64) -> rusqlite::Result<()> {
-    match WITHOUT_CAUSES.contains(&format) {
-        true => connection.execute_batch("DROP TABLE IF EXISTS incidents"),
-        false => Ok(()),
-    }
 }
 
 /// Deletes what is too old.

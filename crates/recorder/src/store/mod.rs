@@ -17,13 +17,13 @@ use std::collections::HashMap;
 use std::fmt::{self, Display};
 use std::fs;
 use std::io::ErrorKind;
-use std::ops::RangeInclusive;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::{
-    Connection, ErrorCode, OptionalExtension, Statement, Transaction, TransactionBehavior, params,
+    Connection, ErrorCode, OptionalExtension, Params, Row, Statement, Transaction,
+    TransactionBehavior, params,
 };
 
 use crate::piece::Piece;
@@ -59,7 +59,7 @@ const LOG_BYTES_MAX: i64 = 4 << 20;
 /// The database in its directory.
 const FILE: &str = "figures.db";
 /// Of the tables below.
-const FORMAT: i64 = 8;
+const FORMAT: i64 = 9;
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sites (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE);
@@ -78,8 +78,6 @@ CREATE TABLE IF NOT EXISTS samples (series INTEGER NOT NULL, tier INTEGER NOT NU
     PRIMARY KEY (series, tier, at)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS samples_by_age ON samples (tier, at);
 ";
-/// Formats whose tables are among these, with days that are understood.
-const FORMATS_BEFORE: RangeInclusive<i64> = 2..=7;
 
 /// Why the database could not be used.
 #[derive(Debug)]
@@ -293,9 +291,9 @@ impl FigureStore {
         let (connection, format) = opened.map_err(|error| failed(Why::Database(error)))?;
         let made = match format {
             FORMAT => Ok(()),
-            1.. if !FORMATS_BEFORE.contains(&format) => return Err(failed(Why::Format(format))),
-            _ => incidents::others_go(&connection, format)
-                .and_then(|()| connection.execute_batch(TABLES))
+            1.. => return Err(failed(Why::Format(format))),
+            _ => connection
+                .execute_batch(TABLES)
                 .and_then(|()| connection.execute_batch(incidents::TABLES))
                 .and_then(|()| connection.pragma_update(None, "user_version", FORMAT)),
         };
@@ -354,6 +352,34 @@ impl FigureStore {
                 error => Why::Database(error),
             },
         }
+    }
+
+    /// What this asks for, a row each.
+    fn rows<T>(
+        &self,
+        sql: &str,
+        of: impl Params,
+        row: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        let statement = self.connection.prepare(sql);
+        let rows = statement.and_then(|mut statement| statement.query_map(of, row)?.collect());
+        rows.map_err(self.failed("read"))
+    }
+
+    /// Writes, all or nothing.
+    fn change<T>(
+        &mut self,
+        change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let failed = self.failed("write");
+        let behavior = TransactionBehavior::Immediate;
+        let transaction = self.connection.transaction_with_behavior(behavior);
+        let changed = transaction.and_then(|transaction| {
+            let changed = change(&transaction)?;
+            transaction.commit()?;
+            Ok(changed)
+        });
+        changed.map_err(failed)
     }
 
     /// Writes pieces and how far their log was read, all or nothing.
@@ -439,17 +465,10 @@ impl FigureStore {
     /// # Errors
     /// Where that could not be written; pieces that wait are none the worse.
     pub fn settle(&mut self) -> Result<(), StoreError> {
-        let failed = self.failed("write");
         let waiting = self.waiting.iter().filter(|(_, it)| it.pieces > 0);
         let waiting: Vec<_> = waiting.map(|(of, _)| *of).collect();
         for of in waiting {
-            let behavior = TransactionBehavior::Immediate;
-            let transaction = self.connection.transaction_with_behavior(behavior);
-            let taken = transaction.and_then(|transaction| {
-                take_up(&transaction, of, Packing::Small)?;
-                transaction.commit()
-            });
-            taken.map_err(&failed)?;
+            self.change(|transaction| take_up(transaction, of, Packing::Small))?;
             self.waiting.remove(&of);
         }
         Ok(())
@@ -463,16 +482,10 @@ impl FigureStore {
     pub fn source(&self, source: u64) -> Result<Vec<(u64, u64)>, StoreError> {
         let sql = "SELECT position, tail FROM sources WHERE source = ?1 \
             ORDER BY position DESC LIMIT ?2";
-        let statement = self.connection.prepare(sql);
-        let marks = statement.and_then(|mut statement| {
-            let of = params![source.cast_signed(), ALIKE_MAX];
-            let rows = statement.query_map(of, |row| {
-                let [position, tail]: [i64; 2] = [row.get(0)?, row.get(1)?];
-                Ok((position.cast_unsigned(), tail.cast_unsigned()))
-            })?;
-            rows.collect()
-        });
-        marks.map_err(self.failed("read"))
+        self.rows(sql, params![source.cast_signed(), ALIKE_MAX], |row| {
+            let [position, tail]: [i64; 2] = [row.get(0)?, row.get(1)?];
+            Ok((position.cast_unsigned(), tail.cast_unsigned()))
+        })
     }
 
     /// Whether what is too old was deleted on this day.
@@ -528,12 +541,7 @@ impl FigureStore {
     /// Where they cannot be read.
     pub fn sites(&self) -> Result<Vec<String>, StoreError> {
         let sql = "SELECT name FROM sites ORDER BY name";
-        let statement = self.connection.prepare(sql);
-        let names = statement.and_then(|mut statement| {
-            let names = statement.query_map([], |row| row.get(0))?;
-            names.collect()
-        });
-        names.map_err(self.failed("read"))
+        self.rows(sql, [], |row| row.get(0))
     }
 
     /// Forgets all of a site; says whether there was anything.
@@ -541,10 +549,7 @@ impl FigureStore {
     /// # Errors
     /// Where it could not be deleted: nothing was, then.
     pub fn forget(&mut self, site: &str) -> Result<bool, StoreError> {
-        let failed = self.failed("write");
-        let forgotten = (|| {
-            let behavior = TransactionBehavior::Immediate;
-            let transaction = self.connection.transaction_with_behavior(behavior)?;
+        let forgotten = self.change(|transaction| {
             let sql = "DELETE FROM sites WHERE name = ?1 RETURNING id";
             let found = transaction.query_row(sql, [site], |row| row.get(0));
             let Some(id): Option<i64> = found.optional()? else {
@@ -555,16 +560,15 @@ impl FigureStore {
             let sql = "DELETE FROM incidents \
                 WHERE id IN (SELECT incident FROM concerned WHERE owner = ?1)";
             transaction.execute(sql, [format!("site {site}")])?;
-            let mut visits = open_visits(&transaction)?;
+            let mut visits = open_visits(transaction)?;
             visits.retain(|visit| *visit.site != *site);
-            keep_open_visits(&transaction, &visits)?;
-            transaction.commit()?;
-            // The log of the database holds what was deleted until it is written back.
-            let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
-            self.connection.query_row(sql, [], |_| Ok(()))?;
+            keep_open_visits(transaction, &visits)?;
             Ok(Some(id))
-        })();
-        let forgotten = forgotten.map_err(failed)?;
+        })?;
+        // The log of the database holds what was deleted until it is written back.
+        let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let checkpoint = self.connection.query_row(sql, [], |_| Ok(()));
+        checkpoint.map_err(self.failed("write"))?;
         self.waiting.retain(|(site, _), _| Some(*site) != forgotten);
         Ok(forgotten.is_some())
     }

@@ -4,26 +4,19 @@
 //! differences of sorted hashes, which leaves of each what the number of them does not say.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
 use flate2::Compression;
 use flate2::bufread::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 use rusqlite::{Connection, Transaction, params};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
 use super::columns::{StoredNames, StoredPeriods};
 use super::{HOURS_DAYS, MINUTES_DAYS, VISITORS_DAYS, WaitingPieces};
-use crate::day::{DayFigures, Figures, ListOf, PartsWanted, Tally, TopList};
+use crate::day::{DayFigures, Figures, ListOf, PartsWanted};
 
-/// The part in which formats before had all lists together.
-const ALL_LISTS: i64 = 3;
-/// Lists that there were then.
-const LISTS_TOGETHER: usize = 17;
-/// Marks what is stored as columns; what formats before packed begins with another byte.
-const COLUMNS: u8 = 1;
 /// Bytes a part may have when it is unpacked.
 const UNPACKED_BYTES_MAX: u64 = 64 << 20;
 
@@ -36,35 +29,6 @@ pub(super) enum DayPart {
     Visitors,
     Trails,
     List(ListOf),
-}
-
-/// A list as formats before had it; texts are elsewhere.
-#[derive(Debug, Deserialize)]
-struct StoredList<'a> {
-    #[serde(borrow)]
-    names: Vec<(&'a str, Tally)>,
-    other: Tally,
-}
-
-impl StoredList<'_> {
-    fn add_to(&self, list: &mut TopList) {
-        for (name, tally) in &self.names {
-            list.add(name, tally);
-        }
-        list.add_other(&self.other);
-    }
-}
-
-/// Adds those lists that are wanted of all that lie together.
-fn take_all_lists(content: &[u8], wanted: PartsWanted, figures: &mut DayFigures) -> Option<()> {
-    let content = inflated(content)?;
-    let stored: [StoredList<'_>; LISTS_TOGETHER] = postcard::from_bytes(&content).ok()?;
-    for (of, list) in ListOf::ALL.into_iter().zip(&stored) {
-        if wanted.has(PartsWanted::list(of)) {
-            list.add_to(figures.lists.get_mut(of as usize)?);
-        }
-    }
-    Some(())
 }
 
 impl DayPart {
@@ -118,9 +82,9 @@ impl DayPart {
     pub(super) fn content(self, figures: &DayFigures, packing: Packing) -> Vec<u8> {
         match self {
             DayPart::Total => plain(&(&figures.total, figures.visitor_count())),
-            DayPart::Hours => columns(&StoredPeriods::of(&figures.hours), packing),
-            DayPart::Minutes => columns(&StoredPeriods::of(&figures.minutes), packing),
-            DayPart::List(of) => StoredNames::packed(figures.list(of), |it| columns(it, packing)),
+            DayPart::Hours => packed(&StoredPeriods::of(&figures.hours), packing),
+            DayPart::Minutes => packed(&StoredPeriods::of(&figures.minutes), packing),
+            DayPart::List(of) => StoredNames::packed(figures.list(of), |it| packed(it, packing)),
             DayPart::Visitors => {
                 let mut before = 0;
                 let differences = figures.visitors.iter().map(|visitor| {
@@ -141,8 +105,8 @@ impl DayPart {
             DayPart::Total => {
                 (figures.total, figures.visitors_forgotten) = postcard::from_bytes(content).ok()?;
             }
-            DayPart::Hours => figures.hours = periods(content)?,
-            DayPart::Minutes => figures.minutes = periods(content)?,
+            DayPart::Hours => figures.hours = unpacked::<StoredPeriods>(content)?.periods()?,
+            DayPart::Minutes => figures.minutes = unpacked::<StoredPeriods>(content)?.periods()?,
             DayPart::Visitors => {
                 let differences: Vec<u64> = postcard::from_bytes(content).ok()?;
                 let mut visitor = 0_u64;
@@ -154,18 +118,9 @@ impl DayPart {
             DayPart::Trails => figures.trails = unpacked(content)?,
             DayPart::List(of) => {
                 let list = figures.lists.get_mut(of as usize)?;
-                match content {
-                    [COLUMNS, content @ ..] => {
-                        let content = inflated(content)?;
-                        let stored: StoredNames<'_> = postcard::from_bytes(&content).ok()?;
-                        stored.add_to(list)?;
-                    }
-                    content => {
-                        let content = inflated(content)?;
-                        let stored: StoredList<'_> = postcard::from_bytes(&content).ok()?;
-                        stored.add_to(list);
-                    }
-                }
+                let content = inflated(content)?;
+                let stored: StoredNames<'_> = postcard::from_bytes(&content).ok()?;
+                stored.add_to(list)?;
             }
         }
         Some(())
@@ -195,37 +150,15 @@ thread_local! {
 
 /// A value as bytes that take little room.
 pub(super) fn packed(value: &impl Serialize, packing: Packing) -> Vec<u8> {
-    deflated(&plain(value), packing)
-}
-
-fn deflated(bytes: &[u8], packing: Packing) -> Vec<u8> {
     ENCODERS.with(|encoders| {
         // There is one for each.
         let mut encoder = encoders[packing as usize].borrow_mut();
-        let written = encoder.write_all(bytes);
+        let written = encoder.write_all(&plain(value));
         // Memory takes whatever is written to it.
         written
             .and_then(|()| encoder.reset(Vec::new()))
             .unwrap_or_default()
     })
-}
-
-/// A value made of columns as such bytes, behind a mark.
-fn columns(value: &impl Serialize, packing: Packing) -> Vec<u8> {
-    let mut content = vec![COLUMNS];
-    content.append(&mut packed(value, packing));
-    content
-}
-
-/// Figures by period, as columns or as formats before had them.
-fn periods<K>(content: &[u8]) -> Option<BTreeMap<K, Figures>>
-where
-    K: TryFrom<u64> + Ord + DeserializeOwned,
-{
-    match content {
-        [COLUMNS, content @ ..] => unpacked::<StoredPeriods>(content)?.periods(),
-        content => unpacked(content),
-    }
 }
 
 fn unpacked<T: DeserializeOwned>(content: &[u8]) -> Option<T> {
@@ -259,8 +192,6 @@ pub(super) fn take_up(
         let sql = "INSERT OR REPLACE INTO parts (site, day, part, content) VALUES (?1, ?2, ?3, ?4)";
         transaction.execute(sql, params![site, day, part.number(), content])?;
     }
-    let sql = "DELETE FROM parts WHERE site = ?1 AND day = ?2 AND part = ?3";
-    transaction.execute(sql, params![site, day, ALL_LISTS])?;
     let sql = "DELETE FROM pieces WHERE site = ?1 AND day = ?2";
     transaction.execute(sql, params![site, day])?;
     Ok(WaitingPieces {
@@ -278,7 +209,7 @@ pub(super) fn read_day(
     figures: &mut DayFigures,
 ) -> rusqlite::Result<()> {
     let parts = DayPart::all().filter(|part| wanted.has(part.wanted_as()));
-    let numbers = parts.fold(1_i64 << ALL_LISTS, |bits, part| bits | 1 << part.number());
+    let numbers = parts.fold(0_i64, |bits, part| bits | 1 << part.number());
     let sql = "SELECT part, content FROM parts \
         WHERE site = ?1 AND day = ?2 AND (?3 >> part) & 1 = 1";
     let mut statement = connection.prepare(sql)?;
@@ -287,10 +218,7 @@ pub(super) fn read_day(
         let number: i64 = row.get(0)?;
         let content = row.get_ref(1)?.as_blob()?;
         let part = DayPart::all().find(|it| it.number() == number);
-        let taken = match part {
-            Some(part) => part.take(content, figures),
-            None => take_all_lists(content, wanted, figures),
-        };
+        let taken = part.and_then(|part| part.take(content, figures));
         taken.ok_or_else(not_understood)?;
     }
     let sql = "SELECT content FROM pieces WHERE site = ?1 AND day = ?2 ORDER BY id";
@@ -319,6 +247,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::day::Tally;
     use crate::piece::Piece;
 
     #[test]
@@ -338,29 +267,6 @@ mod tests {
                 .expect("it was stored");
         }
         day.visitors_forgotten = 3;
-        assert_eq!(read, day);
-    }
-
-    #[test]
-    fn what_formats_before_packed_is_read() {
-        let mut day = DayFigures::default();
-        let mut figures = Figures::default();
-        figures.durations.add(1_500, 7);
-        day.hours.insert(3, figures.clone());
-        day.minutes.insert(200, figures);
-        let place = ListOf::Pages as usize;
-        day.lists[place].add("/", &Tally::times(3));
-        let mut read = DayFigures::default();
-        for (part, content) in [
-            (DayPart::Hours, packed(&day.hours, Packing::Quick)),
-            (DayPart::Minutes, packed(&day.minutes, Packing::Quick)),
-            (
-                DayPart::List(ListOf::Pages),
-                packed(&day.lists[place], Packing::Quick),
-            ),
-        ] {
-            part.take(&content, &mut read).expect("it was stored");
-        }
         assert_eq!(read, day);
     }
 
@@ -405,18 +311,17 @@ mod tests {
             bytes in proptest::collection::vec(any::<u8>(), 0..60), part in 0_usize..26,
         ) {
             let part = DayPart::all().nth(part).expect("a part");
-            let content = [vec![COLUMNS], deflated(&bytes, Packing::Quick)].concat();
-            let _ = part.take(&content, &mut DayFigures::default());
+            let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
+            let content = encoder.write_all(&bytes).and_then(|()| encoder.finish());
+            let _ = part.take(&content.expect("memory"), &mut DayFigures::default());
         }
     }
 
     #[test]
     fn what_is_broken_is_told() {
         for part in DayPart::all() {
-            for content in [[0xff; 7], [COLUMNS; 7]] {
-                let taken = part.take(&content, &mut DayFigures::default());
-                assert_eq!(taken.filter(|()| content[0] != COLUMNS), None, "{part:?}");
-            }
+            let taken = part.take(&[0xff; 7], &mut DayFigures::default());
+            assert_eq!(taken, None, "{part:?}");
         }
     }
 }

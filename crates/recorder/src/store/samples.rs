@@ -1,7 +1,7 @@
 //! Figures over time in the database: by the minute for two weeks, by the hour for two years, by the
 //! day for ever.
 
-use rusqlite::{OptionalExtension, Row, Statement, Transaction, TransactionBehavior, params};
+use rusqlite::{OptionalExtension, Row, Statement, Transaction, params};
 
 use ipc::limit_figures::{LIMIT_FIGURES, LimitCount};
 
@@ -63,14 +63,11 @@ impl FigureStore {
     /// # Errors
     /// Where they could not be written: none was, then.
     pub fn write_samples(&mut self, samples: &[Sample]) -> Result<(), StoreError> {
-        let failed = self.failed("write");
-        let behavior = TransactionBehavior::Immediate;
-        let written = (|| {
-            let transaction = self.connection.transaction_with_behavior(behavior)?;
+        self.change(|transaction| {
             let mut find = transaction.prepare("SELECT id FROM series WHERE name = ?1")?;
             let mut add = transaction.prepare(ADD)?;
             for sample in samples {
-                let Some(series) = series_id(&transaction, &mut find, &sample.name)? else {
+                let Some(series) = series_id(transaction, &mut find, &sample.name)? else {
                     continue;
                 };
                 let of_limit = LimitCount::of_name(&sample.name);
@@ -87,10 +84,8 @@ impl FigureStore {
                     add.execute(params![series, tier as i64, at, count, sum, low, high])?;
                 }
             }
-            drop((find, add));
-            transaction.commit()
-        })();
-        written.map_err(failed)
+            Ok(())
+        })
     }
 
     /// A figure from `from_s` to before `to_s`, in order; empty where it was never seen.
@@ -104,16 +99,11 @@ impl FigureStore {
         from_s: i64,
         to_s: i64,
     ) -> Result<Vec<(i64, Sums)>, StoreError> {
-        let read: rusqlite::Result<_> = (|| {
-            let sql = "SELECT at, count, sum, low, high FROM samples \
-                WHERE series = (SELECT id FROM series WHERE name = ?1) AND tier = ?2 \
-                AND at >= ?3 AND at < ?4 ORDER BY at";
-            let mut statement = self.connection.prepare(sql)?;
-            let of = params![name, tier as i64, from_s, to_s];
-            let rows = statement.query_map(of, |row| Ok((row.get(0)?, sums_of(row)?)))?;
-            rows.collect()
-        })();
-        read.map_err(self.failed("read"))
+        let sql = "SELECT at, count, sum, low, high FROM samples \
+            WHERE series = (SELECT id FROM series WHERE name = ?1) AND tier = ?2 \
+            AND at >= ?3 AND at < ?4 ORDER BY at";
+        let of = params![name, tier as i64, from_s, to_s];
+        self.rows(sql, of, |row| Ok((row.get(0)?, sums_of(row)?)))
     }
 
     /// What figures that begin so came to from `from_s` to before `to_s`, at most so many, in the order of
@@ -128,18 +118,13 @@ impl FigureStore {
         (from_s, to_s): (i64, i64),
         most: usize,
     ) -> Result<Vec<(String, Sums)>, StoreError> {
-        let read: rusqlite::Result<_> = (|| {
-            let sql = "SELECT name, sum(count), sum(sum), min(low), max(high) \
-                FROM series JOIN samples ON series = id \
-                WHERE substr(name, 1, length(?1)) = ?1 AND tier = ?2 AND at >= ?3 AND at < ?4 \
-                GROUP BY name ORDER BY name LIMIT ?5";
-            let mut statement = self.connection.prepare(sql)?;
-            let most = i64::try_from(most).unwrap_or(i64::MAX);
-            let of = params![begin, tier as i64, from_s, to_s, most];
-            let rows = statement.query_map(of, |row| Ok((row.get(0)?, sums_of(row)?)))?;
-            rows.collect()
-        })();
-        read.map_err(self.failed("read"))
+        let sql = "SELECT name, sum(count), sum(sum), min(low), max(high) \
+            FROM series JOIN samples ON series = id \
+            WHERE substr(name, 1, length(?1)) = ?1 AND tier = ?2 AND at >= ?3 AND at < ?4 \
+            GROUP BY name ORDER BY name LIMIT ?5";
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let of = params![begin, tier as i64, from_s, to_s, most];
+        self.rows(sql, of, |row| Ok((row.get(0)?, sums_of(row)?)))
     }
 
     /// Names of figures that are wanted, in order, at most so many.
@@ -171,18 +156,13 @@ impl FigureStore {
         (begin, end): (&str, &str),
         hours: &[i64],
     ) -> Result<Vec<(String, f64)>, StoreError> {
-        let read: rusqlite::Result<_> = (|| {
-            let sql = "SELECT name, sum(sum / count) FROM series JOIN samples ON series = id \
-                WHERE substr(name, 1, length(?1)) = ?1 AND substr(name, -length(?2)) = ?2 \
-                AND tier = ?3 AND at IN (SELECT value FROM json_each(?4)) \
-                GROUP BY name ORDER BY 2 DESC, name";
-            let mut statement = self.connection.prepare(sql)?;
-            // Numbers in brackets are JSON.
-            let of = params![begin, end, Tier::Hour as i64, format!("{hours:?}")];
-            let rows = statement.query_map(of, |row| Ok((row.get(0)?, row.get(1)?)))?;
-            rows.collect()
-        })();
-        read.map_err(self.failed("read"))
+        let sql = "SELECT name, sum(sum / count) FROM series JOIN samples ON series = id \
+            WHERE substr(name, 1, length(?1)) = ?1 AND substr(name, -length(?2)) = ?2 \
+            AND tier = ?3 AND at IN (SELECT value FROM json_each(?4)) \
+            GROUP BY name ORDER BY 2 DESC, name";
+        // Numbers in brackets are JSON.
+        let of = params![begin, end, Tier::Hour as i64, format!("{hours:?}")];
+        self.rows(sql, of, |row| Ok((row.get(0)?, row.get(1)?)))
     }
 }
 

@@ -6,11 +6,11 @@ mod live;
 mod sample;
 mod tables;
 
-use ipc::console::{ConsoleScope, TenantSites};
+use ipc::console::{ConsoleAnswer, ConsoleQuestion, ConsoleScope, TenantSites};
 use jiff::Zoned;
 use jiff::civil::date;
 use jiff::tz::TimeZone;
-use recorder::{ConsoleAnswer, ConsoleQuestion, FigureStore, SaltPeriod, answer, fragment};
+use recorder::{ConsoleMoment, FigureStore, SaltPeriod, answer, fragment};
 use sample::{Said, VISITOR, hostilely, plainly};
 use serde_json::{Value, json};
 use testkit::chromium::{self, Colours};
@@ -55,16 +55,20 @@ struct Eyes<'a> {
 }
 
 impl Eyes<'_> {
-    fn with<T>(&self, address: &str, ask: impl FnOnce(&ConsoleQuestion<'_>) -> T) -> T {
+    fn asked(&self, address: &str) -> ConsoleQuestion {
         let (path, query) = address.split_once('?').unwrap_or((address, ""));
+        ConsoleQuestion {
+            scope: self.scope.clone(),
+            base: "/console/".into(),
+            path: path.into(),
+            query: query.into(),
+            ..ConsoleQuestion::default()
+        }
+    }
+
+    fn at<T>(&self, ask: impl FnOnce(&ConsoleMoment<'_>) -> T) -> T {
         let live = self.said.map(Said::live);
-        ask(&ConsoleQuestion {
-            scope: &self.scope,
-            method: "GET",
-            base: "/console/",
-            path,
-            query,
-            accept_language: "",
+        ask(&ConsoleMoment {
             now: now(),
             salt: SaltPeriod::Month,
             live: live.as_ref(),
@@ -72,14 +76,22 @@ impl Eyes<'_> {
         })
     }
 
+    fn answered(&self, question: &ConsoleQuestion) -> ConsoleAnswer {
+        self.at(|moment| answer(self.store, question, moment))
+    }
+
     fn see(&self, address: &str) -> ConsoleAnswer {
-        self.with(address, |question| answer(self.store, question))
+        self.answered(&self.asked(address))
+    }
+
+    fn changing(&self, address: &str) -> Option<String> {
+        self.at(|moment| fragment(&self.asked(address), moment))
     }
 
     fn json(&self, address: &str) -> Value {
         let answer = self.see(address);
         assert_eq!(
-            (answer.status, answer.content_type),
+            (answer.status, &*answer.content_type),
             (200, "application/json"),
             "{address}"
         );
@@ -303,27 +315,17 @@ fn what_is_not_asked_well_is_refused_in_words() {
     ] {
         let answer = eyes.see(address);
         assert_eq!(
-            (answer.status, answer.content_type),
+            (answer.status, &*answer.content_type),
             (status, "text/html; charset=utf-8"),
             "{address}"
         );
     }
-    let posted = eyes.with("", |question| {
-        let question = ConsoleQuestion {
-            method: "POST",
-            ..question.clone()
-        };
-        answer(&store, &question)
-    });
-    assert_eq!(posted.status, 405);
     let asked = |accept: &str| {
-        eyes.with("", |question| {
-            let question = ConsoleQuestion {
-                accept_language: accept,
-                ..question.clone()
-            };
-            answer(&store, &question).body.contains("lang=\"ja\">")
-        })
+        let question = ConsoleQuestion {
+            accept_language: accept.into(),
+            ..eyes.asked("")
+        };
+        eyes.answered(&question).body.contains("lang=\"ja\">")
     };
     assert!(
         asked("ja") && asked("en;q=0.5, ja-JP;q=0.9") && !asked("en, ja;q=0.4") && !asked("fr")
@@ -391,13 +393,13 @@ fn nobody_sees_what_is_anothers_whatever_is_asked() {
                     assert_eq!(answer, unknown, "{address}");
                 }
             }
-            let streamed = eyes(said).with(&address, fragment).unwrap_or_default();
+            let streamed = eyes(said).changing(&address).unwrap_or_default();
             assert!(!streamed.contains("other"), "{address}: {streamed}");
         }
     }
     for page in ["machine", "back-ends", "alerts", "events?page=machine"] {
         assert_eq!(eyes(Some(&mine)).see(page), unknown, "{page}");
-        assert_eq!(eyes(Some(&mine)).with(page, fragment), None, "{page}");
+        assert_eq!(eyes(Some(&mine)).changing(page), None, "{page}");
     }
     let limits = eyes(Some(&mine)).see("limits").body;
     assert!(limits.contains("tenant tea/tenant") && limits.contains("site tea.example/client"));
@@ -446,7 +448,7 @@ fn markup_in_any_name_stays_text() {
                 );
             }
         }
-        let streamed = eyes.with(&address, fragment).unwrap_or_default();
+        let streamed = eyes.changing(&address).unwrap_or_default();
         assert!(
             !streamed.contains("<script") && !streamed.contains("<img"),
             "{address}"

@@ -27,7 +27,7 @@ const EVENTS: &str = "events";
 /// Bytes of what a client says of its languages that are passed on.
 const LANGUAGE_BYTES_MAX: usize = 256;
 /// Statuses that an answer may have.
-const STATUSES: [u16; 6] = [200, 400, 404, 405, 500, 503];
+const STATUSES: [u16; 5] = [200, 400, 404, 500, 503];
 /// What an answer may be.
 const MEDIA_TYPES: [&str; 5] = [
     "text/html; charset=utf-8",
@@ -103,7 +103,6 @@ fn question(
     let question = ConsoleQuestion {
         id: 0,
         scope: scope(*chosen, console, guest)?,
-        method: text(Some(head.method_bytes())),
         base: console.base.clone(),
         path,
         query: text(head.query()),

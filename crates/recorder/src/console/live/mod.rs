@@ -10,13 +10,13 @@ mod now;
 use std::collections::HashSet;
 
 use control::{Certificate, Key, PoolStanding, Sensors, Status, TenantNow};
-use ipc::console::{ConsoleScope, TenantSites};
+use ipc::console::{ConsoleAnswer, ConsoleScope, TenantSites};
 use maud::html;
 use report::{Document, Phrase, Tone};
 
 use super::address::{Address, Page};
 use super::site::SitePart;
-use super::{Asking, ConsoleAnswer, NoPage, export, frame, incidents, refused, site};
+use super::{Asking, NoPage, export, frame, incidents, refused, site};
 use crate::alert::AlertStanding;
 use crate::outlook::{KeptOutlook, outlook, resources};
 use crate::page::RowTable;
@@ -159,17 +159,17 @@ fn went_wrong(store: &FigureStore, asking: &Asking<'_>) -> Result<Document, NoPa
 
 /// How full the machine is, and when it will be.
 fn capacity(store: &FigureStore, asking: &Asking<'_>) -> Result<Document, NoPage> {
-    let sensors = asking.question.live.and_then(|live| live.sensors);
+    let sensors = asking.moment.live.and_then(|live| live.sensors);
     let advice = sensors.map_or(&[][..], |sensors| &sensors.advice);
     let raised_by = |figure: &str| {
         let advice = advice.iter().find(|it| it.sensor == figure);
         advice.map_or_else(Vec::new, |it| it.commands.clone())
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let now = &asking.question.now;
+    let now = &asking.moment.now;
     let look = || outlook(store, resources(processors, raised_by), now);
     let none = KeptOutlook::default();
-    let kept = asking.question.outlook.unwrap_or(&none);
+    let kept = asking.moment.outlook.unwrap_or(&none);
     let mut document = kept.document(now, asking.language, look)?;
     if let Some((tone, answer)) = document.answer.take() {
         document.section("").note(tone, answer);
@@ -190,7 +190,7 @@ fn changing(document: &Document) -> String {
 }
 
 fn document(asking: &Asking<'_>, page: LivePage) -> Option<Document> {
-    if !page.is_shown_to(asking.question.scope) {
+    if !page.is_shown_to(asking.scope) {
         return None;
     }
     let title = page.title().said_in(asking.language);
@@ -198,7 +198,7 @@ fn document(asking: &Asking<'_>, page: LivePage) -> Option<Document> {
     document.language = asking.language;
     let mut telling = asking.telling();
     telling.rows = telling.rows.max(ROWS_MAX);
-    let Some(live) = asking.question.live else {
+    let Some(live) = asking.moment.live else {
         let unheard = telling.say(
             "The server is not heard: what goes on now cannot be told. What was recorded stands below Sites.",
             "サーバの応答がないため、現在の状況は分かりません。記録は「サイト」で見られます。",
@@ -206,7 +206,7 @@ fn document(asking: &Asking<'_>, page: LivePage) -> Option<Document> {
         document.section("").note(Tone::Warn, unheard);
         return Some(document);
     };
-    let recorded = match asking.question.scope {
+    let recorded = match asking.scope {
         ConsoleScope::All => live.owners,
         ConsoleScope::Tenants(tenants) => tenants,
     };
@@ -214,7 +214,7 @@ fn document(asking: &Asking<'_>, page: LivePage) -> Option<Document> {
     let told = LiveTelling {
         live,
         telling,
-        scope: asking.question.scope,
+        scope: asking.scope,
         address: &asking.address,
         recorded: recorded.map(String::as_str).collect(),
     };
