@@ -5,6 +5,8 @@
 //! process began to serve is refused, as nobody knows any more whether it was used, and one that comes when
 //! the process is about to end, too.
 
+use std::time::Duration;
+
 use aws_lc_rs::hmac::{self, HMAC_SHA256, Key};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -70,7 +72,8 @@ pub(super) fn entry(
     };
     let key = Key::new(HMAC_SHA256, &secret.bytes);
     let received = exchange.request.received;
-    let now_s = chosen.worker.clock.unix_at(received).as_secs();
+    let now = chosen.worker.clock.unix_at(received);
+    let now_s = now.as_secs();
     let query = exchange.request.head.query().unwrap_or_default();
     let link = Link::of(str::from_utf8(query).unwrap_or_default());
     let entry = match link {
@@ -80,10 +83,12 @@ pub(super) fn entry(
         }
         Some(link) => {
             let host = exchange.request.head.host();
-            let guest =
-                link.admitted(&key, (host, &console.base), (now_s, began_s(chosen, now_s)))?;
-            scope(*chosen, console, Some(&guest))?;
             let guests = &chosen.worker.shared.guests;
+            let since = guests.serves_since.get();
+            let lasted = since.map(|since| received.saturating_duration_since(*since));
+            let began_s = began_s(now, lasted.unwrap_or_default());
+            let guest = link.admitted(&key, (host, &console.base), (now_s, began_s))?;
+            scope(*chosen, console, Some(&guest))?;
             match guests.enter(link.signature, link.until_s, now_s) {
                 LinkUse::First => GuestEntry::Begun(guest),
                 LinkUse::Again => return Err(Error::refused(403, "console_link_used")),
@@ -108,11 +113,11 @@ pub(super) fn entry(
     Ok(entry)
 }
 
-/// When this process began to serve, or a moment after: one before it may have served until then.
-fn began_s(chosen: Chosen<'_>, now_s: u64) -> u64 {
-    let since = chosen.worker.shared.guests.serves_since.get();
-    let lasted = since.map_or(0, |since| since.elapsed().as_secs());
-    (now_s + 1).saturating_sub(lasted)
+/// The first second of which none was before this process began to serve: another may have served until then.
+/// It is the same whenever that is asked; `now` is since 1970, `lasted` how long this one has served.
+fn began_s(now: Duration, lasted: Duration) -> u64 {
+    let began = now.saturating_sub(lasted);
+    began.as_secs() + u64::from(began.subsec_nanos() > 0)
 }
 
 /// Gives a guest a cookie, and leads to the first page. Not by a redirect: a browser that came from
@@ -286,6 +291,17 @@ mod tests {
             Ok(_) => "",
             Err(error) => error.reason,
         }
+    }
+
+    #[test]
+    fn a_link_that_was_let_in_by_its_time_is_so_in_the_next_second_too() {
+        let began = Duration::from_millis(1_900);
+        for ms in [0, 99, 100, 999, 1_000, 1_050, 1_999, 60_000] {
+            let lasted = Duration::from_millis(ms);
+            assert_eq!(began_s(began + lasted, lasted), 2, "{ms}");
+        }
+        let whole = Duration::from_secs(2);
+        assert_eq!(began_s(whole, Duration::ZERO), 2);
     }
 
     #[test]
