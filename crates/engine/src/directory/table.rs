@@ -6,6 +6,8 @@
 //!
 //! Left out: who carries questions and answers (`link`), and what a row makes (`row`).
 
+mod room;
+
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,13 +17,10 @@ use ipc::directory::{DirectoryState, RowAnswer, RowFrom};
 use tokio::sync::{Notify, watch};
 
 use super::entry::{DirectoryCounters, DirectoryLook, EntryState, HostEntry};
-use super::turns::Turns;
+use super::turns::{PushedName, Turns};
 
 /// Bytes of rows and names that are kept of one directory, about.
 const BYTES_MAX: usize = if cfg!(test) { 64 << 10 } else { 64 << 20 };
-/// Names that are looked at for room at once, and how many of them stay if they were used.
-const ROOM_LOOKS_MAX: usize = 256;
-const SECOND_CHANCES: usize = 16;
 /// What a name takes beside its texts, about.
 const NAME_BYTES: usize = 256;
 /// Hosts that the process is to forget and was not told yet.
@@ -53,8 +52,10 @@ pub(crate) struct Directories {
 struct KnownDirectory {
     terms: Arc<model::Directory>,
     hosts: HashMap<Box<str>, Slot>,
-    /// Names in the order in which they are looked at when there is no room.
+    /// Names with a row, in the order in which they are looked at when there is no room, and before them those that
+    /// had none when that was known. Those that are asked for the first time are in neither.
     order: VecDeque<Box<str>>,
+    without_row: VecDeque<Box<str>>,
     bytes: usize,
     turns: Turns,
     /// Names whose rows are old.
@@ -74,6 +75,8 @@ struct Slot {
     asked: Option<AskedName>,
     /// Nobody could say, and is asked again from then on.
     down_until_ms: u64,
+    /// Whether it is among those that are looked at for room.
+    is_listed: bool,
 }
 
 /// A name that is being asked for. Whoever waits hears when this is dropped.
@@ -338,6 +341,7 @@ impl KnownDirectory {
             terms: Arc::clone(terms),
             hosts: HashMap::new(),
             order: VecDeque::new(),
+            without_row: VecDeque::new(),
             bytes: 0,
             turns: Turns::default(),
             old: VecDeque::new(),
@@ -374,8 +378,9 @@ impl KnownDirectory {
         if now_ms < slot.down_until_ms {
             return (Look::Down(slot.down_until_ms - now_ms), false);
         }
-        if !self.turns.push(network, host) {
-            if let Some(entry) = slot.known_missing(now_ms) {
+        let known_missing = slot.known_missing(now_ms);
+        if !self.has_turn(host, network) {
+            if let Some(entry) = known_missing {
                 self.counters.old += 1;
                 return (Look::Known(entry), false);
             }
@@ -383,19 +388,20 @@ impl KnownDirectory {
             return (Look::Busy, false);
         }
         let (asked, waiting) = AskedName::new();
-        slot.asked = Some(asked);
+        if let Some(slot) = self.hosts.get_mut(host) {
+            slot.asked = Some(asked);
+        }
         (Look::Asked(waiting), true)
     }
 
     /// Asks for a host that nothing is known of.
     fn ask_anew(&mut self, host: &str, network: IpAddr) -> (Look, bool) {
-        if !self.turns.push(network, host) {
+        if !self.has_turn(host, network) {
             self.counters.busy += 1;
             return (Look::Busy, false);
         }
         self.make_room();
         self.bytes += NAME_BYTES + host.len();
-        self.order.push_back(host.into());
         let (asked, waiting) = AskedName::new();
         let slot = Slot {
             asked: Some(asked),
@@ -405,28 +411,15 @@ impl KnownDirectory {
         (Look::Asked(waiting), true)
     }
 
-    /// Forgets names until there is room, those first that were not used since the last look.
-    fn make_room(&mut self) {
-        for look in 0..ROOM_LOOKS_MAX {
-            if self.bytes < BYTES_MAX {
-                return;
+    /// Has a name wait for its turn, if there is room.
+    fn has_turn(&mut self, host: &str, network: IpAddr) -> bool {
+        match self.turns.push(network, host) {
+            PushedName::Waits => true,
+            PushedName::InPlaceOf(other) => {
+                self.leave(&other);
+                true
             }
-            let Some(host) = self.order.pop_front() else {
-                return;
-            };
-            let is_used = self.hosts.get(&host).is_some_and(|slot| {
-                let entry = slot.entry.as_ref();
-                let was_used = entry.is_some_and(|it| it.take_used());
-                slot.asked.is_some() || (was_used && look < SECOND_CHANCES)
-            });
-            if is_used {
-                self.order.push_back(host);
-            } else if let Some(slot) = self.hosts.remove(&host) {
-                // Workers that have a site of it ask before they serve on, and so hear of changes.
-                slot.outdate_entry();
-                let bytes = NAME_BYTES + host.len() + slot.entry.map_or(0, |it| it.bytes());
-                self.bytes = self.bytes.saturating_sub(bytes);
-            }
+            PushedName::Refused => false,
         }
     }
 
@@ -471,7 +464,7 @@ impl KnownDirectory {
             };
             if !is_old && asked.ended.receiver_count() == 0 {
                 // Nobody waits any more.
-                slot.asked = None;
+                self.leave(&host);
                 continue;
             }
             self.credit.0 -= 1.0;
@@ -524,7 +517,7 @@ impl KnownDirectory {
                     Some(entry) => entry.retry_at(now_ms + RETRY_MS),
                     None => slot.down_until_ms = now_ms + DOWN_MS,
                 }
-                return;
+                return self.list(&question.host);
             }
         };
         let fresh_ms = if is_outdated { 0 } else { fresh_ms };
@@ -545,6 +538,7 @@ impl KnownDirectory {
             before.retry_at(0);
             self.bytes = self.bytes.saturating_sub(before.bytes());
         }
+        self.list(&question.host);
         self.make_room();
     }
 
@@ -570,11 +564,10 @@ impl KnownDirectory {
 
     /// Nobody answers what was asked: it is asked again by who wants it.
     fn end_questions(&mut self) {
-        for slot in self.hosts.values_mut() {
-            if slot.asked.as_ref().is_some_and(|asked| asked.id.is_some()) {
-                slot.asked = None;
-            }
-        }
+        let is_asked = |slot: &Slot| slot.asked.as_ref().is_some_and(|it| it.id.is_some());
+        let asked = self.hosts.iter().filter(|(_, slot)| is_asked(slot));
+        let asked: Vec<_> = asked.map(|(host, _)| host.clone()).collect();
+        asked.iter().for_each(|host| self.leave(host));
     }
 }
 

@@ -280,6 +280,42 @@ fn names_are_forgotten_when_there_is_no_room_and_those_used_last() {
 }
 
 #[test]
+fn names_that_are_made_up_push_no_known_row_out() {
+    let table = table();
+    let (text, mut now_ms) = ("x".repeat(500), 1_000);
+    for at in 0..40 {
+        let host = format!("known{at}");
+        let _waiting = table.look("d", &host, network(1), now_ms);
+        let (questions, _) = table.questions(1, now_ms);
+        table.hear(&questions[0], row(&text), 0, now_ms);
+        now_ms += 100;
+    }
+    let hosts = table.looks()[0].hosts;
+    for at in 0..20_000 {
+        // Whoever came for it has gone before it was asked for, or is told that there is no row, or nothing.
+        let waiting = table.look("d", &format!("junk{at}"), network(2), now_ms);
+        if at % 10 > 0 {
+            drop(waiting);
+        }
+        for question in table.questions(1, now_ms).0 {
+            let answer = match at % 20 {
+                0 => RowAnswer::Missing,
+                _ => RowAnswer::Down("it rests".into()),
+            };
+            table.hear(&question, answer, 0, now_ms);
+        }
+        now_ms += 10;
+        assert!(table.looks()[0].bytes < BYTES_MAX + 2_000);
+    }
+    let look = &table.looks()[0];
+    assert!(look.hosts > hosts, "some of them are remembered");
+    for at in 0..40 {
+        let known = known(&table, &format!("known{at}"), now_ms);
+        assert_eq!(known.as_deref(), Some(&*text), "{at}");
+    }
+}
+
+#[test]
 fn whoever_is_not_asked_for_in_time_is_told_apart_from_who_got_no_answer() {
     let table = table();
     let waiting: Vec<_> = ["a", "b"]

@@ -7,7 +7,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,7 +20,12 @@ use crate::stats::UpstreamStats;
 use crate::worker::resources::Resources;
 
 /// Pools of one worker and generation.
-const POOLS_MAX: usize = if cfg!(test) { 4 } else { 1_024 };
+const POOLS_MAX: usize = if cfg!(test) { 4 } else { 4_096 };
+/// How many are given up at once where there is no room for another.
+const GIVEN_UP: usize = if cfg!(test) { 1 } else { 256 };
+/// Addresses of which is remembered whether they are this machine's, and for how long.
+const ADDRESSES_MAX: usize = 4_096;
+const ADDRESS_BELIEVED_MS: u64 = 10_000;
 /// Names whose addresses are remembered.
 const NAMES_MAX: usize = if cfg!(test) { 4 } else { 1_024 };
 /// Connections kept to each server, as many as those of a configuration keep by default: scripts
@@ -40,6 +45,8 @@ const TOGETHER: (&str, &str) = ("(named by scripts)", "any");
 pub struct Dynamic {
     pools: RefCell<Pools>,
     names: RefCell<HashMap<Box<str>, Rc<Names>>>,
+    /// Which addresses are this machine's, and when that was known.
+    here: RefCell<HashMap<IpAddr, (bool, u64)>>,
     together: OnceCell<Arc<UpstreamStats>>,
     is_retired: Cell<bool>,
 }
@@ -120,6 +127,25 @@ impl Dynamic {
         Some(pool)
     }
 
+    /// Whether a connection to this address would come to this machine.
+    pub(super) fn is_of_this_machine(&self, resources: &Resources, address: SocketAddr) -> bool {
+        let (ip, now_ms) = (address.ip(), resources.deadlines.now_ms());
+        let mut here = self.here.borrow_mut();
+        match here.get(&ip) {
+            Some((is_here, at_ms)) if now_ms.saturating_sub(*at_ms) < ADDRESS_BELIEVED_MS => {
+                *is_here
+            }
+            _ => {
+                if here.len() >= ADDRESSES_MAX {
+                    here.clear();
+                }
+                let is_here = super::named::is_of_this_machine(address);
+                here.insert(ip, (is_here, now_ms));
+                is_here
+            }
+        }
+    }
+
     /// What is remembered of a name's addresses; `None` when too many names are being looked up.
     pub(super) fn names(&self, resources: &Resources, place: &str) -> Option<Rc<Names>> {
         let mut names = self.names.borrow_mut();
@@ -161,21 +187,23 @@ impl Dynamic {
     }
 }
 
-/// Gives up the pool that nobody has used for longest; `None` when all are in use.
+/// Gives up pools that nobody has used for longest: many at once, so that few look for them; `None` when all are in
+/// use.
 fn make_room(pools: &mut Pools) -> Option<()> {
-    let all = pools.iter().flat_map(|(name, of_name)| {
-        let of_name = of_name.iter().enumerate();
-        of_name.map(move |(at, entry)| (name, at, entry))
+    let is_idle = |entry: &DynamicPool| Rc::strong_count(&entry.pool) == 1 && !entry.pool.is_busy();
+    let idle = pools.values().flatten().filter(|entry| is_idle(entry));
+    let mut used: Vec<u64> = idle.map(|entry| entry.used_ms).collect();
+    used.sort_unstable();
+    let mut left = GIVEN_UP;
+    let until_ms = *used.get(GIVEN_UP - 1).or(used.last())?;
+    pools.retain(|_, of_name| {
+        of_name.retain(|entry| {
+            let goes = left > 0 && entry.used_ms <= until_ms && is_idle(entry);
+            left -= usize::from(goes);
+            !goes
+        });
+        !of_name.is_empty()
     });
-    let idle =
-        all.filter(|(_, _, entry)| Rc::strong_count(&entry.pool) == 1 && !entry.pool.is_busy());
-    let (name, at, _) = idle.min_by_key(|(_, _, entry)| entry.used_ms)?;
-    let name = name.clone();
-    let of_name = pools.get_mut(&name)?;
-    of_name.swap_remove(at);
-    if of_name.is_empty() {
-        pools.remove(&name);
-    }
     Some(())
 }
 

@@ -79,7 +79,8 @@ pub(crate) fn literal(
     let address: SocketAddr = str::from_utf8(said).ok()?.parse().ok()?;
     let address = canonical(address);
     let listeners = &serving.generation.listeners;
-    if let Err(why) = judge(listeners, (allow, Whose::Row), address) {
+    let is_here = || serving.dynamic.is_of_this_machine(resources, address);
+    if let Err(why) = judge(listeners, (allow, Whose::Row), address, is_here) {
         return Some(Err(no(said, &why)));
     }
     let text = str::from_utf8(said).ok()?;
@@ -111,7 +112,8 @@ async fn address(
     let mut judged = Vec::with_capacity(addresses.len());
     let mut refused = String::new();
     for address in addresses {
-        match judge(listeners, allow, address) {
+        let is_here = || serving.dynamic.is_of_this_machine(resources, address);
+        match judge(listeners, allow, address, is_here) {
             Ok(()) => judged.push(address),
             Err(why) => refused = why,
         }
@@ -224,15 +226,17 @@ fn judge(
     listeners: &[SocketAddr],
     (allow, whose): (&[AllowedAddress], Whose),
     address: SocketAddr,
+    is_here: impl Fn() -> bool,
 ) -> Result<(), String> {
-    // All of the world does not hold this machine, where a row says it.
-    let is_meant = |allowed: &AllowedAddress| {
-        whose == Whose::Script
-            || !address.ip().is_loopback()
-            || allowed.network.addr().is_loopback()
+    // All of a network does not hold this machine, where a row says it.
+    let names_it = |allowed: &AllowedAddress| {
+        let network = &allowed.network;
+        network.prefix_len() == network.max_prefix_len() || network.addr().is_loopback()
     };
-    let mut holding = allow.iter().filter(|allowed| is_meant(allowed));
-    if !holding.any(|allowed| allowed.holds(address)) {
+    let mut holding = allow.iter().filter(|allowed| allowed.holds(address));
+    let is_meant =
+        |allowed: &AllowedAddress| whose == Whose::Script || names_it(allowed) || !is_here();
+    if !holding.any(is_meant) {
         return Err(format!(
             "{address} is not in `allow` of the handler `proxy`"
         ));
@@ -257,8 +261,8 @@ fn is_own(listeners: &[SocketAddr], address: SocketAddr) -> bool {
     })
 }
 
-/// Asked only where the port is one of ours. Where the kernel has no way there, nobody is reached.
-fn is_of_this_machine(address: SocketAddr) -> bool {
+/// Where the kernel has no way there, nobody is reached.
+pub(super) fn is_of_this_machine(address: SocketAddr) -> bool {
     address.ip().is_loopback()
         || os::stream::speaks_from(address).is_ok_and(|own| own == address.ip())
 }
@@ -362,6 +366,32 @@ hosts = ["a"]
             assert!(led.contains(why), "{said}: {led}");
         }
         assert!(led(&"a".repeat(400)).contains("too long"));
+    }
+
+    #[test]
+    fn a_row_leads_to_this_machine_where_its_very_address_is_allowed_alone() {
+        let here: SocketAddr = "10.0.0.5:11211".parse().expect("an address");
+        let judged = |network: &str, whose, is_here: bool| {
+            let network = network.parse().expect("a network");
+            let allow = [AllowedAddress {
+                network,
+                port: None,
+            }];
+            judge(&[], (&allow, whose), here, || is_here).is_ok()
+        };
+        assert!(judged("10.0.0.0/8", Whose::Row, false));
+        assert!(!judged("10.0.0.0/8", Whose::Row, true));
+        assert!(judged("10.0.0.5/32", Whose::Row, true));
+        assert!(!judged("10.0.0.6/32", Whose::Row, false));
+        assert!(judged("10.0.0.0/8", Whose::Script, true));
+        let fixture = Fixture::new(CONFIG);
+        let serving = fixture.worker.serving();
+        let is_here = |address: &str| {
+            let address = address.parse().expect("an address");
+            serving.dynamic.is_of_this_machine(&fixture.worker, address)
+        };
+        assert!(is_here("127.0.0.1:80") && is_here("127.0.0.1:81") && is_here("[::1]:80"));
+        assert!(!is_here("192.0.2.1:80"));
     }
 
     #[test]
