@@ -33,6 +33,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use config::model::is_row_pool_id;
 use config::reason;
 use ipc::manifest::FromSpawner;
 use ipc::order::{Failure, Report};
@@ -278,7 +279,7 @@ impl Spawner {
         let named = &self.pools.named;
         self.pools
             .sockets
-            .retain(|id, _| named.contains_key(id) || busy.contains(id));
+            .retain(|id, _| named.contains_key(id) || busy.contains(id) || is_row_pool_id(id));
         let pools = latest.pools().map(|pool| {
             let terms = Terms::of(&pool);
             (pool.id, terms)

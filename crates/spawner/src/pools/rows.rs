@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use config::model::is_row_pool_id;
 use ipc::manifest::FromSpawner;
 use ipc::order::Failure;
 use ipc::pools::PoolManifest;
@@ -19,8 +20,9 @@ use super::{EARLY_MAX, Pools, settings};
 use crate::manifests::Known;
 use crate::{Refusal, Spawner};
 
-/// Pools of rows that are known at once.
+/// Pools of rows that are known at once, and those of one tenant where half of all are.
 const ROWS_MAX: usize = 10_000;
+const OF_TENANT_MAX: usize = 500;
 /// Those that are told of where somebody asks for all.
 const TOLD_MAX: usize = 2_000;
 /// Places that the supervisor is asked for at once.
@@ -37,8 +39,8 @@ const CPU_WEIGHT_USUAL: u32 = 100;
 /// The pools of rows.
 #[derive(Debug, Default)]
 pub(super) struct RowPools {
-    /// When each was wanted last.
-    wanted: BTreeMap<String, Instant>,
+    /// When each was wanted last, and whose it is.
+    wanted: BTreeMap<String, (Instant, String)>,
     /// Who waits for a place, by pool.
     placing: BTreeMap<String, Vec<Ask>>,
     /// Pools for which the supervisor is still to be asked, and how many it was asked for and has not answered.
@@ -50,7 +52,7 @@ pub(super) struct RowPools {
 impl Pools {
     /// Whether there are any.
     pub(super) fn has_rows(&self) -> bool {
-        !self.of_rows.wanted.is_empty()
+        !self.of_rows.wanted.is_empty() || self.sockets.keys().any(|id| is_row_pool_id(id))
     }
 
     /// Those that are known, as many as are told.
@@ -64,6 +66,21 @@ impl Pools {
         let ids = self.of_rows.wanted.keys();
         let named = ids.filter_map(|id| Some((id.clone(), self.named.get(id)?.clone())));
         named.collect()
+    }
+}
+
+impl RowPools {
+    /// Whether there is room for another pool of a tenant: whoever has many leaves others theirs.
+    fn check_room(&self, tenant: &str) -> Result<(), Refusal> {
+        let own = || self.wanted.values().filter(|(_, of)| of == tenant).count();
+        let what = match self.wanted.len() {
+            ROWS_MAX.. => format!("{ROWS_MAX} pools of rows are known already"),
+            all if all >= ROWS_MAX / 2 && own() >= OF_TENANT_MAX => {
+                format!("{all} pools of rows are known, {OF_TENANT_MAX} of them tenant {tenant}'s")
+            }
+            _ => return Ok(()),
+        };
+        Err(Refusal::new(Failure::PoolsFull, what))
     }
 }
 
@@ -107,13 +124,11 @@ impl Spawner {
         let named = named.map_err(|error| failed(config::reason(&error)))?;
         self.groups.renew(&named.groups)?;
         let now = Instant::now();
-        if !self.pools.of_rows.wanted.contains_key(&id)
-            && self.pools.of_rows.wanted.len() >= ROWS_MAX
-        {
-            let what = format!("{ROWS_MAX} pools of rows are known already");
-            return Err(Refusal::new(Failure::PoolsFull, what));
+        let of_rows = &mut self.pools.of_rows;
+        if !of_rows.wanted.contains_key(&id) {
+            of_rows.check_room(&pool.tenant)?;
         }
-        self.pools.of_rows.wanted.insert(id.clone(), now);
+        of_rows.wanted.insert(id.clone(), (now, pool.tenant));
         self.pools.named.insert(id.clone(), (Rc::new(named), 0));
         self.renew_row(&id, now);
         Ok(id)
@@ -190,7 +205,16 @@ impl Spawner {
         for ask in self.placed(id) {
             self.refuse_row(ask, Refusal::new(Failure::PoolFailed, why.to_owned()));
         }
+        if !self.pools.sockets.contains_key(id) {
+            self.forget_row(id);
+        }
         self.ask_for_places();
+    }
+
+    fn forget_row(&mut self, id: &str) {
+        self.pools.of_rows.wanted.remove(id);
+        self.pools.named.remove(id);
+        self.pools.machine.forget_pool(id);
     }
 
     fn refuse_row(&mut self, ask: Ask, refusal: Refusal) {
@@ -215,17 +239,26 @@ impl Spawner {
             of_rows.asked_places = 0;
         }
         let machine = &self.pools.machine;
+        for (id, (since, _)) in &mut of_rows.wanted {
+            // One that has failed stays known until it has rested, so that it rests longer the next time.
+            if machine.rest(id, now).is_some() {
+                *since = now;
+            }
+        }
         let wanted = of_rows.wanted.iter();
-        let left = wanted.filter(|(id, since)| {
+        let left = wanted.filter(|(id, (since, _))| {
             let waits = of_rows.placing.contains_key(*id);
-            !waits && !is_recent(**since, KEPT) && machine.is_still(id)
+            !waits && !is_recent(*since, KEPT) && machine.is_still(id)
         });
-        let left: Vec<String> = left.map(|(id, _)| id.clone()).collect();
+        // Those that a spawner before has left, and nobody has asked for.
+        let strays = self.pools.sockets.keys();
+        let strays = strays.filter(|id| is_row_pool_id(id) && !of_rows.wanted.contains_key(*id));
+        let strays = strays.filter(|id| machine.is_still(id));
+        let left = left.map(|(id, _)| id).chain(strays);
+        let left: Vec<String> = left.cloned().collect();
         for id in left {
-            self.pools.of_rows.wanted.remove(&id);
-            self.pools.named.remove(&id);
+            self.forget_row(&id);
             self.pools.sockets.remove(&id);
-            self.pools.machine.forget_pool(&id);
             self.tell_supervisor(&FromSpawner::Leave { id });
         }
     }

@@ -10,6 +10,7 @@ pub(super) mod manifest;
 pub(super) mod places;
 mod records;
 pub(super) mod rows;
+mod unused;
 mod walls;
 
 use std::io;

@@ -27,6 +27,7 @@ use os::user::User;
 use os::{directory, net, process};
 
 use super::records;
+use super::unused::RowDirectories;
 use crate::surroundings;
 
 /// Connections that wait to be accepted; the kernel takes what it allows.
@@ -42,6 +43,8 @@ const OWN: [&str; 3] = ["sessions", "uploads", "cache"];
 const LEAVING: Duration = Duration::from_secs(600);
 /// Sockets there may be, with those of rows.
 const SOCKETS_MAX: usize = 20_000;
+/// How long users of rows are believed to be who they were.
+const BELIEVED: Duration = Duration::from_secs(10);
 /// How often a socket that refuses connections is bound anew at most.
 const REBIND_EVERY: Duration = Duration::from_secs(1);
 
@@ -61,6 +64,9 @@ struct Claim {
     path: PathBuf,
     /// Open, and locked.
     directory: File,
+    rows: RefCell<RowDirectories>,
+    /// Users of rows, and the server's.
+    users: RefCell<Users>,
 }
 
 /// A socket of a pool; its file goes with it.
@@ -147,7 +153,8 @@ impl Places {
         if self.sockets.len() >= SOCKETS_MAX && !self.sockets.contains_key(&*path) {
             return Err(format!("{SOCKETS_MAX} pools have places already"));
         }
-        let mut users = Users::default();
+        let mut users = claim.users.borrow_mut();
+        users.forget_old();
         let uid = users.of(user)?.uid;
         if !allowed.any(|users| users.may_be(uid)) {
             return Err(format!("no programs of rows run as {user}, uid {uid}"));
@@ -158,7 +165,13 @@ impl Places {
             user: Some(user),
             isolate: Isolate::Home,
         };
-        make_directory(&wanted, (&claim.path, &claim.directory), &mut users)?;
+        let place = (claim.path.as_path(), &claim.directory);
+        let is_used = |id: &str| {
+            let path = claim.path.join(format!("{id}.sock"));
+            self.sockets.contains_key(&*path) || self.leaving.contains_key(&*path)
+        };
+        claim.rows.borrow_mut().add(place, id, is_used)?;
+        make_directory(&wanted, place, &mut users)?;
         let left = self.leaving.remove(&*path).map(|(listening, _)| listening);
         let known = self.sockets.get(&*path).cloned().or(left);
         let socket = match known {
@@ -168,6 +181,7 @@ impl Places {
                 Rc::new(Listening::new(&path, listen(&path, server.as_deref())?))
             }
         };
+        drop(users);
         self.add(socket);
         Ok(())
     }
@@ -176,11 +190,15 @@ impl Places {
     pub(crate) fn leave_rows(&mut self) {
         let is_of_row = |listening: &Listening| listening.pool().is_some_and(is_row_pool_id);
         self.sockets.retain(|_, listening| !is_of_row(listening));
+        self.leaving.retain(|_, (it, _)| !is_of_row(it));
     }
 
     /// Gives up the socket of a row's pool.
     pub(crate) fn leave_row(&mut self, id: &str) {
         let is_it = |listening: &Listening| is_row_pool_id(id) && listening.pool() == Some(id);
+        if let Some(claim) = self.claims.first().filter(|_| is_row_pool_id(id)) {
+            RowDirectories::note_used(&claim.directory, id);
+        }
         self.sockets.retain(|_, listening| !is_it(listening));
         self.leaving.retain(|_, (listening, _)| !is_it(listening));
     }
@@ -194,6 +212,8 @@ impl Places {
                 true => places.claims.push(Rc::new(Claim {
                     path,
                     directory: file,
+                    rows: RefCell::default(),
+                    users: RefCell::default(),
                 })),
                 false => {
                     places.add(Rc::new(Listening::new(&path, file.into())));
@@ -396,6 +416,8 @@ fn claim(all: &Path, before: &[Rc<Claim>]) -> Result<Rc<Claim>, String> {
     Ok(Rc::new(Claim {
         path: all.to_owned(),
         directory,
+        rows: RefCell::default(),
+        users: RefCell::default(),
     }))
 }
 
@@ -526,10 +548,18 @@ fn reachable_by(user: &User, name: &str, directory: &Path) -> Result<(), String>
 }
 
 /// Users that were looked up.
-#[derive(Default)]
-struct Users(BTreeMap<String, Rc<User>>);
+#[derive(Debug, Default)]
+struct Users(BTreeMap<String, Rc<User>>, Option<Instant>);
 
 impl Users {
+    /// Has users looked up anew that were so some time ago.
+    fn forget_old(&mut self) {
+        if self.1.is_none_or(|since| since.elapsed() >= BELIEVED) {
+            self.0.clear();
+            self.1 = Some(Instant::now());
+        }
+    }
+
     fn of(&mut self, name: &str) -> Result<Rc<User>, String> {
         if let Some(user) = self.0.get(name) {
             return Ok(Rc::clone(user));
