@@ -192,7 +192,9 @@ impl Asker {
         let wait = self.wait();
         let asked = match timeout(wait / 10, &mut asking).await {
             Err(_) => {
-                if let Some((row, age)) = self.kept(host).await {
+                // What cannot be written is not preferred to what the source says, however late.
+                let is_kept = self.snapshot.as_ref().is_some_and(Snapshot::is_written);
+                if is_kept && let Some((row, age)) = self.kept(host).await {
                     self.tell_if_another(asking, host, (row.seal, row.uid));
                     return (RowAnswer::Row(row), age);
                 }
@@ -288,6 +290,11 @@ impl Asker {
                 Ok(RowAnswer::Row(row))
             }
             Ok(None) => {
+                let known = self.snapshot.as_ref().and_then(|it| it.row(host));
+                if known.is_some() {
+                    // A list that was read before does not bring it back.
+                    self.distrust(Some(host));
+                }
                 self.keep(Change::Gone(host.to_owned()));
                 Ok(RowAnswer::Missing)
             }
@@ -313,10 +320,12 @@ impl Asker {
         rows: Vec<RawRow>,
         from: RowFrom,
     ) -> Result<Option<Row>, Unjudged> {
-        let Some(columns) = judge::one(rows).map_err(Unjudged::Wrong)? else {
+        let Some(columns) = judge::one(host, rows).map_err(Unjudged::Wrong)? else {
             return Ok(None);
         };
-        let uid = self.users.of(&columns).await.map_err(Unjudged::Unknown)?;
+        let late = |_| Err("users cannot be looked up in time".to_owned());
+        let uid = timeout(self.wait(), self.users.of(&columns)).await;
+        let uid = uid.unwrap_or_else(late).map_err(Unjudged::Unknown)?;
         let judged = judge::judge(&columns, uid, &self.names.borrow());
         let uid = judged.map_err(Unjudged::Wrong)?;
         let settings = &self.settings;
@@ -329,8 +338,12 @@ impl Asker {
     }
 
     /// The columns of a row, judged as far as nobody is looked up for it.
-    pub(crate) fn judged_text(&self, row: RawRow) -> Result<Vec<(String, String)>, String> {
-        let columns = judge::one(vec![row])?.unwrap_or_default();
+    pub(crate) fn judged_text(
+        &self,
+        host: &str,
+        row: RawRow,
+    ) -> Result<Vec<(String, String)>, String> {
+        let columns = judge::one(host, vec![row])?.unwrap_or_default();
         judge::judge(&columns, None, &self.names.borrow())?;
         Ok(columns)
     }
@@ -364,7 +377,7 @@ impl Asker {
     }
 
     /// Whether what was kept of a host so long ago is from before a change.
-    fn distrusts(&self, host: &str, age: Duration) -> bool {
+    pub(crate) fn distrusts(&self, host: &str, age: Duration) -> bool {
         let changed = self.changed.borrow();
         let since = [self.distrusted.get(), changed.get(host).copied()];
         since.iter().flatten().any(|at| age >= at.elapsed())

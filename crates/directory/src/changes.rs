@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ipc::directory::ChangesSettings;
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::asker::Asker;
 use crate::judge::RawRow;
@@ -69,7 +69,11 @@ async fn fill_again(asker: Rc<Asker>) {
 async fn fill(asker: &Rc<Asker>) -> Result<(), String> {
     let begun_ms = now_ms();
     let (mut pages, mut last) = (Pages::default(), None);
-    while let Some(page) = pages.next(asker).await? {
+    loop {
+        let (asked, asked_ms) = (Instant::now(), now_ms());
+        let Some(page) = pages.next(asker).await? else {
+            break;
+        };
         let hosts = page
             .into_iter()
             .filter_map(|row| Some((host_of(&row).ok()?, row)));
@@ -77,15 +81,18 @@ async fn fill(asker: &Rc<Asker>) -> Result<(), String> {
         hosts.sort_by(|(one, _), (other, _)| one.cmp(other));
         for (host, row) in hosts {
             let is_second = last.as_ref() == Some(&host);
-            let change = match asker.judged_text(row) {
+            let change = match asker.judged_text(&host, row) {
                 _ if is_second => Err("there are two rows".to_owned()),
-                Ok(columns) => Ok(Change::Row(host.clone(), now_ms(), columns)),
+                Ok(columns) => Ok(Change::Row(host.clone(), asked_ms, columns)),
                 Err(why) => Err(why),
             };
             if let Err(why) = &change {
                 asker.warn(&host, why);
             }
-            put(asker, change.unwrap_or_else(|_| Change::Gone(host.clone()))).await;
+            // What has changed since the page was asked for is asked for by itself.
+            if !asker.distrusts(&host, asked.elapsed()) {
+                put(asker, change.unwrap_or_else(|_| Change::Gone(host.clone()))).await;
+            }
             last = Some(host);
         }
     }
@@ -214,14 +221,17 @@ impl HeardChanges {
         let late_since = self.highest.saturating_sub(LATE);
         let late = changes(ask(asker, late_since).await?, late_since)?;
         let fresh = changes(ask(asker, self.highest).await?, self.highest)?;
+        if fresh.iter().any(|(_, host)| host.is_none()) {
+            asker.complain("`changes` has a row without a host, which changes nothing");
+        }
         Ok(self.hear(late, fresh))
     }
 
-    fn hear(&mut self, late: Vec<(i64, String)>, fresh: Vec<(i64, String)>) -> Vec<String> {
+    fn hear(&mut self, late: Vec<HeardChange>, fresh: Vec<HeardChange>) -> Vec<String> {
         let mut hosts = Vec::new();
         for (number, host) in late.into_iter().chain(fresh) {
             if self.last.insert(number) {
-                hosts.push(host);
+                hosts.extend(host);
             }
             self.highest = self.highest.max(number);
         }
@@ -235,14 +245,18 @@ async fn ask(asker: &Asker, since: i64) -> Result<Vec<RawRow>, String> {
     asked.unwrap_or_else(|_| Err("`changes` takes too long".to_owned()))
 }
 
+/// A change's number, and its host where it has one.
+type HeardChange = (i64, Option<String>);
+
 /// Numbers above one, and hosts.
-fn changes(rows: Vec<RawRow>, since: i64) -> Result<Vec<(i64, String)>, String> {
+fn changes(rows: Vec<RawRow>, since: i64) -> Result<Vec<HeardChange>, String> {
     let change = |row: RawRow| {
-        let [(_, Ok(Some(number))), (_, Ok(Some(host)))] = row.as_slice() else {
+        let [(_, Ok(Some(number))), (_, host)] = row.as_slice() else {
             return None;
         };
         let number: i64 = number.parse().ok()?;
-        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        let host = host.as_ref().ok().and_then(Option::as_ref);
+        let host = host.map(|it| it.strip_suffix('.').unwrap_or(it).to_ascii_lowercase());
         (number > since).then_some((number, host))
     };
     let changes: Option<Vec<_>> = rows.into_iter().map(change).collect();
@@ -289,7 +303,9 @@ mod tests {
     #[test]
     fn changes_are_growing_numbers_and_hosts() {
         let heard = changes(vec![row("7", "A.example."), row("9", "b.example")], 6).unwrap();
-        assert_eq!(heard, [(7, "a.example".into()), (9, "b.example".into())]);
+        let hosts = ["a.example", "b.example"].map(|host| Some(host.to_owned()));
+        let [first, second] = hosts;
+        assert_eq!(heard, [(7, first), (9, second)]);
         for wrong in [row("6", "a"), row("x", "a"), vec![("id".into(), Ok(None))]] {
             assert!(changes(vec![wrong], 6).is_err());
         }
@@ -297,8 +313,18 @@ mod tests {
     }
 
     #[test]
+    fn a_change_without_a_host_stops_no_other() {
+        let mut none = row("7", "");
+        none[1].1 = Ok(None);
+        let rows = vec![none, row("8", "b.example")];
+        let mut heard = HeardChanges::default();
+        let hosts = heard.hear(vec![], changes(rows, 6).unwrap());
+        assert_eq!((hosts, heard.highest), (vec!["b.example".to_owned()], 8));
+    }
+
+    #[test]
     fn a_change_that_is_committed_late_is_heard_of_once() {
-        let change = |number: i64| (number, number.to_string());
+        let change = |number: i64| (number, Some(number.to_string()));
         let mut heard = HeardChanges::default();
         assert_eq!(heard.hear(vec![], vec![change(5), change(7)]), ["5", "7"]);
         let again = vec![change(5), change(6), change(7)];

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use std::net::Ipv6Addr;
+
 use ipc::directory::{COLUMN_BYTES_MAX, COLUMN_NAME_BYTES_MAX, COLUMNS_MAX, ROW_BYTES_MAX};
 
 /// Bytes of what is one component of a path, or a name.
@@ -27,9 +29,21 @@ pub(crate) struct Names {
 /// What a row's column `user` names, as far as it was looked up.
 pub(crate) type Uid = Result<u32, String>;
 
-/// The row of a host, where it has one alone.
-pub(crate) fn one(rows: Vec<RawRow>) -> Result<Option<Vec<(String, String)>>, String> {
-    let mut rows = rows.into_iter();
+/// The row of a host, where it has one alone. What says itself that it is another host's is none of them, whatever the
+/// source takes for equal.
+pub(crate) fn one(host: &str, rows: Vec<RawRow>) -> Result<Option<Vec<(String, String)>>, String> {
+    let is_other = |text: &str| {
+        let text = text.strip_suffix('.').unwrap_or(text);
+        !text.is_empty() && !text.eq_ignore_ascii_case(host)
+    };
+    let is_others = |row: &RawRow| {
+        let mut columns = row.iter();
+        columns.any(|(name, text)| {
+            let text = text.as_ref().ok().and_then(Option::as_deref);
+            name.eq_ignore_ascii_case("host") && text.is_some_and(is_other)
+        })
+    };
+    let mut rows = rows.into_iter().filter(|row| !is_others(row));
     match (rows.next(), rows.next()) {
         (None, _) => Ok(None),
         (Some(row), None) => texts(row).map(Some),
@@ -52,6 +66,8 @@ fn texts(row: RawRow) -> Result<Vec<(String, String)>, String> {
         let Some(text) = value.filter(|text| !text.is_empty()) else {
             continue;
         };
+        // As databases have it, letters of either case are the same.
+        let name = name.to_ascii_lowercase();
         if columns.iter().any(|(known, _)| *known == name) {
             return Err(format!("column `{name}` is there twice"));
         }
@@ -87,14 +103,14 @@ pub(crate) fn judge(
                     && is_component(text)
             }
             "upstream" => is_upstream(text),
-            "redirect" => is_host(text),
+            "redirect" => is_host(&text.to_ascii_lowercase()),
             "suspended" => is_suspended(text).is_some(),
             _ => true,
         };
         if !fits {
             let meant = match name.as_str() {
                 "php" => "is no version, as `8.3`",
-                "upstream" => "is neither a server's address with a port nor a URL",
+                "upstream" => "is not `HOST:PORT`",
                 "redirect" => "is no host",
                 "suspended" => "is neither `0` nor `1`",
                 _ => "is not one name of letters, digits, `-`, `_`, `.` and `@`",
@@ -125,20 +141,19 @@ fn is_component(text: &str) -> bool {
         && text.bytes().all(fits)
 }
 
-/// `host:port`, or a URL of `http` or `https`; which servers are allowed is judged where one connects.
+/// `HOST:PORT`, perhaps with `http://` before it; which servers are allowed is judged where one connects.
 fn is_upstream(text: &str) -> bool {
-    let address = ["http://", "https://"]
-        .into_iter()
-        .find_map(|it| text.strip_prefix(it));
-    let (authority, has_port) = match address {
-        Some(rest) => (rest.split('/').next().unwrap_or_default(), true),
-        None => {
-            let port = text.rsplit_once(':').map(|(_, port)| port);
-            (text, port.is_some_and(|port| port.parse::<u16>().is_ok()))
-        }
+    let text = text.strip_prefix("http://").unwrap_or(text);
+    let Some((host, port)) = text.strip_suffix('/').unwrap_or(text).rsplit_once(':') else {
+        return false;
     };
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:[]".contains(&byte);
-    has_port && !authority.is_empty() && authority.len() <= 300 && authority.bytes().all(fits)
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_host = match host.strip_prefix('[').and_then(|it| it.strip_suffix(']')) {
+        Some(v6) => v6.parse::<Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.bytes().all(fits),
+    };
+    let is_port = port.bytes().all(|byte| byte.is_ascii_digit());
+    is_host && is_port && port.parse::<u16>().is_ok_and(|port| port > 0) && text.len() <= 300
 }
 
 /// Whether a text is a host as requests are compared with it.
@@ -186,7 +201,7 @@ mod tests {
             uid_min: 1_000,
             own_uids: vec![65_534],
         };
-        let columns = one(vec![raw(said)])?.unwrap_or_default();
+        let columns = one("a.example", vec![raw(said)])?.unwrap_or_default();
         let uid = judge(&columns, uid, &names)?;
         Ok((columns, uid))
     }
@@ -226,10 +241,15 @@ mod tests {
             ("upstream", "/run/nagaya.sock"),
             ("upstream", "10.0.0.1"),
             ("upstream", "http://"),
+            ("upstream", "https://a:443"),
+            ("upstream", "http://a:80/path"),
+            ("upstream", "a:99999"),
+            ("upstream", "a:0"),
+            ("upstream", "::1:80"),
             ("upstream", "a b:80"),
             ("upstream", "file://a:80"),
             ("redirect", "https://a.example"),
-            ("redirect", "A.example"),
+            ("redirect", "A.example."),
             ("redirect", "a.example/x"),
             ("suspended", "maybe"),
             ("any", "two\nlines"),
@@ -259,6 +279,33 @@ mod tests {
     }
 
     #[test]
+    fn a_row_that_says_that_it_is_another_hosts_is_none_of_the_host_asked_for() {
+        let row = |host: &str, tenant: &str| raw(&[("Host", host), ("tenant", tenant)]);
+        let rows = vec![
+            row("b\u{e4}nk.example", "thief"),
+            row("Bank.example.", "bank"),
+        ];
+        let columns = one("bank.example", rows).unwrap().unwrap();
+        assert_eq!(columns[1], ("tenant".to_owned(), "bank".to_owned()));
+        let others = vec![row("bahnk.example", "thief")];
+        assert_eq!(one("bank.example", others), Ok(None));
+    }
+
+    #[test]
+    fn names_of_columns_are_the_same_in_letters_of_either_case() {
+        let wrong = judged(&[("Suspended", "maybe")], None).unwrap_err();
+        assert!(wrong.contains("`suspended`"), "{wrong}");
+        let wrong = judged(&[("tenant", "anna"), ("TENANT", "own")], None).unwrap_err();
+        assert!(wrong.contains("twice"), "{wrong}");
+        for upstream in ["10.0.0.5:80", "http://app.internal:80/", "[2001:db8::1]:80"] {
+            assert!(
+                judged(&[("Upstream", upstream)], None).is_ok(),
+                "{upstream}"
+            );
+        }
+    }
+
+    #[test]
     fn users_below_the_least_and_our_own_are_refused() {
         for uid in [
             Ok(0),
@@ -272,6 +319,7 @@ mod tests {
 
     #[test]
     fn two_rows_and_wrong_types_are_told() {
+        let one = |rows| super::one("a.example", rows);
         assert_eq!(one(Vec::new()), Ok(None));
         let two = one(vec![raw(&[("a", "x")]), raw(&[("a", "x")])]);
         assert!(two.unwrap_err().contains("two rows"));

@@ -8,8 +8,8 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -51,7 +51,16 @@ pub(crate) enum Change {
 pub(crate) struct Snapshot {
     reader: Arc<Mutex<Connection>>,
     writer: SyncSender<Change>,
-    rows: Arc<AtomicU64>,
+    written: Arc<Written>,
+}
+
+/// How writing goes.
+#[derive(Debug, Default)]
+struct Written {
+    /// How many rows there were.
+    rows: AtomicU64,
+    /// The last changes could not be written.
+    has_failed: AtomicBool,
 }
 
 impl Snapshot {
@@ -74,16 +83,16 @@ impl Snapshot {
             open().map_err(io::Error::other)?,
         );
         let (writer, changes) = sync_channel(WAITING_MAX);
-        let rows = Arc::<AtomicU64>::default();
-        let counted = Arc::clone(&rows);
+        let written = Arc::<Written>::default();
+        let state = Arc::clone(&written);
         let name = "directory-snapshot".to_owned();
         std::thread::Builder::new()
             .name(name)
-            .spawn(move || write(writing, &changes, &counted))?;
+            .spawn(move || write(writing, &changes, &state))?;
         Ok(Snapshot {
             reader: Arc::new(Mutex::new(reader)),
             writer,
-            rows,
+            written,
         })
     }
 
@@ -107,7 +116,12 @@ impl Snapshot {
 
     /// How many rows there were a while ago.
     pub(crate) fn rows(&self) -> u64 {
-        self.rows.load(Relaxed)
+        self.written.rows.load(Relaxed)
+    }
+
+    /// Whether what it was told last was written.
+    pub(crate) fn is_written(&self) -> bool {
+        !self.written.has_failed.load(Relaxed)
     }
 
     /// Has something written; gives it back where there is no room for now.
@@ -129,7 +143,7 @@ impl Snapshot {
 }
 
 /// Writes until nobody has anything to write, and counts rows now and then.
-fn write(mut writing: Connection, changes: &Receiver<Change>, rows: &AtomicU64) {
+fn write(mut writing: Connection, changes: &Receiver<Change>, state: &Written) {
     let (mut is_counted, mut next_count) = (false, Instant::now());
     loop {
         let first = match changes.recv_timeout(LOOK) {
@@ -141,7 +155,9 @@ fn write(mut writing: Connection, changes: &Receiver<Change>, rows: &AtomicU64) 
         let batch: Vec<_> = first.into_iter().chain(rest).take(AT_ONCE).collect();
         if !batch.is_empty() {
             is_counted = false;
-            if let Err(error) = write_all(&mut writing, &batch) {
+            let written = write_all(&mut writing, &batch);
+            state.has_failed.store(written.is_err(), Relaxed);
+            if let Err(error) = written {
                 let changes = batch.len();
                 tracing::warn!(%error, changes, "the snapshot cannot be written");
             }
@@ -150,7 +166,7 @@ fn write(mut writing: Connection, changes: &Receiver<Change>, rows: &AtomicU64) 
             let begun = Instant::now();
             let count =
                 writing.query_row("SELECT count(*) FROM rows", [], |row| row.get::<_, i64>(0));
-            rows.store(
+            state.rows.store(
                 count.map_or(0, |count| u64::try_from(count).unwrap_or(0)),
                 Relaxed,
             );
@@ -203,6 +219,25 @@ mod tests {
     use super::*;
 
     const SOON: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn a_snapshot_that_cannot_be_written_says_so_until_it_can() {
+        let directory = testkit::TempDir::new();
+        let path = directory.path().join("customers");
+        let snapshot = Snapshot::open(&path).unwrap();
+        let other = Connection::open(&path).unwrap();
+        other.busy_timeout(SOON).unwrap();
+        let until = |is_written: bool, sql: &str| {
+            other.execute_batch(sql).unwrap();
+            testkit::eventually(SOON, "a row that is put", || {
+                let put = snapshot.put(Change::Row("a.example".into(), 7, Vec::new()));
+                assert!(put.is_ok());
+                (snapshot.is_written() == is_written).then_some(())
+            });
+        };
+        until(false, "ALTER TABLE rows RENAME TO elsewhere");
+        until(true, "ALTER TABLE elsewhere RENAME TO rows");
+    }
 
     #[test]
     fn rows_outlive_who_wrote_them() {

@@ -3,9 +3,11 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use os::user::User;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::judge::Uid;
@@ -15,10 +17,22 @@ const BELIEVED: Duration = Duration::from_secs(60);
 /// Users that are remembered; then all are forgotten.
 const USERS_MAX: usize = 20_000;
 
+/// Users that are looked up at once: others than these threads wait for files and SQLite.
+const AT_ONCE: usize = 4;
+
 /// What is known of users.
-#[derive(Default)]
 pub(crate) struct Users {
     known: RefCell<HashMap<String, (Instant, Uid)>>,
+    places: Arc<Semaphore>,
+}
+
+impl Default for Users {
+    fn default() -> Self {
+        Self {
+            known: RefCell::default(),
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
 }
 
 impl Users {
@@ -37,7 +51,13 @@ impl Users {
             return Ok(Some(uid));
         }
         let wanted = name.clone();
-        let found = tokio::task::spawn_blocking(move || User::look_up(&wanted)).await;
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        let found = tokio::task::spawn_blocking(move || {
+            // Whoever hangs keeps it.
+            let _place = place;
+            User::look_up(&wanted)
+        });
+        let found = found.await;
         let found = found.map_err(|_| "users cannot be looked up".to_owned())?;
         let uid = match found {
             Ok(user) => Ok(user.uid),

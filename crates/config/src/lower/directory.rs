@@ -320,9 +320,21 @@ pub(super) fn judge(tops: &Tops<'_>, model: &Model) {
                 "one process asks all of them: all name the same, or none",
             );
         }
+        warn_of_listeners(value, directory);
         if has_programs {
             warn_of_reach(value, directory);
         }
+    }
+}
+
+fn warn_of_listeners(value: &Value<'_>, directory: &Directory) {
+    let open = directory.source.server().filter(|server| !server.tls);
+    if open.is_some_and(|server| !is_here(&server.address)) {
+        let message = "the source is another machine and is not asked over TLS: whoever is on the way reads rows and writes them, and may have the password";
+        let finding = problem(value.spot(), message.to_owned());
+        value
+            .context
+            .warn(finding.help("add `tls=on` to the source"));
     }
 }
 

@@ -8,6 +8,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use rusqlite::{Connection, params};
 use serde_json::{Map, Value};
@@ -22,7 +23,10 @@ const RECORD_BYTES_MAX: usize = 4 << 20;
 const BROKEN_MAX: usize = 1_000;
 /// Rows of one page.
 const PAGE_ROWS: usize = 1_000;
+/// How long a file has not been written that is read again.
+const STILL: Duration = Duration::from_secs(1);
 const UNREADABLE: &str = "it cannot be read";
+const UNFINISHED: &str = "it was written while it was read";
 const SCHEMA: &str = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
     CREATE TABLE rows (host TEXT NOT NULL, columns BLOB NOT NULL);";
 
@@ -93,10 +97,14 @@ impl FileTable {
             let Ok((now, file)) = open(&path) else {
                 return Ok(false);
             };
-            if now == before {
+            // What is being written may be half of it.
+            if now == before || !is_still(&file) {
                 return Ok(false);
             }
-            let loaded = load(&path, file, now, format)?;
+            let loaded = match load(&path, &file, now, format) {
+                Err(why) if why == UNFINISHED => return Ok(false),
+                loaded => loaded?,
+            };
             *read.lock().unwrap_or_else(PoisonError::into_inner) = Some(loaded);
             Ok(true)
         });
@@ -117,7 +125,7 @@ impl FileTable {
             let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);
             if read.is_none() {
                 let (now, file) = open(&path).map_err(|error| config::reason(&error))?;
-                *read = Some(load(&path, file, now, format)?);
+                *read = Some(load(&path, &file, now, format)?);
             }
             let read = read.as_ref().ok_or(UNREADABLE)?;
             ask(read).map_err(|error| error.to_string())
@@ -141,7 +149,15 @@ fn stamp(file: &File) -> io::Result<Stamp> {
     ))
 }
 
-fn load(path: &Path, file: File, stamp: Stamp, format: Format) -> Result<ReadFile, String> {
+/// Whether a file was not written for a moment.
+fn is_still(file: &File) -> bool {
+    let written = file.metadata().and_then(|facts| facts.modified());
+    let since = written.map(|at| SystemTime::now().duration_since(at));
+    // A clock that was set back is no reason to wait for it.
+    since.is_ok_and(|since| since.map_or(true, |since| since >= STILL))
+}
+
+fn load(path: &Path, file: &File, stamp: Stamp, format: Format) -> Result<ReadFile, String> {
     let failed = |error: rusqlite::Error| error.to_string();
     // An empty name is a file that nobody else sees and that goes with the connection.
     let mut table = Connection::open("").map_err(failed)?;
@@ -170,6 +186,9 @@ fn load(path: &Path, file: File, stamp: Stamp, format: Format) -> Result<ReadFil
             Format::JsonLines => read_json(reader, &mut take),
         };
         read.map_err(|error| config::reason(&error))?;
+    }
+    if self::stamp(file).ok() != Some(stamp) {
+        return Err(UNFINISHED.to_owned());
     }
     into.execute_batch("CREATE INDEX by_host ON rows (host)")
         .map_err(failed)?;
@@ -245,22 +264,17 @@ fn read_csv(mut from: impl BufRead, take: Take<'_>) -> io::Result<()> {
     let (mut bytes, mut number, mut names) = (Vec::new(), 0, None::<Vec<String>>);
     loop {
         let begins = number + 1;
-        // A record goes on while a quote is open.
-        let mut has_more = line(&mut from, &mut bytes)?;
-        number += 1;
-        while has_more && bytes.iter().filter(|byte| **byte == b'"').count() % 2 == 1 {
-            if bytes.len() >= RECORD_BYTES_MAX {
-                break;
-            }
-            has_more = line(&mut from, &mut bytes)?;
-            number += 1;
-        }
-        if bytes.is_empty() {
+        let is_short = record(&mut from, &mut bytes, &mut number)?;
+        if number < begins {
             return Ok(());
         }
         let fields = std::str::from_utf8(&bytes)
             .map_err(|_| "it is not UTF-8".to_owned())
             .and_then(fields);
+        let fields = match is_short {
+            true => fields,
+            false => Err(format!("it has more than {RECORD_BYTES_MAX} bytes")),
+        };
         match (&names, fields) {
             (None, Ok(fields)) => names = Some(fields),
             (None, Err(why)) => {
@@ -285,6 +299,27 @@ fn read_csv(mut from: impl BufRead, take: Take<'_>) -> io::Result<()> {
         }
         bytes.clear();
     }
+}
+
+/// A record: it goes on while a quote is open. Says whether it is short enough; of one that is not the rest is passed
+/// over, so that nothing within its quotes is taken for a record.
+fn record(from: &mut impl BufRead, into: &mut Vec<u8>, number: &mut usize) -> io::Result<bool> {
+    let (mut piece, mut is_open, mut is_short) = (Vec::new(), false, true);
+    let mut is_begun = false;
+    while line(from, &mut piece)? {
+        *number += usize::from(!is_begun);
+        is_begun = !piece.ends_with(b"\n");
+        is_open ^= piece.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
+        is_short &= into.len() + piece.len() <= RECORD_BYTES_MAX;
+        if is_short {
+            into.extend_from_slice(&piece);
+        }
+        piece.clear();
+        if !is_open && !is_begun {
+            break;
+        }
+    }
+    Ok(is_short)
 }
 
 /// The fields of a record.
@@ -340,6 +375,39 @@ mod tests {
         for wrong in ["\"a", "a\"b", "\"a\"b,c"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_file_that_is_being_written_is_not_taken_for_whole() {
+        let directory = testkit::TempDir::new();
+        let path = directory.write("rows.csv", "host,tenant\na.example,anna\n");
+        let (stamp, file) = open(&path).unwrap();
+        let write = File::options().append(true).open(&path).unwrap();
+        let written = |at: SystemTime| {
+            write.set_modified(at).unwrap();
+            is_still(&file)
+        };
+        let now = SystemTime::now();
+        assert!(!written(now) && written(now - 2 * STILL));
+        assert!(written(now + 100 * STILL), "the clock was set back");
+        let wrong = load(&path, &file, stamp, Format::Csv).err();
+        assert_eq!(wrong.as_deref(), Some(UNFINISHED));
+        let (stamp, file) = open(&path).unwrap();
+        assert!(load(&path, &file, stamp, Format::Csv).is_ok());
+    }
+
+    #[test]
+    fn nothing_within_a_field_is_a_row_however_long_it_is() {
+        let mut rows = Vec::new();
+        let mut take = |line: usize, row: Result<RawRow, String>| {
+            rows.push((line, row.is_ok()));
+            Ok(())
+        };
+        let long = "victim.example,me\n".repeat(2 * RECORD_BYTES_MAX / 18);
+        let lines = long.lines().count();
+        let text = format!("host,note\na.example,\"{long}\"\nb.example,x\n");
+        read_csv(text.as_bytes(), &mut take).unwrap();
+        assert_eq!(rows, [(2, false), (lines + 3, true)]);
     }
 
     #[test]

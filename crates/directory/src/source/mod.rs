@@ -25,8 +25,9 @@ use sqlite::Sqlite;
 
 /// Rows of an answer that lists many.
 pub(crate) const ROWS_MAX: usize = 10_000;
-/// Rows of an answer for one host: with the second it is known to be wrong.
-const ROWS_OF_HOST_MAX: usize = 2;
+/// Rows of an answer for one host: the second of its own is wrong, and some may be of hosts that the source takes for
+/// equal.
+const ROWS_OF_HOST_MAX: usize = 16;
 /// What is said of a value of another kind.
 const WRONG_TYPE: &str = "is neither a text nor a whole number: cast it in the query";
 
