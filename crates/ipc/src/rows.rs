@@ -213,9 +213,8 @@ impl RowsManifest {
             walls.sees = sees;
         }
         let outer = group(tenant, plan);
-        let own = directory_name("pool", &id);
         let inner = Group {
-            path: outer.path.iter().cloned().chain([own]).collect(),
+            path: pool_group(tenant, plan.map(|plan| &*plan.name), &id).into(),
             limits: Limits::default(),
         };
         pool.id = id;
@@ -286,14 +285,21 @@ impl RowsManifest {
 
 /// The group of a tenant's rows of one plan: a tenant with two has two, and neither has the other's limits.
 fn group(tenant: &str, plan: Option<&RowPlan>) -> Group {
-    let name = plan.map(|plan| format!("{tenant} {}", plan.name));
     Group {
-        path: vec![directory_name(
-            TENANT_OF_ROWS,
-            name.as_deref().unwrap_or(tenant),
-        )],
+        path: vec![group_name(tenant, plan.map(|plan| &*plan.name))],
         limits: plan.map(|plan| plan.limits.clone()).unwrap_or_default(),
     }
+}
+
+fn group_name(tenant: &str, plan: Option<&str>) -> String {
+    let name = plan.map(|plan| format!("{tenant} {plan}"));
+    directory_name(TENANT_OF_ROWS, name.as_deref().unwrap_or(tenant))
+}
+
+/// The path of the group of a row's pool, within that of its tenant and plan.
+#[must_use]
+pub fn pool_group(tenant: &str, plan: Option<&str>, id: &str) -> [String; 2] {
+    [group_name(tenant, plan), directory_name("pool", id)]
 }
 
 /// What names the pool of a row: whose it is, as whom it runs, which PHP, the directory of pools and the root.

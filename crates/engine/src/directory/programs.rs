@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use config::model::{self, Model};
 use ipc::directory::Row;
-use ipc::rows::{RowOrder, pool_id};
+use ipc::rows::{RowOrder, pool_group, pool_id};
 
 use crate::programs::pools::{AllPools, PoolTimes, ProgramPool, fixed_by};
 
@@ -33,6 +33,7 @@ pub(super) struct RowOwner<'a> {
     pub(super) host: &'a str,
     pub(super) row: &'a Row,
     pub(super) tenant: &'a str,
+    pub(super) plan: Option<&'a str>,
     pub(super) root: &'a Path,
 }
 
@@ -104,7 +105,9 @@ impl RowProgramTerms {
         let id = pool_id(&self.name, words, [&self.directory, owner.root]);
         let socket = self.directory.join(format!("{id}.sock"));
         let name = format!("php {version} of {}", owner.tenant);
-        let pool = pools.of_row((&id, &name, owner.tenant), order, &socket, self.times);
+        let group = pool_group(owner.tenant, owner.plan, &id);
+        let words = (&*id, &*name, owner.tenant, group);
+        let pool = pools.of_row(words, order, &socket, self.times);
         Ok(Some(pool))
     }
 }

@@ -43,8 +43,9 @@ pub(super) fn stamp(
         Some(root) => Some(root_of(generation, root, (host, row), &rows.name)?),
         None => None,
     };
-    let weight = plan.and_then(|at| generation.plans.get(at));
-    let weight = weight.map_or(1, |plan| plan.weight);
+    let found = plan.and_then(|at| generation.plans.get(at));
+    let plan_name = found.map(|plan| &*plan.name);
+    let weight = found.map_or(1, |plan| plan.weight);
     let keys_max = generation.process.caps.limit_keys;
     let lease = generation.limits.needs_tenants().then(|| {
         let limiter = &worker.shared.limits;
@@ -57,6 +58,7 @@ pub(super) fn stamp(
             host,
             row,
             tenant: &tenant,
+            plan: plan_name,
             root: &root.path,
         };
         let told = terms.order(generation.number, owner);

@@ -71,6 +71,8 @@ pub struct ProgramPool {
     pages_max: AtomicU32,
     /// The row whose it is; `None`: the configuration has it.
     pub(super) row: Option<Box<RowOrder>>,
+    /// The path of a row's group, within that of its tenant.
+    pub(crate) group: Option<Box<[String; 2]>>,
 }
 
 /// What a pool has of its settings.
@@ -249,6 +251,7 @@ impl ProgramPool {
             page_ms: AtomicU64::new(0),
             pages_max: AtomicU32::new(0),
             row: None,
+            group: None,
         }
     }
 

@@ -140,7 +140,9 @@ impl Watch {
     }
 
     fn programs(&mut self, shared: &Shared) -> Vec<(Cause, u64, String)> {
-        let of_pools = self.pools.look(shared.generation()).into_iter();
+        let of_pools = self
+            .pools
+            .look(shared.generation(), &shared.program_pools.rows());
         let bounced = shared.hit_programs.take().chain(of_pools);
         bounced
             .map(|(what, times, why)| ((IncidentKind::Program, what), times, why))
@@ -268,7 +270,7 @@ rules = [
         let (mut watch, begun) = (Watch::default(), Instant::now());
         let hit = &fixture.shared.hit_programs;
         for site in ["a", "b", "a"] {
-            hit.note(site, Killed::Memory, b"/greedy.cgi");
+            hit.note((site, "t"), Killed::Memory, b"/greedy.cgi");
         }
         let incidents = watch.next(&fixture.shared, begun, 60);
         let told = incidents.iter().map(|it| (&*it.what, it.times, &*it.why));

@@ -13,10 +13,12 @@ use ipc::groups::Owner;
 use os::cgroup::{Hits, Layout};
 
 use crate::generation::{Generation, OwnedGroup};
+use crate::programs::pools::ProgramPool;
 use crate::stats::Killed;
 
-/// Sites of which it is written down; of others it is only counted.
+/// Sites of which it is written down, and those of one tenant where half of all are; of others it is only counted.
 const SITES_MAX: usize = 256;
+const OF_TENANT_MAX: usize = 16;
 /// Groups looked at in one go.
 const LOOKED_AT_ONCE: usize = 64;
 /// Groups that are no more, of which it is still known what they counted.
@@ -29,19 +31,37 @@ pub(super) type Bounced = (String, u64, String);
 
 /// CGI programs that ran into bounds since somebody looked, by site.
 #[derive(Debug, Default)]
-pub(crate) struct HitPrograms(Mutex<BTreeMap<Box<str>, (u64, String)>>);
+pub(crate) struct HitPrograms(Mutex<BTreeMap<Box<str>, HitSite>>);
+
+/// What of a site ran into bounds.
+#[derive(Debug)]
+struct HitSite {
+    tenant: Box<str>,
+    times: u64,
+    why: String,
+}
 
 impl HitPrograms {
-    /// One of this site's, by its file below the root.
-    pub(crate) fn note(&self, site: &str, killed: Killed, file: &[u8]) {
+    /// One of this site and tenant's, by its file below the root.
+    pub(crate) fn note(&self, (site, tenant): (&str, &str), killed: Killed, file: &[u8]) {
         let mut sites = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((times, _)) = sites.get_mut(site) {
-            *times += 1;
-        } else if sites.len() < SITES_MAX {
+        if let Some(hit) = sites.get_mut(site) {
+            hit.times += 1;
+            return;
+        }
+        let own = || sites.values().filter(|hit| *hit.tenant == *tenant).count();
+        let has_room =
+            sites.len() < SITES_MAX / 2 || (sites.len() < SITES_MAX && own() < OF_TENANT_MAX);
+        if has_room {
             let name = String::from_utf8_lossy(file);
             let name: String = name.chars().take(NAME_CHARS_MAX).collect();
             let why = format!("{}: {name}", killed.word());
-            sites.insert(site.into(), (1, why));
+            let hit = HitSite {
+                tenant: tenant.into(),
+                times: 1,
+                why,
+            };
+            sites.insert(site.into(), hit);
         }
     }
 
@@ -49,7 +69,7 @@ impl HitPrograms {
     pub(super) fn take(&self) -> impl Iterator<Item = Bounced> {
         let mut sites = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = std::mem::take(&mut *sites).into_iter();
-        taken.map(|(site, (times, why))| (format!("site {site}"), times, why))
+        taken.map(|(site, hit)| (format!("site {site}"), hit.times, hit.why))
     }
 }
 
@@ -64,13 +84,26 @@ pub(super) struct PoolGroups {
 }
 
 impl PoolGroups {
-    /// Looks at the next of them, and tells what ran into bounds since each was looked at.
-    pub(super) fn look(&mut self, generation: Option<Arc<Generation>>) -> Vec<Bounced> {
-        let Some(generation) = generation.filter(|it| !it.program_pools.is_empty()) else {
+    /// Looks at the next of them and of these pools of rows, and tells what ran into bounds since each was looked at.
+    pub(super) fn look(
+        &mut self,
+        generation: Option<Arc<Generation>>,
+        rows: &[Arc<ProgramPool>],
+    ) -> Vec<Bounced> {
+        let Some(generation) = generation else {
             return Vec::new();
         };
-        let (layout, count) = (&generation.layout, generation.groups_count());
-        self.look_at(layout, count, |place| generation.group_at(place))
+        let written = match generation.program_pools.is_empty() {
+            true => 0,
+            false => generation.groups_count(),
+        };
+        let count = written + 2 * rows.len();
+        self.look_at(&generation.layout, count, |place| {
+            match place.checked_sub(written) {
+                None => generation.group_at(place),
+                Some(place) => of_row(rows.get(place / 2)?, place % 2 == 0),
+            }
+        })
     }
 
     fn look_at(
@@ -106,6 +139,18 @@ impl PoolGroups {
         }
         bounced
     }
+}
+
+/// The group of a row's pool, or the one around it, which is its tenant's.
+fn of_row(pool: &ProgramPool, is_outer: bool) -> Option<OwnedGroup> {
+    let path = pool.group.as_deref()?;
+    let owner = Owner {
+        tenant: pool.tenant.to_string(),
+        pool: (!is_outer).then(|| pool.name.to_string()),
+        ..Owner::default()
+    };
+    let depth = if is_outer { 1 } else { path.len() };
+    Some((path.iter().take(depth).cloned().collect(), owner))
 }
 
 /// What a group counts that no other of those looked at does.
@@ -240,15 +285,44 @@ mod tests {
     fn programs_of_a_site_are_counted_and_the_first_is_named() {
         let hit = HitPrograms::default();
         for _ in 0..3 {
-            hit.note("a.example", Killed::Memory, b"/cgi/greedy.cgi");
+            let whose = ("a.example", "anna");
+            hit.note(whose, Killed::Memory, b"/cgi/greedy.cgi");
         }
         for number in 0..2 * SITES_MAX {
-            hit.note(&format!("{number}.example"), Killed::Pids, b"/x");
+            let (site, tenant) = (format!("{number}.example"), format!("t{number}"));
+            hit.note((&site, &tenant), Killed::Pids, b"/x");
         }
         let taken: Vec<_> = hit.take().collect();
         assert_eq!(taken.len(), SITES_MAX);
         let greedy = "memory_limit: /cgi/greedy.cgi".to_owned();
         assert!(taken.contains(&("site a.example".to_owned(), 3, greedy)));
         assert_eq!(hit.take().count(), 0);
+    }
+
+    #[test]
+    fn a_tenant_with_many_sites_that_run_into_bounds_hides_no_others() {
+        let hit = HitPrograms::default();
+        for number in 0..2 * SITES_MAX {
+            hit.note((&format!("{number}.example"), "many"), Killed::Pids, b"/x");
+        }
+        hit.note(("a.example", "anna"), Killed::Pids, b"/x");
+        assert!(hit.take().any(|(site, ..)| site == "site a.example"));
+    }
+
+    #[test]
+    fn a_rows_pool_is_looked_at_and_the_group_of_its_tenant() {
+        let mut pool = ProgramPool::new("row-1", "php 8.3 of anna", "anna");
+        assert!(of_row(&pool, true).is_none(), "it is a written one");
+        pool.group = Some(Box::new(ipc::rows::pool_group(
+            "anna",
+            Some("small"),
+            "row-1",
+        )));
+        let (outer, owner) = of_row(&pool, true).expect("a group");
+        assert_eq!(outer, ["row-anna%20small"]);
+        assert_eq!(cause(&owner), "tenant anna");
+        let (inner, owner) = of_row(&pool, false).expect("a group");
+        assert!(inner.starts_with(&outer) && inner.len() == 2);
+        assert_eq!(cause(&owner), "tenant anna/pool php 8.3 of anna");
     }
 }

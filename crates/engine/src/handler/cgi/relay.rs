@@ -332,8 +332,9 @@ impl<'a> Relay<'a> {
                 .file
                 .as_ref()
                 .map_or(&b""[..], |it| it.path());
-            let (worker, site) = (&self.routed.worker, &self.routed.site.name);
-            worker.shared.hit_programs.note(site, killed, file);
+            let (worker, site) = (&self.routed.worker, &self.routed.site);
+            let whose = (&*site.name, &*site.tenant_name);
+            worker.shared.hit_programs.note(whose, killed, file);
         }
     }
 

@@ -65,7 +65,7 @@ impl AllPools {
     /// The pool of a row, which is the same for all who want it for that row.
     pub(crate) fn of_row(
         &self,
-        (id, name, tenant): (&str, &str, &str),
+        (id, name, tenant, group): (&str, &str, &str, [String; 2]),
         row: &RowOrder,
         socket: &Path,
         times: PoolTimes,
@@ -80,6 +80,7 @@ impl AllPools {
         let pool = Arc::new(ProgramPool {
             php_socket: Some(socket.into()),
             row: Some(Box::new(row.clone())),
+            group: Some(Box::new(group)),
             ..ProgramPool::new(id, name, tenant)
         });
         pool.set(times);
@@ -93,7 +94,7 @@ impl AllPools {
     }
 
     /// Those of rows that somebody has.
-    fn rows(&self) -> Vec<Arc<ProgramPool>> {
+    pub(crate) fn rows(&self) -> Vec<Arc<ProgramPool>> {
         let of_rows = self.lock_rows();
         let all = of_rows.by_id.values().flatten();
         all.filter_map(Weak::upgrade).collect()
@@ -209,8 +210,11 @@ mod tests {
         let all = AllPools::default();
         let id = config::model::row_pool_id(&["a"]);
         let times = PoolTimes::new(1_000, 1_000, 1);
-        let words = (&*id, "php", "anna");
-        let pool = |host: &str| all.of_row(words, &order(host), Path::new("/a"), times);
+        let group = || ["row-anna", "pool"].map(str::to_owned);
+        let pool = |host: &str| {
+            let words = (&*id, "php", "anna", group());
+            all.of_row(words, &order(host), Path::new("/a"), times)
+        };
         let (first, same, other) = (pool("a"), pool("a"), pool("b"));
         assert!(Arc::ptr_eq(&first, &same) && !Arc::ptr_eq(&first, &other));
         for pool in [&first, &other] {
