@@ -59,6 +59,7 @@ fn main() {
                 .unwrap(),
             salt: SaltPeriod::Day,
             live: None,
+            heard: None,
             outlook: None,
         };
         let begun = process_cpu_ns();

@@ -48,7 +48,7 @@ const MINUTES_MAX: usize = 100_000;
 
 /// What all threads know.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub struct Heard {
     /// Held for a message's figures, or while they are looked at.
     figures: Mutex<HeardFigures>,
     /// Figures that somebody wants to be told of: these are followed whosever they are.
@@ -87,6 +87,16 @@ impl Heard {
     /// Takes a figure.
     pub(crate) fn note(&self, at_s: i64, name: &str, value: f64, detail: Detail) {
         self.figures().take(at_s, name, value, detail);
+    }
+
+    /// Holds what a figure was in a second.
+    pub(crate) fn hold(&self, at_s: i64, name: &str, value: f64) {
+        self.figures().history.hold(at_s, name, value);
+    }
+
+    /// What a figure was in the seconds of the last hour, where these are held.
+    pub(crate) fn seconds(&self, name: &str) -> Vec<(i64, f64)> {
+        self.look(|history| history.seconds(name).collect())
     }
 
     /// Looks at what figures were.

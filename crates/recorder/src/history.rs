@@ -89,6 +89,8 @@ struct Series {
     /// As much of it as is not on disk.
     fresh: Option<(i64, Sums)>,
     seconds: Option<VecDeque<(i64, f32)>>,
+    /// Whether each second has all there is to say of it: one that is [held](History::hold) does not.
+    is_by_second: bool,
     last_s: i64,
 }
 
@@ -114,19 +116,23 @@ impl History {
         }
         let series = self.series.get_mut(name)?;
         let at_s = series.time(at_s);
-        if detail == Detail::Seconds
-            && series.seconds.is_none()
-            && self.with_seconds < WITH_SECONDS_MAX
-        {
-            series.seconds = Some(VecDeque::new());
-            self.with_seconds += 1;
+        if detail == Detail::Seconds {
+            series.is_by_second = true;
+            series.hold(at_s, value, &mut self.with_seconds);
         }
-        series.hold(at_s, value);
         series.add(at_s, value).map(|(at_s, sums)| Sample {
             name: name.into(),
             at_s,
             sums,
         })
+    }
+
+    /// Holds what a figure that is told by the minute was in a second, where there is room: for who looks at
+    /// the last hour.
+    pub fn hold(&mut self, at_s: i64, name: &str, value: f64) {
+        if let Some(series) = self.series.get_mut(name) {
+            series.hold(at_s, value, &mut self.with_seconds);
+        }
     }
 
     /// What there was since this was last asked, for the disk, and room for others: what has said nothing
@@ -139,8 +145,12 @@ impl History {
                 fresh.push(Sample { name, at_s, sums });
             }
         }
-        self.series
-            .retain(|_, series| series.last_s.saturating_add(SECONDS_KEPT) >= now_s);
+        let oldest_s = now_s.saturating_sub(SECONDS_KEPT);
+        self.series.retain(|_, series| series.last_s >= oldest_s);
+        for series in self.series.values_mut() {
+            let is_over = |it: &mut VecDeque<(i64, f32)>| it.back().is_none_or(|it| it.0 < oldest_s);
+            series.seconds.take_if(is_over);
+        }
         let with_seconds = self.series.values().filter(|it| it.seconds.is_some());
         self.with_seconds = with_seconds.count();
         fresh
@@ -150,7 +160,7 @@ impl History {
     pub fn mean(&self, name: &str, now_s: i64, last_s: i64) -> Option<f64> {
         let series = self.series.get(name)?;
         let since = now_s.saturating_sub(last_s);
-        if let Some(seconds) = &series.seconds {
+        if let Some(seconds) = series.seconds.as_ref().filter(|_| series.is_by_second) {
             let values = seconds.iter().rev().take_while(|(at_s, _)| *at_s > since);
             let (count, sum) = values.fold((0_u32, 0.0), |(count, sum), (_, value)| {
                 (count + 1, sum + f64::from(*value))
@@ -198,6 +208,7 @@ impl Series {
             minute: None,
             fresh: None,
             seconds: None,
+            is_by_second: false,
             last_s: at_s,
         }
     }
@@ -212,13 +223,20 @@ impl Series {
         self.last_s
     }
 
-    fn hold(&mut self, at_s: i64, value: f64) {
+    fn hold(&mut self, at_s: i64, value: f64, with_seconds: &mut usize) {
+        if self.seconds.is_none() && *with_seconds < WITH_SECONDS_MAX {
+            self.seconds = Some(VecDeque::new());
+            *with_seconds += 1;
+        }
         let Some(seconds) = &mut self.seconds else {
             return;
         };
-        // The second of now is the last value it has.
-        if seconds.back().is_some_and(|(last_s, _)| *last_s == at_s) {
-            seconds.pop_back();
+        match seconds.back() {
+            // The clock went back.
+            Some((last_s, _)) if *last_s > at_s => return,
+            // The second of now is the last value it has.
+            Some((last_s, _)) if *last_s == at_s => drop(seconds.pop_back()),
+            _ => {}
         }
         seconds.push_back((at_s, value as f32));
         let oldest = at_s.saturating_sub(SECONDS_KEPT);
@@ -299,6 +317,24 @@ mod tests {
         assert_eq!(history.seconds(&last).count(), 0);
         assert_eq!(history.mean(&last, 3_611, 60), Some(1.0), "by its minute");
         assert_eq!(history.mean(&last, 9_000, 60), None, "it is of long ago");
+    }
+
+    #[test]
+    fn seconds_of_a_figure_that_is_told_by_the_minute_are_held_beside_it() {
+        let mut history = History::default();
+        history.hold(59, "site.a.requests", 9.0);
+        history.take(59, "site.a.requests", 2.0, Detail::Minutes);
+        for at_s in 60..70 {
+            history.hold(at_s, "site.a.requests", 1.0);
+        }
+        let held: Vec<_> = history.seconds("site.a.requests").collect();
+        assert_eq!((held.len(), held[0]), (10, (60, 1.0)));
+        assert_eq!(history.mean("site.a.requests", 69, 60), Some(2.0));
+        let told = history.fresh(70);
+        assert_eq!((told.len(), told[0].sums.sum), (1, 2.0));
+        history.take(4_000, "site.a.requests", 2.0, Detail::Minutes);
+        history.fresh(4_000);
+        assert_eq!(history.seconds("site.a.requests").count(), 0, "it is over");
     }
 
     #[test]

@@ -17,10 +17,10 @@ use ipc::recorder::{FromRecorder, RecorderSettings, ToRecorder};
 use ipc::ring::{ReaderState, RingKeys, RingReader, RingRecord, TextOf, ToldText};
 use jiff::tz::TimeZone;
 
-use crate::fold::Fold;
+use crate::fold::{Fold, SITES_MAX};
 use crate::hearing::{Heard, Hearing};
 use crate::history::Detail;
-use crate::names::NameOf;
+use crate::names::{ByHash, NameOf};
 use crate::reader::{decoded_path, is_site_name, path_of};
 use crate::salts::{SaltPeriod, Salts};
 use crate::sandbox;
@@ -113,8 +113,9 @@ struct Recorder {
     watch: Watch,
     news: Vec<FromRecorder>,
     told_alerts: String,
-    /// What sites came to in the minute under way.
+    /// What sites came to in the minute under way, and how often each was asked in the second.
     minutes: SiteMinutes,
+    of_second: ByHash<u64, u64>,
     /// When it looked last, and the second that was dealt with last.
     looked_us: i64,
     second: i64,
@@ -145,6 +146,7 @@ impl Recorder {
             news: Vec::new(),
             told_alerts: String::new(),
             minutes: SiteMinutes::watching(&settings.alerts),
+            of_second: ByHash::default(),
             settings,
             looked_us: i64::MIN,
             second: 0,
@@ -252,6 +254,12 @@ impl Recorder {
             let at_s = Tier::Minute.begin(now_s) - 1;
             self.heard.note(at_s, &name, value, Detail::Minutes);
         }
+        for site in self.minutes.followed() {
+            let requests = self.of_second.get(&self.keys.site(site));
+            let requests = requests.copied().unwrap_or(0) as f64;
+            self.heard.hold(now_s - 1, &format!("site.{site}.requests"), requests);
+        }
+        self.of_second.clear();
         let watch = &mut self.watch;
         let news = self.heard.look(|history| watch.look(history, now_s));
         let news = news.into_iter();
@@ -298,16 +306,22 @@ impl Recorder {
 
     fn read(&mut self, now_us: i64) {
         let fold = std::cell::RefCell::new(&mut self.fold);
-        let mut foreign = 0;
+        let (mut foreign, of_second) = (0, &mut self.of_second);
         for ring in &mut self.rings {
             let counts = ring.read(
                 |text| tell(&mut fold.borrow_mut(), &text),
                 |record| match record.at_us >= now_us.saturating_sub(OLD_US) {
-                    true => fold.borrow_mut().take(&RingRecord {
-                        at_us: record.at_us.min(now_us),
-                        stands_for: record.stands_for.max(1),
-                        ..*record
-                    }),
+                    true => {
+                        let stands_for = record.stands_for.max(1);
+                        if of_second.len() < SITES_MAX || of_second.contains_key(&record.site) {
+                            *of_second.entry(record.site).or_default() += u64::from(stands_for);
+                        }
+                        fold.borrow_mut().take(&RingRecord {
+                            at_us: record.at_us.min(now_us),
+                            stands_for,
+                            ..*record
+                        });
+                    }
                     false => foreign += 1,
                 },
             );

@@ -510,6 +510,7 @@ impl Respondent {
             now: Timestamp::now().to_zoned(open.zone.clone()),
             salt: open.salt,
             live: live.as_ref(),
+            heard: Some(&self.heard),
             outlook: Some(&self.outlook),
         };
         let (answer, why) = console::answer_and_why(&open.store, question, &moment);

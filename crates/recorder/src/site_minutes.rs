@@ -26,6 +26,8 @@ pub(crate) struct SiteMinutes {
     is_behind: bool,
     is_mixed: bool,
     watched: HashSet<Box<str>>,
+    /// Of the last minute that was told, the sites.
+    followed: Vec<Box<str>>,
 }
 
 impl SiteMinutes {
@@ -61,6 +63,11 @@ impl SiteMinutes {
         self.is_behind = false;
     }
 
+    /// The sites that are followed until the next minute is over.
+    pub(crate) fn followed(&self) -> &[Box<str>] {
+        &self.followed
+    }
+
     /// The figures of a minute that is over, by name; nothing within it, and of one in which requests could
     /// not be written, or those of another were.
     pub(crate) fn over(&mut self, now_s: i64) -> Vec<(String, f64)> {
@@ -84,12 +91,14 @@ impl SiteMinutes {
                 .cmp(&one.requests)
                 .then_with(|| site.cmp(other))
         });
-        let followed = sites.iter().enumerate();
-        let followed = followed
-            .filter(|(at, (site, _))| *at < FOLLOWED_MAX || self.watched.contains(site))
-            .map(|(_, followed)| followed);
-        let figures = followed.flat_map(|(site, figures)| told(site, figures));
-        figures.collect()
+        let mut place = 0..;
+        sites.retain(|(site, _)| {
+            place.next() < Some(FOLLOWED_MAX) || self.watched.contains(site)
+        });
+        let figures = sites.iter().flat_map(|(site, figures)| told(site, figures));
+        let figures = figures.collect();
+        self.followed = sites.into_iter().map(|(site, _)| site).collect();
+        figures
     }
 }
 

@@ -9,7 +9,7 @@ use ipc::console::{ConsoleAnswer, ConsoleScope};
 use ipc::limit_figures::LIMIT_FIGURES;
 use jiff::civil::Date;
 use report::units::Unit;
-use report::{Along, Language, Line, units};
+use report::{Along, Language, Line, Lines, units};
 
 use super::{Asking, NoPage, frame};
 use crate::history::{ALL_TENANTS, Sums};
@@ -21,6 +21,8 @@ use crate::store::{FigureStore, HOURS_DAYS, MINUTES_DAYS, Tier};
 const SERIES_MAX: usize = 20_000;
 /// Charts on a page.
 const CHARTS_MAX: usize = 24;
+/// Charts of the last hour by the second, which have 3,600 points each.
+const SECONDS_SHOWN_MAX: usize = 4;
 /// Days that are shown by the minute, and by the hour.
 const MINUTE_DAYS: i32 = 2;
 const HOUR_DAYS: i32 = 62;
@@ -58,6 +60,9 @@ pub(super) fn answer(store: &FigureStore, asking: &Asking<'_>) -> Result<Console
             Language::Japanese => format!("{count} 件のうち {CHARTS_MAX} 件。絞り込みで探せます。"),
         });
     }
+    if days.1 >= asking.today() {
+        charts.extend(last_hour(asking, &shown));
+    }
     for chart in charts {
         document.section("").chart(chart);
     }
@@ -76,6 +81,24 @@ fn shown(store: &FigureStore, asking: &Asking<'_>) -> Result<Vec<String>, NoPage
     // What limits came to is counts: these have a page of their own.
     let is_shown = |name: &str| !name.starts_with(LIMIT_FIGURES) && scope.has_figure(name);
     Ok(store.series(|name| is_shown(name) && is_wanted(name), SERIES_MAX)?)
+}
+
+/// The last hour of figures by the second, as far as it is of today.
+fn last_hour(asking: &Asking<'_>, shown: &[String]) -> Vec<Lines> {
+    let today = asking.today();
+    let span = Span::of(asking, today, today);
+    let telling = asking.telling();
+    let title = telling.say("the last hour by the second", "直近 1 時間（秒単位）");
+    let line = telling.say("each second", "毎秒");
+    let held = shown.iter().filter_map(|name| {
+        let seconds = asking.moment.heard?.seconds(name).into_iter();
+        let seconds: Vec<_> = seconds.filter(|(at_s, _)| *at_s >= span.from_s).collect();
+        let lines = vec![span.line(line, 1, seconds.iter().copied())];
+        let title = format!("{name}: {title}");
+        let chart = || page::panel(&title, span.along(), unit(name), lines);
+        (!seconds.is_empty()).then(chart)
+    });
+    held.take(SECONDS_SHOWN_MAX).collect()
 }
 
 fn merged(mut one: Sums, other: Sums) -> Sums {
@@ -151,30 +174,35 @@ impl Span {
         }
     }
 
+    /// Values, each of so many seconds; where nothing was measured nothing is drawn.
+    fn line(&self, name: &str, step_s: i64, values: impl Iterator<Item = (i64, f64)>) -> Line {
+        let mut points = Vec::new();
+        let mut before = None;
+        for (at_s, value) in values {
+            let at = self.place(at_s);
+            if before.is_some_and(|before| at_s - before > 2 * step_s) {
+                points.push((at, f64::NAN));
+            }
+            before = Some(at_s);
+            points.push((at, value));
+        }
+        Line {
+            name: name.into(),
+            points,
+        }
+    }
+
     fn chart(
         &self,
         asking: &Asking<'_>,
         name: &str,
         samples: &[(i64, Sums)],
         tier: Tier,
-    ) -> report::Lines {
+    ) -> Lines {
         let telling = asking.telling();
-        let line = |line: &str, value: fn(&Sums) -> f64| {
-            let mut points = Vec::new();
-            let mut before = None;
-            for (at_s, sums) in samples {
-                let at = self.place(*at_s);
-                // Where nothing was measured nothing is drawn.
-                if before.is_some_and(|before| at_s - before > 2 * tier.seconds()) {
-                    points.push((at, f64::NAN));
-                }
-                before = Some(*at_s);
-                points.push((at, value(sums)));
-            }
-            Line {
-                name: line.into(),
-                points,
-            }
+        let line = |name: &str, value: fn(&Sums) -> f64| {
+            let values = samples.iter().map(|(at_s, sums)| (*at_s, value(sums)));
+            self.line(name, tier.seconds(), values)
         };
         let lines = vec![
             line(telling.say("mean", "平均"), Sums::mean),
@@ -186,7 +214,56 @@ impl Span {
 
 #[cfg(test)]
 mod tests {
+    use ipc::console::ConsoleQuestion;
+    use jiff::tz::TimeZone;
+
+    use super::super::ConsoleMoment;
     use super::*;
+    use crate::hearing::Heard;
+    use crate::history::{Detail, Sample};
+    use crate::salts::SaltPeriod;
+
+    #[test]
+    fn the_last_hour_is_drawn_by_the_second_where_it_is_held_and_today_is_shown() {
+        let directory = testkit::TempDir::new();
+        let (mut store, _) = FigureStore::open(directory.path(), 0).expect("it opens");
+        let now = civil(20_784).at(12, 0, 0, 0);
+        let now = now.to_zoned(TimeZone::UTC).expect("a time");
+        let now_s = now.timestamp().as_second();
+        let (at_s, heard) = (Tier::Minute.begin(now_s), Heard::default());
+        let sample = Sample {
+            name: "load1".into(),
+            at_s,
+            sums: Sums::of(1.0),
+        };
+        store.write_samples(&[sample]).expect("written");
+        for at_s in now_s - 10..now_s {
+            heard.note(at_s, "load1", 1.0, Detail::Seconds);
+        }
+        let shows_seconds = |query: String, heard: Option<&Heard>| {
+            let question = ConsoleQuestion {
+                scope: ConsoleScope::All,
+                base: "/".into(),
+                path: "history".into(),
+                query,
+                ..ConsoleQuestion::default()
+            };
+            let moment = ConsoleMoment {
+                now: now.clone(),
+                salt: SaltPeriod::Day,
+                live: None,
+                heard,
+                outlook: None,
+            };
+            let body = super::super::answer(&store, &question, &moment).body;
+            assert!(body.contains("load1"), "{body}");
+            body.contains("load1: the last hour by the second")
+        };
+        let today = format!("from={}", civil(20_784));
+        assert!(shows_seconds(today.clone(), Some(&heard)) && !shows_seconds(today, None));
+        let before = format!("from={}&to={}&filter=load1", civil(20_782), civil(20_783));
+        assert!(!shows_seconds(before, Some(&heard)));
+    }
 
     #[test]
     fn a_figure_is_written_in_its_own_unit() {

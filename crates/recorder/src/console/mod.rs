@@ -24,6 +24,7 @@ use ipc::console::{ConsoleAnswer, ConsoleQuestion, ConsoleScope};
 use jiff::Zoned;
 use report::{Document, Language};
 
+use crate::hearing::Heard;
 use crate::outlook::KeptOutlook;
 use crate::page::Telling;
 use crate::salts::{SaltPeriod, civil, day_number};
@@ -53,6 +54,8 @@ pub struct ConsoleMoment<'a> {
     pub salt: SaltPeriod,
     /// What the server says of now, where it is heard.
     pub live: Option<&'a Live<'a>>,
+    /// What figures were in the seconds of the last hour, where these are held.
+    pub heard: Option<&'a Heard>,
     /// Where it is kept how full the machine is, if anywhere.
     pub outlook: Option<&'a KeptOutlook>,
 }

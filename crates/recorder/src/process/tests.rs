@@ -90,6 +90,26 @@ fn a_clock_that_goes_back_loses_no_request_and_no_figure() {
 }
 
 #[test]
+fn what_busy_sites_are_asked_in_each_second_is_held_for_who_looks_at_the_last_hour() {
+    let mut worked = Worked::new();
+    let minute_us = Tier::Minute.begin(now_us().div_euclid(1_000_000)) * 1_000_000;
+    // It is followed from where the first minute is over.
+    for second in [0, 61, 122, 123, 124] {
+        let at_us = minute_us + second * 1_000_000;
+        push(&mut worked.ring, at_us);
+        push(&mut worked.ring, at_us);
+        worked.request(at_us);
+        worked.recorder.write(at_us);
+    }
+    let held = worked.recorder.heard.seconds("site.a.example.requests");
+    let values = held.iter().map(|(_, value)| *value);
+    assert_eq!(values.collect::<Vec<_>>(), [3.0; 4]);
+    worked.recorder.look(minute_us + 125_000_000);
+    let held = worked.recorder.heard.seconds("site.a.example.requests");
+    assert_eq!(held.last(), Some(&(minute_us / 1_000_000 + 124, 0.0)));
+}
+
+#[test]
 fn a_request_from_before_the_clock_went_back_is_of_now() {
     const HOUR_US: i64 = 3_600_000_000;
     let mut worked = Worked::new();

@@ -72,6 +72,7 @@ impl Eyes<'_> {
             now: now(),
             salt: SaltPeriod::Month,
             live: live.as_ref(),
+            heard: None,
             outlook: None,
         })
     }
