@@ -173,11 +173,6 @@ impl Fold {
         self.not_recorded
     }
 
-    /// Visits under way.
-    pub fn visits_under_way(&self) -> usize {
-        self.visits.len()
-    }
-
     /// Visits under way, for the next run.
     pub fn open_visits(&self) -> Vec<OpenVisit> {
         let site = |hash: u64| self.sites.get(&hash).cloned();

@@ -148,7 +148,8 @@ impl History {
         let oldest_s = now_s.saturating_sub(SECONDS_KEPT);
         self.series.retain(|_, series| series.last_s >= oldest_s);
         for series in self.series.values_mut() {
-            let is_over = |it: &mut VecDeque<(i64, f32)>| it.back().is_none_or(|it| it.0 < oldest_s);
+            let is_over =
+                |it: &mut VecDeque<(i64, f32)>| it.back().is_none_or(|it| it.0 < oldest_s);
             series.seconds.take_if(is_over);
         }
         let with_seconds = self.series.values().filter(|it| it.seconds.is_some());

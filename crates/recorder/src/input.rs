@@ -64,6 +64,16 @@ enum Bytes {
     Packed(Box<BufReader<MultiGzDecoder<BufReader<LogSource>>>>),
 }
 
+impl Bytes {
+    /// Them as they were before they were packed.
+    fn reader(&mut self) -> &mut dyn BufRead {
+        match self {
+            Bytes::Plain(bytes) => bytes,
+            Bytes::Packed(bytes) => bytes,
+        }
+    }
+}
+
 #[derive(Debug)]
 enum LogSource {
     File(File),
@@ -227,12 +237,8 @@ impl LogInput {
             }
         }
         let room = (LINE_BYTES_MAX + 1).saturating_sub(self.begun.len()) as u64;
-        let begun = &mut self.begun;
-        let bytes: &mut dyn BufRead = match &mut self.bytes {
-            Bytes::Plain(bytes) => bytes,
-            Bytes::Packed(bytes) => bytes,
-        };
-        match bytes.take(room).read_until(b'\n', begun) {
+        let mut bytes = self.bytes.reader().take(room);
+        match bytes.read_until(b'\n', &mut self.begun) {
             Err(error) if error.kind() == ErrorKind::TimedOut => return Ok(NextLine::Nothing),
             read => read?,
         };
@@ -268,13 +274,8 @@ impl LogInput {
         let mut part = Vec::new();
         loop {
             part.clear();
-            let bytes: &mut dyn BufRead = match &mut self.bytes {
-                Bytes::Plain(bytes) => bytes,
-                Bytes::Packed(bytes) => bytes,
-            };
-            let read = bytes
-                .take(LINE_BYTES_MAX as u64)
-                .read_until(b'\n', &mut part);
+            let mut bytes = self.bytes.reader().take(LINE_BYTES_MAX as u64);
+            let read = bytes.read_until(b'\n', &mut part);
             self.passed(&part);
             match read {
                 Err(error) if error.kind() == ErrorKind::TimedOut => return Ok(()),
@@ -312,11 +313,8 @@ impl LogInput {
         };
         let mut last = Vec::new();
         if passed {
-            let bytes: &mut dyn BufRead = match &mut self.bytes {
-                Bytes::Plain(bytes) => bytes,
-                Bytes::Packed(bytes) => bytes,
-            };
-            bytes.take(position - before).read_to_end(&mut last)?;
+            let mut bytes = self.bytes.reader().take(position - before);
+            bytes.read_to_end(&mut last)?;
         }
         if passed && last.len() as u64 == position - before && hash(&last) == tail {
             (self.position, self.tail) = (position, last);

@@ -257,7 +257,8 @@ impl Recorder {
         for site in self.minutes.followed() {
             let requests = self.of_second.get(&self.keys.site(site));
             let requests = requests.copied().unwrap_or(0) as f64;
-            self.heard.hold(now_s - 1, &format!("site.{site}.requests"), requests);
+            self.heard
+                .hold(now_s - 1, &format!("site.{site}.requests"), requests);
         }
         self.of_second.clear();
         let watch = &mut self.watch;

@@ -181,7 +181,7 @@ fn tenants_of(scope: &ConsoleScope) -> impl Iterator<Item = &str> {
 }
 
 /// Where questions are answered.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Respondent {
     directory: PathBuf,
     heard: Arc<Heard>,
@@ -277,19 +277,7 @@ impl Respondent {
             directory,
             heard,
             mailbox,
-            link: Weak::new(),
-            outgoing: Outgoing::default(),
-            store: None,
-            is_said: false,
-            before: None,
-            now: None,
-            asked: None,
-            garbled: None,
-            lookers: HashSet::new(),
-            waiting: Vec::new(),
-            answered: Vec::new(),
-            outlook: KeptOutlook::default(),
-            kept: KeptAnswers::default(),
+            ..Respondent::default()
         }
     }
 

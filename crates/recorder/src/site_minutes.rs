@@ -92,9 +92,7 @@ impl SiteMinutes {
                 .then_with(|| site.cmp(other))
         });
         let mut place = 0..;
-        sites.retain(|(site, _)| {
-            place.next() < Some(FOLLOWED_MAX) || self.watched.contains(site)
-        });
+        sites.retain(|(site, _)| place.next() < Some(FOLLOWED_MAX) || self.watched.contains(site));
         let figures = sites.iter().flat_map(|(site, figures)| told(site, figures));
         let figures = figures.collect();
         self.followed = sites.into_iter().map(|(site, _)| site).collect();

@@ -168,11 +168,6 @@ impl Visits {
         self.open.retain(|_, visit| visit.last_us >= oldest_us);
     }
 
-    /// How many are under way.
-    pub(crate) fn len(&self) -> usize {
-        self.open.len()
-    }
-
     /// Goes on with a visit of an earlier run.
     pub(crate) fn resume(&mut self, site: u64, open: &OpenVisit) {
         if self.open.len() >= OPEN_MAX {
@@ -312,7 +307,7 @@ mod tests {
             let at_us = i64::try_from(visitor).unwrap_or(0) * 3_000;
             visits.view((1, visitor), at_us, 0, &page);
         }
-        assert!(visits.len() <= OPEN_MAX);
+        assert!(visits.open.len() <= OPEN_MAX);
         let newest = 2 * OPEN_MAX as u64 - 1;
         assert!(visits.open.contains_key(&(1, newest)));
     }

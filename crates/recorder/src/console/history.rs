@@ -192,13 +192,7 @@ impl Span {
         }
     }
 
-    fn chart(
-        &self,
-        asking: &Asking<'_>,
-        name: &str,
-        samples: &[(i64, Sums)],
-        tier: Tier,
-    ) -> Lines {
+    fn chart(&self, asking: &Asking<'_>, name: &str, samples: &[(i64, Sums)], tier: Tier) -> Lines {
         let telling = asking.telling();
         let line = |name: &str, value: fn(&Sums) -> f64| {
             let values = samples.iter().map(|(at_s, sums)| (*at_s, value(sums)));

@@ -4,7 +4,6 @@
 //! kept of it. A tenant sees what concerns it, of others' causes no name, and of others how many requests they held.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, UNIX_EPOCH};
 
 use ipc::console::{ConsoleScope, IncidentKind, RequestState};
 use report::units;
@@ -12,7 +11,7 @@ use report::{Cell, Document};
 
 use super::history::Span;
 use super::{Asking, NoPage, ROWS};
-use crate::page::Telling;
+use crate::page::{self, Telling};
 use crate::store::{FigureStore, IncidentCause, IncidentsOf, KeptIncident};
 
 /// Holders that are named of one incident.
@@ -112,7 +111,7 @@ fn causes(
     });
     table.count("incidents", "件数", |it| it.incidents);
     table.count("times", "回数", |it| it.times);
-    table.words("last", "最後", |it| Cell::from(instant(it.last_s)));
+    table.words("last", "最後", |it| Cell::from(page::instant(it.last_s)));
     let heading = told.say("Causes of incidents", "出来事の原因");
     let nothing = told.say("Nothing went wrong.", "問題はありませんでした。");
     table.end(document, "causes", heading, nothing);
@@ -124,7 +123,9 @@ fn incidents(document: &mut Document, incidents: &[KeptIncident], told: Incident
         return;
     }
     let mut table = told.telling.whole(incidents);
-    table.words("when", "日時", |it| Cell::from(instant(it.incident.at_s)));
+    table.words("when", "日時", |it| {
+        Cell::from(page::instant(it.incident.at_s))
+    });
     table.words("what", "内容", |KeptIncident { incident: it, .. }| {
         Cell::name(told.what(it.kind, &it.what))
     });
@@ -149,11 +150,6 @@ fn incidents(document: &mut Document, incidents: &[KeptIncident], told: Incident
     }
     let heading = told.say("Last incidents", "最近の出来事");
     table.end(document, "incidents", heading, "");
-}
-
-fn instant(at_s: i64) -> String {
-    let since = Duration::from_secs(u64::try_from(at_s).unwrap_or(0));
-    units::instant(UNIX_EPOCH + since)
 }
 
 impl IncidentTelling<'_> {

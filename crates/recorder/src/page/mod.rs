@@ -8,7 +8,9 @@ mod lists;
 mod table;
 mod times;
 
-use report::{Document, Language, Tone};
+use std::time::{Duration, UNIX_EPOCH};
+
+use report::{Document, Language, Tone, units};
 
 use crate::range::RangeFigures;
 use crate::salts::{SaltPeriod, civil};
@@ -66,6 +68,12 @@ impl Telling<'_> {
     pub(crate) fn shows(&self, name: &str) -> bool {
         self.filter.is_empty() || name.to_lowercase().contains(self.filter)
     }
+}
+
+/// A time, as people write it.
+pub(crate) fn instant(at_s: i64) -> String {
+    let since = Duration::from_secs(u64::try_from(at_s).unwrap_or(0));
+    units::instant(UNIX_EPOCH + since)
 }
 
 /// Makes a report, with so many rows of each list.

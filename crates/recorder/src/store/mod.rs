@@ -100,6 +100,15 @@ enum Why {
 }
 
 impl StoreError {
+    /// What is wrong with files.
+    fn of_files(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
+        move |why| StoreError {
+            doing,
+            path: path.into(),
+            why: Why::Files(why),
+        }
+    }
+
     /// Whether there is no room: what was not written can be written later.
     pub fn is_full(&self) -> bool {
         let code = self.code();
@@ -232,11 +241,7 @@ impl FigureStore {
         let path = directory.join(FILE);
         let mut builder = fs::DirBuilder::new();
         let made = builder.recursive(true).mode(0o700).create(directory);
-        made.map_err(|why| StoreError {
-            doing: "make",
-            path: directory.into(),
-            why: Why::Files(why),
-        })?;
+        made.map_err(StoreError::of_files("make", directory))?;
         match FigureStore::open_file(&path) {
             Err(error) if error.is_broken() => {
                 let aside = set_aside(&path, now_s)?;
@@ -252,25 +257,16 @@ impl FigureStore {
     /// Where there is none, or it cannot be opened.
     pub fn open_existing(directory: &Path) -> Result<FigureStore, StoreError> {
         let path = directory.join(FILE);
-        match fs::metadata(&path) {
-            Ok(_) => FigureStore::open_file(&path),
-            Err(why) => Err(StoreError {
-                doing: "open",
-                path,
-                why: Why::Files(why),
-            }),
-        }
+        fs::metadata(&path).map_err(StoreError::of_files("open", &path))?;
+        FigureStore::open_file(&path)
     }
 
     fn open_file(path: &Path) -> Result<FigureStore, StoreError> {
         // SQLite gives its other files the same mode.
         let mut options = fs::OpenOptions::new();
         options.append(true).create(true).mode(0o600);
-        options.open(path).map_err(|why| StoreError {
-            doing: "open",
-            path: path.into(),
-            why: Why::Files(why),
-        })?;
+        let opened = options.open(path);
+        opened.map_err(StoreError::of_files("open", path))?;
         let opened = Connection::open(path).and_then(|connection| {
             connection.busy_timeout(BUSY_MAX)?;
             connection.pragma_update(None, "journal_mode", "wal")?;

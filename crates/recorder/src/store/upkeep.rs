@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::parts::DayPart;
-use super::{ALIKE_MAX, SOURCES_DAYS, SourceMark, StoreError, WaitingPieces, Why};
+use super::{ALIKE_MAX, SOURCES_DAYS, SourceMark, StoreError, WaitingPieces};
 use crate::visits::OpenVisit;
 
 /// Writes how far a source was read; false where somebody else did meanwhile.
@@ -104,9 +104,6 @@ pub(super) fn set_aside(path: &Path, now_s: u64) -> Result<PathBuf, StoreError> 
         let _ = fs::rename(named(ending), to);
     }
     let renamed = fs::rename(path, &aside);
-    renamed.map(|()| aside).map_err(|why| StoreError {
-        doing: "set aside",
-        path: path.into(),
-        why: Why::Files(why),
-    })
+    let renamed = renamed.map_err(StoreError::of_files("set aside", path));
+    renamed.map(|()| aside)
 }

@@ -1,7 +1,5 @@
 //! What the machine is in, what runs on it and behind it, and what is not as it should be.
 
-use std::time::{Duration, UNIX_EPOCH};
-
 use config::model::sensor::{self, Worse};
 use control::{Certificate, Sensor, Status};
 use ipc::console::ConsoleScope;
@@ -12,7 +10,7 @@ use report::{Cell, Document, Language, Tone};
 use super::super::history::unit;
 use super::LiveTelling;
 use crate::alert::{AlertStanding, AlertState};
-use crate::page::MaybeFigure;
+use crate::page::{self, MaybeFigure};
 
 /// Days before its end from which a certificate is looked at.
 const ENDING_DAYS: i64 = 14;
@@ -289,7 +287,7 @@ fn rules(document: &mut Document, told: &LiveTelling<'_>) {
     table.words("since", "開始", |it| match it.state {
         AlertState::Calm => Cell::from(units::NONE),
         AlertState::Pending { since_s } | AlertState::Raised { since_s, .. } => {
-            Cell::from(instant(since_s))
+            Cell::from(page::instant(since_s))
         }
     });
     table.numbers("worst", "最悪値", |it| match it.state {
@@ -299,36 +297,23 @@ fn rules(document: &mut Document, told: &LiveTelling<'_>) {
     told.end(table, document, "alerts", "Rules", "規則");
 }
 
-fn instant(s: i64) -> String {
-    let since = Duration::from_secs(u64::try_from(s).unwrap_or(0));
-    units::instant(UNIX_EPOCH + since)
-}
-
 /// What somebody wanted to be told of.
 fn of_rules(told: &LiveTelling<'_>) -> Vec<(Tone, String)> {
+    let beyond = told.say("beyond its bound since", "しきい値を超過中");
     let told_of = told.live.alerts.iter();
-    let told_of = told_of.filter_map(|AlertStanding { rule, state, .. }| match state {
-        AlertState::Calm => None,
-        AlertState::Pending { since_s } => {
-            let what = told.say("beyond its bound since", "しきい値を超過中");
-            let text = format!(
-                "{}: {} {what} {}",
-                rule.name,
-                rule.figure,
-                instant(*since_s)
-            );
-            Some((Tone::Warn, text))
-        }
-        AlertState::Raised { since_s, worst } => {
-            let what = told.say("beyond its bound since", "しきい値を超過中");
+    let told_of = told_of.filter_map(|AlertStanding { rule, state, .. }| {
+        let (tone, since_s, worst) = match state {
+            AlertState::Calm => return None,
+            AlertState::Pending { since_s } => (Tone::Warn, since_s, None),
+            AlertState::Raised { since_s, worst } => (Tone::Bad, since_s, Some(*worst)),
+        };
+        let since = page::instant(*since_s);
+        let mut text = format!("{}: {} {beyond} {since}", rule.name, rule.figure);
+        if let Some(worst) = worst {
             let most = told.say("worst", "最悪値");
-            let (since, worst) = (instant(*since_s), units::figure(*worst));
-            let text = format!(
-                "{}: {} {what} {since}, {most} {worst}",
-                rule.name, rule.figure
-            );
-            Some((Tone::Bad, text))
+            text += &format!(", {most} {}", units::figure(worst));
         }
+        Some((tone, text))
     });
     told_of.collect()
 }
