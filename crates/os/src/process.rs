@@ -71,14 +71,14 @@ pub fn thread_id() -> u32 {
         .unsigned_abs()
 }
 
-/// Has the calling thread give way to others that want the processor: by so much of `nice`, 0 to 19.
-/// No right is needed for it, and there is no way back.
+/// Has the calling thread give way to others that want the processor: by so much of `nice`, 0 to 19, or by
+/// what it does already, where that is more. No right is needed for it, and there is no way back.
 pub fn give_way(nice: i32) -> io::Result<()> {
     // To Linux, a process by its number is a thread.
-    Ok(rustix::process::setpriority_process(
-        Some(rustix::thread::gettid()),
-        nice.clamp(0, 19),
-    )?)
+    let thread = Some(rustix::thread::gettid());
+    let now = rustix::process::getpriority_process(thread)?;
+    let nice = nice.clamp(0, 19).max(now);
+    Ok(rustix::process::setpriority_process(thread, nice)?)
 }
 
 /// Takes standard input, and leaves an empty one in its place.

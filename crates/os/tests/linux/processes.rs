@@ -146,3 +146,19 @@ fn as_many_descriptors_as_allowed_can_be_had() {
     let soft = line.split_whitespace().nth(3).unwrap();
     assert!(soft == "unlimited" || soft == allowed.to_string(), "{line}");
 }
+
+#[test]
+fn a_thread_that_gives_way_more_already_goes_on_to() {
+    let nice = || {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        fields.split_whitespace().nth(16).unwrap().to_owned()
+    };
+    let given = std::thread::spawn(move || {
+        for wanted in [15, 10] {
+            process::give_way(wanted).unwrap();
+        }
+        nice()
+    });
+    assert_eq!(given.join().unwrap(), "15");
+}
