@@ -55,6 +55,7 @@ pub use self::directory::{directory_settings, written_tenants};
 use self::keeper::Keys;
 use self::notify::Notify;
 use self::phase::Phase;
+use self::pools::lookups::UserLookups;
 use self::programs::{Programs, lay_mounting_aside};
 use self::recorder::Recordings;
 use self::reload::Generation;
@@ -86,6 +87,8 @@ pub struct Supervisor {
     authorities: Authorities,
     recordings: Recordings,
     directories: Directories,
+    /// Users of rows whose pools want a place.
+    row_users: UserLookups,
     alerts: AlertTelling,
     /// Where control groups stand: gone after the programs.
     base: Base,
@@ -144,6 +147,7 @@ impl Supervisor {
             authorities: Authorities::default(),
             recordings: Recordings::default(),
             directories: Directories::default(),
+            row_users: UserLookups::default(),
             alerts: AlertTelling::default(),
             base,
             wanted: Wanted::default(),
@@ -203,7 +207,7 @@ impl Supervisor {
         // From the last on: what is dealt with may go.
         for woken in woken.into_iter().rev() {
             match woken {
-                Woken::Signals | Woken::Chores => {}
+                Woken::Signals | Woken::Chores | Woken::Users => {}
                 Woken::Spawner => self.programs.on_word(),
                 Woken::Keeper => self.keys.lose("it ended"),
                 Woken::Acme => self.on_acme_word(),

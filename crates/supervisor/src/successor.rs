@@ -26,6 +26,7 @@ use crate::keeper::Keys;
 use crate::loose::Stored;
 use crate::notify::Notify;
 use crate::phase::Phase;
+use crate::pools::lookups::UserLookups;
 use crate::programs::{self, Programs};
 use crate::recorder::{RECORDER, Recordings};
 use crate::reload::{Generation, Refused};
@@ -254,6 +255,7 @@ impl Supervisor {
             authorities: Authorities::default(),
             recordings: Recordings::default(),
             directories: Directories::default(),
+            row_users: UserLookups::default(),
             alerts: crate::alerts::AlertTelling::default(),
             base: arriving.base,
             wanted: Wanted::default(),

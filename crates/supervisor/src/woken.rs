@@ -19,6 +19,7 @@ pub(super) enum Woken {
     Recorder,
     Directory,
     Chores,
+    Users,
     Server,
     Successor,
     Retiring(usize),
@@ -44,6 +45,7 @@ impl Supervisor {
         let until = until.chain(self.authorities.chores_until());
         let until = until.chain(self.current.places.until());
         let until = until.chain(self.programs.orphans);
+        let until = until.chain(self.row_users.until());
         let until = until.chain(others.into_iter().flatten()).min();
         let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
         let retiring = self.retiring.iter().enumerate();
@@ -60,7 +62,8 @@ impl Supervisor {
         ];
         let chores = self.authorities.chores().fds();
         let chores = chores.map(|fd| (Woken::Chores, Some(fd)));
-        let links = links.into_iter().chain(retiring).chain(chores);
+        let users = self.row_users.ends().map(|fd| (Woken::Users, Some(fd)));
+        let links = links.into_iter().chain(retiring).chain(chores).chain(users);
         let links = links.filter_map(|(who, link)| Some((who, link?)));
         let (who, fds): (Vec<_>, Vec<_>) = links.unzip();
         let readable = os::net::wait_readable(&fds, wait)?;

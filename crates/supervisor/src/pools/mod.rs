@@ -6,6 +6,7 @@
 //! held here by their descriptors and told to the next spawner, and neither is looked into: no
 //! byte of a client or a pool is read in this process.
 
+pub(super) mod lookups;
 pub(super) mod manifest;
 pub(super) mod places;
 mod records;
@@ -175,7 +176,7 @@ impl Supervisor {
             match news {
                 News::Ended => self.programs.orphans = Some(Instant::now()),
                 News::Deaf(id) => self.bind_anew(&id),
-                News::Place(id, user) => self.place_pool_of_row(&id, &user),
+                News::Place(id, user) => self.want_place_of_row(&id, &user),
                 News::Leave(id) => self.current.places.leave_row(&id),
                 News::Answer(number, answer) => self.answer_of_pools(number, answer),
                 News::Held => {
@@ -184,6 +185,7 @@ impl Supervisor {
                 }
             }
         }
+        self.mind_places_of_rows();
         self.mind_orphans(Instant::now());
     }
 

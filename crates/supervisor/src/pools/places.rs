@@ -43,8 +43,6 @@ const OWN: [&str; 3] = ["sessions", "uploads", "cache"];
 const LEAVING: Duration = Duration::from_secs(600);
 /// Sockets there may be, with those of rows.
 const SOCKETS_MAX: usize = 20_000;
-/// How long users of rows are believed to be who they were.
-const BELIEVED: Duration = Duration::from_secs(10);
 /// How often a socket that refuses connections is bound anew at most.
 const REBIND_EVERY: Duration = Duration::from_secs(1);
 
@@ -65,8 +63,6 @@ struct Claim {
     /// Open, and locked.
     directory: File,
     rows: RefCell<RowDirectories>,
-    /// Users of rows, and the server's.
-    users: RefCell<Users>,
 }
 
 /// A socket of a pool; its file goes with it.
@@ -138,7 +134,7 @@ impl Places {
     /// Makes the place of a row's pool, of a user that is one of `allowed`, unless it is there.
     pub(crate) fn place_row<'a>(
         &mut self,
-        (id, user): (&str, &str),
+        (id, name, user): (&str, &str, &Rc<User>),
         mut allowed: impl Iterator<Item = &'a RowUsers>,
         server: &str,
     ) -> Result<(), String> {
@@ -153,16 +149,15 @@ impl Places {
         if self.sockets.len() >= SOCKETS_MAX && !self.sockets.contains_key(&*path) {
             return Err(format!("{SOCKETS_MAX} pools have places already"));
         }
-        let mut users = claim.users.borrow_mut();
-        users.forget_old();
-        let uid = users.of(user)?.uid;
+        let uid = user.uid;
         if !allowed.any(|users| users.may_be(uid)) {
-            return Err(format!("no programs of rows run as {user}, uid {uid}"));
+            return Err(format!("no programs of rows run as {name}, uid {uid}"));
         }
+        let mut users = Users([(name.to_owned(), Rc::clone(user))].into());
         let wanted = WantedPlace {
             id,
             name: id,
-            user: Some(user),
+            user: Some(name),
             isolate: Isolate::Home,
         };
         let place = (claim.path.as_path(), &claim.directory);
@@ -181,7 +176,6 @@ impl Places {
                 Rc::new(Listening::new(&path, listen(&path, server.as_deref())?))
             }
         };
-        drop(users);
         self.add(socket);
         Ok(())
     }
@@ -213,7 +207,6 @@ impl Places {
                     path,
                     directory: file,
                     rows: RefCell::default(),
-                    users: RefCell::default(),
                 })),
                 false => {
                     places.add(Rc::new(Listening::new(&path, file.into())));
@@ -417,7 +410,6 @@ fn claim(all: &Path, before: &[Rc<Claim>]) -> Result<Rc<Claim>, String> {
         path: all.to_owned(),
         directory,
         rows: RefCell::default(),
-        users: RefCell::default(),
     }))
 }
 
@@ -548,18 +540,10 @@ fn reachable_by(user: &User, name: &str, directory: &Path) -> Result<(), String>
 }
 
 /// Users that were looked up.
-#[derive(Debug, Default)]
-struct Users(BTreeMap<String, Rc<User>>, Option<Instant>);
+#[derive(Default)]
+struct Users(BTreeMap<String, Rc<User>>);
 
 impl Users {
-    /// Has users looked up anew that were so some time ago.
-    fn forget_old(&mut self) {
-        if self.1.is_none_or(|since| since.elapsed() >= BELIEVED) {
-            self.0.clear();
-            self.1 = Some(Instant::now());
-        }
-    }
-
     fn of(&mut self, name: &str) -> Result<Rc<User>, String> {
         if let Some(user) = self.0.get(name) {
             return Ok(Rc::clone(user));

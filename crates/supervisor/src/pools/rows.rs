@@ -4,6 +4,7 @@
 //! wanted; what only this process can make, its directory and socket, the spawner asks for then.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use config::model::{Isolate, Model, Site, SitePool, Template, TemplatePart};
 use ipc::manifest::ToSpawner;
@@ -11,6 +12,7 @@ use ipc::pools::{PoolManifest, PoolProgramManifest, WallsManifest};
 use ipc::rows::{PathPart, RowPhp, RowPlan, RowsManifest};
 use os::cgroup::Limits;
 
+use super::lookups::LookedUp;
 use super::walls;
 use crate::Supervisor;
 use crate::directory::row_users;
@@ -106,11 +108,29 @@ fn parts(template: &Template) -> Vec<PathPart> {
 }
 
 impl Supervisor {
+    /// Makes the place of a row's pool, once its user is known.
+    pub(crate) fn want_place_of_row(&mut self, id: &str, user: &str) {
+        if let Some(known) = self.row_users.add(id, user, Instant::now()) {
+            self.place_pool_of_row(known);
+        }
+    }
+
+    /// Makes the places of pools whose users are known by now.
+    pub(crate) fn mind_places_of_rows(&mut self) {
+        for known in self.row_users.take(Instant::now()) {
+            self.place_pool_of_row(known);
+        }
+    }
+
     /// Makes the place of a row's pool, and tells the spawner.
-    pub(crate) fn place_pool_of_row(&mut self, id: &str, user: &str) {
-        let current = &mut self.current;
+    fn place_pool_of_row(&mut self, known: LookedUp) {
+        let LookedUp { pool, name, user } = known;
+        let (id, current) = (pool.as_str(), &mut self.current);
         let users = current.manifest.rows.iter().map(|rows| &rows.users);
-        let placed = current.places.place_row((id, user), users, &current.user);
+        let placed = user.and_then(|user| {
+            let wanted = (id, name.as_str(), &user);
+            current.places.place_row(wanted, users, &current.user)
+        });
         let told = match placed {
             Ok(()) => self.programs.tell_place_of_row(&self.current, id),
             Err(why) => {
