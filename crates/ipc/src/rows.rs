@@ -176,8 +176,10 @@ impl RowsManifest {
         let (tenant, user) = (tenant.as_str(), user.as_deref().unwrap_or_default());
         let php = self.php(order)?;
         let all = &self.pool.directory;
-        let id = pool_id(&self.name, [tenant, user, &php.version], [all, &root]);
         let plan = self.plan(order)?;
+        let of_plan = plan.map_or("", |plan| &plan.name);
+        let words = [tenant, user, &php.version, of_plan];
+        let id = pool_id(&self.name, words, [all, &root]);
         let mut pool = PoolManifest {
             directory: all.join(&id),
             socket: all.join(format!("{id}.sock")),
@@ -302,11 +304,16 @@ pub fn pool_group(tenant: &str, plan: Option<&str>, id: &str) -> [String; 2] {
     [group_name(tenant, plan), directory_name("pool", id)]
 }
 
-/// What names the pool of a row: whose it is, as whom it runs, which PHP, the directory of pools and the root.
+/// What names the pool of a row: whose it is, as whom it runs, which PHP, by which plan, the directory of pools and
+/// the root.
 #[must_use]
-pub fn pool_id(site: &str, [tenant, user, version]: [&str; 3], [all, root]: [&Path; 2]) -> String {
+pub fn pool_id(
+    site: &str,
+    [tenant, user, version, plan]: [&str; 4],
+    [all, root]: [&Path; 2],
+) -> String {
     let [all, root] = [all, root].map(Path::to_string_lossy);
-    row_pool_id(&[site, tenant, user, version, &all, &root])
+    row_pool_id(&[site, tenant, user, version, plan, &all, &root])
 }
 
 /// A text that is one name of a file.
@@ -474,6 +481,9 @@ mod tests {
         let mut moved = rows();
         moved.pool.directory = "/other".into();
         ids.push(moved.pool(&order("anna", "u1", "8.2")).unwrap().0.id);
+        let mut without_plan = order("anna", "u1", "8.2");
+        without_plan.columns.pop();
+        ids.push(rows().pool(&without_plan).unwrap().0.id);
         let count = ids.len();
         ids.sort();
         ids.dedup();

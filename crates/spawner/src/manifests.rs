@@ -14,7 +14,7 @@ use config::reason;
 use ipc::codec::Packed;
 use ipc::manifest::{Manifest, MapManifest, NamedProgram, RuleManifest, SiteManifest};
 use ipc::order::{Failure, Run, RunMap};
-use ipc::pools::PoolManifest;
+use ipc::pools::{PoolManifest, Seen};
 use ipc::rows::{RowOrder, RowUsers, RowsManifest};
 use os::cgroup::{Group, Limits};
 use os::user::User;
@@ -34,8 +34,10 @@ pub(super) struct Manifests {
 /// A manifest, with what was looked up for it.
 #[derive(Debug)]
 pub(super) struct Known {
-    /// Without groups and pools.
+    /// Without groups, pools and what pools see.
     pub(super) manifest: Manifest,
+    /// What every pool with walls sees: that of thousands of rows is one.
+    pub(super) sees: Rc<[Seen]>,
     /// Its groups.
     pub(super) groups: Rc<[Group]>,
     pools: Vec<Rc<Packed<PoolManifest>>>,
@@ -68,6 +70,7 @@ impl Manifests {
         });
         manifest.groups = Packed::default();
         self.kept.push(Rc::new(Known {
+            sees: std::mem::take(&mut manifest.sees).into(),
             pools: pools.collect(),
             manifest,
             groups,
@@ -221,11 +224,11 @@ impl Known {
             manifest: Manifest {
                 generation: manifest.generation,
                 layout: manifest.layout.clone(),
-                sees: manifest.sees.clone(),
                 cache_bytes: manifest.cache_bytes,
                 mail: manifest.mail.clone(),
                 ..Manifest::default()
             },
+            sees: Rc::clone(&self.sees),
             pools: vec![Rc::new(Packed::of(pool)?)],
             ..self.with_groups(groups.into())
         })
@@ -239,6 +242,7 @@ impl Known {
                 layout: self.manifest.layout.clone(),
                 ..Manifest::default()
             },
+            sees: Rc::default(),
             groups,
             pools: Vec::new(),
             users: RefCell::default(),

@@ -101,7 +101,7 @@ impl RowProgramTerms {
             return Err(format!("there is no PHP {version:.80?}"));
         }
         let user = owner.row.column("user").unwrap_or_default();
-        let words = [owner.tenant, user, version];
+        let words = [owner.tenant, user, version, owner.plan.unwrap_or("")];
         let id = pool_id(&self.name, words, [&self.directory, owner.root]);
         let socket = self.directory.join(format!("{id}.sock"));
         let name = format!("php {version} of {}", owner.tenant);

@@ -128,7 +128,7 @@ impl Bed {
 }
 
 const TWO: &str = "a.example,anna,www-data,www-data,small,8.3\nb.example,ben,backup,backup,,8.3\n\
-                   a2.example,anna,www-data,www-data,small,8.3\n\
+                   a2.example,anna,www-data,www-data,small,8.3\na3.example,anna,www-data,www-data,,8.3\n\
                    old.example,cleo,backup,backup,,9.9\nplain.example,dora,backup,backup,,\n";
 
 #[test]
@@ -160,6 +160,8 @@ fn a_page_runs_as_its_rows_user_and_reaches_nothing_of_another_rows() {
         !is_apart || group.contains("/row-anna%20small/pool-row-"),
         "{group}"
     );
+    let other = bed.page("a3.example", "read=/proc/self/cgroup");
+    assert!(!is_apart || !other.contains("%20small"), "{other}");
     // Everybody may read it, and has no way there.
     let said = bed.page(
         "a.example",
@@ -178,7 +180,7 @@ fn a_page_runs_as_its_rows_user_and_reaches_nothing_of_another_rows() {
     let child = |host| bed.page(host, "").split(' ').nth(2).map(str::to_owned);
     let (first, second) = (child("a.example"), child("a2.example"));
     assert!(first.is_some() && second.is_some());
-    assert_eq!(bed.sockets(), 2);
+    assert_eq!(bed.sockets(), 3);
     assert_eq!(bed.get("old.example", "/index.php").status, 503);
     bed.gateway.wait_for_message("there is no PHP");
     assert_eq!(bed.get("plain.example", "/index.php").status, 503);

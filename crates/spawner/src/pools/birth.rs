@@ -157,7 +157,7 @@ impl Spawner {
             may_be_root: false,
         };
         let walls = pool.walls.as_ref().map(|walls| {
-            let sees = known.manifest.sees.iter().chain(&walls.sees);
+            let sees = known.sees.iter().chain(&walls.sees);
             (sees.cloned().collect(), walls.tmp_bytes)
         });
         let cache = fpm(&pool, None).map(|master| {

@@ -123,7 +123,7 @@ fn settings(known: &Known, at: usize) -> u64 {
         ..pool
     });
     let has_walls = pool.as_ref().is_some_and(|pool| pool.walls.is_some());
-    let sees = has_walls.then_some(&manifest.sees);
+    let sees = has_walls.then_some(&known.sees);
     let group = group.and_then(|at| known.groups.get(usize::try_from(at).ok()?));
     let group = group.map(|group| (&group.path, joined(known, &group.path)));
     let mut hasher = std::hash::DefaultHasher::new();
