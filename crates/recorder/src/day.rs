@@ -12,6 +12,8 @@ use crate::piece::StoredPiece;
 
 /// Names of a list that a day keeps; the rest are one sum.
 pub const NAMES_MAX: usize = 2_000;
+/// While the day lasts there may be twice as many: one that comes late may come most in the end.
+pub(crate) const NAMES_TODAY_MAX: usize = 2 * NAMES_MAX;
 /// Names of a list that are held while pieces or days are added up.
 pub(crate) const HELD_MAX: usize = 20_000;
 /// Bytes of a name; what is longer is cut.
@@ -439,9 +441,9 @@ impl DayFigures {
         large.for_each(|list| list.trim(HELD_MAX / 2));
     }
 
-    /// Brings lists within their bounds, once all pieces are taken up.
-    pub fn trim(&mut self) {
-        self.lists.iter_mut().for_each(|list| list.trim(NAMES_MAX));
+    /// Brings lists down to so many names, once all pieces are taken up.
+    pub fn trim(&mut self, names_max: usize) {
+        self.lists.iter_mut().for_each(|list| list.trim(names_max));
     }
 
     /// Keeps the trails of those who were seen last.

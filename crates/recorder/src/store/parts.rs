@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::columns::{StoredNames, StoredPeriods};
 use super::{HOURS_DAYS, MINUTES_DAYS, VISITORS_DAYS, WaitingPieces};
-use crate::day::{DayFigures, Figures, ListOf, PartsWanted};
+use crate::day::{DayFigures, Figures, ListOf, NAMES_MAX, NAMES_TODAY_MAX, PartsWanted};
 
 /// Bytes a part may have when it is unpacked.
 const UNPACKED_BYTES_MAX: u64 = 64 << 20;
@@ -181,7 +181,10 @@ pub(super) fn take_up(
 ) -> rusqlite::Result<WaitingPieces> {
     let mut figures = DayFigures::default();
     read_day(transaction, (site, day), PartsWanted::ALL, &mut figures)?;
-    figures.trim();
+    figures.trim(match packing {
+        Packing::Quick => NAMES_TODAY_MAX,
+        Packing::Small => NAMES_MAX,
+    });
     let mut settled_bytes = 0;
     for part in DayPart::all() {
         if matches!(part, DayPart::List(of) if figures.list(of).is_empty()) {

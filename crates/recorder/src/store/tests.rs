@@ -3,7 +3,7 @@
 use testkit::TempDir;
 
 use super::*;
-use crate::day::{ListOf, PartsWanted, Tally};
+use crate::day::{ListOf, NAMES_MAX, PartsWanted, Tally};
 
 fn open(directory: &TempDir) -> FigureStore {
     let (store, aside) = FigureStore::open(directory.path(), 7).expect("it opens");
@@ -72,6 +72,40 @@ fn what_was_written_is_read_whether_or_not_it_was_taken_up() {
     assert_eq!(figures.visitor_count(), 300);
     assert_eq!(figures.list(ListOf::Pages).total(), 900);
     assert_eq!(requests(&store, "b.example"), 0);
+}
+
+#[test]
+fn a_name_that_comes_late_is_counted_from_its_first_time_though_there_are_more_than_stay() {
+    let directory = TempDir::new();
+    let mut store = open(&directory);
+    let write = |store: &mut FigureStore, names: std::ops::Range<u64>, times| {
+        let mut piece = Piece::default();
+        piece.minute(5).requests = 1;
+        for number in names {
+            let name = || format!("/{number}").into();
+            piece.add(ListOf::Pages, number, &Tally::times(times), name);
+        }
+        let pieces = [("a.example", 10, &piece)].into_iter();
+        store.write(pieces, None, 10).expect("written");
+    };
+    write(&mut store, 0..2_999, 2);
+    write(&mut store, 2_999..3_000, 1);
+    for _ in 2..PIECES_MAX {
+        write(&mut store, 0..1, 1);
+    }
+    write(&mut store, 2_999..3_000, 9);
+    let mut all = 2 * 2_999 + 10;
+    all += i64::try_from(PIECES_MAX).expect("small") - 2;
+    for (today, names) in [(10, 3_000), (11, NAMES_MAX)] {
+        store
+            .write(std::iter::empty(), None, today)
+            .expect("written");
+        let wanted = PartsWanted::list(ListOf::Pages);
+        let lists = store.each_day("a.example", (0, 20), wanted, |_, _| {});
+        let pages = &lists.expect("it is read")[ListOf::Pages as usize];
+        assert_eq!(pages.tally("/2999").count, 10);
+        assert_eq!((pages.ranked().len(), pages.total()), (names, all));
+    }
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub(crate) fn log_lines(bytes: &[u8]) {
         assert!(recorder::is_site_name(site), "{site}");
         let mut day = DayFigures::default();
         day.absorb(piece.stored(), recorder::PartsWanted::ALL);
-        day.trim();
+        day.trim(NAMES_MAX);
         requests = requests.saturating_add(day.total.requests);
         let statuses = day.list(ListOf::Statuses).total();
         assert_eq!(statuses.unsigned_abs(), day.total.requests);
