@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::model::{Arrivals, Ask, Background, Failures, Load, Rate, ServiceAddress, Window};
 use load::Error;
 use load::client::{
-    self, End, Judge, Keep, Opening, Outcome, Pace, Persistence, Plan, RequestBuilder, Reuse,
-    Scheme, SocketOptions, Times, Tls, Url, WarmUp,
+    self, End, Judge, Keep, Opening, Outcome, Pace, Persistence, Plan, Protocol, RequestBuilder,
+    Reuse, Scheme, SocketOptions, Times, Tls, Url, WarmUp,
 };
 
 /// The generator's core, where there are two.
@@ -46,6 +46,10 @@ pub(crate) fn plan(
     let seconds = Duration::from_secs_f64(load.seconds);
     Ok(Plan {
         requests: requests?,
+        protocol: match load.streams {
+            None => Protocol::Http1,
+            Some(streams) => Protocol::Http2 { streams },
+        },
         connections: load.connections,
         threads: 1,
         cores: vec![CORE],

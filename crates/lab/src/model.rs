@@ -263,6 +263,8 @@ pub(crate) struct Load {
     /// Pause between slices.
     pub(crate) rest: Duration,
     pub(crate) windows: Vec<Window>,
+    /// Requests at a time on a connection of HTTP/2; none speaks HTTP/1.1.
+    pub(crate) streams: Option<usize>,
     /// Addresses of this machine that connections come from, in turn; 1 leaves it to the kernel.
     pub(crate) clients: u32,
     /// Names that TLS asks for, in turn; 1 is `localhost` alone.

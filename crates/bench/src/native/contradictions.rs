@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use load::client::{CONNECTIONS_MAX, REQUESTS_MAX, Scheme, THREADS_MAX};
 
-use super::options::{Options, ResumeWord, WarmUpWord};
+use super::options::{HttpWord, Options, ResumeWord, WarmUpWord};
 use super::target::Target;
 
 /// A condition under which the options cannot be meant, and what is said then.
@@ -89,6 +89,20 @@ fn of_load(options: &Options) -> Vec<Rule> {
         (
             per_connection.is_some_and(|requests| u32::try_from(requests).is_err()),
             "--requests-per-connection: at most 4294967295",
+        ),
+        (
+            options.streams.is_some() && options.http != HttpWord::V2,
+            "--streams belongs to --http 2: in HTTP/1 a connection has one request at a time",
+        ),
+        (
+            options.no_keep_alive && options.streams().is_some_and(|streams| streams > 1),
+            "--no-keep-alive and --streams: a connection for each request has one stream",
+        ),
+        (
+            options.streams().is_some_and(|streams| {
+                streams.saturating_mul(options.connections) > CONNECTIONS_MAX as u64
+            }),
+            "--connections times --streams: at most 100000 (32 streams without --streams)",
         ),
         (
             options.threads > options.connections,
@@ -225,6 +239,8 @@ mod tests {
             "http://127.0.0.1/ --vs http://127.0.0.1/b --blocks 10 --block 1s --margin 2% --rate 100",
             "http://127.0.0.1/ --until p99<50ms --arrivals poisson --duration 3s",
             "http://127.0.0.1/ --vs http://127.0.0.1/b --listen 80 --listen 81",
+            "http://127.0.0.1/ --http 2 --streams 100 --connections 1k",
+            "https://127.0.0.1/ --http 2 --no-keep-alive",
             "http://127.0.0.1/ --listen 80 --cooldown 10s --json - --html page.html",
         ] {
             assert_eq!(said(line), [""; 0], "{line}");
@@ -250,6 +266,12 @@ mod tests {
                 "each thread needs one",
             ),
             ("http://a/ --connections 1M", "at most"),
+            ("http://a/ --streams 2", "belongs to --http 2"),
+            (
+                "http://a/ --http 2 --streams 2 --no-keep-alive",
+                "one stream",
+            ),
+            ("http://a/ --http 2 --connections 4k", "at most 100000"),
             ("http://a/ --threads 1k --connections 2k", "at most"),
             ("http://a/ --rate 5 --ramp 10s --duration 10s", "full rate"),
             (

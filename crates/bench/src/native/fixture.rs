@@ -27,6 +27,7 @@ pub(crate) fn asked() -> Asked {
         rate_per_second: None,
         arrivals: None,
         ramp_s: 0.0,
+        streams: None,
         connections: 50,
         open_over_s: 0.0,
         requests_per_connection: None,
@@ -133,6 +134,7 @@ pub(crate) fn outcome() -> Outcome {
                 ..TlsFacts::default()
             }),
             status: 200,
+            streams_max: None,
         }),
         kept: 0,
         handshakes: Handshakes {

@@ -16,6 +16,8 @@ const LATE_SHARE: f64 = 0.01;
 const REFUSED: &str = "connection refused";
 /// How they end where the other side does not speak TLS.
 const NO_TLS: &str = "InvalidContentType";
+/// And where it does not speak the protocol that was offered.
+const NO_ALPN: &str = "NoApplicationProtocol";
 
 /// The rate in one sentence, never more than can be answered for.
 pub(crate) fn headline(report: &Report) -> String {
@@ -55,6 +57,7 @@ pub(crate) fn notes(report: &Report) -> Vec<(Tone, String)> {
     if let Some(schedule) = &report.schedule {
         notes.extend(schedule_notes(report, schedule));
     }
+    notes.extend(streams(report));
     notes.extend(report.server.as_ref().and_then(noise));
     if report.warm_up.steady == Some(false) && report.completed > 0 {
         notes.push((
@@ -84,11 +87,18 @@ fn nothing_came(report: &Report) -> String {
     let Some(first) = report.first_failures.first() else {
         return "Not one whole reply: nothing came before the end.".to_owned();
     };
+    let is_http2 = report.asked.streams.is_some();
     let hint = match first.kind.as_str() {
         "connect" if first.text.ends_with(REFUSED) => {
             " Does the server run, and is this its port? `ss -ltn` shows who listens."
         }
         "tls" if first.text.ends_with(NO_TLS) => " Is it plain http:// there?",
+        "tls" if first.text.ends_with(NO_ALPN) => {
+            " It does not offer HTTP/2 there; with --http 1.1 it may answer."
+        }
+        "closed" | "framing" | "reset" if is_http2 => {
+            " Does it speak HTTP/2 there? Over http:// only where it is told to (h2c); with --http 1.1 it may answer."
+        }
         "closed" => " Is this the right port, and is it https:// there?",
         _ => "",
     };
@@ -145,9 +155,13 @@ fn schedule_notes(report: &Report, schedule: &Schedule) -> Vec<(Tone, String)> {
         notes.push((
             Tone::Warn,
             format!(
-                "{} of {} requests waited for a free connection: the wait is in the response times. More --connections would send them in time.",
+                "{} of {} requests waited for a free {}: the wait is in the response times. More --connections would send them in time.",
                 units::count(waited),
-                units::count(schedule.due)
+                units::count(schedule.due),
+                match report.asked.streams {
+                    None => "connection",
+                    Some(_) => "stream",
+                }
             ),
         ));
     }
@@ -161,6 +175,16 @@ fn schedule_notes(report: &Report, schedule: &Schedule) -> Vec<(Tone, String)> {
         ));
     }
     notes
+}
+
+/// Whether fewer requests were under way than were asked for.
+fn streams(report: &Report) -> Option<(Tone, String)> {
+    let asked = report.asked.streams?;
+    let most = report.first.as_ref()?.streams_max?;
+    let note = format!(
+        "The server takes {most} streams on a connection and --streams says {asked}: the others wait here, and the wait is in the times. More --connections would send them."
+    );
+    (most < asked).then_some((Tone::Warn, note))
 }
 
 /// Whether the machine was busy with something else.
@@ -184,6 +208,9 @@ fn noise(server: &ServerRecord) -> Option<(Tone, String)> {
 /// What the latencies mean.
 fn reading(report: &Report) -> String {
     match report.asked.pace {
+        PaceWord::Closed if report.asked.streams.is_some() => {
+            "Closed loop: each stream of each connection asks again when it has its reply, so a slow server is asked less, and these times are what the server took, not what people would have waited. For that, set a --rate."
+        }
         PaceWord::Closed => {
             "Closed loop: each connection asks again when it has its reply, so a slow server is asked less, and these times are what the server took, not what people would have waited. For that, set a --rate."
         }

@@ -75,7 +75,7 @@ pub(crate) struct Options {
     /// Name and password for Basic authentication
     #[arg(long, value_name = "NAME:PASSWORD", help_heading = "Request")]
     pub(crate) user: Option<String>,
-    /// Version of HTTP
+    /// Version of HTTP. 2 is agreed on by ALPN over https; over http the server must know (h2c)
     #[arg(
         long,
         value_name = "VERSION",
@@ -90,6 +90,10 @@ pub(crate) struct Options {
     /// Open a fresh connection after so many requests
     #[arg(long, value_name = "N", value_parser = units::count, help_heading = "Connections")]
     pub(crate) requests_per_connection: Option<u64>,
+    /// Requests at a time on each connection of --http 2: without --rate each of them asks again
+    /// when it has its reply [default: 32, or 1 with --no-keep-alive]
+    #[arg(long, value_name = "N", value_parser = units::count, help_heading = "Connections")]
+    pub(crate) streams: Option<u64>,
     /// Longest wait for a connection, or for the next byte of a reply
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::some_time, help_heading = "Connections")]
     pub(crate) timeout: Duration,
@@ -198,6 +202,7 @@ Examples:
   Is B faster than A?      nagaya bench http://127.0.0.1:8080/ --vs http://127.0.0.1:8081/ --listen 8080 --listen 8081
   How much is too much?    nagaya bench http://127.0.0.1:8080/ --until 'p99<50ms,errors<0.1%'
   What do handshakes cost? nagaya bench https://127.0.0.1:8443/ --no-keep-alive --listen 8443
+  And by HTTP/2?           nagaya bench https://127.0.0.1:8443/ --http 2 --connections 10 --streams 32
   A mix                    nagaya bench 9@http://127.0.0.1:8080/ http://127.0.0.1:8080/search?q=a
   For a program to read    nagaya bench http://127.0.0.1:8080/ --quiet --json -
 
@@ -230,6 +235,23 @@ pub(crate) enum HttpWord {
     /// HTTP/1.1
     #[value(name = "1.1")]
     V11,
+    /// HTTP/2
+    #[value(name = "2")]
+    V2,
+}
+
+/// Streams of a connection, without `--streams`: what browsers and other generators come to.
+const STREAMS: u64 = 32;
+
+impl Options {
+    /// Requests at a time on each connection of HTTP/2; `None` in HTTP/1.
+    pub(crate) fn streams(&self) -> Option<u64> {
+        let most = match self.no_keep_alive {
+            true => 1,
+            false => STREAMS,
+        };
+        (self.http == HttpWord::V2).then(|| self.streams.unwrap_or(most))
+    }
 }
 
 /// `--tls-version`.

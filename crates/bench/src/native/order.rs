@@ -9,8 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use crate::compare;
 use crate::search::{self, Goals};
 use load::client::{
-    Address, Arrivals, End, HttpVersion, Judge, Keep, Opening, Pace, Persistence, Plan, Request,
-    RequestBuilder, Reuse, SocketOptions, Tls, TlsResume, TlsVersion, WarmUp,
+    Address, Arrivals, End, HttpVersion, Judge, Keep, Opening, Pace, Persistence, Plan, Protocol,
+    Request, RequestBuilder, Reuse, SocketOptions, Tls, TlsResume, TlsVersion, WarmUp,
 };
 use load::server::Which;
 
@@ -103,9 +103,10 @@ impl Order {
             (None, None) => Task::Load,
         };
         let headers = builder.headers.iter().map(|(name, _)| name.clone());
-        let http = match builder.version {
-            HttpVersion::V10 => "1.0",
-            HttpVersion::V11 => "1.1",
+        let http = match options.http {
+            HttpWord::V10 => "1.0",
+            HttpWord::V11 => "1.1",
+            HttpWord::V2 => "2",
         };
         let asked = Asked::of(
             &plan,
@@ -151,7 +152,8 @@ fn builder(options: &Options) -> Result<RequestBuilder, Refused> {
         method,
         version: match options.http {
             HttpWord::V10 => HttpVersion::V10,
-            HttpWord::V11 => HttpVersion::V11,
+            // The bytes that are sent in frames.
+            HttpWord::V11 | HttpWord::V2 => HttpVersion::V11,
         },
         headers,
         body,
@@ -234,6 +236,12 @@ fn plan(options: &Options, requests: Vec<Request>) -> Plan {
         (after, _) => after,
     };
     Plan {
+        protocol: match options.streams() {
+            None => Protocol::Http1,
+            Some(streams) => Protocol::Http2 {
+                streams: streams as usize,
+            },
+        },
         connections: options.connections as usize,
         threads: options.threads as usize,
         cores: options

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use load::client::{
     Arrivals, Errors, FirstReply, Handshakes, Interval, Judge, LeftOut, Opening, Outcome, Pace,
-    Plan, Reuse, Schedule, WarmUp,
+    Plan, Protocol, Reuse, Schedule, WarmUp,
 };
 use load::in_words;
 use report::units;
@@ -96,6 +96,8 @@ pub(crate) struct Asked {
     /// Seconds over which the rate grew.
     pub(crate) ramp_s: f64,
     pub(crate) connections: u64,
+    /// Requests at a time on each of them, in HTTP/2.
+    pub(crate) streams: Option<u64>,
     /// Seconds over which they were opened.
     pub(crate) open_over_s: f64,
     /// Requests after which a connection was closed; none where it was kept.
@@ -181,6 +183,8 @@ pub(crate) struct FirstRecord {
     pub(crate) server: String,
     pub(crate) body_bytes: u64,
     /// Version and cipher suite, where there was TLS.
+    /// Streams that the server takes on a connection, where it says so.
+    pub(crate) streams_max: Option<u64>,
     pub(crate) tls: Option<String>,
 }
 
@@ -232,6 +236,10 @@ impl Asked {
             arrivals,
             ramp_s: ramp.as_secs_f64(),
             connections: plan.connections as u64,
+            streams: match plan.protocol {
+                Protocol::Http1 => None,
+                Protocol::Http2 { streams } => Some(streams as u64),
+            },
             open_over_s: match plan.opening {
                 Opening::Ramp(time) => time.as_secs_f64(),
                 Opening::AllAtOnce | Opening::FirstAlone => 0.0,
@@ -367,6 +375,7 @@ fn first(first: &FirstReply) -> FirstRecord {
         status: first.status,
         server: first.server.clone(),
         body_bytes: first.body_bytes,
+        streams_max: first.streams_max.map(|most| most as u64),
         tls: first
             .tls
             .as_ref()

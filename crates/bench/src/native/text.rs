@@ -83,10 +83,11 @@ pub(crate) fn load(asked: &Asked) -> String {
         Some(1) => "each for one request".to_owned(),
         Some(requests) => format!("each for {} requests", units::count(requests)),
     };
-    words.push(format!(
-        "{}, {kept}",
-        plural(asked.connections, "connection")
-    ));
+    let connections = plural(asked.connections, "connection");
+    words.push(match asked.streams {
+        None => format!("{connections}, {kept}"),
+        Some(streams) => format!("{connections} of {}, {kept}", plural(streams, "stream")),
+    });
     words.push(plural(asked.threads, "thread"));
     words.extend(asked.duration_s.map(units::seconds));
     words.extend(asked.requests.map(|requests| plural(requests, "request")));

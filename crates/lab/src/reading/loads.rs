@@ -12,7 +12,7 @@ const CLIENTS_MAX: u64 = 64_000;
 pub(super) const KEYS: &str = "\
     connections keep_alive requests_per_connection seconds requests blocks warm_up_seconds \
     rate arrivals ramp_seconds timeout_seconds deadline_ms failures restart_blocks \
-    rest_seconds windows clients tls_names tls_resume tls_version \
+    rest_seconds windows streams clients tls_names tls_resume tls_version \
     tls_groups";
 
 impl Default for Load {
@@ -34,6 +34,7 @@ impl Default for Load {
             restart_blocks: 0,
             rest: Duration::ZERO,
             windows: Vec::new(),
+            streams: None,
             clients: 1,
             tls_names: 1,
             tls_resume: TlsResume::Never,
@@ -96,6 +97,7 @@ pub(super) fn load(table: &Table<'_>, base: &Load) -> Load {
         windows: table
             .get("windows")
             .map_or_else(|| base.windows.clone(), |value| windows(&value, length)),
+        streams: streams(table).or(base.streams),
         clients: clients(table).unwrap_or(base.clients),
         tls_names: tls_names(table).unwrap_or(base.tls_names),
         tls_resume: table
@@ -119,6 +121,12 @@ pub(super) fn load(table: &Table<'_>, base: &Load) -> Load {
 pub(super) fn clients(table: &Table<'_>) -> Option<u32> {
     let found = table.count("clients", 1, CLIENTS_MAX);
     found.map(|count| count as u32)
+}
+
+/// Requests at a time on each connection of HTTP/2.
+fn streams(table: &Table<'_>) -> Option<usize> {
+    let found = table.count("streams", 1, 1_000);
+    found.map(|count| count as usize)
 }
 
 /// Names that TLS asks for.

@@ -49,6 +49,22 @@ impl Io {
         }
     }
 
+    /// Writes what waits; false where the socket takes no more of it just now.
+    pub(crate) fn flush(&mut self) -> io::Result<bool> {
+        match self {
+            Io::Plain(_) => Ok(true),
+            Io::Tls(stream) => stream.flush(),
+        }
+    }
+
+    /// Whether HTTP/2 may be spoken: without TLS the server is known to.
+    pub(crate) fn may_speak_http2(&self) -> bool {
+        match self {
+            Io::Plain(_) => true,
+            Io::Tls(stream) => stream.chose_http2(),
+        }
+    }
+
     /// Whether a read that did not fill the buffer may have left something: TLS hands out records
     /// one at a time.
     #[inline]

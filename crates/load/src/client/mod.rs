@@ -6,6 +6,7 @@
 
 mod connection;
 mod generator;
+mod http2;
 mod io;
 mod key_bits;
 mod live;

@@ -218,6 +218,8 @@ pub struct FirstReply {
     pub tls: Option<TlsFacts>,
     /// Status.
     pub status: u16,
+    /// Streams that the server takes on a connection, where it says so in HTTP/2.
+    pub streams_max: Option<usize>,
 }
 
 /// What TLS agreed on.

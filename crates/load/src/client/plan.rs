@@ -8,7 +8,7 @@ use std::time::Duration;
 pub const REQUESTS_MAX: usize = 1_000;
 /// Digits of a number in a request; leading ones are noughts.
 pub const NUMBER_DIGITS: usize = 8;
-/// Most connections.
+/// Most connections, or streams of all of them in HTTP/2.
 pub const CONNECTIONS_MAX: usize = 100_000;
 /// Most threads.
 pub const THREADS_MAX: usize = 256;
@@ -20,6 +20,8 @@ pub const TIMELINE_MAX: usize = 36_000;
 pub struct Plan {
     /// What is asked for; at least one.
     pub requests: Vec<Request>,
+    /// How servers are spoken to.
+    pub protocol: Protocol,
     /// Connections, all endpoints together.
     pub connections: usize,
     /// Threads, each with its own event loop and its share of the connections.
@@ -55,6 +57,7 @@ impl Plan {
     pub fn new(requests: Vec<Request>) -> Plan {
         Plan {
             requests,
+            protocol: Protocol::Http1,
             connections: 1,
             threads: 1,
             cores: Vec::new(),
@@ -73,6 +76,18 @@ impl Plan {
             socket: SocketOptions::default(),
         }
     }
+}
+
+/// How servers are spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1, as the bytes of the requests say.
+    Http1,
+    /// HTTP/2: over TLS by ALPN, else by prior knowledge. What the bytes say is sent in its frames.
+    Http2 {
+        /// Requests at a time on a connection: a closed loop asks again on each.
+        streams: usize,
+    },
 }
 
 /// A request, its bytes made once.

@@ -10,7 +10,7 @@ use super::generator::Generator;
 use super::live::{Live, Phase};
 use super::order::Routes;
 use super::outcome::{Errors, Handshakes, LeftOut, Outcome, Schedule, Times};
-use super::plan::{CONNECTIONS_MAX, Keep, Pace, Plan, REQUESTS_MAX, Reuse, THREADS_MAX};
+use super::plan::{CONNECTIONS_MAX, Keep, Pace, Plan, Protocol, REQUESTS_MAX, Reuse, THREADS_MAX};
 use super::shared::Shared;
 use crate::Error;
 
@@ -48,6 +48,10 @@ fn check(plan: &Plan) -> Result<Routes, String> {
     count("requests", plan.requests.len(), REQUESTS_MAX)?;
     count("connections", plan.connections, CONNECTIONS_MAX)?;
     count("threads", plan.threads, THREADS_MAX)?;
+    if let Protocol::Http2 { streams } = plan.protocol {
+        let all = streams.saturating_mul(plan.connections);
+        count("streams of all connections", all, CONNECTIONS_MAX)?;
+    }
     if plan.end.after.is_none() && plan.end.requests.is_none() {
         return Err("the load has no end: give it a time or a number of requests".to_owned());
     }

@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+use super::http2::Head;
 use super::live::Live;
 use super::order::Routes;
-use super::plan::{Opening, Pace, Plan};
+use super::plan::{Opening, Pace, Plan, Protocol};
 use super::pulse::{Pulse, nanoseconds};
 use super::tls::TlsTarget;
 
@@ -17,6 +18,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) routes: Routes,
     /// TLS of each endpoint, where it has any.
     pub(crate) tls: Vec<Option<TlsTarget>>,
+    /// The requests in HTTP/2, where that is spoken.
+    pub(crate) heads: Vec<Head>,
     pub(crate) threads: usize,
     pub(crate) pulse: Pulse,
     pub(crate) began: Instant,
@@ -33,7 +36,7 @@ pub(crate) struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
-    /// Fails where TLS cannot be spoken as the plan wants it.
+    /// Fails where TLS or HTTP/2 cannot be spoken as the plan wants it.
     pub(crate) fn new(plan: &'a Plan, live: &'a Live, routes: Routes) -> Result<Self, String> {
         let threads = plan.threads.min(plan.connections);
         let ramp = match plan.pace {
@@ -42,10 +45,14 @@ impl<'a> Shared<'a> {
         };
         let alone = plan.opening == Opening::FirstAlone && plan.pace == Pace::Closed;
         let tls = routes.endpoints.iter().map(|endpoint| {
-            let target = endpoint.tls.as_ref().map(TlsTarget::new);
-            target.transpose()
+            let new = |tls| TlsTarget::new(tls, plan.protocol);
+            endpoint.tls.as_ref().map(new).transpose()
         });
+        let requests = plan.requests.iter();
+        let http2 = requests.filter(|_| plan.protocol != Protocol::Http1);
+        let heads = http2.map(|request| Head::of(request, &request.bytes));
         Ok(Shared {
+            heads: heads.collect::<Result<_, _>>()?,
             plan,
             live,
             tls: tls.collect::<Result<_, _>>()?,

@@ -19,12 +19,14 @@ use rustls::{
 use super::io::{receive, send};
 use super::key_bits::key_bits;
 use super::outcome::TlsFacts;
-use super::plan::{Tls, TlsResume, TlsVersion};
+use super::plan::{Protocol, Tls, TlsResume, TlsVersion};
 
 /// Reads of the socket for one of its data.
 const FILLS_MAX: usize = 16;
 /// Servers whose sessions are kept; each gives its newest tickets, which serve once.
 const SESSIONS_MAX: usize = 64;
+/// What HTTP/2 is called in ALPN.
+const HTTP2: &[u8] = b"h2";
 /// A prime, so that steps of it come to every name.
 const NAMES_STEP: usize = 7_919;
 
@@ -38,7 +40,7 @@ pub(crate) struct TlsTarget {
 }
 
 impl TlsTarget {
-    pub(crate) fn new(tls: &Tls) -> Result<TlsTarget, String> {
+    pub(crate) fn new(tls: &Tls, protocol: Protocol) -> Result<TlsTarget, String> {
         let mut provider = aws_lc_rs::default_provider();
         keep_suites(&mut provider, &tls.suites)?;
         keep_groups(&mut provider, &tls.groups)?;
@@ -75,6 +77,9 @@ impl TlsTarget {
             }
         };
         config.enable_sni = tls.sni;
+        if let Protocol::Http2 { .. } = protocol {
+            config.alpn_protocols = vec![HTTP2.to_vec()];
+        }
         config.resumption = match tls.resume {
             TlsResume::Never => Resumption::disabled(),
             TlsResume::Always => Resumption::in_memory_sessions(SESSIONS_MAX),
@@ -224,7 +229,7 @@ impl TlsStream {
     }
 
     /// Writes what waits; false where the socket takes no more of it just now.
-    fn flush(&mut self) -> io::Result<bool> {
+    pub(crate) fn flush(&mut self) -> io::Result<bool> {
         while self.session.wants_write() {
             match self.session.write_tls(&mut Socket(&self.socket)) {
                 Ok(_) => {}
@@ -249,6 +254,11 @@ impl TlsStream {
     /// Whether it has taken up the session of another.
     pub(crate) fn is_resumed(&self) -> bool {
         self.session.handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
+    /// Whether the server has chosen HTTP/2.
+    pub(crate) fn chose_http2(&self) -> bool {
+        self.session.alpn_protocol() == Some(HTTP2)
     }
 
     /// What was agreed on.
@@ -289,7 +299,7 @@ impl Secured {
     /// # Errors
     /// What cannot be spoken as asked for, and failures of the socket.
     pub fn over(socket: OwnedFd, tls: &Tls) -> io::Result<Secured> {
-        let target = TlsTarget::new(tls).map_err(io::Error::other)?;
+        let target = TlsTarget::new(tls, Protocol::Http1).map_err(io::Error::other)?;
         let mut stream = TlsStream::new(socket, &target).map_err(io::Error::other)?;
         match stream.agree()? {
             true => Ok(Secured(stream)),

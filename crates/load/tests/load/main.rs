@@ -1,6 +1,7 @@
 //! The generator over real sockets: what it counts is what its server did. And servers looked at.
 
 mod hostile;
+mod http2;
 mod plain;
 mod server;
 mod tls;

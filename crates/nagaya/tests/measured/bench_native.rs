@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use testkit::{Gateway, ScriptedUpstream, Step, TempDir, eventually, free_port};
+use testkit::{Gateway, Peer, ScriptedUpstream, Step, TempDir, eventually, free_port};
 
 const GATEWAY: &str = r#"
 workers = 1
@@ -144,6 +144,71 @@ rules = [{ handler = { respond = { body = "fine" } } }]
     let output = bench(&[&base[..], &closing].concat());
     let told = stdout(&output);
     assert!(told.contains("(40, 0 % of them resumed)"), "{told}");
+}
+
+/// A certificate and its key.
+const KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../load/tests/keys/p-256.pem");
+
+/// nginx with an access log in this directory; connections take 300 requests each.
+fn nginx(listen: &str, log: &TempDir) -> Option<Peer> {
+    let log = log.path().display();
+    Peer::nginx(&format!(
+        "keepalive_requests 300;\n\
+         ssl_certificate {KEY};\nssl_certificate_key {KEY};\n\
+         server {{\nlisten 127.0.0.1:{{port}} {listen};\naccess_log {log}/access.log;\n\
+         location / {{ return 200 \"hello, world\"; }}\n}}\n"
+    ))
+}
+
+#[test]
+fn by_http2_what_was_counted_is_what_nginx_saw() {
+    for (scheme, listen, handshakes) in [("http", "http2", 0), ("https", "http2 ssl", 7)] {
+        let log = TempDir::new();
+        let Some(nginx) = nginx(listen, &log) else {
+            return;
+        };
+        let target = format!("{scheme}://{}/", nginx.address());
+        let options = ["--http", "2", "--connections", "3", "--streams", "16"];
+        let report = report(&[&[&target, "--requests", "2000"], &options[..]].concat());
+        assert_eq!(number(&report, "completed"), 2000, "{report:#}");
+        assert_eq!(errors(&report), 0, "{report:#}");
+        assert_eq!(number(&report, "body_bytes"), 2000 * 12);
+        assert_eq!(number(&report, "asked.streams"), 16);
+        assert_eq!(number(&report, "first.streams_max"), 128);
+        let full = report.pointer("/handshakes/full").and_then(Value::as_u64);
+        assert!(full.unwrap_or(0) >= handshakes, "{report:#}");
+        let records = || {
+            let log = std::fs::read_to_string(log.path().join("access.log")).unwrap();
+            log.lines().filter(|line| line.contains("HTTP/2.0")).count()
+        };
+        eventually(Duration::from_secs(10), "nginx has recorded all", || {
+            (records() >= 2000).then_some(())
+        });
+        assert_eq!(records(), 2000, "records of nginx");
+    }
+}
+
+#[test]
+fn who_does_not_speak_http2_is_told_of_with_what_to_do() {
+    let log = TempDir::new();
+    let Some(nginx) = nginx("ssl", &log) else {
+        return;
+    };
+    let upstream = ScriptedUpstream::fixed("hello");
+    for target in [format!("https://{}/", nginx.address()), url(&upstream, "/")] {
+        let output = bench(&[
+            &target,
+            "--http",
+            "2",
+            "--requests",
+            "4",
+            "--connections",
+            "1",
+        ]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let told = stdout(&output);
+        assert!(told.contains("--http 1.1 it may answer"), "{told}");
+    }
 }
 
 #[test]

@@ -31,6 +31,7 @@ fn outcome() -> Outcome {
             body_bytes: 13,
             tls: None,
             status: 200,
+            streams_max: None,
         }),
         ..Outcome::default()
     };

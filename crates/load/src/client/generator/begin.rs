@@ -127,26 +127,19 @@ impl Generator<'_> {
     }
 
     pub(super) fn connect(&mut self, index: usize) {
-        let shared = self.shared;
+        if self.http2.is_spoken() {
+            return self.join(index);
+        }
         let connection = &mut self.connections[index];
-        let endpoint = &shared.routes.endpoints[connection.endpoint];
         connection.active_ns = self.now_ns;
         connection.begun_ns = self.now_ns;
-        let socket = match io::connect(&endpoint.address, &shared.plan.socket, index) {
-            Ok(socket) => socket,
-            Err(error) => return self.fail(index, Class::Connect, Some(&error)),
+        let endpoint = connection.endpoint;
+        let io = match self.open_socket(endpoint, index) {
+            Ok(io) => io,
+            Err((class, error)) => return self.fail(index, class, Some(&error)),
         };
-        let secured = match &shared.tls[connection.endpoint] {
-            None => Ok(Io::Plain(socket)),
-            Some(target) => TlsStream::new(socket, target).map(|tls| Io::Tls(Box::new(tls))),
-        };
-        connection.io = match secured {
-            Ok(io) => Some(io),
-            Err(error) => {
-                let error = std::io::Error::other(error);
-                return self.fail(index, Class::Tls, Some(&error));
-            }
-        };
+        let connection = &mut self.connections[index];
+        connection.io = Some(io);
         connection.state = State::Connecting;
         connection.wants_write = true;
         // Over loopback the connection is there already. Asking for it costs a wait, sending does not.
@@ -154,6 +147,24 @@ impl Generator<'_> {
             Ok(()) => self.register(index),
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.register(index),
             Err(error) => self.fail(index, Class::Connect, Some(&error)),
+        }
+    }
+
+    /// Begins a connection, without waiting for it.
+    pub(super) fn open_socket(
+        &self,
+        endpoint: usize,
+        nth: usize,
+    ) -> Result<Io, (Class, std::io::Error)> {
+        let shared = self.shared;
+        let address = &shared.routes.endpoints[endpoint].address;
+        let socket = io::connect(address, &shared.plan.socket, nth)
+            .map_err(|error| (Class::Connect, error))?;
+        match &shared.tls[endpoint] {
+            None => Ok(Io::Plain(socket)),
+            Some(target) => TlsStream::new(socket, target)
+                .map(|tls| Io::Tls(Box::new(tls)))
+                .map_err(|error| (Class::Tls, std::io::Error::other(error))),
         }
     }
 

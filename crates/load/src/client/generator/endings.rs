@@ -9,20 +9,49 @@ use crate::client::plan::{Address, Pace, Reuse};
 use crate::client::pulse::nanoseconds;
 use crate::client::recorder::{Class, Whole};
 
+/// What a whole reply said.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) body_bytes: u64,
+    /// Whether the server lets the connection be kept.
+    pub(super) keeps: bool,
+}
+
 impl Generator<'_> {
     pub(super) fn complete(&mut self, index: usize) {
+        let connection = &self.connections[index];
+        let scanner = &connection.scanner;
+        let reply = Reply {
+            status: scanner.status(),
+            body_bytes: scanner.body_bytes(),
+            keeps: scanner.keep(),
+        };
+        if self.recorder.first.is_none() && connection.carried.is_some() {
+            self.recorder.first = Some(FirstReply {
+                server: scanner.server().to_owned(),
+                body_bytes: reply.body_bytes,
+                tls: connection.io.as_ref().and_then(Io::tls_facts),
+                status: reply.status,
+                streams_max: None,
+            });
+        }
+        self.complete_with(index, reply);
+    }
+
+    /// A reply is whole: counts it, and goes on.
+    pub(super) fn complete_with(&mut self, index: usize, reply: Reply) {
         let connection = &mut self.connections[index];
         let Some(carried) = connection.carried.take() else {
             return;
         };
         let request = &self.shared.plan.requests[carried.request as usize];
-        let scanner = &connection.scanner;
         let whole = Whole {
             request: carried.request,
-            status: scanner.status(),
-            body_bytes: scanner.body_bytes(),
+            status: reply.status,
+            body_bytes: reply.body_bytes,
             kept: carried.kept,
-            keeps: scanner.keep(),
+            keeps: reply.keeps,
             due_ns: carried.due_ns,
             start_ns: carried.start_ns,
             connected_ns: carried.connected_ns,
@@ -30,14 +59,6 @@ impl Generator<'_> {
             first_ns: carried.first_ns,
             end_ns: self.now_ns,
         };
-        if self.recorder.first.is_none() {
-            self.recorder.first = Some(FirstReply {
-                server: scanner.server().to_owned(),
-                body_bytes: whole.body_bytes,
-                tls: connection.io.as_ref().and_then(Io::tls_facts),
-                status: whole.status,
-            });
-        }
         self.recorder
             .whole(&whole, self.shared.first_length(whole.body_bytes));
         self.shared.open_gate();
@@ -49,7 +70,7 @@ impl Generator<'_> {
             Reuse::Requests(most) => connection.served < most,
         };
         let sent = carried.written == request.bytes.len();
-        if !(reusable && sent && scanner.keep() && connection.io.is_some()) {
+        if !(reusable && sent && reply.keeps && connection.io.is_some()) {
             connection.close();
         }
         self.busy -= 1;
@@ -66,6 +87,9 @@ impl Generator<'_> {
     }
 
     pub(super) fn fail(&mut self, index: usize, class: Class, error: Option<&std::io::Error>) {
+        if self.http2.is_spoken() {
+            self.leave_failed(index, class);
+        }
         let connection = &mut self.connections[index];
         let endpoint = &self.shared.routes.endpoints[connection.endpoint];
         let words = || {
@@ -125,10 +149,18 @@ fn failure_words(class: Class, address: &Address, error: Option<&std::io::Error>
     match class {
         Class::Connect => format!("connect to {shown}: {cause}"),
         Class::Tls => format!("agree on TLS with {shown}: {cause}"),
+        // HTTP/2 resets streams, and says why a connection ends.
+        Class::Reset if is_of_http2(error) => format!("{shown} reset the stream: {cause}"),
+        Class::Closed if is_of_http2(error) => format!("{shown} ended the connection: {cause}"),
         Class::Reset => format!("{shown} reset the connection: {cause}"),
         Class::Closed => format!("{shown} closed the connection before its reply was whole"),
         Class::Timeout => format!("{shown} was silent or slow for longer than its client waits"),
         Class::Framing => format!("{shown} sent a reply that cannot be trusted: {cause}"),
         Class::Write => format!("send to {shown}: {cause}"),
     }
+}
+
+/// What the system says has another kind.
+fn is_of_http2(error: Option<&std::io::Error>) -> bool {
+    error.is_some_and(|error| error.kind() == ErrorKind::Other)
 }

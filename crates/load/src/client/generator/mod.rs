@@ -6,6 +6,7 @@
 
 mod begin;
 mod endings;
+mod streams;
 mod transfer;
 
 use std::cmp::Reverse;
@@ -18,6 +19,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
 use super::connection::{Connection, State};
+use super::http2::{Http2, Woken};
 use super::live::Phase;
 use super::numbers::NumberSource;
 use super::plan::{Opening, Pace};
@@ -44,7 +46,11 @@ pub(crate) struct Generator<'a> {
     shared: &'a Shared<'a>,
     thread: usize,
     epoll: OwnedFd,
+    /// In HTTP/2 its streams: each carries one exchange, and none has a socket of its own.
     connections: Vec<Connection>,
+    http2: Http2,
+    /// Who is polled just now; the room is kept.
+    woken: Vec<Woken>,
     /// Places in each endpoint's order, in a closed loop.
     positions: Vec<usize>,
     /// What is due at each endpoint, in an open loop.
@@ -108,6 +114,9 @@ impl<'a> Generator<'a> {
     pub(crate) fn new(shared: &'a Shared<'a>, thread: usize) -> std::io::Result<Generator<'a>> {
         let plan = shared.plan;
         let mine = shared.routes.connections_of(thread, shared.threads);
+        let http2 = Http2::new(plan.protocol, mine.len());
+        let streams = |one| std::iter::repeat_n(one, http2.each);
+        let mine: Vec<_> = mine.into_iter().flat_map(streams).collect();
         let endpoints = shared.routes.endpoints.len();
         let patience = plan.requests.iter().filter_map(|request| request.patience);
         let least_ns = nanoseconds(patience.fold(plan.timeout, Duration::min));
@@ -116,6 +125,8 @@ impl<'a> Generator<'a> {
             thread,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             connections: mine.iter().map(|(e, _)| Connection::new(*e)).collect(),
+            http2,
+            woken: Vec::new(),
             positions: vec![0; endpoints],
             cursors: Vec::new(),
             free: vec![Free::default(); endpoints],
@@ -208,6 +219,7 @@ impl<'a> Generator<'a> {
                     (token >> 32) as u32,
                     event.flags,
                 );
+                self.run_woken();
                 self.send_due();
             }
         }
@@ -229,6 +241,7 @@ impl<'a> Generator<'a> {
             self.sweep();
         }
         self.wake_rested();
+        self.run_woken();
         match self.shared.plan.pace {
             Pace::Closed => self.now_ns < self.shared.end_ns && self.alive > 0,
             Pace::Open { .. } => self.turn_open(),
@@ -238,6 +251,7 @@ impl<'a> Generator<'a> {
     fn turn_open(&mut self) -> bool {
         if self.now_ns < self.shared.end_ns {
             self.send_due();
+            self.run_woken();
             let waits = |cursor: &Cursor| cursor.peek().is_some() || cursor.ends_by_time();
             return self.busy > 0 || self.cursors.iter().flatten().any(waits);
         }
@@ -318,6 +332,9 @@ impl<'a> Generator<'a> {
             until_ns = due_ns.saturating_sub(SPIN_BELOW_NS);
             spins = until_ns <= self.now_ns;
         }
+        if self.http2.has_woken() {
+            until_ns = self.now_ns;
+        }
         let sleep_ns = until_ns.saturating_sub(self.now_ns).min(SLEEP_NS);
         let timeout = Timespec {
             tv_sec: 0,
@@ -346,6 +363,9 @@ impl<'a> Generator<'a> {
     }
 
     fn ready(&mut self, index: usize, generation: u32, flags: epoll::EventFlags) {
+        if self.http2.is_spoken() {
+            return self.ready_link(index, generation);
+        }
         let Some(connection) = self.connections.get(index) else {
             return;
         };
