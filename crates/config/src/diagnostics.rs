@@ -251,7 +251,7 @@ impl Place {
             file: file.to_owned(),
             line: before.matches('\n').count() + 1,
             column: column + 1,
-            source: source.to_owned(),
+            source: masked(source),
             underlined: column..column + chars_in(source, first..last).max(1),
         }
     }
@@ -327,6 +327,28 @@ impl Paint {
             text.to_owned()
         }
     }
+}
+
+/// Text in which passwords of URLs are stars: whoever reads a log need not know them.
+pub(crate) fn masked(text: &str) -> String {
+    let pieces = text.split_inclusive(['"', '\'']);
+    pieces
+        .map(|piece| masked_url(piece).unwrap_or_else(|| piece.to_owned()))
+        .collect()
+}
+
+/// One URL with `USER:PASSWORD@`; `None` where there is no password.
+fn masked_url(url: &str) -> Option<String> {
+    let begin = match url.find("://") {
+        Some(at) => at + 3,
+        None if url.starts_with("mysql:") || url.starts_with("postgres") => url.find(':')? + 1,
+        None => return None,
+    };
+    let (account, rest) = url.rsplit_once('@')?;
+    let colon = begin + account.get(begin..)?.find(':')? + 1;
+    let (shown, password) = account.split_at_checked(colon)?;
+    let stars = "*".repeat(password.chars().count());
+    Some(format!("{shown}{stars}@{rest}"))
 }
 
 /// Text without control characters, so that a configuration cannot drive the terminal.

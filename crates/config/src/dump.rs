@@ -26,8 +26,8 @@ use crate::lower::template::spell;
 use crate::model::{
     Auth, Caps, Cgroup, Compress, DirectorySection, Expires, FieldEdits, Files, HostPattern,
     IoLimit, LevelCaps, LevelTimeouts, Lifetime, Limit, ListenAddress, LogTarget, Model, Mount,
-    Root, Rule, Senders, Server, Settings, Site, SiteHtaccess, SiteRows, SiteTls, Template,
-    Timeouts, TlsVersion, TryEntry, Upstream, Variable,
+    PlanPool, Root, Rule, Senders, Server, Settings, Site, SiteHtaccess, SiteRows, SiteTls,
+    Template, Timeouts, TlsVersion, TryEntry, Upstream, Variable,
 };
 use crate::units;
 pub use write::quote;
@@ -213,6 +213,9 @@ impl Lines {
             self.key("weight", plan.weight);
             self.limits(&plan.limits);
             self.cgroup(plan.cgroup.as_deref());
+            if plan.pool != PlanPool::default() {
+                self.key("pool", pool::of_plan(&plan.pool));
+            }
         }
     }
 

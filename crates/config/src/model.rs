@@ -62,8 +62,8 @@ pub use map::{Map, MapCache, MapLookup, MapMatch, MapProgram, MapSource};
 pub use mode::Mode;
 pub use mount::Mount;
 pub use pool::{
-    AppPool, Isolate, Php, PhpPool, Pool, PoolProgram, Pools, Share, SitePool, is_row_pool_id,
-    row_pool_id,
+    AppPool, Isolate, Php, PhpPool, PlanPool, Pool, PoolProgram, Pools, Share, SitePool,
+    is_row_pool_id, row_pool_id,
 };
 pub use process::{
     Caps, Control, FieldEdits, ListenAddress, Listener, Log, LogFormat, LogLevel, LogTarget,
@@ -201,6 +201,8 @@ pub struct Plan {
     pub limits: Arc<[Limit]>,
     /// What binds the programs of each of its tenants.
     pub cgroup: Option<Box<Cgroup>>,
+    /// How many pages of PHP they may run, and how long.
+    pub pool: PlanPool,
 }
 
 /// Classes of one tenant.

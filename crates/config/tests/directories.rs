@@ -152,3 +152,26 @@ fn sources_that_programs_of_sites_can_reach_are_warned_of() {
     ));
     assert!(!warned("mysql://u@192.0.2.1/d", "cgi = true"));
 }
+
+#[test]
+fn a_password_in_a_url_is_refused_and_shown_nowhere() {
+    for source in [
+        "mysql://nagaya:s3cret@127.0.0.1/hosting",
+        "mysql://nagaya:s3cret@127.0.0.1",
+        "mysql://nagaya:s3/cr@et@127.0.0.1/hosting",
+        "postgres:nagaya:s3cret@127.0.0.1/hosting",
+        "mysqll://nagaya:s3cret@127.0.0.1/hosting",
+        "mysql://nagaya:s3cret@127.0.0.1/hosting?colour=red",
+    ] {
+        let told = problem(&format!("source = \"{source}\"\n{QUERY}"));
+        assert!(told.contains("nagaya:***"), "{told}");
+        for part in ["s3", "cret", "cr@et"] {
+            assert!(!told.contains(part), "{told}");
+        }
+    }
+    // What is no password stays.
+    let told = problem(&format!(
+        "source = \"mysql://nagaya@127.0.0.1:33/h/x\"\n{QUERY}"
+    ));
+    assert!(told.contains("mysql://nagaya@127.0.0.1:33/h/x"), "{told}");
+}

@@ -270,3 +270,28 @@ fn certificates_of_rows_are_named_by_a_column_or_ordered_for_names_that_have_one
         ),
     ]);
 }
+
+#[test]
+fn a_plan_says_of_pools_what_sites_of_its_tenants_do_not_say() {
+    let php = "[php.\"8.3\"]\nprogram = \"/bin/false\"\n";
+    let plan = "weight = 3\npool = { processes = 2, time = \"30s\" }";
+    let head = HEAD.replace("weight = 3", plan);
+    let site = |host: &str, more: &str| {
+        format!(
+            "[[sites]]\nhosts = [\"{host}\"]\ntenant = \"own\"\nroot = \"/srv\"\n{more}\
+             rules = [{{ handler = {{ php = true }} }}]\n"
+        )
+    };
+    let own = site("b.jp", "pool = { processes = 5 }\n");
+    let model = model(&format!("{php}{head}{}{own}{SITE}", site("a.jp", "")));
+    let said = |at: usize| {
+        let pool = &model.sites[at].pool;
+        (pool.processes, pool.requests, pool.time_ms)
+    };
+    assert_eq!(said(1), (2, 4_000, 30_000));
+    assert_eq!(said(2), (5, 4_000, 30_000));
+    assert_eq!(said(3), (8, 4_000, 300_000), "a row's plan is not known");
+    let pool = model.plans[0].pool;
+    assert_eq!((pool.processes, pool.requests), (Some(2), None));
+    refused(&[("[plans.x]\npool = { php = \"8.3\" }\n", "php")]);
+}

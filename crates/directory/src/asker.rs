@@ -16,6 +16,7 @@ use ipc::directory::{
     DirectorySettings, DirectoryState, FromDirectory, HOST_BYTES_MAX, REASON_BYTES_MAX, Row,
     RowAnswer, RowFrom,
 };
+use os::user::User;
 use stores::{Limits, Stores};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout};
@@ -501,8 +502,10 @@ impl Asker {
 fn open(path: &Path) -> Option<Snapshot> {
     let opened = Snapshot::open(path);
     let tell = |error: &std::io::Error| {
-        let error = config::reason(error);
-        tracing::error!(path = %path.display(), error, "the snapshot cannot be used: rows will not outlive the process");
+        let (error, uid) = (config::reason(error), os::process::user_id());
+        let user = User::name_of(uid).ok().flatten();
+        let user = user.unwrap_or_else(|| format!("uid {uid}"));
+        tracing::error!(path = %path.display(), error, user, "the snapshot cannot be used: rows will not outlive the process");
     };
     opened.inspect_err(tell).ok()
 }

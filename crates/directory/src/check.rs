@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use ipc::directory::{ChangesSettings, DirectorySettings, RowFrom};
+use ipc::directory::{ChangesSettings, DirectorySettings, Row, RowFrom};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -27,9 +27,18 @@ pub struct Checked {
     pub wrong: Vec<String>,
 }
 
-/// Connects to a source, asks it once and, where `all` is wanted, judges every row.
+/// Judges the row of a host beside what it is by itself.
+pub type RowCheck<'a> = &'a dyn Fn(&str, &Row) -> Result<(), String>;
+
+/// Connects to a source, asks it once and, where `all` is wanted, judges every row; with `more`, where it is right by
+/// itself.
 #[must_use]
-pub fn check(mut settings: DirectorySettings, tenants: &[String], all: bool) -> Checked {
+pub fn check(
+    mut settings: DirectorySettings,
+    tenants: &[String],
+    all: bool,
+    more: RowCheck<'_>,
+) -> Checked {
     // Looking changes nothing.
     (settings.snapshot, settings.memcached) = (None, None);
     settings.wait_ms = settings.wait_ms.max(5_000);
@@ -42,7 +51,7 @@ pub fn check(mut settings: DirectorySettings, tenants: &[String], all: bool) -> 
             let (words, _) = mpsc::channel(1);
             let asker = Asker::new(settings, 0, words)?;
             asker.keep_from(tenants);
-            look(&asker, all, &mut checked).await
+            look(&asker, all.then_some(more), &mut checked).await
         }),
         Err(error) => Err(config::reason(&error)),
     };
@@ -50,7 +59,11 @@ pub fn check(mut settings: DirectorySettings, tenants: &[String], all: bool) -> 
     checked
 }
 
-async fn look(asker: &Rc<Asker>, all: bool, checked: &mut Checked) -> Result<(), String> {
+async fn look(
+    asker: &Rc<Asker>,
+    all: Option<RowCheck<'_>>,
+    checked: &mut Checked,
+) -> Result<(), String> {
     let asked = timeout(WAIT, asker.source.ask(Question::Host(NOBODY))).await;
     asked.map_err(|_| "it does not answer".to_owned())??;
     if let RowSource::File(table) = &asker.source {
@@ -61,9 +74,9 @@ async fn look(asker: &Rc<Asker>, all: bool, checked: &mut Checked) -> Result<(),
         let asked = asked.map_err(|_| "`changes` takes too long".to_owned())?;
         asked.map_err(|why| format!("`changes`: {why}"))?;
     }
-    if !all {
+    let Some(more) = all else {
         return Ok(());
-    }
+    };
     if !asker.source.lists_all(&asker.settings) {
         return Err("it has no `all`, which lists every row".to_owned());
     }
@@ -77,7 +90,9 @@ async fn look(asker: &Rc<Asker>, all: bool, checked: &mut Checked) -> Result<(),
                 }
                 Ok(host) => {
                     let judged = asker.judged(&host, vec![row], RowFrom::Source).await;
-                    let judged = judged.map_err(|why| format!("{host}: {}", why.text()));
+                    let judged = judged.map_err(|why| why.text().to_owned());
+                    let judged = judged.and_then(|row| row.map_or(Ok(()), |row| more(&host, &row)));
+                    let judged = judged.map_err(|why| format!("{host}: {why}"));
                     last = Some(host);
                     judged
                 }

@@ -19,5 +19,5 @@ mod source;
 mod users;
 
 pub use asker::{Asker, Word};
-pub use check::{Checked, check};
+pub use check::{Checked, RowCheck, check};
 pub use process::run;

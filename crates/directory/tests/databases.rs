@@ -51,7 +51,7 @@ fn answers_alike(settings: DirectorySettings) {
             "{state:?}"
         );
     });
-    let checked = check(settings, &["bert".to_owned()], true);
+    let checked = check(settings, &["bert".to_owned()], true, &|_, _| Ok(()));
     assert_eq!(checked.rows, 5);
     let said = checked.wrong.join("\n");
     for host in ["b.example", "c.example", "d.example"] {
@@ -106,7 +106,7 @@ fn files_answer_and_are_read_again() {
         assert_eq!(asked.changed().await, None);
         assert_eq!(asked.row("a.example").await.column("tenant"), Some("else"));
     });
-    let checked = check(file, &[], true);
+    let checked = check(file, &[], true, &|_, _| Ok(()));
     assert_eq!(
         (checked.rows, checked.wrong),
         (1, vec!["line 3: it has 1 fields, not 2".to_owned()])
@@ -149,7 +149,7 @@ fn is_secret(mut source: SourceSettings, pem: &str) {
         _ => SourceSettings::Postgres(elsewhere),
     };
     answers_alike(settings(source));
-    let checked = check(settings(unknown), &[], false);
+    let checked = check(settings(unknown), &[], false, &|_, _| Ok(()));
     let said = checked.wrong.join("\n");
     assert!(said.contains("certificate"), "{said}");
 }
@@ -185,7 +185,13 @@ fn a_database_without_tls_is_told_nothing_where_tls_is_wanted() {
     };
     let directory = TempDir::new();
     plain.tls = Some(certificate(&directory).0.into());
-    let said = check(settings(SourceSettings::Mysql(plain)), &[], false).wrong;
+    let said = check(
+        settings(SourceSettings::Mysql(plain)),
+        &[],
+        false,
+        &|_, _| Ok(()),
+    )
+    .wrong;
     let said = said.join("\n");
     assert!(said.contains("has no TLS"), "{said}");
 }
@@ -249,14 +255,16 @@ fn changes_are_heard_by_a_query_and_by_listening() {
         settings.changes = Some(ChangesSettings::Query(
             "SELECT id, host FROM misspelt WHERE id > $since".into(),
         ));
-        let said = check(settings.clone(), &[], false).wrong.join("\n");
+        let said = check(settings.clone(), &[], false, &|_, _| Ok(()))
+            .wrong
+            .join("\n");
         assert!(
             said.contains("`changes`") && said.contains("misspelt"),
             "{said}"
         );
         settings.changes = polled();
         assert_eq!(
-            check(settings.clone(), &[], false).wrong,
+            check(settings.clone(), &[], false, &|_, _| Ok(())).wrong,
             Vec::<String>::new()
         );
         run(async {
@@ -374,11 +382,22 @@ fn example_works(mut settings: DirectorySettings, example: &str, user: &str, sql
         assert_eq!(asked.changed().await.as_deref(), Some("b.example"));
         assert_eq!(asked.ask("b.example").await, RowAnswer::Missing);
     });
-    assert_eq!(check(settings, &[], true).wrong, Vec::<String>::new());
+    assert_eq!(
+        check(settings, &[], true, &|_, _| Ok(())).wrong,
+        Vec::<String>::new()
+    );
 }
 
 #[test]
 fn the_examples_tell_of_every_change() {
+    let directory = TempDir::new();
+    let path = directory.path().join("rows.db");
+    let table = rusqlite::Connection::open(&path).expect("open SQLite");
+    let example = include_str!("../../../examples/directories/sqlite.sql");
+    let sqlite = settings(SourceSettings::Sqlite(path));
+    example_works(sqlite, example, "user", |text| {
+        table.execute_batch(text).expect(text);
+    });
     if let Some(server) = MariaDb::start(&[]) {
         let example = include_str!("../../../examples/directories/mysql.sql");
         example_works(settings(mariadb(&server)), example, "user", |text| {

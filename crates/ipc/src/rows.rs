@@ -104,6 +104,12 @@ pub struct RowPlan {
     pub weight: u32,
     /// The limits of each tenant's group.
     pub limits: Limits,
+    /// Children of a pool with PHP, pages of each, and how long a page may take; `None`: as all rows have it.
+    pub processes: Option<u32>,
+    /// As above.
+    pub requests: Option<u32>,
+    /// As above.
+    pub time_ms: Option<u64>,
 }
 
 /// A row, as a worker tells of it.
@@ -194,9 +200,17 @@ impl RowsManifest {
             program,
             ini,
             sites,
+            processes,
+            requests,
+            time_ms,
             ..
         } = &mut pool.program
         {
+            if let Some(plan) = plan {
+                *processes = plan.processes.unwrap_or(*processes);
+                *requests = plan.requests.unwrap_or(*requests);
+                *time_ms = plan.time_ms.unwrap_or(*time_ms);
+            }
             (*program, *ini) = (php.program.clone(), php.ini.clone());
             *sites = vec![PoolSite {
                 name: tenant.to_owned(),
@@ -427,6 +441,9 @@ mod tests {
                     pids: Some(9),
                     ..Limits::default()
                 },
+                processes: Some(1),
+                requests: None,
+                time_ms: None,
             }],
         }
     }
@@ -451,6 +468,15 @@ mod tests {
     fn a_row_has_a_pool_of_its_own_user_that_sees_its_own_directory() {
         let (pool, groups) = rows().pool(&order("anna", "u1", "8.3")).unwrap();
         assert_eq!((pool.user.as_deref(), pool.weight), (Some("u1"), 7));
+        let PoolProgramManifest::Php {
+            processes,
+            requests,
+            ..
+        } = pool.program
+        else {
+            panic!("PHP");
+        };
+        assert_eq!((processes, requests), (1, 1), "the plan's, and the site's");
         let sees = &pool.walls.as_ref().unwrap().sees;
         let seen: Vec<_> = sees.iter().map(|seen| seen.path.clone()).collect();
         assert_eq!(seen, [pool.directory.clone(), PathBuf::from("/sites/u1")]);

@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use clap::{Args, Subcommand};
+use ipc::directory::Row;
 use supervisor::load::load;
 
 use crate::control::{Where, carry_out, show};
@@ -32,7 +33,7 @@ enum DirectoryCommand {
     Check(DirectoryCheckOptions),
     /// Show what the running gateway knows of a host: its row, where that comes from, and how long it is good for
     Show(HostOptions),
-    /// Ask for a host's row again when it is next wanted, whatever is kept of it; or for all with --all
+    /// Keep nothing that is known of a host, or of all with --all: its next request waits for its row
     Forget(ForgetOptions),
 }
 
@@ -120,7 +121,9 @@ fn check(config: &Path, options: &DirectoryCheckOptions) -> Outcome {
     let mut outcome = Outcome::Fine;
     for settings in settings {
         let name = settings.name.clone();
-        let checked = ::directory::check(settings, &tenants, options.all);
+        let judge = engine::directory::row::RowJudge::of(&model, &name);
+        let judge = |host: &str, row: &Row| judge.as_ref().map_or(Ok(()), |it| it.judge(host, row));
+        let checked = ::directory::check(settings, &tenants, options.all, &judge);
         for wrong in &checked.wrong {
             complain(&format!("{name}: {wrong}\n"));
         }

@@ -2,7 +2,7 @@
 
 use super::write::{Lines, braces, list, quote, quote_path, some_count, some_duration};
 use crate::lower::names::Named;
-use crate::model::{AppPool, Model, SitePool};
+use crate::model::{AppPool, Model, PlanPool, SitePool};
 
 impl Lines {
     /// What all pools share, and the PHPs that they run.
@@ -35,6 +35,16 @@ pub(super) fn of_site(pool: &SitePool) -> String {
 /// `pool` of a site of rows, each of which has its own.
 pub(super) fn of_rows(pool: &SitePool) -> String {
     braces(common(pool))
+}
+
+/// `pool` of a plan.
+pub(super) fn of_plan(pool: &PlanPool) -> String {
+    let entries = [
+        some_count("processes", pool.processes),
+        some_count("requests", pool.requests),
+        some_duration("time", pool.time_ms),
+    ];
+    braces(entries.into_iter().flatten())
 }
 
 fn common(pool: &SitePool) -> impl Iterator<Item = String> {

@@ -170,6 +170,7 @@ pub(super) fn frame(section: &Section) -> Frame {
         "compress = { … }" => within("compress = { ", &[], " }\n"),
         "request_headers, reply_headers" => within("reply_headers = { ", &[], " }\n"),
         "[tenants.NAME]" => table("[tenants.example]", &["cgroup = { pids = 5 }"]),
+        "pool = { … } of [plans.NAME]" => within("[plans.small]\npool = { ", &[], " }\n"),
         "[plans.NAME]" => table("[plans.small]", &["cgroup = { pids = 5 }"]),
         "[[shed]]" => table(section.title, &["sensor = \"load1\"", "enter = 3.5"]),
         "[[alerts]]" => {

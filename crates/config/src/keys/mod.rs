@@ -49,7 +49,7 @@ pub(crate) use listen::{LISTEN, SENDERS};
 pub(crate) use map::MAP;
 pub(crate) use mount::MOUNT;
 pub(crate) use php::meant_setting;
-pub(crate) use plan::{HOSTS, PLAN};
+pub(crate) use plan::{HOSTS, PLAN, PLAN_POOL};
 pub(crate) use pool::{APP, PHP, PHP_HANDLER, POOL, POOLS};
 pub(crate) use process::{CAPS, CONTROL, LOG, TIMEOUTS, TOP};
 pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
@@ -105,6 +105,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &SITE_LOG,
     &SITE_TLS,
     &POOL,
+    &PLAN_POOL,
     &FILES,
     &COMPRESS,
     &AUTH,

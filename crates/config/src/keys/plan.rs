@@ -5,6 +5,9 @@ use super::key::{Key, Kind, Section, key};
 use super::limit::{LIMITS_OF_LEVEL, WEIGHT};
 use super::program::{CGROUP_OF_LEVEL, CGROUP_REQUIRED};
 
+const SECOND: u64 = 1_000;
+const DAY: u64 = 86_400 * SECOND;
+
 pub(super) const PLANS: Key = key(
     "plans",
     Kind::Other("table of tables"),
@@ -35,8 +38,50 @@ pub(crate) const PLAN: Section = Section {
     title: "[plans.NAME]",
     about: "A plan: what tenants have in common that are sold the same. Tenants name it, and sites of a directory. Its limits \
         count each of its tenants apart. A name is letters, digits, `-` and `_`.",
-    keys: &[WEIGHT, LIMITS_OF_LEVEL, CGROUP_OF_LEVEL, CGROUP_REQUIRED],
-    later: &["pool", "console"],
+    keys: &[
+        WEIGHT,
+        LIMITS_OF_LEVEL,
+        CGROUP_OF_LEVEL,
+        CGROUP_REQUIRED,
+        key(
+            "pool",
+            Kind::Other("table"),
+            Absent("sites say it"),
+            "How many pages of PHP its tenants run at once, and how long. What a site of a tenant says itself comes first; on a site of a \
+             directory, which stands for all plans, this does.",
+            "pool = { processes = 2 }",
+        ),
+    ],
+    later: &["console"],
+};
+
+pub(crate) const PLAN_POOL: Section = Section {
+    title: "pool = { … } of [plans.NAME]",
+    about: "What a plan says of its tenants' pools with PHP.",
+    keys: &[
+        key(
+            "processes",
+            Kind::Count(1, 1_024),
+            Absent("the site says it"),
+            "Pages that PHP runs at once, as in a site's `pool`.",
+            "processes = 2",
+        ),
+        key(
+            "requests",
+            Kind::Count(1, 1_000_000),
+            Absent("the site says it"),
+            "Pages that a process of PHP runs before another takes its place, as in a site's `pool`.",
+            "requests = 500",
+        ),
+        key(
+            "time",
+            Kind::Duration(SECOND, DAY),
+            Absent("the site says it"),
+            "How long a page may take in all, in whole seconds, as in a site's `pool`.",
+            "time = \"30s\"",
+        ),
+    ],
+    later: &[],
 };
 
 pub(crate) const HOSTS: Section = Section {

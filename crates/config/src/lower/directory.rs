@@ -9,6 +9,7 @@ use super::upstream;
 use super::user::{Role, wrong_user};
 use super::value::Value;
 use super::values;
+use crate::diagnostics::masked;
 use crate::keys;
 use crate::model::{
     AFTER_PARAMETER, DIRECTORIES_MAX, DatabaseServer, Directory, DirectoryChanges, DirectorySource,
@@ -210,7 +211,7 @@ fn source_of(value: &Value<'_>) -> Option<DirectorySource> {
         }
         _ => {
             let help = "one begins with `mysql://`, `postgres://`, `sqlite:` or `file:`";
-            value.report_help(format!("`{text}` is no source"), help);
+            value.report_help(format!("`{}` is no source", masked(text)), help);
             None
         }
     }
@@ -226,6 +227,7 @@ fn server(value: &Value<'_>, text: &str, port: u16) -> Option<DatabaseServer> {
     });
     let Some((user, authority, database)) = parts else {
         let help = "one looks like `mysql://nagaya@127.0.0.1/hosting`";
+        let text = masked(value.text().unwrap_or_default());
         value.report_help(format!("`{text}` names no user, server and database"), help);
         return None;
     };

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::cgroup::{Enforcement, cgroup};
 use super::context::{Spot, problem, title_of};
 use super::limits::{Level, limits};
+use super::pool;
 use super::rows;
 use super::table::Table;
 use super::tops::Tops;
@@ -102,6 +103,7 @@ fn plan(value: &Value<'_>, above: Enforcement) -> Plan {
         weight: table.count("weight") as u32,
         limits,
         cgroup: cgroup(&table, Enforcement::of(&table, above)),
+        pool: pool::of_plan(&table),
     }
 }
 

@@ -20,7 +20,9 @@ use super::value::{Entry, Value};
 use super::values;
 use crate::address::split_port;
 use crate::keys;
-use crate::model::{AppPool, Php, PhpPool, Pool, PoolProgram, Pools, Protocol, Share, SitePool};
+use crate::model::{
+    AppPool, Php, PhpPool, PlanPool, Pool, PoolProgram, Pools, Protocol, Share, SitePool,
+};
 
 /// Of a pool's name, what is there for people.
 const SHOWN_BYTES_MAX: usize = 40;
@@ -72,7 +74,7 @@ impl PoolList {
     pub(crate) fn begin(
         &mut self,
         table: &Table<'_>,
-        (tenant, tenant_index): (&str, Option<usize>),
+        (tenant, tenant_index, plan): (&str, Option<usize>, PlanPool),
         host: &str,
     ) {
         let user = table.get("user").filter(|user| user.is_text());
@@ -82,7 +84,7 @@ impl PoolList {
             tenant_index,
             user: user.and_then(|user| user.text()).map(str::to_owned),
             host: host.to_owned(),
-            pool: self.of_site(table),
+            pool: self.of_site(table, plan),
             php: None,
         });
         self.sites += 1;
@@ -235,9 +237,15 @@ impl PoolList {
         Some(self.list.len() - 1)
     }
 
-    /// `pool` of a site.
-    fn of_site(&self, site: &Table<'_>) -> SitePool {
+    /// `pool` of a site, whose tenant's plan says what it does not say itself.
+    fn of_site(&self, site: &Table<'_>, plan: PlanPool) -> SitePool {
         let table = site.table("pool", &keys::POOL);
+        let count = |key, of_plan: Option<u32>| match of_plan {
+            Some(count) if table.get(key).is_none() => count,
+            _ => table.count(key) as u32,
+        };
+        let own_time_ms = page_time(&table);
+        let of_plan = plan.time_ms.filter(|_| table.get("time").is_none());
         let share = table.get("share").and_then(|value| value.choice());
         let own = match site.get("cgroup") {
             Some(_) => Share::Site,
@@ -258,9 +266,9 @@ impl PoolList {
         });
         SitePool {
             php: version,
-            processes: table.count("processes") as u32,
-            requests: table.count("requests") as u32,
-            time_ms: page_time(&table),
+            processes: count("processes", plan.processes),
+            requests: count("requests", plan.requests),
+            time_ms: of_plan.unwrap_or(own_time_ms),
             admin: php::settings(table.entries("admin")),
             share: share.unwrap_or(own),
             isolate: table.choice("isolate"),
@@ -400,6 +408,17 @@ fn mail(table: &Table<'_>) -> String {
         _ => {}
     }
     text
+}
+
+/// `pool` of a plan.
+pub(super) fn of_plan(plan: &Table<'_>) -> PlanPool {
+    let table = plan.table("pool", &keys::PLAN_POOL);
+    let is_said = |key| table.get(key).is_some();
+    PlanPool {
+        processes: is_said("processes").then(|| table.count("processes") as u32),
+        requests: is_said("requests").then(|| table.count("requests") as u32),
+        time_ms: is_said("time").then(|| page_time(&table)),
+    }
 }
 
 /// How long a page may take: php-fpm counts seconds.

@@ -108,9 +108,8 @@ fn site(
     let (tenants, enforcement) = (around.tenants, around.enforcement);
     let tenant = rows::whose(&table, &first_host, (tenants, around.plans), enforcement);
     let enforcement = Enforcement::of(&table, tenant.enforcement);
-    upstreams
-        .pools
-        .begin(&table, (&tenant.name, tenant.index), &first_host);
+    let whose = (&*tenant.name, tenant.index, tenant.pool);
+    upstreams.pools.begin(&table, whose, &first_host);
     let rule_values = table.list("rules");
     let compress = compress(&table.table("compress", &keys::COMPRESS));
     let numbered = rule_values.iter().zip(1..);

@@ -15,7 +15,7 @@ use super::script;
 use super::table::Table;
 use super::value::Value;
 use crate::keys;
-use crate::model::{PhaseScripts, Tenant};
+use crate::model::{PhaseScripts, PlanPool, Tenant};
 
 /// Longest name of a tenant: a host's.
 const NAME_BYTES_MAX: usize = 255;
@@ -30,6 +30,7 @@ pub(crate) struct Tenants {
 struct Described {
     tenant: Tenant,
     enforcement: Enforcement,
+    pool: PlanPool,
 }
 
 /// A site's tenant.
@@ -41,6 +42,8 @@ pub(crate) struct Found<'a> {
     /// How many limits it has.
     pub(crate) limits: usize,
     pub(crate) scripts: Option<&'a PhaseScripts>,
+    /// What its plan says of pools.
+    pub(crate) pool: PlanPool,
 }
 
 impl Tenants {
@@ -77,6 +80,7 @@ impl Tenants {
         self.list.push(Described {
             tenant,
             enforcement,
+            pool: plan.map(|plan| plan.pool).unwrap_or_default(),
         });
     }
 
@@ -97,6 +101,9 @@ impl Tenants {
             enforcement: described.map_or(above, |described| described.enforcement),
             limits: described.map_or(0, |described| described.tenant.limits.len()),
             scripts: described.map(|described| &*described.tenant.scripts),
+            pool: described
+                .map(|described| described.pool)
+                .unwrap_or_default(),
         }
     }
 

@@ -116,6 +116,17 @@ pub struct SitePool {
     pub waiting_page: bool,
 }
 
+/// `pool` of a plan: what it says of pools with PHP, as [`SitePool`] does of a site's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PlanPool {
+    /// Children.
+    pub processes: Option<u32>,
+    /// Pages of a child.
+    pub requests: Option<u32>,
+    /// How long a page may take.
+    pub time_ms: Option<u64>,
+}
+
 /// What names the pool of a row: whose it is and what runs there, in words. It begins as no other pool's id does, and
 /// stands for these words alone.
 #[must_use]

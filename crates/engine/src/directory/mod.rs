@@ -13,7 +13,7 @@ pub(crate) mod find;
 pub(crate) mod kept;
 pub(crate) mod link;
 pub(crate) mod programs;
-mod row;
+pub mod row;
 pub(crate) mod rows;
 pub(crate) mod site_row;
 pub(crate) mod table;

@@ -23,6 +23,8 @@ pub(crate) struct RowProgramTerms {
     versions: Box<[Box<str>]>,
     directory: PathBuf,
     times: PoolTimes,
+    /// The same by the tenant's plan.
+    plan_times: Box<[(Box<str>, PoolTimes)]>,
     /// Settings of PHP that no file of a tenant changes.
     pub(crate) fixed: BTreeSet<Box<str>>,
 }
@@ -54,6 +56,12 @@ impl RowProgramTerms {
         let is_meant = |version: &str| column.is_some() || pool.php.as_deref() == Some(version);
         let phps = || model.php.iter().filter(|php| is_meant(&php.version));
         let settings = phps().flat_map(|php| &php.ini).chain(&pool.admin);
+        let plan_times = model.plans.iter().map(|plan| {
+            let time_ms = plan.pool.time_ms.unwrap_or(pool.time_ms);
+            let processes = plan.pool.processes.unwrap_or(pool.processes);
+            let times = PoolTimes::new(terms.idle_ms, time_ms, processes);
+            (Box::from(&*plan.name), times)
+        });
         Some(Self {
             site: index,
             name: site.name().into(),
@@ -62,6 +70,7 @@ impl RowProgramTerms {
             versions: phps().map(|php| Box::from(&*php.version)).collect(),
             directory: terms.directory.clone(),
             times: PoolTimes::new(terms.idle_ms, pool.time_ms, pool.processes),
+            plan_times: plan_times.collect(),
             fixed: fixed_by(&pool.admin, settings),
         })
     }
@@ -107,7 +116,10 @@ impl RowProgramTerms {
         let name = format!("php {version} of {}", owner.tenant);
         let group = pool_group(owner.tenant, owner.plan, &id);
         let words = (&*id, &*name, owner.tenant, group);
-        let pool = pools.of_row(words, order, &socket, self.times);
+        let times = self.plan_times.iter();
+        let mut times = times.filter(|(name, _)| owner.plan == Some(&**name));
+        let times = times.next().map_or(self.times, |(_, times)| *times);
+        let pool = pools.of_row(words, order, &socket, times);
         Ok(Some(pool))
     }
 }

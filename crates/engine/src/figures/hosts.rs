@@ -4,11 +4,13 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use control::Directory;
-use ipc::directory::HOST_BYTES_MAX;
+use ipc::directory::{HOST_BYTES_MAX, Row};
 
 use super::directories::collect;
 use super::table::{bytes, count, grid};
 use crate::directory::entry::EntryState;
+use crate::directory::row;
+use crate::generation::Generation;
 use crate::worker::Shared;
 
 /// Puts them into lines.
@@ -80,6 +82,15 @@ pub(crate) fn show(shared: &Shared, host: &str) -> String {
     let rows = &shared.rows;
     let host = host.trim().to_ascii_lowercase();
     let mut out = String::new();
+    let generation = shared.generation();
+    if let Some(generation) = generation.as_ref().filter(|it| !it.may_be_row(&host)) {
+        let destination = generation.destination_of(&host);
+        let site = destination.and_then(|it| generation.sites.get(it.site as usize));
+        let _ = match site {
+            Some(site) => writeln!(out, "a site of the configuration has it: {}", site.name),
+            None => writeln!(out, "no site is made of rows"),
+        };
+    }
     for (name, entry, fresh_ms) in rows.directories.show(&host, rows.now_ms(Instant::now())) {
         let _ = match entry.as_ref().map(|entry| &entry.state) {
             None => writeln!(
@@ -101,15 +112,40 @@ pub(crate) fn show(shared: &Shared, host: &str) -> String {
                     row.from
                 );
                 let mut columns = row.columns.iter();
-                columns.try_for_each(|(column, text)| {
+                let shown = columns.try_for_each(|(column, text)| {
                     writeln!(out, "  {} = {text:?}", column.escape_debug())
-                })
+                });
+                out.extend(generation.iter().map(|it| made(it, (&name, &host), row)));
+                shown
             }
         };
     }
     match out.is_empty() {
         true => "error: no directory is configured\n".to_owned(),
         false => out,
+    }
+}
+
+/// What site a row makes.
+fn made(generation: &Generation, (directory, host): (&str, &str), row: &Row) -> String {
+    let templates = generation.row_sites.iter();
+    let mut templates = templates.filter_map(|it| generation.sites.get(it.site as usize));
+    let mut rows = templates.find_map(|it| it.rows.as_ref().filter(|it| it.name == directory));
+    let Some(rows) = rows.take() else {
+        return String::new();
+    };
+    match row::outline(generation, rows, (host, row)) {
+        Err(why) => format!("  it cannot be used: {}\n", why.escape_debug()),
+        Ok(made) => {
+            let plan = made.plan.and_then(|at| generation.plans.get(at));
+            let plan = plan.map(|plan| format!(", plan {}", plan.name));
+            let root = made.root.map(|(root, owner)| {
+                let root = root.path.display().to_string();
+                format!(", root {} of uid {owner}", root.escape_debug())
+            });
+            let (plan, root) = (plan.unwrap_or_default(), root.unwrap_or_default());
+            format!("  makes a site of tenant {}{plan}{root}\n", made.tenant)
+        }
     }
 }
 
@@ -122,7 +158,9 @@ pub(crate) fn forget(shared: &Shared, host: &str) -> String {
     let all = host == "--all";
     shared.rows.directories.forget((!all).then_some(&host));
     match all {
-        true => "all is asked for again\n".to_owned(),
-        false => format!("{host} is asked for again\n"),
+        true => {
+            "nothing is kept of any host: the next request of each waits for its row\n".to_owned()
+        }
+        false => format!("nothing is kept of {host}: its next request waits for its row\n"),
     }
 }

@@ -200,7 +200,11 @@ fn rows_make_sites_of_tenants_and_outlive_what_they_came_from() {
     let said = operate(&gateway, &["show", "never.example"]);
     assert!(said.contains("no row"), "{said}");
     let said = operate(&gateway, &["forget", "never.example"]);
-    assert_eq!(said, "never.example is asked for again\n");
+    let forgotten = "nothing is kept of never.example: its next request waits for its row\n";
+    assert_eq!(said, forgotten);
+    let said = operate(&gateway, &["show", "own.example"]);
+    let own = "a site of the configuration has it: own.example";
+    assert!(said.contains(own), "{said}");
     let said = operate(&gateway, &[]);
     assert!(
         said.contains("customers") && said.contains(" up "),
@@ -264,4 +268,26 @@ fn files_of_a_row_are_its_users_alone_and_wrong_rows_reach_nothing() {
     for why in ["column `user`", "tenant `own`", "no plan", "two rows"] {
         gateway.wait_for_message(why);
     }
+    for (host, made) in [
+        ("a", "makes a site of tenant anna, root "),
+        ("plan", "it cannot be used: there is no plan"),
+    ] {
+        let said = operate(&gateway, &["show", &format!("{host}.example")]);
+        assert!(said.contains(made), "{said}");
+    }
+    // What rows lack for their site is known before anybody is served by them.
+    std::fs::remove_dir_all(gateway.directory().path().join("sites/games")).unwrap();
+    let output = Command::new(BINARY)
+        .args(["directory", "check", "--all", "-c"])
+        .arg(gateway.directory().path().join("nagaya.toml"))
+        .output();
+    let said = String::from_utf8(output.unwrap().stderr).unwrap();
+    for wrong in [
+        "a.example: its root",
+        "c.example: its root",
+        "plan.example: there is no plan \"large\"",
+    ] {
+        assert!(said.contains(wrong), "{wrong}: {said}");
+    }
+    assert!(!said.contains("b.example:"), "{said}");
 }

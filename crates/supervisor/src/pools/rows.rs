@@ -46,6 +46,9 @@ fn of_site(model: &Model, (index, site): (u32, &Site), plans: &[Limits]) -> Opti
         name: plan.name.clone(),
         weight: plan.weight,
         limits: limits.clone(),
+        processes: plan.pool.processes,
+        requests: plan.pool.requests,
+        time_ms: plan.pool.time_ms,
     });
     Some(RowsManifest {
         site: index,
