@@ -13,10 +13,11 @@ use std::sync::Arc;
 use config::model::{Compress, Handler, Settings, Variable};
 
 use crate::conditions::Conditions;
+use crate::directory::tenants::{RowTenant, RowWaits};
 use crate::exchange::Exchange;
 use crate::exchange::route::{OF_ROW, Refusing, Route};
 use crate::site::{Rule, Site};
-use crate::stats::Replies;
+use crate::stats::{Replies, Waits};
 use crate::template::{Captured, Values};
 use crate::tree::Tree;
 use crate::upstream::{Destination, Pool};
@@ -83,6 +84,18 @@ impl<'a> Arrived<'a> {
             Some(site) => site.stats.of_worker(worker.index, worker.workers),
             None => Some(&worker.stats.without_site),
         }
+    }
+
+    /// What is counted of the tenant that the row of its host names.
+    pub(crate) fn row_tenant(self, route: &Route) -> Option<&'a RowTenant> {
+        let row = self.site(route)?.row.as_ref();
+        row.map(|row| &*row.tenant)
+    }
+
+    /// Counts a request that waits until this is dropped.
+    pub(crate) fn waits(self, route: &Route) -> (Option<Waits<'a>>, Option<RowWaits<'a>>) {
+        let of_site = self.replies(route).map(Replies::wait);
+        (of_site, self.row_tenant(route).map(RowTenant::wait))
     }
 
     /// Its worker's pool of an upstream, by its index.

@@ -307,7 +307,9 @@ fn group(tenant: &str, plan: Option<&RowPlan>) -> Group {
     }
 }
 
-fn group_name(tenant: &str, plan: Option<&str>) -> String {
+/// What that is called.
+#[must_use]
+pub fn group_name(tenant: &str, plan: Option<&str>) -> String {
     let name = plan.map(|plan| format!("{tenant} {plan}"));
     directory_name(TENANT_OF_ROWS, name.as_deref().unwrap_or(tenant))
 }

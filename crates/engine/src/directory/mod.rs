@@ -17,6 +17,7 @@ pub mod row;
 pub(crate) mod rows;
 pub(crate) mod site_row;
 pub(crate) mod table;
+pub(crate) mod tenants;
 #[cfg(test)]
 mod tests;
 mod turns;

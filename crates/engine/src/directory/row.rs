@@ -57,6 +57,7 @@ pub(super) fn stamp(
     let of_row = SiteRow {
         entry: Arc::clone(entry),
         lease,
+        tenant: worker.shared.rows.tenants.of(&tenant, plan_name),
         plan: plan.and_then(|at| u32::try_from(at).ok()),
         order,
         pool,

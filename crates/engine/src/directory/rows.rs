@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::table::Directories;
+use super::tenants::RowTenants;
 
 /// How long after one complaint comes the next, at least.
 const COMPLAINT_MS: u64 = 1_000;
@@ -13,6 +14,8 @@ const COMPLAINT_MS: u64 = 1_000;
 #[derive(Debug)]
 pub(crate) struct Rows {
     pub(crate) directories: Directories,
+    /// Tenants whose sites were stamped.
+    pub(crate) tenants: RowTenants,
     started: Instant,
     /// When a row's certificate was last complained of.
     complained_ms: AtomicU64,
@@ -23,6 +26,7 @@ impl Rows {
     pub(crate) fn new(started: Instant) -> Self {
         Self {
             directories: Directories::default(),
+            tenants: RowTenants::default(),
             started,
             complained_ms: AtomicU64::new(0),
         }

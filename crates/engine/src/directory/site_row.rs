@@ -6,6 +6,7 @@ use ipc::rows::RowOrder;
 use limits::TenantLease;
 
 use super::entry::HostEntry;
+use super::tenants::RowTenant;
 use crate::programs::pools::ProgramPool;
 
 /// What of a site is a row's.
@@ -14,6 +15,8 @@ pub(crate) struct SiteRow {
     pub(super) entry: Arc<HostEntry>,
     /// Its tenant's place in the ledger; `None` where nothing is limited.
     pub(crate) lease: Option<Arc<TenantLease>>,
+    /// What is counted of its tenant.
+    pub(crate) tenant: Arc<RowTenant>,
     /// Index of the tenant's plan.
     pub(crate) plan: Option<u32>,
     /// What the spawner is told of it, where it may start programs for it.

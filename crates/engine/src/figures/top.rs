@@ -15,6 +15,7 @@ use control::TenantNow;
 use os::cgroup::Usage;
 
 use super::table::{bytes, count, grid, percent};
+use crate::directory::tenants::RowTenant;
 use crate::generation::Generation;
 use crate::stats::SiteStats;
 use crate::worker::Shared;
@@ -101,7 +102,7 @@ impl Looks {
         let Some(generation) = shared.generation() else {
             return "error: nothing is served yet\n".to_owned();
         };
-        let (mut tenants, left_out) = self.look(&generation);
+        let (mut tenants, left_out) = self.look(shared, &generation);
         tenants.sort_by(|one, other| asked.by.order(one, other));
         let more = tenants.len().saturating_sub(asked.rows);
         tenants.truncate(asked.rows);
@@ -114,15 +115,15 @@ impl Looks {
     /// The so many tenants that take most of processors, or answer most requests.
     pub(crate) fn busiest(&mut self, shared: &Shared, most: usize) -> Vec<TenantNow> {
         let generation = shared.generation();
-        let mut tenants = generation.map_or_else(Vec::new, |it| self.look(&it).0);
+        let mut tenants = generation.map_or_else(Vec::new, |it| self.look(shared, &it).0);
         tenants.sort_by(|one, other| By::Cpu.order(one, other));
         tenants.truncate(most);
         tenants
     }
 
     /// What each tenant takes now, and how many groups were not read.
-    fn look(&mut self, generation: &Generation) -> (Vec<TenantNow>, usize) {
-        let look = Look::take(generation, Instant::now());
+    fn look(&mut self, shared: &Shared, generation: &Generation) -> (Vec<TenantNow>, usize) {
+        let look = Look::take(generation, &shared.rows.tenants.all(), Instant::now());
         let left_out = look.groups_left_out;
         (self.compare(look), left_out)
     }
@@ -154,13 +155,15 @@ impl Looks {
 
 impl Look {
     /// Looks at tenants of which there is something to tell.
-    fn take(generation: &Generation, at: Instant) -> Self {
+    fn take(generation: &Generation, of_rows: &[Arc<RowTenant>], at: Instant) -> Self {
         let mut look = Self {
             at,
             tenants: BTreeMap::new(),
             groups_left_out: 0,
         };
-        for site in &generation.sites {
+        // What is asked of the site of all rows counts for their tenants.
+        let written = generation.sites.iter().filter(|site| site.rows.is_none());
+        for site in written {
             if site.stats.of_workers().next().is_some() {
                 look.of(&site.tenant_name).add_site(&site.stats);
             }
@@ -175,7 +178,27 @@ impl Look {
                 look.of(&Arc::from(&*owner.tenant)).add(&usage);
             }
         }
+        look.add_rows(generation, of_rows);
         look
+    }
+
+    /// Looks at tenants of rows.
+    fn add_rows(&mut self, generation: &Generation, tenants: &[Arc<RowTenant>]) {
+        let has_groups = !generation.row_programs.is_empty();
+        for (at, tenant) in tenants.iter().enumerate() {
+            let totals = self.of(&tenant.name);
+            totals.requests += tenant.requests.load(Relaxed);
+            totals.refused += tenant.refused.load(Relaxed);
+            totals.waiting += tenant.waiting.load(Relaxed);
+            match at < GROUPS_MAX {
+                true if has_groups => {
+                    let usage = Usage::of(&generation.layout, &tenant.group);
+                    usage.iter().for_each(|usage| totals.add(usage));
+                }
+                true => {}
+                false => self.groups_left_out += usize::from(has_groups),
+            }
+        }
     }
 
     fn of(&mut self, tenant: &Arc<str>) -> &mut Totals {
@@ -418,7 +441,7 @@ rules = [{ handler = { respond = { body = "fine" } } }]
             assert_eq!(reply(&fixture.ask(request)).0, status);
         }
         assert_eq!(ask("json"), "[{\"tenant\":\"t\",\"waiting\":0}]\n");
-        let look = Look::take(&serving.generation, Instant::now());
+        let look = Look::take(&serving.generation, &[], Instant::now());
         let of = look.tenants.values().next().expect("the tenant");
         assert_eq!((of.requests, of.refused, of.waiting), (2, 1, 0));
         assert_eq!(ask("5 refused").lines().count(), 2);

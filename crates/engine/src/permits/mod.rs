@@ -60,7 +60,6 @@ use crate::exchange::route::Route;
 use crate::exchange::{Exchange, ProgramUse};
 use crate::recording;
 use crate::stage::Chosen;
-use crate::stats::Replies;
 use crate::worker::Worker;
 use held::nanos;
 use listed::{ListedPlace, ListedRequest, PATH_BYTES_MAX};
@@ -228,8 +227,7 @@ async fn acquire(
         None => Ok(None),
         Some(Admission::Admitted(permit)) => Ok(Some((permit, now))),
         Some(Admission::Waiting(ticket)) => {
-            let replies = chosen.replies(&exchange.route);
-            let waits = replies.map(Replies::wait);
+            let waits = chosen.waits(&exchange.route);
             let limits = waits_for.into_iter();
             let listed = list(chosen, exchange, limits, RequestState::Waiting);
             // Boxed: few wait, and the others need not have room for it.

@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 use std::time::Instant;
 
@@ -116,6 +117,10 @@ impl<'a> Underway<'a> {
             let replies = self.arrived.replies(&self.exchange.route);
             if let Some(replies) = replies.filter(|_| is_refused) {
                 bump(&replies.refused, 1);
+            }
+            let tenant = self.arrived.row_tenant(&self.exchange.route);
+            if let Some(tenant) = tenant.filter(|_| is_refused) {
+                tenant.refused.fetch_add(1, Relaxed);
             }
         }
         if self.is_request && error.reason == suspension::REASON {
@@ -252,6 +257,9 @@ fn count(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) {
         if let Some(cpu_us) = exchange.request.own_handshake_us() {
             replies.count_handshake(cpu_us);
         }
+    }
+    if let Some(tenant) = arrived.row_tenant(&exchange.route) {
+        tenant.requests.fetch_add(1, Relaxed);
     }
     let total = ended.saturating_duration_since(exchange.request.received);
     let total_us = u64::try_from(total.as_micros()).unwrap_or(u64::MAX);

@@ -161,6 +161,21 @@ fn await_status(gateway: &Gateway, host: &str, path: &str, status: u16) -> Reply
     })
 }
 
+/// Waits until the tenant of a host stands among those who take most, as itself.
+fn await_in_top(gateway: &Gateway, host: &str, tenant: &str) {
+    let config = gateway.directory().path().join("nagaya.toml");
+    eventually(PATIENCE, "it among those who take most", || {
+        assert_eq!(ask(gateway, host, "/").status, 200);
+        let mut top = Command::new(BINARY);
+        top.args(["top", "--json", "-c"]).arg(&config);
+        let top = top.output().unwrap().stdout;
+        let top: serde_json::Value = serde_json::from_slice(&top).unwrap();
+        let of = |name: &str| top.as_array()?.iter().find(|it| it["tenant"] == name);
+        assert!(of("directory:customers").is_none() && of("$row.tenant").is_none());
+        of(tenant)?["requests_per_s"].as_f64().map(drop)
+    });
+}
+
 #[test]
 fn rows_make_sites_of_tenants_and_outlive_what_they_came_from() {
     let back_end = ScriptedUpstream::start(|seen| {
@@ -210,6 +225,8 @@ fn rows_make_sites_of_tenants_and_outlive_what_they_came_from() {
         said.contains("customers") && said.contains(" up "),
         "{said}"
     );
+
+    await_in_top(&gateway, "a.example", "anna");
 
     std::fs::remove_file(gateway.directory().path().join("rows.csv")).unwrap();
     let first = gateway.child_called("directory");

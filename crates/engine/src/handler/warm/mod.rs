@@ -25,7 +25,6 @@ use crate::permits;
 use crate::programs::pools::{InUse, Known, Newcomer, ProgramPool, REFUSALS};
 use crate::programs::recent::Unserved;
 use crate::stage::Chosen;
-use crate::stats::Replies;
 use crate::upstream::{CLOSING, Pool, UNREACHABLE};
 
 /// Requests that may wait for one pool: no more than connections its socket holds until they are
@@ -226,7 +225,7 @@ impl Entered<'_> {
         let patience = permits::patience(chosen, &exchange.route).unwrap_or_else(|| {
             Duration::from_millis(bounds::upstream_read_ms(*chosen, &exchange.route))
         });
-        let waits = chosen.replies(&exchange.route).map(Replies::wait);
+        let waits = chosen.waits(&exchange.route);
         let started = self.start(begun + patience);
         let outcome = exchange.while_client_stays(started).await;
         drop(waits);
