@@ -151,6 +151,8 @@ impl Lines {
                     braces(host.map(|host| format!("default = {}", quote(host)))),
                 );
             }
+            let http2 = if listener.tls.is_some() { "h2" } else { "h2c" };
+            self.key("protocols", list(&listener.protocols.names(http2), quote));
         }
         self.section("[tls]");
         self.key("certificates", list(&model.tls.certificates, quote));

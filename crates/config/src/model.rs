@@ -67,7 +67,7 @@ pub use pool::{
 };
 pub use process::{
     Caps, Control, FieldEdits, ListenAddress, Listener, Log, LogFormat, LogLevel, LogTarget,
-    Senders, Timeouts,
+    Protocols, Senders, Timeouts,
 };
 pub use recorder::{Recorder, SaltTime};
 pub use rewrite::{QueryChange, Rewrite};

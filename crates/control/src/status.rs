@@ -174,6 +174,12 @@ pub struct Worker {
     pub refused: u64,
     /// Connections given to another worker.
     pub handed_over: u64,
+    /// Those of HTTP/2 among the open ones.
+    pub http2_connections: u64,
+    /// Their streams that are answered now.
+    pub http2_streams: u64,
+    /// Connections of HTTP/2 that were broken off for what they did below their requests.
+    pub http2_broken_off: u64,
     /// Exchanges under way.
     pub in_flight: u64,
     /// Exchanges that ended.

@@ -7,7 +7,7 @@
 
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
-use crate::exchange::h1::{Pace, Terms, is_last};
+use crate::exchange::pace::{Pace, Terms, is_last};
 use crate::exchange::route::Route;
 use crate::generation::Process;
 use crate::stage::{Chosen, Routed};

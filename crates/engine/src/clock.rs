@@ -6,8 +6,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Where the value begins in a `Date` line.
 const DATE_AT: usize = 6;
+/// Length of the value.
+const DATE_BYTES: usize = 29;
 /// Length of a `Date` line, its CR LF included.
-const DATE_LINE_BYTES: usize = DATE_AT + 29 + 2;
+const DATE_LINE_BYTES: usize = DATE_AT + DATE_BYTES + 2;
 
 /// A clock that stands still between ticks.
 #[derive(Debug)]
@@ -86,6 +88,15 @@ impl Clock {
     /// The time as a head's line says it (RFC 9110 §6.6.1).
     pub fn date_line(&self) -> [u8; DATE_LINE_BYTES] {
         self.date_line.get()
+    }
+
+    /// The value of that.
+    pub(crate) fn date(&self) -> [u8; DATE_BYTES] {
+        let line = self.date_line.get();
+        line[DATE_AT..]
+            .first_chunk()
+            .copied()
+            .unwrap_or([b' '; DATE_BYTES])
     }
 }
 

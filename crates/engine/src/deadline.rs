@@ -44,6 +44,9 @@ pub enum Awaited {
     FirstRequest,
     /// A further request of a kept connection: a drain ends the wait at once.
     NextRequest,
+    /// A further stream of a connection of HTTP/2, or the end of those under way: a drain has the connection woken, which
+    /// can say that it ends.
+    NextStream,
 }
 
 /// One slot of the table; given back on drop.
@@ -101,7 +104,7 @@ impl Deadlines {
     pub fn drain(&self) {
         let fresh_until_ms = self.now_ms().saturating_add(FRESH_MS);
         self.wake(|slot| match slot.awaited {
-            Awaited::Progress => false,
+            Awaited::Progress | Awaited::NextStream => false,
             Awaited::FirstRequest => {
                 slot.at_ms = slot.at_ms.min(fresh_until_ms);
                 false
@@ -111,6 +114,11 @@ impl Deadlines {
                 true
             }
         });
+    }
+
+    /// Wakes whoever waits for streams: they look whether they are to end.
+    pub fn wake_streams(&self) {
+        self.wake(|slot| slot.awaited == Awaited::NextStream);
     }
 
     fn wake(&self, mut due: impl FnMut(&mut Slot) -> bool) {

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use wire::{FieldId, Method};
+use wire::{FieldId, Method, Version};
 
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
@@ -241,6 +241,10 @@ fn html(status: u16, reason: Option<&str>, id: RequestId) -> Vec<u8> {
 /// A head or body that was not understood leaves the connection in an unknown state.
 pub(crate) fn closes(exchange: &Exchange, error: &Error) -> bool {
     let unparsed = exchange.route.site_index.is_none() && error.reason != "unknown_host";
+    // Where frames say what is whose, a stream's fault is its own.
+    if exchange.request.head.version == Version::Http2 {
+        return false;
+    }
     unparsed
         || error.reason == "panic"
         || matches!(error.kind, Kind::ClientSlow | Kind::Refused(400 | 413))

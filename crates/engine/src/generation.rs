@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use config::countries::CountryFile;
 use config::model::{
-    self, Handler, HostPattern, Isolate, ListenAddress, ListenTls, Model, Senders, WatchedFigure,
-    Whose,
+    self, Handler, HostPattern, Isolate, ListenAddress, Model, WatchedFigure, Whose,
 };
 use ipnet::IpNet;
 use os::cgroup::Layout;
@@ -23,6 +22,7 @@ use crate::costs::Costs;
 use crate::directory::programs::{self, RowProgramTerms};
 use crate::error::{Error, Kind, Result};
 use crate::guarded::Guarded;
+use crate::listener_terms::ListenerTerms;
 use crate::maps::map;
 use crate::maps::map::Map;
 use crate::maps::texts;
@@ -52,16 +52,14 @@ pub struct Generation {
     pub process: Process,
     /// Sites in file order.
     pub sites: Vec<Site>,
-    /// Its listeners that speak TLS, and how.
-    pub(crate) tls_listeners: HashMap<ListenAddress, ListenTls>,
+    /// What is spoken at its listeners, and who is believed there.
+    pub(crate) listened: ListenerTerms,
     /// On what terms its sites do.
     pub(crate) policies: Policies,
     /// On what terms TLS is spoken to its upstreams, by their index.
     pub(crate) server_terms: AllServerTerms,
     /// The addresses it listens on: nobody is forwarded to them by what a script says.
     pub listeners: Box<[SocketAddr]>,
-    /// Who has to say for whom it speaks, by listener; of most, nobody.
-    senders: Box<[(ListenAddress, Senders)]>,
     /// Upstreams in file order.
     pub upstreams: Vec<Arc<model::Upstream>>,
     /// Its maps, in file order.
@@ -199,13 +197,6 @@ fn countries(model: &Model, before: Option<&Process>) -> Option<Arc<CountryFile>
     }
 }
 
-fn senders(model: &Model) -> Box<[(ListenAddress, Senders)]> {
-    let listeners = model.listeners.iter();
-    let believing = listeners.filter(|it| it.senders != Senders::Nobody);
-    let pair = |it: &model::Listener| (it.address.clone(), it.senders.clone());
-    believing.map(pair).collect()
-}
-
 fn listeners(model: &Model) -> Box<[SocketAddr]> {
     let addresses = model.listeners.iter().map(|listener| &listener.address);
     let addresses = addresses.filter_map(|address| match address {
@@ -213,12 +204,6 @@ fn listeners(model: &Model) -> Box<[SocketAddr]> {
         ListenAddress::Unix(_) => None,
     });
     addresses.collect()
-}
-
-fn tls_listeners(model: &Model) -> HashMap<ListenAddress, ListenTls> {
-    let listeners = model.listeners.iter();
-    let tls = listeners.filter_map(|it| Some((it.address.clone(), it.tls.clone()?)));
-    tls.collect()
 }
 
 fn watched_tenants(model: &Model) -> BTreeSet<Box<str>> {
@@ -248,9 +233,8 @@ impl Generation {
             process: Process::of(model, before.map(|before| &before.process)),
             sites: Vec::with_capacity(model.sites.len()),
             listeners: listeners(model),
-            senders: senders(model),
             watched_tenants: watched_tenants(model),
-            tls_listeners: tls_listeners(model),
+            listened: ListenerTerms::new(model),
             policies: Policies::compile(model, before.map(|before| &before.policies))?,
             server_terms: servers::compile(model, before.map_or(&[], |it| &it.server_terms))?,
             upstreams: upstreams.map(Arc::new).collect(),
@@ -471,14 +455,6 @@ impl Generation {
         None
     }
 
-    /// How TLS is spoken with those who connect there; `None` is plain HTTP.
-    pub(crate) fn tls_at(&self, address: &ListenAddress) -> Option<&ListenTls> {
-        match self.tls_listeners.is_empty() {
-            true => None,
-            false => self.tls_listeners.get(address),
-        }
-    }
-
     /// The upstreams behind which are processes that the gateway starts, by their index.
     pub(crate) fn upstreams_of_pools(&self) -> HashSet<usize> {
         let rules = self.sites.iter().flat_map(|site| site.rules.iter());
@@ -512,12 +488,6 @@ impl Generation {
     /// Clients' connections it may have.
     pub fn connections_max(&self) -> usize {
         self.process.caps.connections.min(self.room.connections)
-    }
-
-    /// Whether `peer` has to say there for whom it speaks.
-    pub fn is_sender(&self, at: &ListenAddress, peer: std::net::IpAddr) -> bool {
-        let mut senders = self.senders.iter();
-        senders.any(|(address, senders)| address == at && senders.holds(peer))
     }
 
     /// Whether `peer` is a proxy whose word is taken.

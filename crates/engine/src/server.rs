@@ -236,7 +236,7 @@ impl ServerThreads {
     ) -> Result<()> {
         let (open, added) = self.adopt(&configure.listeners)?;
         let certificates = certificates::read(configure.certificates.as_ref())?;
-        if !generation.tls_listeners.is_empty() {
+        if generation.listened.has_tls() {
             self.shared.handshakes.start()?;
         }
         self.ask_agents(generation)?;

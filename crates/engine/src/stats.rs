@@ -16,6 +16,7 @@ use slab::Slab;
 
 use ipc::server::Tally;
 
+use crate::http2_stats::Http2Stats;
 use crate::permits::listed::ListedRequests;
 
 /// The counters of one worker, on cache lines of their own.
@@ -36,6 +37,8 @@ pub struct WorkerStats {
     pub refused: AtomicU64,
     /// Fresh connections given to another worker.
     pub handed_over: AtomicU64,
+    /// Of its connections of HTTP/2.
+    pub http2: Http2Stats,
     /// Exchanges that came to no site.
     pub without_site: Replies,
     /// From the head's last byte to the end of the exchange.
@@ -295,13 +298,14 @@ pub(crate) fn bump(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(by), Relaxed);
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl WorkerStats {
     /// The counters of an upstream's server: those it had under a former generation, if any.
     pub fn upstream(&self, upstream: &str, server: &Arc<str>) -> Arc<UpstreamStats> {
-        let mut known = self
-            .upstreams
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.upstreams);
         // What no pool holds any more is gone from the configuration.
         known.retain(|stats| Arc::strong_count(stats) > 1);
         let same =
@@ -316,10 +320,7 @@ impl WorkerStats {
 
     /// The counters of every upstream server in use.
     pub fn upstreams(&self) -> Vec<Arc<UpstreamStats>> {
-        let known = self
-            .upstreams
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let known = lock(&self.upstreams);
         let in_use = known.iter().filter(|stats| Arc::strong_count(stats) > 1);
         in_use.cloned().collect()
     }
@@ -484,9 +485,7 @@ impl UpstreamStats {
     }
 
     fn flights(&self) -> MutexGuard<'_, Flights> {
-        self.in_flight
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.in_flight)
     }
 
     /// Notes how the server is, after so many failures in a row.
@@ -561,23 +560,22 @@ impl ProcessStats {
 
     /// Takes over what the supervisor has counted.
     pub fn show(&self, tally: Tally) {
-        *self.tally.lock().unwrap_or_else(PoisonError::into_inner) = tally;
+        *lock(&self.tally) = tally;
     }
 
     /// Takes over how the recorder is, and what became of programs of alerts.
     pub fn show_recorder(&self, told: ipc::recorder::ShownRecorder) {
-        *self.recorder.lock().unwrap_or_else(PoisonError::into_inner) = told;
+        *lock(&self.recorder) = told;
     }
 
     /// How the recorder is, and what became of programs of alerts.
     pub fn recorder(&self) -> MutexGuard<'_, ipc::recorder::ShownRecorder> {
-        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.recorder)
     }
 
     /// What the supervisor has counted.
     pub fn tally(&self) -> Tally {
-        let tally = self.tally.lock();
-        tally.unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.tally).clone()
     }
 }
 

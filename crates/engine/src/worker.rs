@@ -57,6 +57,8 @@ pub struct Worker {
     pub resources: Resources,
     /// Memory its exchanges leave to each other.
     pub spares: Spares,
+    /// The same for exchanges of HTTP/2, whose halves are others.
+    pub h2_spares: Spares,
     /// How a request that a script makes is answered, inside of another.
     pub(crate) serve_inside: ServeInside,
     /// What all workers show each other.
@@ -124,6 +126,7 @@ impl Worker {
             )),
             resources,
             spares: Spares::default(),
+            h2_spares: Spares::default(),
             serve_inside,
             loads: Arc::clone(&shared.loads),
             peers: shared.peers.clone(),
@@ -273,6 +276,7 @@ impl Worker {
     /// with their reply.
     pub fn drain(&self) {
         self.draining.set(true);
+        self.deadlines.wake_streams();
         self.end_idle();
     }
 

@@ -27,6 +27,9 @@ const LINES_MAX: usize = 1_024;
 /// Bytes of one line; the rest of a longer one is cut.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 
+/// A library that has something to say about each frame, which is no news to anybody.
+const HTTP2: &str = "h2::";
+
 static LEVEL: AtomicU8 = AtomicU8::new(LogLevel::Info as u8);
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 static WAITING: AtomicUsize = AtomicUsize::new(0);
@@ -92,7 +95,7 @@ struct ErrorLog {
 
 impl Subscriber for ErrorLog {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= level()
+        *metadata.level() <= level() && !metadata.target().starts_with(HTTP2)
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {

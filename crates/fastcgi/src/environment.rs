@@ -295,6 +295,7 @@ impl Environment {
             match request.version {
                 wire::Version::Http10 => b"HTTP/1.0",
                 wire::Version::Http11 => b"HTTP/1.1",
+                wire::Version::Http2 => b"HTTP/2.0",
             },
         )?;
         // A php-cgi built to be careful answers nothing without it.

@@ -10,7 +10,7 @@ use crate::{
     refusal::Refusal,
 };
 
-/// Versions of HTTP/1.
+/// Versions of HTTP.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// HTTP/1.0.
@@ -18,6 +18,8 @@ pub enum Version {
     /// HTTP/1.1.
     #[default]
     Http11,
+    /// HTTP/2.
+    Http2,
 }
 
 /// How a request's body is framed.

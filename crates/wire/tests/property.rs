@@ -4,7 +4,7 @@ use crate::properties;
 use proptest::{
     collection::vec,
     prelude::{ProptestConfig, any},
-    prop_oneof, proptest,
+    prop_assert_eq, prop_oneof, proptest,
     sample::select,
     strategy::Strategy,
 };
@@ -255,5 +255,36 @@ proptest! {
     #[test]
     fn ranges(bytes in likely(RANGE_PIECES)) {
         properties::ranges(&bytes);
+    }
+}
+
+proptest! {
+    /// A request of HTTP/2 is refused, or it is the request that was sent and nothing else, however its parts are made.
+    #[test]
+    fn a_request_of_http2_is_what_its_parts_say(
+        method in "[A-Z ]{0,6}",
+        authority in "[a-z.:\r\n@ ]{0,12}",
+        path in "[/a?%\r\n #]{0,12}",
+        fields in vec(("[a-c:\r\n -]{0,5}", any::<Vec<u8>>()), 0..6),
+        is_whole in any::<bool>(),
+    ) {
+        let pseudo = wire::PseudoFields {
+            method: method.as_bytes(),
+            scheme: b"https",
+            authority: authority.as_bytes(),
+            path: path.as_bytes(),
+            protocol: None,
+            is_whole,
+        };
+        let parts = fields.iter().map(|(name, value)| (name.as_bytes(), &value[..]));
+        let mut head = wire::RequestHead::default();
+        if head.read_http2(&pseudo, parts.clone(), b"", &wire::HeadCaps::default(), &mut Vec::new()).is_ok() {
+            prop_assert_eq!(head.method_bytes(), method.as_bytes());
+            prop_assert_eq!(head.target(), path.as_bytes());
+            let read: Vec<_> = head.fields.iter().map(|it| (it.name.to_vec(), it.value.to_vec())).collect();
+            let mut sent: Vec<_> = parts.map(|(name, value)| (name.to_vec(), value.trim_ascii().to_vec())).collect();
+            sent.push((b"host".to_vec(), authority.as_bytes().to_vec()));
+            prop_assert_eq!(read, sent);
+        }
     }
 }

@@ -38,6 +38,14 @@ pub(crate) const LISTEN: Section = Section {
             "proxy_protocol = { from = \"unix\" }",
         ),
         TLS_OF_LISTENER,
+        key(
+            "protocols",
+            Kind::Other("list of `\"http/1.1\"` and `\"h2\"`, without TLS `\"h2c\"`"),
+            Absent("both with TLS, `[\"http/1.1\"]` without"),
+            "The versions of HTTP that are spoken. With TLS the client chooses among them (ALPN); without, HTTP/2 is spoken \
+             with those that begin with it (`\"h2c\"`), and never by `Upgrade`.",
+            "protocols = [\"http/1.1\", \"h2c\"]",
+        ),
     ],
     later: &[],
 };

@@ -282,6 +282,13 @@ pub(crate) const TIMEOUTS: Section = Section {
             "idle = \"15s\"",
         ),
         key(
+            "idle_h2",
+            Kind::Duration(1, DAY),
+            Absent("`idle`, but 30 s at most while `memory_available` is short"),
+            "How long a connection of HTTP/2 is kept that has no stream open. What it sends meanwhile makes that no longer.",
+            "idle_h2 = \"2m\"",
+        ),
+        key(
             "upstream_connect",
             Kind::Duration(1, DAY),
             Value("5s"),

@@ -9,13 +9,14 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::context::{Spot, problem};
+use super::table::Table;
 use super::tls;
 use super::tops::Tops;
 use super::upstream;
 use super::value::Value;
 use super::values::{self, parse_network};
 use crate::keys;
-use crate::model::{Handler, ListenAddress, Listener, Model, Senders};
+use crate::model::{Handler, ListenAddress, Listener, Model, Protocols, Senders};
 
 /// The permission by which everybody may connect to a Unix socket.
 const ANYBODY_WRITES: u32 = 0o002;
@@ -53,12 +54,14 @@ pub(super) fn listeners<'a>(tops: &Tops<'a>) -> (Vec<Listener>, Vec<Value<'a>>) 
         }
         let senders = table.get("proxy_protocol");
         let senders = senders.and_then(|value| senders_of(&value, &address));
+        let tls = tls::of_listener(&table);
         let listener = Listener {
             address,
             backlog,
             mode: mode.unwrap_or_default(),
             senders: senders.unwrap_or_default(),
-            tls: tls::of_listener(&table),
+            protocols: protocols_of(&table, tls.is_some()),
+            tls,
         };
         let from = table.get("proxy_protocol");
         let from = from.and_then(|value| value.member("from"));
@@ -69,6 +72,43 @@ pub(super) fn listeners<'a>(tops: &Tops<'a>) -> (Vec<Listener>, Vec<Value<'a>>) 
         listeners.push(listener);
     }
     (listeners, open)
+}
+
+/// What is spoken at a listener.
+fn protocols_of(table: &Table<'_>, is_tls: bool) -> Protocols {
+    let Some(value) = table.get("protocols") else {
+        return match is_tls {
+            true => Protocols::BOTH,
+            false => Protocols::HTTP11,
+        };
+    };
+    let mut protocols = Protocols {
+        http11: false,
+        http2: false,
+    };
+    for name in value.one_or_list() {
+        match (name.text(), is_tls) {
+            (Some("http/1.1"), _) => protocols.http11 = true,
+            (Some("h2"), true) | (Some("h2c"), false) => protocols.http2 = true,
+            (Some("h2"), false) => {
+                name.report(
+                    "`\"h2\"` is HTTP/2 with TLS: this listener has none; `\"h2c\"` goes without",
+                );
+            }
+            (Some("h2c"), true) => {
+                name.report("`\"h2c\"` is HTTP/2 without TLS: with it, as here, it is `\"h2\"`");
+            }
+            (Some("h3"), _) => name.report("HTTP/3 is not spoken"),
+            (Some(_), _) => {
+                name.report("`protocols` knows `\"http/1.1\"`, `\"h2\"` and `\"h2c\"`");
+            }
+            (None, _) => {}
+        }
+    }
+    if value.is_list() && value.one_or_list().is_empty() {
+        value.report("`protocols` is empty: nobody could ask for anything");
+    }
+    protocols
 }
 
 fn senders_of(value: &Value<'_>, address: &ListenAddress) -> Option<Senders> {

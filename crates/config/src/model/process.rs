@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::number::Field;
-use super::number::Number::{Full, Size};
+use super::number::Number::{Full, Maybe, Size};
 use super::template::Template;
 use super::tls::ListenTls;
 
@@ -27,10 +27,41 @@ pub struct Listener {
     pub backlog: u32,
     /// How TLS is spoken there; `None` is plain HTTP.
     pub tls: Option<ListenTls>,
+    /// What is spoken there: by ALPN where there is TLS, else by what the client begins with.
+    pub protocols: Protocols,
     /// Permissions of a Unix socket's file. Default 0666.
     pub mode: u32,
     /// Who says for whom it speaks, by the PROXY protocol. Default nobody.
     pub senders: Senders,
+}
+
+/// The versions of HTTP that are spoken; one at least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Protocols {
+    /// HTTP/1.1, and whoever asks in the way of HTTP/1.0.
+    pub http11: bool,
+    /// HTTP/2.
+    pub http2: bool,
+}
+
+impl Protocols {
+    /// HTTP/1.1 alone, as listeners without TLS speak by default.
+    pub const HTTP11: Self = Self {
+        http11: true,
+        http2: false,
+    };
+    /// Both, as listeners with TLS speak by default.
+    pub const BOTH: Self = Self {
+        http11: true,
+        http2: true,
+    };
+
+    /// What they are called where HTTP/2 is called so.
+    pub(crate) fn names(self, http2: &'static str) -> Vec<&'static str> {
+        let known = [(self.http11, "http/1.1"), (self.http2, http2)];
+        let spoken = known.into_iter().filter(|(is_spoken, _)| *is_spoken);
+        spoken.map(|(_, name)| name).collect()
+    }
 }
 
 /// Peers of a listener that must begin with a header of the PROXY protocol.
@@ -129,6 +160,8 @@ pub struct Timeouts {
     pub write_ms: u64,
     /// Keep-alive between requests. Default 60 s.
     pub idle_ms: u64,
+    /// The same for a connection of HTTP/2; `None` for as long, but for 30 s at most while memory is short.
+    pub idle_h2_ms: Option<u64>,
     /// Connecting to an upstream. Default 5 s.
     pub upstream_connect_ms: u64,
     /// Longest silence of an upstream. Default 60 s.
@@ -146,12 +179,13 @@ pub struct Timeouts {
 }
 
 impl Timeouts {
-    pub(crate) const FIELDS: [Field<Self>; 12] = [
+    pub(crate) const FIELDS: [Field<Self>; 13] = [
         ("handshake", |it| Full(&mut it.handshake_ms)),
         ("header", |it| Full(&mut it.header_ms)),
         ("body", |it| Full(&mut it.body_ms)),
         ("write", |it| Full(&mut it.write_ms)),
         ("idle", |it| Full(&mut it.idle_ms)),
+        ("idle_h2", |it| Maybe(&mut it.idle_h2_ms)),
         ("upstream_connect", |it| Full(&mut it.upstream_connect_ms)),
         ("upstream_read", |it| Full(&mut it.upstream_read_ms)),
         ("upstream_write", |it| Full(&mut it.upstream_write_ms)),

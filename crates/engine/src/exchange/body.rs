@@ -1,14 +1,13 @@
 //! The request's body: filled, looked at, consumed, like a reader's buffer.
 
 use std::future::poll_fn;
-use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use super::h1::H1Body;
+use super::h2::H2Body;
 use super::memory::MemoryBody;
-use crate::buffer::ReadBuffer;
 use crate::error::Result;
-use crate::io::{HangUp, Io};
+use crate::io::HangUp;
 
 /// A request's body, decoded.
 #[derive(Debug)]
@@ -19,6 +18,8 @@ use crate::io::{HangUp, Io};
 pub enum Body {
     /// From an HTTP/1.1 connection.
     H1(H1Body),
+    /// From a stream of an HTTP/2 connection.
+    H2(H2Body),
     /// From memory.
     Memory(MemoryBody),
 }
@@ -28,6 +29,7 @@ impl Body {
     pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         match self {
             Self::H1(body) => body.poll_fill(cx),
+            Self::H2(body) => body.poll_fill(cx),
             Self::Memory(body) => body.poll_fill(cx),
         }
     }
@@ -44,6 +46,7 @@ impl Body {
     pub fn data(&self) -> &[u8] {
         match self {
             Self::H1(body) => body.data(),
+            Self::H2(body) => body.data(),
             Self::Memory(body) => body.data(),
         }
     }
@@ -52,6 +55,7 @@ impl Body {
     pub fn consume(&mut self, count: usize) {
         match self {
             Self::H1(body) => body.consume(count),
+            Self::H2(body) => body.consume(count),
             Self::Memory(body) => body.consume(count),
         }
     }
@@ -60,6 +64,7 @@ impl Body {
     pub fn is_ended(&self) -> bool {
         match self {
             Self::H1(body) => body.is_ended(),
+            Self::H2(body) => body.is_ended(),
             Self::Memory(body) => body.is_ended(),
         }
     }
@@ -68,6 +73,7 @@ impl Body {
     pub fn has_begun(&self) -> bool {
         match self {
             Self::H1(body) => body.has_begun(),
+            Self::H2(body) => body.has_begun(),
             Self::Memory(_) => true,
         }
     }
@@ -76,6 +82,7 @@ impl Body {
     pub fn set_body_bytes(&mut self, body_bytes: u64) {
         match self {
             Self::H1(body) => body.set_body_bytes(body_bytes),
+            Self::H2(body) => body.set_body_bytes(body_bytes),
             // It is all there.
             Self::Memory(_) => {}
         }
@@ -85,6 +92,7 @@ impl Body {
     pub fn length(&self) -> Option<u64> {
         match self {
             Self::H1(body) => body.length(),
+            Self::H2(body) => body.length(),
             Self::Memory(body) => Some(body.length()),
         }
     }
@@ -93,6 +101,7 @@ impl Body {
     pub fn bytes_read(&self) -> u64 {
         match self {
             Self::H1(body) => body.bytes_read(),
+            Self::H2(body) => body.bytes_read(),
             Self::Memory(body) => body.length(),
         }
     }
@@ -101,7 +110,7 @@ impl Body {
     pub fn is_too_long_to_drain(&self) -> bool {
         match self {
             Self::H1(body) => body.is_too_long_to_drain(),
-            Self::Memory(_) => false,
+            Self::H2(_) | Self::Memory(_) => false,
         }
     }
 
@@ -109,7 +118,8 @@ impl Body {
     pub(super) fn poll_hang_up(&mut self, cx: &mut Context<'_>) -> Poll<HangUp> {
         match self {
             Self::H1(body) => body.poll_hang_up(cx),
-            Self::Memory(_) => Poll::Pending,
+            // Its reply's half hears of that.
+            Self::H2(_) | Self::Memory(_) => Poll::Pending,
         }
     }
 
@@ -120,6 +130,7 @@ impl Body {
     pub async fn drain(&mut self) -> Result<()> {
         match self {
             Self::H1(body) => body.drain().await,
+            Self::H2(body) => body.drain().await,
             Self::Memory(body) => {
                 body.consume(body.data().len());
                 Ok(())
@@ -127,28 +138,12 @@ impl Body {
         }
     }
 
-    /// The bare stream and what was read of it, for a tunnel; `None` where there is no stream.
-    pub fn take_stream(&mut self) -> Option<Stream> {
-        match self {
-            Self::H1(body) => body.take_stream(),
-            Self::Memory(_) => None,
-        }
-    }
-
     /// Lets go of the connection, or of what was in memory.
     pub(super) fn detach(&mut self) {
         match self {
             Self::H1(body) => body.detach(),
+            Self::H2(body) => body.detach(),
             Self::Memory(body) => *body = MemoryBody::default(),
         }
     }
-}
-
-/// A stream that carries no more exchanges.
-#[derive(Debug)]
-pub struct Stream {
-    /// The stream.
-    pub io: Rc<Io>,
-    /// What was read of it already.
-    pub buffer: ReadBuffer,
 }

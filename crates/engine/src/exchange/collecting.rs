@@ -4,7 +4,7 @@
 //! to be longer than was hoped leaves as it came: the head that was ready goes out, what was kept
 //! behind it, and the rest passes.
 
-use super::reply::{BodySize, Outgoing};
+use super::outgoing::{BodySize, Outgoing};
 
 /// What is kept back of a reply.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::task::{Context, Poll};
 
-use super::reply::{BodySize, Outgoing};
+use super::outgoing::{BodySize, Outgoing};
 use crate::error::{Error, Kind, Result};
 
 /// Bytes of a file that are read at once.

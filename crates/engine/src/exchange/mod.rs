@@ -9,18 +9,23 @@ pub(crate) mod body;
 pub(crate) mod collecting;
 pub(crate) mod encoding;
 pub(crate) mod h1;
+pub(crate) mod h2;
 pub(crate) mod memory;
+pub(crate) mod outgoing;
+pub(crate) mod pace;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod route;
 pub(crate) mod shadow;
 pub(crate) mod spare;
+pub(crate) mod stream;
 
 pub(crate) use body::Body;
 pub(crate) use reply::{BodySize, Outgoing, Reply};
 pub(crate) use request::{Peer, Request};
 pub(crate) use route::Route;
 pub(crate) use spare::Spares;
+pub(crate) use stream::Stream;
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -31,7 +36,9 @@ use std::time::Instant;
 use config::model::ErrorPage;
 use ipc::console::RequestState;
 use tokio::task::JoinSet;
+use wire::Fields;
 
+use self::h2::H2Tunnel;
 use self::memory::{MemoryBody, MemoryReply};
 use self::shadow::Shadow;
 use crate::error::Result;
@@ -250,6 +257,9 @@ impl Exchange {
     /// Ready when the client has gone for good. One that only sends no more is still answered, unless
     /// its handler ends with that; over TCP the two are told apart by a byte sent ahead.
     pub fn poll_client_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.reply.poll_reset(cx).is_ready() {
+            return Poll::Ready(());
+        }
         match ready!(self.body.poll_hang_up(cx)) {
             HangUp::Sending if !self.aborts_on_close => self.reply.poll_probe(cx),
             HangUp::Sending | HangUp::Both => Poll::Ready(()),
@@ -275,10 +285,23 @@ impl Exchange {
     /// When the client has gone.
     pub async fn invite_body(&mut self) -> Result<()> {
         if std::mem::take(&mut self.request.head.expect_continue) && !self.body.has_begun() {
-            self.reply.push_interim(b"HTTP/1.1 100 Continue\r\n\r\n");
+            self.reply.push_interim(100, &Fields::default());
             poll_fn(|cx| self.reply.poll_flush(cx)).await?;
         }
         Ok(())
+    }
+
+    /// What carries it, for a tunnel; `None` where there is nothing to be had.
+    pub(crate) fn take_stream(&mut self) -> Option<Stream> {
+        match &mut self.body {
+            Body::H1(body) => body.take_stream(),
+            Body::H2(body) => {
+                let (receiver, data) = body.take()?;
+                let sender = self.reply.h2()?.take()?;
+                Some(Stream::H2(Box::new(H2Tunnel::new(receiver, data, sender))))
+            }
+            Body::Memory(_) => None,
+        }
     }
 
     /// Whether it lies inside of another, one of whose scripts has made it.

@@ -8,43 +8,15 @@ use wire::Fields;
 
 use super::collecting::{Collected, Collecting};
 use super::encoding::Encoding;
-use super::h1::{H1Reply, Terms};
+use super::h1::H1Reply;
+use super::h2::H2Reply;
 use super::memory::{self, MemoryReply};
+pub(crate) use super::outgoing::{BodySize, Outgoing};
+use super::pace::Terms;
 use crate::error::{Error, Kind, Result};
 
 /// How much an encoder makes before it is framed, in one chunk.
 const MADE_BYTES: usize = 8 * 1024;
-
-/// Status and fields of a reply, without framing.
-#[derive(Debug, Default, Clone)]
-pub struct Outgoing {
-    /// Status code; 0 until a handler has chosen one.
-    pub status: u16,
-    /// Fields in the order they will be sent.
-    pub fields: Fields,
-    /// Whether its handler has judged the request's conditions and chosen the coding.
-    pub is_settled: bool,
-}
-
-impl Outgoing {
-    /// Empties it for the next reply.
-    pub fn clear(&mut self) {
-        self.status = 0;
-        self.fields.clear();
-        self.is_settled = false;
-    }
-}
-
-/// How long a reply's body is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BodySize {
-    /// There is none and no length is said (204, 304, tunnels).
-    None,
-    /// So many bytes.
-    Length(u64),
-    /// Not known yet.
-    Unknown,
-}
 
 /// Where a reply goes.
 #[derive(Debug)]
@@ -62,6 +34,8 @@ pub struct Reply {
 enum Carrier {
     /// To an HTTP/1.1 connection.
     H1(H1Reply),
+    /// To a stream of an HTTP/2 connection.
+    H2(H2Reply),
     /// To memory.
     Memory(MemoryReply),
 }
@@ -69,6 +43,12 @@ enum Carrier {
 impl From<H1Reply> for Reply {
     fn from(reply: H1Reply) -> Self {
         Carrier::H1(reply).into()
+    }
+}
+
+impl From<H2Reply> for Reply {
+    fn from(reply: H2Reply) -> Self {
+        Carrier::H2(reply).into()
     }
 }
 
@@ -94,7 +74,15 @@ impl Reply {
     pub fn h1(&mut self) -> Option<&mut H1Reply> {
         match &mut self.carrier {
             Carrier::H1(reply) => Some(reply),
-            Carrier::Memory(_) => None,
+            Carrier::H2(_) | Carrier::Memory(_) => None,
+        }
+    }
+
+    /// The stream's half it goes to; `None` for any other.
+    pub(crate) fn h2(&mut self) -> Option<&mut H2Reply> {
+        match &mut self.carrier {
+            Carrier::H2(reply) => Some(reply),
+            Carrier::H1(_) | Carrier::Memory(_) => None,
         }
     }
 
@@ -102,7 +90,7 @@ impl Reply {
     pub fn memory(&self) -> Option<&MemoryReply> {
         match &self.carrier {
             Carrier::Memory(reply) => Some(reply),
-            Carrier::H1(_) => None,
+            Carrier::H1(_) | Carrier::H2(_) => None,
         }
     }
 
@@ -112,6 +100,7 @@ impl Reply {
         self.has_overflowed = false;
         match &mut self.carrier {
             Carrier::H1(reply) => reply.detach(),
+            Carrier::H2(reply) => reply.detach(),
             Carrier::Memory(reply) => *reply = MemoryReply::default(),
         }
     }
@@ -119,6 +108,7 @@ impl Reply {
     pub(super) fn start(&mut self, outgoing: &Outgoing, size: BodySize, close: bool) {
         match &mut self.carrier {
             Carrier::H1(reply) => reply.start(outgoing, size, close),
+            Carrier::H2(reply) => reply.start(outgoing, size),
             Carrier::Memory(reply) => reply.start(outgoing, size),
         }
     }
@@ -184,9 +174,10 @@ impl Reply {
 
     /// Adds an interim head, which leaves with the next flush. Too late once the reply has started;
     /// nobody wants one in memory.
-    pub(crate) fn push_interim(&mut self, head: &[u8]) {
+    pub(crate) fn push_interim(&mut self, status: u16, fields: &Fields) {
         match &mut self.carrier {
-            Carrier::H1(reply) => reply.push_interim(head),
+            Carrier::H1(reply) => reply.push_interim(status, fields),
+            Carrier::H2(reply) => reply.push_interim(status, fields),
             Carrier::Memory(_) => {}
         }
     }
@@ -196,6 +187,7 @@ impl Reply {
         self.collecting.is_some()
             || match &self.carrier {
                 Carrier::H1(reply) => reply.has_started(),
+                Carrier::H2(reply) => reply.has_started(),
                 Carrier::Memory(reply) => reply.has_started(),
             }
     }
@@ -204,6 +196,7 @@ impl Reply {
     pub fn is_head_only(&self) -> bool {
         match &self.carrier {
             Carrier::H1(reply) => reply.is_head_only(),
+            Carrier::H2(reply) => reply.is_head_only(),
             Carrier::Memory(reply) => reply.is_head_only(),
         }
     }
@@ -255,6 +248,7 @@ impl Reply {
         }
         match &mut self.carrier {
             Carrier::H1(reply) => reply.poll_write(cx, data),
+            Carrier::H2(reply) => reply.poll_write(cx, data),
             Carrier::Memory(reply) => {
                 reply.push(data);
                 match reply.is_aborted() {
@@ -293,12 +287,20 @@ impl Reply {
         self.carrier.poll_flush(cx)
     }
 
+    /// Ready when the client wants no more of this reply, and says so by what carries it.
+    pub(super) fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.carrier {
+            Carrier::H2(reply) => reply.poll_reset(cx),
+            Carrier::H1(_) | Carrier::Memory(_) => Poll::Pending,
+        }
+    }
+
     /// Finds out whether a client that sends no more still reads: it is sent the first byte of what
     /// comes next in any case, once. Ready where it is known not to.
     pub(super) fn poll_probe(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.carrier {
             Carrier::H1(reply) => reply.poll_probe(cx),
-            Carrier::Memory(_) => Poll::Pending,
+            Carrier::H2(_) | Carrier::Memory(_) => Poll::Pending,
         }
     }
 
@@ -321,6 +323,7 @@ impl Reply {
         }
         match &mut self.carrier {
             Carrier::H1(reply) => poll_fn(|cx| reply.poll_sendfile(cx, file, offset, count)).await,
+            Carrier::H2(reply) => poll_fn(|cx| reply.poll_send_file(cx, file, offset, count)).await,
             Carrier::Memory(reply) => reply.send_file(file, offset, count),
         }
     }
@@ -338,6 +341,7 @@ impl Reply {
         }
         match &mut self.carrier {
             Carrier::H1(reply) => reply.finish(),
+            Carrier::H2(reply) => reply.finish(),
             Carrier::Memory(reply) => reply.finish(),
         }
     }
@@ -346,6 +350,7 @@ impl Reply {
     pub(crate) fn set_terms(&mut self, terms: Terms) {
         match &mut self.carrier {
             Carrier::H1(reply) => reply.set_terms(terms),
+            Carrier::H2(reply) => reply.set_terms(terms),
             Carrier::Memory(_) => {}
         }
     }
@@ -354,6 +359,7 @@ impl Reply {
     pub fn close_after(&mut self) {
         match &mut self.carrier {
             Carrier::H1(reply) => reply.close_after(),
+            Carrier::H2(reply) => reply.close_after(),
             Carrier::Memory(_) => {}
         }
     }
@@ -364,6 +370,7 @@ impl Reply {
         self.encoding = None;
         match &mut self.carrier {
             Carrier::H1(reply) => reply.abort(),
+            Carrier::H2(reply) => reply.abort(),
             Carrier::Memory(reply) => reply.abort(),
         }
     }
@@ -372,6 +379,7 @@ impl Reply {
     pub fn body_bytes(&self) -> u64 {
         match &self.carrier {
             Carrier::H1(reply) => reply.body_bytes(),
+            Carrier::H2(reply) => reply.body_bytes(),
             Carrier::Memory(reply) => reply.body_bytes(),
         }
     }
@@ -380,6 +388,7 @@ impl Reply {
     pub fn sent_bytes(&self) -> u64 {
         match &self.carrier {
             Carrier::H1(reply) => reply.sent_bytes(),
+            Carrier::H2(reply) => reply.sent_bytes(),
             Carrier::Memory(reply) => reply.sent_bytes(),
         }
     }
@@ -388,6 +397,7 @@ impl Reply {
     pub fn status(&self) -> u16 {
         match &self.carrier {
             Carrier::H1(reply) => reply.status(),
+            Carrier::H2(reply) => reply.status(),
             Carrier::Memory(reply) => reply.status(),
         }
     }
@@ -397,6 +407,7 @@ impl Carrier {
     fn push(&mut self, data: &[u8]) {
         match self {
             Self::H1(reply) => reply.push(data),
+            Self::H2(reply) => reply.push(data),
             Self::Memory(reply) => reply.push(data),
         }
     }
@@ -405,6 +416,7 @@ impl Carrier {
     fn is_backed_up(&self) -> bool {
         match self {
             Self::H1(reply) => reply.is_backed_up(),
+            Self::H2(reply) => reply.is_backed_up(),
             Self::Memory(_) => false,
         }
     }
@@ -412,6 +424,7 @@ impl Carrier {
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         match self {
             Self::H1(reply) => reply.poll_flush(cx),
+            Self::H2(reply) => reply.poll_flush(cx),
             Self::Memory(_) => Poll::Ready(Ok(())),
         }
     }

@@ -306,6 +306,13 @@ fn workers(figures: &Status, text: &mut Text) {
     let help = "Client connections given to another worker.";
     let given = of(|it| it.handed_over);
     text.each("connections_handed_over_total", help, given);
+    let help = "Client connections of HTTP/2 open.";
+    text.each("http2_connections", help, of(|it| it.http2_connections));
+    let help = "Streams of HTTP/2 being answered.";
+    text.each("http2_streams", help, of(|it| it.http2_streams));
+    let help = "Client connections of HTTP/2 broken off for what they did below their requests.";
+    let broken_off = of(|it| it.http2_broken_off);
+    text.each("http2_connections_broken_off_total", help, broken_off);
     let in_flight = of(|it| it.in_flight);
     text.each("exchanges_in_flight", "Requests being answered.", in_flight);
     let panics = of(|it| it.panics);

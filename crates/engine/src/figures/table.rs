@@ -262,6 +262,8 @@ fn connections(figures: &Status) -> String {
         (sum(figures, |worker| worker.accepted), "accepted"),
         (sum(figures, |worker| worker.refused), "refused"),
         (sum(figures, |worker| worker.handed_over), "handed over"),
+        (sum(figures, |it| it.http2_connections), "of HTTP/2"),
+        (sum(figures, |worker| worker.http2_streams), "streams"),
     ] {
         let _ = write!(text, " · {} {what}", count(number));
     }

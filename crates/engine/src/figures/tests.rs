@@ -422,7 +422,7 @@ fn check_series(series: &str, (family, kind): (&str, &str)) {
     assert!(known && name.starts_with("nagaya_"), "{series} in {family}");
     assert!(
         name.bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte == b'_'),
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'),
         "{name}"
     );
     let mut rest = labels;

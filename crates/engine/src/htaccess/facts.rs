@@ -220,6 +220,7 @@ impl Facts {
         let root = site.root.or(site.tree.map(|(_, root)| root));
         let protocol = match head.version {
             Version::Http10 => "HTTP/1.0",
+            Version::Http2 => "HTTP/2.0",
             _ => "HTTP/1.1",
         };
         let line = [head.sent_method(), head.target(), protocol.as_bytes()];

@@ -53,8 +53,11 @@ pub(crate) async fn run(
             }
         }
     }
+    worker.deadlines.wake_streams();
     if !worker.is_draining() {
         tokio::time::sleep(FAREWELL).await;
+        // Another worker may have taken its listener out later, and have connections here.
+        worker.deadlines.wake_streams();
     }
     while let AcceptTurn::More = take_turn(&worker, &listener, socket.get_ref().as_fd(), lack) {}
     Ok(())

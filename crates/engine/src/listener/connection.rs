@@ -15,14 +15,14 @@ use wire::{BodyCaps, HeadCaps, Version};
 
 use super::arrival::{Arrival, Listener};
 use super::clients::ClientSlot;
-use super::proxy_protocol;
+use super::{h2, proxy_protocol};
 use crate::deadline::{Awaited, Deadline};
 use crate::error::{Error, Kind};
 use crate::exchange::Exchange;
 use crate::exchange::body::Body;
 use crate::exchange::h1::body::{H1Body, HeadRead};
 use crate::exchange::h1::reply::H1Reply;
-use crate::exchange::h1::{Pace, Terms, is_last};
+use crate::exchange::pace::{Pace, Terms, is_last};
 use crate::exchange::request::{Announced, Peer};
 use crate::io::Io;
 use crate::pipeline;
@@ -74,6 +74,7 @@ pub(crate) fn start(worker: &Rc<Worker>, arrival: Arrival) {
     let (serving, address) = (worker.serving(), arrival.peer.address.ip());
     let speaks_for_others = serving
         .generation
+        .listened
         .is_sender(&arrival.listener.address, address);
     let slot = match speaks_for_others {
         true => Ok(None),
@@ -95,7 +96,10 @@ pub(crate) fn start(worker: &Rc<Worker>, arrival: Arrival) {
             return tracing::warn!(error, "connection not registered");
         }
     };
-    let tls = serving.generation.tls_at(&arrival.listener.address);
+    let tls = serving
+        .generation
+        .listened
+        .tls_at(&arrival.listener.address);
     let (listener, origin) = (arrival.listener, Origin::of(arrival.peer));
     match (speaks_for_others, tls) {
         (false, None) => drop(tokio::task::spawn_local(live(
@@ -198,7 +202,12 @@ async fn begin(
         let Io::Socket(socket) = io else {
             return;
         };
-        match Box::pin(accept(&worker, tls, socket, origin.peer)).await {
+        let spoken = worker
+            .serving()
+            .generation
+            .listened
+            .protocols_at(&listener.address);
+        match Box::pin(accept(&worker, tls, socket, origin.peer, spoken)).await {
             Some((sealed, facts)) => (io, origin.tls) = (sealed, Some(facts)),
             None => return,
         }
@@ -212,7 +221,12 @@ async fn live(counted: Counted, listener: Arc<Listener>, io: Rc<Io>, origin: Ori
     let worker = Rc::clone(&counted.worker);
     let deadline = worker.deadlines.register();
     let number = worker.next_connection();
-    let patience_ms = worker.serving().generation.process.timeouts.header_ms;
+    let serving = worker.serving();
+    let patience_ms = serving.generation.process.timeouts.header_ms;
+    let spoken = serving.generation.listened.protocols_at(&listener.address);
+    // With TLS it was agreed on: a client that has not asked for HTTP/2 speaks HTTP/1.1, where that is spoken.
+    let is_agreed = origin.tls.as_ref().map(|tls| tls.agreed.is_h2);
+    drop(serving);
     let mut connection = Connection {
         worker,
         listener,
@@ -222,6 +236,16 @@ async fn live(counted: Counted, listener: Arc<Listener>, io: Rc<Io>, origin: Ori
         served: 0,
         patience_ms,
     };
+    let is_h2 = match is_agreed {
+        _ if !spoken.http11 => true,
+        Some(is_h2) => is_h2,
+        None if !spoken.http2 => false,
+        None => Box::pin(h2::is_preface(&connection.io, &deadline, patience_ms)).await,
+    };
+    if is_h2 {
+        // Boxed, so that the task of any other connection stays small.
+        return Box::pin(h2::live(connection, deadline)).await;
+    }
     loop {
         let awaited = match connection.served {
             0 => Awaited::FirstRequest,
@@ -242,14 +266,15 @@ async fn live(counted: Counted, listener: Arc<Listener>, io: Rc<Io>, origin: Ori
     }
 }
 
-struct Connection {
-    worker: Rc<Worker>,
+/// A connection, whatever it carries.
+pub(super) struct Connection {
+    pub(super) worker: Rc<Worker>,
     listener: Arc<Listener>,
-    io: Rc<Io>,
+    pub(super) io: Rc<Io>,
     origin: Origin,
     /// No other connection of the server has it.
     number: u64,
-    served: u64,
+    pub(super) served: u64,
     /// How long the next request may be awaited.
     patience_ms: u64,
 }
@@ -314,15 +339,10 @@ impl Connection {
     fn exchange(&self) -> Box<Exchange> {
         let worker = &self.worker;
         let mut exchange = worker.spares.acquire();
-        exchange.request.peer = self.origin.peer;
-        exchange
-            .request
-            .announced
-            .clone_from(&self.origin.announced);
-        exchange.request.tls.clone_from(&self.origin.tls);
+        self.introduce(&mut exchange);
         match &mut exchange.body {
             Body::H1(body) => body.attach(&self.io),
-            Body::Memory(_) => {
+            Body::H2(_) | Body::Memory(_) => {
                 let io = Rc::clone(&self.io);
                 exchange.body = Body::H1(H1Body::new(io, &worker.deadlines, &worker.buffers));
             }
@@ -335,6 +355,16 @@ impl Connection {
             }
         }
         exchange
+    }
+
+    /// Says whose the next request is.
+    pub(super) fn introduce(&self, exchange: &mut Exchange) {
+        let request = &mut exchange.request;
+        request.peer = self.origin.peer;
+        request.announced.clone_from(&self.origin.announced);
+        request.tls.clone_from(&self.origin.tls);
+        request.number = self.served;
+        request.connection = self.number;
     }
 
     async fn read_head(
@@ -376,12 +406,31 @@ impl Connection {
         }
     }
 
-    fn is_leaving(&self) -> bool {
+    /// The address at its other end.
+    pub(super) fn client(&self) -> IpAddr {
+        self.origin.peer.address.ip()
+    }
+
+    /// Counts its end by us, for what it does below its requests.
+    pub(super) fn note_fault(&self, reason: &'static str) {
+        let (worker, client) = (&self.worker, self.client());
+        crate::stats::bump(&worker.stats.http2.broken_off, 1);
+        worker.shared.refused.count(client, worker.clock.unix_s());
+        tracing::info!(%client, reason, "a connection of HTTP/2 was broken off");
+    }
+
+    /// How long a head may take.
+    pub(super) fn header_ms(&self) -> u64 {
+        self.worker.serving().generation.process.timeouts.header_ms
+    }
+
+    /// Whether it is to end with what is under way.
+    pub(super) fn is_leaving(&self) -> bool {
         self.worker.is_draining() || self.listener.is_removed()
     }
 
     /// The terms on which the process replies; whoever answers may have others.
-    fn terms(&self, caps: &Caps, timeouts: &Timeouts) -> Terms {
+    pub(super) fn terms(&self, caps: &Caps, timeouts: &Timeouts) -> Terms {
         Terms {
             pace: Pace {
                 silence_ms: timeouts.write_ms,

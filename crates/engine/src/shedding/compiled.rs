@@ -1,6 +1,7 @@
 //! The rules of a generation that shed, made of its model.
 
 use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU16, AtomicU64};
 
 use config::model::{Model, ShedScope};
@@ -29,6 +30,11 @@ pub(crate) struct Shedding {
 }
 
 impl Shedding {
+    /// Whether a rule sheds now, be it but a part.
+    pub(crate) fn is_active(&self) -> bool {
+        self.active.load(Relaxed) & !self.shadows != 0
+    }
+
     /// Compiles the rules of a model; `None` where it has none. A rule that was there `before` and
     /// looks at the same goes on where it was; so does what is known of tenants.
     ///

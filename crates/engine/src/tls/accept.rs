@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use config::model::ListenTls;
-use ipc::certificates::{Certificate, KeyId, KeyKind};
+use config::model::{ListenTls, Protocols};
+use ipc::certificates::{Certificate, KeyId, KeyKind, Source};
 use limits::handshake::StepKind;
 use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;
@@ -69,6 +69,18 @@ struct Handshake<'a> {
     cpu_us: u64,
     /// Processor time that scripts took and nobody was charged for yet.
     unpaid_ns: u64,
+    /// What is spoken behind it.
+    protocols: Protocols,
+}
+
+/// A handshake that has come to its end.
+struct Completed {
+    session: Session,
+    /// What it still has to say.
+    unsent: Vec<u8>,
+    policy: Arc<Policy>,
+    /// Where the certificate is from, unless a script chose it.
+    source: Option<Source>,
 }
 
 /// Why a handshake ends, and what is sent for it.
@@ -126,6 +138,7 @@ pub(crate) async fn accept(
     tls: &ListenTls,
     socket: AsyncFd<OwnedFd>,
     peer: Peer,
+    protocols: Protocols,
 ) -> Option<(Io, Rc<TlsFacts>)> {
     let serving = worker.serving();
     let mut handshake = Handshake {
@@ -139,14 +152,19 @@ pub(crate) async fn accept(
         offered: Vec::new(),
         cpu_us: 0,
         unpaid_ns: 0,
+        protocols,
     };
     match handshake.run(tls).await {
         Ok(None) => None,
-        Ok(Some((session, unsent, policy))) => {
+        Ok(Some(completed)) => {
+            let Completed {
+                session, unsent, ..
+            } = completed;
             let facts = TlsFacts {
                 agreed: session.agreed(),
                 name: handshake.name,
-                policy: policy.id,
+                policy: completed.policy.id,
+                source: completed.source,
                 cpu_us: handshake.cpu_us,
                 client: OnceCell::new(),
             };
@@ -167,10 +185,7 @@ pub(crate) async fn accept(
 
 impl Handshake<'_> {
     /// Has it made; none where it was made for its own sake alone.
-    async fn run(
-        &mut self,
-        tls: &ListenTls,
-    ) -> Result<Option<(Session, Vec<u8>, Arc<Policy>)>, Over> {
+    async fn run(&mut self, tls: &ListenTls) -> Result<Option<Completed>, Over> {
         let timeouts = &self.serving.generation.process.timeouts;
         self.deadline
             .set_for(Awaited::FirstRequest, timeouts.header_ms);
@@ -195,7 +210,12 @@ impl Handshake<'_> {
                 let (who, policy) = (self.who_says(Some(site), &hello), self.policy(Some(site))?);
                 let (session, unsent) = self.make(shown, &policy, who, received).await?;
                 self.deadline.clear();
-                return Ok(Some((session, unsent, policy)));
+                return Ok(Some(Completed {
+                    session,
+                    unsent,
+                    policy,
+                    source: None,
+                }));
             }
         }
         let acceptor = self.acceptor_of(&table, &hello, asked);
@@ -223,7 +243,12 @@ impl Handshake<'_> {
         self.count(certificate, &made);
         let (session, unsent) = made?;
         self.deadline.clear();
-        Ok(Some((session, unsent, policy)))
+        Ok(Some(Completed {
+            session,
+            unsent,
+            policy,
+            source: Some(certificate.source.clone()),
+        }))
     }
 
     /// The terms of a site.
@@ -414,13 +439,13 @@ impl Handshake<'_> {
     ) -> Result<Stepped, Over> {
         let keeper = Arc::clone(&self.worker.shared.keeper);
         let policy = Arc::clone(policy);
-        let unpaid_ns = std::mem::take(&mut self.unpaid_ns);
+        let (unpaid_ns, protocols) = (std::mem::take(&mut self.unpaid_ns), self.protocols);
         let step = move |thread: usize| {
             policy.tickets.refresh(&keeper, thread);
             let key = Arc::new(KeeperKey::new(keeper, key, kind));
             key.step_on(thread);
             let certified = CertifiedKey::new(chain, Arc::clone(&key) as _);
-            let session = Session::server(policy.config(certified));
+            let session = Session::server(policy.config(certified, protocols));
             let stepped =
                 session.map(|it| Stepped::hear(it, Arc::clone(&key), &received, Vec::new()));
             Made {

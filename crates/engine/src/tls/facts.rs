@@ -4,6 +4,8 @@ use std::cell::OnceCell;
 
 use config::model::TlsClientFact;
 
+use ipc::certificates::Source;
+
 use super::client_certificate::ClientCertificate;
 use super::session::Agreed;
 
@@ -16,6 +18,8 @@ pub struct TlsFacts {
     pub(crate) name: Option<Box<str>>,
     /// The policy it came under.
     pub(crate) policy: [u8; 32],
+    /// Where the certificate is from that was shown; `None` where a script chose it.
+    pub(crate) source: Option<Source>,
     /// How long the handshake took, in microseconds of processors.
     pub(crate) cpu_us: u64,
     /// What the client's certificate says, read when somebody first asks.

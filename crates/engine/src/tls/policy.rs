@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA256};
-use config::model::{ClientAuth, ClientCertificates, Model, TlsVersion};
+use config::model::{ClientAuth, ClientCertificates, Model, Protocols, TlsVersion};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::CertificateDer;
@@ -25,6 +25,8 @@ use crate::error::{Error, Kind, Result};
 
 /// What HTTP/1.1 is called in a handshake (RFC 7301).
 pub(super) const HTTP11: &[u8] = b"http/1.1";
+/// HTTP/2, likewise.
+pub(super) const H2: &[u8] = b"h2";
 
 /// What authorities look at challenges with (RFC 8737).
 const ACME: &[u8] = b"acme-tls/1";
@@ -135,7 +137,6 @@ impl Policy {
         let tickets = Tickets::new(id);
         config.ticketer = Arc::clone(&tickets) as _;
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.alpn_protocols = vec![HTTP11.to_vec()];
         config.ignore_client_order = true;
         Ok(Self {
             id,
@@ -164,9 +165,14 @@ impl Policy {
         if is_13 { "TLSv1.3" } else { "TLSv1.2" }
     }
 
-    /// What rustls is to go by in one handshake that is answered with this certificate.
-    pub(crate) fn config(&self, certificate: CertifiedKey) -> Arc<ServerConfig> {
+    /// What rustls is to go by in one handshake that is answered with this certificate, where these protocols are spoken.
+    pub(crate) fn config(&self, certificate: CertifiedKey, spoken: Protocols) -> Arc<ServerConfig> {
         let mut config = self.config.clone();
+        if config.alpn_protocols.is_empty() {
+            let known = [(spoken.http2, H2), (spoken.http11, HTTP11)];
+            let names = known.iter().filter(|(is_spoken, _)| *is_spoken);
+            config.alpn_protocols = names.map(|(_, name)| name.to_vec()).collect();
+        }
         config.cert_resolver = Arc::new(Chosen(Some(Arc::new(certificate))));
         Arc::new(config)
     }

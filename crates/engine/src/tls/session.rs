@@ -17,6 +17,8 @@ use rustls::{
     ProtocolVersion, ServerConfig,
 };
 
+use super::policy::H2;
+
 /// Most plaintext that is sealed at once: six records.
 pub(crate) const SEAL_MAX: usize = 6 * RECORD_BYTES;
 /// Plaintext of a record (RFC 8446, 5.1).
@@ -102,6 +104,8 @@ pub(crate) struct Agreed {
     pub(crate) group: &'static str,
     /// Whether it stands on an earlier one.
     pub(crate) is_resumed: bool,
+    /// Whether it was agreed to speak HTTP/2.
+    pub(crate) is_h2: bool,
     /// The certificate the client has shown, in DER.
     pub(crate) client_certificate: Option<Box<[u8]>>,
 }
@@ -324,6 +328,7 @@ impl Session {
                 .and_then(|group| group.name().as_str())
                 .unwrap_or_default(),
             is_resumed: state.handshake_kind() == Some(HandshakeKind::Resumed),
+            is_h2: state.alpn_protocol() == Some(H2),
             client_certificate: certificates
                 .and_then(|chain| chain.first())
                 .map(|certificate| Box::from(&certificate[..])),

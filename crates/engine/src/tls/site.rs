@@ -1,13 +1,14 @@
 //! What a site asks of TLS, request by request: the terms it speaks on, and that it be spoken.
 
 use fastcgi::environment::Scheme;
-use wire::FieldId;
+use wire::{FieldId, Version};
 
 use crate::challenges;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
 use crate::reply_head;
 use crate::stage::{Arrived, Routed};
+use crate::tls::facts::TlsFacts;
 
 /// The field by which browsers are told to come with TLS alone (RFC 6797).
 const STRICT_TRANSPORT: &[u8] = b"Strict-Transport-Security";
@@ -16,17 +17,42 @@ const STRICT_TRANSPORT: &[u8] = b"Strict-Transport-Security";
 /// connection is to be made.
 ///
 /// # Errors
-/// 421 (RFC 9110, 15.5.20).
+/// 421 (RFC 9110, 15.5.20; RFC 9113, 9.1.2).
 pub(crate) fn check_policy(routed: Routed<'_>, exchange: &Exchange) -> Result<()> {
     let Some(facts) = &exchange.request.tls else {
         return Ok(());
     };
     let policies = &routed.serving.generation.policies;
     let policy = policies.of(Some(routed.site_index));
-    match policy.is_some_and(|policy| policy.id == facts.policy) {
-        true => Ok(()),
-        false => Err(Error::refused(421, "other_tls_terms")),
+    if policy.is_none_or(|policy| policy.id != facts.policy) {
+        return Err(Error::refused(421, "other_tls_terms"));
     }
+    let head = &exchange.request.head;
+    let is_other = facts
+        .name
+        .as_deref()
+        .is_some_and(|name| name != head.host());
+    // Browsers send to one connection what its certificate covers, as far as they can tell.
+    match head.version == Version::Http2 && is_other && !covers(routed, facts, head.host()) {
+        true => Err(Error::refused(421, "other_certificate")),
+        false => Ok(()),
+    }
+}
+
+/// Whether the certificate that a connection was shown is good for a host, and for the tenant who has it.
+fn covers(routed: Routed<'_>, facts: &TlsFacts, host: &str) -> bool {
+    let table = routed.worker.shared.certificates.table();
+    let source = facts.source.as_ref();
+    let Some(certificate) = source.and_then(|source| table.of_source(source)) else {
+        return false;
+    };
+    let is_theirs = |tenant: &String| **tenant == *routed.site.tenant_name;
+    let above = host.split_once('.').map(|(_, above)| above);
+    let is_named = |name: &String| match name.strip_prefix("*.") {
+        Some(rest) => above == Some(rest),
+        None => name == host,
+    };
+    certificate.tenant.as_ref().is_none_or(is_theirs) && certificate.names.iter().any(is_named)
 }
 
 /// Whether a request came without TLS to a site that wants it; challenges may.

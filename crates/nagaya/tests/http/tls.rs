@@ -273,7 +273,7 @@ fn what_a_clients_certificate_says_is_told_and_no_field_can_forge_it() {
             "SSL-CLIENT-S-DN: CN=root",
             "X-Subject: CN=root",
         ];
-        let mut arguments = vec!["-i", "--resolve", &resolve, &url];
+        let mut arguments = vec!["-i", "--http1.1", "--resolve", &resolve, &url];
         arguments.extend(forged.iter().flat_map(|field| ["-H", field]));
         arguments.extend(more);
         String::from_utf8_lossy(&curl(&arguments).stdout).into_owned()
@@ -348,7 +348,7 @@ fn what_comes_without_tls_is_sent_to_it_and_browsers_are_told_to_stay() {
     assert!(!text.contains("Strict-Transport-Security"), "{text}");
     let sealed = format!("https://a.example:{}/", to.port());
     let resolve = format!("a.example:{}:127.0.0.1", to.port());
-    let reply = curl(&["-i", "--resolve", &resolve, &sealed]);
+    let reply = curl(&["-i", "--http1.1", "--resolve", &resolve, &sealed]);
     let text = String::from_utf8_lossy(&reply.stdout).into_owned();
     assert!(text.starts_with("HTTP/1.1 200"), "{text}");
     assert!(

@@ -178,6 +178,7 @@ const FLOORS: [(&str, &[&str]); 8] = [
         &[
             "listener/accept.rs",
             "listener/connection.rs",
+            "listener/h2/",
             "listener/mod.rs",
             "listener/proxy_protocol.rs",
         ],

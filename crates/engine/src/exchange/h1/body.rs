@@ -7,10 +7,11 @@ use std::task::{Context, Poll, ready};
 
 use wire::{BodyCaps, BodyDecoder, Framing, HeadCaps, RequestHead};
 
-use super::super::body::Stream;
-use super::{Arrears, Attached, Pace};
+use super::super::pace::{Pace, Patience};
+use super::super::stream::Stream;
+use super::Attached;
 use crate::buffer::{BufferPool, ReadBuffer};
-use crate::deadline::{Deadline, Deadlines};
+use crate::deadline::Deadlines;
 use crate::decoding::Decoding;
 use crate::error::{Error, Result};
 use crate::io::{HangUp, Io};
@@ -19,12 +20,11 @@ use crate::io::{HangUp, Io};
 #[derive(Debug)]
 pub struct H1Body {
     io: Attached,
-    deadline: Deadline,
+    patience: Patience,
     buffer: ReadBuffer,
     decoding: Decoding,
     framing: Framing,
     pace: Pace,
-    arrears: Arrears,
     drain_bytes: u64,
     /// Bytes from the socket since the head.
     received: u64,
@@ -54,12 +54,11 @@ impl H1Body {
         };
         Self {
             io: Attached(Some(io)),
-            deadline: clock.register(),
+            patience: Patience::new(clock),
             buffer: ReadBuffer::new(pool),
             decoding: Decoding::new(BodyDecoder::new(Framing::None, &none)),
             framing: Framing::None,
             pace: Pace::default(),
-            arrears: Arrears::default(),
             drain_bytes: 0,
             received: 0,
             body_bytes: 0,
@@ -76,7 +75,7 @@ impl H1Body {
     pub(in crate::exchange) fn detach(&mut self) {
         debug_assert!(self.buffer.is_empty());
         self.io = Attached(None);
-        self.deadline.rest();
+        self.patience.rest();
     }
 
     /// Reads one request head whose first bytes may be there. The last one has `header_ms` to come.
@@ -90,9 +89,9 @@ impl H1Body {
         header_ms: u64,
     ) -> Result<HeadRead> {
         self.body_bytes = 0;
-        self.deadline.set(header_ms);
+        self.patience.set(header_ms);
         let read = self.head_bytes(head, caps).await;
-        self.deadline.clear();
+        self.patience.begin();
         read
     }
 
@@ -128,7 +127,7 @@ impl H1Body {
         self.pace = pace;
         self.drain_bytes = drain_bytes;
         self.received = 0;
-        self.arrears = Arrears::default();
+        self.patience.begin();
         self.begun = !self.buffer.is_empty();
     }
 
@@ -151,8 +150,7 @@ impl H1Body {
         // Nobody keeps what is drained: how much that may be is said below.
         self.decoding.set_body_bytes(u64::MAX);
         // Nobody has waited for the body since its reader gave up.
-        self.deadline.clear();
-        self.arrears = Arrears::default();
+        self.patience.begin();
         while !self.is_ended() {
             let count = self.data().len();
             self.consume(count);
@@ -166,10 +164,7 @@ impl H1Body {
     }
 
     pub(crate) fn take_stream(&mut self) -> Option<Stream> {
-        Some(Stream {
-            io: self.io.0.clone()?,
-            buffer: self.buffer.take(),
-        })
+        Some(Stream::H1(self.io.0.clone()?, self.buffer.take()))
     }
 
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
@@ -190,8 +185,7 @@ impl H1Body {
                 &io::ErrorKind::UnexpectedEof.into(),
             ))),
             Poll::Ready(Ok(count)) => {
-                self.deadline.clear();
-                self.arrears.pay(count, self.pace, self.deadline.now_ms());
+                self.patience.note_moved(count, self.pace);
                 self.begun = true;
                 self.received += count as u64;
                 Poll::Ready(Ok(()))
@@ -205,11 +199,7 @@ impl H1Body {
         if let Poll::Ready(read) = self.io.poll_fill(cx, &mut self.buffer) {
             return Poll::Ready(read);
         }
-        let patience_ms = self.arrears.patience_ms(self.pace, self.deadline.now_ms());
-        self.deadline.set_if_clear(patience_ms);
-        self.deadline
-            .poll_expired(cx)
-            .map(|()| Err(io::ErrorKind::TimedOut.into()))
+        self.patience.poll_over(cx, self.pace, || 0).map(Err)
     }
 
     pub(crate) fn data(&self) -> &[u8] {

@@ -8,13 +8,16 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use wire::{CHUNK_END, FieldId, LAST_CHUNK, Method, Version, encode_chunk_head, encode_field};
+use wire::{
+    CHUNK_END, FieldId, Fields, LAST_CHUNK, Method, Version, encode_chunk_head, encode_field,
+};
 
-use super::{Arrears, Attached, Terms};
+use super::super::pace::{Patience, Terms};
+use super::Attached;
 use crate::clock::Clock;
-use crate::deadline::{Deadline, Deadlines};
+use crate::deadline::Deadlines;
 use crate::error::{Error, Kind, Result};
-use crate::exchange::reply::{BodySize, Outgoing};
+use crate::exchange::outgoing::{BodySize, Outgoing};
 use crate::io::Io;
 use crate::status;
 use crate::write_buffer::WriteBuffer;
@@ -27,14 +30,11 @@ const BACKED_UP_BYTES: usize = 16 * 1024;
 pub struct H1Reply {
     io: Attached,
     clock: Rc<Clock>,
-    deadline: Deadline,
+    patience: Patience,
     out: WriteBuffer,
     coding: Coding,
     facts: Facts,
     terms: Terms,
-    arrears: Arrears,
-    /// What the kernel held for the client when the wait for it began.
-    untaken_bytes: u64,
     body_bytes: u64,
     /// Of the whole reply, taken by the kernel.
     sent_bytes: u64,
@@ -94,7 +94,7 @@ impl H1Reply {
         Self {
             io: Attached(Some(io)),
             clock: Rc::clone(clock),
-            deadline: timer.register(),
+            patience: Patience::new(timer),
             out: WriteBuffer::default(),
             coding: Coding::NoHead,
             facts: Facts {
@@ -104,8 +104,6 @@ impl H1Reply {
                 status: 0,
             },
             terms: Terms::default(),
-            arrears: Arrears::default(),
-            untaken_bytes: 0,
             body_bytes: 0,
             sent_bytes: 0,
             probe: Probe::Unsent,
@@ -121,7 +119,7 @@ impl H1Reply {
     pub(in crate::exchange) fn detach(&mut self) {
         self.io = Attached(None);
         self.out.clear();
-        self.deadline.rest();
+        self.patience.rest();
     }
 
     /// Gets ready for the reply to a request. `keep` says whether the connection may live on.
@@ -134,7 +132,7 @@ impl H1Reply {
         };
         self.coding = Coding::NoHead;
         self.terms = terms;
-        self.arrears = Arrears::default();
+        self.patience.begin();
         self.body_bytes = 0;
         self.sent_bytes = 0;
         self.probe = Probe::Unsent;
@@ -191,7 +189,7 @@ impl H1Reply {
                 );
                 Coding::Length(length)
             }
-            BodySize::Unknown if self.facts.version == Version::Http11 => {
+            BodySize::Unknown if self.facts.version != Version::Http10 => {
                 self.out
                     .bytes()
                     .extend_from_slice(b"Transfer-Encoding: chunked\r\n");
@@ -212,16 +210,18 @@ impl H1Reply {
             (101, _, _) => b"Connection: upgrade\r\n",
             (_, _, false) => b"Connection: close\r\n",
             (_, Version::Http10, true) => b"Connection: keep-alive\r\n",
-            (_, Version::Http11, true) => b"",
+            (_, _, true) => b"",
         };
         self.out.bytes().extend_from_slice(line);
     }
 
-    pub(crate) fn push_interim(&mut self, bytes: &[u8]) {
+    pub(crate) fn push_interim(&mut self, status: u16, fields: &Fields) {
         if self.coding == Coding::NoHead {
             let out = self.out.bytes();
             let head = out.len();
-            out.extend_from_slice(bytes);
+            status::encode_line(status, out);
+            fields.encode(out, |_| true);
+            out.extend_from_slice(b"\r\n");
             self.probe.cut(head, out);
         }
     }
@@ -367,7 +367,9 @@ impl H1Reply {
                 if of_waiting > 0 {
                     self.note_taken(of_waiting);
                 }
-                ready!(self.poll_stalled(cx)).map(|()| 0)
+                let (io, pace) = (&self.io, self.terms.pace);
+                let over = self.patience.poll_over(cx, pace, || io.untaken_bytes());
+                Err(ready!(over))
             }
         };
         let written = written.map_err(|error| Error::client_write(&error))?;
@@ -377,27 +379,7 @@ impl H1Reply {
     }
 
     fn note_taken(&mut self, count: usize) {
-        self.deadline.clear();
-        self.arrears
-            .pay(count, self.terms.pace, self.deadline.now_ms());
-    }
-
-    /// The client takes nothing just now: how long may that go on?
-    fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        loop {
-            let patience_ms = self
-                .arrears
-                .patience_ms(self.terms.pace, self.deadline.now_ms());
-            if self.deadline.set_if_clear(patience_ms) {
-                self.untaken_bytes = self.io.untaken_bytes();
-            }
-            ready!(self.deadline.poll_expired(cx));
-            let taken = self.untaken_bytes.saturating_sub(self.io.untaken_bytes());
-            if taken == 0 {
-                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-            }
-            self.note_taken(usize::try_from(taken).unwrap_or(usize::MAX));
-        }
+        self.patience.note_moved(count, self.terms.pace);
     }
 
     fn note_body(&mut self, count: usize) {
@@ -491,7 +473,7 @@ mod tests {
                 assert!(gone.is_pending());
             }
             let interim = b"HTTP/1.1 100 Continue\r\n\r\n";
-            reply.push_interim(interim);
+            reply.push_interim(100, &Fields::default());
             let flushed = poll_fn(|cx| reply.poll_flush(cx)).await;
             flushed.expect("it is taken");
             let count = std::io::Read::read(&mut theirs, &mut said).expect("bytes");

@@ -17,7 +17,7 @@ use crate::exchange::Exchange;
 use crate::stage::Chosen;
 use crate::upstream::link::Link;
 
-/// Most bytes of hints that are passed on ahead of one reply, heads and all.
+/// Most bytes of hints that are passed on ahead of one reply, names and values.
 const BYTES_MAX: usize = 16 * 1024;
 /// What a browser makes use of in a hint: links, and what says how those may be fetched.
 const PASSED: [&str; 4] = [
@@ -51,14 +51,18 @@ impl EarlyHints {
             return Ok(());
         }
         strip_hop_by_hop(&mut link.reply.fields);
-        let Some(head) = head(&link.reply.fields, |name| is_edited(chosen, exchange, name)) else {
+        let Some(hint) = hint(&link.reply.fields, |name| is_edited(chosen, exchange, name)) else {
             return Ok(());
         };
-        if self.bytes + head.len() > BYTES_MAX {
+        let bytes = hint
+            .iter()
+            .map(|field| field.name.len() + field.value.len());
+        let bytes: usize = bytes.sum();
+        if self.bytes + bytes > BYTES_MAX {
             return Ok(());
         }
-        self.bytes += head.len();
-        exchange.reply.push_interim(&head);
+        self.bytes += bytes;
+        exchange.reply.push_interim(103, &hint);
         match exchange.reply.poll_flush(cx) {
             Poll::Ready(flushed) => flushed,
             Poll::Pending => Ok(()),
@@ -70,7 +74,7 @@ fn is_wanted(whom: model::EarlyHints, exchange: &Exchange) -> bool {
     let request = &exchange.request;
     let fields = &request.head.fields;
     let through_proxy = [FieldId::Via, FieldId::XForwardedFor, FieldId::Forwarded];
-    request.head.version == Version::Http11
+    request.head.version != Version::Http10
         && match whom {
             model::EarlyHints::All => true,
             model::EarlyHints::None => false,
@@ -82,8 +86,8 @@ fn is_wanted(whom: model::EarlyHints, exchange: &Exchange) -> bool {
         }
 }
 
-/// The head of a hint; `None` where it has no link, and thus no use.
-fn head(fields: &Fields, is_edited: impl Fn(&str) -> bool) -> Option<Vec<u8>> {
+/// The fields of a hint; `None` where it has no link, and thus no use.
+fn hint(fields: &Fields, is_edited: impl Fn(&str) -> bool) -> Option<Fields> {
     let mut hint = Fields::default();
     for name in PASSED.into_iter().filter(|name| !is_edited(name)) {
         for value in fields.all_named(name.as_bytes()) {
@@ -91,10 +95,7 @@ fn head(fields: &Fields, is_edited: impl Fn(&str) -> bool) -> Option<Vec<u8>> {
         }
     }
     hint.get_named(b"Link")?;
-    let mut head = b"HTTP/1.1 103 Early Hints\r\n".to_vec();
-    hint.encode(&mut head, |_| true);
-    head.extend_from_slice(b"\r\n");
-    Some(head)
+    Some(hint)
 }
 
 /// Whether the field would be another one, or none, in the head of the reply.
@@ -134,14 +135,16 @@ mod tests {
             fields.push(name.as_bytes(), value.as_bytes());
         }
         let told = |edited: &'static [&str]| {
-            let head = head(&fields, |name| edited.contains(&name))?;
+            let hint = hint(&fields, |name| edited.contains(&name))?;
+            let mut head = Vec::new();
+            hint.encode(&mut head, |_| true);
             Some(String::from_utf8(head).expect("text"))
         };
-        let links = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload; as=style\r\n\
+        let links = "Link: </a.css>; rel=preload; as=style\r\n\
                      Link: <https://b.test>; rel=preconnect\r\n";
-        let whole = format!("{links}Referrer-Policy: origin\r\n\r\n");
+        let whole = format!("{links}Referrer-Policy: origin\r\n");
         assert_eq!(told(&[]), Some(whole));
-        assert_eq!(told(&["Referrer-Policy"]), Some(format!("{links}\r\n")));
+        assert_eq!(told(&["Referrer-Policy"]), Some(links.to_owned()));
         assert_eq!(told(&["Link"]), None);
     }
 }

@@ -180,6 +180,8 @@ fn workers(document: &mut Document, told: &LiveTelling<'_>) {
     let mut table = told.telling.table(status.workers.iter().enumerate());
     table.words("worker", "ワーカー", |it| Cell::from(it.0.to_string()));
     table.count("connections", "接続", |it| it.1.connections as u64);
+    table.count("of HTTP/2", "うち HTTP/2", |it| it.1.http2_connections);
+    table.count("streams", "ストリーム", |it| it.1.http2_streams);
     table.count("under way", "処理中", |it| it.1.in_flight);
     table.count("requests so far", "これまで", |it| it.1.ended);
     table.figure("late", "遅れ", Unit::Seconds, |it| lag_s(it.0));
