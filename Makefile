@@ -76,6 +76,7 @@ soak: ## the long run, three hours: reloads under load, programs, scripts, mutat
 	umask 022; NAGAYA_CERTIFICATE_CHANGES=100 cargo test --locked -p nagaya --test http -- certificates_change --nocapture
 	umask 022; NAGAYA_PEBBLE=$$(scripts/pebble.sh) cargo test --locked -p keeper -- acme
 	umask 022; NAGAYA_PEBBLE=$$(scripts/pebble.sh) cargo test --locked -p nagaya --test operated -- acme:: certs:: --include-ignored
+	umask 022; NAGAYA_H2SPEC=$$(scripts/h2spec.sh) cargo test --locked -p nagaya --test http -- h2spec --ignored --nocapture
 	cargo run --locked --profile quick -p load --example memory
 	NAGAYA_SIMULATIONS=400 cargo test --locked --profile quick -p bench --lib simulation -- --nocapture
 	cargo run --release --locked -p bench --example comparisons

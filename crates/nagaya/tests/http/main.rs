@@ -1,4 +1,4 @@
-//! HTTP/1.1 as clients and the servers behind see it: files, back ends, and clients that are slow,
+//! HTTP as clients and the servers behind see it: files, back ends, and clients that are slow,
 //! many or odd.
 
 #[path = "../fixtures/mod.rs"]
@@ -14,6 +14,11 @@ mod exchanges;
 mod garden;
 mod hidden;
 mod htaccess;
+mod http2;
+mod http2_browser;
+mod http2_cves;
+mod http2_streams;
+mod http2_vectors;
 mod mounts;
 mod mutations;
 mod peers;

@@ -1,5 +1,6 @@
 //! TLS before those who know it well: testssl.sh, tlslite-ng, Chromium, and clients that come while certificates change.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -116,22 +117,18 @@ fn clients_that_mean_harm_are_refused_one_by_one() {
     assert!(!gateway.stderr().contains("panic"), "{}", gateway.stderr());
 }
 
-#[test]
-fn chromium_loads_a_page_and_what_it_asks_for_over_https() {
-    let Some(browser) = ["chromium", "chromium-browser"]
-        .into_iter()
-        .find(|name| is_installed(name))
-    else {
-        return lacks_program("chromium");
-    };
-    let sites = "[[sites]]\nhosts = [\"a.example\"]\nroot = \"{dir}/www\"\n";
-    let (_gateway, to) = gateway_with("true", sites, |directory| {
-        let page = "<!doctype html><p>begun<script>fetch('/told.txt').then(it => it.text()).then(it => \
-            { document.body.textContent = it + location.protocol + isSecureContext })</script>";
-        std::fs::create_dir(directory.join("www")).expect("a directory");
-        std::fs::write(directory.join("www/index.html"), page).expect("a file");
-        std::fs::write(directory.join("www/told.txt"), "told over ").expect("a file");
-    });
+/// What the browser is called here; says so where there is none.
+pub(crate) fn chromium() -> Option<&'static str> {
+    let mut names = ["chromium", "chromium-browser"].into_iter();
+    let found = names.find(|name| is_installed(name));
+    if found.is_none() {
+        lacks_program("chromium");
+    }
+    found
+}
+
+/// A page as Chromium has it in the end.
+pub(crate) fn shown_by(browser: &str, to: SocketAddr, host: &str) -> String {
     let profile = TempDir::new();
     let shown = (0..3).find_map(|turn| {
         let output = Command::new("timeout")
@@ -153,21 +150,37 @@ fn chromium_loads_a_page_and_what_it_asks_for_over_https() {
                 "--dump-dom",
             ])
             .arg(format!(
-                "--host-resolver-rules=MAP a.example 127.0.0.1:{}",
+                "--host-resolver-rules=MAP {host} 127.0.0.1:{}",
                 to.port()
             ))
             .arg(format!(
                 "--user-data-dir={}",
                 profile.path().join(turn.to_string()).display()
             ))
-            .arg("https://a.example/")
+            .arg(format!("https://{host}/"))
             .output()
             .expect("it runs");
         let dom = String::from_utf8_lossy(&output.stdout).into_owned();
         // A browser on a busy machine may hang at its start.
         (!dom.is_empty()).then_some(dom)
     });
-    let shown = shown.expect("a page");
+    shown.expect("a page")
+}
+
+#[test]
+fn chromium_loads_a_page_and_what_it_asks_for_over_https() {
+    let Some(browser) = chromium() else {
+        return;
+    };
+    let sites = "[[sites]]\nhosts = [\"a.example\"]\nroot = \"{dir}/www\"\n";
+    let (_gateway, to) = gateway_with("true", sites, |directory| {
+        let page = "<!doctype html><p>begun<script>fetch('/told.txt').then(it => it.text()).then(it => \
+            { document.body.textContent = it + location.protocol + isSecureContext })</script>";
+        std::fs::create_dir(directory.join("www")).expect("a directory");
+        std::fs::write(directory.join("www/index.html"), page).expect("a file");
+        std::fs::write(directory.join("www/told.txt"), "told over ").expect("a file");
+    });
+    let shown = shown_by(browser, to, "a.example");
     assert!(shown.contains("told over https:true"), "{shown}");
 }
 

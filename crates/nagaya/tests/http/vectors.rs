@@ -210,7 +210,7 @@ fn run_trials(gateway: &Gateway, row: &RequestRow, trials: &[Trial]) -> Result {
 }
 
 /// What is wrong with what the upstream saw, if anything.
-fn upstream_fault(
+pub(crate) fn upstream_fault(
     row: &RequestRow,
     seen: &[Seen],
     trials: usize,
@@ -273,7 +273,7 @@ fn seen_fault(want: &SeenRequest, seen: &Seen) -> Option<String> {
     None
 }
 
-fn answer(seen: &Seen) -> Vec<Step> {
+pub(crate) fn answer(seen: &Seen) -> Vec<Step> {
     match seen.head.line.starts_with("HEAD ") {
         true => vec![
             Step::ReadBody,
@@ -324,7 +324,7 @@ fn run(rows: &[RequestRow]) {
     );
 }
 
-fn rows(directory: &str, which: fn(&RequestRow) -> bool) -> Vec<RequestRow> {
+pub(crate) fn rows(directory: &str, which: fn(&RequestRow) -> bool) -> Vec<RequestRow> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors");
     let mut rows = requests(&root, &[directory]);
     rows.retain(which);
