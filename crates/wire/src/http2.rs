@@ -129,6 +129,9 @@ fn write_line(pseudo: &PseudoFields<'_>, text: &mut Vec<u8>) -> Result<(), Refus
     if !is_path || !target.iter().all(u8::is_ascii_graphic) {
         return Err(Refusal::bad("bad_target"));
     }
+    if !pseudo.authority.iter().all(u8::is_ascii_graphic) {
+        return Err(Refusal::bad("bad_host"));
+    }
     text.extend_from_slice(target);
     text.extend_from_slice(b" HTTP/1.1\r\n");
     // Without an authority nobody may know the scheme.

@@ -10,7 +10,7 @@ use crate::fixtures::tls::{self, TlsClient};
 use crate::tls::{FINE, gateway as tls_gateway, gateway_with as tls_gateway_with};
 
 pub(crate) const CONFIG: &str = r#"
-workers = 2
+workers = {workers}
 [control]
 socket = "{dir}/control"
 [[listen]]
@@ -56,6 +56,8 @@ pub(crate) fn gateway(upstream: &ScriptedUpstream, changes: &[(&str, &str)]) -> 
         let change = changes.iter().find(|(changed, _)| *changed == name);
         builder = builder.with(name, change.map_or("", |(_, value)| value));
     }
+    let workers = changes.iter().find(|(changed, _)| *changed == "workers");
+    builder = builder.with("workers", workers.map_or("2", |(_, value)| value));
     let directory = builder.directory();
     directory.write("www/big.bin", big());
     directory.write("www/small.txt", "small\n");

@@ -179,12 +179,12 @@ fn each_stream_counts_and_its_client_is_one_among_others() {
         held.wait();
         vec![Step::reply(200, "loaded")]
     });
-    let gateway = gateway(&upstream, &[("limits", limits)]);
+    let gateway = gateway(&upstream, &[("limits", limits), ("workers", "1")]);
     let greedy = H2Client::connect_from([127, 0, 0, 1], gateway.address());
     let hundred: Vec<_> = (0..100).map(|_| greedy.get(&url("/app/many"))).collect();
     await_counts(&gateway, 4, 96);
     let others: Vec<_> = (0..20)
-        .map(|nth| H2Client::connect_from([127, 0, 1, nth], gateway.address()))
+        .map(|nth| H2Client::connect_from([127, 1, nth, 1], gateway.address()))
         .collect();
     let single: Vec<_> = others.iter().map(|it| it.get(&url("/app/one"))).collect();
     await_counts(&gateway, 4, 116);

@@ -5,13 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Instant;
 
 use serde_json::Value;
 use testkit::client::Body;
 use testkit::http2::{END_HEADERS, END_STREAM, RawH2, RawStream, kind, literals};
 use testkit::message::{Ends, take_body};
 use testkit::vectors::{RequestRow, SITES, Sees};
-use testkit::{Gateway, Outcome, RawClient, ScriptedUpstream, eventually};
+use testkit::{Gateway, Outcome, RawClient, ScriptedUpstream};
 
 use crate::fixtures::limited::PATIENCE;
 use crate::fixtures::tls::connect_from;
@@ -47,6 +49,8 @@ enum Lack {
     Chunks,
     /// A second request behind the first, or a body longer than it says: streams are apart.
     Behind,
+    /// What the reader of targets beneath sees to itself: it cuts a fragment off, and refuses `<`, `>` and a grave.
+    Target,
     /// Several `Host`, or one that differs from `:authority`.
     Hosts,
 }
@@ -132,6 +136,9 @@ fn first_line(line: &[u8]) -> Result<Vec<Field>, Lack> {
     let [method, target, b"HTTP/1.1"] = words[..] else {
         return Err(Lack::FirstLine);
     };
+    if target.iter().any(|byte| b"#<>`".contains(byte)) {
+        return Err(Lack::Target);
+    }
     let pseudo = |name: &[u8], value: &[u8]| (name.to_vec(), value.to_vec());
     let is_path = target.starts_with(b"/") || target == b"*";
     match is_path && !method.is_empty() && method != b"CONNECT" {
@@ -170,6 +177,17 @@ fn field(line: &[u8]) -> Result<Field, Lack> {
 fn address(row: usize, version: u8) -> [u8; 4] {
     let low = |number: usize| u8::try_from(number % 200 + 1).expect("small");
     [127, version, low(row / 200), low(row)]
+}
+
+/// A row whose back end hears of a client at this address.
+fn seen_from(row: &RequestRow, from: [u8; 4]) -> RequestRow {
+    let mut row = row.clone();
+    if let Sees::Request(want) = &mut row.sees {
+        for (_, value) in &mut want.fields {
+            *value = value.replace("127.0.0.1", &from.map(|it| it.to_string()).join("."));
+        }
+    }
+    row
 }
 
 /// The reply in HTTP/1.1.
@@ -248,7 +266,10 @@ fn records(text: &str) -> BTreeMap<String, String> {
     ];
     let mut records = BTreeMap::new();
     for line in text.lines() {
-        let record: Value = serde_json::from_str(line).expect("JSON");
+        // The last may be half written.
+        let Ok(record) = serde_json::from_str::<Value>(line) else {
+            continue;
+        };
         if record["target"] == "/canary" {
             continue;
         }
@@ -259,6 +280,22 @@ fn records(text: &str) -> BTreeMap<String, String> {
         );
     }
     records
+}
+
+/// What differs in the records of rows, by their numbers and names.
+fn record_faults(file: &Path, rows: &[(usize, &String)]) -> Vec<String> {
+    let key = |at: usize, version: u8| address(at, version).map(|it| it.to_string()).join(".");
+    let (begun, mut known) = (Instant::now(), BTreeMap::new());
+    let mut fault = |(at, id): &(usize, &String)| {
+        let keys = [key(*at, 1), key(*at, 2)];
+        while !keys.iter().all(|key| known.contains_key(key)) && begun.elapsed() < PATIENCE {
+            known = records(&std::fs::read_to_string(file).unwrap_or_default());
+        }
+        let [one, other] = keys.map(|key| known.get(&key));
+        let is_same = one.is_some() && one == other;
+        (!is_same).then(|| format!("{id}: the records {one:?} and {other:?}"))
+    };
+    rows.iter().filter_map(&mut fault).collect()
 }
 
 #[test]
@@ -292,30 +329,19 @@ fn rows_are_answered_forwarded_and_recorded_as_in_http_1() {
                 .iter()
                 .any(|it| it.complete)
                 .then(|| "a cut body ended".to_owned()),
-            Sees::Request(_) | Sees::Nothing => upstream_fault(row, &seen, 1, accepted),
+            Sees::Request(_) | Sees::Nothing => {
+                upstream_fault(&seen_from(row, address(at, 2)), &seen, 1, accepted)
+            }
             _ => None,
         });
         faults.extend(fault.map(|what| format!("{} [{}]: {what:.500}", row.id, row.rule)));
-        if h1.0 != 0 && !h2.0.heads.is_empty() {
+        // A head that is far too long is answered before anybody reads it, and without a record.
+        if h1.0 != 0 && !matches!(h2.0.status(), 0 | 431) {
             told.push((at, &row.id));
         }
     }
     let file = gateway.directory().path().join("access.log");
-    let records = eventually(PATIENCE, "the records", || {
-        let records = records(&std::fs::read_to_string(&file).ok()?);
-        let has = |at, version| {
-            records.contains_key(&address(at, version).map(|it| it.to_string()).join("."))
-        };
-        told.iter()
-            .all(|(at, _)| has(*at, 1) && has(*at, 2))
-            .then_some(records)
-    });
-    for (at, id) in &told {
-        let of = |version| &records[&address(*at, version).map(|it| it.to_string()).join(".")];
-        if of(1) != of(2) {
-            faults.push(format!("{id}: the records {} and {}", of(1), of(2)));
-        }
-    }
+    faults.extend(record_faults(&file, &told));
     let without: usize = lacking.values().sum();
     println!(
         "{} rows, {} compared, {} with records, without an equivalent: {lacking:?}",
