@@ -331,24 +331,46 @@ impl Paint {
 
 /// Text in which passwords of URLs are stars: whoever reads a log need not know them.
 pub(crate) fn masked(text: &str) -> String {
-    let pieces = text.split_inclusive(['"', '\'']);
-    pieces
-        .map(|piece| masked_url(piece).unwrap_or_else(|| piece.to_owned()))
+    let lines = text.split_inclusive('\n');
+    lines
+        .map(|line| {
+            let shown = masked_account(line);
+            let shown = shown.as_deref().unwrap_or(line);
+            masked_parameter(shown).unwrap_or_else(|| shown.to_owned())
+        })
         .collect()
 }
 
-/// One URL with `USER:PASSWORD@`; `None` where there is no password.
-fn masked_url(url: &str) -> Option<String> {
-    let begin = match url.find("://") {
-        Some(at) => at + 3,
-        None if url.starts_with("mysql:") || url.starts_with("postgres") => url.find(':')? + 1,
-        None => return None,
-    };
-    let (account, rest) = url.rsplit_once('@')?;
-    let colon = begin + account.get(begin..)?.find(':')? + 1;
-    let (shown, password) = account.split_at_checked(colon)?;
-    let stars = "*".repeat(password.chars().count());
-    Some(format!("{shown}{stars}@{rest}"))
+/// A line with `USER:PASSWORD@` of a URL; whatever stands in a password, it ends before the last `@`.
+fn masked_account(line: &str) -> Option<String> {
+    let schemes = ["://", "mysql:", "postgres:", "postgresql:"];
+    let mut found = schemes
+        .iter()
+        .filter_map(|it| Some(line.find(it)? + it.len()));
+    let begin = found.next()?;
+    let end = line.rfind('@')?;
+    let colon = begin + line.get(begins(begin, end)?)?.find(':')? + 1;
+    Some(starred(line, colon, end))
+}
+
+/// A line with a parameter `password`.
+fn masked_parameter(line: &str) -> Option<String> {
+    let name = "password=";
+    let begin = line.find(name)? + name.len();
+    let rest = line.get(begin..)?;
+    let length = rest.find(['&', '"', ' ', '\n']).unwrap_or(rest.len());
+    Some(starred(line, begin, begin + length))
+}
+
+fn begins(begin: usize, end: usize) -> Option<Range<usize>> {
+    (begin <= end).then_some(begin..end)
+}
+
+/// The line with stars there.
+fn starred(line: &str, begin: usize, end: usize) -> String {
+    let (shown, rest) = line.split_at(begin);
+    let (hidden, rest) = rest.split_at(end.saturating_sub(begin));
+    format!("{shown}{}{rest}", "*".repeat(hidden.chars().count()))
 }
 
 /// Text without control characters, so that a configuration cannot drive the terminal.

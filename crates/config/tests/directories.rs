@@ -162,6 +162,8 @@ fn a_password_in_a_url_is_refused_and_shown_nowhere() {
         "postgres:nagaya:s3cret@127.0.0.1/hosting",
         "mysqll://nagaya:s3cret@127.0.0.1/hosting",
         "mysql://nagaya:s3cret@127.0.0.1/hosting?colour=red",
+        "mysql://nagaya:s3'cr@et@127.0.0.1/hosting",
+        "mysql://nagaya:***@127.0.0.1/hosting?password=s3cret&tls=on",
     ] {
         let told = problem(&format!("source = \"{source}\"\n{QUERY}"));
         assert!(told.contains("nagaya:***"), "{told}");

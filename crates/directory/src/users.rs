@@ -3,11 +3,12 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use os::user::User;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::judge::Uid;
@@ -22,14 +23,14 @@ const AT_ONCE: usize = 4;
 
 /// What is known of users.
 pub(crate) struct Users {
-    known: RefCell<HashMap<String, (Instant, Uid)>>,
+    known: Rc<RefCell<HashMap<String, (Instant, Uid)>>>,
     places: Arc<Semaphore>,
 }
 
 impl Default for Users {
     fn default() -> Self {
         Self {
-            known: RefCell::default(),
+            known: Rc::default(),
             places: Arc::new(Semaphore::new(AT_ONCE)),
         }
     }
@@ -50,32 +51,43 @@ impl Users {
         {
             return Ok(Some(uid));
         }
-        let wanted = name.clone();
         let place = Arc::clone(&self.places).acquire_owned().await;
-        let found = tokio::task::spawn_blocking(move || {
-            // Whoever hangs keeps it.
-            let _place = place;
-            User::look_up(&wanted)
-        });
-        let found = found.await;
-        let found = found.map_err(|_| "users cannot be looked up".to_owned())?;
-        let uid = match found {
-            Ok(user) => Ok(user.uid),
-            Err(error) if is_none(&error) => Err("its user is none of this machine's".to_owned()),
-            Err(error) => {
-                return Err(format!(
-                    "users cannot be looked up: {}",
-                    config::reason(&error)
-                ));
-            }
-        };
-        let mut known = self.known.borrow_mut();
-        if known.len() >= USERS_MAX {
-            known.clear();
-        }
-        known.insert(name.clone(), (Instant::now(), uid.clone()));
-        Ok(Some(uid))
+        // Who asks may not wait so long: what is found is remembered for whoever asks next.
+        let looking = look_up(name.clone(), place.ok(), Rc::clone(&self.known));
+        let found = tokio::task::spawn_local(looking).await;
+        found
+            .unwrap_or_else(|_| Err("users cannot be looked up".to_owned()))
+            .map(Some)
     }
+}
+
+/// Looks a user up, and remembers what was found; whoever hangs keeps his place.
+async fn look_up(
+    name: String,
+    place: Option<OwnedSemaphorePermit>,
+    known: Rc<RefCell<HashMap<String, (Instant, Uid)>>>,
+) -> Result<Uid, String> {
+    let wanted = name.clone();
+    let found = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        User::look_up(&wanted)
+    });
+    let found = found.await;
+    let found = found.map_err(|_| "users cannot be looked up".to_owned())?;
+    let uid = match found {
+        Ok(user) => Ok(user.uid),
+        Err(error) if is_none(&error) => Err("its user is none of this machine's".to_owned()),
+        Err(error) => {
+            let why = config::reason(&error);
+            return Err(format!("users cannot be looked up: {why}"));
+        }
+    };
+    let mut known = known.borrow_mut();
+    if known.len() >= USERS_MAX {
+        known.clear();
+    }
+    known.insert(name, (Instant::now(), uid.clone()));
+    Ok(uid)
 }
 
 /// Whether there is no such user, or cannot be one.

@@ -24,10 +24,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, beside, path};
 use crate::pools::PoolProcess;
+use crate::rows::RowKey;
 use crate::server::{ListenerSocket, Log, ReloadOutcome, TO_SERVER_FDS_MAX, Tally};
 
 /// The format of all that two programs may say to each other; another one is refused.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 /// Bytes of a message between supervisor and successor.
 pub const BYTES_MAX: usize = 12 << 20;
 /// Descriptors in one.
@@ -80,6 +81,8 @@ pub struct Handover {
     pub pools: Vec<SocketAt>,
     /// Masters of pools that run.
     pub masters: Vec<PoolProcess>,
+    /// What rows are sealed with: workers, spawner and directory process go on with rows of before.
+    pub row_key: RowKey,
 }
 
 /// A Unix socket that listens.
@@ -325,6 +328,7 @@ mod tests {
                 process: memory("process"),
                 words: memory("words"),
             }],
+            row_key: RowKey([1; 16]),
         }
     }
 
@@ -436,10 +440,11 @@ mod tests {
             written(&ToSupervisor::Held { held }),
         ];
         let expected = [
-            "4",
+            "5",
             "022f63020100007f00000150010101022f6c01022f730301750000000000000000000000000000000001\
              0106736572766572ac0205040106010673657276657207050108\
-             01022f70010161090500",
+             01022f70010161090500\
+             01010101010101010101010101010101",
             "00010900 020177 00010173 01010174 02010900",
             "02 03 0100 070170010165 020170 03 050172 0601016c016b02",
         ];

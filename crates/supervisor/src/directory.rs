@@ -195,12 +195,25 @@ fn settings(wish: &DirectoryWish, others: &[&str]) -> Result<Vec<DirectorySettin
     settings.collect()
 }
 
-/// What rows are sealed with for as long as this process lives, as its spawner and directory process hear it.
+/// What rows are sealed with, as spawner and directory process hear it: it outlives them, and upgrades.
+static ROW_KEY: OnceLock<RowKey> = OnceLock::new();
+
+/// What rows are sealed with.
+///
+/// # Errors
+/// The kernel has no random bytes.
 pub(crate) fn row_key() -> Result<RowKey, String> {
-    static KEY: OnceLock<RowKey> = OnceLock::new();
+    if let Some(key) = ROW_KEY.get() {
+        return Ok(*key);
+    }
     let mut key = [0; 16];
     os::random::fill(&mut key).map_err(|error| format!("no key for rows: {}", reason(&error)))?;
-    Ok(*KEY.get_or_init(|| RowKey(key)))
+    Ok(*ROW_KEY.get_or_init(|| RowKey(key)))
+}
+
+/// Goes on with the key of the program before, unless there is one already.
+pub(crate) fn take_row_key(key: RowKey) {
+    ROW_KEY.get_or_init(|| key);
 }
 
 fn source(source: &DirectorySource) -> Result<SourceSettings, String> {

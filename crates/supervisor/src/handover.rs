@@ -17,6 +17,7 @@ use ipc::server::{SOURCES_BYTES_MAX, Tally};
 use os::cgroup::Base;
 use os::exec::Handed;
 
+use crate::directory::{row_key, take_row_key};
 use crate::keeper::Keys;
 use crate::listeners::{Control, Listeners};
 use crate::load::apart;
@@ -77,6 +78,7 @@ impl Leaving<'_> {
             strangers: self.strangers.to_vec(),
             pools: generation.places.to_hand_over(before)?,
             masters: masters.collect::<io::Result<_>>()?,
+            row_key: row_key().map_err(io::Error::other)?,
         };
         handover.write()
     }
@@ -110,6 +112,7 @@ impl Arriving {
     pub(super) fn read(handed: Handed) -> Result<ManuallyDrop<Arriving>, Refused> {
         let said = |error: io::Error| Refused::by_system("read the hand-over", &error);
         let it = Handover::read(handed).map_err(said)?;
+        take_row_key(it.row_key);
         if it.children.len() + it.retiring.len() > PROCESSES_MAX {
             return Err(said(io::ErrorKind::InvalidData.into()));
         }

@@ -322,16 +322,17 @@ pub(super) fn judge(tops: &Tops<'_>, model: &Model) {
                 "one process asks all of them: all name the same, or none",
             );
         }
-        warn_of_listeners(value, directory);
+        warn_of_open_source(value, directory);
         if has_programs {
             warn_of_reach(value, directory);
         }
     }
 }
 
-fn warn_of_listeners(value: &Value<'_>, directory: &Directory) {
+fn warn_of_open_source(value: &Value<'_>, directory: &Directory) {
     let open = directory.source.server().filter(|server| !server.tls);
-    if open.is_some_and(|server| !is_here(&server.address)) {
+    let is_socket = |address: &ServerAddress| matches!(address, ServerAddress::Unix(_));
+    if open.is_some_and(|server| !is_here(&server.address) && !is_socket(&server.address)) {
         let message = "the source is another machine and is not asked over TLS: whoever is on the way reads rows and writes them, and may have the password";
         let finding = problem(value.spot(), message.to_owned());
         value

@@ -16,6 +16,7 @@ use super::{certificates, certs, collect_first, standing, workers};
 use crate::generation::Generation;
 use crate::permits::questions::listed_keys;
 use crate::sensors::view::{self, Report};
+use crate::site::Site;
 use crate::worker::Shared;
 
 /// Tenants that are told of, those with most first, beside those that an alert is about.
@@ -55,7 +56,12 @@ impl Followed {
     /// Of those who have a site that is recorded.
     fn tenants(&mut self, shared: &Shared, generation: &Generation) -> Vec<(String, f64)> {
         let recorded = generation.sites.iter().filter(|site| site.is_recorded);
-        let recorded: HashSet<&str> = recorded.map(|site| &*site.tenant_name).collect();
+        let mut recorded: HashSet<&str> = recorded.map(|site| &*site.tenant_name).collect();
+        let of_rows = shared.rows.tenants.all();
+        let has_rows = |site: &Site| site.rows.is_some() && site.is_recorded;
+        if generation.sites.iter().any(has_rows) {
+            recorded.extend(of_rows.iter().map(|it| &*it.name));
+        }
         let mut tenants = self.looks.busiest(shared, usize::MAX);
         tenants.retain(|it| recorded.contains(it.tenant.as_str()));
         let tenants = first_tenants(tenants, &generation.watched_tenants);

@@ -183,6 +183,14 @@ impl Places {
     /// Gives up the sockets of all pools of rows: there is a spawner that knows none of them.
     pub(crate) fn leave_rows(&mut self) {
         let is_of_row = |listening: &Listening| listening.pool().is_some_and(is_row_pool_id);
+        if let Some(claim) = self.claims.first() {
+            let left = self
+                .sockets
+                .values()
+                .filter(|listening| is_of_row(listening));
+            left.filter_map(|listening| listening.pool())
+                .for_each(|id| RowDirectories::note_used(&claim.directory, id));
+        }
         self.sockets.retain(|_, listening| !is_of_row(listening));
         self.leaving.retain(|_, (it, _)| !is_of_row(it));
     }

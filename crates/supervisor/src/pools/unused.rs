@@ -63,6 +63,12 @@ impl RowDirectories {
         }
     }
 
+    fn note_used_at(path: &Path) {
+        if let Ok(own) = directory::open(path) {
+            touch(own.into());
+        }
+    }
+
     /// Counts them if it is time, and from the second time on has those go that nobody uses: who was at work before
     /// this process began has come again by then.
     fn look(&mut self, all: &Path, is_used: impl Fn(&str) -> bool) -> io::Result<()> {
@@ -72,10 +78,15 @@ impl RowDirectories {
             return Ok(());
         }
         let is_first = self.looked.replace(Instant::now()).is_none();
-        self.look_now(all, |id| is_first || is_used(id))
+        self.look_now(all, is_first, is_used)
     }
 
-    fn look_now(&mut self, all: &Path, is_used: impl Fn(&str) -> bool) -> io::Result<()> {
+    fn look_now(
+        &mut self,
+        all: &Path,
+        is_first: bool,
+        is_used: impl Fn(&str) -> bool,
+    ) -> io::Result<()> {
         let are_many = self.count > DIRECTORIES_MAX / 2;
         let kept = if are_many { KEPT_OF_MANY } else { KEPT };
         let (mut count, mut gone) = (0, Vec::new());
@@ -91,7 +102,10 @@ impl RowDirectories {
             count += 1;
             let used = entry.metadata()?.modified()?;
             let rested = SystemTime::now().duration_since(used).unwrap_or_default();
-            if rested >= kept && !is_used(&name) {
+            if is_used(&name) {
+                // Whoever loses its spawner, and so its place, has been at work until now.
+                Self::note_used_at(&entry.path());
+            } else if rested >= kept && !is_first {
                 let away = all.join(format!("{GONE}{name}"));
                 if std::fs::rename(entry.path(), &away).is_ok() {
                     gone.push(away);
@@ -179,6 +193,11 @@ mod tests {
         assert!(rows.looked.is_some(), "the machine has run for an hour");
         add(&mut rows, &row_pool_id(&["more"])).unwrap();
         assert!(!is_there(&old) && is_there(&used) && is_there(&young));
+        let modified = std::fs::metadata(all.path().join(&used))
+            .unwrap()
+            .modified();
+        let rested = modified.unwrap().elapsed().unwrap_or_default();
+        assert!(rested < KEPT / 2, "it is used to this day");
         rows.remover.take().unwrap().join().unwrap();
         let names = std::fs::read_dir(all.path()).unwrap();
         assert_eq!(names.count(), 4, "nothing is left of it");
