@@ -260,6 +260,7 @@ fn on_this_machine(
 /// What is shown of `nagaya bench`, with the demo for its servers and the times of a test.
 fn measure_shortly(arguments: &str, demo: &Gateway) -> String {
     let port = demo.address().port().to_string();
+    let tls_port = read(&demo.directory().path().join("tls_port"));
     let mut words: Vec<String> = Vec::new();
     for word in arguments.split(' ') {
         words.push(match words.last().map(String::as_str) {
@@ -267,7 +268,8 @@ fn measure_shortly(arguments: &str, demo: &Gateway) -> String {
             Some("--listen") => port.clone(),
             _ => word
                 .replace("127.0.0.1:8080", &format!("127.0.0.1:{port}"))
-                .replace("127.0.0.1:8081", &format!("127.0.0.1:{port}")),
+                .replace("127.0.0.1:8081", &format!("127.0.0.1:{port}"))
+                .replace("localhost:8443", &format!("localhost:{tls_port}")),
         });
     }
     let shorter = match arguments {
