@@ -392,6 +392,30 @@ fn a_back_end_that_has_not_read_the_key_makes_no_tunnel() {
     }
 }
 
+/// The head that goes to the back end has no body: what a client sends ahead of a tunnel, or in the place of one, would
+/// be the next request there.
+#[test]
+fn what_comes_ahead_of_a_tunnel_that_is_not_granted_is_nobodys_request() {
+    let fine = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    for tunnels in ["", ", tunnels = false"] {
+        let upstream = ScriptedUpstream::start(move |_| vec![Step::Send(fine.into())]);
+        let gateway = gateway(&upstream, &[("proxy", tunnels), ("workers", "1")]);
+        let mut client = raw(&gateway);
+        for (stream, flags) in [(1, 0), (3, END_STREAM)] {
+            connect_websocket(&mut client, stream);
+            let ahead = b"GET /app/smuggled HTTP/1.1\r\nHost: app.test\r\n\r\n";
+            client.send(kind::DATA, flags, stream, ahead);
+            // A page would be taken for a tunnel (RFC 8441, 5).
+            assert_eq!(client.reply(stream).status(), 501);
+            assert_eq!(upstream.next_seen().head.line, "GET /app/ws HTTP/1.1");
+        }
+        client.get(5, "app.test", "/app/next");
+        assert_eq!(client.reply(5).body, b"ok");
+        assert_eq!(upstream.next_seen().head.line, "GET /app/next HTTP/1.1");
+        is_well(&gateway);
+    }
+}
+
 #[test]
 fn a_connection_serves_what_its_certificate_covers_and_sends_others_away() {
     let sites = format!(

@@ -112,6 +112,26 @@ fn a_connection_without_streams_ends_in_time_whatever_it_sends() {
     is_well(&gateway);
 }
 
+/// Replies that are there at once leave no moment in which a stream is seen open.
+#[test]
+fn a_connection_that_asks_all_the_time_is_not_idle() {
+    let changes = [
+        ("timeouts", "idle_h2 = \"1s\"\nheader = \"1s\""),
+        ("caps", "requests_per_connection = 0"),
+    ];
+    let (gateway, _upstream) = alone(&changes);
+    let mut client = raw(&gateway);
+    let begun = Instant::now();
+    for stream in (1..).step_by(2) {
+        client.get(stream, "app.test", "/r");
+        assert_eq!(client.reply(stream).status(), 200);
+        if begun.elapsed() > Duration::from_millis(2_500) {
+            break;
+        }
+    }
+    assert_eq!(client.goaways, []);
+}
+
 #[test]
 fn a_hundred_streams_are_answered_at_once_and_more_wait_at_the_client() {
     let gate = Gate::default();
