@@ -104,8 +104,10 @@ fn known_metric(gateway: &Gateway, series: &str) -> Option<f64> {
 pub(super) fn await_look(gateway: &Gateway) {
     let since = Instant::now();
     eventually(PATIENCE, "a look into the rings", || {
+        // Read before it is asked: the machine may stand still between the answer and the comparison.
+        let waited_s = since.elapsed().as_secs_f64();
         let lag_s = known_metric(gateway, "recorder_lag_seconds")?;
-        (lag_s < since.elapsed().as_secs_f64()).then_some(())
+        (lag_s < waited_s).then_some(())
     });
 }
 

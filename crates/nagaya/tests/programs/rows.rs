@@ -33,6 +33,7 @@ program = "{php}"
 source = "file:{dir}/rows.csv"
 keep = "1s"
 missing = "1s"
+wait = "60s"
 uid_min = 1
 {directory}
 [plans.small]
