@@ -349,7 +349,7 @@ fn masked_account(line: &str) -> Option<String> {
         .filter_map(|it| Some(line.find(it)? + it.len()));
     let begin = found.next()?;
     let end = line.rfind('@')?;
-    let colon = begin + line.get(begins(begin, end)?)?.find(':')? + 1;
+    let colon = begin + line.get(begin..end)?.find(':')? + 1;
     Some(starred(line, colon, end))
 }
 
@@ -360,10 +360,6 @@ fn masked_parameter(line: &str) -> Option<String> {
     let rest = line.get(begin..)?;
     let length = rest.find(['&', '"', ' ', '\n']).unwrap_or(rest.len());
     Some(starred(line, begin, begin + length))
-}
-
-fn begins(begin: usize, end: usize) -> Option<Range<usize>> {
-    (begin <= end).then_some(begin..end)
 }
 
 /// The line with stars there.

@@ -11,6 +11,7 @@ use ipc::certificates::{KeyKind, Source};
 use super::certificates::{is_failing, now_s, word};
 use super::table::{count, grid};
 use crate::permits::questions::moment;
+use crate::tls::table::covers;
 use crate::worker::Shared;
 
 /// Rows of a table.
@@ -78,16 +79,6 @@ fn told(asked: Result<String, String>) -> String {
         Ok(called) => format!("{called}\n"),
         Err(why) => format!("error: {why}\n"),
     }
-}
-
-/// Whether a name of a certificate is, or covers, a name that was asked for.
-fn covers(known: &str, name: &str) -> bool {
-    let below = known.strip_prefix("*.");
-    let is_below = |domain: &str| {
-        name.split_once('.')
-            .is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(domain))
-    };
-    known.eq_ignore_ascii_case(name) || below.is_some_and(is_below)
 }
 
 /// A row for each: those with a problem first, then those that end first.

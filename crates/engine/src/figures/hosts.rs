@@ -130,8 +130,8 @@ pub(crate) fn show(shared: &Shared, host: &str) -> String {
 fn made(generation: &Generation, (directory, host): (&str, &str), row: &Row) -> String {
     let templates = generation.row_sites.iter();
     let mut templates = templates.filter_map(|it| generation.sites.get(it.site as usize));
-    let mut rows = templates.find_map(|it| it.rows.as_ref().filter(|it| it.name == directory));
-    let Some(rows) = rows.take() else {
+    let rows = templates.find_map(|it| it.rows.as_ref().filter(|it| it.name == directory));
+    let Some(rows) = rows else {
         return String::new();
     };
     match row::outline(generation, rows, (host, row)) {

@@ -363,7 +363,6 @@ impl Connection {
         request.peer = self.origin.peer;
         request.announced.clone_from(&self.origin.announced);
         request.tls.clone_from(&self.origin.tls);
-        request.number = self.served;
         request.connection = self.number;
     }
 
@@ -376,11 +375,7 @@ impl Connection {
         let Body::H1(body) = &mut exchange.body else {
             return Ok(HeadRead::Closed);
         };
-        let head_caps = HeadCaps {
-            head_bytes: caps.head_bytes,
-            target_bytes: caps.target_bytes,
-            fields: caps.fields,
-        };
+        let head_caps = head_caps(caps);
         body.read_head(&mut exchange.request.head, &head_caps, timeouts.header_ms)
             .await
     }
@@ -388,7 +383,6 @@ impl Connection {
     /// Tells both halves about the request just read.
     fn begin(&self, exchange: &mut Exchange, caps: &Caps, timeouts: &Timeouts) {
         exchange.request.number = self.served;
-        exchange.request.connection = self.number;
         let head = &exchange.request.head;
         let keep = head.keep_alive && !self.is_leaving();
         if let (Body::H1(body), Some(reply)) = (&mut exchange.body, exchange.reply.h1()) {
@@ -475,6 +469,15 @@ impl Connection {
             Ok(()) => Ended::Idle,
             Err(_) => Ended::Farewell,
         }
+    }
+}
+
+/// What holds for heads.
+pub(super) fn head_caps(caps: &Caps) -> HeadCaps {
+    HeadCaps {
+        head_bytes: caps.head_bytes,
+        target_bytes: caps.target_bytes,
+        fields: caps.fields,
     }
 }
 

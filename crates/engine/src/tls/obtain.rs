@@ -139,7 +139,7 @@ pub(crate) fn note_use(
 async fn accepts(worker: &Worker, by: &Accepts, name: &str, client: IpAddr) -> Option<bool> {
     let map = match by {
         Accepts::Map(map) => map,
-        // The handshake has just looked.
+        // The handshake has looked: a row that serves on while it is asked for again counts, too.
         Accepts::Row(_) => return Some(true),
         Accepts::Nobody => return Some(false),
     };

@@ -9,6 +9,7 @@ use crate::exchange::Exchange;
 use crate::reply_head;
 use crate::stage::{Arrived, Routed};
 use crate::tls::facts::TlsFacts;
+use crate::tls::table::covers;
 
 /// The field by which browsers are told to come with TLS alone (RFC 6797).
 const STRICT_TRANSPORT: &[u8] = b"Strict-Transport-Security";
@@ -33,26 +34,22 @@ pub(crate) fn check_policy(routed: Routed<'_>, exchange: &Exchange) -> Result<()
         .as_deref()
         .is_some_and(|name| name != head.host());
     // Browsers send to one connection what its certificate covers, as far as they can tell.
-    match head.version == Version::Http2 && is_other && !covers(routed, facts, head.host()) {
+    match head.version == Version::Http2 && is_other && !is_covered(routed, facts, head.host()) {
         true => Err(Error::refused(421, "other_certificate")),
         false => Ok(()),
     }
 }
 
 /// Whether the certificate that a connection was shown is good for a host, and for the tenant who has it.
-fn covers(routed: Routed<'_>, facts: &TlsFacts, host: &str) -> bool {
+fn is_covered(routed: Routed<'_>, facts: &TlsFacts, host: &str) -> bool {
     let table = routed.worker.shared.certificates.table();
     let source = facts.source.as_ref();
     let Some(certificate) = source.and_then(|source| table.of_source(source)) else {
         return false;
     };
     let is_theirs = |tenant: &String| **tenant == *routed.site.tenant_name;
-    let above = host.split_once('.').map(|(_, above)| above);
-    let is_named = |name: &String| match name.strip_prefix("*.") {
-        Some(rest) => above == Some(rest),
-        None => name == host,
-    };
-    certificate.tenant.as_ref().is_none_or(is_theirs) && certificate.names.iter().any(is_named)
+    let mut names = certificate.names.iter();
+    certificate.tenant.as_ref().is_none_or(is_theirs) && names.any(|name| covers(name, host))
 }
 
 /// Whether a request came without TLS to a site that wants it; challenges may.

@@ -12,6 +12,16 @@ use config::model;
 use ipc::certificates::{Certificate, CertificateSet, KeyKind, Source};
 use rustls::pki_types::CertificateDer;
 
+/// Whether a name of a certificate is, or covers, a name that was asked for.
+pub(crate) fn covers(known: &str, name: &str) -> bool {
+    let below = known.strip_prefix("*.");
+    let is_below = |domain: &str| {
+        name.split_once('.')
+            .is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(domain))
+    };
+    known.eq_ignore_ascii_case(name) || below.is_some_and(is_below)
+}
+
 /// The certificates of a server by source and name.
 #[derive(Debug, Default)]
 pub(crate) struct CertificateTable {

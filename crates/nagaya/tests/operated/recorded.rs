@@ -18,7 +18,7 @@ use super::upgrade::{Installed, upgraded};
 
 pub(super) const PATIENCE: Duration = Duration::from_secs(90);
 /// Pages that are asked for, and the most asked for of them, whose counts are compared.
-const PAGES: usize = 3_000;
+const PAGES: usize = 6_000;
 const TOP: usize = 1_000;
 /// Requests that are sent before their replies are read.
 const AT_ONCE: usize = 100;

@@ -63,12 +63,6 @@ impl RowDirectories {
         }
     }
 
-    fn note_used_at(path: &Path) {
-        if let Ok(own) = directory::open(path) {
-            touch(own.into());
-        }
-    }
-
     /// Counts them if it is time, and from the second time on has those go that nobody uses: who was at work before
     /// this process began has come again by then.
     fn look(&mut self, all: &Path, is_used: impl Fn(&str) -> bool) -> io::Result<()> {
@@ -103,8 +97,10 @@ impl RowDirectories {
             let used = entry.metadata()?.modified()?;
             let rested = SystemTime::now().duration_since(used).unwrap_or_default();
             if is_used(&name) {
-                // Whoever loses its spawner, and so its place, has been at work until now.
-                Self::note_used_at(&entry.path());
+                // Who is not told of its end, as after this process has ended, knows of its use all the same.
+                if rested >= KEPT_OF_MANY / 2 {
+                    directory::open(&entry.path()).map(|own| touch(own.into()))?;
+                }
             } else if rested >= kept && !is_first {
                 let away = all.join(format!("{GONE}{name}"));
                 if std::fs::rename(entry.path(), &away).is_ok() {

@@ -34,7 +34,7 @@ use wire::{HeadCaps, PseudoFields, Refusal};
 
 use self::frames::{Fault, PREFACE};
 use self::io::{FrameIo, H2Io};
-use super::connection::Connection;
+use super::connection::{Connection, head_caps};
 use crate::deadline::{Awaited, Deadline};
 use crate::exchange::h2::{H2Body, H2Reply, H2Shared, SEND_BYTES_MAX};
 use crate::exchange::pace::Pace;
@@ -304,11 +304,8 @@ impl Life {
         let process = &serving.generation.process;
         let mut exchange = worker.h2_spares.acquire();
         connection.introduce(&mut exchange);
-        let caps = HeadCaps {
-            head_bytes: process.caps.head_bytes,
-            target_bytes: process.caps.target_bytes,
-            fields: process.caps.fields,
-        };
+        exchange.request.number = connection.served;
+        let caps = head_caps(&process.caps);
         let read = read_head(&mut exchange, &request, &worker, &caps, &mut self.text);
         let head = &exchange.request.head;
         let is_connect = request.extensions().get::<Protocol>().is_some();
