@@ -17,7 +17,7 @@ fn import_apache() {
 }
 
 /// Lines of a virtual host or a section of Apache's.
-const APACHE: [&str; 62] = [
+const APACHE: [&str; 65] = [
     "DirectoryIndex index.php index.html",
     "ErrorDocument 404 /errors/404.html",
     "ErrorDocument 500 \"broken\"",
@@ -60,6 +60,9 @@ const APACHE: [&str; 62] = [
     "ProxyPass /app/ http://127.0.0.1:9000/",
     "ProxyPass /app/img !",
     "ProxyPass / balancer://app/",
+    "ProxyPass /gone balancer://gone/",
+    "ProxyPassMatch ^/gone/(.*)$ balancer://gone/$1",
+    "RewriteRule ^gone$ balancer://gone/ [P]",
     "ProxyPass /s unix:/run/a.sock|http://localhost/s",
     "ProxyPassMatch ^/(.*\\.php(/.*)?)$ fcgi://127.0.0.1:9000/srv/a/$1",
     "ProxyPreserveHost On",
@@ -141,7 +144,7 @@ fn host() -> impl Strategy<Value = String> {
 }
 
 /// Directives of a server or a location.
-const NGINX: [&str; 66] = [
+const NGINX: [&str; 68] = [
     "root /srv/a;",
     "root /srv/b/;",
     "alias /srv/pictures/;",
@@ -196,12 +199,14 @@ const NGINX: [&str; 66] = [
     "proxy_pass http://127.0.0.1:9000;",
     "proxy_pass http://127.0.0.1:9000/;",
     "proxy_pass http://app/v2;",
+    "proxy_pass http://gone/;",
     "proxy_pass https://back.example;",
     "proxy_pass http://$backend;",
     "proxy_set_header Host $host;",
     "proxy_set_header X-Real-IP $remote_addr;",
     "fastcgi_pass unix:/run/php.sock;",
     "fastcgi_pass php;",
+    "fastcgi_pass gone;",
     "fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;",
     "fastcgi_param A b;",
     "uwsgi_pass 127.0.0.1:1;",
@@ -248,7 +253,7 @@ const SERVERS: [&str; 12] = [
 
 const HEAD: &str = "limit_req_zone $binary_remote_addr zone=one:1m rate=5r/s;\nlimit_conn_zone $server_name zone=two:1m;\n\
     log_format main '$remote_addr $request_time';\nupstream app { server 127.0.0.1:1 weight=2; server b.example:2 backup; }\n\
-    upstream php { server unix:/run/php.sock; keepalive 4; }\nset_real_ip_from 192.0.2.0/24;\n";
+    upstream php { server unix:/run/php.sock; keepalive 4; }\nupstream gone { server 127.0.0.1:2 down; }\nset_real_ip_from 192.0.2.0/24;\n";
 
 fn lines(of: &'static [&'static str], most: usize) -> impl Strategy<Value = String> {
     let lines = proptest::collection::vec(proptest::sample::select(of), 0..most);

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use import::Fate;
+use import::{Fate, ImportOptions, nginx};
 
 use crate::nginx::import;
-use crate::said;
+use crate::properties::passes;
+use crate::{said, site_of};
 
 const INSIDE: &str = "location / { try_files $uri /index.php$is_args$args; }
     location ~ ^/index\\.php(/|$) { fastcgi_pass unix:/run/php.sock; internal; }
@@ -110,4 +111,18 @@ fn an_index_is_of_the_exact_location_of_its_path() {
     );
     let led = "match = { file = \"*.html\", path = \"*/\", not = { file = \"/srv/a/a/index.html\" } }\nauth =";
     assert!(site.contains(led), "{site}");
+}
+
+#[test]
+fn an_upstream_without_a_server_that_can_be_asked_is_forwarded_to_by_nobody() {
+    for servers in ["", "server 127.0.0.1:1 down;", "server nowhere:0x;"] {
+        let location = "location / { proxy_pass http://app/; }";
+        let text = format!(
+            "http {{ upstream app {{ {servers} }} server {{ listen 80; server_name a.example; {location} }} }}"
+        );
+        let imported = nginx(text.as_bytes(), &ImportOptions::default()).unwrap();
+        passes(&imported);
+        assert!(!site_of(&imported).contains("proxy"), "{servers}");
+        assert_eq!(said(&imported, "proxy_pass").0, Fate::NotCarried);
+    }
 }

@@ -283,13 +283,7 @@ impl<'a> HostWork<'_, 'a> {
             return Ok(());
         }
         const UNKNOWN: &str = "where it forwards to is not known: write `proxy`";
-        let (upstream, target) = upstream(to).ok_or(UNKNOWN)?;
-        let title = format!("[upstreams.{}]", config::quote(&upstream));
-        let is_known =
-            upstream.contains(':') || self.shared.tables.iter().any(|(known, _)| *known == title);
-        if !is_known {
-            return Err(UNKNOWN);
-        }
+        let (upstream, target) = self.known_upstream(to).ok_or(UNKNOWN)?;
         let mut proxy = vec![member("upstream", upstream)];
         let target = target.trim_end_matches('/');
         if target != path {
@@ -299,6 +293,15 @@ impl<'a> HostWork<'_, 'a> {
         }
         rule.put_in("handler", "proxy", proxy_to(proxy, keeps_host), &[]);
         Ok(())
+    }
+
+    /// The upstream and the path of a URL; none where it is a balancer without servers.
+    pub(super) fn known_upstream(&self, to: &str) -> Option<(String, String)> {
+        let (upstream, path) = upstream(to)?;
+        let title = format!("[upstreams.{}]", config::quote(&upstream));
+        let mut tables = self.shared.tables.iter();
+        let is_known = upstream.contains(':') || tables.any(|(known, _)| *known == title);
+        is_known.then_some((upstream, path))
     }
 
     fn forward_regex(
@@ -327,7 +330,7 @@ impl<'a> HostWork<'_, 'a> {
             self.fastcgi(line, address, rule);
             return Ok(());
         }
-        let (upstream, path) = upstream(to).ok_or(UNKNOWN)?;
+        let (upstream, path) = self.known_upstream(to).ok_or(UNKNOWN)?;
         let path = super::rewriting::template(&path, &regex)
             .filter(|it| it.starts_with('/'))
             .ok_or(UNKNOWN)?;

@@ -6,7 +6,7 @@
 use htaccess::words::rewrite_arguments;
 
 use super::ApacheLine;
-use super::programs::{proxy_to, upstream};
+use super::programs::proxy_to;
 use super::site::HostWork;
 use crate::draft::{DraftKeys, member};
 use crate::words;
@@ -164,7 +164,9 @@ impl<'a> HostWork<'_, 'a> {
         all: &[&'a ApacheLine],
     ) -> String {
         let name = format!("forward_{}", self.early.len() + 1);
-        let Some(mut made) = rule.forwarded(&name, self.keeps_host(all)) else {
+        let target = self.known_upstream(&rule.target);
+        let made = target.and_then(|to| rule.forwarded(&name, to, self.keeps_host(all)));
+        let Some(mut made) = made else {
             let note = "where it forwards to is not known: nobody comes in where it did, write a rule with `proxy`";
             self.apache.ledger.lost(line.id, note);
             return rule.replaced("F").unwrap_or_else(|| "^ - [F]".to_owned());
@@ -255,7 +257,7 @@ impl RewriteLine {
     }
 
     /// The rule of a site that forwards what was met.
-    fn forwarded(&self, name: &str, keeps_host: bool) -> Option<DraftKeys> {
+    fn forwarded(&self, name: &str, to: (String, String), keeps_host: bool) -> Option<DraftKeys> {
         let mut members = vec![member("server_env", name)];
         let mut regex = String::new();
         if self.target.contains('$') {
@@ -264,7 +266,7 @@ impl RewriteLine {
             regex = found.filter(|_| is_plain)?;
             members.push(member("path_regex", regex.as_str()));
         }
-        let (upstream, path) = upstream(&self.target)?;
+        let (upstream, path) = to;
         let path = template(&path, &regex)?;
         let path = Some(path).filter(|it| !it.is_empty());
         let path = path.unwrap_or_else(|| "/".to_owned());

@@ -51,9 +51,14 @@ const OWN_PARAMS: [&str; 22] = [
 pub(super) type Made<T> = Result<T, &'static str>;
 
 impl<'a> Http<'a> {
-    /// The name of an upstream that is used, or the address itself, as `fastcgi` or `proxy` want it.
+    /// The name of an upstream that is used, or the address itself, as `fastcgi` or `proxy` want it;
+    /// none where an upstream has no server that can be asked.
     fn server(&self, text: &str, is_fastcgi: bool) -> Option<String> {
-        if self.upstreams.contains_key(text) {
+        if let Some(statement) = self.upstreams.get(text) {
+            let mut lines = self.body(statement).into_iter();
+            lines.find(|line| {
+                line.name == "server" && !is_reserve(line) && address(line).is_some()
+            })?;
             self.used.borrow_mut().insert((text.to_owned(), is_fastcgi));
             return Some(upstream_name(text, is_fastcgi));
         }
@@ -352,13 +357,12 @@ impl<'a> Http<'a> {
     }
 
     fn one_server(&self, line: &Statement, keys: &mut DraftKeys) -> Option<TomlItem> {
-        let has = |word: &str| line.words.iter().any(|it| it == word);
-        if has("down") || has("backup") {
+        if is_reserve(line) {
             let note = "only servers that are asked stand in `servers`: there is none in reserve";
             self.ledger.differs(line.id, note);
             return None;
         }
-        let Some(address) = words::server(line.first(), "80") else {
+        let Some(address) = address(line) else {
             self.ledger.lost(line.id, "it is no address here");
             return None;
         };
@@ -379,6 +383,16 @@ impl<'a> Http<'a> {
             ]),
         })
     }
+}
+
+/// Whether a server of an upstream is asked only when others are not there, or never.
+fn is_reserve(line: &Statement) -> bool {
+    line.words.iter().any(|it| it == "down" || it == "backup")
+}
+
+/// Where a server of an upstream is.
+fn address(line: &Statement) -> Option<String> {
+    words::server(line.first(), "80")
 }
 
 fn upstream_name(name: &str, is_fastcgi: bool) -> String {
