@@ -29,13 +29,12 @@ demo: ## one crawler, twenty sites, four PHP workers: on nginx, then on Nagaya, 
 	cargo build --release --locked -p lab --example demo
 	"$(TARGET_DIR)/release/examples/demo" "$(TARGET_DIR)/release/nagaya"
 
-test: ## every test; fuzzes for 30 s a target where cargo-fuzz is installed
+test: ## every test
 	@scripts/bootstrap.sh test
 	umask 022; scripts/test.sh # tests serve temporary files as another user
 	@scripts/test-demo.sh "$(TARGET_DIR)/debug/nagaya"
 	@scripts/test-package.sh "$(TARGET_DIR)/debug/nagaya"
 	@$(MAKE) test-cgroup2
-	@scripts/fuzz.sh 30
 	@sed '1i test: flaky, they passed only when run once more, alone:' "$(TARGET_DIR)/flaky-tests"
 
 test-cgroup2: ## the tests of control groups on a cgroup v2 kernel, and of connection tracking, under qemu
@@ -71,6 +70,8 @@ soak: ## the long run, three hours: reloads under load, programs, scripts, mutat
 	umask 022; cargo test --locked -p nagaya --test programs -- mail_of_a_pool --ignored
 	umask 022; NAGAYA_RECORDED=1000000 cargo test --locked -p nagaya --test operated -- many_requests_are_counted --nocapture
 	umask 022; NAGAYA_SOAK_S=600 cargo test --locked -p nagaya --test scripted -- scripts_soak --nocapture
+	NAGAYA_HISTORIES=50000 cargo test --locked -p limits --lib -- fleet
+	umask 022; NAGAYA_HISTORIES=500 cargo test --locked -p directory --test directory_tests -- the_script_decides
 	umask 022; NAGAYA_MUTATIONS=200000 cargo test --locked -p nagaya --test http -- mutations
 	umask 022; NAGAYA_HTACCESS_PAIRS=1000000 cargo test --locked -p nagaya --test operated -- htaccess_beside_apache --nocapture
 	umask 022; NAGAYA_CERTIFICATE_CHANGES=100 cargo test --locked -p nagaya --test http -- certificates_change --nocapture
@@ -83,7 +84,7 @@ soak: ## the long run, three hours: reloads under load, programs, scripts, mutat
 	cargo build --locked -p nagaya -p lab --bins --examples
 	umask 022; cargo test --locked -p lab --test run -- shipped --ignored
 	@scripts/sanitize.sh gc address methods
-	@scripts/fuzz.sh 120
+	@scripts/fuzz.sh
 
 lint: ## formatting, clippy, documentation, the rules of ARCHITECTURE.md
 	@scripts/bootstrap.sh build

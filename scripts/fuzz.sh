@@ -1,8 +1,8 @@
 #!/bin/sh
-# Runs every fuzz target for some seconds each (default 30), starting from the committed seeds.
+# Runs every fuzz target for some seconds each (default 120), starting from the committed seeds.
 # Needs a nightly toolchain and cargo-fuzz; says so and ends well where they are missing.
 set -eu
-seconds=${1:-30}
+seconds=${1:-120}
 cd "$(dirname "$0")/../fuzz"
 if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
     echo "fuzzing skipped: 'cargo +nightly fuzz' is not available (rustup toolchain install nightly; cargo install cargo-fuzz)"

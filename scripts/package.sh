@@ -52,7 +52,7 @@ configuration() {
   # What the configuration names is there before the first start, so that it can be checked.
   put 644 packaging/nagaya.tmpfiles usr/lib/tmpfiles.d/nagaya.conf
   install -d -m 755 "$stage/etc/nagaya/sites.d" "$stage/var/log/nagaya"
-  install -d -m 700 "$stage/var/lib/nagaya"
+  install -d -m 711 "$stage/var/lib/nagaya"
 }
 
 # Manual and completions come from the same definitions as the flags.
