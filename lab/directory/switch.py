@@ -7,6 +7,7 @@ Two upstreams that say which they are stand here. After each change its name is 
 """
 
 import http.server
+import os
 import statistics
 import subprocess
 import sys
@@ -91,6 +92,9 @@ def main(database):
     load.is_over = True
     for thread in load.threads:
         thread.join()
+    # As it was, for who comes after.
+    origin = os.environ["LAB_BACKEND_ORIGIN_PORT"]
+    sql(f"update domain set upstream = '127.0.0.1:{origin}' where domain < 'n{SWITCHED:08}'")
     client.stdin.close()
     client.wait(timeout=30)
     p.tell(failed_requests=load.failed, asked_requests=load.asked, in_force_s=statistics.median(waits),

@@ -7,6 +7,7 @@ mod acme;
 mod alert;
 mod conditions;
 mod directory;
+mod fleet;
 mod handler;
 mod limit;
 mod map;
@@ -26,8 +27,8 @@ use crate::lower::template::spell;
 use crate::model::{
     Auth, Caps, Cgroup, Compress, DirectorySection, Expires, FieldEdits, Files, HostPattern,
     IoLimit, LevelCaps, LevelTimeouts, Lifetime, Limit, ListenAddress, LogTarget, Model, Mount,
-    PlanPool, Root, Rule, Senders, Server, Settings, Site, SiteHtaccess, SiteRows, SiteTls,
-    Template, Timeouts, TlsVersion, TryEntry, Upstream, Variable,
+    Root, Rule, Senders, Server, Settings, Site, SiteHtaccess, SiteRows, SiteTls, Template,
+    Timeouts, TryEntry, Upstream, Variable,
 };
 use crate::units;
 pub use write::quote;
@@ -52,9 +53,8 @@ pub fn dump(model: &Model) -> String {
         out.section("[control]");
         out.key("socket", quote_path(&control.socket));
     }
-    if let Some(recorder) = &model.recorder {
-        out.recorder(recorder);
-    }
+    model.recorder.iter().for_each(|it| out.recorder(it));
+    model.fleet.iter().for_each(|it| out.fleet(it));
     out.listeners(model);
     out.section("[log]");
     out.key("access", quote(log_target(&model.log.access)));
@@ -155,12 +155,14 @@ impl Lines {
             self.key("protocols", list(&listener.protocols.names(http2), quote));
         }
         self.section("[tls]");
-        self.key("certificates", list(&model.tls.certificates, quote));
-        let versions = |version: &TlsVersion| quote(version.name());
-        self.key("versions", list(&model.tls.versions, versions));
-        self.duration("tickets", model.tls.tickets_ms);
-        let script_files = list(&model.tls.script_files, |path| quote_path(path));
-        self.key("script_files", script_files);
+        let tls = &model.tls;
+        self.key("certificates", list(&tls.certificates, quote));
+        self.key("versions", list(&tls.versions, |it| quote(it.name())));
+        self.duration("tickets", tls.tickets_ms);
+        if let Some(file) = &tls.ticket_secret {
+            self.key("ticket_secret", quote_path(file));
+        }
+        self.key("script_files", list(&tls.script_files, |it| quote_path(it)));
     }
 
     fn upstream(&mut self, upstream: &Upstream) {
@@ -205,19 +207,17 @@ impl Lines {
             }
             self.limits(&tenant.limits);
             self.level_scripts(&tenant.scripts);
-            if let Some(scripts_vm) = tenant.scripts_vm {
-                self.key("scripts_vm", quote(scripts_vm.name()));
-            }
+            self.some("scripts_vm", tenant.scripts_vm.map(|vm| quote(vm.name())));
             self.cgroup(tenant.cgroup.as_deref());
+            self.key("console", tenant.console);
         }
         for plan in &model.plans {
             self.section(&format!("[plans.{}]", quote(&plan.name)));
             self.key("weight", plan.weight);
             self.limits(&plan.limits);
             self.cgroup(plan.cgroup.as_deref());
-            if plan.pool != PlanPool::default() {
-                self.key("pool", pool::of_plan(&plan.pool));
-            }
+            self.some("pool", pool::of_plan(&plan.pool));
+            self.key("console", plan.console);
         }
     }
 

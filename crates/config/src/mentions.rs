@@ -184,6 +184,10 @@ fn find_processes(top: &DeTable<'_>, mentions: &mut Mentions) {
     mentions.country_files.extend(countries);
     find_recorder(top, mentions);
     find_directories(top, mentions);
+    find_fleet(top, mentions);
+    let alerts = elements(top, "alerts").filter_map(DeValue::as_table);
+    let users = alerts.filter_map(|alert| text_of(member(alert, "user")?));
+    mentions.program_users.extend(users);
 }
 
 /// Where the recorder's directory is made, and whom it becomes.
@@ -192,6 +196,13 @@ fn find_recorder(top: &DeTable<'_>, mentions: &mut Mentions) {
     let named = |key| text_of(member(recorder?, key)?);
     mentions.sockets.extend(named("directory"));
     mentions.program_users.extend(named("user"));
+}
+
+/// Whom the process becomes that asks the fleet's store.
+fn find_fleet(top: &DeTable<'_>, mentions: &mut Mentions) {
+    let fleet = member(top, "fleet").and_then(DeValue::as_table);
+    let user = fleet.and_then(|it| text_of(member(it, "user")?));
+    mentions.program_users.extend(user);
 }
 
 /// Where snapshots of directories are made, and whom their process becomes.

@@ -9,6 +9,7 @@ mod cgroup;
 mod condition;
 mod directory;
 mod file;
+mod fleet;
 mod handler;
 mod host;
 mod htaccess;
@@ -40,14 +41,16 @@ pub use acme::{
     Acceptor, Acme, AcmeBinding, AcmeCertificate, AcmeChallenge, AcmeDns, AcmeExport, Chore,
     Covering, DemandedHosts, OnDemand, is_orderable,
 };
-pub use alert::{ALERTS_MAX, Alert, Measure, WatchedFigure, Whose};
+pub use alert::{ALERTS_MAX, Alert, Measure, ServerFigure, WatchedFigure, Whose};
 pub use cgroup::{CPU_PERIOD_US, Cgroup, IoLimit};
 pub use condition::{Condition, Glob, TextMatch};
 pub use directory::{
     AFTER_PARAMETER, DIRECTORIES_MAX, DatabaseServer, Directory, DirectoryChanges, DirectorySource,
-    HOST_PARAMETER, PlacedQuery, RowFormat, RowTrust, SINCE_PARAMETER, with_placeholder,
+    HOST_PARAMETER, PlacedQuery, RowFormat, RowTrust, SINCE_PARAMETER, pieces_of_query,
+    with_placeholder,
 };
 pub use file::{Auth, AuthGroups, ErrorPage, FileIdentity, Guarded};
+pub use fleet::{Fleet, FleetStore};
 pub use handler::{
     Cgi, Console, EarlyHints, FastCgi, Handler, LinkSecret, MetricsFormat, Proxy, ProxyHost,
     ProxyRedirects, ProxyTarget, Redirect, Respond, Rlimits,
@@ -56,7 +59,7 @@ pub use host::HostPattern;
 pub use htaccess::{DirectorySection, SiteHtaccess, UnknownLines};
 pub use limit::{
     Concurrent, Kept, LIMITS_PER_REQUEST_MAX, Limit, LimitIdentities, LimitKey, LimitOn,
-    LimitPlace, Rate, Reserve, When, Window,
+    LimitPlace, LimitScope, OnLoss, Rate, Reserve, When, Window,
 };
 pub use map::{Map, MapCache, MapLookup, MapMatch, MapProgram, MapSource};
 pub use mode::Mode;
@@ -130,6 +133,8 @@ pub struct Model {
     pub last_good: PathBuf,
     /// What is recorded of requests; `None` is nothing.
     pub recorder: Option<Recorder>,
+    /// What machines share; `None` is nothing.
+    pub fleet: Option<Fleet>,
     /// What the process says of scripts.
     pub scripts: Scripts,
     /// `[tenants.NAME]` in file order, names unique. Sites refer to them by index into this list.
@@ -185,6 +190,8 @@ pub struct Tenant {
     pub scripts: Arc<PhaseScripts>,
     /// Where they run, and those of its sites and rules; `None`: as [`Model::own_vms`] has it.
     pub scripts_vm: Option<ScriptsVm>,
+    /// Whether it may look at its own figures.
+    pub console: bool,
 }
 
 /// Plans there may be.
@@ -203,6 +210,8 @@ pub struct Plan {
     pub cgroup: Option<Box<Cgroup>>,
     /// How many pages of PHP they may run, and how long.
     pub pool: PlanPool,
+    /// Whether each may look at its own figures.
+    pub console: bool,
 }
 
 /// Classes of one tenant.
@@ -223,6 +232,11 @@ pub struct RequestClass {
 impl Model {
     /// What operators have kept of changes of limits, in the order of the configuration.
     pub fn kept(&self) -> impl Iterator<Item = &Kept> {
+        self.all_limits().filter_map(|limit| limit.kept.as_deref())
+    }
+
+    /// The limits of all levels, in the order of the configuration.
+    pub fn all_limits(&self) -> impl Iterator<Item = &Limit> {
         let upstreams = self.upstreams.iter().flat_map(|it| &*it.limits);
         let tenants = self.tenants.iter().flat_map(|it| &*it.limits);
         let sites = self.sites.iter().flat_map(|site| {
@@ -236,9 +250,7 @@ impl Model {
             .chain(upstreams)
             .chain(tenants)
             .chain(plans);
-        limits
-            .chain(sites)
-            .filter_map(|limit| limit.kept.as_deref())
+        limits.chain(sites)
     }
 
     /// The longest that scripts take to start: those of `init` and `worker_init` have a time of

@@ -38,6 +38,7 @@ fn figures_of_machine_tenants_sites_upstreams_and_certificates_are_watched() {
         ("site.a.example.p99", "above = 2", 2.0),
         ("upstream.app.up", "below = 1", 1.0),
         ("certificates.days_left", "below = 14", 14.0),
+        ("handshakes.failed", "above = 50", 50.0),
     ] {
         let text = format!("[[alerts]]\nfigure = \"{figure}\"\n{bound}\n");
         let found = &alerts(&text)[0];
@@ -45,6 +46,16 @@ fn figures_of_machine_tenants_sites_upstreams_and_certificates_are_watched() {
         assert_eq!(found.figure.to_string(), figure);
         assert_eq!((found.bound, found.leave, found.for_s), (value, value, 60));
     }
+}
+
+#[test]
+fn the_store_that_machines_share_is_watched() {
+    let fleet = "[fleet]\nstore = \"redis://127.0.0.1\"\n";
+    let text = format!(
+        "{fleet}[[alerts]]\nfigure = \"fleet.up\"\nbelow = 1\n[[alerts]]\nfigure = \"fleet.machines\"\nbelow = 3\n"
+    );
+    let figures = alerts(&text).into_iter().map(|it| it.figure.to_string());
+    assert_eq!(figures.collect::<Vec<_>>(), ["fleet.up", "fleet.machines"]);
 }
 
 #[test]
@@ -73,6 +84,7 @@ fn what_could_never_be_told_or_never_be_over_is_refused_with_words() {
         ("figure = \"load1\"\nabove = 3\nleave = 4", "never be over"),
         ("figure = \"load1\"\nbelow = 3\nleave = 2", "never be over"),
         ("figure = \"load2\"\nabove = 3", "load1"),
+        ("figure = \"fleet.up\"\nbelow = 1", "there is no fleet"),
         ("figure = \"tenant.acme.speed\"\nabove = 3", "requests, cpu"),
         (
             "figure = \"tenant.acne.cpu\"\nabove = 3",

@@ -47,6 +47,19 @@ fn problem(text: &str) -> String {
 }
 
 #[test]
+fn a_file_of_passwords_that_is_missing_is_told_and_not_what_follows_from_it() {
+    let auth = "auth = { file = \"/etc/nagaya/nobody\" }\n";
+    let handler = "handler = { console = true }";
+    for text in [site(auth, handler), site("", &format!("{auth}{handler}"))] {
+        let told = problem(&text);
+        assert!(told.contains("/etc/nagaya/nobody"), "{told}");
+        assert!(!told.contains("everybody could look"), "{told}");
+    }
+    let told = problem(&site("", &format!("auth = false\n{handler}")));
+    assert!(told.contains("everybody could look"), "{told}");
+}
+
+#[test]
 fn a_console_shows_everything_or_what_is_some_tenants() {
     let all = console(HERE, "handler = { console = true }");
     assert_eq!(

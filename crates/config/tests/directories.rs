@@ -75,6 +75,48 @@ fn every_source_is_written_as_it_is_read() {
 }
 
 #[test]
+fn a_user_that_is_a_column_is_no_word_of_postgresql() {
+    let query = |columns: &str| {
+        let query = format!("SELECT {columns} FROM d WHERE host = $host");
+        format!("source = \"postgres://u@b/c\"\nquery = {query:?}\n")
+    };
+    for columns in [
+        "username AS user",
+        "username AS /* whose */ user",
+        "d.user",
+        "d . user",
+        "\"user\"",
+        "'user' AS tenant",
+        "'\"' AS q, \"user\", '\"'",
+        "'it''s user'",
+        "E'\\' user'",
+        "E'''user'",
+        "a -- user\n",
+        "a /* user, 'user */",
+        "users, user_name, superuser",
+    ] {
+        directory(&query(columns));
+    }
+    for columns in [
+        "User",
+        "user",
+        "'\"', user",
+        "E'\\'', user",
+        "'\\', user",
+        "a -- '\n, user",
+        "a /* ' */, user",
+        "\"a'\", user",
+    ] {
+        let problem = problem(&query(columns));
+        assert!(
+            problem.contains("PostgreSQL's word"),
+            "{columns}: {problem}"
+        );
+    }
+    directory("source = \"mysql://u@b/c\"\nquery = \"SELECT user FROM d WHERE host = $host\"\n");
+}
+
+#[test]
 fn what_could_not_be_asked_is_refused() {
     let asked = |lines: &str| format!("source = \"sqlite:a.db\"\n{QUERY}{lines}");
     for (lines, said) in [
@@ -113,6 +155,14 @@ fn what_could_not_be_asked_is_refused() {
         (
             "source = \"sqlite:a.db\"\nquery = \"SELECT $hots\"".to_owned(),
             "`$host`",
+        ),
+        (
+            "source = \"postgres://a@b/c\"\nquery = \"SELECT tenant, User FROM d WHERE host = $host\"".to_owned(),
+            "PostgreSQL's word",
+        ),
+        (
+            format!("source = \"postgres://a@b/c\"\n{QUERY}all = \"SELECT host, user FROM d\""),
+            "PostgreSQL's word",
         ),
         (asked("changes = \"LISTEN a\""), "`postgres:` alone"),
         (asked("trust = \"unsigned\""), "without `memcached`"),

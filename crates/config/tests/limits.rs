@@ -68,6 +68,7 @@ fn an_entry_means_what_it_says_and_the_defaults() {
         mode: Mode::Enforce,
         tunnels: true,
         reserves: Vec::new(),
+        fleet: None,
         status: 503,
         page: None,
         kept: None,
@@ -376,4 +377,22 @@ fn levels_without_limits_share_one_empty_list_and_equal_lists_are_kept_once() {
     assert!(Arc::ptr_eq(&a.limits, &c.limits));
     assert!(Arc::ptr_eq(&a.rules[0].limits, &c.rules[0].limits));
     assert!(b.limits.is_empty() && b.rules[0].limits.is_empty());
+}
+
+#[test]
+fn a_limit_of_a_fleet_with_fewer_permits_than_machines_is_warned_of_where_each_has_its_share() {
+    let warned = |entry: &str| {
+        let limit = format!("limits = [{{ concurrent = 2, scope = \"fleet\"{entry} }}]\n");
+        let fleet = "[fleet]\nstore = \"redis://127.0.0.1\"\nmachines = 3\n";
+        let text = format!("{LISTEN}{SITE}{limit}{fleet}");
+        let (_, warnings) = load_and_warn(&Sources::from_text("nagaya.toml", &text)).expect(entry);
+        warnings.to_string()
+    };
+    let told = warned("");
+    assert!(
+        told.contains("has fewer permits than there are machines"),
+        "{told}"
+    );
+    let told = warned(", on_loss = \"closed\"");
+    assert!(!told.contains("fewer permits"), "{told}");
 }

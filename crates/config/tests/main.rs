@@ -5,6 +5,7 @@ mod broken;
 mod console;
 mod corpus;
 mod directories;
+mod fleet;
 mod htaccess;
 mod limits;
 mod listen;

@@ -85,6 +85,46 @@ fn a_written_tenant_has_its_plans_limits_and_weight_beside_its_own() {
     assert_eq!(names, ["mine", "tenant"]);
 }
 
+#[test]
+fn a_plan_says_whether_its_tenants_may_look() {
+    let blind = HEAD.replace("weight = 3", "console = false");
+    assert!(model(HEAD).tenants[0].console && model(HEAD).plans[0].console);
+    assert!(!model(&blind).tenants[0].console);
+    let own = blind.replace("[tenants.own]", "[tenants.own]\nconsole = true");
+    assert!(model(&own).tenants[0].console && !model(&own).plans[0].console);
+}
+
+#[test]
+fn a_console_of_rows_shows_the_rows_tenant_alone() {
+    let recorded = HEAD.replace(
+        "[plans",
+        "[recorder]\ndirectory = \"/var/lib/figures\"\n[plans",
+    );
+    let text = |console: &str| {
+        let rule = format!(
+            "rules = [{{ match = {{ path = \"/stats/*\" }}, allow = [\"127.0.0.1\"], handler = {{ console = {console} }} }}]"
+        );
+        format!("{recorded}{}", with(&rule))
+    };
+    let model = model(&text("\"$tenant\""));
+    assert!(matches!(
+        model.sites[1].rules[0].handler,
+        Some(Handler::Console(_))
+    ));
+    for console in [
+        "true",
+        "{ tenants = [\"own\"] }",
+        "{ tenants = [\"$tenant\", \"own\"] }",
+    ] {
+        let sources = Sources::from_text("nagaya.toml", &text(console));
+        let problem = load(&sources).expect_err(console).to_string();
+        assert!(
+            problem.contains("shows the tenant of the row, and nobody else"),
+            "{problem}"
+        );
+    }
+}
+
 /// Each is refused with these words.
 fn refused(texts: &[(&str, &str)]) {
     for (text, why) in texts {
@@ -129,7 +169,6 @@ fn what_rows_do_not_have_yet_is_refused_in_a_sentence() {
             &handled("fastcgi = \"127.0.0.1:9000\""),
             "`fastcgi` is not there yet",
         ),
-        (&handled("console = true"), "`console` is not there yet"),
         (
             "[plans.x]\nlimits = [{ on = \"handshake\", rate = \"1/s\" }]\n",
             "not there yet",

@@ -504,6 +504,31 @@ fn with_program(user: &str, handler: &str, known: &[&str]) -> Result<Model, Diag
 }
 
 #[test]
+fn a_root_that_is_misspelt_is_told_and_not_that_there_is_none() {
+    let text = format!("{LISTEN}[[sites]]\nhosts = [\"a.jp\"]\nrot = \".\"\n");
+    let sources = Directory::with(&[("nagaya.toml", &text)]).read();
+    let told = load(&sources).expect_err("no such key").to_string();
+    assert!(
+        told.contains("`root`") && !told.contains("neither"),
+        "{told}"
+    );
+}
+
+#[test]
+fn the_user_of_an_alerts_program_is_looked_up() {
+    let alert = "[recorder]\ndirectory = \".\"\n[[alerts]]\nfigure = \"load1\"\nabove = 1\nrun = [\"./page\"]\nuser = \"nosuch\"\n";
+    let text = format!("{LISTEN}{}{alert}", site("a"));
+    let mut sources = Directory::with(&[("nagaya.toml", &text)]).read();
+    sources.look_up_users(|name| match name {
+        "nosuch" => Err("no such user".to_owned()),
+        _ => Ok(()),
+    });
+    let told = load(&sources).expect_err("no such user").to_string();
+    let expected = "programs cannot run as user `nosuch`: no such user";
+    assert!(told.contains(expected), "{told}");
+}
+
+#[test]
 fn programs_run_as_the_sites_user_or_as_the_servers() {
     let known = ["alice", "nobody"];
     for (user, expected) in [("user = \"alice\"", "alice"), ("", "nobody")] {

@@ -8,6 +8,7 @@
 
 mod agent;
 mod certificates;
+mod fleet;
 mod handshakes;
 mod json;
 mod limits;
@@ -23,6 +24,7 @@ pub use agent::Agent;
 pub use certificates::{
     AcmeProcess, Certificate, CertificateOrder, Certificates, Keeper, OnDemand,
 };
+pub use fleet::{Fleet, FleetLease, FleetMachine, FleetMachines};
 pub use handshakes::{HandshakeFailure, Handshakes, TenantHandshakes};
 pub use json::json;
 pub use limits::{Concurrent, Key, Limit};
@@ -33,7 +35,7 @@ pub use sensors::{Advice, Missing, Sensor, Sensors};
 pub use snapshot::Snapshot;
 pub use status::{
     Directory, Group, Map, Phase, Pool, Programs, RefusedReload, Replies, RequestClass,
-    ScriptInShadow, Scripts, SetAside, ShedRule, ShedTenant, Site, Status, Stragglers, Suspended,
-    Time, Times, Upstream, Worker,
+    ScriptInShadow, Scripts, SetAside, ShedRule, ShedTenant, Site, SlowQuestion, Status,
+    Stragglers, Suspended, Time, Times, Upstream, Worker,
 };
 pub use top::TenantNow;

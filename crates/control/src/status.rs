@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{AcmeProcess, Certificates, Handshakes, Keeper, Limit, Named, Recorder};
+use crate::{AcmeProcess, Certificates, Fleet, Handshakes, Keeper, Limit, Named, Recorder};
 
 /// Everything, at one moment (or nearly so: the workers go on counting).
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
@@ -100,6 +100,9 @@ pub struct Status {
     /// The recorder, where there is one to be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorder: Option<Recorder>,
+    /// The store that machines share, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<Fleet>,
     /// What programs used, by group, in the order of the configuration, each after those it is in
     /// and in whose figures it is contained.
     pub groups: Vec<Group>,
@@ -389,6 +392,8 @@ pub struct Directory {
     pub fresh: u64,
     /// Looks that found a row that is old, and served on.
     pub old: u64,
+    /// Looks that found nothing, and waited for an answer.
+    pub waited: u64,
     /// Questions to the process.
     pub asked: u64,
     /// Answers that were rows.
@@ -403,6 +408,38 @@ pub struct Directory {
     pub gave_up: u64,
     /// Requests that were refused as their name was not asked for in time.
     pub busy: u64,
+    /// Whether the source has answered the last question; `null` where nothing was asked of it.
+    pub answers: Option<bool>,
+    /// How long ago it has answered last.
+    pub answered_s: Option<f64>,
+    /// What went wrong last, and how long ago.
+    pub error: Option<String>,
+    /// See above.
+    pub error_s: Option<f64>,
+    /// Rows in the snapshot.
+    pub snapshot_rows: u64,
+    /// The questions to the source that took longest in the last minutes.
+    pub slowest: Vec<SlowQuestion>,
+}
+
+/// A question that a directory's source took long to answer.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SlowQuestion {
+    /// The host that was asked for.
+    pub host: String,
+    /// How long that took.
+    pub us: u64,
+}
+
+impl Directory {
+    /// Of looks the share that found something to serve at once.
+    #[must_use]
+    pub fn hit_share(&self) -> Option<f64> {
+        let found = self.fresh + self.old;
+        let all = found + self.waited + self.busy;
+        (all > 0).then(|| found as f64 / all as f64)
+    }
 }
 
 /// What a map was asked.

@@ -28,4 +28,10 @@ pub struct TenantNow {
     /// Requests refused in a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused_per_s: Option<f64>,
+    /// Handshakes of TLS in a second, of those after which a request came; none before there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handshakes_per_s: Option<f64>,
+    /// Processes of its groups that were killed for want of memory in a second; none before one was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub killed_per_s: Option<f64>,
 }

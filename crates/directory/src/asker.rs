@@ -16,7 +16,6 @@ use ipc::directory::{
     DirectorySettings, DirectoryState, FromDirectory, HOST_BYTES_MAX, REASON_BYTES_MAX, Row,
     RowAnswer, RowFrom,
 };
-use os::user::User;
 use stores::{Limits, Stores};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout};
@@ -25,8 +24,8 @@ use crate::counts::{Counts, count, ms};
 use crate::judge::{self, Names, RawRow};
 use crate::memcached::RowCache;
 use crate::snapshot::{Change, Snapshot, now_ms};
-use crate::source::{Question, RowSource};
-use crate::users::Users;
+use crate::source::{Question, RowSource, lacking};
+use crate::users::{Users, own_name};
 
 /// Questions to a source at once; others wait.
 const AT_ONCE: usize = 64;
@@ -72,7 +71,7 @@ pub struct Asker {
     pub(crate) source: RowSource,
     pub(crate) snapshot: Option<Snapshot>,
     pub(crate) counts: Counts,
-    memcached: Option<RowCache>,
+    pub(crate) memcached: Option<RowCache>,
     stores: Rc<Stores>,
     names: RefCell<Names>,
     users: Rc<Users>,
@@ -80,7 +79,7 @@ pub struct Asker {
     places: Semaphore,
     waiting: Cell<usize>,
     rest: Cell<Option<(Instant, Duration)>>,
-    /// Until when memcached is not asked, since it was silent.
+    /// Until when memcached is not asked, since it did not answer.
     memcached_rest: Cell<Option<Instant>>,
     /// What memcached and the snapshot were told before is not believed to be young.
     distrusted: Cell<Option<Instant>>,
@@ -229,18 +228,22 @@ impl Asker {
         let asked = timeout(self.wait(), async {
             let _place = self.places.acquire().await;
             let begun = Instant::now();
-            let rows = self.source.ask(Question::Host(host)).await;
-            rows.map(|rows| (rows, begun.elapsed()))
+            let answered = self.source.ask(Question::Host(host)).await?;
+            // What no row has is the source's fault: what is known of rows goes on.
+            match lacking(answered.columns.as_deref(), &self.settings.columns) {
+                Some(names) => Err(self.source.lacks("`query`", &names)),
+                None => Ok((answered, begun.elapsed())),
+            }
         });
         let asked = asked.await.unwrap_or_else(|_| {
             self.source.give_up();
             Err(self.late())
         });
         match asked {
-            Ok((rows, time)) => {
+            Ok((answered, time)) => {
                 self.rest.set(None);
                 self.counts.answered(host, time);
-                self.found(host, rows).await
+                self.found(host, answered.rows).await
             }
             Err(why) => {
                 self.failed(&why);
@@ -285,7 +288,11 @@ impl Asker {
         match self.judged(host, rows, RowFrom::Source).await {
             Ok(Some(row)) => {
                 if let Some(cache) = self.memcached.as_ref().filter(|_| !self.memcached_rests()) {
-                    let _ = timeout(MEMCACHED_WAIT, cache.put(host, &row.columns)).await;
+                    let put = timeout(MEMCACHED_WAIT, cache.put(host, &row.columns)).await;
+                    if put.is_err() {
+                        // Only one answer waits for it.
+                        self.memcached_rest.set(Some(Instant::now() + REST_MAX));
+                    }
                 }
                 self.keep(Change::Row(host.to_owned(), now_ms(), row.columns.clone()));
                 Ok(RowAnswer::Row(row))
@@ -408,9 +415,16 @@ impl Asker {
             .as_ref()
             .filter(|_| !self.memcached_rests())?;
         let looked = timeout(MEMCACHED_WAIT, cache.row(host)).await;
-        let late = looked.is_err().then(|| Instant::now() + REST_MAX);
-        self.memcached_rest.set(late);
-        let (row, age) = looked.ok()??;
+        let looked = looked.unwrap_or_else(|_| Err("it is silent".to_owned()));
+        let rest = looked.is_err().then(|| Instant::now() + REST_MAX);
+        self.memcached_rest.set(rest);
+        let (row, age) = match looked {
+            Ok(found) => found?,
+            Err(why) => {
+                self.complain(&format!("memcached does not answer: {why}"));
+                return None;
+            }
+        };
         if self.distrusts(host, age) {
             return None;
         }
@@ -502,9 +516,7 @@ impl Asker {
 fn open(path: &Path) -> Option<Snapshot> {
     let opened = Snapshot::open(path);
     let tell = |error: &std::io::Error| {
-        let (error, uid) = (config::reason(error), os::process::user_id());
-        let user = User::name_of(uid).ok().flatten();
-        let user = user.unwrap_or_else(|| format!("uid {uid}"));
+        let (error, user) = (config::reason(error), own_name());
         tracing::error!(path = %path.display(), error, user, "the snapshot cannot be used: rows will not outlive the process");
     };
     opened.inspect_err(tell).ok()

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::asker::Asker;
 use crate::judge::RawRow;
 use crate::snapshot::{Change, now_ms};
-use crate::source::{Question, ROWS_MAX, RowSource, host_of};
+use crate::source::{Question, ROWS_MAX, RowSource, host_of, lacking};
 
 /// How often changes are asked for, and files looked at.
 const POLL: Duration = Duration::from_secs(1);
@@ -67,13 +67,23 @@ async fn fill_again(asker: Rc<Asker>) {
 
 /// Writes every row into the snapshot, and forgets those that are not there any more.
 async fn fill(asker: &Rc<Asker>) -> Result<(), String> {
-    let begun_ms = now_ms();
+    fill_by(asker, now_ms).await
+}
+
+/// The same by a clock, which may be put back while pages are read: what is written is never older than when it began.
+async fn fill_by(asker: &Rc<Asker>, clock: impl Fn() -> i64) -> Result<(), String> {
+    let mut begun_ms = clock();
     let (mut pages, mut last) = (Pages::default(), None);
     loop {
-        let (asked, asked_ms) = (Instant::now(), now_ms());
+        let (asked, asked_ms) = (Instant::now(), clock());
+        begun_ms = begun_ms.min(asked_ms);
         let Some(page) = pages.next(asker).await? else {
             break;
         };
+        let columns = pages.columns.as_deref();
+        if let Some(names) = lacking(columns, &asker.settings.columns) {
+            return Err(asker.source.lacks("`all`", &names));
+        }
         let hosts = page
             .into_iter()
             .filter_map(|row| Some((host_of(&row).ok()?, row)));
@@ -120,6 +130,8 @@ pub(crate) struct Pages {
     after: String,
     count: usize,
     is_over: bool,
+    /// Which columns the last one had.
+    pub(crate) columns: Option<Vec<String>>,
 }
 
 impl Pages {
@@ -129,8 +141,10 @@ impl Pages {
             return Ok(None);
         }
         let asked = timeout(PAGE_WAIT, asker.source.ask(Question::After(&self.after))).await;
-        let rows = asked.map_err(|_| "`all` takes too long".to_owned())??;
+        let answered = asked.map_err(|_| "`all` takes too long".to_owned())??;
         self.count += 1;
+        self.columns = answered.columns;
+        let rows = answered.rows;
         if !asker.source.has_pages() {
             self.is_over = true;
             if rows.len() >= ROWS_MAX {
@@ -242,7 +256,8 @@ impl HeardChanges {
 
 async fn ask(asker: &Asker, since: i64) -> Result<Vec<RawRow>, String> {
     let asked = timeout(PAGE_WAIT, asker.source.ask(Question::Since(since))).await;
-    asked.unwrap_or_else(|_| Err("`changes` takes too long".to_owned()))
+    let asked = asked.unwrap_or_else(|_| Err("`changes` takes too long".to_owned()));
+    asked.map(|answered| answered.rows)
 }
 
 /// A change's number, and its host where it has one.
@@ -293,7 +308,51 @@ async fn listen(asker: Rc<Asker>, channel: String) {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
+    use ipc::directory::{DirectorySettings, SourceSettings};
+
     use super::*;
+
+    #[test]
+    fn a_clock_that_is_put_back_while_all_is_listed_costs_no_row() {
+        let directory = testkit::TempDir::new();
+        let path = directory.write("rows.csv", "host,tenant\na.example,anna\n");
+        let settings = DirectorySettings {
+            name: "d".into(),
+            source: SourceSettings::Csv(path),
+            query: String::new(),
+            columns: Vec::new(),
+            all: None,
+            changes: None,
+            memcached: None,
+            trusts_unsigned: false,
+            keep_ms: 60_000,
+            stale_ms: 60_000,
+            snapshot: Some(directory.path().join("kept")),
+            wait_ms: 60_000,
+            uid_min: 1_000,
+            own_uids: Vec::new(),
+            row_key: ipc::rows::RowKey::default(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let asker = Asker::new(settings, 0, mpsc::channel(1).0).unwrap();
+            let times = Cell::new(9_000);
+            let back = || times.replace(times.get() - 1_000);
+            fill_by(&asker, back).await.unwrap();
+            // What is told after it is written after it.
+            let snapshot = asker.snapshot.as_ref().unwrap();
+            assert!(snapshot.put(Change::Fact("over", Vec::new())).is_ok());
+            testkit::eventually(Duration::from_secs(60), "all to be written", || {
+                snapshot.fact("over")
+            });
+            assert!(snapshot.row("a.example").is_some());
+        });
+    }
 
     fn row(number: &str, host: &str) -> RawRow {
         let text = |text: &str| Ok(Some(text.to_owned()));

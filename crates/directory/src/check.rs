@@ -9,14 +9,14 @@ use tokio::time::timeout;
 
 use crate::asker::Asker;
 use crate::changes::Pages;
-use crate::source::{Question, RowSource, host_of};
+use crate::source::{Answered, Question, RowSource, host_of, lacking};
 
 /// A host that nobody has (RFC 6761).
 const NOBODY: &str = "nobody.invalid";
 /// Wrong rows that are told.
 const TOLD_MAX: usize = 10_000;
 /// How long a first question may take.
-const WAIT: Duration = Duration::from_secs(10);
+const WAIT: Duration = Duration::from_secs(30);
 
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub fn check(
     more: RowCheck<'_>,
 ) -> Checked {
     // Looking changes nothing.
-    (settings.snapshot, settings.memcached) = (None, None);
+    settings.snapshot = None;
     settings.wait_ms = settings.wait_ms.max(5_000);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -56,6 +56,7 @@ pub fn check(
         Err(error) => Err(config::reason(&error)),
     };
     checked.wrong.extend(looked.err());
+    checked.wrong.dedup();
     checked
 }
 
@@ -64,24 +65,70 @@ async fn look(
     all: Option<RowCheck<'_>>,
     checked: &mut Checked,
 ) -> Result<(), String> {
-    let asked = timeout(WAIT, asker.source.ask(Question::Host(NOBODY))).await;
-    asked.map_err(|_| "it does not answer".to_owned())??;
+    let columns = match asked(asker, Question::Host(NOBODY)).await {
+        Ok(answered) => {
+            let lacks = lacking(answered.columns.as_deref(), &asker.settings.columns);
+            let lacks = lacks.map(|names| asker.source.lacks("`query`", &names));
+            checked.wrong.extend(lacks);
+            answered.columns
+        }
+        Err(why) if all.is_none() => return Err(why),
+        Err(why) => {
+            checked.wrong.push(why);
+            None
+        }
+    };
     if let RowSource::File(table) = &asker.source {
         checked.wrong.extend(table.broken().await?);
     }
     if let Some(ChangesSettings::Query(_)) = &asker.settings.changes {
-        let asked = timeout(WAIT, asker.source.ask(Question::Since(0))).await;
-        let asked = asked.map_err(|_| "`changes` takes too long".to_owned())?;
-        asked.map_err(|why| format!("`changes`: {why}"))?;
+        let asked = asked(asker, Question::Since(0)).await;
+        let wrong = asked.err().map(|why| format!("`changes`: {why}"));
+        checked.wrong.extend(wrong);
     }
-    let Some(more) = all else {
-        return Ok(());
-    };
+    checked.wrong.extend(memcached_wrong(asker).await);
+    match all {
+        Some(more) => look_at_all(asker, columns.as_deref(), more, checked).await,
+        None => Ok(()),
+    }
+}
+
+/// What is wrong with the memcached that is asked first.
+async fn memcached_wrong(asker: &Asker) -> Option<String> {
+    let asked = timeout(WAIT, asker.memcached.as_ref()?.row(NOBODY)).await;
+    let asked = asked.unwrap_or_else(|_| Err("it is silent".to_owned()));
+    let why = asked.err()?;
+    Some(format!("memcached does not answer: {why}"))
+}
+
+async fn asked(asker: &Rc<Asker>, question: Question<'_>) -> Result<Answered, String> {
+    let asked = timeout(WAIT, asker.source.ask(question)).await;
+    asked.unwrap_or_else(|_| Err("it does not answer".to_owned()))
+}
+
+/// Judges every row; `columns` are those that `query` gives.
+async fn look_at_all(
+    asker: &Rc<Asker>,
+    columns: Option<&[String]>,
+    more: RowCheck<'_>,
+    checked: &mut Checked,
+) -> Result<(), String> {
     if !asker.source.lists_all(&asker.settings) {
         return Err("it has no `all`, which lists every row".to_owned());
     }
     let (mut pages, mut last) = (Pages::default(), None);
     while let Some(page) = pages.next(asker).await? {
+        if let (0, Some(listed)) = (checked.rows, pages.columns.as_deref())
+            && asker.settings.all.is_some()
+        {
+            let of_all = lacking(Some(listed), &asker.settings.columns);
+            let of_all = of_all.map(|names| asker.source.lacks("`all`", &names));
+            let is_more = |name: &&String| !name.eq_ignore_ascii_case("host");
+            let listed: Vec<_> = listed.iter().filter(is_more).cloned().collect();
+            let of_query = lacking(columns, &listed)
+                .map(|names| format!("`query` does not select `{names}`, which `all` does"));
+            checked.wrong.extend(of_all.into_iter().chain(of_query));
+        }
         for row in page {
             checked.rows += 1;
             let judged = match host_of(&row) {

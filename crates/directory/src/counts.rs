@@ -22,6 +22,7 @@ pub(crate) struct Counts {
     pub(crate) down: Cell<u64>,
     pub(crate) changes: Cell<u64>,
     is_up: Cell<bool>,
+    answered_at: Cell<Option<Instant>>,
     error: RefCell<Option<(String, Instant)>>,
     slowest: RefCell<Vec<(String, Duration, Instant)>>,
 }
@@ -36,6 +37,7 @@ impl Counts {
     pub(crate) fn answered(&self, host: &str, time: Duration) {
         count(&self.source);
         self.is_up.set(true);
+        self.answered_at.set(Some(Instant::now()));
         let mut slowest = self.slowest.borrow_mut();
         slowest.retain(|(_, _, at)| at.elapsed() < OF_LATE);
         let place = slowest.partition_point(|(_, other, _)| *other >= time);
@@ -72,6 +74,7 @@ impl Counts {
         });
         DirectoryState {
             is_up: self.is_up.get(),
+            answered_ms: self.answered_at.get().map(|at| ms(at.elapsed())),
             error: error.unwrap_or_default(),
             asked: self.asked.get(),
             source: self.source.get(),

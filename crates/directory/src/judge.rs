@@ -9,6 +9,8 @@ use std::net::Ipv6Addr;
 
 use ipc::directory::{COLUMN_BYTES_MAX, COLUMN_NAME_BYTES_MAX, COLUMNS_MAX, ROW_BYTES_MAX};
 
+use crate::source::ROWS_OF_HOST_MAX;
+
 /// Bytes of what is one component of a path, or a name.
 const WORD_BYTES_MAX: usize = 128;
 
@@ -33,6 +35,8 @@ pub(crate) type Uid = Result<u32, String>;
 /// source takes for equal.
 pub(crate) fn one(host: &str, rows: Vec<RawRow>) -> Result<Option<Vec<(String, String)>>, String> {
     let is_other = |text: &str| {
+        // A column of fixed width is filled up with blanks.
+        let text = text.trim_end_matches(' ');
         let text = text.strip_suffix('.').unwrap_or(text);
         !text.is_empty() && !text.eq_ignore_ascii_case(host)
     };
@@ -43,8 +47,13 @@ pub(crate) fn one(host: &str, rows: Vec<RawRow>) -> Result<Option<Vec<(String, S
             name.eq_ignore_ascii_case("host") && text.is_some_and(is_other)
         })
     };
+    // There may be more of them than are looked at.
+    let is_cut = rows.len() >= ROWS_OF_HOST_MAX;
     let mut rows = rows.into_iter().filter(|row| !is_others(row));
     match (rows.next(), rows.next()) {
+        (None, _) if is_cut => Err(format!(
+            "{ROWS_OF_HOST_MAX} rows of other hosts stand before it: compare bytes"
+        )),
         (None, _) => Ok(None),
         (Some(row), None) => texts(row).map(Some),
         (Some(_), Some(_)) => Err("there are two rows".to_owned()),
@@ -287,8 +296,13 @@ mod tests {
         ];
         let columns = one("bank.example", rows).unwrap().unwrap();
         assert_eq!(columns[1], ("tenant".to_owned(), "bank".to_owned()));
+        let padded = vec![row("bank.example    ", "bank")];
+        assert!(one("bank.example", padded).unwrap().is_some());
         let others = vec![row("bahnk.example", "thief")];
         assert_eq!(one("bank.example", others), Ok(None));
+        let many = (0..ROWS_OF_HOST_MAX).map(|at| row("b\u{e4}nk.example", &format!("t{at}")));
+        let wrong = one("bank.example", many.collect()).unwrap_err();
+        assert!(wrong.contains("compare bytes"), "{wrong}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod asker;
 mod changes;
 mod check;
 mod counts;
+mod fleet;
 mod judge;
 mod memcached;
 mod process;
@@ -20,4 +21,5 @@ mod users;
 
 pub use asker::{Asker, Word};
 pub use check::{Checked, RowCheck, check};
+pub use fleet::{FleetAsker, fleet_round_trip};
 pub use process::run;

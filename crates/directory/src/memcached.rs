@@ -58,12 +58,19 @@ impl RowCache {
     }
 
     /// The row of a host, if one is there that is believed.
-    pub(crate) async fn row(&self, host: &str) -> Option<Cached> {
-        let value = self.client.get(self.place(host)?).await.ok()??;
-        match &self.key {
+    ///
+    /// # Errors
+    /// Why it is not known.
+    pub(crate) async fn row(&self, host: &str) -> Result<Option<Cached>, String> {
+        let Some(place) = self.place(host) else {
+            return Ok(None);
+        };
+        let value = self.client.get(place).await;
+        let value = value.map_err(|error| error.to_string())?;
+        Ok(value.and_then(|value| match &self.key {
             Some(key) => self.opened(key, host, &value, now_ms()),
             None => Some((unsigned(&value)?, Duration::ZERO)),
-        }
+        }))
     }
 
     /// Keeps a row.

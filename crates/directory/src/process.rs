@@ -16,11 +16,13 @@ use ipc::directory::{
     DirectoryMessage, DirectoryOrder, DirectorySettings, DirectoryState, FromDirectory, RowAnswer,
     STATES_MAX, ToDirectory,
 };
+use ipc::fleet::{FleetAnswer, FleetSaid, FleetSettings, ToFleet};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
 use crate::asker::{Asker, Word};
+use crate::fleet::FleetAsker;
 
 /// Words that wait to be said.
 const WORDS_MAX: usize = 4_096;
@@ -30,6 +32,8 @@ const HEARD_MAX: usize = 256;
 const DESCRIPTORS_MAX: u64 = 4_096;
 /// Threads for what may block: files, users.
 const THREADS_MAX: usize = 8;
+/// How long the fleet's store is left alone that was not to be heard.
+const LISTEN_REST: Duration = Duration::from_secs(1);
 /// How long the last lines of the error log may take.
 const FLUSH: Duration = Duration::from_secs(1);
 
@@ -79,6 +83,11 @@ fn begin() -> io::Result<()> {
 
 /// What the loop has.
 struct Serving {
+    /// The store that machines share, or why it can never be asked.
+    fleet: Option<Result<Rc<FleetAsker>, String>>,
+    fleet_words: mpsc::Sender<FleetAnswer>,
+    fleet_server: Option<AsyncFd<OwnedFd>>,
+    fleet_outgoing: Outgoing,
     /// `None` stands for one that can never be asked, and why.
     askers: Vec<Result<Rc<Asker>, String>>,
     words: mpsc::Sender<Word>,
@@ -88,7 +97,12 @@ struct Serving {
 
 async fn serve(link: OwnedFd, settings: Vec<DirectorySettings>) -> io::Result<()> {
     let (words, mut said) = mpsc::channel(WORDS_MAX);
+    let (fleet_words, mut fleet_said) = mpsc::channel(WORDS_MAX);
     let mut serving = Serving {
+        fleet: None,
+        fleet_words,
+        fleet_server: None,
+        fleet_outgoing: Outgoing::default(),
         askers: Vec::new(),
         words,
         server: None,
@@ -108,6 +122,11 @@ async fn serve(link: OwnedFd, settings: Vec<DirectorySettings>) -> io::Result<()
             heard = heard(serving.server.as_ref()) => serving.hear(heard),
             Some(word) = said.recv() => serving.say(&word),
             () = room(serving.server.as_ref()), if !serving.outgoing.is_empty() => serving.send(),
+            heard = heard(serving.fleet_server.as_ref()) => serving.hear_of_fleet(heard),
+            Some(word) = fleet_said.recv() => serving.say_of_fleet(&word),
+            () = room(serving.fleet_server.as_ref()), if !serving.fleet_outgoing.is_empty() => {
+                serving.send_of_fleet();
+            }
             _ = second.tick() => serving.askers.iter().flatten().for_each(|asker| asker.sweep()),
         }
     }
@@ -122,7 +141,7 @@ fn register(descriptor: OwnedFd, interest: Interest) -> io::Result<AsyncFd<Owned
 }
 
 /// What the server says next, or that it has gone; never without one.
-async fn heard(server: Option<&AsyncFd<OwnedFd>>) -> io::Result<Vec<ToDirectory>> {
+async fn heard<M: DirectoryMessage>(server: Option<&AsyncFd<OwnedFd>>) -> io::Result<Vec<M>> {
     let Some(server) = server else {
         return std::future::pending().await;
     };
@@ -130,7 +149,7 @@ async fn heard(server: Option<&AsyncFd<OwnedFd>>) -> io::Result<Vec<ToDirectory>
         let mut ready = server.readable().await?;
         let mut heard = Vec::new();
         while heard.len() < HEARD_MAX {
-            match ToDirectory::try_recv(server.get_ref().as_fd())? {
+            match M::try_recv(server.get_ref().as_fd())? {
                 Some(word) => heard.push(word),
                 None => {
                     ready.clear_ready();
@@ -153,6 +172,39 @@ async fn room(server: Option<&AsyncFd<OwnedFd>>) {
             Err(_) => std::future::pending().await,
         },
         None => std::future::pending().await,
+    }
+}
+
+/// Passes the calls of the store on, for as long as the process lives: whoever asks hears why the store does not answer.
+async fn listen(asker: Rc<FleetAsker>, words: mpsc::Sender<FleetAnswer>) {
+    loop {
+        match asker.listen().await {
+            Ok(Some(call)) => {
+                // Nobody listens where the process is about to end.
+                let _ = words.send(call).await;
+            }
+            Ok(None) => {}
+            Err(_) => tokio::time::sleep(LISTEN_REST).await,
+        }
+    }
+}
+
+/// Answers what was asked of the fleet's store.
+async fn answer_of_fleet(
+    asker: Rc<FleetAsker>,
+    question: ToFleet,
+    words: mpsc::Sender<FleetAnswer>,
+) {
+    let answers = match question {
+        ToFleet::Ask(question) => vec![asker.ask(question).await],
+        ToFleet::Tell { report, is_drained } => {
+            Vec::from_iter(asker.tell(&report, is_drained).await)
+        }
+        ToFleet::List { id, order } => asker.list(id, order.as_ref()).await,
+    };
+    for answer in answers {
+        // Nobody listens where the process is about to end.
+        let _ = words.send(answer).await;
     }
 }
 
@@ -188,6 +240,7 @@ impl Serving {
     fn obey(&mut self, order: DirectoryOrder) -> io::Result<()> {
         match order {
             DirectoryOrder::Settings(_) => return Err(io::ErrorKind::InvalidData.into()),
+            DirectoryOrder::Fleet(settings) => self.open_fleet(settings),
             DirectoryOrder::Tenants(tenants) => {
                 self.askers
                     .iter()
@@ -198,8 +251,77 @@ impl Serving {
                 self.outgoing = Outgoing::default();
                 self.server = Some(register(link, Interest::READABLE | Interest::WRITABLE)?);
             }
+            DirectoryOrder::FleetLink(link) => {
+                self.fleet_outgoing = Outgoing::default();
+                self.fleet_server = Some(register(link, Interest::READABLE | Interest::WRITABLE)?);
+            }
         }
         Ok(())
+    }
+
+    fn open_fleet(&mut self, settings: FleetSettings) {
+        let asker = FleetAsker::new(settings);
+        if let Err(why) = &asker {
+            tracing::error!("the fleet's store cannot be asked: {why}");
+        }
+        let asker = asker.map(Rc::new);
+        if let Ok(asker) = &asker {
+            let (asker, words) = (Rc::clone(asker), self.fleet_words.clone());
+            let followed = Rc::clone(&asker);
+            tokio::task::spawn_local(async move { followed.follow_sentinels().await });
+            tokio::task::spawn_local(listen(asker, words));
+        }
+        self.fleet = Some(asker);
+    }
+
+    /// Has the store asked, as [`Self::hear`] deals with what is said of rows.
+    fn hear_of_fleet(&mut self, heard: io::Result<Vec<ToFleet>>) {
+        let questions = match heard {
+            Ok(questions) => questions,
+            Err(error) => {
+                if error.kind() != io::ErrorKind::UnexpectedEof {
+                    tracing::error!(error = reason(&error), "the server is not understood");
+                }
+                self.fleet_server = None;
+                return;
+            }
+        };
+        for question in questions {
+            let why = match &self.fleet {
+                Some(Ok(asker)) => {
+                    let (asker, words) = (Rc::clone(asker), self.fleet_words.clone());
+                    tokio::task::spawn_local(answer_of_fleet(asker, question, words));
+                    continue;
+                }
+                Some(Err(why)) => why.clone(),
+                None => "its files could not be read yet: the error log says which".to_owned(),
+            };
+            let (seq, said) = match question {
+                ToFleet::Ask(question) => (question.seq, FleetSaid::Down(why)),
+                ToFleet::List { id, .. } => (id, FleetSaid::Listed(Err(why))),
+                ToFleet::Tell { .. } => continue,
+            };
+            self.say_of_fleet(&FleetAnswer { seq, said });
+        }
+    }
+
+    fn say_of_fleet(&mut self, word: &FleetAnswer) {
+        if self.fleet_server.is_none() {
+            return;
+        }
+        if let Err(error) = word.put(&mut self.fleet_outgoing) {
+            tracing::error!(error = reason(&error), "an answer cannot be sent");
+        }
+        self.send_of_fleet();
+    }
+
+    fn send_of_fleet(&mut self) {
+        let Some(server) = &self.fleet_server else {
+            return;
+        };
+        if self.fleet_outgoing.send(server.get_ref().as_fd()).is_err() {
+            self.fleet_server = None;
+        }
     }
 
     /// Deals with what the server says; one that says nonsense, or has gone, is heard no more.

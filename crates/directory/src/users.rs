@@ -23,20 +23,29 @@ const AT_ONCE: usize = 4;
 
 /// What is known of users.
 pub(crate) struct Users {
+    look: UserLookup,
     known: Rc<RefCell<HashMap<String, (Instant, Uid)>>>,
     places: Arc<Semaphore>,
 }
 
+/// Looks a user up, which may take long.
+type UserLookup = fn(&str) -> io::Result<User>;
+
 impl Default for Users {
     fn default() -> Self {
-        Self {
-            known: Rc::default(),
-            places: Arc::new(Semaphore::new(AT_ONCE)),
-        }
+        Self::looked_up_by(User::look_up)
     }
 }
 
 impl Users {
+    fn looked_up_by(look: UserLookup) -> Self {
+        Self {
+            look,
+            known: Rc::default(),
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+
     /// The uid of column `user`, where a row has one.
     ///
     /// # Errors
@@ -53,7 +62,7 @@ impl Users {
         }
         let place = Arc::clone(&self.places).acquire_owned().await;
         // Who asks may not wait so long: what is found is remembered for whoever asks next.
-        let looking = look_up(name.clone(), place.ok(), Rc::clone(&self.known));
+        let looking = look_up(self.look, name.clone(), place.ok(), Rc::clone(&self.known));
         let found = tokio::task::spawn_local(looking).await;
         found
             .unwrap_or_else(|_| Err("users cannot be looked up".to_owned()))
@@ -63,6 +72,7 @@ impl Users {
 
 /// Looks a user up, and remembers what was found; whoever hangs keeps his place.
 async fn look_up(
+    look: UserLookup,
     name: String,
     place: Option<OwnedSemaphorePermit>,
     known: Rc<RefCell<HashMap<String, (Instant, Uid)>>>,
@@ -70,13 +80,15 @@ async fn look_up(
     let wanted = name.clone();
     let found = tokio::task::spawn_blocking(move || {
         let _place = place;
-        User::look_up(&wanted)
+        look(&wanted)
     });
     let found = found.await;
     let found = found.map_err(|_| "users cannot be looked up".to_owned())?;
     let uid = match found {
         Ok(user) => Ok(user.uid),
-        Err(error) if is_none(&error) => Err("its user is none of this machine's".to_owned()),
+        Err(error) if is_none(&error) => {
+            Err(format!("its user {name:.80?} is none of this machine's"))
+        }
         Err(error) => {
             let why = config::reason(&error);
             return Err(format!("users cannot be looked up: {why}"));
@@ -90,10 +102,64 @@ async fn look_up(
     Ok(uid)
 }
 
+/// What this process's user is called: whoever reads that a file cannot be opened wants to know for whom.
+pub(crate) fn own_name() -> String {
+    let uid = os::process::user_id();
+    let name = User::name_of(uid).ok().flatten();
+    name.unwrap_or_else(|| format!("uid {uid}"))
+}
+
 /// Whether there is no such user, or cannot be one.
 fn is_none(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::InvalidInput
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    static LOOKED: AtomicUsize = AtomicUsize::new(0);
+    /// Nobody is found before the test says so.
+    static OPENED: Barrier = Barrier::new(2);
+
+    fn slow(_: &str) -> io::Result<User> {
+        LOOKED.fetch_add(1, SeqCst);
+        OPENED.wait();
+        Ok(User {
+            uid: 1_234,
+            gid: 1_234,
+            groups: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn what_comes_when_nobody_waits_any_more_is_there_for_who_asks_next() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = runtime.expect("a runtime");
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let users = Users::looked_up_by(slow);
+            let columns = [("user".to_owned(), "anna".to_owned())];
+            let in_time = timeout(Duration::from_millis(10), users.of(&columns)).await;
+            assert!(in_time.is_err(), "it takes longer than anybody waits");
+            OPENED.wait();
+            let begun = std::time::Instant::now();
+            while users.known.borrow().is_empty() {
+                assert!(begun.elapsed() < Duration::from_secs(60));
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let found = users.of(&columns).await.expect("it was looked up");
+            assert_eq!(found, Some(Ok(1_234)));
+            assert_eq!(LOOKED.load(SeqCst), 1);
+        });
+    }
 }

@@ -1,13 +1,20 @@
 //! Every kind of source answers the same.
 
 use std::fs::Permissions;
+use std::io::{BufReader, Read};
+use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use directory::check;
 use ipc::directory::{ChangesSettings, DirectorySettings, RowAnswer, RowFrom, SourceSettings};
 use testkit::{MariaDb, Memcached, Postgres, TempDir};
 
 use crate::asking::{Asked, TABLE, mariadb, polled, postgres, run, settings};
+
+/// Longer than any machine stands still.
+const LONG_MS: u64 = 60_000;
 
 /// A database of SQLite with the table of the tests.
 fn sqlite(directory: &TempDir) -> (SourceSettings, rusqlite::Connection) {
@@ -51,6 +58,7 @@ fn answers_alike(settings: DirectorySettings) {
             "{state:?}"
         );
     });
+    lacks_are_told(settings.clone());
     let checked = check(settings, &["bert".to_owned()], true, &|_, _| Ok(()));
     assert_eq!(checked.rows, 5);
     let said = checked.wrong.join("\n");
@@ -60,10 +68,84 @@ fn answers_alike(settings: DirectorySettings) {
     assert!(!said.contains("a.example"), "{said}");
 }
 
+/// A column that the site uses is told of where no row has it, and no row makes a site without it: rows that are kept serve on.
+/// Each object of JSON has columns of its own.
+fn lacks_are_told(mut settings: DirectorySettings) {
+    let is_told = !matches!(settings.source, SourceSettings::JsonLines(_));
+    settings.wait_ms = LONG_MS;
+    settings.columns = ["tenant", "plan"].map(str::to_owned).into();
+    for all in [false, true] {
+        let said = check(settings.clone(), &[], all, &|_, _| Ok(())).wrong;
+        let said = said.join("\n");
+        let is_said = said.contains("has no column `plan`, which the site of its rows uses");
+        assert_eq!(is_said, is_told, "{said}");
+    }
+    let directory = TempDir::new();
+    settings.snapshot = Some(directory.path().join("rows"));
+    // What is kept there is not young.
+    settings.keep_ms = 0;
+    let mut sound = settings.clone();
+    sound.columns.clear();
+    run(async {
+        let asked = Asked::new(sound);
+        let is_kept = |_: &RowAnswer| asked.asker.state().rows >= 2;
+        asked.until("b.example", is_kept).await;
+    });
+    run(async {
+        let asked = Asked::new(settings);
+        let answer = asked.ask("e.example").await;
+        match is_told {
+            true => assert!(
+                matches!(&answer, RowAnswer::Down(why) if why.contains("`plan`")),
+                "{answer:?}"
+            ),
+            false => assert_eq!(answer, RowAnswer::Missing),
+        }
+        let known = asked.row("b.example").await;
+        assert!(!is_told || known.from == RowFrom::Snapshot, "{known:?}");
+        assert_eq!(asked.asker.state().is_up, !is_told);
+    });
+}
+
 #[test]
 fn sqlite_answers() {
     let directory = TempDir::new();
     answers_alike(settings(sqlite(&directory).0));
+}
+
+/// A site would have no plan where its host is asked for.
+#[test]
+fn a_query_that_selects_less_than_all_is_told_of() {
+    let directory = TempDir::new();
+    let mut settings = settings(sqlite(&directory).0);
+    settings.query = "SELECT tenant, NOTE FROM domains WHERE host = $host".into();
+    let said = check(settings, &[], true, &|_, _| Ok(())).wrong.join("\n");
+    let wanted = "`query` does not select `upstream`, which `all` does";
+    assert!(said.contains(wanted), "{said}");
+}
+
+#[test]
+fn rows_are_listed_though_the_query_fails_and_the_first_of_them_has_no_host() {
+    let directory = TempDir::new();
+    let (source, table) = sqlite(&directory);
+    let first = "INSERT INTO domains VALUES ('!', 'anna', NULL, NULL)";
+    table.execute(first, []).expect("insert");
+    let mut settings = settings(source);
+    settings.query = "SELECT tenant FROM domains WHERE host = $host".into();
+    let said = check(settings.clone(), &[], true, &|_, _| Ok(())).wrong;
+    let said = said.join("\n");
+    assert!(
+        said.contains("does not select `upstream`, `note`"),
+        "{said}"
+    );
+    settings.query = "SELECT tenant FROM elsewhere WHERE host = $host".into();
+    let checked = check(settings, &[], true, &|_, _| Ok(()));
+    let said = checked.wrong.join("\n");
+    assert!(
+        said.contains("elsewhere") && said.contains("row 1: its host"),
+        "{said}"
+    );
+    assert_eq!(checked.rows, 6);
 }
 
 #[test]
@@ -114,7 +196,7 @@ fn files_answer_and_are_read_again() {
 }
 
 /// A certificate for this machine's address that its key signed itself, and both in files of a database's user.
-fn certificate(directory: &TempDir) -> (String, [String; 2]) {
+pub(crate) fn certificate(directory: &TempDir) -> (String, [String; 2]) {
     let key = rcgen::KeyPair::generate().expect("make a key");
     let params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]);
     let certificate = params.expect("an address").self_signed(&key);
@@ -334,6 +416,50 @@ fn memcached_is_asked_first_and_believed_where_it_is_signed() {
             (RowFrom::Memcached, Some("10.0.0.9:80"))
         );
     });
+}
+
+/// A memcached that takes all and says nothing: who it is told to.
+fn silent_memcached() -> (std::net::SocketAddr, Arc<Mutex<Vec<u8>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("an address");
+    let heard = Arc::<Mutex<Vec<u8>>>::default();
+    let hears = Arc::clone(&heard);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let hears = Arc::clone(&hears);
+            std::thread::spawn(move || {
+                for byte in BufReader::new(stream).bytes().map_while(Result::ok) {
+                    hears.lock().expect("nobody broke off").push(byte);
+                }
+            });
+        }
+    });
+    (address, heard)
+}
+
+#[test]
+fn a_memcached_that_is_silent_is_told_of_and_nothing_waits_to_be_kept_there() {
+    let directory = TempDir::new();
+    let mut settings = settings(sqlite(&directory).0);
+    let (address, heard) = silent_memcached();
+    settings.memcached = Some(address.to_string());
+    settings.wait_ms = LONG_MS;
+    let checked = check(settings.clone(), &[], false, &|_, _| Ok(()));
+    let said = checked.wrong.join("\n");
+    assert!(said.contains("memcached does not answer"), "{said}");
+    heard.lock().expect("nobody broke off").clear();
+    let begun = Instant::now();
+    run(async {
+        let asked = Asked::new(settings);
+        assert_eq!(asked.row("a.example").await.from, RowFrom::Source);
+        let (error, _) = asked.asker.state().error;
+        assert!(error.contains("memcached does not answer"), "{error}");
+    });
+    // After five seconds it is asked again.
+    let has_rested = begun.elapsed() > Duration::from_secs(4);
+    let heard = heard.lock().expect("nobody broke off");
+    let heard = String::from_utf8_lossy(&heard);
+    assert!(has_rested || !heard.contains("set "), "{heard}");
 }
 
 /// What an example says of a key, in a comment.

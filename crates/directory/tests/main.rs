@@ -3,4 +3,7 @@
 mod asking;
 mod databases;
 mod faults;
+mod fleet;
+mod fleet_machines;
+mod fleet_way;
 mod life;

@@ -19,7 +19,7 @@ use crate::error::{Error, Kind, Result};
 use crate::figures;
 use crate::figures::tenant::{self, TenantOrder};
 use crate::figures::top::Looks;
-use crate::figures::{certs, hosts, standing};
+use crate::figures::{certs, hosts, machines, standing};
 use crate::permits::questions;
 use crate::sensors::view::Report;
 use crate::worker::Shared;
@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How long a question may take, and each part of its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// What is said to a question nobody knows.
-const UNKNOWN: &str = "error: unknown question; known are: status, reload, upgrade, sensors, pools, pools-restart, pools-stop, pools-clear, tenant-suspend, tenant-resume, tenant-kill, limits list, limits top, limits set, why, why-tls, certs, certs-renew, certs-rehearse, top\n";
+const UNKNOWN: &str = "error: unknown question; known are: status, reload, upgrade, sensors, pools, pools-restart, pools-stop, pools-clear, tenant-suspend, tenant-resume, tenant-kill, limits list, limits top, limits set, why, why-tls, certs, certs-renew, certs-rehearse, top, fleet, fleet-drain, fleet-undrain\n";
 /// Bytes of a question without its line feed.
 pub const QUESTION_BYTES_MAX: usize = 8 * 1_024;
 
@@ -111,6 +111,9 @@ fn answer(stream: OwnedFd, shared: &Shared, looks: &mut Looks) -> io::Result<()>
         "sensors" => Report::of_server(shared).table(),
         "sensors json" => Report::of_server(shared).json(),
         "directory" => hosts::answer(shared),
+        "fleet" => machines::machines(shared, false),
+        "fleet json" => machines::machines(shared, true),
+        "fleet-drained" => machines::drained(shared),
         "top" => looks.answer(shared, ""),
         other if other.starts_with("top ") => {
             looks.answer(shared, other.strip_prefix("top ").unwrap_or_default())
@@ -137,6 +140,8 @@ fn answer_of_names(shared: &Shared, question: &str) -> Option<String> {
         "tenant-kill" => Some(tenant::act(shared, rest, TenantOrder::Kill)),
         "directory-show" => Some(hosts::show(shared, rest)),
         "directory-forget" => Some(hosts::forget(shared, rest)),
+        "fleet-drain" => Some(machines::drain(shared, rest, true)),
+        "fleet-undrain" => Some(machines::drain(shared, rest, false)),
         "pools-clear" => Some(standing::act(shared, rest, PoolQuestion::Clear)),
         _ => None,
     }

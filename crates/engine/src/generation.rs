@@ -90,6 +90,10 @@ pub struct Generation {
     /// The groups that programs run in, by path and owner, each after those it is in: as many as
     /// pools, and seldom asked for.
     groups: Box<[Packed<OwnedGroup>]>,
+    /// Which of them have a quota of processors.
+    with_cpu_quota: Box<[usize]>,
+    /// Which are a pool's, or around one.
+    around_pools: Box<[usize]>,
     /// Which of them programs of a rule are born in, by the indices of site and rule.
     leaves: HashMap<(usize, usize), usize>,
     /// Where these groups stand; not known to the model.
@@ -115,6 +119,8 @@ pub struct Generation {
     pub(crate) plans: Box<[PlanTerms]>,
     /// Tenants whom no row may name.
     pub(crate) written_tenants: HashSet<Box<str>>,
+    /// Those of the configuration that may not look at their own figures.
+    pub(crate) without_console: HashSet<Box<str>>,
 }
 
 /// What of a plan is not its limits.
@@ -122,6 +128,10 @@ pub struct Generation {
 pub(crate) struct PlanTerms {
     pub(crate) name: Box<str>,
     pub(crate) weight: u32,
+    /// Whether its tenants may look at their own figures.
+    pub(crate) has_console: bool,
+    /// Whether the groups of its tenants have a quota of processors.
+    pub(crate) has_cpu_quota: bool,
 }
 
 /// A group, by its path, and whose it is.
@@ -197,7 +207,8 @@ fn countries(model: &Model, before: Option<&Process>) -> Option<Arc<CountryFile>
     }
 }
 
-fn listeners(model: &Model) -> Box<[SocketAddr]> {
+/// Where a model listens, but for Unix sockets.
+pub(crate) fn listeners(model: &Model) -> Box<[SocketAddr]> {
     let addresses = model.listeners.iter().map(|listener| &listener.address);
     let addresses = addresses.filter_map(|address| match address {
         ListenAddress::Tcp(address) => Some(*address),
@@ -223,8 +234,7 @@ impl Generation {
     pub fn compile(number: u64, model: &Model, before: Option<&Self>) -> Result<Self> {
         let mut targets = TargetsBuilder::new(&model.log.access);
         let shape = Shape::of(model);
-        let groups = shape.groups.into_iter();
-        let groups: Vec<_> = groups.map(|it| (it.path, it.owner)).collect();
+        let groups: Vec<_> = shape.owned().collect();
         let shedding = before.and_then(|before| before.shedding.as_ref());
         let shedding = Shedding::compile(model, &groups, shedding)?;
         let upstreams = model.upstreams.iter().cloned();
@@ -250,6 +260,8 @@ impl Generation {
             limits: Limits::default(),
             shedding,
             groups: Box::default(),
+            with_cpu_quota: shape.with_cpu_quota().collect(),
+            around_pools: shape.around_pools().collect(),
             leaves: shape.leaves,
             layout: Layout::default(),
             room: Room::ENOUGH,
@@ -264,6 +276,7 @@ impl Generation {
             directories: model.directories.iter().cloned().map(Arc::new).collect(),
             plans: plans(model),
             written_tenants: written_tenants(model),
+            without_console: without_console(model),
         };
         let mut copies = generation.copies(model);
         copies.classes = generation.compile_classes(model, before)?;
@@ -469,13 +482,23 @@ impl Generation {
         self.groups.iter().filter_map(|group| group.open().ok())
     }
 
-    /// How many there are.
-    pub(crate) fn groups_count(&self) -> usize {
-        self.groups.len()
+    /// Those of them that have a quota of processors.
+    pub(crate) fn groups_with_cpu_quota(&self) -> impl Iterator<Item = OwnedGroup> {
+        let places = self.with_cpu_quota.iter();
+        places.filter_map(|place| self.group_at(*place))
     }
 
-    /// One of them.
-    pub(crate) fn group_at(&self, place: usize) -> Option<OwnedGroup> {
+    /// How many of them are a pool's, or around one.
+    pub(crate) fn groups_of_pools(&self) -> usize {
+        self.around_pools.len()
+    }
+
+    /// One of these.
+    pub(crate) fn group_of_pool(&self, place: usize) -> Option<OwnedGroup> {
+        self.group_at(*self.around_pools.get(place)?)
+    }
+
+    fn group_at(&self, place: usize) -> Option<OwnedGroup> {
         self.groups.get(place)?.open().ok()
     }
 
@@ -503,8 +526,15 @@ fn plans(model: &Model) -> Box<[PlanTerms]> {
     let plans = model.plans.iter().map(|plan| PlanTerms {
         name: plan.name.as_str().into(),
         weight: plan.weight,
+        has_console: plan.console,
+        has_cpu_quota: { plan.cgroup.as_ref() }.is_some_and(|it| it.cpu_millicores.is_some()),
     });
     plans.collect()
+}
+
+fn without_console(model: &Model) -> HashSet<Box<str>> {
+    let without = model.tenants.iter().filter(|tenant| !tenant.console);
+    without.map(|tenant| Box::from(&*tenant.name)).collect()
 }
 
 /// The tenants of the configuration, where rows could name them.

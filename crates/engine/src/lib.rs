@@ -33,6 +33,7 @@ mod fields;
 mod figures;
 #[cfg(test)]
 mod fixture;
+mod fleet;
 mod generation;
 pub mod glob;
 mod guarded;

@@ -162,6 +162,8 @@ struct ServerThreads {
     teller: Option<LinkedThread<OwnedFd>>,
     /// There once a directory process was; ends with the server.
     asker: Option<LinkedThread<DirectoryLink>>,
+    /// There once machines shared limits.
+    fleet: Option<LinkedThread<OwnedFd>>,
 }
 
 impl ServerThreads {
@@ -200,6 +202,7 @@ impl ServerThreads {
             asking: None,
             teller: None,
             asker: None,
+            fleet: None,
         };
         match server.install(first, &generation, receiver) {
             Ok(()) => Ok(server),
@@ -240,6 +243,7 @@ impl ServerThreads {
             self.shared.handshakes.start()?;
         }
         self.ask_agents(generation)?;
+        self.ask_fleet(generation)?;
         self.prepare(generation, receiver)?;
         if let Err(error) = self.control.replace(configure.control, &self.shared) {
             self.discard(generation.number);
@@ -261,6 +265,10 @@ impl ServerThreads {
         self.use_programs(configure.programs);
         certificates::take(&self.shared, configure.keeper, certificates);
         self.shared.limits.put_in_force(&generation.limits);
+        if generation.limits.fleet.is_none() {
+            // Its thread ends with it.
+            self.fleet = None;
+        }
         let pools = &self.shared.program_pools;
         pools.put_in_force(&generation.program_pools);
         pools.tell_costs(&generation.costs);
@@ -287,6 +295,15 @@ impl ServerThreads {
         if self.asking.is_none() && upstreams.any(|upstream| upstream.agent_port.is_some()) {
             let asking = Asking::start(self.shared.clone());
             self.asking = Some(asking.map_err(|error| internal("thread", &error))?);
+        }
+        Ok(())
+    }
+
+    /// Has permits leased, where machines share limits.
+    fn ask_fleet(&mut self, generation: &Generation) -> Result<()> {
+        if generation.limits.fleet.is_some() && self.fleet.is_none() {
+            let fleet = crate::fleet::start(self.shared.clone());
+            self.fleet = Some(fleet.map_err(|error| internal("thread", &error))?);
         }
         Ok(())
     }

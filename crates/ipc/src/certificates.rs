@@ -10,6 +10,7 @@ use std::fmt;
 use std::io;
 use std::ops::RangeInclusive;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -105,6 +106,18 @@ pub enum Source {
     Acme(String),
     /// Our own authority for development, for the hosts of the site of this name.
     Local(String),
+}
+
+/// What a certificate of `[tls] certificates` is called: as its file without the ending, or as the directory that certbot has
+/// made for it.
+#[must_use]
+pub fn called(file: &Path) -> Option<&str> {
+    let is_certbots = file.file_name().is_some_and(|name| name == "fullchain.pem");
+    let name = match is_certbots {
+        true => file.parent().and_then(Path::file_name),
+        false => file.file_stem(),
+    };
+    name?.to_str()
 }
 
 /// A certificate that can be answered with.

@@ -6,6 +6,7 @@
 //!
 //! Not here: what is answered (`recorder`), and who may ask (the server's configuration).
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -32,7 +33,8 @@ const FIELD_BYTES_MAX: usize = 8 * 1024;
 pub const FIGURES_MAX: usize = 4_096;
 /// Requests that are told of one incident, the oldest of those that are known.
 pub const INCIDENT_REQUESTS_MAX: usize = 16;
-/// Seconds between two looks at what tenants take: a figure of theirs stands for so long.
+/// Seconds between two looks at what tenants take: a figure of theirs stands for so long, unless it says for how many
+/// of these.
 pub const TENANT_LOOK_S: u64 = 9;
 /// The one script that pages run, as a policy names it: the recorder draws it into them, and the server
 /// lets a browser run nothing else, whatever the recorder says.
@@ -41,6 +43,10 @@ pub const SCRIPT_HASH: &str = "sha256-MtP7ZsmjC5pq9qZ1Fb6eKHb+40OYsm7zxT68iXmi7a
 const PACKET_BYTES_MAX: usize = 60 * 1024;
 /// Packets that are read at once: some more than the largest message has.
 const PACKETS_AT_ONCE: usize = 300;
+/// Between the identity of a limit and whose part of it is meant: neither has one.
+const PART: char = '\t';
+/// Stands in a key that was shortened for what was left out of it.
+const CUT: char = '…';
 const LAST: u8 = 0;
 const MORE: u8 = 1;
 
@@ -51,6 +57,8 @@ pub enum ToConsole {
     Figures {
         /// Seconds after 1970.
         at_s: i64,
+        /// How many looks each stands for, where one is late or missing: what is told each second for one.
+        looks: f64,
         /// At most [`FIGURES_MAX`]; more come in further messages.
         values: Vec<(String, f64)>,
     },
@@ -217,17 +225,14 @@ impl ConsoleScope {
         }
     }
 
-    /// Whether what a limit stands on is in it, as its identity says that: `tenant example/file`.
+    /// Whether what a limit stands on is in it, as its identity says that ([`LimitOwner`]).
     #[must_use]
     pub fn has_limit(&self, identity: &str) -> bool {
-        let mut words = identity.splitn(2, ' ');
-        let level = words.next().unwrap_or_default();
-        let of = words.next().and_then(|rest| rest.split('/').next());
-        match (level, of) {
-            _ if *self == ConsoleScope::All => true,
-            ("tenant", Some(name)) => self.has_tenant(name),
-            ("site" | "rule", Some(name)) => self.has_site(name),
-            _ => false,
+        match (self, LimitOwner::of(identity)) {
+            (ConsoleScope::All, _) => true,
+            (_, Some(LimitOwner::Tenant(name))) => self.has_tenant(name),
+            (_, Some(LimitOwner::Site(name))) => self.has_site(name),
+            (_, None) => false,
         }
     }
 
@@ -256,6 +261,61 @@ impl ConsoleScope {
                 sites.any(|site| site == name)
             }
         }
+    }
+}
+
+/// Whose a limit is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitOwner<'a> {
+    /// This tenant's.
+    Tenant(&'a str),
+    /// This site's.
+    Site(&'a str),
+}
+
+impl<'a> LimitOwner<'a> {
+    /// By what the limit's state is kept by: `tenant example/file`, `rule a.example/2/file`. One of a plan, or of the site of
+    /// all rows, is nobody's, but for what [`of_key`](Self::of_key) makes of it.
+    #[must_use]
+    pub fn of(identity: &'a str) -> Option<LimitOwner<'a>> {
+        let (limit, part) = match identity.split_once(PART) {
+            Some((limit, part)) => (limit, Some(part)),
+            None => (identity, None),
+        };
+        let (level, rest) = limit.split_once(' ')?;
+        let name = rest.split('/').next()?;
+        match (level, part) {
+            ("plan", part) => part.map(LimitOwner::Tenant),
+            ("tenant", _) => Some(LimitOwner::Tenant(name)),
+            ("site" | "rule", part) => Some(LimitOwner::Site(part.unwrap_or(name))),
+            _ => None,
+        }
+    }
+
+    /// What of a limit is this key's owner's: all of it, unless it is of a plan or of the site of all rows, whose keys say
+    /// first whose they are.
+    #[must_use]
+    pub fn of_key(identity: &'a str, key: &str) -> Cow<'a, str> {
+        match Self::part(identity, key) {
+            Some(part) => format!("{identity}{PART}{part}").into(),
+            None => identity.into(),
+        }
+    }
+
+    /// Whether only an owner's part of a limit is meant.
+    #[must_use]
+    pub fn is_part(identity: &str) -> bool {
+        identity.contains(PART)
+    }
+
+    /// Whose a key of such a limit is; nobody's where the key was shortened so much that this is not in it: what is left there
+    /// may be a client's.
+    #[must_use]
+    pub fn part<'k>(identity: &str, key: &'k str) -> Option<&'k str> {
+        let mut apart = ["plan ", "site directory:", "rule directory:"].into_iter();
+        let is_apart = apart.any(|begin| identity.starts_with(begin));
+        let owner = key.split(' ').next().filter(|it| !it.contains(CUT));
+        is_apart.then(|| owner.unwrap_or_default())
     }
 }
 
@@ -473,6 +533,7 @@ mod tests {
             ToConsole::Live("x".repeat(MESSAGE_BYTES_MAX - 100)),
             ToConsole::Figures {
                 at_s: 60,
+                looks: 1.0,
                 values: vec![("load1".into(), 0.5)],
             },
         ];
@@ -542,6 +603,68 @@ mod tests {
         mangled(&sound, |bytes| {
             let _ = take::<ToConsole>(&mut Vec::new(), &[&[LAST], bytes].concat());
         });
+    }
+
+    #[test]
+    fn limits_of_plans_and_of_all_rows_are_whose_their_keys_are() {
+        use LimitOwner as Owner;
+        for (limit, key, owner) in [
+            ("tenant a/pages", "", Some(Owner::Tenant("a"))),
+            (
+                "rule a.example/2/path",
+                "/x y",
+                Some(Owner::Site("a.example")),
+            ),
+            ("plan small/file 2", "a", Some(Owner::Tenant("a"))),
+            ("plan small/path", "a /x%20y", Some(Owner::Tenant("a"))),
+            ("plan small/path", "", Some(Owner::Tenant(""))),
+            (
+                "site directory:d/path",
+                "a.example /x",
+                Some(Owner::Site("a.example")),
+            ),
+            (
+                "rule directory:d/1/site",
+                "a.example",
+                Some(Owner::Site("a.example")),
+            ),
+            ("process/client", "a", None),
+            ("upstream app/1", "a", None),
+            // Of what was shortened within its first word nothing is told.
+            (
+                "rule directory:d/1/cookie",
+                "www.example-shop.j…SESSION=6f1e9a",
+                Some(Owner::Site("")),
+            ),
+            (
+                "site directory:d/path",
+                "www.example-shop.jp /a…z",
+                Some(Owner::Site("www.example-shop.jp")),
+            ),
+            ("plan small/cookie", "someb…secret", Some(Owner::Tenant(""))),
+        ] {
+            let of_key = Owner::of_key(limit, key);
+            assert_eq!(Owner::of(&of_key), owner, "{limit} {key}");
+        }
+        assert_eq!(
+            Owner::of("plan small/pages"),
+            None,
+            "it is of all its tenants"
+        );
+        let ToConsole::Question(ConsoleQuestion { scope, .. }) = question("") else {
+            unreachable!("it is one");
+        };
+        for (limit, is_its_own) in [
+            ("plan small/pages\ta", true),
+            ("plan small/pages\tab", false),
+            ("plan small/pages", false),
+            ("plan a/pages", false),
+            ("site directory:d/path\ta.example", true),
+            ("site directory:d/path\tb.example", false),
+            ("site directory:d/path", false),
+        ] {
+            assert_eq!(scope.has_limit(limit), is_its_own, "{limit}");
+        }
     }
 
     #[test]

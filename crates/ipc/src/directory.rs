@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, BadMessage, beside};
 use crate::console::Outgoing;
+use crate::fleet::FleetSettings;
 use crate::rows::RowKey;
 use crate::server::ProcessLife;
 
@@ -142,6 +143,8 @@ pub enum RowFrom {
 pub struct DirectoryState {
     /// Whether the source has answered the last question.
     pub is_up: bool,
+    /// How long ago it has answered last.
+    pub answered_ms: Option<u64>,
     /// What went wrong last, and how long ago; empty: nothing did. At most [`REASON_BYTES_MAX`].
     pub error: (String, u64),
     /// Questions that were asked.
@@ -289,10 +292,14 @@ impl DirectoryMessage for FromDirectory {
 pub enum DirectoryOrder {
     /// By what it works, in the order of the configuration; said first, and once.
     Settings(Vec<DirectorySettings>),
+    /// The store that machines share, where there is one; said next, and once.
+    Fleet(FleetSettings),
     /// Tenants of written sites, which no row may name.
     Tenants(Vec<String>),
     /// The link to the server from now on.
     Link(#[serde(with = "beside")] OwnedFd),
+    /// The link over which the server asks the store from now on.
+    FleetLink(#[serde(with = "beside")] OwnedFd),
 }
 
 /// What a server is told of the directory process.
@@ -305,12 +312,15 @@ pub struct DirectoryNews {
     /// The link to it, where it is another one.
     #[serde(with = "beside")]
     pub link: Option<OwnedFd>,
+    /// The link for what machines share, where it is another one.
+    #[serde(with = "beside")]
+    pub fleet: Option<OwnedFd>,
 }
 
 impl DirectoryNews {
     /// Its descriptors.
     pub(crate) fn fds(&self) -> impl Iterator<Item = &OwnedFd> {
-        self.link.iter()
+        self.link.iter().chain(&self.fleet)
     }
 }
 
@@ -323,6 +333,8 @@ pub struct DirectorySettings {
     pub source: SourceSettings,
     /// What is asked for one host.
     pub query: String,
+    /// The columns that the site of its rows uses.
+    pub columns: Vec<String>,
     /// What lists everything.
     pub all: Option<String>,
     /// How changes are heard of.
@@ -390,8 +402,10 @@ impl DirectoryOrder {
     /// When the process has gone or does not listen.
     pub fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
         let fds: Vec<_> = match self {
-            DirectoryOrder::Settings(_) | DirectoryOrder::Tenants(_) => Vec::new(),
-            DirectoryOrder::Link(fd) => vec![fd.as_fd()],
+            DirectoryOrder::Settings(_) | DirectoryOrder::Fleet(_) | DirectoryOrder::Tenants(_) => {
+                Vec::new()
+            }
+            DirectoryOrder::Link(fd) | DirectoryOrder::FleetLink(fd) => vec![fd.as_fd()],
         };
         os::fdpass::send(link, &codec::encode(self)?, &fds)
     }
@@ -514,6 +528,7 @@ mod tests {
                 tls: None,
             }),
             query: "SELECT 1".into(),
+            columns: vec!["plan".into()],
             all: None,
             changes: Some(ChangesSettings::Listen("domains".into())),
             memcached: None,
@@ -536,7 +551,9 @@ mod tests {
             match DirectoryOrder::recv(there.as_fd()).unwrap() {
                 DirectoryOrder::Settings(heard) => assert_eq!(heard.first(), Some(&settings)),
                 DirectoryOrder::Tenants(heard) => assert_eq!(heard, ["own"]),
-                DirectoryOrder::Link(_) => {}
+                DirectoryOrder::Link(_)
+                | DirectoryOrder::FleetLink(_)
+                | DirectoryOrder::Fleet(_) => {}
             }
         }
     }

@@ -7,7 +7,7 @@
 //! are named, as errors or, where the configuration lets them go, as warnings. A shape is the same
 //! on every machine, so that supervisor, spawner and server mean the same groups by it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::path::Path;
 
@@ -147,6 +147,28 @@ impl<'a> Shape<'a> {
     /// The group that a rule's programs are born in; `None` where no level has one.
     pub fn leaf(&self, site: usize, rule: usize) -> Option<usize> {
         self.leaves.get(&(site, rule)).copied()
+    }
+
+    /// The groups in words.
+    pub fn owned(&self) -> impl Iterator<Item = (Vec<String>, Owner)> {
+        let groups = self.groups.iter();
+        groups.map(|it| (it.path.clone(), it.owner.clone()))
+    }
+
+    /// The places of groups that have a quota of processors.
+    pub fn with_cpu_quota(&self) -> impl Iterator<Item = usize> {
+        let groups = self.groups.iter().enumerate();
+        let groups = groups.filter(|(_, it)| it.cgroup.cpu_millicores.is_some());
+        groups.map(|(place, _)| place)
+    }
+
+    /// The places of groups that are a pool's, or around one.
+    pub fn around_pools(&self) -> impl Iterator<Item = usize> {
+        let of_pools = self.pools.iter().filter_map(|at| self.groups.get(*at));
+        let around = of_pools.flat_map(|it| (1..=it.path.len()).map(|depth| &it.path[..depth]));
+        let around: HashSet<&[String]> = around.collect();
+        let groups = self.groups.iter().enumerate();
+        groups.filter_map(move |(place, it)| around.contains(&*it.path).then_some(place))
     }
 
     /// What this machine makes of it. `device` finds the disk a path is on.

@@ -81,12 +81,14 @@ pub enum ToKeeper {
 }
 
 /// By what the keeper works.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// How long a ticket key is the current one, in seconds.
     pub tickets_rotate_s: u64,
     /// How many before it are still accepted.
     pub tickets_before: u8,
+    /// What ticket keys are derived from; empty: made by chance.
+    pub ticket_secret: Blob,
 }
 
 /// Files that should be a certificate and its key.
@@ -316,6 +318,7 @@ mod tests {
             ToKeeper::Settings(Settings {
                 tickets_rotate_s: 8,
                 tickets_before: 2,
+                ticket_secret: Blob::from(*b"secret"),
             }),
             ToKeeper::Judge {
                 candidates: vec![candidate],

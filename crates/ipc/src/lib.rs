@@ -18,6 +18,7 @@ pub mod certificates;
 pub mod codec;
 pub mod console;
 pub mod directory;
+pub mod fleet;
 pub mod groups;
 pub mod handover;
 pub mod keeper;

@@ -3,6 +3,10 @@
 //! The idea: a limit's identity and a key may have almost anything in them, but no tab: what stands between
 //! two of these is what it says, whatever it looks like.
 
+use std::borrow::Cow;
+
+use crate::console::LimitOwner;
+
 /// How all of them begin.
 pub const LIMIT_FIGURES: &str = "limit.";
 
@@ -28,6 +32,15 @@ impl LimitCount<'_> {
         };
         let [limit, of] = [limit, of].map(|text| text.replace('\t', " "));
         format!("{LIMIT_FIGURES}{limit}\t{what}\t{of}")
+    }
+
+    /// What of a limit it is of: of a key its owner's part, where owners have the limit apart.
+    #[must_use]
+    pub fn part_of(self, limit: &str) -> Cow<'_, str> {
+        match self {
+            LimitCount::Key(key) => LimitOwner::of_key(limit, key),
+            LimitCount::Waited | LimitCount::Refused(_) => limit.into(),
+        }
     }
 
     /// The limit and what is counted of it, by a figure's name; none where it is no such figure.

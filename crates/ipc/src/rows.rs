@@ -269,6 +269,15 @@ impl RowsManifest {
         Ok(group(self::tenant(&tenant)?, self.plan(order)?))
     }
 
+    /// Has the groups of a pool, whichever manifest made it, bind its tenant as this one says.
+    pub fn bind(&self, order: &RowOrder, groups: &mut [Group]) {
+        if let (Some(own), Ok(latest)) = (groups.first_mut(), self.group(order))
+            && own.path == latest.path
+        {
+            own.limits = latest.limits;
+        }
+    }
+
     /// The groups that a tenant may have.
     pub fn groups_of(&self, tenant: &str) -> impl Iterator<Item = Vec<String>> {
         let plans = std::iter::once(None).chain(self.plans.iter().map(Some));
@@ -494,6 +503,24 @@ mod tests {
             pool.socket,
             PathBuf::from(format!("/pools/{}.sock", pool.id))
         );
+    }
+
+    #[test]
+    fn whichever_manifest_makes_a_pool_the_latest_binds_its_tenant() {
+        let order = order("anna", "u1", "8.3");
+        let mut latest = rows();
+        latest.pool.directory = "/other".into();
+        latest.plans[0].limits.pids = Some(5);
+        let (_, mut groups) = rows().pool(&order).unwrap();
+        let below = groups[1].clone();
+        latest.bind(&order, &mut groups);
+        assert_eq!(groups[0].limits.pids, Some(5));
+        assert_eq!(groups[1], below);
+        // Another tenant's group is bound by what was meant.
+        latest.plan = None;
+        latest.plans[0].limits.pids = None;
+        latest.bind(&order, &mut groups);
+        assert_eq!(groups[0].limits.pids, Some(5));
     }
 
     #[test]

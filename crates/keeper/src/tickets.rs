@@ -3,7 +3,7 @@
 //! The idea: one secret at a time is made by chance, and every policy's key is derived of it, so
 //! that whoever changes what a policy says has other keys, and nothing is kept for policies. Secrets
 //! live as long as this process: a server that dies resumes its sessions, a keeper that dies leaves
-//! none to be resumed.
+//! none to be resumed. Machines that share a secret derive the same keys of it and of the time.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
 use aws_lc_rs::rand;
+use ipc::certificates::Blob;
 use ipc::keeper::Settings;
 use ipc::signing::{TICKET_KEYS_MAX, TicketKey};
 
@@ -35,7 +36,7 @@ impl std::fmt::Debug for Rotation {
 }
 
 struct Secret {
-    bytes: [u8; 32],
+    bytes: Box<[u8]>,
     made_s: u64,
 }
 
@@ -44,6 +45,7 @@ impl Default for Tickets {
         let settings = Settings {
             tickets_rotate_s: 8 * 3_600,
             tickets_before: 2,
+            ticket_secret: Blob::default(),
         };
         Tickets(Mutex::new(Rotation {
             settings,
@@ -56,6 +58,9 @@ impl Tickets {
     /// Rotates by these from now on.
     pub(crate) fn set(&self, settings: Settings) {
         let mut rotation = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if rotation.settings.ticket_secret != settings.ticket_secret {
+            rotation.secrets.clear();
+        }
         rotation.settings = settings;
     }
 
@@ -70,9 +75,8 @@ impl Tickets {
     ) -> Result<Vec<TicketKey>, Unspecified> {
         let mut rotation = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         rotation.rotate(now_s)?;
-        let settings = rotation.settings;
-        let keys = rotation.secrets.iter();
-        keys.map(|secret| secret.key(policy, settings)).collect()
+        let (secrets, settings) = (rotation.secrets.iter(), &rotation.settings);
+        secrets.map(|it| it.key(policy, settings)).collect()
     }
 }
 
@@ -82,16 +86,26 @@ impl Rotation {
         let Settings {
             tickets_rotate_s,
             tickets_before,
+            ref ticket_secret,
         } = self.settings;
         let rotate_s = tickets_rotate_s.max(1);
+        if !ticket_secret.0.is_empty() {
+            self.secrets = at_step(ticket_secret, now_s / rotate_s, tickets_before)
+                .map(|(bytes, step)| Secret {
+                    bytes,
+                    made_s: step.saturating_mul(rotate_s),
+                })
+                .collect();
+            return Ok(());
+        }
         let lives = rotate_s.saturating_mul(u64::from(tickets_before) + 1);
         let is_alive = |secret: &Secret| now_s < secret.made_s.saturating_add(lives);
         self.secrets.retain(is_alive);
         let current = self.secrets.front();
         // A clock that was set back makes none.
         if current.is_none_or(|secret| now_s >= secret.made_s.saturating_add(rotate_s)) {
-            let mut bytes = [0; 32];
-            rand::fill(&mut bytes)?;
+            let mut bytes = Box::new([0; 32]);
+            rand::fill(&mut *bytes)?;
             let made_s = now_s;
             self.secrets.push_front(Secret { bytes, made_s });
         }
@@ -99,6 +113,16 @@ impl Rotation {
         self.secrets.truncate(kept.min(TICKET_KEYS_MAX));
         Ok(())
     }
+}
+
+/// A shared secret with the steps of time that count now: this one, the next, as another machine's
+/// clock may be ahead, and those before.
+fn at_step(shared: &Blob, now: u64, before: u8) -> impl Iterator<Item = (Box<[u8]>, u64)> {
+    let before = (1..=u64::from(before)).filter_map(move |back| now.checked_sub(back));
+    let steps = [now, now.saturating_add(1)].into_iter().chain(before);
+    steps
+        .take(TICKET_KEYS_MAX)
+        .map(|step| (shared.0.clone(), step))
 }
 
 struct Derived;
@@ -110,11 +134,11 @@ impl KeyType for Derived {
 }
 
 impl Secret {
-    fn key(&self, policy: &[u8; 32], settings: Settings) -> Result<TicketKey, Unspecified> {
+    fn key(&self, policy: &[u8; 32], settings: &Settings) -> Result<TicketKey, Unspecified> {
         let secret = Salt::new(HKDF_SHA256, &[]).extract(&self.bytes);
         let mut derived = [0; DERIVED_BYTES];
         secret
-            .expand(&[PURPOSE, policy], Derived)?
+            .expand(&[PURPOSE, policy, &self.made_s.to_be_bytes()], Derived)?
             .fill(&mut derived)?;
         let (name, secret) = derived.split_first_chunk().ok_or(Unspecified)?;
         let rotate_s = settings.tickets_rotate_s.max(1);
@@ -139,10 +163,15 @@ mod tests {
     }
 
     fn tickets() -> Tickets {
+        sharing(b"")
+    }
+
+    fn sharing(secret: &[u8]) -> Tickets {
         let tickets = Tickets::default();
         tickets.set(Settings {
             tickets_rotate_s: 100,
             tickets_before: 2,
+            ticket_secret: Blob::from(secret),
         });
         tickets
     }
@@ -189,5 +218,39 @@ mod tests {
         let one = tickets().keys(&POLICY, 1_000).unwrap();
         let other = tickets().keys(&POLICY, 1_000).unwrap();
         assert_ne!(one[0].secret, other[0].secret);
+    }
+
+    #[test]
+    fn keepers_that_share_a_secret_open_each_others_tickets_though_their_clocks_differ() {
+        let (one, other) = (sharing(&[7; 32]), sharing(&[7; 32]));
+        for (now_s, theirs_s) in [
+            (1_000, 1_000),
+            (1_050, 1_149),
+            (1_150, 1_051),
+            (1_000, 1_199),
+        ] {
+            let ours = one.keys(&POLICY, now_s).unwrap();
+            assert!(ours.len() == 4 && ours[0].issues_until_s > now_s);
+            let current = ours.first().unwrap();
+            assert!(
+                other.keys(&POLICY, theirs_s).unwrap().contains(current),
+                "{now_s} {theirs_s}"
+            );
+        }
+        assert_ne!(
+            one.keys(&POLICY, 1_000).unwrap(),
+            sharing(&[8; 32]).keys(&POLICY, 1_000).unwrap()
+        );
+        // At the beginning of time, too.
+        assert_eq!(one.keys(&POLICY, 0).unwrap().len(), 2);
+        // Without the secret what it made is not used any more.
+        one.set(Settings {
+            tickets_rotate_s: 100,
+            tickets_before: 2,
+            ticket_secret: Blob::default(),
+        });
+        let alone = one.keys(&POLICY, 1_000).unwrap();
+        let shared = other.keys(&POLICY, 1_000).unwrap();
+        assert!(alone.len() == 1 && !names(&shared).contains(&alone[0].name));
     }
 }

@@ -244,6 +244,7 @@ fn fixed(name: &str, concurrent: u32) -> Definition {
         late: None,
         rate: None,
         mode: Mode::Enforce,
+        fleet: None,
     }
 }
 

@@ -15,6 +15,15 @@ pub struct LimitId {
 }
 
 impl LimitId {
+    /// Marks versions of limits whose permits are leased.
+    pub(crate) const LEASED: u32 = 1 << 31;
+
+    /// Whether its permits are leased.
+    #[inline]
+    pub(crate) fn is_leased(self) -> bool {
+        self.version & Self::LEASED != 0
+    }
+
     /// Its number. A limit that comes when another has gone may get that one's.
     #[must_use]
     pub fn number(self) -> u32 {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::ask::{LimitId, TenantId};
+use crate::fleet::OnLoss;
 
 /// A configured limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +30,9 @@ pub struct Definition {
     pub rate: Option<RateDefinition>,
     /// Whether it refuses, or only counts what it would have refused.
     pub mode: Mode,
+    /// Whether its permits are leased from a store that several machines ask, and what holds while that is away; none: they
+    /// are this machine's.
+    pub fleet: Option<OnLoss>,
 }
 
 /// Who competes in a limit's queue.

@@ -106,7 +106,7 @@ impl Turns {
 }
 
 /// Runs something on some threads, one at a time, in an order that the seed alone decides.
-fn run(seed: u64, threads: usize, work: impl Fn(usize, &mut Rng) + Sync) {
+pub(crate) fn run(seed: u64, threads: usize, work: impl Fn(usize, &mut Rng) + Sync) {
     let baton = Arc::new(Baton {
         state: Mutex::new(Turns {
             running: 0,
@@ -255,7 +255,7 @@ impl Stage {
     }
 }
 
-fn definition(name: &str, keyed: Keyed, concurrent: u32, queue: u32) -> Definition {
+pub(crate) fn definition(name: &str, keyed: Keyed, concurrent: u32, queue: u32) -> Definition {
     Definition {
         identity: name.to_owned(),
         name: name.to_owned(),
@@ -267,11 +267,12 @@ fn definition(name: &str, keyed: Keyed, concurrent: u32, queue: u32) -> Definiti
         late: None,
         rate: None,
         mode: Mode::Enforce,
+        fleet: None,
     }
 }
 
 /// Schedules tried for each setting.
-fn seeds() -> u64 {
+pub(crate) fn seeds() -> u64 {
     let events = std::env::var("NAGAYA_EVENTS").ok();
     events
         .and_then(|text| text.parse().ok())

@@ -7,6 +7,7 @@
 mod adaptive;
 mod ask;
 mod definition;
+pub mod fleet;
 mod histogram;
 #[cfg(test)]
 mod interleave;
@@ -29,7 +30,7 @@ pub use ask::{Ask, Class, LimitId, TenantId, WANTS_MAX, Want};
 pub use definition::{
     Change, Concurrent, Defined, Definition, Keyed, Mode, RateDefinition, Shared, TenantDefinition,
 };
-pub use ledger::{Admission, Ledger, TenantLease};
+pub use ledger::{Admission, FleetCall, FleetLook, LeaseLook, Ledger, TenantLease};
 pub use look::{GateLook, LimitLook, Steered, Totals};
 pub use permit::{Permit, Used};
 pub use queue::handshake;

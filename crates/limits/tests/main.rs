@@ -1,6 +1,7 @@
 //! Limits: models, properties, threads and simulations.
 
 mod controllers;
+mod fleet;
 mod keys;
 mod leases;
 mod ledger;

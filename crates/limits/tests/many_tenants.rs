@@ -78,6 +78,7 @@ impl Gateway {
             late: None,
             rate: None,
             mode: Mode::Enforce,
+            fleet: None,
         };
         let tenant = |number| TenantDefinition {
             name: format!("tenant {number}"),

@@ -413,6 +413,7 @@ fn definition(name: &str, keyed: Keyed, concurrent: u32, queue: u32) -> Definiti
         late: None,
         rate: None,
         mode: Mode::Enforce,
+        fleet: None,
     }
 }
 

@@ -205,6 +205,7 @@ fn definition(name: &str, keyed: Keyed, concurrent: u32) -> Definition {
         late: None,
         rate: None,
         mode: Mode::Enforce,
+        fleet: None,
     }
 }
 

@@ -3,13 +3,13 @@
 //! The idea: one line answers everybody. It is HAProxy's agent-check (`up ready 75%`), with the
 //! sensors behind the sign that begins a description there; a client that speaks HTTP is answered
 //! in JSON. Few connections at once, each with little time: what is to tell of overload must not
-//! add to it.
+//! add to it. Beside a gateway it says, too, whether that is drained in its fleet.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use clap::Args;
@@ -18,6 +18,7 @@ use engine::agents::line::AgentLine;
 use engine::sensors::gauges::Sensors;
 use engine::sensors::sampling::Here;
 
+use crate::control::{EVERY, Running};
 use crate::outcome::{Outcome, complain};
 
 /// How often the machine is measured.
@@ -42,6 +43,45 @@ pub(crate) struct AgentOptions {
     /// While this file is there, ask for no further requests
     #[arg(long, value_name = "FILE")]
     pub(crate) drain: Option<PathBuf>,
+    /// Control socket of a gateway here: while that is drained (`nagaya fleet drain`), ask for no further requests
+    #[arg(long, value_name = "PATH")]
+    pub(crate) gateway: Option<PathBuf>,
+}
+
+/// What says that no further requests are wanted.
+struct Drains {
+    file: Option<PathBuf>,
+    is_gateway_drained: Arc<AtomicBool>,
+}
+
+impl Drains {
+    /// Asks the gateway, where there is one, for as long as the process lives.
+    fn follow(options: &AgentOptions) -> io::Result<Drains> {
+        let is_gateway_drained = Arc::<AtomicBool>::default();
+        if let Some(socket) = options.gateway.clone() {
+            let is_drained = Arc::clone(&is_gateway_drained);
+            let body = move || {
+                let running = Running::at(socket);
+                loop {
+                    // One that does not answer is as it was.
+                    if let Ok(answer) = running.try_ask("fleet-drained") {
+                        is_drained.store(answer.starts_with(b"drain"), Relaxed);
+                    }
+                    std::thread::sleep(EVERY);
+                }
+            };
+            let thread = std::thread::Builder::new().name("gateway".to_owned());
+            thread.spawn(body)?;
+        }
+        Ok(Drains {
+            file: options.drain.clone(),
+            is_gateway_drained,
+        })
+    }
+
+    fn is_draining(&self) -> bool {
+        self.is_gateway_drained.load(Relaxed) || self.file.as_deref().is_some_and(Path::exists)
+    }
 }
 
 /// Reads an address.
@@ -77,18 +117,19 @@ pub(crate) fn run(options: &AgentOptions) -> Outcome {
                 std::thread::sleep(SAMPLE_EVERY);
             }
         });
-    if let Err(error) = measuring {
-        complain(&format!(
-            "nagaya: start a thread: {}\n",
-            config::reason(&error)
-        ));
-        return Outcome::Failed;
-    }
+    let drains = match measuring.and_then(|_| Drains::follow(options)) {
+        Ok(drains) => drains,
+        Err(error) => {
+            let why = config::reason(&error);
+            complain(&format!("nagaya: start a thread: {why}\n"));
+            return Outcome::Failed;
+        }
+    };
     complain(&format!("nagaya: agent answers on {}\n", options.listen));
-    answer_all(&listener, &sensors, options.drain.as_deref())
+    answer_all(&listener, &sensors, &drains)
 }
 
-fn answer_all(listener: &TcpListener, sensors: &Arc<Sensors>, drain: Option<&Path>) -> Outcome {
+fn answer_all(listener: &TcpListener, sensors: &Arc<Sensors>, drains: &Drains) -> Outcome {
     let open = Arc::<AtomicUsize>::default();
     loop {
         let Ok((stream, _)) = listener.accept() else {
@@ -97,7 +138,7 @@ fn answer_all(listener: &TcpListener, sensors: &Arc<Sensors>, drain: Option<&Pat
             continue;
         };
         let place = ConnectionSlot::acquire(&open);
-        let (Some(place), line) = (place, line(sensors, drain)) else {
+        let (Some(place), line) = (place, line(sensors, drains)) else {
             continue;
         };
         // Where no thread can be had, the client hears nothing.
@@ -127,10 +168,10 @@ impl Drop for ConnectionSlot {
 }
 
 /// What there is to say now.
-fn line(sensors: &Sensors, drain: Option<&Path>) -> AgentLine {
+fn line(sensors: &Sensors, drains: &Drains) -> AgentLine {
     let of_machine = Gauge::ALL.into_iter().filter(|gauge| gauge.is_of_machine());
     let values = of_machine.filter_map(|gauge| Some((gauge, sensors.value(&Sensor::Here(gauge))?)));
-    let percent = match drain.is_some_and(Path::exists) {
+    let percent = match drains.is_draining() {
         true => 0,
         false => percent(|gauge| sensors.mean(&Sensor::Here(gauge))),
     };

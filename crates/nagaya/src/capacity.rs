@@ -3,7 +3,7 @@
 //! The idea: the recorder's figures say how it has been, and this machine what can be raised; both are
 //! read as they are, whether a gateway runs or not.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use clap::Args;
 use engine::sensors::sampling::Here;
@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use recorder::{FigureStore, outlook, resources, zone_of};
 use report::Language;
 
-use crate::outcome::{Outcome, complain, print};
-use crate::recorder::{DIRECTORY, printed};
+use crate::outcome::{Outcome, print};
+use crate::recorder::{CommandFailure, FiguresPlace, ended, failed, printed};
 
 /// Options of `capacity`.
 #[derive(Debug, Args)]
@@ -24,32 +24,29 @@ pub(crate) struct CapacityOptions {
     /// Write a page instead: nagaya capacity --html > capacity.html
     #[arg(long)]
     html: bool,
-    /// Directory of the figures
-    #[arg(long, value_name = "DIRECTORY", default_value = DIRECTORY)]
-    directory: PathBuf,
+    #[command(flatten)]
+    place: FiguresPlace,
 }
 
 /// Tells it.
-pub(crate) fn run(options: &CapacityOptions) -> Outcome {
+pub(crate) fn run(config: &Path, options: &CapacityOptions) -> Outcome {
+    ended(told(config, options))
+}
+
+fn told(config: &Path, options: &CapacityOptions) -> Result<Outcome, CommandFailure> {
+    let directory = options.place.find(config)?;
     let mut here = Here::look();
     let snapshot = here.sample();
     let report = Report::of_machine(&here, &snapshot);
     let resources = resources(processors(), |figure| report.raised_by(figure));
-    let told = FigureStore::open_existing(&options.directory).and_then(|mut store| {
-        let now = Timestamp::now().to_zoned(zone_of(&mut store)?);
-        outlook(&store, resources, &now)
-    });
-    match told {
-        Ok(outlook) if options.json => print(outlook.json().as_bytes()),
-        Ok(outlook) => {
-            let document = outlook.document(Language::English);
-            print(printed(&document, options.html).as_bytes())
-        }
-        Err(why) => {
-            complain(&format!("nagaya: {why}\n"));
-            Outcome::Failed
-        }
-    }
+    let mut store = FigureStore::open_existing(&directory).map_err(failed)?;
+    let now = Timestamp::now().to_zoned(zone_of(&mut store).map_err(failed)?);
+    let outlook = outlook(&store, resources, &now).map_err(failed)?;
+    let text = match options.json {
+        true => outlook.json(),
+        false => printed(&outlook.document(Language::English), options.html),
+    };
+    Ok(print(text.as_bytes()))
 }
 
 fn processors() -> usize {

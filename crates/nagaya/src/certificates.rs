@@ -11,6 +11,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use supervisor::certificates::plan::{Harm, Plan, Planned};
 use supervisor::certificates::validity_warning;
+use supervisor::ticket_secret;
 
 /// Threads that judge.
 const THREADS_MAX: usize = 8;
@@ -38,7 +39,8 @@ pub(crate) fn judge(model: &Model, naming: &Naming<'_>, at: Option<Date>) -> Rep
     let (files, problems, _) = plan.files();
     let mut report = Report::of(&files, naming, at);
     let unplaced = |message| Problem::at(None, message);
-    report.problems.extend(problems.into_iter().map(unplaced));
+    let problems = problems.into_iter().chain(ticket_secret(model).err());
+    report.problems.extend(problems.map(unplaced));
     report
         .warnings
         .extend(plan.missing().into_iter().map(unplaced));

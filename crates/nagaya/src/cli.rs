@@ -15,6 +15,7 @@ use crate::capacity::CapacityOptions;
 use crate::certs::CertsOptions;
 use crate::control::Where;
 use crate::directory::DirectoryOptions;
+use crate::fleet::FleetOptions;
 use crate::htaccess::HtaccessCommand;
 use crate::import::ImportCommand;
 use crate::limits::{Limits, WhyOptions};
@@ -65,6 +66,7 @@ Why was this request refused?          nagaya why REQUEST-ID
 Which pools run, and what do they take? nagaya pools
 Which tenant takes the machine now?    nagaya top
 Which certificate ends when?           nagaya certs
+How are the other machines?            nagaya fleet
 What does this machine lack?           nagaya doctor
 What does my .htaccess do to this URL? nagaya htaccess explain URL
 What does my script do, and how fast?  nagaya script run FILE
@@ -159,18 +161,20 @@ pub(crate) enum Command {
     Import(ImportCommand),
     /// The tables that say which sites there are: how they stand, what is known of a host, what is wrong in them
     Directory(DirectoryOptions),
+    /// The machines that share limits: how each is, where its configuration differs, what all have leased
+    ///
+    /// As the store knows them that `[fleet]` names, asked by the running gateway of any of them.
+    Fleet(FleetOptions),
     /// Figures of what sites were asked for: access logs read into them, and sites forgotten
     #[command(subcommand)]
     Recorder(RecorderCommand),
     /// What was recorded of a site: visits, pages, where people came from, bots, errors, times
     ///
     /// Of days that `nagaya recorder import` has read logs of. Without --from and --to: the last 28 days.
-    #[command(arg = without_configuration())]
     Report(ReportOptions),
     /// How full each resource of this machine is, when it will be, by whom, and what would help
     ///
     /// Of what the recorder has seen of its sensors. Nothing is foretold from less than two weeks.
-    #[command(arg = without_configuration())]
     Capacity(CapacityOptions),
     /// Measure a web server: load it, and say what its figures are worth
     Bench(Elsewhere),
@@ -269,16 +273,13 @@ fn given_needlessly(matches: &ArgMatches) -> Option<String> {
     let (outer, matches) = matches.subcommand()?;
     let is_given =
         |of: &ArgMatches| of.value_source(CONFIGURATION) == Some(ValueSource::CommandLine);
-    if matches!(
-        outer,
-        "agent" | "sendmail" | "report" | "capacity" | "completions" | "man"
-    ) {
+    if matches!(outer, "agent" | "sendmail" | "completions" | "man") {
         return is_given(matches).then(|| format!("nagaya {outer}"));
     }
     let (command, matches) = matches.subcommand()?;
     let reads_none = match outer {
         "limits" => matches!(command, "simulate" | "propose"),
-        "script" | "recorder" => true,
+        "script" => true,
         "import" => matches!(command, "nginx" | "apache"),
         _ => false,
     };
@@ -424,6 +425,9 @@ mod tests {
             ("pools restart a.example", vec![installed], installed),
             ("top --by memory -n 5", vec![installed], installed),
             ("tenant suspend a", vec![installed], installed),
+            ("report a.jp", vec![installed], installed),
+            ("capacity", vec![CONFIG, installed], CONFIG),
+            ("recorder forget a.jp", vec![installed], installed),
             ("limits list", vec![installed], installed),
             ("limits top", vec![CONFIG, installed], CONFIG),
             ("limits top", vec![], CONFIG),
@@ -451,13 +455,7 @@ mod tests {
             command.render_long_help().to_string().contains("--config")
         };
         assert!(offers("check"));
-        for words in [
-            "agent",
-            "sendmail a@b.jp",
-            "report a.jp",
-            "completions bash",
-            "man",
-        ] {
+        for words in ["agent", "sendmail a@b.jp", "completions bash", "man"] {
             let command = words.split(' ').next().unwrap_or_default();
             assert!(!offers(command), "{command}");
             for line in [

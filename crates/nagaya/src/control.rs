@@ -116,6 +116,11 @@ impl Running {
         Ok(Running { socket })
     }
 
+    /// The gateway that answers at this socket.
+    pub(crate) fn at(socket: PathBuf) -> Running {
+        Running { socket }
+    }
+
     /// The gateway whose socket is named, whatever is wrong with the configuration.
     pub(crate) fn named(config: &Path, place: &Where) -> Option<Running> {
         let socket = match &place.socket {

@@ -4,10 +4,15 @@
 //! The idea: `check` reads the configuration as `serve` would and asks each source itself, so that a wrong table is
 //! known before a request meets it; all else is asked of the gateway.
 
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use clap::{Args, Subcommand};
+use config::model::{Directory, DirectorySource, Model};
+use engine::directory::row::{RowJudge, RowsMayName};
 use ipc::directory::Row;
+use os::user::User;
 use supervisor::load::load;
 
 use crate::control::{Where, carry_out, show};
@@ -56,6 +61,9 @@ struct ForgetOptions {
     /// All hosts
     #[arg(long, conflicts_with = "host")]
     all: bool,
+    /// Forget where the source does not answer, too: what is forgotten is answered 503 until it does
+    #[arg(long)]
+    anyway: bool,
     #[command(flatten)]
     place: Where,
 }
@@ -85,7 +93,9 @@ pub(crate) fn run(config: &Path, options: &DirectoryOptions) -> Outcome {
             Some(host) if !is_host(host) => wrong_host(host),
             host => {
                 let host = host.unwrap_or("--all");
-                carry_out(config, &options.place, &format!("directory-forget {host}"))
+                let anyway = if options.anyway { " --anyway" } else { "" };
+                let command = format!("directory-forget {host}{anyway}");
+                carry_out(config, &options.place, &command)
             }
         },
     }
@@ -118,12 +128,27 @@ fn check(config: &Path, options: &DirectoryCheckOptions) -> Outcome {
         }
     };
     let tenants = supervisor::written_tenants(&model);
+    let certificates = match supervisor::certificates::plan::certificate_names(&model) {
+        Ok(certificates) => certificates,
+        Err(why) => {
+            complain(&format!("nagaya: tls.certificates: {why}\n"));
+            return Outcome::Failed;
+        }
+    };
+    let known = RowsMayName {
+        written_tenants: &tenants,
+        certificates: &certificates,
+    };
     let mut outcome = Outcome::Fine;
     for settings in settings {
         let name = settings.name.clone();
-        let judge = engine::directory::row::RowJudge::of(&model, &name);
+        let judge = RowJudge::of(&model, &name, known);
         let judge = |host: &str, row: &Row| judge.as_ref().map_or(Ok(()), |it| it.judge(host, row));
-        let checked = ::directory::check(settings, &tenants, options.all, &judge);
+        let mut checked = ::directory::check(settings, &tenants, options.all, &judge);
+        let directory = model.directories.iter().find(|it| it.name == name);
+        checked
+            .wrong
+            .extend(directory.into_iter().flat_map(|it| unopened(&model, it)));
         for wrong in &checked.wrong {
             complain(&format!("{name}: {wrong}\n"));
         }
@@ -141,4 +166,33 @@ fn check(config: &Path, options: &DirectoryCheckOptions) -> Outcome {
         }
     }
     outcome
+}
+
+/// The files of a directory that root can open and the process which asks for it cannot.
+fn unopened(model: &Model, directory: &Directory) -> Vec<String> {
+    let name = supervisor::directory_user(model);
+    let Some(user) = User::look_up(name).ok().filter(|_| os::process::is_root()) else {
+        return Vec::new();
+    };
+    let source = match &directory.source {
+        DirectorySource::Sqlite(path) | DirectorySource::File(path, _) => Some(path.as_path()),
+        DirectorySource::Mysql(_) | DirectorySource::Postgres(_) => None,
+    };
+    let read = source.and_then(|path| {
+        let opened = user.act(|| File::open(path).map(drop));
+        let why = config::reason(&opened.and_then(|opened| opened).err()?);
+        let path = path.display();
+        Some(format!(
+            "user {name}, who asks for rows, cannot read `{path}`: {why}"
+        ))
+    });
+    let place = directory.snapshot.as_deref().and_then(Path::parent);
+    let written = place.and_then(|path| {
+        let facts = path.metadata();
+        let is_fit = |it: &Metadata| it.uid() == user.uid && it.mode() & 0o300 == 0o300;
+        let path = path.display();
+        let said = format!("the snapshot's directory `{path}` is not user {name}'s to write");
+        (!facts.is_ok_and(|it| is_fit(&it))).then_some(said)
+    });
+    read.into_iter().chain(written).collect()
 }

@@ -12,6 +12,7 @@ mod cli;
 mod control;
 mod directory;
 mod doctor;
+mod fleet;
 mod htaccess;
 mod import;
 mod limits;
@@ -74,12 +75,13 @@ fn main() -> ExitCode {
         Command::Top(options) => top::run(&config, &options),
         Command::Tenant(command) => tenant::run(&config, &command),
         Command::Directory(command) => directory::run(&config, &command),
+        Command::Fleet(options) => fleet::run(&config, &options),
         Command::Agent(options) => agent::run(&options),
         Command::Sendmail(options) => return sendmail::run(&options),
         Command::Import(command) => import::run(&config, &command),
-        Command::Recorder(command) => return recorder::run(&command, inherited),
-        Command::Report(options) => recorder::report(&options),
-        Command::Capacity(options) => capacity::run(&options),
+        Command::Recorder(command) => return recorder::run(&config, &command, inherited),
+        Command::Report(options) => recorder::report(&config, &options),
+        Command::Capacity(options) => capacity::run(&config, &options),
         Command::Bench(elsewhere) => cli::refuse_configuration(&elsewhere),
         Command::Lab(_) => cli::name_the_lab(),
         Command::Completions { shell } => cli::print_completions(shell),

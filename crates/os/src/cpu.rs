@@ -1,4 +1,5 @@
-//! CPU time of a thread or a process, read without a system call where the kernel's vDSO allows.
+//! CPU time of a thread or a process, and how long the machine was suspended, read without a system call where the
+//! kernel's vDSO allows.
 //!
 //! Asked by way of the C library: what looks for the vDSO by itself does not find it in a profiler.
 
@@ -62,6 +63,12 @@ pub fn thread_schedule(thread: u32) -> Option<(Duration, Duration)> {
 /// Microseconds of `CLOCK_MONOTONIC`, which is what service managers expect in a notification.
 pub fn monotonic_us() -> u64 {
     nanoseconds(libc::CLOCK_MONOTONIC).unwrap_or(0) / 1_000
+}
+
+/// How long the machine has been suspended since it was started, in nanoseconds; a few more or less each time.
+pub fn suspended_ns() -> u64 {
+    let steady = nanoseconds(libc::CLOCK_MONOTONIC).unwrap_or(0);
+    nanoseconds(libc::CLOCK_BOOTTIME).map_or(0, |all| all.saturating_sub(steady))
 }
 
 /// `None` where there is no such clock.

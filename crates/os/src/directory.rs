@@ -92,6 +92,10 @@ fn prune_within(
     while let Some((level, path)) = below.directories.get(next).cloned() {
         next += 1;
         if level < LEVELS_MAX && below.cut.is_none() {
+            if bytes_max == 0 {
+                // Its owner may have shut itself out of it.
+                let _ = rustix::fs::chmodat(&top, &path, Mode::RWXU, AtFlags::empty());
+            }
             // One that cannot be read keeps nobody from the others.
             let opened = open_at(top.as_fd(), &path);
             let _ = opened.and_then(|it| below.look(it.as_fd(), &path, level + 1));

@@ -6,10 +6,10 @@
 //! looks at four pages. Of `IDLE` further sites the name alone is told.
 #![allow(clippy::unwrap_used, reason = "no part of the product")]
 
-use ipc::ring::RingRecord;
+use ipc::ring::{RingRecord, TextOf};
 use jiff::tz::TimeZone;
 use os::cpu::process_cpu_ns;
-use recorder::{FigureStore, Fold, NameOf};
+use recorder::{FigureStore, Fold};
 use testkit::TempDir;
 
 const AGENTS: u64 = 200;
@@ -95,7 +95,7 @@ fn main() {
         }
     }
     let begun = process_cpu_ns();
-    store.settle().unwrap();
+    store.settle(i32::MAX).unwrap();
     println!(
         "settled in {:.2} s",
         (process_cpu_ns() - begun) as f64 / 1e9
@@ -110,7 +110,7 @@ fn main() {
     );
 }
 
-type Told = (u64, NameOf, Box<dyn Fn() -> String>);
+type Told = (u64, TextOf, Box<dyn Fn() -> String>);
 
 fn record(chance: &mut Chance, load: &Load, round: u64, at: u64) -> (RingRecord, [Told; 2]) {
     let Load {
@@ -150,12 +150,12 @@ fn record(chance: &mut Chance, load: &Load, round: u64, at: u64) -> (RingRecord,
     let texts: [Told; 2] = [
         (
             path,
-            NameOf::Path,
+            TextOf::Path,
             Box::new(move || format!("/articles/of-the-year/{page}{ending}")),
         ),
         (
             agent,
-            NameOf::Agent,
+            TextOf::Agent,
             Box::new(move || {
                 format!(
                     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/{}.0.0.0 Safari/537.36",

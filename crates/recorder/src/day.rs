@@ -47,12 +47,14 @@ pub struct Figures {
     pub queue_us: u64,
     /// Microseconds spent by back ends.
     pub upstream_us: u64,
+    /// Handshakes of TLS that had this as their first request.
+    pub handshakes: u64,
     /// Durations of requests, where they are known.
     pub durations: Durations,
 }
 
 /// How many numbers figures are, beside their durations.
-pub(crate) const FIGURES: usize = 14;
+pub(crate) const FIGURES: usize = 15;
 
 impl Figures {
     /// As numbers, small where they can be: each request has a status.
@@ -75,6 +77,7 @@ impl Figures {
             five,
             self.queue_us,
             self.upstream_us,
+            self.handshakes,
         ]
     }
 
@@ -91,6 +94,7 @@ impl Figures {
             statuses @ ..,
             queue_us,
             upstream_us,
+            handshakes,
         ] = numbers;
         let statuses: [u64; 5] = statuses;
         Figures {
@@ -104,6 +108,7 @@ impl Figures {
             statuses,
             queue_us,
             upstream_us,
+            handshakes,
             durations,
         }
     }
@@ -119,6 +124,7 @@ impl Figures {
             (&mut self.bytes, other.bytes),
             (&mut self.queue_us, other.queue_us),
             (&mut self.upstream_us, other.upstream_us),
+            (&mut self.handshakes, other.handshakes),
         ];
         for (sum, more) in sums {
             *sum = sum.saturating_add(more);

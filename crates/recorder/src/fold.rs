@@ -6,13 +6,13 @@
 
 use std::rc::Rc;
 
-use ipc::ring::{RingRecord, UNKNOWN_US};
+use ipc::ring::{RingRecord, TextOf, UNKNOWN_US};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::agent::{Agent, Browser};
 use crate::day::{ListOf, Tally};
-use crate::names::{ByHash, Meaning, Name, NameOf, Names, bare_host};
+use crate::names::{ByHash, Meaning, Name, Names, bare_host};
 use crate::piece::Piece;
 use crate::visits::{Before, OpenVisit, Page, Viewed, Visits};
 
@@ -64,7 +64,7 @@ impl Fold {
     }
 
     /// Tells what a hash stands for.
-    pub fn tell(&mut self, hash: u64, of: NameOf, text: &str) {
+    pub fn tell(&mut self, hash: u64, of: TextOf, text: &str) {
         self.names.tell(hash, of, text);
     }
 
@@ -336,6 +336,9 @@ impl KnownRequest<'_> {
         figures.bytes = figures.bytes.saturating_add(bytes(record));
         if is_bot {
             figures.bots = figures.bots.saturating_add(times);
+        }
+        if record.is_after_handshake {
+            figures.handshakes = figures.handshakes.saturating_add(times);
         }
         let class = usize::from(record.status / 100).wrapping_sub(1);
         if let Some(count) = figures.statuses.get_mut(class) {

@@ -4,7 +4,7 @@
 //! and what people at the console ask goes to who draws pages ([`crate::respondent`]); so whoever looks at
 //! whatever page, figures are of now, and so are alerts.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use ipc::recorder::AlertRule;
 
 use crate::alert::AlertStanding;
 use crate::day::cut;
-use crate::history::{ALL_TENANTS, Detail, History, Sample};
+use crate::history::{Detail, History, Sample, Sums};
 use crate::respondent::{ConsoleMailbox, Respondent};
 use crate::store::{KeptIncident, Tier};
 
@@ -29,9 +29,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Messages that are taken before it looks again whether there is another link.
 const MESSAGES_MAX: usize = 1_024;
 /// Figures of tenants that are followed: those of the busiest 64 or so.
-const TENANT_FIGURES_MAX: usize = 192;
-/// What is added up of all tenants that the server tells of.
-const TENANT_SUMS_MAX: usize = 8;
+const TENANT_FIGURES_MAX: usize = 384;
 /// Counts of limits that one message may have.
 const LIMIT_FIGURES_MAX: usize = 1_000;
 /// Keys of limits that a day tells apart; what others come to is one.
@@ -53,10 +51,6 @@ pub struct Heard {
     figures: Mutex<HeardFigures>,
     /// Figures that somebody wants to be told of: these are followed whosever they are.
     watched: HashSet<Box<str>>,
-    /// How it stands with what somebody wants to be told of. Held to copy or replace it.
-    alerts: Mutex<Vec<AlertStanding>>,
-    /// Whose sites there are. Held to copy or replace it.
-    owners: Mutex<Arc<[TenantSites]>>,
 }
 
 #[derive(Debug, Default)]
@@ -70,6 +64,10 @@ struct HeardFigures {
     incidents: Vec<KeptIncident>,
     /// The minute under way, and how often something went wrong in it.
     of_minute: (i64, u32),
+    /// How it stands with what somebody wants to be told of.
+    alerts: Vec<AlertStanding>,
+    /// Whose sites there are.
+    owners: Arc<[TenantSites]>,
 }
 
 impl Heard {
@@ -86,7 +84,7 @@ impl Heard {
 
     /// Takes a figure.
     pub(crate) fn note(&self, at_s: i64, name: &str, value: f64, detail: Detail) {
-        self.figures().take(at_s, name, value, detail);
+        self.figures().take(at_s, name, Sums::of(value), detail);
     }
 
     /// Holds what a figure was in a second.
@@ -158,48 +156,37 @@ impl Heard {
 
     /// Shows how it stands with alerts.
     pub(crate) fn show_alerts(&self, alerts: Vec<AlertStanding>) {
-        *self.alerts.lock().unwrap_or_else(PoisonError::into_inner) = alerts;
+        self.figures().alerts = alerts;
     }
 
     /// How it stands with alerts.
     pub(crate) fn alerts(&self) -> Vec<AlertStanding> {
-        let alerts = self.alerts.lock();
-        alerts.unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Whose sites there are from now on.
-    fn take_owners(&self, owners: Vec<TenantSites>) {
-        *self.owners.lock().unwrap_or_else(PoisonError::into_inner) = owners.into();
+        self.figures().alerts.clone()
     }
 
     /// Whose sites there are, as the server last said.
     pub(crate) fn owners(&self) -> Arc<[TenantSites]> {
-        let owners = self.owners.lock();
-        Arc::clone(&owners.unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.figures().owners)
     }
 
     fn figures(&self) -> MutexGuard<'_, HeardFigures> {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what the server says there is: of tenants those that come first.
-    fn take(&self, at_s: i64, values: &[(String, f64)]) {
+    /// Takes what the server says there is, for so many looks: of tenants those that come first.
+    fn take(&self, at_s: i64, looks: f64, values: &[(String, f64)]) {
         let mut figures = self.figures();
         let (mut of_tenants, mut of_limits) = (0, 0);
-        let mut of_all = BTreeMap::<&str, f64>::new();
         for (name, value) in values {
+            let sums = Sums::over(*value, looks);
             if name.starts_with(LIMIT_FIGURES) {
                 of_limits += 1;
                 if of_limits <= LIMIT_FIGURES_MAX {
-                    figures.take_of_limit(at_s, name, *value);
+                    figures.take_of_limit(at_s, name, sums);
                 }
                 continue;
             }
-            let of_tenant = name.strip_prefix("tenant.");
-            let is_tenants = of_tenant.is_some();
-            if let Some((_, what)) = of_tenant.and_then(|of| of.rsplit_once('.')) {
-                *of_all.entry(what).or_default() += value;
-            }
+            let is_tenants = name.starts_with("tenant.");
             of_tenants += usize::from(is_tenants);
             let is_watched = self.watched.contains(name.as_str());
             if of_tenants <= TENANT_FIGURES_MAX || !is_tenants || is_watched {
@@ -207,11 +194,8 @@ impl Heard {
                     true => Detail::Minutes,
                     false => Detail::Seconds,
                 };
-                figures.take(at_s, name, *value, detail);
+                figures.take(at_s, name, sums, detail);
             }
-        }
-        for (what, sum) in of_all.into_iter().take(TENANT_SUMS_MAX) {
-            figures.take(at_s, &format!("{ALL_TENANTS}{what}"), sum, Detail::Minutes);
         }
     }
 }
@@ -246,7 +230,7 @@ fn bound(incident: &mut Incident, now_s: i64) {
 
 impl HeardFigures {
     /// Takes a count of a limit; one of a key that the day has no room for counts for all of these.
-    fn take_of_limit(&mut self, at_s: i64, name: &str, value: f64) {
+    fn take_of_limit(&mut self, at_s: i64, name: &str, sums: Sums) {
         let Some((limit, count)) = LimitCount::of_name(name) else {
             return;
         };
@@ -257,16 +241,16 @@ impl HeardFigures {
         let is_key = matches!(count, LimitCount::Key(_));
         if is_key && !keys.contains(name) && keys.len() >= LIMIT_KEYS_MAX {
             let others = LimitCount::Key(OTHER_KEYS).name(limit);
-            return self.take(at_s, &others, value, Detail::Minutes);
+            return self.take(at_s, &others, sums, Detail::Minutes);
         }
         if is_key {
             keys.insert(name.into());
         }
-        self.take(at_s, name, value, Detail::Minutes);
+        self.take(at_s, name, sums, Detail::Minutes);
     }
 
-    fn take(&mut self, at_s: i64, name: &str, value: f64, detail: Detail) {
-        let over = self.history.take(at_s, name, value, detail);
+    fn take(&mut self, at_s: i64, name: &str, sums: Sums, detail: Detail) {
+        let over = self.history.take(at_s, name, sums, detail);
         if self.minutes.len() < MINUTES_MAX {
             self.minutes.extend(over);
         }
@@ -383,8 +367,12 @@ impl ServerLink {
         os::net::wait_readable(&[link], Some(LOOK))?;
         for _ in 0..MESSAGES_MAX {
             match self.incoming.receive(link)? {
-                Some(ToConsole::Figures { at_s, values }) => heard.take(at_s, &values),
-                Some(ToConsole::Tenants(owners)) => heard.take_owners(owners),
+                Some(ToConsole::Figures {
+                    at_s,
+                    looks,
+                    values,
+                }) => heard.take(at_s, looks, &values),
+                Some(ToConsole::Tenants(owners)) => heard.figures().owners = owners.into(),
                 Some(ToConsole::Question(question)) => mailbox.ask(question),
                 Some(ToConsole::Live(live)) => mailbox.show(live),
                 Some(ToConsole::Incident(incident)) => heard.take_incident(incident, now_s()),

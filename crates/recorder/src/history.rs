@@ -27,8 +27,8 @@ pub(crate) const ALL_TENANTS: &str = "tenants.";
 /// Values of some time, added up.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sums {
-    /// How many there were.
-    pub count: u64,
+    /// How many there were; one that stands for so much longer counts for so many.
+    pub count: f64,
     /// All together.
     pub sum: f64,
     /// The least.
@@ -40,9 +40,14 @@ pub struct Sums {
 impl Sums {
     /// Of one value.
     pub fn of(value: f64) -> Sums {
+        Sums::over(value, 1.0)
+    }
+
+    /// Of one that stands for so many.
+    pub fn over(value: f64, count: f64) -> Sums {
         Sums {
-            count: 1,
-            sum: value,
+            count,
+            sum: value * count,
             low: value,
             high: value,
         }
@@ -50,7 +55,7 @@ impl Sums {
 
     /// Adds those of another time.
     pub fn merge(&mut self, other: &Sums) {
-        self.count = self.count.saturating_add(other.count);
+        self.count += other.count;
         self.sum += other.sum;
         self.low = self.low.min(other.low);
         self.high = self.high.max(other.high);
@@ -58,7 +63,19 @@ impl Sums {
 
     /// What it was on average.
     pub fn mean(&self) -> f64 {
-        self.sum / self.count.max(1) as f64
+        self.sum / self.count
+    }
+
+    /// Whether these are numbers of which something can be said.
+    fn are_sound(&self) -> bool {
+        let is_counted = self.count.is_finite() && self.count > 0.0;
+        is_counted && self.sum.is_finite() && self.high.is_finite()
+    }
+}
+
+impl From<f64> for Sums {
+    fn from(value: f64) -> Sums {
+        Sums::of(value)
     }
 }
 
@@ -105,9 +122,16 @@ pub enum Detail {
 
 impl History {
     /// Takes a value. Gives what there was in a minute that is over by it, for the disk.
-    pub fn take(&mut self, at_s: i64, name: &str, value: f64, detail: Detail) -> Option<Sample> {
+    pub fn take(
+        &mut self,
+        at_s: i64,
+        name: &str,
+        value: impl Into<Sums>,
+        detail: Detail,
+    ) -> Option<Sample> {
+        let sums = value.into();
         let has_room = self.series.len() < SERIES_MAX || self.series.contains_key(name);
-        if !value.is_finite() || !has_room || name.len() > NAME_BYTES_MAX {
+        if !sums.are_sound() || !has_room || name.len() > NAME_BYTES_MAX {
             self.not_kept = self.not_kept.saturating_add(1);
             return None;
         }
@@ -118,9 +142,9 @@ impl History {
         let at_s = series.time(at_s);
         if detail == Detail::Seconds {
             series.is_by_second = true;
-            series.hold(at_s, value, &mut self.with_seconds);
+            series.hold(at_s, sums.mean(), &mut self.with_seconds);
         }
-        series.add(at_s, value).map(|(at_s, sums)| Sample {
+        series.add(at_s, &sums).map(|(at_s, sums)| Sample {
             name: name.into(),
             at_s,
             sums,
@@ -250,7 +274,7 @@ impl Series {
     }
 
     /// Adds to its minute; gives what is not on disk of the one before, where that is over.
-    fn add(&mut self, at_s: i64, value: f64) -> Option<(i64, Sums)> {
+    fn add(&mut self, at_s: i64, more: &Sums) -> Option<(i64, Sums)> {
         let minute = Tier::Minute.begin(at_s);
         let mut over = None;
         for (is_fresh, of) in [(false, &mut self.minute), (true, &mut self.fresh)] {
@@ -259,8 +283,8 @@ impl Series {
                 over = before;
             }
             match of {
-                Some((_, sums)) => sums.merge(&Sums::of(value)),
-                None => *of = Some((minute, Sums::of(value))),
+                Some((_, sums)) => sums.merge(more),
+                None => *of = Some((minute, *more)),
             }
         }
         over
@@ -281,7 +305,7 @@ mod tests {
             name: "load1".into(),
             at_s: 60,
             sums: Sums {
-                count: 3,
+                count: 3.0,
                 sum: 6.0,
                 low: 1.0,
                 high: 3.0,
@@ -299,6 +323,25 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_for_longer_counts_for_more() {
+        let mut history = History::default();
+        history.take(60, "tenant.a.cpu", 1.0, Detail::Minutes);
+        history.take(90, "tenant.a.cpu", Sums::over(4.0, 2.0), Detail::Minutes);
+        for looks in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e308] {
+            history.take(91, "tenant.a.cpu", Sums::over(1e9, looks), Detail::Minutes);
+        }
+        assert_eq!(history.not_kept(), 5);
+        assert_eq!(history.mean("tenant.a.cpu", 91, 60), Some(3.0));
+        let [fresh] = &history.fresh(91)[..] else {
+            panic!("there is one");
+        };
+        let Sums {
+            count, sum, high, ..
+        } = fresh.sums;
+        assert_eq!((count, sum, high), (3.0, 9.0, 4.0));
+    }
+
+    #[test]
     fn seconds_are_held_for_an_hour_and_for_so_many_figures() {
         let mut history = History::default();
         for at_s in 1..=SECONDS_KEPT + 10 {
@@ -310,7 +353,10 @@ mod tests {
         let [(name, sums)] = &history.sums_since(3_608)[..] else {
             panic!("there is one figure");
         };
-        assert_eq!((name.as_str(), sums.count, sums.low), ("load1", 3, 3_608.0));
+        assert_eq!(
+            (name.as_str(), sums.count, sums.low),
+            ("load1", 3.0, 3_608.0)
+        );
         for number in 0..WITH_SECONDS_MAX {
             history.take(3_610, &format!("site.{number}"), 1.0, Detail::Seconds);
         }
@@ -357,7 +403,7 @@ mod tests {
         history.take(600, "load1", 1.0, Detail::Seconds);
         history.take(590, "load1", 3.0, Detail::Seconds);
         let fresh = history.fresh(600);
-        assert_eq!((fresh[0].at_s, fresh[0].sums.count), (600, 2), "a little");
+        assert_eq!((fresh[0].at_s, fresh[0].sums.count), (600, 2.0), "a little");
         history.take(601, "load1", 1.0, Detail::Seconds);
         let over = history.take(60, "load1", 3.0, Detail::Seconds);
         assert_eq!(over.map(|it| it.at_s), Some(600), "a lot");

@@ -234,13 +234,14 @@ impl Importer {
         Ok(())
     }
 
-    /// Ends, whatever became of the logs: takes up all pieces, and keeps the visits under way for the
+    /// Ends, whatever became of the logs: takes up the pieces of days that are over, and keeps the visits under way for the
     /// next run.
     ///
     /// # Errors
     /// Where that cannot be written.
     pub fn end(mut self) -> Result<(ImportCounts, u64), ImportError> {
-        self.store.settle()?;
+        let today = self.fold.day_of(self.now_us);
+        self.store.settle(today)?;
         self.store.keep_open_visits(&self.fold.open_visits())?;
         Ok((self.counts, self.fold.not_recorded()))
     }

@@ -50,7 +50,6 @@ pub use fold::{Fold, SITES_MAX};
 pub use history::{Detail, History, SECONDS_KEPT, SERIES_MAX, Sample, Sums};
 pub use import::{ImportCounts, ImportError, ImportEvent, Importer, Reading};
 pub use input::{LogInput, NextLine};
-pub use names::NameOf;
 pub use outlook::{KeptOutlook, Outlook, Resource, outlook, resources};
 pub use page::document;
 pub use piece::{Piece, StoredPiece};

@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
+use ipc::ring::TextOf;
+
 use crate::agent::Agent;
 use crate::day::cut;
 
@@ -60,19 +62,6 @@ const GROUPS: [(&str, &str); 28] = [
     ("github", "GitHub"),
     ("ycombinator", "Hacker News"),
 ];
-
-/// What a text is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NameOf {
-    /// A path, without its query.
-    Path,
-    /// Where a request says it comes from.
-    Referrer,
-    /// A user agent.
-    Agent,
-    /// Whatever is only counted: a campaign, what was searched for.
-    Text,
-}
 
 /// A text that was told.
 #[derive(Debug, Clone)]
@@ -164,20 +153,20 @@ impl Names {
     }
 
     /// Learns a text.
-    pub(crate) fn tell(&mut self, hash: u64, of: NameOf, text: &str) {
+    pub(crate) fn tell(&mut self, hash: u64, of: TextOf, text: &str) {
         let meaning = match of {
-            NameOf::Path if is_page(text) => Meaning::Page,
-            NameOf::Path | NameOf::Text => Meaning::Plain,
-            NameOf::Agent => Meaning::Agent(Agent::of(text)),
-            NameOf::Referrer => match Referrer::of(text, &self.groups) {
+            TextOf::Path if is_page(text) => Meaning::Page,
+            TextOf::Agent => Meaning::Agent(Agent::of(text)),
+            TextOf::Referrer => match Referrer::of(text, &self.groups) {
                 Some(referrer) => Meaning::Referrer(Rc::new(referrer)),
                 None => Meaning::Plain,
             },
+            TextOf::Path | TextOf::Site | TextOf::Name => Meaning::Plain,
         };
         // Of user agents and referrers nothing is asked but what they mean.
         let text: Rc<str> = match of {
-            NameOf::Path | NameOf::Text => cut(text).into(),
-            NameOf::Agent | NameOf::Referrer => "".into(),
+            TextOf::Agent | TextOf::Referrer => "".into(),
+            TextOf::Path | TextOf::Site | TextOf::Name => cut(text).into(),
         };
         self.bytes += text.len() + ENTRY_BYTES;
         self.known.insert(hash, Name { text, meaning });
@@ -311,7 +300,7 @@ mod tests {
         let text = "x".repeat(200);
         for number in 0..200_000 {
             names.make_room();
-            names.tell(number, NameOf::Path, &text);
+            names.tell(number, TextOf::Path, &text);
         }
         assert!(names.known.len() < BYTES_MAX / ENTRY_BYTES);
         assert!(names.knows(199_999));

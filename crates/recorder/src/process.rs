@@ -20,7 +20,7 @@ use jiff::tz::TimeZone;
 use crate::fold::{Fold, SITES_MAX};
 use crate::hearing::{Heard, Hearing};
 use crate::history::Detail;
-use crate::names::{ByHash, NameOf};
+use crate::names::ByHash;
 use crate::reader::{decoded_path, is_site_name, path_of};
 use crate::salts::{SaltPeriod, Salts};
 use crate::sandbox;
@@ -380,44 +380,45 @@ impl Recorder {
             self.open();
         }
         self.keep_alerts();
-        let today = self.fold.day_of(now_us);
-        let Some(files) = &mut self.files else {
-            return self.drop_surplus();
-        };
-        if let Err(error) = write_samples(&mut self.samples_s, &self.heard, files, now_us) {
-            self.fail(error.to_string());
-            return self.drop_surplus();
-        }
-        let incidents = self.heard.incidents();
-        let write = |store: &mut FigureStore| store.write_incidents(&incidents);
-        if let Err(error) = write_or_set_aside(&mut files.store, now_us, write) {
-            self.heard.keep_incidents(incidents);
-            self.fail(error.to_string());
-            return self.drop_surplus();
-        }
-        if self.fold.held() == 0 && files.store.is_thinned(today) {
-            self.minutes.note_written();
-            self.written_us = os::cpu::monotonic_us();
-            return;
-        }
-        let write = |store: &mut FigureStore| store.write(self.fold.pieces(), None, today);
-        match write_or_set_aside(&mut files.store, now_us, write) {
-            Ok(()) => {
-                let pieces = self.fold.pieces();
-                pieces.for_each(|(site, _, piece)| self.minutes.take(site, piece));
+        match self.write_all(now_us) {
+            Ok(true) => {
                 self.minutes.note_written();
-                self.fold.written();
-                self.unwritten = 0;
                 self.written_us = os::cpu::monotonic_us();
-                if self.said.take().is_some() {
-                    tracing::info!("figures are written again");
-                }
             }
+            Ok(false) => self.drop_surplus(),
             Err(error) => {
                 self.fail(error.to_string());
                 self.drop_surplus();
             }
         }
+    }
+
+    /// Writes all there is; says whether there are files to write to.
+    fn write_all(&mut self, now_us: i64) -> Result<bool, StoreError> {
+        let today = self.fold.day_of(now_us);
+        let Some(files) = &mut self.files else {
+            return Ok(false);
+        };
+        write_samples(&mut self.samples_s, &self.heard, files, now_us)?;
+        let incidents = self.heard.incidents();
+        let write = |store: &mut FigureStore| store.write_incidents(&incidents);
+        if let Err(error) = write_or_set_aside(&mut files.store, now_us, write) {
+            self.heard.keep_incidents(incidents);
+            return Err(error);
+        }
+        if self.fold.held() == 0 && files.store.is_thinned(today) {
+            return Ok(true);
+        }
+        let write = |store: &mut FigureStore| store.write(self.fold.pieces(), None, today);
+        write_or_set_aside(&mut files.store, now_us, write)?;
+        let pieces = self.fold.pieces();
+        pieces.for_each(|(site, _, piece)| self.minutes.take(site, piece));
+        self.fold.written();
+        self.unwritten = 0;
+        if self.said.take().is_some() {
+            tracing::info!("figures are written again");
+        }
+        Ok(true)
     }
 
     /// Forgets what could not be written, where it is too much.
@@ -552,10 +553,8 @@ fn tell(fold: &mut Fold, told: &ToldText<'_>) {
     match told.of {
         TextOf::Site if is_site_name(&text) => fold.tell_site(told.hash, &text),
         TextOf::Site => {}
-        TextOf::Path => fold.tell(told.hash, NameOf::Path, &decoded_path(&path_of(&text))),
-        TextOf::Referrer => fold.tell(told.hash, NameOf::Referrer, &text),
-        TextOf::Agent => fold.tell(told.hash, NameOf::Agent, &text),
-        TextOf::Name => fold.tell(told.hash, NameOf::Text, &text),
+        TextOf::Path => fold.tell(told.hash, told.of, &decoded_path(&path_of(&text))),
+        of => fold.tell(told.hash, of, &text),
     }
 }
 

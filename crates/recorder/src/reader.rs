@@ -12,13 +12,12 @@ use std::sync::Arc;
 
 use config::countries::{CountryFile, KnownCountries};
 use ipc::query::{Query, decoded};
-use ipc::ring::{RingRecord, UNKNOWN_US};
+use ipc::ring::{RingRecord, TextOf, UNKNOWN_US};
 use ipnet::IpNet;
 use siphasher::sip::SipHasher13;
 
 use crate::fold::Fold;
 use crate::line::{LoggedReply, path, read_reply};
-use crate::names::NameOf;
 use crate::salts::Salts;
 
 /// A line may be so much ahead of the clock, in microseconds: five minutes.
@@ -127,13 +126,13 @@ impl LogReader {
         let record = RingRecord {
             at_us: reply.at_us,
             site: site_hash,
-            path: self.name(fold, NameOf::Path, &path, decoded_path),
-            referrer: self.name(fold, NameOf::Referrer, &reply.referrer, Cow::Borrowed),
-            agent: self.name(fold, NameOf::Agent, &reply.agent, Cow::Borrowed),
-            campaign: self.name(fold, NameOf::Text, &query.campaign(), Cow::Borrowed),
+            path: self.name(fold, TextOf::Path, &path, decoded_path),
+            referrer: self.name(fold, TextOf::Referrer, &reply.referrer, Cow::Borrowed),
+            agent: self.name(fold, TextOf::Agent, &reply.agent, Cow::Borrowed),
+            campaign: self.name(fold, TextOf::Name, &query.campaign(), Cow::Borrowed),
             search: self.name(
                 fold,
-                NameOf::Text,
+                TextOf::Name,
                 &query.search(&self.options.searches),
                 Cow::Borrowed,
             ),
@@ -187,7 +186,7 @@ impl LogReader {
     fn name<'t>(
         &self,
         fold: &mut Fold,
-        of: NameOf,
+        of: TextOf,
         text: &'t str,
         shown: impl Fn(&'t str) -> Cow<'t, str>,
     ) -> u64 {

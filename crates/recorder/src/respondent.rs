@@ -78,6 +78,8 @@ struct MailboxNews {
 struct WaitingQuestion {
     came: Instant,
     is_of_now: bool,
+    /// Who asks, by the names of tenants; none is the operator.
+    who: Option<Box<str>>,
     question: ConsoleQuestion,
 }
 
@@ -135,6 +137,10 @@ impl WaitingQuestion {
         WaitingQuestion {
             came: Instant::now(),
             is_of_now: console::is_of_now(&question.path),
+            who: match &question.scope {
+                ConsoleScope::All => None,
+                scope => Some(tenants_of(scope).collect::<Vec<_>>().join("\n").into()),
+            },
             question,
         }
     }
@@ -204,7 +210,7 @@ pub(crate) struct Respondent {
     /// Questions in the order they came.
     waiting: Vec<WaitingQuestion>,
     /// Whose questions were answered, of those who wait for more, the last one at the end.
-    answered: Vec<ConsoleScope>,
+    answered: Vec<Box<str>>,
     /// How full the machine is.
     outlook: KeptOutlook,
     /// What others were answered of the same look.
@@ -337,7 +343,7 @@ impl Respondent {
         match self.next() {
             Some(next) => {
                 let next = self.waiting.remove(next);
-                self.note_turn(&next.question.scope);
+                self.note_turn(next.who);
                 self.answer(next.question)
             }
             None => Ok(()),
@@ -359,9 +365,9 @@ impl Respondent {
     /// The question whose turn it is of those that can be answered: the operator's, then that of whose last
     /// answer is longest ago, so that who asks much waits behind who asks little.
     fn next(&self) -> Option<usize> {
-        let turn = |it: &WaitingQuestion| match &it.question.scope {
-            ConsoleScope::All => (false, None),
-            scope => (true, self.answered.iter().position(|it| it == scope)),
+        let turn = |it: &WaitingQuestion| {
+            let who = it.who.as_ref()?;
+            Some(self.answered.iter().position(|it| it == who))
         };
         let ready = self.waiting.iter().enumerate();
         let ready = ready.filter(|(_, it)| self.is_ready(it));
@@ -369,13 +375,11 @@ impl Respondent {
     }
 
     /// Notes whose turn it was.
-    fn note_turn(&mut self, scope: &ConsoleScope) {
-        let waiting = &self.waiting;
+    fn note_turn(&mut self, who: Option<Box<str>>) {
+        let waits = |who: &str| { self.waiting.iter() }.any(|it| it.who.as_deref() == Some(who));
         self.answered
-            .retain(|known| known != scope && waiting.iter().any(|it| it.question.scope == *known));
-        if waiting.iter().any(|it| it.question.scope == *scope) {
-            self.answered.push(scope.clone());
-        }
+            .retain(|known| who.as_ref() != Some(known) && waits(known));
+        self.answered.extend(who.filter(|who| waits(who)));
     }
 
     /// Whether a question need not wait for what goes on now, or has for long enough.
@@ -484,13 +488,8 @@ impl Respondent {
         let before = before.map(|(before, now)| (before, now.at.duration_since(before.at)));
         let before = before.filter(|(_, since)| *since <= BEFORE_MAX);
         let live = self.now.as_ref().map(|now| Live {
-            status: &now.snapshot.status,
+            now: &now.snapshot,
             before: before.map(|(before, since)| (&before.snapshot.status, since.as_secs_f64())),
-            sensors: Some(&now.snapshot.sensors),
-            keys: &now.snapshot.keys,
-            tenants: &now.snapshot.tenants,
-            pools: &now.snapshot.pools,
-            certificates: &now.snapshot.certificates,
             alerts: &alerts,
             owners: &owners,
         });

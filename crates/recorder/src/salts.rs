@@ -183,10 +183,7 @@ impl Salts {
         if number > self.now.1 {
             match self.salts.get(&number) {
                 Some(salt) => self.store(number, salt)?,
-                None => match fs::remove_file(&self.file) {
-                    Err(why) if why.kind() != ErrorKind::NotFound => return Err(why),
-                    _ => {}
-                },
+                None => remove(&self.file)?,
             }
             // Late lines of the time before may come; those of old logs are nowhere but here.
             let over = self.now.1..number - 1;
@@ -217,15 +214,20 @@ impl Salts {
         }
         let new = self.file.with_extension("new");
         // One that was left over may be readable by others.
-        match fs::remove_file(&new) {
-            Err(why) if why.kind() != ErrorKind::NotFound => return Err(why),
-            _ => {}
-        }
+        remove(&new)?;
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
         let mut file = options.open(&new)?;
         file.write_all(text.as_bytes())?;
         fs::rename(&new, &self.file)
+    }
+}
+
+/// Removes a file, where there is one.
+fn remove(file: &Path) -> io::Result<()> {
+    match fs::remove_file(file) {
+        Err(why) if why.kind() != ErrorKind::NotFound => Err(why),
+        _ => Ok(()),
     }
 }
 

@@ -96,24 +96,16 @@ impl Visits {
             last_us: at_us,
             day,
             page: page.clone(),
-            is_first_page: false,
+            is_first_page: true,
             late_us: i64::MIN,
         };
         let Some(known) = self.open.get_mut(&of) else {
-            let is_first_page = true;
-            self.open.insert(
-                of,
-                Visit {
-                    is_first_page,
-                    ..visit
-                },
-            );
+            self.open.insert(of, visit);
             return Viewed::First;
         };
         if known.last_us.abs_diff(at_us) > SILENCE_US {
             if at_us > known.last_us {
                 *known = visit;
-                known.is_first_page = true;
                 return Viewed::First;
             }
             let before_us = std::mem::replace(&mut known.late_us, at_us);
@@ -125,6 +117,7 @@ impl Visits {
         let latest_us = known.last_us.max(at_us);
         let before = std::mem::replace(known, visit);
         (known.last_us, known.late_us) = (latest_us, before.late_us);
+        known.is_first_page = false;
         Viewed::Further(Before {
             page: before.page,
             day: before.day,

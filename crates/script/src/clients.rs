@@ -42,6 +42,7 @@ impl Clients {
             command_timeout: budgets.store_timeout,
             connections_max: budgets.store_connections,
             idle_timeout: IDLE,
+            ..Limits::default()
         });
         let swept = Rc::downgrade(&stores);
         let sweeping = tokio::task::spawn_local(async move {

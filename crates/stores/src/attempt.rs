@@ -46,7 +46,7 @@ impl<'a> Attempt<'a> {
         Self {
             target,
             limits,
-            key: "scripts.store_timeout",
+            key: limits.time_key.unwrap_or("scripts.store_timeout"),
             phase: Cell::new(Phase::Waiting),
         }
     }
@@ -149,15 +149,14 @@ impl<'a> Attempt<'a> {
         self.limits.connect_timeout / u32::try_from(addresses.max(1)).unwrap_or(u32::MAX)
     }
 
-    fn refused(&self, error: &io::Error) -> Error {
+    pub(crate) fn refused(&self, error: &io::Error) -> Error {
         self.unconnected(&reason(error))
     }
 
     fn unheard(&self) -> Error {
         let limit = spell(self.limits.connect_timeout);
-        self.unconnected(&format!(
-            "no answer within {limit} (scripts.connect_timeout)"
-        ))
+        let key = self.limits.time_key.unwrap_or("scripts.connect_timeout");
+        self.unconnected(&format!("no answer within {limit} ({key})"))
     }
 
     /// An error of connecting.
@@ -183,15 +182,17 @@ impl<'a> Attempt<'a> {
     /// No place in all the time there was.
     pub(crate) fn unplaced(&self) -> Error {
         let Target { service, address } = self.target;
-        let limit = spell(self.limits.command_timeout);
-        Error::new(
-            Kind::Waited,
-            format!(
-                "waited {limit} for one of {} connections to {service} {address}: \
-                 raise scripts.store_connections",
-                self.limits.connections_max
-            ),
-        )
+        let (limit, places) = (
+            spell(self.limits.command_timeout),
+            self.limits.connections_max,
+        );
+        let advice = match self.limits.time_key {
+            None => ": raise scripts.store_connections".to_owned(),
+            Some(key) => format!(" ({key})"),
+        };
+        let waited =
+            format!("waited {limit} for one of {places} connections to {service} {address}");
+        Error::new(Kind::Waited, waited + &advice)
     }
 
     /// No connection in all the time there was.

@@ -16,6 +16,8 @@ pub struct Limits {
     pub connections_max: usize,
     /// How long a connection may lie idle before it is closed.
     pub idle_timeout: Duration,
+    /// The key that an operator would change where time ran out, if that is none of `[scripts]`.
+    pub time_key: Option<&'static str>,
 }
 
 impl Default for Limits {
@@ -25,6 +27,7 @@ impl Default for Limits {
             command_timeout: Duration::from_secs(5),
             connections_max: 32,
             idle_timeout: Duration::from_secs(60),
+            time_key: None,
         }
     }
 }

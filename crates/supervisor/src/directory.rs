@@ -5,26 +5,25 @@
 //! settings; the one before ends at once, since it has nothing to write that would be missed. Each server, and each
 //! process, gets a link that is new at both ends. The supervisor reads files of passwords, which nobody else has to.
 
-use std::fs::File;
+mod settings;
+
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
-use config::model::{
-    DatabaseServer, Directory, DirectoryChanges, DirectorySource, Model, RowFormat, RowTrust,
-    ServerAddress,
-};
+use config::model::{Directory, DirectoryChanges, Fleet, Model, RowTrust, ServerAddress};
 use config::reason;
-use ipc::directory::{
-    ChangesSettings, DirectoryNews, DirectoryOrder, DirectorySettings, ServerSettings,
-    SourceSettings,
-};
+use ipc::directory::{ChangesSettings, DirectoryNews, DirectoryOrder, DirectorySettings};
 use ipc::handover::ChildProcess;
 use ipc::rows::{RowKey, RowUsers};
 use ipc::server::{ProcessLife, ToServer};
 use os::user::User;
+
+pub use settings::fleet_settings;
+pub(crate) use settings::read;
+use settings::source;
 
 use crate::Supervisor;
 use crate::child::{BackOff, Child, Server};
@@ -45,9 +44,10 @@ const OTHERS: [&str; 5] = [
 ];
 /// Whom everybody may become who is to be nobody.
 const NOBODY: u32 = 65_534;
-/// Bytes of a password, and of a file of authorities.
-const PASSWORD_BYTES_MAX: usize = 4 * 1024;
-const AUTHORITIES_BYTES_MAX: usize = 2 << 20;
+/// When it is told again that no process can be started.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
+/// How soon the files of the fleet's store are tried again.
+const FLEET_PAUSE: Duration = Duration::from_secs(60);
 /// Tenants whose names the process is told.
 const TENANTS_MAX: usize = 100_000;
 
@@ -55,28 +55,57 @@ const TENANTS_MAX: usize = 100_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DirectoryWish {
     directories: Vec<Directory>,
+    /// Which columns of each their sites use.
+    columns: Vec<Vec<String>>,
+    fleet: Option<Fleet>,
     user: Option<String>,
     /// When the files of passwords and authorities were written last.
     written: Vec<Option<SystemTime>>,
+    /// Whose the directories of snapshots are, and who may write there.
+    places: Vec<Option<(u32, u32)>>,
     /// Users whom no row may name.
     own: Vec<String>,
 }
 
 impl DirectoryWish {
     pub(super) fn of(model: &Model) -> Option<DirectoryWish> {
-        let user = model.directories.first()?.user.clone();
+        let user = match (model.directories.first(), &model.fleet) {
+            (Some(directory), _) => directory.user.clone(),
+            (None, Some(fleet)) => fleet.user.clone(),
+            (None, None) => return None,
+        };
         let servers = model.directories.iter().filter_map(|it| it.source.server());
         let files = servers.flat_map(|it| [&it.password_file, &it.authorities]);
+        let snapshots = model.directories.iter().map(|it| it.snapshot.as_ref());
+        let places = snapshots.map(|file| {
+            let facts = file?.parent()?.metadata().ok()?;
+            Some((facts.uid(), facts.mode()))
+        });
+        let of_fleet = model.fleet.iter().map(|it| &it.store);
+        let of_fleet = of_fleet.flat_map(|it| [&it.password_file, &it.authorities]);
         let written = files
+            .chain(of_fleet)
             .flatten()
             .map(|file| file.metadata().ok()?.modified().ok());
         Some(DirectoryWish {
             directories: model.directories.clone(),
+            columns: (0..model.directories.len())
+                .map(|at| columns(model, at))
+                .collect(),
+            fleet: model.fleet.clone(),
             user,
             written: written.collect(),
+            places: places.collect(),
             own: taken_users(model),
         })
     }
+}
+
+/// The columns that the site of a directory's rows uses.
+fn columns(model: &Model, directory: usize) -> Vec<String> {
+    let rows = model.sites.iter().filter_map(|site| site.rows.as_deref());
+    let rows = rows.filter(|rows| rows.directory == directory);
+    rows.flat_map(|rows| &rows.columns).cloned().collect()
 }
 
 /// Tenants of written sites, which no row may name.
@@ -167,12 +196,13 @@ fn settings(wish: &DirectoryWish, others: &[&str]) -> Result<Vec<DirectorySettin
         .map(String::as_str)
         .chain(others.iter().copied());
     let own_uids = taken_uids(own)?;
-    let directories = wish.directories.iter();
-    let settings = directories.map(|it| {
+    let directories = wish.directories.iter().zip(&wish.columns);
+    let settings = directories.map(|(it, columns)| {
         Ok(DirectorySettings {
             name: it.name.clone(),
             source: source(&it.source)?,
             query: it.query.clone(),
+            columns: columns.clone(),
             all: it.all.clone(),
             changes: it.changes.as_ref().map(|changes| match changes {
                 DirectoryChanges::Query(text) => ChangesSettings::Query(text.clone()),
@@ -216,57 +246,6 @@ pub(crate) fn take_row_key(key: RowKey) {
     ROW_KEY.get_or_init(|| key);
 }
 
-fn source(source: &DirectorySource) -> Result<SourceSettings, String> {
-    Ok(match source {
-        DirectorySource::Mysql(it) => SourceSettings::Mysql(server(it)?),
-        DirectorySource::Postgres(it) => SourceSettings::Postgres(server(it)?),
-        DirectorySource::Sqlite(path) => SourceSettings::Sqlite(path.clone()),
-        DirectorySource::File(path, RowFormat::Csv) => SourceSettings::Csv(path.clone()),
-        DirectorySource::File(path, RowFormat::JsonLines) => {
-            SourceSettings::JsonLines(path.clone())
-        }
-    })
-}
-
-fn server(server: &DatabaseServer) -> Result<ServerSettings, String> {
-    let (host, port) = match &server.address {
-        ServerAddress::Tcp(address) => (address.ip().to_string(), Some(address.port())),
-        ServerAddress::Name { host, port } => (host.clone(), Some(*port)),
-        ServerAddress::Unix(path) => (path.display().to_string(), None),
-    };
-    let password = server.password_file.as_deref().map(password).transpose()?;
-    let tls = server.tls.then(|| {
-        let usual = config::AUTHORITIES
-            .into_iter()
-            .map(PathBuf::from)
-            .find(|it| it.exists());
-        let file = server.authorities.clone().or(usual);
-        let file = file.ok_or("this machine has no file of authorities: name one with `ca`")?;
-        read(&file, AUTHORITIES_BYTES_MAX)
-    });
-    Ok(ServerSettings {
-        host,
-        port,
-        user: server.user.clone(),
-        password,
-        database: server.database.clone(),
-        tls: tls.transpose()?,
-    })
-}
-
-/// The first line of a file.
-fn password(file: &Path) -> Result<String, String> {
-    let bytes = read(file, PASSWORD_BYTES_MAX)?;
-    let text = String::from_utf8(bytes);
-    let text = text.map_err(|_| format!("`{}` is not UTF-8", file.display()))?;
-    Ok(text.lines().next().unwrap_or_default().to_owned())
-}
-
-fn read(file: &Path, bytes_max: usize) -> Result<Vec<u8>, String> {
-    let read = File::open(file).and_then(|file| os::file::read_whole(file.as_fd(), bytes_max));
-    read.map_err(|error| format!("cannot read `{}`: {}", file.display(), reason(&error)))
-}
-
 /// The process, or the wait for the next one.
 #[derive(Debug, Default)]
 pub(super) struct Directories {
@@ -277,9 +256,14 @@ pub(super) struct Directories {
     linked: Option<u32>,
     /// What the process was told last of tenants.
     tenants: Vec<String>,
-    /// The server's end of its link, until it is handed to it.
+    /// The server's ends of its links, until they are handed to it.
     link: Option<OwnedFd>,
+    fleet_link: Option<OwnedFd>,
     told: Option<ProcessLife>,
+    /// When the process is told of the fleet's store, where it has not been.
+    fleet_due: Option<Instant>,
+    /// Why none could be started, and when that was told last.
+    failure: Option<(String, Instant)>,
 }
 
 #[derive(Debug, Default)]
@@ -310,7 +294,8 @@ impl Directories {
     fn until(&self) -> Option<Instant> {
         match &self.state {
             DirectoriesState::Resting { until } => Some(*until),
-            DirectoriesState::Absent | DirectoriesState::Running { .. } => None,
+            DirectoriesState::Running { .. } => self.fleet_due,
+            DirectoriesState::Absent => None,
         }
     }
 
@@ -380,16 +365,57 @@ impl Directories {
         match started {
             Ok(process) => {
                 tracing::info!(pid = process.pid(), "directory process started");
+                self.fleet_due = wish.fleet.as_ref().map(|_| Instant::now());
                 let wish = Box::new(wish.clone());
                 self.state = DirectoriesState::Running { process, wish };
+                self.failure = None;
                 (self.linked, self.tenants) = (None, Vec::new());
             }
             Err(error) => {
-                tracing::error!(
-                    error = reason(&error),
-                    "the directory process cannot be started"
-                );
+                let error = reason(&error);
+                if self.is_news(&error, Instant::now()) {
+                    tracing::error!(error, "the directory process cannot be started");
+                }
                 self.rest(Duration::ZERO);
+            }
+        }
+    }
+
+    /// Notes why none could be started; whether that is to be told: the same once a minute.
+    fn is_news(&mut self, failure: &str, now: Instant) -> bool {
+        let is_known = |(known, told): &(String, Instant)| {
+            known == failure && now.saturating_duration_since(*told) < TOLD_AGAIN
+        };
+        let is_news = !self.failure.as_ref().is_some_and(is_known);
+        if is_news {
+            self.failure = Some((failure.to_owned(), now));
+        }
+        is_news
+    }
+
+    /// Tells the process of the fleet's store, once its files can be read: directories can do without it.
+    fn tell_of_fleet(&mut self) {
+        let now = Instant::now();
+        let DirectoriesState::Running { process, wish } = &self.state else {
+            return;
+        };
+        let Some(fleet) = wish
+            .fleet
+            .as_ref()
+            .filter(|_| self.fleet_due.is_some_and(|it| it <= now))
+        else {
+            return;
+        };
+        match fleet_settings(fleet) {
+            Ok(settings) => {
+                self.fleet_due = None;
+                if let Err(error) = DirectoryOrder::Fleet(settings).send(process.link()) {
+                    self.lose(&format!("it does not hear: {}", reason(&error)));
+                }
+            }
+            Err(why) => {
+                self.fleet_due = Some(now + FLEET_PAUSE);
+                tracing::error!(error = why, "the fleet's store is not asked");
             }
         }
     }
@@ -405,10 +431,12 @@ impl Directories {
         }
         let mut linked = None;
         if told.is_ok() && self.linked != Some(server) {
-            let pair = os::fdpass::packet_pair();
-            told = pair.and_then(|(for_server, link)| {
+            let pairs =
+                os::fdpass::packet_pair().and_then(|it| Ok((it, os::fdpass::packet_pair()?)));
+            told = pairs.and_then(|((for_server, link), (for_fleet, fleet_link))| {
                 DirectoryOrder::Link(link).send(process.link())?;
-                linked = Some(for_server);
+                DirectoryOrder::FleetLink(fleet_link).send(process.link())?;
+                linked = Some((for_server, for_fleet));
                 Ok(())
             });
         }
@@ -416,8 +444,9 @@ impl Directories {
             return self.lose(&format!("it does not hear: {}", reason(&error)));
         }
         self.tenants = tenants.to_vec();
-        if linked.is_some() {
-            (self.link, self.linked) = (linked, Some(server));
+        if let Some((for_server, for_fleet)) = linked {
+            (self.link, self.fleet_link) = (Some(for_server), Some(for_fleet));
+            self.linked = Some(server);
         }
     }
 }
@@ -446,6 +475,7 @@ impl Supervisor {
         if is_wanted {
             self.directories.start(wish, &self.current.user);
         }
+        self.directories.tell_of_fleet();
         let names = wish.directories.iter().map(|it| it.name.clone()).collect();
         let server = self.phase.server().map_or(0, Server::pid);
         self.directories.tell(server, &self.current.written_tenants);
@@ -460,10 +490,16 @@ impl Supervisor {
         };
         let was_told = self.directories.told.unwrap_or_default() == life;
         let link = self.directories.link.take();
+        let fleet = self.directories.fleet_link.take();
         if link.is_none() && was_told {
             return;
         }
-        let message = ToServer::Directory(DirectoryNews { life, names, link });
+        let message = ToServer::Directory(DirectoryNews {
+            life,
+            names,
+            link,
+            fleet,
+        });
         self.directories.told = Some(life);
         if let Some(Err(error)) = self.phase.server().map(|server| server.send(&message)) {
             self.lose_server_by("it does not hear", &error);
@@ -475,6 +511,13 @@ impl Supervisor {
         let is_serving = matches!(self.phase, Phase::Serving { .. }) && self.upgrade.is_none();
         is_serving.then(|| self.directories.until()).flatten()
     }
+}
+
+/// Whom the process becomes by a configuration.
+#[must_use]
+pub fn directory_user(model: &Model) -> &str {
+    let named = model.directories.first().and_then(|it| it.user.as_deref());
+    named.unwrap_or_else(|| user(&model.user))
 }
 
 /// Whom the process becomes beside a server of this user.
@@ -508,6 +551,17 @@ tenant = "$row.tenant"
 user = "$row.user"
 rules = [{ handler = { respond = { body = "x" } } }]
 "#;
+
+    #[test]
+    fn why_no_process_can_be_started_is_told_once_a_minute() {
+        let mut directories = Directories::default();
+        let begun = Instant::now();
+        let mut told = |why: &str, s: u64| directories.is_news(why, begun + Duration::from_secs(s));
+        let first = ["no password", "no password", "no user", "no user"];
+        let first: Vec<_> = first.iter().zip(0..).map(|(why, s)| told(why, s)).collect();
+        assert_eq!(first, [true, false, true, false]);
+        assert!(!told("no user", 61) && told("no user", 62));
+    }
 
     #[test]
     fn no_row_names_the_user_of_a_written_site() {

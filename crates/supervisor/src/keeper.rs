@@ -131,7 +131,7 @@ impl Keys {
         self.state = KeeperState::Running(keeper);
         self.life += 1;
         self.scripted.clear();
-        match self.settings {
+        match self.settings.clone() {
             Some(settings) => self.tell(&ToKeeper::Settings(settings)),
             None => Ok(()),
         }
@@ -144,7 +144,7 @@ impl Keys {
 
     /// By what it works from now on, and every one after it.
     pub(super) fn set(&mut self, settings: Settings) -> Result<(), String> {
-        if self.settings.replace(settings) == Some(settings) || !self.is_running() {
+        if self.settings.replace(settings.clone()) == Some(settings.clone()) || !self.is_running() {
             return Ok(());
         }
         self.tell(&ToKeeper::Settings(settings))

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use config::model::{LogLevel, Model};
 use config::{Diagnostics, LastGood, Naming, Place, Problem, Sources, reason};
+use ipc::certificates::Blob;
 use ipc::keeper::Settings;
 use ipc::manifest::Manifest;
 use ipc::server::{Challenge, Configure, ReloadOutcome, SOURCES_BYTES_MAX, Tally, ToServer};
@@ -20,7 +21,7 @@ use os::cgroup::Base;
 use crate::acme::Wishes;
 use crate::certificates::plan::Plan;
 use crate::certificates::{Certificates, Lacking};
-use crate::directory::{DirectoryWish, written_tenants};
+use crate::directory::{DirectoryWish, read, written_tenants};
 use crate::keeper::Keys;
 use crate::listeners::{Control, Listeners};
 use crate::load::{Loaded, apart, load_beside, load_to_start};
@@ -35,6 +36,9 @@ use crate::surroundings;
 const TICKETS_BEFORE: u8 = 2;
 /// How long processes of pools may serve, mostly, that were started before the generation in force.
 const EARLIER_MAX: Duration = Duration::from_secs(60);
+/// Bytes of a secret that machines share.
+const SECRET_BYTES_MIN: usize = 32;
+const SECRET_BYTES_MAX: usize = 1_024;
 /// The authority for development, beside the configuration.
 const AUTHORITY: &str = "nagaya-development.pem";
 
@@ -414,6 +418,7 @@ fn certificates(
     let settings = Settings {
         tickets_rotate_s: model.tls.tickets_ms / 1_000,
         tickets_before: TICKETS_BEFORE,
+        ticket_secret: ticket_secret(model).map_err(|problem| vec![problem])?,
     };
     let started = keys.start(&model.user).and_then(|()| keys.set(settings));
     started.map_err(|problem| vec![problem])?;
@@ -421,6 +426,25 @@ fn certificates(
     let authority = directory.join(AUTHORITY);
     let prepared = Certificates::prepare(plan, authority, known, keys);
     prepared.map(Some).map_err(Lacking::into_problems)
+}
+
+/// What keys of tickets are derived from, where machines share it; nothing where they do not.
+///
+/// # Errors
+/// Why it cannot be had, in a sentence.
+pub fn ticket_secret(model: &Model) -> Result<Blob, String> {
+    let Some(file) = &model.tls.ticket_secret else {
+        return Ok(Blob::default());
+    };
+    let secret = read(file, SECRET_BYTES_MAX)?;
+    let (secret, file) = (secret.trim_ascii(), file.display());
+    if secret.len() < SECRET_BYTES_MIN {
+        return Err(format!(
+            "ticket_secret `{file}` holds {} bytes, of {SECRET_BYTES_MIN} at least: make one by `openssl rand -hex 32`",
+            secret.len()
+        ));
+    }
+    Ok(Blob::from(secret))
 }
 
 /// Problems of files of certificates, each behind the place that names its file.

@@ -8,6 +8,7 @@ use crate::{
     caps::HeadCaps,
     field_id::FieldId,
     framing::Version,
+    method::Method,
     octets::{field_name_ok, is_token_byte},
     refusal::Refusal,
     request::RequestHead,
@@ -53,7 +54,11 @@ impl RequestHead {
         self.version = Version::Http2;
         self.keep_alive = true;
         self.fields.remove(FieldId::TransferEncoding);
-        written?;
+        if let Err(refusal) = written {
+            // Nobody has read what lacks its end; a HEAD is refused without a body.
+            self.method = Method::from_bytes(pseudo.method);
+            return Err(refusal);
+        }
         match read? {
             Some(bytes) if bytes == text.len() => Ok(()),
             // Its own end is all that it lacks: something in it was one.
@@ -244,6 +249,21 @@ mod tests {
     fn refusal(pseudo: &PseudoFields<'_>, fields: &[(&str, &str)]) -> (u16, &'static str) {
         let refusal = read(pseudo, fields).expect_err("refused");
         (refusal.status, refusal.reason)
+    }
+
+    #[test]
+    fn a_refused_head_is_one() {
+        let (pseudo, mut head) = (
+            PseudoFields {
+                method: b"HEAD",
+                ..GET
+            },
+            RequestHead::default(),
+        );
+        let fields = [(&b"connection"[..], &b"close"[..])].into_iter();
+        let (caps, mut text) = (HeadCaps::default(), Vec::new());
+        let read = head.read_http2(&pseudo, fields, b"KEY", &caps, &mut text);
+        assert_eq!((read.is_err(), head.method), (true, Method::Head));
     }
 
     #[test]

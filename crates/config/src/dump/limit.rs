@@ -42,6 +42,10 @@ pub(super) fn limit(limit: &Limit) -> String {
     if let Some(given) = limit.rate {
         entries.extend(rate(given));
     }
+    if let Some(on_loss) = limit.fleet {
+        entries.push("scope = \"fleet\"".to_owned());
+        entries.push(format!("on_loss = {}", quote(on_loss.name())));
+    }
     if !limit.conditions.is_empty() {
         entries.push(format!("match = {}", conditions(&limit.conditions)));
     }

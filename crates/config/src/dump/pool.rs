@@ -38,13 +38,14 @@ pub(super) fn of_rows(pool: &SitePool) -> String {
 }
 
 /// `pool` of a plan.
-pub(super) fn of_plan(pool: &PlanPool) -> String {
+pub(super) fn of_plan(pool: &PlanPool) -> Option<String> {
     let entries = [
         some_count("processes", pool.processes),
         some_count("requests", pool.requests),
         some_duration("time", pool.time_ms),
     ];
-    braces(entries.into_iter().flatten())
+    let is_said = *pool != PlanPool::default();
+    is_said.then(|| braces(entries.into_iter().flatten()))
 }
 
 fn common(pool: &SitePool) -> impl Iterator<Item = String> {

@@ -22,6 +22,13 @@ impl Lines {
         self.text.push_str(&format!("{name} = {value}\n"));
     }
 
+    /// A key, where it is said.
+    pub(super) fn some(&mut self, name: &str, value: Option<impl fmt::Display>) {
+        if let Some(value) = value {
+            self.key(name, value);
+        }
+    }
+
     pub(super) fn duration(&mut self, name: &str, ms: u64) {
         self.key(name, quote(units::duration(ms)));
     }

@@ -1,11 +1,8 @@
 //! Keys of `[acme.NAME]`.
 
+use super::amounts::{DAY, HOUR, SECOND};
 use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Kind, Section, key};
-
-const SECOND: u64 = 1_000;
-const HOUR: u64 = 3_600 * SECOND;
-const DAY: u64 = 24 * HOUR;
 
 pub(crate) const ACME: Section = Section {
     title: "[acme.NAME]",

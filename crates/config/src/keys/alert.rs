@@ -1,10 +1,8 @@
 //! Keys of `[[alerts]]`.
 
+use super::amounts::DAY;
 use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Kind, Section, key};
-
-/// The longest that a figure has to be beyond its bound.
-const DAY: u64 = 86_400_000;
 
 pub(crate) const ALERT: Section = Section {
     title: "[[alerts]]",
@@ -17,9 +15,9 @@ pub(crate) const ALERT: Section = Section {
             Kind::Text,
             Required,
             "What is watched: a sensor, as `nagaya sensors` lists them (`upstream.NAME.SENSOR` is one that an agent tells); \
-             `tenant.NAME.` and `requests` (a second), `cpu` (processors that its programs and pools keep at work) or `memory` (bytes they hold), told every 10 s; \
-             `site.NAME.` and `requests` (a second), `errors` (the share of replies that are 5xx) or `p99` (in seconds), of each whole minute; \
-             `upstream.NAME.up`, the servers of it that are up; or `certificates.days_left`, of the certificate in use that runs out first.",
+             `tenant.NAME.` and `requests` (a second), `cpu` (processors that its programs and pools keep at work), `memory` (bytes they hold), `throttled` (processors that they were kept from, since a quota had run out), `handshakes` (of TLS, a second) or `killed` (processes a second, for want of memory), told every 10 s; \
+             `site.NAME.` and `requests` (a second), `errors` (the share of replies that are 5xx) or `p99` (in seconds), of each whole minute, or `throttled`, of its own programs and pool; \
+             `upstream.NAME.up`, the servers of it that are up; `certificates.days_left`, of the certificate in use that runs out first; `handshakes.full`, `.short` and `.failed`, a second; or, with `[fleet]`, `fleet.up`, 1 while its store answers and gives out permits, else 0, and `fleet.machines`, those that it has told of.",
             "figure = \"tenant.example.cpu\"",
         ),
         key(

@@ -1,9 +1,8 @@
 //! `match`: what a request must be like.
 
+use super::amounts::HOUR;
 use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Kind, Section, key};
-
-const HOUR: u64 = 3_600_000;
 
 pub(crate) const MATCH: Section = Section {
     title: "match = { … }",

@@ -1,10 +1,8 @@
 //! Keys of `[directories.NAME]`.
 
+use super::amounts::{DAY, HOUR};
 use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Key, Kind, Section, key};
-use super::process::DAY;
-
-const HOUR: u64 = 3_600_000;
 
 pub(super) const DIRECTORIES_OF_PROCESS: Key = key(
     "directories",
@@ -97,7 +95,7 @@ pub(crate) const DIRECTORY: Section = Section {
             Absent("rows are forgotten when the process ends"),
             "A file in which rows are kept, so that a machine starts without its database. It is made, for the process's user \
              alone; the directory it lies in has to be there and to be that user's to write.",
-            "snapshot = \"/var/lib/nagaya/customers\"",
+            "snapshot = \"/var/lib/nagaya/customers/rows\"",
         ),
         key(
             "wait",

@@ -103,6 +103,16 @@ pub(super) fn frame(section: &Section) -> Frame {
             let own = &["directory = \"/srv/figures\""];
             frame(&format!("{LISTEN}{SITE}[recorder]\n"), own, "")
         }
+        "[fleet]" => {
+            let own = &["store = \"redis://127.0.0.1\""];
+            frame(
+                &format!(
+                    "{LISTEN}{SITE}limits = [{{ concurrent = 2, scope = \"fleet\" }}]\n[fleet]\n"
+                ),
+                own,
+                "",
+            )
+        }
         "[directories.NAME]" => {
             let own = &[
                 "source = \"postgres://nagaya@db.internal/hosting\"",
@@ -325,6 +335,12 @@ pub(super) fn framed(section: &Section, lines: &[&str]) -> String {
             before: "limits = [{ ".to_owned(),
             own: LIMITING,
             after: format!(" }}]\n{LISTEN}{SITE}tenant = \"shop\"\n"),
+        },
+        // It is of machines that share a store.
+        ["scope = \"fleet\"" | "on_loss = \"closed\""] => Frame {
+            before: format!("{LISTEN}{SITE}limits = [{{ "),
+            own: &["concurrent = 2", "scope = \"fleet\""],
+            after: " }]\n[fleet]\nstore = \"redis://127.0.0.1\"\n".to_owned(),
         },
         // Without one nobody would look at them.
         [line] if line.starts_with("alerts = [{") => Frame {

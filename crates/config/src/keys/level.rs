@@ -1,8 +1,9 @@
 //! Keys of `caps` and `timeouts` on a site or a rule: numbers that stand in place of the process's.
 
+use super::amounts::{DAY, KIB, TIB};
 use super::key::Fallback::Absent;
 use super::key::{Key, Kind, Section, key};
-use super::process::{DAY, HEAD_MAX, KIB, REQUESTS_MAX, TIB};
+use super::process::{HEAD_MAX, REQUESTS_MAX};
 
 pub(super) const CAPS_OF_LEVEL: Key = key(
     "caps",

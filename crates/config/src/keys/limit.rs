@@ -245,6 +245,23 @@ pub(crate) const LIMIT: Section = Section {
         ),
         MODE,
         key(
+            "scope",
+            Kind::Choice(&["machine", "fleet"]),
+            Value("machine"),
+            "Who counts by it: this machine alone, or all machines of a `[fleet]` together. With `\"fleet\"` `concurrent` is the number over all of \
+             them. Of limits of requests with a number for `concurrent` and without `rate` and `reserve`.",
+            "scope = \"fleet\"",
+        ),
+        key(
+            "on_loss",
+            Kind::Choice(&["share", "open", "closed"]),
+            Value("share"),
+            "What holds of a limit with `scope = \"fleet\"` while the store is away. `\"share\"`: a machine goes on with what it held, no more than its part \
+             of the limit, and once every lease is over with its part; one that alone cannot reach the store has that beside what the others hold. \
+             `\"open\"`: each machine counts up to the limit. `\"closed\"`: nobody is let in.",
+            "on_loss = \"closed\"",
+        ),
+        key(
             "tunnels",
             Kind::Flag,
             Value("true"),

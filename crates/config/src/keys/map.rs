@@ -1,13 +1,8 @@
 //! Keys of `[maps.NAME]`.
 
+use super::amounts::{DAY, GIB, HOUR, KIB, MIB};
 use super::key::Fallback::{Absent, Value};
 use super::key::{Kind, Section, key};
-
-const HOUR: u64 = 3_600_000;
-const DAY: u64 = 24 * HOUR;
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
 
 pub(crate) const MAP: Section = Section {
     title: "[maps.NAME]",

@@ -6,8 +6,10 @@
 
 mod acme;
 mod alert;
+mod amounts;
 mod condition;
 mod directory;
+mod fleet;
 #[cfg(test)]
 mod frames;
 mod handler;
@@ -39,6 +41,7 @@ pub(crate) use acme::{ACME, ACME_DNS, ACME_EXPORT, EAB, ON_DEMAND};
 pub(crate) use alert::ALERT;
 pub(crate) use condition::{MATCH, TEXT_MATCH};
 pub(crate) use directory::DIRECTORY;
+pub(crate) use fleet::FLEET;
 pub(crate) use handler::{CONSOLE, HANDLER, PROXY, PROXY_REDIRECT, RESPOND};
 pub(crate) use htaccess::{DIRECTORY_SECTION, HTACCESS, SITE_HTACCESS};
 pub(crate) use include::INCLUDE;
@@ -97,6 +100,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &ACME_EXPORT,
     &DIRECTORY,
     &RECORDER,
+    &FLEET,
     &SITE,
     &HOSTS,
     &MOUNT,

@@ -1,12 +1,10 @@
 //! Keys of `[plans.NAME]`, and of what sites of a directory say beside others.
 
+use super::amounts::{DAY, SECOND};
 use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Key, Kind, Section, key};
 use super::limit::{LIMITS_OF_LEVEL, WEIGHT};
 use super::program::{CGROUP_OF_LEVEL, CGROUP_REQUIRED};
-
-const SECOND: u64 = 1_000;
-const DAY: u64 = 86_400 * SECOND;
 
 pub(super) const PLANS: Key = key(
     "plans",
@@ -20,9 +18,18 @@ pub(super) const PLAN_OF_TENANT: Key = key(
     "plan",
     Kind::Text,
     Absent("no plan"),
-    "The plan whose limits the tenant has beside its own, and whose `weight` and `cgroup` where it says none. Of two limits of \
+    "The plan whose limits the tenant has beside its own, and whose `weight`, `cgroup` and `console` where it says none. Of two limits of \
      one name its own counts.",
     "plan = \"small\"",
+);
+
+pub(super) const CONSOLE_OF_TENANT: Key = key(
+    "console",
+    Kind::Flag,
+    Value("true"),
+    "Whether a tenant may look at its own figures, where a site has a console that shows it `\"$tenant\"` or what a panel's link \
+     names: with `false` it is refused with 403 (`console_not_in_plan`).",
+    "console = false",
 );
 
 pub(super) const PLAN_OF_SITE: Key = key(
@@ -51,8 +58,9 @@ pub(crate) const PLAN: Section = Section {
              directory, which stands for all plans, this does.",
             "pool = { processes = 2 }",
         ),
+        CONSOLE_OF_TENANT,
     ],
-    later: &["console"],
+    later: &[],
 };
 
 pub(crate) const PLAN_POOL: Section = Section {

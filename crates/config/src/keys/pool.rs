@@ -1,13 +1,9 @@
 //! Keys of pools: what all share, PHPs, what a site's are like, and handlers that have one.
 
+use super::amounts::{DAY, HOUR, MIB, SECOND};
 use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Key, Kind, Section, key};
 use super::program::{ABORT_ON_CLOSE, BUFFER_REPLY, BUFFER_REQUEST, PARAMS_OF_HANDLER};
-
-const MIB: u64 = 1 << 20;
-const SECOND: u64 = 1_000;
-const HOUR: u64 = 3_600 * SECOND;
-const DAY: u64 = 24 * HOUR;
 
 pub(super) const POOLS_OF_PROCESS: Key = key(
     "pools",

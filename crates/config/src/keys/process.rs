@@ -1,6 +1,8 @@
 //! Keys of the process: everything outside `[[sites]]`.
 
+use super::amounts::{DAY, GIB, KIB, MIB, TIB};
 use super::directory::DIRECTORIES_OF_PROCESS;
+use super::fleet::FLEET_OF_PROCESS;
 use super::htaccess::HTACCESS_OF_PROCESS;
 use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Kind, Section, key};
@@ -10,13 +12,6 @@ use super::pool::{PHP_OF_PROCESS, POOLS_OF_PROCESS};
 use super::recorder::RECORDER_OF_PROCESS;
 use super::script::SCRIPTS_OF_PROCESS;
 use super::tls::TLS_OF_PROCESS;
-
-/// The longest duration: a day.
-pub(super) const DAY: u64 = 86_400_000;
-pub(super) const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
-pub(super) const TIB: u64 = 1 << 40;
 
 pub(crate) const TOP: Section = Section {
     title: "top level",
@@ -172,6 +167,7 @@ pub(crate) const TOP: Section = Section {
         TIME_ZONE,
         SCRIPTS_OF_PROCESS,
         RECORDER_OF_PROCESS,
+        FLEET_OF_PROCESS,
         key(
             "sites",
             Kind::Other("list of tables"),

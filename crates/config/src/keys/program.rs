@@ -1,16 +1,11 @@
 //! Keys of programs and of whom they run for: `fastcgi`, `cgi`, cgroups and tenants.
 
+use super::amounts::{DAY, KIB, MIB, TIB};
 use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Key, Kind, Section, key};
 use super::limit::{CLASSES, LIMITS_OF_LEVEL, WEIGHT};
-use super::plan::PLAN_OF_TENANT;
+use super::plan::{CONSOLE_OF_TENANT, PLAN_OF_TENANT};
 use super::script::{SCRIPTS_OF_LEVEL, SCRIPTS_VM};
-
-/// The longest duration: a day.
-const DAY: u64 = 86_400_000;
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-const TIB: u64 = 1 << 40;
 
 pub(super) const CGROUP_OF_LEVEL: Key = key(
     "cgroup",
@@ -34,6 +29,7 @@ pub(crate) const TENANT: Section = Section {
     keys: &[
         WEIGHT,
         PLAN_OF_TENANT,
+        CONSOLE_OF_TENANT,
         CLASSES,
         LIMITS_OF_LEVEL,
         SCRIPTS_OF_LEVEL,

@@ -1,15 +1,12 @@
 //! Keys of scripts: `[scripts]`, the levels' `scripts`, and a script itself.
 
+use super::amounts::{GIB, HOUR, KIB, MIB};
 use super::key::Fallback::{Absent, Value};
 use super::key::{Key, Kind, Section, key};
 
 /// The longest wait: beyond it no client is left.
-const HOUR: u64 = 3_600_000;
 /// Most entries, fibers or connections that a budget may give.
 const COUNT_MAX: u64 = 10_000_000;
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
 /// What one String of Ruby may hold is 10 MiB; a little of that is left for what is put around it.
 const STRING_BYTES_MAX: u64 = 8 * MIB;
 

@@ -1,10 +1,8 @@
 //! Keys of `[[shed]]`.
 
+use super::amounts::HOUR;
 use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Kind, Section, key};
-
-/// The longest that a state is made to last.
-const HOUR: u64 = 3_600_000;
 
 pub(crate) const SHED: Section = Section {
     title: "[[shed]]",

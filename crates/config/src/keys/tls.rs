@@ -1,5 +1,6 @@
 //! Keys of TLS: on listeners, for the process, and on sites.
 
+use super::amounts::DAY;
 use super::key::Fallback::{Absent, Value};
 use super::key::{Key, Kind, Section, key};
 
@@ -63,11 +64,21 @@ pub(crate) const TLS: Section = Section {
         ),
         key(
             "tickets",
-            Kind::Duration(60_000, super::process::DAY),
+            Kind::Duration(60_000, DAY),
             Value("8h"),
             "How long session tickets are sealed with one key. What it sealed is taken twice as long after that. \
              The keys are made by chance where private keys are kept, and gone when that process is: then clients make full handshakes.",
             "tickets = \"1h\"",
+        ),
+        key(
+            "ticket_secret",
+            Kind::Other("file"),
+            Absent("keys are made by chance"),
+            "A file with a secret of 32 bytes at least, such as `openssl rand -hex 32` prints, the same on all machines of a fleet. Keys of \
+             tickets are derived from it and the time then, in steps of `tickets`: a client is resumed by any of the machines, and \
+             after a restart. Their clocks may be apart by one such step. Only the supervisor reads it, and the process that keeps \
+             private keys has it. Who gets hold of it can open all tickets it was ever used for: make another one now and then.",
+            "ticket_secret = \"/etc/nagaya/tickets.secret\"",
         ),
         key(
             "script_files",
@@ -158,4 +169,4 @@ pub(crate) const SITE_TLS: Section = Section {
 };
 
 /// Ten years.
-const HSTS_MS_MAX: u64 = 3_650 * super::process::DAY;
+const HSTS_MS_MAX: u64 = 3_650 * DAY;

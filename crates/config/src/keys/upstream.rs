@@ -1,9 +1,9 @@
 //! Keys of `[upstreams.NAME]`.
 
+use super::amounts::DAY;
 use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Kind, Section, key};
 use super::limit::LIMITS_OF_LEVEL;
-use super::process::DAY;
 
 pub(crate) const UPSTREAM: Section = Section {
     title: "[upstreams.NAME]",

@@ -13,7 +13,7 @@ use super::user::{Role, wrong_user};
 use super::value::Value;
 use crate::keys;
 use crate::model::sensor::{Gauge, Sensor, Worse};
-use crate::model::{ALERTS_MAX, Alert, Chore, Model, Site, WatchedFigure, Whose};
+use crate::model::{ALERTS_MAX, Alert, Chore, Model, ServerFigure, Site, WatchedFigure, Whose};
 
 /// Who programs run as where nothing is said.
 const USER: &str = "nagaya-alerts";
@@ -71,6 +71,13 @@ pub(crate) fn judge(tops: &Tops<'_>, model: &Model) {
             continue;
         };
         let figure = value.typed().as_deref().and_then(WatchedFigure::from_name);
+        if let Some(WatchedFigure::Server(ServerFigure::FleetUp | ServerFigure::FleetMachines)) =
+            figure
+            && model.fleet.is_none()
+        {
+            let help = "describe the store that machines share: `[fleet]`, or watch another figure";
+            value.report_help("there is no fleet: nobody would know the figure", help);
+        }
         let Some(WatchedFigure::Of(whose, name, _)) = figure else {
             continue;
         };
@@ -138,7 +145,7 @@ fn figure_of(value: &Value<'_>, upstreams: &Upstreams) -> Option<WatchedFigure> 
                 (Some(help), _) => finding.help(help),
                 (None, Some(meant)) => finding.meant(Some(meant)),
                 (None, None) => finding.help(
-                    "`nagaya sensors` lists some; others are `tenant.NAME.cpu`, `site.NAME.p99`, `upstream.NAME.up` and `certificates.days_left`",
+                    "`nagaya sensors` lists some; others are `tenant.NAME.cpu`, `site.NAME.p99`, `upstream.NAME.up`, `certificates.days_left`, `handshakes.failed` and `fleet.up`",
                 ),
             });
             None

@@ -100,6 +100,7 @@ fn row(value: &Value<'_>) -> Option<Condition> {
         value.report(format!("{name:?} is no name of a column"));
         return None;
     }
+    value.context.columns.borrow_mut().insert(name.to_owned());
     Some(Condition::Row(name.to_owned()))
 }
 

@@ -147,6 +147,8 @@ struct PlacedConsole<'a> {
     site: &'a Site,
     /// The rules before its own, and that.
     rules: &'a [Rule],
+    /// Whether passwords are asked for that could not be read, which was reported.
+    has_broken_auth: bool,
 }
 
 /// Refuses consoles without a recorder, those that everybody could look at, and names that nobody has.
@@ -159,7 +161,7 @@ pub(super) fn judge(tops: &Tops<'_>, model: &Model) {
             let finding = problem(standing.value.spot(), message).help(help);
             tops.context.report(finding.absence());
         }
-        if !standing.asks_who_comes(model) {
+        if !standing.asks_who_comes(model) && !standing.has_broken_auth {
             let help = "add `auth = { file = \"…\" }` or `allow = [\"127.0.0.0/8\", \"::1\"]` to its rule, have the site \
                         require certificates of its clients on TLS alone, or give the console a `link_secret`";
             let finding = problem(
@@ -180,8 +182,8 @@ fn consoles<'a>(tops: &Tops<'a>, model: &'a Model) -> Vec<PlacedConsole<'a>> {
         return Vec::new();
     }
     let mut found = Vec::new();
-    for (value, site) in values.iter().zip(&model.sites) {
-        let rules = value.member("rules").filter(|rules| rules.is_list());
+    for (in_file, site) in values.iter().zip(&model.sites) {
+        let rules = in_file.member("rules").filter(|rules| rules.is_list());
         let rules = rules.and_then(|rules| rules.list()).unwrap_or_default();
         for (number, rule) in site.rules.iter().enumerate() {
             let (Some(Handler::Console(console)), true) =
@@ -191,12 +193,20 @@ fn consoles<'a>(tops: &Tops<'a>, model: &'a Model) -> Vec<PlacedConsole<'a>> {
             };
             let handler = rules.get(number).and_then(|it| it.member("handler"));
             let value = handler.and_then(|handler| handler.member("console"));
-            let rules = site.rules.get(..=number).unwrap_or_default();
+            let is_broken = |it: &Value<'_>, settings: &Settings| {
+                settings.auth.is_none() && it.member("auth").is_some_and(|it| it.is_table())
+            };
+            let own = rules.get(number).zip(site.rules.get(number));
+            // What could not be read was reported.
+            let has_broken_auth = in_file.context.found() > 0
+                && (is_broken(in_file, &site.settings)
+                    || own.is_some_and(|(own, rule)| is_broken(own, &rule.settings)));
             found.extend(value.map(|value| PlacedConsole {
+                has_broken_auth,
                 value,
                 console,
                 site,
-                rules,
+                rules: site.rules.get(..=number).unwrap_or_default(),
             }));
         }
     }
@@ -239,12 +249,15 @@ impl PlacedConsole<'_> {
     fn judge_neighbours(&self) {
         let site = self.site;
         let is_its_own = |name: &String| name == Console::OWN_TENANT || *name == *site.tenant;
-        if self
-            .console
-            .tenants
-            .as_ref()
-            .is_some_and(|names| names.iter().all(is_its_own))
-        {
+        let names = self.console.tenants.as_ref();
+        if names.is_some_and(|names| names.iter().all(is_its_own)) {
+            return;
+        }
+        if site.rows.is_some() {
+            self.value.report_help(
+                "a console on a site of a directory shows the tenant of the row, and nobody else",
+                "write `console = \"$tenant\"`, or give it a site of its own",
+            );
             return;
         }
         let serves = |handler: &Handler| {

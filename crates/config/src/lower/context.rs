@@ -45,6 +45,10 @@ pub(crate) struct Context<'a> {
     pub(crate) expressions: Expressions,
     /// Whether what is being read stands in a site that rows make, whose texts may have their columns.
     pub(crate) has_rows: Cell<bool>,
+    /// The columns of them that were named.
+    pub(crate) columns: RefCell<BTreeSet<String>>,
+    /// Whether machines share limits; known before limits are read.
+    pub(crate) has_fleet: Cell<bool>,
     /// The regular expression whose groups texts may use where is being read.
     groups_of: RefCell<Option<String>>,
 }
@@ -151,6 +155,8 @@ impl<'a> Context<'a> {
             files: Default::default(),
             expressions: Expressions::default(),
             has_rows: Cell::new(false),
+            columns: RefCell::default(),
+            has_fleet: Cell::new(false),
             groups_of: RefCell::default(),
         }
     }
@@ -170,6 +176,7 @@ impl<'a> Context<'a> {
     /// Does `work` where texts may have columns of rows, or may not.
     pub(crate) fn where_rows_are<T>(&self, known: bool, work: impl FnOnce() -> T) -> T {
         let outer = self.has_rows.replace(known);
+        self.columns.take();
         let done = work();
         self.has_rows.set(outer);
         done

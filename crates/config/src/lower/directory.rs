@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::context::{Spot, problem};
+use super::server_url::{ServerOptions, has_password};
 use super::table::Table;
 use super::tops::Tops;
 use super::upstream;
@@ -14,7 +15,7 @@ use crate::keys;
 use crate::model::{
     AFTER_PARAMETER, DIRECTORIES_MAX, DatabaseServer, Directory, DirectoryChanges, DirectorySource,
     HOST_PARAMETER, Handler, Model, RowFormat, RowTrust, SINCE_PARAMETER, ServerAddress,
-    with_placeholder,
+    pieces_of_query, with_placeholder,
 };
 
 /// Bytes of a name, a user, a database, a channel.
@@ -68,6 +69,10 @@ fn directory(value: &Value<'_>) -> Directory {
     let source = is_table.then(|| table.required("source")).flatten();
     let source = source.and_then(|value| source_of(&value));
     let asks = |key| table.get(key).filter(|_| source.is_some());
+    if let Some(DirectorySource::Postgres(_)) = source {
+        let queries = ["query", "all"].into_iter();
+        queries.filter_map(asks).for_each(|it| refuse_asker(&it));
+    }
     if let Some(DirectorySource::File(..)) = source {
         for name in ["query", "all", "changes"] {
             if let Some(stray) = table.get(name) {
@@ -156,6 +161,25 @@ fn query(value: &Value<'_>, parameter: &str, required: bool) -> Option<String> {
     Some(text.to_owned())
 }
 
+/// Refuses a bare `user` in a query of PostgreSQL: that is who asks, whatever columns there are, and would be the user
+/// of every row.
+fn refuse_asker(value: &Value<'_>) {
+    let text = value.text().unwrap_or_default();
+    let is_blank =
+        |piece: &str| piece.trim().is_empty() || piece.starts_with("--") || piece.starts_with("/*");
+    let mut before = "";
+    for piece in pieces_of_query(text).filter(|piece| !is_blank(piece)) {
+        let is_named = before == "." || before.eq_ignore_ascii_case("as");
+        if piece.eq_ignore_ascii_case("user") && !is_named {
+            return value.report_help(
+                "`user` is PostgreSQL's word for who asks it, and no column",
+                "write `\"user\"`, or call the column otherwise: `username AS user`",
+            );
+        }
+        before = piece;
+    }
+}
+
 fn changes(value: &Value<'_>, source: &DirectorySource) -> Option<DirectoryChanges> {
     let text = value.text()?;
     let Some(("LISTEN", channel)) = text.trim().split_once(' ') else {
@@ -231,11 +255,7 @@ fn server(value: &Value<'_>, text: &str, port: u16) -> Option<DatabaseServer> {
         value.report_help(format!("`{text}` names no user, server and database"), help);
         return None;
     };
-    if user.contains(':') {
-        value.report_help(
-            "a password does not stand in the configuration",
-            "name a file that has it: `?password_file=/etc/nagaya/db`",
-        );
+    if has_password(value, user, "/etc/nagaya/db") {
         return None;
     }
     for (what, name) in [("user", user), ("database", database)] {
@@ -244,48 +264,20 @@ fn server(value: &Value<'_>, text: &str, port: u16) -> Option<DatabaseServer> {
             return None;
         }
     }
-    let mut server = DatabaseServer {
-        address: ServerAddress::Unix(PathBuf::new()),
+    let mut options = ServerOptions::of(value, options, "source");
+    let address = || address(value, authority, port).map(|it| vec![it]);
+    let addresses = options.addresses(value, (authority, "source"), address)?;
+    Some(DatabaseServer {
+        address: addresses.into_iter().next()?,
         user: user.to_owned(),
-        password_file: None,
+        password_file: options.password_file,
         database: database.to_owned(),
-        tls: false,
-        authorities: None,
-    };
-    let mut socket = None;
-    for option in options.split('&').filter(|option| !option.is_empty()) {
-        let (key, said) = option.split_once('=').unwrap_or((option, ""));
-        let file = || value.context.sources.resolve(value.file, said);
-        match (key, said) {
-            ("password_file" | "socket" | "ca", "") => {
-                value.report(format!("`{key}` names a file"))
-            }
-            ("password_file", _) => server.password_file = Some(file()),
-            ("socket", _) => socket = upstream::unix(value, &format!("unix:{said}")),
-            ("ca", _) => server.authorities = Some(file()),
-            ("tls", "on" | "off") => server.tls = said == "on",
-            ("tls", _) => value.report("`tls` is `on` or `off`"),
-            _ => value.report_help(
-                format!("`{key}` is no option of a source"),
-                "these are `password_file`, `socket`, `tls` and `ca`",
-            ),
-        }
-    }
-    if server.authorities.is_some() && !server.tls {
-        value.report_help("`ca` says nothing without TLS", "add `tls=on`");
-    }
-    server.address = match socket {
-        Some(socket) if authority.is_empty() => socket,
-        Some(_) => {
-            value.report("a source has an address or a socket, not both");
-            return None;
-        }
-        None => address(value, authority, port)?,
-    };
-    Some(server)
+        tls: options.tls,
+        authorities: options.authorities,
+    })
 }
 
-fn address(value: &Value<'_>, authority: &str, port: u16) -> Option<ServerAddress> {
+pub(super) fn address(value: &Value<'_>, authority: &str, port: u16) -> Option<ServerAddress> {
     let has_port = authority
         .rsplit_once(':')
         .is_some_and(|(host, _)| !host.starts_with('[') || host.ends_with(']'));
@@ -366,7 +358,7 @@ fn warn_of_reach(value: &Value<'_>, directory: &Directory) {
 }
 
 /// Whether a server is on this machine, as far as its address says.
-fn is_here(address: &ServerAddress) -> bool {
+pub(super) fn is_here(address: &ServerAddress) -> bool {
     match address {
         ServerAddress::Tcp(address) => address.ip().to_canonical().is_loopback(),
         ServerAddress::Name { host, .. } => host == "localhost",

@@ -18,6 +18,7 @@ mod expressions;
 pub(crate) mod fields;
 mod file_cache;
 mod files;
+mod fleet;
 mod handler;
 pub(crate) mod hashes;
 mod htaccess;
@@ -38,6 +39,7 @@ pub(crate) mod rewrite;
 mod rows;
 mod rule;
 pub(crate) mod script;
+mod server_url;
 mod settings;
 mod sharing;
 mod shed;
@@ -108,6 +110,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
     let maps = map::define_all(&tops, &user);
     let directories = directory::define_all(&tops);
     let acme = acme::define_all(&tops);
+    context.has_fleet.set(tops.is_meant("fleet"));
     let mut upstreams = defined_upstreams(&tops);
     let enforcement = Enforcement::of(&tops.holder("cgroup_required"), Enforcement::Required);
     let plans = plan::Plans::define_all(&tops, enforcement);
@@ -150,6 +153,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         suspended: Default::default(),
         last_good: last_good(&tops),
         recorder: recorder::recorder(&tops),
+        fleet: fleet::fleet(&tops),
         scripts,
         tenants: tenants.finish(),
         plans: plans.finish(),
@@ -204,6 +208,7 @@ fn judge_whole(tops: &Tops<'_>, model: &Model) {
     alert::judge(tops, model);
     console::judge(tops, model);
     directory::judge(tops, model);
+    fleet::judge(tops, model);
     pool_judge::judge(tops, model);
     php::judge_memory(tops, model);
     limits::reserve::judge(tops, model);

@@ -5,9 +5,9 @@ use htaccess::SectionContext;
 use crate::include::Broken;
 use crate::model::{
     AcmeChallenge, Balance, Cache, ClientAuth, Degrade, EarlyHints, EncodedSlash, Isolate, LimitOn,
-    LogFormat, LogLevel, MetricsFormat, Mode, OnError, Protocol, ProxyVersion, QueryChange,
-    RowTrust, SaltTime, ScriptsVm, ServerClass, Share, ShedScope, Slashes, Symlinks, TlsVersion,
-    UnderscoreFields, UnknownLines,
+    LimitScope, LogFormat, LogLevel, MetricsFormat, Mode, OnError, OnLoss, Protocol, ProxyVersion,
+    QueryChange, RowTrust, SaltTime, ScriptsVm, ServerClass, Share, ShedScope, Slashes, Symlinks,
+    TlsVersion, UnderscoreFields, UnknownLines,
 };
 
 /// A choice that is written as a word.
@@ -126,6 +126,21 @@ impl Named for LimitOn {
     const NAMES: &'static [(&'static str, LimitOn)] = &[
         ("request", LimitOn::Request),
         ("handshake", LimitOn::Handshake),
+    ];
+}
+
+impl Named for LimitScope {
+    const NAMES: &'static [(&'static str, LimitScope)] = &[
+        ("machine", LimitScope::Machine),
+        ("fleet", LimitScope::Fleet),
+    ];
+}
+
+impl Named for OnLoss {
+    const NAMES: &'static [(&'static str, OnLoss)] = &[
+        ("share", OnLoss::Share),
+        ("open", OnLoss::Open),
+        ("closed", OnLoss::Closed),
     ];
 }
 

@@ -1,7 +1,7 @@
 //! `[plans.NAME]`: what tenants have in common that are sold the same.
 //!
-//! The idea: a written tenant with a plan has the plan's limits beside its own, and its `cgroup` where it has none; for tenants that rows name
-//! the plan stands by itself, and counts each of them apart.
+//! The idea: a written tenant with a plan has the plan's limits beside its own, and of all else what it does not say itself; for
+//! tenants that rows name the plan stands by itself, and counts each of them apart.
 
 use std::sync::Arc;
 
@@ -104,6 +104,7 @@ fn plan(value: &Value<'_>, above: Enforcement) -> Plan {
         limits,
         cgroup: cgroup(&table, Enforcement::of(&table, above)),
         pool: pool::of_plan(&table),
+        console: table.flag("console"),
     }
 }
 

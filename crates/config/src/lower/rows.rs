@@ -3,7 +3,7 @@
 //! The idea: such a site is read as any other, with columns of rows in its texts; what it says of its hosts,
 //! tenant, user, plan and root is said again by each row. What cannot yet be a row's is refused by name.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::cgroup::Enforcement;
 use super::conditions::SiteFiles;
@@ -24,7 +24,7 @@ const NOT_YET: [&str; 3] = ["cgroup", "cgroup_required", "mounts"];
 /// Keys of a site's `pool` that they do not have: a row's pool is its own, and ends when it is idle.
 const OF_POOL: [&str; 2] = ["share", "min"];
 /// Handlers that they do not have yet.
-const HANDLERS_NOT_YET: [&str; 3] = ["app", "fastcgi", "console"];
+const HANDLERS_NOT_YET: [&str; 2] = ["app", "fastcgi"];
 /// Keys of a site's `tls` that they have: of the others each handshake needs to know before there is a row.
 const TLS: [&str; 4] = ["redirect", "hsts", "certificate", "acme"];
 
@@ -49,6 +49,7 @@ pub(super) fn of_site(table: &Table<'_>, plans: &Plans) -> Option<SiteRows> {
         plan,
         root,
         certificate,
+        columns: BTreeSet::new(),
     })
 }
 

@@ -65,6 +65,9 @@ pub(crate) fn lower_all(
         let has_rows = value.member("hosts").is_some_and(|hosts| hosts.is_table());
         let site = || site(value, upstreams, around, &mut hosts);
         let mut site = value.context.where_rows_are(has_rows, site)?;
+        if let Some(rows) = &mut site.rows {
+            rows.columns = value.context.columns.take();
+        }
         rows::note(value, site.rows.as_deref(), &mut of_directories);
         sharing.note(value, &site, upstreams);
         alike.share(&mut site);
@@ -239,7 +242,8 @@ fn judge_answers(
     warn_of_unreached(rules, values);
     let answered =
         rules.len() < values.len() || values.iter().any(|rule| rule.has_member("handler"));
-    if files == SiteFiles::Rootless && !says_server && !answered {
+    let says_root = table.has_misspelt("root");
+    if files == SiteFiles::Rootless && !says_server && !says_root && !answered {
         let finding = problem(
             table.spot(),
             "the site has neither a `root` nor a rule with a `handler`",

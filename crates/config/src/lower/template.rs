@@ -183,6 +183,7 @@ fn column(value: &Value<'_>, name: &str, at: Range<usize>) -> Option<TemplatePar
         value.context.report(problem(value.part(at), message));
         return None;
     }
+    value.context.columns.borrow_mut().insert(name.to_owned());
     Some(TemplatePart::Row(name.to_owned()))
 }
 

@@ -67,6 +67,10 @@ impl Tenants {
             cgroup: cgroup(&table, enforcement).or_else(|| plan?.cgroup.clone()),
             scripts: script::level(table.get("scripts"), script::Level::BeforeRules),
             scripts_vm: table.get("scripts_vm").and_then(|value| value.choice()),
+            console: match plan.filter(|_| table.get("console").is_none()) {
+                Some(plan) => plan.console,
+                None => table.flag("console"),
+            },
         };
         if let Some((_, first)) = self.by_name.get(name) {
             let finding = problem(value.spot(), format!("tenant `{name}` is described twice"));

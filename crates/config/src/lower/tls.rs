@@ -37,6 +37,7 @@ pub(super) fn of_process(tops: &Tops<'_>) -> Tls {
         certificates: certificates.iter().filter_map(pattern).collect(),
         versions: versions(&table),
         tickets_ms: table.duration("tickets"),
+        ticket_secret: table.get("ticket_secret").and_then(|it| values::path(&it)),
         script_files: script::existing_directories(&table, "script_files"),
     }
 }

@@ -35,8 +35,25 @@ pub enum WatchedFigure {
     Sensor(Sensor),
     /// What somebody takes or comes to, by name.
     Of(Whose, Arc<str>, Measure),
+    /// What the whole server comes to.
+    Server(ServerFigure),
+}
+
+/// What is measured of the server and is no sensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerFigure {
     /// Days until the first certificate in use runs out.
     CertificateDays,
+    /// Costly steps of TLS handshakes a second, as the next are.
+    FullHandshakes,
+    /// Steps of resumptions, and second steps.
+    ShortHandshakes,
+    /// Handshakes that came to nothing.
+    FailedHandshakes,
+    /// Whether the store that machines share answers and gives out permits: 1, or 0.
+    FleetUp,
+    /// Machines that it has told of.
+    FleetMachines,
 }
 
 /// Of whom something is measured.
@@ -63,12 +80,33 @@ pub enum Measure {
     Cpu,
     /// Bytes that they hold.
     Memory,
+    /// Processors that they were kept from, since a quota of theirs had run out.
+    Throttled,
+    /// TLS handshakes after which a request came, a second.
+    Handshakes,
+    /// Processes killed for want of memory, a second.
+    Killed,
     /// Servers that are up.
     Up,
 }
 
-/// The one figure that is nobody's.
-const CERTIFICATE_DAYS: &str = "certificates.days_left";
+impl ServerFigure {
+    /// All, by name.
+    pub const ALL: [(ServerFigure, &'static str); 6] = [
+        (ServerFigure::CertificateDays, "certificates.days_left"),
+        (ServerFigure::FullHandshakes, "handshakes.full"),
+        (ServerFigure::ShortHandshakes, "handshakes.short"),
+        (ServerFigure::FailedHandshakes, "handshakes.failed"),
+        (ServerFigure::FleetUp, "fleet.up"),
+        (ServerFigure::FleetMachines, "fleet.machines"),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        // They stand in their order.
+        ServerFigure::ALL[self as usize].1
+    }
+}
 
 impl Whose {
     /// All, by the word their figures begin with.
@@ -80,10 +118,10 @@ impl Whose {
 
     /// What is measured of them.
     pub fn measures(self) -> &'static [Measure] {
-        use Measure::{Cpu, Errors, Memory, P99, Requests, Up};
+        use Measure::{Cpu, Errors, Handshakes, Killed, Memory, P99, Requests, Throttled, Up};
         match self {
-            Whose::Tenant => &[Requests, Cpu, Memory],
-            Whose::Site => &[Requests, Errors, P99],
+            Whose::Tenant => &[Requests, Cpu, Memory, Throttled, Handshakes, Killed],
+            Whose::Site => &[Requests, Errors, P99, Throttled],
             Whose::Upstream => &[Up],
         }
     }
@@ -104,6 +142,9 @@ impl Measure {
             Measure::P99 => "p99",
             Measure::Cpu => "cpu",
             Measure::Memory => "memory",
+            Measure::Throttled => "throttled",
+            Measure::Handshakes => "handshakes",
+            Measure::Killed => "killed",
             Measure::Up => "up",
         }
     }
@@ -111,10 +152,10 @@ impl Measure {
     /// What its numbers are.
     pub fn unit(self) -> Unit {
         match self {
-            Measure::Requests => Unit::PerSecond,
+            Measure::Requests | Measure::Handshakes | Measure::Killed => Unit::PerSecond,
             Measure::Errors => Unit::Share,
             Measure::P99 => Unit::Seconds,
-            Measure::Cpu | Measure::Up => Unit::Count,
+            Measure::Cpu | Measure::Throttled | Measure::Up => Unit::Count,
             Measure::Memory => Unit::Bytes,
         }
     }
@@ -123,8 +164,9 @@ impl Measure {
 impl WatchedFigure {
     /// The figure of this name.
     pub fn from_name(name: &str) -> Option<WatchedFigure> {
-        if name == CERTIFICATE_DAYS {
-            return Some(WatchedFigure::CertificateDays);
+        let mut of_server = ServerFigure::ALL.into_iter();
+        if let Some((figure, _)) = of_server.find(|(_, it)| *it == name) {
+            return Some(WatchedFigure::Server(figure));
         }
         if let Some(sensor) = Sensor::from_name(name) {
             return Some(WatchedFigure::Sensor(sensor));
@@ -143,7 +185,14 @@ impl WatchedFigure {
         match self {
             WatchedFigure::Sensor(sensor) => sensor.unit(),
             WatchedFigure::Of(_, _, measure) => measure.unit(),
-            WatchedFigure::CertificateDays => Unit::Count,
+            WatchedFigure::Server(figure) => match figure {
+                ServerFigure::CertificateDays
+                | ServerFigure::FleetUp
+                | ServerFigure::FleetMachines => Unit::Count,
+                ServerFigure::FullHandshakes
+                | ServerFigure::ShortHandshakes
+                | ServerFigure::FailedHandshakes => Unit::PerSecond,
+            },
         }
     }
 }
@@ -155,7 +204,7 @@ impl fmt::Display for WatchedFigure {
             WatchedFigure::Of(whose, of, measure) => {
                 write!(f, "{}.{of}.{}", whose.word(), measure.word())
             }
-            WatchedFigure::CertificateDays => f.write_str(CERTIFICATE_DAYS),
+            WatchedFigure::Server(figure) => f.write_str(figure.name()),
         }
     }
 }

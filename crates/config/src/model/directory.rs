@@ -123,19 +123,8 @@ impl DirectorySource {
             address => url.push_str(&address.to_string()),
         }
         url.push_str(&format!("/{}", server.database));
-        let files = [
-            ("password_file", &server.password_file),
-            ("ca", &server.authorities),
-        ];
-        for (key, file) in files {
-            options.extend(file.iter().map(|file| format!("{key}={}", file.display())));
-        }
-        if server.tls {
-            options.push("tls=on".to_owned());
-        }
-        if !options.is_empty() {
-            url.push_str(&format!("?{}", options.join("&")));
-        }
+        let files = (&server.password_file, &server.authorities, server.tls);
+        add_options(&mut url, options, files);
         url
     }
 
@@ -149,14 +138,50 @@ impl DirectorySource {
     }
 }
 
+/// Ends a URL with these options, the file of the password, that of authorities, and whether TLS is spoken.
+pub(super) fn add_options(
+    url: &mut String,
+    mut options: Vec<String>,
+    (password, authorities, tls): (&Option<PathBuf>, &Option<PathBuf>, bool),
+) {
+    for (key, file) in [("password_file", password), ("ca", authorities)] {
+        options.extend(file.iter().map(|file| format!("{key}={}", file.display())));
+    }
+    if tls {
+        options.push("tls=on".to_owned());
+    }
+    if !options.is_empty() {
+        url.push_str(&format!("?{}", options.join("&")));
+    }
+}
+
 /// A query with a placeholder of its database for a parameter (`$host`), how often that stood there, and the first
 /// other name with a `$`. What stands in quotes and comments is left as it is.
 #[must_use]
 pub fn with_placeholder(query: &str, parameter: &str, placeholder: &str) -> PlacedQuery {
     let mut placed = PlacedQuery::default();
-    let mut rest = query;
-    while let Some(first) = rest.chars().next() {
+    for piece in pieces_of_query(query) {
+        if piece == parameter {
+            placed.count += 1;
+            placed.text.push_str(placeholder);
+            continue;
+        }
+        if piece.starts_with('$') && placed.stranger.is_none() {
+            placed.stranger = Some(piece.to_owned());
+        }
+        placed.text.push_str(piece);
+    }
+    placed
+}
+
+/// The pieces of a query, which are all of it: what stands between quotes and with them, comments, words, names with a `$`, and
+/// single characters.
+pub fn pieces_of_query(query: &str) -> impl Iterator<Item = &str> {
+    let (mut rest, mut before) = (query, "");
+    std::iter::from_fn(move || {
+        let first = rest.chars().next()?;
         let end = match first {
+            '\'' if before.eq_ignore_ascii_case("e") => escaped_end(rest),
             '\'' | '"' | '`' => end_of(rest, 1, first),
             '-' if rest.starts_with("--") => rest.find('\n').unwrap_or(rest.len()),
             '/' if rest.starts_with("/*") => {
@@ -164,21 +189,32 @@ pub fn with_placeholder(query: &str, parameter: &str, placeholder: &str) -> Plac
                 end.map_or(rest.len(), |end| end + 4)
             }
             '$' => name_end(rest),
+            it if is_of_word(it) => rest.find(|it| !is_of_word(it)).unwrap_or(rest.len()),
             other => other.len_utf8(),
         };
-        let (token, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
-        rest = after;
-        if token == parameter {
-            placed.count += 1;
-            placed.text.push_str(placeholder);
-            continue;
+        let (piece, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
+        (rest, before) = (after, piece);
+        Some(piece)
+    })
+}
+
+fn is_of_word(it: char) -> bool {
+    it.is_alphanumeric() || it == '_'
+}
+
+/// Where a text of PostgreSQL with escapes ends (`E'…'`).
+fn escaped_end(text: &str) -> usize {
+    let mut characters = text.char_indices().skip(1).peekable();
+    while let Some((at, it)) = characters.next() {
+        let is_doubled = it == '\'' && characters.peek().is_some_and(|(_, next)| *next == '\'');
+        match it {
+            _ if is_doubled => drop(characters.next()),
+            '\\' => drop(characters.next()),
+            '\'' => return at + 1,
+            _ => {}
         }
-        if first == '$' && placed.stranger.is_none() {
-            placed.stranger = Some(token.to_owned());
-        }
-        placed.text.push_str(token);
     }
-    placed
+    text.len()
 }
 
 /// What [`with_placeholder`] makes.

@@ -43,6 +43,9 @@ pub struct Limit {
     /// Permits that are tenants' before all others', each tenant once: no more than there are.
     /// Only of one of the process or an upstream that has one key and a fixed number of permits.
     pub reserves: Vec<Reserve>,
+    /// What holds while the store is away, where several machines share it; `None`: this machine counts by itself. Only of
+    /// one of requests with a fixed number of permits, without a rate.
+    pub fleet: Option<OnLoss>,
     /// Status of a refusal, 400 to 599. Default 503; 429 where the key tells clients apart.
     pub status: u16,
     /// Body of a refusal; `None`: the site's page for the status, or ours.
@@ -58,6 +61,26 @@ pub struct Reserve {
     pub tenant: String,
     /// How many.
     pub permits: u32,
+}
+
+/// Who counts by a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitScope {
+    /// Each machine for itself.
+    Machine,
+    /// All of them together.
+    Fleet,
+}
+
+/// What holds of a limit that machines share while their store is away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnLoss {
+    /// A machine goes on with what it held, no more than the limit divided by the machines.
+    Share,
+    /// Each machine counts up to the limit.
+    Open,
+    /// Nobody is let in.
+    Closed,
 }
 
 /// What a limit counts.

@@ -1,6 +1,6 @@
 //! `[[sites]]` and their rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -101,6 +101,8 @@ pub struct SiteRows {
     pub root: Option<RowRoot>,
     /// The column that names its certificate among those of `[tls]`; `None`: it is found by name.
     pub certificate: Option<String>,
+    /// All columns that texts and conditions of the site name.
+    pub columns: BTreeSet<String>,
 }
 
 impl SiteRows {

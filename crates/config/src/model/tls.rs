@@ -20,6 +20,8 @@ pub struct Tls {
     pub versions: Vec<TlsVersion>,
     /// How long tickets are sealed with one key, in milliseconds.
     pub tickets_ms: u64,
+    /// What their keys are derived from, where machines share it.
+    pub ticket_secret: Option<PathBuf>,
     /// Directories below which scripts may name certificates and keys; absolute.
     pub script_files: Vec<PathBuf>,
 }

@@ -3,6 +3,7 @@
 //! The idea: the file is read whole, a record at a time, into a table of SQLite that is nowhere but in a
 //! temporary file; it takes the place of the one before when all is read. What is no record is told by line.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
@@ -12,9 +13,11 @@ use std::time::{Duration, SystemTime};
 
 use rusqlite::{Connection, params};
 use serde_json::{Map, Value};
+use tokio::time::{Instant, sleep};
 
-use super::{Question, WRONG_TYPE};
+use super::{Answered, Question, WRONG_TYPE};
 use crate::judge::RawRow;
+use crate::users::own_name;
 
 /// Bytes of a file, and of one record.
 const FILE_BYTES_MAX: u64 = 4 << 30;
@@ -41,13 +44,17 @@ pub(crate) enum Format {
 pub(crate) struct FileTable {
     path: PathBuf,
     format: Format,
+    /// Held to ask it, and to read the file the first time.
     read: Arc<Mutex<Option<ReadFile>>>,
+    is_read: Cell<bool>,
 }
 
 /// What was read.
 struct ReadFile {
     stamp: Stamp,
     table: Connection,
+    /// What its first line names; an object a line has its own.
+    columns: Option<Vec<String>>,
     broken: Vec<String>,
 }
 
@@ -60,10 +67,11 @@ impl FileTable {
             path,
             format,
             read: Arc::default(),
+            is_read: Cell::new(false),
         }
     }
 
-    pub(super) async fn ask(&self, question: Question<'_>) -> Result<Vec<RawRow>, String> {
+    pub(super) async fn ask(&self, question: Question<'_>) -> Result<Answered, String> {
         let (host, sql) = match question {
             Question::Host(host) => (
                 host,
@@ -83,7 +91,11 @@ impl FileTable {
                 let columns: Vec<u8> = row.get(1)?;
                 Ok(postcard::from_bytes(&columns).unwrap_or_default())
             };
-            statement.query_map(params![host, rows_max], row)?.collect()
+            let rows = statement.query_map(params![host, rows_max], row)?;
+            Ok(Answered {
+                columns: read.columns.clone(),
+                rows: rows.collect::<rusqlite::Result<_>>()?,
+            })
         })
         .await
     }
@@ -120,6 +132,7 @@ impl FileTable {
         &self,
         ask: impl FnOnce(&ReadFile) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, String> {
+        self.await_still().await?;
         let (path, format, read) = (self.path.clone(), self.format, Arc::clone(&self.read));
         let asked = tokio::task::spawn_blocking(move || {
             let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,7 +143,29 @@ impl FileTable {
             let read = read.as_ref().ok_or(UNREADABLE)?;
             ask(read).map_err(|error| error.to_string())
         });
-        asked.await.map_err(|_| UNREADABLE.to_owned())?
+        let asked = asked.await.map_err(|_| UNREADABLE.to_owned())?;
+        self.is_read.set(self.is_read.get() || asked.is_ok());
+        asked
+    }
+
+    /// Waits until the file, where it was not read yet, has not been written for a moment: what is being written may be half of
+    /// it. All who ask wait side by side, and the snapshot, if there is one, answers meanwhile.
+    async fn await_still(&self) -> Result<(), String> {
+        let until = Instant::now() + 2 * STILL;
+        while !self.is_read.get() {
+            // Before the look: a machine that stands still after it has not looked too late.
+            let is_last = Instant::now() >= until;
+            let path = self.path.clone();
+            let opened = tokio::task::spawn_blocking(move || Ok(is_still(&open(&path)?.1)));
+            let opened: io::Result<bool> = opened.await.map_err(|_| UNREADABLE.to_owned())?;
+            let whose = |error| format!("{}, for user {}", config::reason(&error), own_name());
+            match opened.map_err(whose)? {
+                true => return Ok(()),
+                false if is_last => return Err(UNFINISHED.to_owned()),
+                false => sleep(STILL / 10).await,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -162,7 +197,7 @@ fn load(path: &Path, file: &File, stamp: Stamp, format: Format) -> Result<ReadFi
     // An empty name is a file that nobody else sees and that goes with the connection.
     let mut table = Connection::open("").map_err(failed)?;
     table.execute_batch(SCHEMA).map_err(failed)?;
-    let mut broken = Vec::new();
+    let (mut broken, mut columns) = (Vec::new(), None);
     let into = table.transaction().map_err(failed)?;
     {
         let mut insert = into
@@ -182,7 +217,7 @@ fn load(path: &Path, file: &File, stamp: Stamp, format: Format) -> Result<ReadFi
         };
         let reader = BufReader::new(file.take(FILE_BYTES_MAX));
         let read = match format {
-            Format::Csv => read_csv(reader, &mut take),
+            Format::Csv => read_csv(reader, &mut take).map(|names| columns = names),
             Format::JsonLines => read_json(reader, &mut take),
         };
         read.map_err(|error| config::reason(&error))?;
@@ -199,6 +234,7 @@ fn load(path: &Path, file: &File, stamp: Stamp, format: Format) -> Result<ReadFi
     Ok(ReadFile {
         stamp,
         table,
+        columns,
         broken,
     })
 }
@@ -260,13 +296,14 @@ pub(crate) fn row_of_json(object: Map<String, Value>) -> RawRow {
         .collect()
 }
 
-fn read_csv(mut from: impl BufRead, take: Take<'_>) -> io::Result<()> {
+/// Reads records; the columns that the first of them names.
+fn read_csv(mut from: impl BufRead, take: Take<'_>) -> io::Result<Option<Vec<String>>> {
     let (mut bytes, mut number, mut names) = (Vec::new(), 0, None::<Vec<String>>);
     loop {
         let begins = number + 1;
         let is_short = record(&mut from, &mut bytes, &mut number)?;
         if number < begins {
-            return Ok(());
+            return Ok(names);
         }
         let fields = std::str::from_utf8(&bytes)
             .map_err(|_| "it is not UTF-8".to_owned())
@@ -394,6 +431,31 @@ mod tests {
         assert_eq!(wrong.as_deref(), Some(UNFINISHED));
         let (stamp, file) = open(&path).unwrap();
         assert!(load(&path, &file, stamp, Format::Csv).is_ok());
+    }
+
+    #[test]
+    fn who_waits_for_a_file_to_be_whole_holds_nobody_up() {
+        let directory = testkit::TempDir::new();
+        let path = directory.write("rows.csv", "host,tenant\na.example,anna\n");
+        let (_, file) = open(&path).unwrap();
+        let table = FileTable::new(path, Format::Csv);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let asked = runtime.block_on(async {
+            let asking = table.ask(Question::Host("a.example"));
+            tokio::pin!(asking);
+            loop {
+                let is_free = table.read.try_lock().is_ok();
+                assert!(is_free || is_still(&file), "it waits with the table locked");
+                tokio::select! {
+                    asked = &mut asking => break asked,
+                    () = sleep(STILL / 100) => {}
+                }
+            }
+        });
+        assert_eq!(asked.unwrap().rows.len(), 1);
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod file;
 mod mysql;
 mod postgres;
 mod sqlite;
-mod tls;
+pub(crate) mod tls;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use sqlite::Sqlite;
 pub(crate) const ROWS_MAX: usize = 10_000;
 /// Rows of an answer for one host: the second of its own is wrong, and some may be of hosts that the source takes for
 /// equal.
-const ROWS_OF_HOST_MAX: usize = 16;
+pub(crate) const ROWS_OF_HOST_MAX: usize = 16;
 /// What is said of a value of another kind.
 const WRONG_TYPE: &str = "is neither a text nor a whole number: cast it in the query";
 
@@ -40,6 +40,23 @@ pub(crate) enum Question<'a> {
     After(&'a str),
     /// Changes above a number.
     Since(i64),
+}
+
+/// What is answered.
+#[derive(Debug, Default)]
+pub(crate) struct Answered {
+    /// The columns that each row has, whether or not there is a row; `None` where each may have others.
+    pub(crate) columns: Option<Vec<String>>,
+    pub(crate) rows: Vec<RawRow>,
+}
+
+/// Those of the columns that are wanted which are not among those there are, as one says them.
+pub(crate) fn lacking(columns: Option<&[String]>, wanted: &[String]) -> Option<String> {
+    let columns = columns?;
+    let is_lacking = |name: &&str| !columns.iter().any(|it| it.eq_ignore_ascii_case(name));
+    let lacking = wanted.iter().map(String::as_str).filter(is_lacking);
+    let lacking: Vec<_> = lacking.collect();
+    (!lacking.is_empty()).then(|| lacking.join("`, `"))
 }
 
 /// A query as its database takes it, and how often its parameter stands there.
@@ -137,13 +154,22 @@ impl RowSource {
     }
 
     /// Asks; whoever waits no longer drops it.
-    pub(crate) async fn ask(&self, question: Question<'_>) -> Result<Vec<RawRow>, String> {
+    pub(crate) async fn ask(&self, question: Question<'_>) -> Result<Answered, String> {
         match self {
             RowSource::Mysql(mysql) => mysql.ask(question).await,
             RowSource::Postgres(postgres) => postgres.ask(question).await,
             RowSource::Sqlite(sqlite) => sqlite.ask(question).await,
             RowSource::File(table) => table.ask(question).await,
         }
+    }
+
+    /// What is said where columns are not there that are wanted.
+    pub(crate) fn lacks(&self, query: &str, names: &str) -> String {
+        let what = match self {
+            RowSource::File(_) => "the file",
+            _ => query,
+        };
+        format!("{what} has no column `{names}`, which the site of its rows uses")
     }
 
     /// Gives up connections after a question that was not answered in time.

@@ -6,7 +6,7 @@ use ipc::directory::ServerSettings;
 use stores::mysql::{Cell, Database, Login};
 use stores::{Address, ServerTls, Session, Stores};
 
-use super::{Queries, Question, WRONG_TYPE, tls};
+use super::{Answered, Queries, Question, WRONG_TYPE, tls};
 use crate::judge::RawRow;
 
 /// A database.
@@ -39,7 +39,7 @@ impl Mysql {
         })
     }
 
-    pub(super) async fn ask(&self, question: Question<'_>) -> Result<Vec<RawRow>, String> {
+    pub(super) async fn ask(&self, question: Question<'_>) -> Result<Answered, String> {
         let query = self.queries.of_question(question)?;
         let bind = match question {
             Question::Host(text) | Question::After(text) => Cell::Bytes(text.into()),
@@ -55,7 +55,12 @@ impl Mysql {
             names.zip(cells.into_iter().map(text)).collect()
         };
         let rows = table.rows.into_iter().take(question.rows_max());
-        Ok(rows.map(row).collect())
+        let rows: Vec<RawRow> = rows.map(row).collect();
+        let columns = table.fields.iter().cloned().collect();
+        Ok(Answered {
+            columns: Some(columns),
+            rows,
+        })
     }
 }
 

@@ -27,8 +27,7 @@ use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, Kind, ToSql, Type, to_sql_checked};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, Statement};
 
-use super::{Queries, Question, WRONG_TYPE, tls};
-use crate::judge::RawRow;
+use super::{Answered, Queries, Question, WRONG_TYPE, tls};
 
 /// How often who listens asks for a sign of life.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
@@ -75,7 +74,7 @@ impl Postgres {
         self.open.take();
     }
 
-    pub(super) async fn ask(&self, question: Question<'_>) -> Result<Vec<RawRow>, String> {
+    pub(super) async fn ask(&self, question: Question<'_>) -> Result<Answered, String> {
         let query = self.queries.of_question(question)?;
         let session = self.session().await?;
         let asked = session.ask(&query.text, query.count > 0, question).await;
@@ -206,7 +205,7 @@ impl PostgresSession {
         sql: &str,
         has_parameter: bool,
         question: Question<'_>,
-    ) -> Result<Vec<RawRow>, Error> {
+    ) -> Result<Answered, Error> {
         let known = self.statements.borrow().get(sql).cloned();
         let statement = match known {
             Some(statement) => statement,
@@ -234,7 +233,11 @@ impl PostgresSession {
                 break;
             }
         }
-        Ok(rows)
+        let names = statement.columns().iter();
+        Ok(Answered {
+            columns: Some(names.map(|it| it.name().to_owned()).collect()),
+            rows,
+        })
     }
 }
 

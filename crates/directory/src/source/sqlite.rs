@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, ToSql};
 
-use super::{Queries, Question, WRONG_TYPE};
-use crate::judge::RawRow;
+use super::{Answered, Queries, Question, WRONG_TYPE};
+use crate::users::own_name;
 
 /// Steps of a query after which the time is looked at.
 const STEPS: i32 = 10_000;
@@ -38,7 +38,7 @@ impl Sqlite {
         }
     }
 
-    pub(super) async fn ask(&self, question: Question<'_>) -> Result<Vec<RawRow>, String> {
+    pub(super) async fn ask(&self, question: Question<'_>) -> Result<Answered, String> {
         let query = self.queries.of_question(question)?.clone();
         let parameter: Box<dyn ToSql + Send> = match question {
             Question::Host(text) | Question::After(text) => Box::new(text.to_owned()),
@@ -67,13 +67,15 @@ fn connection<'a>(
     path: &Path,
     wait: Duration,
 ) -> Result<&'a Connection, String> {
-    let metadata = path.metadata().map_err(|error| config::reason(&error))?;
+    let whose = |why: String| format!("{why}, for user {}", own_name());
+    let metadata = path.metadata();
+    let metadata = metadata.map_err(|error| whose(config::reason(&error)))?;
     let file = (metadata.dev(), metadata.ino());
     if open.as_ref().is_none_or(|open| open.file != file) {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let made = Connection::open_with_flags(path, flags)
             .and_then(|connection| connection.busy_timeout(wait).map(|()| connection));
-        let connection = made.map_err(|error| error.to_string())?;
+        let connection = made.map_err(|error| whose(error.to_string()))?;
         *open = Some(OpenFile { file, connection });
     }
     let open = open.as_ref().map(|open| &open.connection);
@@ -85,7 +87,7 @@ fn rows(
     sql: &str,
     parameter: Option<&dyn ToSql>,
     rows_max: usize,
-) -> rusqlite::Result<Vec<RawRow>> {
+) -> rusqlite::Result<Answered> {
     let mut statement = connection.prepare_cached(sql)?;
     let names: Vec<String> = statement
         .column_names()
@@ -103,7 +105,11 @@ fn rows(
             break;
         }
     }
-    Ok(rows)
+    drop(found);
+    Ok(Answered {
+        columns: Some(names),
+        rows,
+    })
 }
 
 fn text(value: ValueRef<'_>) -> Result<Option<String>, String> {

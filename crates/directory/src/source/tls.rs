@@ -10,7 +10,7 @@ use rustls_pki_types::pem::PemObject;
 ///
 /// # Errors
 /// There is none among them.
-pub(super) fn client_config(authorities: &[u8]) -> Result<Arc<ClientConfig>, String> {
+pub(crate) fn client_config(authorities: &[u8]) -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     let certificates = CertificateDer::pem_slice_iter(authorities).filter_map(Result::ok);
     let (added, _) = roots.add_parsable_certificates(certificates);

@@ -30,6 +30,7 @@ pub(crate) fn settings(source: SourceSettings) -> DirectorySettings {
         source,
         query: "SELECT tenant, upstream, note FROM domains WHERE host = $host".into(),
         all: Some("SELECT host, tenant, upstream, note FROM domains WHERE host > $after ORDER BY host LIMIT 3".into()),
+        columns: Vec::new(),
         changes: None,
         memcached: None,
         trusts_unsigned: false,

@@ -28,7 +28,7 @@ const AWAITED_MAX: usize = 1_024;
 /// How long one is awaited at most: the process answers within the directory's `wait`.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// How often the process is asked how it is, and what it does not answer is given up.
-const LOOK: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A link, and the directories' names in the order they have there.
 pub(crate) struct DirectoryLink {

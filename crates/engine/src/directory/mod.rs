@@ -9,7 +9,9 @@
 //! A row is not trusted: what it makes is judged in `row`. Its programs are `programs`'s.
 
 pub(crate) mod entry;
+pub(crate) mod eyes;
 pub(crate) mod find;
+pub(crate) mod hosts;
 pub(crate) mod kept;
 pub(crate) mod link;
 pub(crate) mod programs;
@@ -20,4 +22,5 @@ pub(crate) mod table;
 pub(crate) mod tenants;
 #[cfg(test)]
 mod tests;
+pub(crate) mod told;
 mod turns;

@@ -4,19 +4,21 @@
 //! root must be the row's user's, its tenant is nobody's who is written, and a plan is one of those there are.
 //! A row that breaks this is out alone, and the log says which it is.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use config::model::{self, Model, RowRoot, SiteRows, Template, TemplatePart};
+use config::model::{self, Handler, Model, RowRoot, SiteRows, Template, TemplatePart};
 use ipc::directory::Row;
 use ipc::rows::component;
 
 use super::entry::HostEntry;
 use super::programs::RowOwner;
 use super::site_row::SiteRow;
-use crate::generation::Generation;
+use crate::generation::{self, Generation};
 use crate::site::Site;
+use crate::upstream::named::by_literal_row;
 use crate::worker::Worker;
 
 /// Stamps the site of a host.
@@ -54,10 +56,14 @@ pub(super) fn stamp(
         pool = terms.pool(&worker.shared.program_pools, &told, owner)?;
         order = Some(Box::new(told));
     }
+    let known = &worker.shared.rows;
+    if template.is_recorded {
+        entry.note(&known.hosts, &tenant, host);
+    }
     let of_row = SiteRow {
         entry: Arc::clone(entry),
         lease,
-        tenant: worker.shared.rows.tenants.of(&tenant, plan_name),
+        tenant: known.tenants.of(&tenant, plan_name),
         plan: plan.and_then(|at| u32::try_from(at).ok()),
         order,
         pool,
@@ -150,22 +156,34 @@ pub struct RowJudge<'a> {
     model: &'a Model,
     site: &'a model::Site,
     uid_min: u32,
+    known: RowsMayName<'a>,
+}
+
+/// What rows may name, and what not.
+#[derive(Debug, Clone, Copy)]
+pub struct RowsMayName<'a> {
+    /// Tenants of the configuration, which they may not.
+    pub written_tenants: &'a [String],
+    /// What certificates of `[tls]` are called.
+    pub certificates: &'a BTreeSet<String>,
 }
 
 impl<'a> RowJudge<'a> {
     /// Whoever judges the rows of the directory of this name; `None` where no site is made of them.
     #[must_use]
-    pub fn of(model: &'a Model, directory: &str) -> Option<Self> {
+    pub fn of(model: &'a Model, directory: &str, known: RowsMayName<'a>) -> Option<Self> {
         let is_of = |site: &&model::Site| site.rows.as_ref().is_some_and(|it| it.name == directory);
         let terms = model.directories.iter().find(|it| it.name == directory);
         Some(Self {
             model,
             site: model.sites.iter().find(is_of)?,
             uid_min: terms?.uid_min,
+            known,
         })
     }
 
-    /// Whether a row makes a site that can be served: with its plan and PHP, and its root there and its user's.
+    /// Whether a row makes a site that can be served: with its plan, PHP and certificate, an upstream within `allow` as far as
+    /// no name is looked up, and its root there and its user's.
     ///
     /// # Errors
     /// What it lacks.
@@ -176,8 +194,7 @@ impl<'a> RowJudge<'a> {
         let terms = RowTerms {
             uid_min: self.uid_min,
             plans: self.model.plans.iter().map(|plan| &*plan.name),
-            // Whoever reads rows has looked at that.
-            is_written: |_: &str| false,
+            is_written: |tenant: &str| self.known.written_tenants.iter().any(|it| it == tenant),
         };
         let outline = terms.outline(rows, (host, row))?;
         if let Some(column) = self.site.pool.php_column() {
@@ -187,10 +204,40 @@ impl<'a> RowJudge<'a> {
                 return Err(format!("column `{column}`: there is no PHP {version:.80?}"));
             }
         }
+        let certificate = rows.certificate.as_deref();
+        let certificate = certificate.and_then(|column| row.column(column));
+        if let Some(name) = certificate.filter(|name| !self.known.certificates.contains(*name)) {
+            return Err(format!("none of [tls] certificates is called {name:.80?}"));
+        }
+        self.judge_upstreams(row)?;
         match outline.root {
             Some((root, owner)) => is_there(&root.path, owner),
             None => Ok(()),
         }
+    }
+
+    /// Judges addresses to forward to. Which rule is a request's only the request says: it is enough that one leads there.
+    fn judge_upstreams(&self, row: &Row) -> Result<(), String> {
+        let handlers = self
+            .site
+            .rules
+            .iter()
+            .filter_map(|rule| rule.handler.as_ref());
+        let listeners = generation::listeners(self.model);
+        let mut outcome = Ok(());
+        for handler in handlers {
+            let Handler::Proxy(proxy) = handler else {
+                continue;
+            };
+            let said = proxy.row().and_then(|column| row.column(column));
+            let judged = said.map(|said| by_literal_row(&listeners, &proxy.allow, said));
+            match judged {
+                Some(Ok(())) => return Ok(()),
+                Some(Err(why)) => outcome = Err(why),
+                None => {}
+            }
+        }
+        outcome
     }
 }
 
@@ -283,6 +330,61 @@ fn fill(template: &Template, row: &Row) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_that_make_no_site_are_known_before_they_are_asked_for() {
+        let text = r#"
+[[listen]]
+address = "127.0.0.1:8080"
+[[listen]]
+address = "127.0.0.1:8443"
+tls = true
+[tls]
+certificates = ["/etc/certs/*.pem"]
+[directories.d]
+source = "sqlite:/tmp/rows.db"
+query = "SELECT * FROM t WHERE host = $host"
+[[sites]]
+hosts = { directory = "d" }
+tenant = "c-$row.id"
+tls = { certificate = "$row.certificate" }
+rules = [{ handler = { proxy = "$row.upstream", allow = ["10.0.0.0/8"] } }]
+"#;
+        let sources = config::Sources::from_text("nagaya.toml", text);
+        let model = config::load(&sources).unwrap_or_else(|problems| panic!("{problems}"));
+        let known = RowsMayName {
+            written_tenants: &["c-own".to_owned()],
+            certificates: &BTreeSet::from(["ann".to_owned()]),
+        };
+        let judge = RowJudge::of(&model, "d", known).expect("a site");
+        let judged = |id: &str, certificate: &str, upstream: &str| {
+            let columns = [
+                ("id", id),
+                ("certificate", certificate),
+                ("upstream", upstream),
+            ];
+            let columns = columns.map(|(name, text)| (name.to_owned(), text.to_owned()));
+            let row = Row {
+                seal: 1,
+                columns: columns.into(),
+                uid: None,
+                from: ipc::directory::RowFrom::Source,
+            };
+            judge.judge("a.example", &row)
+        };
+        for upstream in ["10.1.2.3:80", "http://10.1.2.3:80/", "app.internal:80"] {
+            assert_eq!(judged("ann", "ann", upstream), Ok(()));
+        }
+        for (id, certificate, upstream, why) in [
+            ("own", "ann", "10.1.2.3:80", "one of the configuration's"),
+            ("ann", "bob", "10.1.2.3:80", "is called \"bob\""),
+            ("ann", "ann", "192.0.2.1:80", "not in `allow`"),
+            ("ann", "ann", "127.0.0.1:80", "not in `allow`"),
+        ] {
+            let wrong = judged(id, certificate, upstream).expect_err(why);
+            assert!(wrong.contains(why), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_column_in_a_path_is_one_name() {

@@ -1,11 +1,15 @@
 //! What workers share of rows, and its time.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use super::hosts::TenantHosts;
 use super::table::Directories;
 use super::tenants::RowTenants;
+use super::told::RefusedOfRow;
+use crate::recent::Recent;
 
 /// How long after one complaint comes the next, at least.
 const COMPLAINT_MS: u64 = 1_000;
@@ -16,6 +20,10 @@ pub(crate) struct Rows {
     pub(crate) directories: Directories,
     /// Tenants whose sites were stamped.
     pub(crate) tenants: RowTenants,
+    /// Hosts of which sites were stamped.
+    pub(crate) hosts: Arc<TenantHosts>,
+    /// Requests that were refused lately.
+    pub(crate) recent: Recent<RefusedOfRow>,
     started: Instant,
     /// When a row's certificate was last complained of.
     complained_ms: AtomicU64,
@@ -27,6 +35,8 @@ impl Rows {
         Self {
             directories: Directories::default(),
             tenants: RowTenants::default(),
+            hosts: Arc::default(),
+            recent: Recent::default(),
             started,
             complained_ms: AtomicU64::new(0),
         }

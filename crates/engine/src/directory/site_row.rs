@@ -38,6 +38,16 @@ impl SiteRow {
         columns.map(|(name, text)| (name.as_str(), text.as_str()))
     }
 
+    /// Whether this row says the same.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.columns().eq(other.columns())
+    }
+
+    /// How old the row is.
+    pub(crate) fn age_ms(&self, now_ms: u64) -> u64 {
+        self.entry.age_ms(now_ms)
+    }
+
     /// Whether its tenant is refused.
     pub(crate) fn is_suspended(&self) -> bool {
         let said = self.column("suspended").trim();

@@ -31,6 +31,8 @@ const RETRY_MS: u64 = 1_000;
 const DOWN_MS: u64 = 200;
 /// Old rows that wait to be asked for again.
 const OLD_MAX: usize = 8_192;
+/// Hosts that are looked at before others may look.
+const LOOKED_AT_ONCE: usize = 500;
 /// The share of a second in which questions may come at once.
 const BURST: f64 = 0.1;
 
@@ -235,7 +237,7 @@ impl Directories {
             for (_, slot) in meant {
                 slot.outdate();
                 if let Some(entry) = &slot.entry {
-                    entry.renew(0, 0);
+                    entry.forget();
                 }
             }
         }
@@ -250,23 +252,27 @@ impl Directories {
         self.asks.notify_one();
     }
 
-    /// What is known of a host by each directory, and for how many milliseconds it is fresh.
-    pub(crate) fn show(
-        &self,
-        host: &str,
-        now_ms: u64,
-    ) -> Vec<(String, Option<Arc<HostEntry>>, u64)> {
+    /// What is known of a host by each directory.
+    pub(crate) fn show(&self, host: &str) -> Vec<(String, Option<Arc<HostEntry>>)> {
         let known = self.lock();
-        let look = |it: &KnownDirectory| {
-            let entry = it.hosts.get(host).and_then(|slot| slot.entry.clone());
-            let fresh_ms = entry.as_ref().map_or(0, |it| it.fresh_until());
-            (
-                it.terms.name.clone(),
-                entry,
-                fresh_ms.saturating_sub(now_ms),
-            )
-        };
-        known.iter().map(look).collect()
+        let entry = |it: &KnownDirectory| it.hosts.get(host).and_then(|slot| slot.entry.clone());
+        let shown = known.iter().map(|it| (it.terms.name.clone(), entry(it)));
+        shown.collect()
+    }
+
+    /// What a directory knows of hosts.
+    pub(super) fn entries(&self, directory: &str, hosts: &[String]) -> Vec<Option<Arc<HostEntry>>> {
+        let mut entries = Vec::with_capacity(hosts.len());
+        for hosts in hosts.chunks(LOOKED_AT_ONCE) {
+            let known = self.lock();
+            let directory = known.iter().find(|it| it.terms.name == directory);
+            let entry = |host: &String| {
+                let slot = directory?.hosts.get(&**host)?;
+                slot.entry.clone()
+            };
+            entries.extend(hosts.iter().map(entry));
+        }
+        entries
     }
 
     /// How the directories said last that they are.
@@ -373,6 +379,7 @@ impl KnownDirectory {
             }
         }
         if let Some(asked) = &slot.asked {
+            self.counters.waited += 1;
             return (Look::Asked(asked.ended.subscribe()), false);
         }
         if now_ms < slot.down_until_ms {
@@ -387,6 +394,7 @@ impl KnownDirectory {
             self.counters.busy += 1;
             return (Look::Busy, false);
         }
+        self.counters.waited += 1;
         let (asked, waiting) = AskedName::new();
         if let Some(slot) = self.hosts.get_mut(host) {
             slot.asked = Some(asked);
@@ -400,6 +408,7 @@ impl KnownDirectory {
             self.counters.busy += 1;
             return (Look::Busy, false);
         }
+        self.counters.waited += 1;
         self.make_room();
         self.bytes += NAME_BYTES + host.len();
         let (asked, waiting) = AskedName::new();
@@ -521,18 +530,21 @@ impl KnownDirectory {
             }
         };
         let fresh_ms = if is_outdated { 0 } else { fresh_ms };
-        let (fresh_ms, stale_ms) = (
-            now_ms.saturating_add(fresh_ms),
-            now_ms.saturating_add(stale_ms),
-        );
+        let serves = [fresh_ms, stale_ms]
+            .map(|ms| now_ms.saturating_add(ms))
+            .into();
+        let heard_ms = now_ms.saturating_sub(age_ms);
         if let (Some(entry), EntryState::Row(row)) = (&slot.entry, &state)
             && entry.row() == Some(row)
         {
-            entry.renew(fresh_ms, stale_ms);
+            entry.renew(serves, heard_ms);
             return;
         }
-        let entry = HostEntry::new(state, fresh_ms, stale_ms);
+        let entry = HostEntry::new(state, serves, heard_ms);
         self.bytes += entry.bytes();
+        if let Some(before) = &slot.entry {
+            entry.note_as(before);
+        }
         if let Some(before) = slot.entry.replace(Arc::new(entry)) {
             // Workers that have a site of it look again.
             before.retry_at(0);

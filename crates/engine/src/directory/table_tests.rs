@@ -77,6 +77,20 @@ fn a_name_is_asked_for_once_however_many_wait_and_all_hear_of_the_answer() {
 }
 
 #[test]
+fn a_row_is_as_old_as_its_source_said_whatever_becomes_of_it() {
+    let table = table();
+    let _waiting = table.look("d", "a", network(1), 1_000);
+    let (questions, _) = table.questions(9, 1_000);
+    table.hear(&questions[0], row("t"), 300, 1_000);
+    let Look::Known(entry) = table.look("d", "a", network(1), 1_100) else {
+        panic!("it is known");
+    };
+    assert_eq!(entry.age_ms(1_100), 400);
+    table.forget(Some("a"));
+    assert_eq!((entry.age_ms(1_200), entry.serves(1_200)), (500, false));
+}
+
+#[test]
 fn names_that_are_known_beside_the_source_do_not_wait_for_its_pace() {
     let table = table();
     let hosts: Vec<String> = (0..100).map(|at| format!("h{at}")).collect();

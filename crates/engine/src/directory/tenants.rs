@@ -3,7 +3,7 @@
 //! The idea: nobody describes them, so whoever wants to know of them asks for those there are. A tenant with two plans
 //! is here twice, for its programs have a group for each.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -15,11 +15,20 @@ const SWEPT_MIN: usize = 256;
 #[derive(Debug)]
 pub(crate) struct RowTenant {
     pub(crate) name: Arc<str>,
+    pub(crate) plan: Option<Box<str>>,
     /// The group of its programs.
     pub(crate) group: [String; 1],
+    pub(crate) counts: Arc<RowCounts>,
+}
+
+/// What a tenant of rows is asked, with one plan.
+#[derive(Debug, Default)]
+pub(crate) struct RowCounts {
     /// Requests that ended, and those that were refused, or shed.
     pub(crate) requests: AtomicU64,
     pub(crate) refused: AtomicU64,
+    /// Handshakes of TLS after which a request came.
+    pub(crate) handshakes: AtomicU64,
     /// Requests that wait now.
     pub(crate) waiting: AtomicU64,
 }
@@ -37,7 +46,8 @@ pub(crate) struct RowTenants {
 
 #[derive(Debug, Default)]
 struct KnownTenants {
-    by_name: HashMap<Box<str>, Weak<RowTenant>>,
+    /// By name and plan, with a space between them, which no name has.
+    by_name: BTreeMap<Box<str>, Weak<RowTenant>>,
     /// With so many those are forgotten that are gone.
     sweep_at: usize,
 }
@@ -45,8 +55,8 @@ struct KnownTenants {
 impl RowTenant {
     /// Counts a request that waits from now on.
     pub(crate) fn wait(&self) -> RowWaits<'_> {
-        self.waiting.fetch_add(1, Relaxed);
-        RowWaits(&self.waiting)
+        self.counts.waiting.fetch_add(1, Relaxed);
+        RowWaits(&self.counts.waiting)
     }
 }
 
@@ -58,7 +68,7 @@ impl Drop for RowWaits<'_> {
 
 impl RowTenants {
     /// The tenant of this name with this plan.
-    pub(super) fn of(&self, name: &str, plan: Option<&str>) -> Arc<RowTenant> {
+    pub(crate) fn of(&self, name: &str, plan: Option<&str>) -> Arc<RowTenant> {
         let key = format!("{name} {}", plan.unwrap_or_default());
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(tenant) = known.by_name.get(&*key).and_then(Weak::upgrade) {
@@ -70,10 +80,9 @@ impl RowTenants {
         }
         let tenant = Arc::new(RowTenant {
             name: name.into(),
+            plan: plan.map(Box::from),
             group: [ipc::rows::group_name(name, plan)],
-            requests: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            waiting: AtomicU64::new(0),
+            counts: Arc::default(),
         });
         known.by_name.insert(key.into(), Arc::downgrade(&tenant));
         tenant
@@ -97,9 +106,9 @@ mod tests {
         assert!(Arc::ptr_eq(&anna, &tenants.of("anna", Some("small"))));
         assert!(!Arc::ptr_eq(&anna, &tenants.of("anna", None)));
         let waits = anna.wait();
-        assert_eq!(anna.waiting.load(Relaxed), 1);
+        assert_eq!(anna.counts.waiting.load(Relaxed), 1);
         drop(waits);
-        assert_eq!(anna.waiting.load(Relaxed), 0);
+        assert_eq!(anna.counts.waiting.load(Relaxed), 0);
         for at in 0..10 * SWEPT_MIN {
             drop(tenants.of(&format!("t{at}"), None));
         }

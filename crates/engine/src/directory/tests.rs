@@ -7,8 +7,10 @@ use std::thread::JoinHandle;
 use ipc::console::Outgoing;
 use ipc::directory::{DirectoryMessage, FromDirectory, Row, RowAnswer, RowFrom, ToDirectory};
 
+use super::eyes;
 use super::link::{self, DirectoryLink};
-use crate::fixture::{Fixture, generation, generation_after, reply};
+use crate::figures::hosts;
+use crate::fixture::{Fixture, generation, generation_after, generation_with_files, reply};
 use crate::linked_thread::LinkedThread;
 
 /// A directory process that answers by host.
@@ -22,11 +24,20 @@ impl FarEnd {
         fixture: &Fixture,
         answer: impl Fn(&str) -> Option<RowAnswer> + Send + 'static,
     ) -> Self {
+        Self::of(fixture, &["d"], move |_, host| answer(host))
+    }
+
+    /// One that has these directories.
+    fn of(
+        fixture: &Fixture,
+        names: &[&str],
+        answer: impl Fn(u16, &str) -> Option<RowAnswer> + Send + 'static,
+    ) -> Self {
         let asker = link::start(Arc::clone(&fixture.shared.rows)).expect("a thread");
         let (here, there) = os::fdpass::packet_pair().expect("a pair");
         asker.use_link(DirectoryLink {
             link: here,
-            names: vec!["d".to_owned()],
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
         });
         let thread = std::thread::spawn(move || answer_all(&there, answer));
         Self {
@@ -36,7 +47,7 @@ impl FarEnd {
     }
 }
 
-fn answer_all(link: &OwnedFd, answer: impl Fn(&str) -> Option<RowAnswer>) {
+fn answer_all(link: &OwnedFd, answer: impl Fn(u16, &str) -> Option<RowAnswer>) {
     let mut outgoing = Outgoing::default();
     loop {
         let _ = os::net::wait_readable(&[link.as_fd()], None);
@@ -46,7 +57,7 @@ fn answer_all(link: &OwnedFd, answer: impl Fn(&str) -> Option<RowAnswer>) {
                 host,
                 id,
             })) => {
-                let Some(answer) = answer(&host) else {
+                let Some(answer) = answer(directory, &host) else {
                     continue;
                 };
                 let said = FromDirectory::Answer {
@@ -224,6 +235,39 @@ fn a_plan_counts_each_tenant_of_rows_apart() {
     };
     assert_eq!(statuses(&["a-1.jp", "a-2.jp", "a-1.jp"]), [200, 200, 503]);
     assert_eq!(statuses(&["b-1.jp", "b-1.jp", "b-2.jp"]), [200, 200, 503]);
+}
+
+#[test]
+fn why_a_request_was_refused_says_whose_row_it_was() {
+    let fixture = Fixture::of(generation(1, &format!("{HEAD}{ROWS}")));
+    let _far = FarEnd::begin(&fixture, |host| {
+        Some(match host {
+            "a.jp" => row(&[("tenant", "ann"), ("plan", "small")]),
+            _ => RowAnswer::Wrong("two\nrows".into()),
+        })
+    });
+    let why = |host: &str| {
+        let exchange = fixture.ask(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        let question = format!("why {}", exchange.request.id);
+        crate::permits::questions::answer(&fixture.shared, &question).expect("an answer")
+    };
+    for host in ["a.jp", "a.jp"] {
+        assert_eq!(ask(&fixture, host, "/").0, 200);
+    }
+    let said = why("a.jp");
+    for line in [
+        "directory   d\n",
+        " ms old\n",
+        "tenant      ann\n",
+        "plan        small\n",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    let said = why("b.jp");
+    for line in ["row         none that", "directory_wrong\n", "two\\nrows\n"] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    assert!(!said.contains("tenant "), "{said}");
 }
 
 #[test]
@@ -430,4 +474,79 @@ fn scripts_read_the_row_and_nothing_where_the_configuration_has_the_site() {
     let said = ask(&fixture, "a.jp", "/").2;
     assert_eq!(said, r##"{"tenant"=>"ann", "note"=>"\#{1}"}a.jp"##);
     assert_eq!(ask(&fixture, "own.jp", "/").2, "nilown.jp");
+}
+
+#[test]
+fn what_is_forgotten_serves_nobody_and_is_not_forgotten_while_its_source_is_away() {
+    let head = HEAD.replace("150ms", "60s");
+    let fixture = Fixture::of(generation(1, &format!("{head}{ROWS}")));
+    let _far = FarEnd::begin(&fixture, |_| Some(row(&[("tenant", "ann")])));
+    assert_eq!(ask(&fixture, "a.jp", "/").0, 200);
+    let shown = || hosts::show(&fixture.shared, "a.jp");
+    assert!(
+        shown().contains("makes a site of tenant ann"),
+        "{}",
+        shown()
+    );
+    fixture.shared.rows.directories.note_linked(false);
+    for host in ["a.jp", "--all"] {
+        let said = hosts::forget(&fixture.shared, host);
+        assert!(
+            said.starts_with("error: the source of d does not answer"),
+            "{said}"
+        );
+    }
+    assert_eq!(ask(&fixture, "a.jp", "/").0, 200);
+    let said = hosts::forget(&fixture.shared, "b.jp");
+    assert!(said.starts_with("nothing is kept of b.jp"), "{said}");
+    hosts::forget(&fixture.shared, "a.jp --anyway");
+    let shown = shown();
+    assert!(
+        shown.contains("serves any more") && !shown.contains("makes"),
+        "{shown}"
+    );
+}
+
+const TWO: &str = r#"
+recorder = { directory = "{dir}/figures" }
+[[listen]]
+address = "127.0.0.1:8080"
+[directories.d]
+source = "sqlite:{dir}/d.db"
+query = "SELECT * FROM t WHERE host = $host"
+wait = "60s"
+[directories.e]
+source = "sqlite:{dir}/e.db"
+query = "SELECT * FROM t WHERE host = $host"
+wait = "60s"
+[[sites]]
+hosts = { directory = "d" }
+tenant = "$row.tenant"
+rules = [{ handler = { respond = { body = "d" } } }]
+[[sites]]
+hosts = { directory = "e" }
+tenant = "e-$row.tenant"
+rules = [{ handler = { respond = { body = "e" } } }]
+"#;
+
+#[test]
+fn a_host_that_two_directories_have_is_seen_by_the_tenant_who_has_its_site() {
+    let fixture = Fixture::of(generation_with_files(TWO, &[]));
+    let _far = FarEnd::of(&fixture, &["d", "e"], |directory, host| {
+        Some(match (directory, host) {
+            (0, "both.jp") => row(&[("tenant", "ann")]),
+            (0, _) => RowAnswer::Missing,
+            (_, _) => row(&[("tenant", "bob")]),
+        })
+    });
+    assert_eq!(ask(&fixture, "both.jp", "/").2, "d");
+    assert_eq!(ask(&fixture, "other.jp", "/").2, "e");
+    let serving = fixture.worker.serving();
+    let seen = |tenant: &str| {
+        let list = eyes::hosts_of(&fixture.shared, &serving.generation, tenant);
+        list.seen.clone()
+    };
+    assert_eq!(seen("ann"), ["both.jp"]);
+    assert_eq!(seen("e-bob"), ["other.jp"]);
+    assert!(seen("bob").is_empty() && seen("e-ann").is_empty());
 }

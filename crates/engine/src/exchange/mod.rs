@@ -2,8 +2,8 @@
 //!
 //! The seam of the engine: above it nobody sees framing fields, `Connection`, chunks or sockets.
 //! An exchange has a [`Request`], a [`Body`] to read, a [`Reply`] to write and a [`Route`] that
-//! says what the configuration makes of it. HTTP/1.1 is one way to carry it, memory another
-//! (the pipeline's tests); a new protocol adds a variant to `Body` and `Reply`, nothing above.
+//! says what the configuration makes of it. HTTP/1.1 is one way to carry it, a stream of HTTP/2
+//! another, memory the third (the pipeline's tests); a new protocol adds a variant to `Body` and `Reply`, nothing above.
 
 pub(crate) mod body;
 pub(crate) mod collecting;
@@ -296,9 +296,10 @@ impl Exchange {
         match &mut self.body {
             Body::H1(body) => body.take_stream(),
             Body::H2(body) => {
-                let (receiver, data) = body.take()?;
+                let (receiver, data, shared) = body.take()?;
                 let sender = self.reply.h2()?.take()?;
-                Some(Stream::H2(Box::new(H2Tunnel::new(receiver, data, sender))))
+                let tunnel = H2Tunnel::new(receiver, data, sender, shared);
+                Some(Stream::H2(Box::new(tunnel)))
             }
             Body::Memory(_) => None,
         }

@@ -1,6 +1,6 @@
 //! Every certificate by itself, for `nagaya certs`: a row each, those with a problem first.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use ipc::certificates::{KeyKind, Source};
 
 use super::certificates::{is_failing, now_s, word};
 use super::table::{count, grid};
+use crate::directory::eyes;
+use crate::generation::Generation;
 use crate::permits::questions::moment;
 use crate::tls::table::covers;
 use crate::worker::Shared;
@@ -41,7 +43,7 @@ pub(crate) fn certs(shared: &Shared, rest: &str) -> String {
 
 fn none(name: &str) -> String {
     match name {
-        "" => "error: there is no certificate, and none is ordered: no listener speaks TLS, or no file is named\n".into(),
+        "" => "error: there is no certificate, and none is ordered: `[tls] certificates` leads to no file, no site names one, and no authority is asked for one\n".into(),
         name => format!("error: no certificate is for {name}, and none is ordered\n"),
     }
 }
@@ -50,14 +52,34 @@ fn none(name: &str) -> String {
 pub(crate) fn look(shared: &Shared) -> Vec<Certificate> {
     let mut rows = rows(shared, now_s());
     if let Some(generation) = shared.generation() {
+        let of_rows = tenants_of_rows(shared, &generation, &rows);
         for row in &mut rows {
-            let tenants = row.names.iter().map(|name| generation.tenant_of(name));
+            let tenants = row.names.iter().map(|name| {
+                let written = generation.tenant_of(name);
+                written.or_else(|| of_rows.get(name).map(String::as_str))
+            });
             let tenants = tenants.collect::<Option<BTreeSet<&str>>>();
             let tenants = tenants.unwrap_or_default().into_iter();
             row.tenants = tenants.map(str::to_owned).collect();
         }
     }
     rows
+}
+
+/// Whose the names are that a row says it of, by what is known of rows.
+fn tenants_of_rows(
+    shared: &Shared,
+    generation: &Generation,
+    rows: &[Certificate],
+) -> HashMap<String, String> {
+    let names = rows.iter().flat_map(|row| &row.names);
+    let names = names.filter(|name| generation.may_be_row(name));
+    let names: Vec<String> = names.cloned().collect();
+    let outlines = eyes::outlines_of(shared, generation, &names);
+    let known = names.into_iter().zip(outlines.unwrap_or_default());
+    known
+        .filter_map(|(name, outline)| Some((name, outline?.tenant)))
+        .collect()
 }
 
 /// Answers `certs-renew NAME`: what the certificate is called.

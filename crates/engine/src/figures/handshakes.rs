@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
 
-use control::{HandshakeFailure, Handshakes, Status, TenantHandshakes};
+use config::model::ServerFigure;
+use control::{HandshakeFailure, Handshakes, Named, Status, TenantHandshakes};
 
 use super::exposition::{Text, seconds};
 use super::table::{count, grid};
@@ -34,6 +35,21 @@ pub(super) fn collect(shared: &Shared) -> Option<Handshakes> {
         client_alerts,
         by_tenant: by_tenant(shared),
     })
+}
+
+/// How many there were of what is followed over time; `None` before a listener spoke TLS.
+pub(super) fn counts(shared: &Shared) -> Option<[(ServerFigure, u64); 3]> {
+    if !shared.handshakes.is_started() {
+        return None;
+    }
+    let made = &shared.handshakes.totals().made;
+    let [short, full] = made.each_ref().map(|made| made.load(Relaxed));
+    let (failed, _) = shared.failures.counted();
+    Some([
+        (ServerFigure::FullHandshakes, full),
+        (ServerFigure::ShortHandshakes, short),
+        (ServerFigure::FailedHandshakes, sum(&failed)),
+    ])
 }
 
 /// What tenants are charged with: handshakes after which a request came.
@@ -89,9 +105,13 @@ pub(super) fn prometheus(figures: &Status, text: &mut Text) {
     text.each("tenant_handshake_cpu_seconds_total", help, took);
 }
 
+fn sum(counts: &Named<u64>) -> u64 {
+    counts.iter().map(|(_, count)| count).sum()
+}
+
 /// Puts it into a line.
 pub(super) fn line(figures: &Handshakes) -> String {
-    let failed: u64 = figures.failed.iter().map(|(_, count)| count).sum();
+    let failed = sum(&figures.failed);
     let (full, short) = (count(figures.full), count(figures.short));
     let (waiting, failed) = (figures.waiting, count(failed));
     format!("{full} full and {short} short steps · {waiting} waiting · {failed} failed")

@@ -47,34 +47,42 @@ fn table(figures: &[Directory], out: &mut String) {
 
 /// How directories are, as the server and their process see it.
 pub(crate) fn answer(shared: &Shared) -> String {
+    let figures = collect(shared);
+    if figures.is_empty() {
+        return "no directory is configured\n".to_owned();
+    }
     let mut out = String::new();
-    table(&collect(shared), &mut out);
-    for (name, state) in shared.rows.directories.told() {
-        let up = match (state.is_up, state.error.0.is_empty()) {
-            (true, _) => "answers",
-            (false, true) => "was not asked for a host yet",
-            (false, false) => "does not answer",
+    table(&figures, &mut out);
+    for it in &figures {
+        let up = match it.answers {
+            Some(true) => "answers",
+            Some(false) => "does not answer",
+            None if it.rows + it.missing + it.down > 0 => "has not said yet how it is",
+            None => "was not asked for a host yet",
         };
-        let snapshot = count(state.rows);
+        let name = &it.directory;
+        let ago = it.answered_s;
+        let ago = ago.map_or_else(String::new, |s| format!(", last {s:.0} s ago"));
+        let snapshot = count(it.snapshot_rows);
         // Writing to memory does not fail, here and below.
         let _ = writeln!(
             out,
-            "\n{name}: its source {up} · {snapshot} rows in the snapshot"
+            "\n{name}: its source {up}{ago} · {snapshot} rows in the snapshot"
         );
-        let (error, ago_ms) = &state.error;
-        if !error.is_empty() {
+        if let Some(share) = it.hit_share() {
+            let share = share * 100.0;
+            let _ = writeln!(out, "  looks that found something: {share:.1} %");
+        }
+        if let (Some(error), Some(ago)) = (&it.error, it.error_s) {
             let error = error.escape_debug();
-            let _ = writeln!(out, "  last error, {} s ago: {error}", ago_ms / 1_000);
+            let _ = writeln!(out, "  last error, {ago:.0} s ago: {error}");
         }
-        for (host, us) in &state.slowest {
-            let host = host.escape_debug();
-            let _ = writeln!(out, "  slow: {host}, {:.1} ms", *us as f64 / 1e3);
+        for slow in &it.slowest {
+            let host = slow.host.escape_debug();
+            let _ = writeln!(out, "  slow: {host}, {:.1} ms", slow.us as f64 / 1e3);
         }
     }
-    match out.is_empty() {
-        true => "no directory is configured\n".to_owned(),
-        false => out,
-    }
+    out
 }
 
 /// What is known of a host.
@@ -91,11 +99,19 @@ pub(crate) fn show(shared: &Shared, host: &str) -> String {
             None => writeln!(out, "no site is made of rows"),
         };
     }
-    for (name, entry, fresh_ms) in rows.directories.show(&host, rows.now_ms(Instant::now())) {
+    let now_ms = rows.now_ms(Instant::now());
+    for (name, entry) in rows.directories.show(&host) {
+        let fresh_ms = entry.as_ref().map_or(0, |it| it.fresh_until());
+        let fresh_ms = fresh_ms.saturating_sub(now_ms);
+        let serves = entry.as_ref().is_some_and(|entry| entry.serves(now_ms));
         let _ = match entry.as_ref().map(|entry| &entry.state) {
             None => writeln!(
                 out,
                 "{name}: nothing is known of {host:?} here: nobody has asked for it lately"
+            ),
+            Some(_) if !serves => writeln!(
+                out,
+                "{name}: nothing of {host:?} serves any more: it was forgotten, or is too old, and is asked for with its next request"
             ),
             Some(EntryState::Missing) => {
                 writeln!(out, "{name}: it has no row, for {fresh_ms} ms more")
@@ -149,14 +165,38 @@ fn made(generation: &Generation, (directory, host): (&str, &str), row: &Row) -> 
     }
 }
 
+/// A directory that has something of a host, or of any, and whose source does not answer.
+fn silent(shared: &Shared, host: Option<&str>) -> Option<String> {
+    let rows = &shared.rows;
+    let now_ms = rows.now_ms(Instant::now());
+    let known = |name: &str| {
+        let known = rows.directories.show(host?).into_iter();
+        let mut known = known.filter(|(other, _)| other == name);
+        Some(known.any(|(_, entry)| entry.is_some_and(|entry| entry.serves(now_ms))))
+    };
+    let silent = collect(shared).into_iter();
+    let mut silent = silent.filter(|it| !it.linked || it.answers == Some(false));
+    let found = silent.find(|it| known(&it.directory).unwrap_or(it.hosts > 0));
+    found.map(|it| it.directory)
+}
+
 /// Forgets a host, or all.
 pub(crate) fn forget(shared: &Shared, host: &str) -> String {
     let host = host.trim().to_ascii_lowercase();
     if host.is_empty() || host.len() > HOST_BYTES_MAX {
         return "error: say which host, or --all\n".to_owned();
     }
+    let (host, is_anyway) = match host.strip_suffix(" --anyway") {
+        Some(host) => (host, true),
+        None => (&*host, false),
+    };
     let all = host == "--all";
-    shared.rows.directories.forget((!all).then_some(&host));
+    if let Some(name) = silent(shared, (!all).then_some(host)).filter(|_| !is_anyway) {
+        return format!(
+            "error: the source of {name} does not answer, so that what is forgotten is answered 503 until it does: say --anyway to forget it\n"
+        );
+    }
+    shared.rows.directories.forget((!all).then_some(host));
     match all {
         true => {
             "nothing is kept of any host: the next request of each waits for its row\n".to_owned()

@@ -9,21 +9,26 @@ pub(crate) mod certs;
 mod classes;
 mod directories;
 mod exposition;
+pub(crate) mod fleet;
 pub(crate) mod followed;
 mod fpm_status;
 mod groups;
 mod handshakes;
 pub(crate) mod hosts;
 mod limit_counts;
+pub(crate) mod machines;
 mod maps;
+mod owners;
 mod pools;
 mod prometheus;
+mod quotas;
 mod recorder;
 #[cfg(test)]
 pub(crate) mod sample_tests;
 mod shed;
 pub(crate) mod standing;
 mod table;
+mod taken;
 pub(crate) mod tenant;
 #[cfg(test)]
 mod tests;
@@ -92,6 +97,7 @@ fn collect_first(shared: &Shared, first: &[String]) -> Status {
         keeper: certificates::keeper(shared),
         acme: certificates::acme(shared),
         recorder: recorder::collect(shared),
+        fleet: fleet::collect(shared),
         directories: directories::collect(shared),
         ..workers::counted(&shared.stats, uptime)
     };

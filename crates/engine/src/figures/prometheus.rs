@@ -7,7 +7,7 @@ use control::{
 
 use super::exposition::{Text, seconds};
 use super::groups::{FIGURES, Unit};
-use super::{handshakes, shed, tried};
+use super::{fleet, handshakes, shed, tried};
 
 /// Puts figures into samples, each family with its help and type before it.
 pub(crate) fn prometheus(figures: &Status) -> String {
@@ -32,6 +32,7 @@ pub(crate) fn prometheus(figures: &Status) -> String {
     handshakes::prometheus(figures, &mut text);
     certificates(figures, &mut text);
     recorder(figures, &mut text);
+    fleet::prometheus(figures.fleet.as_ref(), &mut text);
     groups(figures, &mut text);
     let help = "Time from a request's head to its reply's end.";
     text.histogram("request_seconds", help, &figures.time.total);
@@ -128,7 +129,7 @@ fn directories(directories: &[Directory], text: &mut Text) {
         let all = directories.iter();
         all.map(move |it| ([("directory", &it.directory)], count(it)))
     };
-    let families: [OfDirectory; 9] = [
+    let families: [OfDirectory; 10] = [
         ("fresh", "Looks for rows that found what is fresh.", |it| {
             it.fresh
         }),
@@ -136,6 +137,11 @@ fn directories(directories: &[Directory], text: &mut Text) {
             "old",
             "Looks for rows that found one that is old, and served on.",
             |it| it.old,
+        ),
+        (
+            "waited",
+            "Looks for rows that found nothing, and waited.",
+            |it| it.waited,
         ),
         ("asked", "Questions for rows.", |it| it.asked),
         (

@@ -10,7 +10,7 @@ use control::{
 };
 use ipc::groups::Owner;
 
-use super::{certificates, handshakes, recorder, shed, tenant, tried};
+use super::{certificates, fleet, handshakes, recorder, shed, tenant, tried};
 use crate::stats::BOUNDS_US;
 
 /// Sites shown, the busiest first.
@@ -80,7 +80,7 @@ pub(crate) fn table(figures: &Status) -> String {
     if let Some(of) = &figures.handshakes {
         line("handshakes", handshakes::line(of));
     }
-    for (name, text) in certificates::lines(figures) {
+    for (name, text) in certificates::lines(figures).chain(fleet::line(figures)) {
         line(name, text);
     }
     if let Some(of) = &figures.recorder {

@@ -1,23 +1,18 @@
 //! What tenants take just now, for `nagaya top`.
 //!
-//! The idea: all that is counted adds up, so what is taken in a second is the difference of two
-//! looks. Whoever asks is told what has changed since a look that is about a second old, and the
-//! thread that answers keeps the last two; who asks first is told levels alone.
+//! The idea: whoever asks is told what has changed since a [look](TenantLook) that is about a second old, and
+//! the thread that answers keeps the last two; who asks first is told levels alone.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use control::TenantNow;
-use os::cgroup::Usage;
 
 use super::table::{bytes, count, grid, percent};
-use crate::directory::tenants::RowTenant;
+use super::taken::TenantLook;
 use crate::generation::Generation;
-use crate::stats::SiteStats;
 use crate::worker::Shared;
 
 /// How far apart two looks are that are compared, at least and at most.
@@ -26,29 +21,10 @@ const APART_MAX: Duration = Duration::from_secs(10);
 /// Tenants that are shown unless it is said how many, and at most.
 const ROWS: usize = 20;
 const ROWS_MAX: usize = 1_000;
-/// Groups whose files are read for one answer.
-const GROUPS_MAX: usize = 4_096;
 
 /// The last looks, the older one first.
 #[derive(Debug, Default)]
-pub(crate) struct Looks(VecDeque<Look>);
-
-/// What all tenants had taken at a moment.
-#[derive(Debug)]
-struct Look {
-    at: Instant,
-    tenants: BTreeMap<Arc<str>, Totals>,
-    groups_left_out: usize,
-}
-
-/// What a tenant had taken.
-#[derive(Debug, Clone, Copy, Default)]
-struct Totals {
-    usage: Usage,
-    requests: u64,
-    refused: u64,
-    waiting: u64,
-}
+pub(crate) struct Looks(VecDeque<TenantLook>);
 
 /// What is asked.
 #[derive(Debug, Clone, Copy)]
@@ -123,26 +99,17 @@ impl Looks {
 
     /// What each tenant takes now, and how many groups were not read.
     fn look(&mut self, shared: &Shared, generation: &Generation) -> (Vec<TenantNow>, usize) {
-        let look = Look::take(generation, &shared.rows.tenants.all(), Instant::now());
+        let look = TenantLook::take(generation, &shared.rows.tenants.all(), Instant::now());
         let left_out = look.groups_left_out;
         (self.compare(look), left_out)
     }
 
     /// What each tenant takes, and has taken since a look before this one.
-    fn compare(&mut self, look: Look) -> Vec<TenantNow> {
-        let age = |before: &Look| look.at.saturating_duration_since(before.at);
+    fn compare(&mut self, look: TenantLook) -> Vec<TenantNow> {
+        let age = |before: &TenantLook| look.at.saturating_duration_since(before.at);
         self.0.retain(|before| age(before) <= APART_MAX);
-        let looks = self.0.iter().rev();
-        let before = { looks }.find(|before| age(before) >= APART_MIN);
-        let since = before.map(|before| (before, age(before).as_secs_f64()));
-        let tenants = look.tenants.iter().map(|(name, now)| {
-            let since = since.map(|(before, seconds)| {
-                let before = before.tenants.get(name).copied();
-                (before.unwrap_or_default(), seconds)
-            });
-            now.since(name, since)
-        });
-        let tenants = tenants.collect();
+        let mut looks = self.0.iter().rev();
+        let tenants = look.since(looks.find(|before| age(before) >= APART_MIN));
         if self.0.back().is_none_or(|last| age(last) >= APART_MIN) {
             self.0.push_back(look);
         }
@@ -150,106 +117,6 @@ impl Looks {
             self.0.pop_front();
         }
         tenants
-    }
-}
-
-impl Look {
-    /// Looks at tenants of which there is something to tell.
-    fn take(generation: &Generation, of_rows: &[Arc<RowTenant>], at: Instant) -> Self {
-        let mut look = Self {
-            at,
-            tenants: BTreeMap::new(),
-            groups_left_out: 0,
-        };
-        // What is asked of the site of all rows counts for their tenants.
-        let written = generation.sites.iter().filter(|site| site.rows.is_none());
-        for site in written {
-            if site.stats.of_workers().next().is_some() {
-                look.of(&site.tenant_name).add_site(&site.stats);
-            }
-        }
-        // What is used in a group counts in those it is in.
-        let groups = generation.groups().filter(|(path, _)| path.len() == 1);
-        for (at, (path, owner)) in groups.enumerate() {
-            let is_watched = || generation.watched_tenants.contains(&*owner.tenant);
-            if at >= GROUPS_MAX && !is_watched() {
-                look.groups_left_out += 1;
-            } else if let Some(usage) = Usage::of(&generation.layout, &path) {
-                look.of(&Arc::from(&*owner.tenant)).add(&usage);
-            }
-        }
-        look.add_rows(generation, of_rows);
-        look
-    }
-
-    /// Looks at tenants of rows.
-    fn add_rows(&mut self, generation: &Generation, tenants: &[Arc<RowTenant>]) {
-        let has_groups = !generation.row_programs.is_empty();
-        for (at, tenant) in tenants.iter().enumerate() {
-            let totals = self.of(&tenant.name);
-            totals.requests += tenant.requests.load(Relaxed);
-            totals.refused += tenant.refused.load(Relaxed);
-            totals.waiting += tenant.waiting.load(Relaxed);
-            match at < GROUPS_MAX {
-                true if has_groups => {
-                    let usage = Usage::of(&generation.layout, &tenant.group);
-                    usage.iter().for_each(|usage| totals.add(usage));
-                }
-                true => {}
-                false => self.groups_left_out += usize::from(has_groups),
-            }
-        }
-    }
-
-    fn of(&mut self, tenant: &Arc<str>) -> &mut Totals {
-        self.tenants.entry(Arc::clone(tenant)).or_default()
-    }
-}
-
-impl Totals {
-    fn add_site(&mut self, stats: &SiteStats) {
-        for replies in stats.of_workers() {
-            let classes = replies.by_class.iter().map(|count| count.load(Relaxed));
-            self.requests += classes.sum::<u64>();
-            self.refused += replies.refused.load(Relaxed);
-            self.waiting += replies.waiting.load(Relaxed);
-        }
-    }
-
-    /// Adds what a group has used.
-    fn add(&mut self, usage: &Usage) {
-        let add = |sum: &mut Option<u64>, more: Option<u64>| {
-            if let Some(more) = more {
-                *sum = Some(sum.unwrap_or(0).saturating_add(more));
-            }
-        };
-        let sum = &mut self.usage;
-        add(&mut sum.cpu_us, usage.cpu_us);
-        add(&mut sum.periods, usage.periods);
-        add(&mut sum.throttled_periods, usage.throttled_periods);
-        add(&mut sum.memory_bytes, usage.memory_bytes);
-        add(&mut sum.io_bytes, usage.io_bytes);
-    }
-
-    /// As it is told, with what has changed since it was so, so many seconds ago.
-    fn since(&self, tenant: &str, before: Option<(Totals, f64)>) -> TenantNow {
-        let per_s = |of: fn(&Totals) -> Option<u64>| {
-            let (before, seconds) = before.as_ref()?;
-            let more = of(self)?.saturating_sub(of(before).unwrap_or(0));
-            Some(more as f64 / seconds)
-        };
-        let throttled = per_s(|it| it.usage.throttled_periods);
-        let periods = per_s(|it| it.usage.periods).filter(|periods| *periods > 0.0);
-        TenantNow {
-            tenant: tenant.to_owned(),
-            cpu_cores: per_s(|it| it.usage.cpu_us).map(|us| us / 1e6),
-            throttled_share: throttled.zip(periods).map(|(ran_out, all)| ran_out / all),
-            memory_bytes: self.usage.memory_bytes,
-            io_bytes_per_s: per_s(|it| it.usage.io_bytes),
-            requests_per_s: per_s(|it| Some(it.requests)),
-            waiting: self.waiting,
-            refused_per_s: per_s(|it| Some(it.refused)),
-        }
     }
 }
 
@@ -320,72 +187,27 @@ mod tests {
     use super::*;
     use crate::fixture::{Fixture, reply};
 
-    fn look(at: Instant, tenants: &[(&str, Totals)]) -> Look {
-        let tenants = tenants
-            .iter()
-            .map(|(name, totals)| (Arc::from(*name), *totals));
-        Look {
-            at,
-            tenants: tenants.collect(),
-            groups_left_out: 0,
-        }
-    }
-
-    fn totals(cpu_us: u64, requests: u64, waiting: u64) -> Totals {
-        let usage = Usage {
-            cpu_us: Some(cpu_us),
-            periods: Some(cpu_us / 100_000),
-            throttled_periods: Some(cpu_us / 200_000),
-            io_bytes: Some(cpu_us / 2),
-            memory_bytes: Some(1 << 20),
-            ..Usage::default()
-        };
-        Totals {
-            usage,
-            requests,
-            refused: requests / 10,
-            waiting,
-        }
-    }
-
     #[test]
     fn what_is_taken_in_a_second_is_the_difference_to_a_look_that_is_old_enough() {
         let begun = Instant::now();
-        let at = |ms: u64| begun + Duration::from_millis(ms);
         let mut looks = Looks::default();
-        let first = looks.compare(look(at(0), &[("a", totals(9_000_000, 50, 3))]));
-        assert_eq!((first[0].cpu_cores, first[0].refused_per_s), (None, None));
-        assert_eq!(
-            (first[0].memory_bytes, first[0].waiting),
-            (Some(1 << 20), 3)
-        );
-        let soon = looks.compare(look(at(100), &[("a", totals(9_100_000, 60, 3))]));
-        assert_eq!(soon[0].cpu_cores, None, "both are of the same moment");
-        let now = looks.compare(look(at(2_000), &[("a", totals(12_000_000, 250, 0))]));
-        assert_eq!(
-            now,
-            [TenantNow {
-                tenant: "a".to_owned(),
-                cpu_cores: Some(1.5),
-                throttled_share: Some(0.5),
-                memory_bytes: Some(1 << 20),
-                io_bytes_per_s: Some(750_000.0),
-                requests_per_s: Some(100.0),
-                waiting: 0,
-                refused_per_s: Some(10.0),
-            }]
-        );
-        // Another who asks meanwhile is told of the same second, and one that is new from its beginning.
-        let tenants = [
-            ("a", totals(12_500_000, 300, 0)),
-            ("b", totals(250_000, 1, 0)),
-        ];
-        let soon = looks.compare(look(at(2_500), &tenants));
-        let cores: Vec<_> = soon.iter().map(|it| it.cpu_cores).collect();
-        assert_eq!(cores, [Some(1.4), Some(0.1)]);
-        let late = looks.compare(look(at(60_000), &[("a", totals(13_000_000, 300, 0))]));
-        assert_eq!(late[0].cpu_cores, None, "a minute is no moment");
-        assert_eq!(looks.0.len(), 1);
+        let mut look = |ms: u64, of: &[(&str, u64)]| {
+            let look = TenantLook::of_groups(begun + Duration::from_millis(ms), of);
+            let now = looks.compare(look).into_iter();
+            let now = now.map(|it| (it.cpu_cores, it.memory_bytes));
+            (now.collect::<Vec<_>>(), looks.0.len())
+        };
+        let page = Some(4_096);
+        assert_eq!(look(0, &[("a", 9_000_000)]).0, [(None, page)]);
+        let soon = look(100, &[("a", 9_100_000)]).0;
+        assert_eq!(soon, [(None, page)], "both are of the same moment");
+        let now = look(2_000, &[("a", 12_000_000)]).0;
+        assert_eq!(now, [(Some(1.5), page)]);
+        // Another who asks meanwhile is told of the same second.
+        let soon = look(2_500, &[("a", 12_500_000)]).0;
+        assert_eq!(soon, [(Some(1.4), page)]);
+        let late = look(60_000, &[("a", 13_000_000)]);
+        assert_eq!(late, (vec![(None, page)], 1), "a minute is no moment");
     }
 
     #[test]
@@ -441,9 +263,6 @@ rules = [{ handler = { respond = { body = "fine" } } }]
             assert_eq!(reply(&fixture.ask(request)).0, status);
         }
         assert_eq!(ask("json"), "[{\"tenant\":\"t\",\"waiting\":0}]\n");
-        let look = Look::take(&serving.generation, &[], Instant::now());
-        let of = look.tenants.values().next().expect("the tenant");
-        assert_eq!((of.requests, of.refused, of.waiting), (2, 1, 0));
         assert_eq!(ask("5 refused").lines().count(), 2);
     }
 }

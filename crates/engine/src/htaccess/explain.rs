@@ -61,7 +61,7 @@ pub fn explain(
         return Err("that is nothing a client may ask for".to_owned());
     }
     let site = site_of(model, asked.host());
-    let site = site.ok_or_else(|| format!("no site has the host {}", asked.host()))?;
+    let site = site.ok_or_else(|| no_site(model, asked.host()))?;
     let canonical = asked.canonicalize(path_rules(site));
     canonical.map_err(|refusal| format!("no client may ask for that path: {}", refusal.reason))?;
     let (path, query) = (asked.path().to_vec(), asked.query().map(<[u8]>::to_vec));
@@ -103,8 +103,23 @@ fn site_of<'m>(model: &'m Model, host: &str) -> Option<&'m Site> {
         below = has(&|pattern| matches!(pattern, HostPattern::Below(name) if name == rest));
         above = rest;
     }
-    let any = || has(&|pattern| *pattern == HostPattern::Any);
+    // A row comes before it, and is not asked for here.
+    let may_be_row = model.sites.iter().any(|site| site.rows.is_some());
+    let any = || has(&|pattern| *pattern == HostPattern::Any && !may_be_row);
     exact.or(below).or_else(any)
+}
+
+fn no_site(model: &Model, host: &str) -> String {
+    let rows = model.sites.iter().filter_map(|site| site.rows.as_ref());
+    let names: Vec<&str> = rows.map(|rows| &*rows.name).collect();
+    match names.is_empty() {
+        true => format!("no site has the host {host}"),
+        false => format!(
+            "no site of the configuration has the host {host}: {} would be asked for its row, which is not done here; \
+             `nagaya directory show {host}` tells what is known of it",
+            names.join(", ")
+        ),
+    }
 }
 
 struct Explainer<'a> {

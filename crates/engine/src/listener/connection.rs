@@ -1,4 +1,4 @@
-//! The life of one HTTP/1.1 connection: idle, busy, idle again, closed.
+//! The life of one connection that speaks HTTP/1.1: idle, busy, idle again, closed. One that begins with HTTP/2 goes to `h2`.
 //!
 //! An idle connection is a small task that holds no buffer. When bytes arrive it grows a busy half,
 //! which takes an exchange, serves what is there, and gives the exchange back: the next connection
@@ -409,8 +409,10 @@ impl Connection {
     pub(super) fn note_fault(&self, reason: &'static str) {
         let (worker, client) = (&self.worker, self.client());
         crate::stats::bump(&worker.stats.http2.broken_off, 1);
-        worker.shared.refused.count(client, worker.clock.unix_s());
-        tracing::info!(%client, reason, "a connection of HTTP/2 was broken off");
+        // One line a second of a client, and none of one that is refused otherwise.
+        if worker.shared.refused.count(client, worker.clock.unix_s()) == 1 {
+            tracing::info!(%client, reason, "a connection of HTTP/2 was broken off");
+        }
     }
 
     /// How long a head may take.
@@ -420,7 +422,9 @@ impl Connection {
 
     /// Whether it is to end with what is under way.
     pub(super) fn is_leaving(&self) -> bool {
-        self.worker.is_draining() || self.listener.is_removed()
+        // Who comes to a machine that is drained is served, once.
+        let is_drained = self.served > 0 && self.worker.shared.fleet.is_drained();
+        is_drained || self.worker.is_draining() || self.listener.is_removed()
     }
 
     /// The terms on which the process replies; whoever answers may have others.

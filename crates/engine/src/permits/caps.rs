@@ -123,6 +123,7 @@ fn limit(name: &str, key: &[LimitKey], concurrent: u32) -> Limit {
         mode: Mode::Enforce,
         tunnels: true,
         reserves: Vec::new(),
+        fleet: None,
         status: 503,
         page: None,
         kept: None,

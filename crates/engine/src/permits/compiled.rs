@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use config::model::{self, LimitIdentities, LimitKey, LimitOn, LimitPlace, Model};
 use ipc::groups::Owner;
+use limits::fleet::FleetRules;
 use limits::{Defined, Definition, LimitId, TenantDefinition, TenantId};
 
 use super::caps;
@@ -41,6 +43,10 @@ pub struct Limits {
     pub(super) has_handshakes: bool,
     /// Whether one that stands outside of sites looks at the resolved file.
     pub(super) needs_file: bool,
+    /// By which rules permits are leased of a store that machines share.
+    pub(crate) fleet: Option<FleetRules>,
+    /// Digests of the configuration's parts, where there are such rules.
+    pub(crate) digests: Vec<(&'static str, String)>,
     /// Workers of the gateway.
     pub(super) workers: usize,
     definitions: Vec<Definition>,
@@ -249,6 +255,11 @@ impl<'a> Builder<'a> {
         let mut builder = Self {
             limits: Limits {
                 workers: model.workers,
+                fleet: model.fleet.as_ref().map(|fleet| FleetRules {
+                    lease: Duration::from_millis(fleet.lease_ms),
+                    machines_min: fleet.machines,
+                }),
+                digests: (model.fleet.iter().flat_map(|_| config::digests(model))).collect(),
                 ..Limits::default()
             },
             model,

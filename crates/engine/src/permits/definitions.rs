@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use config::model;
+use limits::fleet::OnLoss;
 use limits::{Concurrent, Definition, Keyed, Mode, RateDefinition, Shared};
 
 use super::limit::{Key, Place};
@@ -35,6 +36,11 @@ pub(super) fn definition(
         late: None,
         rate: None,
         mode: Mode::Enforce,
+        fleet: limit.fleet.map(|on_loss| match on_loss {
+            model::OnLoss::Share => OnLoss::Share,
+            model::OnLoss::Open => OnLoss::Open,
+            model::OnLoss::Closed => OnLoss::Closed,
+        }),
     };
     changed(&plain, limit, workers)
 }

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use ipc::console::{HeldPlace, INCIDENT_REQUESTS_MAX, RequestInFlight};
+use ipc::console::{HeldPlace, INCIDENT_REQUESTS_MAX, LimitOwner, RequestInFlight};
 use limits::LimitId;
 
 use crate::worker::Shared;
@@ -45,7 +45,10 @@ pub(crate) fn look(shared: &Shared) -> Vec<HeldPlace> {
         }
         let (limit, mut key) = (gate.identity.to_string(), gate.key);
         if !generation.limits.has_public_keys(gate.limit) {
-            key.clear();
+            // Whose it is may be known.
+            key = LimitOwner::part(&limit, &key)
+                .unwrap_or_default()
+                .to_owned();
         }
         let place = held.entry((limit, key)).or_default();
         place.in_flight = place.in_flight.saturating_add(gate.in_flight);

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use limits::{Change, Definition, Ledger, TenantDefinition, TenantLease, Time};
 use os::cgroup::Layout;
+use tokio::sync::Notify;
 
 use super::compiled::{Kept, Limits};
 use super::gates::Gates;
@@ -47,8 +48,17 @@ pub struct Limiter {
     lent: Mutex<Lent>,
     /// How many there may be before those are forgotten that nobody holds.
     lent_max: AtomicUsize,
+    /// Somebody waits for permits of the store that machines share.
+    pub(crate) draws: Notify,
+    /// Which run of the server this is, for that store: no other has the number.
+    pub(crate) run: u64,
     /// The beginning of the ledger's time.
     started: Instant,
+    /// Tells for how long the machine has been suspended, in nanoseconds; until a generation has limits that machines share
+    /// nobody asks: leases end in that time, too.
+    suspended_ns: fn() -> u64,
+    /// What it told when it was asked first; the greatest number until then.
+    suspended_from_ns: AtomicU64,
     ticked_ms: AtomicU64,
     /// Held while a generation comes into force or an operator asks for a change.
     changed: Mutex<Vec<Changed>>,
@@ -91,16 +101,40 @@ impl Limiter {
             throttles: Throttles::default(),
             lent: Mutex::default(),
             lent_max: AtomicUsize::new(LENT_MIN),
+            draws: Notify::new(),
+            run: random.hash_one("run"),
             started,
+            suspended_ns: os::cpu::suspended_ns,
+            suspended_from_ns: AtomicU64::new(u64::MAX),
             ticked_ms: AtomicU64::new(0),
             changed: Mutex::default(),
+        }
+    }
+
+    /// Has the store asked for whoever came to wait, where machines share one.
+    pub(crate) fn draw(&self) {
+        if self.ledger.take_draw() {
+            self.draws.notify_one();
         }
     }
 
     /// The ledger's time at a moment.
     pub fn time(&self, moment: Instant) -> Time {
         let since = moment.saturating_duration_since(self.started);
-        Time(since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos()))
+        let since_ns = since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos());
+        Time(match self.suspended_from_ns.load(Relaxed) {
+            u64::MAX => since_ns,
+            from_ns => since_ns + (self.suspended_ns)().saturating_sub(from_ns),
+        })
+    }
+
+    /// The ledger's time for somebody who asks for permits and began at this moment: where permits are leased, now, as a server
+    /// may have been stopped since, and what it held is another's.
+    pub(super) fn time_to_ask(&self, moment: Instant) -> Time {
+        match self.suspended_from_ns.load(Relaxed) {
+            u64::MAX => self.time(moment),
+            _ => self.time(Instant::now()),
+        }
     }
 
     /// How long the request has waited that waits longest for a permit; `None` where none waits.
@@ -135,6 +169,15 @@ impl Limiter {
             }
         }
         let in_force = in_force(limits, &changed);
+        // Before the limits, as who comes to one of them may have to wait for the store at once.
+        if limits.fleet.is_some() {
+            // From here on for good: time does not run back.
+            let now_ns = (self.suspended_ns)();
+            let from_ns = &self.suspended_from_ns;
+            // Another generation may have it counted already.
+            let _ = from_ns.compare_exchange(u64::MAX, now_ns, Relaxed, Relaxed);
+        }
+        self.ledger.join_fleet(limits.fleet);
         let defined = self
             .ledger
             .define(now, &in_force, limits.tenant_definitions());
@@ -397,5 +440,24 @@ impl fmt::Display for Origin {
             Self::Kept(file, line) => write!(out, "{file}:{line}"),
             Self::SetAndKept(file, line) => write!(out, "set, {file}:{line}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_which_a_machine_was_suspended_counts_where_permits_are_leased() {
+        let started = Instant::now();
+        let mut limiter = Limiter::new(1, started);
+        limiter.suspended_ns = || 7_000_000_000;
+        let moment = started + Duration::from_secs(1);
+        assert_eq!(limiter.time(moment), Time(1_000_000_000));
+        assert_eq!(limiter.time_to_ask(moment), Time(1_000_000_000));
+        limiter.suspended_from_ns = AtomicU64::new(3_000_000_000);
+        assert_eq!(limiter.time(moment), Time(5_000_000_000));
+        let asked = limiter.time_to_ask(started);
+        assert!(asked >= limiter.time(started));
     }
 }

@@ -202,6 +202,7 @@ mod tests {
             late: None,
             rate: None,
             mode: Mode::Enforce,
+            fleet: None,
         };
         let tenant = TenantDefinition {
             name: "a.jp".to_owned(),

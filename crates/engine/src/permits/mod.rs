@@ -214,7 +214,7 @@ async fn acquire(
     now: Instant,
 ) -> Result<Option<(Permit, Instant)>> {
     let limiter = &chosen.worker.shared.limits;
-    let time = limiter.time(now);
+    let time = limiter.time_to_ask(now);
     let mut waits_for = Vec::new();
     let admission = wants::ask(chosen, exchange, phase, |ask| {
         let admission = limiter.ledger.admit(time, ask);
@@ -227,6 +227,9 @@ async fn acquire(
         None => Ok(None),
         Some(Admission::Admitted(permit)) => Ok(Some((permit, now))),
         Some(Admission::Waiting(ticket)) => {
+            if chosen.serving.generation.limits.fleet.is_some() {
+                limiter.draw();
+            }
             let waits = chosen.waits(&exchange.route);
             let limits = waits_for.into_iter();
             let listed = list(chosen, exchange, limits, RequestState::Waiting);

@@ -18,6 +18,7 @@ use super::refusals::{REMEMBERED_MAX, Remembered};
 use super::rows::{self, Row};
 use super::set;
 use crate::costs::Costs;
+use crate::directory::told as of_rows;
 use crate::figures::{count, grid};
 use crate::programs::recent;
 use crate::rewrite::told as rewriting;
@@ -390,6 +391,8 @@ fn why(shared: &Shared, id: &str) -> String {
     let recent = [&shared.program_pools.recent, &shared.suspension.recent];
     let recent = recent.iter().filter_map(|it| it.find(id.as_bytes()));
     all.extend(recent.map(|it| recent::told(&it, &moment(it.at))));
+    let of_row = shared.rows.recent.find(id.as_bytes());
+    all.extend(of_row.map(|it| of_rows::told(&it, &moment(it.at))));
     let rewritten = shared.rewritten.find(id.as_bytes());
     all.extend(rewritten.map(|it| rewriting::told(&it, &moment(it.at))));
     if all.is_empty() {

@@ -258,6 +258,11 @@ fn read(limits: &Limits, now: &Definition, pairs: &Pairs<'_>) -> Result<Definiti
         problems.join("; ")
     })?;
     let limit = model.limits.first().ok_or("nothing was read")?;
+    if limit.concurrent == Some(model::Concurrent::Auto) && now.fleet.is_some() {
+        return Err(
+            "concurrent = \"auto\" is for limits that one machine counts by itself".to_owned(),
+        );
+    }
     if limit.concurrent == Some(model::Concurrent::Auto)
         && !matches!(now.concurrent, Some(Concurrent::Auto { .. }))
         && (now.keyed == Keyed::Dynamic || now.shared == SharedBy::OneTenant)

@@ -7,9 +7,10 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{answer, begin};
+use crate::directory::told::RefusedOfRow;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::programs::recent::Unserved;
@@ -22,6 +23,8 @@ use crate::{access_log, error_reply, permits, recording, scripts, suspension};
 
 /// The reason on record of an exchange that never came to its end: the server is ending.
 const CUT_OFF: &str = "cut_off";
+/// How reasons begin that say something of a row itself.
+const OF_ROWS: &str = "directory_";
 
 /// An exchange from its head to its record. However it ends, dropping this writes the record.
 pub(super) struct Underway<'a> {
@@ -120,11 +123,14 @@ impl<'a> Underway<'a> {
             }
             let tenant = self.arrived.row_tenant(&self.exchange.route);
             if let Some(tenant) = tenant.filter(|_| is_refused) {
-                tenant.refused.fetch_add(1, Relaxed);
+                tenant.counts.refused.fetch_add(1, Relaxed);
             }
         }
         if self.is_request && error.reason == suspension::REASON {
             note_suspended(self.arrived, self.exchange, error);
+        }
+        if self.is_request {
+            note_of_row(self.arrived, self.exchange, error);
         }
         error_reply::answer(self.arrived, self.exchange, error).await;
         if let Err(error) = scripts::filter_body(self.arrived, self.exchange).await {
@@ -228,6 +234,37 @@ fn note_suspended(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) {
     });
 }
 
+/// Remembers a request for the host of a row that is refused; not that there is no such file, which is asked for all day and would
+/// push out what was refused.
+fn note_of_row(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) {
+    let request = &exchange.request;
+    let is_found = error.kind != Kind::Refused(404);
+    let is_of_row = request.row.is_some() && is_found || error.reason.starts_with(OF_ROWS);
+    if !is_of_row || exchange.record.is_sampled || error.kind == Kind::ClientGone {
+        return;
+    }
+    let Some(site) = arrived.site(&exchange.route) else {
+        return;
+    };
+    let directory = site.rows.as_ref().map_or("", |rows| &rows.name);
+    let (worker, row) = (arrived.worker, request.row.as_ref());
+    let rows = &worker.shared.rows;
+    let age_ms = row.map(|row| row.age_ms(rows.now_ms(Instant::now())));
+    let tenant = row.map(|row| &row.tenant);
+    let refused = RefusedOfRow {
+        id: request.id,
+        at: worker.clock.unix_at(request.received),
+        host: request.head.host().into(),
+        directory: directory.into(),
+        age: age_ms.map(Duration::from_millis),
+        tenant: tenant.map(|tenant| Arc::clone(&tenant.name)),
+        plan: tenant.and_then(|tenant| tenant.plan.clone()),
+        reason: error.reason,
+        detail: error.detail.as_str().into(),
+    };
+    rows.recent.remember(request.id, refused);
+}
+
 /// Remembers how a request was rewritten.
 fn note_rewritten(arrived: Arrived<'_>, exchange: &mut Exchange) {
     if exchange.record.steps.is_empty() {
@@ -259,7 +296,9 @@ fn count(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) {
         }
     }
     if let Some(tenant) = arrived.row_tenant(&exchange.route) {
-        tenant.requests.fetch_add(1, Relaxed);
+        tenant.counts.requests.fetch_add(1, Relaxed);
+        let handshakes = u64::from(exchange.request.own_handshake_us().is_some());
+        tenant.counts.handshakes.fetch_add(handshakes, Relaxed);
     }
     let total = ended.saturating_duration_since(exchange.request.received);
     let total_us = u64::try_from(total.as_micros()).unwrap_or(u64::MAX);

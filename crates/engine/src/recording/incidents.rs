@@ -5,12 +5,13 @@
 //! recorder; only where something went wrong is looked who holds what. Of one cause there is one
 //! incident in ten seconds, which says how often it happened since. Nothing in it says who a client is.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use config::POOL_PREFIX;
 use config::model::sensor::{Gauge, Sensor};
-use ipc::console::{Incident, IncidentKind};
+use ipc::console::{Incident, IncidentKind, LimitOwner};
 use limits::LimitId;
 
 use super::kills::PoolGroups;
@@ -23,6 +24,8 @@ use crate::worker::Shared;
 const EVERY: Duration = Duration::from_secs(10);
 /// Causes that are told apart; of others nothing is told until some of these are forgotten.
 const CAUSES_MAX: usize = 1_024;
+/// Owners of limits that many have apart which are told by name at a time; of the others all are told together.
+const APART_MAX: usize = 64;
 
 /// A cause: what kind of thing it is, and which.
 type Cause = (IncidentKind, String);
@@ -52,7 +55,7 @@ struct Happened {
 impl Watch {
     /// What is to be told now; `at_s` is seconds after 1970.
     pub(super) fn next(&mut self, shared: &Shared, now: Instant, at_s: i64) -> Vec<Incident> {
-        let mut happened = self.refusals(shared);
+        let mut happened = self.refusals(shared, now);
         let others = self.shedding(shared).into_iter();
         let others = others.chain(self.programs(shared));
         let others = others.chain(self.upstreams(shared));
@@ -103,17 +106,29 @@ impl Watch {
         incidents.collect()
     }
 
-    fn refusals(&mut self, shared: &Shared) -> Vec<(Cause, Happened)> {
+    fn refusals(&mut self, shared: &Shared, now: Instant) -> Vec<(Cause, Happened)> {
         let refusals = &shared.limits.refusals;
         // Nobody is told of what was before.
         let Some(since) = self.refused else {
             self.refused = Some(refusals.last().unwrap_or_default());
             return Vec::new();
         };
+        let mut room = None;
         let mut counts = BTreeMap::<String, Happened>::new();
         let last = refusals.since(since, |it| {
             let refusal = &it.refusal;
-            let counted = counts.entry(refusal.identity.to_string()).or_default();
+            let mut what = LimitOwner::of_key(&refusal.identity, &refusal.key);
+            if let Cow::Owned(apart) = &what
+                && !counts.contains_key(apart)
+                && !self.is_told_apart(apart, now)
+            {
+                let room = room.get_or_insert_with(|| self.room_apart(now));
+                match room.checked_sub(1) {
+                    Some(left) => *room = left,
+                    None => what = (&*refusal.identity).into(),
+                }
+            }
+            let counted = counts.entry(what.into_owned()).or_default();
             counted.times += 1;
             counted.why = refusal.why.word().to_owned();
             counted.limit = Some(refusal.limit);
@@ -123,6 +138,21 @@ impl Watch {
         counts
             .map(|(limit, happened)| ((IncidentKind::Limit, limit), happened))
             .collect()
+    }
+
+    /// Whether this owner's part of a limit has its place among those that are told of.
+    fn is_told_apart(&self, apart: &str, now: Instant) -> bool {
+        let told = self.told.get(&(IncidentKind::Limit, apart.to_owned()));
+        told.is_some_and(|it| is_told(it, now))
+    }
+
+    /// How many more owners of limits that many have apart may be told of.
+    fn room_apart(&self, now: Instant) -> usize {
+        let of_limits = self.told.iter().filter(|((kind, what), it)| {
+            let is_apart = *kind == IncidentKind::Limit && LimitOwner::is_part(what);
+            is_apart && is_told(it, now)
+        });
+        APART_MAX.saturating_sub(of_limits.count())
     }
 
     fn shedding(&mut self, shared: &Shared) -> Vec<(Cause, u64, String)> {
@@ -140,10 +170,10 @@ impl Watch {
     }
 
     fn programs(&mut self, shared: &Shared) -> Vec<(Cause, u64, String)> {
-        let of_pools = self
-            .pools
-            .look(shared.generation(), &shared.program_pools.rows());
-        let bounced = shared.hit_programs.take().chain(of_pools);
+        let hit = shared.hit_programs.take();
+        let rows = shared.program_pools.rows();
+        let of_pools = self.pools.look(shared.generation(), &rows, hit.refused);
+        let bounced = hit.bounced.into_iter().chain(of_pools);
         bounced
             .map(|(what, times, why)| ((IncidentKind::Program, what), times, why))
             .collect()
@@ -166,6 +196,11 @@ impl Watch {
             })
             .collect()
     }
+}
+
+/// Whether a cause is to be told, or was a moment ago.
+fn is_told((last, since): &(Option<Instant>, Happened), now: Instant) -> bool {
+    since.times > 0 || last.is_some_and(|last| now.duration_since(last) < EVERY)
 }
 
 #[cfg(test)]

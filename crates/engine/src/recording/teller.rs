@@ -11,7 +11,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ipc::console::{
-    ConsoleAnswer, FIGURES_MAX, FromConsole, Incoming, LOOKED_AT_MAX, Outgoing, ToConsole,
+    ConsoleAnswer, FIGURES_MAX, FromConsole, Incoming, LOOKED_AT_MAX, Outgoing, TenantSites,
+    ToConsole,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -22,7 +23,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
 use super::console::AskedConsole;
 use super::incidents::Watch;
-use crate::figures::followed::{self, Followed};
+use crate::figures::followed::{self, Followed, Told, ToldFigures};
 use crate::figures::top::Looks;
 use crate::io::register;
 use crate::linked_thread::{LinkedThread, tell_lost};
@@ -45,7 +46,7 @@ const WITH: &str = "the recorder";
 pub(crate) fn start(shared: Shared) -> io::Result<LinkedThread<OwnedFd>> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(1)
+        .max_blocking_threads(2)
         .thread_name("recorder-look")
         .build()?;
     LinkedThread::start("recorder", WITH, move |links| {
@@ -59,7 +60,7 @@ async fn run(shared: &Shared, mut links: mpsc::Receiver<OwnedFd>) {
     let Some(mut asked) = shared.console.take_receiver() else {
         return;
     };
-    let mut followed = Followed::default();
+    let mut followed = Following::Rests(Box::default());
     let mut next = links.recv().await;
     while let Some(link) = next {
         let spoken = match register(link, Interest::READABLE | Interest::WRITABLE) {
@@ -84,11 +85,17 @@ async fn run(shared: &Shared, mut links: mpsc::Receiver<OwnedFd>) {
     }
 }
 
+/// What is followed, which goes on over links; it is looked at beside what else is said.
+enum Following {
+    Rests(Box<Followed>),
+    Looks(JoinHandle<(Told, Box<Followed>)>),
+}
+
 /// What is said over one link.
 struct Conversation<'a> {
     shared: &'a Shared,
     link: &'a AsyncFd<OwnedFd>,
-    followed: &'a mut Followed,
+    followed: &'a mut Following,
     watch: Watch,
     incoming: Incoming<FromConsole>,
     outgoing: Outgoing,
@@ -99,12 +106,12 @@ struct Conversation<'a> {
     /// The tenants whose people look, where nobody has been answered yet.
     looked_at: Option<String>,
     last_look: Option<Instant>,
-    /// The generation whose sites were told.
-    generation: Option<u64>,
+    /// Whose sites there are, as it was told.
+    owners: Option<Vec<TenantSites>>,
 }
 
 impl<'a> Conversation<'a> {
-    fn new(shared: &'a Shared, link: &'a AsyncFd<OwnedFd>, followed: &'a mut Followed) -> Self {
+    fn new(shared: &'a Shared, link: &'a AsyncFd<OwnedFd>, followed: &'a mut Following) -> Self {
         Conversation {
             shared,
             link,
@@ -118,7 +125,7 @@ impl<'a> Conversation<'a> {
             look: None,
             looked_at: None,
             last_look: None,
-            generation: None,
+            owners: None,
         }
     }
 
@@ -153,7 +160,8 @@ impl<'a> Conversation<'a> {
                     }
                 }
                 Some(asked) = asked.recv() => self.ask(asked)?,
-                _ = seconds.tick() => self.tell_figures()?,
+                _ = seconds.tick() => self.follow()?,
+                told = told(self.followed) => self.tell(told)?,
                 () = sleep_until(due.into()), if is_awaited => self.look(),
                 looked = looked(&mut self.look) => self.show(looked)?,
             }
@@ -226,29 +234,64 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    fn tell_figures(&mut self) -> io::Result<()> {
+    /// Says what has gone wrong, and looks at what there is, where the look before is over. Where a look is late, or
+    /// there is none, the next one tells of the time since.
+    fn follow(&mut self) -> io::Result<()> {
         // Of one that does not read nobody wants what is old by then.
         if !self.outgoing.is_empty() {
             return Ok(());
         }
-        if let Some(generation) = self.shared.generation()
-            && self.generation.replace(generation.number) != Some(generation.number)
-        {
-            let owners = followed::owners(&generation);
-            self.outgoing.put(&ToConsole::Tenants(owners))?;
-        }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let at_s = now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
-        for incident in self.watch.next(self.shared, Instant::now(), at_s) {
+        for incident in self.watch.next(self.shared, Instant::now(), now_s()) {
             self.outgoing.put(&ToConsole::Incident(incident))?;
         }
-        let values = self.followed.next(self.shared);
-        for values in values.chunks(FIGURES_MAX) {
-            let values = values.to_vec();
-            self.outgoing.put(&ToConsole::Figures { at_s, values })?;
+        if let Following::Rests(followed) = self.followed {
+            let (shared, mut followed) = (self.shared.clone(), std::mem::take(followed));
+            let is_new = self.owners.is_none();
+            let look = spawn_blocking(move || (followed.next(&shared, is_new), followed));
+            *self.followed = Following::Looks(look);
         }
         Ok(())
     }
+
+    fn tell(&mut self, told: Told) -> io::Result<()> {
+        if let Some(owners) = told.owners
+            && self.owners.as_ref() != Some(&owners)
+        {
+            let tenants = ToConsole::Tenants(owners.clone());
+            // What finds no room is told again the next time.
+            if self.outgoing.put(&tenants)? {
+                self.owners = Some(owners);
+            }
+        }
+        let at_s = now_s();
+        for ToldFigures { looks, values } in told.figures {
+            for values in values.chunks(FIGURES_MAX) {
+                let values = values.to_vec();
+                let figures = ToConsole::Figures {
+                    at_s,
+                    looks,
+                    values,
+                };
+                self.outgoing.put(&figures)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn now_s() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
+}
+
+/// What is followed, when that was looked at.
+async fn told(following: &mut Following) -> Told {
+    let (told, followed) = match following {
+        Following::Looks(look) => look.await.unwrap_or_default(),
+        Following::Rests(_) => std::future::pending().await,
+    };
+    *following = Following::Rests(followed);
+    told
 }
 
 /// What somebody was shown, when that is there; `None` where the look came to nothing.

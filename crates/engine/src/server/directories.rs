@@ -9,6 +9,9 @@ use crate::directory::link::{self, DirectoryLink};
 
 /// Asks the process for rows over this link from now on, where there is another.
 pub(super) fn take(server: &mut ServerThreads, news: DirectoryNews) {
+    if let (Some(link), Some(fleet)) = (news.fleet, &server.fleet) {
+        fleet.use_link(link);
+    }
     let Some(link) = news.link else {
         return;
     };

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use config::model;
-use ipc::certificates::{Certificate, CertificateSet, KeyKind, Source};
+use ipc::certificates::{Certificate, CertificateSet, KeyKind, Source, called};
 use rustls::pki_types::CertificateDer;
 
 /// Whether a name of a certificate is, or covers, a name that was asked for.
@@ -143,19 +143,11 @@ impl CertificateTable {
     }
 
     /// The certificate of `[tls]` whose file is called so, good for a host: of several the best, as by name.
-    pub(crate) fn called(&self, called: &str, host: &str, schemes: &[u16]) -> Option<&Certificate> {
-        let is_meant = |it: &&Certificate| {
-            let file = match &it.source {
-                // A tenant's is named by its site alone.
-                Source::File(file) if it.tenant.is_none() => Path::new(file),
-                _ => return false,
-            };
-            let is_certbots = file.file_name().is_some_and(|name| name == "fullchain.pem");
-            let name = match is_certbots {
-                true => file.parent().and_then(Path::file_name),
-                false => file.file_stem(),
-            };
-            name.is_some_and(|name| name == called)
+    pub(crate) fn called(&self, name: &str, host: &str, schemes: &[u16]) -> Option<&Certificate> {
+        let is_meant = |it: &&Certificate| match &it.source {
+            // A tenant's is named by its site alone.
+            Source::File(file) if it.tenant.is_none() => called(Path::new(file)) == Some(name),
+            _ => false,
         };
         let wildcard = host.split_once('.').map(|(_, above)| format!("*.{above}"));
         let names = std::iter::once(host).chain(wildcard.as_deref());

@@ -89,6 +89,29 @@ pub(crate) fn literal(
     Some(pool.map(Destination::Dynamic))
 }
 
+/// Judges an address that a row has said, as whoever asks this; a host's name is judged where it is looked up.
+///
+/// # Errors
+/// Why nothing is forwarded there.
+pub(crate) fn by_literal_row(
+    listeners: &[SocketAddr],
+    allow: &[AllowedAddress],
+    said: &str,
+) -> Result<(), String> {
+    let judged = place(said.as_bytes()).and_then(host_and_port);
+    let judged = judged
+        .map_err(str::to_owned)
+        .and_then(|(host, port)| match host {
+            Host::Address(ip) => {
+                let address = SocketAddr::new(ip, port);
+                let is_here = || is_of_this_machine(address);
+                judge(listeners, (allow, Whose::Row), address, is_here)
+            }
+            Host::Name(_) => Ok(()),
+        });
+    judged.map_err(|why| format!("its upstream {said:.80?}: {why}"))
+}
+
 async fn address(
     resources: &Resources,
     serving: &Serving,

@@ -12,6 +12,7 @@ use super::peers::Peers;
 use crate::access_log::queue::Queue;
 use crate::challenges::Challenges;
 use crate::directory::rows::Rows;
+use crate::fleet::inquiry::FleetInquiry;
 use crate::generation::Generation;
 use crate::htaccess::cache::Programs;
 use crate::listener::clients::Clients;
@@ -111,6 +112,8 @@ pub struct Shared {
     pub(crate) challenges: Arc<Challenges>,
     /// Where the console's pages are asked for.
     pub(crate) console: Arc<ConsoleLink>,
+    /// The machines that share limits, and whether this one is drained.
+    pub(crate) fleet: Arc<FleetInquiry>,
     /// What is known of rows.
     pub(crate) rows: Arc<Rows>,
     /// Counters of the process.
@@ -167,6 +170,7 @@ impl Shared {
             demands: Arc::default(),
             challenges: Arc::default(),
             console: Arc::default(),
+            fleet: Arc::default(),
             process,
             generation: Arc::default(),
         };

@@ -26,6 +26,7 @@ const LIMITS: Limits = Limits {
     command_timeout: Duration::from_secs(60),
     connections_max: 8,
     idle_timeout: Duration::from_secs(20),
+    time_key: None,
 };
 /// Requests that wait to be sent.
 const WAITING_MAX: usize = 64;

@@ -36,8 +36,11 @@ pub(super) struct Facts {
 
 impl Gate {
     /// Gives a permit. Tells whether the limit, in shadow, would not have.
-    pub(super) fn take(&mut self, entry: &Entry) -> bool {
-        let over = self.in_flight >= entry.cap() && entry.would_refuse(self.in_flight);
+    pub(super) fn take(&mut self, entry: &Entry, now: Time) -> bool {
+        let cap = entry.cap_at(self, now);
+        let over = self.in_flight >= cap
+            && entry.would_refuse(self.in_flight, cap)
+            && entry.to_come(self) == 0;
         if over {
             self.note_shadow(entry);
         }
@@ -46,8 +49,8 @@ impl Gate {
     }
 
     /// Whether a newcomer has to stop here.
-    pub(super) fn stops(&self, entry: &Entry) -> bool {
-        entry.enforces() && (self.in_flight >= entry.cap() || self.waiting > 0)
+    pub(super) fn stops(&self, entry: &Entry, now: Time) -> bool {
+        entry.enforces() && (self.in_flight >= entry.cap_at(self, now) || self.waiting > 0)
     }
 }
 
@@ -78,13 +81,16 @@ impl Books {
                 continue;
             };
             let gate = shards.gate(route.places[at]);
-            let full = gate.in_flight >= entry.cap();
+            let full = gate.in_flight >= entry.cap_at(gate, now);
             if route.draws.has(at) {
                 if full {
                     return Attempt::WaitQueue;
                 }
-            } else if gate.stops(entry) {
-                if gate.waiting > 0 || entry.settings.queue > 0 {
+            } else if entry.is_unasked(gate) {
+                return Attempt::WaitQueue;
+            } else if gate.stops(entry, now) {
+                let may_wait = entry.settings.queue > 0 || entry.to_come(gate) > 0;
+                if gate.waiting > 0 || may_wait {
                     return Attempt::WaitQueue;
                 }
                 gate.note_refusal(entry, Why::Full, now);
@@ -106,7 +112,7 @@ impl Books {
                 }
                 cell => {
                     let gate = shards.gate(place);
-                    if gate.take(entry) {
+                    if gate.take(entry, now) {
                         over.add(at);
                     }
                     gate.admitted += 1;

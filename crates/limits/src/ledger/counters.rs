@@ -25,14 +25,14 @@ pub(crate) struct Counters {
 
 impl Gate {
     /// Gives a permit from the wait_queue. Tells whether the limit, in shadow, would not have.
-    pub(super) fn admit_queued(&mut self, entry: Option<&Arc<Entry>>) -> bool {
+    pub(super) fn admit_queued(&mut self, entry: Option<&Arc<Entry>>, now: Time) -> bool {
         let Some(entry) = entry else {
             self.in_flight += 1;
             return false;
         };
         self.admitted += 1;
         entry.life.counters.admitted.fetch_add(1, Relaxed);
-        self.take(entry)
+        self.take(entry, now)
     }
 
     /// Counts one that waits here.

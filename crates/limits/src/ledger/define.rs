@@ -162,10 +162,11 @@ impl Books {
             table.limits.push(None);
             table.limits.len() - 1
         });
-        register.last_version = register.last_version.wrapping_add(1);
+        register.last_version = register.last_version.wrapping_add(1) & !LimitId::LEASED;
+        let leased = definition.fleet.map_or(0, |_| LimitId::LEASED);
         let id = LimitId {
             index: u32::try_from(index).unwrap_or(u32::MAX),
-            version: register.last_version,
+            version: register.last_version | leased,
         };
         let place = match definition.keyed {
             Keyed::Fixed => self.fixed_gate(id.index),

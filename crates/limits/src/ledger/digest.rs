@@ -2,6 +2,7 @@
 
 use std::hash::Hasher;
 
+use siphasher::sip::SipHasher13 as Sip64;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 /// What a key is known by: SipHash-1-3 with 128 bits of result.
@@ -21,6 +22,31 @@ pub(crate) enum Kind {
 }
 
 impl Secret {
+    /// Of digests that all machines of a fleet make alike.
+    pub(crate) const FLEET: Self = Self([0x6e61_6761_7961, 0x0066_6c65_6574]);
+
+    /// Turns a digest that all machines make into one that no client can aim; a permutation (Luby and Rackoff 1988).
+    pub(crate) fn hide(self, digest: Digest) -> Digest {
+        (0..4).fold(digest, |[left, right], round| {
+            [right, left ^ self.word(round, right)]
+        })
+    }
+
+    /// The digest that was hidden so.
+    pub(crate) fn shown(self, digest: Digest) -> Digest {
+        (0..4).rev().fold(digest, |[left, right], round| {
+            [right ^ self.word(round, left), left]
+        })
+    }
+
+    fn word(self, round: u64, half: u64) -> u64 {
+        let [first, second] = self.0;
+        let mut hasher = Sip64::new_with_keys(first, second);
+        hasher.write_u64(round);
+        hasher.write_u64(half);
+        hasher.finish()
+    }
+
     /// Digests a key of a limit.
     pub(crate) fn digest(self, limit: u64, kind: Kind, key: &[u8]) -> Digest {
         let [first, second] = self.0;
@@ -44,6 +70,15 @@ mod tests {
         assert_eq!(digest(b"203.0.113.7"), short);
         let long = [0x414a_b014_7145_39c5, 0x8e8a_8330_013f_275f];
         assert_eq!(digest(b"an address and a path of 40 bytes or more"), long);
+    }
+
+    #[test]
+    fn what_is_hidden_is_shown_again() {
+        let secret = Secret([1, 2]);
+        for digest in [[0, 0], [1, 0], [0, 1], [u64::MAX, 7]] {
+            assert_ne!(secret.hide(digest), digest);
+            assert_eq!(secret.shown(secret.hide(digest)), digest);
+        }
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::counters::Counters;
+use super::digest::{Kind, Secret};
+use super::gate::Gate;
 use super::holds::Place;
 use super::reserve::Reserve;
 use crate::Time;
@@ -13,6 +15,7 @@ use crate::ask::{LimitId, TenantId};
 use crate::definition::{
     Change, Concurrent, Definition, Keyed, Mode, RateDefinition, Shared, TenantDefinition,
 };
+use crate::fleet::OnLoss;
 use crate::rate::Rate;
 use crate::refusal::Why;
 use crate::sync::Lock;
@@ -51,6 +54,8 @@ pub(crate) struct Entry {
     pub(crate) retired: bool,
     /// What tenants have of it before others.
     pub(crate) reserves: Arc<[Reserve]>,
+    /// Where its permits are leased: what holds while the store is away, and what its keys are told from others' by.
+    pub(crate) fleet: Option<(OnLoss, u64)>,
     pub(crate) life: Arc<Life>,
 }
 
@@ -138,6 +143,11 @@ impl Entry {
             place,
             retired: false,
             reserves: Arc::default(),
+            fleet: definition.fleet.map(|on_loss| {
+                let identity = definition.identity.as_bytes();
+                let [number, _] = Secret::FLEET.digest(0, Kind::Key, identity);
+                (on_loss, number)
+            }),
             life: Arc::new(Life::new(counters)),
         }
     }
@@ -149,6 +159,7 @@ impl Entry {
             && self.shared == definition.shared
             && self.defined == settings
             && self.settings == settings
+            && self.fleet.map(|(on_loss, _)| on_loss) == definition.fleet
             && !self.retired;
         (!is_same).then(|| Self {
             name: definition.name.as_str().into(),
@@ -156,13 +167,17 @@ impl Entry {
             defined: settings,
             settings,
             retired: false,
+            fleet: self
+                .fleet
+                .zip(definition.fleet)
+                .map(|((_, number), on_loss)| (on_loss, number)),
             ..self.clone()
         })
     }
 
-    /// Whether a definition has its keys come from where they do.
+    /// Whether a definition has its keys and permits come from where they do.
     pub(crate) fn is_keyed_as(&self, definition: &Definition) -> bool {
-        self.keyed == definition.keyed
+        self.keyed == definition.keyed && self.fleet.is_some() == definition.fleet.is_some()
     }
 
     pub(crate) fn index(&self) -> u32 {
@@ -185,9 +200,31 @@ impl Entry {
 
     /// Whether one more than so many would be refused, were it not in shadow. Who waits in a queue
     /// passes as well there, so there are as many more as may wait.
-    pub(crate) fn would_refuse(&self, in_flight: u32) -> bool {
-        self.settings.mode == Mode::Shadow
-            && in_flight >= self.cap().saturating_add(self.settings.queue)
+    pub(crate) fn would_refuse(&self, in_flight: u32, cap: u32) -> bool {
+        self.settings.mode == Mode::Shadow && in_flight >= cap.saturating_add(self.settings.queue)
+    }
+
+    /// Permits there are at a gate of it: of leased ones those that are.
+    #[inline]
+    pub(crate) fn cap_at(&self, gate: &Gate, now: Time) -> u32 {
+        match self.fleet {
+            None => self.cap(),
+            Some(_) if now < gate.leased_until => gate.leased.min(self.cap()),
+            Some(_) => 0,
+        }
+    }
+
+    /// Permits of a gate that may still come from the store.
+    pub(crate) fn to_come(&self, gate: &Gate) -> u32 {
+        match self.fleet {
+            Some(_) if !gate.is_short => self.cap().saturating_sub(gate.leased),
+            _ => 0,
+        }
+    }
+
+    /// Whether nobody asks the store for a gate yet.
+    pub(crate) fn is_unasked(&self, gate: &Gate) -> bool {
+        self.fleet.is_some() && !gate.is_listed
     }
 
     /// Permits there are for a key.
@@ -223,6 +260,7 @@ impl Entry {
         let workers = u32::try_from(workers).unwrap_or(u32::MAX);
         self.is_fixed()
             && !self.is_auto()
+            && self.fleet.is_none()
             && !self.retired
             && self.reserves.is_empty()
             && self.settings.concurrent.is_some()

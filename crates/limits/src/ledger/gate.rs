@@ -9,6 +9,8 @@ use crate::Time;
 const TEXT_BYTES: usize = 61;
 /// Bytes kept of the beginning of a text that is longer; the end is where files and paths differ.
 const TEXT_BEGIN_BYTES: usize = 18;
+/// Bytes of a first part, before a space, that is kept whole: it may say whose the key is.
+const FIRST_PART_BYTES: usize = 40;
 /// Stands for what is left out.
 const CUT: &[u8] = "…".as_bytes();
 
@@ -46,6 +48,9 @@ pub(crate) struct Gate {
     refused_ms: u64,
     /// When it was used last, in seconds.
     pub(crate) seen_s: u32,
+    /// Permits leased of the store, of a limit that has them from there, and until when.
+    pub(crate) leased: u32,
+    pub(crate) leased_until: Time,
     /// The next gate of its bucket, or of the vacant ones.
     pub(crate) next: u32,
     /// The next gate of its tenant in its shard, in a ring.
@@ -55,6 +60,10 @@ pub(crate) struct Gate {
     text: [u8; TEXT_BYTES],
     /// It has a queue at the wait_queue, perhaps an empty one.
     pub(crate) queue: bool,
+    /// The wait_queue has a lease of it.
+    pub(crate) is_listed: bool,
+    /// The store has no more of it.
+    pub(crate) is_short: bool,
 }
 
 /// What a slot is used for.
@@ -89,12 +98,16 @@ impl Gate {
         lost_ms: 0,
         refused_ms: 0,
         seen_s: 0,
+        leased: 0,
+        leased_until: Time::ZERO,
         next: NONE,
         sibling: NONE,
         standing: Standing::Vacant,
         text_len: 0,
         text: [0; TEXT_BYTES],
         queue: false,
+        is_listed: false,
+        is_short: false,
     };
 
     /// A gate of a limit that counts nothing yet.
@@ -118,7 +131,10 @@ impl Gate {
     pub(crate) fn set_text(&mut self, text: &[u8]) {
         let parts = match text.len() {
             ..=TEXT_BYTES => [text, &[], &[]],
-            _ => [begin_of(text), CUT, end_of(text)],
+            _ => {
+                let begin = begin_of(text);
+                [begin, CUT, end_of(text, begin.len())]
+            }
         };
         let kept = parts.into_iter().flatten();
         let count = self
@@ -140,6 +156,12 @@ impl Gate {
 
     fn text(&self) -> &[u8] {
         self.text.get(..usize::from(self.text_len)).unwrap_or(&[])
+    }
+
+    /// Has nothing leased any more.
+    pub(crate) fn unlist(&mut self) {
+        (self.is_listed, self.is_short) = (false, false);
+        (self.leased, self.leased_until) = (0, Time::ZERO);
     }
 
     pub(crate) fn see(&mut self, now: Time) {
@@ -178,7 +200,12 @@ impl Gate {
 
     /// Whether forgetting it loses nothing.
     pub(crate) fn is_idle(&self, now: Time) -> bool {
-        self.in_flight == 0 && self.waiting == 0 && self.pins == 0 && !self.queue && self.tat <= now
+        self.in_flight == 0
+            && self.waiting == 0
+            && self.pins == 0
+            && !self.queue
+            && !self.is_listed
+            && self.tat <= now
     }
 }
 
@@ -199,8 +226,13 @@ pub(crate) fn seconds(now: Time) -> u32 {
     u32::try_from(now.0 / 1_000_000_000).unwrap_or(u32::MAX)
 }
 
-/// The first bytes of a long text, up to where a character begins.
+/// The first bytes of a long text, up to where a character begins, or the first part and the space behind it.
 fn begin_of(text: &[u8]) -> &[u8] {
+    let mut first = text.iter().take(FIRST_PART_BYTES + 1);
+    let first = first.position(|byte| *byte == b' ');
+    if let Some(space) = first.filter(|it| *it >= TEXT_BEGIN_BYTES) {
+        return text.get(..=space).unwrap_or_default();
+    }
     let ends = (TEXT_BEGIN_BYTES - 3..=TEXT_BEGIN_BYTES).rev();
     let end = ends
         .into_iter()
@@ -209,11 +241,10 @@ fn begin_of(text: &[u8]) -> &[u8] {
         .unwrap_or_default()
 }
 
-/// The last bytes of a long text, from where a character begins.
-fn end_of(text: &[u8]) -> &[u8] {
-    let first = text
-        .len()
-        .saturating_sub(TEXT_BYTES - TEXT_BEGIN_BYTES - CUT.len());
+/// The last bytes of a long text of which so many are kept at its beginning, from where a character begins.
+fn end_of(text: &[u8], begin: usize) -> &[u8] {
+    let room = TEXT_BYTES.saturating_sub(begin + CUT.len());
+    let first = text.len().saturating_sub(room);
     let start = (first..text.len())
         .take(4)
         .find(|start| text.get(*start).is_some_and(begins_character));
@@ -271,6 +302,23 @@ mod tests {
         );
         assert_ne!(shown, kept(&format!("{long}b.php")));
         assert_eq!(kept("/short"), "/short");
+    }
+
+    #[test]
+    fn a_first_part_that_fits_is_kept_whole() {
+        let path = "/blog/2026/11/29/a-rather-long-title-of-a-page/with-more.html";
+        assert_eq!(
+            kept(&format!("www.a-shop-of-thirty.example.jp {path}")),
+            "www.a-shop-of-thirty.example.jp …e-of-a-page/with-more.html"
+        );
+        let longest = "x".repeat(FIRST_PART_BYTES);
+        let shown = kept(&format!("{longest} {path}"));
+        assert!(shown.starts_with(&format!("{longest} …")), "{shown}");
+        let shown = kept(&format!("x{longest} {path}"));
+        assert!(
+            shown.starts_with(&format!("{}…", "x".repeat(TEXT_BEGIN_BYTES))),
+            "{shown}"
+        );
     }
 
     #[test]

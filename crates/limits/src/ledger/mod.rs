@@ -25,6 +25,7 @@ mod counters;
 mod define;
 mod digest;
 mod entry;
+mod fleet;
 mod gate;
 mod handle;
 mod holds;
@@ -48,6 +49,7 @@ use std::time::Duration;
 use crate::Time;
 use crate::ask::{Ask, LimitId, TenantId, WANTS_MAX};
 use crate::definition::{Change, Defined, Definition, TenantDefinition};
+use crate::fleet::{FleetKey, FleetRules, FleetState, StoreReply};
 use crate::look::{GateLook, LimitLook, Steered};
 use crate::permit::Permit;
 use crate::refusal::{Refusal, Why};
@@ -64,6 +66,7 @@ use shard::Shard;
 use wait_queue::WaitQueue;
 use waiting::Verdict;
 
+pub use fleet::{FleetCall, FleetLook, LeaseLook};
 pub(crate) use handle::{End, Handle};
 pub(crate) use holds::Holds;
 pub use lease::TenantLease;
@@ -200,6 +203,44 @@ impl Ledger {
         self.books().tick(now);
     }
 
+    /// Has limits with leased permits ask by these rules, or no more. What was leased stays so.
+    pub fn join_fleet(&self, rules: Option<FleetRules>) {
+        self.books().join_fleet(rules);
+    }
+
+    /// Tells, once, whether somebody waits for permits of the store for whom nobody has asked yet.
+    pub fn take_draw(&self) -> bool {
+        self.books().take_draw()
+    }
+
+    /// Makes leased permits what they may be now, and tells what the store is to be asked, if anything. To be called every few
+    /// [`FleetCall::ROUND`], by one thread.
+    pub fn fleet_round(&self, now: Time) -> Option<FleetCall> {
+        self.books().fleet_round(now)
+    }
+
+    /// Hears what the store said to the call of this number; `None`: nothing.
+    pub fn hear_fleet(&self, now: Time, seq: u64, reply: Option<&StoreReply>) {
+        self.books().hear_fleet(now, seq, reply);
+    }
+
+    /// Hears from the store, between its answers, that these keys are to be claimed: the next round does so.
+    pub fn call_fleet(&self, now: Time, called: &[FleetKey]) {
+        self.books().call_fleet(now, called);
+    }
+
+    /// Tells how the store is, and by which rules it is asked.
+    #[must_use]
+    pub fn fleet_state(&self, now: Time) -> Option<(FleetState, FleetRules)> {
+        self.books().fleet_state(now)
+    }
+
+    /// Tells how the store is, and what is leased of it.
+    #[must_use]
+    pub fn fleet_look(&self, now: Time) -> Option<FleetLook> {
+        self.books().fleet_look(now)
+    }
+
     /// Shows the gates of one limit or of all, at most `keys_max`: the busiest.
     #[must_use]
     pub fn look(&self, now: Time, limit: Option<LimitId>, keys_max: usize) -> Vec<GateLook> {
@@ -271,7 +312,7 @@ fn admit_elsewhere(handle: &Arc<Handle>, now: Time, ask: &Ask<'_>) -> Admission 
 fn admit_among_shards<const N: usize>(handle: &Arc<Handle>, now: Time, ask: &Ask<'_>) -> Admission {
     let mut holds = Holds::with_capacity(ask.wants.len());
     let books = &handle.books;
-    let mut keys = books.keys::<N>(ask.wants);
+    let mut keys = books.keys::<N>(handle.worker, ask.wants);
     loop {
         // Each need is met or replaced by a lesser one, so this ends after a few turns.
         match books.attempt(handle.worker, now, ask, &keys, &mut holds) {

@@ -20,7 +20,7 @@ enum Charged {
     /// They are charged, but for these, in shadow, which would have refused.
     All(Bits),
     /// This one is exceeded, and nothing was charged.
-    None(Exceeded),
+    None(Box<Exceeded>),
 }
 
 /// A rate that a request exceeds.
@@ -52,7 +52,7 @@ impl Books {
         now: Time,
         ask: &Ask<'_>,
     ) -> Result<Vec<Refusal>, Box<Refusal>> {
-        let mut keys = self.keys::<N>(ask.wants);
+        let mut keys = self.keys::<N>(worker, ask.wants);
         // Each need is met or replaced by a lesser one, so this ends after a few turns.
         loop {
             match self.charge(worker, now, ask, &keys) {
@@ -61,7 +61,7 @@ impl Books {
                     return Ok(self.shadows(now, ask, &keys, over, Shadow::Rates));
                 }
                 Ok(Charged::None(exceeded)) => {
-                    let Exceeded { facts, retry_after } = exceeded;
+                    let Exceeded { facts, retry_after } = *exceeded;
                     let refusal = facts.refuse(Why::Rate, Duration::ZERO, Some(retry_after));
                     return Err(Box::new(refusal));
                 }
@@ -99,7 +99,7 @@ impl Books {
                 Err(_) if entry.settings.mode == Mode::Shadow => over.add(at),
                 Err(retry_after) => {
                     let exceeded = Exceeded::at(now, entry.clone(), gate, retry_after);
-                    return Ok(Charged::None(exceeded));
+                    return Ok(Charged::None(Box::new(exceeded)));
                 }
             }
         }

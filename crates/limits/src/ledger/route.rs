@@ -113,17 +113,26 @@ impl<const N: usize> Guards<'_, N> {
 
 impl Books {
     /// Digests the keys of a request.
-    pub(super) fn keys<const N: usize>(&self, wants: &[Want<'_>]) -> Keys<N> {
+    pub(super) fn keys<const N: usize>(&self, worker: usize, wants: &[Want<'_>]) -> Keys<N> {
         let mut keys = Keys {
             digests: [[0; 2]; N],
             overflow: Bits::default(),
             forgot: Bits::default(),
         };
+        let is_leased = |want: &Want<'_>| want.key.is_some() && want.limit.is_leased();
+        // Held meanwhile: nobody else wants it, but for a reload.
+        let own = wants
+            .iter()
+            .any(is_leased)
+            .then(|| self.cells[worker].lock());
         for (digest, want) in keys.digests.iter_mut().zip(wants) {
-            *digest = match want.key {
-                Some(key) => self.secret.digest(number(want), Kind::Key, key),
+            *digest = match (want.key, &own) {
+                (Some(key), Some(own)) if want.limit.is_leased() => {
+                    self.leased_digest(&own.table, want, key)
+                }
+                (Some(key), _) => self.secret.digest(number(want), Kind::Key, key),
                 // Of a fixed limit, whose gate is known; else the limit's number tells it apart.
-                None => [number(want), 0],
+                (None, _) => [number(want), 0],
             };
         }
         keys

@@ -52,7 +52,11 @@ impl Facts {
             Shadow::Rates => (Why::Rate, self.next_allowed(now)),
             Shadow::Permits => {
                 let Self { entry, gate } = &mut self;
-                let least = entry.cap().saturating_add(entry.settings.queue);
+                let cap = match entry.fleet {
+                    None => entry.cap(),
+                    Some(_) => gate.leased,
+                };
+                let least = cap.saturating_add(entry.settings.queue);
                 gate.in_flight = gate.in_flight.saturating_sub(1).max(least);
                 (entry.shadow_why(), None)
             }

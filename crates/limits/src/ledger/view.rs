@@ -187,7 +187,10 @@ fn shown(
         key: gate.shown(),
         overflow: gate.standing == Standing::Overflow,
         in_flight: gate.in_flight.saturating_sub(in_cells.free),
-        cap: entry.settings.concurrent.map(|_| entry.cap()),
+        cap: entry.settings.concurrent.map(|_| match entry.fleet {
+            None => entry.cap(),
+            Some(_) => gate.leased,
+        }),
         queued: gate.waiting,
         queue_max: entry.settings.queue,
         admitted: match gate.standing {

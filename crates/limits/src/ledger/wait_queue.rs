@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::Books;
 use super::attempt::Facts;
 use super::entry::{Entry, Table};
+use super::fleet::Fleet;
 use super::gate::Gate;
 use super::holds::{Hold, Place};
 use super::reserve::Reserved;
@@ -45,6 +46,8 @@ pub(super) struct WaitQueue {
     pub(super) sweep: u32,
     /// The queue that was looked at last.
     pub(super) visited: Place,
+    /// What is leased from the store.
+    pub(super) fleet: Fleet,
 }
 
 /// The queue of one gate.
@@ -138,7 +141,7 @@ impl Books {
             .get(&place)
             .map_or(0, |queue| queue.queue.len());
         for _ in 0..=turns_max {
-            if !self.has_free(wait_queue, place) {
+            if !self.has_free(wait_queue, now, place) {
                 return;
             }
             let WaitQueue { queues, table, .. } = &mut *wait_queue;
@@ -178,7 +181,7 @@ impl Books {
         let Some(mut record) = wait_queue.records.remove(&id) else {
             return;
         };
-        match self.take_all(wait_queue, &record) {
+        match self.take_all(wait_queue, now, &record) {
             Ok(over) => {
                 wait_queue.holds += i64::try_from(record.gates.len()).unwrap_or(0);
                 wait_queue.leave(place, &record);
@@ -216,7 +219,12 @@ impl Books {
     /// Takes a permit at every gate of a waiter, and tells which of them, in shadow, would have
     /// refused it. If one is full, tells which, and the waiter is counted there from then on; gates
     /// are asked most specific first.
-    fn take_all(&self, wait_queue: &mut WaitQueue, record: &Record) -> Result<Bits, usize> {
+    fn take_all(
+        &self,
+        wait_queue: &mut WaitQueue,
+        now: Time,
+        record: &Record,
+    ) -> Result<Bits, usize> {
         let table = wait_queue.table.clone();
         let mask = record
             .gates
@@ -231,7 +239,7 @@ impl Books {
                     continue;
                 };
                 let gate = shards.gate(hold.place());
-                let full = gate.in_flight >= entry.cap();
+                let full = gate.in_flight >= entry.cap_at(gate, now);
                 if full && hold.fixed && wait_queue.is_open(hold.limit) {
                     blocked = Some((at, true));
                     break;
@@ -259,7 +267,7 @@ impl Books {
                     let mut over = Bits::default();
                     for (at, hold) in record.gates.iter().enumerate() {
                         let gate = shards.gate(hold.place());
-                        if gate.admit_queued(table.at(hold.limit)) {
+                        if gate.admit_queued(table.at(hold.limit), now) {
                             over.add(at);
                         }
                         gate.pins -= 1;
@@ -350,13 +358,13 @@ impl Books {
     }
 
     /// Whether a waiter of a gate could have a permit of it.
-    fn has_free(&self, wait_queue: &WaitQueue, place: Place) -> bool {
+    fn has_free(&self, wait_queue: &WaitQueue, now: Time, place: Place) -> bool {
         let mut shard = self.shards[usize::from(place.shard)].lock();
         let gate = shard.gate(place.slot);
         let Some(entry) = wait_queue.table.at(gate.limit) else {
             return gate.waiting > 0;
         };
-        gate.waiting > 0 && (!entry.enforces() || gate.in_flight < entry.cap())
+        gate.waiting > 0 && (!entry.enforces() || gate.in_flight < entry.cap_at(gate, now))
     }
 }
 
@@ -366,7 +374,7 @@ impl WaitQueue {
     }
 
     /// Gives back what a queue charged for a service that did not come about.
-    fn refund(&mut self, now: Time, place: Place, id: u64, charge: Charge) {
+    pub(super) fn refund(&mut self, now: Time, place: Place, id: u64, charge: Charge) {
         if let (Some(record), Some(queue)) = (self.records.get(&id), self.queues.get_mut(&place)) {
             let Record { tenant, client, .. } = *record;
             queue.queue.refund(now, tenant, client, charge);
@@ -385,11 +393,30 @@ impl WaitQueue {
     /// How long somebody who came now would wait at a gate.
     pub(super) fn predicted(&self, now: Time, place: Place, facts: &Facts) -> Option<Duration> {
         let queue = self.queues.get(&place)?;
-        queue.queue.predicted_wait(now, facts.entry.cap())
+        queue.queue.predicted_wait(now, facts.cap(now))
     }
 }
 
 impl Facts {
+    /// Permits to reckon a wait with.
+    pub(super) fn cap(&self, now: Time) -> u32 {
+        match self.entry.fleet {
+            None => self.entry.cap(),
+            Some(_) => self.entry.cap_at(&self.gate, now).max(1),
+        }
+    }
+
+    /// Permits that are given out, those included that other machines hold.
+    fn in_flight(&self) -> u32 {
+        let Self { entry, gate } = self;
+        match entry.fleet {
+            None => gate.in_flight,
+            Some(_) => gate
+                .in_flight
+                .saturating_add(entry.cap().saturating_sub(gate.leased)),
+        }
+    }
+
     /// Puts a refusal into words. Nothing needs to be locked, and nothing should be.
     pub(super) fn refuse(
         &self,
@@ -406,7 +433,7 @@ impl Facts {
             key: gate.shown(),
             why,
             mode: entry.settings.mode,
-            in_flight: gate.in_flight,
+            in_flight: self.in_flight(),
             cap: entry.cap(),
             queued: gate.waiting,
             queue_max: entry.settings.queue,

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::Books;
 use super::attempt::Facts;
-use super::entry::Entry;
+use super::entry::{Entry, Settings};
+use super::fleet::STORE_WAIT;
 use super::gate::Gate;
 use super::holds::{Hold, Holds, Place};
 use super::reserve::Reserved;
@@ -37,6 +38,8 @@ enum Considered {
     Admitted(Bits),
     /// Permits in cells are to be called in.
     Close(Hold),
+    /// Permits are to be leased from the store.
+    Lease(Hold),
     /// Somebody before the newcomer is to be served.
     Serve(Place),
     Need(Need),
@@ -63,6 +66,7 @@ impl Books {
                         return Verdict::Admitted(over);
                     }
                     Considered::Close(hold) => self.close(wait_queue, hold),
+                    Considered::Lease(hold) => self.lease(wait_queue, now, hold),
                     Considered::Serve(place) => {
                         serves += 1;
                         self.serve(wait_queue, now, place, wakers);
@@ -110,12 +114,17 @@ impl Books {
             let place = route.places[at];
             let hold = Hold::new(entry.index(), place, entry.is_fixed());
             let gate = shards.gate(place);
-            let full = gate.in_flight >= entry.cap();
+            let full = gate.in_flight >= entry.cap_at(gate, now);
+            if entry.is_unasked(gate) && wait_queue.fleet.is_joined() {
+                // From here on it is not idle: nobody gives its place to another key.
+                gate.is_listed = true;
+                return Considered::Lease(hold);
+            }
             if stopped.is_none() {
                 if full && wait_queue.is_open(entry.index()) {
                     return Considered::Close(hold);
                 }
-                if gate.stops(entry) {
+                if gate.stops(entry, now) {
                     if !full && may_serve {
                         return Considered::Serve(place);
                     }
@@ -128,7 +137,7 @@ impl Books {
             let mut over = Bits::default();
             for (at, hold) in route.stops.iter().zip(gates) {
                 let gate = shards.gate(hold.place());
-                if gate.admit_queued(table.at(hold.limit)) {
+                if gate.admit_queued(table.at(hold.limit), now) {
                     over.add(at);
                 }
                 holds.push(hold);
@@ -140,7 +149,7 @@ impl Books {
             entry: entry.clone(),
             gate: gate.clone(),
         };
-        if entry.settings.queue == 0 {
+        if entry.settings.queue == 0 && entry.to_come(gate) == 0 {
             gate.note_refusal(entry, Why::Full, now);
             return Considered::Full(facts(gate));
         }
@@ -201,7 +210,7 @@ impl Books {
             .queues
             .entry(place)
             .or_insert_with(|| GateQueue::new(now, facts, seed));
-        let cap = entry.cap();
+        let cap = facts.cap(now);
         here.queue.follow_services(facts.gate.held());
         here.queue.set_late(entry.settings.late);
         // Who is owed a permit has the next one.
@@ -214,7 +223,11 @@ impl Books {
             return (Some(Why::WaitTooLong), predicted);
         }
         let waiting = here.queue.len().saturating_sub(here.guests);
-        if waiting < entry.settings.queue as usize {
+        let room = entry
+            .settings
+            .queue
+            .saturating_add(entry.to_come(&facts.gate));
+        if waiting < room as usize {
             return (None, predicted);
         }
         let Some(victim) = here.queue.push_out(newcomer, is_owed) else {
@@ -252,6 +265,7 @@ impl Books {
         });
         here.guests += usize::from(record.guest);
         here.queue.push(now, waiter(id, record));
+        self.draw(wait_queue, now, hold);
     }
 
     /// Counts something at a gate.
@@ -399,6 +413,17 @@ impl GateQueue {
     }
 }
 
+impl Facts {
+    /// How long one may wait: where there is no queue, for the store alone.
+    fn patience(&self) -> Duration {
+        let Settings { queue, wait, .. } = self.entry.settings;
+        match queue {
+            0 => wait.min(STORE_WAIT),
+            _ => wait,
+        }
+    }
+}
+
 impl Record {
     fn is_over(&self, now: Time) -> bool {
         matches!(self.state, WaiterState::Waiting(_)) && self.until <= now
@@ -454,7 +479,7 @@ fn record(
         class: ask.class,
         client: Prefix::of(ask.client),
         arrived: now,
-        until: now + facts.entry.settings.wait,
+        until: now + facts.patience(),
         gates: gates.into_boxed_slice(),
         at,
         guest: false,

@@ -179,6 +179,12 @@ impl Queue {
         division.map_or(0, |division| division.account.waiting())
     }
 
+    /// How many tenants wait; of one tenant's queue one, if anybody does.
+    #[must_use]
+    pub(crate) fn tenants(&self) -> u32 {
+        u32::try_from(self.tenants.len()).unwrap_or(u32::MAX)
+    }
+
     /// Whether nobody waits.
     #[must_use]
     pub(crate) fn is_empty(&self) -> bool {

@@ -22,6 +22,7 @@ fn limit(permits: u32, queue: u32, wait: Duration) -> Definition {
         late: None,
         rate: None,
         mode: Mode::Enforce,
+        fleet: None,
     }
 }
 

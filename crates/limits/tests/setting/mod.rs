@@ -201,6 +201,7 @@ pub(crate) fn fixed(name: &str, concurrent: u32) -> Definition {
         late: None,
         rate: None,
         mode: Mode::Enforce,
+        fleet: None,
     }
 }
 

@@ -93,6 +93,7 @@ impl Spec {
             late: None,
             rate: None,
             mode: Mode::Enforce,
+            fleet: None,
         };
         engine::permits::changed(&plain, limit, WORKERS)
     }

@@ -1,7 +1,7 @@
 //! `nagaya recorder`: logs read into the figures of sites, sites forgotten, and the figures as pages;
 //! `nagaya report`: what they say.
 //!
-//! The idea: figures lie in a directory of their own that no configuration names yet, so that logs of
+//! The idea: figures lie in a directory that is named here, or else by the configuration, so that logs of
 //! another machine, or from before, can be read on any machine.
 
 mod serve;
@@ -25,11 +25,11 @@ use recorder::{
 };
 use report::{Document, Paint, harmless, terminal_width, units};
 
+use crate::control::unreadable;
 use crate::outcome::{Outcome, complain, print};
 use serve::RecorderServe;
+use supervisor::load::load_without_overrides;
 
-/// Where figures are where nothing else is said.
-pub(crate) const DIRECTORY: &str = "/var/lib/nagaya/recorder";
 /// How often progress is shown.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// Columns of a report that goes to a file.
@@ -51,8 +51,8 @@ pub(crate) enum RecorderCommand {
     Forget(ForgetOptions),
     /// Look at the figures in a browser on this machine: nagaya recorder serve
     ///
-    /// It serves the console until it is told to end, to this machine alone; no configuration is read. From elsewhere: `ssh -L
-    /// 8617:127.0.0.1:8617 HOST`. Where a service records into the directory, its own console shows more.
+    /// It serves the console until it is told to end, to this machine alone; with `--directory` no configuration is read.
+    /// From elsewhere: `ssh -L 8617:127.0.0.1:8617 HOST`. Where a service records into the directory, its own console shows more.
     Serve(RecorderServe),
 }
 
@@ -127,10 +127,35 @@ pub(crate) struct ReportOptions {
 
 /// Where figures are.
 #[derive(Debug, Args)]
-struct FiguresPlace {
-    /// Directory of the figures
-    #[arg(long, value_name = "DIRECTORY", default_value = DIRECTORY)]
-    directory: PathBuf,
+pub(crate) struct FiguresPlace {
+    /// Directory of the figures [default: what the configuration has in `[recorder]`]
+    #[arg(long, value_name = "DIRECTORY")]
+    directory: Option<PathBuf>,
+}
+
+impl FiguresPlace {
+    /// The directory that is named here, or by the configuration.
+    pub(crate) fn find(&self, config: &Path) -> Result<PathBuf, CommandFailure> {
+        if let Some(directory) = &self.directory {
+            return Ok(directory.clone());
+        }
+        let otherwise = "or name the figures' directory with --directory DIRECTORY";
+        let loaded = load_without_overrides(config);
+        let loaded = loaded.map_err(|_| match config.exists() {
+            true => wrong(format!(
+                "{}: mend it, {otherwise}",
+                unreadable(config, true)
+            )),
+            false => wrong(format!("{}, {otherwise}", unreadable(config, false))),
+        })?;
+        let recorder = loaded.model.recorder.ok_or_else(|| {
+            let config = config.display();
+            wrong(format!(
+                "{config} has no `[recorder]`: name another configuration with -c FILE, {otherwise}"
+            ))
+        })?;
+        Ok(recorder.directory)
+    }
 }
 
 /// How long a salt holds.
@@ -145,35 +170,41 @@ enum SaltWord {
 }
 
 /// What is told the user, and how it ends.
-type CommandEnd = Result<Outcome, (Outcome, String)>;
+type CommandEnd = Result<Outcome, CommandFailure>;
+/// How it ends where nothing came of it, and why.
+pub(crate) type CommandFailure = (Outcome, String);
 
 /// Reads logs, forgets a site, or serves the console.
-pub(crate) fn run(command: &RecorderCommand, inherited: Option<Inherited>) -> ExitCode {
+pub(crate) fn run(
+    config: &Path,
+    command: &RecorderCommand,
+    inherited: Option<Inherited>,
+) -> ExitCode {
     let ended = match command {
-        RecorderCommand::Import(options) => ended(import(options)),
-        RecorderCommand::Forget(options) => ended(forget(options)),
-        RecorderCommand::Serve(options) => return serve::run(options, inherited),
+        RecorderCommand::Import(options) => ended(import(config, options)),
+        RecorderCommand::Forget(options) => ended(forget(config, options)),
+        RecorderCommand::Serve(options) => return serve::run(config, options, inherited),
     };
     ended.into()
 }
 
 /// Shows a report.
-pub(crate) fn report(options: &ReportOptions) -> Outcome {
-    ended(reported(options))
+pub(crate) fn report(config: &Path, options: &ReportOptions) -> Outcome {
+    ended(reported(config, options))
 }
 
-fn ended(ended: CommandEnd) -> Outcome {
+pub(crate) fn ended(ended: CommandEnd) -> Outcome {
     ended.unwrap_or_else(|(outcome, why)| {
         complain(&format!("nagaya: {why}\n"));
         outcome
     })
 }
 
-fn failed(why: impl ToString) -> (Outcome, String) {
+pub(crate) fn failed(why: impl ToString) -> CommandFailure {
     (Outcome::Failed, why.to_string())
 }
 
-fn wrong(why: impl ToString) -> (Outcome, String) {
+fn wrong(why: impl ToString) -> CommandFailure {
     (Outcome::Wrong, why.to_string())
 }
 
@@ -184,7 +215,7 @@ pub(crate) fn now_us() -> i64 {
     })
 }
 
-fn import(options: &RecorderImport) -> CommandEnd {
+fn import(config: &Path, options: &RecorderImport) -> CommandEnd {
     let standard = |log: &&PathBuf| log.as_path() == Path::new("-");
     if options.logs.iter().filter(standard).count() > 1 {
         return Err(wrong("standard input can be read once: give `-` once"));
@@ -198,7 +229,8 @@ fn import(options: &RecorderImport) -> CommandEnd {
         false => Reading::Once,
     };
     listen()?;
-    let mut importer = importer(options)?;
+    let directory = options.place.find(config)?;
+    let mut importer = importer(&directory, options)?;
     let mut shown = Shown::default();
     let mut was_unread = false;
     for log in oldest_first(&options.logs) {
@@ -249,7 +281,7 @@ fn is_of_log(why: &ImportError) -> bool {
 static SIGNALS: OnceLock<Signals> = OnceLock::new();
 
 /// Listens for signals, from now on.
-fn listen() -> Result<(), (Outcome, String)> {
+fn listen() -> Result<(), CommandFailure> {
     let signals = Signals::listen().map_err(|why| failed(config::reason(&why)))?;
     let _ = SIGNALS.set(signals);
     Ok(())
@@ -276,10 +308,9 @@ fn oldest_first(logs: &[PathBuf]) -> Vec<&PathBuf> {
     logs
 }
 
-fn importer(options: &RecorderImport) -> Result<Importer, (Outcome, String)> {
+fn importer(directory: &Path, options: &RecorderImport) -> Result<Importer, CommandFailure> {
     let reading = reading_options(options)?;
     let groups = pairs("group", &options.group)?;
-    let directory = &options.place.directory;
     let now_s = u64::try_from(now_us() / 1_000_000).unwrap_or(0);
     let (mut store, aside) = FigureStore::open(directory, now_s).map_err(failed)?;
     if let Some(aside) = aside {
@@ -311,7 +342,7 @@ fn importer(options: &RecorderImport) -> Result<Importer, (Outcome, String)> {
     Importer::new(fold, store, reader, site, now_us, is_to_end).map_err(failed)
 }
 
-fn reading_options(options: &RecorderImport) -> Result<ReadingOptions, (Outcome, String)> {
+fn reading_options(options: &RecorderImport) -> Result<ReadingOptions, CommandFailure> {
     let named = options.site.as_ref().map(|site| site.to_ascii_lowercase());
     let aliases = pairs("alias", &options.alias)?;
     let sites = named.iter().chain(aliases.iter().map(|(_, site)| site));
@@ -333,7 +364,7 @@ fn reading_options(options: &RecorderImport) -> Result<ReadingOptions, (Outcome,
 }
 
 /// `A=B` as pairs.
-fn pairs(option: &str, words: &[String]) -> Result<Vec<(String, String)>, (Outcome, String)> {
+fn pairs(option: &str, words: &[String]) -> Result<Vec<(String, String)>, CommandFailure> {
     let pair = |word: &String| match word.split_once('=') {
         Some((one, other)) if !one.is_empty() && !other.is_empty() => {
             Ok((one.to_owned(), other.to_owned()))
@@ -351,7 +382,7 @@ fn settled(
     name: &str,
     said: Option<&str>,
     otherwise: impl Fn() -> String,
-) -> Result<String, (Outcome, String)> {
+) -> Result<String, CommandFailure> {
     let known = store.setting(name).map_err(failed)?;
     match (known, said) {
         (Some(known), Some(said)) if known != said => Err(wrong(format!(
@@ -473,8 +504,8 @@ impl Shown {
     }
 }
 
-fn forget(options: &ForgetOptions) -> CommandEnd {
-    let mut store = FigureStore::open_existing(&options.place.directory).map_err(failed)?;
+fn forget(config: &Path, options: &ForgetOptions) -> CommandEnd {
+    let mut store = FigureStore::open_existing(&options.place.find(config)?).map_err(failed)?;
     let site = options.site.to_ascii_lowercase();
     match store.forget(&site).map_err(failed)? {
         true => Ok(print(format!("{site} is forgotten\n").as_bytes())),
@@ -482,7 +513,7 @@ fn forget(options: &ForgetOptions) -> CommandEnd {
     }
 }
 
-fn unknown_site(store: &FigureStore, site: &str) -> (Outcome, String) {
+fn unknown_site(store: &FigureStore, site: &str) -> CommandFailure {
     let sites = match store.sites() {
         Ok(sites) => sites,
         Err(error) => return failed(error),
@@ -503,8 +534,8 @@ fn unknown_site(store: &FigureStore, site: &str) -> (Outcome, String) {
     wrong(format!("there are no figures of `{site}`: {known}"))
 }
 
-fn reported(options: &ReportOptions) -> CommandEnd {
-    let mut store = FigureStore::open_existing(&options.place.directory).map_err(failed)?;
+fn reported(config: &Path, options: &ReportOptions) -> CommandEnd {
+    let mut store = FigureStore::open_existing(&options.place.find(config)?).map_err(failed)?;
     let site = options.site.to_ascii_lowercase();
     if !store.sites().map_err(failed)?.contains(&site) {
         return Err(unknown_site(&store, &site));
@@ -518,9 +549,10 @@ fn reported(options: &ReportOptions) -> CommandEnd {
     let to = day_number(options.to.unwrap_or(today));
     let from = options.from.map_or(to.saturating_sub(27), day_number);
     if from > to {
-        return Err(wrong(
-            "--from is behind --to: give the earlier day as --from",
-        ));
+        return Err(wrong(match options.to {
+            Some(_) => "--from is behind --to: give the earlier day as --from",
+            None => "--from is behind today, which --to is where it is not said",
+        }));
     }
     let range =
         RangeFigures::read(&store, &site, (from, to), salt, PartsWanted::ALL).map_err(failed)?;

@@ -14,7 +14,7 @@ use os::exec::Inherited;
 use os::user::User;
 use recorder::FigureStore;
 
-use super::{CommandEnd, FiguresPlace, ended, failed, random, wrong};
+use super::{CommandEnd, CommandFailure, FiguresPlace, ended, failed, random, wrong};
 use crate::outcome::{Outcome, print};
 use crate::serve;
 
@@ -36,8 +36,12 @@ struct MadeConfiguration {
 }
 
 /// Serves the console until told to end.
-pub(crate) fn run(options: &RecorderServe, inherited: Option<Inherited>) -> ExitCode {
-    let made = match made(options) {
+pub(crate) fn run(
+    config: &Path,
+    options: &RecorderServe,
+    inherited: Option<Inherited>,
+) -> ExitCode {
+    let made = match made(config, options) {
         Ok(made) => made,
         Err(why) => return ended(CommandEnd::Err(why)).into(),
     };
@@ -48,12 +52,12 @@ pub(crate) fn run(options: &RecorderServe, inherited: Option<Inherited>) -> Exit
     }
 }
 
-fn made(options: &RecorderServe) -> Result<MadeConfiguration, (Outcome, String)> {
+fn made(config: &Path, options: &RecorderServe) -> Result<MadeConfiguration, CommandFailure> {
     if !options.listen.ip().is_loopback() {
         let help = "everybody there could look: give one such as 127.0.0.1:8617, or an `[[sites]]` with `auth` a console";
         return Err(wrong(format!("--listen {}: {help}", options.listen)));
     }
-    let text = configuration(options)?;
+    let text = configuration(&options.place.find(config)?, options)?;
     let number = u128::from_ne_bytes(random().map_err(failed)?);
     let directory = std::env::temp_dir().join(format!("nagaya-recorder-{number:032x}"));
     let file = directory.join("nagaya.toml");
@@ -75,8 +79,8 @@ fn made(options: &RecorderServe) -> Result<MadeConfiguration, (Outcome, String)>
 }
 
 /// What is served: the figures as they were begun, on a site of its own.
-fn configuration(options: &RecorderServe) -> Result<String, (Outcome, String)> {
-    let mut store = FigureStore::open_existing(&options.place.directory).map_err(|why| {
+fn configuration(directory: &Path, options: &RecorderServe) -> Result<String, CommandFailure> {
+    let mut store = FigureStore::open_existing(directory).map_err(|why| {
         failed(format!(
             "{why}; `nagaya recorder import` reads logs into a directory"
         ))
@@ -85,7 +89,7 @@ fn configuration(options: &RecorderServe) -> Result<String, (Outcome, String)> {
     let salt = setting("salt")?.unwrap_or_else(|| "day".into());
     let zone = setting("zone")?;
     drop(store);
-    let directory = fs::canonicalize(&options.place.directory);
+    let directory = fs::canonicalize(directory);
     let directory = directory.map_err(|why| failed(config::reason(&why)))?;
     let zone = zone.map_or(String::new(), |zone| {
         format!("time_zone = {}\n", quoted(&zone))
@@ -114,7 +118,7 @@ fn configuration(options: &RecorderServe) -> Result<String, (Outcome, String)> {
 }
 
 /// Whom the recorder becomes where root begins it: whose the figures are.
-fn user(directory: &Path) -> Result<Option<String>, (Outcome, String)> {
+fn user(directory: &Path) -> Result<Option<String>, CommandFailure> {
     if !os::process::is_root() {
         return Ok(None);
     }

@@ -456,12 +456,20 @@ fn a_connection_serves_what_its_certificate_covers_and_sends_others_away() {
 #[ignore = "needs h2spec, which Debian does not have: make soak"]
 fn h2spec_is_answered_without_exception() {
     let program = std::env::var_os("NAGAYA_H2SPEC").expect("scripts/h2spec.sh prints its path");
-    let sites = format!("[[sites]]\nhosts = [\"a.example\"]\n{FINE}");
-    let listen = "{ default = \"a.example\" }";
-    let (_gateway, sealed) = tls_gateway(listen, &sites);
+    // What comes in two pieces is judged as a whole: an answer to the first would be right, too.
+    let upstream = ScriptedUpstream::start(|_| {
+        let answered_after = Step::Idle(std::time::Duration::from_millis(200));
+        vec![answered_after, Step::reply(200, "long enough to be cut up")]
+    });
+    let rest = "[[sites]]\nhosts = [\"*\"]\nrules = [{ handler = { proxy = \"app\" } }]\n";
+    let sites = format!(
+        "[upstreams.app]\nservers = [\"{}\"]\nfails = 1000\n[[sites]]\nhosts = [\"a.example\"]\n{FINE}\n{rest}",
+        upstream.address()
+    );
+    let (_gateway, sealed) = tls_gateway("{ default = \"a.example\" }", &sites);
     let port = free_port();
-    let more = format!("[[listen]]\naddress = \"127.0.0.1:{port}\"\nprotocols = [\"h2c\"]\n");
-    let (_plain, _upstream) = alone(&[("listen", &more)]);
+    let more = format!("[[listen]]\naddress = \"127.0.0.1:{port}\"\nprotocols = [\"h2c\"]\n{rest}");
+    let _plain = gateway(&upstream, &[("listen", &more)]);
     for (port, how) in [(sealed.port(), &["-t", "-k"][..]), (port, &[])] {
         let output = Command::new(&program)
             .args([

@@ -45,6 +45,40 @@ fn see_it_out(client: &mut RawH2<std::net::TcpStream>, gate: &Gate) {
     assert_eq!(client.read_to_end(), Some(0));
 }
 
+/// A queue would hold the window that those who are out of it need to go on.
+#[test]
+fn uploads_that_wait_in_a_queue_leave_the_one_that_is_read_its_window() {
+    const WAITING: usize = 40;
+    const UPLOAD: usize = 60_000;
+    let (gateway, _upstream) =
+        alone(&[("limits", "{ concurrent = 1, queue = 100, wait = \"600s\" }")]);
+    let mut client = raw(&gateway);
+    let upload = |client: &mut RawH2<_>, stream, bytes: usize| {
+        let length = bytes.to_string();
+        let mut fields = get("app.test", "/app/").to_vec();
+        fields[0].1 = "POST";
+        fields.push(("content-length", &length));
+        client.ask(stream, &fields, false);
+    };
+    upload(&mut client, 1, 2_000);
+    client.send(kind::DATA, 0, 1, &[b'a'; 1_000]);
+    await_counts(&gateway, 1, 0);
+    let waiting = (3..).step_by(2).take(WAITING);
+    for stream in waiting.clone() {
+        upload(&mut client, stream, UPLOAD);
+        for _ in 0..3 {
+            client.send(kind::DATA, 0, stream, &[b'b'; UPLOAD / 4]);
+        }
+        client.send(kind::DATA, END_STREAM, stream, &[b'c'; UPLOAD / 4]);
+    }
+    await_counts(&gateway, 1, WAITING);
+    client.send(kind::DATA, END_STREAM, 1, &[b'd'; 1_000]);
+    for stream in std::iter::once(1).chain(waiting) {
+        let reply = client.reply(stream);
+        assert_eq!((reply.status(), &*reply.body), (200, &b"fixed"[..]));
+    }
+}
+
 #[test]
 fn a_stop_says_goaway_in_two_steps_and_loses_no_stream() {
     let gate = Gate::default();
@@ -116,7 +150,7 @@ fn a_connection_without_streams_ends_in_time_whatever_it_sends() {
 #[test]
 fn a_connection_that_asks_all_the_time_is_not_idle() {
     let changes = [
-        ("timeouts", "idle_h2 = \"1s\"\nheader = \"1s\""),
+        ("timeouts", "idle_h2 = \"5s\"\nheader = \"5s\""),
         ("caps", "requests_per_connection = 0"),
     ];
     let (gateway, _upstream) = alone(&changes);
@@ -127,7 +161,7 @@ fn a_connection_that_asks_all_the_time_is_not_idle() {
     for stream in (1..).step_by(2) {
         client.get(stream, "app.test", "/r");
         assert_eq!(client.reply(stream).status(), 200);
-        if begun.elapsed() > Duration::from_millis(2_500) {
+        if begun.elapsed() > Duration::from_secs(11) {
             break;
         }
     }
@@ -253,6 +287,35 @@ fn a_reset_stream_keeps_its_permit_until_its_work_has_ended() {
     );
 }
 
+/// Fewer are answered at once while a rule sheds; nobody waits for ever for those that last.
+#[test]
+fn streams_beyond_those_of_shedding_are_answered_one_by_one() {
+    const ALL: usize = 36;
+    let gate = Gate::default();
+    let upstream = held(&gate);
+    let rule = "[[shed]]\nsensor = \"in_flight\"\nenter = 3.5\nleave = 1.5\nscope = \"all\"\nmatch = { path = \"/none\" }";
+    let gateway = gateway(&upstream, &[ROOMY, ("listen", rule)]);
+    let mut client = raw(&gateway);
+    client.read_until("settings", |it| it.settings.contains(&(3, 100)));
+    let mut first = raw(&gateway);
+    for stream in [1, 3, 5, 7] {
+        first.get(stream, "app.test", "/app/first");
+    }
+    gateway.wait_for_message("shedding goes from green to red");
+    let mut fresh = raw(&gateway);
+    fresh.read_until("settings", |it| it.settings.contains(&(3, 32)));
+    // Who was there before has not heard of that.
+    for stream in (1..).step_by(2).take(ALL) {
+        client.get(stream, "app.test", "/app/many");
+    }
+    await_counts(&gateway, ALL + 4, 0);
+    gate.open();
+    for stream in (1..).step_by(2).take(ALL) {
+        assert_eq!(client.reply(stream).body, b"loaded");
+    }
+    assert_eq!(first.reply(1).body, b"loaded");
+}
+
 #[test]
 fn records_and_figures_know_the_version_and_the_streams() {
     let gate = Gate::default();
@@ -284,7 +347,7 @@ fn records_and_figures_know_the_version_and_the_streams() {
 
 #[test]
 fn a_stream_that_is_read_too_slowly_is_cut_and_its_neighbours_are_not() {
-    let (gateway, _upstream) = alone(&[("timeouts", "write = \"2s\"")]);
+    let (gateway, _upstream) = alone(&[("timeouts", "write = \"8s\"")]);
     // No window at first, and then a byte of it now and then: that is no progress.
     let mut client = RawH2::connect(gateway.address(), &[(4, 0)]);
     client.get(1, "app.test", "/big.bin");
@@ -307,7 +370,7 @@ fn a_stream_that_is_read_too_slowly_is_cut_and_its_neighbours_are_not() {
 
 #[test]
 fn a_body_that_drips_and_a_head_that_never_ends_are_cut() {
-    let timeouts = "body = \"2s\"\nheader = \"2s\"";
+    let timeouts = "body = \"6s\"\nheader = \"6s\"";
     let (gateway, _upstream) = alone(&[("timeouts", timeouts)]);
     let mut client = raw(&gateway);
     let mut fields = get("app.test", "/app/");

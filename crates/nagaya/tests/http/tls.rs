@@ -165,6 +165,37 @@ for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
 }
 
 #[test]
+fn a_session_is_resumed_by_another_machine_that_has_the_same_secret() {
+    let sites = format!(
+        "ticket_secret = \"{{dir}}/tickets.secret\"\n[[sites]]\nhosts = [\"a.example\"]\n{FINE}"
+    );
+    let machine = |secret: &str| {
+        let write = |directory: &Path| {
+            std::fs::write(directory.join("tickets.secret"), secret).expect("written");
+        };
+        gateway_with("true", &sites, write)
+    };
+    let (one, other, stranger) = (
+        machine(&"5".repeat(64)),
+        machine(&"5".repeat(64)),
+        machine(&"6".repeat(64)),
+    );
+    let script = r#"
+one = port
+for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+    it, port = context(version), one
+    tls = connect(it, "a.example")
+    ask(tls, "a.example")
+    for port in map(int, sys.argv[2:]):
+        again = connect(it, "a.example", tls.session)
+        print(ask(again, "a.example")[0], again.session_reused)
+"#;
+    let ports = [other.1, stranger.1].map(|it| it.port().to_string());
+    let told = python(one.1, script, &[&ports[0], &ports[1]]);
+    assert_eq!(told, "200 True\n200 False\n".repeat(2));
+}
+
+#[test]
 fn a_name_that_nobody_has_is_refused_or_shown_the_default_and_misdirected() {
     let sites = format!("[[sites]]\nhosts = [\"a.example\"]\n{FINE}");
     let script = r#"

@@ -4,6 +4,8 @@
 mod fixtures;
 
 mod classes;
+mod fleet;
+mod fleet_machines;
 mod limits;
 mod limits_bypass;
 mod limits_kept;

@@ -25,7 +25,7 @@ const PARTS: [&str; 8] = [
 ];
 /// Of everybody: the others are the machine's.
 const LIVE: [&str; 4] = ["now", "limits", "programs", "certificates"];
-const MACHINE: [&str; 3] = ["machine", "back-ends", "alerts"];
+const MACHINE: [&str; 4] = ["machine", "back-ends", "directories", "alerts"];
 
 const CONFIG: &str = r#"
 workers = 2
@@ -464,7 +464,7 @@ fn holding_link(gateway: &Gateway, host: &str, tenant: &str) -> (String, Reply) 
 }
 
 /// What a panel signs, by the lines of the guide: for whom, and a minute.
-fn link(gateway: &Gateway, host: &str, tenant: &str) -> String {
+pub(super) fn link(gateway: &Gateway, host: &str, tenant: &str) -> String {
     let key = gateway.directory().path().join("console.key");
     let blocks = blocks(GUIDE, "sh");
     let lines = blocks.iter().find(|block| block.contains("-hmac")).unwrap();

@@ -1,6 +1,8 @@
 //! Directories as an operator has them: their process, and what is looked for in their tables.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
 use std::time::Duration;
 
@@ -91,6 +93,54 @@ fn every_wrong_row_is_listed_and_tables_are_asked_for_that() {
     });
 }
 
+#[test]
+fn a_table_that_root_alone_can_read_is_told_of() {
+    if lacks_root("files that others cannot read") {
+        return;
+    }
+    let directory = TempDir::new();
+    let rows = directory.write("rows.csv", "host,tenant\na.example,anna\n");
+    std::fs::set_permissions(&rows, Permissions::from_mode(0o600)).unwrap();
+    let text = CONFIG.replace("{dir}", directory.path().to_str().unwrap());
+    let config = directory.write("nagaya.toml", text.replace("{port}", "1"));
+    let checked = || {
+        let command = Command::new(BINARY)
+            .args(["directory", "check", "-c"])
+            .arg(&config)
+            .output();
+        String::from_utf8(command.unwrap().stderr).unwrap()
+    };
+    let said = checked();
+    assert!(said.contains("who asks for rows, cannot read"), "{said}");
+    std::fs::set_permissions(&rows, Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(checked(), "");
+}
+
+#[test]
+fn a_snapshot_that_could_not_be_written_is_tried_again_with_a_reload() {
+    if lacks_root("another user for the process") {
+        return;
+    }
+    let snapshot = "[directories.customers]\nsnapshot = \"{dir}/kept/rows\"";
+    let config = CONFIG.replace("[directories.customers]", snapshot);
+    let prepared = Gateway::with_config(BINARY, &config);
+    prepared.directory().write("rows.csv", "host,tenant\n");
+    let kept = prepared.directory().path().join("kept");
+    std::fs::create_dir(&kept).unwrap();
+    let gateway = prepared.start();
+    gateway.wait_for_message("the snapshot cannot be used");
+    let first = gateway.child_called("directory");
+    let status = std::fs::read_to_string(format!("/proc/{first}/status")).unwrap();
+    let uid = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let uid = uid.unwrap().split_whitespace().next().unwrap();
+    chown(&kept, Some(uid.parse().unwrap()), None).unwrap();
+    gateway.signal(Signal::HUP);
+    processes::await_ended(first);
+    eventually(PATIENCE, "the snapshot", || {
+        kept.join("rows").exists().then_some(())
+    });
+}
+
 /// Sites of rows, and one that is written.
 const SITES: &str = r#"
 workers = 2
@@ -140,7 +190,7 @@ fn ask(gateway: &Gateway, host: &str, path: &str) -> Reply {
 }
 
 /// What `nagaya directory` says.
-fn operate(gateway: &Gateway, words: &[&str]) -> String {
+pub(super) fn operate(gateway: &Gateway, words: &[&str]) -> String {
     let config = gateway.directory().path().join("nagaya.toml");
     let command = Command::new(BINARY)
         .arg("directory")
@@ -150,6 +200,19 @@ fn operate(gateway: &Gateway, words: &[&str]) -> String {
         .output();
     let output = command.unwrap();
     String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+}
+
+/// Whoever wants to know what `.htaccess` files say to a host of rows is told that this is not asked for here.
+fn assert_unexplained(gateway: &Gateway, host: &str) {
+    let config = gateway.directory().path().join("nagaya.toml");
+    let mut explain = Command::new(BINARY);
+    explain.args(["htaccess", "explain", &format!("http://{host}/"), "-c"]);
+    let output = explain.arg(config).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("customers would be asked for its row"),
+        "{said}"
+    );
 }
 
 /// What a host is answered once it is answered so; rows are asked for again while that takes.
@@ -192,6 +255,7 @@ fn rows_make_sites_of_tenants_and_outlive_what_they_came_from() {
         back_end = back_end.address()
     );
     let gateway = served(&rows, |_| ());
+    assert_unexplained(&gateway, "a.example");
     let reply = await_status(&gateway, "a.example", "/", 200);
     assert_eq!(reply.text(), "for a.example");
     assert_eq!(reply.head.field("x-tenant"), Some("anna"));

@@ -36,6 +36,8 @@ mod recorder;
 mod reload_command;
 mod reload_under_load;
 mod row_certificates;
+mod row_console;
+mod row_figures;
 mod set_aside;
 mod supervisor;
 mod town;

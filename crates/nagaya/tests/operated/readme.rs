@@ -326,6 +326,7 @@ impl Machine {
             "var/www/html",
             "var/log/nagaya",
             "var/lib/nagaya/cache",
+            "var/lib/nagaya/customers",
             "sites.d",
         ] {
             fs::create_dir_all(directory.path().join(place))

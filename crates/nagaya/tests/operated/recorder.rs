@@ -98,6 +98,48 @@ fn a_log_is_read_and_a_report_printed() {
 }
 
 #[test]
+fn figures_are_where_the_configuration_has_them_unless_a_directory_is_named() {
+    let place = TempDir::new();
+    let (figures, log) = (place.path().join("figures"), place.path().join("a.log"));
+    let (config, bare) = (place.path().join("a.toml"), place.path().join("bare.toml"));
+    fs::write(&log, lines("a.example", 0..30)).unwrap();
+    let served = "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"a.example\"]\n\
+        rules = [{ handler = { respond = { body = \"fine\" } } }]\n";
+    let recorder = format!("[recorder]\ndirectory = \"{}\"\n", figures.display());
+    fs::write(&config, format!("{served}{recorder}")).unwrap();
+    fs::write(&bare, served).unwrap();
+    let of = |config: &Path, words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nagaya"));
+        command.arg("-c").arg(config).args(words);
+        said(command)
+    };
+    let import = ["recorder", "import", log.to_str().unwrap()];
+    let (text, status) = of(&config, &import);
+    assert_eq!((status, text.contains("30 counted")), (0, true), "{text}");
+    assert!(figures.join("figures.db").exists());
+    let (text, status) = of(&config, &["report", "a.example"]);
+    assert_eq!(fact(&text, "requests").as_deref(), Some("30"), "{text}");
+    assert_eq!(status, 0);
+    assert_eq!(of(&config, &["capacity", "--json"]).1, 0);
+    let missing = place.path().join("none.toml");
+    for words in [
+        &import[..],
+        &["report", "a.example"],
+        &["capacity"],
+        &["recorder", "serve"],
+        &["recorder", "forget", "a.example"],
+    ] {
+        for (config, why) in [(&missing, "is not there"), (&bare, "has no `[recorder]`")] {
+            let (text, status) = of(config, words);
+            let is_told = text.contains(why) && text.contains("--directory");
+            assert_eq!((status, is_told), (2, true), "{words:?}: {text}");
+        }
+    }
+    let (text, status) = of(&config, &["recorder", "forget", "a.example"]);
+    assert_eq!((status, &*text), (0, "a.example is forgotten\n"));
+}
+
+#[test]
 fn a_log_that_is_followed_counts_every_line_once_whatever_is_killed() {
     let directory = TempDir::new();
     let (figures, log) = (

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::os::unix::fs::chown;
+use std::process::Command;
 use std::time::Duration;
 
 use testkit::client::{Body, reply};
@@ -12,6 +13,7 @@ use testkit::stores::Memcached;
 use testkit::{Gateway, Reply, TempDir, eventually, lacks_root};
 
 use crate::fixtures::limited;
+use crate::fixtures::pools::kill;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -334,6 +336,48 @@ fn pools_of_rows_go_on_over_a_reload_and_have_its_settings() {
         let said = bed.page("a.example", "");
         said.starts_with("33 96M ").then_some(())
     });
+}
+
+#[test]
+fn programs_of_rows_run_after_an_upgrade_and_after_the_spawner_was_lost() {
+    let Some(bed) = bed(TWO, "10m", "") else {
+        return;
+    };
+    let who = |host: &str, uid: &str| {
+        eventually(PATIENCE, "a program of the row", || {
+            let reply = bed.get(host, "/who.cgi");
+            (reply.status == 200).then(|| assert_eq!(reply.text().trim(), uid))
+        });
+    };
+    bed.page("a.example", "");
+    who("a.example", "33");
+    let mut upgrade = Command::new(env!("CARGO_BIN_EXE_nagaya"));
+    let config = bed.gateway.directory().path().join("nagaya.toml");
+    let output = upgrade
+        .args(["upgrade", "-c"])
+        .arg(config)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    // One of which nobody ran before, a pool that was there, and one that was not.
+    who("b.example", "34");
+    for (host, uid) in [("a.example", "33 "), ("b.example", "34 ")] {
+        assert!(bed.page(host, "").starts_with(uid), "{host}");
+    }
+    let pools = bed.gateway.directory().path().join("pools");
+    let own = std::fs::read_dir(pools)
+        .unwrap()
+        .flatten()
+        .map(|it| it.path());
+    let own: Vec<_> = own.filter(|path| path.is_dir()).collect();
+    assert!(!own.is_empty());
+    for directory in &own {
+        std::fs::write(directory.join("kept"), "of before").unwrap();
+    }
+    kill(bed.gateway.spawner_pid());
+    who("a.example", "33");
+    assert!(bed.page("a.example", "").starts_with("33 "));
+    assert!(own.iter().all(|directory| directory.join("kept").exists()));
 }
 
 /// What a tenant's page does to memcached: reads a place, and writes to another.

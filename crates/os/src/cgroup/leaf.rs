@@ -15,7 +15,7 @@ use super::Error;
 use super::controllers::{Controller, Controllers};
 use super::interface::{keyed, open_for_writing, value};
 use super::layout::{Layout, Version};
-use super::usage::sum_below;
+use super::usage::{REFUSED_FORKS, oom_kills_v1, refused_forks, sum_below};
 
 /// The directory below a group that holds its processes: those of a group that has groups below
 /// it must stand in one of their own.
@@ -102,36 +102,33 @@ impl Leaf {
 }
 
 impl Hits {
-    /// What the group at `path` counts: in version 2 with those below it.
+    /// What the group at `path` refused by itself.
     #[must_use]
-    pub fn of(layout: &Layout, path: &[String]) -> Hits {
-        let count = |controller| {
-            let hierarchy = layout.of(controller)?;
-            let (file, key) = counter(controller, hierarchy.version);
-            keyed(&hierarchy.group(path).join(file), key)
-        };
-        Hits::counted(count)
+    pub fn of_limit(layout: &Layout, path: &[String]) -> Hits {
+        let pids = layout.of(Controller::Pids);
+        let pids = pids.and_then(|hierarchy| refused_forks(&hierarchy.group(path)));
+        Hits {
+            oom_kills: 0,
+            pids: pids.unwrap_or(0),
+        }
     }
 
     /// What is counted in the group at `path` and those below it, of which none has a limit.
     #[must_use]
     pub fn of_programs(layout: &Layout, path: &[String]) -> Hits {
-        let count = |controller| {
-            let hierarchy = layout.of(controller)?;
-            let (file, key) = counter(controller, hierarchy.version);
-            match (controller, hierarchy.version) {
+        let memory = layout.of(Controller::Memory).and_then(|hierarchy| {
+            let group = hierarchy.group(path);
+            match hierarchy.version {
+                Version::V1 => sum_below(&group, oom_kills_v1),
                 // It counts those below.
-                (Controller::Memory, Version::V2) => keyed(&hierarchy.group(path).join(file), key),
-                _ => sum_below(&hierarchy.group(path), file, key),
+                Version::V2 => keyed(&group.join("memory.events"), "oom_kill"),
             }
-        };
-        Hits::counted(count)
-    }
-
-    fn counted(count: impl Fn(Controller) -> Option<u64>) -> Hits {
+        });
+        let pids = layout.of(Controller::Pids);
+        let pids = pids.and_then(|hierarchy| sum_below(&hierarchy.group(path), refused_forks));
         Hits {
-            oom_kills: count(Controller::Memory).unwrap_or(0),
-            pids: count(Controller::Pids).unwrap_or(0),
+            oom_kills: memory.unwrap_or(0),
+            pids: pids.unwrap_or(0),
         }
     }
 
@@ -160,23 +157,21 @@ fn counters(
     else {
         return Vec::new();
     };
-    let (file, _) = counter(controller, hierarchy.version);
+    let files: &[&str] = match (controller, hierarchy.version) {
+        (Controller::Memory, Version::V1) => &["memory.oom_control"],
+        (Controller::Memory, Version::V2) => &["memory.events"],
+        _ => &REFUSED_FORKS,
+    };
     let groups = (1..=path.len()).filter_map(|depth| path.get(..depth));
     let groups = groups.map(|path| hierarchy.group(path));
     let run: PathBuf = hierarchy.group(path).join(RUN);
     groups
         .chain([run])
-        .filter_map(|group| File::open(group.join(file)).ok())
+        .filter_map(|group| {
+            let mut files = files.iter();
+            files.find_map(|file| File::open(group.join(file)).ok())
+        })
         .collect()
-}
-
-/// The file that counts what ran into a controller's bounds, and the number there.
-fn counter(controller: Controller, version: Version) -> (&'static str, &'static str) {
-    match (controller, version) {
-        (Controller::Memory, Version::V1) => ("memory.oom_control", "oom_kill"),
-        (Controller::Memory, Version::V2) => ("memory.events", "oom_kill"),
-        _ => ("pids.events", "max"),
-    }
 }
 
 fn directory(path: &Path) -> Result<OwnedFd, Error> {

@@ -330,6 +330,12 @@ fn in_version_2_controllers_are_handed_down_and_limits_written() {
             pids: 3
         }
     );
+    // Since Linux 6.11 the other counts what groups below refuse, too.
+    fs::write(base.join("site/pids.events"), "max 2\n").unwrap();
+    fs::write(base.join("site/pids.events.local"), "max 0\n").unwrap();
+    fs::write(base.join("site/rule/pids.events.local"), "max 2\n").unwrap();
+    let refused = [1, 2].map(|depth| Hits::of_limit(&layout, &groups[1].path[..depth]).pids);
+    assert_eq!(refused, [0, 2]);
 }
 
 #[test]

@@ -122,11 +122,11 @@ impl Usage {
                 self.memory_bytes = number(&group.join("memory.usage_in_bytes"));
                 self.memory_peak_bytes = number(&group.join("memory.max_usage_in_bytes"));
                 // Counted where the process was.
-                self.oom_kills = sum_below(group, "memory.oom_control", "oom_kill");
+                self.oom_kills = sum_below(group, oom_kills_v1);
             }
             Controller::Pids => {
                 self.pids = number(&group.join("pids.current"));
-                self.pids_hits = sum_below(group, "pids.events", "max");
+                self.pids_hits = sum_below(group, refused_forks);
             }
             Controller::Io => {
                 let sum = |name: &str| {
@@ -191,9 +191,25 @@ fn sum_by_kind(text: &str, kinds: [&str; 2]) -> u64 {
     numbers.fold(0, u64::saturating_add)
 }
 
-/// The sum of a number of this group and those below it.
-pub(super) fn sum_below(group: &Path, file: &str, key: &str) -> Option<u64> {
+/// The sum of what this group and those below it count.
+pub(super) fn sum_below(group: &Path, count: impl Fn(&Path) -> Option<u64>) -> Option<u64> {
     let each = groups(group).into_iter();
-    let each = each.filter_map(|group| keyed(&group.join(file), key));
+    let each = each.filter_map(|group| count(&group));
     each.reduce(u64::saturating_add)
+}
+
+/// Processes of a group itself that were killed for want of memory, as version 1 counts them.
+pub(super) fn oom_kills_v1(group: &Path) -> Option<u64> {
+    keyed(&group.join("memory.oom_control"), "oom_kill")
+}
+
+/// Files that count forks that were refused, the better one first: since Linux 6.11 the second one of version 2
+/// counts for a group what was refused in those below it, too.
+pub(super) const REFUSED_FORKS: [&str; 2] = ["pids.events.local", "pids.events"];
+
+/// How many further processes a group refused by itself, since Linux 6.11; before, and in version 1, how
+/// many were refused to those that stand in it.
+pub(super) fn refused_forks(group: &Path) -> Option<u64> {
+    let mut files = REFUSED_FORKS.into_iter();
+    files.find_map(|file| keyed(&group.join(file), "max"))
 }

@@ -3,7 +3,7 @@
 
 use ipc::query::Query;
 use jiff::civil::Date;
-use report::Language;
+use report::{Language, Phrase};
 
 use super::EVENTS;
 use super::live::LivePage;
@@ -16,6 +16,35 @@ use crate::salts::{civil, day_number};
 const DAYS: i32 = 28;
 /// Days of a range, at most: each costs what its lists hold.
 const DAYS_MAX: i32 = 1_100;
+
+/// What some pages are told apart by.
+pub(super) trait Titled: Copy + PartialEq + 'static {
+    /// All, in the order they are shown: what addresses and people call them.
+    const ALL: &'static [(Self, &'static str, Phrase)];
+
+    fn all() -> impl Iterator<Item = Self> {
+        Self::ALL.iter().map(|(it, ..)| *it)
+    }
+
+    fn of_id(id: &str) -> Option<Self> {
+        Self::ALL.iter().find(|it| it.1 == id).map(|it| it.0)
+    }
+
+    /// What addresses call it, and what people do.
+    fn named(self) -> (&'static str, Phrase) {
+        let found = Self::ALL.iter().find(|it| it.0 == self);
+        // All are there.
+        found.map_or(("", Phrase::new("", "")), |it| (it.1, it.2))
+    }
+
+    fn id(self) -> &'static str {
+        self.named().0
+    }
+
+    fn title(self) -> Phrase {
+        self.named().1
+    }
+}
 
 /// A page.
 #[derive(Debug, Clone, PartialEq, Eq)]

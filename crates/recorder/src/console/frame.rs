@@ -9,7 +9,7 @@ use maud::{Markup, PreEscaped, html};
 use report::{Document, Frame, Language, Phrase};
 use sha2::{Digest, Sha256};
 
-use super::address::{Address, Page, PageQuery};
+use super::address::{Address, Page, PageQuery, Titled};
 use super::live::LivePage;
 use super::site::{self, SitePart};
 use super::{Asking, NoPage, export};

@@ -3,13 +3,12 @@
 //! The idea: a figure is one chart of its mean and its most, as finely as the range allows. Of the
 //! machine's own all are shown, of tenants' those that the filter names or the scope has.
 
-use config::model::WatchedFigure;
-use config::model::sensor;
+use config::model::{Measure, ServerFigure, WatchedFigure, sensor};
 use ipc::console::{ConsoleAnswer, ConsoleScope};
 use ipc::limit_figures::LIMIT_FIGURES;
 use jiff::civil::Date;
 use report::units::Unit;
-use report::{Along, Language, Line, Lines, units};
+use report::{Along, Document, Language, Line, Lines, units};
 
 use super::{Asking, NoPage, frame};
 use crate::history::{ALL_TENANTS, Sums};
@@ -36,37 +35,74 @@ pub(super) fn answer(store: &FigureStore, asking: &Asking<'_>) -> Result<Console
     let telling = asking.telling();
     let mut document = asking.document(frame::HISTORY.said_in(asking.language), days);
     let shown = shown(store, asking)?;
-    let span = Span::of(asking, days.0, days.1);
+    let nothing = telling.say("Nothing is followed yet.", "記録された推移はありません。");
+    let section = ("figures", "", nothing);
+    tell(&mut document, store, asking, &shown, section)?;
+    if shown.len() > CHARTS_MAX {
+        let count = units::count(shown.len() as u64);
+        document.section("").text(match asking.language {
+            Language::English => format!("{CHARTS_MAX} of {count}: a filter finds the others."),
+            Language::Japanese => format!("{count} 件のうち {CHARTS_MAX} 件。絞り込みで探せます。"),
+        });
+    }
+    if days.1 >= asking.today() {
+        for chart in last_hour(asking, &shown) {
+            document.section("").chart(chart);
+        }
+    }
+    frame::given(asking, document, "history", None, days)
+}
+
+/// What of the server is followed beside its sensors, over the days that are asked for.
+pub(super) fn of_server(store: &FigureStore, asking: &Asking<'_>) -> Result<Document, NoPage> {
+    let days = asking.range()?;
+    let telling = asking.telling();
+    let mut document = asking.document("", days);
+    let names = ServerFigure::ALL
+        .into_iter()
+        .map(|(_, name)| name.to_owned());
+    let names = names.chain([format!("{ALL_TENANTS}{}", Measure::Throttled.word())]);
+    let names: Vec<_> = names.filter(|name| telling.shows(name)).collect();
+    let nothing = telling.say(
+        "No handshake of TLS, and no quota that ran out.",
+        "TLS ハンドシェイクも、上限に達した割り当てもありません。",
+    );
+    let heading = telling.say("Handshakes and quotas", "ハンドシェイクと割り当て");
+    let heading = format!("{heading}, {}", std::mem::take(&mut document.subtitle));
+    let section = ("over-time", &*heading, nothing);
+    tell(&mut document, store, asking, &names, section)?;
+    Ok(document)
+}
+
+/// Adds a table of the first of these figures, and a chart of each; or says that there is nothing.
+fn tell(
+    document: &mut Document,
+    store: &FigureStore,
+    asking: &Asking<'_>,
+    names: &[String],
+    (id, heading, nothing): (&'static str, &str, &str),
+) -> Result<(), NoPage> {
+    let (from, to) = asking.range()?;
+    let span = Span::of(asking, from, to);
     let tier = span.tier();
     let (mut rows, mut charts) = (Vec::new(), Vec::new());
-    for name in shown.iter().take(CHARTS_MAX) {
+    for name in names.iter().take(CHARTS_MAX) {
         let samples = store.samples(name, tier, span.from_s, span.to_s)?;
         if let Some(sums) = samples.iter().map(|(_, sums)| *sums).reduce(merged) {
             rows.push((name, unit(name), sums));
             charts.push(span.chart(asking, name, &samples, tier));
         }
     }
-    let mut table = telling.table(rows);
+    let mut table = asking.telling().table(rows);
     table.name("figure", "項目", |it| it.0);
     table.numbers("mean", "平均", |it| it.2.mean().cell(it.1));
     table.numbers("least", "最小", |it| it.2.low.cell(it.1));
     table.numbers("most", "最大", |it| it.2.high.cell(it.1));
-    let nothing = telling.say("Nothing is followed yet.", "記録された推移はありません。");
-    let section = table.end(&mut document, "figures", "", nothing);
-    if shown.len() > CHARTS_MAX {
-        let count = units::count(shown.len() as u64);
-        section.text(match asking.language {
-            Language::English => format!("{CHARTS_MAX} of {count}: a filter finds the others."),
-            Language::Japanese => format!("{count} 件のうち {CHARTS_MAX} 件。絞り込みで探せます。"),
-        });
-    }
-    if days.1 >= asking.today() {
-        charts.extend(last_hour(asking, &shown));
-    }
+    table.end(document, id, heading, nothing);
     for chart in charts {
         document.section("").chart(chart);
     }
-    frame::given(asking, document, "history", None, days)
+    Ok(())
 }
 
 /// The figures of the scope that are shown.

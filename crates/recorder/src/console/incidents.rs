@@ -5,27 +5,19 @@
 
 use std::collections::BTreeMap;
 
-use ipc::console::{ConsoleScope, IncidentKind, RequestState};
+use ipc::console::{ConsoleScope, IncidentKind, LimitOwner, RequestState};
 use report::units;
 use report::{Cell, Document};
 
 use super::history::Span;
 use super::{Asking, NoPage, ROWS};
 use crate::page::{self, Telling};
-use crate::store::{FigureStore, IncidentCause, IncidentsOf, KeptIncident};
+use crate::store::{FigureStore, INCIDENT_KINDS, IncidentCause, IncidentsOf, KeptIncident};
 
 /// Holders that are named of one incident.
 const HELD_MAX: usize = 5;
 /// Incidents that are listed, where all are asked for: of one cause there are no more.
 const SHOWN_MAX: usize = 3_000;
-/// What addresses call kinds.
-const KINDS: [(&str, IncidentKind); 4] = [
-    ("limit", IncidentKind::Limit),
-    ("shedding", IncidentKind::Shedding),
-    ("program", IncidentKind::Program),
-    ("upstream", IncidentKind::Upstream),
-];
-
 /// Whose eyes they are, and what is told how.
 #[derive(Clone, Copy)]
 struct IncidentTelling<'a> {
@@ -70,7 +62,7 @@ fn cause(asked: &str) -> Result<Option<(IncidentKind, &str)>, NoPage> {
         return Ok(None);
     }
     let (kind, what) = asked.split_once(' ').ok_or(NoPage::Unknown)?;
-    let kind = KINDS.iter().find(|(word, _)| *word == kind);
+    let kind = INCIDENT_KINDS.iter().find(|(word, _)| *word == kind);
     let (_, kind) = kind.ok_or(NoPage::Unknown)?;
     Ok(Some((*kind, what)))
 }
@@ -104,7 +96,7 @@ fn causes(
         Cell::name(told.what(it.kind, &it.what))
     });
     table.leads(|it| {
-        let kind = KINDS.iter().find(|(_, kind)| *kind == it.kind);
+        let kind = INCIDENT_KINDS.iter().find(|(_, kind)| *kind == it.kind);
         let (word, _) = kind.filter(|_| told.is_own(it.kind, &it.what))?;
         let address = &asking.address;
         Some(address.with(|asked| asked.cause = format!("{word} {}", it.what)))
@@ -172,7 +164,7 @@ impl IncidentTelling<'_> {
             IncidentKind::Upstream => self.say("back end down:", "バックエンド停止:"),
         };
         match self.is_own(kind, what) {
-            true => format!("{of} {what}"),
+            true => format!("{of} {}", what.replace('\t', " ")),
             false => format!("{of} {}", self.say("(elsewhere)", "（他所）")),
         }
     }
@@ -182,7 +174,8 @@ impl IncidentTelling<'_> {
         let (mut parts, mut more, mut others) = (Vec::new(), 0_u64, 0_u64);
         for place in &it.incident.held {
             let count = u64::from(place.in_flight) + u64::from(place.queued);
-            if !self.scope.has_limit(&place.limit) {
+            let limit = LimitOwner::of_key(&place.limit, &place.key);
+            if !self.scope.has_limit(&limit) {
                 others = others.saturating_add(count);
                 continue;
             }

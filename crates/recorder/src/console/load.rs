@@ -15,7 +15,7 @@ use super::site::SitePart;
 use super::{Asking, NoPage, frame};
 use crate::day::Figures;
 use crate::history::Sums;
-use crate::page::{MaybeFigure, toned};
+use crate::page::{MaybeFigure, RowTable, toned};
 use crate::store::FigureStore;
 
 /// Figures of tenants that are looked at: as many as there can be.
@@ -29,6 +29,8 @@ struct TenantLoad {
     requests: Option<Figures>,
     cpu: Option<Sums>,
     memory: Option<Sums>,
+    throttled: Option<Sums>,
+    killed: Option<Sums>,
 }
 
 impl TenantLoad {
@@ -36,10 +38,22 @@ impl TenantLoad {
         self.requests.as_ref().map_or(0, |it| it.requests)
     }
 
-    /// Seconds of processors: a look stands for the time until the next.
-    fn cpu_s(&self) -> Option<f64> {
-        self.cpu.map(|cpu| cpu.sum * TENANT_LOOK_S as f64)
+    /// Adds a figure of a tenant, by what it is called.
+    fn add(&mut self, what: &str, sums: Sums) {
+        let figure = match what {
+            "cpu" => &mut self.cpu,
+            "memory" => &mut self.memory,
+            "throttled" => &mut self.throttled,
+            "killed" => &mut self.killed,
+            _ => return,
+        };
+        *figure = Some(sums);
     }
+}
+
+/// How much something came to that was told a second: a look stands for the time until the next.
+pub(super) fn in_all(rates: &Sums) -> f64 {
+    rates.sum * TENANT_LOOK_S as f64
 }
 
 /// The page.
@@ -96,11 +110,7 @@ fn tenants(
         if !asking.scope.has_tenant(tenant) {
             continue;
         }
-        match what {
-            "cpu" => tenants.entry(tenant.into()).or_default().cpu = Some(sums),
-            "memory" => tenants.entry(tenant.into()).or_default().memory = Some(sums),
-            _ => {}
-        }
+        tenants.entry(tenant.into()).or_default().add(what, sums);
     }
     Ok(tenants)
 }
@@ -130,23 +140,12 @@ fn tell_tenants(
         None => Cell::from(units::NONE),
     });
     table.figure(
-        "processor time",
-        "プロセッサ時間",
-        Unit::Seconds,
-        |(_, it)| it.cpu_s(),
-    );
-    table.figure(
-        "cores at most",
-        "コア（最大）",
+        "handshakes",
+        "ハンドシェイク",
         Unit::Count,
-        |(_, it)| it.cpu.map(|it| it.high),
+        |(_, it)| it.requests.as_ref().map(|it| it.handshakes),
     );
-    table.figure(
-        "memory at most",
-        "メモリ（最大）",
-        Unit::Bytes,
-        |(_, it)| it.memory.map(|it| it.high),
-    );
+    add_taken(&mut table);
     let nothing = telling.say("There are none.", "ありません。");
     let section = table.end(
         document,
@@ -164,6 +163,62 @@ fn tell_tenants(
         "Processors and memory are those of control groups, while a tenant was among the 64 busiest. Sites count for whom they belong to now.",
         "プロセッサとメモリは、上位 64 テナントにあった間のコントロールグループの値です。サイトは現在の所有者の分として数えます。",
     ));
+}
+
+/// What programs and pools took over the days that are asked for, as a section.
+pub(super) fn taken(store: &FigureStore, asking: &Asking<'_>) -> Result<Document, NoPage> {
+    let days = asking.range()?;
+    let telling = asking.telling();
+    let mut document = asking.document("", days);
+    let mut rows: Vec<_> = tenants(store, asking, &BTreeMap::new(), days)?
+        .into_iter()
+        .collect();
+    rows.retain(|(_, it)| it.cpu.is_some() || it.throttled.is_some());
+    let cpu = |it: &TenantLoad| it.cpu.map_or(0.0, |it| it.sum);
+    rows.sort_by(|(_, one), (_, other)| cpu(other).total_cmp(&cpu(one)));
+    let mut table = telling.table(rows);
+    table.name("tenant", "テナント", |it| &it.0);
+    table.leads(|(tenant, _)| {
+        let address = &asking.address;
+        Some(address.of_now(Page::History, |asked| {
+            (asked.from, asked.to) = (address.asked.from, address.asked.to);
+            asked.filter = format!("{OF_TENANTS}{tenant}.");
+        }))
+    });
+    add_taken(&mut table);
+    let heading = telling.say("Taken", "使用量");
+    let heading = format!("{heading}, {}", std::mem::take(&mut document.subtitle));
+    let nothing = telling.say("Nothing was recorded.", "記録はありません。");
+    table.end(&mut document, "taken", &heading, nothing);
+    Ok(document)
+}
+
+/// Adds what programs and pools took.
+fn add_taken(table: &mut RowTable<'_, (String, TenantLoad)>) {
+    table.figure(
+        "processor time",
+        "プロセッサ時間",
+        Unit::Seconds,
+        |it| it.1.cpu.as_ref().map(in_all),
+    );
+    table.figure("cores at most", "コア（最大）", Unit::Count, |it| {
+        it.1.cpu.map(|it| it.high)
+    });
+    table.figure(
+        "kept from processors",
+        "抑制された時間",
+        Unit::Seconds,
+        |it| it.1.throttled.as_ref().map(in_all),
+    );
+    table.figure("killed", "強制終了", Unit::Count, |it| {
+        it.1.killed.as_ref().map(|it| in_all(it).round())
+    });
+    table.figure(
+        "memory at most",
+        "メモリ（最大）",
+        Unit::Bytes,
+        |it| it.1.memory.map(|it| it.high),
+    );
 }
 
 /// What failed of requests.
@@ -186,6 +241,7 @@ fn tell_sites(document: &mut Document, asking: &Asking<'_>, of_sites: BTreeMap<S
     table.count("requests", "リクエスト", |it| it.1.requests);
     table.figure("sent", "送信量", Unit::Bytes, |it| it.1.bytes);
     table.numbers("5xx", "5xx", |it| failed(&it.1));
+    table.count("handshakes", "ハンドシェイク", |it| it.1.handshakes);
     table.figure("waiting, in all", "待ち（合計）", Unit::Micros, |it| {
         it.1.queue_us
     });

@@ -1,7 +1,7 @@
 //! Who waited at limits and was refused over some days: by limit and reason, by key, and when.
 //!
 //! The idea: each is a count that was followed, so that sums over any days are exact; a tenant sees those
-//! of limits that stand on what is its own.
+//! of limits that stand on what is its own, and its keys of those of plans and of the site of all rows.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ impl Refused {
             let Some((limit, count)) = LimitCount::of_name(name) else {
                 continue;
             };
-            if !asking.scope.has_limit(limit) || !telling.shows(limit) {
+            if !asking.scope.has_limit(&count.part_of(limit)) || !telling.shows(limit) {
                 continue;
             }
             // Sums of counts are whole.

@@ -4,8 +4,9 @@ use ipc::console::ConsoleAnswer;
 use report::units::{self, Unit};
 use report::{Document, Language, Link, Phrase, Tone};
 
-use super::address::{Format, Page, PageQuery};
-use super::{Asking, NoPage, ROWS, frame};
+use super::address::{Format, Page, PageQuery, Titled};
+use super::history::Span;
+use super::{Asking, NoPage, ROWS, frame, load};
 use crate::day::{ListOf, PartsWanted, Tally, TopList, TrailStep};
 use crate::page::{self, FigureOf, Shown, Telling};
 use crate::range::RangeFigures;
@@ -28,9 +29,8 @@ pub(super) enum SitePart {
     Speed,
 }
 
-impl SitePart {
-    /// All, in the order they are shown: what addresses and people call them.
-    const ALL: [(SitePart, &'static str, Phrase); 8] = [
+impl Titled for SitePart {
+    const ALL: &'static [(SitePart, &'static str, Phrase)] = &[
         (SitePart::Visits, "visits", Phrase::new("Visits", "訪問")),
         (SitePart::Pages, "pages", Phrase::new("Pages", "ページ")),
         (
@@ -48,26 +48,9 @@ impl SitePart {
         (SitePart::Errors, "errors", Phrase::new("Errors", "エラー")),
         (SitePart::Speed, "speed", Phrase::new("Speed", "速さ")),
     ];
+}
 
-    pub(super) fn all() -> impl Iterator<Item = SitePart> {
-        SitePart::ALL.into_iter().map(|(part, ..)| part)
-    }
-
-    /// What addresses call it.
-    pub(super) fn id(self) -> &'static str {
-        // They stand in their order.
-        SitePart::ALL[self as usize].1
-    }
-
-    pub(super) fn of_id(id: &str) -> Option<SitePart> {
-        SitePart::all().find(|part| part.id() == id)
-    }
-
-    /// What people call it.
-    pub(super) fn title(self) -> Phrase {
-        SitePart::ALL[self as usize].2
-    }
-
+impl SitePart {
     /// The lists it shows, in order.
     fn lists(self) -> &'static [ListOf] {
         use ListOf::{BackEnds, Bots, Browsers, Campaigns, Countries, Devices, Entries, Errors};
@@ -132,6 +115,9 @@ pub(super) fn answer(
             worth(&mut document, &range, asking);
             if !range.days.is_empty() {
                 tell(&mut document, part, &range, &telling);
+            }
+            if part == SitePart::Speed {
+                throttled(store, &mut document, site, asking)?;
             }
         }
     }
@@ -198,6 +184,27 @@ fn tell(document: &mut Document, part: SitePart, range: &RangeFigures, telling: 
         );
         document.section("").text(nothing);
     }
+}
+
+/// How long its own programs and pool were kept from processors, as a fact.
+fn throttled(
+    store: &FigureStore,
+    document: &mut Document,
+    site: &str,
+    asking: &Asking<'_>,
+) -> Result<(), NoPage> {
+    let (from, to) = asking.range()?;
+    let span = Span::of(asking, from, to);
+    let name = format!("site.{site}.throttled");
+    let samples = store.samples(&name, span.tier(), span.from_s, span.to_s)?;
+    if !samples.is_empty() {
+        let kept_s = samples.iter().map(|(_, sums)| load::in_all(sums)).sum();
+        let name = asking
+            .telling()
+            .say("kept from processors", "抑制された時間");
+        document.fact(name, units::seconds(kept_s));
+    }
+    Ok(())
 }
 
 fn visitors(document: &mut Document, range: &RangeFigures, telling: &Telling<'_>) {

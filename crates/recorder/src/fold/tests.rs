@@ -15,10 +15,10 @@ fn fold() -> Fold {
     let mut fold = Fold::new(TimeZone::UTC, Vec::new());
     fold.tell_site(1, "a.example");
     fold.tell_site(2, "b.example");
-    fold.tell(100, NameOf::Agent, CHROME);
-    fold.tell(101, NameOf::Agent, "Googlebot/2.1");
-    fold.tell(200, NameOf::Referrer, "https://www.google.com/search?q=x");
-    fold.tell(201, NameOf::Referrer, "https://a.example/other?secret");
+    fold.tell(100, TextOf::Agent, CHROME);
+    fold.tell(101, TextOf::Agent, "Googlebot/2.1");
+    fold.tell(200, TextOf::Referrer, "https://www.google.com/search?q=x");
+    fold.tell(201, TextOf::Referrer, "https://a.example/other?secret");
     fold
 }
 
@@ -63,7 +63,7 @@ fn counts(day: &DayFigures, of: ListOf) -> Vec<(String, i64)> {
 fn a_visit_is_counted_with_its_pages() {
     let mut fold = fold();
     for (hash, path) in [(10, "/"), (11, "/b"), (12, "/c.png")] {
-        fold.tell(hash, NameOf::Path, path);
+        fold.tell(hash, TextOf::Path, path);
     }
     let minute = 60_000_000;
     for (at, path, referrer) in [
@@ -106,8 +106,8 @@ fn a_visit_is_counted_with_its_pages() {
 #[test]
 fn a_visit_over_midnight_is_one_and_ends_on_the_day_it_ended() {
     let mut fold = fold();
-    fold.tell(10, NameOf::Path, "/");
-    fold.tell(11, NameOf::Path, "/b");
+    fold.tell(10, TextOf::Path, "/");
+    fold.tell(11, TextOf::Path, "/b");
     fold.take(&request(DAY_US - 1));
     fold.take(&RingRecord {
         path: 11,
@@ -123,7 +123,7 @@ fn a_visit_over_midnight_is_one_and_ends_on_the_day_it_ended() {
 #[test]
 fn bots_are_a_class_of_their_own_and_visit_nothing() {
     let mut fold = fold();
-    fold.tell(10, NameOf::Path, "/");
+    fold.tell(10, TextOf::Path, "/");
     fold.take(&RingRecord {
         agent: 101,
         ..request(0)
@@ -157,8 +157,8 @@ fn days_are_those_of_the_zone() {
 #[test]
 fn of_a_page_seen_on_both_sides_of_midnight_the_exit_moves_along() {
     let mut fold = fold();
-    fold.tell(10, NameOf::Path, "/");
-    fold.tell(11, NameOf::Path, "/b");
+    fold.tell(10, TextOf::Path, "/");
+    fold.tell(11, TextOf::Path, "/b");
     for (at_us, path) in [(-1, 10), (1, 10), (2, 11)] {
         fold.take(&RingRecord {
             path,
@@ -212,6 +212,7 @@ struct MadeRequest {
     visitor: u64,
     status: u16,
     us: u32,
+    is_after_handshake: bool,
 }
 
 fn made() -> impl Strategy<Value = MadeRequest> {
@@ -222,15 +223,16 @@ fn made() -> impl Strategy<Value = MadeRequest> {
         0..30_u64,
         0..6_u64,
         status,
-        1..5_000_u32,
+        (1..5_000_u32, any::<bool>()),
     );
-    parts.prop_map(|(second, site, path, visitor, status, us)| MadeRequest {
+    parts.prop_map(|(second, site, path, visitor, status, rest)| MadeRequest {
         second,
         site,
         path,
         visitor,
         status,
-        us,
+        us: rest.0,
+        is_after_handshake: rest.1,
     })
 }
 
@@ -244,7 +246,7 @@ proptest! {
         let start = DAY_S - 2_000;
         let mut fold = fold();
         for path in 0..30_u64 {
-            fold.tell(1_000 + path, NameOf::Path, &format!("/{path}"));
+            fold.tell(1_000 + path, TextOf::Path, &format!("/{path}"));
         }
         let mut read: BTreeMap<(u64, i32), DayFigures> = BTreeMap::new();
         for (number, it) in requests.iter().enumerate() {
@@ -254,6 +256,7 @@ proptest! {
                 visitor: it.visitor,
                 status: it.status,
                 total_us: it.us,
+                is_after_handshake: it.is_after_handshake,
                 ..request((start + it.second) * 1_000_000)
             });
             if number % piece == 0 || number + 1 == requests.len() {
@@ -277,6 +280,8 @@ proptest! {
             prop_assert_eq!(figures.total.requests, asked.len() as u64);
             prop_assert_eq!(figures.total.bytes, 1_000 * asked.len() as u64);
             prop_assert_eq!(figures.total.views, views.len() as u64);
+            let handshakes = asked.iter().filter(|it| it.is_after_handshake).count();
+            prop_assert_eq!(figures.total.handshakes, handshakes as u64);
             prop_assert_eq!(figures.total.durations.count(), asked.len() as u64);
             let visitors: BTreeSet<u64> = views.iter().map(|it| it.visitor).collect();
             prop_assert_eq!(&figures.visitors, &visitors);
@@ -324,7 +329,7 @@ fn of_a_million_requests_every_total_is_equal_and_lists_are_exact_to_the_cap() {
     let mut exact: BTreeMap<u64, i64> = BTreeMap::new();
     let paths = NAMES_MAX as u64;
     for path in 0..paths {
-        fold.tell(10_000 + path, NameOf::Path, &format!("/page/{path}"));
+        fold.tell(10_000 + path, TextOf::Path, &format!("/page/{path}"));
     }
     for number in 0..1_000_000_i64 {
         chance ^= chance << 13;
@@ -366,7 +371,7 @@ fn of_a_million_requests_every_total_is_equal_and_lists_are_exact_to_the_cap() {
 fn what_answered_and_why_not_is_counted_by_name() {
     let mut fold = fold();
     for (hash, text) in [(50, "shop"), (51, "app"), (52, "limit_rate")] {
-        fold.tell(hash, NameOf::Text, text);
+        fold.tell(hash, TextOf::Name, text);
     }
     for (upstream, reason, upstream_us) in [(51, 0, 4_000), (51, 0, 6_000), (0, 52, UNKNOWN_US)] {
         fold.take(&RingRecord {

@@ -1,7 +1,7 @@
 //! Lists of names with their figures, and trails.
 
 use report::units::{self, Unit};
-use report::{Cell, Column, Document, Phrase, Picture, Section, Table};
+use report::{Cell, Column, Document, Phrase, Picture, Section};
 
 use super::Telling;
 use crate::day::{ListOf, Tally, TopList, TrailStep};
@@ -21,36 +21,20 @@ pub(crate) struct Shown {
     pub(crate) id: &'static str,
     heading: Phrase,
     name: Phrase,
-    counted: Counted,
+    /// What it counts.
+    counted: Phrase,
 }
 
-/// What a list counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Counted {
-    Views,
-    Visits,
-    Times,
-    Requests,
-    Runs,
-}
-
-impl Counted {
-    fn phrase(self) -> Phrase {
-        match self {
-            Counted::Views => Phrase::new("views", "閲覧"),
-            Counted::Visits => Phrase::new("visits", "訪問"),
-            Counted::Times => Phrase::new("times", "回数"),
-            Counted::Requests => Phrase::new("requests", "リクエスト"),
-            Counted::Runs => Phrase::new("runs", "実行"),
-        }
-    }
-}
-
+const VIEWS: Phrase = Phrase::new("views", "閲覧");
+const VISITS: Phrase = Phrase::new("visits", "訪問");
+const TIMES: Phrase = Phrase::new("times", "回数");
+const REQUESTS: Phrase = Phrase::new("requests", "リクエスト");
+const RUNS: Phrase = Phrase::new("runs", "実行");
 const PAGE: Phrase = Phrase::new("page", "ページ");
 const PAGES: Phrase = Phrase::new("pages", "ページ");
 
 /// A list of pages, unless it says otherwise.
-const fn shown(of: ListOf, id: &'static str, counted: Counted) -> Shown {
+const fn shown(of: ListOf, id: &'static str, counted: Phrase) -> Shown {
     Shown {
         of,
         id,
@@ -75,7 +59,7 @@ impl Shown {
     pub(crate) fn neighbours(id: &'static str, heading: Phrase) -> Shown {
         Shown {
             heading,
-            ..shown(ListOf::NextPages, id, Counted::Times)
+            ..shown(ListOf::NextPages, id, TIMES)
         }
     }
 
@@ -88,145 +72,122 @@ impl Shown {
 }
 
 pub(super) const LISTS: [Shown; 21] = [
-    shown(ListOf::Pages, "pages", Counted::Views).under("Pages", "ページ"),
-    shown(ListOf::Entries, "entries", Counted::Visits).under("Entry pages", "入口ページ"),
-    shown(ListOf::Exits, "exits", Counted::Visits).under("Exit pages", "出口ページ"),
-    shown(ListOf::NextPages, "next", Counted::Times)
+    shown(ListOf::Pages, "pages", VIEWS).under("Pages", "ページ"),
+    shown(ListOf::Entries, "entries", VISITS).under("Entry pages", "入口ページ"),
+    shown(ListOf::Exits, "exits", VISITS).under("Exit pages", "出口ページ"),
+    shown(ListOf::NextPages, "next", TIMES)
         .under("From page to page", "ページから次のページへ")
         .named("pages", "ページ"),
-    shown(ListOf::Referrers, "sources", Counted::Visits)
+    shown(ListOf::Referrers, "sources", VISITS)
         .under("Where visits came from", "訪問元")
         .named("source", "訪問元"),
-    shown(ListOf::ReferringPages, "referrers", Counted::Visits)
+    shown(ListOf::ReferringPages, "referrers", VISITS)
         .under("Pages that led here", "リンク元ページ"),
-    shown(ListOf::Campaigns, "campaigns", Counted::Visits)
+    shown(ListOf::Campaigns, "campaigns", VISITS)
         .under("Campaigns", "キャンペーン")
         .named("source / medium / campaign", "参照元 / 媒体 / キャンペーン"),
-    shown(ListOf::Searches, "searches", Counted::Times)
+    shown(ListOf::Searches, "searches", TIMES)
         .under("Searched for on the site", "サイト内検索")
         .named("words", "検索語"),
-    shown(ListOf::Browsers, "browsers", Counted::Visits)
+    shown(ListOf::Browsers, "browsers", VISITS)
         .under("Browsers", "ブラウザ")
         .named("browser", "ブラウザ"),
-    shown(ListOf::Systems, "systems", Counted::Visits)
+    shown(ListOf::Systems, "systems", VISITS)
         .under("Systems", "OS")
         .named("system", "OS"),
-    shown(ListOf::Devices, "devices", Counted::Visits)
+    shown(ListOf::Devices, "devices", VISITS)
         .under("Devices", "端末")
         .named("device", "端末"),
-    shown(ListOf::Countries, "countries", Counted::Visits)
+    shown(ListOf::Countries, "countries", VISITS)
         .under("Countries", "国")
         .named("country", "国"),
-    shown(ListOf::Bots, "bots", Counted::Requests)
+    shown(ListOf::Bots, "bots", REQUESTS)
         .under("Bots", "ボット")
         .named("bot", "ボット"),
-    shown(ListOf::Files, "files", Counted::Requests)
+    shown(ListOf::Files, "files", REQUESTS)
         .under("Files", "ファイル")
         .named("file", "ファイル"),
-    shown(ListOf::Missing, "missing", Counted::Requests)
+    shown(ListOf::Missing, "missing", REQUESTS)
         .under("Not found", "見つからないパス")
         .named("path", "パス"),
-    shown(ListOf::Errors, "errors", Counted::Requests)
+    shown(ListOf::Errors, "errors", REQUESTS)
         .under("Errors of the server", "サーバのエラー")
         .named("status and path", "ステータスとパス"),
-    shown(ListOf::Statuses, "statuses", Counted::Requests)
+    shown(ListOf::Statuses, "statuses", REQUESTS)
         .under("Statuses", "ステータス")
         .named("status", "ステータス"),
-    shown(ListOf::Reasons, "reasons", Counted::Requests)
+    shown(ListOf::Reasons, "reasons", REQUESTS)
         .under("Refused and failed", "拒否と失敗")
         .named("reason", "理由"),
-    shown(ListOf::Rules, "rules", Counted::Requests)
+    shown(ListOf::Rules, "rules", REQUESTS)
         .under("Rules", "ルール")
         .named("rule", "ルール"),
-    shown(ListOf::BackEnds, "back-ends", Counted::Requests)
+    shown(ListOf::BackEnds, "back-ends", REQUESTS)
         .under("Back ends", "バックエンド")
         .named("back end", "バックエンド"),
-    shown(ListOf::Programs, "programs", Counted::Runs)
+    shown(ListOf::Programs, "programs", RUNS)
         .under("Programs by rule", "ルールごとのプログラム")
         .named("rule", "ルール"),
 ];
-
-impl Shown {
-    /// What times of a name are called, in all and on average, where they are told.
-    fn timed(&self, telling: &Telling<'_>) -> Option<[&'static str; 2]> {
-        let mean = telling.say("mean", "平均");
-        match self.of {
-            ListOf::Rules | ListOf::BackEnds => Some([telling.say("time", "時間"), mean]),
-            ListOf::Programs => Some([telling.say("processor time", "プロセッサ時間"), mean]),
-            _ => None,
-        }
-    }
-}
-
-/// Times of a name, in all and on average.
-fn times(tally: &Tally) -> [Cell; 2] {
-    let us = |us: f64| Cell::figure(units::micros(us), us);
-    match tally.timed {
-        0 => [units::NONE; 2].map(Cell::from),
-        timed => [us(tally.us as f64), us(tally.us as f64 / timed as f64)],
-    }
-}
 
 /// Adds a list, where there is anything in it.
 pub(crate) fn list(document: &mut Document, list: &TopList, shown: &Shown, telling: &Telling<'_>) {
     if list.is_empty() {
         return;
     }
-    let is_sent = matches!(shown.counted, Counted::Views | Counted::Requests);
-    let mut columns = vec![
-        Column::left(shown.name.said_in(telling.language)),
-        Column::right(shown.counted.phrase().said_in(telling.language)),
-        Column::right(telling.say("share", "割合")),
-    ];
-    if is_sent {
-        columns.push(Column::right(telling.say("sent", "送信量")).in_unit("bytes"));
-    }
-    let timed = shown.timed(telling);
-    let titles = timed.into_iter().flatten();
-    columns.extend(titles.map(|title| Column::right(title).in_unit("µs")));
-    let total = list.total().max(1) as f64;
-    let row = |name: Cell, tally: &Tally| {
-        let share = tally.count as f64 / total;
-        let mut cells = vec![
-            name,
-            Cell::count(u64::try_from(tally.count).unwrap_or(0)),
-            Cell::figure(units::share(share), share).with(Picture::Share(share)),
-        ];
-        if is_sent {
-            cells.push(Cell::figure(
-                units::bytes(tally.bytes as f64),
-                tally.bytes as f64,
-            ));
-        }
-        if timed.is_some() {
-            cells.extend(times(tally));
-        }
-        cells
-    };
-    let ranked = list.ranked();
-    let found = || ranked.iter().filter(|(name, _)| telling.shows(name));
-    let mut table = Table::new(columns);
-    for (name, tally) in found().take(telling.rows) {
-        table.row(row(Cell::name(*name), tally));
-    }
+    let mut rows = Vec::new();
     let mut rest = match telling.filter {
         "" => list.other(),
         _ => Tally::default(),
     };
-    found()
-        .skip(telling.rows)
-        .for_each(|(_, tally)| rest.merge(tally));
-    if rest.count > 0 {
-        table.row(row(Cell::from(telling.say("(other)", "(その他)")), &rest));
+    let ranked = list.ranked().into_iter();
+    for (name, tally) in ranked.filter(|(name, _)| telling.shows(name)) {
+        match rows.len() < telling.rows {
+            true => rows.push((Some(name), tally)),
+            false => rest.merge(&tally),
+        }
     }
-    let section = section(document, shown.id, shown.heading.said_in(telling.language));
+    if rest.count > 0 {
+        rows.push((None, rest));
+    }
+    let language = telling.language;
+    let mut table = telling.whole(rows);
+    table.column(Column::left(shown.name.said_in(language)), |it| {
+        match it.0 {
+            Some(name) => Cell::name(name),
+            None => Cell::from(telling.say("(other)", "(その他)")),
+        }
+    });
+    let counted = shown.counted.said_in(language);
+    table.figures(counted, Unit::Count, |it| it.1.count.max(0).unsigned_abs());
+    let total = list.total().max(1) as f64;
+    table.numbers("share", "割合", |it| {
+        let share = it.1.count as f64 / total;
+        Cell::figure(units::share(share), share).with(Picture::Share(share))
+    });
+    if matches!(shown.counted, VIEWS | REQUESTS) {
+        table.figure("sent", "送信量", Unit::Bytes, |it| it.1.bytes);
+    }
+    let all = match shown.of {
+        ListOf::Rules | ListOf::BackEnds => Some(telling.say("time", "時間")),
+        ListOf::Programs => Some(telling.say("processor time", "プロセッサ時間")),
+        _ => None,
+    };
+    if let Some(all) = all {
+        let known = |it: &Tally| (it.timed > 0).then_some(it.us);
+        table.figures(all, Unit::Micros, |it| known(&it.1));
+        table.figure("mean", "平均", Unit::Micros, |(_, it)| {
+            known(it).map(|us| us as f64 / it.timed as f64)
+        });
+    }
+    let section = section(document, shown.id, shown.heading.said_in(language));
     if !telling.filter.is_empty() && list.other().count > 0 {
         section.text(telling.say(
             "Names beyond the 2,000 that a day keeps cannot be searched.",
             "1 日に保存される 2,000 件を超えた名前は検索できません。",
         ));
     }
-    section.table(table);
+    section.table(table.done());
 }
 
 /// Adds a section that addresses can name.

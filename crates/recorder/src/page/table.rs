@@ -76,7 +76,7 @@ impl<'a> Telling<'a> {
 
 impl<T> RowTable<'_, T> {
     /// A column that is told by this of each row.
-    fn column(&mut self, column: Column, cell: impl Fn(&T) -> Cell) {
+    pub(super) fn column(&mut self, column: Column, cell: impl Fn(&T) -> Cell) {
         self.table.columns.push(column);
         for (row, of) in self.table.rows.iter_mut().zip(&self.of) {
             row.push(cell(of));

@@ -119,6 +119,14 @@ fn took(document: &mut Document, total: &Figures, telling: &Telling<'_>) {
     });
     let told = [median, most, nearly_all].join(", ");
     document.fact(telling.say("time a request", "応答時間"), told);
+    if total.handshakes > 0 {
+        let share = units::share(total.handshakes as f64 / total.requests.max(1) as f64);
+        let name = telling.say("TLS handshakes", "TLS ハンドシェイク");
+        document.fact(
+            name,
+            format!("{} ({share})", units::count(total.handshakes)),
+        );
+    }
     if total.queue_us == 0 && total.upstream_us == 0 {
         // A log that tells neither.
         return;
@@ -373,5 +381,8 @@ fn timed_table<'a>(
         Unit::Micros,
         |(_, it)| mean(it.upstream_us, it),
     );
+    table.count("handshakes", "ハンドシェイク", |(_, it)| {
+        it.handshakes
+    });
     table.done()
 }

@@ -121,7 +121,8 @@ fn who_asks_much_waits_behind_others_and_the_operator_comes_first() {
     let of = |id: u64, tenant: &str| ConsoleQuestion {
         scope: ConsoleScope::Tenants(vec![ipc::console::TenantSites {
             tenant: tenant.into(),
-            sites: Vec::new(),
+            // One whose hosts come and go is no other.
+            sites: vec![format!("{id}.example")],
         }]),
         ..question(id, "", "")
     };
@@ -191,6 +192,7 @@ fn what_nobody_waits_for_any_more_is_not_drawn() {
     let late = WaitingQuestion {
         came: long_ago.expect("this machine runs for longer"),
         is_of_now: false,
+        who: None,
         question: question(1, "", ""),
     };
     take_on(&mut asked.respondent.waiting, [late]);

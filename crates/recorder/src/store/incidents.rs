@@ -7,7 +7,7 @@
 use rusqlite::{Transaction, params};
 use serde::{Deserialize, Serialize};
 
-use ipc::console::{ConsoleScope, Incident, IncidentKind};
+use ipc::console::{ConsoleScope, Incident, IncidentKind, LimitOwner};
 
 use super::{FigureStore, StoreError};
 use crate::history::Sums;
@@ -26,12 +26,12 @@ const CAUSES_MAX: usize = 2_000;
 const WANTED: &str = "at >= ?1 AND at < ?2 AND (?3 IS NULL OR id IN (SELECT incident FROM concerned \
     WHERE owner IN (SELECT value FROM json_each(?3)))) AND (?4 IS NULL OR (kind = ?4 AND what = ?5)) \
     AND (?6 = '' OR instr(lower(what), ?6) > 0)";
-/// Kinds, each at its number.
-const KINDS: [IncidentKind; 4] = [
-    IncidentKind::Limit,
-    IncidentKind::Shedding,
-    IncidentKind::Program,
-    IncidentKind::Upstream,
+/// Kinds, each at its number: what addresses call them.
+pub(crate) const KINDS: [(&str, IncidentKind); 4] = [
+    ("limit", IncidentKind::Limit),
+    ("shedding", IncidentKind::Shedding),
+    ("program", IncidentKind::Program),
+    ("upstream", IncidentKind::Upstream),
 ];
 /// Sensors that are kept of one incident.
 const SENSORS: [&str; 4] = ["load1", "cpu_pressure", "memory_available", "io_pressure"];
@@ -154,7 +154,7 @@ impl FigureStore {
             let [kind, count, times]: [i64; 3] = [row.get(0)?, row.get(2)?, row.get(3)?];
             let kind = usize::try_from(kind).ok().and_then(|it| KINDS.get(it));
             Ok(IncidentCause {
-                kind: kind.copied().unwrap_or_default(),
+                kind: kind.map(|(_, kind)| *kind).unwrap_or_default(),
                 what: row.get(1)?,
                 incidents: count.unsigned_abs(),
                 times: times.unsigned_abs(),
@@ -245,29 +245,20 @@ fn write_incident(transaction: &Transaction<'_>, it: &KeptIncident) -> rusqlite:
 
 /// Whom an incident concerns: whose limit refused, who held places, and who asked.
 fn owners(incident: &Incident) -> impl Iterator<Item = String> {
-    let held = incident.held.iter().map(|it| it.limit.as_str());
-    let causes = std::iter::once(incident.what.as_str());
-    let sites = incident
-        .requests
-        .iter()
-        .map(|it| format!("site {}", it.site));
-    causes.chain(held).filter_map(owner).chain(sites)
-}
-
-/// Whose a limit is, by what its state is kept by: `tenant NAME` or `site NAME`.
-fn owner(limit: &str) -> Option<String> {
-    let (level, rest) = limit.split_once(' ')?;
-    let name = rest.split('/').next()?;
-    match level {
-        "tenant" => Some(format!("tenant {name}")),
-        "site" | "rule" => Some(format!("site {name}")),
-        _ => None,
-    }
+    let held = incident.held.iter();
+    let held = held.map(|it| LimitOwner::of_key(&it.limit, &it.key));
+    let limits = held.chain([incident.what.as_str().into()]);
+    let owners = limits.filter_map(|limit| match LimitOwner::of(&limit)? {
+        LimitOwner::Tenant(name) => Some(format!("tenant {name}")),
+        LimitOwner::Site(name) => Some(format!("site {name}")),
+    });
+    let requests = incident.requests.iter();
+    owners.chain(requests.map(|it| format!("site {}", it.site)))
 }
 
 /// What the database calls a kind: its place among all.
 fn number(kind: IncidentKind) -> i64 {
-    let place = KINDS.iter().position(|it| *it == kind);
+    let place = KINDS.iter().position(|(_, it)| *it == kind);
     place.and_then(|it| i64::try_from(it).ok()).unwrap_or(0)
 }
 

@@ -28,11 +28,12 @@ use rusqlite::{
 
 use crate::piece::Piece;
 use crate::visits::OpenVisit;
+pub(crate) use incidents::KINDS as INCIDENT_KINDS;
 use incidents::thin_incidents;
 pub use incidents::{IncidentCause, IncidentsOf, KeptIncident};
 use parts::{Packing, packed, take_up};
 pub use samples::Tier;
-use samples::thin_samples;
+use samples::{forget_series, thin_samples};
 use upkeep::{keep_open_visits, open_visits, set_aside, thin, waiting, write_mark};
 
 /// Days for which minutes and trails are kept.
@@ -59,7 +60,7 @@ const LOG_BYTES_MAX: i64 = 4 << 20;
 /// The database in its directory.
 const FILE: &str = "figures.db";
 /// Of the tables below.
-const FORMAT: i64 = 9;
+const FORMAT: i64 = 10;
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sites (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE);
@@ -168,7 +169,7 @@ impl Display for StoreError {
             Why::Content => write!(f, "a row cannot be understood"),
             Why::Format(format) => write!(
                 f,
-                "it has format {format}, written by {} version; this one knows {FORMAT}",
+                "it has format {format}, written by {} version; this one knows {FORMAT}: move `figures.db` away to begin anew",
                 match *format > FORMAT {
                     true => "a newer",
                     false => "an older",
@@ -401,8 +402,13 @@ impl FigureStore {
             for (site, day, piece) in pieces {
                 let site = site_id(&transaction, &mut find, site)?;
                 let content = packed(&piece.stored(), Packing::Quick);
+                let mut known = self.waiting.get(&(site, day)).copied().unwrap_or_default();
+                if known.is_due() {
+                    // Before this one comes: a day that is taken up for now has a piece that waits, and so is
+                    // taken up for good once it is over.
+                    known = take_up(&transaction, (site, day), Packing::Quick)?;
+                }
                 insert.execute(params![site, day, content])?;
-                let known = self.waiting.get(&(site, day)).copied().unwrap_or_default();
                 let piece = WaitingPieces {
                     pieces: known.pieces + 1,
                     bytes: known.bytes + content.len() as u64,
@@ -414,11 +420,6 @@ impl FigureStore {
             let is_ours = mark.map_or(Ok(true), |mark| write_mark(&transaction, mark, today))?;
             if !is_ours {
                 return Ok(false);
-            }
-            for (of, it) in &mut waiting {
-                if it.is_due() {
-                    *it = take_up(&transaction, *of, Packing::Quick)?;
-                }
             }
             if thins {
                 // Days that are over grow no more; of many some wait for the next write.
@@ -456,12 +457,13 @@ impl FigureStore {
         }
     }
 
-    /// Takes up all pieces that wait, a day a transaction.
+    /// Takes up all pieces that wait of days that are over, a day a transaction.
     ///
     /// # Errors
     /// Where that could not be written; pieces that wait are none the worse.
-    pub fn settle(&mut self) -> Result<(), StoreError> {
-        let waiting = self.waiting.iter().filter(|(_, it)| it.pieces > 0);
+    pub fn settle(&mut self, today: i32) -> Result<(), StoreError> {
+        let waiting = self.waiting.iter();
+        let waiting = waiting.filter(|((_, day), it)| *day < today && it.pieces > 0);
         let waiting: Vec<_> = waiting.map(|(of, _)| *of).collect();
         for of in waiting {
             self.change(|transaction| take_up(transaction, of, Packing::Small))?;
@@ -556,6 +558,7 @@ impl FigureStore {
             let sql = "DELETE FROM incidents \
                 WHERE id IN (SELECT incident FROM concerned WHERE owner = ?1)";
             transaction.execute(sql, [format!("site {site}")])?;
+            forget_series(transaction, site)?;
             let mut visits = open_visits(transaction)?;
             visits.retain(|visit| *visit.site != *site);
             keep_open_visits(transaction, &visits)?;

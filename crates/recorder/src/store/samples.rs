@@ -3,6 +3,7 @@
 
 use rusqlite::{OptionalExtension, Row, Statement, Transaction, params};
 
+use ipc::console::LimitOwner;
 use ipc::limit_figures::{LIMIT_FIGURES, LimitCount};
 
 use super::{FigureStore, HOURS_DAYS, MINUTES_DAYS, StoreError};
@@ -80,7 +81,7 @@ impl FigureStore {
                         low,
                         high,
                     } = sample.sums;
-                    let (at, count) = (tier.begin(sample.at_s), count.cast_signed());
+                    let at = tier.begin(sample.at_s);
                     add.execute(params![series, tier as i64, at, count, sum, low, high])?;
                 }
             }
@@ -180,10 +181,40 @@ fn series_id(
     Ok((made == 1).then(|| transaction.last_insert_rowid()))
 }
 
+/// Deletes what was followed of a site: its figures, and those of limits that are its.
+pub(super) fn forget_series(transaction: &Transaction<'_>, site: &str) -> rusqlite::Result<()> {
+    let mut all = transaction.prepare("SELECT id, name FROM series")?;
+    let all = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let all = all.collect::<rusqlite::Result<Vec<(i64, String)>>>()?;
+    for (id, _) in all.iter().filter(|(_, name)| is_of_site(name, site)) {
+        transaction.execute("DELETE FROM samples WHERE series = ?1", [id])?;
+        transaction.execute("DELETE FROM series WHERE id = ?1", [id])?;
+    }
+    Ok(())
+}
+
+fn is_of_site(figure: &str, site: &str) -> bool {
+    if let Some((limit, count)) = LimitCount::of_name(figure) {
+        let part = count.part_of(limit);
+        return match (LimitOwner::of(&part), count) {
+            // A name that was shortened may be this one's: it goes with all that begin alike.
+            (Some(LimitOwner::Site("")), LimitCount::Key(key)) => {
+                let cut = key.split_once('…');
+                cut.is_some_and(|(begin, _)| site.starts_with(begin))
+            }
+            (owner, _) => owner == Some(LimitOwner::Site(site)),
+        };
+    }
+    // Not of a longer name that begins so.
+    let what = figure.strip_prefix("site.");
+    let what = what.and_then(|of| of.strip_prefix(site)?.strip_prefix('.'));
+    what.is_some_and(|what| !what.contains('.'))
+}
+
 /// The sums of a row, behind what they are of.
 fn sums_of(row: &Row<'_>) -> rusqlite::Result<Sums> {
     Ok(Sums {
-        count: row.get::<_, i64>(1)?.unsigned_abs(),
+        count: row.get(1)?,
         sum: row.get(2)?,
         low: row.get(3)?,
         high: row.get(4)?,
@@ -238,16 +269,35 @@ mod tests {
                 .map(|(at_s, sums)| (*at_s, sums.count, sums.high));
             told.collect::<Vec<_>>()
         };
-        let days = [(0, 3, 5.0), (DAY_S, 1, 7.0)];
+        let days = [(0, 3.0, 5.0), (DAY_S, 1.0, 7.0)];
         assert_eq!(read(&store, Tier::Minute).len(), 4);
-        assert_eq!(read(&store, Tier::Hour)[0], (0, 2, 5.0));
+        assert_eq!(read(&store, Tier::Hour)[0], (0, 2.0, 5.0));
         assert_eq!(read(&store, Tier::Day), days);
         // The day of a write thins out what is old by then.
         let none = std::iter::empty();
         store.write(none, None, MINUTES_DAYS + 1).expect("written");
-        assert_eq!(read(&store, Tier::Minute), [(DAY_S, 1, 7.0)]);
+        assert_eq!(read(&store, Tier::Minute), [(DAY_S, 1.0, 7.0)]);
         assert_eq!(read(&store, Tier::Hour).len(), 3);
         assert_eq!(read(&store, Tier::Day), days);
+    }
+
+    #[test]
+    fn what_stands_for_a_part_or_for_more_is_kept_as_exactly() {
+        let directory = TempDir::new();
+        let (mut store, _) = FigureStore::open(directory.path(), 0).expect("it opens");
+        for (at_s, looks) in [(0, 1.0), (60, 2.25), (120, 0.75)] {
+            let sums = Sums::over(8.0, looks);
+            let sample = Sample {
+                sums,
+                ..sample("tenant.a.killed", at_s, 0.0)
+            };
+            store.write_samples(&[sample]).expect("written");
+        }
+        let hours = store.samples("tenant.a.killed", Tier::Hour, 0, 3_600);
+        let [(_, sums)] = &hours.expect("read")[..] else {
+            panic!("there is one hour");
+        };
+        assert_eq!((sums.count, sums.sum, sums.mean()), (4.0, 32.0, 8.0));
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! The database at its edges: full, broken, read by another, old.
 
+use ipc::limit_figures::LimitCount;
 use testkit::TempDir;
 
 use super::*;
 use crate::day::{ListOf, NAMES_MAX, PartsWanted, Tally};
+use crate::history::{Sample, Sums};
 
 fn open(directory: &TempDir) -> FigureStore {
     let (store, aside) = FigureStore::open(directory.path(), 7).expect("it opens");
@@ -109,6 +111,42 @@ fn a_name_that_comes_late_is_counted_from_its_first_time_though_there_are_more_t
 }
 
 #[test]
+fn a_day_that_is_over_keeps_as_many_names_however_its_last_write_was() {
+    for (pieces, is_settled) in [PIECES_MAX, PIECES_MAX + 1, PIECES_MAX + 2]
+        .into_iter()
+        .flat_map(|pieces| [(pieces, false), (pieces, true)])
+    {
+        let directory = TempDir::new();
+        let mut store = open(&directory);
+        let large = piece(1, NAMES_MAX + 500);
+        for number in 0..pieces {
+            let small = piece(1, 1);
+            let piece = if number == 0 { &large } else { &small };
+            let pieces = [("a.example", 10, piece)].into_iter();
+            store.write(pieces, None, 10).expect("written");
+        }
+        let names = |store: &FigureStore| {
+            let wanted = PartsWanted::list(ListOf::Pages);
+            let lists = store.each_day("a.example", (0, 20), wanted, |_, _| {});
+            let lists = lists.expect("it is read");
+            lists[ListOf::Pages as usize].ranked().len()
+        };
+        if is_settled {
+            store.settle(10).expect("written");
+            assert_eq!(names(&store), NAMES_MAX + 500, "the day goes on");
+            store.settle(11).expect("written");
+        } else {
+            // Another recorder takes over.
+            drop(store);
+            store = open(&directory);
+            let over = store.write(std::iter::empty(), None, 11);
+            over.expect("written");
+        }
+        assert_eq!(names(&store), NAMES_MAX, "{pieces} {is_settled}");
+    }
+}
+
+#[test]
 fn a_full_disk_loses_nothing_that_was_written_and_takes_the_rest_later() {
     let directory = TempDir::new();
     let mut store = open(&directory);
@@ -181,7 +219,7 @@ fn one_that_turns_out_broken_while_open_is_set_aside_with_its_settings_kept() {
         .expect("written");
     let broken = "UPDATE pieces SET content = x'ffffff'";
     store.connection.execute(broken, []).expect("it is broken");
-    let error = store.settle().expect_err("it is broken");
+    let error = store.settle(i32::MAX).expect_err("it is broken");
     assert!(error.is_broken(), "{error}");
     let aside = store.set_aside(5).expect("it is set aside");
     assert!(aside.exists());
@@ -221,7 +259,7 @@ fn what_is_old_is_thinned_out_and_totals_stay() {
     store
         .write([("a.example", 100, &one)].into_iter(), None, 100)
         .expect("written");
-    store.settle().expect("written");
+    store.settle(i32::MAX).expect("written");
     for (later, minutes, visitors, hours) in [
         (0, 1, 1, 1),
         (MINUTES_DAYS + 1, 0, 1, 1),
@@ -250,8 +288,35 @@ fn of_a_site_that_is_forgotten_no_byte_is_left() {
             .write([(site, 100, &one)].into_iter(), None, 100)
             .expect("written");
     }
-    store.settle().expect("written");
+    store.settle(i32::MAX).expect("written");
+    let sample = |name: &str| Sample {
+        name: name.into(),
+        at_s: 100 * 86_400,
+        sums: Sums::of(1.0),
+    };
+    let key = |limit, key| LimitCount::Key(key).name(limit);
+    let waited = |limit| LimitCount::Waited.name(limit);
+    let gone = [
+        "site.gone.example.throttled".to_owned(),
+        key("site directory:d/path", "gone.example /a"),
+        key("site directory:d/path", "gone.exam…/z"),
+        waited("site gone.example/path"),
+        waited("rule gone.example/a/path"),
+    ];
+    let mut stays = [
+        "site.example.throttled".to_owned(),
+        "site.stays.example.throttled".to_owned(),
+        key("site directory:d/path", "stays.example /gone"),
+        key("site directory:d/path", "stays.exa…/z"),
+        key("tenant a/path", "gone"),
+        waited("site directory:d/path"),
+        waited("site stays.example/path"),
+    ];
+    stays.sort();
+    let samples: Vec<_> = gone.iter().chain(&stays).map(|it| sample(it)).collect();
+    store.write_samples(&samples).expect("written");
     assert!(store.forget("gone.example").expect("it is deleted"));
+    assert_eq!(store.series(|_| true, 99).expect("it is read"), stays);
     assert!(!store.forget("gone.example").expect("it is not there"));
     assert_eq!(store.sites().expect("it is read"), ["stays.example"]);
     drop(store);
@@ -288,7 +353,7 @@ fn lists_of_days_add_up_and_those_not_wanted_are_not_read() {
             .write([("a.example", day, &one)].into_iter(), None, day)
             .expect("written");
     }
-    store.settle().expect("written");
+    store.settle(i32::MAX).expect("written");
     let read = |wanted: PartsWanted| {
         let mut left = (0, 0, 0);
         let told = store.each_day("a.example", (0, 20), wanted, |_, day| {
@@ -319,7 +384,7 @@ fn totals_of_all_sites_are_those_of_their_days() {
         let pieces = [(site, day, &one)].into_iter();
         store.write(pieces, None, 11).expect("written");
         if is_settled {
-            store.settle().expect("written");
+            store.settle(i32::MAX).expect("written");
         }
     }
     // As few as are asked for one by one, and more.

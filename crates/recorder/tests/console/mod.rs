@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod live;
+mod rows;
 mod sample;
 mod tables;
 
@@ -10,7 +11,7 @@ use ipc::console::{ConsoleAnswer, ConsoleQuestion, ConsoleScope, TenantSites};
 use jiff::Zoned;
 use jiff::civil::date;
 use jiff::tz::TimeZone;
-use recorder::{ConsoleMoment, FigureStore, SaltPeriod, answer, fragment};
+use recorder::{ConsoleMoment, FigureStore, SaltPeriod, Sample, Sums, answer, fragment};
 use sample::{Said, VISITOR, hostilely, plainly};
 use serde_json::{Value, json};
 use testkit::chromium::{self, Colours};
@@ -20,12 +21,13 @@ const SITES: [&str; 2] = ["tea.example", "other.example"];
 const PARTS: [&str; 8] = [
     "visits", "pages", "sources", "visitors", "devices", "bots", "errors", "speed",
 ];
-const LIVE: [&str; 7] = [
+const LIVE: [&str; 8] = [
     "now",
     "limits",
     "machine",
     "programs",
     "back-ends",
+    "directories",
     "certificates",
     "alerts",
 ];
@@ -187,9 +189,9 @@ fn load_is_told_by_tenant_and_site_and_refusals_by_limit_and_key() {
         assert_eq!(load["rows"][place][1], sites["rows"][place][4]);
     }
     let tea = &load["rows"][0];
-    assert_eq!((&tea[0], &tea[4]), (&json!("tea"), &json!(48 * 9)));
-    assert_eq!((&tea[5], &tea[6]), (&json!(0.75), &json!(0.75)));
-    assert_eq!(load["rows"][1][6], "–");
+    assert_eq!((&tea[0], &tea[5]), (&json!("tea"), &json!(48 * 9)));
+    assert_eq!((&tea[6], &tea[9]), (&json!(0.75), &json!(0.75)));
+    assert_eq!(load["rows"][1][9], "–");
     let of_sites = all.json("load?format=json&list=sites&filter=other");
     let other = &of_sites["rows"][0];
     assert_eq!(
@@ -223,6 +225,91 @@ fn load_is_told_by_tenant_and_site_and_refusals_by_limit_and_key() {
     for part in ["Programs by rule", "/reserve/*", "127.0.0.1:9000"] {
         assert!(speed.contains(part), "{part}: {speed}");
     }
+}
+
+#[test]
+fn handshakes_and_what_was_kept_from_processors_are_told_over_time() {
+    let (_directory, mut store) = sample::store(&SITES, plainly);
+    let figures = [
+        ("handshakes.full", 40.0),
+        ("tenants.throttled", 0.5),
+        ("tenant.tea.throttled", 0.5),
+        ("tenant.tea.killed", 0.22),
+        ("tenant.other.throttled", 0.25),
+        ("site.tea.example.throttled", 2.0),
+    ];
+    let samples = figures.map(|(name, value)| Sample {
+        name: name.into(),
+        at_s: i64::from(sample::TODAY) * 86_400,
+        sums: Sums::of(value),
+    });
+    store.write_samples(&samples).unwrap();
+    let said = sample::said(&OWNERS, plainly);
+    let all = Eyes {
+        store: &store,
+        said: Some(&said),
+        scope: ConsoleScope::All,
+    };
+    for days in ["from=2026-11-27", "from=2026-11-26", "from=2026-01-01"] {
+        let told = all.json(&format!("machine?format=json&list=over-time&{days}"));
+        let full = json!(["handshakes.full", 40, 40, 40]);
+        let kept = json!(["tenants.throttled", 0.5, 0.5, 0.5]);
+        assert_eq!(told["rows"], json!([full, kept]), "{days}");
+        let told = all.json(&format!("programs?format=json&list=taken&{days}"));
+        let kept = told["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| (&row[0], &row[3]));
+        let kept: Vec<_> = kept.collect();
+        assert!(kept.contains(&(&json!("tea"), &json!(4.5))), "{told}");
+        assert!(kept.contains(&(&json!("other"), &json!(2.25))), "{told}");
+        let speed = all.see(&format!("site/tea.example/speed?{days}")).body;
+        assert!(
+            speed.contains("kept from processors") && speed.contains("18 s"),
+            "{speed}"
+        );
+    }
+    let sites = all.json("load?format=json&list=sites");
+    let tenants_load = all.json("load?format=json");
+    assert_eq!(sites["rows"][0][4], tenants_load["rows"][0][4]);
+    assert!(sites["rows"][0][4].as_i64() > Some(0), "{sites}");
+    let mine = Eyes {
+        scope: tenants(&OWNERS[..1]),
+        ..all
+    };
+    let told = mine.json("programs?format=json&list=taken");
+    assert_eq!(told["rows"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn the_page_of_directories_says_how_each_stands_and_what_took_long() {
+    let (_directory, store) = sample::store(&SITES[..1], plainly);
+    let said = sample::said(&OWNERS, plainly);
+    let eyes = Eyes {
+        store: &store,
+        said: Some(&said),
+        scope: ConsoleScope::All,
+    };
+    let of = |language: &str| eyes.see(&format!("directories?lang={language}")).body;
+    let (english, japanese) = (of("en"), of("ja"));
+    for part in [
+        "answers",
+        "does not answer",
+        "99",
+        "12,000",
+        "connection refused",
+        "slow.example",
+        "81.0 ms",
+    ] {
+        assert!(english.contains(part), "{part}: {english}");
+    }
+    for part in ["応答なし", "即時応答の割合", "slow.example"] {
+        assert!(japanese.contains(part), "{part}: {japanese}");
+    }
+    let told = eyes.json("directories?format=json&list=directory-errors");
+    let row = &told["rows"][0];
+    assert_eq!([&row[0], &row[1]], ["partners", "connection refused"]);
 }
 
 #[test]
@@ -398,7 +485,14 @@ fn nobody_sees_what_is_anothers_whatever_is_asked() {
             assert!(!streamed.contains("other"), "{address}: {streamed}");
         }
     }
-    for page in ["machine", "back-ends", "alerts", "events?page=machine"] {
+    for page in [
+        "machine",
+        "back-ends",
+        "directories",
+        "alerts",
+        "events?page=machine",
+        "events?page=directories",
+    ] {
         assert_eq!(eyes(Some(&mine)).see(page), unknown, "{page}");
         assert_eq!(eyes(Some(&mine)).changing(page), None, "{page}");
     }

@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use control::{
-    Certificate, Concurrent, Group, Key, Limit, Named, Pool, PoolStanding, RefusedReload, Replies,
-    RequestClass, Sensor, Sensors, ShedRule, Site, Status, TenantNow, Upstream, Worker,
+    Certificate, Concurrent, Directory, Group, Key, Limit, Named, Pool, PoolStanding,
+    RefusedReload, Replies, RequestClass, Sensor, Sensors, ShedRule, Site, SlowQuestion, Snapshot,
+    Status, TenantNow, Upstream, Worker,
 };
 use ipc::console::{HeldPlace, Incident, IncidentKind, RequestInFlight, RequestState, TenantSites};
 use ipc::limit_figures::LimitCount;
@@ -46,9 +47,7 @@ pub(crate) fn store(sites: &[&str], name: Naming) -> (TempDir, FigureStore) {
             .zip(&pieces)
             .map(|(site, piece)| (*site, day, piece));
         store.write(pieces, None, day).unwrap();
-        if day < TODAY {
-            store.settle().unwrap();
-        }
+        store.settle(TODAY).unwrap();
     }
     store.write_samples(&samples(name)).unwrap();
     let owners = sites.iter().map(|site| {
@@ -200,6 +199,7 @@ fn piece(site: usize, day: i32, name: Naming) -> Piece {
         ];
         figures.queue_us = views * 300;
         figures.upstream_us = views * 18_000;
+        figures.handshakes = views;
         for request in 0..=views {
             figures
                 .durations
@@ -232,13 +232,8 @@ fn piece(site: usize, day: i32, name: Naming) -> Piece {
 
 /// What a server says, with names for owners of everything.
 pub(crate) struct Said {
-    pub(crate) status: Status,
+    pub(crate) now: Snapshot,
     pub(crate) before: Status,
-    pub(crate) sensors: Sensors,
-    pub(crate) keys: Vec<Key>,
-    pub(crate) tenants: Vec<TenantNow>,
-    pub(crate) pools: Vec<PoolStanding>,
-    pub(crate) certificates: Vec<Certificate>,
     pub(crate) alerts: Vec<AlertStanding>,
     pub(crate) owners: Vec<TenantSites>,
 }
@@ -246,13 +241,8 @@ pub(crate) struct Said {
 impl Said {
     pub(crate) fn live(&self) -> recorder::Live<'_> {
         recorder::Live {
-            status: &self.status,
+            now: &self.now,
             before: Some((&self.before, 1.0)),
-            sensors: Some(&self.sensors),
-            keys: &self.keys,
-            tenants: &self.tenants,
-            pools: &self.pools,
-            certificates: &self.certificates,
             alerts: &self.alerts,
             owners: &self.owners,
         }
@@ -271,22 +261,25 @@ pub(crate) fn said(owners: &[(&str, &str)], name: Naming) -> Said {
     let each = |(tenant, site): &(&str, &str)| (tenant.to_string(), site.to_string());
     let owners: Vec<(String, String)> = owners.iter().map(each).collect();
     Said {
-        status,
+        now: Snapshot {
+            status,
+            sensors: sensors(name),
+            keys: owners.iter().map(|(tenant, _)| key(tenant, name)).collect(),
+            tenants: owners
+                .iter()
+                .map(|(tenant, _)| tenant_now(tenant))
+                .collect(),
+            pools: owners
+                .iter()
+                .map(|(tenant, _)| pool(tenant, name))
+                .collect(),
+            certificates: owners
+                .iter()
+                .map(|(tenant, site)| certificate(tenant, site, name))
+                .collect(),
+            looked_at: Vec::new(),
+        },
         before,
-        sensors: sensors(name),
-        keys: owners.iter().map(|(tenant, _)| key(tenant, name)).collect(),
-        tenants: owners
-            .iter()
-            .map(|(tenant, _)| tenant_now(tenant))
-            .collect(),
-        pools: owners
-            .iter()
-            .map(|(tenant, _)| pool(tenant, name))
-            .collect(),
-        certificates: owners
-            .iter()
-            .map(|(tenant, site)| certificate(tenant, site, name))
-            .collect(),
         owners: owners
             .iter()
             .map(|(tenant, site)| TenantSites {
@@ -357,6 +350,33 @@ fn behind(status: &mut Status, name: Naming) {
             workers: 2,
             workers_out: 2,
             ..Upstream::default()
+        },
+    ];
+    status.directories = vec![
+        Directory {
+            directory: name("customers"),
+            linked: true,
+            answers: Some(true),
+            answered_s: Some(2.0),
+            hosts: 12_000,
+            bytes: 9_000_000,
+            fresh: 990,
+            waited: 10,
+            snapshot_rows: 15_000,
+            slowest: vec![SlowQuestion {
+                host: name("slow.example"),
+                us: 81_000,
+            }],
+            ..Directory::default()
+        },
+        Directory {
+            directory: name("partners"),
+            linked: true,
+            answers: Some(false),
+            error: Some(name("connection refused")),
+            error_s: Some(7.0),
+            gave_up: 3,
+            ..Directory::default()
         },
     ];
     status.shedding = vec![ShedRule {
@@ -556,6 +576,8 @@ fn tenant_now(tenant: &str) -> TenantNow {
         requests_per_s: Some(41.0),
         waiting: 3,
         refused_per_s: Some(0.4),
+        handshakes_per_s: Some(2.5),
+        killed_per_s: None,
     }
 }
 

@@ -102,8 +102,8 @@ fn what_tables_of_now_name_leads_to_pages_that_there_are_and_a_filter_finds_it()
 fn a_table_that_is_cut_says_so_and_whole_it_is_had_too() {
     let (_directory, store) = sample::store(&SITES, plainly);
     let mut said = sample::said(&OWNERS, plainly);
-    let one = said.tenants[0].clone();
-    said.tenants.resize(150, one);
+    let one = said.now.tenants[0].clone();
+    said.now.tenants.resize(150, one);
     let eyes = Eyes {
         store: &store,
         said: Some(&said),

@@ -104,6 +104,7 @@ impl Spawner {
         let stamped = stamped.filter(|(pool, _)| pool.id == meant.0.id);
         let known = stamped.as_ref().map_or(known, |_| latest);
         let (mut pool, mut groups) = stamped.unwrap_or(meant);
+        of_latest.bind(row, &mut groups);
         pool.users = Some(of_latest.users.clone());
         let layout = &known.manifest.layout;
         match (groups.last_mut(), layout.of(Controller::Cpu)) {

@@ -24,6 +24,7 @@ use super::error::{Error, Kind};
 use super::limits::VALUE_BYTES_MAX;
 use super::pins::{Pin, Session};
 use super::pool::{Lease, Owner, Pool};
+use super::secure::ServerTls;
 use connection::{ConnectionState, Effect};
 
 pub(crate) use connection::RedisConnection;
@@ -39,7 +40,7 @@ const SERVICE: &str = "Redis";
 /// A command: its name and its arguments.
 pub type Command = Vec<Vec<u8>>;
 
-/// A script's `Redis`, made by [`Stores::redis`].
+/// A client of Redis, a script's or another's, made by [`Stores::redis`].
 pub struct Redis {
     stores: Rc<Stores>,
     /// The object and its login, for what it watches and queues: another one after each login.
@@ -54,10 +55,13 @@ pub struct Redis {
 
 /// What is said on each connection before anything else.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub(crate) struct RedisLogin {
+pub struct RedisLogin {
     /// The arguments of `AUTH`: a password, or a name and a password.
-    auth: Vec<Vec<u8>>,
-    database: u32,
+    pub auth: Vec<Vec<u8>>,
+    /// The number of the database.
+    pub database: u32,
+    /// What is agreed upon before that.
+    pub tls: Option<ServerTls>,
 }
 
 impl RedisLogin {
@@ -81,17 +85,25 @@ impl Stores {
     /// Makes a client; it connects when it is used. A command may take `timeout` if that is shorter
     /// than [`super::limits::Limits::command_timeout`].
     pub fn redis(self: &Rc<Self>, address: &Address, timeout: Duration) -> Rc<Redis> {
+        self.redis_as(address, RedisLogin::default(), timeout)
+    }
+
+    /// As [`Stores::redis`], with this said and agreed upon on each connection.
+    pub fn redis_as(
+        self: &Rc<Self>,
+        address: &Address,
+        login: RedisLogin,
+        timeout: Duration,
+    ) -> Rc<Redis> {
+        let account = self.redis_accounts.number(login.clone(), &self.owners);
         Rc::new(Redis {
             stores: Rc::clone(self),
             owner: Cell::new(self.owners.next()),
-            account: Cell::new(
-                self.redis_accounts
-                    .number(RedisLogin::default(), &self.owners),
-            ),
+            account: Cell::new(account),
             closed: Cell::new(false),
             server: self.redis.get(address, || self.pool(address)),
             timeout,
-            login: RefCell::default(),
+            login: RefCell::new(login),
         })
     }
 }
@@ -266,7 +278,12 @@ impl Redis {
         attempt: &Attempt<'_>,
         login: &RedisLogin,
     ) -> Result<RedisConnection, Error> {
-        let mut connection = RedisConnection::new(attempt.dial(&self.stores.names).await?);
+        let mut socket = attempt.dial(&self.stores.names).await?;
+        if let (Some(tls), Address::Tcp { host, .. }) = (&login.tls, self.server.address()) {
+            let secured = socket.secure(tls, host).await;
+            secured.map_err(|error| attempt.refused(&error))?;
+        }
+        let mut connection = RedisConnection::new(socket);
         let commands = login.commands();
         if commands.is_empty() {
             return Ok(connection);

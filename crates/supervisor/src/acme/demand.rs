@@ -91,6 +91,10 @@ impl Authorities {
             if let Some(mut demanded) = Demanded::new(&name, &self.wishes) {
                 demanded.demand.asked_s = before.demand.asked_s;
                 demanded.demand.first_s = before.demand.first_s;
+                // What the site of all rows is called is no tenant's name: its row has said whose it is.
+                if ipc::rows::tenant(&demanded.demand.tenant).is_err() {
+                    demanded.demand.tenant = before.demand.tenant;
+                }
                 demanded.is_held = before.is_held;
                 self.demanded.insert(name, demanded);
             }
@@ -403,6 +407,40 @@ tls = { acme = "le" }
         reader.read_others(Instant::now());
         let later = Instant::now() + super::super::READ;
         assert_eq!(authorities.asked_elsewhere(later), ["a.shops.example"]);
+    }
+
+    #[test]
+    fn whose_a_name_of_rows_is_outlives_a_reload() {
+        let rows = CONFIG
+            .replace(
+                "[maps.customers]\nprogram = [\"true\"]",
+                "[directories.customers]\nsource = \"file:rows.csv\"",
+            )
+            .replace("map = \"customers\"", "directory = \"customers\"")
+            .replace(
+                "hosts = [\"own.shops.example\", \"*.shops.example\"]",
+                "hosts = { directory = \"customers\" }\ntenant = \"$row.tenant\"",
+            )
+            .replace(
+                "root = \"/srv\"",
+                "rules = [{ handler = { respond = { body = \"x\" } } }]",
+            );
+        let store = TempDir::new();
+        let mut authorities = Authorities::default();
+        authorities.adopt(&wishes(&rows, &store));
+        assert!(authorities.step(Instant::now()));
+        let name = "a.shops.example";
+        assert_eq!(authorities.demand(name, NOW_S), Ok(true));
+        let demanded = authorities.demanded.get_mut(name).unwrap();
+        demanded.demand.tenant = "anna".to_owned();
+        let next = rows.replace("body = \"x\"", "body = \"y\"");
+        authorities.adopt(&wishes(&next, &store));
+        let demanded = &authorities.demanded[name].demand;
+        assert_eq!((&*demanded.tenant, demanded.asked_s), ("anna", NOW_S));
+        // A site that is written has whoever it says.
+        authorities.adopt(&wishes(CONFIG, &store));
+        let tenant = &authorities.demanded[name].demand.tenant;
+        assert_eq!(tenant, "own.shops.example");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! opens, counts bytes and hands them on; what they mean is found out elsewhere. A file that is as
 //! it was when it was read last is known by its stamp, and not opened.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use config::model::{DemandedHosts, HostPattern, Model};
 use config::reason;
-use ipc::certificates::Source;
+use ipc::certificates::{Source, called};
 use ipc::keeper::{CHAIN_FILE_BYTES_MAX, Candidate, KEY_FILE_BYTES_MAX, ShownTo};
 use os::file::{FileKind, Wait};
 
@@ -287,6 +287,19 @@ fn above(pattern: &str) -> &Path {
     let slash = wildcard.and_then(|at| pattern.get(..at)?.rfind('/'));
     let directory = slash.and_then(|at| pattern.get(..at.max(1)));
     Path::new(directory.unwrap_or(pattern))
+}
+
+/// What the certificates of `[tls]` are called, by their files, or what is wrong with a pattern.
+///
+/// # Errors
+/// See above.
+pub fn certificate_names(model: &Model) -> Result<BTreeSet<String>, String> {
+    let mut names = BTreeSet::new();
+    for pattern in &model.tls.certificates {
+        let found = found(pattern)?.into_iter();
+        names.extend(found.filter_map(|it| Some(called(&it.chain)?.to_owned())));
+    }
+    Ok(names)
 }
 
 /// The certificates that a pattern leads to: files, and directories as certbot makes them. Of files

@@ -4,10 +4,10 @@
 //! has used for a week goes; where there are many, for an hour, so that a table that makes rows up fills no disk. One
 //! that goes loses its name at once, and is emptied by a thread as its owner, who may have put anything there.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
@@ -88,6 +88,8 @@ impl RowDirectories {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
             if name.starts_with(GONE) {
+                // What could not be removed is there all the same.
+                count += 1;
                 gone.push(entry.path());
             }
             if !is_row_pool_id(&name) {
@@ -128,7 +130,10 @@ fn touch(directory: File) {
 /// Removes a directory, as its owner but for its name; what is left of it goes with the next look.
 fn remove(path: &PathBuf) {
     let removed = directory::open(path).and_then(|opened| {
-        let facts = File::from(opened).metadata()?;
+        let opened = File::from(opened);
+        // Its owner may have shut itself out.
+        opened.set_permissions(Permissions::from_mode(0o700))?;
+        let facts = opened.metadata()?;
         let owner = User {
             uid: facts.uid(),
             gid: facts.gid(),
@@ -171,6 +176,8 @@ mod tests {
         let all = TempDir::new();
         let opened = File::open(all.path()).unwrap();
         let old = make(&all, "old", KEPT * 2);
+        let shut = all.path().join(&old).join("sessions");
+        std::fs::set_permissions(shut, Permissions::from_mode(0o000)).unwrap();
         let used = make(&all, "used", KEPT * 2);
         let young = make(&all, "young", KEPT / 2);
         let mut rows = RowDirectories::default();
@@ -195,6 +202,13 @@ mod tests {
         let rested = modified.unwrap().elapsed().unwrap_or_default();
         assert!(rested < KEPT / 2, "it is used to this day");
         rows.remover.take().unwrap().join().unwrap();
+        // What stays of one is counted, whoever is to blame.
+        let stays = all.path().join(format!("{GONE}x"));
+        std::fs::write(&stays, "no directory").unwrap();
+        rows.look_now(all.path(), false, |_| true).unwrap();
+        assert_eq!(rows.count, 5);
+        rows.remover.take().unwrap().join().unwrap();
+        std::fs::remove_file(&stays).unwrap();
         let names = std::fs::read_dir(all.path()).unwrap();
         assert_eq!(names.count(), 4, "nothing is left of it");
     }

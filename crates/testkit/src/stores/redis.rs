@@ -35,6 +35,31 @@ impl Store<Redis> {
         }))
     }
 
+    /// Starts a Sentinel that watches a store as `main`, and is alone in judging it; as [`Self::start`]. A store that
+    /// has not answered for a second is lost.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn start_sentinel(of: &Self) -> Option<Self> {
+        let program = find(&["redis-server", "valkey-server"])?;
+        let (directory, port) = (TempDir::new(), free_port());
+        let of = of.address.port();
+        let config = directory.write(
+            "sentinel.conf",
+            format!(
+                "bind 127.0.0.1\nport {port}\nsentinel monitor main 127.0.0.1 {of} 1\n\
+                 sentinel down-after-milliseconds main 1000\n\
+                 sentinel failover-timeout main 2000\n"
+            ),
+        );
+        let arguments = owned(&[&config.display().to_string(), "--sentinel"]);
+        let place = (directory, port);
+        Some(Self::begin(Redis, program, arguments, place, |redis| {
+            ask(redis.address, &["PING"]).is_ok()
+        }))
+    }
+
     /// Runs a command on a connection of its own. The answer as text: nothing for a missing
     /// value, a line for each element of a list, an error with its `-`.
     ///

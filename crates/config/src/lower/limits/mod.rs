@@ -4,6 +4,7 @@
 //! refused here, where it can be shown; once the gateway runs such a limit is only noticed by
 //! what it does not hold back.
 
+mod fleet;
 mod handshake;
 pub(crate) mod key;
 pub(crate) mod reserve;
@@ -160,6 +161,7 @@ fn entry(value: &Value<'_>, level: Level) -> Option<Written> {
         mode: table.choice("mode"),
         tunnels: table.flag("tunnels"),
         reserves: reserve::reserves(&table, (level, on, key.as_slice()), concurrent),
+        fleet: fleet::fleet(&table, on, concurrent),
         status: status.map_or(default_status, |status| status as u16),
         page: table
             .get("page")
@@ -253,7 +255,7 @@ fn judge(table: &Table<'_>) {
         return;
     }
     if !has("concurrent") {
-        for name in ["queue", "wait", "late", "tunnels"] {
+        for name in ["queue", "wait", "late", "tunnels", "scope"] {
             report_idle(
                 table,
                 name,

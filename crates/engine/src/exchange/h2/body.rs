@@ -9,7 +9,7 @@ use h2::RecvStream;
 use wire::Framing;
 
 use super::super::pace::{Pace, Patience};
-use super::as_io;
+use super::{H2Shared, OfBody, as_io};
 use crate::deadline::Deadlines;
 use crate::error::{Error, Result};
 
@@ -27,6 +27,7 @@ pub struct H2Body {
     drain_bytes: u64,
     received: u64,
     consumed: u64,
+    shared: Rc<H2Shared>,
 }
 
 impl H2Body {
@@ -43,6 +44,7 @@ impl H2Body {
             drain_bytes: 0,
             received: 0,
             consumed: 0,
+            shared: Rc::default(),
         }
     }
 
@@ -54,7 +56,10 @@ impl H2Body {
         pace: Pace,
         body_bytes_max: u64,
         drain_bytes: u64,
+        shared: &Rc<H2Shared>,
     ) {
+        self.let_go();
+        self.shared = Rc::clone(shared);
         // What follows a request for a tunnel is none of its body.
         self.has_ended = framing == Framing::None || receiver.is_end_stream();
         self.receiver = Some(receiver);
@@ -67,14 +72,26 @@ impl H2Body {
 
     /// Lets go of the stream: the client hears that no more of it is wanted.
     pub(in crate::exchange) fn detach(&mut self) {
-        self.receiver = None;
+        self.let_go();
         self.data = Bytes::new();
+        self.shared = Rc::default();
         self.patience.rest();
     }
 
+    fn let_go(&mut self) {
+        let receiver = self.receiver.take();
+        // What has no body is not counted.
+        if let Some(receiver) = receiver.filter(|_| self.framing != Framing::None) {
+            self.shared
+                .tell(OfBody::Over(receiver.stream_id().as_u32()));
+        }
+    }
+
     /// The stream and what was read of it, for a tunnel.
-    pub(in crate::exchange) fn take(&mut self) -> Option<(RecvStream, Bytes)> {
-        Some((self.receiver.take()?, std::mem::take(&mut self.data)))
+    pub(in crate::exchange) fn take(&mut self) -> Option<(RecvStream, Bytes, Rc<H2Shared>)> {
+        let receiver = self.receiver.take()?;
+        let data = std::mem::take(&mut self.data);
+        Some((receiver, data, Rc::clone(&self.shared)))
     }
 
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
@@ -102,10 +119,18 @@ impl H2Body {
                 self.has_ended = frame.is_none() || receiver.is_end_stream();
                 let count = frame.as_ref().and_then(|it| it.as_ref().ok());
                 let count = count.map_or(0, Bytes::len);
+                if count > 0 {
+                    self.shared
+                        .tell(OfBody::Read(receiver.stream_id().as_u32()));
+                }
                 self.patience.note_moved(count, self.pace);
                 Poll::Ready(frame.transpose().map_err(as_io))
             }
-            Poll::Pending => self.patience.poll_over(cx, self.pace, || 0).map(Err),
+            // That it may send more may be among what waits for the socket.
+            Poll::Pending => {
+                let (shared, pace) = (&self.shared, self.pace);
+                shared.poll_stalled(cx, &mut self.patience, pace).map(Err)
+            }
         }
     }
 
@@ -160,5 +185,11 @@ impl H2Body {
             std::future::poll_fn(|cx| self.poll_fill(cx)).await?;
         }
         Ok(())
+    }
+}
+
+impl Drop for H2Body {
+    fn drop(&mut self) {
+        self.let_go();
     }
 }

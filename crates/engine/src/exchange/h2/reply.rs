@@ -275,14 +275,9 @@ impl H2Reply {
 
     /// The client takes nothing just now: how long may that go on?
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
-        loop {
-            let error = ready!(self.patience.poll_over(cx, self.terms.pace, || 0));
-            if !self.shared.is_behind.get() {
-                return Poll::Ready(Error::client_write(&error));
-            }
-            // Its window may be open: the connection's own patience counts.
-            self.patience.begin();
-        }
+        let pace = self.terms.pace;
+        let over = self.shared.poll_stalled(cx, &mut self.patience, pace);
+        over.map(|error| Error::client_write(&error))
     }
 
     /// Gives the crate what has a window, and the reply's end with its last byte.

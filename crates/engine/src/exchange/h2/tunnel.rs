@@ -1,13 +1,14 @@
 //! A stream that carries no more exchanges: the WebSocket of an extended CONNECT (RFC 8441).
 
 use std::io;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use h2::{Reason, RecvStream, SendStream};
 
 use super::reply::poll_room;
-use super::{SEND_BYTES_MAX, as_io};
+use super::{H2Shared, OfBody, SEND_BYTES_MAX, as_io};
 
 /// Both halves of a stream, for bytes that nobody here reads.
 #[derive(Debug)]
@@ -16,6 +17,7 @@ pub(crate) struct H2Tunnel {
     data: Bytes,
     sender: SendStream<Bytes>,
     has_said_end: bool,
+    shared: Rc<H2Shared>,
 }
 
 impl H2Tunnel {
@@ -23,12 +25,14 @@ impl H2Tunnel {
         receiver: RecvStream,
         data: Bytes,
         sender: SendStream<Bytes>,
+        shared: Rc<H2Shared>,
     ) -> Self {
         Self {
             receiver,
             data,
             sender,
             has_said_end: false,
+            shared,
         }
     }
 
@@ -36,7 +40,11 @@ impl H2Tunnel {
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         while self.data.is_empty() {
             match ready!(self.receiver.poll_data(cx)) {
-                Some(data) => self.data = data.map_err(as_io)?,
+                Some(data) => {
+                    self.data = data.map_err(as_io)?;
+                    let stream = self.receiver.stream_id().as_u32();
+                    self.shared.tell(OfBody::Read(stream));
+                }
                 None => return Poll::Ready(Ok(0)),
             }
         }
@@ -70,6 +78,14 @@ impl H2Tunnel {
         Poll::Ready(sent.map(|()| data.len()).map_err(as_io))
     }
 
+    /// Ready when the client has reset the stream, or its connection is over.
+    pub(crate) fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self.has_said_end {
+            true => Poll::Pending,
+            false => self.sender.poll_reset(cx).map(drop),
+        }
+    }
+
     /// Says that nothing more will be sent.
     pub(crate) fn shutdown_write(&mut self) {
         if !std::mem::replace(&mut self.has_said_end, true) {
@@ -84,5 +100,7 @@ impl Drop for H2Tunnel {
         if !self.has_said_end {
             self.sender.send_reset(Reason::CONNECT_ERROR);
         }
+        let stream = self.receiver.stream_id().as_u32();
+        self.shared.tell(OfBody::Over(stream));
     }
 }

@@ -1,15 +1,19 @@
 //! What changes of a page, each second for as long as somebody looks at it.
 //!
 //! The idea: an event is asked for when the one before has been written, so that who reads slowly gets
-//! fewer of them and nothing gathers. The recorder draws one for all who look at the same.
+//! fewer of them and nothing gathers. The recorder draws one for all who look at the same. Whose figures these are is settled
+//! anew for each.
 
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use config::model::Console;
 use ipc::console::{ConsoleAnswer, ConsoleQuestion};
 
-use super::{EVENT_STREAM, ask, pass_on};
+use super::session::Guest;
+use super::{EVENT_STREAM, ask, pass_on, scope};
+use crate::directory::find;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::exchange::reply::BodySize;
@@ -21,8 +25,8 @@ const EVERY: Duration = Duration::from_secs(1);
 /// The longest that a stream goes on.
 const LASTS: Duration = Duration::from_secs(600);
 
-/// Sends events until the client has gone, the worker drains or has another configuration, or the
-/// recorder is not heard: the page asks again then, under the rules of then.
+/// Sends events until the client has gone, the worker drains or has another configuration, the row that makes the site is
+/// another, whoever looks may not any more, or the recorder is not heard: the page asks again then, under the rules of then.
 ///
 /// No permit is held meanwhile: who watches waits for nothing, and how many may is bounded.
 ///
@@ -31,7 +35,8 @@ const LASTS: Duration = Duration::from_secs(600);
 pub(super) async fn stream(
     chosen: Chosen<'_>,
     exchange: &mut Exchange,
-    question: ConsoleQuestion,
+    (console, guest): (&Console, Option<&Guest>),
+    mut question: ConsoleQuestion,
 ) -> Result<()> {
     let guests = &chosen.worker.shared.guests;
     let full = || Error::new(Kind::Full, "console_viewers", String::new());
@@ -62,11 +67,35 @@ pub(super) async fn stream(
         if is_over || !Rc::ptr_eq(&chosen.worker.serving(), chosen.serving) {
             return Ok(());
         }
+        question.scope = match scope(*chosen, console, guest) {
+            Ok(scope) if stands(chosen, exchange).await => scope,
+            _ => return Ok(()),
+        };
         event = match ask(**chosen, question.clone()).await {
             Ok(next) if is_event(&next) => next.body,
             _ => return Ok(()),
         };
     }
+}
+
+/// Whether the site is what it was: its tenant is not suspended, and its row says what it said.
+async fn stands(chosen: Chosen<'_>, exchange: &mut Exchange) -> bool {
+    let shared = &chosen.worker.shared;
+    if shared.suspension.check(&chosen.site.tenant_name).is_err() {
+        return false;
+    }
+    let Some(row) = &chosen.site.row else {
+        return true;
+    };
+    let asking = find::Asking {
+        worker: chosen.worker,
+        serving: chosen.serving,
+        client: exchange.request.client,
+    };
+    let now = find::early(asking, exchange.request.head.host()).await;
+    let now = now.ok().flatten();
+    let now = now.as_ref().and_then(|(_, site)| site.row.as_ref());
+    now.is_some_and(|now| now.is_like(row))
 }
 
 fn is_event(answer: &ConsoleAnswer) -> bool {

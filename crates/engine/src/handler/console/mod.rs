@@ -15,6 +15,7 @@ use config::model::Console;
 use ipc::console::{ConsoleAnswer, ConsoleQuestion, ConsoleScope, SCRIPT_HASH, TenantSites};
 use wire::{FieldId, Method, field_value_ok};
 
+use crate::directory::eyes;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::exchange::reply::BodySize;
@@ -65,7 +66,8 @@ pub(super) async fn answer(
     };
     let question = question(chosen, exchange, console, (path, guest.as_ref()))?;
     if question.path == EVENTS {
-        return Box::pin(events::stream(chosen, exchange, question)).await;
+        let viewed = (console, guest.as_ref());
+        return Box::pin(events::stream(chosen, exchange, viewed, question)).await;
     }
     let answer = ask(**chosen, question).await?;
     let body = pass_on(exchange, answer)?;
@@ -111,7 +113,8 @@ fn question(
     Ok(question)
 }
 
-/// Whose figures are seen: those of the rule's tenants, and of these that of the guest.
+/// Whose figures are seen: those of the rule's tenants, and of these that of the guest. Whose site it is, and who comes for
+/// themselves, need a plan that lets them.
 fn scope(routed: Routed<'_>, console: &Console, guest: Option<&Guest>) -> Result<ConsoleScope> {
     let named = |name: &str| match name {
         Console::OWN_TENANT => routed.site.tenant_name.to_string(),
@@ -120,6 +123,7 @@ fn scope(routed: Routed<'_>, console: &Console, guest: Option<&Guest>) -> Result
     let of_rule = console.tenants.as_ref();
     let of_rule = of_rule.map(|names| names.iter().map(|name| named(name)).collect::<Vec<_>>());
     let of_guest = guest.and_then(|guest| guest.tenant.clone());
+    let is_guests = of_guest.is_some();
     let tenants = match (of_rule, of_guest) {
         (None, None) => return Ok(ConsoleScope::All),
         (Some(all), None) => all,
@@ -127,10 +131,18 @@ fn scope(routed: Routed<'_>, console: &Console, guest: Option<&Guest>) -> Result
         (Some(all), Some(one)) if all.contains(&one) => vec![one],
         (Some(_), Some(_)) => return Err(Error::refused(403, "console_other_tenant")),
     };
+    let of_itself = |name: &String| is_guests || **name == *routed.site.tenant_name;
+    let mut own = tenants.iter().filter(|name| of_itself(name));
+    if !own.all(|tenant| eyes::may_look(routed, tenant)) {
+        return Err(Error::refused(403, "console_not_in_plan"));
+    }
+    let generation = &routed.serving.generation;
     let sites = |tenant: &str| {
-        let sites = routed.serving.generation.sites.iter();
+        let sites = generation.sites.iter();
         let sites = sites.filter(|site| *site.tenant_name == *tenant);
-        sites.map(|site| site.name.to_string()).collect()
+        let sites = sites.map(|site| site.name.to_string());
+        let of_rows = eyes::hosts_of(&routed.worker.shared, generation, tenant);
+        sites.chain(of_rows.seen.iter().cloned()).collect()
     };
     let with_sites = |tenant: String| TenantSites {
         sites: sites(&tenant),

@@ -124,28 +124,7 @@ fn a_signed_link_lets_in_once_and_a_cookie_from_then_on() {
 #[test]
 fn whose_figures_are_seen_is_said_by_the_rule_and_the_guest() {
     let fixture = fixture();
-    let serving = fixture.worker.serving();
-    let seen = |host: &str, tenant: Option<&str>| {
-        let request = format!("GET /c/?tenant=other HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        let mut exchange = exchange(peer("127.0.0.1:40000"), &request);
-        let arrived = fixture.arrived(&serving);
-        let site = arrived
-            .serving
-            .generation
-            .destination_of(host)
-            .expect("a site");
-        exchange.route.site_index = Some(site.site);
-        let routed = arrived.routed(&exchange.route).expect("a site");
-        let rule = routed.site.rules.first().expect("a rule");
-        let Some(config::model::Handler::Console(console)) = &rule.handler else {
-            panic!("{rule:?}");
-        };
-        let guest = tenant.map(|tenant| Guest {
-            user: "alice".to_owned(),
-            tenant: Some(tenant.to_owned()).filter(|it| !it.is_empty()),
-        });
-        scope(routed, console, guest.as_ref()).map_err(|error| error.reason)
-    };
+    let seen = |host: &str, tenant: Option<&str>| seen(&fixture, host, tenant);
     let tenants = |names: &[(&str, &[&str])]| {
         let tenants = names.iter().map(|(tenant, sites)| TenantSites {
             tenant: (*tenant).to_owned(),
@@ -163,6 +142,65 @@ fn whose_figures_are_seen_is_said_by_the_rule_and_the_guest() {
         seen("panel.example", Some("x")),
         Err("console_other_tenant")
     );
+}
+
+const ROWS: &str = r#"
+recorder = { directory = "{dir}/figures" }
+[[listen]]
+address = "127.0.0.1:8080"
+[directories.d]
+source = "sqlite:{dir}/rows.db"
+query = "SELECT tenant, plan FROM t WHERE host = $host"
+[plans.small]
+console = {small}
+[[sites]]
+hosts = { directory = "d" }
+tenant = "$row.tenant"
+plan = "$row.plan"
+rules = [{ handler = { respond = { body = "x" } } }]
+[[sites]]
+hosts = ["panel.example"]
+tenant = "panel"
+  [[sites.rules]]
+  match = { path = "/c/*" }
+  handler = { console = { link_secret = "{dir}/key" } }
+"#;
+
+#[test]
+fn a_tenant_of_rows_that_nobody_knows_has_no_eyes_where_a_plan_gives_none() {
+    for (small, expected) in [("true", None), ("false", Some("console_not_in_plan"))] {
+        let text = ROWS.replace("{small}", small);
+        let fixture = Fixture::of(generation_with_files(&text, &[("key", SECRET)]));
+        let stranger = seen(&fixture, "panel.example", Some("stranger"));
+        assert_eq!(stranger.err(), expected);
+        let written = seen(&fixture, "panel.example", Some("panel"));
+        assert_eq!(written.err(), None);
+    }
+}
+
+/// Whose figures are seen at a host, by a guest of a tenant.
+fn seen(
+    fixture: &Fixture,
+    host: &str,
+    tenant: Option<&str>,
+) -> std::result::Result<ConsoleScope, &'static str> {
+    let serving = fixture.worker.serving();
+    let request = format!("GET /c/?tenant=other HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let mut exchange = exchange(peer("127.0.0.1:40000"), &request);
+    let arrived = fixture.arrived(&serving);
+    let generation = &arrived.serving.generation;
+    let site = generation.destination_of(host).expect("a site");
+    exchange.route.site_index = Some(site.site);
+    let routed = arrived.routed(&exchange.route).expect("a site");
+    let rule = routed.site.rules.first().expect("a rule");
+    let Some(config::model::Handler::Console(console)) = &rule.handler else {
+        panic!("{rule:?}");
+    };
+    let guest = tenant.map(|tenant| Guest {
+        user: "alice".to_owned(),
+        tenant: Some(tenant.to_owned()).filter(|it| !it.is_empty()),
+    });
+    scope(routed, console, guest.as_ref()).map_err(|error| error.reason)
 }
 
 #[test]

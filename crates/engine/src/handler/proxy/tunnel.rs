@@ -90,6 +90,10 @@ pub(super) async fn open(
                 return Poll::Ready(Over::Broken);
             }
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(Over::Both),
+            // It has said its last, and may yet be gone.
+            (Poll::Ready(Ok(())), Poll::Pending) if client.poll_gone(cx).is_ready() => {
+                return Poll::Ready(Over::Broken);
+            }
             _ => {}
         }
         link.deadline.set_if_clear(tunnel_ms);
@@ -129,6 +133,14 @@ impl TunnelEnd<'_> {
         match self {
             Self::Io(io, buffer) => io.poll_fill(cx, buffer),
             Self::H2(tunnel) => tunnel.poll_fill(cx),
+        }
+    }
+
+    /// Ready when a stream was reset after its end; a connection says nothing of that until it is written to.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Io(..) => Poll::Pending,
+            Self::H2(tunnel) => tunnel.poll_reset(cx),
         }
     }
 

@@ -2,7 +2,10 @@
 //!
 //! The one idea: a frame that carries no payload is work for nothing. All kinds of such work draw on one budget of their
 //! connection, which payload and time fill again: who is answered may ask for more, who only keeps us busy may not. Of a
-//! frame nothing but its head is looked at; whether it makes sense is the crate's to say.
+//! frame nothing but its head is looked at; whether it makes sense is the crate's to say. Bodies are counted by frames,
+//! too, until somebody has read them: each may hold a buffer of the crate's, however short it is.
+
+use std::collections::BTreeMap;
 
 /// What a client sends first (RFC 9113, 3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -25,12 +28,12 @@ const END_HEADERS: u8 = 4;
 const BUDGET_MAX: u32 = 4_000;
 /// What a second adds.
 const PER_SECOND: u64 = 400;
-/// What a KiB of payload adds, of either side.
+/// What a KiB of a reply adds.
 const PER_KIB: u32 = 4;
 /// What a frame of data of ours adds: windows are opened in reply.
 const PER_DATA_SENT: u32 = 12;
-/// What the head of a reply adds: it may have nothing else.
-const PER_HEAD_SENT: u32 = 12;
+/// What a head adds that is all of a reply; one before a body, or before the reply's own, adds nothing.
+const PER_WHOLE_HEAD: u32 = 12;
 /// What data of ours adds that is worth its frame's head but little: less than the window costs that let it out.
 const PER_TINY_SENT: u32 = 2;
 const FRAME_COST: u32 = 4;
@@ -43,6 +46,10 @@ const SETTINGS_COST: u32 = 40;
 /// Data shorter than this is worth its frame's head but little.
 const TINY_BYTES: usize = 256;
 const TINY_COST: u32 = 1;
+/// Frames of bodies that nobody has read yet: twice those of a hundred streams that fill their windows as browsers do.
+const UNREAD_MAX: u32 = 2_000;
+/// Streams whose bodies are counted: those there may be, and others on their way out.
+const BODIES_MAX: usize = 400;
 
 /// The head of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +123,12 @@ pub(super) struct Frames {
     filled_ms: u64,
     /// The highest stream of which a head was seen.
     stream_max: u32,
+    /// The highest stream the crate has accepted.
+    accepted_max: u32,
+    /// How many frames of a stream's body nobody has read, for streams that have one.
+    bodies: BTreeMap<u32, u32>,
+    /// All of these.
+    unread: u32,
     /// Pings that were received and not yet answered.
     pings: u64,
     /// The kind of the frame that is under way or was last.
@@ -134,6 +147,9 @@ impl Frames {
             budget: BUDGET_MAX,
             filled_ms: now_ms,
             stream_max: 0,
+            accepted_max: 0,
+            bodies: BTreeMap::new(),
+            unread: 0,
             pings: 0,
             kind: DATA,
             is_in_block: false,
@@ -162,8 +178,34 @@ impl Frames {
 
     /// The crate has accepted this stream.
     pub(super) fn note_accepted(&mut self, stream: u32) {
+        self.accepted_max = self.accepted_max.max(stream);
         if stream > self.stream_max {
             self.fault = Some(Fault::Disagreement);
+        }
+    }
+
+    /// A frame of this stream's body was read.
+    pub(super) fn note_read(&mut self, stream: u32) {
+        if let Some(count) = self.bodies.get_mut(&stream)
+            && let Some(left) = count.checked_sub(1)
+        {
+            *count = left;
+            self.unread -= 1;
+        }
+    }
+
+    /// Nobody waits for a body of this stream, and the crate holds nothing of it.
+    pub(super) fn note_body_over(&mut self, stream: u32) {
+        self.unread -= self.bodies.remove(&stream).unwrap_or(0);
+    }
+
+    fn note_unread(&mut self, stream: u32) {
+        if let Some(count) = self.bodies.get_mut(&stream) {
+            *count += 1;
+            self.unread += 1;
+            if self.unread > UNREAD_MAX {
+                self.note_flood();
+            }
         }
     }
 
@@ -182,19 +224,29 @@ impl Frames {
     fn receive(&mut self, head: FrameHead) {
         self.kind = head.kind;
         let is_ended = head.flags & END_HEADERS != 0;
+        if head.kind == DATA && head.length > 0 {
+            self.note_unread(head.stream);
+        }
         match head.kind {
             HEADERS => {
+                if head.stream > self.stream_max && head.flags & END_STREAM == 0 {
+                    self.bodies.insert(head.stream, 0);
+                }
                 self.stream_max = self.stream_max.max(head.stream);
                 self.is_in_block = !is_ended;
+                match self.bodies.len() > BODIES_MAX {
+                    true => self.note_flood(),
+                    // Its reply gives that back, and more.
+                    false => self.spend(FRAME_COST),
+                }
             }
             CONTINUATION => {
                 self.is_in_block &= !is_ended;
                 self.spend(CONTINUATION_COST);
             }
-            DATA if head.length >= TINY_BYTES => self.fill_by_bytes(head.length),
-            DATA if head.flags & END_STREAM != 0 => {}
+            DATA if head.length >= TINY_BYTES || head.flags & END_STREAM != 0 => {}
             DATA if head.length > 0 => self.spend(TINY_COST),
-            RST_STREAM => self.spend(RESET_COST),
+            RST_STREAM => self.reset(head.stream),
             SETTINGS if head.flags & ACK == 0 => self.spend(SETTINGS_COST),
             PING => {
                 if head.flags & ACK == 0 {
@@ -223,14 +275,21 @@ impl Frames {
                 self.fill(PER_DATA_SENT);
                 self.fill_by_bytes(head.length);
             }
-            HEADERS => self.fill(PER_HEAD_SENT),
-            RST_STREAM => self.spend(RESET_COST),
+            // The crate answers by itself what is not even a request.
+            HEADERS if head.stream > self.accepted_max => self.spend(RESET_COST),
+            HEADERS if head.flags & END_STREAM != 0 => self.fill(PER_WHOLE_HEAD),
+            RST_STREAM => self.reset(head.stream),
             PING if head.flags & ACK != 0 => match self.pings.checked_sub(1) {
                 Some(left) => self.pings = left,
                 None => self.fault = Some(Fault::Disagreement),
             },
             _ => {}
         }
+    }
+
+    fn reset(&mut self, stream: u32) {
+        self.note_body_over(stream);
+        self.spend(RESET_COST);
     }
 
     fn spend(&mut self, cost: u32) {
@@ -307,6 +366,76 @@ mod tests {
             );
         }
         assert_eq!(endured(DATA, 0, 16_384), 99_999);
+    }
+
+    #[test]
+    fn a_body_and_a_head_before_the_last_pay_for_no_reset() {
+        for is_upload in [false, true] {
+            let mut frames = Frames::new(0);
+            frames.note_received(PREFACE, 0);
+            let mut rounds = 0;
+            while frames.fault().is_none() && rounds < 10_000 {
+                let stream = 2 * rounds + 1;
+                frames.note_received(&frame(HEADERS, END_HEADERS, stream, 40), 0);
+                frames.note_accepted(stream);
+                match is_upload {
+                    true => frames.note_received(&frame(DATA, 0, stream, 2_048), 0),
+                    false => frames.note_sent(&frame(HEADERS, END_HEADERS, stream, 10)),
+                }
+                frames.note_received(&frame(RST_STREAM, 0, stream, 4), 0);
+                rounds += 1;
+            }
+            assert_eq!(rounds, 334, "{is_upload}");
+        }
+    }
+
+    #[test]
+    fn heads_that_are_refused_below_are_work_for_nothing() {
+        let mut frames = Frames::new(0);
+        frames.note_received(PREFACE, 0);
+        let flags = END_HEADERS | END_STREAM;
+        for round in 0..400 {
+            frames.note_received(&frame(HEADERS, flags, 2 * round + 1, 900), 0);
+            frames.note_sent(&frame(HEADERS, flags, 2 * round + 1, 10));
+        }
+        assert_eq!(frames.fault(), Some(Fault::Flood));
+    }
+
+    #[test]
+    fn frames_of_bodies_are_bounded_until_they_are_read() {
+        let begin = |frames: &mut Frames, stream| {
+            frames.note_received(&frame(HEADERS, END_HEADERS, stream, 40), 0);
+            frames.note_accepted(stream);
+        };
+        let mut frames = Frames::new(0);
+        frames.note_received(PREFACE, 0);
+        begin(&mut frames, 1);
+        for _ in 0..100_000 {
+            frames.note_received(&frame(DATA, 0, 1, 256), 0);
+            frames.note_read(1);
+        }
+        for stream in [3, 5, 7, 9] {
+            begin(&mut frames, stream);
+            for _ in 0..1_900 {
+                frames.note_received(&frame(DATA, 0, stream, 256), 0);
+            }
+            match stream {
+                3 => frames.note_received(&frame(RST_STREAM, 0, stream, 4), 0),
+                5 => frames.note_sent(&frame(RST_STREAM, 0, stream, 4)),
+                7 => frames.note_body_over(stream),
+                _ => {}
+            }
+            // What comes behind the end is nobody's.
+            if stream != 9 {
+                frames.note_received(&frame(DATA, 0, stream, 256), 0);
+            }
+            assert_eq!(frames.fault(), None);
+        }
+        assert_eq!((frames.unread, frames.bodies.len()), (1_900, 2));
+        for _ in 0..101 {
+            frames.note_received(&frame(DATA, 0, 1, 256), 0);
+        }
+        assert_eq!(frames.fault(), Some(Fault::Flood));
     }
 
     #[test]

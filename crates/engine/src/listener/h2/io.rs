@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frames::Frames;
 use crate::deadline::Deadlines;
-use crate::exchange::h2::H2Shared;
+use crate::exchange::h2::{H2Shared, OfBody};
 use crate::exchange::pace::Patience;
 use crate::io::Io;
 use crate::write_buffer::WriteBuffer;
@@ -56,6 +56,9 @@ impl FrameIo {
         if taken > 0 || sent.is_ready() {
             self.patience.note_moved(taken, pace);
         }
+        if self.shared.is_behind.get() {
+            self.shared.note_taken(taken);
+        }
         self.shared.is_behind.set(sent.is_pending());
         match sent {
             Poll::Ready(sent) => Poll::Ready(sent.map(drop)),
@@ -82,6 +85,12 @@ impl FrameIo {
         if self.frames.fault().is_some() {
             // Nothing more is read: the end is on its way.
             return Poll::Pending;
+        }
+        for of_body in self.shared.of_bodies.borrow_mut().drain(..) {
+            match of_body {
+                OfBody::Read(stream) => self.frames.note_read(stream),
+                OfBody::Over(stream) => self.frames.note_body_over(stream),
+            }
         }
         let room = buffer.initialize_unfilled();
         let count = ready!(self.io.poll_read(cx, room))?;

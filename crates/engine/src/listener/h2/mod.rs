@@ -52,14 +52,16 @@ const STREAMS_MAX: usize = 100;
 const SHEDDING_STREAMS_MAX: usize = 32;
 /// What a stream may send ahead of whoever reads it.
 const STREAM_WINDOW: u32 = 64 * 1024;
-/// What all streams of a connection may.
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// What all streams of a connection may: bodies that wait in a queue take nothing of those that are being read.
+const CONNECTION_WINDOW: u32 = STREAMS_MAX as u32 * STREAM_WINDOW;
 /// What HTTP/2 counts for a field beside name and value (RFC 9113, 6.5.2).
 const FIELD_BYTES: usize = 32;
 /// How long an idle connection is kept while memory is short, where nothing else is said, in milliseconds.
 const SHORT_IDLE_MS: u64 = 30_000;
 /// How long a client may take to hear that a connection ends.
 const GOING_MS: u64 = 2_000;
+/// How long streams wait until one of them is answered, however many are: none waits for ever for others that last.
+const PLACE_MS: u64 = 1_000;
 /// A wait that only a drain ends.
 const FOR_EVER_MS: u64 = u64::MAX / 4;
 
@@ -77,6 +79,17 @@ enum Stage {
     Going,
     /// It is broken off, or has broken.
     Broken,
+}
+
+/// What a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    /// A stream: there is none.
+    Idle,
+    /// Its streams.
+    Streams,
+    /// Places for streams that nobody answers yet.
+    Places,
 }
 
 /// Whether a client begins with HTTP/2; looks at what it sends without taking it.
@@ -120,7 +133,8 @@ pub(super) async fn live(connection: Connection, deadline: Deadline) {
         shared,
         going_until_ms: 0,
         stage: Stage::Open,
-        is_idle: None,
+        waits: None,
+        begun: 0,
         text: Vec::new(),
     };
     poll_fn(|cx| life.poll(cx, &mut h2)).await;
@@ -209,7 +223,7 @@ fn idle_ms(worker: &Worker) -> u64 {
 struct Life {
     connection: Connection,
     io: Rc<RefCell<FrameIo>>,
-    /// Of an idle connection, or of one that is going.
+    /// Of what the connection waits for.
     deadline: Deadline,
     /// Of a head that has begun.
     head_deadline: Deadline,
@@ -220,8 +234,10 @@ struct Life {
     stage: Stage,
     /// Until when streams are taken by a connection that is going.
     going_until_ms: u64,
-    /// Whether the deadline is that of an idle connection; `None` where it was not set yet.
-    is_idle: Option<bool>,
+    /// What the deadline is for; `None` where it was not set yet.
+    waits: Option<Waits>,
+    /// Streams begun in this turn.
+    begun: usize,
     /// Scratch for heads.
     text: Vec<u8>,
 }
@@ -229,6 +245,7 @@ struct Life {
 impl Life {
     /// One turn: reads frames, answers streams, and sends what came of it. Ready when the connection is over.
     fn poll(&mut self, cx: &mut Context<'_>, h2: &mut H2) -> Poll<()> {
+        self.begun = 0;
         loop {
             while let Poll::Ready(arrived) = h2.poll_accept(cx) {
                 match arrived {
@@ -246,6 +263,11 @@ impl Life {
             }
             has_moved |= self.judge(h2);
             if !has_moved {
+                break;
+            }
+            if self.begun >= STREAMS_MAX {
+                // Others have their turn first.
+                cx.waker().wake_by_ref();
                 break;
             }
         }
@@ -279,25 +301,32 @@ impl Life {
     /// Has streams answered that have waited; says whether there were any.
     fn begin_waiting(&mut self) -> bool {
         let mut has_begun = false;
-        while !self.waiting.is_empty()
-            && self.streams.len() < streams_max(&self.connection.worker)
-            && let Some(mut arrived) = self.waiting.pop_front()
+        while !self.waiting.is_empty() && self.streams.len() < streams_max(&self.connection.worker)
         {
-            if !is_reset(&mut arrived.1) {
-                self.begin(arrived);
-                has_begun = true;
-            }
+            has_begun |= self.begin_next();
         }
         has_begun
+    }
+
+    /// Has the stream answered that has waited longest; says whether there was one.
+    fn begin_next(&mut self) -> bool {
+        while let Some(mut arrived) = self.waiting.pop_front() {
+            if !is_reset(&mut arrived.1) {
+                self.begin(arrived);
+                return true;
+            }
+        }
+        false
     }
 
     /// Makes an exchange of a stream.
     fn begin(&mut self, (request, respond): Arrived) {
         let connection = &mut self.connection;
         connection.served += 1;
+        self.begun += 1;
         if self.stage == Stage::Open {
             // It was not idle, even where it is again by the end of this turn.
-            self.is_idle = None;
+            self.waits = None;
         }
         let worker = Rc::clone(&connection.worker);
         let serving = worker.serving();
@@ -325,6 +354,7 @@ impl Life {
                 pace,
                 body_bytes,
                 drain_bytes,
+                &self.shared,
             );
             let terms = connection.terms(&process.caps, &process.timeouts);
             reply.begin(respond, head.method, is_connect, terms, &self.shared);
@@ -336,7 +366,7 @@ impl Life {
     fn judge(&mut self, h2: &mut H2) -> bool {
         let fault = self.io.borrow().frames.fault();
         if let (Some(fault), true) = (fault, self.stage != Stage::Broken) {
-            (self.stage, self.is_idle) = (Stage::Broken, None);
+            (self.stage, self.waits) = (Stage::Broken, None);
             let (code, reason) = match fault {
                 Fault::Flood => (Reason::ENHANCE_YOUR_CALM, "h2_flood"),
                 Fault::Disagreement => (Reason::INTERNAL_ERROR, "h2_disagreement"),
@@ -356,7 +386,7 @@ impl Life {
 
     /// Tells the client that no more streams are taken, in two steps (RFC 9113, 6.8).
     fn go(&mut self, h2: &mut H2) {
-        (self.stage, self.is_idle) = (Stage::Going, None);
+        (self.stage, self.waits) = (Stage::Going, None);
         self.going_until_ms = self.connection.worker.deadlines.now_ms() + GOING_MS;
         h2.graceful_shutdown();
     }
@@ -373,6 +403,12 @@ impl Life {
         self.set_deadline();
         ready!(self.deadline.poll_expired(cx));
         match self.stage {
+            Stage::Open | Stage::Going if self.waits == Some(Waits::Places) => {
+                self.waits = None;
+                self.begin_next();
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
             Stage::Open => {
                 // What is sent for it, and what the client says to it, comes with the next turn.
                 self.go(h2);
@@ -386,12 +422,16 @@ impl Life {
     /// Waits as long as may be waited in the state that the connection is in; nothing a client does without opening a
     /// stream makes that longer.
     fn set_deadline(&mut self) {
-        let is_idle = self.streams.is_empty() && self.waiting.is_empty();
-        if self.is_idle == Some(is_idle) {
+        let waits = match (self.waiting.is_empty(), self.streams.is_empty()) {
+            (false, _) => Waits::Places,
+            (true, false) => Waits::Streams,
+            (true, true) => Waits::Idle,
+        };
+        if self.waits == Some(waits) {
             return;
         }
-        self.is_idle = Some(is_idle);
-        if is_idle {
+        self.waits = Some(waits);
+        if waits == Waits::Idle {
             (self.waiting, self.text) = (VecDeque::new(), Vec::new());
             self.io.borrow_mut().rest();
         }
@@ -399,8 +439,8 @@ impl Life {
             0 => Awaited::FirstRequest,
             _ => Awaited::NextStream,
         };
-        match (self.stage, is_idle) {
-            (Stage::Open, true) => {
+        match (self.stage, waits) {
+            (Stage::Open, Waits::Idle) => {
                 let wait_ms = match awaited {
                     Awaited::FirstRequest => self.connection.header_ms(),
                     _ => idle_ms(&self.connection.worker),
@@ -408,9 +448,13 @@ impl Life {
                 self.deadline.set_for(awaited, wait_ms);
             }
             // A drain is to be heard of.
-            (Stage::Open, false) => self.deadline.set_for(Awaited::NextStream, FOR_EVER_MS),
-            (_, true) => self.deadline.set(GOING_MS),
-            (_, false) => self.deadline.clear(),
+            (Stage::Open, Waits::Streams) => {
+                self.deadline.set_for(Awaited::NextStream, FOR_EVER_MS);
+            }
+            (Stage::Open, Waits::Places) => self.deadline.set_for(Awaited::NextStream, PLACE_MS),
+            (Stage::Going, Waits::Places) => self.deadline.set(PLACE_MS),
+            (_, Waits::Idle) => self.deadline.set(GOING_MS),
+            (_, _) => self.deadline.clear(),
         }
     }
 

@@ -18,10 +18,8 @@ const DAY_S: i64 = 86_400;
 
 /// Sensors, what can be raised, and rules that shed.
 pub(super) fn machine(document: &mut Document, told: &LiveTelling<'_>) {
-    let sensors = told.live.sensors.map(|it| &it.sensors);
-    let rows = sensors.into_iter().flat_map(control::Named::iter);
-    let rows: Vec<(&str, &Sensor)> = rows.collect();
-    let mut table = told.telling.table(rows);
+    let sensors = &told.live.now.sensors;
+    let mut table = told.telling.table(sensors.sensors.iter());
     table.words("sensor", "センサー", |it| Cell::name(it.0));
     table.leads(|it| told.history(it.0));
     table.numbers("now", "現在", |(name, it)| {
@@ -41,24 +39,19 @@ pub(super) fn machine(document: &mut Document, told: &LiveTelling<'_>) {
     });
     told.end(table, document, "sensors", "Sensors", "センサー");
     shedding(document, told);
-    if let Some(sensors) = told.live.sensors {
-        for advice in &sensors.advice {
-            let section = document.section(format!(
-                "{}: {}",
-                told.say("What can be raised", "上げられるもの"),
-                advice.sensor
-            ));
-            section.text(&*advice.state);
-            section.listing(told.say("Commands", "コマンド"), advice.commands.join("\n"));
-            section.text(&*advice.cost);
-        }
-        if !sensors.missing.is_empty() {
-            let heading = told.say("Not told by this machine", "このマシンでは分からないもの");
-            let section = document.section(heading);
-            for missing in &sensors.missing {
-                section.text(format!("{}: {}", missing.sensors.join(", "), missing.why));
-                section.text(&*missing.remedy);
-            }
+    for advice in &sensors.advice {
+        let heading = told.say("What can be raised", "上げられるもの");
+        let section = document.section(format!("{heading}: {}", advice.sensor));
+        section.text(&*advice.state);
+        section.listing(told.say("Commands", "コマンド"), advice.commands.join("\n"));
+        section.text(&*advice.cost);
+    }
+    if !sensors.missing.is_empty() {
+        let heading = told.say("Not told by this machine", "このマシンでは分からないもの");
+        let section = document.section(heading);
+        for missing in &sensors.missing {
+            section.text(format!("{}: {}", missing.sensors.join(", "), missing.why));
+            section.text(&*missing.remedy);
         }
     }
 }
@@ -74,7 +67,7 @@ fn is_too_much(name: &str, sensor: &Sensor) -> bool {
 }
 
 fn shedding(document: &mut Document, told: &LiveTelling<'_>) {
-    let mut table = told.telling.table(&told.live.status.shedding);
+    let mut table = told.telling.table(&told.live.now.status.shedding);
     table.name("rule", "規則", |it| &it.rule);
     table.name("sensor", "センサー", |it| &it.sensor);
     table.leads(|it| told.history(&it.sensor));
@@ -103,7 +96,7 @@ fn shedding(document: &mut Document, told: &LiveTelling<'_>) {
 
 /// Pools and what programs used.
 pub(super) fn programs(document: &mut Document, told: &LiveTelling<'_>) {
-    let programs = &told.live.status.programs;
+    let programs = &told.live.now.status.programs;
     if *told.scope == ConsoleScope::All {
         let killed: u64 = programs.killed.iter().map(|(_, count)| count).sum();
         let mut fact = |english, japanese, count| {
@@ -119,7 +112,7 @@ pub(super) fn programs(document: &mut Document, told: &LiveTelling<'_>) {
 }
 
 fn pools(document: &mut Document, told: &LiveTelling<'_>) {
-    let shown = told.live.pools.iter();
+    let shown = told.live.now.pools.iter();
     let shown = shown.filter(|it| told.scope.has_tenant(&it.tenant));
     let mut table = told.telling.table(shown);
     table.name("pool", "プール", |it| &it.name);
@@ -145,7 +138,7 @@ fn pools(document: &mut Document, told: &LiveTelling<'_>) {
 }
 
 fn groups(document: &mut Document, told: &LiveTelling<'_>) {
-    let shown = told.live.status.groups.iter();
+    let shown = told.live.now.status.groups.iter();
     let shown = shown.filter(|it| told.scope.has_tenant(&it.tenant));
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in shown.clone().flat_map(|group| group.used.iter()) {
@@ -181,7 +174,7 @@ fn groups(document: &mut Document, told: &LiveTelling<'_>) {
 
 /// Servers behind this one.
 pub(super) fn back_ends(document: &mut Document, told: &LiveTelling<'_>) {
-    let mut table = told.telling.table(told.live.status.upstreams.iter());
+    let mut table = told.telling.table(told.live.now.status.upstreams.iter());
     table.words("upstream", "アップストリーム", |it| {
         Cell::name(&*it.upstream)
     });
@@ -202,7 +195,12 @@ pub(super) fn back_ends(document: &mut Document, told: &LiveTelling<'_>) {
 
 /// Certificates by their end.
 pub(super) fn certificates(document: &mut Document, told: &LiveTelling<'_>) {
-    let shown = told.live.certificates.iter().filter(|it| is_ours(it, told));
+    let shown = told
+        .live
+        .now
+        .certificates
+        .iter()
+        .filter(|it| is_ours(it, told));
     let mut shown: Vec<&Certificate> = shown.collect();
     shown.sort_by_key(|it| it.valid_s.unwrap_or(i64::MIN));
     let mut table = told.telling.table(shown);
@@ -245,7 +243,7 @@ fn is_ours(certificate: &Certificate, told: &LiveTelling<'_>) -> bool {
 /// What is not as it should be, the worst first.
 pub(super) fn alerts(document: &mut Document, told: &LiveTelling<'_>) {
     let mut found = of_rules(told);
-    found.extend(of_configuration(told.live.status, told));
+    found.extend(of_configuration(&told.live.now.status, told));
     found.extend(of_serving(told));
     let section = document.section("");
     if found.is_empty() {
@@ -344,80 +342,72 @@ fn of_configuration(status: &Status, told: &LiveTelling<'_>) -> Vec<(Tone, Strin
         found.push((Tone::Bad, text));
     }
     found.extend(status.held.iter().map(|it| (Tone::Warn, it.clone())));
-    let broken = status.certificates.as_ref().map_or(0, |it| it.broken);
-    if broken > 0 {
-        let what = told.say("Certificates with something wrong", "問題のある証明書");
-        found.push((Tone::Bad, format!("{what}: {broken}")));
-    }
-    for (count, what) in [
-        (
-            status.access_records_lost,
-            told.say("Access records lost", "失われたアクセス記録"),
-        ),
-        (
-            status.error_lines_lost,
-            told.say("Lines of the error log lost", "失われたエラーログの行"),
-        ),
-        (
-            status.restarts,
-            told.say("Restarts of the server", "サーバの再起動"),
-        ),
-    ] {
+    let mut add = |tone, what: &str, count: u64| {
         if count > 0 {
-            found.push((Tone::Warn, format!("{what}: {}", units::count(count))));
+            found.push((tone, format!("{what}: {}", units::count(count))));
         }
-    }
+    };
+    let broken = status.certificates.as_ref().map_or(0, |it| it.broken);
+    let what = told.say("Certificates with something wrong", "問題のある証明書");
+    add(Tone::Bad, what, broken);
+    let what = told.say("Access records lost", "失われたアクセス記録");
+    add(Tone::Warn, what, status.access_records_lost);
+    let what = told.say("Lines of the error log lost", "失われたエラーログの行");
+    add(Tone::Warn, what, status.error_lines_lost);
+    let what = told.say("Restarts of the server", "サーバの再起動");
+    add(Tone::Warn, what, status.restarts);
     found
 }
 
 fn of_serving(told: &LiveTelling<'_>) -> Vec<(Tone, String)> {
-    let status = told.live.status;
+    let now = told.live.now;
     let mut found = Vec::new();
-    for rule in status.shedding.iter().filter(|rule| rule.state != "green") {
-        let text = match told.telling.language {
-            Language::English => format!(
-                "Too much to do: {} admits {}",
-                rule.rule,
-                units::share(rule.admitted_share)
-            ),
-            Language::Japanese => format!(
-                "過負荷: {} は {} を受け入れています",
-                rule.rule,
-                units::share(rule.admitted_share)
-            ),
+    for rule in &now.status.shedding {
+        let tone = match &*rule.state {
+            "green" => continue,
+            "red" => Tone::Bad,
+            _ => Tone::Warn,
         };
-        let tone = if rule.state == "red" {
-            Tone::Bad
-        } else {
-            Tone::Warn
+        let (rule, share) = (&rule.rule, units::share(rule.admitted_share));
+        let text = match told.telling.language {
+            Language::English => format!("Too much to do: {rule} admits {share}"),
+            Language::Japanese => format!("過負荷: {rule} は {share} を受け入れています"),
         };
         found.push((tone, text));
     }
-    for it in status.upstreams.iter().filter(|it| !it.is_up()) {
-        let what = told.say("Back end is down", "バックエンド停止");
-        found.push((Tone::Bad, format!("{what}: {} {}", it.upstream, it.server)));
+    let mut add = |tone, english, japanese, which: String| {
+        found.push((tone, format!("{}: {which}", told.say(english, japanese))));
+    };
+    for it in now.status.upstreams.iter().filter(|it| !it.is_up()) {
+        let which = format!("{} {}", it.upstream, it.server);
+        add(Tone::Bad, "Back end is down", "バックエンド停止", which);
     }
-    for pool in told.live.pools.iter().filter(|it| it.state == "failed") {
-        let what = told.say("Pool does not start", "プールが起動しません");
-        found.push((
+    for it in now.pools.iter().filter(|it| it.state == "failed") {
+        let which = format!("{}: {}", it.name, it.failure);
+        add(
             Tone::Bad,
-            format!("{what}: {}: {}", pool.name, pool.failure),
-        ));
+            "Pool does not start",
+            "プールが起動しません",
+            which,
+        );
     }
-    for it in told.live.certificates {
+    for it in &now.certificates {
         let days = it.valid_s.map(|s| s.div_euclid(DAY_S));
-        let Some(days) = days.filter(|days| *days < ENDING_DAYS) else {
-            continue;
-        };
-        let what = told.say("Certificate ends, days left", "証明書の残り日数");
-        let tone = if days < 0 { Tone::Bad } else { Tone::Warn };
-        found.push((tone, format!("{what}: {}: {days}", it.name)));
+        if let Some(days @ ..ENDING_DAYS) = days {
+            let tone = if days < 0 { Tone::Bad } else { Tone::Warn };
+            let which = format!("{}: {days}", it.name);
+            add(
+                tone,
+                "Certificate ends, days left",
+                "証明書の残り日数",
+                which,
+            );
+        }
     }
-    let sensors = told.live.sensors.map(|it| &it.sensors);
-    for (name, sensor) in sensors.into_iter().flat_map(control::Named::iter) {
+    for (name, sensor) in now.sensors.sensors.iter() {
         if is_too_much(name, sensor) {
-            let what = told.say("Sensor beyond what is too much", "センサーが過大");
-            found.push((Tone::Warn, format!("{what}: {name}")));
+            let (english, japanese) = ("Sensor beyond what is too much", "センサーが過大");
+            add(Tone::Warn, english, japanese, name.to_owned());
         }
     }
     found

@@ -4,19 +4,20 @@
 //! the same. Without them the page says that the server is not heard. A tenant sees of them what
 //! bears its name or that of a site of its own.
 
+mod directories;
 mod machine;
 mod now;
 
 use std::collections::HashSet;
 
-use control::{Certificate, Key, PoolStanding, Sensors, Status, TenantNow};
+use control::{Snapshot, Status};
 use ipc::console::{ConsoleAnswer, ConsoleScope, TenantSites};
 use maud::html;
 use report::{Document, Phrase, Tone};
 
-use super::address::{Address, Page};
+use super::address::{Address, Page, Titled};
 use super::site::SitePart;
-use super::{Asking, NoPage, export, frame, incidents, refused, site};
+use super::{Asking, NoPage, export, frame, history, incidents, load, refused, site};
 use crate::alert::AlertStanding;
 use crate::outlook::{KeptOutlook, outlook, resources};
 use crate::page::RowTable;
@@ -28,20 +29,10 @@ const ROWS_MAX: usize = 100;
 /// What the server says.
 #[derive(Debug, Clone)]
 pub struct Live<'a> {
-    /// Everything it counts.
-    pub status: &'a Status,
-    /// The same a while ago, and how many seconds that is: rates are of the time between.
+    /// What it says.
+    pub now: &'a Snapshot,
+    /// What it counted a while ago, and how many seconds that is: rates are of the time between.
     pub before: Option<(&'a Status, f64)>,
-    /// What its sensors say.
-    pub sensors: Option<&'a Sensors>,
-    /// Keys of limits that hold or wait, those with most first.
-    pub keys: &'a [Key],
-    /// Tenants, those that take most first.
-    pub tenants: &'a [TenantNow],
-    /// How pools stand.
-    pub pools: &'a [PoolStanding],
-    /// Its certificates.
-    pub certificates: &'a [Certificate],
     /// What somebody wants to be told of, and how that stands.
     pub alerts: &'a [AlertStanding],
     /// Whose sites there are, of those that are recorded.
@@ -56,13 +47,13 @@ pub(super) enum LivePage {
     Machine,
     Programs,
     BackEnds,
+    Directories,
     Certificates,
     Alerts,
 }
 
-impl LivePage {
-    /// All, in the order they are shown: what addresses and people call them.
-    const ALL: [(LivePage, &'static str, Phrase); 7] = [
+impl Titled for LivePage {
+    const ALL: &'static [(LivePage, &'static str, Phrase)] = &[
         (LivePage::Now, "now", Phrase::new("Now", "現在")),
         (LivePage::Limits, "limits", Phrase::new("Limits", "制限")),
         (
@@ -81,32 +72,20 @@ impl LivePage {
             Phrase::new("Back ends", "バックエンド"),
         ),
         (
+            LivePage::Directories,
+            "directories",
+            Phrase::new("Directories", "ディレクトリ"),
+        ),
+        (
             LivePage::Certificates,
             "certificates",
             Phrase::new("Certificates", "証明書"),
         ),
         (LivePage::Alerts, "alerts", Phrase::new("Alerts", "警告")),
     ];
+}
 
-    pub(super) fn all() -> impl Iterator<Item = LivePage> {
-        LivePage::ALL.into_iter().map(|(page, ..)| page)
-    }
-
-    /// What addresses call it.
-    pub(super) fn id(self) -> &'static str {
-        // They stand in their order.
-        LivePage::ALL[self as usize].1
-    }
-
-    pub(super) fn of_id(id: &str) -> Option<LivePage> {
-        LivePage::all().find(|page| page.id() == id)
-    }
-
-    /// What people call it.
-    pub(super) fn title(self) -> Phrase {
-        LivePage::ALL[self as usize].2
-    }
-
+impl LivePage {
     /// Whether anything on it may be a tenant's.
     pub(super) fn is_shown_to(self, scope: &ConsoleScope) -> bool {
         let is_everybodys = matches!(
@@ -125,7 +104,14 @@ pub(super) fn answer(
 ) -> Result<ConsoleAnswer, NoPage> {
     let mut document = document(asking, page).ok_or(NoPage::Unknown)?;
     let (mut below, days) = match page {
-        LivePage::Machine => (Some(capacity(store, asking)?), None),
+        LivePage::Machine => {
+            let mut below = capacity(store, asking)?;
+            below
+                .sections
+                .extend(history::of_server(store, asking)?.sections);
+            (Some(below), Some(asking.range()?))
+        }
+        LivePage::Programs => (Some(load::taken(store, asking)?), Some(asking.range()?)),
         LivePage::Limits => (Some(went_wrong(store, asking)?), Some(asking.range()?)),
         _ => (None, None),
     };
@@ -159,8 +145,8 @@ fn went_wrong(store: &FigureStore, asking: &Asking<'_>) -> Result<Document, NoPa
 
 /// How full the machine is, and when it will be.
 fn capacity(store: &FigureStore, asking: &Asking<'_>) -> Result<Document, NoPage> {
-    let sensors = asking.moment.live.and_then(|live| live.sensors);
-    let advice = sensors.map_or(&[][..], |sensors| &sensors.advice);
+    let live = asking.moment.live;
+    let advice = live.map_or(&[][..], |live| &live.now.sensors.advice);
     let raised_by = |figure: &str| {
         let advice = advice.iter().find(|it| it.sensor == figure);
         advice.map_or_else(Vec::new, |it| it.commands.clone())
@@ -224,6 +210,7 @@ fn document(asking: &Asking<'_>, page: LivePage) -> Option<Document> {
         LivePage::Machine => machine::machine(&mut document, &told),
         LivePage::Programs => machine::programs(&mut document, &told),
         LivePage::BackEnds => machine::back_ends(&mut document, &told),
+        LivePage::Directories => directories::directories(&mut document, &told),
         LivePage::Certificates => machine::certificates(&mut document, &told),
         LivePage::Alerts => machine::alerts(&mut document, &told),
     }
@@ -285,7 +272,8 @@ impl LiveTelling<'_> {
         table.end(document, id, self.say(english, japanese), nothing);
     }
 
-    fn has_limit(&self, limit: &str) -> bool {
-        self.scope.has_limit(limit)
+    /// Whether a site of now is shown.
+    fn has_site(&self, site: &str) -> bool {
+        *self.scope == ConsoleScope::All || self.recorded.contains(site)
     }
 }

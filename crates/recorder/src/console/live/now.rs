@@ -1,7 +1,7 @@
 //! Who asks for what at this moment, and who holds, waits and is refused.
 
-use control::{Limit, Replies, Status};
-use ipc::console::ConsoleScope;
+use control::{Limit, Replies, Status, TenantNow};
+use ipc::console::{ConsoleScope, LimitOwner};
 use report::units::{self, Unit};
 use report::{Cell, Document, Tone};
 
@@ -9,18 +9,11 @@ use super::LiveTelling;
 
 /// What goes on now.
 pub(super) fn now(document: &mut Document, told: &LiveTelling<'_>) {
-    let status = told.live.status;
     if *told.scope == ConsoleScope::All {
         machine_facts(document, told);
     } else {
-        let per_s = told.live.before.map(|(before, seconds)| {
-            let count = |status: &Status| {
-                let sites = status.sites.iter();
-                let sites = sites.filter(|site| told.scope.has_site(&site.site));
-                sites.map(|site| site.replies.count()).sum::<u64>()
-            };
-            rate(count(status), count(before), seconds)
-        });
+        let per_s = own_tenants(told).filter_map(|it| it.requests_per_s);
+        let per_s = per_s.reduce(|one, other| one + other);
         document.fact(
             told.say("requests a second", "毎秒リクエスト"),
             per_second(per_s),
@@ -34,7 +27,7 @@ pub(super) fn now(document: &mut Document, told: &LiveTelling<'_>) {
 }
 
 fn machine_facts(document: &mut Document, told: &LiveTelling<'_>) {
-    let status = told.live.status;
+    let status = &told.live.now.status;
     let ended = |status: &Status| status.workers.iter().map(|it| it.ended).sum::<u64>();
     let refused = |status: &Status| status.limits.iter().map(Limit::refused_total).sum::<u64>();
     let between = |of: &dyn Fn(&Status) -> u64| {
@@ -70,7 +63,7 @@ fn uptime(seconds: u64) -> String {
 
 /// A share of the exchanges since the last look took at most so long, as far as buckets tell.
 fn quantile(told: &LiveTelling<'_>, share: f64) -> String {
-    let time = &told.live.status.time;
+    let time = &told.live.now.status.time;
     let before = told
         .live
         .before
@@ -107,7 +100,7 @@ fn per_second(rate: Option<f64>) -> String {
 
 /// Sites that were asked for since the last look.
 fn sites(document: &mut Document, told: &LiveTelling<'_>) {
-    let (status, before) = (told.live.status, told.live.before);
+    let (status, before) = (&told.live.now.status, told.live.before);
     let known = before.map(|(before, _)| {
         let sites = before.sites.iter();
         sites
@@ -116,7 +109,12 @@ fn sites(document: &mut Document, told: &LiveTelling<'_>) {
     });
     let seconds = before.map(|(_, seconds)| seconds);
     let shown = status.sites.iter();
-    let shown = shown.filter(|site| told.scope.has_site(&site.site));
+    let shown = shown.filter(|site| told.has_site(&site.site));
+    let mut shown = shown.peekable();
+    if *told.scope != ConsoleScope::All && shown.peek().is_none() {
+        // Of a row's hosts the server counts no requests by themselves.
+        return;
+    }
     let mut rows: Vec<(&str, Replies, Replies)> = shown
         .map(|site| {
             let before = known.as_ref().and_then(|known| known.get(&*site.site));
@@ -152,10 +150,14 @@ fn sites(document: &mut Document, told: &LiveTelling<'_>) {
     told.end(table, document, "sites", "Sites", "サイト");
 }
 
+/// What tenants of the scope take.
+fn own_tenants<'a>(told: &LiveTelling<'a>) -> impl Iterator<Item = &'a TenantNow> {
+    let (tenants, scope) = (told.live.now.tenants.iter(), told.scope);
+    tenants.filter(|it| scope.has_tenant(&it.tenant))
+}
+
 fn tenants(document: &mut Document, told: &LiveTelling<'_>) {
-    let shown = told.live.tenants.iter();
-    let shown = shown.filter(|it| told.scope.has_tenant(&it.tenant));
-    let mut table = told.telling.table(shown);
+    let mut table = told.telling.table(own_tenants(told));
     table.name("tenant", "テナント", |it| &it.tenant);
     table.leads(|it| told.tenant(&it.tenant));
     table.figure("cores", "コア", Unit::Count, |it| it.cpu_cores);
@@ -167,6 +169,12 @@ fn tenants(document: &mut Document, told: &LiveTelling<'_>) {
     table.figure("requests/s", "リクエスト/秒", Unit::Count, |it| {
         it.requests_per_s
     });
+    table.figure(
+        "handshakes/s",
+        "ハンドシェイク/秒",
+        Unit::Count,
+        |it| it.handshakes_per_s,
+    );
     table.count("waiting", "待機中", |it| it.waiting);
     table.figure("refused/s", "拒否/秒", Unit::Count, |it| {
         it.refused_per_s
@@ -175,7 +183,7 @@ fn tenants(document: &mut Document, told: &LiveTelling<'_>) {
 }
 
 fn workers(document: &mut Document, told: &LiveTelling<'_>) {
-    let status = told.live.status;
+    let status = &told.live.now.status;
     let lag_s = |index: usize| status.loop_lag_s.get(index).copied().flatten();
     let mut table = told.telling.table(status.workers.iter().enumerate());
     table.words("worker", "ワーカー", |it| Cell::from(it.0.to_string()));
@@ -191,8 +199,8 @@ fn workers(document: &mut Document, told: &LiveTelling<'_>) {
 /// Who holds, waits and is refused.
 pub(super) fn limits(document: &mut Document, told: &LiveTelling<'_>) {
     keys(document, told);
-    let shown = told.live.status.limits.iter();
-    let shown = shown.filter(|it| told.has_limit(&it.limit));
+    let shown = told.live.now.status.limits.iter();
+    let shown = shown.filter(|it| told.scope.has_limit(&it.limit));
     let mut table = told.telling.table(shown);
     table.words("limit", "制限", |it| {
         let shadow = told.say(" (in shadow)", "（試行）");
@@ -228,8 +236,11 @@ fn permits(limit: &Limit) -> Cell {
 
 /// The keys that hold and wait.
 fn keys(document: &mut Document, told: &LiveTelling<'_>) {
-    let shown = told.live.keys.iter();
-    let shown = shown.filter(|key| told.has_limit(&key.limit));
+    let shown = told.live.now.keys.iter();
+    let shown = shown.filter(|it| {
+        let own = LimitOwner::of_key(&it.limit, &it.key);
+        told.scope.has_limit(&own)
+    });
     let mut table = told.telling.table(shown);
     table.name("limit", "制限", |it| &it.limit);
     table.leads(|it| told.limit(&it.limit));
@@ -253,7 +264,7 @@ fn keys(document: &mut Document, told: &LiveTelling<'_>) {
 }
 
 fn classes(document: &mut Document, told: &LiveTelling<'_>) {
-    let shown = told.live.status.classes.iter();
+    let shown = told.live.now.status.classes.iter();
     let shown = shown.filter(|it| told.scope.has_tenant(&it.tenant));
     let mut table = told.telling.table(shown);
     table.name("tenant", "テナント", |it| &it.tenant);

@@ -1,0 +1,102 @@
+//! What machines share, as the server sees it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The store that machines count limits by, and what this one has leased of it.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Fleet {
+    /// `answers`, `quiet` for one that gives out nothing new for now, or `lost`.
+    pub store: Cow<'static, str>,
+    /// Machines that it has told of.
+    pub machines: u32,
+    /// Whether an operator has this one drained.
+    pub drained: bool,
+    /// The longest that it took to answer in the last minutes; none: there was no answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slowest_answer_s: Option<f64>,
+    /// Since that was asked which it answered last; none: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answered_ago_s: Option<f64>,
+    /// What is leased, by limit, of those that are in use.
+    pub leases: Vec<FleetLease>,
+}
+
+/// What is leased of a limit, all its keys together.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FleetLease {
+    /// Its name, as `limits list` gives it.
+    pub limit: String,
+    /// Keys in use.
+    pub keys: u32,
+    /// Permits that this machine may give out.
+    pub leased: u64,
+    /// Permits that are in flight here.
+    pub in_flight: u64,
+    /// Requests that wait here.
+    pub queued: u64,
+}
+
+/// The machines that share limits, as the store and each of them know.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FleetMachines {
+    /// How the store is for the machine that answers, as [`Fleet::store`].
+    pub store: Cow<'static, str>,
+    /// For how long permits are given.
+    pub lease_s: f64,
+    /// Each of them.
+    pub machines: Vec<FleetMachine>,
+}
+
+/// What a machine says of itself, and the store of it.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FleetMachine {
+    /// Its name.
+    pub machine: String,
+    /// Whether it is the one that answers.
+    pub here: bool,
+    /// Since it was heard of, by the store's clock; none: it was not for an hour.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heard_ago_s: Option<f64>,
+    /// Whether an operator wants it drained.
+    pub to_drain: bool,
+    /// Whether it is: it asks for no further requests, and ends connections with their reply.
+    pub drained: bool,
+    /// Which program it runs.
+    pub version: String,
+    /// Requests under way.
+    pub in_flight: u64,
+    /// The longest that the store took to answer it in the last minutes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slowest_answer_s: Option<f64>,
+    /// A digest of each part of its configuration.
+    pub digests: BTreeMap<String, String>,
+    /// The parts in which it differs from what most machines have.
+    pub differs: Vec<String>,
+    /// Limits in use of which it has leased something, those with most first.
+    pub leases: Vec<FleetLease>,
+}
+
+impl FleetMachines {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn of_json(json: &str) -> Result<FleetMachines, String> {
+        serde_json::from_str(json).map_err(|error| error.to_string())
+    }
+}
+
+impl FleetMachine {
+    /// Reads what a machine says of itself; `None` where it is nothing of the kind.
+    #[must_use]
+    pub fn of_json(json: &str) -> Option<FleetMachine> {
+        serde_json::from_str(json).ok()
+    }
+}

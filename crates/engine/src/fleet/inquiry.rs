@@ -1,0 +1,159 @@
+//! What operators ask of the machines of a fleet, and whether this one is drained.
+//!
+//! The idea: an operator waits on a thread of the control socket, no worker does; the fleet's thread takes the question to the
+//! store. There is one at a time: a later one takes the place of an earlier.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ipc::fleet::{DrainOrder, FleetSaid, MACHINES_MAX, MachineReport};
+use tokio::sync::Notify;
+
+/// How long an answer may take: less than who asks waits.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Limits that a machine tells of.
+pub(crate) const LEASES_MAX: usize = 32;
+
+/// Where the machines are asked for, and what workers are told of this one.
+#[derive(Debug, Default)]
+pub(crate) struct FleetInquiry {
+    is_drained: AtomicBool,
+    slowest_us: AtomicU64,
+    listing: Mutex<Listing>,
+    listed: Condvar,
+    /// Somebody asks.
+    pub(super) asked: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Listing {
+    /// The number of the question.
+    id: u64,
+    /// What comes before it, until it is taken to the store.
+    question: Option<Option<DrainOrder>>,
+    machines: Vec<MachineReport>,
+    answer: Option<Result<(), String>>,
+}
+
+impl FleetInquiry {
+    /// Whether an operator wants this machine to have no further requests.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.is_drained.load(Relaxed)
+    }
+
+    /// The longest that the store took to answer in the last minutes; `None`: it did not.
+    pub(crate) fn slowest(&self) -> Option<Duration> {
+        let us = self.slowest_us.load(Relaxed);
+        (us > 0).then(|| Duration::from_micros(us))
+    }
+
+    /// Notes whether the machine is drained; whether that is new.
+    pub(super) fn set_drained(&self, is_drained: bool) -> bool {
+        self.is_drained.swap(is_drained, Relaxed) != is_drained
+    }
+
+    pub(super) fn set_slowest(&self, slowest: Duration) {
+        let us = u64::try_from(slowest.as_micros()).unwrap_or(u64::MAX);
+        self.slowest_us.store(us, Relaxed);
+    }
+
+    /// Has the store list machines, after an order; the error says why it does not.
+    pub(crate) fn list(&self, order: Option<DrainOrder>) -> Result<Vec<MachineReport>, String> {
+        let mut listing = self.lock();
+        let id = listing.id + 1;
+        *listing = Listing {
+            id,
+            question: Some(order),
+            ..Listing::default()
+        };
+        self.asked.notify_one();
+        let is_open = |it: &mut Listing| it.id == id && it.answer.is_none();
+        let waited = self.listed.wait_timeout_while(listing, PATIENCE, is_open);
+        let mut listing = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if listing.id != id {
+            return Err("somebody else asked at the same time: ask again".to_owned());
+        }
+        listing.question = None;
+        let answer = listing.answer.take();
+        answer.unwrap_or_else(|| Err("the fleet's store does not answer".to_owned()))?;
+        Ok(std::mem::take(&mut listing.machines))
+    }
+
+    /// What is asked, with its number, if nobody has taken it yet.
+    pub(super) fn take(&self) -> Option<(u64, Option<DrainOrder>)> {
+        let mut listing = self.lock();
+        let order = listing.question.take()?;
+        Some((listing.id, order))
+    }
+
+    /// Takes in what was answered to the question of this number.
+    pub(super) fn hear(&self, id: u64, said: FleetSaid) {
+        let mut listing = self.lock();
+        if listing.id != id {
+            return;
+        }
+        match said {
+            FleetSaid::Machine(machine) if listing.machines.len() < MACHINES_MAX => {
+                listing.machines.push(machine);
+            }
+            FleetSaid::Listed(answer) => {
+                listing.answer = Some(answer);
+                self.listed.notify_all();
+            }
+            _ => {}
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Listing> {
+        self.listing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn machine(name: String) -> FleetSaid {
+        FleetSaid::Machine(MachineReport {
+            machine: name,
+            is_here: false,
+            heard_ms: None,
+            is_drained: false,
+            report: String::new(),
+        })
+    }
+
+    #[test]
+    fn an_operator_hears_what_was_answered_to_the_question_and_nothing_else() {
+        let inquiry = Arc::<FleetInquiry>::default();
+        let asking = Arc::clone(&inquiry);
+        let order = DrainOrder {
+            machine: "web2".to_owned(),
+            is_drained: true,
+        };
+        let wanted = order.clone();
+        let asking = std::thread::spawn(move || asking.list(Some(wanted)));
+        let (id, taken) = loop {
+            match inquiry.take() {
+                Some(taken) => break taken,
+                // Its patience is over where this machine stood still.
+                None if asking.is_finished() => return,
+                None => std::thread::yield_now(),
+            }
+        };
+        assert_eq!(taken, Some(order));
+        inquiry.hear(id + 1, FleetSaid::Listed(Err("another's".to_owned())));
+        for number in 0..MACHINES_MAX + 5 {
+            inquiry.hear(id, machine(format!("web{number}")));
+        }
+        inquiry.hear(id, FleetSaid::Listed(Ok(())));
+        let listed = asking.join().unwrap();
+        // Where this thread stood still for all of its patience, it was not heard.
+        assert!(listed.is_err() || listed.is_ok_and(|it| it.len() == MACHINES_MAX));
+        assert!(inquiry.take().is_none());
+    }
+}

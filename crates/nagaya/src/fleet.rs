@@ -1,0 +1,216 @@
+//! `nagaya fleet`: the machines that share limits, as the store knows them; draining one of them; asking the store from here.
+//!
+//! The idea: what is shown and ordered goes through the running gateway, which has the password; `check` asks the store
+//! itself, as `directory check` asks sources. Who drains a machine sees how far that is, until it is idle or time is up.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use control::{FleetMachine, FleetMachines};
+use supervisor::load::load;
+
+use crate::control::{EVERY, Running, Where, show};
+use crate::outcome::{Outcome, complain, print, wrong_config};
+
+/// So many times the longest answer of the store is the least that a lease should be.
+const LEASE_TRIPS_MIN: u32 = 10;
+
+/// What a machine said longer ago says nothing of it now.
+const LOST_S: f64 = 15.0;
+
+/// Options of `fleet`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct FleetOptions {
+    #[command(subcommand)]
+    command: Option<FleetCommand>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Where,
+}
+
+/// What is done with the machines of a fleet.
+#[derive(Debug, Subcommand)]
+enum FleetCommand {
+    /// Have a machine asked for nothing new, from any machine of the fleet, and wait until it is idle
+    ///
+    /// Its agent says `drain`, its connections end with their reply, its permits go back as requests end; what still comes is
+    /// served. It stays so over restarts, until --undo. The exit status is 1 where it is not idle in time.
+    Drain(DrainOptions),
+    /// Ask the store from here, and say whether `lease` is long enough for the way there
+    ///
+    /// It asks as whoever types this, and needs no running gateway. `nagaya check` and a reload never connect. The exit status
+    /// is 1 where something is wrong.
+    Check,
+}
+
+/// Which machine, and for how long it is waited for.
+#[derive(Debug, Args)]
+struct DrainOptions {
+    /// The machine, as `nagaya fleet` lists it
+    #[arg(value_name = "MACHINE")]
+    machine: String,
+    /// Have it serve again
+    #[arg(long)]
+    undo: bool,
+    /// How long to wait; the order stands when that is over
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=86_400))]
+    timeout: u32,
+    #[command(flatten)]
+    place: Where,
+}
+
+/// Runs `nagaya fleet …`.
+pub(crate) fn run(config: &Path, options: &FleetOptions) -> Outcome {
+    match &options.command {
+        Some(FleetCommand::Drain(options)) => drain(config, options).unwrap_or_else(|it| it),
+        Some(FleetCommand::Check) => check(config),
+        None => {
+            let question = if options.json { "fleet json" } else { "fleet" };
+            show(config, &options.place, question)
+        }
+    }
+}
+
+fn drain(config: &Path, options: &DrainOptions) -> Result<Outcome, Outcome> {
+    let (name, undo) = (&options.machine, options.undo);
+    if name.is_empty() || name.contains(|it: char| it.is_whitespace() || it.is_control()) {
+        let name = name.escape_debug();
+        complain(&format!("nagaya: `{name}` is no name of a machine\n"));
+        return Err(Outcome::Wrong);
+    }
+    let running = Running::find(config, &options.place)?;
+    let word = if undo { "fleet-undrain" } else { "fleet-drain" };
+    running.done(&format!("{word} {name}"))?;
+    let until = Instant::now() + Duration::from_secs(options.timeout.into());
+    let mut told = String::new();
+    loop {
+        // What does not answer for a moment is asked again, as long as there is time.
+        let answer = running.try_ask("fleet json").unwrap_or_default();
+        let answer = FleetMachines::of_json(&String::from_utf8_lossy(&answer));
+        let mut machines = answer.unwrap_or_default().machines.into_iter();
+        let machine = machines.find(|it| it.machine == *name);
+        let (line, is_done) = progress(machine.as_ref(), undo);
+        if line != told {
+            match print(format!("{name}: {line}\n").as_bytes()) {
+                Outcome::Fine => told = line,
+                outcome => return Err(outcome),
+            }
+        }
+        if is_done {
+            return Ok(Outcome::Fine);
+        }
+        if Instant::now() >= until {
+            let seconds = options.timeout;
+            let how = if undo { "" } else { ", and --undo ends it" };
+            complain(&format!(
+                "nagaya: not done after {seconds} s: the order stands{how}\n"
+            ));
+            return Ok(Outcome::Failed);
+        }
+        std::thread::sleep(EVERY);
+    }
+}
+
+/// How far it is, and whether that is all.
+fn progress(machine: Option<&FleetMachine>, undo: bool) -> (String, bool) {
+    let Some(it) = machine else {
+        return ("nobody says how it is".to_owned(), false);
+    };
+    if it.heard_ago_s.is_none_or(|ago_s| ago_s > LOST_S) {
+        return ("not heard of lately".to_owned(), false);
+    }
+    let held = it.leases.iter().map(|lease| lease.leased);
+    let held = held.fold(0, u64::saturating_add);
+    let in_flight = it.in_flight;
+    match (undo, it.drained) {
+        (true, false) => ("serves".to_owned(), true),
+        (true, true) | (false, false) => ("has not heard of it yet".to_owned(), false),
+        (false, true) if in_flight == 0 && held == 0 => ("drained, and idle".to_owned(), true),
+        (false, true) => {
+            let line = format!("drains: {in_flight} requests under way, {held} permits held");
+            (line, false)
+        }
+    }
+}
+
+fn check(config: &Path) -> Outcome {
+    let model = match load(config) {
+        Ok(loaded) => loaded.model,
+        Err(problems) => return wrong_config(&problems),
+    };
+    let Some(fleet) = &model.fleet else {
+        complain("nagaya: the configuration has no `[fleet]`\n");
+        return Outcome::Wrong;
+    };
+    let settings = supervisor::fleet_settings(fleet);
+    let longest = match settings.and_then(::directory::fleet_round_trip) {
+        Ok(longest) => longest,
+        Err(why) => {
+            complain(&format!("nagaya: the fleet's store: {why}\n"));
+            return Outcome::Failed;
+        }
+    };
+    let (line, is_fine) = judged(longest, Duration::from_millis(fleet.lease_ms));
+    match (print(line.as_bytes()), is_fine) {
+        (Outcome::Fine, false) => Outcome::Failed,
+        (outcome, _) => outcome,
+    }
+}
+
+/// What is said of the longest answer, and whether the lease is long enough for it.
+fn judged(longest: Duration, lease: Duration) -> (String, bool) {
+    let ms = longest.as_secs_f64() * 1e3;
+    let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+    let said = config::duration(lease_ms);
+    let mut line = format!("the store answers: {ms:.1} ms at the longest, lease {said}\n");
+    let is_fine = longest.saturating_mul(LEASE_TRIPS_MIN) <= lease;
+    if !is_fine {
+        line.push_str("the lease is short: it should be ten times that, or more\n");
+    }
+    (line, is_fine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::FleetLease;
+
+    #[test]
+    fn a_machine_is_drained_when_it_is_idle_and_holds_nothing() {
+        let mut machine = FleetMachine {
+            heard_ago_s: Some(1.0),
+            in_flight: 2,
+            leases: vec![FleetLease {
+                leased: 1,
+                ..FleetLease::default()
+            }],
+            ..FleetMachine::default()
+        };
+        assert!(!progress(None, false).1 && !progress(Some(&machine), false).1);
+        machine.drained = true;
+        let (line, is_done) = progress(Some(&machine), false);
+        assert_eq!(line, "drains: 2 requests under way, 1 permits held");
+        assert!(!is_done && !progress(Some(&machine), true).1);
+        machine.in_flight = 0;
+        assert!(!progress(Some(&machine), false).1);
+        machine.leases.clear();
+        assert!(progress(Some(&machine), false).1);
+        machine.heard_ago_s = Some(99.0);
+        assert!(!progress(Some(&machine), false).1);
+        (machine.heard_ago_s, machine.drained) = (Some(1.0), false);
+        assert!(progress(Some(&machine), true).1);
+    }
+
+    #[test]
+    fn a_lease_is_ten_answers_of_the_store_at_the_least() {
+        let lease = Duration::from_secs(2);
+        assert!(judged(Duration::from_millis(200), lease).1);
+        let (line, is_fine) = judged(Duration::from_millis(201), lease);
+        let said = "201.0 ms at the longest, lease 2s";
+        assert!(!is_fine && line.contains(said), "{line}");
+    }
+}

@@ -1,0 +1,212 @@
+//! The machines of a fleet: what they tell of each other, one that is drained, and a reload that is refused.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use control::{FleetMachine, FleetMachines};
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::client::{Body, reply};
+use testkit::{Gateway, RedisServer, Reply, eventually, free_port};
+
+use crate::fixtures::limited::{PATIENCE, ask};
+
+const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
+
+const CONFIG: &str = r#"
+workers = 1
+[control]
+socket = "{dir}/control"
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = "off"
+[fleet]
+store = "redis://{store}"
+machine = "{machine}"
+lease = "2s"
+[[sites]]
+hosts = ["*"]
+limits = [{ concurrent = {concurrent}, queue = 500, wait = "100s", scope = "fleet", on_loss = "closed" }]
+rules = [{ handler = { respond = { body = "fine" } } }]
+"#;
+
+fn start(store: &RedisServer, machine: &str, concurrent: u32) -> Gateway {
+    Gateway::with_config(NAGAYA, CONFIG)
+        .with("store", store.address())
+        .with("machine", machine)
+        .with("concurrent", concurrent)
+        .start()
+}
+
+/// Runs `nagaya fleet` with these words beside a gateway.
+fn fleet(gateway: &Gateway, words: &[&str]) -> (Option<i32>, String) {
+    let socket = gateway.directory().path().join("control");
+    let mut command = Command::new(NAGAYA);
+    command.arg("fleet").args(words).arg("--socket").arg(socket);
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+/// Waits until machines are so, as a gateway tells them.
+fn await_machines(gateway: &Gateway, what: &str, is_so: impl Fn(&[FleetMachine]) -> bool) {
+    eventually(PATIENCE, what, || {
+        let told = ask(gateway, "fleet json");
+        let told = FleetMachines::of_json(&told).ok()?;
+        is_so(&told.machines).then_some(())
+    });
+}
+
+fn await_told(gateway: &Gateway, question: &str, text: &str) {
+    eventually(PATIENCE, text, || {
+        ask(gateway, question).contains(text).then_some(())
+    });
+}
+
+/// Runs it until it ends and says so: a gateway that stood still answers nobody who waits five seconds.
+fn await_fleet(gateway: &Gateway, words: &[&str], status: i32, texts: &[&str]) {
+    eventually(PATIENCE, &format!("fleet {words:?}"), || {
+        let (ended, said) = fleet(gateway, words);
+        let is_said = texts.iter().all(|it| said.contains(it));
+        (ended == Some(status) && is_said).then_some(())
+    });
+}
+
+fn get(gateway: &Gateway) -> Reply {
+    let mut client = gateway.client().with_deadline(PATIENCE);
+    client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    reply(client.read_reply(Body::Framed))
+}
+
+/// An agent beside a gateway.
+struct Agent(Child, SocketAddr);
+
+impl Agent {
+    fn start(gateway: &Gateway) -> Self {
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let socket = gateway.directory().path().join("control");
+        let mut command = Command::new(NAGAYA);
+        command.args(["agent", "--listen", &address.to_string(), "--gateway"]);
+        let child = command.arg(socket).stderr(Stdio::null()).spawn().unwrap();
+        Self(child, address)
+    }
+
+    fn await_line(&self, begins: &str) {
+        eventually(PATIENCE, &format!("an agent that says `{begins}`"), || {
+            let mut stream = TcpStream::connect(self.1).ok()?;
+            stream.write_all(b"\n").ok()?;
+            let mut line = String::new();
+            stream.read_to_string(&mut line).ok()?;
+            line.starts_with(begins).then_some(())
+        });
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn machines_tell_where_they_differ_and_one_is_drained_from_another_until_that_is_undone() {
+    let Some(mut store) = RedisServer::start(&[]) else {
+        return;
+    };
+    let web1 = start(&store, "web1", 5);
+    let web2 = start(&store, "web2", 6);
+    await_machines(&web1, "two machines, of which one differs", |all| {
+        // Files stand in directories of the test's, so that more differs.
+        let differs = |it: &FleetMachine| it.differs.iter().any(|it| it == "limits");
+        matches!(all, [web1, web2] if web1.here && web1.differs.is_empty() && differs(web2))
+    });
+    await_fleet(&web1, &[], 0, &["web1 (here)", "web2 differs: limits "]);
+    let unknown = "no machine of the fleet is called `web9`";
+    await_fleet(&web1, &["drain", "web9"], 2, &[unknown]);
+
+    let agent = Agent::start(&web2);
+    agent.await_line("up ready ");
+    let drain = ["drain", "web2", "--timeout", "600"];
+    await_fleet(&web1, &drain, 0, &["web2: drained, and idle\n"]);
+    agent.await_line("drain");
+    await_told(&web2, "status", " · drained");
+    let served = get(&web2);
+    assert_eq!(
+        (served.status, served.head.field("connection")),
+        (200, Some("close"))
+    );
+    assert_eq!(get(&web1).head.field("connection"), None);
+
+    // Another server hears of it, and a store that has lost it is told.
+    let server = web2.server_pid();
+    let pid = Pid::from_raw(i32::try_from(server).unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    eventually(PATIENCE, "another server", || {
+        let is_other = !web2.children().contains(&server);
+        is_other.then(|| web2.server_pid())
+    });
+    await_told(&web2, "status", " · drained");
+    store.restart();
+    await_machines(&web1, "an empty store to be told", |all| {
+        all.iter().any(|it| it.machine == "web2" && it.to_drain)
+    });
+
+    let undo = ["drain", "web2", "--undo", "--timeout", "600"];
+    await_fleet(&web1, &undo, 0, &["web2: serves\n"]);
+    agent.await_line("up ready ");
+    eventually(PATIENCE, "connections that are kept", || {
+        get(&web2).head.field("connection").is_none().then_some(())
+    });
+    await_machines(&web1, "no order any more", |all| {
+        all.iter().all(|it| !it.to_drain && !it.drained)
+    });
+}
+
+#[test]
+fn leases_go_on_where_a_reload_without_the_fleet_is_refused() {
+    let Some(store) = RedisServer::start(&[]) else {
+        return;
+    };
+    let mut gateway = start(&store, "web1", 5);
+    gateway.wait_for_message("the fleet's store answers");
+    assert_eq!(get(&gateway).status, 200);
+    let from = CONFIG.find("[fleet]").unwrap();
+    let to = CONFIG.find("[[sites]]").unwrap();
+    let without = format!("{}{}", &CONFIG[..from], &CONFIG[to..]);
+    let without = without.replace(", scope = \"fleet\", on_loss = \"closed\"", "");
+    let broken = "[scripts]\ninit = { code = \"raise 'no'\" }\n[[sites]]";
+    gateway.reload(&without.replace("[[sites]]", broken));
+    eventually(PATIENCE, "the reload to be refused", || {
+        ask(&gateway, "status json")
+            .contains("\"reloads_refused\":1")
+            .then_some(())
+    });
+    let asked = || {
+        let told = store.command(&["INFO", "commandstats"]);
+        let line = told
+            .lines()
+            .find(|line| line.starts_with("cmdstat_evalsha:"));
+        let calls = line.and_then(|line| line.split(['=', ',']).nth(1));
+        calls.map_or(0, |calls| calls.parse::<u64>().unwrap())
+    };
+    let before = asked();
+    // A word each fifth of a lease: leases that nobody renews would be over.
+    eventually(PATIENCE, "two leases", || {
+        (asked() > before + 10).then_some(())
+    });
+    assert_eq!(get(&gateway).status, 200);
+    assert!(ask(&gateway, "status json").contains("\"store\":\"answers\""));
+    // Without it nobody asks, and with it again somebody does.
+    gateway.reload(&without);
+    eventually(PATIENCE, "no fleet", || {
+        ask(&gateway, "fleet")
+            .contains("no `[fleet]`")
+            .then_some(())
+    });
+    gateway.reload(CONFIG);
+    await_machines(&gateway, "the machine", |all| all.len() == 1);
+    assert_eq!(get(&gateway).status, 200);
+}

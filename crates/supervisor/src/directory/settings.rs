@@ -1,0 +1,112 @@
+//! What the directory process is told of databases and of the store that machines share, with passwords and authorities
+//! as they are in their files now.
+//!
+//! The idea: the supervisor reads these files, which nobody else has to. What a directory is beside that is its parent's.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use config::model::{DatabaseServer, DirectorySource, Fleet, RowFormat, ServerAddress};
+use config::reason;
+use ipc::directory::{ServerSettings, SourceSettings};
+use ipc::fleet::FleetSettings;
+
+/// Bytes of a password's file, and of one of authorities.
+const PASSWORD_BYTES_MAX: usize = 4 * 1024;
+const AUTHORITIES_BYTES_MAX: usize = 2 << 20;
+
+pub(super) fn source(source: &DirectorySource) -> Result<SourceSettings, String> {
+    Ok(match source {
+        DirectorySource::Mysql(it) => SourceSettings::Mysql(server(it)?),
+        DirectorySource::Postgres(it) => SourceSettings::Postgres(server(it)?),
+        DirectorySource::Sqlite(path) => SourceSettings::Sqlite(path.clone()),
+        DirectorySource::File(path, RowFormat::Csv) => SourceSettings::Csv(path.clone()),
+        DirectorySource::File(path, RowFormat::JsonLines) => {
+            SourceSettings::JsonLines(path.clone())
+        }
+    })
+}
+
+fn server(server: &DatabaseServer) -> Result<ServerSettings, String> {
+    let (host, port) = place(&server.address);
+    let password = server.password_file.as_deref().map(password).transpose()?;
+    let tls = authorities(server.tls, server.authorities.as_deref())?;
+    Ok(ServerSettings {
+        host,
+        port,
+        user: server.user.clone(),
+        password,
+        database: server.database.clone(),
+        tls,
+    })
+}
+
+/// PEM of the authorities that a server's certificate may come from, where it is spoken to by TLS: of this file, or the machine's.
+fn authorities(tls: bool, file: Option<&Path>) -> Result<Option<Vec<u8>>, String> {
+    if !tls {
+        return Ok(None);
+    }
+    let mut usual = config::AUTHORITIES.into_iter().map(Path::new);
+    let file = file.or_else(|| usual.find(|it| it.exists()));
+    let file = file.ok_or("this machine has no file of authorities: name one with `ca`")?;
+    read(file, AUTHORITIES_BYTES_MAX).map(Some)
+}
+
+/// A host and its port, or the path of a socket.
+fn place(address: &ServerAddress) -> (String, Option<u16>) {
+    match address {
+        ServerAddress::Tcp(address) => (address.ip().to_string(), Some(address.port())),
+        ServerAddress::Name { host, port } => (host.clone(), Some(*port)),
+        ServerAddress::Unix(path) => (path.display().to_string(), None),
+    }
+}
+
+/// The store that machines share, with its password as it is in its file now.
+///
+/// # Errors
+/// Which file cannot be read, and why.
+pub fn fleet_settings(fleet: &Fleet) -> Result<FleetSettings, String> {
+    let store = &fleet.store;
+    let machine = match &fleet.machine {
+        Some(machine) => machine.clone(),
+        None => host_name()?,
+    };
+    Ok(FleetSettings {
+        places: store.addresses.iter().map(place).collect(),
+        sentinel: store.sentinel.clone(),
+        tls: authorities(store.tls, store.authorities.as_deref())?,
+        user: store.user.clone(),
+        password: store.password_file.as_deref().map(password).transpose()?,
+        database: store.database,
+        machine,
+        lease_ms: fleet.lease_ms,
+    })
+}
+
+/// What the kernel calls this machine.
+fn host_name() -> Result<String, String> {
+    let bytes = read(Path::new("/proc/sys/kernel/hostname"), PASSWORD_BYTES_MAX)?;
+    let name = String::from_utf8_lossy(&bytes).trim().to_owned();
+    match name.is_empty() {
+        true => Err("this machine has no name: say `machine` in `[fleet]`".to_owned()),
+        false => Ok(name),
+    }
+}
+
+/// The first line of a file.
+fn password(file: &Path) -> Result<String, String> {
+    let bytes = read(file, PASSWORD_BYTES_MAX)?;
+    let text = String::from_utf8(bytes);
+    let text = text.map_err(|_| format!("`{}` is not UTF-8", file.display()))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// What a file holds.
+///
+/// # Errors
+/// Why it cannot be read, in a sentence.
+pub(crate) fn read(file: &Path, bytes_max: usize) -> Result<Vec<u8>, String> {
+    let read = File::open(file).and_then(|file| os::file::read_whole(file.as_fd(), bytes_max));
+    read.map_err(|error| format!("cannot read `{}`: {}", file.display(), reason(&error)))
+}
