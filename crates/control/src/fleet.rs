@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// How long a machine may say nothing.
+const LOST_S: f64 = 15.0;
+
 /// The store that machines count limits by, and what this one has leased of it.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 #[serde(default)]
@@ -94,6 +97,12 @@ impl FleetMachines {
 }
 
 impl FleetMachine {
+    /// Whether it was not heard of for so long that it is lost: it says something every three seconds.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.heard_ago_s.is_none_or(|ago_s| ago_s > LOST_S)
+    }
+
     /// Reads what a machine says of itself; `None` where it is nothing of the kind.
     #[must_use]
     pub fn of_json(json: &str) -> Option<FleetMachine> {

@@ -16,9 +16,6 @@ use crate::outcome::{Outcome, complain, print, wrong_config};
 /// So many times the longest answer of the store is the least that a lease should be.
 const LEASE_TRIPS_MIN: u32 = 10;
 
-/// What a machine said longer ago says nothing of it now.
-const LOST_S: f64 = 15.0;
-
 /// Options of `fleet`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -120,7 +117,7 @@ fn progress(machine: Option<&FleetMachine>, undo: bool) -> (String, bool) {
     let Some(it) = machine else {
         return ("nobody says how it is".to_owned(), false);
     };
-    if it.heard_ago_s.is_none_or(|ago_s| ago_s > LOST_S) {
+    if it.is_lost() {
         return ("not heard of lately".to_owned(), false);
     }
     let held = it.leases.iter().map(|lease| lease.leased);

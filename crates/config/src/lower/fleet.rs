@@ -10,8 +10,6 @@ use crate::diagnostics::masked;
 use crate::keys;
 use crate::model::{Concurrent, Fleet, FleetStore, Model, OnLoss, ServerAddress};
 
-/// Bytes of a machine's name.
-const NAME_BYTES_MAX: usize = 64;
 /// Databases that may be named.
 const DATABASE_MAX: u32 = 65_535;
 const PORT: u16 = 6_379;
@@ -34,8 +32,7 @@ pub(super) fn fleet(tops: &Tops<'_>) -> Option<Fleet> {
     let store = table.required("store").and_then(|value| store(&value));
     let machine = table.get("machine").and_then(|value| {
         let name = value.text()?;
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        if !(1..=NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(fits) {
+        if !Fleet::is_machine_name(name) {
             value.report(format!(
                 "`{name}` cannot be a machine's name: letters, digits, `-`, `_` and `.` can"
             ));

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use super::upstream::ServerAddress;
 
+/// Bytes of a machine's name.
+const NAME_BYTES_MAX: usize = 64;
+
 /// `[fleet]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fleet {
@@ -17,6 +20,15 @@ pub struct Fleet {
     pub machines: u32,
     /// Whom the process becomes that asks it, where there are no directories; `None` is whoever there is for it.
     pub user: Option<String>,
+}
+
+impl Fleet {
+    /// Whether a machine may be called so.
+    #[must_use]
+    pub fn is_machine_name(name: &str) -> bool {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(fits)
+    }
 }
 
 /// A Redis or Valkey, and who logs in.

@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use config::DIGEST_PARTS;
+use config::model::Fleet;
 use control::{FleetLease, FleetMachine, FleetMachines};
-use ipc::fleet::{DrainOrder, MACHINE_BYTES_MAX, MachineReport};
+use ipc::fleet::{DrainOrder, MachineReport};
 
 use super::fleet;
 use super::table::{count, grid};
@@ -19,8 +20,6 @@ use crate::worker::Shared;
 const VERSION_CHARS_MAX: usize = 32;
 const DIGEST_CHARS_MAX: usize = 12;
 const LIMIT_CHARS_MAX: usize = 200;
-/// A machine that was not heard of for so long is lost; it says something every three seconds.
-const LOST_S: f64 = 15.0;
 /// Limits and machines of one that are shown.
 const LIMITS_SHOWN_MAX: usize = 50;
 const MACHINES_SHOWN_MAX: usize = 8;
@@ -36,9 +35,8 @@ pub(crate) fn machines(shared: &Shared, is_json: bool) -> String {
 
 /// Has a machine drained, or serve again.
 pub(crate) fn drain(shared: &Shared, machine: &str, is_drained: bool) -> String {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let machine = machine.trim();
-    if !(1..=MACHINE_BYTES_MAX).contains(&machine.len()) || !machine.bytes().all(fits) {
+    if !Fleet::is_machine_name(machine) {
         return "error: a machine's name has letters, digits, `-`, `_` and `.`\n".to_owned();
     }
     let order = DrainOrder {
@@ -110,15 +108,11 @@ fn printable(text: &str, chars_max: usize) -> String {
         .collect()
 }
 
-fn is_lost(of: &FleetMachine) -> bool {
-    of.heard_ago_s.is_none_or(|ago_s| ago_s > LOST_S)
-}
-
 /// Notes which parts of each machine are not what most of those have that are there.
 fn compare(machines: &mut [FleetMachine]) {
     for part in DIGEST_PARTS {
         let mut votes = BTreeMap::<String, (usize, bool)>::new();
-        for it in machines.iter().filter(|it| !is_lost(it)) {
+        for it in machines.iter().filter(|it| !it.is_lost()) {
             if let Some(digest) = it.digests.get(part) {
                 let vote = votes.entry(digest.clone()).or_default();
                 *vote = (vote.0 + 1, vote.1 || it.here);
@@ -182,7 +176,7 @@ fn table(of: &FleetMachines) -> String {
 }
 
 fn state(of: &FleetMachine) -> &'static str {
-    match (is_lost(of), of.to_drain, of.drained) {
+    match (of.is_lost(), of.to_drain, of.drained) {
         (true, true, _) => "lost, to be drained",
         (true, false, _) => "lost",
         (false, true, false) => "to be drained",
@@ -194,7 +188,7 @@ fn state(of: &FleetMachine) -> &'static str {
 
 /// What is leased of each limit, and by whom; of machines that are there.
 fn limits(of: &FleetMachines, out: &mut String) {
-    let there = || of.machines.iter().filter(|it| !is_lost(it));
+    let there = || of.machines.iter().filter(|it| !it.is_lost());
     let names: BTreeSet<&str> = there()
         .flat_map(|it| &it.leases)
         .map(|it| it.limit.as_str())
