@@ -505,6 +505,11 @@ fn a_way_to_the_store_that_is_late_cut_or_stalled_lets_nobody_in_beyond_the_limi
                 .sum();
             (served > u64::from(LIMIT) * 5).then_some(())
         });
+        let let_in = served_by(&fleet.crowds[0]) - before[0];
+        assert!(
+            let_in <= u64::from(LIMIT),
+            "{what}: {let_in} beside those that were in flight"
+        );
         fleet.counted.check(what);
         way.mode.store(PASSES, SeqCst);
         fleet.want(&[0]);
