@@ -26,6 +26,7 @@ pub(crate) struct Tickets(Mutex<Rotation>);
 
 struct Rotation {
     settings: Settings,
+    /// Made by chance, and kept while a shared one counts.
     secrets: VecDeque<Secret>,
 }
 
@@ -36,7 +37,7 @@ impl std::fmt::Debug for Rotation {
 }
 
 struct Secret {
-    bytes: Box<[u8]>,
+    bytes: [u8; 32],
     made_s: u64,
 }
 
@@ -58,9 +59,6 @@ impl Tickets {
     /// Rotates by these from now on.
     pub(crate) fn set(&self, settings: Settings) {
         let mut rotation = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if rotation.settings.ticket_secret != settings.ticket_secret {
-            rotation.secrets.clear();
-        }
         rotation.settings = settings;
     }
 
@@ -74,55 +72,56 @@ impl Tickets {
         now_s: u64,
     ) -> Result<Vec<TicketKey>, Unspecified> {
         let mut rotation = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let settings = &rotation.settings;
+        if !settings.ticket_secret.0.is_empty() {
+            let derive = |made_s| derived(&settings.ticket_secret.0, made_s, policy, settings);
+            return shared_steps(settings, now_s).map(derive).collect();
+        }
         rotation.rotate(now_s)?;
         let (secrets, settings) = (rotation.secrets.iter(), &rotation.settings);
-        secrets.map(|it| it.key(policy, settings)).collect()
+        let derive = |it: &Secret| derived(&it.bytes, it.made_s, policy, settings);
+        secrets.map(derive).collect()
     }
 }
 
 impl Rotation {
     /// Forgets what is too old, and makes a secret where there is no current one.
     fn rotate(&mut self, now_s: u64) -> Result<(), Unspecified> {
-        let Settings {
-            tickets_rotate_s,
-            tickets_before,
-            ref ticket_secret,
-        } = self.settings;
-        let rotate_s = tickets_rotate_s.max(1);
-        if !ticket_secret.0.is_empty() {
-            self.secrets = at_step(ticket_secret, now_s / rotate_s, tickets_before)
-                .map(|(bytes, step)| Secret {
-                    bytes,
-                    made_s: step.saturating_mul(rotate_s),
-                })
-                .collect();
-            return Ok(());
-        }
-        let lives = rotate_s.saturating_mul(u64::from(tickets_before) + 1);
+        let (rotate_s, lives) = (rotate_s(&self.settings), lives_s(&self.settings));
         let is_alive = |secret: &Secret| now_s < secret.made_s.saturating_add(lives);
         self.secrets.retain(is_alive);
         let current = self.secrets.front();
         // A clock that was set back makes none.
         if current.is_none_or(|secret| now_s >= secret.made_s.saturating_add(rotate_s)) {
-            let mut bytes = Box::new([0; 32]);
-            rand::fill(&mut *bytes)?;
+            let mut bytes = [0; 32];
+            rand::fill(&mut bytes)?;
             let made_s = now_s;
             self.secrets.push_front(Secret { bytes, made_s });
         }
-        let kept = usize::from(tickets_before) + 1;
+        let kept = usize::from(self.settings.tickets_before) + 1;
         self.secrets.truncate(kept.min(TICKET_KEYS_MAX));
         Ok(())
     }
 }
 
-/// A shared secret with the steps of time that count now: this one, the next, as another machine's
+fn rotate_s(settings: &Settings) -> u64 {
+    settings.tickets_rotate_s.max(1)
+}
+
+/// How long tickets of a key are taken.
+fn lives_s(settings: &Settings) -> u64 {
+    rotate_s(settings).saturating_mul(u64::from(settings.tickets_before) + 1)
+}
+
+/// When the steps of time begin of which keys of a shared secret count now: this one, the next, as another machine's
 /// clock may be ahead, and those before.
-fn at_step(shared: &Blob, now: u64, before: u8) -> impl Iterator<Item = (Box<[u8]>, u64)> {
-    let before = (1..=u64::from(before)).filter_map(move |back| now.checked_sub(back));
+fn shared_steps(settings: &Settings, now_s: u64) -> impl Iterator<Item = u64> {
+    let rotate_s = rotate_s(settings);
+    let now = now_s / rotate_s;
+    let before = (1..=u64::from(settings.tickets_before)).filter_map(move |it| now.checked_sub(it));
     let steps = [now, now.saturating_add(1)].into_iter().chain(before);
-    steps
-        .take(TICKET_KEYS_MAX)
-        .map(|step| (shared.0.clone(), step))
+    let steps = steps.take(TICKET_KEYS_MAX);
+    steps.map(move |step| step.saturating_mul(rotate_s))
 }
 
 struct Derived;
@@ -133,23 +132,25 @@ impl KeyType for Derived {
     }
 }
 
-impl Secret {
-    fn key(&self, policy: &[u8; 32], settings: &Settings) -> Result<TicketKey, Unspecified> {
-        let secret = Salt::new(HKDF_SHA256, &[]).extract(&self.bytes);
-        let mut derived = [0; DERIVED_BYTES];
-        secret
-            .expand(&[PURPOSE, policy, &self.made_s.to_be_bytes()], Derived)?
-            .fill(&mut derived)?;
-        let (name, secret) = derived.split_first_chunk().ok_or(Unspecified)?;
-        let rotate_s = settings.tickets_rotate_s.max(1);
-        let lives = rotate_s.saturating_mul(u64::from(settings.tickets_before) + 1);
-        Ok(TicketKey {
-            name: *name,
-            secret: secret.try_into().map_err(|_| Unspecified)?,
-            issues_until_s: self.made_s.saturating_add(rotate_s),
-            accepted_until_s: self.made_s.saturating_add(lives),
-        })
-    }
+/// The key of a policy that a secret gives from then on.
+fn derived(
+    secret: &[u8],
+    made_s: u64,
+    policy: &[u8; 32],
+    settings: &Settings,
+) -> Result<TicketKey, Unspecified> {
+    let secret = Salt::new(HKDF_SHA256, &[]).extract(secret);
+    let mut derived = [0; DERIVED_BYTES];
+    secret
+        .expand(&[PURPOSE, policy, &made_s.to_be_bytes()], Derived)?
+        .fill(&mut derived)?;
+    let (name, secret) = derived.split_first_chunk().ok_or(Unspecified)?;
+    Ok(TicketKey {
+        name: *name,
+        secret: secret.try_into().map_err(|_| Unspecified)?,
+        issues_until_s: made_s.saturating_add(rotate_s(settings)),
+        accepted_until_s: made_s.saturating_add(lives_s(settings)),
+    })
 }
 
 #[cfg(test)]
@@ -243,14 +244,27 @@ mod tests {
         );
         // At the beginning of time, too.
         assert_eq!(one.keys(&POLICY, 0).unwrap().len(), 2);
-        // Without the secret what it made is not used any more.
-        one.set(Settings {
-            tickets_rotate_s: 100,
-            tickets_before: 2,
-            ticket_secret: Blob::default(),
-        });
+    }
+
+    #[test]
+    fn a_shared_secret_that_comes_and_goes_leaves_those_made_by_chance() {
+        let one = tickets();
         let alone = one.keys(&POLICY, 1_000).unwrap();
-        let shared = other.keys(&POLICY, 1_000).unwrap();
-        assert!(alone.len() == 1 && !names(&shared).contains(&alone[0].name));
+        let set = |secret: &[u8]| {
+            one.set(Settings {
+                tickets_rotate_s: 100,
+                tickets_before: 2,
+                ticket_secret: Blob::from(secret),
+            });
+        };
+        set(&[7; 32]);
+        let shared = one.keys(&POLICY, 1_000).unwrap();
+        assert_eq!(shared, sharing(&[7; 32]).keys(&POLICY, 1_000).unwrap());
+        assert!(!names(&shared).contains(&alone[0].name));
+        set(&[8; 32]);
+        let replaced = one.keys(&POLICY, 1_000).unwrap();
+        assert!(!names(&replaced).contains(&shared[0].name));
+        set(b"");
+        assert_eq!(one.keys(&POLICY, 1_001).unwrap(), alone);
     }
 }

@@ -9,9 +9,8 @@ use ipc::certificates::Source;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use supervisor::certificates::plan::{Harm, Plan, Planned};
+use supervisor::certificates::plan::{Harm, Plan, Planned, Unread, ticket_secret};
 use supervisor::certificates::validity_warning;
-use supervisor::ticket_secret;
 
 /// Threads that judge.
 const THREADS_MAX: usize = 8;
@@ -39,8 +38,11 @@ pub(crate) fn judge(model: &Model, naming: &Naming<'_>, at: Option<Date>) -> Rep
     let (files, problems, _) = plan.files();
     let mut report = Report::of(&files, naming, at);
     let unplaced = |message| Problem::at(None, message);
-    let problems = problems.into_iter().chain(ticket_secret(model).err());
-    report.problems.extend(problems.map(unplaced));
+    report.problems.extend(problems.into_iter().map(unplaced));
+    match ticket_secret(model) {
+        Ok((_, exposed)) => report.warnings.extend(exposed.map(unplaced)),
+        Err(why) => report.add_unread(why, unplaced),
+    }
     report
         .warnings
         .extend(plan.missing().into_iter().map(unplaced));
@@ -165,6 +167,17 @@ impl Report {
         }
     }
 
+    /// Adds that a file was not read. The service may read what the user of this command may not.
+    fn add_unread(&mut self, why: Unread, placed: impl Fn(String) -> Problem) {
+        match why.kind {
+            ErrorKind::PermissionDenied => {
+                let unread = format!("{}: it is not judged here; ask as root", why.problem);
+                self.warnings.push(placed(unread));
+            }
+            _ => self.problems.push(placed(why.problem)),
+        }
+    }
+
     fn add(&mut self, planned: &Planned, naming: &Naming<'_>, at_s: i64) {
         let placed = |message: String| {
             let named = naming.place_of_certificate(&message);
@@ -173,14 +186,11 @@ impl Report {
         };
         let candidate = match planned.read() {
             Ok(candidate) => candidate,
-            // The service may read what the user of this command may not.
-            Err(why) if why.kind == ErrorKind::PermissionDenied => {
-                self.is_in_part = true;
-                let unread = format!("{}: it is not judged here; ask as root", why.problem);
-                return self.warnings.push(placed(unread));
-            }
             Err(why) if why.kind == ErrorKind::NotFound && planned.harm == Harm::Nobody => return,
-            Err(why) => return self.problems.push(placed(why.problem)),
+            Err(why) => {
+                self.is_in_part |= why.kind == ErrorKind::PermissionDenied;
+                return self.add_unread(why, placed);
+            }
         };
         match keeper::judge(&candidate) {
             Ok(pair) => {

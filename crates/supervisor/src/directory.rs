@@ -22,7 +22,6 @@ use ipc::server::{ProcessLife, ToServer};
 use os::user::User;
 
 pub use settings::fleet_settings;
-pub(crate) use settings::read;
 use settings::source;
 
 use crate::Supervisor;

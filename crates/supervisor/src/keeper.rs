@@ -144,10 +144,14 @@ impl Keys {
 
     /// By what it works from now on, and every one after it.
     pub(super) fn set(&mut self, settings: Settings) -> Result<(), String> {
-        if self.settings.replace(settings.clone()) == Some(settings.clone()) || !self.is_running() {
+        if self.settings.as_ref() == Some(&settings) {
             return Ok(());
         }
-        self.tell(&ToKeeper::Settings(settings))
+        self.settings = Some(settings.clone());
+        match self.is_running() {
+            true => self.tell(&ToKeeper::Settings(settings)),
+            false => Ok(()),
+        }
     }
 
     /// Looks whether it still answers; one that does not is lost.

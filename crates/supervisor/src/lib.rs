@@ -59,7 +59,7 @@ use self::pools::lookups::UserLookups;
 use self::programs::{Programs, lay_mounting_aside};
 use self::recorder::Recordings;
 use self::reload::Generation;
-pub use self::reload::{Refused, ticket_secret};
+pub use self::reload::Refused;
 use self::retiring::{LeavingChildren, Retiring};
 pub use self::role::Role;
 pub use self::successor::succeed;
@@ -436,6 +436,7 @@ impl Supervisor {
             self.tally.last_reload = LastReload::new(begun_us, outcome, told);
             tracing::error!("the reload failed with the server; the old configuration comes back");
             self.take_manifest_back();
+            self.take_keeping_back();
         }
         let Some(server) = phase.into_server() else {
             return;
@@ -543,6 +544,7 @@ impl Supervisor {
     fn keep_old(&mut self, outcome: ReloadOutcome, told: String) {
         self.tally.reloads_refused += 1;
         self.tally.last_reload = LastReload::new(self.reload_begun_us, outcome, told);
+        self.take_keeping_back();
         tracing::error!(
             generation = self.current.number,
             "reload refused, the old configuration serves on"

@@ -12,16 +12,15 @@ use std::time::{Duration, Instant};
 
 use config::model::{LogLevel, Model};
 use config::{Diagnostics, LastGood, Naming, Place, Problem, Sources, reason};
-use ipc::certificates::Blob;
 use ipc::keeper::Settings;
 use ipc::manifest::Manifest;
 use ipc::server::{Challenge, Configure, ReloadOutcome, SOURCES_BYTES_MAX, Tally, ToServer};
 use os::cgroup::Base;
 
 use crate::acme::Wishes;
-use crate::certificates::plan::Plan;
+use crate::certificates::plan::{Plan, ticket_secret};
 use crate::certificates::{Certificates, Lacking};
-use crate::directory::{DirectoryWish, read, written_tenants};
+use crate::directory::{DirectoryWish, written_tenants};
 use crate::keeper::Keys;
 use crate::listeners::{Control, Listeners};
 use crate::load::{Loaded, apart, load_beside, load_to_start};
@@ -36,9 +35,6 @@ use crate::surroundings;
 const TICKETS_BEFORE: u8 = 2;
 /// How long processes of pools may serve, mostly, that were started before the generation in force.
 const EARLIER_MAX: Duration = Duration::from_secs(60);
-/// Bytes of a secret that machines share.
-const SECRET_BYTES_MIN: usize = 32;
-const SECRET_BYTES_MAX: usize = 1_024;
 /// The authority for development, beside the configuration.
 const AUTHORITY: &str = "nagaya-development.pem";
 
@@ -80,6 +76,8 @@ pub(super) struct Generation {
     pub(super) written_tenants: Vec<String>,
     /// Its certificates; `None` where no listener speaks TLS.
     pub(super) certificates: Option<Certificates>,
+    /// By what its keeper works; `None` where none is wanted.
+    pub(super) keeping: Option<Settings>,
     /// Its control socket.
     pub(super) control: Option<Rc<Control>>,
     limits_overrides: PathBuf,
@@ -172,7 +170,11 @@ impl Generation {
         let places = Places::make(&model, before.map(|before| before.places));
         let places = or_default(places, &mut problems);
         let known = before.and_then(|before| before.certificates);
-        let certificates = certificates(&model, config, known, keys);
+        let plan = Plan::of(&model);
+        let keeping = plan.as_ref().map(|_| keeping(&model)).transpose();
+        let keeping = or_default(keeping, &mut problems);
+        let planned = plan.zip(keeping.clone());
+        let certificates = certificates(planned, (&model.user, config), known, keys);
         let certificates = certificates.map_err(|problems| placed(&sources, problems));
         let certificates = or_default(certificates, &mut problems);
         let logs = Logs::open(&model, before.map(|before| before.logs));
@@ -206,6 +208,7 @@ impl Generation {
                 directories,
                 written_tenants: written_tenants.unwrap_or_default(),
                 certificates,
+                keeping,
                 control,
                 limits_overrides: model.limits_overrides,
                 overrides,
@@ -405,46 +408,35 @@ fn or_default<T: Default>(had: Result<T, Vec<String>>, problems: &mut Vec<String
     })
 }
 
+/// By what a configuration's keeper works.
+fn keeping(model: &Model) -> Result<Settings, Vec<String>> {
+    let (ticket_secret, exposed) = ticket_secret(model).map_err(|why| vec![why.problem])?;
+    if let Some(exposed) = exposed {
+        tracing::warn!("{exposed}");
+    }
+    Ok(Settings {
+        tickets_rotate_s: model.tls.tickets_ms / 1_000,
+        tickets_before: TICKETS_BEFORE,
+        ticket_secret,
+    })
+}
+
 /// The certificates of a configuration, judged by a keeper that is started for them.
 fn certificates(
-    model: &Model,
-    config: &Path,
+    planned: Option<(Plan, Settings)>,
+    (user, config): (&str, &Path),
     known: Option<&Certificates>,
     keys: &mut Keys,
 ) -> Result<Option<Certificates>, Vec<String>> {
-    let Some(plan) = Plan::of(model) else {
+    let Some((plan, settings)) = planned else {
         return Ok(None);
     };
-    let settings = Settings {
-        tickets_rotate_s: model.tls.tickets_ms / 1_000,
-        tickets_before: TICKETS_BEFORE,
-        ticket_secret: ticket_secret(model).map_err(|problem| vec![problem])?,
-    };
-    let started = keys.start(&model.user).and_then(|()| keys.set(settings));
+    let started = keys.start(user).and_then(|()| keys.set(settings));
     started.map_err(|problem| vec![problem])?;
     let directory = config.parent().unwrap_or(Path::new("."));
     let authority = directory.join(AUTHORITY);
     let prepared = Certificates::prepare(plan, authority, known, keys);
     prepared.map(Some).map_err(Lacking::into_problems)
-}
-
-/// What keys of tickets are derived from, where machines share it; nothing where they do not.
-///
-/// # Errors
-/// Why it cannot be had, in a sentence.
-pub fn ticket_secret(model: &Model) -> Result<Blob, String> {
-    let Some(file) = &model.tls.ticket_secret else {
-        return Ok(Blob::default());
-    };
-    let secret = read(file, SECRET_BYTES_MAX)?;
-    let (secret, file) = (secret.trim_ascii(), file.display());
-    if secret.len() < SECRET_BYTES_MIN {
-        return Err(format!(
-            "ticket_secret `{file}` holds {} bytes, of {SECRET_BYTES_MIN} at least: make one by `openssl rand -hex 32`",
-            secret.len()
-        ));
-    }
-    Ok(Blob::from(secret))
 }
 
 /// Problems of files of certificates, each behind the place that names its file.

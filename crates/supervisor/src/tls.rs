@@ -76,6 +76,14 @@ impl Supervisor {
         }
     }
 
+    /// Has the keeper work as the current generation says, where it was told of another that does not come into force.
+    pub(super) fn take_keeping_back(&mut self) {
+        let keeping = self.current.keeping.clone();
+        if let Some(Err(problem)) = keeping.map(|keeping| self.keys.set(keeping)) {
+            tracing::error!("{problem}");
+        }
+    }
+
     /// Links to the keeper for a server that has none; none without a keeper.
     pub(super) fn links_to_keeper(&mut self) -> Vec<OwnedFd> {
         self.linked = 0;

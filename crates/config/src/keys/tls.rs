@@ -77,7 +77,8 @@ pub(crate) const TLS: Section = Section {
             "A file with a secret of 32 bytes at least, such as `openssl rand -hex 32` prints, the same on all machines of a fleet. Keys of \
              tickets are derived from it and the time then, in steps of `tickets`: a client is resumed by any of the machines, and \
              after a restart. Their clocks may be apart by one such step. Only the supervisor reads it, and the process that keeps \
-             private keys has it. Who gets hold of it can open all tickets it was ever used for: make another one now and then.",
+             private keys has it; another one counts ten seconds after a reload. Who gets hold of it can open all tickets it was ever used for, \
+             and make some that stand for a client's certificate: make another one now and then.",
             "ticket_secret = \"/etc/nagaya/tickets.secret\"",
         ),
         key(

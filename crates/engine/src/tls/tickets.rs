@@ -23,6 +23,8 @@ const TICKET_BYTES_MAX: usize = 64 * 1_024;
 const LIFETIME_MAX_S: u64 = 7 * 24 * 60 * 60;
 /// How long nobody asks again after there was no answer.
 const AGAIN_S: u64 = 1;
+/// How long keys are used before they are asked for again: a reload may have brought another secret.
+const KEPT_S: u64 = 10;
 
 /// The ticket keys of one policy.
 #[derive(Debug)]
@@ -72,8 +74,8 @@ impl Tickets {
     fn take(&self, told: &[TicketKey], now_s: u64) {
         let keys: Arc<[SealingKey]> = told.iter().filter_map(SealingKey::new).collect();
         if let Some(current) = told.first() {
-            let due_s = current.issues_until_s.max(now_s + AGAIN_S);
-            self.due_s.store(due_s, Relaxed);
+            let due_s = current.issues_until_s.min(now_s + KEPT_S);
+            self.due_s.store(due_s.max(now_s + AGAIN_S), Relaxed);
         }
         *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
     }

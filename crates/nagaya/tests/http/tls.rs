@@ -4,12 +4,15 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use testkit::fastcgi::printed;
 use testkit::{FastCgiResponder, Gateway, Step, eventually, free_port};
 
 use crate::fixtures::tls;
 
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Python that connects: `open(host, …)` gives a connection under TLS, `ask` a reply's first line and body.
 const CLIENT: &str = r#"
 import socket, ssl, sys
@@ -193,6 +196,58 @@ for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
     let ports = [other.1, stranger.1].map(|it| it.port().to_string());
     let told = python(one.1, script, &[&ports[0], &ports[1]]);
     assert_eq!(told, "200 True\n200 False\n".repeat(2));
+}
+
+#[test]
+fn another_secret_counts_after_a_reload_and_not_after_one_that_was_refused() {
+    let sites = format!(
+        "ticket_secret = \"{{dir}}/tickets.secret\"\n[[sites]]\nhosts = [\"a.example\"]\n{FINE}"
+    );
+    let machine = |secret: &str| {
+        let write = |directory: &Path| {
+            std::fs::write(directory.join("tickets.secret"), secret).expect("written");
+        };
+        gateway_with("true", &sites, write)
+    };
+    let (old, new) = ("5".repeat(64), "6".repeat(64));
+    let ((gateway, to), (_before, before), (_after, after)) =
+        (machine(&old), machine(&old), machine(&new));
+    let script = r#"
+one, it = port, context()
+tls = connect(it, "a.example")
+ask(tls, "a.example")
+port = int(sys.argv[2])
+again = connect(it, "a.example", tls.session)
+print(ask(again, "a.example")[0], again.session_reused)
+"#;
+    let is_resumed_at = |other: SocketAddr| match &*python(to, script, &[&other.port().to_string()])
+    {
+        "200 True\n" => true,
+        "200 False\n" => false,
+        told => panic!("{told}"),
+    };
+    assert!(is_resumed_at(before) && !is_resumed_at(after));
+    let directory = gateway.directory().path();
+    std::fs::write(directory.join("tickets.secret"), new).expect("written");
+    let file = directory.join("nagaya.toml");
+    let config = std::fs::read_to_string(&file).expect("its configuration");
+    let wrong = format!("[log]\naccess = \"{{dir}}/all.pem/access.log\"\n{config}");
+    let mut gateway = gateway;
+    gateway.reload(&wrong);
+    gateway.wait_for_message("the old configuration serves on");
+    // A server that comes anew has no keys, and asks for them.
+    let server = gateway.server_pid();
+    let id = i32::try_from(server).ok().and_then(Pid::from_raw);
+    kill_process(id.expect("a process id"), Signal::KILL).expect("killed");
+    eventually(PATIENCE, "another server", || {
+        (!gateway.children().contains(&server)).then_some(())
+    });
+    assert!(is_resumed_at(before) && !is_resumed_at(after));
+    gateway.reload(&config);
+    eventually(PATIENCE, "the new secret", || {
+        is_resumed_at(after).then_some(())
+    });
+    assert!(!is_resumed_at(before));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use config::model::{DemandedHosts, HostPattern, Model};
 use config::reason;
-use ipc::certificates::{Source, called};
+use ipc::certificates::{Blob, Source, called};
 use ipc::keeper::{CHAIN_FILE_BYTES_MAX, Candidate, KEY_FILE_BYTES_MAX, ShownTo};
 use os::file::{FileKind, Wait};
 
@@ -24,6 +24,9 @@ const FILES_MAX: usize = ipc::certificates::CERTIFICATES_MAX;
 const THIS_MACHINE: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// The directory of a store that has certificates (`config::model::AcmeCertificate::file`).
 const CERTIFICATES: &str = "certificates";
+/// Bytes of a secret of tickets.
+const SECRET_BYTES_MIN: usize = 32;
+const SECRET_BYTES_MAX: usize = 1_024;
 /// What certbot calls a chain and a key, in a directory for each certificate.
 const CERTBOT: (&str, &str) = ("fullchain.pem", "privkey.pem");
 /// What a key's name ends in where it lies beside its chain, as panels have it.
@@ -356,19 +359,7 @@ impl Planned {
     /// is served the file by another name that it has.
     #[must_use]
     pub fn exposed(&self) -> Option<String> {
-        let file = self.key.as_ref().unwrap_or(&self.chain);
-        let facts = std::fs::metadata(file).ok()?;
-        let (path, names) = (file.display(), facts.nlink());
-        if facts.mode() & 0o007 != 0 {
-            return Some(format!(
-                "{path}: anybody on this machine may read the private key: chmod o= {path}"
-            ));
-        }
-        (names > 1).then(|| {
-            format!(
-                "{path}: the file of the private key has {names} names (hard links), and may be served by another: copy it and remove the others"
-            )
-        })
+        exposed(self.key.as_ref().unwrap_or(&self.chain), "private key")
     }
 
     /// Reads its files.
@@ -395,6 +386,29 @@ impl Planned {
     }
 }
 
+/// What keys of tickets are derived from, where machines share it, nothing where they do not; with what is to be said
+/// where others may read it, too.
+///
+/// # Errors
+/// It cannot be had.
+pub fn ticket_secret(model: &Model) -> Result<(Blob, Option<String>), Unread> {
+    let Some(file) = &model.tls.ticket_secret else {
+        return Ok((Blob::default(), None));
+    };
+    let bytes = read(file, SECRET_BYTES_MAX)?;
+    let secret = bytes.trim_ascii();
+    if secret.len() < SECRET_BYTES_MIN {
+        let (file, bytes) = (file.display(), secret.len());
+        return Err(Unread {
+            kind: ErrorKind::InvalidData,
+            problem: format!(
+                "{file}: ticket_secret has {bytes} bytes, of {SECRET_BYTES_MIN} at least: make one by `openssl rand -hex 32`"
+            ),
+        });
+    }
+    Ok((Blob::from(secret), exposed(file, "secret of tickets")))
+}
+
 /// Why a file was not read.
 #[derive(Debug)]
 pub struct Unread {
@@ -416,12 +430,28 @@ impl Stamp {
     }
 }
 
+/// By whom the file of a secret may be read beside those who should.
+fn exposed(file: &Path, what: &str) -> Option<String> {
+    let facts = std::fs::metadata(file).ok()?;
+    let (path, names) = (file.display(), facts.nlink());
+    if facts.mode() & 0o007 != 0 {
+        return Some(format!(
+            "{path}: anybody on this machine may read the {what}: chmod o= {path}"
+        ));
+    }
+    (names > 1).then(|| {
+        format!(
+            "{path}: the file of the {what} has {names} names (hard links), and may be served by another: copy it and remove the others"
+        )
+    })
+}
+
 fn read(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Unread> {
     read_whole(path, bytes_max).map_err(|error| {
         let kind = error.kind();
         let advice = match kind {
             ErrorKind::NotFound => ": write it there, or correct the path",
-            ErrorKind::FileTooLarge => ": a chain or a key is never that long",
+            ErrorKind::FileTooLarge => ": a chain, a key or a secret is never that long",
             _ => "",
         };
         let (path, reason) = (path.display(), reason(&error));

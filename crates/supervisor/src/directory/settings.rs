@@ -102,11 +102,8 @@ fn password(file: &Path) -> Result<String, String> {
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// What a file holds.
-///
-/// # Errors
-/// Why it cannot be read, in a sentence.
-pub(crate) fn read(file: &Path, bytes_max: usize) -> Result<Vec<u8>, String> {
+/// What a file holds; why it cannot be read, in a sentence.
+fn read(file: &Path, bytes_max: usize) -> Result<Vec<u8>, String> {
     let read = File::open(file).and_then(|file| os::file::read_whole(file.as_fd(), bytes_max));
     read.map_err(|error| format!("cannot read `{}`: {}", file.display(), reason(&error)))
 }
