@@ -36,6 +36,8 @@ const REST: Duration = Duration::from_millis(2);
 /// Leases after which two machines of one name are told of: a new server goes by that of the one before for a while.
 const NAMESAKE_LEASES: u32 = 3;
 
+/// Why it does not answer, where it has answered before.
+const NO_ANSWER: &str = "no answer came in time";
 /// Whom it speaks with.
 const WITH: &str = "the directory process";
 
@@ -270,7 +272,7 @@ impl Asking<'_> {
                 self.is_called = true;
                 return;
             }
-            FleetSaid::Granted { .. } => {}
+            FleetSaid::Granted { .. } => NO_ANSWER.clone_into(&mut self.why),
             FleetSaid::Drain(is_drained) => return self.drain(*is_drained),
             FleetSaid::Machine(_) | FleetSaid::Listed(_) => {
                 return self.shared.fleet.hear(seq, said);

@@ -4,10 +4,15 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::thread::{self, JoinHandle};
 
 use control::{FleetMachine, FleetMachines};
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::client::{Body, reply};
+use testkit::client::{Body, RawClient, reply};
+use testkit::http2::{RawH2, kind};
 use testkit::{Gateway, RedisServer, Reply, eventually, free_port};
 
 use crate::fixtures::limited::{PATIENCE, ask};
@@ -163,6 +168,94 @@ fn machines_tell_where_they_differ_and_one_is_drained_from_another_until_that_is
     await_machines(&web1, "no order any more", |all| {
         all.iter().all(|it| !it.to_drain && !it.drained)
     });
+}
+
+/// Asks one thing after another, over connections that are kept as long as they may be, and counts replies and connections.
+struct Browsing {
+    is_over: Arc<AtomicBool>,
+    served: Arc<AtomicU64>,
+    thread: JoinHandle<u64>,
+}
+
+impl Browsing {
+    fn start(to: SocketAddr) -> Self {
+        let (is_over, served) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let (ended, count) = (Arc::clone(&is_over), Arc::clone(&served));
+        let thread = thread::spawn(move || {
+            let mut connections = 0;
+            while !ended.load(SeqCst) {
+                connections += 1;
+                let mut client = RawClient::connect(to).with_deadline(PATIENCE);
+                let mut is_kept = true;
+                while is_kept && !ended.load(SeqCst) {
+                    client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+                    let reply = reply(client.read_reply(Body::Framed));
+                    assert_eq!((reply.status, &*reply.text()), (200, "fine"));
+                    is_kept = reply.head.field("connection").is_none();
+                    count.fetch_add(1, SeqCst);
+                }
+            }
+            connections
+        });
+        Self {
+            is_over,
+            served,
+            thread,
+        }
+    }
+
+    fn await_more(&self, more: u64) {
+        let wanted = self.served.load(SeqCst) + more;
+        eventually(PATIENCE, "more replies", || {
+            (self.served.load(SeqCst) >= wanted || self.thread.is_finished()).then_some(())
+        });
+    }
+
+    /// Ends it; how many connections there were. Panics where a request was not answered.
+    fn end(self) -> u64 {
+        self.is_over.store(true, SeqCst);
+        self.thread.join().unwrap()
+    }
+}
+
+#[test]
+fn a_machine_that_is_drained_under_load_answers_all_that_comes_and_ends_connections() {
+    let Some(store) = RedisServer::start(&[]) else {
+        return;
+    };
+    let listen = "[[listen]]\n";
+    let config = CONFIG.replace(listen, "[[listen]]\nprotocols = [\"http/1.1\", \"h2c\"]\n");
+    let web1 = Gateway::with_config(NAGAYA, &config)
+        .with("store", store.address())
+        .with("machine", "web1")
+        .with("concurrent", 5)
+        .start();
+    web1.wait_for_message("the fleet's store answers");
+    let browsing: Vec<_> = (0..4).map(|_| Browsing::start(web1.address())).collect();
+    browsing.iter().for_each(|it| it.await_more(20));
+    let mut streams = RawH2::connect(web1.address(), &[]);
+    streams.get(1, "a", "/");
+    assert_eq!(streams.reply(1).status(), 200);
+    // It is never idle under load, so nobody waits for that.
+    await_fleet(&web1, &["drain", "web1", "--timeout", "0"], 1, &["web1"]);
+    await_told(&web1, "status", " · drained");
+    // What is under way is whole, and so is what is asked before the end was heard of.
+    streams.get(3, "a", "/");
+    assert_eq!(streams.reply(3).status(), 200);
+    streams.read_until("the end to be told", |it| {
+        !it.goaways.is_empty() && !it.pings.is_empty()
+    });
+    streams.get(5, "a", "/");
+    let ping = streams.pings.remove(0);
+    streams.send(kind::PING, 1, 0, &ping);
+    assert_eq!(streams.reply(5).status(), 200);
+    assert_eq!(streams.read_to_end(), Some(0));
+    assert_eq!(streams.goaways, [(u32::MAX >> 1, 0), (5, 0)]);
+    browsing.iter().for_each(|it| it.await_more(20));
+    let connections: Vec<_> = browsing.into_iter().map(Browsing::end).collect();
+    assert!(connections.iter().all(|it| *it >= 10), "{connections:?}");
+    let drain = ["drain", "web1", "--timeout", "600"];
+    await_fleet(&web1, &drain, 0, &["web1: drained, and idle\n"]);
 }
 
 #[test]
