@@ -134,6 +134,60 @@ fn machines_have_the_same_key_and_no_more_than_the_limit_together() {
 }
 
 #[test]
+fn who_has_waited_elsewhere_waits_for_the_store_without_a_queue() {
+    let files = leased(OnLoss::Closed, 0, dynamic("file", 1));
+    let mut all = Machines::new(2, &files);
+    let site = Definition {
+        queue: 5,
+        wait: Duration::from_secs(10),
+        ..fixed("site", 1)
+    };
+    all.machines[0].define(vec![site, files]);
+    let mut before = all.machines[0].waiting(0, &["", "/y"]);
+    all.moment();
+    drop(all.machines[0].granted(&mut before));
+    let mut first = all.machines[0].waiting(0, &["", "/x"]);
+    all.moment();
+    let first = all.machines[0].granted(&mut first);
+    // The permit for it lies ready here, until another machine needs it.
+    let mut guest = all.machines[0].waiting(0, &["", "/y"]);
+    let mut theirs = all.machines[1].waiting(0, &["/y"]);
+    for _ in 0..5 {
+        all.moment();
+    }
+    let theirs = all.machines[1].granted(&mut theirs);
+    drop(first);
+    all.moment();
+    assert!(all.machines[0].poll(&mut guest).is_none());
+    drop(theirs);
+    for _ in 0..5 {
+        all.moment();
+    }
+    drop(all.machines[0].granted(&mut guest));
+}
+
+#[test]
+fn nobody_is_taken_for_late_who_waits_for_what_the_store_has() {
+    let limit = Definition {
+        late: Some(Duration::from_secs(2)),
+        ..leased(OnLoss::Closed, 200, fixed("site", 100))
+    };
+    let mut all = Machines::new(2, &limit);
+    for _ in 0..5 {
+        let mut one = all.machines[0].waiting(0, &[""]);
+        all.moment();
+        let permit = all.machines[0].granted(&mut one);
+        all.pass(Duration::from_secs(2));
+        drop(permit);
+        all.pass(Duration::from_secs(3));
+    }
+    let mut burst: Vec<_> = (0..60).map(|_| all.machines[0].waiting(0, &[""])).collect();
+    all.moment();
+    all.moment();
+    assert_eq!(granted(&all.machines[0], &mut burst).len(), 60);
+}
+
+#[test]
 fn without_a_queue_one_waits_for_the_store_alone_and_is_refused_for_what_others_hold() {
     let mut all = Machines::new(2, &leased(OnLoss::Closed, 0, fixed("site", 2)));
     let mut tickets = vec![

@@ -16,6 +16,9 @@ use crate::outcome::{Outcome, complain, print, wrong_config};
 /// So many times the longest answer of the store is the least that a lease should be.
 const LEASE_TRIPS_MIN: u32 = 10;
 
+/// How long a drained machine is asked by others still: agents look each second, and balancers each two of them.
+const HEARING: Duration = Duration::from_secs(5);
+
 /// Options of `fleet`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -84,13 +87,17 @@ fn drain(config: &Path, options: &DrainOptions) -> Result<Outcome, Outcome> {
     running.done(&format!("{word} {name}"))?;
     let until = Instant::now() + Duration::from_secs(options.timeout.into());
     let mut told = String::new();
+    let mut drained = None;
     loop {
         // What does not answer for a moment is asked again, as long as there is time.
         let answer = running.try_ask("fleet json").unwrap_or_default();
         let answer = FleetMachines::of_json(&String::from_utf8_lossy(&answer));
         let mut machines = answer.unwrap_or_default().machines.into_iter();
         let machine = machines.find(|it| it.machine == *name);
-        let (line, is_done) = progress(machine.as_ref(), undo);
+        let is_drained = machine.as_ref().is_some_and(|it| it.drained);
+        drained = drained.or_else(|| is_drained.then(Instant::now));
+        let is_heard = drained.is_some_and(|since| since.elapsed() >= HEARING);
+        let (line, is_done) = progress(machine.as_ref(), undo, is_heard);
         if line != told {
             match print(format!("{name}: {line}\n").as_bytes()) {
                 Outcome::Fine => told = line,
@@ -113,7 +120,7 @@ fn drain(config: &Path, options: &DrainOptions) -> Result<Outcome, Outcome> {
 }
 
 /// How far it is, and whether that is all.
-fn progress(machine: Option<&FleetMachine>, undo: bool) -> (String, bool) {
+fn progress(machine: Option<&FleetMachine>, undo: bool, is_heard: bool) -> (String, bool) {
     let Some(it) = machine else {
         return ("nobody says how it is".to_owned(), false);
     };
@@ -126,7 +133,12 @@ fn progress(machine: Option<&FleetMachine>, undo: bool) -> (String, bool) {
     match (undo, it.drained) {
         (true, false) => ("serves".to_owned(), true),
         (true, true) | (false, false) => ("has not heard of it yet".to_owned(), false),
-        (false, true) if in_flight == 0 && held == 0 => ("drained, and idle".to_owned(), true),
+        (false, true) if in_flight == 0 && held == 0 && is_heard => {
+            ("drained, and idle".to_owned(), true)
+        }
+        (false, true) if in_flight == 0 && held == 0 => {
+            ("idle; balancers are still to hear of it".to_owned(), false)
+        }
         (false, true) => {
             let line = format!("drains: {in_flight} requests under way, {held} permits held");
             (line, false)
@@ -187,19 +199,22 @@ mod tests {
             }],
             ..FleetMachine::default()
         };
-        assert!(!progress(None, false).1 && !progress(Some(&machine), false).1);
+        let progress =
+            |machine: &FleetMachine, undo, is_heard| progress(Some(machine), undo, is_heard);
+        assert!(!super::progress(None, false, true).1 && !progress(&machine, false, true).1);
         machine.drained = true;
-        let (line, is_done) = progress(Some(&machine), false);
+        let (line, is_done) = progress(&machine, false, true);
         assert_eq!(line, "drains: 2 requests under way, 1 permits held");
-        assert!(!is_done && !progress(Some(&machine), true).1);
+        assert!(!is_done && !progress(&machine, true, true).1);
         machine.in_flight = 0;
-        assert!(!progress(Some(&machine), false).1);
+        assert!(!progress(&machine, false, true).1);
         machine.leases.clear();
-        assert!(progress(Some(&machine), false).1);
+        assert!(!progress(&machine, false, false).1);
+        assert!(progress(&machine, false, true).1);
         machine.heard_ago_s = Some(99.0);
-        assert!(!progress(Some(&machine), false).1);
+        assert!(!progress(&machine, false, true).1);
         (machine.heard_ago_s, machine.drained) = (Some(1.0), false);
-        assert!(progress(Some(&machine), true).1);
+        assert!(progress(&machine, true, true).1);
     }
 
     #[test]

@@ -173,6 +173,12 @@ impl Contact {
             .is_none_or(|answered| now >= answered + usable)
     }
 
+    /// Whether what was asked last was not answered.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
     /// Whether it gives out nothing new.
     #[must_use]
     pub fn is_quiet(&self, now: Time) -> bool {

@@ -91,7 +91,7 @@ impl PermitLease {
             return (self.held.min(limit), self.until);
         }
         let always = Time(u64::MAX);
-        if !contact.is_away(now) {
+        if !self.is_lost(now, contact) {
             return (0, always);
         }
         let share = contact.share(limit);
@@ -102,6 +102,13 @@ impl PermitLease {
             OnLoss::Share => self.held.min(share),
         };
         (budget, always)
+    }
+
+    /// Whether it goes by what is to be done on loss: it is over, and the store is away, or did not answer when it was
+    /// asked last: of a key that was granted earlier than others that is known the earlier.
+    #[must_use]
+    pub fn is_lost(&self, now: Time, contact: &Contact) -> bool {
+        now >= self.until && (contact.is_away(now) || contact.has_failed())
     }
 
     /// What is to be claimed now, if anything.

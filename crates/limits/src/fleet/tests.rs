@@ -494,6 +494,60 @@ fn two_leases_after_any_trouble_the_whole_limit_is_used_by_whoever_needs_it() {
 }
 
 #[test]
+fn a_key_that_was_granted_before_others_has_its_share_as_soon_as_its_lease_is_over() {
+    let rules = FleetRules {
+        lease: Duration::from_millis(LEASE_MS),
+        machines_min: 0,
+    };
+    let (mut contact, mut lease) = (Contact::new(rules), PermitLease::default());
+    let terms = (FleetKey([1, 1]), 100, OnLoss::Share);
+    let in_use = InUse {
+        in_flight: 50,
+        ..InUse::default()
+    };
+    let grant = Grant {
+        held: 62,
+        part: 62,
+        is_contended: false,
+        is_coming: false,
+    };
+    let answer = |contact: &mut Contact, now| {
+        let reply = StoreReply {
+            quiet_ms: 0,
+            machines: 2,
+            has_namesake: false,
+            called: Vec::new(),
+            grants: Vec::new(),
+        };
+        contact.ask(now);
+        contact.hear(now, &reply);
+    };
+    for now_ms in (LEASE_MS..=LEASE_MS * 2).step_by(500) {
+        let now = Time::ZERO + Duration::from_millis(now_ms);
+        answer(&mut contact, now);
+        if lease.claim(now, &contact, terms, in_use).is_some() {
+            lease.hear(now, now, &contact, &grant, in_use);
+        }
+    }
+    // Of another key it is heard a little longer, then of none.
+    let begun_ms = LEASE_MS * 2;
+    answer(
+        &mut contact,
+        Time::ZERO + Duration::from_millis(begun_ms + LEASE_MS / 4),
+    );
+    for now_ms in (begun_ms + LEASE_MS / 3..begun_ms + LEASE_MS * 3).step_by(25) {
+        let now = Time::ZERO + Duration::from_millis(now_ms);
+        if lease.claim(now, &contact, terms, in_use).is_some() {
+            contact.ask(now);
+            contact.give_up();
+            lease.fail(now);
+        }
+        let (budget, until) = lease.budget(now, &contact, 100, OnLoss::Share);
+        assert!(budget >= 50 && until > now, "{budget} at {now_ms} ms");
+    }
+}
+
+#[test]
 fn machines_that_compete_come_to_equal_parts_and_each_has_its_turn() {
     for limit in [1, 2, 24] {
         let mut world = healed(1, 3, limit);

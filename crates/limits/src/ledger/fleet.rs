@@ -360,7 +360,8 @@ impl Books {
                 true => (contact.share(limit).max(1), Time(u64::MAX)),
                 false => it.lease.budget(now, contact, limit, on_loss),
             };
-            let is_short = it.lease.is_short(now) || contact.is_away(now) || is_apart;
+            let is_short = it.lease.is_short(now) || it.lease.is_lost(now, contact);
+            let is_short = is_short || contact.is_away(now) || is_apart;
             // Only in turn: whoever has just come is not counted yet.
             let is_over = match is_apart {
                 _ if !is_turn => false,
@@ -383,7 +384,8 @@ impl Books {
         is_worth
     }
 
-    /// Serves whom a lease lets pass. Where there is no queue nobody waits for what the store does not have.
+    /// Serves whom a lease lets pass. Where there is no queue nobody waits for what the store does not have, but who has
+    /// waited at another gate before.
     fn serve_leased(
         &self,
         wait_queue: &mut WaitQueue,
@@ -396,10 +398,14 @@ impl Books {
         let Some(here) = wait_queue.queues.get(&place).filter(|_| is_short) else {
             return;
         };
+        if here.queue.len() <= here.guests {
+            return;
+        }
         let entry = wait_queue.table.at(here.limit);
         if entry.is_none_or(|entry| entry.settings.queue > 0 || !entry.enforces()) {
             return;
         }
+        let mut guests = Vec::new();
         // Each turn takes one out of the queue.
         while let Some(next) = wait_queue
             .queues
@@ -413,7 +419,14 @@ impl Books {
                     waiter
                 }
             };
-            self.turn_away(wait_queue, now, waiter.id, Why::Full, wakers);
+            let record = wait_queue.records.get(&waiter.id);
+            match record.is_some_and(|it| it.guest) {
+                true => guests.push(waiter),
+                false => self.turn_away(wait_queue, now, waiter.id, Why::Full, wakers),
+            }
+        }
+        if let Some(here) = wait_queue.queues.get_mut(&place) {
+            guests.into_iter().for_each(|it| here.queue.push(now, it));
         }
     }
 

@@ -398,11 +398,17 @@ impl WaitQueue {
 }
 
 impl Facts {
-    /// Permits to reckon a wait with.
+    /// Permits to reckon a wait with: those that are leased, and what the store is taken to have beyond them.
     pub(super) fn cap(&self, now: Time) -> u32 {
         match self.entry.fleet {
             None => self.entry.cap(),
-            Some(_) => self.entry.cap_at(&self.gate, now).max(1),
+            Some(_) => {
+                let (leased, to_come) = (
+                    self.entry.cap_at(&self.gate, now),
+                    self.entry.to_come(&self.gate),
+                );
+                leased.saturating_add(to_come).max(1)
+            }
         }
     }
 
