@@ -1,7 +1,7 @@
 //! Digests of a configuration by part, so that machines that are to have the same can tell where they differ.
 //!
 //! The idea: what is printed with every default written out is told apart by its lines, and what is a machine's own is left
-//! out: workers, listeners, the control socket, its name in the fleet. Left out: what is in the files that it names.
+//! out: workers, listeners, the control socket, its name in the fleet, where it keeps what it changes itself. Left out: what is in the files that it names.
 
 use sha2::{Digest, Sha256};
 
@@ -56,7 +56,9 @@ fn part_of(title: &str, line: &str) -> Option<usize> {
     let key = line.split(" = ").next().unwrap_or_default();
     let is_below = |titles: &[&str]| titles.iter().any(|it| title.starts_with(it));
     match (title, key) {
-        ("", "workers") | ("[[listen]]" | "[control]", _) | ("[fleet]", "machine") => None,
+        ("", "workers" | "limits_overrides" | "last_good")
+        | ("[[listen]]" | "[control]", _)
+        | ("[fleet]", "machine") => None,
         (_, "limits") => Some(0),
         _ if line.starts_with('#') || is_below(&["[tenants.", "[plans."]) => Some(0),
         (_, "tls") => Some(2),
@@ -106,6 +108,10 @@ rules = [{ match = { path = "/x" }, handler = { respond = { body = "x" } } }]
             ("127.0.0.1:8080", "127.0.0.2:9090"),
             ("machine = \"web1\"", "machine = \"web2\""),
             ("[fleet]", "[control]\nsocket = \"/tmp/control\"\n[fleet]"),
+            (
+                "workers",
+                "limits_overrides = \"/tmp/overrides.toml\"\nworkers",
+            ),
         ];
         assert!(differing(&own).is_empty(), "{:?}", differing(&own));
         assert_eq!(

@@ -87,7 +87,7 @@ fn drain(config: &Path, options: &DrainOptions) -> Result<Outcome, Outcome> {
     running.done(&format!("{word} {name}"))?;
     let until = Instant::now() + Duration::from_secs(options.timeout.into());
     let mut told = String::new();
-    let mut drained = None;
+    let (mut drained, mut lost) = (None::<Instant>, None::<Instant>);
     loop {
         // What does not answer for a moment is asked again, as long as there is time.
         let answer = running.try_ask("fleet json").unwrap_or_default();
@@ -106,6 +106,17 @@ fn drain(config: &Path, options: &DrainOptions) -> Result<Outcome, Outcome> {
         }
         if is_done {
             return Ok(Outcome::Fine);
+        }
+        let is_lost = machine.as_ref().is_some_and(FleetMachine::is_lost);
+        lost = lost
+            .filter(|_| is_lost)
+            .or_else(|| is_lost.then(Instant::now));
+        if lost.is_some_and(|since| since.elapsed() >= HEARING) {
+            let order = if undo { "to serve" } else { "to be drained" };
+            complain(&format!(
+                "nagaya: {name} is lost: the order {order} stands for when it is back\n"
+            ));
+            return Ok(Outcome::Failed);
         }
         if Instant::now() >= until {
             let seconds = options.timeout;

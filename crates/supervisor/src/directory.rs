@@ -50,6 +50,19 @@ const FLEET_PAUSE: Duration = Duration::from_secs(60);
 /// Tenants whose names the process is told.
 const TENANTS_MAX: usize = 100_000;
 
+/// What keeps a configuration's databases and the fleet's store from being asked, as their files are now.
+pub(crate) fn unaskable(model: &Model) -> impl Iterator<Item = String> {
+    let of_directories = model.directories.iter().filter_map(|it| {
+        let why = source(&it.source).err()?;
+        Some(format!(
+            "directory {}: it will not be asked: {why}",
+            it.name
+        ))
+    });
+    let of_fleet = model.fleet.as_ref().and_then(|it| fleet_settings(it).err());
+    of_directories.chain(of_fleet.map(|why| format!("the fleet's store will not be asked: {why}")))
+}
+
 /// Which directories a configuration has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DirectoryWish {
@@ -569,5 +582,31 @@ rules = [{ handler = { respond = { body = "x" } } }]
         let users = row_users(&model, 0);
         let uid = |name| User::look_up(name).unwrap().uid;
         assert!(!users.may_be(uid("daemon")) && !users.may_be(uid("games")));
+    }
+
+    #[test]
+    fn a_machine_is_called_by_its_host_name_and_files_that_are_missing_are_told() {
+        let text = |file: &str| {
+            format!(
+                "[[listen]]\naddress = \"127.0.0.1:1\"\n[fleet]\nstore = \"redis://127.0.0.1/0{file}\"\n\
+                 [[sites]]\nhosts = [\"*\"]\nrules = [{{ handler = {{ respond = {{ body = \"x\" }} }} }}]\n"
+            )
+        };
+        let model = |file: &str| {
+            let sources = config::Sources::from_text("nagaya.toml", &text(file));
+            config::load(&sources).expect("a configuration")
+        };
+        let fleet = model("").fleet.expect("a fleet");
+        let settings = fleet_settings(&fleet).expect("settings");
+        assert_eq!(settings.machine, os::kernel::name().node);
+        assert_eq!(unaskable(&model("")).next(), None);
+        let told: Vec<_> = unaskable(&model("?password_file=/no/such/file")).collect();
+        let [told] = told.as_slice() else {
+            panic!("{told:?}");
+        };
+        assert!(
+            told.contains("will not be asked: cannot read `/no/such/file`"),
+            "{told}"
+        );
     }
 }

@@ -18,6 +18,8 @@ use os::user::User;
 
 use ipc::manifest::{find_in_path, missing_in_path};
 
+use crate::directory::unaskable;
+
 /// What php-fpm calls itself, and somewhere in its program.
 const PHP_FPM: &[u8] = b"fpm-fcgi";
 /// Bytes of a program that are looked at, and at once.
@@ -256,7 +258,7 @@ pub fn warnings(model: &Model) -> Vec<String> {
     });
     let of_pools = of_php.chain(of_apps).chain(lacking_walls(model));
     let all = of_sockets.chain(of_maps).chain(of_chores);
-    all.chain(of_pools).collect()
+    all.chain(of_pools).chain(unaskable(model)).collect()
 }
 
 /// Whether a program is certainly no php-fpm: neither by its name, nor by the one that it has for

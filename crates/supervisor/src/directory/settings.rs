@@ -86,11 +86,13 @@ pub fn fleet_settings(fleet: &Fleet) -> Result<FleetSettings, String> {
 
 /// What the kernel calls this machine.
 fn host_name() -> Result<String, String> {
-    let bytes = read(Path::new("/proc/sys/kernel/hostname"), PASSWORD_BYTES_MAX)?;
-    let name = String::from_utf8_lossy(&bytes).trim().to_owned();
-    match name.is_empty() {
-        true => Err("this machine has no name: say `machine` in `[fleet]`".to_owned()),
-        false => Ok(name),
+    let name = os::kernel::name().node;
+    match Fleet::is_machine_name(&name) {
+        true => Ok(name),
+        false => Err(format!(
+            "the host name `{}` cannot be a machine's name: say `machine` in `[fleet]`",
+            name.escape_debug()
+        )),
     }
 }
 
