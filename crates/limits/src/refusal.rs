@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::ask::LimitId;
 use crate::definition::{Mode, RateDefinition};
+use crate::fleet::OnLoss;
 
 /// A request that may not go on, and the limit that says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,8 +26,10 @@ pub struct Refusal {
     pub mode: Mode,
     /// Permits given out when it was decided.
     pub in_flight: u32,
-    /// Permits there are.
+    /// Permits there are; while the store of a fleet is away, here.
     pub cap: u32,
+    /// What the limit did on loss of the fleet's store, where that was away.
+    pub away: Option<OnLoss>,
     /// Others that waited when it was decided.
     pub queued: u32,
     /// Requests that may wait.
@@ -104,6 +107,18 @@ impl Refusal {
             .saturating_add(lost);
         // In shadow more may be under way than there are permits: they would all have waited.
         let waiting = concurrent.saturating_sub(self.cap).max(1);
+        match (self.away, self.cap) {
+            (Some(OnLoss::Closed), _) => {
+                return "the fleet's store answers: on_loss = \"closed\" lets nobody in until then"
+                    .to_owned();
+            }
+            (Some(OnLoss::Share), cap) => {
+                return format!(
+                    "the fleet's store answers: on_loss = \"share\" lets in {cap} at once until then"
+                );
+            }
+            (Some(OnLoss::Open) | None, _) => {}
+        }
         match self.why {
             Why::Full | Why::QueueFull => {
                 let behind = self.queued.saturating_add(self.lost_in_row).max(waiting);

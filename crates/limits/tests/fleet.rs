@@ -188,6 +188,24 @@ fn nobody_is_taken_for_late_who_waits_for_what_the_store_has() {
 }
 
 #[test]
+fn a_refusal_while_the_store_is_away_tells_what_the_limit_does_then() {
+    for (on_loss, here) in [(OnLoss::Closed, 0), (OnLoss::Share, 2)] {
+        let mut all = Machines::new(3, &leased(on_loss, 0, fixed("site", 6)));
+        all.is_up = false;
+        all.pass(LEASE * 2);
+        let held: Vec<_> = (0..here)
+            .map(|_| all.machines[0].admitted(0, &[""]))
+            .collect();
+        let refusal = all.machines[0].refused(0, &[""]);
+        assert_eq!((refusal.in_flight, refusal.cap), (here, here));
+        assert_eq!(refusal.away, Some(on_loss));
+        let told = refusal.admits_if();
+        assert!(told.starts_with("the fleet's store answers"), "{told}");
+        drop(held);
+    }
+}
+
+#[test]
 fn without_a_queue_one_waits_for_the_store_alone_and_is_refused_for_what_others_hold() {
     let mut all = Machines::new(2, &leased(OnLoss::Closed, 0, fixed("site", 2)));
     let mut tickets = vec![

@@ -357,11 +357,18 @@ impl Books {
                 claims.extend(claim.map(|claim| (place, claim)));
             }
             let (budget, until) = match is_apart {
-                true => (contact.share(limit).max(1), Time(u64::MAX)),
+                true => {
+                    let budget = match on_loss {
+                        OnLoss::Closed if contact.is_away(now) => 0,
+                        OnLoss::Open if contact.is_away(now) => limit,
+                        _ => contact.share(limit).max(1),
+                    };
+                    (budget, Time(u64::MAX))
+                }
                 false => it.lease.budget(now, contact, limit, on_loss),
             };
-            let is_short = it.lease.is_short(now) || it.lease.is_lost(now, contact);
-            let is_short = is_short || contact.is_away(now) || is_apart;
+            let is_away = it.lease.is_lost(now, contact);
+            let is_short = it.lease.is_short(now) || is_away || contact.is_away(now) || is_apart;
             // Only in turn: whoever has just come is not counted yet.
             let is_over = match is_apart {
                 _ if !is_turn => false,
@@ -371,7 +378,7 @@ impl Books {
             match is_over {
                 true => gate.unlist(),
                 false => {
-                    (gate.is_listed, gate.is_short) = (true, is_short);
+                    (gate.is_listed, gate.is_short, gate.is_away) = (true, is_short, is_away);
                     (gate.leased, gate.leased_until) = (budget, until);
                 }
             }

@@ -64,6 +64,8 @@ pub(crate) struct Gate {
     pub(crate) is_listed: bool,
     /// The store has no more of it.
     pub(crate) is_short: bool,
+    /// What is leased is what the limit does while the store is away.
+    pub(crate) is_away: bool,
 }
 
 /// What a slot is used for.
@@ -108,6 +110,7 @@ impl Gate {
         queue: false,
         is_listed: false,
         is_short: false,
+        is_away: false,
     };
 
     /// A gate of a limit that counts nothing yet.
@@ -160,7 +163,7 @@ impl Gate {
 
     /// Has nothing leased any more.
     pub(crate) fn unlist(&mut self) {
-        (self.is_listed, self.is_short) = (false, false);
+        (self.is_listed, self.is_short, self.is_away) = (false, false, false);
         (self.leased, self.leased_until) = (0, Time::ZERO);
     }
 

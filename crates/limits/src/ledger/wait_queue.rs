@@ -417,6 +417,7 @@ impl Facts {
         let Self { entry, gate } = self;
         match entry.fleet {
             None => gate.in_flight,
+            Some(_) if gate.is_away => gate.in_flight,
             Some(_) => gate
                 .in_flight
                 .saturating_add(entry.cap().saturating_sub(gate.leased)),
@@ -440,7 +441,15 @@ impl Facts {
             why,
             mode: entry.settings.mode,
             in_flight: self.in_flight(),
-            cap: entry.cap(),
+            cap: if gate.is_away {
+                gate.leased
+            } else {
+                entry.cap()
+            },
+            away: entry
+                .fleet
+                .filter(|_| gate.is_away)
+                .map(|(on_loss, _)| on_loss),
             queued: gate.waiting,
             queue_max: entry.settings.queue,
             waited,
