@@ -44,6 +44,35 @@ fn what_is_recorded_may_be_said_in_one_line() {
     let countries = other.countries.expect("a file of countries");
     assert!(countries.is_absolute() && countries.ends_with("a.mmdb"));
     assert!(other.searches.is_empty() && other.do_not_track);
+    assert_eq!((usual.send, other.send), (None, None));
+    let url = "postgres://nagaya@10.0.0.5/history?password_file=/etc/nagaya/db&tls=on";
+    let send = recorder(&format!("send = \"{url}\"\n")).send;
+    let send = send.expect("a database");
+    assert_eq!((&*send.database, send.tls), ("history", true));
+}
+
+#[test]
+fn a_database_elsewhere_that_is_not_spoken_to_over_tls_is_warned_of() {
+    for (url, is_warned) in [
+        ("postgres://n@10.0.0.5/history", true),
+        ("postgres://n@10.0.0.5/history?tls=on", false),
+        ("postgres://n@127.0.0.1/history", false),
+        (
+            "postgres://n@/history?socket=/run/postgresql/.s.PGSQL.5432",
+            false,
+        ),
+    ] {
+        let text =
+            format!("{SITE}[recorder]\ndirectory = \"/var/lib/figures\"\nsend = \"{url}\"\n");
+        let sources = Sources::from_text("nagaya.toml", &text);
+        let (_, warnings) = config::load_and_warn(&sources).expect(url);
+        let warnings = warnings.to_string();
+        assert_eq!(
+            warnings.contains("over TLS"),
+            is_warned,
+            "{url}: {warnings}"
+        );
+    }
 }
 
 #[test]
@@ -55,6 +84,8 @@ fn what_could_not_be_recorded_by_is_refused() {
         ("user = \"root\"", "root"),
         ("nice = 20", "19"),
         ("salt = \"year\"", "`month`"),
+        ("send = \"mysql://n@a/b\"", "is no PostgreSQL"),
+        ("send = \"postgres://n:secret@a/b\"", "password_file="),
     ] {
         let problem = problem(lines);
         assert!(problem.contains(said), "{lines}: {problem}");

@@ -30,7 +30,7 @@ pub use json::json;
 pub use limits::{Concurrent, Key, Limit};
 pub use named::Named;
 pub use pools::PoolStanding;
-pub use recorder::{Recorder, UntoldAlert};
+pub use recorder::{Recorder, RecorderSends, UntoldAlert};
 pub use sensors::{Advice, Missing, Sensor, Sensors};
 pub use snapshot::Snapshot;
 pub use status::{

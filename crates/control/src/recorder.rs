@@ -33,6 +33,23 @@ pub struct Recorder {
     /// Alerts whose program has failed when it was run last: nobody was told.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub untold_alerts: Vec<UntoldAlert>,
+    /// How sending stands, where it sends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sends: Option<RecorderSends>,
+}
+
+/// How what the recorder sends elsewhere stands.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecorderSends {
+    /// Whether the database takes it.
+    pub up: bool,
+    /// Since the oldest minute was over that waits.
+    pub lag_s: u64,
+    /// Minutes of figures and of sites, and incidents, that wait.
+    pub waiting: u64,
+    /// Those that were lost since the recorder began.
+    pub lost: u64,
 }
 
 /// An alert of which nobody was told.

@@ -7,6 +7,7 @@
 //! Left out: how long rows are believed and who waits for them (the server does that).
 #![forbid(unsafe_code)]
 
+mod archive;
 mod asker;
 mod changes;
 mod check;
@@ -19,6 +20,7 @@ mod snapshot;
 mod source;
 mod users;
 
+pub use archive::Archive;
 pub use asker::{Asker, Word};
 pub use check::{Checked, RowCheck, check};
 pub use fleet::{FleetAsker, fleet_round_trip};

@@ -4,6 +4,7 @@
 //! is to be said waits in one queue. It has passwords and connections, no privilege, and no listener; it ends with
 //! the supervisor's link.
 
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
@@ -20,7 +21,9 @@ use ipc::fleet::{FleetAnswer, FleetSaid, FleetSettings, ToFleet};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 
+use crate::archive::{self, Archive, KnownArchive};
 use crate::asker::{Asker, Word};
 use crate::fleet::FleetAsker;
 
@@ -34,6 +37,8 @@ const DESCRIPTORS_MAX: u64 = 4_096;
 const THREADS_MAX: usize = 8;
 /// How long the fleet's store is left alone that was not to be heard.
 const LISTEN_REST: Duration = Duration::from_secs(1);
+/// What is said of a server whose settings have not come.
+const UNREAD: &str = "its files could not be read yet: the error log says which";
 /// How long the last lines of the error log may take.
 const FLUSH: Duration = Duration::from_secs(1);
 
@@ -93,6 +98,9 @@ struct Serving {
     words: mpsc::Sender<Word>,
     server: Option<AsyncFd<OwnedFd>>,
     outgoing: Outgoing,
+    /// The database that the recorder sends to, and what answers it.
+    archive: KnownArchive,
+    archivist: Option<AbortHandle>,
 }
 
 async fn serve(link: OwnedFd, settings: Vec<DirectorySettings>) -> io::Result<()> {
@@ -107,6 +115,8 @@ async fn serve(link: OwnedFd, settings: Vec<DirectorySettings>) -> io::Result<()
         words,
         server: None,
         outgoing: Outgoing::default(),
+        archive: Rc::new(RefCell::new(Err(UNREAD.to_owned()))),
+        archivist: None,
     };
     serving.open(settings);
     let supervisor = register(link, Interest::READABLE)?;
@@ -251,6 +261,20 @@ impl Serving {
                 self.outgoing = Outgoing::default();
                 self.server = Some(register(link, Interest::READABLE | Interest::WRITABLE)?);
             }
+            DirectoryOrder::Archive(settings) => {
+                let archive = Archive::new(settings);
+                if let Err(why) = &archive {
+                    tracing::error!("the database that figures are sent to cannot be used: {why}");
+                }
+                *self.archive.borrow_mut() = archive.map(Rc::new);
+            }
+            DirectoryOrder::ArchiveLink(link) => {
+                // What one that has gone has sent and is not written is sent again.
+                self.archivist.take().inspect(AbortHandle::abort);
+                let link = register(link, Interest::READABLE | Interest::WRITABLE)?;
+                let serving = archive::serve(link, Rc::clone(&self.archive));
+                self.archivist = Some(tokio::task::spawn_local(serving).abort_handle());
+            }
             DirectoryOrder::FleetLink(link) => {
                 self.fleet_outgoing = Outgoing::default();
                 self.fleet_server = Some(register(link, Interest::READABLE | Interest::WRITABLE)?);
@@ -294,7 +318,7 @@ impl Serving {
                     continue;
                 }
                 Some(Err(why)) => why.clone(),
-                None => "its files could not be read yet: the error log says which".to_owned(),
+                None => UNREAD.to_owned(),
             };
             let (seq, said) = match question {
                 ToFleet::Ask(question) => (question.seq, FleetSaid::Down(why)),

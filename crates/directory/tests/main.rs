@@ -1,5 +1,6 @@
 //! Directories, asked as a server asks them: real databases, and what becomes of them.
 
+mod archive;
 mod asking;
 mod databases;
 mod faults;

@@ -76,6 +76,8 @@ pub struct RecordingStats {
     pub written_us: AtomicU64,
     /// What it has taken of processors, in microseconds.
     pub cpu_us: AtomicU64,
+    /// How sending stands, as `ipc::archive::SentState` has it.
+    pub sent: [AtomicU64; 4],
 }
 
 /// What became of one worker's programs.

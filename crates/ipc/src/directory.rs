@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::archive::ArchiveSettings;
 use crate::codec::{self, BadMessage, beside};
 use crate::console::Outgoing;
 use crate::fleet::FleetSettings;
@@ -300,6 +301,10 @@ pub enum DirectoryOrder {
     Link(#[serde(with = "beside")] OwnedFd),
     /// The link over which the server asks the store from now on.
     FleetLink(#[serde(with = "beside")] OwnedFd),
+    /// The database that the recorder sends to, where it does.
+    Archive(ArchiveSettings),
+    /// The link over which the recorder does, from now on.
+    ArchiveLink(#[serde(with = "beside")] OwnedFd),
 }
 
 /// What a server is told of the directory process.
@@ -402,10 +407,13 @@ impl DirectoryOrder {
     /// When the process has gone or does not listen.
     pub fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
         let fds: Vec<_> = match self {
-            DirectoryOrder::Settings(_) | DirectoryOrder::Fleet(_) | DirectoryOrder::Tenants(_) => {
-                Vec::new()
-            }
-            DirectoryOrder::Link(fd) | DirectoryOrder::FleetLink(fd) => vec![fd.as_fd()],
+            DirectoryOrder::Settings(_)
+            | DirectoryOrder::Fleet(_)
+            | DirectoryOrder::Archive(_)
+            | DirectoryOrder::Tenants(_) => Vec::new(),
+            DirectoryOrder::Link(fd)
+            | DirectoryOrder::FleetLink(fd)
+            | DirectoryOrder::ArchiveLink(fd) => vec![fd.as_fd()],
         };
         os::fdpass::send(link, &codec::encode(self)?, &fds)
     }
@@ -545,6 +553,7 @@ mod tests {
             DirectoryOrder::Settings(vec![settings.clone()]),
             DirectoryOrder::Tenants(vec!["own".into()]),
             DirectoryOrder::Link(os::fdpass::packet_pair().unwrap().0),
+            DirectoryOrder::ArchiveLink(os::fdpass::packet_pair().unwrap().0),
         ];
         for order in orders {
             order.send(here.as_fd()).unwrap();
@@ -553,6 +562,8 @@ mod tests {
                 DirectoryOrder::Tenants(heard) => assert_eq!(heard, ["own"]),
                 DirectoryOrder::Link(_)
                 | DirectoryOrder::FleetLink(_)
+                | DirectoryOrder::ArchiveLink(_)
+                | DirectoryOrder::Archive(_)
                 | DirectoryOrder::Fleet(_) => {}
             }
         }

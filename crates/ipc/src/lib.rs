@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acme;
+pub mod archive;
 pub mod certificates;
 pub mod codec;
 pub mod console;

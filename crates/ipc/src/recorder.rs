@@ -36,6 +36,8 @@ pub enum ToRecorder {
         #[serde(with = "beside")]
         console: OwnedFd,
     },
+    /// The link over which is sent what others keep as well ([`crate::archive`]), from now on.
+    Archive(#[serde(with = "beside")] OwnedFd),
 }
 
 /// What a server is told of the recorder.
@@ -151,6 +153,8 @@ pub struct RecorderSettings {
     pub nice: i32,
     /// What somebody wants to be told of.
     pub alerts: Vec<AlertRule>,
+    /// Whether minutes and incidents are sent elsewhere.
+    pub is_sent: bool,
 }
 
 impl FromRecorder {
@@ -224,6 +228,7 @@ impl ToRecorder {
     pub fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
         let fds: Vec<_> = match self {
             ToRecorder::Settings(_) => Vec::new(),
+            ToRecorder::Archive(link) => vec![link.as_fd()],
             ToRecorder::Rings { rings, console } => {
                 rings.iter().chain([console]).map(AsFd::as_fd).collect()
             }
@@ -262,6 +267,7 @@ mod tests {
                 leave: 2.5,
                 for_s: 60,
             }],
+            is_sent: true,
         };
         ToRecorder::Settings(settings.clone())
             .send(here.as_fd())

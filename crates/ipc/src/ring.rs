@@ -15,6 +15,8 @@ use std::os::fd::BorrowedFd;
 use os::shared::{SharedReader, SharedWriter};
 use siphasher::sip::SipHasher13;
 
+use crate::archive::SentState;
+
 /// Records that wait at most; at 20,000 requests a second those of 0.4 s.
 pub const RECORDS_MAX: usize = 8_192;
 /// Bytes of a text that is told; what is longer is cut.
@@ -52,6 +54,7 @@ mod place {
     pub(super) const WRITTEN_US: usize = 7;
     pub(super) const RECORDS_READ: usize = 8;
     pub(super) const TEXTS_READ: usize = 9;
+    pub(super) const SENT: usize = 10;
 }
 
 /// One request. Texts are meant by their hashes, 0 where there is none.
@@ -215,6 +218,8 @@ pub struct ReaderState {
     pub written_us: u64,
     /// What it has taken of processors, in microseconds.
     pub cpu_us: u64,
+    /// How sending stands, where it sends.
+    pub sent: SentState,
 }
 
 impl RingWriter {
@@ -323,6 +328,7 @@ impl RingWriter {
             seen_us: self.cursor.get(place::SEEN_US),
             written_us: self.cursor.get(place::WRITTEN_US),
             cpu_us: self.cursor.get(place::CPU_US),
+            sent: SentState::of_words(std::array::from_fn(|at| self.cursor.get(place::SENT + at))),
         }
     }
 
@@ -433,6 +439,9 @@ impl RingReader {
         self.cursor.set(place::SEEN_US, state.seen_us);
         self.cursor.set(place::WRITTEN_US, state.written_us);
         self.cursor.set(place::CPU_US, state.cpu_us);
+        for (at, word) in state.sent.words().into_iter().enumerate() {
+            self.cursor.set(place::SENT + at, word);
+        }
     }
 
     /// Reads what was written until now: texts, then the records that name them.

@@ -92,6 +92,7 @@ impl LiveRecorder {
             groups: Vec::new(),
             nice: 0,
             alerts: Vec::new(),
+            is_sent: false,
         };
         ToRecorder::Settings(settings).send(link.as_fd()).unwrap();
         let ring = os::shared::memory("ring", RING_WORDS).unwrap();

@@ -32,6 +32,7 @@ mod reader;
 mod respondent;
 mod salts;
 mod sandbox;
+mod sending;
 mod site_minutes;
 mod store;
 mod visits;

@@ -68,6 +68,11 @@ impl Piece {
         self.minutes.iter().map(|(_, figures)| figures)
     }
 
+    /// Which minutes of the day have figures.
+    pub(crate) fn minutes_of_day(&self) -> impl Iterator<Item = u16> {
+        self.minutes.iter().map(|(minute, _)| *minute)
+    }
+
     /// Adds to a name of a list; `hash` stands for the name.
     pub fn add(&mut self, of: ListOf, hash: u64, tally: &Tally, name: impl FnOnce() -> Rc<str>) {
         // Of each list another number, spread over all bits.

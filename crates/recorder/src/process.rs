@@ -24,6 +24,7 @@ use crate::names::ByHash;
 use crate::reader::{decoded_path, is_site_name, path_of};
 use crate::salts::{SaltPeriod, Salts};
 use crate::sandbox;
+use crate::sending::Sending;
 use crate::site_minutes::SiteMinutes;
 use crate::store::{FigureStore, StoreError, Tier};
 use crate::watch::Watch;
@@ -80,7 +81,7 @@ fn begin() -> io::Result<()> {
     let settings = match ToRecorder::recv(link.as_fd()) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
         Ok(ToRecorder::Settings(settings)) => settings,
-        Ok(ToRecorder::Rings { .. }) => return Err(io::ErrorKind::InvalidData.into()),
+        Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
         Err(error) => return Err(error),
     };
     os::process::give_way(settings.nice)?;
@@ -109,6 +110,8 @@ struct Recorder {
     broken: u64,
     /// What the server says, and the thread that hears it.
     heard: Arc<Heard>,
+    /// The thread that sends minutes elsewhere, where that is wanted.
+    sending: Option<Sending>,
     /// What somebody wants to be told of, what is to be told, and what the database says was told.
     watch: Watch,
     news: Vec<FromRecorder>,
@@ -142,6 +145,7 @@ impl Recorder {
             unwritten: 0,
             broken: 0,
             heard: Arc::new(Heard::watching(&settings.alerts)),
+            sending: Sending::wanted(&settings)?,
             watch: Watch::new(&settings.alerts),
             news: Vec::new(),
             told_alerts: String::new(),
@@ -175,6 +179,11 @@ impl Recorder {
                     Ok(ToRecorder::Rings { rings, console }) => {
                         self.use_rings(&rings);
                         hearing.use_link(console);
+                    }
+                    Ok(ToRecorder::Archive(link)) => {
+                        if let Some(sending) = &self.sending {
+                            sending.use_link(link);
+                        }
                     }
                     Ok(ToRecorder::Settings(_)) => return Err(io::ErrorKind::InvalidData.into()),
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
@@ -243,6 +252,11 @@ impl Recorder {
             seen_us: monotonic_us,
             written_us: self.written_us,
             cpu_us: os::cpu::process_cpu_ns() / 1_000,
+            sent: self
+                .sending
+                .as_ref()
+                .map(Sending::state)
+                .unwrap_or_default(),
         };
         self.rings.iter().for_each(|ring| ring.say(&state));
     }
@@ -464,6 +478,11 @@ impl RecorderFiles {
                 "the figures were broken and are set aside; new ones begin"
             );
         }
+        match settings.is_sent {
+            true => store.mark_unsent(),
+            false => store.forget_unsent(),
+        }
+        .map_err(said)?;
         let zone = settings.zone.clone().unwrap_or_else(machine_zone);
         let zone = settled(&mut store, "zone", &zone).map_err(said)?;
         let salt = settled(&mut store, "salt", &settings.salt).map_err(said)?;

@@ -13,16 +13,20 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
-use config::model::{Directory, DirectoryChanges, Fleet, Model, RowTrust, ServerAddress};
+use config::model::{
+    DatabaseServer, Directory, DirectoryChanges, Fleet, Model, RowTrust, ServerAddress,
+};
 use config::reason;
 use ipc::directory::{ChangesSettings, DirectoryNews, DirectoryOrder, DirectorySettings};
 use ipc::handover::ChildProcess;
+use ipc::recorder::ToRecorder;
 use ipc::rows::{RowKey, RowUsers};
 use ipc::server::{ProcessLife, ToServer};
 use os::user::User;
 
 pub use settings::fleet_settings;
-use settings::source;
+pub(crate) use settings::unaskable;
+use settings::{archive_settings, source};
 
 use crate::Supervisor;
 use crate::child::{BackOff, Child, Server};
@@ -45,23 +49,10 @@ const OTHERS: [&str; 5] = [
 const NOBODY: u32 = 65_534;
 /// When it is told again that no process can be started.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
-/// How soon the files of the fleet's store are tried again.
-const FLEET_PAUSE: Duration = Duration::from_secs(60);
+/// How soon files are tried again of the fleet's store, and of the database that the recorder sends to.
+const FILES_PAUSE: Duration = Duration::from_secs(60);
 /// Tenants whose names the process is told.
 const TENANTS_MAX: usize = 100_000;
-
-/// What keeps a configuration's databases and the fleet's store from being asked, as their files are now.
-pub(crate) fn unaskable(model: &Model) -> impl Iterator<Item = String> {
-    let of_directories = model.directories.iter().filter_map(|it| {
-        let why = source(&it.source).err()?;
-        Some(format!(
-            "directory {}: it will not be asked: {why}",
-            it.name
-        ))
-    });
-    let of_fleet = model.fleet.as_ref().and_then(|it| fleet_settings(it).err());
-    of_directories.chain(of_fleet.map(|why| format!("the fleet's store will not be asked: {why}")))
-}
 
 /// Which directories a configuration has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +61,8 @@ pub(super) struct DirectoryWish {
     /// Which columns of each their sites use.
     columns: Vec<Vec<String>>,
     fleet: Option<Fleet>,
+    /// Where the recorder sends to.
+    send: Option<DatabaseServer>,
     user: Option<String>,
     /// When the files of passwords and authorities were written last.
     written: Vec<Option<SystemTime>>,
@@ -81,12 +74,15 @@ pub(super) struct DirectoryWish {
 
 impl DirectoryWish {
     pub(super) fn of(model: &Model) -> Option<DirectoryWish> {
+        let send = model.recorder.as_ref().and_then(|it| it.send.clone());
         let user = match (model.directories.first(), &model.fleet) {
             (Some(directory), _) => directory.user.clone(),
             (None, Some(fleet)) => fleet.user.clone(),
+            (None, None) if send.is_some() => None,
             (None, None) => return None,
         };
         let servers = model.directories.iter().filter_map(|it| it.source.server());
+        let servers = servers.chain(&send);
         let files = servers.flat_map(|it| [&it.password_file, &it.authorities]);
         let snapshots = model.directories.iter().map(|it| it.snapshot.as_ref());
         let places = snapshots.map(|file| {
@@ -107,6 +103,7 @@ impl DirectoryWish {
             fleet: model.fleet.clone(),
             user,
             written: written.collect(),
+            send: send.clone(),
             places: places.collect(),
             own: taken_users(model),
         })
@@ -272,8 +269,11 @@ pub(super) struct Directories {
     link: Option<OwnedFd>,
     fleet_link: Option<OwnedFd>,
     told: Option<ProcessLife>,
-    /// When the process is told of the fleet's store, where it has not been.
+    /// When the process is told of the fleet's store, and of the recorder's database, where it has not been.
     fleet_due: Option<Instant>,
+    archive_due: Option<Instant>,
+    /// The recorder, and the process, that have a link to each other.
+    archive_linked: Option<(u32, u32)>,
     /// Why none could be started, and when that was told last.
     failure: Option<(String, Instant)>,
 }
@@ -306,7 +306,9 @@ impl Directories {
     fn until(&self) -> Option<Instant> {
         match &self.state {
             DirectoriesState::Resting { until } => Some(*until),
-            DirectoriesState::Running { .. } => self.fleet_due,
+            DirectoriesState::Running { .. } => {
+                self.fleet_due.into_iter().chain(self.archive_due).min()
+            }
             DirectoriesState::Absent => None,
         }
     }
@@ -378,6 +380,7 @@ impl Directories {
             Ok(process) => {
                 tracing::info!(pid = process.pid(), "directory process started");
                 self.fleet_due = wish.fleet.as_ref().map(|_| Instant::now());
+                self.archive_due = wish.send.as_ref().map(|_| Instant::now());
                 let wish = Box::new(wish.clone());
                 self.state = DirectoriesState::Running { process, wish };
                 self.failure = None;
@@ -405,29 +408,66 @@ impl Directories {
         is_news
     }
 
-    /// Tells the process of the fleet's store, once its files can be read: directories can do without it.
-    fn tell_of_fleet(&mut self) {
+    /// Tells the process of the fleet's store and of the recorder's database, once their files can be read:
+    /// directories can do without them.
+    fn tell_of_servers(&mut self) {
         let now = Instant::now();
         let DirectoriesState::Running { process, wish } = &self.state else {
             return;
         };
-        let Some(fleet) = wish
-            .fleet
-            .as_ref()
-            .filter(|_| self.fleet_due.is_some_and(|it| it <= now))
-        else {
-            return;
-        };
-        match fleet_settings(fleet) {
-            Ok(settings) => {
-                self.fleet_due = None;
-                if let Err(error) = DirectoryOrder::Fleet(settings).send(process.link()) {
-                    self.lose(&format!("it does not hear: {}", reason(&error)));
+        let is_due = |due: Option<Instant>| due.is_some_and(|it| it <= now);
+        let fleet = wish.fleet.as_ref().filter(|_| is_due(self.fleet_due));
+        let fleet = fleet.map(|it| fleet_settings(it).map(DirectoryOrder::Fleet));
+        let archive = wish.send.as_ref().filter(|_| is_due(self.archive_due));
+        let archive = archive.map(|it| archive_settings(it, wish.fleet.as_ref()));
+        let archive = archive.map(|it| it.map(DirectoryOrder::Archive));
+        let mut failed = None;
+        for (order, due, undone) in [
+            (fleet, &mut self.fleet_due, "the fleet's store is not asked"),
+            (
+                archive,
+                &mut self.archive_due,
+                "the recorder's figures are not sent",
+            ),
+        ] {
+            match order {
+                None => {}
+                Some(Ok(order)) => {
+                    *due = None;
+                    failed = order.send(process.link()).err().or(failed);
+                }
+                Some(Err(why)) => {
+                    *due = Some(now + FILES_PAUSE);
+                    tracing::error!(error = why, "{undone}");
                 }
             }
-            Err(why) => {
-                self.fleet_due = Some(now + FLEET_PAUSE);
-                tracing::error!(error = why, "the fleet's store is not asked");
+        }
+        if let Some(error) = failed {
+            self.lose(&format!("it does not hear: {}", reason(&error)));
+        }
+    }
+
+    /// Gives the process a link to the recorder, where either is another; the recorder's end.
+    fn link_recorder(&mut self, recorder: u32) -> Option<OwnedFd> {
+        let DirectoriesState::Running { process, wish } = &self.state else {
+            return None;
+        };
+        let both = Some((recorder, process.pid()));
+        if wish.send.is_none() || self.archive_linked == both {
+            return None;
+        }
+        let linked = os::fdpass::packet_pair().and_then(|(for_recorder, link)| {
+            DirectoryOrder::ArchiveLink(link).send(process.link())?;
+            Ok(for_recorder)
+        });
+        match linked {
+            Ok(for_recorder) => {
+                self.archive_linked = both;
+                Some(for_recorder)
+            }
+            Err(error) => {
+                self.lose(&format!("it does not hear: {}", reason(&error)));
+                None
             }
         }
     }
@@ -487,11 +527,22 @@ impl Supervisor {
         if is_wanted {
             self.directories.start(wish, &self.current.user);
         }
-        self.directories.tell_of_fleet();
+        self.directories.tell_of_servers();
         let names = wish.directories.iter().map(|it| it.name.clone()).collect();
         let server = self.phase.server().map_or(0, Server::pid);
         self.directories.tell(server, &self.current.written_tenants);
+        self.link_archive();
         self.tell_directories(names);
+    }
+
+    /// Gives recorder and process a link to each other, where the one sends by the other.
+    fn link_archive(&mut self) {
+        let Some(recorder) = self.recordings.pid() else {
+            return;
+        };
+        if let Some(link) = self.directories.link_recorder(recorder) {
+            self.recordings.tell(&ToRecorder::Archive(link));
+        }
     }
 
     /// Tells the server how the process is, where that is new, and its link, where there is one.

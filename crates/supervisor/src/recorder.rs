@@ -57,6 +57,7 @@ impl RecorderWish {
                 groups: recorder.groups.clone(),
                 nice: recorder.nice,
                 alerts: model.alerts.iter().map(alert_rule).collect(),
+                is_sent: recorder.send.is_some(),
             },
             runs: model.alerts.iter().map(|it| it.run.clone()).collect(),
             user: recorder.user.clone(),
@@ -232,6 +233,14 @@ impl Recordings {
                 tracing::error!(error = reason(&error), "the recorder cannot be started");
                 self.rest(Duration::ZERO);
             }
+        }
+    }
+
+    /// Tells the recorder something; it is lost where it does not hear.
+    pub(super) fn tell(&mut self, message: &ToRecorder) {
+        let sent = self.process().map(|it| message.send(it.link()));
+        if let Some(Err(error)) = sent {
+            self.lose(&format!("it does not hear: {}", reason(&error)));
         }
     }
 

@@ -26,5 +26,8 @@ impl Lines {
             self.key("user", quote(user));
         }
         self.key("nice", recorder.nice);
+        if let Some(server) = &recorder.send {
+            self.key("send", quote(server.url("postgres")));
+        }
     }
 }

@@ -95,6 +95,16 @@ pub(crate) const RECORDER: Section = Section {
             "How much the recorder gives way to others that want the processor.",
             "nice = 19",
         ),
+        key(
+            "send",
+            Kind::Text,
+            Absent("nothing is sent"),
+            "A PostgreSQL that minutes of all figures, and incidents, are sent to, as `machine` of `[fleet]`, or the host name, calls this \
+             machine: `postgres://USER@HOST:PORT/DATABASE`, with the options of a directory's `source` (`password_file`, `socket`, \
+             `tls`, `ca`). Requests, visitors and lists are not sent. While it is away they wait in `directory`. The process that asks \
+             directories connects, as its user; the recorder has no password and no socket.",
+            "send = \"postgres://nagaya@10.0.0.5/history?password_file=/etc/nagaya/db&tls=on\"",
+        ),
     ],
     later: &[],
 };

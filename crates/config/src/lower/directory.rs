@@ -241,6 +241,32 @@ fn source_of(value: &Value<'_>) -> Option<DirectorySource> {
     }
 }
 
+/// A PostgreSQL that minutes are sent to, named as a source of rows would be.
+pub(super) fn archive(value: &Value<'_>) -> Option<DatabaseServer> {
+    let text = value.text()?;
+    let Some(("postgres" | "postgresql", rest)) = text.split_once(':') else {
+        let help =
+            "it looks like `postgres://nagaya@127.0.0.1/history?password_file=/etc/nagaya/db`";
+        let message = format!("`{}` is no PostgreSQL", masked(text));
+        value.report_help(message, help);
+        return None;
+    };
+    let server = server(value, rest, 5_432)?;
+    if is_open(&server) {
+        let message = "the database is another machine and is not spoken to over TLS: whoever is on the way reads what is sent, and may have the password";
+        let finding = problem(value.spot(), message.to_owned());
+        let help = "add `tls=on` to it, or keep it to a network of your own";
+        value.context.warn(finding.help(help));
+    }
+    Some(server)
+}
+
+/// Whether a server is another machine and not spoken to by TLS.
+fn is_open(server: &DatabaseServer) -> bool {
+    let is_socket = matches!(server.address, ServerAddress::Unix(_));
+    !server.tls && !is_socket && !is_here(&server.address)
+}
+
 /// `//USER@HOST:PORT/DATABASE?…`.
 fn server(value: &Value<'_>, text: &str, port: u16) -> Option<DatabaseServer> {
     let (url, options) = text.split_once('?').unwrap_or((text, ""));
@@ -322,9 +348,7 @@ pub(super) fn judge(tops: &Tops<'_>, model: &Model) {
 }
 
 fn warn_of_open_source(value: &Value<'_>, directory: &Directory) {
-    let open = directory.source.server().filter(|server| !server.tls);
-    let is_socket = |address: &ServerAddress| matches!(address, ServerAddress::Unix(_));
-    if open.is_some_and(|server| !is_here(&server.address) && !is_socket(&server.address)) {
+    if directory.source.server().is_some_and(is_open) {
         let message = "the source is another machine and is not asked over TLS: whoever is on the way reads rows and writes them, and may have the password";
         let finding = problem(value.spot(), message.to_owned());
         value

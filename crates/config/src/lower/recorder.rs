@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::context::problem;
+use super::directory;
 use super::tops::Tops;
 use super::user::{Role, wrong_user};
 use super::value::Value;
@@ -63,6 +64,9 @@ pub(super) fn recorder(tops: &Tops<'_>) -> Option<Recorder> {
         countries: table.get("countries").and_then(|value| countries(&value)),
         user,
         nice: i32::try_from(table.count("nice")).unwrap_or(0),
+        send: table
+            .get("send")
+            .and_then(|value| directory::archive(&value)),
     })
 }
 

@@ -116,16 +116,7 @@ impl DirectorySource {
             DirectorySource::Sqlite(path) => return format!("sqlite:{}", path.display()),
             DirectorySource::File(path, _) => return format!("file:{}", path.display()),
         };
-        let mut url = format!("{scheme}://{}@", server.user);
-        let mut options = Vec::new();
-        match &server.address {
-            ServerAddress::Unix(path) => options.push(format!("socket={}", path.display())),
-            address => url.push_str(&address.to_string()),
-        }
-        url.push_str(&format!("/{}", server.database));
-        let files = (&server.password_file, &server.authorities, server.tls);
-        add_options(&mut url, options, files);
-        url
+        server.url(scheme)
     }
 
     /// Where it is asked over the network or a socket.
@@ -135,6 +126,23 @@ impl DirectorySource {
             DirectorySource::Mysql(server) | DirectorySource::Postgres(server) => Some(server),
             DirectorySource::Sqlite(_) | DirectorySource::File(..) => None,
         }
+    }
+}
+
+impl DatabaseServer {
+    /// As a key says it, for a database of this kind.
+    #[must_use]
+    pub fn url(&self, scheme: &str) -> String {
+        let mut url = format!("{scheme}://{}@", self.user);
+        let mut options = Vec::new();
+        match &self.address {
+            ServerAddress::Unix(path) => options.push(format!("socket={}", path.display())),
+            address => url.push_str(&address.to_string()),
+        }
+        url.push_str(&format!("/{}", self.database));
+        let files = (&self.password_file, &self.authorities, self.tls);
+        add_options(&mut url, options, files);
+        url
     }
 }
 

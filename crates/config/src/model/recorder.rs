@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
+use super::directory::DatabaseServer;
+
 /// `[recorder]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recorder {
@@ -27,6 +29,8 @@ pub struct Recorder {
     pub user: Option<String>,
     /// How much it gives way, 0 to 19.
     pub nice: i32,
+    /// The PostgreSQL that minutes and incidents are sent to.
+    pub send: Option<DatabaseServer>,
 }
 
 /// How long a salt holds.

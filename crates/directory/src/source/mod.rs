@@ -20,7 +20,7 @@ use stores::Stores;
 use crate::judge::RawRow;
 pub(crate) use file::{FileTable, host as host_of, row_of_json};
 use mysql::Mysql;
-pub(crate) use postgres::Postgres;
+pub(crate) use postgres::{Postgres, PostgresLogin, told};
 use sqlite::Sqlite;
 
 /// Rows of an answer that lists many.

@@ -38,8 +38,7 @@ pub(crate) type Notices = mpsc::Sender<String>;
 
 /// A database.
 pub(crate) struct Postgres {
-    server: ServerSettings,
-    tls: Option<Arc<ClientConfig>>,
+    login: PostgresLogin,
     wait: Duration,
     pub(super) queries: Queries,
     session: tokio::sync::Mutex<()>,
@@ -58,10 +57,8 @@ impl Postgres {
         queries: Queries,
         wait: Duration,
     ) -> Result<Postgres, String> {
-        let tls = server.tls.as_deref().map(tls::client_config).transpose()?;
         Ok(Postgres {
-            server,
-            tls,
+            login: PostgresLogin::new(server)?,
             wait,
             queries,
             session: tokio::sync::Mutex::new(()),
@@ -93,7 +90,7 @@ impl Postgres {
         if let Some(open) = open.filter(|open| !open.client.is_closed()) {
             return Ok(open);
         }
-        let client = self.connect(None).await?;
+        let client = self.login.connect(None).await?;
         let session = Rc::new(PostgresSession {
             client,
             statements: RefCell::default(),
@@ -110,7 +107,7 @@ impl Postgres {
         ready: impl FnOnce(),
     ) -> Result<(), String> {
         let connected = tokio::time::timeout(self.wait, async {
-            let client = self.connect(Some(notices)).await?;
+            let client = self.login.connect(Some(notices)).await?;
             // The channel's name is letters, digits and a few more: the configuration has been checked for it.
             let listening = client.batch_execute(&format!("LISTEN \"{channel}\"")).await;
             listening.map(|()| client).map_err(|error| told(&error))
@@ -130,8 +127,29 @@ impl Postgres {
             }
         }
     }
+}
 
-    async fn connect(&self, notices: Option<Notices>) -> Result<Client, String> {
+/// A server, and who logs in.
+pub(crate) struct PostgresLogin {
+    server: ServerSettings,
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl PostgresLogin {
+    /// Makes one; it connects when it is told to.
+    ///
+    /// # Errors
+    /// No authority vouches for it.
+    pub(crate) fn new(server: ServerSettings) -> Result<PostgresLogin, String> {
+        let tls = server.tls.as_deref().map(tls::client_config).transpose()?;
+        Ok(PostgresLogin { server, tls })
+    }
+
+    /// Connects; what is listened to over the connection goes to `notices`.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub(crate) async fn connect(&self, notices: Option<Notices>) -> Result<Client, String> {
         let mut config = Config::new();
         config
             .user(&self.server.user)
@@ -299,7 +317,7 @@ impl<'a> FromSql<'a> for TextCell {
 }
 
 /// What went wrong, without what was asked.
-fn told(error: &Error) -> String {
+pub(crate) fn told(error: &Error) -> String {
     match (error.as_db_error(), error.source()) {
         (Some(said), _) => format!("it says: {}", said.message()),
         (None, Some(source)) => format!("{error}: {source}"),

@@ -559,4 +559,14 @@ fn recorder(figures: &Status, text: &mut Text) {
     text.one("recorder_alerts_failed_total", help, of.alerts_failed);
     let help = "Alerts whose program has failed when it was run last.";
     text.one("recorder_alerts_untold", help, of.untold_alerts.len());
+    if let Some(sends) = &of.sends {
+        let help = "Whether the database takes what the recorder sends.";
+        text.one("recorder_send_up", help, u8::from(sends.up));
+        let help = "Since the oldest minute was over that waits to be sent.";
+        text.one("recorder_send_lag_seconds", help, sends.lag_s);
+        let help = "Minutes and incidents that wait to be sent.";
+        text.one("recorder_send_waiting", help, sends.waiting);
+        let help = "Minutes and incidents that were not sent and are lost.";
+        text.one("recorder_send_lost_total", help, sends.lost);
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use control::{Recorder, UntoldAlert};
+use control::{Recorder, RecorderSends, UntoldAlert};
 use ipc::server::ProcessLife;
 
 use super::certificates;
@@ -43,6 +43,19 @@ pub(super) fn collect(shared: &Shared) -> Option<Recorder> {
         cpu_s: seconds(last(|it| &it.cpu_us)),
         alerts_failed: alerts.count,
         untold_alerts: alerts.untold.into_iter().map(untold).collect(),
+        sends: sends([0, 1, 2, 3].map(|at| {
+            let last = workers().map(|worker| worker.sent.get(at).map_or(0, |it| it.load(Relaxed)));
+            last.max().unwrap_or(0)
+        })),
+    })
+}
+
+fn sends([standing, lag_s, waiting, lost]: [u64; 4]) -> Option<RecorderSends> {
+    (standing > 0).then_some(RecorderSends {
+        up: standing == 1,
+        lag_s,
+        waiting,
+        lost,
     })
 }
 
@@ -73,6 +86,20 @@ pub(super) fn line(of: &Recorder) -> String {
     }
     if let Some(ago) = of.written_ago_s.filter(|ago| *ago >= 30.0) {
         line.push_str(&format!(" · has written nothing for {ago:.0} s"));
+    }
+    if let Some(sends) = &of.sends {
+        let lag_minutes = sends.lag_s / 60;
+        let standing = match sends.up {
+            true => "sends",
+            false => "cannot send",
+        };
+        line.push_str(&format!(
+            " · {standing}, {lag_minutes} min behind, {} waiting",
+            sends.waiting
+        ));
+        if sends.lost > 0 {
+            line.push_str(&format!(", {} lost", sends.lost));
+        }
     }
     for it in &of.untold_alerts {
         line.push_str(&format!(

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use control::{
-    Group, Map, Named, Phase, Pool, Programs, Recorder, Replies, ScriptInShadow, Scripts, SetAside,
-    ShedRule, ShedTenant, Stragglers, UntoldAlert, Worker,
+    Group, Map, Named, Phase, Pool, Programs, Recorder, RecorderSends, Replies, ScriptInShadow,
+    Scripts, SetAside, ShedRule, ShedTenant, Stragglers, UntoldAlert, Worker,
 };
 use limits::{Concurrent, LimitLook, Mode, RateDefinition, Totals};
 use os::cgroup::Usage;
@@ -376,6 +376,12 @@ fn recorder() -> Recorder {
             at: "2026-11-25T02:17:00Z".into(),
             why: "it ended with status 3".into(),
         }],
+        sends: Some(RecorderSends {
+            up: false,
+            lag_s: 185,
+            waiting: 7,
+            lost: 2,
+        }),
     }
 }
 

@@ -63,5 +63,8 @@ impl Recording {
         stats.seen_us.store(said.seen_us, Relaxed);
         stats.written_us.store(said.written_us, Relaxed);
         stats.cpu_us.store(said.cpu_us, Relaxed);
+        for (stat, word) in stats.sent.iter().zip(said.sent.words()) {
+            stat.store(word, Relaxed);
+        }
     }
 }

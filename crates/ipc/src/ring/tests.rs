@@ -179,6 +179,12 @@ fn the_next_reader_goes_on_where_the_last_one_was_and_is_told_everything_again()
         seen_us: 1,
         written_us: 2,
         cpu_us: 3,
+        sent: SentState {
+            standing: 1,
+            lag_s: 4,
+            waiting: 5,
+            lost: 6,
+        },
     };
     reader.say(&said);
     assert_eq!(writer.reader(), said);

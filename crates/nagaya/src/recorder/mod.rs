@@ -508,9 +508,28 @@ fn forget(config: &Path, options: &ForgetOptions) -> CommandEnd {
     let mut store = FigureStore::open_existing(&options.place.find(config)?).map_err(failed)?;
     let site = options.site.to_ascii_lowercase();
     match store.forget(&site).map_err(failed)? {
+        true if store.is_sent_elsewhere() => Ok(print(forgotten_here(&site).as_bytes())),
         true => Ok(print(format!("{site} is forgotten\n").as_bytes())),
         false => Err(unknown_site(&store, &site)),
     }
+}
+
+/// What is said where figures were sent elsewhere as well. The name is one that figures had, so it is a host's.
+fn forgotten_here(site: &str) -> String {
+    let names = ["requests", "errors", "p99"].map(|what| format!("'site.{site}.{what}'"));
+    let names = names.join(", ");
+    let of_limits = |column: &str| {
+        let of = ["site", "rule"].map(|level| format!("strpos({column}, '{level} {site}/') > 0"));
+        of.join(" OR ")
+    };
+    format!(
+        "{site} is forgotten on this machine. What was sent stands in the database of `[recorder] send` until you delete it there:\n\
+        DELETE FROM nagaya_sites WHERE site = '{site}';\n\
+        DELETE FROM nagaya_samples WHERE name IN ({names}) OR {};\n\
+        DELETE FROM nagaya_incidents WHERE strpos(content, '\"{site}\"') > 0 OR {};\n",
+        of_limits("name"),
+        of_limits("what || '/'"),
+    )
 }
 
 fn unknown_site(store: &FigureStore, site: &str) -> CommandFailure {

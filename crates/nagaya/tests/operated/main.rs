@@ -32,6 +32,7 @@ mod readme;
 mod readme_figures;
 mod recorded;
 mod recorded_clock;
+mod recorded_sent;
 mod recorder;
 mod reload_command;
 mod reload_under_load;

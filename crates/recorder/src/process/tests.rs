@@ -23,6 +23,7 @@ impl Worked {
             groups: Vec::new(),
             nice: 0,
             alerts: Vec::new(),
+            is_sent: false,
         };
         let mut recorder = Recorder::new(settings).expect("it begins");
         let ring = os::shared::memory("test ring", RING_WORDS).expect("memory");

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use ipc::console::{ConsoleScope, Incident, IncidentKind, LimitOwner};
 
+use super::unsent::Marks;
 use super::{FigureStore, StoreError};
 use crate::history::Sums;
 
@@ -132,8 +133,10 @@ impl FigureStore {
             return Ok(());
         }
         self.change(|transaction| {
+            let marks = Marks::of(transaction)?;
             for it in incidents {
-                write_incident(transaction, it)?;
+                let written = write_incident(transaction, it)?;
+                marks.incident(transaction, written)?;
             }
             thin_surplus(transaction)
         })
@@ -211,8 +214,8 @@ impl FigureStore {
     }
 }
 
-/// Writes one; where its cause has its number of this day, the last of that counts for it.
-fn write_incident(transaction: &Transaction<'_>, it: &KeptIncident) -> rusqlite::Result<()> {
+/// Writes one; where its cause has its number of this day, the last of that counts for it. The row's number.
+fn write_incident(transaction: &Transaction<'_>, it: &KeptIncident) -> rusqlite::Result<i64> {
     let Incident {
         at_s, kind, what, ..
     } = &it.incident;
@@ -224,10 +227,10 @@ fn write_incident(transaction: &Transaction<'_>, it: &KeptIncident) -> rusqlite:
     let mut find = transaction.prepare(sql)?;
     let (known, last): (i64, Option<i64>) =
         find.query_row(of_day, |row| Ok((row.get(0)?, row.get(1)?)))?;
-    if known >= DAILY_MAX {
+    if let Some(last) = last.filter(|_| known >= DAILY_MAX) {
         let sql = "UPDATE incidents SET times = times + ?1 WHERE id = ?2";
         transaction.prepare(sql)?.execute(params![times, last])?;
-        return Ok(());
+        return Ok(last);
     }
     // It is text and numbers.
     let content = serde_json::to_string(it).unwrap_or_default();
@@ -240,7 +243,7 @@ fn write_incident(transaction: &Transaction<'_>, it: &KeptIncident) -> rusqlite:
     for owner in owners(&it.incident) {
         insert.execute(params![owner, incident])?;
     }
-    Ok(())
+    Ok(incident)
 }
 
 /// Whom an incident concerns: whose limit refused, who held places, and who asked.

@@ -11,6 +11,7 @@ mod days;
 mod incidents;
 mod parts;
 mod samples;
+mod unsent;
 mod upkeep;
 
 use std::collections::HashMap;
@@ -34,6 +35,8 @@ pub use incidents::{IncidentCause, IncidentsOf, KeptIncident};
 use parts::{Packing, packed, take_up};
 pub use samples::Tier;
 use samples::{forget_series, thin_samples};
+use unsent::Marks;
+pub(crate) use unsent::{MARKS_MAX, OverUntil};
 use upkeep::{keep_open_visits, open_visits, set_aside, thin, waiting, write_mark};
 
 /// Days for which minutes and trails are kept.
@@ -227,6 +230,8 @@ pub struct FigureStore {
     thinned_day: Option<i32>,
     /// When reading is given up.
     until: Option<Instant>,
+    /// Whether this process has marks kept: in a new file as well.
+    marks: Marks,
 }
 
 impl FigureStore {
@@ -298,6 +303,7 @@ impl FigureStore {
         Ok(FigureStore {
             path: path.into(),
             waiting: waiting.map_err(|error| failed(Why::Database(error)))?,
+            marks: Marks::Without,
             connection,
             settings: HashMap::new(),
             thinned_day: None,
@@ -314,11 +320,12 @@ impl FigureStore {
         let none = Connection::open_in_memory().map_err(self.failed("open"))?;
         drop(std::mem::replace(&mut self.connection, none));
         let aside = set_aside(&self.path, now_s)?;
-        let settings = std::mem::take(&mut self.settings);
+        let (settings, marks) = (std::mem::take(&mut self.settings), self.marks);
         *self = FigureStore::open_file(&self.path)?;
         for (name, value) in settings {
             self.set_setting(&name, &value)?;
         }
+        self.mark_again(marks)?;
         Ok(aside)
     }
 
@@ -396,6 +403,7 @@ impl FigureStore {
         let behavior = TransactionBehavior::Immediate;
         let written = (|| {
             let transaction = self.connection.transaction_with_behavior(behavior)?;
+            let marks = Marks::of(&transaction)?;
             let sql = "INSERT INTO pieces (site, day, content) VALUES (?1, ?2, ?3)";
             let mut insert = transaction.prepare(sql)?;
             let mut find = transaction.prepare("SELECT id FROM sites WHERE name = ?1")?;
@@ -409,6 +417,7 @@ impl FigureStore {
                     known = take_up(&transaction, (site, day), Packing::Quick)?;
                 }
                 insert.execute(params![site, day, content])?;
+                marks.site(&transaction, (site, day), piece.minutes_of_day())?;
                 let piece = WaitingPieces {
                     pieces: known.pieces + 1,
                     bytes: known.bytes + content.len() as u64,

@@ -6,6 +6,7 @@ use rusqlite::{OptionalExtension, Row, Statement, Transaction, params};
 use ipc::console::LimitOwner;
 use ipc::limit_figures::{LIMIT_FIGURES, LimitCount};
 
+use super::unsent::Marks;
 use super::{FigureStore, HOURS_DAYS, MINUTES_DAYS, StoreError};
 use crate::history::{Sample, Sums};
 
@@ -65,6 +66,8 @@ impl FigureStore {
     /// Where they could not be written: none was, then.
     pub fn write_samples(&mut self, samples: &[Sample]) -> Result<(), StoreError> {
         self.change(|transaction| {
+            let marks = Marks::of(transaction)?;
+            marks.samples(transaction, samples.iter().map(|it| it.at_s))?;
             let mut find = transaction.prepare("SELECT id FROM series WHERE name = ?1")?;
             let mut add = transaction.prepare(ADD)?;
             for sample in samples {
@@ -212,7 +215,7 @@ fn is_of_site(figure: &str, site: &str) -> bool {
 }
 
 /// The sums of a row, behind what they are of.
-fn sums_of(row: &Row<'_>) -> rusqlite::Result<Sums> {
+pub(super) fn sums_of(row: &Row<'_>) -> rusqlite::Result<Sums> {
     Ok(Sums {
         count: row.get(1)?,
         sum: row.get(2)?,

@@ -7,8 +7,9 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use config::model::{DatabaseServer, DirectorySource, Fleet, RowFormat, ServerAddress};
+use config::model::{DatabaseServer, DirectorySource, Fleet, Model, RowFormat, ServerAddress};
 use config::reason;
+use ipc::archive::ArchiveSettings;
 use ipc::directory::{ServerSettings, SourceSettings};
 use ipc::fleet::FleetSettings;
 
@@ -68,10 +69,6 @@ fn place(address: &ServerAddress) -> (String, Option<u16>) {
 /// Which file cannot be read, and why.
 pub fn fleet_settings(fleet: &Fleet) -> Result<FleetSettings, String> {
     let store = &fleet.store;
-    let machine = match &fleet.machine {
-        Some(machine) => machine.clone(),
-        None => host_name()?,
-    };
     Ok(FleetSettings {
         places: store.addresses.iter().map(place).collect(),
         sentinel: store.sentinel.clone(),
@@ -79,9 +76,48 @@ pub fn fleet_settings(fleet: &Fleet) -> Result<FleetSettings, String> {
         user: store.user.clone(),
         password: store.password_file.as_deref().map(password).transpose()?,
         database: store.database,
-        machine,
+        machine: machine(Some(fleet))?,
         lease_ms: fleet.lease_ms,
     })
+}
+
+/// The database that the recorder sends to, with its password as it is in its file now.
+///
+/// # Errors
+/// Which file cannot be read, and why.
+pub(super) fn archive_settings(
+    send: &DatabaseServer,
+    fleet: Option<&Fleet>,
+) -> Result<ArchiveSettings, String> {
+    Ok(ArchiveSettings {
+        server: server(send)?,
+        machine: machine(fleet)?,
+    })
+}
+
+/// What keeps a configuration's databases and the fleet's store from being asked, as their files are now.
+pub(crate) fn unaskable(model: &Model) -> impl Iterator<Item = String> {
+    let of_directories = model.directories.iter().filter_map(|it| {
+        let why = source(&it.source).err()?;
+        Some(format!(
+            "directory {}: it will not be asked: {why}",
+            it.name
+        ))
+    });
+    let of_fleet = model.fleet.as_ref().and_then(|it| fleet_settings(it).err());
+    let of_fleet = of_fleet.map(|why| format!("the fleet's store will not be asked: {why}"));
+    let send = model.recorder.as_ref().and_then(|it| it.send.as_ref());
+    let unsent = send.and_then(|it| archive_settings(it, model.fleet.as_ref()).err());
+    let unsent = unsent.map(|why| format!("the recorder's figures will not be sent: {why}"));
+    of_directories.chain(of_fleet).chain(unsent)
+}
+
+/// What this machine is called.
+fn machine(fleet: Option<&Fleet>) -> Result<String, String> {
+    match fleet.and_then(|it| it.machine.as_ref()) {
+        Some(machine) => Ok(machine.clone()),
+        None => host_name(),
+    }
 }
 
 /// What the kernel calls this machine.

@@ -1,0 +1,135 @@
+//! Minutes of three machines in one PostgreSQL: every one once, whoever is killed and whatever is away.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::Command;
+
+use jiff::Timestamp;
+use rustix::process::Signal;
+use testkit::{Gateway, Postgres, eventually, processes};
+
+use super::recorded::{PATIENCE, figures, metric, signal};
+
+const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
+/// Minutes of each log.
+const MINUTES: i64 = 60;
+/// No store is asked: the table names the machine.
+const CONFIG: &str = r#"
+workers = 1
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = "off"
+[fleet]
+store = "redis://127.0.0.1:1"
+machine = "{machine}"
+[recorder]
+directory = "{dir}/figures"
+send = "postgres://tester@127.0.0.1:{database}/postgres?password_file={dir}/password"
+[control]
+socket = "{dir}/control"
+[[sites]]
+hosts = ["m.example"]
+record = false
+rules = [{ handler = { metrics = "prometheus" } }]
+"#;
+
+fn start(database: &Postgres, machine: &str) -> Gateway {
+    let builder = Gateway::with_config(NAGAYA, CONFIG)
+        .with("machine", machine)
+        .with("database", database.address().port());
+    builder.directory().write("password", Postgres::PASSWORD);
+    let gateway = builder.start();
+    await_up(&gateway, 1.0);
+    gateway
+}
+
+fn await_up(gateway: &Gateway, up: f64) {
+    eventually(PATIENCE, "the database to be there or not", || {
+        (metric(gateway, "recorder_send_up") == up).then_some(())
+    });
+}
+
+/// Reads a log of an hour into the figures: so many requests each minute.
+fn import(gateway: &Gateway, (begin_s, name, requests): (i64, &str, i64)) {
+    let lines = (0..MINUTES * requests).map(|number| {
+        let at_s = begin_s + 60 * (number / requests) + number % requests;
+        let at = Timestamp::from_second(at_s).unwrap();
+        let at = at.strftime("%d/%b/%Y:%H:%M:%S +0000");
+        format!("192.0.2.1 - - [{at}] \"GET /{name} HTTP/1.1\" 200 10 \"-\" \"curl/8\"\n")
+    });
+    let log = gateway.directory().write(name, lines.collect::<String>());
+    let mut command = Command::new(NAGAYA);
+    command.args(["recorder", "import", "--site", "a.example"]);
+    command.arg("--directory").arg(figures(gateway)).arg(log);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Waits for what each machine's minutes come to: how many there are, and their requests.
+fn await_minutes(database: &Postgres, expected: &str) {
+    let sql = "SELECT machine, count(*), sum(requests), sum(bytes), sum(status_2xx) FROM nagaya_sites \
+        WHERE site = 'a.example' GROUP BY machine ORDER BY machine";
+    eventually(PATIENCE, expected, || {
+        // Whoever sends first makes the tables.
+        let are_there = database.sql("SELECT to_regclass('nagaya_sites') IS NOT NULL");
+        if are_there != "t" {
+            return None;
+        }
+        let found = database.sql(sql).replace('\n', " ");
+        (found == expected).then_some(())
+    });
+}
+
+/// Forgets a site on a machine, and then by what that says in the database, too.
+fn forget(database: &Postgres, gateway: &Gateway) {
+    let mut command = Command::new(NAGAYA);
+    command.args(["recorder", "forget", "a.example", "--directory"]);
+    let output = command.arg(figures(gateway)).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let (_, statements) = said.split_once('\n').unwrap();
+    assert!(said.starts_with("a.example is forgotten on this machine"));
+    database.sql(statements);
+    let left = database.sql("SELECT count(*) FROM nagaya_sites");
+    assert_eq!(left, "0", "{statements}");
+}
+
+#[test]
+fn every_minute_of_three_machines_stands_there_once() {
+    let Some(mut database) = Postgres::start(&[]) else {
+        return;
+    };
+    let machines = ["web1", "web2", "web3"];
+    let gateways = machines.map(|machine| start(&database, machine));
+    let now_s = Timestamp::now().as_second();
+    let begin_s = now_s - now_s.rem_euclid(60) - 2 * 3_600;
+    let [first, second, third] = &gateways;
+    import(first, (begin_s, "first", 1));
+    signal(first.child_called("recorder"), Signal::KILL);
+    database.stop();
+    import(second, (begin_s, "second", 2));
+    import(third, (begin_s, "third", 3));
+    await_up(second, 0.0);
+    for name in ["recorder", "directory"] {
+        let pid = second.child_called(name);
+        signal(pid, Signal::KILL);
+        processes::await_ended(pid);
+    }
+    database.restart();
+    await_minutes(
+        &database,
+        "web1|60|60|600|60 web2|60|120|1200|120 web3|60|180|1800|180",
+    );
+    // What comes late is of the same minutes.
+    import(first, (begin_s, "late", 4));
+    await_minutes(
+        &database,
+        "web1|60|300|3000|300 web2|60|120|1200|120 web3|60|180|1800|180",
+    );
+    for gateway in &gateways {
+        await_up(gateway, 1.0);
+        assert_eq!(metric(gateway, "recorder_send_lost_total"), 0.0);
+    }
+    forget(&database, second);
+    let status = crate::fixtures::limited::ask(third, "status");
+    assert!(status.contains("sends, 0 min behind"), "{status}");
+}
