@@ -4,7 +4,7 @@ use crate::written;
 use std::sync::Arc;
 
 use crate::written::{LISTEN, SITE, loaded, model};
-use config::model::{Concurrent, Limit, LimitKey, LimitOn, Mode, Rate, When, Window};
+use config::model::{Concurrent, Limit, LimitKey, LimitOn, Mode, OnLoss, Rate, When, Window};
 use config::{Sources, load, load_and_warn};
 
 fn problems(text: &str) -> String {
@@ -395,4 +395,17 @@ fn a_limit_of_a_fleet_with_fewer_permits_than_machines_is_warned_of_where_each_h
     );
     let told = warned(", on_loss = \"closed\"");
     assert!(!told.contains("fewer permits"), "{told}");
+}
+
+#[test]
+fn over_a_fleet_a_limit_counts_requests_at_once_or_their_rate() {
+    let loaded = |limit: &str| {
+        let limits = format!("limits = [{{ {limit}, scope = \"fleet\" }}]\n");
+        let text = format!("{LISTEN}{SITE}{limits}[fleet]\nstore = \"redis://127.0.0.1\"\n");
+        load(&Sources::from_text("nagaya.toml", &text)).map_err(|problems| problems.to_string())
+    };
+    let model = loaded("rate = \"10/s\", burst = 3").expect("a rate");
+    assert_eq!(model.sites[0].limits[0].fleet, Some(OnLoss::Share));
+    let told = loaded("concurrent = 2, rate = \"10/s\"").expect_err("both");
+    assert!(told.contains("counts `concurrent` or `rate`"), "{told}");
 }

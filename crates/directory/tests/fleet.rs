@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use directory::FleetAsker;
 use fastrand::Rng;
-use ipc::fleet::{FleetClaim, FleetQuestion, FleetSaid, FleetSettings};
-use limits::fleet::{Claim, FleetKey, Grant, Holder, StoreModel, StoreReply};
+use ipc::fleet::{FleetClaim, FleetQuestion, FleetRateClaim, FleetSaid, FleetSettings};
+use limits::fleet::{Claim, FleetKey, Grant, Holder, RateClaim, RateGrant, StoreModel, StoreReply};
 use testkit::RedisServer;
 
 use crate::asking::run;
@@ -54,6 +54,23 @@ pub(crate) fn question(seq: u64, lease_ms: u64, claims: &[Claim]) -> FleetQuesti
         seq,
         lease_ms,
         claims: claims.collect(),
+        rates: Vec::new(),
+    }
+}
+
+/// A question about rates.
+fn of_rates(seq: u64, rates: &[RateClaim]) -> FleetQuestion {
+    let rates = rates.iter().map(|it| FleetRateClaim {
+        key: it.key.0,
+        interval_ns: it.interval_ns,
+        full_us: it.full_us,
+        want: it.want,
+        demand: it.demand,
+        spent_us: it.spent_us,
+    });
+    FleetQuestion {
+        rates: rates.collect(),
+        ..question(seq, LEASE_MS, &[])
     }
 }
 
@@ -65,6 +82,9 @@ fn key(number: u64) -> (String, FleetKey) {
     let key = FleetKey(std::array::from_fn(|_| halves.next().unwrap()));
     (text, key)
 }
+
+/// A claim and its key as text.
+type Named<T> = (String, T);
 
 /// The script in a real store, with a clock and runs of the store as the test says.
 struct TimedScript {
@@ -78,8 +98,8 @@ impl TimedScript {
         let mut text = include_str!("../src/fleet/store.lua").to_owned();
         for (from, to) in [
             (
-                "local time = redis.call('TIME')\nlocal now = time[1] * 1000 + math.floor(time[2] / 1000)\n",
-                "local now = tonumber(ARGV[#ARGV - 1])\n",
+                "local time = redis.call('TIME')\nlocal now_us = time[1] * 1000000 + time[2]\n",
+                "local now_us = tonumber(ARGV[#ARGV - 1])\n",
             ),
             (
                 "string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')",
@@ -88,6 +108,7 @@ impl TimedScript {
             // Time of the store's own is not the test's.
             ("string.format('%.0f', ends - now)", "100000000"),
             ("string.format('%.0f', longest))", "100000000)"),
+            ("string.format('%.0f', math.ceil(keep / 1000))", "100000000"),
         ] {
             assert_eq!(text.matches(from).count(), 1, "{from}");
             text = text.replace(from, to);
@@ -99,23 +120,30 @@ impl TimedScript {
 
     fn call(
         &self,
-        (run, now_ms): (u64, u64),
+        (run, now_us): (u64, u64),
         holder: &Holder,
         (seq, lease_ms): (u64, u64),
-        claims: &[(String, Claim)],
+        claims: &[Named<Claim>],
+        rates: &[Named<RateClaim>],
     ) -> Option<StoreReply> {
         let mut words = vec!["EVALSHA".to_owned(), self.name.clone()];
-        words.push((claims.len() + 1).to_string());
+        words.push((claims.len() + rates.len() + 1).to_string());
         words.push(KEY.to_owned());
         words.extend(claims.iter().map(|(key, _)| format!("{KEY}{key}")));
+        words.extend(rates.iter().map(|(key, _)| format!("{KEY}r{key}")));
         words.push(holder.machine.clone());
         words.push(format!("{:x}", holder.run));
-        words.extend([seq, lease_ms].map(|it| it.to_string()));
+        words.extend([seq, lease_ms, claims.len() as u64].map(|it| it.to_string()));
         for (_, it) in claims {
             let all = [it.limit, it.used, it.keep, it.need, it.want, it.weight];
             words.extend(all.map(|it| it.to_string()));
         }
-        words.push(now_ms.to_string());
+        for (_, it) in rates {
+            let (want, demand) = (it.want.into(), it.demand.into());
+            let all = [it.interval_ns, it.full_us, want, demand, it.spent_us];
+            words.extend(all.map(|it| it.to_string()));
+        }
+        words.push(now_us.to_string());
         words.push(format!("{run:x}"));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let reply = self.store.command(&words);
@@ -126,6 +154,12 @@ impl TimedScript {
         let lines: Vec<&str> = reply.split('\n').collect();
         let (head, grants) = lines.split_at(4);
         let number = |text: &str| text.parse::<u64>().unwrap();
+        let (grants, rates) = grants.split_at(claims.len() * 4);
+        let rates = rates.chunks(3).map(|of| RateGrant {
+            count: number(of[0]) as u32,
+            next_us: number(of[1]),
+            full_us: number(of[2]),
+        });
         let grants = grants.chunks(4).map(|of| Grant {
             held: number(of[0]) as u32,
             part: number(of[1]) as u32,
@@ -138,6 +172,7 @@ impl TimedScript {
             has_namesake: number(head[2]) > 0,
             called: keys(head[3]),
             grants: grants.collect(),
+            rates: rates.collect(),
         })
     }
 
@@ -161,7 +196,7 @@ fn keys(text: &str) -> Vec<FleetKey> {
 /// Machines of a history, and what time it is.
 struct History {
     rng: Rng,
-    now_ms: u64,
+    now_us: u64,
     run: u64,
     /// The runs of machines, and the number of the last word of each.
     holders: Vec<(Holder, u64)>,
@@ -180,7 +215,7 @@ impl History {
         });
         Self {
             holders: holders.collect(),
-            now_ms: 1_000_000_000_000,
+            now_us: 1_000_000_000_000_000,
             run,
             lease_ms: [1_000, 5_000, 7_777][rng.usize(0..3)],
             rng,
@@ -212,14 +247,36 @@ impl History {
         (0..many).map(claim).collect()
     }
 
+    fn rates(&mut self) -> Vec<(String, RateClaim)> {
+        let many = self.rng.u64(0..3);
+        let claim = |number: u64| {
+            let rng = &mut self.rng;
+            let (text, key) = key(number);
+            // From a million a second to one a day.
+            let interval_ns = [1_000, 3_334, 20_000_000, 333_334_000, 86_400_000_000_000];
+            let interval_ns = interval_ns[rng.usize(0..5)];
+            let claim = RateClaim {
+                key,
+                interval_ns,
+                full_us: (interval_ns * rng.u64(1..60)).div_ceil(1_000).max(1_000),
+                want: rng.u32(0..9) << rng.u32(0..9),
+                demand: rng.u32(0..9) << rng.u32(0..20),
+                spent_us: [0, 0, 0, rng.u64(0..60_000_000)][rng.usize(0..4)],
+            };
+            (text, claim)
+        };
+        (0..many).map(claim).collect()
+    }
+
     /// Time passes, mostly a little; it may be put back, or forward by more than anybody is remembered.
     fn pass(&mut self) {
-        self.now_ms = match self.rng.u32(0..400) {
-            0 => self.now_ms + 8_000_000,
-            1..4 => self.now_ms - self.rng.u64(0..20_000),
-            4..20 => self.now_ms + self.rng.u64(0..2 * self.lease_ms),
-            20..60 => self.now_ms + self.lease_ms / 2,
-            _ => self.now_ms + self.rng.u64(0..300),
+        self.now_us = match self.rng.u32(0..400) {
+            0 => self.now_us + 8_000_000_000,
+            1..4 => self.now_us - self.rng.u64(0..20_000_000),
+            4..20 => self.now_us + self.rng.u64(0..2_000 * self.lease_ms),
+            20..60 => self.now_us + self.lease_ms * 500,
+            60..200 => self.now_us + self.rng.u64(0..30_000),
+            _ => self.now_us + self.rng.u64(0..300_000),
         };
     }
 }
@@ -234,7 +291,7 @@ fn the_script_decides_as_the_model_does_whatever_time_does() {
     let Some(script) = TimedScript::start() else {
         return;
     };
-    let (mut granted, mut called) = (0_u64, 0);
+    let (mut granted, mut drawn, mut called) = (0_u64, 0, 0);
     for seed in 0..histories() {
         let _ = script.store.command(&["FLUSHALL"]);
         let (mut history, mut model) = (History::new(seed), StoreModel::default());
@@ -254,12 +311,17 @@ fn the_script_decides_as_the_model_does_whatever_time_does() {
             let is_stale = history.rng.u32(0..50) == 0;
             history.holders[at].1 += u64::from(!is_stale);
             let claims = history.claims();
+            let rates = history.rates();
             let (holder, seq) = &history.holders[at];
-            let (now, said) = ((history.run, history.now_ms), (*seq, history.lease_ms));
+            let (now, said) = ((history.run, history.now_us), (*seq, history.lease_ms));
             let plain: Vec<Claim> = claims.iter().map(|(_, claim)| *claim).collect();
-            let expected = model.call(now, holder, said, &plain);
-            let found = script.call(now, holder, said, &claims);
-            assert_eq!(found, expected, "history {seed}, step {step}: {claims:?}");
+            let of_rates: Vec<RateClaim> = rates.iter().map(|(_, claim)| *claim).collect();
+            let expected = model.call(now, holder, said, (&plain, &of_rates));
+            let found = script.call(now, holder, said, &claims, &rates);
+            let what = format!("history {seed}, step {step}: {claims:?} {rates:?}");
+            assert_eq!(found, expected, "{what}");
+            let rates = found.iter().flat_map(|it| &it.rates);
+            drawn += rates.map(|it| u64::from(it.count)).sum::<u64>();
             let grants = found.iter().flat_map(|it| &it.grants);
             granted += grants.map(|it| u64::from(it.held)).sum::<u64>();
             if history.rng.u32(0..3) == 0 {
@@ -270,7 +332,7 @@ fn the_script_decides_as_the_model_does_whatever_time_does() {
             }
         }
     }
-    assert!(granted > 0 && called > 0, "{granted} {called}");
+    assert!(granted > 0 && drawn > 0 && called > 0);
 }
 
 #[test]
@@ -355,13 +417,7 @@ fn a_key_takes_few_bytes_of_the_store_and_none_when_it_is_idle() {
         return;
     };
     let asker = FleetAsker::new(settings(&store, 1, None)).unwrap();
-    let used = || {
-        let info = store.command(&["INFO", "memory"]);
-        let line = info
-            .lines()
-            .find_map(|line| line.strip_prefix("used_memory:"));
-        line.unwrap().trim().parse::<u64>().unwrap()
-    };
+    let used = || used(&store);
     let claims = |first: u64, want: u32| {
         let claims = (first..first + 1_000).map(|number| Claim {
             key: FleetKey([number, 1]),
@@ -402,6 +458,76 @@ fn a_key_takes_few_bytes_of_the_store_and_none_when_it_is_idle() {
                     );
                 }
             }
+        }
+    });
+}
+
+/// Bytes that a store uses.
+fn used(store: &RedisServer) -> u64 {
+    let info = store.command(&["INFO", "memory"]);
+    let mut lines = info.lines();
+    let line = lines.find_map(|line| line.strip_prefix("used_memory:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn a_key_of_a_rate_takes_few_bytes_of_the_store_and_none_when_its_bucket_is_full() {
+    let Some(store) = RedisServer::start(&[]) else {
+        return;
+    };
+    let asker = FleetAsker::new(settings(&store, 1, None)).unwrap();
+    let keys = std::env::var("NAGAYA_KEYS").ok();
+    let keys = keys.and_then(|it| it.parse().ok()).unwrap_or(5_000_u64);
+    let count = || store.command(&["DBSIZE"]).trim().parse::<u64>().unwrap();
+    // Some a second, and a day until all have come: none ends meanwhile.
+    let claims = |first: u64, full_us: u64| {
+        let claims = (first..(first + 1_000).min(keys)).map(|number| RateClaim {
+            key: FleetKey([number, 1]),
+            interval_ns: 1_000_000,
+            full_us,
+            want: 1,
+            demand: 50,
+            spent_us: full_us / 2,
+        });
+        claims.collect::<Vec<_>>()
+    };
+    run(async {
+        let lease_ms = 1_000;
+        let begun = Instant::now();
+        let mut seq = 0;
+        // Quiet for a lease.
+        loop {
+            seq += 1;
+            let said = asker.ask(question(seq, lease_ms, &[])).await.said;
+            if matches!(said, FleetSaid::Granted { quiet_ms: 0, .. }) {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{said:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let before = used(&store);
+        for first in (0..keys).step_by(1_000) {
+            seq += 1;
+            let mut question = of_rates(seq, &claims(first, 86_400_000_000));
+            question.lease_ms = lease_ms;
+            let said = asker.ask(question).await.said;
+            assert!(matches!(said, FleetSaid::Granted { .. }), "{said:?}");
+        }
+        let bytes = used(&store).saturating_sub(before) / keys;
+        println!("{bytes} bytes a key of {keys}");
+        assert!(count() == keys + 1 && bytes <= 200, "{bytes} bytes each");
+        // The same in a moment: then they are full.
+        for first in (0..keys).step_by(1_000) {
+            seq += 1;
+            let mut question = of_rates(seq, &claims(first, 100_000));
+            question.lease_ms = lease_ms;
+            let said = asker.ask(question).await.said;
+            assert!(matches!(said, FleetSaid::Granted { .. }), "{said:?}");
+        }
+        let ended = Instant::now();
+        while count() > 1 {
+            assert!(ended.elapsed() < PATIENCE, "{} are left", count());
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     });
 }

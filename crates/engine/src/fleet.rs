@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use ipc::console::Outgoing;
 use ipc::directory::DirectoryMessage;
-use ipc::fleet::{FleetAnswer, FleetClaim, FleetQuestion, FleetSaid, ToFleet};
+use ipc::fleet::{FleetAnswer, FleetClaim, FleetQuestion, FleetRateClaim, FleetSaid, ToFleet};
 use limits::FleetCall;
-use limits::fleet::{FleetKey, FleetState, Grant, StoreReply};
+use limits::fleet::{FleetKey, FleetState, Grant, RateGrant, StoreReply};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime;
@@ -236,11 +236,20 @@ impl Asking<'_> {
             want: claim.want,
             weight: claim.weight,
         });
+        let rates = call.rates.iter().map(|claim| FleetRateClaim {
+            key: claim.key.0,
+            interval_ns: claim.interval_ns,
+            full_us: claim.full_us,
+            want: claim.want,
+            demand: claim.demand,
+            spent_us: claim.spent_us,
+        });
         let question = FleetQuestion {
             run: self.limiter.run,
             seq: call.seq,
             lease_ms: u64::try_from(call.lease.as_millis()).unwrap_or(u64::MAX),
             claims: claims.collect(),
+            rates: rates.collect(),
         };
         match ToFleet::Ask(question).put(&mut self.outgoing) {
             Ok(true) => self.send(),
@@ -385,6 +394,7 @@ fn reply(said: FleetSaid) -> Option<StoreReply> {
         has_namesake,
         called,
         grants,
+        rates,
     } = said
     else {
         return None;
@@ -395,11 +405,17 @@ fn reply(said: FleetSaid) -> Option<StoreReply> {
         is_contended: it.is_contended,
         is_coming: it.is_coming,
     });
+    let rates = rates.into_iter().map(|it| RateGrant {
+        count: it.count,
+        next_us: it.next_us,
+        full_us: it.full_us,
+    });
     Some(StoreReply {
         quiet_ms,
         machines,
         has_namesake,
         called: keys(&called),
         grants: grants.collect(),
+        rates: rates.collect(),
     })
 }

@@ -138,7 +138,7 @@ async fn answer_there(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Nex
     permits::leave_program(chosen, exchange);
     admission::check_client(chosen, exchange)?;
     maps::ask_for_limits(chosen, exchange).await;
-    permits::rates(chosen, exchange)?;
+    permits::rates(chosen, exchange).await?;
     admission::check_credentials(chosen, exchange).await?;
     let next = scripts::set(chosen, exchange).await?;
     if next != Next::On {

@@ -99,7 +99,7 @@ pub(crate) async fn charge_for_files(routed: Routed<'_>, exchange: &mut Exchange
     check_given_up(&exchange.request)?;
     let chosen = routed.chosen(&exchange.route);
     maps::ask_for_limits(chosen, exchange).await;
-    let charged = permits::rates(chosen, exchange);
+    let charged = permits::rates(chosen, exchange).await;
     exchange.route.take_back(noted);
     charged
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::directory::{DirectoryMessage, REASON_BYTES_MAX};
 
-/// Claims in one question.
+/// Claims in one question, and as many of rates.
 pub const CLAIMS_MAX: usize = 1_000;
 /// Keys that a machine is called for at once.
 pub const CALLED_MAX: usize = 512;
@@ -80,6 +80,8 @@ pub struct FleetQuestion {
     pub lease_ms: u64,
     /// At most [`CLAIMS_MAX`].
     pub claims: Vec<FleetClaim>,
+    /// As many at the most.
+    pub rates: Vec<FleetRateClaim>,
 }
 
 /// What is claimed of one key.
@@ -99,6 +101,23 @@ pub struct FleetClaim {
     pub want: u32,
     /// For how many.
     pub weight: u32,
+}
+
+/// What is claimed of one key of a rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FleetRateClaim {
+    /// The limit and its key.
+    pub key: [u64; 2],
+    /// The time that the rate takes for one, in nanoseconds.
+    pub interval_ns: u64,
+    /// The time that it takes for a burst.
+    pub full_us: u64,
+    /// How many are to begin.
+    pub want: u32,
+    /// How many came lately.
+    pub demand: u32,
+    /// How much of a burst was used while the store was away.
+    pub spent_us: u64,
 }
 
 /// What the directory process answers.
@@ -129,6 +148,8 @@ pub enum FleetSaid {
         called: Vec<[u64; 2]>,
         /// To each claim.
         grants: Vec<FleetGrant>,
+        /// To each claim of a rate.
+        rates: Vec<FleetRateGrant>,
     },
     /// Whether this machine is to be drained.
     Drain(bool),
@@ -151,10 +172,23 @@ pub struct FleetGrant {
     pub is_coming: bool,
 }
 
+/// What may begin of a key of a rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FleetRateGrant {
+    /// How many.
+    pub count: u32,
+    /// In how long there is one more.
+    pub next_us: u64,
+    /// In how long there is a whole burst.
+    pub full_us: u64,
+}
+
 impl DirectoryMessage for ToFleet {
     fn is_bounded(&self) -> bool {
         match self {
-            ToFleet::Ask(question) => question.claims.len() <= CLAIMS_MAX,
+            ToFleet::Ask(question) => {
+                question.claims.len() <= CLAIMS_MAX && question.rates.len() <= CLAIMS_MAX
+            }
             ToFleet::Tell { report, .. } => report.len() <= REPORT_BYTES_MAX,
             ToFleet::List { order, .. } => {
                 let mut machines = order.iter().map(|it| it.machine.len());
@@ -169,8 +203,14 @@ impl DirectoryMessage for FleetAnswer {
         match &self.said {
             FleetSaid::Down(why) => why.len() <= REASON_BYTES_MAX,
             FleetSaid::Called(called) => called.len() <= CALLED_MAX,
-            FleetSaid::Granted { called, grants, .. } => {
-                called.len() <= CALLED_MAX && grants.len() <= CLAIMS_MAX
+            FleetSaid::Granted {
+                called,
+                grants,
+                rates,
+                ..
+            } => {
+                let is_bounded = grants.len() <= CLAIMS_MAX && rates.len() <= CLAIMS_MAX;
+                called.len() <= CALLED_MAX && is_bounded
             }
             FleetSaid::Drain(_) => true,
             FleetSaid::Machine(of) => {
@@ -232,6 +272,17 @@ mod tests {
         }
     }
 
+    fn rate() -> FleetRateClaim {
+        FleetRateClaim {
+            key: [u64::MAX; 2],
+            interval_ns: u64::MAX,
+            full_us: u64::MAX,
+            want: u32::MAX,
+            demand: u32::MAX,
+            spent_us: u64::MAX,
+        }
+    }
+
     fn answer(grants: usize) -> FleetAnswer {
         FleetAnswer {
             seq: u64::MAX,
@@ -249,6 +300,14 @@ mod tests {
                     };
                     grants
                 ],
+                rates: vec![
+                    FleetRateGrant {
+                        count: u32::MAX,
+                        next_us: u64::MAX,
+                        full_us: u64::MAX,
+                    };
+                    grants
+                ],
             },
         }
     }
@@ -261,6 +320,7 @@ mod tests {
             seq: u64::MAX,
             lease_ms: u64::MAX,
             claims: (0..CLAIMS_MAX as u32).map(claim).collect(),
+            rates: vec![rate(); CLAIMS_MAX],
         });
         let mut outgoing = Outgoing::default();
         assert!(asked.put(&mut outgoing).unwrap());

@@ -30,7 +30,9 @@ pub use ask::{Ask, Class, LimitId, TenantId, WANTS_MAX, Want};
 pub use definition::{
     Change, Concurrent, Defined, Definition, Keyed, Mode, RateDefinition, Shared, TenantDefinition,
 };
-pub use ledger::{Admission, FleetCall, FleetLook, LeaseLook, Ledger, TenantLease};
+pub use ledger::{
+    Admission, FleetCall, FleetLook, LeaseLook, Ledger, RateCheck, RateTicket, TenantLease,
+};
 pub use look::{GateLook, LimitLook, Steered, Totals};
 pub use permit::{Permit, Used};
 pub use queue::handshake;

@@ -33,6 +33,24 @@ impl Rate {
         }
     }
 
+    /// A part of it, where so many have equal ones. Each may let one begin.
+    #[must_use]
+    pub(crate) fn shared(self, machines: u32) -> Self {
+        let machines = u64::from(machines.max(1));
+        let interval_ns = self.interval_ns.saturating_mul(machines);
+        let more = self.tolerance_ns / self.interval_ns.max(1);
+        let burst = (more.saturating_add(1) / machines).max(1);
+        Self {
+            interval_ns,
+            tolerance_ns: interval_ns.saturating_mul(burst - 1),
+        }
+    }
+
+    /// The time that one takes.
+    pub(crate) fn interval_ns(self) -> u64 {
+        self.interval_ns
+    }
+
     /// What the key's instant becomes if one request passes now, or how long until one would.
     ///
     /// Changes nothing: several rates can be asked first and charged afterwards, all or none.

@@ -1,9 +1,13 @@
 //! Limits that machines share, as their ledgers have them: the store is a model, and answers at once or not at all.
 
+use std::task::Waker;
 use std::time::Duration;
 
 use limits::fleet::{FleetRules, FleetState, Holder, OnLoss, StoreModel};
-use limits::{Admission, Definition, Mode, Permit, Ticket, Time, Why};
+use limits::{
+    Admission, Definition, Mode, Permit, RateCheck, RateDefinition, RateTicket, Shared,
+    TenantDefinition, Ticket, Time, Why,
+};
 
 use crate::setting::{Setting, dynamic, fixed};
 
@@ -56,10 +60,11 @@ impl Machines {
                     run: 1,
                 };
                 let said = (call.seq, LEASE.as_millis() as u64);
-                let now_ms = self.now.0 / 1_000_000;
+                let now_us = self.now.0 / 1_000;
+                let claims = (&*call.claims, &*call.rates);
                 let reply = self
                     .is_up
-                    .then(|| self.store.call((1, now_ms), &holder, said, &call.claims));
+                    .then(|| self.store.call((1, now_us), &holder, said, claims));
                 machine
                     .ledger
                     .hear_fleet(self.now, call.seq, reply.flatten().as_ref());
@@ -361,4 +366,248 @@ fn many_keys_that_wait_do_not_let_leases_of_others_end() {
     let look = all.machines[0].ledger.fleet_look(all.now).expect("a fleet");
     assert_eq!(look.leases[0].held, 2_508, "all leases are renewed in time");
     drop((held, busy));
+}
+
+fn rated(on_loss: OnLoss, count: u32, burst: u32) -> Definition {
+    let limit = dynamic("client", 1);
+    Definition {
+        fleet: Some(on_loss),
+        concurrent: None,
+        rate: Some(RateDefinition {
+            count,
+            per: Duration::from_secs(1),
+            burst,
+        }),
+        ..limit
+    }
+}
+
+/// What came of requests of a key at a machine, one after the other; some may wait.
+fn begin(machine: &mut Setting, key: &str, requests: u32) -> (u32, u32, Vec<RateTicket>) {
+    let (mut passed, mut refused, mut waiting) = (0, 0, Vec::new());
+    for _ in 0..requests {
+        match machine.check_shared(key, None) {
+            RateCheck::Passed(_) => passed += 1,
+            RateCheck::Refused(_) => refused += 1,
+            RateCheck::Waiting(ticket) => waiting.push(ticket),
+        }
+    }
+    (passed, refused, waiting)
+}
+
+/// How many of those who waited pass, and how many are refused.
+fn end(machine: &mut Setting, key: &str, waiting: Vec<RateTicket>) -> (u32, u32) {
+    let (mut passed, mut refused) = (0, 0);
+    for mut ticket in waiting {
+        let is_called = ticket.poll_answer(machine.now, Waker::noop()).is_ready();
+        assert!(is_called, "it was heard");
+        match machine.check_shared(key, Some(ticket)) {
+            RateCheck::Passed(_) => passed += 1,
+            RateCheck::Refused(refusal) => {
+                assert_eq!(refusal.why, Why::Rate);
+                refused += 1;
+            }
+            RateCheck::Waiting(_) => panic!("there is an answer"),
+        }
+    }
+    (passed, refused)
+}
+
+#[test]
+fn machines_count_one_burst_of_a_rate_together_and_say_when_there_is_more() {
+    let mut all = Machines::new(2, &rated(OnLoss::Closed, 2, 3));
+    all.pass(Duration::from_secs(2));
+    let (passed, refused, waiting) = begin(&mut all.machines[0], "a", 2);
+    assert_eq!((passed, refused, waiting.len()), (0, 0, 2));
+    assert!(all.machines[0].ledger.take_draw());
+    all.moment();
+    assert_eq!(end(&mut all.machines[0], "a", waiting), (2, 0));
+    // One is left of the burst, wherever the client goes.
+    let (.., waiting) = begin(&mut all.machines[1], "a", 2);
+    all.moment();
+    assert_eq!(end(&mut all.machines[1], "a", waiting), (1, 1));
+    let RateCheck::Refused(refusal) = all.machines[1].check_shared("a", None) else {
+        panic!("there is no more");
+    };
+    let next = refusal.retry_after;
+    assert!(
+        next <= Duration::from_millis(500) && next > Duration::from_millis(200),
+        "{next:?}"
+    );
+    assert_eq!(refusal.in_flight, 0);
+    // Another key has a burst of its own, and the first one more in time.
+    let (.., waiting) = begin(&mut all.machines[1], "b", 3);
+    all.moment();
+    assert_eq!(end(&mut all.machines[1], "b", waiting), (3, 0));
+    all.pass(next);
+    let (.., waiting) = begin(&mut all.machines[0], "a", 1);
+    all.moment();
+    assert_eq!(end(&mut all.machines[0], "a", waiting), (1, 0));
+    assert_eq!(all.machines[0].ledger.drift(), 0);
+}
+
+#[test]
+fn a_quick_rate_is_drawn_ahead_and_nobody_waits_for_what_lies_there() {
+    let mut all = Machines::new(2, &rated(OnLoss::Closed, 1_000, 100));
+    let mut waited = 0;
+    for _ in 0..200 {
+        let (.., waiting) = begin(&mut all.machines[0], "a", 10);
+        waited += waiting.len();
+        all.pass(Duration::from_millis(25));
+        end(&mut all.machines[0], "a", waiting);
+    }
+    // Who comes first does, and what was drawn lasts afterwards.
+    assert!(waited < 100, "{waited} of 2,000 waited");
+    all.pass(Duration::from_secs(2));
+    let (.., waiting) = begin(&mut all.machines[0], "a", 1);
+    assert_eq!(waiting.len(), 1, "what is not used is lost");
+}
+
+#[test]
+fn a_rate_is_shared_by_parts_while_the_store_is_away_and_without_a_burst_when_it_is_back() {
+    for (on_loss, least, most) in [
+        (OnLoss::Closed, 0, 0),
+        (OnLoss::Share, 90, 101),
+        (OnLoss::Open, 190, 201),
+    ] {
+        let mut all = Machines::new(2, &rated(on_loss, 20, 20));
+        all.pass(LEASE);
+        all.is_up = false;
+        all.pass(LEASE);
+        let mut passed = 0;
+        for _ in 0..400 {
+            passed += begin(&mut all.machines[0], "a", 2).0;
+            all.pass(Duration::from_millis(25));
+        }
+        // Ten seconds, and what came together before anybody asked.
+        let extra = if least > 0 { 20 } else { 0 };
+        assert!(
+            (least..=most + extra).contains(&passed),
+            "{on_loss:?}: {passed}"
+        );
+        all.is_up = true;
+        all.pass(LEASE + Duration::from_millis(500));
+        let mut back = 0;
+        for _ in 0..40 {
+            let (passed, _, waiting) = begin(&mut all.machines[1], "a", 2);
+            all.pass(Duration::from_millis(25));
+            back += passed + end(&mut all.machines[1], "a", waiting).0;
+        }
+        // A second of the rate, and a little of before.
+        assert!(
+            (18..=34).contains(&back),
+            "{on_loss:?}: {back} when it is back"
+        );
+    }
+}
+
+#[test]
+fn a_rate_in_shadow_lets_everybody_pass_and_tells_what_the_store_does_not_have() {
+    let limit = Definition {
+        mode: Mode::Shadow,
+        ..rated(OnLoss::Closed, 1, 2)
+    };
+    let mut all = Machines::new(2, &limit);
+    all.pass(Duration::from_secs(3));
+    let mut told = 0;
+    for _ in 0..4 {
+        let RateCheck::Passed(shadows) = all.machines[0].check_shared("a", None) else {
+            panic!("in shadow");
+        };
+        told += shadows.len();
+        all.moment();
+    }
+    assert_eq!(
+        told, 1,
+        "the third was drawn in vain, and the fourth is told"
+    );
+}
+
+#[test]
+fn who_does_not_wait_for_an_answer_any_more_leaves_nothing_behind() {
+    let mut all = Machines::new(1, &rated(OnLoss::Closed, 1, 1));
+    all.pass(Duration::from_secs(2));
+    let (.., waiting) = begin(&mut all.machines[0], "a", 5);
+    drop(waiting);
+    all.pass(Duration::from_secs(4));
+    let look = all.machines[0].ledger.look(all.now, None, 10);
+    assert!(look.iter().all(|it| it.queued == 0), "{look:?}");
+    // Nobody answers, and nobody waits for longer than a second.
+    all.is_up = false;
+    let (.., mut waiting) = begin(&mut all.machines[0], "a", 1);
+    all.machines[0].now = waiting[0].deadline();
+    let ticket = waiting.pop();
+    assert!(matches!(
+        all.machines[0].check_shared("a", ticket),
+        RateCheck::Refused(_)
+    ));
+}
+
+#[test]
+fn a_rate_without_a_store_is_counted_by_the_machine() {
+    let mut alone = Setting::new(1, vec![rated(OnLoss::Closed, 1, 3)]);
+    alone.now = Time(1_000_000_000);
+    assert_eq!(begin(&mut alone, "a", 5).0, 3);
+}
+
+#[test]
+fn ten_tenants_unevenly_spread_over_three_machines_have_equal_parts_of_a_limit() {
+    const PERMITS: u32 = 30;
+    let limit = Definition {
+        shared: Shared::Tenants,
+        ..leased(OnLoss::Closed, 500, fixed("process", PERMITS))
+    };
+    let mut all = Machines::new(3, &limit);
+    let tenants = (0..10).map(|at| TenantDefinition {
+        name: format!("tenant {at}"),
+        weight: 1,
+        keys_max: 10,
+    });
+    let tenants: Vec<_> = tenants.collect();
+    // Six on the first, three on the second, one on the third.
+    let of = |tenant: usize| usize::from(tenant > 5) + usize::from(tenant > 8);
+    let machines = all.machines.iter();
+    let ids: Vec<_> = machines
+        .map(|it| it.ledger.define(it.now, &it.definitions, &tenants).tenants)
+        .collect();
+    let mut waiting: Vec<Vec<Ticket>> = (0..10).map(|_| Vec::new()).collect();
+    let mut held: Vec<(Time, Permit)> = Vec::new();
+    let mut served = [0_u32; 10];
+    for step in 0..1_400 {
+        for tenant in 0..10 {
+            let machine = &mut all.machines[of(tenant)];
+            machine.tenant = ids[of(tenant)][tenant];
+            while waiting[tenant].len() < 9 {
+                match machine.say(0, &[""]) {
+                    Admission::Waiting(ticket) => waiting[tenant].push(ticket),
+                    Admission::Admitted(permit) => {
+                        held.push((all.now + Duration::from_millis(200), permit));
+                    }
+                    Admission::Refused(refusal) => panic!("{refusal:?}"),
+                }
+            }
+        }
+        all.pass(Duration::from_millis(25));
+        held.retain(|(end, _)| *end > all.now);
+        for tenant in 0..10 {
+            let machine = &all.machines[of(tenant)];
+            let now_ns = all.now.0;
+            let mut began = |ticket: &mut Ticket| {
+                let permit = machine.poll(ticket)?.expect("nobody is refused");
+                // Not all end at once.
+                let end = Duration::from_millis(150 + now_ns / 25_000_000 * 7 % 100);
+                held.push((all.now + end, permit));
+                served[tenant] += u32::from(step >= 200);
+                Some(())
+            };
+            waiting[tenant].retain_mut(|ticket| began(ticket).is_none());
+        }
+        assert!(held.len() <= PERMITS as usize);
+    }
+    let sum: f64 = served.iter().map(|it| f64::from(*it)).sum();
+    let squares: f64 = served.iter().map(|it| f64::from(*it).powi(2)).sum();
+    let jain = sum * sum / (10.0 * squares);
+    println!("{served:?}: Jain {jain:.4}");
+    assert!(jain >= 0.95, "{served:?}: {jain:.3}");
+    assert!(sum > 0.85 * 30.0 / 0.225 * 30.0, "{sum} were served");
 }

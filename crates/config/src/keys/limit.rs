@@ -248,8 +248,8 @@ pub(crate) const LIMIT: Section = Section {
             "scope",
             Kind::Choice(&["machine", "fleet"]),
             Value("machine"),
-            "Who counts by it: this machine alone, or all machines of a `[fleet]` together. With `\"fleet\"` `concurrent` is the number over all of \
-             them. Of limits of requests with a number for `concurrent` and without `rate` and `reserve`.",
+            "Who counts by it: this machine alone, or all machines of a `[fleet]` together. With `\"fleet\"` `concurrent` or \
+             `rate` is that of all of them. Of limits of requests with one of both, a number for `concurrent`, and without `reserve`.",
             "scope = \"fleet\"",
         ),
         key(
@@ -258,7 +258,8 @@ pub(crate) const LIMIT: Section = Section {
             Value("share"),
             "What holds of a limit with `scope = \"fleet\"` while the store is away. `\"share\"`: a machine goes on with what it held, no more than its part \
              of the limit, and once every lease is over with its part; one that alone cannot reach the store has that beside what the others hold. \
-             `\"open\"`: each machine counts up to the limit. `\"closed\"`: nobody is let in.",
+             `\"open\"`: each machine counts up to the limit. `\"closed\"`: nobody is let in. Of a `rate` the part of a machine is the rate and \
+             its burst divided by the machines.",
             "on_loss = \"closed\"",
         ),
         key(

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use ipc::directory::REASON_BYTES_MAX;
 use ipc::fleet::{
-    CALLED_MAX, FleetAnswer, FleetClaim, FleetGrant, FleetQuestion, FleetSaid, FleetSettings,
+    CALLED_MAX, FleetAnswer, FleetClaim, FleetGrant, FleetQuestion, FleetRateClaim, FleetRateGrant,
+    FleetSaid, FleetSettings,
 };
 use stores::redis::{Command, Redis, RedisLogin, RedisReply};
 use stores::{Address, Kind, Limits, ServerTls, Session, Stores};
@@ -34,8 +35,9 @@ const CONNECTIONS_MAX: usize = 4;
 const SESSION: Session = Session(0);
 /// Most that permits are given for, whatever the server says: as much as may be configured.
 const LEASE_MS_MAX: u64 = 60_000;
-/// Numbers that the store tells of each claim.
+/// Numbers that the store tells of each claim, and of each of a rate.
 const OF_CLAIM: usize = 4;
+const OF_RATE: usize = 3;
 /// Bytes of a key.
 const KEY_BYTES: usize = 16;
 /// How long the store is listened to at a time, in whole seconds, and how long an answer may take.
@@ -206,7 +208,7 @@ impl FleetAsker {
         let way = self.way.borrow().clone()?;
         let reply = self.call(&way.client, question).await;
         let reply = reply.inspect_err(|_| self.doubt.notify_one())?;
-        understood(&reply, question.claims.len())
+        understood(&reply, question)
             .ok_or_else(|| "the store's answer is not understood".to_owned())
     }
 
@@ -311,19 +313,18 @@ impl FleetAsker {
     }
 
     fn command(&self, question: &FleetQuestion, script: &[u8]) -> Command {
-        let claims = &question.claims;
+        let FleetQuestion { claims, rates, .. } = question;
         let number = |number: u64| number.to_string().into_bytes();
         let mut words = vec![b"EVALSHA".to_vec(), script.to_vec()];
-        words.push(number(claims.len() as u64 + 1));
+        words.push(number((claims.len() + rates.len()) as u64 + 1));
         words.push(KEY.to_vec());
-        words.extend(claims.iter().map(|claim| {
-            let [first, second] = claim.key.map(u64::to_be_bytes);
-            [KEY, &first, &second].concat()
-        }));
+        words.extend(claims.iter().map(|claim| key(b"", claim.key)));
+        words.extend(rates.iter().map(|claim| key(b"r", claim.key)));
         words.push(self.settings.machine.clone().into_bytes());
         words.push(format!("{:x}", question.run).into_bytes());
         words.push(number(question.seq));
         words.push(number(question.lease_ms.clamp(1, LEASE_MS_MAX)));
+        words.push(number(claims.len() as u64));
         for claim in claims {
             let FleetClaim {
                 limit,
@@ -337,8 +338,24 @@ impl FleetAsker {
             let all = [limit, used, keep, need, want, weight];
             words.extend(all.map(|it| number(u64::from(it))));
         }
+        for claim in rates {
+            let (want, demand) = (u64::from(claim.want), u64::from(claim.demand));
+            let FleetRateClaim {
+                interval_ns,
+                full_us,
+                spent_us,
+                ..
+            } = *claim;
+            words.extend([interval_ns.max(1), full_us, want, demand, spent_us].map(number));
+        }
         words
     }
+}
+
+/// What a key of a claim is called in the store: those of rates are kept apart.
+fn key(kind: &[u8], key: [u64; 2]) -> Vec<u8> {
+    let [first, second] = key.map(u64::to_be_bytes);
+    [KEY, kind, &first, &second].concat()
 }
 
 /// Why the store has not answered, in its own words where it has some.
@@ -361,15 +378,16 @@ fn place_in(reply: &RedisReply) -> Option<Address> {
     Address::tcp(str::from_utf8(host).ok()?, port).ok()
 }
 
-/// What the script has answered to so many claims.
-fn understood(reply: &RedisReply, claims: usize) -> Option<FleetSaid> {
+/// What the script has answered to a question.
+fn understood(reply: &RedisReply, question: &FleetQuestion) -> Option<FleetSaid> {
     let RedisReply::Array(replies) = reply else {
         return None;
     };
-    let ([quiet_ms, machines, has_namesake, keys], grants) = replies.split_first_chunk()?;
+    let ([quiet_ms, machines, has_namesake, keys], said) = replies.split_first_chunk()?;
     let RedisReply::Bytes(keys) = keys else {
         return None;
     };
+    let (grants, rates) = said.split_at_checked(question.claims.len() * OF_CLAIM)?;
     let grants = grants
         .chunks_exact(OF_CLAIM)
         .map(|of_claim| match of_claim {
@@ -381,8 +399,16 @@ fn understood(reply: &RedisReply, claims: usize) -> Option<FleetSaid> {
             }),
             _ => None,
         });
-    let grants: Vec<_> = grants.collect::<Option<_>>()?;
-    if grants.len() != claims {
+    let of_rate = |of: &[RedisReply]| match of {
+        [many, next_us, full_us] => Some(FleetRateGrant {
+            count: count(many)?,
+            next_us: number(next_us)?,
+            full_us: number(full_us)?,
+        }),
+        _ => None,
+    };
+    let rates: Vec<_> = rates.chunks(OF_RATE).map(of_rate).collect::<Option<_>>()?;
+    if rates.len() != question.rates.len() {
         return None;
     }
     Some(FleetSaid::Granted {
@@ -390,7 +416,8 @@ fn understood(reply: &RedisReply, claims: usize) -> Option<FleetSaid> {
         machines: count(machines)?,
         has_namesake: number(has_namesake)? > 0,
         called: called(keys),
-        grants,
+        grants: grants.collect::<Option<_>>()?,
+        rates,
     })
 }
 

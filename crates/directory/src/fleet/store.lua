@@ -1,15 +1,22 @@
 -- Who may hold how many permits of which key: the store's side of leases (`limits::fleet::StoreModel`).
 -- KEYS: what is known of machines, and the keys of claims; each ends with the 16 bytes that it is called by.
--- ARGV: the machine, its run, the number of its word, its lease in ms; of each claim limit, used, keep, need, want, weight.
+-- ARGV: the machine, its run, the number of its word, its lease in ms, how many claims are of permits; of each of these
+-- limit, used, keep, need, want, weight; of each of a rate ns for one, us for a burst, want, demand, us that are spent.
 -- Answers: ms for which nothing new is given out, machines, whether another has the machine's name, the keys it is called
--- for; of each claim what it may hold, its part, whether there is less than is wanted, whether others were called to give.
+-- for; of each claim what it may hold, its part, whether there is less than is wanted, whether others were called to give;
+-- of each of a rate how many may begin, us until there is one more, us until there is a whole burst.
 -- Or -1: a later word of the holder was heard.
 local FORGET, CALM, CALL_KEYS, CALLS = 3600000, 400, 64, 8
 local RECORD, SIZE = '>I3I3I3I3I2I1I6', 21
+-- Of rates, in us: how long demand is told over, a machine is remembered, what its part brings is kept for it, also if it was
+-- not known, and is kept for others, and until a bucket is full that nothing is known of.
+local WINDOW, RECENT, CREDIT, FIRST, KEPT, UNKNOWN = 50000, 200000, 100000, 25000, 15000, 60000000
+local ASKER, ASKER_SIZE = '>I3I3I7', 13
 local machine, seq, lease = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
 local holder = 'h' .. machine .. '.' .. ARGV[2]
 local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now_us = time[1] * 1000000 + time[2]
+local now = math.floor(now_us / 1000)
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 
 -- Of each holder: its machine, number, last word, when that was, its longest lease, when it had that, when it began.
@@ -120,8 +127,9 @@ local answer = {math.max(quiet - now, 0), machines, namesake, table.concat(calle
 local turn = math.floor(now / math.max(math.floor(longest / 10), 100))
 local function needed(record) return record.need end
 local function beyond(record) return math.max(record.want - record.need, 0) end
-for number = 2, #KEYS do
-  local from = 5 + (number - 2) * 6
+local permits = tonumber(ARGV[5])
+for number = 2, permits + 1 do
+  local from = 6 + (number - 2) * 6
   local limit, used, keep = tonumber(ARGV[from]), tonumber(ARGV[from + 1]), tonumber(ARGV[from + 2])
   local need, want, weight = tonumber(ARGV[from + 3]), tonumber(ARGV[from + 4]), math.min(tonumber(ARGV[from + 5]), 65535)
   local text = redis.call('GET', KEYS[number]) or ''
@@ -183,6 +191,65 @@ for number = 2, #KEYS do
   answer[#answer + 1] = part
   answer[#answer + 1] = short
   answer[#answer + 1] = coming
+end
+for number = permits + 2, #KEYS do
+  local from = 6 + permits * 6 + (number - permits - 2) * 5
+  local each, burst, want = tonumber(ARGV[from]), tonumber(ARGV[from + 1]), tonumber(ARGV[from + 2])
+  local demand, spent = tonumber(ARGV[from + 3]), tonumber(ARGV[from + 4])
+  local count, next_us, full = 0, quiet * 1000 - now_us, burst
+  if next_us <= 0 then
+    local text = redis.call('GET', KEYS[number]) or ''
+    full = #text > 0 and struct.unpack('>I7', text) or 0
+    full = math.max(math.min(full, now_us + burst), now_us + math.min(spent, burst),
+      quiet * 1000 + math.min(burst, UNKNOWN))
+    local level = math.floor((now_us + burst - full) * 1000 / each)
+    local window = math.floor(WINDOW * 1000 / each)
+    demand = math.min(demand, window, 0xffffff)
+    local askers, total, since = {}, demand, now_us - FIRST
+    for at = 8, #text, ASKER_SIZE do
+      local of, wants, from_us = struct.unpack(ASKER, text, at)
+      if from_us + RECENT > now_us and from_us <= now_us then
+        if of == id then
+          since = from_us
+        else
+          askers[#askers + 1] = {id = of, want = wants, weight = 1, since = from_us}
+          total = total + wants
+        end
+      end
+    end
+    since = math.max(since, now_us - CREDIT)
+    count = math.min(want, level)
+    if demand > 0 then
+      local mine = {id = id, want = demand, weight = 1, since = now_us}
+      askers[#askers + 1] = mine
+      table.sort(askers, function(one, other) return one.id < other.id end)
+      if total > window then
+        local part = 0
+        for at, of in ipairs(divide(window, askers, turn, function(it) return it.want end)) do
+          if askers[at] == mine then part = of end
+        end
+        local own = math.floor((now_us - since) * part / WINDOW)
+        count = math.min(count, math.max(own, level - math.floor(KEPT * 1000 / each)))
+        mine.since = math.min(now_us, since + (part > 0 and math.floor(count * WINDOW / part) or 0))
+      end
+    end
+    full = full + math.ceil(count * each / 1000)
+    local out, keep = {struct.pack('>I7', full)}, full - now_us
+    for _, it in ipairs(askers) do
+      out[#out + 1] = struct.pack(ASKER, it.id, it.want, it.since)
+      keep = math.max(keep, RECENT)
+    end
+    if keep > 0 then
+      redis.call('SET', KEYS[number], table.concat(out), 'PX', string.format('%.0f', math.ceil(keep / 1000)))
+    elseif text ~= '' then
+      redis.call('DEL', KEYS[number])
+    end
+    next_us = math.max(full + math.ceil(each / 1000) - now_us - burst, 0)
+    full = full - now_us
+  end
+  answer[#answer + 1] = count
+  answer[#answer + 1] = next_us
+  answer[#answer + 1] = full
 end
 table.sort(callees)
 for _, callee in ipairs(callees) do

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use limits::{Admission, Ask, Defined, Outcome, Permit, Used, WANTS_MAX, Want};
+use limits::{Admission, Ask, Defined, Outcome, Permit, RateCheck, Used, WANTS_MAX, Want};
 
 use super::limit::{Key, Limit, Part};
 use super::limiter::Limiter;
@@ -67,8 +67,13 @@ pub(crate) fn admit(
     let since = Instant::now();
     let now = limiter.time(since);
     if let Some(checked) = asking.put(Phase::Rates, |ask| limiter.ledger.check_rates(now, ask)) {
-        // What those in shadow would have refused, the ledger has counted.
-        drop(checked.map_err(|refusal| limited(&refusal.identity))?);
+        match checked {
+            // What those in shadow would have refused, the ledger has counted.
+            RateCheck::Passed(_) => {}
+            RateCheck::Refused(refusal) => return Err(limited(&refusal.identity)),
+            // No store counts handshakes.
+            RateCheck::Waiting(_) => return Err(limited("")),
+        }
     }
     let admission = asking.put(Phase::Permits, |ask| limiter.ledger.admit(now, ask));
     match admission {

@@ -46,11 +46,11 @@ pub use scratch::Scratch;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use ipc::console::RequestState;
-use limits::{Admission, Outcome, Permit, Refusal, Ticket, Time, Used};
+use limits::{Admission, Ask, Ledger, Outcome, Permit, RateCheck, RateTicket, Time, Used};
 use wire::FieldId;
 
 use crate::deadline::TICK_MS;
@@ -65,23 +65,29 @@ use held::nanos;
 use listed::{ListedPlace, ListedRequest, PATH_BYTES_MAX};
 use wants::Phase;
 
-/// Checks and charges the rates of every limit the request meets.
+/// Checks and charges the rates of every limit the request meets, and waits where a store has to be asked for that.
 ///
 /// # Errors
-/// One is exceeded; then none is charged.
-pub fn rates(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
-    charge(chosen, exchange, Phase::Rates, exchange.request.received)
+/// One is exceeded; then none is charged. Or the client left.
+pub async fn rates(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
+    let received = exchange.request.received;
+    charge(chosen, exchange, Phase::Rates, received).await
 }
 
 /// As [`rates`], of the limits that count by the upstream, once a script has named it.
 ///
 /// # Errors
 /// As [`rates`].
-pub fn rates_of_upstream(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
-    charge(chosen, exchange, Phase::RatesOfUpstream, Instant::now())
+pub async fn rates_of_upstream(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
+    charge(chosen, exchange, Phase::RatesOfUpstream, Instant::now()).await
 }
 
-fn charge(chosen: Chosen<'_>, exchange: &mut Exchange, phase: Phase, now: Instant) -> Result<()> {
+async fn charge(
+    chosen: Chosen<'_>,
+    exchange: &mut Exchange,
+    phase: Phase,
+    now: Instant,
+) -> Result<()> {
     // Sent elsewhere by a script, it is the same request.
     if exchange.was_sent_elsewhere() {
         return Ok(());
@@ -89,25 +95,68 @@ fn charge(chosen: Chosen<'_>, exchange: &mut Exchange, phase: Phase, now: Instan
     if !chosen.serving.generation.limits.has_rates {
         return Ok(());
     }
-    let now = chosen.worker.shared.limits.time(now);
+    let limiter = &chosen.worker.shared.limits;
+    let now = limiter.time_to_ask(now);
+    let mut checked = check(chosen, exchange, phase, |ledger, ask| {
+        ledger.check_rates(now, ask)
+    });
+    // Each turn waits for an answer of the store, and the last is refused without.
+    while let Some(RateCheck::Waiting(ticket)) = checked {
+        // Boxed: few wait, and the others need not have room for it.
+        checked = Box::pin(check_later(chosen, exchange, phase, ticket)).await?;
+    }
+    match checked {
+        None | Some(RateCheck::Waiting(_)) => {}
+        Some(RateCheck::Passed(shadows)) if shadows.is_empty() => {}
+        Some(RateCheck::Passed(shadows)) => refuse::pass_in_shadow(chosen, exchange, shadows),
+        Some(RateCheck::Refused(refusal)) => {
+            return Err(refuse::refuse(chosen, exchange, refusal));
+        }
+    }
+    Ok(())
+}
+
+/// Checks rates again when the store has been heard.
+async fn check_later(
+    chosen: Chosen<'_>,
+    exchange: &mut Exchange,
+    phase: Phase,
+    mut ticket: RateTicket,
+) -> Result<Option<RateCheck>> {
+    let limiter = &chosen.worker.shared.limits;
+    let begun = Instant::now();
+    limiter.draw();
+    let deadline = ticket.deadline();
+    let answered = wait(chosen, exchange, deadline, |now, cx| {
+        ticket.poll_answer(now, cx.waker())
+    });
+    answered.await?;
+    note_wait(exchange, begun);
+    let now = limiter.time(Instant::now());
+    Ok(check(chosen, exchange, phase, |ledger, ask| {
+        ledger.check_rates_again(now, ask, ticket)
+    }))
+}
+
+/// Asks the ledger about rates, and notes what has been counted where that may be asked again.
+fn check(
+    chosen: Chosen<'_>,
+    exchange: &mut Exchange,
+    phase: Phase,
+    put: impl FnOnce(&Ledger, &Ask<'_>) -> RateCheck,
+) -> Option<RateCheck> {
     let ledger = &chosen.worker.shared.limits.ledger;
     let may_come_again = chosen.site.htaccess.is_some();
     let mut counted = Vec::new();
     let checked = wants::ask(chosen, exchange, phase, |ask| {
-        let checked = ledger.check_rates(now, ask);
-        if may_come_again && checked.is_ok() {
+        let checked = put(ledger, ask);
+        if may_come_again && matches!(checked, RateCheck::Passed(_)) {
             counted.extend(ask.wants.iter().map(|want| want.limit));
         }
         checked
     });
     exchange.route.counted.append(&mut counted);
-    match checked {
-        None => {}
-        Some(Ok(shadows)) if shadows.is_empty() => {}
-        Some(Ok(shadows)) => refuse::pass_in_shadow(chosen, exchange, shadows),
-        Some(Err(refusal)) => return Err(refuse::refuse(chosen, exchange, refusal)),
-    }
-    Ok(())
+    checked
 }
 
 /// Takes a permit at every limit the request meets, at once, and waits for it where that is
@@ -234,10 +283,14 @@ async fn acquire(
             let limits = waits_for.into_iter();
             let listed = list(chosen, exchange, limits, RequestState::Waiting);
             // Boxed: few wait, and the others need not have room for it.
-            let waited = Box::pin(wait(chosen, exchange, ticket)).await;
+            let deadline = ticket.deadline();
+            let mut ticket = ticket;
+            let turn = wait(chosen, exchange, deadline, |now, cx| {
+                ticket.poll_wait(now, cx)
+            });
+            let waited = Box::pin(turn).await;
             drop((waits, listed));
-            let (before_us, waited_us) = (exchange.record.waited_us.unwrap_or(0), micros(now));
-            exchange.record.waited_us = Some(before_us.saturating_add(waited_us));
+            let waited_us = note_wait(exchange, now);
             if let Some(class) = &exchange.record.class {
                 class.stats.note_wait(waited_us);
             }
@@ -368,21 +421,22 @@ fn takes_place(chosen: Chosen<'_>) -> bool {
 
 /// Waits for a turn, at most as long as the limit allows, the client stays and the tenant is not
 /// suspended. Whoever is dropped here leaves the queue with the ticket.
-async fn wait(
+async fn wait<T>(
     chosen: Chosen<'_>,
     exchange: &mut Exchange,
-    mut ticket: Ticket,
-) -> Result<std::result::Result<Permit, Box<Refusal>>> {
+    until: Time,
+    mut poll_turn: impl FnMut(Time, &mut Context<'_>) -> Poll<T>,
+) -> Result<T> {
     let worker = chosen.worker;
     let (limiter, suspension) = (&worker.shared.limits, &worker.shared.suspension);
     let mut changed = pin!(suspension.changed());
     suspension.check(&chosen.site.tenant_name)?;
     let deadline = worker.deadlines.register();
-    let patience = ticket.deadline() - limiter.time(Instant::now());
+    let patience = until - limiter.time(Instant::now());
     deadline.set(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX));
     poll_fn(|cx| {
         let now: Time = limiter.time(Instant::now());
-        if let Poll::Ready(turn) = ticket.poll_wait(now, cx) {
+        if let Poll::Ready(turn) = poll_turn(now, cx) {
             return Poll::Ready(Ok(turn));
         }
         if exchange.poll_client_gone(cx).is_ready() {
@@ -401,6 +455,13 @@ async fn wait(
         Poll::Pending
     })
     .await
+}
+
+/// Notes that a request has waited since then.
+fn note_wait(exchange: &mut Exchange, since: Instant) -> u64 {
+    let (before_us, waited_us) = (exchange.record.waited_us.unwrap_or(0), micros(since));
+    exchange.record.waited_us = Some(before_us.saturating_add(waited_us));
+    waited_us
 }
 
 /// What the programs took for which these permits were held.

@@ -62,7 +62,7 @@ async fn run(chosen: Chosen<'_>, exchange: &mut Exchange, proxy: &Proxy) -> Resu
     };
     exchange.scripted().scope.upstream = None;
     exchange.route.upstream = Some(judge(**chosen, proxy, &said).await?);
-    permits::rates_of_upstream(chosen, exchange)?;
+    permits::rates_of_upstream(chosen, exchange).await?;
     Ok(Next::On)
 }
 
@@ -97,7 +97,7 @@ async fn by_row(
         Refused::No(why) => none_chosen(&format!("column `{column}` of the row: {why}")),
         Refused::Full(why) => Error::new(Kind::Full, "upstreams_full", why),
     })?);
-    permits::rates_of_upstream(chosen, exchange)?;
+    permits::rates_of_upstream(chosen, exchange).await?;
     Ok(Next::On)
 }
 

@@ -5,6 +5,9 @@ use std::time::Duration;
 use super::StoreReply;
 use crate::Time;
 
+/// How long a question may take before what cannot wait is decided without an answer.
+const SLOW: Duration = Duration::from_millis(500);
+
 /// How machines share limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FleetRules {
@@ -40,6 +43,8 @@ pub struct Contact {
     is_asking: bool,
     /// Whether what was asked last was not answered.
     has_failed: bool,
+    /// Since when machines count without it, while they do or since they last did.
+    away_since: Time,
 }
 
 /// How a store is for a machine.
@@ -67,11 +72,15 @@ impl Contact {
             known_since: Time::ZERO,
             is_asking: false,
             has_failed: false,
+            away_since: Time::ZERO,
         }
     }
 
     /// Asks it something, one question at a time.
     pub fn ask(&mut self, now: Time) {
+        if self.asked.is_none() {
+            self.away_since = now;
+        }
         (self.asked, self.is_asking) = (Some(now), true);
         self.asked_usable = self.rules.usable();
     }
@@ -103,7 +112,23 @@ impl Contact {
 
     /// Waits no longer for an answer.
     pub fn give_up(&mut self) {
+        if let Some(asked) = self.asked.filter(|asked| self.alone(*asked).is_none()) {
+            self.away_since = asked;
+        }
         (self.is_asking, self.has_failed) = (false, true);
+    }
+
+    /// Since when machines are to count without it what has to be known at once, if they are.
+    #[must_use]
+    pub fn alone_since(&self, now: Time) -> Option<Time> {
+        let slow = self
+            .asked
+            .filter(|asked| self.is_asking && now - *asked >= SLOW);
+        self.alone(now).or(slow)
+    }
+
+    fn alone(&self, now: Time) -> Option<Time> {
+        (self.has_failed || self.is_away(now)).then_some(self.away_since)
     }
 
     /// Whether it is to be asked, be it for nothing: so that the machine is known to be there, and the store's clock is seen
@@ -136,6 +161,9 @@ impl Contact {
             .is_some_and(|answered| sent - answered < self.rules.lease);
         if !is_known {
             self.known_since = sent;
+        }
+        if reply.quiet_ms > 0 && self.alone(sent).is_none() {
+            self.away_since = sent;
         }
         self.answered = self.answered.max(Some(sent));
         (self.is_asking, self.has_failed) = (false, false);
@@ -205,17 +233,22 @@ impl Contact {
         self.machines
     }
 
-    /// A machine's share of so many permits: none where it is not known how many machines there are, or they may not
-    /// know of this one yet: each is told in a fifth of a lease.
+    /// A machine's share of so many permits: none where nobody knows among how many they are shared.
     #[must_use]
     pub fn share(&self, limit: u32) -> u32 {
+        limit.checked_div(self.sharing()).unwrap_or(0)
+    }
+
+    /// How many machines share what there is: 0 where it is not known how many there are, or they may not know of this one
+    /// yet: each is told in a fifth of a lease.
+    #[must_use]
+    pub fn sharing(&self) -> u32 {
         let is_known = self
             .answered
             .is_some_and(|answered| answered - self.known_since >= self.rules.lease / 2);
-        let machines = match is_known {
+        match is_known {
             true => self.machines.max(self.rules.machines_min),
             false => self.rules.machines_min,
-        };
-        limit.checked_div(machines).unwrap_or(0)
+        }
     }
 }

@@ -6,12 +6,17 @@
 //! told with every claim, and counts whatever the store says. A store that has restarted, is another one, or has heard
 //! of nobody for half a lease is **quiet** for one: it confirms what machines hold, and gives out nothing new.
 //!
-//! [`PermitLease`] is a machine's side of one key, [`Contact`] what it knows of the store, [`StoreModel`] the store's side, which the
-//! script that runs in the store mirrors line by line. Left out: which keys a machine has, and how words get there.
+//! Of a rate machines draw what is to begin at once, and nothing is held.
+//!
+//! [`PermitLease`] is a machine's side of one key, [`RateLease`] of one of a rate, [`Contact`] what it knows of the store,
+//! [`StoreModel`] the store's side, which the script that runs in the store mirrors line by line. Left out: which keys a machine
+//! has, and how words get there.
 
+mod bucket;
 mod contact;
 mod divide;
 mod lease;
+mod rate;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -19,6 +24,8 @@ mod tests;
 pub use contact::{Contact, FleetRules, FleetState};
 pub use divide::divide;
 pub use lease::{InUse, OnLoss, PermitLease};
+pub(crate) use rate::Offer;
+pub use rate::{RateBy, RateLease, RateStock, RateTerms, RateUse};
 pub use store::{Holder, StoreModel};
 
 /// A limit and one of its keys, by the same number on all machines.
@@ -57,6 +64,34 @@ pub struct Grant {
     pub is_coming: bool,
 }
 
+/// What a machine wants of one key of a rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateClaim {
+    /// Which.
+    pub key: FleetKey,
+    /// The time that the rate takes for one, in nanoseconds, at least 1.
+    pub interval_ns: u64,
+    /// The time that it takes for a burst, in microseconds.
+    pub full_us: u64,
+    /// How many are to begin.
+    pub want: u32,
+    /// How many come there in a twentieth of a second; 0: no more are wanted than somebody waits for.
+    pub demand: u32,
+    /// How much of a burst was used at least while the store was away, in microseconds.
+    pub spent_us: u64,
+}
+
+/// What the store says to a claim of a rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateGrant {
+    /// How many may begin.
+    pub count: u32,
+    /// In how long there is one more, in microseconds; 0: there is.
+    pub next_us: u64,
+    /// In how long there is a whole burst, in microseconds.
+    pub full_us: u64,
+}
+
 /// What the store says to a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreReply {
@@ -70,4 +105,6 @@ pub struct StoreReply {
     pub called: Vec<FleetKey>,
     /// To each claim, in their order.
     pub grants: Vec<Grant>,
+    /// To each claim of a rate, in their order.
+    pub rates: Vec<RateGrant>,
 }

@@ -7,7 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Claim, FleetKey, Grant, StoreReply, divide};
+use super::bucket::{Bucket, BucketTerms};
+use super::{Claim, FleetKey, Grant, RateClaim, StoreReply, divide};
 
 /// How long a holder is remembered that is not heard of, in milliseconds: what it said earlier and comes late is not believed.
 const FORGET_MS: u64 = 3_600_000;
@@ -34,6 +35,7 @@ pub struct StoreModel {
     life: Option<StoreLife>,
     holders: BTreeMap<Holder, KnownHolder>,
     keys: BTreeMap<FleetKey, Vec<HeldRecord>>,
+    buckets: BTreeMap<FleetKey, Bucket>,
     last_id: u32,
     /// By machine, the keys of each. In the store they end with a lease.
     calls: BTreeMap<String, Vec<Vec<FleetKey>>>,
@@ -90,11 +92,12 @@ impl StoreModel {
     /// Hears a holder at an instant of the clock of a run of the store. `None`: it has heard a later word of that holder.
     pub fn call(
         &mut self,
-        (run, now_ms): (u64, u64),
+        (run, now_us): (u64, u64),
         holder: &Holder,
         (seq, lease_ms): (u64, u64),
-        claims: &[Claim],
+        (claims, rates): (&[Claim], &[RateClaim]),
     ) -> Option<StoreReply> {
+        let now_ms = now_us / 1_000;
         let known = self.holders.get(holder).copied();
         if known.is_some_and(|known| seq <= known.seq) {
             return None;
@@ -123,6 +126,20 @@ impl StoreModel {
             .map(|claim| self.grant(terms, claim, &mut made))
             .collect();
         self.keep_calls(made);
+        let terms = BucketTerms {
+            now_us,
+            quiet_until_us: life.quiet_until_ms * 1_000,
+            id,
+            turn: turn(now_ms, longest_ms),
+        };
+        let rates = rates.iter();
+        let rates = rates.map(|claim| {
+            self.buckets
+                .entry(claim.key)
+                .or_default()
+                .draw(terms, claim)
+        });
+        let rates = rates.collect();
         let (machines, has_namesake) = self.machines(now_ms, longest_ms, holder);
         Some(StoreReply {
             quiet_ms: life.quiet_until_ms.saturating_sub(now_ms),
@@ -130,6 +147,7 @@ impl StoreModel {
             has_namesake,
             called,
             grants,
+            rates,
         })
     }
 
@@ -227,7 +245,7 @@ impl StoreModel {
             until_ms: now_ms + terms.lease_ms,
         });
         records.sort_by_key(|record| record.id);
-        let parts = parts(limit, &records, now_ms / (terms.longest_ms / 10).max(100));
+        let parts = parts(limit, &records, turn(now_ms, terms.longest_ms));
         let own = records.iter().position(|it| it.id == id).unwrap_or(0);
         let part = parts.get(own).copied().unwrap_or(0);
         let held = match terms.is_quiet {
@@ -282,6 +300,11 @@ impl StoreModel {
             calls.drain(..gone);
         }
     }
+}
+
+/// Whose turn it is where there is less than one for each.
+fn turn(now_ms: u64, longest_ms: u64) -> u64 {
+    now_ms / (longest_ms / 10).max(100)
 }
 
 /// The parts of all, by what they need, and what is left of the limit by what they would like beyond.

@@ -4,6 +4,7 @@
 //! machines together may give out, or have in flight, is never above the limit.
 
 mod figures;
+mod rates;
 mod schedules;
 
 use std::cmp::Reverse;
@@ -201,8 +202,8 @@ impl World {
             machine: format!("web{machine}"),
             run,
         };
-        let now = (self.run, self.now_ms);
-        let reply = self.store.call(now, &holder, (seq, LEASE_MS), &claims);
+        let now = (self.run, self.now_ms * 1_000);
+        let reply = (self.store).call(now, &holder, (seq, LEASE_MS), (&claims, &[]));
         let reply = reply.map(|it| {
             let grants = it.grants.iter();
             let grants = grants
@@ -254,6 +255,7 @@ impl World {
             has_namesake: false,
             called,
             grants: grants.collect(),
+            rates: Vec::new(),
         };
         it.contact.hear(sent, &reply);
         let in_use = it.in_use();
@@ -518,6 +520,7 @@ fn a_key_that_was_granted_before_others_has_its_share_as_soon_as_its_lease_is_ov
             has_namesake: false,
             called: Vec::new(),
             grants: Vec::new(),
+            rates: Vec::new(),
         };
         contact.ask(now);
         contact.hear(now, &reply);

@@ -16,6 +16,10 @@ use crate::refusal::Why;
 
 /// What came of looking at all gates at once.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "made under the locks of shards, where nothing is allocated"
+)]
 pub(super) enum Attempt {
     /// Every gate gave a permit; these, in shadow, would not have.
     Taken(Bits),

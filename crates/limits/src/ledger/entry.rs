@@ -222,6 +222,14 @@ impl Entry {
         }
     }
 
+    /// Whether its rate is drawn of the store. One that counts permits as well leases these.
+    pub(crate) fn shares_rate(&self) -> bool {
+        let Settings {
+            concurrent, rate, ..
+        } = self.settings;
+        self.fleet.is_some() && concurrent.is_none() && rate.is_some()
+    }
+
     /// Whether nobody asks the store for a gate yet.
     pub(crate) fn is_unasked(&self, gate: &Gate) -> bool {
         self.fleet.is_some() && !gate.is_listed

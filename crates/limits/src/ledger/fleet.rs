@@ -13,13 +13,15 @@ use std::time::Duration;
 use super::Books;
 use super::digest::{Kind, Secret};
 use super::entry::{Entry, Table};
+use super::fleet_rates::FleetRates;
 use super::gate::{Gate, Standing};
 use super::holds::{Hold, Place};
 use super::wait_queue::{WaitQueue, Wakers};
 use crate::Time;
 use crate::ask::{LimitId, Want};
 use crate::fleet::{
-    Claim, Contact, FleetKey, FleetRules, FleetState, InUse, OnLoss, PermitLease, StoreReply,
+    Claim, Contact, FleetKey, FleetRules, FleetState, InUse, OnLoss, PermitLease, RateClaim,
+    StoreReply,
 };
 use crate::queue::Next;
 use crate::refusal::Why;
@@ -28,11 +30,11 @@ use super::digest::Digest;
 
 /// How long one waits for the store at a limit without a queue.
 pub(super) const STORE_WAIT: Duration = Duration::from_secs(1);
-/// Claims in one call, and how many of them may be of gates where somebody begins to wait: the others have their turn.
-const CLAIMS_MAX: usize = 1_000;
+/// Claims in one call, and as many of rates, and how many of them may be of gates where somebody begins to wait: the others have their turn.
+pub(super) const CLAIMS_MAX: usize = 1_000;
 const PROMPT_CLAIMS_MAX: usize = 750;
 /// Leases looked at in one round, beside those of gates where somebody begins to wait.
-const LOOKS_A_ROUND: usize = 4_096;
+pub(super) const LOOKS_A_ROUND: usize = 4_096;
 /// How often leases are looked at in turn, a little less than a round.
 const TURNS: Duration = Duration::from_millis(20);
 
@@ -51,6 +53,8 @@ pub(super) struct Fleet {
     /// The number of the last call, and what was claimed in it.
     seq: u64,
     claimed: Vec<Place>,
+    /// What is drawn.
+    pub(super) rates: FleetRates,
     /// Whether somebody came to wait since that was asked last.
     is_drawn: bool,
 }
@@ -73,6 +77,8 @@ pub struct FleetCall {
     pub lease: Duration,
     /// May be none: then it is only to be known that the machine is there.
     pub claims: Vec<Claim>,
+    /// What is to begin.
+    pub rates: Vec<RateClaim>,
 }
 
 impl FleetCall {
@@ -114,9 +120,19 @@ impl Fleet {
         self.contact.is_some()
     }
 
+    /// What is known of the store.
+    pub(super) fn contact(&self) -> Option<Contact> {
+        self.contact
+    }
+
     /// Notes that somebody waits at a gate that is leased.
     fn note_wait(&mut self, place: Place) {
         self.prompt.insert(place);
+        self.note_draw();
+    }
+
+    /// Notes that somebody waits for the store.
+    pub(super) fn note_draw(&mut self) {
         self.is_drawn = true;
     }
 
@@ -145,6 +161,7 @@ impl Fleet {
         if let Some(contact) = &mut self.contact {
             contact.give_up();
         }
+        self.rates.give_up(sent);
         for place in std::mem::take(&mut self.claimed) {
             if let Some(it) = self.leases.get_mut(&place) {
                 it.lease.fail(sent);
@@ -163,7 +180,7 @@ impl Books {
     }
 
     pub(super) fn join_fleet(&self, rules: Option<FleetRules>) {
-        self.with_wait_queue(None, |wait_queue, _, _| {
+        self.with_wait_queue(None, |wait_queue, _, wakers| {
             let fleet = &mut wait_queue.fleet;
             match (rules, fleet.contact.as_mut()) {
                 (Some(rules), Some(contact)) => contact.set_rules(rules),
@@ -173,9 +190,12 @@ impl Books {
                     for place in fleet.leases.keys() {
                         self.with_gate(*place, Gate::unlist);
                     }
-                    let seq = fleet.seq;
+                    for place in fleet.rates.end(wakers) {
+                        self.with_gate(place, Gate::unlist);
+                    }
                     *fleet = Fleet {
-                        seq,
+                        seq: fleet.seq,
+                        rates: std::mem::take(&mut fleet.rates),
                         ..Fleet::default()
                     };
                 }
@@ -232,6 +252,8 @@ impl Books {
             let is_asking = wait_queue.fleet.contact.is_some_and(|it| it.is_asking());
             let mut claims = Vec::new();
             let (prompt, turn) = wait_queue.fleet.next(now, is_asking);
+            let is_turn = wait_queue.fleet.turned == Some(now);
+            let rates = self.rates_round(wait_queue, now, (is_turn, is_asking), wakers);
             for place in prompt {
                 if self.look_at_lease(wait_queue, now, place, (true, Some(&mut claims))) {
                     self.serve_leased(wait_queue, now, place, wakers);
@@ -251,10 +273,12 @@ impl Books {
                 contact,
                 seq,
                 claimed,
+                rates: drawn,
                 ..
             } = &mut wait_queue.fleet;
             let contact = contact.as_mut()?;
-            if is_asking || claims.is_empty() && !contact.is_word_due(now) {
+            let has_claims = !claims.is_empty() || !rates.is_empty();
+            if is_asking || !has_claims && !contact.is_word_due(now) {
                 return None;
             }
             contact.ask(now);
@@ -265,6 +289,7 @@ impl Books {
                 seq: *seq,
                 lease: contact.rules().lease,
                 claims,
+                rates: drawn.claim(rates),
             })
         })
     }
@@ -282,6 +307,7 @@ impl Books {
                 return;
             }
             let reply = reply.filter(|it| it.grants.len() == fleet.claimed.len());
+            let reply = reply.filter(|it| fleet.rates.suits(&it.rates));
             let Some(reply) = reply else {
                 return fleet.give_up(sent);
             };
@@ -297,6 +323,7 @@ impl Books {
                     self.serve_leased(wait_queue, now, place, wakers);
                 }
             }
+            self.hear_rates(wait_queue, (sent, now), &reply.rates, wakers);
             self.call_leases(wait_queue, now, &reply.called);
         });
     }
@@ -443,7 +470,7 @@ impl Books {
         self.with_gate(place, |gate| in_use(gate, tenants))
     }
 
-    fn key_of(&self, entry: Option<&Arc<Entry>>, gate: &Gate) -> Option<FleetKey> {
+    pub(super) fn key_of(&self, entry: Option<&Arc<Entry>>, gate: &Gate) -> Option<FleetKey> {
         let (_, number) = entry?.fleet?;
         match gate.standing {
             Standing::Overflow => None,
@@ -452,7 +479,7 @@ impl Books {
         }
     }
 
-    fn with_gate<R>(&self, place: Place, work: impl FnOnce(&mut Gate) -> R) -> R {
+    pub(super) fn with_gate<R>(&self, place: Place, work: impl FnOnce(&mut Gate) -> R) -> R {
         let mut shard = self.shards[usize::from(place.shard)].lock();
         work(shard.gate(place.slot))
     }

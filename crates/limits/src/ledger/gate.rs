@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::digest::Digest;
 use crate::Time;
+use crate::fleet::RateStock;
 
 /// Bytes kept of a key's text. The digest is its identity; the text is for people.
 const TEXT_BYTES: usize = 61;
@@ -51,6 +52,8 @@ pub(crate) struct Gate {
     /// Permits leased of the store, of a limit that has them from there, and until when.
     pub(crate) leased: u32,
     pub(crate) leased_until: Time,
+    /// What may begin, of a rate that machines share.
+    pub(crate) stock: RateStock,
     /// The next gate of its bucket, or of the vacant ones.
     pub(crate) next: u32,
     /// The next gate of its tenant in its shard, in a ring.
@@ -60,7 +63,7 @@ pub(crate) struct Gate {
     text: [u8; TEXT_BYTES],
     /// It has a queue at the wait_queue, perhaps an empty one.
     pub(crate) queue: bool,
-    /// The wait_queue has a lease of it.
+    /// The wait_queue has a lease of it, or draws of it.
     pub(crate) is_listed: bool,
     /// The store has no more of it.
     pub(crate) is_short: bool,
@@ -102,6 +105,7 @@ impl Gate {
         seen_s: 0,
         leased: 0,
         leased_until: Time::ZERO,
+        stock: RateStock::NONE,
         next: NONE,
         sibling: NONE,
         standing: Standing::Vacant,
@@ -165,6 +169,7 @@ impl Gate {
     pub(crate) fn unlist(&mut self) {
         (self.is_listed, self.is_short, self.is_away) = (false, false, false);
         (self.leased, self.leased_until) = (0, Time::ZERO);
+        self.stock.unlist();
     }
 
     pub(crate) fn see(&mut self, now: Time) {

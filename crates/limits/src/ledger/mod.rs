@@ -26,6 +26,7 @@ mod define;
 mod digest;
 mod entry;
 mod fleet;
+mod fleet_rates;
 mod gate;
 mod handle;
 mod holds;
@@ -67,9 +68,11 @@ use wait_queue::WaitQueue;
 use waiting::Verdict;
 
 pub use fleet::{FleetCall, FleetLook, LeaseLook};
+pub use fleet_rates::RateTicket;
 pub(crate) use handle::{End, Handle};
 pub(crate) use holds::Holds;
 pub use lease::TenantLease;
+pub use rates::RateCheck;
 pub(crate) use reserve::Reserved;
 pub(crate) use wait_queue::Charged;
 pub(crate) use waiting::Wait;
@@ -175,14 +178,17 @@ impl Ledger {
         self.books().steer(now, limit, decide);
     }
 
-    /// Checks the rates of all limits of a request, and charges all, or none. Answers what those in
-    /// shadow would have refused, in the order of the request's limits.
-    ///
-    /// # Errors
-    /// One is exceeded.
-    pub fn check_rates(&self, now: Time, ask: &Ask<'_>) -> Result<Vec<Refusal>, Box<Refusal>> {
+    /// Checks the rates of all limits of a request, and charges all, or none. What those in shadow would have refused is
+    /// answered in the order of the request's limits.
+    pub fn check_rates(&self, now: Time, ask: &Ask<'_>) -> RateCheck {
         let handle = self.handle(ask.worker);
-        handle.books.check_rates(handle.worker, now, ask)
+        handle.books.check_rates(handle, now, ask, None)
+    }
+
+    /// Does so again for a request that has waited for the store.
+    pub fn check_rates_again(&self, now: Time, ask: &Ask<'_>, ticket: RateTicket) -> RateCheck {
+        let handle = self.handle(ask.worker);
+        handle.books.check_rates(handle, now, ask, Some(ticket))
     }
 
     /// Takes a permit at every gate of a request, or at none.

@@ -65,6 +65,9 @@ impl Facts {
     }
 
     fn next_allowed(&self, now: Time) -> Option<Duration> {
+        if self.entry.shares_rate() {
+            return Some(self.gate.stock.spent(now));
+        }
         self.entry.rate()?.check(self.gate.tat, now).err()
     }
 }

@@ -417,7 +417,7 @@ impl Facts {
         let Self { entry, gate } = self;
         match entry.fleet {
             None => gate.in_flight,
-            Some(_) if gate.is_away => gate.in_flight,
+            Some(_) if gate.is_away || entry.settings.concurrent.is_none() => gate.in_flight,
             Some(_) => gate
                 .in_flight
                 .saturating_add(entry.cap().saturating_sub(gate.leased)),

@@ -15,8 +15,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use crate::{
-    Admission, Ask, Concurrent, Definition, Keyed, Ledger, LimitId, Outcome, Permit, Refusal,
-    TenantDefinition, TenantId, Ticket, Time, Used, Want, Why,
+    Admission, Ask, Concurrent, Definition, Keyed, Ledger, LimitId, Outcome, Permit, RateCheck,
+    Refusal, TenantDefinition, TenantId, Ticket, Time, Used, Want, Why,
 };
 
 pub use report::{KeyReport, Report};
@@ -236,7 +236,7 @@ impl Replay {
             wants: &[want],
         };
         let arrived = arrival.arrived;
-        if let Err(refusal) = self.ledger.check_rates(self.now, &ask) {
+        if let RateCheck::Refused(refusal) = self.ledger.check_rates(self.now, &ask) {
             return self.refused(number, arrived, key, &refusal);
         }
         match self.ledger.admit(self.now, &ask) {

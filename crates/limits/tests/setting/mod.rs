@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use limits::{
     Admission, Ask, Change, Concurrent, Definition, GateLook, Keyed, Ledger, LimitId, LimitLook,
-    Mode, Permit, Refusal, Shared, TenantDefinition, TenantId, Ticket, Time, Want,
+    Mode, Permit, RateCheck, RateTicket, Refusal, Shared, TenantDefinition, TenantId, Ticket, Time,
+    Want,
 };
 
 /// What the ledger said.
@@ -70,7 +71,19 @@ impl Setting {
     }
 
     pub(crate) fn check_rates(&mut self, keys: &[&str]) -> Result<Vec<Refusal>, Box<Refusal>> {
-        self.asking(keys, 0, |ledger, now, ask| ledger.check_rates(now, ask))
+        match self.asking(keys, 0, |ledger, now, ask| ledger.check_rates(now, ask)) {
+            RateCheck::Passed(shadows) => Ok(shadows),
+            RateCheck::Refused(refusal) => Err(refusal),
+            waiting @ RateCheck::Waiting(_) => panic!("{keys:?}: {waiting:?}"),
+        }
+    }
+
+    /// Asks whether a request comes too fast, where it may have to wait to know, or has waited.
+    pub(crate) fn check_shared(&mut self, key: &str, ticket: Option<RateTicket>) -> RateCheck {
+        self.asking(&[key], 0, |ledger, now, ask| match ticket {
+            None => ledger.check_rates(now, ask),
+            Some(ticket) => ledger.check_rates_again(now, ask, ticket),
+        })
     }
 
     pub(crate) fn admitted(&mut self, worker: usize, keys: &[&str]) -> Permit {

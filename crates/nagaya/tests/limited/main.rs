@@ -6,6 +6,7 @@ mod fixtures;
 mod classes;
 mod fleet;
 mod fleet_machines;
+mod fleet_rates;
 mod limits;
 mod limits_bypass;
 mod limits_kept;

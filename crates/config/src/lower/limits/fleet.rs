@@ -31,9 +31,9 @@ pub(super) fn fleet(
             "what `concurrent = \"auto\"` measures is what this machine meets",
             "give a number, or leave `scope` out: each machine then finds its own",
         )),
-        _ if table.get("rate").is_some() => Some((
-            "a `rate` is counted on each machine",
-            "make it a limit of its own, without `scope`, with the rate divided by the number of machines",
+        Some(_) if table.get("rate").is_some() => Some((
+            "over several machines a limit counts `concurrent` or `rate`",
+            "make two limits of it, each with `scope = \"fleet\"`",
         )),
         _ if table.get("reserve").is_some() => Some((
             "a reserve is kept on each machine",

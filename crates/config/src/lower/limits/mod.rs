@@ -255,7 +255,7 @@ fn judge(table: &Table<'_>) {
         return;
     }
     if !has("concurrent") {
-        for name in ["queue", "wait", "late", "tunnels", "scope"] {
+        for name in ["queue", "wait", "late", "tunnels"] {
             report_idle(
                 table,
                 name,

@@ -95,10 +95,10 @@ impl Machines {
         if let Some(call) = ledger.fleet_round(now) {
             let said = (call.seq, LEASE.as_millis() as u64);
             let reply = store().call(
-                (1, now_ns / 1_000_000),
+                (1, now_ns / 1_000),
                 &holder(machine),
                 said,
-                &call.claims,
+                (&call.claims, &call.rates),
             );
             turn_when(|| true);
             ledger.hear_fleet(now, call.seq, reply.as_ref());
