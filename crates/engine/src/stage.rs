@@ -286,11 +286,16 @@ impl<'a> Routed<'a> {
         self.site.tree(route.tree?)
     }
 
+    /// The rule whose handler answers, by the rules that have matched so far.
+    pub(crate) fn answering(self, route: &Route) -> Option<&'a Rule> {
+        let rule = self.site.rules.get(route.last_matched()?);
+        rule.filter(|rule| rule.handler.is_some())
+    }
+
     /// The handler that answers, by the rules that have matched so far.
     pub fn chosen(self, route: &Route) -> Chosen<'a> {
         let last = route.last_matched();
-        let rule = last.and_then(|last| self.site.rules.get(last));
-        let rule = rule.filter(|rule| rule.handler.is_some());
+        let rule = self.answering(route);
         let handler = rule.and_then(|rule| rule.handler.as_ref());
         let below = self.tree(route).and_then(|tree| tree.handler(last?));
         let mut chosen = below.or(handler).unwrap_or(&Handler::Static);

@@ -275,20 +275,21 @@ impl RingWriter {
 
     /// The hash of a text, which is told where it was not; 0 for an empty one.
     pub fn text(&mut self, of: TextOf, text: &[u8]) -> u64 {
-        let text = text.get(..TEXT_BYTES_MAX).unwrap_or(text);
         if text.is_empty() {
             return 0;
         }
         let place = RecentText::place(of, text);
         let recent = self.recent.get(place).and_then(|it| it.hash_of(of, text));
-        if let Some(hash) = recent {
-            return hash;
-        }
+        recent.unwrap_or_else(|| self.hash(of, text, place))
+    }
+
+    /// The hash of a text that is not among the recent ones.
+    #[inline(never)]
+    fn hash(&mut self, of: TextOf, text: &[u8], place: usize) -> u64 {
+        let text = text.get(..TEXT_BYTES_MAX).unwrap_or(text);
         // Agents are hashed with the salt: so their hash is good for visitors, too.
-        let hasher = match of {
-            TextOf::Agent => &self.salt,
-            TextOf::Site | TextOf::Path | TextOf::Referrer | TextOf::Name => &self.names,
-        };
+        let is_agent = of == TextOf::Agent;
+        let hasher = if is_agent { &self.salt } else { &self.names };
         let hash = of_text(hasher, of, text);
         let line = self.told.get(hash as usize % TOLD_LINES);
         let is_told = line.is_some_and(|line| line.0.contains(&hash)) || self.tell(of, hash, text);
@@ -304,9 +305,16 @@ impl RingWriter {
             IpAddr::V4(address) => u128::from(address.to_bits()),
             IpAddr::V6(address) => address.to_bits(),
         };
+        // Both are hashes with keys nobody else knows: so are the two in one.
+        let asks = site ^ agent.rotate_left(32);
         // No global IPv6 address looks like an IPv4 one.
-        let parts = [site, (address >> 64) as u64, address as u64, agent];
-        self.salt.hash(parts.map(u64::to_le_bytes).as_flattened())
+        match (address >> 64) as u64 {
+            0 => (self.salt).hash([asks, address as u64].map(u64::to_le_bytes).as_flattened()),
+            network => {
+                let parts = [asks, address as u64, network];
+                (self.salt).hash(parts.map(u64::to_le_bytes).as_flattened())
+            }
+        }
     }
 
     /// Writes a record, after [`RingWriter::begin`] has found room for it.

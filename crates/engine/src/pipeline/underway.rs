@@ -161,7 +161,7 @@ impl<'a> Underway<'a> {
 
     fn record(&mut self, ended: Instant) {
         self.is_recorded = true;
-        count(self.arrived, self.exchange, ended);
+        let total_us = count(self.arrived, self.exchange, ended);
         note_rewritten(self.arrived, self.exchange);
         // One for many where its client is refused all the time.
         let is_sampled = self.exchange.record.is_sampled;
@@ -169,7 +169,7 @@ impl<'a> Underway<'a> {
             return;
         }
         access_log::record(self.arrived, self.exchange, ended);
-        recording::record(self.arrived, self.exchange, ended);
+        recording::record(self.arrived, self.exchange, total_us);
     }
 }
 
@@ -283,8 +283,8 @@ fn note_rewritten(arrived: Arrived<'_>, exchange: &mut Exchange) {
     }
 }
 
-/// Counts an exchange that ended at this moment.
-fn count(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) {
+/// Counts an exchange that ended at this moment: how long it took, in microseconds.
+fn count(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) -> u64 {
     let worker = arrived.worker;
     let stats = &worker.stats;
     bump(&stats.ended, 1);
@@ -306,6 +306,7 @@ fn count(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) {
     if exchange.record.upstream.is_some() {
         stats.upstream_time.count(exchange.record.upstream_us);
     }
+    total_us
 }
 
 /// Runs `work`; a panic in it is this exchange's failure and nobody else's.

@@ -13,7 +13,7 @@ mod places;
 pub(crate) mod ring;
 pub(crate) mod teller;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use config::model::{Handler, Recorder};
 use ipc::query::Query;
@@ -26,8 +26,8 @@ use crate::site::{Rule, Site};
 use crate::stage::Arrived;
 use crate::stats::bump;
 
-/// Tells the recorder of an exchange that ended at this moment.
-pub(crate) fn record(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) {
+/// Tells the recorder of an exchange that has ended, and how long it took.
+pub(crate) fn record(arrived: Arrived<'_>, exchange: &Exchange, total_us: u64) {
     let Some(rules) = &arrived.serving.generation.process.recorder else {
         return;
     };
@@ -42,21 +42,17 @@ pub(crate) fn record(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) 
     if is_look || is_excluded(rules, &exchange.request) {
         return bump(&stats.excluded, 1);
     }
-    arrived.worker.recording.tell(stats, |ring| {
-        let mut record = asked(rules, site, &exchange.request, ring);
+    arrived.worker.recording.tell(stats, |ring, record| {
+        asked(rules, site, &exchange.request, ring, record);
         if let Some(file) = &arrived.serving.generation.process.countries {
             let client = exchange.request.client;
             record.country = arrived.worker.recording.country(file, client);
         }
-        record.at_us = i64::try_from(unix(arrived, exchange).as_micros()).unwrap_or(i64::MAX);
-        answered(rule, exchange, ring, &mut record);
-        record.total_us = micros(ended.duration_since(exchange.request.received));
-        record
+        let received = arrived.worker.clock.unix_at(exchange.request.received);
+        record.at_us = micros(received).cast_signed();
+        answered(rule, exchange, ring, record);
+        record.total_us = bounded(total_us);
     });
-}
-
-fn unix(arrived: Arrived<'_>, exchange: &Exchange) -> Duration {
-    arrived.worker.clock.unix_at(exchange.request.received)
 }
 
 /// The rule that answered, or kept the client out.
@@ -65,7 +61,7 @@ fn rule<'a>(arrived: Arrived<'a>, exchange: &Exchange) -> Option<&'a Rule> {
     let routed = arrived.routed(route)?;
     match route.refused_by {
         Some(_) => routed.refusing(route),
-        None => routed.chosen(route).rule,
+        None => routed.answering(route),
     }
 }
 
@@ -89,20 +85,23 @@ fn has_cookie(request: &Request, name: &[u8]) -> bool {
 }
 
 /// What was asked, and by whom.
-fn asked(rules: &Recorder, site: &Site, request: &Request, ring: &mut RingWriter) -> RingRecord {
+fn asked(
+    rules: &Recorder,
+    site: &Site,
+    request: &Request,
+    ring: &mut RingWriter,
+    record: &mut RingRecord,
+) {
     let (head, fields) = (&request.head, &request.head.fields);
     let field = |id| fields.get(id).unwrap_or_default();
     let (path, query) = apart(head.target());
     let (referrer, _) = apart(field(FieldId::Referer));
-    let mut record = RingRecord {
-        site: ring.text(TextOf::Site, site.name.as_bytes()),
-        path: ring.text(TextOf::Path, path),
-        referrer: ring.text(TextOf::Referrer, referrer),
-        agent: ring.text(TextOf::Agent, field(FieldId::UserAgent)),
-        is_look: head.sent_method() == b"GET" && !is_beforehand(request),
-        is_after_handshake: request.own_handshake_us().is_some(),
-        ..RingRecord::default()
-    };
+    record.site = ring.text(TextOf::Site, site.name.as_bytes());
+    record.path = ring.text(TextOf::Path, path);
+    record.referrer = ring.text(TextOf::Referrer, referrer);
+    record.agent = ring.text(TextOf::Agent, field(FieldId::UserAgent));
+    record.is_look = head.sent_method() == b"GET" && !is_beforehand(request);
+    record.is_after_handshake = request.own_handshake_us().is_some();
     record.visitor = ring.visitor(record.site, request.client, record.agent);
     if let Some(target) = query.and_then(|_| str::from_utf8(head.target()).ok()) {
         let query = Query::of(target);
@@ -110,7 +109,6 @@ fn asked(rules: &Recorder, site: &Site, request: &Request, ring: &mut RingWriter
         let search = query.search(&rules.searches);
         record.search = ring.text(TextOf::Name, search.as_bytes());
     }
-    record
 }
 
 /// A target or URL without its query, and the query.
@@ -124,10 +122,13 @@ pub(crate) fn apart(text: &[u8]) -> (&[u8], Option<&[u8]>) {
 
 /// Whether a browser fetches it before anybody wants to see it.
 fn is_beforehand(request: &Request) -> bool {
-    let named = |name: &[u8]| request.head.fields.get_named(name).unwrap_or_default();
-    [named(b"sec-purpose"), named(b"purpose")]
-        .into_iter()
-        .any(|said| said.starts_with(b"prefetch") || said.starts_with(b"prerender"))
+    let fields = &request.head.fields;
+    // Both are names without a number: most programs send no such field at all.
+    fields.contains(FieldId::Other)
+        && [&b"sec-purpose"[..], b"purpose"].into_iter().any(|name| {
+            let said = fields.get_named(name).unwrap_or_default();
+            said.starts_with(b"prefetch") || said.starts_with(b"prerender")
+        })
 }
 
 /// What became of it.
@@ -145,16 +146,27 @@ fn answered(
     record.status = exchange.status();
     record.bytes_out = exchange.reply.body_bytes();
     record.bytes_in = exchange.body.bytes_read();
-    let waited = |begun: Instant| micros(begun.duration_since(exchange.request.received));
-    record.queue_us = known.handler_started.map_or(UNKNOWN_US, waited);
-    let bounded = |us: u64| u32::try_from(us).unwrap_or(UNKNOWN_US - 1);
+    let received = exchange.request.received;
+    record.queue_us = match known.handler_started {
+        // It waited for nothing.
+        Some(begun) if begun == received => 0,
+        Some(begun) => bounded(micros(begun.duration_since(received))),
+        None => UNKNOWN_US,
+    };
     record.upstream_us = upstream.map_or(UNKNOWN_US, |_| bounded(known.upstream_us));
     record.program_us = known.program.map_or(UNKNOWN_US, |it| bounded(it.cpu_us));
     record.stands_for = if known.is_sampled { SAMPLE as u16 } else { 1 };
 }
 
-fn micros(duration: Duration) -> u32 {
-    u32::try_from(duration.as_micros()).unwrap_or(UNKNOWN_US - 1)
+/// Whole microseconds, without the 128 bits that `as_micros` counts with.
+fn micros(duration: Duration) -> u64 {
+    let of_seconds = duration.as_secs().saturating_mul(1_000_000);
+    of_seconds.saturating_add(duration.subsec_micros().into())
+}
+
+/// As a record has it, in which the largest number says that it is not known.
+fn bounded(us: u64) -> u32 {
+    u32::try_from(us).map_or(UNKNOWN_US - 1, |us| us.min(UNKNOWN_US - 1))
 }
 
 #[cfg(test)]

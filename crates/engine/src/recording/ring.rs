@@ -29,7 +29,7 @@ impl Recording {
     pub(crate) fn tell(
         &self,
         stats: &RecordingStats,
-        put: impl FnOnce(&mut RingWriter) -> RingRecord,
+        put: impl FnOnce(&mut RingWriter, &mut RingRecord),
     ) {
         let ring = &mut *self.ring.borrow_mut();
         let begun = match ring {
@@ -38,7 +38,8 @@ impl Recording {
         };
         match (ring, begun) {
             (Some(ring), Ok(())) => {
-                let record = put(ring);
+                let mut record = RingRecord::default();
+                put(ring, &mut record);
                 ring.push(&record);
                 bump(&stats.told, 1);
             }
