@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::directory::{DirectoryMessage, REASON_BYTES_MAX};
 
 /// Claims in one question, and as many of rates.
-pub const CLAIMS_MAX: usize = 1_000;
+pub const CLAIMS_MAX: usize = 750;
+/// Claims of rates beside them: all of them are one packet.
+pub const RATES_MAX: usize = 300;
 /// Keys that a machine is called for at once.
 pub const CALLED_MAX: usize = 512;
 
@@ -187,7 +189,7 @@ impl DirectoryMessage for ToFleet {
     fn is_bounded(&self) -> bool {
         match self {
             ToFleet::Ask(question) => {
-                question.claims.len() <= CLAIMS_MAX && question.rates.len() <= CLAIMS_MAX
+                question.claims.len() <= CLAIMS_MAX && question.rates.len() <= RATES_MAX
             }
             ToFleet::Tell { report, .. } => report.len() <= REPORT_BYTES_MAX,
             ToFleet::List { order, .. } => {
@@ -209,7 +211,7 @@ impl DirectoryMessage for FleetAnswer {
                 rates,
                 ..
             } => {
-                let is_bounded = grants.len() <= CLAIMS_MAX && rates.len() <= CLAIMS_MAX;
+                let is_bounded = grants.len() <= CLAIMS_MAX && rates.len() <= RATES_MAX;
                 called.len() <= CALLED_MAX && is_bounded
             }
             FleetSaid::Drain(_) => true,
@@ -283,7 +285,7 @@ mod tests {
         }
     }
 
-    fn answer(grants: usize) -> FleetAnswer {
+    fn answer(grants: usize, rates: usize) -> FleetAnswer {
         FleetAnswer {
             seq: u64::MAX,
             said: FleetSaid::Granted {
@@ -306,7 +308,7 @@ mod tests {
                         next_us: u64::MAX,
                         full_us: u64::MAX,
                     };
-                    grants
+                    rates
                 ],
             },
         }
@@ -320,16 +322,16 @@ mod tests {
             seq: u64::MAX,
             lease_ms: u64::MAX,
             claims: (0..CLAIMS_MAX as u32).map(claim).collect(),
-            rates: vec![rate(); CLAIMS_MAX],
+            rates: vec![rate(); RATES_MAX],
         });
         let mut outgoing = Outgoing::default();
         assert!(asked.put(&mut outgoing).unwrap());
         outgoing.send(here.as_fd()).unwrap();
         assert_eq!(ToFleet::try_recv(there.as_fd()).unwrap(), Some(asked));
-        assert!(answer(CLAIMS_MAX).put(&mut outgoing).unwrap());
+        assert!(answer(CLAIMS_MAX, RATES_MAX).put(&mut outgoing).unwrap());
         outgoing.send(there.as_fd()).unwrap();
         let heard = FleetAnswer::try_recv(here.as_fd()).unwrap();
-        assert_eq!(heard, Some(answer(CLAIMS_MAX)));
+        assert_eq!(heard, Some(answer(CLAIMS_MAX, RATES_MAX)));
     }
 
     #[test]
@@ -352,10 +354,16 @@ mod tests {
                 report: "x".repeat(REPORT_BYTES_MAX + 1),
             }),
         };
-        for said in [answer(CLAIMS_MAX + 1), long, many, report] {
+        for said in [
+            answer(CLAIMS_MAX + 1, 1),
+            answer(1, RATES_MAX + 1),
+            long,
+            many,
+            report,
+        ] {
             assert!(said.put(&mut Outgoing::default()).is_err());
         }
-        let sound = crate::codec::encode(&answer(3)).unwrap();
+        let sound = crate::codec::encode(&answer(3, 3)).unwrap();
         mangled(&sound, |bytes| {
             let packet = [&[os::fdpass::LAST], bytes].concat();
             if let Ok(said) = FleetAnswer::of_packet(&packet) {

@@ -30,9 +30,9 @@ use super::digest::Digest;
 
 /// How long one waits for the store at a limit without a queue.
 pub(super) const STORE_WAIT: Duration = Duration::from_secs(1);
-/// Claims in one call, and as many of rates, and how many of them may be of gates where somebody begins to wait: the others have their turn.
-pub(super) const CLAIMS_MAX: usize = 1_000;
-const PROMPT_CLAIMS_MAX: usize = 750;
+/// Claims in one call, beside those of rates, and how many of them may be of gates where somebody begins to wait: the others have their turn.
+const CLAIMS_MAX: usize = 750;
+const PROMPT_CLAIMS_MAX: usize = 560;
 /// Leases looked at in one round, beside those of gates where somebody begins to wait.
 pub(super) const LOOKS_A_ROUND: usize = 4_096;
 /// How often leases are looked at in turn, a little less than a round.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::Books;
 use super::entry::Entry;
-use super::fleet::{CLAIMS_MAX, LOOKS_A_ROUND, STORE_WAIT};
+use super::fleet::{LOOKS_A_ROUND, STORE_WAIT};
 use super::gate::Gate;
 use super::handle::Handle;
 use super::holds::Place;
@@ -23,6 +23,9 @@ use crate::Time;
 use crate::fleet::{
     Contact, FleetKey, Offer, OnLoss, RateBy, RateClaim, RateGrant, RateLease, RateTerms, RateUse,
 };
+
+/// Claims of rates in one call.
+const RATES_MAX: usize = 300;
 
 /// What is drawn of rates, and who waits.
 #[derive(Debug, Default)]
@@ -218,7 +221,7 @@ impl FleetRates {
     /// The gates to be looked at, and where turns go on; those whose turn it is only where it is time for turns.
     fn next(&mut self, is_turn: bool, is_asking: bool) -> Vec<Place> {
         let mut next = Vec::new();
-        while !is_asking && next.len() < CLAIMS_MAX {
+        while !is_asking && next.len() < RATES_MAX {
             let Some(place) = self.prompt.pop_first() else {
                 break;
             };
@@ -368,7 +371,7 @@ impl Books {
             return claims;
         }
         for place in wait_queue.fleet.rates.next(is_turn, is_asking) {
-            let room = (!is_asking && claims.len() < CLAIMS_MAX).then_some(&mut claims);
+            let room = (!is_asking && claims.len() < RATES_MAX).then_some(&mut claims);
             let looked = self.look_at_rate(wait_queue, now, place, (true, room));
             if looked != LookedAt::Shared {
                 wait_queue.fleet.rates.call(place, wakers);
