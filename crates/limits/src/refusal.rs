@@ -112,6 +112,9 @@ impl Refusal {
                 return "the fleet's store answers: on_loss = \"closed\" lets nobody in until then"
                     .to_owned();
             }
+            (Some(OnLoss::Share), _) if self.why == Why::Rate => {
+                return "the fleet's store answers: on_loss = \"share\" has each machine count its part until then".to_owned();
+            }
             (Some(OnLoss::Share), cap) => {
                 return format!(
                     "the fleet's store answers: on_loss = \"share\" lets in {cap} at once until then"

@@ -131,6 +131,11 @@ impl RateTerms {
         }
     }
 
+    /// How long it takes for a burst.
+    pub(crate) fn full(&self) -> Duration {
+        Duration::from_micros(self.full_us)
+    }
+
     /// How long it takes until a machine's part of a bucket is full of which nothing is known: a part may let one begin.
     pub(crate) fn unknown(&self, by: RateBy) -> Duration {
         let machines = match by {
@@ -199,6 +204,12 @@ impl RateStock {
             (self.fresh, self.old) = (0, 0);
         }
         is_new && is_share
+    }
+
+    /// Keeps what a store said within what a rate may be: it may have been raised since, and stores may lie.
+    pub(crate) fn bound(&mut self, now: Time, terms: &RateTerms) {
+        let interval = Duration::from_nanos(terms.interval_ns).max(REFUSED);
+        self.spent_until = self.spent_until.min(now + interval);
     }
 
     /// Has nothing of the store any more.
@@ -299,6 +310,8 @@ impl RateLease {
         if grant.count < self.wanted {
             let next = Duration::from_micros(grant.next_us);
             stock.spent_until = now + next.max(REFUSED);
+            // What began in shadow beyond that would not have begun.
+            stock.debt = 0;
         }
         Some(sent + Duration::from_micros(grant.full_us))
     }
@@ -318,7 +331,7 @@ impl RateLease {
     }
 
     /// Counts who has come, and tells how many come in a window.
-    fn note(&mut self, now: Time, arrived: u64) -> u32 {
+    pub(crate) fn note(&mut self, now: Time, arrived: u64) -> u32 {
         if self.since == Time::ZERO {
             (self.since, self.arrived, self.seen) = (now, arrived, now);
         }
@@ -341,5 +354,56 @@ impl RateLease {
     /// How many come in a window, neither more nor less than lately.
     fn usual(&self) -> u32 {
         self.before.saturating_add(self.earlier).div_ceil(2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::{FleetRules, StoreReply};
+
+    #[test]
+    fn what_a_store_does_not_have_is_no_debt_and_no_answer_shuts_a_key_for_long() {
+        let rate = RateDefinition {
+            count: 10,
+            per: Duration::from_secs(1),
+            burst: 10,
+        };
+        let terms = RateTerms::of(&rate);
+        let mut contact = Contact::new(FleetRules {
+            lease: Duration::from_millis(5_000),
+            machines_min: 0,
+        });
+        let now = Time::ZERO + Duration::from_secs(60);
+        contact.ask(now);
+        let reply = StoreReply {
+            quiet_ms: 0,
+            machines: 1,
+            has_namesake: false,
+            called: Vec::new(),
+            grants: Vec::new(),
+            rates: Vec::new(),
+        };
+        contact.hear(now, &reply);
+        let (mut lease, mut stock) = (RateLease::default(), RateStock::NONE);
+        stock.set_by(RateBy::Store);
+        stock.debt = 50;
+        let claim = lease.claim(
+            now,
+            &contact,
+            (FleetKey([7, 9]), terms),
+            &stock,
+            RateUse::default(),
+        );
+        assert_eq!(claim.map(|it| it.want), Some(50));
+        let grant = RateGrant {
+            count: 1,
+            next_us: u64::MAX,
+            full_us: u64::MAX,
+        };
+        lease.hear(now, now, &grant, &mut stock);
+        assert_eq!(stock.debt, 0);
+        stock.bound(now, &terms);
+        assert!(stock.spent(now) <= Duration::from_millis(100));
     }
 }

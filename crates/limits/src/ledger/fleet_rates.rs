@@ -434,7 +434,13 @@ impl Books {
             if gate.stock.set_by(by) {
                 gate.tat = gate.tat.max(since + terms.unknown(by));
             }
+            gate.is_away = by != RateBy::Store;
+            gate.stock.bound(now, &terms);
+            if by == RateBy::Store {
+                gate.tat = gate.tat.min(now + terms.full());
+            }
             let in_use = gate.rate_use();
+            it.lease.note(now, in_use.arrived);
             if let Some((claims, key)) = claims.zip(it.key) {
                 let claim = it
                     .lease
