@@ -44,6 +44,8 @@ pub struct Recorder {
 pub struct RecorderSends {
     /// Whether the database takes it.
     pub up: bool,
+    /// Whether anything was tried yet.
+    pub tried: bool,
     /// Since the oldest minute was over that waits.
     pub lag_s: u64,
     /// Minutes of figures and of sites, and incidents, that wait.

@@ -18,6 +18,8 @@ use ipc::archive::{
     ArchivedSite, FromArchive, SITE_NUMBERS, ToArchive,
 };
 use tokio::io::unix::AsyncFd;
+use tokio::task::AbortHandle;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
 
@@ -46,26 +48,45 @@ const SITE_COLUMNS: [&str; SITE_NUMBERS] = [
     "upstream_us",
     "handshakes",
 ];
-/// How long a batch may take, with all that comes before it.
+/// How long it may take to connect, a batch, and to delete what is old: together less than the recorder waits.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
 const WAIT: Duration = Duration::from_secs(30);
+const THIN_MAX: Duration = Duration::from_secs(10);
+/// The server ends by itself what nobody waits for any more: it does not notice that we are gone.
+const LIMITS: &str = "SET statement_timeout = '20s'; SET lock_timeout = '10s'; \
+    SET idle_in_transaction_session_timeout = '30s'";
 /// Days for which minutes and incidents are kept.
 const KEPT_DAYS: i64 = 31;
 /// How often what is older is looked for, and how much of each table goes then.
 const THIN_EVERY: Duration = Duration::from_secs(600);
-const THINNED_MAX: i64 = 50_000;
+const THINNED_MAX: u64 = 50_000;
 
 /// The way to it.
 pub struct Archive {
     login: PostgresLogin,
     machine: String,
-    client: RefCell<Option<Client>>,
+    session: RefCell<Option<ArchiveSession>>,
     thinned: Cell<Option<Instant>>,
+}
+
+/// A connection, which ends with this at once, whatever it still waits for.
+struct ArchiveSession {
+    client: Client,
+    driving: AbortHandle,
+}
+
+impl Drop for ArchiveSession {
+    fn drop(&mut self) {
+        self.driving.abort();
+    }
 }
 
 /// Why something came to nothing.
 enum ArchiveFailure {
     /// What was sent is wrong, and will be.
     Refused(String),
+    /// It took too long: less of it may do.
+    Late(String),
     /// Another time it may do.
     Down(String),
 }
@@ -77,6 +98,9 @@ impl From<Error> for ArchiveFailure {
         let code = error.code().map_or("", |code| code.code());
         match wrong.iter().any(|class| code.starts_with(class)) {
             true => ArchiveFailure::Refused(told(&error)),
+            false if error.code() == Some(&SqlState::QUERY_CANCELED) => {
+                ArchiveFailure::Late(told(&error))
+            }
             false => ArchiveFailure::Down(told(&error)),
         }
     }
@@ -91,7 +115,7 @@ impl Archive {
         Ok(Archive {
             login: PostgresLogin::new(settings.server)?,
             machine: settings.machine,
-            client: RefCell::default(),
+            session: RefCell::default(),
             thinned: Cell::default(),
         })
     }
@@ -102,40 +126,58 @@ impl Archive {
             .within(WAIT, async |client| self.put(client, rows).await)
             .await
         {
-            Ok(()) => ArchiveSaid::Written,
+            Ok(()) => {
+                self.thin_where_due().await;
+                ArchiveSaid::Written
+            }
             Err(ArchiveFailure::Refused(why)) => ArchiveSaid::Refused(why),
+            Err(ArchiveFailure::Late(why)) => ArchiveSaid::Late(why),
             Err(ArchiveFailure::Down(why)) => ArchiveSaid::Down(why),
         };
         said.bounded()
     }
 
-    /// Does something over the connection, which is closed where that fails or is given up.
+    /// Does something over the connection, which is closed where that fails or is given up; what is
+    /// refused is taken back.
     async fn within<T>(
         &self,
         wait: Duration,
         work: impl AsyncFnOnce(&Client) -> Result<T, ArchiveFailure>,
     ) -> Result<T, ArchiveFailure> {
+        let open = self.session.take().filter(|it| !it.client.is_closed());
+        let session = match open {
+            Some(session) => session,
+            None => {
+                let connected = tokio::time::timeout(CONNECT_MAX, self.connect()).await;
+                let late = |_| ArchiveFailure::Down("it does not connect in time".to_owned());
+                connected.map_err(late)??
+            }
+        };
         let done = tokio::time::timeout(wait, async {
-            let open = self.client.take().filter(|client| !client.is_closed());
-            let client = match open {
-                Some(client) => client,
-                None => self.connect().await?,
-            };
-            let done = work(&client).await?;
-            self.client.replace(Some(client));
-            Ok(done)
+            let done = work(&session.client).await;
+            if let Err(ArchiveFailure::Refused(_)) = &done {
+                session.client.batch_execute("ROLLBACK").await?;
+            }
+            done
         });
-        let late = || ArchiveFailure::Down("it does not answer in time".to_owned());
-        done.await.unwrap_or_else(|_| Err(late()))
+        let late = |_| ArchiveFailure::Late("it does not answer in time".to_owned());
+        let done = done.await.map_err(late)?;
+        if matches!(done, Ok(_) | Err(ArchiveFailure::Refused(_))) {
+            self.session.replace(Some(session));
+        }
+        done
     }
 
     /// Connects, and makes tables where there are none.
-    async fn connect(&self) -> Result<Client, ArchiveFailure> {
-        let client = self
+    async fn connect(&self) -> Result<ArchiveSession, ArchiveFailure> {
+        let (client, driving) = self
             .login
             .connect(None)
             .await
             .map_err(ArchiveFailure::Down)?;
+        let session = ArchiveSession { client, driving };
+        let client = &session.client;
+        client.batch_execute(LIMITS).await?;
         let made = client
             .query_one("SELECT to_regclass('nagaya_archive') IS NOT NULL", &[])
             .await?;
@@ -153,7 +195,7 @@ impl Archive {
             .query_one("SELECT max(format) FROM nagaya_archive", &[])
             .await?;
         match format.try_get::<_, Option<i32>>(0)? {
-            Some(FORMAT) => Ok(client),
+            Some(FORMAT) => Ok(session),
             other => Err(ArchiveFailure::Down(format!(
                 "its tables have format {}, and this version knows {FORMAT}: send to another database, or have all machines run one version",
                 other.map_or("none".to_owned(), |it| it.to_string())
@@ -173,11 +215,6 @@ impl Archive {
         self.put_sites(client, &rows.sites).await?;
         self.put_incidents(client, &rows.incidents).await?;
         client.batch_execute("COMMIT").await?;
-        let is_due = |at: Instant| at.elapsed() >= THIN_EVERY;
-        if self.thinned.get().is_none_or(is_due) {
-            self.thinned.set(Some(Instant::now()));
-            self.thin(client).await?;
-        }
         Ok(())
     }
 
@@ -244,19 +281,44 @@ impl Archive {
         client.execute(sql, &given).await.map(drop)
     }
 
-    /// Deletes what of this machine is too old, some at a time.
-    async fn thin(&self, client: &Client) -> Result<(), ArchiveFailure> {
+    /// Deletes what is too old where it is time for it; where more is left than goes at once, after the next batch again.
+    async fn thin_where_due(&self) {
+        let is_due = |at: Instant| at.elapsed() >= THIN_EVERY;
+        if !self.thinned.get().is_none_or(is_due) {
+            return;
+        }
+        let thinned = self
+            .within(THIN_MAX, async |client| self.thin(client).await)
+            .await;
+        let is_all = match thinned {
+            Ok(is_all) => is_all,
+            Err(
+                ArchiveFailure::Refused(why)
+                | ArchiveFailure::Late(why)
+                | ArchiveFailure::Down(why),
+            ) => {
+                tracing::warn!("old figures of this machine stay in the database: {why}");
+                true
+            }
+        };
+        self.thinned.set(is_all.then(Instant::now));
+    }
+
+    /// Deletes what of this machine is too old, some at a time; whether that was all.
+    async fn thin(&self, client: &Client) -> Result<bool, ArchiveFailure> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let now_s = since.map_or(0, |it| i64::try_from(it.as_secs()).unwrap_or(i64::MAX));
         let oldest_s = now_s - KEPT_DAYS * 86_400;
+        let mut is_all = true;
         for table in ["nagaya_samples", "nagaya_sites", "nagaya_incidents"] {
             let sql = format!(
                 "DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table} \
                 WHERE machine = $1 AND at < $2 LIMIT {THINNED_MAX}))"
             );
-            client.execute(&sql, &[&self.machine, &oldest_s]).await?;
+            let gone = client.execute(&sql, &[&self.machine, &oldest_s]).await?;
+            is_all &= gone < THINNED_MAX;
         }
-        Ok(())
+        Ok(is_all)
     }
 }
 

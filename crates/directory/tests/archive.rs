@@ -6,9 +6,11 @@ use ipc::archive::{
     SITE_NUMBERS,
 };
 use ipc::directory::SourceSettings;
-use testkit::Postgres;
+use testkit::{Postgres, eventually};
 
 use crate::asking::{postgres, run};
+
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
 fn archive(server: &Postgres, machine: &str) -> Archive {
     let SourceSettings::Postgres(server) = postgres(server) else {
@@ -164,5 +166,54 @@ fn a_database_that_goes_and_comes_back_takes_what_is_sent_then() {
             archive.write(&rows(now_s(), 1, 2)).await,
             ArchiveSaid::Written
         );
+    });
+}
+
+#[test]
+fn where_a_table_is_locked_nothing_piles_up_and_what_is_refused_keeps_the_connection() {
+    let Some(server) = Postgres::start(&[]) else {
+        return;
+    };
+    let ours =
+        || server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'nagaya'");
+    let write = |archive: &Archive, rows: &ArchiveRows| {
+        let mut said = ArchiveSaid::Written;
+        run(async { said = archive.write(rows).await });
+        said
+    };
+    let first = archive(&server, "web1");
+    assert_eq!(write(&first, &rows(now_s(), 1, 1)), ArchiveSaid::Written);
+    drop(first);
+    std::thread::scope(|scope| {
+        // It keeps the lock until it is cancelled.
+        scope.spawn(|| {
+            server.sql(
+                "DO $$ BEGIN LOCK TABLE nagaya_samples; PERFORM pg_sleep(300); \
+                EXCEPTION WHEN query_canceled THEN NULL; END $$",
+            )
+        });
+        let holder = "FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        eventually(PATIENCE, "the table to be locked", || {
+            (server.sql(&format!("SELECT count(*) {holder}")) == "1").then_some(())
+        });
+        let said = write(&archive(&server, "web1"), &rows(now_s(), 1, 2));
+        eventually(PATIENCE, "nobody of ours to wait there", || {
+            (ours() == "0").then_some(())
+        });
+        server.sql(&format!("SELECT pg_cancel_backend(pid) {holder}"));
+        assert!(matches!(said, ArchiveSaid::Down(_)), "{said:?}");
+    });
+    run(async {
+        let archive = archive(&server, "web1");
+        let rows = rows(now_s(), 1, 2);
+        assert_eq!(archive.write(&rows).await, ArchiveSaid::Written);
+        let pid = "SELECT pid FROM pg_stat_activity WHERE application_name = 'nagaya'";
+        let before = server.sql(pid);
+        let mut wrong = rows.clone();
+        wrong.incidents[0].content = "\0".into();
+        let said = archive.write(&wrong).await;
+        assert!(matches!(said, ArchiveSaid::Refused(_)), "{said:?}");
+        assert_eq!(archive.write(&rows).await, ArchiveSaid::Written);
+        assert_eq!(server.sql(pid), before);
     });
 }

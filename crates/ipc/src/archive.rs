@@ -58,6 +58,8 @@ pub enum ArchiveSaid {
     Refused(String),
     /// The database cannot be reached or used for now. At most [`REASON_BYTES_MAX`].
     Down(String),
+    /// It took too long: less of it may do. At most [`REASON_BYTES_MAX`].
+    Late(String),
 }
 
 /// Rows of the archive, each of them once.
@@ -123,10 +125,10 @@ impl ArchiveRows {
         self.len() == 0
     }
 
-    /// Takes the first of them out that fit a batch: one at least, where there is one.
+    /// Takes the first of them out that fit a batch of so many at most: one at least, where there is one.
     #[must_use]
-    pub fn split_batch(&mut self) -> ArchiveRows {
-        let mut room = (BATCH_ROWS_MAX, BATCH_BYTES_MAX);
+    pub fn split_batch(&mut self, rows_max: usize) -> ArchiveRows {
+        let mut room = (rows_max.clamp(1, BATCH_ROWS_MAX), BATCH_BYTES_MAX);
         ArchiveRows {
             samples: fitting(&mut self.samples, &mut room, |it| it.name.len() + 48),
             sites: fitting(&mut self.sites, &mut room, |it| {
@@ -181,7 +183,7 @@ fn fitting<T>(
 /// How what is sent elsewhere stands.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct SentState {
-    /// 0 where nothing is sent, 1 while the database takes it, 2 while it does not.
+    /// 0 where nothing is sent, 1 while the database takes it, 2 while it does not, 3 where nothing was tried yet.
     pub standing: u64,
     /// How long ago the oldest minute was over that waits, in seconds.
     pub lag_s: u64,
@@ -259,7 +261,9 @@ impl ArchiveSaid {
     pub fn bounded(mut self) -> ArchiveSaid {
         match &mut self {
             ArchiveSaid::Written => {}
-            ArchiveSaid::Refused(why) | ArchiveSaid::Down(why) => codec::cut(why, REASON_BYTES_MAX),
+            ArchiveSaid::Refused(why) | ArchiveSaid::Down(why) | ArchiveSaid::Late(why) => {
+                codec::cut(why, REASON_BYTES_MAX);
+            }
         }
         self
     }
@@ -294,7 +298,7 @@ mod tests {
         let whole = all.clone();
         let (mut joined, mut sizes) = (ArchiveRows::default(), Vec::new());
         while !all.is_empty() {
-            let mut batch = all.split_batch();
+            let mut batch = all.split_batch(BATCH_ROWS_MAX);
             sizes.push(batch.len());
             joined.samples.append(&mut batch.samples);
             joined.sites.append(&mut batch.sites);

@@ -242,6 +242,7 @@ impl Importer {
     pub fn end(mut self) -> Result<(ImportCounts, u64), ImportError> {
         let today = self.fold.day_of(self.now_us);
         self.store.settle(today)?;
+        self.store.bound_unsent()?;
         self.store.keep_open_visits(&self.fold.open_visits())?;
         Ok((self.counts, self.fold.not_recorded()))
     }

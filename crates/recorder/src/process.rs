@@ -145,7 +145,7 @@ impl Recorder {
             unwritten: 0,
             broken: 0,
             heard: Arc::new(Heard::watching(&settings.alerts)),
-            sending: Sending::wanted(&settings)?,
+            sending: None,
             watch: Watch::new(&settings.alerts),
             news: Vec::new(),
             told_alerts: String::new(),
@@ -159,6 +159,8 @@ impl Recorder {
         let secret = random()?;
         recorder.keys.names = halves(secret);
         recorder.open();
+        // Not before: it reads what is opened, and marked, by then.
+        recorder.sending = Sending::wanted(&recorder.settings)?;
         Ok(recorder)
     }
 

@@ -3,6 +3,7 @@
 //! The idea: the database on disk is the queue. What is marked there and over is read and sent in batches to the
 //! process that has the connection; when all of it is written there the marks go. Whatever ends whom, it is sent again,
 //! as a whole. A batch that is refused is halved until the rows are alone that are wrong: these are lost, and counted.
+//! One that takes too long is halved, too, and those after it are no larger until all of a turn has gone.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,7 +13,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use config::reason;
-use ipc::archive::{ArchiveEnd, ArchiveRows, ArchiveSaid, FromArchive, SentState, ToArchive};
+use ipc::archive::{
+    ArchiveEnd, ArchiveRows, ArchiveSaid, BATCH_ROWS_MAX, FromArchive, SentState, ToArchive,
+};
 use ipc::recorder::RecorderSettings;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -27,10 +30,12 @@ const LOOK: Duration = Duration::from_secs(1);
 const REST_MIN: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(30);
 /// How long a batch may take: longer than the process that writes it gives it.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
+const ANSWER_MAX: Duration = Duration::from_secs(75);
 /// How often it looks whether an answer, or room for what is sent, has come.
 const POLL: Duration = Duration::from_millis(20);
-/// How often it is counted what waits.
+/// How long nobody may be there to send by before that is told.
+const ALONE_MAX: Duration = Duration::from_secs(60);
+/// How often it is counted what waits, and the oldest of too much goes.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 /// How long the database is held open: another may have taken its place.
 const STORE_AGE_MAX: Duration = Duration::from_secs(60);
@@ -74,7 +79,7 @@ impl Sending {
     /// When no thread can be had.
     fn start(directory: PathBuf) -> io::Result<Sending> {
         let mailbox = Arc::<SendingMailbox>::default();
-        mailbox.news().state.standing = STANDS_STILL;
+        mailbox.news().state.standing = UNTRIED;
         let sender = Sender {
             directory,
             mailbox: Arc::clone(&mailbox),
@@ -84,6 +89,8 @@ impl Sending {
             store: None,
             counted: None,
             said: None,
+            alone: None,
+            rows_max: BATCH_ROWS_MAX,
             lost: 0,
         };
         let thread = std::thread::Builder::new().name("sending".to_owned());
@@ -127,9 +134,10 @@ impl SendingMailbox {
     }
 }
 
-/// The database takes what is sent, or does not.
+/// The database takes what is sent, or does not, or nothing was tried yet.
 const GOES: u64 = 1;
 const STANDS_STILL: u64 = 2;
+const UNTRIED: u64 = 3;
 
 /// What the thread has.
 struct Sender {
@@ -143,7 +151,18 @@ struct Sender {
     counted: Option<Instant>,
     /// What was wrong when that was last said.
     said: Option<String>,
+    /// Since when there is nobody to send by.
+    alone: Option<Instant>,
+    /// Rows of a batch: fewer after one that took too long.
+    rows_max: usize,
     lost: u64,
+}
+
+/// Rows of a turn that the database does not take, and why it did not take the last.
+#[derive(Debug, Default)]
+struct RefusedRows {
+    count: u64,
+    why: String,
 }
 
 /// Why a turn came to nothing.
@@ -189,6 +208,16 @@ impl Sender {
 
     /// Tells how it stands; in words where that is news.
     fn note(&mut self, turn: Result<usize, NotSent>) {
+        let is_alone = matches!(turn, Err(NotSent::Alone));
+        self.alone = self.alone.or(Some(Instant::now())).filter(|_| is_alone);
+        let is_long = self.alone.is_some_and(|since| since.elapsed() > ALONE_MAX);
+        let turn = match turn {
+            Err(NotSent::Alone) if is_long => {
+                let why = "there is no link to the process that has the connection";
+                Err(NotSent::Because(why.to_owned()))
+            }
+            turn => turn,
+        };
         match turn {
             Ok(_) => {
                 if self.said.take().is_some() {
@@ -208,9 +237,10 @@ impl Sender {
         let sent = self.send_some();
         let mut news = self.mailbox.news();
         news.state.lost = self.lost;
-        news.state.standing = match &sent {
-            Ok(_) => GOES,
-            Err(_) => STANDS_STILL,
+        news.state.standing = match (&sent, news.state.standing) {
+            (Ok(0), before) | (Err(NotSent::Alone), before @ UNTRIED) => before,
+            (Ok(_), _) => GOES,
+            (Err(_), _) => STANDS_STILL,
         };
         drop(news);
         sent
@@ -251,27 +281,40 @@ impl Sender {
                 None => Err(NotSent::Alone),
             };
         }
+        let mut refused = RefusedRows::default();
         while !rows.is_empty() {
-            self.send(rows.split_batch())?;
+            self.send(rows.split_batch(self.rows_max), &mut refused)?;
         }
         let store = self.store.as_mut().map(|(_, store, _)| store);
         store.map_or(Ok(()), |store| store.was_sent(&marks))?;
-        self.counted = None;
+        self.rows_max = (self.rows_max * 2).min(BATCH_ROWS_MAX);
+        let RefusedRows { count, why } = refused;
+        if count > 0 {
+            self.lost += count;
+            tracing::warn!(
+                lost = count,
+                "figures are lost that the database refuses: {why}"
+            );
+        }
         Ok(marks.len())
     }
 
-    /// Sends a batch; what of it is refused is lost.
-    fn send(&mut self, batch: ArchiveRows) -> Result<(), NotSent> {
+    /// Sends a batch, by halves where it is refused or takes too long.
+    fn send(&mut self, batch: ArchiveRows, refused: &mut RefusedRows) -> Result<(), NotSent> {
         let mut batches = vec![batch];
         while let Some(mut batch) = batches.pop() {
             match self.ask(&batch)? {
                 ArchiveSaid::Written => {}
                 ArchiveSaid::Down(why) => return Err(NotSent::Because(why)),
+                ArchiveSaid::Late(why) if batch.len() <= 1 => return Err(NotSent::Because(why)),
                 ArchiveSaid::Refused(why) if batch.len() <= 1 => {
-                    self.lost += 1;
-                    tracing::warn!("a figure is lost that the database refuses: {why}");
+                    refused.count += 1;
+                    refused.why = why;
                 }
-                ArchiveSaid::Refused(_) => {
+                said => {
+                    if matches!(said, ArchiveSaid::Late(_)) {
+                        self.rows_max = batch.len() / 2;
+                    }
                     batches.push(batch.split_half());
                     batches.push(batch);
                 }

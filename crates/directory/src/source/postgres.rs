@@ -21,6 +21,7 @@ use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::{ChannelBinding, NoTls, TlsConnect, TlsStream};
 use tokio_postgres::types::private::BytesMut;
@@ -90,7 +91,7 @@ impl Postgres {
         if let Some(open) = open.filter(|open| !open.client.is_closed()) {
             return Ok(open);
         }
-        let client = self.login.connect(None).await?;
+        let (client, _) = self.login.connect(None).await?;
         let session = Rc::new(PostgresSession {
             client,
             statements: RefCell::default(),
@@ -107,7 +108,7 @@ impl Postgres {
         ready: impl FnOnce(),
     ) -> Result<(), String> {
         let connected = tokio::time::timeout(self.wait, async {
-            let client = self.login.connect(Some(notices)).await?;
+            let (client, _) = self.login.connect(Some(notices)).await?;
             // The channel's name is letters, digits and a few more: the configuration has been checked for it.
             let listening = client.batch_execute(&format!("LISTEN \"{channel}\"")).await;
             listening.map(|()| client).map_err(|error| told(&error))
@@ -145,11 +146,15 @@ impl PostgresLogin {
         Ok(PostgresLogin { server, tls })
     }
 
-    /// Connects; what is listened to over the connection goes to `notices`.
+    /// Connects; what is listened to over the connection goes to `notices`. Without its client the connection ends once
+    /// all is answered, or where it is aborted.
     ///
     /// # Errors
     /// Why it cannot.
-    pub(crate) async fn connect(&self, notices: Option<Notices>) -> Result<Client, String> {
+    pub(crate) async fn connect(
+        &self,
+        notices: Option<Notices>,
+    ) -> Result<(Client, AbortHandle), String> {
         let mut config = Config::new();
         config
             .user(&self.server.user)
@@ -189,7 +194,7 @@ async fn login<S, T>(
     stream: S,
     tls: T,
     notices: Option<Notices>,
-) -> Result<Client, String>
+) -> Result<(Client, AbortHandle), String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     T: TlsConnect<S>,
@@ -197,8 +202,8 @@ where
 {
     let connected = config.connect_raw(stream, tls).await;
     let (client, connection) = connected.map_err(|error| told(&error))?;
-    tokio::spawn(drive(connection, notices));
-    Ok(client)
+    let driving = tokio::spawn(drive(connection, notices));
+    Ok((client, driving.abort_handle()))
 }
 
 /// Moves bytes until the connection ends. Where messages find no room it ends at once: who listens

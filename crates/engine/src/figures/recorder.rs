@@ -53,6 +53,7 @@ pub(super) fn collect(shared: &Shared) -> Option<Recorder> {
 fn sends([standing, lag_s, waiting, lost]: [u64; 4]) -> Option<RecorderSends> {
     (standing > 0).then_some(RecorderSends {
         up: standing == 1,
+        tried: standing != 3,
         lag_s,
         waiting,
         lost,
@@ -89,9 +90,10 @@ pub(super) fn line(of: &Recorder) -> String {
     }
     if let Some(sends) = &of.sends {
         let lag_minutes = sends.lag_s / 60;
-        let standing = match sends.up {
-            true => "sends",
-            false => "cannot send",
+        let standing = match (sends.up, sends.tried) {
+            (true, _) => "sends",
+            (false, true) => "cannot send",
+            (false, false) => "has sent nothing yet",
         };
         line.push_str(&format!(
             " · {standing}, {lag_minutes} min behind, {} waiting",

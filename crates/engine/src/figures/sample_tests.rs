@@ -378,6 +378,7 @@ fn recorder() -> Recorder {
         }],
         sends: Some(RecorderSends {
             up: false,
+            tried: true,
             lag_s: 185,
             waiting: 7,
             lost: 2,

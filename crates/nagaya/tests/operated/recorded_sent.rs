@@ -39,13 +39,15 @@ fn start(database: &Postgres, machine: &str) -> Gateway {
         .with("database", database.address().port());
     builder.directory().write("password", Postgres::PASSWORD);
     let gateway = builder.start();
-    await_up(&gateway, 1.0);
+    // What is imported is marked from then on.
+    await_status(&gateway, "has sent nothing yet");
     gateway
 }
 
-fn await_up(gateway: &Gateway, up: f64) {
-    eventually(PATIENCE, "the database to be there or not", || {
-        (metric(gateway, "recorder_send_up") == up).then_some(())
+fn await_status(gateway: &Gateway, expected: &str) {
+    eventually(PATIENCE, expected, || {
+        let status = crate::fixtures::limited::ask(gateway, "status");
+        status.contains(expected).then_some(())
     });
 }
 
@@ -108,7 +110,8 @@ fn every_minute_of_three_machines_stands_there_once() {
     database.stop();
     import(second, (begin_s, "second", 2));
     import(third, (begin_s, "third", 3));
-    await_up(second, 0.0);
+    await_status(second, "cannot send");
+    assert_eq!(metric(second, "recorder_send_up"), 0.0);
     for name in ["recorder", "directory"] {
         let pid = second.child_called(name);
         signal(pid, Signal::KILL);
@@ -126,10 +129,9 @@ fn every_minute_of_three_machines_stands_there_once() {
         "web1|60|300|3000|300 web2|60|120|1200|120 web3|60|180|1800|180",
     );
     for gateway in &gateways {
-        await_up(gateway, 1.0);
+        await_status(gateway, "sends, 0 min behind");
+        assert_eq!(metric(gateway, "recorder_send_up"), 1.0);
         assert_eq!(metric(gateway, "recorder_send_lost_total"), 0.0);
     }
     forget(&database, second);
-    let status = crate::fixtures::limited::ask(third, "status");
-    assert!(status.contains("sends, 0 min behind"), "{status}");
 }

@@ -129,7 +129,7 @@ fn minutes_are_sent_once_they_are_over_and_again_as_a_whole_when_they_have_chang
     store
         .write_samples(&[
             sample("load1", minute_s, 1.0),
-            sample("load1", now_s(), 9.0),
+            sample("load1", now_s() + 3_600, 9.0),
         ])
         .expect("written");
     request(&mut store, minute_s, &[1_000, 1_000, 1_000]);
@@ -175,7 +175,7 @@ fn minutes_are_sent_once_they_are_over_and_again_as_a_whole_when_they_have_chang
     read.expect("read");
     assert_eq!(sent, of_disk.durations);
     assert_eq!(sent.quantile_us(0.99), of_disk.durations.quantile_us(0.99));
-    soon("all but the minute of now is sent", || {
+    soon("all but what is not over is sent", || {
         (sending.state().standing == GOES && waiting(&store) == 1).then_some(())
     });
 }
@@ -238,6 +238,61 @@ fn a_row_that_is_refused_is_lost_alone_and_a_large_minute_comes_in_batches() {
 }
 
 #[test]
+fn a_batch_that_takes_too_long_comes_by_halves_and_the_next_are_no_larger() {
+    let directory = TempDir::new();
+    let mut store = store(&directory);
+    let minute_s = now_s() - 600 - now_s().rem_euclid(60);
+    let all: Vec<_> = (0..2_500)
+        .map(|number| sample(&format!("tenant.{number}.cpu"), minute_s, 1.0))
+        .collect();
+    store.write_samples(&all).expect("written");
+    let sending = Sending::start(directory.path().to_owned()).expect("a thread");
+    assert_eq!(sending.state().standing, UNTRIED);
+    let mut played = PlayedDirectory::of(&sending);
+    let mut kept = PlayedArchive::default();
+    let mut sizes = Vec::new();
+    while kept.samples.len() < all.len() {
+        let heard = played.hear();
+        sizes.push(heard.rows.len());
+        let said = match heard.rows.len() > 600 {
+            true => ArchiveSaid::Late("it does not answer in time".into()),
+            false => {
+                kept.take(heard.rows);
+                ArchiveSaid::Written
+            }
+        };
+        played.say(heard.id, said);
+    }
+    assert_eq!(sizes, [2_000, 1_000, 500, 500, 1_000, 500, 500, 500]);
+    soon("the mark goes", || {
+        (waiting(&store) == 0 && sending.state().standing == GOES).then_some(())
+    });
+    assert_eq!(sending.state().lost, 0);
+}
+
+#[test]
+fn minutes_that_are_not_there_as_a_whole_any_more_are_not_sent() {
+    let directory = TempDir::new();
+    let mut store = store(&directory);
+    let old_s = now_s() - 14 * 86_400;
+    store
+        .write_samples(&[sample("load1", old_s, 1.0)])
+        .expect("written");
+    request(&mut store, old_s, &[1]);
+    assert_eq!(waiting(&store), 0, "nothing waits, so nothing is lost");
+    store
+        .write_samples(&[sample("load1", now_s() - 600, 1.0)])
+        .expect("written");
+    let taken = |now_s: i64| {
+        let (utc_s, local_s) = (now_s, now_s);
+        let over = OverUntil { utc_s, local_s };
+        let (marks, _) = store.take_unsent(over, &TimeZone::UTC).expect("read");
+        marks.len()
+    };
+    assert_eq!((taken(now_s()), taken(now_s() + 14 * 86_400)), (1, 0));
+}
+
+#[test]
 fn of_too_much_that_waits_the_oldest_is_lost_and_counted() {
     let directory = TempDir::new();
     let mut store = store(&directory);
@@ -258,12 +313,12 @@ fn of_too_much_that_waits_the_oldest_is_lost_and_counted() {
 fn where_nothing_is_sent_there_is_no_table_and_what_was_marked_is_forgotten() {
     let directory = TempDir::new();
     let mut marked = store(&directory);
-    request(&mut marked, 600, &[1]);
+    request(&mut marked, now_s(), &[1]);
     marked.set_aside(1).expect("set aside");
-    request(&mut marked, 600, &[1]);
+    request(&mut marked, now_s(), &[1]);
     assert_eq!(waiting(&marked), 1, "a new file marks on");
     marked.forget_unsent().expect("forgotten");
-    request(&mut marked, 600, &[1]);
+    request(&mut marked, now_s(), &[1]);
     assert!(marked.unsent().is_err());
     drop(marked);
     let mut again = store(&directory);

@@ -25,6 +25,8 @@ pub(crate) const MARKS_MAX: i64 = 1_000_000;
 const TAKEN_MAX: usize = 500;
 const ROWS_ENOUGH: usize = 8_192;
 const DAY_S: i64 = 86_400;
+/// For how long minutes are sent: a day less than they are kept, so that they are there as a whole, by whatever clock.
+const SENT_S: i64 = (MINUTES_DAYS as i64 - 1) * DAY_S;
 /// What marks are about: all figures of a minute, a site's minute of its own day, and an incident.
 const SAMPLES: i64 = 0;
 const SITE: i64 = 1;
@@ -116,10 +118,21 @@ impl Marks {
         if self == Marks::Without {
             return Ok(());
         }
-        let sql = "INSERT INTO unsent (at, kind, owner, turn) VALUES (?1, ?2, ?3, 0) \
-            ON CONFLICT DO UPDATE SET turn = turn + 1";
+        let sql = "INSERT INTO unsent (at, kind, owner, turn) SELECT ?1, ?2, ?3, 0 \
+            WHERE ?2 = ?4 OR ?1 >= unixepoch() - ?5 ON CONFLICT DO UPDATE SET turn = turn + 1";
         let mut mark = transaction.prepare(sql)?;
-        mark.execute(params![at, kind, owner]).map(drop)
+        let of = params![at, kind, owner, INCIDENT, SENT_S];
+        mark.execute(of).map(drop)
+    }
+
+    /// Forgets the oldest marks where there are more than so many; how many that were.
+    fn bound(self, transaction: &Transaction<'_>, most: i64) -> rusqlite::Result<usize> {
+        if self == Marks::Without {
+            return Ok(0);
+        }
+        let sql = "DELETE FROM unsent WHERE (at, kind, owner) IN (SELECT at, kind, owner FROM unsent \
+            ORDER BY at LIMIT max(0, (SELECT count(*) FROM unsent) - ?1))";
+        transaction.execute(sql, [most])
     }
 }
 
@@ -175,20 +188,27 @@ impl FigureStore {
         read.map_err(self.failed("read"))
     }
 
-    /// Forgets marks of minutes that are kept no longer, and the oldest where there are more than so many; how many
+    /// Forgets marks of minutes that are sent no longer, and the oldest where there are more than so many; how many
     /// that were.
     ///
     /// # Errors
     /// Where that cannot be written.
     pub(crate) fn thin_unsent(&mut self, now_s: i64, most: i64) -> Result<u64, StoreError> {
-        let oldest_s = now_s - i64::from(MINUTES_DAYS) * DAY_S;
+        let oldest_s = now_s - SENT_S;
         self.change(|transaction| {
             let sql = "DELETE FROM unsent WHERE at < ?1 AND kind != ?2";
             let old = transaction.execute(sql, params![oldest_s, INCIDENT])?;
-            let sql = "DELETE FROM unsent WHERE (at, kind, owner) IN (SELECT at, kind, owner FROM unsent \
-                ORDER BY at LIMIT max(0, (SELECT count(*) FROM unsent) - ?1))";
-            Ok((old + transaction.execute(sql, [most])?) as u64)
+            let surplus = Marks::of(transaction)?.bound(transaction, most)?;
+            Ok((old + surplus) as u64)
         })
+    }
+
+    /// Forgets the oldest marks where there is no room for them.
+    ///
+    /// # Errors
+    /// Where that cannot be written.
+    pub(crate) fn bound_unsent(&mut self) -> Result<(), StoreError> {
+        self.change(bound)
     }
 
     /// The oldest marks of what is over, and the rows that they mean.
@@ -201,8 +221,10 @@ impl FigureStore {
         zone: &TimeZone,
     ) -> Result<(Vec<UnsentMark>, ArchiveRows), StoreError> {
         let sql = "SELECT at, kind, owner, turn FROM unsent \
-            WHERE at <= CASE kind WHEN ?1 THEN ?2 ELSE ?3 END ORDER BY at LIMIT ?4";
-        let of = params![SITE, over.local_s, over.utc_s, TAKEN_MAX as i64];
+            WHERE at <= CASE kind WHEN ?1 THEN ?2 ELSE ?3 END AND (kind = ?4 OR at >= ?5) ORDER BY at LIMIT ?6";
+        let oldest_s = over.utc_s - SENT_S;
+        let most = TAKEN_MAX as i64;
+        let of = params![SITE, over.local_s, over.utc_s, INCIDENT, oldest_s, most];
         let mut marks = self.rows(sql, of, |row| {
             Ok(UnsentMark {
                 at: row.get(0)?,
@@ -256,6 +278,15 @@ impl FigureStore {
             Ok(())
         })
     }
+}
+
+/// Forgets the oldest marks where there is no room for them, and says so.
+pub(super) fn bound(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    let lost = Marks::of(transaction)?.bound(transaction, MARKS_MAX)?;
+    if lost > 0 {
+        tracing::warn!(lost, "too much waits to be sent: the oldest is lost");
+    }
+    Ok(())
 }
 
 /// All figures of a minute but those of limits' keys, which clients may choose.

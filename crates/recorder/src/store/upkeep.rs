@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::parts::DayPart;
+use super::unsent::bound;
 use super::{ALIKE_MAX, SOURCES_DAYS, SourceMark, StoreError, WaitingPieces};
 use crate::visits::OpenVisit;
 
@@ -72,7 +73,7 @@ pub(super) fn thin(transaction: &Transaction<'_>, today: i32) -> rusqlite::Resul
     }
     let oldest = today.saturating_sub(SOURCES_DAYS);
     transaction.execute("DELETE FROM sources WHERE day < ?1", [oldest])?;
-    Ok(())
+    bound(transaction)
 }
 
 /// The pieces of each day that were not taken up.
