@@ -23,17 +23,7 @@ struct Machines {
 
 impl Machines {
     fn new(count: usize, limit: &Definition) -> Self {
-        let machines = (0..count).map(|_| {
-            let mut machine = Setting::new(2, Vec::new());
-            let lease = LEASE;
-            let rules = FleetRules {
-                lease,
-                machines_min: 0,
-            };
-            machine.ledger.join_fleet(Some(rules));
-            machine.define(vec![limit.clone()]);
-            machine
-        });
+        let machines = (0..count).map(|_| joined(limit));
         let mut machines = Self {
             store: StoreModel::default(),
             is_up: true,
@@ -80,6 +70,19 @@ impl Machines {
     fn moment(&mut self) {
         self.pass(Duration::from_millis(100));
     }
+}
+
+/// A machine that has just begun.
+fn joined(limit: &Definition) -> Setting {
+    let mut machine = Setting::new(2, Vec::new());
+    let lease = LEASE;
+    let rules = FleetRules {
+        lease,
+        machines_min: 0,
+    };
+    machine.ledger.join_fleet(Some(rules));
+    machine.define(vec![limit.clone()]);
+    machine
 }
 
 fn leased(on_loss: OnLoss, queue: u32, limit: Definition) -> Definition {
@@ -499,6 +502,41 @@ fn a_rate_is_shared_by_parts_while_the_store_is_away_and_without_a_burst_when_it
             "{on_loss:?}: {back} when it is back"
         );
     }
+}
+
+#[test]
+fn a_machine_that_begins_refuses_nobody_before_it_has_asked() {
+    let mut all = Machines::new(1, &rated(OnLoss::Closed, 1, 3));
+    all.pass(Duration::from_secs(3));
+    let mut machine = joined(&rated(OnLoss::Closed, 1, 3));
+    machine.now = all.now;
+    all.machines.push(machine);
+    let (.., waiting) = begin(&mut all.machines[1], "a", 3);
+    assert_eq!(waiting.len(), 3);
+    all.moment();
+    assert_eq!(end(&mut all.machines[1], "a", waiting), (3, 0));
+}
+
+#[test]
+fn an_answer_that_is_lost_takes_no_burst_of_which_nothing_was_used() {
+    let mut all = Machines::new(2, &rated(OnLoss::Share, 1, 5));
+    all.pass(Duration::from_secs(5));
+    let (.., waiting) = begin(&mut all.machines[0], "a", 1);
+    all.moment();
+    assert_eq!(end(&mut all.machines[0], "a", waiting), (1, 0));
+    all.is_up = false;
+    // It is asked once a fifth of a lease.
+    all.pass(LEASE / 4);
+    let (passed, ..) = begin(&mut all.machines[0], "a", 2);
+    assert_eq!(passed, 0, "its part begins without a burst");
+    all.is_up = true;
+    all.pass(LEASE / 4);
+    let (.., waiting) = begin(&mut all.machines[0], "a", 1);
+    all.moment();
+    assert_eq!(end(&mut all.machines[0], "a", waiting), (1, 0));
+    let (.., waiting) = begin(&mut all.machines[1], "a", 5);
+    all.moment();
+    assert!(end(&mut all.machines[1], "a", waiting).0 >= 4);
 }
 
 #[test]

@@ -200,8 +200,8 @@ for number = permits + 2, #KEYS do
   if next_us <= 0 then
     local text = redis.call('GET', KEYS[number]) or ''
     full = #text > 0 and struct.unpack('>I7', text) or 0
-    full = math.max(math.min(full, now_us + burst), now_us + math.min(spent, burst),
-      quiet * 1000 + math.min(burst, UNKNOWN))
+    full = math.max(full, now_us, quiet * 1000 + math.min(burst, UNKNOWN))
+    full = math.min(full + math.min(spent, burst), now_us + burst)
     local level = math.floor((now_us + burst - full) * 1000 / each)
     local window = math.floor(WINDOW * 1000 / each)
     demand = math.min(demand, window, 0xffffff)

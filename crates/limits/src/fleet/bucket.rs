@@ -71,9 +71,9 @@ impl Bucket {
             };
         }
         let unknown_us = quiet_until_us + full_us.min(UNKNOWN_US);
-        let spent_us = now_us + claim.spent_us.min(full_us);
-        let kept_us = self.full_at_us.min(now_us + full_us);
-        let full_at_us = kept_us.max(spent_us).max(unknown_us);
+        let known_us = self.full_at_us.max(now_us).max(unknown_us);
+        let spent_us = claim.spent_us.min(full_us);
+        let full_at_us = (known_us + spent_us).min(now_us + full_us);
         let level = (now_us + full_us - full_at_us) * 1_000 / interval_ns;
         let window = u32::try_from(WINDOW_US * 1_000 / interval_ns).unwrap_or(u32::MAX);
         let demand = claim.demand.min(window).min(DEMAND_MAX);

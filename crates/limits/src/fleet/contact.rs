@@ -78,9 +78,6 @@ impl Contact {
 
     /// Asks it something, one question at a time.
     pub fn ask(&mut self, now: Time) {
-        if self.asked.is_none() {
-            self.away_since = now;
-        }
         (self.asked, self.is_asking) = (Some(now), true);
         self.asked_usable = self.rules.usable();
     }
@@ -127,8 +124,10 @@ impl Contact {
         self.alone(now).or(slow)
     }
 
+    /// Only a store that is known to be away: whoever has just begun, or stood still for so long that he knows nothing any more, asks
+    /// first.
     fn alone(&self, now: Time) -> Option<Time> {
-        (self.has_failed || self.is_away(now)).then_some(self.away_since)
+        (self.has_failed || self.is_quiet(now)).then_some(self.away_since)
     }
 
     /// Whether it is to be asked, be it for nothing: so that the machine is known to be there, and the store's clock is seen

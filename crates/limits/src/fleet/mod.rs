@@ -77,7 +77,7 @@ pub struct RateClaim {
     pub want: u32,
     /// How many come there in a twentieth of a second; 0: no more are wanted than somebody waits for.
     pub demand: u32,
-    /// How much of a burst was used at least while the store was away, in microseconds.
+    /// How much of a burst was used that the store does not know of, as it was away, in microseconds.
     pub spent_us: u64,
 }
 

@@ -58,8 +58,8 @@ pub enum RateBy {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RateStock {
     pub(crate) by: RateBy,
-    /// Whether the rate was counted here since the store was asked.
-    is_own: bool,
+    /// What has begun by the machine's part that the store was not told of.
+    own: u32,
     /// What was drawn since `turned`, and before.
     fresh: u32,
     old: u32,
@@ -95,9 +95,10 @@ pub struct RateUse {
 /// A machine's side of one key of a rate.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RateLease {
-    /// When it was claimed, while that is not answered, and how much was.
+    /// When it was claimed, while that is not answered, how much was, and how much had begun without the store.
     asked: Option<Time>,
     wanted: u32,
+    told: u32,
     claimed: Time,
     /// When somebody came last.
     seen: Time,
@@ -151,7 +152,7 @@ impl RateStock {
     /// Nothing, and nobody decides.
     pub(crate) const NONE: Self = Self {
         by: RateBy::Nobody,
-        is_own: false,
+        own: 0,
         fresh: 0,
         old: 0,
         turned: Time::ZERO,
@@ -178,6 +179,13 @@ impl RateStock {
         }
     }
 
+    /// Notes one that begins by the machine's part.
+    pub(crate) fn note_own(&mut self) {
+        if matches!(self.by, RateBy::Share(_)) {
+            self.own = self.own.saturating_add(1);
+        }
+    }
+
     /// How long there is no more.
     pub(crate) fn spent(&self, now: Time) -> Duration {
         self.spent_until - now
@@ -199,7 +207,6 @@ impl RateStock {
         let is_new = self.by != by;
         self.by = by;
         let is_share = matches!(by, RateBy::Share(_));
-        self.is_own |= is_share;
         if is_share {
             (self.fresh, self.old) = (0, 0);
         }
@@ -215,7 +222,7 @@ impl RateStock {
     /// Has nothing of the store any more.
     pub(crate) fn unlist(&mut self) {
         *self = Self {
-            is_own: self.is_own,
+            own: self.own,
             ..Self::NONE
         };
     }
@@ -279,33 +286,34 @@ impl RateLease {
             return None;
         }
         (self.asked, self.claimed, self.wanted) = (Some(now), now, want);
-        let spent = match stock.is_own {
-            true => in_use.full_at - now,
-            false => Duration::ZERO,
-        };
+        self.told = stock.own;
+        let own_ns = u64::from(stock.own).saturating_mul(terms.interval_ns);
+        // No more than what is still to be seen of it.
+        let spent = Duration::from_nanos(own_ns).min(in_use.full_at - now);
         Some(RateClaim {
             key,
             interval_ns: terms.interval_ns,
             full_us: terms.full_us,
             want,
             demand: if terms.ahead > 0 { self.usual() } else { 0 },
-            spent_us: u64::try_from(spent.as_micros()).unwrap_or(u64::MAX),
+            spent_us: u64::try_from(spent.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX),
         })
     }
 
-    /// Hears what the store said to what was claimed at `sent`, and tells when the bucket is full.
+    /// Hears what the store said to what was claimed at `sent`, and tells when the bucket is full, of what was counted until `full_at`.
     pub fn hear(
         &mut self,
         sent: Time,
         now: Time,
         grant: &RateGrant,
         stock: &mut RateStock,
-    ) -> Option<Time> {
+        full_at: Time,
+    ) -> Time {
         if self.asked != Some(sent) {
-            return None;
+            return full_at;
         }
         self.asked = None;
-        stock.is_own = false;
+        stock.own = stock.own.saturating_sub(self.told);
         stock.add(now, grant.count);
         if grant.count < self.wanted {
             let next = Duration::from_micros(grant.next_us);
@@ -313,7 +321,12 @@ impl RateLease {
             // What began in shadow beyond that would not have begun.
             stock.debt = 0;
         }
-        Some(sent + Duration::from_micros(grant.full_us))
+        let known = sent + Duration::from_micros(grant.full_us);
+        // What has begun since it was asked the store does not know.
+        match stock.own {
+            0 => known,
+            _ => known.max(full_at),
+        }
     }
 
     /// Hears that what was claimed at `sent` is not answered.
@@ -401,7 +414,7 @@ mod tests {
             next_us: u64::MAX,
             full_us: u64::MAX,
         };
-        lease.hear(now, now, &grant, &mut stock);
+        lease.hear(now, now, &grant, &mut stock, now);
         assert_eq!(stock.debt, 0);
         stock.bound(now, &terms);
         assert!(stock.spent(now) <= Duration::from_millis(100));

@@ -173,7 +173,10 @@ impl Gate {
     /// Has one begin. Tells whether it is to be drawn afterwards.
     pub(super) fn begin(&mut self, said: RateSaid, now: Time) -> bool {
         match said {
-            RateSaid::Counted(tat) => self.tat = tat,
+            RateSaid::Counted(tat) => {
+                self.tat = tat;
+                self.stock.note_own();
+            }
             RateSaid::Drawn => self.stock.take(now),
             RateSaid::Ask => {
                 self.stock.debt = self.stock.debt.saturating_add(1);
@@ -395,8 +398,7 @@ impl Books {
         for (place, grant) in claimed.into_iter().zip(grants) {
             if let Some(it) = wait_queue.fleet.rates.gates.get_mut(&place) {
                 self.with_gate(place, |gate| {
-                    let full_at = it.lease.hear(sent, now, grant, &mut gate.stock);
-                    gate.tat = full_at.unwrap_or(gate.tat);
+                    gate.tat = it.lease.hear(sent, now, grant, &mut gate.stock, gate.tat);
                 });
             }
             let _ = self.look_at_rate(wait_queue, now, place, (false, None));
