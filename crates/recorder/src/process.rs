@@ -156,10 +156,9 @@ impl Recorder {
             second: 0,
             samples_s: 0,
         };
-        let secret = random()?;
-        recorder.keys.names = halves(secret);
+        recorder.keys.names = halves(random()?);
         recorder.open();
-        // Not before: it reads what is opened, and marked, by then.
+        // It reads what is opened by then.
         recorder.sending = Sending::wanted(&recorder.settings)?;
         Ok(recorder)
     }
