@@ -22,8 +22,9 @@ const PAGES: usize = 6_000;
 const TOP: usize = 1_000;
 /// Requests that are sent before their replies are read.
 const AT_ONCE: usize = 100;
-/// Requests between two looks of the recorder: fewer than one worker's ring has room for.
-const ROUND: usize = 8_000;
+/// Requests between two looks of the recorder: fewer than half of what one worker's ring has room for, as a look that
+/// is over may have begun before the last of them.
+const ROUND: usize = 4_000;
 
 pub(super) const CONFIG: &str = r#"
 workers = 2
