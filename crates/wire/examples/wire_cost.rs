@@ -1,4 +1,4 @@
-//! Repeats one piece of work, so that its instructions can be counted: `cost WORK TIMES`.
+//! Repeats one piece of work, so that its instructions can be counted: `wire_cost WORK TIMES`.
 //!
 //! Run by `scripts/wire_cost.sh`, which takes the difference between two counts of repetitions.
 
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         arguments.next(),
         arguments.next().map(|times| times.parse::<u32>()),
     ) else {
-        eprintln!("usage: cost wrk|browser|escaped|partial|reply|chunked TIMES");
+        eprintln!("usage: wire_cost wrk|browser|escaped|partial|reply|chunked TIMES");
         return ExitCode::from(2);
     };
     let (mut request, mut reply) = (RequestHead::default(), ReplyHead::default());
