@@ -3,20 +3,20 @@
 //! The idea: what is printed with every default written out is told apart by its lines, and what is a machine's own is left
 //! out: workers, listeners, the control socket, its name in the fleet, where it keeps what it changes itself. Left out: what is in the files that it names.
 
+use std::collections::BTreeMap;
+
 use sha2::{Digest, Sha256};
 
 use crate::dump;
 use crate::model::Model;
 
-/// The parts there are.
-pub const DIGEST_PARTS: [&str; 4] = ["limits", "sites", "tls", "rest"];
 /// Bytes of a digest that are told: it tells who differs, and keeps nobody from anything.
 const BYTES: usize = 6;
 
-/// The digest of each part.
+/// The digest of each part: `limits`, `sites`, `tls`, and each other key or table of the first level by its name.
 #[must_use]
-pub fn digests(model: &Model) -> [(&'static str, String); DIGEST_PARTS.len()] {
-    let mut hashes = DIGEST_PARTS.map(|_| Sha256::new());
+pub fn digests(model: &Model) -> BTreeMap<String, String> {
+    let mut hashes = BTreeMap::<String, Sha256>::new();
     let text = dump(model);
     // Where a line stands: the site by its hosts, the table in it by its place.
     let (mut title, mut site, mut place) = ("", "", 0_u32);
@@ -29,21 +29,32 @@ pub fn digests(model: &Model) -> [(&'static str, String); DIGEST_PARTS.len()] {
             false if title == "[[sites]]" && line.starts_with("hosts = ") => site = line,
             false => {}
         }
-        let hash = part_of(title, line).and_then(|part| hashes.get_mut(part));
-        if let Some(hash) = hash {
+        if let Some(part) = part_of(title, line) {
+            let hash = hashes.entry(part.to_owned()).or_default();
             hash.update(format!("{site}\n{place}\n{title}\n{line}\n"));
         }
     }
-    let mut hashes = hashes.into_iter();
-    DIGEST_PARTS.map(|part| {
-        let hash = hashes.next().map(Digest::finalize);
-        let bytes = hash.iter().flatten().take(BYTES);
-        (part, bytes.map(|byte| format!("{byte:02x}")).collect())
-    })
+    let told = |(part, hash): (String, Sha256)| (part, shown(hash));
+    hashes.into_iter().map(told).collect()
+}
+
+/// The digest of a text.
+#[must_use]
+pub fn digest(text: &str) -> String {
+    shown(Sha256::new_with_prefix(text))
+}
+
+fn shown(hash: Sha256) -> String {
+    let bytes = hash.finalize();
+    bytes
+        .iter()
+        .take(BYTES)
+        .map(|it| format!("{it:02x}"))
+        .collect()
 }
 
 /// The part that a line below a title belongs to; none where it is a machine's own.
-fn part_of(title: &str, line: &str) -> Option<usize> {
+fn part_of<'a>(title: &'a str, line: &'a str) -> Option<&'a str> {
     const SITES: [&str; 7] = [
         "[[sites",
         "[sites.",
@@ -59,12 +70,13 @@ fn part_of(title: &str, line: &str) -> Option<usize> {
         ("", "workers" | "limits_overrides" | "last_good")
         | ("[[listen]]" | "[control]", _)
         | ("[fleet]", "machine") => None,
-        (_, "limits") => Some(0),
-        _ if line.starts_with('#') || is_below(&["[tenants.", "[plans."]) => Some(0),
-        (_, "tls") => Some(2),
-        _ if is_below(&["[tls]", "[acme."]) => Some(2),
-        _ if is_below(&SITES) => Some(1),
-        _ => Some(3),
+        (_, "limits") => Some("limits"),
+        _ if line.starts_with('#') || is_below(&["[tenants.", "[plans."]) => Some("limits"),
+        (_, "tls") => Some("tls"),
+        _ if is_below(&["[tls]", "[acme."]) => Some("tls"),
+        _ if is_below(&SITES) => Some("sites"),
+        ("", _) => Some(key),
+        _ => title.trim_start_matches('[').split(['.', ']']).next(),
     }
 }
 
@@ -86,7 +98,7 @@ limits = [{ concurrent = 5, scope = "fleet" }]
 rules = [{ match = { path = "/x" }, handler = { respond = { body = "x" } } }]
 "#;
 
-    fn differing(changes: &[(&str, &str)]) -> Vec<&'static str> {
+    fn differing(changes: &[(&str, &str)]) -> Vec<String> {
         let of = |text: &str| {
             let sources = Sources::from_text("nagaya.toml", text);
             digests(&load(&sources).expect("a configuration"))
@@ -96,9 +108,12 @@ rules = [{ match = { path = "/x" }, handler = { respond = { body = "x" } } }]
             assert!(other.contains(from), "{from}");
             other = other.replace(from, to);
         }
-        let both = of(TEXT).into_iter().zip(of(&other));
-        let differing = both.filter(|(one, other)| one != other);
-        differing.map(|((part, _), _)| part).collect()
+        let (one, other) = (of(TEXT), of(&other));
+        let mut parts: Vec<_> = one.keys().chain(other.keys()).cloned().collect();
+        parts.retain(|part| one.get(part) != other.get(part));
+        parts.sort();
+        parts.dedup();
+        parts
     }
 
     #[test]
@@ -121,8 +136,15 @@ rules = [{ match = { path = "/x" }, handler = { respond = { body = "x" } } }]
         assert_eq!(differing(&[("\"x\"", "\"y\"")]), ["sites"]);
         assert_eq!(
             differing(&[("redis://127.0.0.1/0", "redis://127.0.0.1/1")]),
-            ["rest"]
+            ["fleet"]
         );
+        let log = ("[[sites]]", "[log]\nlevel = \"warn\"\n[[sites]]");
+        assert_eq!(differing(&[log]), ["log"]);
+        let user = (
+            "workers = 2",
+            "workers = 2\ntrusted_proxies = [\"10.0.0.0/8\"]",
+        );
+        assert_eq!(differing(&[user]), ["trusted_proxies"]);
         let versions = ("[fleet]", "[tls]\nversions = [\"1.3\"]\n[fleet]");
         assert_eq!(differing(&[versions]), ["tls"]);
         let tenant = (

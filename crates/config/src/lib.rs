@@ -34,7 +34,7 @@ pub use address::split_port;
 pub use aside::{Aside, SetAside, Stays, Wrong};
 pub use clients::client_of_line;
 pub use diagnostics::{Colour, Diagnostics, Place, Problem};
-pub use digests::{DIGEST_PARTS, digests};
+pub use digests::{digest, digests};
 pub use dump::{dump, quote};
 pub use include::expand;
 pub use keys::nearest;

@@ -73,6 +73,25 @@ fn what_is_no_store_is_refused() {
 }
 
 #[test]
+fn limits_that_lack_a_fleet_are_told_of_once() {
+    let limits =
+        "limits = [{ concurrent = 5, scope = \"fleet\" }, { rate = \"1/s\", scope = \"fleet\" }]";
+    let site = |host: &str| format!("[[sites]]\nhosts = [\"{host}\"]\nroot = \"/tmp\"\n{limits}\n");
+    let text = format!(
+        "[[listen]]\naddress = \"127.0.0.1:1\"\n{}{}",
+        site("a.test"),
+        site("b.test")
+    );
+    let sources = Sources::from_text("nagaya.toml", &text);
+    let problems = load(&sources).expect_err("no fleet").to_string();
+    assert_eq!(
+        problems.matches("there is no `[fleet]`").count(),
+        1,
+        "{problems}"
+    );
+}
+
+#[test]
 fn a_store_that_is_asked_over_a_network_in_the_clear_is_warned_of() {
     for (store, is_warned) in [
         ("redis://127.0.0.1", false),

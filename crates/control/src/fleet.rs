@@ -24,6 +24,9 @@ pub struct Fleet {
     /// Since that was asked which it answered last; none: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answered_ago_s: Option<f64>,
+    /// Why it is lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
     /// What is leased, by limit, of those that are in use.
     pub leases: Vec<FleetLease>,
 }
@@ -44,6 +47,20 @@ pub struct FleetLease {
     pub queued: u64,
 }
 
+/// What comes to a rate, all its keys together, in the last seconds.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FleetRate {
+    /// Its name, as `limits list` gives it.
+    pub limit: String,
+    /// Requests that began here, each second.
+    pub begun_per_s: f64,
+    /// Requests that came here, each second.
+    pub came_per_s: f64,
+    /// Requests that wait here.
+    pub queued: u64,
+}
+
 /// The machines that share limits, as the store and each of them know.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 #[serde(default)]
@@ -52,6 +69,8 @@ pub struct FleetMachines {
     pub store: Cow<'static, str>,
     /// For how long permits are given.
     pub lease_s: f64,
+    /// What the limits that are in use are on the machine that answers: permits, or a rate.
+    pub limits: BTreeMap<String, String>,
     /// Each of them.
     pub machines: Vec<FleetMachine>,
 }
@@ -69,6 +88,8 @@ pub struct FleetMachine {
     pub heard_ago_s: Option<f64>,
     /// Whether an operator wants it drained.
     pub to_drain: bool,
+    /// Whether several gateways say that they are it.
+    pub namesakes: bool,
     /// Whether it is: it asks for no further requests, and ends connections with their reply.
     pub drained: bool,
     /// Which program it runs.
@@ -84,6 +105,8 @@ pub struct FleetMachine {
     pub differs: Vec<String>,
     /// Limits in use of which it has leased something, those with most first.
     pub leases: Vec<FleetLease>,
+    /// Rates in use, those to which most came first.
+    pub rates: Vec<FleetRate>,
 }
 
 impl FleetMachines {

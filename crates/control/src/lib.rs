@@ -24,7 +24,7 @@ pub use agent::Agent;
 pub use certificates::{
     AcmeProcess, Certificate, CertificateOrder, Certificates, Keeper, OnDemand,
 };
-pub use fleet::{Fleet, FleetLease, FleetMachine, FleetMachines};
+pub use fleet::{Fleet, FleetLease, FleetMachine, FleetMachines, FleetRate};
 pub use handshakes::{HandshakeFailure, Handshakes, TenantHandshakes};
 pub use json::json;
 pub use limits::{Concurrent, Key, Limit};

@@ -23,5 +23,5 @@ mod users;
 pub use archive::Archive;
 pub use asker::{Asker, Word};
 pub use check::{Checked, RowCheck, check};
-pub use fleet::{FleetAsker, fleet_round_trip};
+pub use fleet::{FleetAsker, FleetChecked, check_fleet};
 pub use process::run;

@@ -21,6 +21,7 @@ const KEY: &str = "nagaya{f}:";
 /// Calls of a history, and histories; `NAGAYA_HISTORIES` says another number of these.
 const CALLS: usize = 400;
 const HISTORIES: u64 = 12;
+const KEYS: u64 = 5_000;
 
 pub(crate) fn settings(
     store: &RedisServer,
@@ -36,6 +37,7 @@ pub(crate) fn settings(
         database: 0,
         machine: format!("web{machine}"),
         lease_ms: LEASE_MS,
+        gateway: machine as u64,
     }
 }
 
@@ -152,7 +154,7 @@ impl TimedScript {
         }
         assert!(!reply.starts_with('-'), "{reply}");
         let lines: Vec<&str> = reply.split('\n').collect();
-        let (head, grants) = lines.split_at(4);
+        let (head, grants) = lines.split_at(3);
         let number = |text: &str| text.parse::<u64>().unwrap();
         let (grants, rates) = grants.split_at(claims.len() * 4);
         let rates = rates.chunks(3).map(|of| RateGrant {
@@ -169,8 +171,7 @@ impl TimedScript {
         Some(StoreReply {
             quiet_ms: number(head[0]),
             machines: number(head[1]) as u32,
-            has_namesake: number(head[2]) > 0,
-            called: keys(head[3]),
+            called: keys(head[2]),
             grants: grants.collect(),
             rates: rates.collect(),
         })
@@ -412,14 +413,41 @@ fn a_store_with_a_password_is_asked_again_when_it_has_started_again() {
 }
 
 #[test]
+fn what_does_not_pass_by_itself_is_told_with_what_helps() {
+    let store = |words: &[&str]| RedisServer::start(words);
+    let (Some(open), Some(shut)) = (store(&[]), store(&["--requirepass", "secret"])) else {
+        return;
+    };
+    for (store, password, means) in [
+        (&shut, Some("guess"), "the store refuses the password in "),
+        (&shut, None, "the store wants a password: "),
+        (&open, Some("secret"), "the store has no password: "),
+    ] {
+        let settings = settings(store, 1, password);
+        let begun = Instant::now();
+        let why = directory::check_fleet(settings.clone()).unwrap_err();
+        assert!(why.starts_with(means) && !why.contains("guess"), "{why}");
+        assert!(begun.elapsed() < PATIENCE);
+        run(async {
+            let asker = FleetAsker::new(settings).unwrap();
+            let said = asker.ask(question(1, LEASE_MS, &[])).await.said;
+            assert!(
+                matches!(&said, FleetSaid::Down(told) if told.starts_with(means)),
+                "{said:?}"
+            );
+        });
+    }
+}
+
+#[test]
 fn a_key_takes_few_bytes_of_the_store_and_none_when_it_is_idle() {
     let Some(store) = RedisServer::start(&[]) else {
         return;
     };
     let asker = FleetAsker::new(settings(&store, 1, None)).unwrap();
-    let used = || used(&store);
+    let (many, used) = (keys_told(), || used(&store));
     let claims = |first: u64, want: u32| {
-        let claims = (first..first + 1_000).map(|number| Claim {
+        let claims = (first..(first + 1_000).min(many)).map(|number| Claim {
             key: FleetKey([number, 1]),
             limit: 5,
             used: want,
@@ -438,10 +466,10 @@ fn a_key_takes_few_bytes_of_the_store_and_none_when_it_is_idle() {
         let before = used();
         let mut seq = 1;
         for want in [2, 0] {
-            for first in 0..20 {
+            for first in (0..many).step_by(1_000) {
                 seq += 1;
                 let said = asker
-                    .ask(question(seq, LEASE_MS, &claims(first * 1_000, want)))
+                    .ask(question(seq, LEASE_MS, &claims(first, want)))
                     .await
                     .said;
                 assert!(matches!(said, FleetSaid::Granted { .. }), "{said:?}");
@@ -450,16 +478,22 @@ fn a_key_takes_few_bytes_of_the_store_and_none_when_it_is_idle() {
             match want {
                 0 => assert_eq!(keys, 1),
                 _ => {
-                    let bytes = used().saturating_sub(before) / 20_000;
-                    println!("{bytes} bytes a key");
+                    let bytes = used().saturating_sub(before) / many;
+                    println!("{bytes} bytes a key of {many}");
                     assert!(
-                        keys == 20_001 && bytes <= 200,
+                        keys == many + 1 && bytes <= 200,
                         "{keys} keys, {bytes} bytes each"
                     );
                 }
             }
         }
     });
+}
+
+/// Keys that a store is filled with; `NAGAYA_KEYS` says another number.
+fn keys_told() -> u64 {
+    let said = std::env::var("NAGAYA_KEYS").ok();
+    said.and_then(|said| said.parse().ok()).unwrap_or(KEYS)
 }
 
 /// Bytes that a store uses.
@@ -476,8 +510,7 @@ fn a_key_of_a_rate_takes_few_bytes_of_the_store_and_none_when_its_bucket_is_full
         return;
     };
     let asker = FleetAsker::new(settings(&store, 1, None)).unwrap();
-    let keys = std::env::var("NAGAYA_KEYS").ok();
-    let keys = keys.and_then(|it| it.parse().ok()).unwrap_or(5_000_u64);
+    let keys = keys_told();
     let count = || store.command(&["DBSIZE"]).trim().parse::<u64>().unwrap();
     // Some a second, and a day until all have come: none ends meanwhile.
     let claims = |first: u64, full_us: u64| {

@@ -1,8 +1,11 @@
 //! What machines of a fleet say of themselves in the store, and what operators order there.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use directory::FleetAsker;
-use ipc::fleet::{DrainOrder, FleetSaid, MACHINES_MAX, MachineReport, REPORT_BYTES_MAX};
+use directory::{FleetAsker, check_fleet};
+use ipc::fleet::{
+    DrainOrder, FleetSaid, FleetSettings, MACHINES_MAX, MachineReport, OrderOutcome,
+    REPORT_BYTES_MAX,
+};
 use testkit::RedisServer;
 
 use crate::asking::run;
@@ -16,9 +19,17 @@ fn asker(store: &RedisServer, machine: usize) -> FleetAsker {
 }
 
 async fn tell(asker: &FleetAsker, report: &str, is_drained: bool) -> bool {
+    tell_all(asker, report, is_drained).await.0
+}
+
+/// Whether it is to be drained, and whether there are several of its name.
+async fn tell_all(asker: &FleetAsker, report: &str, is_drained: bool) -> (bool, bool) {
     let answer = asker.tell(report, is_drained).await.unwrap();
     match answer.said {
-        FleetSaid::Drain(is_drained) => is_drained,
+        FleetSaid::Told {
+            is_drained,
+            has_namesake,
+        } => (is_drained, has_namesake),
         said => panic!("{said:?}"),
     }
 }
@@ -28,6 +39,14 @@ async fn list(
     asker: &FleetAsker,
     order: Option<(&str, bool)>,
 ) -> Result<Vec<MachineReport>, String> {
+    list_all(asker, order).await.map(|(machines, _)| machines)
+}
+
+/// And what became of the order.
+async fn list_all(
+    asker: &FleetAsker,
+    order: Option<(&str, bool)>,
+) -> Result<(Vec<MachineReport>, OrderOutcome), String> {
     let order = order.map(|(machine, is_drained)| DrainOrder {
         machine: machine.to_owned(),
         is_drained,
@@ -37,7 +56,8 @@ async fn list(
         assert_eq!(answer.seq, 7);
         match answer.said {
             FleetSaid::Machine(machine) => machines.push(machine),
-            FleetSaid::Listed(listed) => return listed.map(|()| machines),
+            FleetSaid::Listed(listed) => return listed.map(|it| (machines, it)),
+            FleetSaid::Told { .. } => {}
             said => panic!("{said:?}"),
         }
     }
@@ -52,8 +72,8 @@ fn an_order_is_heard_kept_by_who_is_drained_and_forgotten_when_it_is_over() {
     run(async {
         let (web1, web2) = (asker(&store, 1), asker(&store, 2));
         assert!(list(&web2, None).await.unwrap().is_empty());
-        let unknown = list(&web2, Some(("web1", true))).await;
-        assert!(unknown.unwrap_err().contains("`web1`"));
+        let unknown = list_all(&web2, Some(("web1", true))).await.unwrap();
+        assert_eq!(unknown, (Vec::new(), OrderOutcome::Unknown));
         assert!(!tell(&web1, "{}", false).await);
         let listed = list(&web2, Some(("web1", true))).await.unwrap();
         assert_eq!(listed.len(), 1);
@@ -71,7 +91,7 @@ fn an_order_is_heard_kept_by_who_is_drained_and_forgotten_when_it_is_over() {
         // An answer that is lost changes nothing.
         assert!(!tell(&web1, "{}", true).await);
         assert!(!tell(&web1, "{}", true).await);
-        assert_eq!(store.command(&["HGET", ORDERS, "web1"]), "0");
+        assert!(store.command(&["HGET", ORDERS, "web1"]).starts_with("0 "));
         assert!(!tell(&web1, "{}", false).await);
         assert_eq!(store.command(&["EXISTS", ORDERS]), "0");
         assert_ne!(store.command(&["PTTL", REPORTS]), "-1");
@@ -83,15 +103,15 @@ fn what_others_have_written_is_bounded_and_no_machine() {
     let Some(store) = RedisServer::start(&[]) else {
         return;
     };
-    let long = format!("1 {}", "x".repeat(REPORT_BYTES_MAX + 1));
+    let long = format!("9999999999999 1 0 0 {}", "x".repeat(REPORT_BYTES_MAX + 1));
     for (machine, value) in [
         ("web2", "no time"),
         ("web3", ""),
         ("web4", &long),
-        ("a b", "9999999999999 {}"),
-        ("x;y", "9999999999999 {}"),
-        ("", "9999999999999 {}"),
-        (&*"n".repeat(65), "9999999999999 {}"),
+        ("a b", "9999999999999 1 0 0 {}"),
+        ("x;y", "9999999999999 1 0 0 {}"),
+        ("", "9999999999999 1 0 0 {}"),
+        (&*"n".repeat(65), "9999999999999 1 0 0 {}"),
     ] {
         let _ = store.command(&["HSET", REPORTS, machine, value]);
     }
@@ -104,8 +124,158 @@ fn what_others_have_written_is_bounded_and_no_machine() {
         assert_eq!(names(list(&web1, None).await.unwrap()), ["web1"]);
         for number in 0..MACHINES_MAX + 10 {
             let name = format!("made-up-{number}");
-            let _ = store.command(&["HSET", REPORTS, &name, "9999999999999 {}"]);
+            let _ = store.command(&["HSET", REPORTS, &name, "9999999999999 1 0 0 {}"]);
         }
         assert!(list(&web1, None).await.unwrap().len() <= MACHINES_MAX);
     });
+}
+
+/// The machine of this number, run by that gateway.
+fn gateway(store: &RedisServer, machine: usize, gateway: u64) -> FleetSettings {
+    FleetSettings {
+        gateway,
+        ..settings(store, machine, None)
+    }
+}
+
+#[test]
+fn two_gateways_of_one_name_are_told_and_neither_is_drained_but_one_may_follow_another() {
+    let Some(store) = RedisServer::start(&[]) else {
+        return;
+    };
+    run(async {
+        let [first, second, third] =
+            [7, 8, 9].map(|id| FleetAsker::new(gateway(&store, 1, id)).unwrap());
+        for asker in [&first, &first, &second, &second, &third, &third] {
+            assert_eq!(tell_all(asker, "{}", false).await, (false, false));
+        }
+        assert!(!list(&third, None).await.unwrap()[0].has_namesake);
+        // One that was there before is there still.
+        assert_eq!(tell_all(&second, "{}", false).await, (false, true));
+        assert_eq!(tell_all(&third, "{}", false).await, (false, true));
+        let (machines, outcome) = list_all(&third, Some(("web1", true))).await.unwrap();
+        assert_eq!(outcome, OrderOutcome::Several);
+        assert!(machines[0].has_namesake && !machines[0].is_drained);
+        assert_eq!(tell_all(&third, "{}", false).await, (false, true));
+        let undone = list_all(&third, Some(("web1", false))).await.unwrap();
+        assert_eq!(undone.1, OrderOutcome::Kept);
+    });
+    let checked = check_fleet(gateway(&store, 1, 8)).unwrap();
+    assert!(checked.has_namesake);
+    assert!(!check_fleet(gateway(&store, 2, 8)).unwrap().has_namesake);
+}
+
+#[test]
+fn orders_of_machines_that_never_come_back_vanish() {
+    let Some(store) = RedisServer::start(&[]) else {
+        return;
+    };
+    run(async {
+        let (web1, web2) = (asker(&store, 1), asker(&store, 2));
+        assert!(!tell(&web1, "{}", false).await);
+        for old in ["gone", "broken"] {
+            let value = if old == "gone" { "1 1000" } else { "1" };
+            let _ = store.command(&["HSET", ORDERS, old, value]);
+        }
+        let listed = list(&web2, Some(("web1", true))).await.unwrap();
+        assert_eq!(listed.len(), 1);
+        assert_eq!(store.command(&["HKEYS", ORDERS]), "web1");
+        // As a whole they end when no order was given for as long.
+        let ends_ms: i64 = store.command(&["PTTL", ORDERS]).parse().unwrap();
+        assert!((1..=30 * 86_400_000).contains(&ends_ms), "{ends_ms}");
+        // Whoever is drained and is there says so again.
+        let _ = store.command(&["HSET", ORDERS, "web1", "1 1000"]);
+        assert!(tell(&web1, "{}", true).await);
+        assert!(list(&web2, None).await.unwrap()[0].is_drained);
+    });
+}
+
+#[test]
+fn a_machine_is_drained_from_itself_where_the_store_is_away_and_no_other_is() {
+    let Some(mut store) = RedisServer::start(&[]) else {
+        return;
+    };
+    let web1 = asker(&store, 1);
+    store.stop();
+    run(async {
+        let order = DrainOrder {
+            machine: "web1".to_owned(),
+            is_drained: true,
+        };
+        let answers = web1.list(1, Some(&order)).await;
+        let said: Vec<_> = answers.into_iter().map(|it| it.said).collect();
+        let is_told = matches!(
+            said.as_slice(),
+            [
+                FleetSaid::Told { is_drained: true, .. },
+                FleetSaid::Listed(Ok(OrderOutcome::HereAlone(why))),
+            ] if why.contains("does not answer")
+        );
+        assert!(is_told, "{said:?}");
+        let other = list_all(&web1, Some(("web2", true))).await;
+        assert!(other.unwrap_err().contains("does not answer"));
+    });
+}
+
+#[test]
+fn a_check_names_all_commands_that_the_account_lacks_and_leaves_nothing_behind() {
+    let Some(store) = RedisServer::start(&[]) else {
+        return;
+    };
+    let user = |rights: &[&str]| {
+        let all = [
+            "ACL",
+            "SETUSER",
+            "fleet",
+            "reset",
+            "on",
+            ">secret",
+            "~nagaya{f}:*",
+        ];
+        assert_eq!(store.command(&[&all[..], rights].concat()), "OK");
+        let settings = FleetSettings {
+            user: Some("fleet".to_owned()),
+            ..settings(&store, 1, Some("secret"))
+        };
+        check_fleet(settings)
+    };
+    assert!(!user(&["+@all"]).unwrap().has_namesake);
+    assert_eq!(store.command(&["DBSIZE"]), "0");
+    let lacking = user(&["+@all", "-hdel", "-ltrim"]).unwrap_err();
+    assert!(lacking.contains("may not use HDEL, LTRIM"), "{lacking}");
+    for right in ["-blpop", "-evalsha", "-script", "-eval"] {
+        let lacking = user(&["+@all", right]).unwrap_err();
+        assert!(lacking.contains("forbids what is needed"), "{lacking}");
+        assert!(lacking.contains(&right[1..]), "{lacking}");
+    }
+    // What the guide lists is enough.
+    let guide = include_str!("../../../docs/guide/fleet.md");
+    let listed = guide.split("an account of its own needs ").nth(1).unwrap();
+    let listed = listed
+        .split('.')
+        .next()
+        .unwrap()
+        .split('`')
+        .skip(1)
+        .step_by(2);
+    let listed: Vec<String> = listed
+        .map(|it| format!("+{}", it.to_lowercase().replace(' ', "|")))
+        .collect();
+    assert!(listed.len() > 15, "{listed:?}");
+    let listed: Vec<&str> = listed.iter().map(String::as_str).collect();
+    assert!(user(&listed).is_ok(), "{listed:?}");
+}
+
+#[test]
+fn each_command_of_a_script_is_tried() {
+    let tried = include_str!("../src/fleet/check.lua");
+    for script in [
+        include_str!("../src/fleet/store.lua"),
+        include_str!("../src/fleet/machines.lua"),
+    ] {
+        for call in script.split("redis.call('").skip(1) {
+            let command = call.split('\'').next().unwrap();
+            assert!(tried.contains(&format!("{{'{command}'")), "{command}");
+        }
+    }
 }

@@ -48,6 +48,26 @@ fn a_store_is_spoken_to_by_tls_and_only_with_a_certificate_that_is_believed() {
         }
     });
     assert!(FleetAsker::new(secured("nobody")).is_err());
+    // TLS where none is spoken, and none where it is.
+    let mistaken = [
+        FleetSettings {
+            places: settings(&store, 1, None).places,
+            lease_ms: 1_200,
+            ..secured(&pem)
+        },
+        FleetSettings {
+            tls: None,
+            ..secured(&pem)
+        },
+    ];
+    for (settings, hint) in mistaken.into_iter().zip(["TLS there", "add `tls=on`"]) {
+        run(async {
+            let asker = FleetAsker::new(settings).unwrap();
+            let said = asker.ask(question(1, 2_000, &[])).await.said;
+            let is_told = matches!(&said, FleetSaid::Down(why) if why.contains(hint));
+            assert!(is_told, "{said:?}");
+        });
+    }
 }
 
 /// An asker that follows Sentinels, as it does in the process.

@@ -6,7 +6,7 @@
 //! machine is, and hears whether operators want it drained.
 
 pub(crate) mod inquiry;
-mod report;
+pub(crate) mod report;
 mod trips;
 
 use std::io;
@@ -33,11 +33,10 @@ use trips::Trips;
 
 /// The least time between two questions, however many wait for the store.
 const REST: Duration = Duration::from_millis(2);
-/// Leases after which two machines of one name are told of: a new server goes by that of the one before for a while.
-const NAMESAKE_LEASES: u32 = 3;
 
-/// Why it does not answer, where it has answered before.
+/// Why it does not answer, where nobody else says why.
 const NO_ANSWER: &str = "no answer came in time";
+const NO_PROCESS: &str = "there is no process that asks the store";
 /// Whom it speaks with.
 const WITH: &str = "the directory process";
 
@@ -59,6 +58,7 @@ pub(crate) fn start(shared: Shared) -> io::Result<LinkedThread<OwnedFd>> {
 
 async fn run(shared: &Shared, mut links: mpsc::Receiver<OwnedFd>) {
     let limiter = &*shared.limits;
+    shared.fleet.set_why("the store was not asked yet");
     let mut asking = Asking {
         shared,
         limiter,
@@ -69,8 +69,7 @@ async fn run(shared: &Shared, mut links: mpsc::Receiver<OwnedFd>) {
         is_called: false,
         started: Instant::now(),
         told: None,
-        namesake: Namesake::None,
-        why: "it was not asked yet".to_owned(),
+        is_namesake_told: false,
         report: OwnReport::default(),
         trips: Trips::default(),
         is_slow_told: false,
@@ -143,20 +142,10 @@ struct Asking<'a> {
     started: Instant,
     /// What was told last of the store.
     told: Option<FleetState>,
-    namesake: Namesake,
-    /// Why it does not answer.
-    why: String,
+    is_namesake_told: bool,
     report: OwnReport,
     trips: Trips,
     is_slow_told: bool,
-}
-
-/// Whether another machine has the name of this one.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Namesake {
-    None,
-    Since(Instant),
-    Told,
 }
 
 impl Asking<'_> {
@@ -201,7 +190,7 @@ impl Asking<'_> {
         };
         let question = ToFleet::List { id, order };
         if self.link.is_none() || !matches!(question.put(&mut self.outgoing), Ok(true)) {
-            let why = Err("there is no process that asks the store".to_owned());
+            let why = Err(NO_PROCESS.to_owned());
             return self.shared.fleet.hear(id, FleetSaid::Listed(why));
         }
         self.send();
@@ -224,7 +213,7 @@ impl Asking<'_> {
         self.asked = Some((call.seq, Instant::now()));
         self.rested = Instant::now() + REST;
         if self.link.is_none() {
-            self.why = "there is no process that asks it".to_owned();
+            self.shared.fleet.set_why(NO_PROCESS);
             return self.give_up();
         }
         let claims = call.claims.iter().map(|claim| FleetClaim {
@@ -274,15 +263,21 @@ impl Asking<'_> {
         };
         match &said {
             // Also one that comes too late says why.
-            FleetSaid::Down(why) => self.why.clone_from(why),
+            FleetSaid::Down(why) => self.shared.fleet.set_why(why),
             FleetSaid::Called(called) => {
                 let now = self.limiter.time(Instant::now());
                 self.limiter.ledger.call_fleet(now, &keys(called));
                 self.is_called = true;
                 return;
             }
-            FleetSaid::Granted { .. } => NO_ANSWER.clone_into(&mut self.why),
-            FleetSaid::Drain(is_drained) => return self.drain(*is_drained),
+            FleetSaid::Granted { .. } => self.shared.fleet.set_why(NO_ANSWER),
+            FleetSaid::Told {
+                is_drained,
+                has_namesake,
+            } => {
+                self.tell_namesake(*has_namesake);
+                return self.drain(*is_drained);
+            }
             FleetSaid::Machine(_) | FleetSaid::Listed(_) => {
                 return self.shared.fleet.hear(seq, said);
             }
@@ -299,7 +294,6 @@ impl Asking<'_> {
         self.limiter.ledger.hear_fleet(now, seq, Some(&reply));
         // Whoever came meanwhile waits no longer than he has to.
         self.is_called = true;
-        self.note_namesake(reply.has_namesake);
         self.tell();
     }
 
@@ -321,31 +315,19 @@ impl Asking<'_> {
         }
     }
 
-    /// Says once that another machine has been asking by this one's name for a while.
-    fn note_namesake(&mut self, has_namesake: bool) {
-        let now = Instant::now();
-        self.namesake = match (has_namesake, self.namesake) {
-            (_, Namesake::Told) => Namesake::Told,
-            (false, _) => Namesake::None,
-            (true, Namesake::None) => Namesake::Since(now),
-            (true, Namesake::Since(since)) => {
-                let rules = self.limiter.ledger.fleet_state(self.limiter.time(now));
-                let lease = rules.map_or(Duration::MAX, |(_, rules)| rules.lease);
-                if now - since < lease.saturating_mul(NAMESAKE_LEASES) {
-                    return;
-                }
-                tracing::warn!(
-                    "another machine of the fleet has the name of this one: give each a `machine` of its own"
-                );
-                Namesake::Told
-            }
-        };
+    /// Says once that another gateway has this one's name.
+    fn tell_namesake(&mut self, has_namesake: bool) {
+        if has_namesake && !std::mem::replace(&mut self.is_namesake_told, true) {
+            tracing::warn!(
+                "another machine of the fleet has the name of this one, so neither can be told from the other or drained: give each a `machine` of its own in [fleet]"
+            );
+        }
     }
 
     fn lose(&mut self, error: &io::Error) {
         tell_lost(WITH, error);
         self.link = None;
-        self.why = "the process that asks it has gone".to_owned();
+        self.shared.fleet.set_why(NO_PROCESS);
         self.give_up();
     }
 
@@ -370,11 +352,11 @@ impl Asking<'_> {
         }
         match state {
             FleetState::Lost => tracing::warn!(
-                error = %self.why,
-                "the fleet's store does not answer: limits with scope = \"fleet\" do what on_loss says"
+                error = self.shared.fleet.why(),
+                "nothing is to be had of the fleet's store: limits with scope = \"fleet\" do what on_loss says"
             ),
             FleetState::Quiet => tracing::info!(
-                "the fleet's store has started, or was not asked by anybody: it gives out permits after a lease"
+                "the fleet's store gives out nothing yet: it has started, or nobody has asked it for a while"
             ),
             FleetState::Answers => tracing::info!("the fleet's store answers"),
         }
@@ -391,7 +373,6 @@ fn reply(said: FleetSaid) -> Option<StoreReply> {
     let FleetSaid::Granted {
         quiet_ms,
         machines,
-        has_namesake,
         called,
         grants,
         rates,
@@ -413,7 +394,6 @@ fn reply(said: FleetSaid) -> Option<StoreReply> {
     Some(StoreReply {
         quiet_ms,
         machines,
-        has_namesake,
         called: keys(&called),
         grants: grants.collect(),
         rates: rates.collect(),

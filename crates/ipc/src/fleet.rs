@@ -31,7 +31,7 @@ pub const MACHINES_MAX: usize = 256;
 pub enum ToFleet {
     /// What may be held? Answered by [`FleetSaid::Granted`].
     Ask(FleetQuestion),
-    /// What this machine says of itself; answered by [`FleetSaid::Drain`].
+    /// What this machine says of itself; answered by [`FleetSaid::Told`].
     Tell {
         /// At most [`REPORT_BYTES_MAX`].
         report: String,
@@ -56,6 +56,19 @@ pub struct DrainOrder {
     pub is_drained: bool,
 }
 
+/// What became of an order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OrderOutcome {
+    /// The store has it, or there was none.
+    Kept,
+    /// No machine is called so.
+    Unknown,
+    /// Several gateways go by that name, so nothing was ordered.
+    Several,
+    /// The store could not be told, and why; the machine is this one, and has heard it. At most [`REASON_BYTES_MAX`].
+    HereAlone(String),
+}
+
 /// What the store knows of a machine. Whoever writes to the store may have made it up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineReport {
@@ -67,6 +80,8 @@ pub struct MachineReport {
     pub heard_ms: Option<u64>,
     /// Whether it is to be drained.
     pub is_drained: bool,
+    /// Whether several gateways say that they are it.
+    pub has_namesake: bool,
     /// What it says, at most [`REPORT_BYTES_MAX`].
     pub report: String,
 }
@@ -144,8 +159,6 @@ pub enum FleetSaid {
         quiet_ms: u64,
         /// Machines there are.
         machines: u32,
-        /// Whether another machine has the name of this one.
-        has_namesake: bool,
         /// Keys to be claimed at once. At most [`CALLED_MAX`].
         called: Vec<[u64; 2]>,
         /// To each claim.
@@ -153,12 +166,17 @@ pub enum FleetSaid {
         /// To each claim of a rate.
         rates: Vec<FleetRateGrant>,
     },
-    /// Whether this machine is to be drained.
-    Drain(bool),
+    /// What is known of this machine.
+    Told {
+        /// Whether it is to be drained.
+        is_drained: bool,
+        /// Whether another gateway says that it is this machine.
+        has_namesake: bool,
+    },
     /// A machine that there is.
     Machine(MachineReport),
-    /// That were all, or why there is none. At most [`REASON_BYTES_MAX`].
-    Listed(Result<(), String>),
+    /// That were all, and what became of the order; or why neither is known. At most [`REASON_BYTES_MAX`].
+    Listed(Result<OrderOutcome, String>),
 }
 
 /// What may be held of a key.
@@ -214,13 +232,15 @@ impl DirectoryMessage for FleetAnswer {
                 let is_bounded = grants.len() <= CLAIMS_MAX && rates.len() <= RATES_MAX;
                 called.len() <= CALLED_MAX && is_bounded
             }
-            FleetSaid::Drain(_) => true,
+            FleetSaid::Told { .. } => true,
             FleetSaid::Machine(of) => {
                 of.machine.len() <= MACHINE_BYTES_MAX && of.report.len() <= REPORT_BYTES_MAX
             }
             FleetSaid::Listed(listed) => {
-                let why = listed.as_ref().err();
-                why.is_none_or(|why| why.len() <= REASON_BYTES_MAX)
+                let (Err(why) | Ok(OrderOutcome::HereAlone(why))) = listed else {
+                    return true;
+                };
+                why.len() <= REASON_BYTES_MAX
             }
         }
     }
@@ -245,6 +265,8 @@ pub struct FleetSettings {
     pub machine: String,
     /// How long permits are given to a machine.
     pub lease_ms: u64,
+    /// The gateway that is that machine: the same while it runs, and over upgrades.
+    pub gateway: u64,
 }
 
 impl fmt::Debug for FleetSettings {
@@ -291,7 +313,6 @@ mod tests {
             said: FleetSaid::Granted {
                 quiet_ms: u64::MAX,
                 machines: u32::MAX,
-                has_namesake: true,
                 called: vec![[u64::MAX; 2]; CALLED_MAX],
                 grants: vec![
                     FleetGrant {
@@ -351,6 +372,7 @@ mod tests {
                 is_here: false,
                 heard_ms: None,
                 is_drained: false,
+                has_namesake: false,
                 report: "x".repeat(REPORT_BYTES_MAX + 1),
             }),
         };

@@ -38,9 +38,12 @@ enum FleetCommand {
     /// Have a machine asked for nothing new, from any machine of the fleet, and wait until it is idle
     ///
     /// Its agent says `drain`, its connections end with their reply, its permits go back as requests end; what still comes is
-    /// served. It stays so over restarts, until --undo. The exit status is 1 where it is not idle in time.
+    /// served. It stays so over restarts, until `nagaya fleet undrain`. The exit status is 1 where it is not idle in time, and
+    /// where the store does not answer: then only the machine itself can be drained, by typing it there.
     Drain(DrainOptions),
-    /// Ask the store from here, and say whether `lease` is long enough for the way there
+    /// Have a machine that is drained serve again, and wait until it does
+    Undrain(DrainOptions),
+    /// Ask the store from here: whether it lets do all that is needed, and whether `lease` is long enough for the way there
     ///
     /// It asks as whoever types this, and needs no running gateway. `nagaya check` and a reload never connect. The exit status
     /// is 1 where something is wrong.
@@ -53,9 +56,6 @@ struct DrainOptions {
     /// The machine, as `nagaya fleet` lists it
     #[arg(value_name = "MACHINE")]
     machine: String,
-    /// Have it serve again
-    #[arg(long)]
-    undo: bool,
     /// How long to wait; the order stands when that is over
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=86_400))]
     timeout: u32,
@@ -66,7 +66,8 @@ struct DrainOptions {
 /// Runs `nagaya fleet …`.
 pub(crate) fn run(config: &Path, options: &FleetOptions) -> Outcome {
     match &options.command {
-        Some(FleetCommand::Drain(options)) => drain(config, options).unwrap_or_else(|it| it),
+        Some(FleetCommand::Drain(options)) => order(config, options, false),
+        Some(FleetCommand::Undrain(options)) => order(config, options, true),
         Some(FleetCommand::Check) => check(config),
         None => {
             let question = if options.json { "fleet json" } else { "fleet" };
@@ -75,16 +76,58 @@ pub(crate) fn run(config: &Path, options: &FleetOptions) -> Outcome {
     }
 }
 
-fn drain(config: &Path, options: &DrainOptions) -> Result<Outcome, Outcome> {
-    let (name, undo) = (&options.machine, options.undo);
+fn order(config: &Path, options: &DrainOptions, undo: bool) -> Outcome {
+    let name = &options.machine;
     if name.is_empty() || name.contains(|it: char| it.is_whitespace() || it.is_control()) {
         let name = name.escape_debug();
         complain(&format!("nagaya: `{name}` is no name of a machine\n"));
-        return Err(Outcome::Wrong);
+        return Outcome::Wrong;
     }
-    let running = Running::find(config, &options.place)?;
     let word = if undo { "fleet-undrain" } else { "fleet-drain" };
-    running.done(&format!("{word} {name}"))?;
+    let running = match Running::find(config, &options.place) {
+        Ok(running) => running,
+        Err(outcome) => return outcome,
+    };
+    let answer = match running.done(&format!("{word} {name}")) {
+        Ok(answer) => String::from_utf8_lossy(&answer).trim_end().to_owned(),
+        Err(outcome) => return outcome,
+    };
+    match unheard(name, undo, &answer) {
+        Some(told) => {
+            complain(&format!("nagaya: {told}\n"));
+            Outcome::Failed
+        }
+        None => follow(&running, options, undo).unwrap_or_else(|it| it),
+    }
+}
+
+/// What was done and what not, where the store has not heard the order.
+fn unheard(name: &str, undo: bool, answer: &str) -> Option<String> {
+    let (done, why) = answer.split_once(": ")?;
+    let (is, back) = match undo {
+        true => (
+            "serves again",
+            "if it has the order to drain it, that holds then",
+        ),
+        false => (
+            "is drained",
+            "it has balancers send nothing new, and the store is told when it answers",
+        ),
+    };
+    Some(match done {
+        "here" => format!("{why}: {name} {is}, {back}"),
+        _ => {
+            let word = if undo { "undrain" } else { "drain" };
+            format!(
+                "{why}: nothing was ordered. `nagaya fleet {word} {name}` typed on {name} needs no store"
+            )
+        }
+    })
+}
+
+/// Tells how far a machine is, until it is so or time is up.
+fn follow(running: &Running, options: &DrainOptions, undo: bool) -> Result<Outcome, Outcome> {
+    let name = &options.machine;
     let until = Instant::now() + Duration::from_secs(options.timeout.into());
     let mut told = String::new();
     let (mut drained, mut lost) = (None::<Instant>, None::<Instant>);
@@ -120,7 +163,11 @@ fn drain(config: &Path, options: &DrainOptions) -> Result<Outcome, Outcome> {
         }
         if Instant::now() >= until {
             let seconds = options.timeout;
-            let how = if undo { "" } else { ", and --undo ends it" };
+            let how = if undo {
+                ""
+            } else {
+                ", and `nagaya fleet undrain` ends it"
+            };
             complain(&format!(
                 "nagaya: not done after {seconds} s: the order stands{how}\n"
             ));
@@ -167,14 +214,25 @@ fn check(config: &Path) -> Outcome {
         return Outcome::Wrong;
     };
     let settings = supervisor::fleet_settings(fleet);
-    let longest = match settings.and_then(::directory::fleet_round_trip) {
-        Ok(longest) => longest,
+    let checked = settings.and_then(|it| {
+        let name = it.machine.clone();
+        Ok((name, ::directory::check_fleet(it)?))
+    });
+    let (name, checked) = match checked {
+        Ok(checked) => checked,
         Err(why) => {
-            complain(&format!("nagaya: the fleet's store: {why}\n"));
+            complain(&format!("nagaya: {why}\n"));
             return Outcome::Failed;
         }
     };
-    let (line, is_fine) = judged(longest, Duration::from_millis(fleet.lease_ms));
+    let lease = Duration::from_millis(fleet.lease_ms);
+    let (mut line, mut is_fine) = judged(checked.longest, lease);
+    if checked.has_namesake {
+        is_fine = false;
+        line.push_str(&format!(
+            "several machines are called {name}: give each a `machine` of its own in [fleet]\n"
+        ));
+    }
     match (print(line.as_bytes()), is_fine) {
         (Outcome::Fine, false) => Outcome::Failed,
         (outcome, _) => outcome,
@@ -186,7 +244,9 @@ fn judged(longest: Duration, lease: Duration) -> (String, bool) {
     let ms = longest.as_secs_f64() * 1e3;
     let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
     let said = config::duration(lease_ms);
-    let mut line = format!("the store answers: {ms:.1} ms at the longest, lease {said}\n");
+    let mut line = format!(
+        "the store answers, and lets do all that is needed: {ms:.1} ms at the longest, lease {said}\n"
+    );
     let is_fine = longest.saturating_mul(LEASE_TRIPS_MIN) <= lease;
     if !is_fine {
         line.push_str("the lease is short: it should be ten times that, or more\n");

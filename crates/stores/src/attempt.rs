@@ -29,6 +29,7 @@ pub(crate) struct Target<'a> {
 enum Phase {
     Waiting,
     Connecting,
+    Securing,
     Talking,
 }
 
@@ -84,6 +85,11 @@ impl<'a> Attempt<'a> {
         };
         self.talk();
         Ok(made)
+    }
+
+    /// Notes that there is a connection, and TLS is to begin.
+    pub(crate) fn secure(&self) {
+        self.phase.set(Phase::Securing);
     }
 
     /// Notes that there is a connection and the command goes out.
@@ -154,9 +160,8 @@ impl<'a> Attempt<'a> {
     }
 
     fn unheard(&self) -> Error {
-        let limit = spell(self.limits.connect_timeout);
         let key = self.limits.time_key.unwrap_or("scripts.connect_timeout");
-        self.unconnected(&format!("no answer within {limit} ({key})"))
+        self.unconnected(&self.silent(self.limits.connect_timeout, key))
     }
 
     /// An error of connecting.
@@ -197,24 +202,31 @@ impl<'a> Attempt<'a> {
 
     /// No connection in all the time there was.
     pub(crate) fn unmade(&self) -> Error {
-        self.unconnected(&self.silent())
+        self.unconnected(&self.silent(self.limits.command_timeout, self.key))
     }
 
     /// No answer in all the time there was.
     pub(crate) fn unanswered(&self, what: &str) -> Error {
-        self.failed(Kind::Timeout, what, &self.silent())
+        let why = self.silent(self.limits.command_timeout, self.key);
+        self.failed(Kind::Timeout, what, &why)
     }
 
-    fn silent(&self) -> String {
-        let limit = spell(self.limits.command_timeout);
-        format!("no answer within {limit} ({})", self.key)
+    fn silent(&self, limit: Duration, key: &str) -> String {
+        let limit = spell(limit);
+        match self.phase.get() {
+            // Who waits for a command says nothing to that.
+            Phase::Securing => {
+                format!("no answer to TLS within {limit} ({key}): does it speak TLS there?")
+            }
+            _ => format!("no answer within {limit} ({key})"),
+        }
     }
 
     /// What ran out with the time for everything.
     pub(crate) fn late(&self, what: &str) -> Error {
         match self.phase.get() {
             Phase::Waiting => self.unplaced(),
-            Phase::Connecting => self.unmade(),
+            Phase::Connecting | Phase::Securing => self.unmade(),
             Phase::Talking => self.unanswered(what),
         }
     }

@@ -26,7 +26,20 @@ impl ServerTls {
             io::Error::new(io::ErrorKind::InvalidInput, problem)
         })?;
         let connector = TlsConnector::from(Arc::clone(&self.0));
-        connector.connect(name, stream).await.map(Box::new)
+        let begun = connector.connect(name, stream).await;
+        begun.map(Box::new).map_err(spelled)
+    }
+}
+
+/// What comes that is no TLS is told in words.
+fn spelled(error: io::Error) -> io::Error {
+    use rustls::{Error, InvalidMessage::InvalidContentType};
+    let inner = error.get_ref().and_then(|it| it.downcast_ref::<Error>());
+    match inner {
+        Some(Error::InvalidMessage(InvalidContentType)) => {
+            io::Error::new(error.kind(), "the server speaks no TLS there")
+        }
+        _ => error,
     }
 }
 

@@ -49,6 +49,8 @@ pub(crate) struct Context<'a> {
     pub(crate) columns: RefCell<BTreeSet<String>>,
     /// Whether machines share limits; known before limits are read.
     pub(crate) has_fleet: Cell<bool>,
+    /// The file of which it was told last that there is none, where limits ask for it.
+    pub(crate) fleet_missed: Cell<Option<usize>>,
     /// The regular expression whose groups texts may use where is being read.
     groups_of: RefCell<Option<String>>,
 }
@@ -157,6 +159,7 @@ impl<'a> Context<'a> {
             has_rows: Cell::new(false),
             columns: RefCell::default(),
             has_fleet: Cell::new(false),
+            fleet_missed: Cell::default(),
             groups_of: RefCell::default(),
         }
     }

@@ -15,20 +15,24 @@ use ipc::fleet::{
     FleetSaid, FleetSettings,
 };
 use stores::redis::{Command, Redis, RedisLogin, RedisReply};
-use stores::{Address, Kind, Limits, ServerTls, Session, Stores};
+use stores::{Address, Limits, ServerTls, Session, Stores};
 
 use tokio::sync::Notify;
 
 use crate::source::tls;
 
+mod check;
 mod machines;
+mod refusal;
 
-pub use machines::fleet_round_trip;
+pub use check::{FleetChecked, check_fleet};
 
 /// What runs in the store.
 const SCRIPT: &str = include_str!("store.lua");
 /// What is known of machines; the key of a claim has its number behind it. The braces keep all of them together.
 const KEY: &[u8] = b"nagaya{f}:";
+/// The same where it is only tried whether all can be done.
+const TRIED_KEY: &[u8] = b"nagaya{f}:check:";
 /// Connections: one that works, and one that is waited for no longer.
 const CONNECTIONS_MAX: usize = 4;
 /// No request of a client has this number.
@@ -57,6 +61,8 @@ pub struct FleetAsker {
     /// For connections over which calls are waited for.
     listening: Rc<Stores>,
     settings: FleetSettings,
+    /// How all keys begin.
+    prefix: &'static [u8],
     login: RedisLogin,
     timeout: Duration,
     /// Where it is, or where Sentinels are.
@@ -116,6 +122,7 @@ impl FleetAsker {
             stores: stores(timeout, CONNECTIONS_MAX),
             listening: stores(LISTEN_PATIENCE, 1),
             settings,
+            prefix: KEY,
             login,
             timeout,
             places,
@@ -169,7 +176,7 @@ impl FleetAsker {
     /// The store does not say whether there is one.
     pub async fn listen(&self) -> Result<Option<FleetAnswer>, String> {
         let way = self.way.borrow().clone()?;
-        let list = [KEY, b"w", self.settings.machine.as_bytes()].concat();
+        let list = self.list_of_calls();
         let seconds = LISTEN_S.to_string().into_bytes();
         let command = vec![b"BLPOP".to_vec(), list, seconds];
         let reply = tokio::select! {
@@ -191,7 +198,7 @@ impl FleetAsker {
 
     /// Why it is not listened to; what does not pass by itself is told once.
     fn unheard(&self, error: &stores::Error) -> String {
-        let why = error.to_string();
+        let why = self.told(error);
         let is_refused = ["NOPERM", "unknown command"]
             .iter()
             .any(|it| why.contains(it));
@@ -202,6 +209,10 @@ impl FleetAsker {
             );
         }
         why
+    }
+
+    fn told(&self, error: &stores::Error) -> String {
+        refusal::told(error, self.settings.tls.is_some())
     }
 
     async fn grants(&self, question: &FleetQuestion) -> Result<FleetSaid, String> {
@@ -230,7 +241,7 @@ impl FleetAsker {
             let script = self.load(client).await?;
             reply = ask(&script).await;
         }
-        reply.map_err(|error| told(&error))
+        reply.map_err(|error| self.told(&error))
     }
 
     /// Has the store keep the script, and learns what it calls it.
@@ -243,7 +254,7 @@ impl FleetAsker {
                 Ok(name)
             }
             Ok(_) => Err("the store does not take the script".to_owned()),
-            Err(error) => Err(told(&error)),
+            Err(error) => Err(self.told(&error)),
         }
     }
 
@@ -312,14 +323,25 @@ impl FleetAsker {
         Err(why)
     }
 
+    /// What a key of a claim is called in the store: those of rates are kept apart.
+    fn key(&self, kind: &[u8], key: [u64; 2]) -> Vec<u8> {
+        let [first, second] = key.map(u64::to_be_bytes);
+        [self.prefix, kind, &first, &second].concat()
+    }
+
+    /// Where the store calls this machine.
+    fn list_of_calls(&self) -> Vec<u8> {
+        [self.prefix, b"w", self.settings.machine.as_bytes()].concat()
+    }
+
     fn command(&self, question: &FleetQuestion, script: &[u8]) -> Command {
         let FleetQuestion { claims, rates, .. } = question;
         let number = |number: u64| number.to_string().into_bytes();
         let mut words = vec![b"EVALSHA".to_vec(), script.to_vec()];
         words.push(number((claims.len() + rates.len()) as u64 + 1));
-        words.push(KEY.to_vec());
-        words.extend(claims.iter().map(|claim| key(b"", claim.key)));
-        words.extend(rates.iter().map(|claim| key(b"r", claim.key)));
+        words.push(self.prefix.to_vec());
+        words.extend(claims.iter().map(|claim| self.key(b"", claim.key)));
+        words.extend(rates.iter().map(|claim| self.key(b"r", claim.key)));
         words.push(self.settings.machine.clone().into_bytes());
         words.push(format!("{:x}", question.run).into_bytes());
         words.push(number(question.seq));
@@ -352,20 +374,6 @@ impl FleetAsker {
     }
 }
 
-/// What a key of a claim is called in the store: those of rates are kept apart.
-fn key(kind: &[u8], key: [u64; 2]) -> Vec<u8> {
-    let [first, second] = key.map(u64::to_be_bytes);
-    [KEY, kind, &first, &second].concat()
-}
-
-/// Why the store has not answered, in its own words where it has some.
-fn told(error: &stores::Error) -> String {
-    match error.kind() {
-        Kind::Server => error.to_string(),
-        _ => format!("the store does not answer: {error}"),
-    }
-}
-
 /// The address that a Sentinel has told.
 fn place_in(reply: &RedisReply) -> Option<Address> {
     let RedisReply::Array(words) = reply else {
@@ -383,7 +391,7 @@ fn understood(reply: &RedisReply, question: &FleetQuestion) -> Option<FleetSaid>
     let RedisReply::Array(replies) = reply else {
         return None;
     };
-    let ([quiet_ms, machines, has_namesake, keys], said) = replies.split_first_chunk()?;
+    let ([quiet_ms, machines, keys], said) = replies.split_first_chunk()?;
     let RedisReply::Bytes(keys) = keys else {
         return None;
     };
@@ -414,7 +422,6 @@ fn understood(reply: &RedisReply, question: &FleetQuestion) -> Option<FleetSaid>
     Some(FleetSaid::Granted {
         quiet_ms: number(quiet_ms)?,
         machines: count(machines)?,
-        has_namesake: number(has_namesake)? > 0,
         called: called(keys),
         grants: grants.collect::<Option<_>>()?,
         rates,

@@ -2,8 +2,8 @@
 -- KEYS: what is known of machines, and the keys of claims; each ends with the 16 bytes that it is called by.
 -- ARGV: the machine, its run, the number of its word, its lease in ms, how many claims are of permits; of each of these
 -- limit, used, keep, need, want, weight; of each of a rate ns for one, us for a burst, want, demand, us that are spent.
--- Answers: ms for which nothing new is given out, machines, whether another has the machine's name, the keys it is called
--- for; of each claim what it may hold, its part, whether there is less than is wanted, whether others were called to give;
+-- Answers: ms for which nothing new is given out, machines, the keys the machine is called for; of each claim what it may hold,
+-- its part, whether there is less than is wanted, whether others were called to give;
 -- of each of a rate how many may begin, us until there is one more, us until there is a whole burst.
 -- Or -1: a later word of the holder was heard.
 local FORGET, CALM, CALL_KEYS, CALLS = 3600000, 400, 64, 8
@@ -44,7 +44,7 @@ if own.long <= lease or now - own.at_long > own.long * 2 then own.long, own.at_l
 local id = own.id
 last = math.max(last, id)
 
-local longest, gone, name_of, machines, namesake = 1, {}, {}, 0, 0
+local longest, gone, name_of, machines = 1, {}, {}, 0
 for _, it in ipairs(known) do
   if now - it.at_long <= it.long * 2 then longest = math.max(longest, it.long) end
   name_of[it.id] = it.name
@@ -60,7 +60,6 @@ for _, it in ipairs(known) do
       end
     end
     if first or overlaps then machines = machines + 1 end
-    if it ~= own and it.name == machine and it.seen > own.since then namesake = 1 end
   end
 end
 
@@ -123,7 +122,7 @@ local function call(record, key)
   if #keys < CALL_KEYS then keys[#keys + 1] = string.sub(key, -16) end
 end
 
-local answer = {math.max(quiet - now, 0), machines, namesake, table.concat(called)}
+local answer = {math.max(quiet - now, 0), machines, table.concat(called)}
 local turn = math.floor(now / math.max(math.floor(longest / 10), 100))
 local function needed(record) return record.need end
 local function beyond(record) return math.max(record.want - record.need, 0) end

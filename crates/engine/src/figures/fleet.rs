@@ -1,9 +1,11 @@
 //! The store that machines share: whether it answers, and what is leased of it.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use control::{Fleet, FleetLease, Status};
 use limits::fleet::FleetState;
+use limits::{LimitId, LimitLook};
 
 use super::exposition::Text;
 use crate::worker::Shared;
@@ -18,7 +20,8 @@ pub(crate) fn collect(shared: &Shared) -> Option<Fleet> {
     let leases = limits.definitions().iter().enumerate();
     let leases = leases.filter_map(|(index, definition)| {
         let id = limits.id(index)?;
-        let lease = look.leases.iter().find(|it| it.limit == id)?;
+        let found = look.leases.binary_search_by_key(&id, |it| it.limit).ok()?;
+        let lease = look.leases.get(found)?;
         Some(FleetLease {
             limit: definition.identity.clone(),
             keys: lease.keys,
@@ -33,6 +36,7 @@ pub(crate) fn collect(shared: &Shared) -> Option<Fleet> {
         drained: shared.fleet.is_drained(),
         slowest_answer_s: shared.fleet.slowest().map(|it| it.as_secs_f64()),
         answered_ago_s: look.answered.map(|ago| ago.as_secs_f64()),
+        why: (look.state == FleetState::Lost).then(|| shared.fleet.why()),
         leases: leases.collect(),
     })
 }
@@ -45,22 +49,47 @@ fn word(state: FleetState) -> &'static str {
     }
 }
 
+/// How the store is, in words.
+pub(super) fn store(of: &Fleet) -> String {
+    let why = of.why.iter().filter(|why| !why.is_empty());
+    let why: String = why.map(|why| format!(": {why}")).collect();
+    match (&*of.store, of.answered_ago_s) {
+        ("lost", Some(ago)) => format!("store lost for {ago:.0} s{why}"),
+        ("lost", None) => format!("store never answered{why}"),
+        ("quiet", _) => "store gives out nothing yet".to_owned(),
+        _ => "store answers".to_owned(),
+    }
+}
+
+/// What has come to each rate that machines share, since the server started.
+pub(crate) fn rates(shared: &Shared) -> Vec<(String, LimitLook)> {
+    let generation = shared.generation();
+    let limits = generation.iter().map(|it| &it.limits);
+    let named = limits.flat_map(|limits| {
+        let definitions = limits.definitions().iter().enumerate();
+        let shared = definitions.filter(|(_, it)| it.fleet.is_some() && it.rate.is_some());
+        shared.filter_map(|(index, it)| Some((limits.id(index)?, it.identity.clone())))
+    });
+    let mut named: BTreeMap<LimitId, String> = named.collect();
+    if named.is_empty() {
+        return Vec::new();
+    }
+    let looks = shared.limits.ledger.totals().into_iter();
+    let looks = looks.filter_map(|look| Some((named.remove(&look.limit)?, look)));
+    looks.collect()
+}
+
 /// Puts it into a line.
 pub(super) fn line(figures: &Status) -> Option<(&'static str, String)> {
     let of = figures.fleet.as_ref()?;
     let sum = |count: fn(&FleetLease) -> u64| of.leases.iter().map(count).sum::<u64>();
-    let store = match (&*of.store, of.answered_ago_s) {
-        ("lost", Some(ago)) => format!("store lost for {ago:.0} s"),
-        ("lost", None) => "store never answered".to_owned(),
-        ("quiet", _) => "store gives out nothing yet".to_owned(),
-        _ => "store answers".to_owned(),
-    };
+    let store = store(of);
     let (leased, in_flight) = (sum(|it| it.leased), sum(|it| it.in_flight));
     let machines = of.machines;
     let mut text =
         format!("{store} · {machines} machines · {leased} permits leased, {in_flight} in flight");
     if of.drained {
-        text.push_str(" · drained: nagaya fleet drain --undo has it serve again");
+        text.push_str(" · drained: nagaya fleet undrain has it serve again");
     }
     Some(("fleet", text))
 }

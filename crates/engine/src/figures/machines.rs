@@ -6,31 +6,50 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use config::DIGEST_PARTS;
 use config::model::Fleet;
-use control::{FleetLease, FleetMachine, FleetMachines};
-use ipc::fleet::{DrainOrder, MachineReport};
+use control::{FleetLease, FleetMachine, FleetMachines, FleetRate};
+use ipc::fleet::{DrainOrder, MachineReport, OrderOutcome};
+use limits::{Concurrent, Definition, Keyed};
 
 use super::fleet;
 use super::table::{count, grid};
 use crate::fleet::inquiry::LEASES_MAX;
+use crate::fleet::report::PAUSE;
 use crate::worker::Shared;
 
-/// Characters of a version, of a digest and of a limit's name.
+/// Characters of a version, of a digest, of a part's name and of a limit's.
 const VERSION_CHARS_MAX: usize = 32;
 const DIGEST_CHARS_MAX: usize = 12;
+const PART_CHARS_MAX: usize = 32;
 const LIMIT_CHARS_MAX: usize = 200;
+/// Parts of a configuration.
+const PARTS_MAX: usize = 64;
+/// Requests a second that are believed.
+const PER_S_MAX: f64 = 1e9;
 /// Limits and machines of one that are shown.
 const LIMITS_SHOWN_MAX: usize = 50;
 const MACHINES_SHOWN_MAX: usize = 8;
 
+const NO_FLEET: &str = "the configuration in force has no `[fleet]`";
+
 /// Answers `fleet`, with `json` after it or not.
 pub(crate) fn machines(shared: &Shared, is_json: bool) -> String {
     match collect(shared, None) {
-        Ok(of) if is_json => control::json(&of),
-        Ok(of) => table(&of),
+        Ok((_, of, _)) if is_json => control::json(&of),
+        Ok((_, of, store)) => table(&of, &store),
         Err(why) => format!("error: {why}\n"),
     }
+}
+
+/// Other machines that were heard of lately, as far as the store tells.
+pub(crate) fn others(shared: &Shared) -> Vec<String> {
+    let of = collect(shared, None).map(|(_, of, _)| of.machines);
+    let others = of.into_iter().flatten();
+    let others = others.filter(|it| !it.here && !it.is_lost());
+    others
+        .map(|it| it.machine)
+        .take(MACHINES_SHOWN_MAX)
+        .collect()
 }
 
 /// Has a machine drained, or serve again.
@@ -43,9 +62,19 @@ pub(crate) fn drain(shared: &Shared, machine: &str, is_drained: bool) -> String 
         machine: machine.to_owned(),
         is_drained,
     };
-    match collect(shared, Some(order)) {
-        Ok(_) => "done\n".to_owned(),
-        Err(why) => format!("error: {why}\n"),
+    if fleet::collect(shared).is_none() {
+        return format!("error: {NO_FLEET}\n");
+    }
+    match collect(shared, Some(order)).map(|(outcome, ..)| outcome) {
+        Ok(OrderOutcome::Kept) => "done\n".to_owned(),
+        Ok(OrderOutcome::Unknown) => {
+            format!("error: no machine of the fleet is called `{machine}`\n")
+        }
+        Ok(OrderOutcome::Several) => format!(
+            "error: several machines are called `{machine}`, and all would be drained: give each a `machine` of its own in [fleet]\n"
+        ),
+        Ok(OrderOutcome::HereAlone(why)) => format!("here: {why}\n"),
+        Err(why) => format!("undone: {why}\n"),
     }
 }
 
@@ -58,43 +87,84 @@ pub(crate) fn drained(shared: &Shared) -> String {
     word.to_owned()
 }
 
-fn collect(shared: &Shared, order: Option<DrainOrder>) -> Result<FleetMachines, String> {
+/// What became of the order, the machines, and how the store is, in words.
+fn collect(
+    shared: &Shared,
+    order: Option<DrainOrder>,
+) -> Result<(OrderOutcome, FleetMachines, String), String> {
     let lease = shared.generation().and_then(|it| it.limits.fleet);
     let (Some(fleet), Some(rules)) = (fleet::collect(shared), lease) else {
-        return Err("the configuration in force has no `[fleet]`".to_owned());
+        return Err(NO_FLEET.to_owned());
     };
-    let reports = shared.fleet.list(order)?;
+    let (outcome, reports) = shared.fleet.list(order)?;
     let mut machines: Vec<_> = reports.into_iter().map(machine).collect();
     compare(&mut machines);
-    Ok(FleetMachines {
+    let words = fleet::store(&fleet);
+    let of = FleetMachines {
         store: fleet.store,
         lease_s: rules.lease.as_secs_f64(),
+        limits: sizes(shared, &machines),
         machines,
-    })
+    };
+    Ok((outcome, of, words))
+}
+
+/// What the limits that machines tell of are here.
+fn sizes(shared: &Shared, machines: &[FleetMachine]) -> BTreeMap<String, String> {
+    let leases = machines.iter().flat_map(|it| &it.leases);
+    let rates = machines.iter().flat_map(|it| &it.rates);
+    let names = leases.map(|it| it.limit.as_str());
+    let names: BTreeSet<&str> = names.chain(rates.map(|it| it.limit.as_str())).collect();
+    let generation = shared.generation();
+    let definitions = generation.iter().flat_map(|it| it.limits.definitions());
+    let told = definitions.filter(|it| names.contains(it.identity.as_str()));
+    told.map(|it| (it.identity.clone(), size(&shared.limits.in_force(it).0)))
+        .collect()
+}
+
+fn size(of: &Definition) -> String {
+    let size = match (of.concurrent, of.rate) {
+        (Some(Concurrent::Fixed(permits)), _) => count(permits.into()),
+        (_, Some(rate)) => rate.to_string(),
+        _ => "-".to_owned(),
+    };
+    match of.keyed {
+        Keyed::Fixed => size,
+        Keyed::Dynamic => format!("{size} a key"),
+    }
 }
 
 /// What is made of a report.
 fn machine(of: MachineReport) -> FleetMachine {
     let told = FleetMachine::of_json(&of.report).unwrap_or_default();
-    let mut digests = told.digests;
-    digests.retain(|part, _| DIGEST_PARTS.contains(&part.as_str()));
-    for digest in digests.values_mut() {
-        *digest = printable(digest, DIGEST_CHARS_MAX);
-    }
+    let digests = told.digests.into_iter().take(PARTS_MAX);
+    let digests = digests.map(|(part, digest)| {
+        let part = printable(&part, PART_CHARS_MAX);
+        (part, printable(&digest, DIGEST_CHARS_MAX))
+    });
     let leases = told.leases.into_iter().take(LEASES_MAX);
     let leases = leases.map(|it| FleetLease {
         limit: printable(&it.limit, LIMIT_CHARS_MAX),
         ..it
+    });
+    let rates = told.rates.into_iter().take(LEASES_MAX);
+    let rates = rates.map(|it| FleetRate {
+        limit: printable(&it.limit, LIMIT_CHARS_MAX),
+        begun_per_s: it.begun_per_s.clamp(0.0, PER_S_MAX),
+        came_per_s: it.came_per_s.clamp(0.0, PER_S_MAX),
+        queued: it.queued,
     });
     FleetMachine {
         machine: of.machine,
         here: of.is_here,
         heard_ago_s: of.heard_ms.map(|ms| ms as f64 / 1e3),
         to_drain: of.is_drained,
+        namesakes: of.has_namesake,
         version: printable(&told.version, VERSION_CHARS_MAX),
-        digests,
+        digests: digests.collect(),
         differs: Vec::new(),
         leases: leases.collect(),
+        rates: rates.collect(),
         ..told
     }
 }
@@ -110,28 +180,29 @@ fn printable(text: &str, chars_max: usize) -> String {
 
 /// Notes which parts of each machine are not what most of those have that are there.
 fn compare(machines: &mut [FleetMachine]) {
-    for part in DIGEST_PARTS {
-        let mut votes = BTreeMap::<String, (usize, bool)>::new();
-        for it in machines.iter().filter(|it| !it.is_lost()) {
-            if let Some(digest) = it.digests.get(part) {
-                let vote = votes.entry(digest.clone()).or_default();
-                *vote = (vote.0 + 1, vote.1 || it.here);
-            }
+    let digests = machines.iter().flat_map(|it| it.digests.keys().cloned());
+    let parts: BTreeSet<String> = digests.collect();
+    for part in parts {
+        let mut votes = BTreeMap::<Option<String>, (usize, bool)>::new();
+        let tell = |it: &&FleetMachine| !it.is_lost() && !it.digests.is_empty();
+        for it in machines.iter().filter(tell) {
+            let vote = votes.entry(it.digests.get(&part).cloned()).or_default();
+            *vote = (vote.0 + 1, vote.1 || it.here);
         }
         let Some((most, _)) = votes.into_iter().max_by_key(|(_, vote)| *vote) else {
             continue;
         };
-        for it in machines.iter_mut() {
-            let digest = it.digests.get(part);
-            if digest.is_some_and(|digest| *digest != most) {
-                it.differs.push(part.to_owned());
+        for it in machines.iter_mut().filter(|it| !it.digests.is_empty()) {
+            if it.digests.get(&part) != most.as_ref() {
+                it.differs.push(part.clone());
             }
         }
     }
 }
 
-fn table(of: &FleetMachines) -> String {
-    let mut out = format!("store {} · lease {} s\n", of.store, of.lease_s);
+fn table(of: &FleetMachines, store: &str) -> String {
+    let (lease_s, old_s) = (of.lease_s, PAUSE.as_secs());
+    let mut out = format!("{store} · lease {lease_s} s · figures are up to {old_s} s old\n");
     let rows = of.machines.iter().map(|it| {
         let here = if it.here { " (here)" } else { "" };
         let heard = it.heard_ago_s;
@@ -163,14 +234,25 @@ fn table(of: &FleetMachines) -> String {
     ];
     grid(&heads, rows.collect(), &mut out);
     limits(of, &mut out);
-    for it in of.machines.iter().filter(|it| !it.differs.is_empty()) {
-        let parts = it.differs.iter().filter_map(|part| {
-            let digest = it.digests.get(part)?;
-            Some(format!("{part} {digest}"))
+    for it in &of.machines {
+        let name = &it.machine;
+        // Writing to memory does not fail.
+        let _ = match it.namesakes {
+            true => writeln!(
+                out,
+                "\nseveral machines are called {name}: give each a `machine` of its own in [fleet]"
+            ),
+            false => Ok(()),
+        };
+        let parts = it.differs.iter().map(|part| {
+            let digest = it.digests.get(part);
+            format!("{part} {}", digest.map_or("-", String::as_str))
         });
         let parts: Vec<_> = parts.collect();
-        // Writing to memory does not fail.
-        let _ = writeln!(out, "\n{} differs: {}", it.machine, parts.join(", "));
+        let _ = match parts.as_slice() {
+            [] => Ok(()),
+            parts => writeln!(out, "\n{name} differs: {}", parts.join(", ")),
+        };
     }
     out
 }
@@ -186,38 +268,84 @@ fn state(of: &FleetMachine) -> &'static str {
     }
 }
 
-/// What is leased of each limit, and by whom; of machines that are there.
+/// What is leased of each limit, what came to each rate, and where; of machines that are there.
 fn limits(of: &FleetMachines, out: &mut String) {
     let there = || of.machines.iter().filter(|it| !it.is_lost());
-    let names: BTreeSet<&str> = there()
-        .flat_map(|it| &it.leases)
-        .map(|it| it.limit.as_str())
-        .collect();
-    let rows = names.into_iter().map(|name| {
-        let mut sums = [0_u64; 3];
-        let mut by_machine = Vec::new();
-        for it in there() {
-            for lease in it.leases.iter().filter(|lease| lease.limit == name) {
-                let own = [lease.leased, lease.in_flight, lease.queued];
+    let mut leases = Rows::default();
+    for it in there() {
+        for lease in &it.leases {
+            let own = [lease.leased, lease.in_flight, lease.queued].map(|it| it as f64);
+            leases.add(&lease.limit, &it.machine, own);
+        }
+    }
+    let heads = [
+        "limit",
+        "permits",
+        "held",
+        "in flight",
+        "waiting",
+        "by machine",
+    ];
+    grid(&heads, leases.cells(of, whole), out);
+    let mut rates = Rows::default();
+    for it in there() {
+        for rate in &it.rates {
+            let own = [rate.begun_per_s, rate.came_per_s, rate.queued as f64];
+            rates.add(&rate.limit, &it.machine, own);
+        }
+    }
+    let heads = [
+        "limit",
+        "rate",
+        "began/s",
+        "came/s",
+        "waiting",
+        "by machine",
+    ];
+    grid(&heads, rates.cells(of, tenths), out);
+}
+
+/// Figures of limits by machine.
+#[derive(Default)]
+struct Rows<'a>(BTreeMap<&'a str, Vec<(&'a str, [f64; 3])>>);
+
+impl<'a> Rows<'a> {
+    fn add(&mut self, limit: &'a str, machine: &'a str, own: [f64; 3]) {
+        self.0.entry(limit).or_default().push((machine, own));
+    }
+
+    fn cells(&self, of: &FleetMachines, told: fn(f64) -> String) -> Vec<Vec<String>> {
+        let row = |(name, own): (&&str, &Vec<(&str, [f64; 3])>)| {
+            let mut sums = [0.0; 3];
+            for (_, own) in own {
                 for (sum, own) in sums.iter_mut().zip(own) {
-                    *sum = sum.saturating_add(own);
+                    *sum += own;
                 }
-                let own = own.map(count).join("/");
-                by_machine.push(format!("{} {own}", it.machine));
             }
-        }
-        let more = by_machine.len().saturating_sub(MACHINES_SHOWN_MAX);
-        by_machine.truncate(MACHINES_SHOWN_MAX);
-        if more > 0 {
-            by_machine.push(format!("{more} more"));
-        }
-        let cells = std::iter::once(name.to_owned()).chain(sums.map(count));
-        let cells = cells.chain([by_machine.join(", ")]);
-        cells.collect::<Vec<String>>()
-    });
-    let rows = rows.take(LIMITS_SHOWN_MAX).collect();
-    let heads = ["limit", "held", "in flight", "waiting", "by machine"];
-    grid(&heads, rows, out);
+            let shown = own.iter().take(MACHINES_SHOWN_MAX);
+            let shown =
+                shown.map(|(machine, own)| format!("{machine} {}", own.map(told).join("/")));
+            let more = own.len().saturating_sub(MACHINES_SHOWN_MAX);
+            let more = (more > 0).then(|| format!("{more} more"));
+            let by_machine: Vec<_> = shown.chain(more).collect();
+            let size = of.limits.get(*name).map_or("-", String::as_str);
+            let cells = [(*name).to_owned(), size.to_owned()].into_iter();
+            let cells = cells.chain(sums.map(told));
+            cells.chain([by_machine.join(", ")]).collect()
+        };
+        self.0.iter().take(LIMITS_SHOWN_MAX).map(row).collect()
+    }
+}
+
+fn whole(figure: f64) -> String {
+    count(figure as u64)
+}
+
+fn tenths(figure: f64) -> String {
+    match figure < 10.0 && figure.fract() > 0.0 {
+        true => format!("{figure:.1}"),
+        false => whole(figure.round()),
+    }
 }
 
 #[cfg(test)]
@@ -230,6 +358,7 @@ mod tests {
             is_here: machine == "web1",
             heard_ms: Some(heard_ms),
             is_drained: false,
+            has_namesake: false,
             report: control::json(told),
         }
     }
@@ -247,6 +376,12 @@ mod tests {
                 in_flight: 4,
                 queued: 3,
             }],
+            rates: vec![FleetRate {
+                limit: "logins".to_owned(),
+                begun_per_s: 1.5,
+                came_per_s: 20.25,
+                queued: 1,
+            }],
             ..FleetMachine::default()
         }
     }
@@ -263,13 +398,30 @@ mod tests {
         compare(&mut two);
         assert_eq!(two[0].differs.len(), 0);
         assert_eq!(two[1].differs, ["limits"]);
-        let shown = table(&FleetMachines {
-            store: "answers".into(),
+        // What one has alone differs, too.
+        two[1].digests.insert("log".to_owned(), "c".to_owned());
+        two.iter_mut().for_each(|it| it.differs.clear());
+        compare(&mut two);
+        two[1].namesakes = true;
+        let limits = [("shop", "12"), ("logins", "3/s a key")];
+        let limits = limits.map(|(name, size)| (name.to_owned(), size.to_owned()));
+        let of = FleetMachines {
             lease_s: 5.0,
+            limits: limits.into(),
             machines: two.into(),
-        });
-        assert!(shown.contains("web2 differs: limits b"), "{shown}");
-        assert!(shown.contains("web1 5/4/3, web2 5/4/3"), "{shown}");
+            ..FleetMachines::default()
+        };
+        let shown = table(&of, "store answers");
+        for told in [
+            "store answers · lease 5 s · figures are up to 3 s old\n",
+            "web2 differs: limits b, log c",
+            "several machines are called web2",
+            "web1 5/4/3, web2 5/4/3",
+            "3/s a key",
+            "web1 1.5/20/1, web2 1.5/20/1",
+        ] {
+            assert!(shown.contains(told), "{told}: {shown}");
+        }
     }
 
     #[test]
@@ -283,6 +435,16 @@ mod tests {
             ..FleetLease::default()
         };
         lied.leases = vec![lease; 1_000];
+        let rate = FleetRate {
+            limit: "\u{7}".repeat(9_999),
+            begun_per_s: f64::MAX,
+            came_per_s: -1.0,
+            queued: u64::MAX,
+        };
+        lied.rates = vec![rate; 1_000];
+        for number in 0..1_000 {
+            lied.digests.insert(format!("{number}\u{7}"), String::new());
+        }
         let made_up = ["", "[", "{\"version\":1}", "{\"leases\":[{\"leased\":-1}]}"];
         let made_up = made_up.map(|text| MachineReport {
             report: text.to_owned(),
@@ -291,10 +453,11 @@ mod tests {
         let reports = [report("web1", 0, &lied), report("web2", 0, &lied)];
         let mut machines: Vec<_> = reports.into_iter().chain(made_up).map(machine).collect();
         compare(&mut machines);
-        let shown = table(&FleetMachines {
+        let of = FleetMachines {
             machines,
             ..FleetMachines::default()
-        });
+        };
+        let shown = table(&of, "");
         let is_odd = |it: char| it != '\n' && it.is_control() || it == '\u{202e}';
         assert!(!shown.contains(is_odd) && shown.len() < 20_000, "{shown}");
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ipc::fleet::{DrainOrder, FleetSaid, MACHINES_MAX, MachineReport};
+use ipc::fleet::{DrainOrder, FleetSaid, MACHINES_MAX, MachineReport, OrderOutcome};
 use tokio::sync::Notify;
 
 /// How long an answer may take: less than who asks waits.
@@ -21,6 +21,8 @@ pub(crate) const LEASES_MAX: usize = 32;
 pub(crate) struct FleetInquiry {
     is_drained: AtomicBool,
     slowest_us: AtomicU64,
+    /// Why the store has not answered last. Held for a copy.
+    why: Mutex<String>,
     listing: Mutex<Listing>,
     listed: Condvar,
     /// Somebody asks.
@@ -34,7 +36,7 @@ struct Listing {
     /// What comes before it, until it is taken to the store.
     question: Option<Option<DrainOrder>>,
     machines: Vec<MachineReport>,
-    answer: Option<Result<(), String>>,
+    answer: Option<Result<OrderOutcome, String>>,
 }
 
 impl FleetInquiry {
@@ -59,8 +61,24 @@ impl FleetInquiry {
         self.slowest_us.store(us, Relaxed);
     }
 
-    /// Has the store list machines, after an order; the error says why it does not.
-    pub(crate) fn list(&self, order: Option<DrainOrder>) -> Result<Vec<MachineReport>, String> {
+    /// Why the store has not answered last, a clause.
+    pub(crate) fn why(&self) -> String {
+        let why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+        why.clone()
+    }
+
+    pub(super) fn set_why(&self, why: &str) {
+        let mut known = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != why {
+            why.clone_into(&mut known);
+        }
+    }
+
+    /// Has the store list machines, after an order, and tells what became of that; the error says why it does not.
+    pub(crate) fn list(
+        &self,
+        order: Option<DrainOrder>,
+    ) -> Result<(OrderOutcome, Vec<MachineReport>), String> {
         let mut listing = self.lock();
         let id = listing.id + 1;
         *listing = Listing {
@@ -77,8 +95,8 @@ impl FleetInquiry {
         }
         listing.question = None;
         let answer = listing.answer.take();
-        answer.unwrap_or_else(|| Err("the fleet's store does not answer".to_owned()))?;
-        Ok(std::mem::take(&mut listing.machines))
+        let outcome = answer.unwrap_or_else(|| Err(self.why()))?;
+        Ok((outcome, std::mem::take(&mut listing.machines)))
     }
 
     /// What is asked, with its number, if nobody has taken it yet.
@@ -123,6 +141,7 @@ mod tests {
             is_here: false,
             heard_ms: None,
             is_drained: false,
+            has_namesake: false,
             report: String::new(),
         })
     }
@@ -150,10 +169,10 @@ mod tests {
         for number in 0..MACHINES_MAX + 5 {
             inquiry.hear(id, machine(format!("web{number}")));
         }
-        inquiry.hear(id, FleetSaid::Listed(Ok(())));
+        inquiry.hear(id, FleetSaid::Listed(Ok(OrderOutcome::Kept)));
         let listed = asking.join().unwrap();
         // Where this thread stood still for all of its patience, it was not heard.
-        assert!(listed.is_err() || listed.is_ok_and(|it| it.len() == MACHINES_MAX));
+        assert!(listed.is_err() || listed.is_ok_and(|it| it.1.len() == MACHINES_MAX));
         assert!(inquiry.take().is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! All limits of a generation: compiled with it, named by the ledger once it is in force.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub struct Limits {
     /// By which rules permits are leased of a store that machines share.
     pub(crate) fleet: Option<FleetRules>,
     /// Digests of the configuration's parts, where there are such rules.
-    pub(crate) digests: Vec<(&'static str, String)>,
+    pub(crate) digests: BTreeMap<String, String>,
     /// Workers of the gateway.
     pub(super) workers: usize,
     definitions: Vec<Definition>,

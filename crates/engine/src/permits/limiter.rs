@@ -252,13 +252,22 @@ impl Limiter {
     }
 
     /// A limit as it is now, and who says so.
-    pub(super) fn in_force(&self, configured: &Definition) -> (Definition, Origin) {
+    pub(crate) fn in_force(&self, configured: &Definition) -> (Definition, Origin) {
         let changed = self.lock();
         let found = changed.iter().find(|it| it.configured == *configured);
         match found {
             Some(it) => (it.in_force(), it.origin()),
             None => (configured.clone(), Origin::Configured),
         }
+    }
+
+    /// Limits that are other than configured, each in a line, in the order of their names.
+    pub(crate) fn changes(&self) -> String {
+        let changed = self.lock();
+        let lines = changed.iter().map(|it| format!("{:?}\n", it.in_force()));
+        let mut lines: Vec<_> = lines.collect();
+        lines.sort();
+        lines.concat()
     }
 
     /// Changes what is known of a limit, and the limit with it.

@@ -19,7 +19,7 @@ use super::rows::{self, Row};
 use super::set;
 use crate::costs::Costs;
 use crate::directory::told as of_rows;
-use crate::figures::{count, grid};
+use crate::figures::{count, grid, machines};
 use crate::programs::recent;
 use crate::rewrite::told as rewriting;
 use crate::scripts::tried;
@@ -398,11 +398,23 @@ fn why(shared: &Shared, id: &str) -> String {
     if all.is_empty() {
         return format!(
             "error: no refusal of request {id} is remembered: the last {} are, and of each limit, key and \
-             network the last one, until the server restarts; its access record has the reason, if json or ltsv is written\n",
-            count(REMEMBERED_MAX as u64)
+             network the last one, until the server restarts; its access record has the reason, if json or ltsv is written{}\n",
+            count(REMEMBERED_MAX as u64),
+            elsewhere(shared)
         );
     }
     all.join("\n")
+}
+
+/// Where else a refusal may be remembered: a machine of a fleet knows its own.
+fn elsewhere(shared: &Shared) -> String {
+    let rules = shared.generation().and_then(|it| it.limits.fleet);
+    let others = rules.map(|_| machines::others(shared).join(", "));
+    match others.as_deref() {
+        None => String::new(),
+        Some("") => "; other machines of the fleet remember their own".to_owned(),
+        Some(others) => format!("; other machines of the fleet remember their own: ask {others}"),
+    }
 }
 
 fn told(remembered: &Remembered, costs: &Costs) -> String {

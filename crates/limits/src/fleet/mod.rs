@@ -99,8 +99,6 @@ pub struct StoreReply {
     pub quiet_ms: u64,
     /// Machines it has heard of within a lease.
     pub machines: u32,
-    /// Whether another machine goes by the name of this one.
-    pub has_namesake: bool,
     /// Keys to be claimed again at once: another machine waits for what this one holds, or has given back what this one waits for.
     pub called: Vec<FleetKey>,
     /// To each claim, in their order.

@@ -392,7 +392,6 @@ mod tests {
         let reply = StoreReply {
             quiet_ms: 0,
             machines: 1,
-            has_namesake: false,
             called: Vec::new(),
             grants: Vec::new(),
             rates: Vec::new(),

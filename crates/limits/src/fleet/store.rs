@@ -140,11 +140,10 @@ impl StoreModel {
                 .draw(terms, claim)
         });
         let rates = rates.collect();
-        let (machines, has_namesake) = self.machines(now_ms, longest_ms, holder);
+        let machines = self.machines(now_ms, longest_ms);
         Some(StoreReply {
             quiet_ms: life.quiet_until_ms.saturating_sub(now_ms),
             machines,
-            has_namesake,
             called,
             grants,
             rates,
@@ -187,9 +186,9 @@ impl StoreModel {
         recent.map(|it| it.lease_ms).max().unwrap_or(1)
     }
 
-    /// How many machines there are, and whether another goes by the name of this one: runs of one name that are heard by
-    /// turns are of several machines, as one that has ended says nothing any more.
-    fn machines(&self, now_ms: u64, longest_ms: u64, own: &Holder) -> (u32, bool) {
+    /// How many machines there are: runs of one name that are heard by turns are of several machines, as one that has ended
+    /// says nothing any more.
+    fn machines(&self, now_ms: u64, longest_ms: u64) -> u32 {
         let seen = self.holders.iter();
         let seen: Vec<_> = seen
             .filter(|(_, it)| now_ms.saturating_sub(it.seen_ms) <= longest_ms)
@@ -202,11 +201,7 @@ impl StoreModel {
             before.peek().is_none() || before.any(|(_, its)| its.seen_ms > it.since_ms)
         };
         let count = seen.iter().filter(|it| is_counted(it)).count();
-        let since_ms = self.holders.get(own).map_or(now_ms, |it| it.since_ms);
-        let has_namesake = seen.iter().any(|(holder, it)| {
-            *holder != own && holder.machine == own.machine && it.seen_ms > since_ms
-        });
-        (u32::try_from(count).unwrap_or(u32::MAX), has_namesake)
+        u32::try_from(count).unwrap_or(u32::MAX)
     }
 
     fn grant(

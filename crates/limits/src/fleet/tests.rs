@@ -252,7 +252,6 @@ impl World {
         let reply = StoreReply {
             quiet_ms,
             machines,
-            has_namesake: false,
             called,
             grants: grants.collect(),
             rates: Vec::new(),
@@ -517,7 +516,6 @@ fn a_key_that_was_granted_before_others_has_its_share_as_soon_as_its_lease_is_ov
         let reply = StoreReply {
             quiet_ms: 0,
             machines: 2,
-            has_namesake: false,
             called: Vec::new(),
             grants: Vec::new(),
             rates: Vec::new(),

@@ -367,7 +367,7 @@ fn a_store_that_is_killed_and_comes_back_empty_never_lets_more_in() {
     lasting(LEASE / 2).for_each(drop);
     fleet.store.stop();
     for gateway in &fleet.gateways {
-        gateway.wait_for_message("the fleet's store does not answer");
+        gateway.wait_for_message("nothing is to be had of the fleet's store");
     }
     fleet.counted.check("the store has gone");
     // Each has its part, which is the whole limit.

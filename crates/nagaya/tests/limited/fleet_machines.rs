@@ -38,7 +38,9 @@ rules = [{ handler = { respond = { body = "fine" } } }]
 "#;
 
 fn start(store: &RedisServer, machine: &str, concurrent: u32) -> Gateway {
-    Gateway::with_config(NAGAYA, CONFIG)
+    let rate =
+        "limits = [{ rate = \"1000/s\", burst = 2000, scope = \"fleet\", on_loss = \"open\" }, ";
+    Gateway::with_config(NAGAYA, &CONFIG.replace("limits = [", rate))
         .with("store", store.address())
         .with("machine", machine)
         .with("concurrent", concurrent)
@@ -129,6 +131,14 @@ fn machines_tell_where_they_differ_and_one_is_drained_from_another_until_that_is
         matches!(all, [web1, web2] if web1.here && web1.differs.is_empty() && differs(web2))
     });
     await_fleet(&web1, &[], 0, &["web1 (here)", "web2 differs: limits "]);
+    eventually(PATIENCE, "what came to the rate", || {
+        assert_eq!(get(&web2).status, 200);
+        let shown = ask(&web1, "fleet");
+        let lines = shown.lines();
+        let mut rates = lines.filter(|it| it.contains("1000/s") && it.contains("web2 "));
+        rates.next().map(drop)
+    });
+    await_told(&web1, "why 0", "remember their own: ask web2");
     let unknown = "no machine of the fleet is called `web9`";
     await_fleet(&web1, &["drain", "web9"], 2, &[unknown]);
 
@@ -159,7 +169,7 @@ fn machines_tell_where_they_differ_and_one_is_drained_from_another_until_that_is
         all.iter().any(|it| it.machine == "web2" && it.to_drain)
     });
 
-    let undo = ["drain", "web2", "--undo", "--timeout", "600"];
+    let undo = ["undrain", "web2", "--timeout", "600"];
     await_fleet(&web1, &undo, 0, &["web2: serves\n"]);
     agent.await_line("up ready ");
     eventually(PATIENCE, "connections that are kept", || {
@@ -168,6 +178,47 @@ fn machines_tell_where_they_differ_and_one_is_drained_from_another_until_that_is
     await_machines(&web1, "no order any more", |all| {
         all.iter().all(|it| !it.to_drain && !it.drained)
     });
+
+    // Without the store each is drained from itself alone, and the store hears of it.
+    store.stop();
+    let unheard = "nothing was ordered. `nagaya fleet drain web2` typed on web2 needs no store";
+    await_fleet(&web1, &["drain", "web2"], 1, &["does not answer", unheard]);
+    await_fleet(&web2, &["drain", "web2"], 1, &["web2 is drained"]);
+    agent.await_line("drain");
+    store.restart();
+    await_machines(&web1, "the store to be told", |all| {
+        all.iter().any(|it| it.machine == "web2" && it.to_drain)
+    });
+}
+
+#[test]
+fn a_store_that_wants_a_password_and_a_second_machine_of_one_name_are_told_with_what_helps() {
+    let Some(shut) = RedisServer::start(&["--requirepass", "secret"]) else {
+        return;
+    };
+    let alone = Gateway::with_config(NAGAYA, &CONFIG.replace("closed", "open"))
+        .with("store", shut.address())
+        .with("machine", "web1")
+        .with("concurrent", 5)
+        .start();
+    let wanted = "the store wants a password: add `?password_file=FILE` to `store`";
+    await_told(&alone, "status", &format!("store never answered: {wanted}"));
+    await_told(&alone, "fleet", wanted);
+    alone.wait_for_message("nothing is to be had of the fleet's store");
+
+    let store = RedisServer::start(&[]).unwrap();
+    let web1 = start(&store, "web1", 5);
+    let other = start(&store, "web1", 5);
+    for gateway in [&web1, &other] {
+        gateway.wait_for_message("another machine of the fleet has the name of this one");
+    }
+    await_told(
+        &web1,
+        "fleet",
+        "several machines are called web1: give each",
+    );
+    let several = "several machines are called `web1`, and all would be drained";
+    await_fleet(&web1, &["drain", "web1"], 2, &[several]);
 }
 
 /// Asks one thing after another, over connections that are kept as long as they may be, and counts replies and connections.

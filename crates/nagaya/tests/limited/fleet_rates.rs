@@ -219,7 +219,7 @@ fn three_machines_let_in_no_more_than_a_rate_whatever_becomes_of_the_store() {
     fleet.await_rate(RATE * 7 / 10, "the others have all of it");
     fleet.store.stop();
     for gateway in &fleet.gateways[..2] {
-        gateway.wait_for_message("the fleet's store does not answer");
+        gateway.wait_for_message("nothing is to be had of the fleet's store");
     }
     // Each has a part, the machine that was killed too as long as it is remembered.
     fleet.await_rate(RATE / 3, "each has its part");

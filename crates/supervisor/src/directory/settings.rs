@@ -13,6 +13,8 @@ use ipc::archive::ArchiveSettings;
 use ipc::directory::{ServerSettings, SourceSettings};
 use ipc::fleet::FleetSettings;
 
+use super::row_key;
+
 /// Bytes of a password's file, and of one of authorities.
 const PASSWORD_BYTES_MAX: usize = 4 * 1024;
 const AUTHORITIES_BYTES_MAX: usize = 2 << 20;
@@ -78,6 +80,8 @@ pub fn fleet_settings(fleet: &Fleet) -> Result<FleetSettings, String> {
         database: store.database,
         machine: machine(Some(fleet))?,
         lease_ms: fleet.lease_ms,
+        // The same over upgrades, and no other gateway's.
+        gateway: u64::try_from(row_key()?.seal("", "fleet", &[]) >> 64).unwrap_or(0),
     })
 }
 

@@ -45,14 +45,18 @@ pub(super) fn fleet(
         value.report_help(message, help);
         return None;
     }
-    if !table.context.has_fleet.get() {
+    let context = table.context;
+    // Once in each file: of further limits the same is to be said.
+    if !context.has_fleet.get()
+        && context.fleet_missed.replace(Some(value.file)) != Some(value.file)
+    {
         let finding = problem(
             value.spot(),
-            "there is no `[fleet]`: nobody counts for several machines",
+            "there is no `[fleet]`: nobody counts for several machines what limits of this file say",
         );
         let help =
             "add `[fleet]` and `store = \"redis://…\"` to the first file, or leave `scope` out";
-        table.context.report(finding.help(help).absence());
+        context.report(finding.help(help).absence());
     }
     Some(on_loss)
 }

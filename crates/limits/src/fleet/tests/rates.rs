@@ -287,7 +287,6 @@ impl RateWorld {
         let reply = StoreReply {
             quiet_ms: said.0,
             machines: said.1,
-            has_namesake: false,
             called: Vec::new(),
             grants: Vec::new(),
             rates: Vec::new(),

@@ -21,7 +21,6 @@ fn a_machine_that_has_begun_or_stood_still_asks_before_it_counts_alone() {
     let reply = StoreReply {
         quiet_ms: 0,
         machines: 2,
-        has_namesake: false,
         called: Vec::new(),
         grants: Vec::new(),
         rates: Vec::new(),

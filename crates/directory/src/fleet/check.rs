@@ -1,0 +1,145 @@
+//! Asking the fleet's store from where an operator types: how long it takes, and whether it lets do all that is needed.
+//!
+//! The idea: what the gateway's process does is done here, by the same code, with keys of its own (`check.lua` tries each command
+//! first, so that all that are refused are told at once). What machines have there is read and not changed.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use ipc::fleet::{FleetClaim, FleetQuestion, FleetRateClaim, FleetSaid, FleetSettings};
+use stores::redis::RedisReply;
+use tokio::time::Instant;
+
+use super::machines::Call;
+use super::refusal::is_lasting;
+use super::{FleetAsker, TRIED_KEY};
+
+const SCRIPT: &str = include_str!("check.lua");
+/// How often the store is asked to know how long it takes, and how long it is tried again where it does not answer.
+const TRIPS: u32 = 20;
+const TRY_AGAIN: Duration = Duration::from_millis(100);
+const TRIED: Duration = Duration::from_secs(10);
+
+/// What was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FleetChecked {
+    /// The longest that it took to answer.
+    pub longest: Duration,
+    /// Whether several gateways say that they are this machine.
+    pub has_namesake: bool,
+}
+
+/// Asks the store some times, one after the other, and tries all that is asked of it.
+///
+/// # Errors
+/// It does not answer, cannot be asked, or refuses something.
+pub fn check_fleet(settings: FleetSettings) -> Result<FleetChecked, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| config::reason(&error))?;
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let asker = following(FleetAsker::new(settings.clone())?);
+        await_answer(&asker).await?;
+        let mut checked = FleetChecked {
+            longest: Duration::ZERO,
+            has_namesake: false,
+        };
+        for _ in 0..TRIPS {
+            let asked = Instant::now();
+            checked.has_namesake = asker.machines(Call::default()).await?.has_namesake;
+            checked.longest = checked.longest.max(asked.elapsed());
+        }
+        let asker = following(FleetAsker {
+            prefix: TRIED_KEY,
+            ..FleetAsker::new(settings)?
+        });
+        await_answer(&asker).await?;
+        asker.try_all().await?;
+        Ok(checked)
+    })
+}
+
+fn following(asker: FleetAsker) -> Rc<FleetAsker> {
+    let asker = Rc::new(asker);
+    let followed = Rc::clone(&asker);
+    tokio::task::spawn_local(async move { followed.follow_sentinels().await });
+    asker
+}
+
+/// Asks until there is an answer: Sentinels are to be asked, and a connection made.
+async fn await_answer(asker: &FleetAsker) -> Result<(), String> {
+    let until = Instant::now() + TRIED;
+    while let Err(why) = asker.machines(Call::default()).await {
+        if Instant::now() >= until || is_lasting(&why) {
+            return Err(why);
+        }
+        tokio::time::sleep(TRY_AGAIN).await;
+    }
+    Ok(())
+}
+
+impl FleetAsker {
+    /// Does all that the gateway's process does with the store.
+    async fn try_all(&self) -> Result<(), String> {
+        let list = String::from_utf8_lossy(&self.list_of_calls()).into_owned();
+        self.try_commands(&list).await?;
+        self.listen().await?;
+        let said = self.ask(question()).await.said;
+        if let FleetSaid::Down(why) = said {
+            return Err(why);
+        }
+        self.try_commands("").await
+    }
+
+    /// Tries commands, deletes what was left behind, and leaves a call in a list.
+    async fn try_commands(&self, list: &str) -> Result<(), String> {
+        let question = question();
+        let claims = question.claims.iter().map(|it| self.key(b"", it.key));
+        let rates = question.rates.iter().map(|it| self.key(b"r", it.key));
+        let tried = [b"1", b"2", b"3"].map(|it| [self.prefix, it].concat());
+        let keys = tried.into_iter().chain([self.prefix.to_vec()]);
+        let keys: Vec<_> = keys.chain(claims).chain(rates).collect();
+        let RedisReply::Array(refused) = self.eval(SCRIPT, &keys, [list]).await? else {
+            return Err("the store's answer is not understood".to_owned());
+        };
+        let refused = refused.iter().filter_map(|it| match it {
+            RedisReply::Bytes(command) => Some(String::from_utf8_lossy(command)),
+            _ => None,
+        });
+        let refused: Vec<_> = refused.collect();
+        match refused.as_slice() {
+            [] => Ok(()),
+            refused => Err(format!(
+                "the store's account may not use {}: the guide on several machines lists all commands that are needed",
+                refused.join(", ")
+            )),
+        }
+    }
+}
+
+/// A claim of a permit, and one of a rate.
+fn question() -> FleetQuestion {
+    FleetQuestion {
+        run: 0,
+        seq: 1,
+        lease_ms: 1_000,
+        claims: vec![FleetClaim {
+            key: [0, 1],
+            limit: 1,
+            used: 0,
+            keep: 1,
+            need: 1,
+            want: 1,
+            weight: 1,
+        }],
+        rates: vec![FleetRateClaim {
+            key: [0, 2],
+            interval_ns: 1_000_000,
+            full_us: 1_000,
+            want: 1,
+            demand: 1,
+            spent_us: 0,
+        }],
+    }
+}
