@@ -4,7 +4,9 @@
 //! It begins with the machine's own row, which keeps batches of one machine apart whatever is killed when. Tables are
 //! made by whoever comes first, and say which format they have. What is too old goes, a machine's own rows alone.
 //!
-//! Left out: what is sent when, and what becomes of what is refused (the recorder).
+//! Left out: what is sent when, and what becomes of what is refused (the recorder); what is read there ([`reading`]).
+
+pub(crate) mod reading;
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -17,6 +19,8 @@ use ipc::archive::{
     ArchiveEnd, ArchiveRows, ArchiveSaid, ArchiveSettings, ArchivedIncident, ArchivedSample,
     ArchivedSite, FromArchive, SITE_NUMBERS, ToArchive,
 };
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::io::unix::AsyncFd;
 use tokio::task::AbortHandle;
 use tokio_postgres::error::SqlState;
@@ -65,9 +69,14 @@ const THINNED_MAX: u64 = 50_000;
 pub struct Archive {
     login: PostgresLogin,
     machine: String,
-    session: RefCell<Option<ArchiveSession>>,
+    session: ArchivePlace,
+    /// What is asked waits for nothing that is written.
+    reading: ArchivePlace,
     thinned: Cell<Option<Instant>>,
 }
+
+/// Where a connection is while nobody uses it.
+type ArchivePlace = RefCell<Option<ArchiveSession>>;
 
 /// A connection, which ends with this at once, whatever it still waits for.
 struct ArchiveSession {
@@ -116,6 +125,7 @@ impl Archive {
             login: PostgresLogin::new(settings.server)?,
             machine: settings.machine,
             session: RefCell::default(),
+            reading: RefCell::default(),
             thinned: Cell::default(),
         })
     }
@@ -123,7 +133,9 @@ impl Archive {
     /// Writes rows, all or none.
     pub async fn write(&self, rows: &ArchiveRows) -> ArchiveSaid {
         let said = match self
-            .within(WAIT, async |client| self.put(client, rows).await)
+            .within(&self.session, WAIT, async |client| {
+                self.put(client, rows).await
+            })
             .await
         {
             Ok(()) => {
@@ -137,14 +149,15 @@ impl Archive {
         said.bounded()
     }
 
-    /// Does something over the connection, which is closed where that fails or is given up; what is
+    /// Does something over the connection of a place, which is closed where that fails or is given up; what is
     /// refused is taken back.
     async fn within<T>(
         &self,
+        place: &ArchivePlace,
         wait: Duration,
         work: impl AsyncFnOnce(&Client) -> Result<T, ArchiveFailure>,
     ) -> Result<T, ArchiveFailure> {
-        let open = self.session.take().filter(|it| !it.client.is_closed());
+        let open = place.take().filter(|it| !it.client.is_closed());
         let session = match open {
             Some(session) => session,
             None => {
@@ -163,7 +176,7 @@ impl Archive {
         let late = |_| ArchiveFailure::Late("it does not answer in time".to_owned());
         let done = done.await.map_err(late)?;
         if matches!(done, Ok(_) | Err(ArchiveFailure::Refused(_))) {
-            self.session.replace(Some(session));
+            place.replace(Some(session));
         }
         done
     }
@@ -288,7 +301,9 @@ impl Archive {
             return;
         }
         let thinned = self
-            .within(THIN_MAX, async |client| self.thin(client).await)
+            .within(&self.session, THIN_MAX, async |client| {
+                self.thin(client).await
+            })
             .await;
         let is_all = match thinned {
             Ok(is_all) => is_all,
@@ -325,29 +340,41 @@ impl Archive {
 /// What is known of the archive: none yet, or why it can never be asked.
 pub(crate) type KnownArchive = Rc<RefCell<Result<Rc<Archive>, String>>>;
 
-/// Answers what comes over a link, one after the other, until its other end goes.
+/// Writes what comes over a link, one after the other, until its other end goes.
 pub(crate) async fn serve(link: AsyncFd<OwnedFd>, archive: KnownArchive) {
-    if let Err(error) = answer_all(&link, &archive).await
+    let answered = answer_all(&link, async |ToArchive { id, rows }| {
+        let known = archive.borrow().clone();
+        let said = match known {
+            Ok(archive) => archive.write(&rows).await,
+            Err(why) => ArchiveSaid::Down(why).bounded(),
+        };
+        Ok(FromArchive { id, said })
+    });
+    note_end(answered.await);
+}
+
+/// Says why a link has ended, unless its other end has just gone.
+fn note_end(answered: io::Result<()>) {
+    if let Err(error) = answered
         && error.kind() != io::ErrorKind::UnexpectedEof
     {
         tracing::error!(error = reason(&error), "the recorder is not understood");
     }
 }
 
-async fn answer_all(link: &AsyncFd<OwnedFd>, archive: &KnownArchive) -> io::Result<()> {
-    let mut end = ArchiveEnd::<ToArchive>::default();
+/// Answers what comes over a link, one after the other.
+async fn answer_all<Q: DeserializeOwned, A: Serialize>(
+    link: &AsyncFd<OwnedFd>,
+    answer: impl AsyncFn(Q) -> io::Result<A>,
+) -> io::Result<()> {
+    let mut end = ArchiveEnd::<Q>::default();
     loop {
         let mut ready = link.readable().await?;
-        let Some(ToArchive { id, rows }) = end.receive(link.get_ref().as_fd())? else {
+        let Some(question) = end.receive(link.get_ref().as_fd())? else {
             ready.clear_ready();
             continue;
         };
-        let known = archive.borrow().clone();
-        let said = match known {
-            Ok(archive) => archive.write(&rows).await,
-            Err(why) => ArchiveSaid::Down(why).bounded(),
-        };
-        end.put(&FromArchive { id, said })?;
+        end.put(&answer(question).await?)?;
         while !end.send(link.get_ref().as_fd())? {
             link.writable().await?.clear_ready();
         }

@@ -23,7 +23,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use crate::archive::{self, Archive, KnownArchive};
+use crate::archive::{self, Archive, KnownArchive, reading};
 use crate::asker::{Asker, Word};
 use crate::fleet::FleetAsker;
 
@@ -98,9 +98,9 @@ struct Serving {
     words: mpsc::Sender<Word>,
     server: Option<AsyncFd<OwnedFd>>,
     outgoing: Outgoing,
-    /// The database that the recorder sends to, and what answers it.
+    /// The database that the recorder sends to, and what answers what it sends and what it asks.
     archive: KnownArchive,
-    archivist: Option<AbortHandle>,
+    archivists: [Option<AbortHandle>; 2],
 }
 
 async fn serve(link: OwnedFd, settings: Vec<DirectorySettings>) -> io::Result<()> {
@@ -116,7 +116,7 @@ async fn serve(link: OwnedFd, settings: Vec<DirectorySettings>) -> io::Result<()
         server: None,
         outgoing: Outgoing::default(),
         archive: Rc::new(RefCell::new(Err(UNREAD.to_owned()))),
-        archivist: None,
+        archivists: [None, None],
     };
     serving.open(settings);
     let supervisor = register(link, Interest::READABLE)?;
@@ -268,12 +268,19 @@ impl Serving {
                 }
                 *self.archive.borrow_mut() = archive.map(Rc::new);
             }
-            DirectoryOrder::ArchiveLink(link) => {
+            DirectoryOrder::ArchiveLinks { sending, asking } => {
                 // What one that has gone has sent and is not written is sent again.
-                self.archivist.take().inspect(AbortHandle::abort);
-                let link = register(link, Interest::READABLE | Interest::WRITABLE)?;
-                let serving = archive::serve(link, Rc::clone(&self.archive));
-                self.archivist = Some(tokio::task::spawn_local(serving).abort_handle());
+                self.archivists
+                    .iter()
+                    .flatten()
+                    .for_each(AbortHandle::abort);
+                let both = Interest::READABLE | Interest::WRITABLE;
+                let sending = archive::serve(register(sending, both)?, Rc::clone(&self.archive));
+                let asking = reading::serve(register(asking, both)?, Rc::clone(&self.archive));
+                self.archivists = [
+                    Some(tokio::task::spawn_local(sending).abort_handle()),
+                    Some(tokio::task::spawn_local(asking).abort_handle()),
+                ];
             }
             DirectoryOrder::FleetLink(link) => {
                 self.fleet_outgoing = Outgoing::default();

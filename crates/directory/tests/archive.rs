@@ -12,7 +12,7 @@ use crate::asking::{postgres, run};
 
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
-fn archive(server: &Postgres, machine: &str) -> Archive {
+pub(crate) fn archive(server: &Postgres, machine: &str) -> Archive {
     let SourceSettings::Postgres(server) = postgres(server) else {
         unreachable!("it is one");
     };
@@ -21,13 +21,13 @@ fn archive(server: &Postgres, machine: &str) -> Archive {
 }
 
 /// Now, in whole minutes: what is old goes.
-fn now_s() -> i64 {
+pub(crate) fn now_s() -> i64 {
     let since = std::time::UNIX_EPOCH.elapsed().expect("a clock");
     i64::try_from(since.as_secs()).expect("a time") / 60 * 60
 }
 
 /// So many minutes until this one.
-fn rows(now_s: i64, minutes: i64, count: i64) -> ArchiveRows {
+pub(crate) fn rows(now_s: i64, minutes: i64, count: i64) -> ArchiveRows {
     let at = |minute: i64| now_s - 60 * minute;
     ArchiveRows {
         samples: (0..minutes)

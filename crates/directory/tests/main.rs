@@ -1,6 +1,7 @@
 //! Directories, asked as a server asks them: real databases, and what becomes of them.
 
 mod archive;
+mod archive_reading;
 mod asking;
 mod databases;
 mod faults;

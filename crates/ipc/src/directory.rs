@@ -40,6 +40,8 @@ pub const SLOWEST_MAX: usize = 5;
 const BYTES_MAX: usize = 56 * 1024;
 /// Bytes of what the supervisor says.
 const ORDER_BYTES_MAX: usize = 8 << 20;
+/// Descriptors beside that.
+const ORDER_DESCRIPTORS_MAX: usize = 2;
 
 /// What the server says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -303,8 +305,15 @@ pub enum DirectoryOrder {
     FleetLink(#[serde(with = "beside")] OwnedFd),
     /// The database that the recorder sends to, where it does.
     Archive(ArchiveSettings),
-    /// The link over which the recorder does, from now on.
-    ArchiveLink(#[serde(with = "beside")] OwnedFd),
+    /// The links over which the recorder does, and asks, from now on.
+    ArchiveLinks {
+        /// What is sent.
+        #[serde(with = "beside")]
+        sending: OwnedFd,
+        /// What is asked.
+        #[serde(with = "beside")]
+        asking: OwnedFd,
+    },
 }
 
 /// What a server is told of the directory process.
@@ -411,9 +420,10 @@ impl DirectoryOrder {
             | DirectoryOrder::Fleet(_)
             | DirectoryOrder::Archive(_)
             | DirectoryOrder::Tenants(_) => Vec::new(),
-            DirectoryOrder::Link(fd)
-            | DirectoryOrder::FleetLink(fd)
-            | DirectoryOrder::ArchiveLink(fd) => vec![fd.as_fd()],
+            DirectoryOrder::Link(fd) | DirectoryOrder::FleetLink(fd) => vec![fd.as_fd()],
+            DirectoryOrder::ArchiveLinks { sending, asking } => {
+                vec![sending.as_fd(), asking.as_fd()]
+            }
         };
         os::fdpass::send(link, &codec::encode(self)?, &fds)
     }
@@ -423,7 +433,7 @@ impl DirectoryOrder {
     /// # Errors
     /// When the supervisor has gone, or says what cannot be understood.
     pub fn recv(link: BorrowedFd<'_>) -> io::Result<DirectoryOrder> {
-        let (bytes, fds) = os::fdpass::recv(link, ORDER_BYTES_MAX, 1)?;
+        let (bytes, fds) = os::fdpass::recv(link, ORDER_BYTES_MAX, ORDER_DESCRIPTORS_MAX)?;
         codec::decode_passed(&bytes, fds)
     }
 }
@@ -553,7 +563,10 @@ mod tests {
             DirectoryOrder::Settings(vec![settings.clone()]),
             DirectoryOrder::Tenants(vec!["own".into()]),
             DirectoryOrder::Link(os::fdpass::packet_pair().unwrap().0),
-            DirectoryOrder::ArchiveLink(os::fdpass::packet_pair().unwrap().0),
+            DirectoryOrder::ArchiveLinks {
+                sending: os::fdpass::packet_pair().unwrap().0,
+                asking: os::fdpass::packet_pair().unwrap().0,
+            },
         ];
         for order in orders {
             order.send(here.as_fd()).unwrap();
@@ -562,7 +575,7 @@ mod tests {
                 DirectoryOrder::Tenants(heard) => assert_eq!(heard, ["own"]),
                 DirectoryOrder::Link(_)
                 | DirectoryOrder::FleetLink(_)
-                | DirectoryOrder::ArchiveLink(_)
+                | DirectoryOrder::ArchiveLinks { .. }
                 | DirectoryOrder::Archive(_)
                 | DirectoryOrder::Fleet(_) => {}
             }

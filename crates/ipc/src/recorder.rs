@@ -36,8 +36,15 @@ pub enum ToRecorder {
         #[serde(with = "beside")]
         console: OwnedFd,
     },
-    /// The link over which is sent what others keep as well ([`crate::archive`]), from now on.
-    Archive(#[serde(with = "beside")] OwnedFd),
+    /// The links to the archive ([`crate::archive`]), from now on.
+    Archive {
+        /// Over which is sent what others keep as well.
+        #[serde(with = "beside")]
+        sending: OwnedFd,
+        /// Over which is asked what others sent.
+        #[serde(with = "beside")]
+        asking: OwnedFd,
+    },
 }
 
 /// What a server is told of the recorder.
@@ -228,7 +235,7 @@ impl ToRecorder {
     pub fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
         let fds: Vec<_> = match self {
             ToRecorder::Settings(_) => Vec::new(),
-            ToRecorder::Archive(link) => vec![link.as_fd()],
+            ToRecorder::Archive { sending, asking } => vec![sending.as_fd(), asking.as_fd()],
             ToRecorder::Rings { rings, console } => {
                 rings.iter().chain([console]).map(AsFd::as_fd).collect()
             }

@@ -61,6 +61,7 @@ fn main() {
             live: None,
             heard: None,
             outlook: None,
+            archive: None,
         };
         let begun = process_cpu_ns();
         let mut bytes = 0;

@@ -11,6 +11,8 @@ const PARTS_LOG: u32 = 5;
 const PARTS: u64 = 1 << PARTS_LOG;
 /// The longest duration told apart, 71 minutes; a longer one counts as this.
 const MICROS_MAX: u64 = (1 << 32) - 1;
+/// Behind the last bucket.
+const BUCKETS_END: u16 = 896;
 
 /// Counts of durations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +60,26 @@ impl Durations {
     /// These buckets, which are in order.
     pub(crate) fn of_buckets(buckets: Vec<(u16, u64)>) -> Durations {
         Durations { buckets }
+    }
+
+    /// What another machine counted, one after the other; of what cannot be understood nothing.
+    pub(crate) fn of_archive(mut bytes: &[u8]) -> Durations {
+        let mut sum = Durations::default();
+        while !bytes.is_empty() {
+            let Ok((minute, rest)) = postcard::take_from_bytes::<Durations>(bytes) else {
+                break;
+            };
+            bytes = rest;
+            let is_sorted = minute.buckets.is_sorted_by(|(one, _), (two, _)| one < two);
+            let is_known = minute
+                .buckets
+                .last()
+                .is_none_or(|(it, _)| *it < BUCKETS_END);
+            if is_sorted && is_known {
+                sum.merge(&minute);
+            }
+        }
+        sum
     }
 
     /// How many there are.
@@ -138,8 +160,25 @@ mod tests {
     }
 
     #[test]
+    fn what_other_machines_counted_adds_up_and_what_none_did_is_nothing() {
+        let [mut one, mut two] = [Durations::default(), Durations::default()];
+        one.add(100, 3);
+        two.add(5_000, 1);
+        let bytes = |it: &Durations| postcard::to_stdvec(it).expect("memory");
+        let unsorted = Durations::of_buckets(vec![(7, 1), (7, u64::MAX)]);
+        let unknown = Durations::of_buckets(vec![(BUCKETS_END, 1)]);
+        let all = [&one, &unsorted, &two, &unknown].map(bytes).concat();
+        let cut = [&*all, &[9, 0xff]].concat();
+        one.merge(&two);
+        assert_eq!(Durations::of_archive(&all), one);
+        assert_eq!(Durations::of_archive(&cut), one);
+        assert_eq!(Durations::of_archive(&[0xff; 7]), Durations::default());
+    }
+
+    #[test]
     fn the_longest_durations_have_a_bucket_and_nothing_has_no_percentile() {
         assert_eq!(bucket(u64::MAX), bucket(MICROS_MAX));
+        assert_eq!(bucket(MICROS_MAX) + 1, BUCKETS_END);
         assert_eq!(Durations::default().quantile_us(0.99), None);
     }
 }

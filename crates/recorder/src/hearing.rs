@@ -295,6 +295,11 @@ impl Hearing {
         }
     }
 
+    /// Asks the archive over this link from now on.
+    pub(crate) fn use_archive(&self, link: OwnedFd) {
+        self.mailbox.use_archive(link);
+    }
+
     /// Whether one of them has ended, which none does by itself.
     pub(crate) fn has_ended(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)

@@ -67,7 +67,7 @@ impl Sums {
     }
 
     /// Whether these are numbers of which something can be said.
-    fn are_sound(&self) -> bool {
+    pub(crate) fn are_sound(&self) -> bool {
         let is_counted = self.count.is_finite() && self.count > 0.0;
         is_counted && self.sum.is_finite() && self.high.is_finite()
     }

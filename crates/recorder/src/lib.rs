@@ -12,6 +12,7 @@
 
 mod agent;
 mod alert;
+mod archive_link;
 mod capacity;
 mod console;
 mod day;
@@ -42,7 +43,7 @@ mod zone;
 pub use agent::{Agent, Browser};
 pub use alert::{AlertStanding, AlertState};
 pub use capacity::{AHEAD_MAX, BusyHour, DAYS_MAX, DAYS_MIN, FullOn, Trend, full_on, trend};
-pub use console::{ConsoleMoment, Live, answer, fragment};
+pub use console::{ArchiveMoment, ConsoleMoment, Live, answer, archive_question, fragment};
 pub use day::{
     DayFigures, Figures, ListOf, Lists, NAMES_MAX, PartsWanted, Tally, TopList, TrailStep,
 };

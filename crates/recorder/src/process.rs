@@ -181,10 +181,11 @@ impl Recorder {
                         self.use_rings(&rings);
                         hearing.use_link(console);
                     }
-                    Ok(ToRecorder::Archive(link)) => {
-                        if let Some(sending) = &self.sending {
-                            sending.use_link(link);
+                    Ok(ToRecorder::Archive { sending, asking }) => {
+                        if let Some(thread) = &self.sending {
+                            thread.use_link(sending);
                         }
+                        hearing.use_archive(asking);
                     }
                     Ok(ToRecorder::Settings(_)) => return Err(io::ErrorKind::InvalidData.into()),
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
@@ -591,9 +592,8 @@ fn random() -> io::Result<[u8; 16]> {
 
 fn now_us() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
-    })
+    let since_us = since.map_or(0, |since| since.as_micros());
+    i64::try_from(since_us).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

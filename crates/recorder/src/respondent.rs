@@ -7,7 +7,9 @@
 //!
 //! Not here: what else is heard ([`crate::hearing`]), and what is on a page ([`crate::console`]).
 
-use std::collections::{HashMap, HashSet};
+mod kept;
+
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -21,12 +23,14 @@ use ipc::console::{
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::console::{self, ConsoleMoment, Live};
+use crate::archive_link::{ArchiveLink, SaidForPage};
+use crate::console::{self, ArchiveMoment, ConsoleMoment, Live};
 use crate::hearing::Heard;
 use crate::outlook::KeptOutlook;
 use crate::salts::SaltPeriod;
 use crate::store::{FigureStore, StoreError};
 use crate::zone::zone_of;
+use kept::KeptAnswers;
 
 /// How long it sleeps where there is nothing to do.
 const IDLE: Duration = Duration::from_millis(200);
@@ -40,14 +44,12 @@ const FRESH: Duration = Duration::from_millis(900);
 const LIVE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the server waits for an answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a page waits for the archive in all, with those before it.
+const ARCHIVE_PATIENCE: Duration = Duration::from_secs(8);
 /// Rates are those since a look so long ago at most.
 const BEFORE_MAX: Duration = Duration::from_secs(60);
 /// How long a connection to the database is used: another file may have taken its place.
 const STORE_AGE_MAX: Duration = Duration::from_secs(10);
-/// Answers that are kept for others who see the same, how long, and the bytes of all.
-const KEPT_MAX: usize = 64;
-const KEPT_AGE_MAX: Duration = Duration::from_secs(1);
-const KEPT_BYTES_MAX: usize = 16 << 20;
 /// Questions that wait, as many as the server asks at a time, and their bytes.
 const WAITING_MAX: usize = 256;
 const WAITING_BYTES_MAX: usize = 16 << 20;
@@ -69,6 +71,8 @@ struct MailboxNews {
     /// The last that the server said of now, and when.
     live: Option<(Instant, String)>,
     questions: Vec<WaitingQuestion>,
+    /// Another link over which the archive is asked.
+    archive: Option<OwnedFd>,
     is_new: bool,
     is_over: bool,
 }
@@ -80,7 +84,21 @@ struct WaitingQuestion {
     is_of_now: bool,
     /// Who asks, by the names of tenants; none is the operator.
     who: Option<Box<str>>,
+    archive: ArchiveStage,
     question: ConsoleQuestion,
+}
+
+/// How far it is with what a page needs of the archive.
+#[derive(Debug)]
+enum ArchiveStage {
+    /// It needs nothing.
+    Unneeded,
+    /// It is to be asked.
+    Wanted,
+    /// It was asked.
+    Asked,
+    /// This came of it.
+    Said(Box<SaidForPage>),
 }
 
 impl ConsoleMailbox {
@@ -89,10 +107,16 @@ impl ConsoleMailbox {
         self.put(|news| {
             *news = MailboxNews {
                 link,
+                archive: news.archive.take(),
                 is_over: news.is_over,
                 ..MailboxNews::default()
             };
         });
+    }
+
+    /// Has the archive asked over this link from now on.
+    pub(crate) fn use_archive(&self, link: OwnedFd) {
+        self.put(|news| news.archive = Some(link));
     }
 
     /// Takes a question, where there is room for it.
@@ -140,6 +164,10 @@ impl WaitingQuestion {
             who: match &question.scope {
                 ConsoleScope::All => None,
                 scope => Some(tenants_of(scope).collect::<Vec<_>>().join("\n").into()),
+            },
+            archive: match console::is_of_archive(&question) {
+                true => ArchiveStage::Wanted,
+                false => ArchiveStage::Unneeded,
             },
             question,
         }
@@ -215,40 +243,7 @@ pub(crate) struct Respondent {
     outlook: KeptOutlook,
     /// What others were answered of the same look.
     kept: KeptAnswers,
-}
-
-/// Answers for others who see the same: of one look, for a second at most.
-#[derive(Debug)]
-struct KeptAnswers {
-    since: Instant,
-    answers: HashMap<ConsoleQuestion, ConsoleAnswer>,
-    bytes: usize,
-}
-
-impl Default for KeptAnswers {
-    fn default() -> KeptAnswers {
-        KeptAnswers {
-            since: Instant::now(),
-            answers: HashMap::new(),
-            bytes: 0,
-        }
-    }
-}
-
-impl KeptAnswers {
-    fn get(&mut self, question: &ConsoleQuestion) -> Option<ConsoleAnswer> {
-        if self.since.elapsed() >= KEPT_AGE_MAX {
-            *self = KeptAnswers::default();
-        }
-        self.answers.get(question).cloned()
-    }
-
-    fn keep(&mut self, question: ConsoleQuestion, answer: &ConsoleAnswer) {
-        self.bytes += question.bytes() + answer.body.len();
-        if self.answers.len() < KEPT_MAX && self.bytes <= KEPT_BYTES_MAX {
-            self.answers.insert(question, answer.clone());
-        }
-    }
+    archive: ArchiveLink,
 }
 
 /// The database, and by what its figures were made.
@@ -257,6 +252,8 @@ struct OpenFigures {
     store: FigureStore,
     zone: TimeZone,
     salt: SaltPeriod,
+    /// Whether figures are sent to an archive.
+    is_sent: bool,
 }
 
 impl OpenFigures {
@@ -265,10 +262,29 @@ impl OpenFigures {
         let zone = zone_of(&mut store)?;
         let salt = store.setting("salt")?.unwrap_or_default();
         Ok(OpenFigures {
+            is_sent: store.is_sent_elsewhere(),
             store,
             zone,
             salt: SaltPeriod::of_word(&salt).unwrap_or_default(),
         })
+    }
+
+    /// When somebody asks, and which machines are known then.
+    fn moment<'a>(&self, archive: &'a ArchiveLink) -> ConsoleMoment<'a> {
+        let (own, machines) = archive.machines();
+        let archive = ArchiveMoment {
+            own,
+            machines,
+            said: None,
+        };
+        ConsoleMoment {
+            now: Timestamp::now().to_zoned(self.zone.clone()),
+            salt: self.salt,
+            live: None,
+            heard: None,
+            outlook: None,
+            archive: Some(archive).filter(|_| self.is_sent),
+        }
     }
 }
 
@@ -302,6 +318,7 @@ impl Respondent {
         self.outgoing = Outgoing::default();
         (self.before, self.now, self.asked, self.garbled) = (None, None, None, None);
         self.waiting.clear();
+        self.archive.forget_pages();
         self.kept = KeptAnswers::default();
     }
 
@@ -318,7 +335,11 @@ impl Respondent {
         let is_over = news.is_over;
         let (live, questions) = (news.live.take(), std::mem::take(&mut news.questions));
         let link = news.link.clone();
+        let archive = news.archive.take();
         drop(news);
+        if let Some(archive) = archive {
+            self.archive.use_link(archive);
+        }
         if !Weak::ptr_eq(&link, &self.link) {
             self.forget();
             self.link = link;
@@ -333,7 +354,8 @@ impl Respondent {
     /// Asks for what goes on now where somebody waits for it, and answers one question.
     fn turn(&mut self) -> io::Result<()> {
         self.send()?;
-        let is_awaited = self.waiting.iter().any(|it| !self.is_ready(it));
+        self.mind_archive();
+        let is_awaited = self.waiting.iter().any(|it| !self.is_heard(it));
         let is_asked = self.asked.is_some_and(|it| it.elapsed() <= LIVE_PATIENCE);
         if is_awaited && !is_asked {
             self.asked = Some(Instant::now());
@@ -342,9 +364,14 @@ impl Respondent {
         }
         match self.next() {
             Some(next) => {
-                let next = self.waiting.remove(next);
-                self.note_turn(next.who);
-                self.answer(next.question)
+                let WaitingQuestion {
+                    who,
+                    question,
+                    archive,
+                    ..
+                } = self.waiting.remove(next);
+                self.note_turn(who);
+                self.answer(question, &archive)
             }
             None => Ok(()),
         }
@@ -365,12 +392,16 @@ impl Respondent {
     /// The question whose turn it is of those that can be answered: the operator's, then that of whose last
     /// answer is longest ago, so that who asks much waits behind who asks little.
     fn next(&self) -> Option<usize> {
+        self.next_of(|it| self.is_ready(it))
+    }
+
+    fn next_of(&self, is_one: impl Fn(&WaitingQuestion) -> bool) -> Option<usize> {
         let turn = |it: &WaitingQuestion| {
             let who = it.who.as_ref()?;
             Some(self.answered.iter().position(|it| it == who))
         };
         let ready = self.waiting.iter().enumerate();
-        let ready = ready.filter(|(_, it)| self.is_ready(it));
+        let ready = ready.filter(|(_, it)| is_one(it));
         ready.min_by_key(|(_, it)| turn(it)).map(|(at, _)| at)
     }
 
@@ -382,8 +413,14 @@ impl Respondent {
         self.answered.extend(who.filter(|who| waits(who)));
     }
 
-    /// Whether a question need not wait for what goes on now, or has for long enough.
+    /// Whether a question can be answered.
     fn is_ready(&self, it: &WaitingQuestion) -> bool {
+        let is_asked = matches!(it.archive, ArchiveStage::Wanted | ArchiveStage::Asked);
+        self.is_heard(it) && !(is_asked && it.came.elapsed() < ARCHIVE_PATIENCE)
+    }
+
+    /// Whether a question need not wait for what goes on now, or has for long enough.
+    fn is_heard(&self, it: &WaitingQuestion) -> bool {
         let is_new = |at: Instant| at >= it.came || at.elapsed() < FRESH;
         let is_of = |now: &&Looked| tenants_of(&it.question.scope).all(|tenant| now.has(tenant));
         let shown = self.now.as_ref().filter(is_of).map(|now| now.at);
@@ -391,6 +428,34 @@ impl Respondent {
             || shown.is_some_and(is_new)
             || self.garbled.is_some_and(|at| at >= it.came)
             || it.came.elapsed() >= LIVE_PATIENCE
+    }
+
+    /// Takes what came of the archive to whom it is for, and asks for whose turn it is.
+    fn mind_archive(&mut self) {
+        if let Some((page, said)) = self.archive.heard() {
+            let mut waiting = self.waiting.iter_mut();
+            if let Some(it) = waiting.find(|it| it.question.id == page) {
+                it.archive = ArchiveStage::Said(said.into());
+            }
+        }
+        let is_ready = self.archive.is_ready();
+        let wanted = self.next_of(|it| matches!(it.archive, ArchiveStage::Wanted));
+        let Some(at) = wanted.filter(|_| is_ready) else {
+            return self.archive.ask_machines();
+        };
+        self.open();
+        let (Some((_, open)), Some(it)) = (&self.store, self.waiting.get_mut(at)) else {
+            return;
+        };
+        let moment = open.moment(&self.archive);
+        let question = console::archive_question(&it.question, &moment);
+        it.archive = match question.filter(|_| open.is_sent) {
+            None => ArchiveStage::Unneeded,
+            Some(question) => match self.archive.ask(it.question.id, question) {
+                Some(said) => ArchiveStage::Said(said.into()),
+                None => ArchiveStage::Asked,
+            },
+        };
     }
 
     /// Takes what goes on now.
@@ -420,7 +485,7 @@ impl Respondent {
         Ok(is_put)
     }
 
-    fn answer(&mut self, mut question: ConsoleQuestion) -> io::Result<()> {
+    fn answer(&mut self, mut question: ConsoleQuestion, archive: &ArchiveStage) -> io::Result<()> {
         let id = std::mem::take(&mut question.id);
         let is_event = question.path == console::EVENTS;
         if is_event {
@@ -435,7 +500,7 @@ impl Respondent {
         let mut answer = match kept {
             Some(kept) => kept,
             None => {
-                let answer = self.drawn(&question);
+                let answer = self.drawn(&question, archive);
                 if is_event {
                     self.kept.keep(question, &answer);
                 }
@@ -475,8 +540,9 @@ impl Respondent {
     }
 
     /// Draws the page that is asked for.
-    fn drawn(&mut self, question: &ConsoleQuestion) -> ConsoleAnswer {
+    fn drawn(&mut self, question: &ConsoleQuestion, archive: &ArchiveStage) -> ConsoleAnswer {
         self.open();
+        self.archive.note_look();
         // Where the server says nothing, what was known is shown for a while.
         self.now.take_if(|it| it.at.elapsed() > BEFORE_MAX);
         let Some((_, open)) = &mut self.store else {
@@ -493,13 +559,15 @@ impl Respondent {
             alerts: &alerts,
             owners: &owners,
         });
-        let moment = ConsoleMoment {
-            now: Timestamp::now().to_zoned(open.zone.clone()),
-            salt: open.salt,
+        let mut moment = ConsoleMoment {
             live: live.as_ref(),
             heard: Some(&self.heard),
             outlook: Some(&self.outlook),
+            ..open.moment(&self.archive)
         };
+        if let (Some(known), ArchiveStage::Said(said)) = (&mut moment.archive, archive) {
+            known.said = Some((&said.0, &said.1));
+        }
         let (answer, why) = console::answer_and_why(&open.store, question, &moment);
         if let Some(error) = why.filter(|error| !error.is_late()) {
             self.note(&error);

@@ -447,8 +447,8 @@ impl Directories {
         }
     }
 
-    /// Gives the process a link to the recorder, where either is another; the recorder's end.
-    fn link_recorder(&mut self, recorder: u32) -> Option<OwnedFd> {
+    /// Gives the process links to the recorder, where either is another; what the recorder is told.
+    fn link_recorder(&mut self, recorder: u32) -> Option<ToRecorder> {
         let DirectoriesState::Running { process, wish } = &self.state else {
             return None;
         };
@@ -456,14 +456,18 @@ impl Directories {
         if wish.send.is_none() || self.archive_linked == both {
             return None;
         }
-        let linked = os::fdpass::packet_pair().and_then(|(for_recorder, link)| {
-            DirectoryOrder::ArchiveLink(link).send(process.link())?;
-            Ok(for_recorder)
+        let pairs = os::fdpass::packet_pair().and_then(|it| Ok((it, os::fdpass::packet_pair()?)));
+        let linked = pairs.and_then(|((for_sending, sending), (for_asking, asking))| {
+            DirectoryOrder::ArchiveLinks { sending, asking }.send(process.link())?;
+            Ok(ToRecorder::Archive {
+                sending: for_sending,
+                asking: for_asking,
+            })
         });
         match linked {
-            Ok(for_recorder) => {
+            Ok(told) => {
                 self.archive_linked = both;
-                Some(for_recorder)
+                Some(told)
             }
             Err(error) => {
                 self.lose(&format!("it does not hear: {}", reason(&error)));
@@ -535,13 +539,13 @@ impl Supervisor {
         self.tell_directories(names);
     }
 
-    /// Gives recorder and process a link to each other, where the one sends by the other.
+    /// Gives recorder and process links to each other, where the one sends by the other.
     fn link_archive(&mut self) {
         let Some(recorder) = self.recordings.pid() else {
             return;
         };
-        if let Some(link) = self.directories.link_recorder(recorder) {
-            self.recordings.tell(&ToRecorder::Archive(link));
+        if let Some(links) = self.directories.link_recorder(recorder) {
+            self.recordings.tell(&links);
         }
     }
 

@@ -2,9 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::Command;
+use std::time::Instant;
 
 use jiff::Timestamp;
 use rustix::process::Signal;
+use serde_json::Value;
+use testkit::client::{Reply, reply};
 use testkit::{Gateway, Postgres, eventually, processes};
 
 use super::recorded::{PATIENCE, figures, metric, signal};
@@ -31,6 +34,10 @@ socket = "{dir}/control"
 hosts = ["m.example"]
 record = false
 rules = [{ handler = { metrics = "prometheus" } }]
+[[sites]]
+hosts = ["console.example"]
+record = false
+rules = [{ allow = ["127.0.0.1"], handler = { console = true } }]
 "#;
 
 fn start(database: &Postgres, machine: &str) -> Gateway {
@@ -95,6 +102,56 @@ fn forget(database: &Postgres, gateway: &Gateway) {
     assert_eq!(left, "0", "{statements}");
 }
 
+/// A page of a machine's console.
+fn seen(gateway: &Gateway, page: &str) -> Reply {
+    let request = format!("GET /{page} HTTP/1.1\r\nHost: console.example\r\n\r\n");
+    let mut client = gateway.client().with_deadline(PATIENCE);
+    reply(client.ask(request.as_bytes()))
+}
+
+/// Requests that a list has of the site, once it has so many.
+fn await_requests(gateway: &Gateway, page: &str, expected: u64) {
+    eventually(PATIENCE, page, || {
+        let told = seen(gateway, page);
+        let told: Value = serde_json::from_str(&told.text()).ok()?;
+        let rows = told["rows"].as_array()?;
+        let requests: Option<u64> = rows.iter().map(|row| row[1].as_u64()).sum();
+        (requests == Some(expected)).then_some(())
+    });
+}
+
+/// Machines have 300, 120 and 180 requests.
+fn each_console_shows_one_or_all(gateways: &[Gateway; 3], database: &mut Postgres) {
+    let load = |machine: &str| format!("load?format=json&list=sites&filter=a.example{machine}");
+    for (gateway, own) in gateways.iter().zip([300, 120, 180]) {
+        let of_all = [("", own), ("&machine=*", 600)];
+        let of_each = [("web1", 300), ("web2", 120), ("web3", 180)];
+        let of_each = of_each.map(|(name, sum)| (format!("&machine={name}"), sum));
+        let of_all = of_all.map(|(machine, sum)| (machine.to_owned(), sum));
+        for (machine, requests) in of_all.into_iter().chain(of_each) {
+            await_requests(gateway, &load(&machine), requests);
+        }
+        let alone = seen(gateway, "site/a.example/visits?machine=web2");
+        assert!(alone.text().contains("kept by each machine alone"));
+        assert_eq!(seen(gateway, "load?machine=web4").status, 404);
+    }
+    database.stop();
+    let [first, ..] = gateways;
+    let begun = Instant::now();
+    let away = seen(first, "load?machine=*");
+    let (status, text, took) = (away.status, away.text(), begun.elapsed());
+    assert_eq!(status, 503, "{text}");
+    assert!(
+        text.contains("that machines send figures to cannot be read: "),
+        "{text}"
+    );
+    // Three seconds, as much again where the one before is still waited for, and a slow machine.
+    assert!(took < PATIENCE / 3, "{took:?}");
+    await_requests(first, &load(""), 300);
+    database.restart();
+    await_requests(first, &load("&machine=*"), 600);
+}
+
 #[test]
 fn every_minute_of_three_machines_stands_there_once() {
     let Some(mut database) = Postgres::start(&[]) else {
@@ -133,5 +190,6 @@ fn every_minute_of_three_machines_stands_there_once() {
         assert_eq!(metric(gateway, "recorder_send_up"), 1.0);
         assert_eq!(metric(gateway, "recorder_send_lost_total"), 0.0);
     }
+    each_console_shows_one_or_all(&gateways, &mut database);
     forget(&database, second);
 }

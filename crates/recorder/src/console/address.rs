@@ -14,6 +14,8 @@ use crate::salts::{civil, day_number};
 
 /// Days a page shows where none are named.
 const DAYS: i32 = 28;
+/// What addresses call all machines: none is called so.
+pub(super) const ALL_MACHINES: &str = "*";
 /// Days of a range, at most: each costs what its lists hold.
 const DAYS_MAX: i32 = 1_100;
 
@@ -92,6 +94,37 @@ pub(super) enum Format {
     Json,
 }
 
+/// Whose figures are shown.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) enum MachineAsked {
+    /// This machine's, of its own database.
+    #[default]
+    This,
+    /// All machines' together.
+    All,
+    /// That one's, as it sent them.
+    Named(String),
+}
+
+impl MachineAsked {
+    fn of_query(query: &Query<'_>) -> MachineAsked {
+        match query.text("machine") {
+            it if it.is_empty() => MachineAsked::This,
+            it if it == ALL_MACHINES => MachineAsked::All,
+            it => MachineAsked::Named(it),
+        }
+    }
+
+    /// What addresses call it.
+    pub(super) fn id(&self) -> &str {
+        match self {
+            MachineAsked::This => "",
+            MachineAsked::All => ALL_MACHINES,
+            MachineAsked::Named(name) => name,
+        }
+    }
+}
+
 /// What of a page is asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct PageQuery {
@@ -112,6 +145,7 @@ pub(super) struct PageQuery {
     pub(super) sorted_by: SortedBy,
     /// Whether lists show all they have.
     pub(super) has_all_rows: bool,
+    pub(super) machine: MachineAsked,
 }
 
 impl PageQuery {
@@ -141,6 +175,7 @@ impl PageQuery {
             language: Language::ALL.into_iter().find(|it| it.tag() == language),
             sorted_by: SortedBy::of_id(&query.value("sort")).ok_or("sort")?,
             has_all_rows: query.value("rows") == "all",
+            machine: MachineAsked::of_query(&query),
         })
     }
 
@@ -173,6 +208,7 @@ impl PageQuery {
             ("rows", if self.has_all_rows { "all" } else { "" }.into()),
             ("list", self.list.clone()),
             ("format", format.into()),
+            ("machine", self.machine.id().into()),
             ("lang", self.language.map_or("", Language::tag).into()),
         ];
         all.into_iter()
@@ -237,10 +273,11 @@ impl Address<'_> {
         other.link()
     }
 
-    /// Another page, over the same days and in the same language.
+    /// Another page, over the same days, of the same machine and in the same language.
     pub(super) fn to(&self, page: Page) -> String {
         self.of_now(page, |asked| {
             (asked.from, asked.to) = (self.asked.from, self.asked.to);
+            asked.machine.clone_from(&self.asked.machine);
         })
     }
 
@@ -289,6 +326,7 @@ mod tests {
                 visitor: Some(visitor),
                 sorted_by: SortedBy::Requests,
                 has_all_rows: true,
+                machine: MachineAsked::Named("*a b&é".into()),
                 ..PageQuery::default()
             };
             let page = Page::Site("a.example".into(), SitePart::Pages);

@@ -36,7 +36,10 @@ pub(super) fn answer(
         Format::Csv => ("text/csv; charset=utf-8", "csv", csv(table)),
         Format::Json => {
             let [from, to] = [from, to].map(|day| civil(day).to_string());
-            let head = json!({ "of": of, "list": id, "from": from, "to": to });
+            let mut head = json!({ "of": of, "list": id, "from": from, "to": to });
+            if asking.is_of_archive() {
+                head["machine"] = asking.address.asked.machine.id().into();
+            }
             ("application/json", "json", json_text(head, table))
         }
     };

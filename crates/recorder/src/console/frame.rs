@@ -25,7 +25,8 @@ const PRESETS: [(i32, Phrase); 5] = [
     (91, Phrase::new("13 weeks", "13 週")),
     (365, Phrase::new("a year", "1 年")),
 ];
-const SITES: Phrase = Phrase::new("Sites", "サイト");
+/// What people call all sites.
+pub(super) const SITES: Phrase = Phrase::new("Sites", "サイト");
 /// What people call figures over time.
 pub(super) const HISTORY: Phrase = Phrase::new("History", "推移");
 /// What people call what was taken.
@@ -166,7 +167,7 @@ pub(super) fn given(
     Ok(page(asking, tabs, &document, days))
 }
 
-fn page(
+pub(super) fn page(
     asking: &Asking<'_>,
     tabs: Option<(&str, SitePart)>,
     document: &Document,
@@ -178,6 +179,7 @@ fn page(
             (heading(document))
             @if let Some((site, part)) = tabs { (parts(asking, site, part)) }
             (range(asking, from, to))
+            @for note in &asking.notes { p.of { (note) } }
             (document.facts())
             (document.body())
         }
@@ -302,7 +304,27 @@ fn range(asking: &Asking<'_>, from: i32, to: i32) -> Markup {
             }
             label { (telling.say("from", "開始")) input type="date" name="from" value=(civil(from)); }
             label { (telling.say("to", "終了")) input type="date" name="to" value=(civil(to)); }
+            (machine(asking))
             (filter(asking))
+        }
+    }
+}
+
+/// Whose figures are shown, where there is a choice.
+fn machine(asking: &Asking<'_>) -> Markup {
+    let choices = asking.choices();
+    html! {
+        @if !choices.is_empty() {
+            label.wide {
+                (asking.telling().say("of", "対象"))
+                select name="machine" {
+                    @for (machine, name) in choices {
+                        option value=(report::harmless(machine.id())) selected[machine == asking.address.asked.machine] {
+                            (report::harmless(&name))
+                        }
+                    }
+                }
+            }
         }
     }
 }

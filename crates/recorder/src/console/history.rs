@@ -19,7 +19,7 @@ use crate::store::{FigureStore, HOURS_DAYS, MINUTES_DAYS, Tier};
 /// Figures that are looked at.
 const SERIES_MAX: usize = 20_000;
 /// Charts on a page.
-const CHARTS_MAX: usize = 24;
+pub(super) const CHARTS_MAX: usize = 24;
 /// Charts of the last hour by the second, which have 3,600 points each.
 const SECONDS_SHOWN_MAX: usize = 4;
 /// Days that are shown by the minute, and by the hour.
@@ -27,7 +27,7 @@ const MINUTE_DAYS: i32 = 2;
 const HOUR_DAYS: i32 = 62;
 const DAY_S: f64 = 86_400.0;
 /// How names of figures begin that are not the machine's.
-const OWNED: [&str; 3] = ["tenant.", "site.", "upstream."];
+pub(super) const OWNED: [&str; 3] = ["tenant.", "site.", "upstream."];
 
 /// The page of figures over time.
 pub(super) fn answer(store: &FigureStore, asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPage> {
@@ -284,6 +284,7 @@ mod tests {
                 live: None,
                 heard,
                 outlook: None,
+                archive: None,
             };
             let body = super::super::answer(&store, &question, &moment).body;
             assert!(body.contains("load1"), "{body}");

@@ -52,7 +52,7 @@ pub(super) fn tell(
     }
     causes(document, asking, &store.causes(&of)?, told);
     let most = told.telling.rows.clamp(ROWS, SHOWN_MAX);
-    incidents(document, &store.incidents_of(&of, most)?, told);
+    incidents(document, asking, &store.incidents_of(&of, most)?, told);
     Ok(())
 }
 
@@ -110,7 +110,12 @@ fn causes(
 }
 
 /// The last incidents.
-fn incidents(document: &mut Document, incidents: &[KeptIncident], told: IncidentTelling<'_>) {
+fn incidents(
+    document: &mut Document,
+    asking: &Asking<'_>,
+    incidents: &[KeptIncident],
+    told: IncidentTelling<'_>,
+) {
     if incidents.is_empty() {
         return;
     }
@@ -118,6 +123,9 @@ fn incidents(document: &mut Document, incidents: &[KeptIncident], told: Incident
     table.words("when", "日時", |it| {
         Cell::from(page::instant(it.incident.at_s))
     });
+    if asking.is_of_archive() && *told.scope == ConsoleScope::All {
+        table.words("machine", "マシン", |it| Cell::name(&*it.machine));
+    }
     table.words("what", "内容", |KeptIncident { incident: it, .. }| {
         Cell::name(told.what(it.kind, &it.what))
     });

@@ -20,7 +20,7 @@ use crate::store::FigureStore;
 
 /// Figures of tenants that are looked at: as many as there can be.
 const FIGURES_MAX: usize = 200_000;
-const OF_TENANTS: &str = "tenant.";
+pub(super) const OF_TENANTS: &str = "tenant.";
 
 /// What a tenant took.
 #[derive(Debug, Default)]

@@ -14,6 +14,7 @@ mod history;
 mod incidents;
 mod live;
 mod load;
+mod machines;
 mod refused;
 mod site;
 mod sites;
@@ -29,8 +30,10 @@ use crate::outlook::KeptOutlook;
 use crate::page::Telling;
 use crate::salts::{SaltPeriod, civil, day_number};
 use crate::store::{FigureStore, StoreError};
-use address::{Address, Page, PageQuery};
+use address::{Address, MachineAsked, Page, PageQuery};
 pub use live::Live;
+pub(crate) use machines::is_of_archive;
+pub use machines::{ArchiveMoment, archive_question};
 
 /// Below which what changes of pages is asked for.
 pub(crate) const EVENTS: &str = "events";
@@ -58,6 +61,8 @@ pub struct ConsoleMoment<'a> {
     pub heard: Option<&'a Heard>,
     /// Where it is kept how full the machine is, if anywhere.
     pub outlook: Option<&'a KeptOutlook>,
+    /// What is known of other machines, where figures are sent to an archive.
+    pub archive: Option<ArchiveMoment<'a>>,
 }
 
 /// Why there is no page.
@@ -85,6 +90,8 @@ struct Asking<'a> {
     language: Language,
     /// The filter as names are compared with it.
     filter: String,
+    /// What is said of the figures.
+    notes: Vec<&'static str>,
 }
 
 impl<'a> Asking<'a> {
@@ -100,12 +107,18 @@ impl<'a> Asking<'a> {
             moment,
             language: language(question),
             filter: asked.filter.to_lowercase(),
+            notes: Vec::new(),
             address: Address {
                 base: &question.base,
                 page,
                 asked,
             },
         })
+    }
+
+    /// Whether it is not about this machine alone.
+    fn is_of_archive(&self) -> bool {
+        self.address.asked.machine != MachineAsked::This
     }
 
     fn today(&self) -> i32 {
@@ -123,6 +136,10 @@ impl<'a> Asking<'a> {
         let days = match from == to {
             true => civil(to).to_string(),
             false => format!("{} – {}", civil(from), civil(to)),
+        };
+        let days = match self.whose() {
+            Some(whose) => format!("{whose} · {days}"),
+            None => days,
         };
         Document {
             language: self.language,
@@ -186,12 +203,21 @@ pub(crate) fn is_of_now(path: &str) -> bool {
 }
 
 fn page(store: &FigureStore, asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPage> {
+    match asking.address.asked.machine {
+        MachineAsked::This => drawn(store, asking),
+        MachineAsked::All | MachineAsked::Named(_) => machines::answer(asking),
+    }
+}
+
+/// A page of what is in this database.
+fn drawn(store: &FigureStore, asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPage> {
     match &asking.address.page {
         Page::Sites => sites::answer(store, asking),
         Page::Site(site, part) => {
             // A name that nobody has and one that others have are the same.
             let is_known = match asking.scope {
-                ConsoleScope::All => store.has_site(site)?,
+                // Of the archive's there is what is of these days alone.
+                ConsoleScope::All => asking.is_of_archive() || store.has_site(site)?,
                 scope => scope.has_site(site),
             };
             match is_known {
@@ -215,6 +241,10 @@ pub fn fragment(question: &ConsoleQuestion, moment: &ConsoleMoment<'_>) -> Optio
     };
     let mut asking = Asking::of(question, path, moment).ok()?;
     asking.address.asked.seen.clear();
+    if asking.is_of_archive() {
+        // What goes on now is this machine's.
+        return None;
+    }
     match asking.address.page {
         Page::Live(page) => live::fragment(&asking, page),
         Page::Sites | Page::Site(..) | Page::History | Page::Load => None,

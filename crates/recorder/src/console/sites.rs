@@ -109,10 +109,16 @@ pub(super) fn answer(store: &FigureStore, asking: &Asking<'_>) -> Result<Console
     let mut document = asking.document(telling.say("Sites", "サイト"), (from, to));
     let nothing = telling.say("There are none.", "ありません。");
     let section = table(asking, rows, (from, to)).end(&mut document, "sites", "", nothing);
-    section.text(telling.say(
-        "Visitors are the sum of days: who came on two of them counts twice.",
-        "訪問者は日ごとの合計です。2 日に来た人は 2 回数えます。",
-    ));
+    section.text(match asking.is_of_archive() {
+        false => telling.say(
+            "Visitors are the sum of days: who came on two of them counts twice.",
+            "訪問者は日ごとの合計です。2 日に来た人は 2 回数えます。",
+        ),
+        true => telling.say(
+            "Visits are those of each machine: one that two of them served counts twice.",
+            "訪問はマシンごとに数えます。2 台にまたがる訪問は 2 回数えます。",
+        ),
+    });
     frame::given(asking, document, "sites", None, (from, to))
 }
 
@@ -125,8 +131,14 @@ fn table<'a>(
     telling.rows = telling.rows.max(SITES_SHOWN);
     let mut table = telling.table(rows);
     table.name("site", "サイト", |it| &it.0);
-    table.leads(|(site, _)| {
-        let page = Page::Site(site.clone(), SitePart::Visits);
+    let is_of_archive = asking.is_of_archive();
+    table.leads(move |(site, _)| {
+        let part = match is_of_archive {
+            // Of visits there is more than is sent.
+            true => SitePart::Speed,
+            false => SitePart::Visits,
+        };
+        let page = Page::Site(site.clone(), part);
         Some(asking.address.to(page))
     });
     table.numbers("views", "閲覧", |(_, row)| {
@@ -138,13 +150,17 @@ fn table<'a>(
         }
     });
     table.count("visits", "訪問", |it| it.1.total.visits);
-    table.count("visitors", "訪問者", |it| it.1.visitors);
+    if !is_of_archive {
+        table.count("visitors", "訪問者", |it| it.1.visitors);
+    }
     table.count("requests", "リクエスト", |it| it.1.total.requests);
     table.news("errors", "エラー", Tone::Bad, |it| it.1.errors());
     table.figure("95 % within", "95 % の応答", Unit::Micros, |it| {
         it.1.p95_us()
     });
-    for (column, (by, _)) in table.columns().zip(SortedBy::ALL) {
+    let shown = SortedBy::ALL.into_iter();
+    let shown = shown.filter(|(by, _)| !is_of_archive || *by != SortedBy::Visitors);
+    for (column, (by, _)) in table.columns().zip(shown) {
         column.link = Some(asking.address.with(|asked| asked.sorted_by = by));
         column.is_sorted = by == asking.address.asked.sorted_by && by != SortedBy::Name;
     }

@@ -1,8 +1,11 @@
 //! What is answered in which order, and what is kept.
 
+use ipc::archive::ArchiveEnd;
+use ipc::archive::question::{ArchiveAnswer, ArchiveFound, ArchiveQuestion, ArchiveRead};
 use ipc::console::{ConsoleScope, TenantSites};
 use testkit::TempDir;
 
+use super::kept::KEPT_AGE_MAX;
 use super::*;
 
 /// One who answers over a link that ends here.
@@ -17,7 +20,8 @@ struct AskedRespondent {
 impl AskedRespondent {
     fn new() -> AskedRespondent {
         let directory = TempDir::new();
-        FigureStore::open(directory.path(), 0).expect("it opens");
+        let (mut store, _) = FigureStore::open(directory.path(), 0).expect("it opens");
+        store.mark_unsent().expect("written");
         let mailbox = Arc::<ConsoleMailbox>::default();
         let (heard, path) = (Arc::<Heard>::default(), directory.path().to_owned());
         let (here, there) = os::fdpass::packet_pair().expect("a pair");
@@ -191,9 +195,7 @@ fn what_nobody_waits_for_any_more_is_not_drawn() {
     let long_ago = Instant::now().checked_sub(ANSWER_PATIENCE);
     let late = WaitingQuestion {
         came: long_ago.expect("this machine runs for longer"),
-        is_of_now: false,
-        who: None,
-        question: question(1, "", ""),
+        ..WaitingQuestion::new(question(1, "", ""))
     };
     take_on(&mut asked.respondent.waiting, [late]);
     asked.mailbox.ask(question(2, "", ""));
@@ -215,4 +217,82 @@ fn so_many_questions_wait_and_those_of_another_server_do_not() {
     asked.mailbox.use_link(Weak::new());
     assert!(asked.respondent.take_news());
     assert_eq!(asked.respondent.waiting.len(), 0);
+}
+
+/// What the archive is asked next, if anything.
+fn asked_of_archive(
+    link: &OwnedFd,
+    end: &mut ArchiveEnd<ArchiveQuestion>,
+) -> Option<ArchiveQuestion> {
+    end.receive(link.as_fd()).expect("a link")
+}
+
+#[test]
+fn own_pages_are_answered_while_the_archive_is_asked_and_one_that_is_away_is_remembered() {
+    let mut asked = AskedRespondent::new();
+    let (here, there) = os::fdpass::packet_pair().expect("a pair");
+    let mut end = ArchiveEnd::<ArchiveQuestion>::default();
+    asked.mailbox.use_archive(there);
+    asked.mailbox.ask(question(1, "history", "machine=*"));
+    asked.mailbox.ask(question(2, "history", ""));
+    asked.answer_all();
+    assert_eq!(asked.said().1, [2]);
+    let first = asked_of_archive(&here, &mut end).expect("a question");
+    assert_eq!((first.machine.clone(), first.is_bounded()), (None, true));
+    let mut say = |id: u64, said: ArchiveRead| {
+        end.put(&ArchiveAnswer { id, said }).expect("room");
+        assert!(end.send(here.as_fd()).expect("a link"));
+    };
+    // What was not asked is not heard.
+    say(first.id + 7, ArchiveRead::TooMuch);
+    asked.answer_all();
+    assert!(asked.said().1.is_empty());
+    say(first.id, ArchiveRead::Down("away".into()));
+    asked.answer_all();
+    assert_eq!(asked.said().1, [1]);
+    asked.mailbox.ask(question(3, "history", "machine=web2"));
+    asked.answer_all();
+    assert_eq!(asked.said().1, [3]);
+    assert_eq!(asked_of_archive(&here, &mut end), None);
+}
+
+#[test]
+fn what_the_archive_says_is_shown_and_a_link_that_goes_is_said_to_have_gone() {
+    let mut asked = AskedRespondent::new();
+    for goes in [false, true] {
+        let (here, there) = os::fdpass::packet_pair().expect("a pair");
+        let mut end = ArchiveEnd::<ArchiveQuestion>::default();
+        asked.mailbox.use_archive(there);
+        asked.mailbox.ask(question(1, "history", "machine=*"));
+        asked.answer_all();
+        let question = asked_of_archive(&here, &mut end).expect("a question");
+        if !goes {
+            let found = ArchiveFound {
+                own: "web1".into(),
+                ..ArchiveFound::default()
+            };
+            let said = ArchiveRead::Found(found.into());
+            let id = question.id;
+            end.put(&ArchiveAnswer { id, said }).expect("room");
+            assert!(end.send(here.as_fd()).expect("a link"));
+        }
+        drop(here);
+        asked.answer_all();
+        assert_eq!(asked.said().1, [1]);
+        assert_eq!(asked.respondent.archive.machines().0, "web1");
+    }
+}
+
+#[test]
+fn what_nobody_answers_is_late() {
+    let mut asked = AskedRespondent::new();
+    let (_here, there) = os::fdpass::packet_pair().expect("a pair");
+    asked.mailbox.use_archive(there);
+    asked.mailbox.ask(question(1, "history", "machine=*"));
+    asked.answer_all();
+    assert!(asked.said().1.is_empty());
+    let long_ago = Instant::now().checked_sub(ARCHIVE_PATIENCE);
+    asked.respondent.waiting[0].came = long_ago.expect("this machine runs for longer");
+    asked.answer_all();
+    assert_eq!(asked.said().1, [1]);
 }

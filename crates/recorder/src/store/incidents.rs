@@ -56,6 +56,9 @@ pub struct KeptIncident {
     pub incident: Incident,
     /// Sensors: name, and the least, the mean and the most of the last minute.
     pub sensors: Vec<(String, [f64; 3])>,
+    /// The machine, where it is told which: not on a machine's own disk.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub machine: String,
 }
 
 impl KeptIncident {
@@ -68,6 +71,7 @@ impl KeptIncident {
             sensors: sensors
                 .map(|(name, sums)| (name, [sums.low, sums.mean(), sums.high]))
                 .collect(),
+            machine: String::new(),
         }
     }
 }
@@ -232,6 +236,16 @@ fn write_incident(transaction: &Transaction<'_>, it: &KeptIncident) -> rusqlite:
         transaction.prepare(sql)?.execute(params![times, last])?;
         return Ok(last);
     }
+    insert_incident(transaction, it)
+}
+
+/// Writes one as a row of its own; its number.
+pub(super) fn insert_incident(
+    transaction: &Transaction<'_>,
+    it: &KeptIncident,
+) -> rusqlite::Result<i64> {
+    let Incident { at_s, what, .. } = &it.incident;
+    let (kind, times) = (number(it.incident.kind), it.incident.times.cast_signed());
     // It is text and numbers.
     let content = serde_json::to_string(it).unwrap_or_default();
     let sql = "INSERT INTO incidents (at, kind, what, times, content) VALUES (?1, ?2, ?3, ?4, ?5)";

@@ -6,6 +6,7 @@
 //! reader takes up those that were not. What is old is thinned out: minutes, visitors and trails
 //! first, hours later, days never.
 
+mod archived;
 mod columns;
 mod days;
 mod incidents;
@@ -29,6 +30,7 @@ use rusqlite::{
 
 use crate::piece::Piece;
 use crate::visits::OpenVisit;
+pub(crate) use archived::PartsOfTime;
 pub(crate) use incidents::KINDS as INCIDENT_KINDS;
 use incidents::thin_incidents;
 pub use incidents::{IncidentCause, IncidentsOf, KeptIncident};
@@ -294,9 +296,7 @@ impl FigureStore {
         let made = match format {
             FORMAT => Ok(()),
             1.. => return Err(failed(Why::Format(format))),
-            _ => connection
-                .execute_batch(TABLES)
-                .and_then(|()| connection.execute_batch(incidents::TABLES))
+            _ => make_tables(&connection)
                 .and_then(|()| connection.pragma_update(None, "user_version", FORMAT)),
         };
         let waiting = made.and_then(|()| waiting(&connection));
@@ -580,6 +580,11 @@ impl FigureStore {
         self.waiting.retain(|(site, _), _| Some(*site) != forgotten);
         Ok(forgotten.is_some())
     }
+}
+
+fn make_tables(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(TABLES)?;
+    connection.execute_batch(incidents::TABLES)
 }
 
 fn site_id(

@@ -18,7 +18,7 @@ const NAMES_MAX: i64 = 200_000;
 /// clients choose the key.
 const KEYS_DAYS: i32 = 62;
 /// Adds to a minute, an hour or a day.
-const ADD: &str = "INSERT INTO samples (series, tier, at, count, sum, low, high) \
+pub(super) const ADD: &str = "INSERT INTO samples (series, tier, at, count, sum, low, high) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO UPDATE SET count = count + excluded.count, \
     sum = sum + excluded.sum, low = min(low, excluded.low), high = max(high, excluded.high)";
 
@@ -170,7 +170,7 @@ impl FigureStore {
     }
 }
 
-fn series_id(
+pub(super) fn series_id(
     transaction: &Transaction<'_>,
     find: &mut Statement<'_>,
     name: &str,

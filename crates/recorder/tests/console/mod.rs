@@ -2,6 +2,7 @@
 //! how a real browser shows it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod archived;
 mod live;
 mod rows;
 mod sample;
@@ -11,7 +12,10 @@ use ipc::console::{ConsoleAnswer, ConsoleQuestion, ConsoleScope, TenantSites};
 use jiff::Zoned;
 use jiff::civil::date;
 use jiff::tz::TimeZone;
-use recorder::{ConsoleMoment, FigureStore, SaltPeriod, Sample, Sums, answer, fragment};
+use recorder::{
+    ArchiveMoment, ConsoleMoment, FigureStore, SaltPeriod, Sample, Sums, answer, archive_question,
+    fragment,
+};
 use sample::{Said, VISITOR, hostilely, plainly};
 use serde_json::{Value, json};
 use testkit::chromium::{self, Colours};
@@ -76,11 +80,25 @@ impl Eyes<'_> {
             live: live.as_ref(),
             heard: None,
             outlook: None,
+            archive: Some(ArchiveMoment {
+                own: "web1",
+                machines: &archived::machines(),
+                said: None,
+            }),
         })
     }
 
+    /// What is answered, where the archive has everything of everybody.
     fn answered(&self, question: &ConsoleQuestion) -> ConsoleAnswer {
-        self.at(|moment| answer(self.store, question, moment))
+        self.at(|moment| {
+            let asked = archive_question(question, moment);
+            let said = asked.as_ref().map(archived::said);
+            let mut moment = moment.clone();
+            if let Some(archive) = &mut moment.archive {
+                archive.said = asked.as_ref().zip(said.as_ref());
+            }
+            answer(self.store, question, &moment)
+        })
     }
 
     fn see(&self, address: &str) -> ConsoleAnswer {
@@ -113,6 +131,10 @@ fn addresses(site: &str) -> Vec<String> {
     all.extend(["history", "history?from=2026-11-27", "history?filter=tea"].map(String::from));
     all.extend(["load", "load?from=2026-11-27", "limits?from=2026-11-26"].map(String::from));
     all.push("limits?from=2026-09-01&list=refused-keys".into());
+    let of_archive = ["", "load", "history", "limits", "now"];
+    all.extend(of_archive.map(|page| format!("{page}?machine=*&from=2026-11-26")));
+    all.extend(["speed", "pages"].map(|part| format!("site/{site}/{part}?machine=*")));
+    all.push("load?machine=web2-secret-of-other".into());
     all.extend(LIVE.map(String::from));
     all
 }
@@ -421,7 +443,7 @@ fn what_is_not_asked_well_is_refused_in_words() {
 }
 
 /// Names of others in every place of an address.
-fn others(address: &str) -> [String; 4] {
+fn others(address: &str) -> [String; 6] {
     let with = |parameter: &str| {
         let mark = if address.contains('?') { '&' } else { '?' };
         format!("{address}{mark}{parameter}")
@@ -431,6 +453,8 @@ fn others(address: &str) -> [String; 4] {
         with("filter=other.example&tenant=other&site=other.example"),
         with("page=/secret-of-other"),
         with("list=other.example"),
+        with("machine=other.example"),
+        with("machine=*&filter=other"),
     ]
 }
 
@@ -462,7 +486,8 @@ fn nobody_sees_what_is_anothers_whatever_is_asked() {
                 let answer = eyes(said).see(&address);
                 let echoed = address.contains("filter=other")
                     || address.contains("page=/secret")
-                    || address.contains("list=other");
+                    || address.contains("list=other")
+                    || address.contains("machine=web2");
                 let body = match echoed {
                     // What is only said back is in the form and in links to the same page.
                     true => answer
@@ -520,7 +545,10 @@ fn markup_in_any_name_stays_text() {
             let joint = if address.contains('?') { '&' } else { '?' };
             let answer = eyes.see(&format!("{address}{joint}{query}"));
             let body = match address.as_str() {
-                page if LIVE.contains(&page.split('?').next().unwrap()) && answer.status == 200 => {
+                page if LIVE.contains(&page.split('?').next().unwrap())
+                    && answer.status == 200
+                    && !page.contains("machine=") =>
+                {
                     let (before, after) = answer.body.rsplit_once("<script>").expect("ours");
                     assert!(after.contains("EventSource"));
                     before.to_owned()

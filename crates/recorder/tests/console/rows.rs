@@ -54,7 +54,11 @@ fn a_tenant_of_rows_sees_its_own_figures_keys_and_incidents() {
         };
         let sensors = Vec::new();
         store
-            .write_incidents(&[KeptIncident { incident, sensors }])
+            .write_incidents(&[KeptIncident {
+                incident,
+                sensors,
+                machine: String::new(),
+            }])
             .unwrap();
     }
     let eyes = Eyes {

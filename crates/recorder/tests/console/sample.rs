@@ -498,7 +498,7 @@ fn rule(name: Naming) -> AlertRule {
 }
 
 /// A limit of this tenant has refused, while all held places.
-fn incident(tenant: &str, owners: &[(String, String)], name: Naming) -> KeptIncident {
+pub(crate) fn incident(tenant: &str, owners: &[(String, String)], name: Naming) -> KeptIncident {
     let held = owners.iter().map(|(tenant, _)| HeldPlace {
         limit: format!("tenant {tenant}"),
         key: name("/held"),
@@ -523,6 +523,7 @@ fn incident(tenant: &str, owners: &[(String, String)], name: Naming) -> KeptInci
             requests: requests.collect(),
         },
         sensors: vec![("load1".into(), [1.0, 2.5, 4.0])],
+        machine: String::new(),
     }
 }
 

@@ -77,6 +77,7 @@ pub(crate) fn console_question(bytes: &[u8]) {
         live: None,
         heard: None,
         outlook: None,
+        archive: None,
     };
     let tea = TenantSites {
         tenant: "tea".into(),

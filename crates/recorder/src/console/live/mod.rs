@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use control::{Snapshot, Status};
 use ipc::console::{ConsoleAnswer, ConsoleScope, TenantSites};
 use maud::html;
-use report::{Document, Phrase, Tone};
+use report::{Document, Language, Phrase, Tone};
 
 use super::address::{Address, Page, Titled};
 use super::site::SitePart;
@@ -86,6 +86,11 @@ impl Titled for LivePage {
 }
 
 impl LivePage {
+    /// What people call it.
+    pub(super) fn title_in(self, language: Language) -> String {
+        self.title().said_in(language).to_owned()
+    }
+
     /// Whether anything on it may be a tenant's.
     pub(super) fn is_shown_to(self, scope: &ConsoleScope) -> bool {
         let is_everybodys = matches!(
@@ -137,7 +142,7 @@ pub(super) fn answer(
 }
 
 /// What was refused, and what went wrong, on the days that are asked for.
-fn went_wrong(store: &FigureStore, asking: &Asking<'_>) -> Result<Document, NoPage> {
+pub(super) fn went_wrong(store: &FigureStore, asking: &Asking<'_>) -> Result<Document, NoPage> {
     let mut document = refused::document(store, asking)?;
     incidents::tell(&mut document, store, asking)?;
     Ok(document)

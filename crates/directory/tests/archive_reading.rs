@@ -1,0 +1,228 @@
+//! What is read of the archive in a real PostgreSQL.
+
+use ipc::archive::question::{
+    ARCHIVE_DAYS, ArchiveFound, ArchiveQuestion, ArchiveRead, DURATIONS_BYTES_MAX, IncidentsWanted,
+    SamplesWanted, SitesWanted,
+};
+use ipc::archive::{ArchiveRows, ArchiveSaid, ArchivedSample, ArchivedSite, SITE_NUMBERS};
+use testkit::Postgres;
+
+use super::archive::{archive, now_s, rows};
+use crate::asking::run;
+
+/// All there is of the hour before, in two parts.
+fn question(now_s: i64, machine: Option<&str>) -> ArchiveQuestion {
+    let (from_s, to_s) = (now_s - 3_540, now_s + 60);
+    ArchiveQuestion {
+        id: 7,
+        machine: machine.map(str::to_owned),
+        from_s,
+        to_s,
+        samples: Some(SamplesWanted {
+            summed_max: 10,
+            step_s: 1_800,
+            ..SamplesWanted::default()
+        }),
+        sites: Some(SitesWanted {
+            edges: vec![from_s, from_s + 1_800, to_s],
+            ..SitesWanted::default()
+        }),
+        incidents: IncidentsWanted::Last,
+    }
+}
+
+fn read(server: &Postgres, question: &ArchiveQuestion) -> ArchiveRead {
+    assert!(question.is_bounded());
+    let mut read = ArchiveRead::TooMuch;
+    run(async { read = archive(server, "web1").read(question).await });
+    read
+}
+
+fn found(server: &Postgres, question: &ArchiveQuestion) -> ArchiveFound {
+    match read(server, question) {
+        ArchiveRead::Found(found) => *found,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn write(server: &Postgres, machine: &str, rows: &ArchiveRows) {
+    run(async {
+        let said = archive(server, machine).write(rows).await;
+        assert_eq!(said, ArchiveSaid::Written, "{machine}");
+    });
+}
+
+/// The first number of sites' parts, by machine.
+fn requests(found: &ArchiveFound) -> Vec<i64> {
+    found.sites.iter().map(|it| it.numbers[0]).collect()
+}
+
+#[test]
+fn all_machines_come_to_their_sum_and_each_to_its_own() {
+    let Some(server) = Postgres::start(&[]) else {
+        return;
+    };
+    let now_s = now_s();
+    for (machine, count) in [("web1", 1), ("web2", 20)] {
+        write(&server, machine, &rows(now_s, 60, count));
+    }
+    for (machine, sum, heard) in [(None, 630, 2), (Some("web2"), 600, 1), (Some("none"), 0, 0)] {
+        let found = found(&server, &question(now_s, machine));
+        let names: Vec<_> = found.machines.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!((&*found.own, names), ("web1", vec!["web1", "web2"]));
+        assert!(
+            found
+                .machines
+                .iter()
+                .all(|it| (it.heard_s - now_s).abs() < 600)
+        );
+        let parts = if heard == 0 { vec![] } else { vec![sum, sum] };
+        assert_eq!(requests(&found), parts, "{machine:?}");
+        let bytes = found.sites.iter().map(|it| it.durations.len());
+        assert_eq!(bytes.sum::<usize>(), heard * 60 * 3);
+        let samples: Vec<_> = found.samples.iter().map(|it| it.sums).collect();
+        let sums = [30.0 * heard as f64, sum as f64, 0.5, 2.0];
+        assert_eq!(samples, vec![sums; parts.len()], "{machine:?}");
+        let incidents = found
+            .incidents
+            .iter()
+            .map(|(machine, it)| (&**machine, it.times));
+        let all = [("web1", 1), ("web2", 20)];
+        let of = all
+            .into_iter()
+            .filter(|(name, _)| machine.is_none_or(|it| it == *name));
+        assert_eq!(incidents.collect::<Vec<_>>(), of.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn what_is_asked_for_is_what_comes() {
+    let Some(server) = Postgres::start(&[]) else {
+        return;
+    };
+    let now_s = now_s();
+    let sample = |name: &str| ArchivedSample {
+        name: name.into(),
+        at_s: now_s,
+        sums: [1.0; 4],
+    };
+    let site = |site: &str| ArchivedSite {
+        site: site.into(),
+        at_s: now_s,
+        numbers: [1; SITE_NUMBERS],
+        durations: Vec::new(),
+    };
+    let names = ["load1", "tenant.a.cpu", "tenant.b.cpu", "limit.x"];
+    let mut rows = ArchiveRows {
+        samples: names.map(sample).into(),
+        sites: ["a.example", "b.example"].map(site).into(),
+        incidents: Vec::new(),
+    };
+    rows.sites[0].numbers = [i64::MAX; SITE_NUMBERS];
+    for machine in ["web1", "web2"] {
+        write(&server, machine, &rows);
+    }
+    let texts = |texts: &[&str]| texts.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+    for (begin, unlike, filter, summed_max, expected, summed) in [
+        (
+            &[][..],
+            &[][..],
+            "",
+            9,
+            &["limit.x", "load1", "tenant.a.cpu", "tenant.b.cpu"][..],
+            4,
+        ),
+        (&[], &["tenant.", "limit."], "", 9, &["load1"], 1),
+        (
+            &["tenant."],
+            &[],
+            "",
+            1,
+            &["tenant.a.cpu", "tenant.b.cpu"],
+            1,
+        ),
+        (&["tenant."], &[], "b.c", 9, &["tenant.b.cpu"], 1),
+    ] {
+        let mut question = question(now_s, None);
+        question.samples = Some(SamplesWanted {
+            begin: texts(begin),
+            unlike: texts(unlike),
+            filter: filter.into(),
+            summed_max,
+            step_s: 60,
+        });
+        let found = found(&server, &question);
+        assert_eq!(found.names, expected, "{begin:?} {unlike:?} {filter}");
+        assert_eq!(found.samples.len(), summed, "{begin:?} {unlike:?} {filter}");
+    }
+    for (names, filter, expected) in [
+        (None, "", vec![i64::MAX, 2]),
+        (None, "b.ex", vec![2]),
+        (Some(texts(&["a.example"])), "", vec![i64::MAX]),
+        (Some(vec![]), "", vec![]),
+    ] {
+        let mut question = question(now_s, None);
+        if let Some(sites) = &mut question.sites {
+            (sites.names, sites.filter) = (names, filter.into());
+        }
+        assert_eq!(requests(&found(&server, &question)), expected, "{filter}");
+    }
+}
+
+#[test]
+fn what_is_too_long_is_left_out_or_refused() {
+    let Some(server) = Postgres::start(&[]) else {
+        return;
+    };
+    let now_s = now_s();
+    let mut rows = rows(now_s, 60, 1);
+    for site in &mut rows.sites {
+        site.durations = vec![0; DURATIONS_BYTES_MAX / 60 + 1];
+    }
+    while !rows.is_empty() {
+        write(&server, "web1", &rows.split_batch(2_000));
+    }
+    let left_out = found(&server, &question(now_s, None));
+    assert!(left_out.cut.durations && left_out.sites.iter().all(|it| it.durations.is_empty()));
+    assert_eq!(requests(&left_out), [30, 30]);
+    server.sql(
+        "INSERT INTO nagaya_samples SELECT 'web1', 'n' || n, 60, 1, 1, 1, 1 FROM generate_series(1, 20001) AS n",
+    );
+    assert_eq!(read(&server, &question(now_s, None)), ArchiveRead::TooMuch);
+    // The month that is kept, at a time.
+    let mut days = question(now_s, None);
+    days.samples = None;
+    if let Some(sites) = &mut days.sites {
+        let edges = (0..=i64::from(ARCHIVE_DAYS)).rev();
+        sites.edges = edges.map(|day| now_s + 60 - 86_400 * day).collect();
+    }
+    assert_eq!(requests(&found(&server, &days)), [60]);
+}
+
+#[test]
+fn one_that_is_away_or_locked_is_said_to_be_soon() {
+    let Some(mut server) = Postgres::start(&[]) else {
+        return;
+    };
+    let now_s = now_s();
+    write(&server, "web1", &rows(now_s, 1, 1));
+    std::thread::scope(|scope| {
+        let holder = "FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        scope.spawn(|| {
+            server.sql(
+                "DO $$ BEGIN LOCK TABLE nagaya_samples; PERFORM pg_sleep(300); \
+                EXCEPTION WHEN query_canceled THEN NULL; END $$",
+            )
+        });
+        testkit::eventually(std::time::Duration::from_secs(60), "the lock", || {
+            (server.sql(&format!("SELECT count(*) {holder}")) == "1").then_some(())
+        });
+        let locked = read(&server, &question(now_s, None));
+        server.sql(&format!("SELECT pg_cancel_backend(pid) {holder}"));
+        let is_said = matches!(locked, ArchiveRead::Down(_) | ArchiveRead::Late);
+        assert!(is_said, "{locked:?}");
+    });
+    server.stop();
+    let away = read(&server, &question(now_s, None));
+    assert!(matches!(away, ArchiveRead::Down(_)), "{away:?}");
+}
