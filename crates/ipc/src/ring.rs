@@ -40,10 +40,6 @@ const TEXT_HEAD_WORDS: usize = 2;
 const TOLD_LINES: usize = 2_048;
 /// Texts of a line, which a processor fetches as a whole: those told last.
 const TOLD_TEXTS: usize = 8;
-/// Texts whose bytes are remembered, and how long they may be: most user agents fit.
-const RECENT_TEXTS: usize = 64;
-const RECENT_BYTES_MAX: usize = 118;
-
 /// Places in the reader's page.
 mod place {
     pub(super) const TELLING: usize = 0;
@@ -165,7 +161,6 @@ pub struct RingWriter {
     salt: SipHasher13,
     /// Hashes of texts that were told since it last began anew, by their lowest bits.
     told: Box<[ToldLine]>,
-    recent: Box<[RecentText]>,
     records: u64,
     texts: u64,
     /// As far as the reader has said it has read, at most so much.
@@ -177,17 +172,6 @@ pub struct RingWriter {
 #[derive(Debug, Default, Clone, Copy)]
 #[repr(align(64))]
 struct ToldLine([u64; TOLD_TEXTS]);
-
-/// A text that was told, and its hash: most requests name a site, a rule and an agent that one before
-/// them did, and need no hash of them made.
-#[derive(Debug, Clone, Copy)]
-#[repr(align(64))]
-struct RecentText {
-    hash: u64,
-    of: u8,
-    length: u8,
-    bytes: [u8; RECENT_BYTES_MAX],
-}
 
 /// The recorder's end.
 #[derive(Debug)]
@@ -235,7 +219,6 @@ impl RingWriter {
             names: SipHasher13::new(),
             salt: SipHasher13::new(),
             told: vec![ToldLine::default(); TOLD_LINES].into(),
-            recent: vec![RecentText::NONE; RECENT_TEXTS].into(),
             records: 0,
             texts: 0,
             records_read: 0,
@@ -256,7 +239,6 @@ impl RingWriter {
             self.names = SipHasher13::new_with_keys(one, two);
             self.salt = SipHasher13::new_with_keys(three, four);
             self.told.fill(ToldLine::default());
-            self.recent.fill(RecentText::NONE);
             self.telling = telling;
         }
         if telling == 0 {
@@ -270,7 +252,16 @@ impl RingWriter {
                 return Err(Dropped::Full);
             }
         }
+        // Both of its cache lines come from afar, while the record is put together.
+        let at = self.next_record();
+        self.ring.set(at, 0);
+        self.ring.set(at + RECORD_WORDS / 2, 0);
         Ok(())
+    }
+
+    /// Where the next record is to be.
+    fn next_record(&self) -> usize {
+        RECORDS_AT + self.records as usize % RECORDS_MAX * RECORD_WORDS
     }
 
     /// The hash of a text, which is told where it was not; 0 for an empty one.
@@ -278,23 +269,14 @@ impl RingWriter {
         if text.is_empty() {
             return 0;
         }
-        let place = RecentText::place(of, text);
-        let recent = self.recent.get(place).and_then(|it| it.hash_of(of, text));
-        recent.unwrap_or_else(|| self.hash(of, text, place))
-    }
-
-    /// The hash of a text that is not among the recent ones.
-    #[inline(never)]
-    fn hash(&mut self, of: TextOf, text: &[u8], place: usize) -> u64 {
         let text = text.get(..TEXT_BYTES_MAX).unwrap_or(text);
         // Agents are hashed with the salt: so their hash is good for visitors, too.
         let is_agent = of == TextOf::Agent;
         let hasher = if is_agent { &self.salt } else { &self.names };
         let hash = of_text(hasher, of, text);
         let line = self.told.get(hash as usize % TOLD_LINES);
-        let is_told = line.is_some_and(|line| line.0.contains(&hash)) || self.tell(of, hash, text);
-        if let Some(recent) = self.recent.get_mut(place).filter(|_| is_told) {
-            recent.keep(of, text, hash);
+        if !line.is_some_and(|line| line.0.contains(&hash)) {
+            self.tell(of, hash, text);
         }
         hash
     }
@@ -319,8 +301,7 @@ impl RingWriter {
 
     /// Writes a record, after [`RingWriter::begin`] has found room for it.
     pub fn push(&mut self, record: &RingRecord) {
-        let at = self.records as usize % RECORDS_MAX * RECORD_WORDS;
-        self.ring.set_all(RECORDS_AT + at, &record.to_words());
+        self.ring.set_all(self.next_record(), &record.to_words());
         self.records = self.records.wrapping_add(1);
         self.ring.publish(RECORDS_WRITTEN, self.records);
     }
@@ -340,15 +321,15 @@ impl RingWriter {
         }
     }
 
-    /// Whether there was room for it.
+    /// Tells a text, where there is room for it.
     #[cold]
-    fn tell(&mut self, of: TextOf, hash: u64, text: &[u8]) -> bool {
+    fn tell(&mut self, of: TextOf, hash: u64, text: &[u8]) {
         let words = TEXT_HEAD_WORDS + text.len().div_ceil(8);
         let read = self.cursor.get_published(place::TEXTS_READ);
         let used = self.texts.wrapping_sub(read);
         if used > (TEXT_WORDS - words) as u64 {
             self.untold = self.untold.saturating_add(1);
-            return false;
+            return;
         }
         let length = (text.len() as u64) << 8 | of as u64;
         let (chunks, rest) = text.as_chunks::<8>();
@@ -367,41 +348,6 @@ impl RingWriter {
             line.rotate_right(1);
             line[0] = hash;
         }
-        true
-    }
-}
-
-impl RecentText {
-    const NONE: RecentText = RecentText {
-        hash: 0,
-        of: 0,
-        length: 0,
-        bytes: [0; RECENT_BYTES_MAX],
-    };
-
-    /// Where it is looked for: by its kind, its length and its end.
-    fn place(of: TextOf, text: &[u8]) -> usize {
-        let short = || text.iter().fold(0, |all, byte| all << 8 | u64::from(*byte));
-        let end = text
-            .last_chunk()
-            .copied()
-            .map_or_else(short, u64::from_le_bytes);
-        let mixed =
-            (end ^ (text.len() as u64) << 3 ^ of as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> 32) as usize % RECENT_TEXTS
-    }
-
-    fn hash_of(&self, of: TextOf, text: &[u8]) -> Option<u64> {
-        let is_it = self.of == of as u8 && self.bytes.get(..self.length.into()) == Some(text);
-        is_it.then_some(self.hash)
-    }
-
-    fn keep(&mut self, of: TextOf, text: &[u8], hash: u64) {
-        let Some(bytes) = self.bytes.get_mut(..text.len()) else {
-            return;
-        };
-        bytes.copy_from_slice(text);
-        (self.hash, self.of, self.length) = (hash, of as u8, text.len() as u8);
     }
 }
 
