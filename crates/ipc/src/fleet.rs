@@ -102,7 +102,7 @@ pub struct FleetQuestion {
 }
 
 /// What is claimed of one key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetClaim {
     /// The limit and its key.
     pub key: [u64; 2],
@@ -121,7 +121,7 @@ pub struct FleetClaim {
 }
 
 /// What is claimed of one key of a rate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetRateClaim {
     /// The limit and its key.
     pub key: [u64; 2],

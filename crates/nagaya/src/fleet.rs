@@ -66,8 +66,10 @@ struct DrainOptions {
 /// Runs `nagaya fleet …`.
 pub(crate) fn run(config: &Path, options: &FleetOptions) -> Outcome {
     match &options.command {
-        Some(FleetCommand::Drain(options)) => order(config, options, false),
-        Some(FleetCommand::Undrain(options)) => order(config, options, true),
+        Some(FleetCommand::Drain(options)) => order(config, options, false).unwrap_or_else(|it| it),
+        Some(FleetCommand::Undrain(options)) => {
+            order(config, options, true).unwrap_or_else(|it| it)
+        }
         Some(FleetCommand::Check) => check(config),
         None => {
             let question = if options.json { "fleet json" } else { "fleet" };
@@ -76,52 +78,42 @@ pub(crate) fn run(config: &Path, options: &FleetOptions) -> Outcome {
     }
 }
 
-fn order(config: &Path, options: &DrainOptions, undo: bool) -> Outcome {
+fn order(config: &Path, options: &DrainOptions, undo: bool) -> Result<Outcome, Outcome> {
     let name = &options.machine;
     if name.is_empty() || name.contains(|it: char| it.is_whitespace() || it.is_control()) {
         let name = name.escape_debug();
         complain(&format!("nagaya: `{name}` is no name of a machine\n"));
-        return Outcome::Wrong;
+        return Err(Outcome::Wrong);
     }
     let word = if undo { "fleet-undrain" } else { "fleet-drain" };
-    let running = match Running::find(config, &options.place) {
-        Ok(running) => running,
-        Err(outcome) => return outcome,
-    };
-    let answer = match running.done(&format!("{word} {name}")) {
-        Ok(answer) => String::from_utf8_lossy(&answer).trim_end().to_owned(),
-        Err(outcome) => return outcome,
-    };
-    match unheard(name, undo, &answer) {
-        Some(told) => {
-            complain(&format!("nagaya: {told}\n"));
-            Outcome::Failed
-        }
-        None => follow(&running, options, undo).unwrap_or_else(|it| it),
+    let running = Running::find(config, &options.place)?;
+    let answer = running.done(&format!("{word} {name}"))?;
+    let answer = String::from_utf8_lossy(&answer);
+    if let Some(told) = unheard(name, undo, answer.trim_end()) {
+        complain(&format!("nagaya: {told}\n"));
+        return Err(Outcome::Failed);
     }
+    follow(&running, options, undo)
 }
 
-/// What was done and what not, where the store has not heard the order.
+/// What was done and what not, where the store has not said that it has the order.
 fn unheard(name: &str, undo: bool, answer: &str) -> Option<String> {
     let (done, why) = answer.split_once(": ")?;
-    let (is, back) = match undo {
+    let (word, done_here) = match undo {
         true => (
-            "serves again",
-            "if it has the order to drain it, that holds then",
+            "undrain",
+            "serves, until a store that has the order answers",
         ),
         false => (
-            "is drained",
-            "it has balancers send nothing new, and the store is told when it answers",
+            "drain",
+            "is drained, and the store hears of it when it answers",
         ),
     };
     Some(match done {
-        "here" => format!("{why}: {name} {is}, {back}"),
-        _ => {
-            let word = if undo { "undrain" } else { "drain" };
-            format!(
-                "{why}: nothing was ordered. `nagaya fleet {word} {name}` typed on {name} needs no store"
-            )
-        }
+        "here" => format!("{why}: {name} {done_here}"),
+        _ => format!(
+            "{why}: the order may be lost; `nagaya fleet {word} {name}` typed on {name} needs no store"
+        ),
     })
 }
 

@@ -39,8 +39,17 @@ pub fn check_fleet(settings: FleetSettings) -> Result<FleetChecked, String> {
         .build();
     let runtime = runtime.map_err(|error| config::reason(&error))?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        let asker = following(FleetAsker::new(settings.clone())?);
-        await_answer(&asker).await?;
+        let asker = Rc::new(FleetAsker::new(settings)?);
+        let followed = Rc::clone(&asker);
+        tokio::task::spawn_local(async move { followed.follow_sentinels().await });
+        let until = Instant::now() + TRIED;
+        // Sentinels are to be asked, and a connection made.
+        while let Err(why) = asker.machines(Call::default()).await {
+            if Instant::now() >= until || is_lasting(&why) {
+                return Err(why);
+            }
+            tokio::time::sleep(TRY_AGAIN).await;
+        }
         let mut checked = FleetChecked {
             longest: Duration::ZERO,
             has_namesake: false,
@@ -50,33 +59,10 @@ pub fn check_fleet(settings: FleetSettings) -> Result<FleetChecked, String> {
             checked.has_namesake = asker.machines(Call::default()).await?.has_namesake;
             checked.longest = checked.longest.max(asked.elapsed());
         }
-        let asker = following(FleetAsker {
-            prefix: TRIED_KEY,
-            ..FleetAsker::new(settings)?
-        });
-        await_answer(&asker).await?;
+        asker.prefix.set(TRIED_KEY);
         asker.try_all().await?;
         Ok(checked)
     })
-}
-
-fn following(asker: FleetAsker) -> Rc<FleetAsker> {
-    let asker = Rc::new(asker);
-    let followed = Rc::clone(&asker);
-    tokio::task::spawn_local(async move { followed.follow_sentinels().await });
-    asker
-}
-
-/// Asks until there is an answer: Sentinels are to be asked, and a connection made.
-async fn await_answer(asker: &FleetAsker) -> Result<(), String> {
-    let until = Instant::now() + TRIED;
-    while let Err(why) = asker.machines(Call::default()).await {
-        if Instant::now() >= until || is_lasting(&why) {
-            return Err(why);
-        }
-        tokio::time::sleep(TRY_AGAIN).await;
-    }
-    Ok(())
 }
 
 impl FleetAsker {
@@ -97,8 +83,8 @@ impl FleetAsker {
         let question = question();
         let claims = question.claims.iter().map(|it| self.key(b"", it.key));
         let rates = question.rates.iter().map(|it| self.key(b"r", it.key));
-        let tried = [b"1", b"2", b"3"].map(|it| [self.prefix, it].concat());
-        let keys = tried.into_iter().chain([self.prefix.to_vec()]);
+        let tried = [b"1", b"2", b"3"].map(|it| [self.prefix.get(), it].concat());
+        let keys = tried.into_iter().chain([self.prefix.get().to_vec()]);
         let keys: Vec<_> = keys.chain(claims).chain(rates).collect();
         let RedisReply::Array(refused) = self.eval(SCRIPT, &keys, [list]).await? else {
             return Err("the store's answer is not understood".to_owned());
@@ -127,19 +113,15 @@ fn question() -> FleetQuestion {
         claims: vec![FleetClaim {
             key: [0, 1],
             limit: 1,
-            used: 0,
-            keep: 1,
-            need: 1,
             want: 1,
-            weight: 1,
+            ..FleetClaim::default()
         }],
         rates: vec![FleetRateClaim {
             key: [0, 2],
             interval_ns: 1_000_000,
             full_us: 1_000,
             want: 1,
-            demand: 1,
-            spent_us: 0,
+            ..FleetRateClaim::default()
         }],
     }
 }

@@ -100,7 +100,7 @@ impl FleetAsker {
         let gateway = format!("{:x}", self.settings.gateway);
         let of_machine = [own, &gateway, call.report, flag(call.is_drained)];
         let of_others = [whom, flag(wish), flag(call.is_list)];
-        let keys = [b"m", b"o"].map(|key| [self.prefix, key].concat());
+        let keys = [b"m", b"o"].map(|key| [self.prefix.get(), key].concat());
         let words = of_machine.into_iter().chain(of_others);
         let reply = self.eval(SCRIPT, &keys, words).await?;
         let told = understood(&reply, own);

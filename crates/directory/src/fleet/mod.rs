@@ -62,7 +62,7 @@ pub struct FleetAsker {
     listening: Rc<Stores>,
     settings: FleetSettings,
     /// How all keys begin.
-    prefix: &'static [u8],
+    prefix: Cell<&'static [u8]>,
     login: RedisLogin,
     timeout: Duration,
     /// Where it is, or where Sentinels are.
@@ -122,7 +122,7 @@ impl FleetAsker {
             stores: stores(timeout, CONNECTIONS_MAX),
             listening: stores(LISTEN_PATIENCE, 1),
             settings,
-            prefix: KEY,
+            prefix: Cell::new(KEY),
             login,
             timeout,
             places,
@@ -326,12 +326,12 @@ impl FleetAsker {
     /// What a key of a claim is called in the store: those of rates are kept apart.
     fn key(&self, kind: &[u8], key: [u64; 2]) -> Vec<u8> {
         let [first, second] = key.map(u64::to_be_bytes);
-        [self.prefix, kind, &first, &second].concat()
+        [self.prefix.get(), kind, &first, &second].concat()
     }
 
     /// Where the store calls this machine.
     fn list_of_calls(&self) -> Vec<u8> {
-        [self.prefix, b"w", self.settings.machine.as_bytes()].concat()
+        [self.prefix.get(), b"w", self.settings.machine.as_bytes()].concat()
     }
 
     fn command(&self, question: &FleetQuestion, script: &[u8]) -> Command {
@@ -339,7 +339,7 @@ impl FleetAsker {
         let number = |number: u64| number.to_string().into_bytes();
         let mut words = vec![b"EVALSHA".to_vec(), script.to_vec()];
         words.push(number((claims.len() + rates.len()) as u64 + 1));
-        words.push(self.prefix.to_vec());
+        words.push(self.prefix.get().to_vec());
         words.extend(claims.iter().map(|claim| self.key(b"", claim.key)));
         words.extend(rates.iter().map(|claim| self.key(b"r", claim.key)));
         words.push(self.settings.machine.clone().into_bytes());

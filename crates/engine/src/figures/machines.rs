@@ -234,25 +234,19 @@ fn table(of: &FleetMachines, store: &str) -> String {
     ];
     grid(&heads, rows.collect(), &mut out);
     limits(of, &mut out);
+    // Writing to memory does not fail.
     for it in &of.machines {
         let name = &it.machine;
-        // Writing to memory does not fail.
-        let _ = match it.namesakes {
-            true => writeln!(
-                out,
-                "\nseveral machines are called {name}: give each a `machine` of its own in [fleet]"
-            ),
-            false => Ok(()),
-        };
-        let parts = it.differs.iter().map(|part| {
-            let digest = it.digests.get(part);
-            format!("{part} {}", digest.map_or("-", String::as_str))
-        });
-        let parts: Vec<_> = parts.collect();
-        let _ = match parts.as_slice() {
-            [] => Ok(()),
-            parts => writeln!(out, "\n{name} differs: {}", parts.join(", ")),
-        };
+        if it.namesakes {
+            let advice = "give each a `machine` of its own in [fleet]";
+            let _ = writeln!(out, "\nseveral machines are called {name}: {advice}");
+        }
+        if !it.differs.is_empty() {
+            let digest = |part| it.digests.get(part).map_or("-", String::as_str);
+            let parts = it.differs.iter();
+            let parts: Vec<_> = parts.map(|it| format!("{it} {}", digest(it))).collect();
+            let _ = writeln!(out, "\n{name} differs: {}", parts.join(", "));
+        }
     }
     out
 }

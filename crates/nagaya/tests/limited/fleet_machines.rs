@@ -181,7 +181,7 @@ fn machines_tell_where_they_differ_and_one_is_drained_from_another_until_that_is
 
     // Without the store each is drained from itself alone, and the store hears of it.
     store.stop();
-    let unheard = "nothing was ordered. `nagaya fleet drain web2` typed on web2 needs no store";
+    let unheard = "the order may be lost; `nagaya fleet drain web2` typed on web2 needs no store";
     await_fleet(&web1, &["drain", "web2"], 1, &["does not answer", unheard]);
     await_fleet(&web2, &["drain", "web2"], 1, &["web2 is drained"]);
     agent.await_line("drain");
