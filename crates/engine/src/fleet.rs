@@ -6,7 +6,7 @@
 //! machine is, and hears whether operators want it drained.
 
 pub(crate) mod inquiry;
-pub(crate) mod report;
+mod report;
 mod trips;
 
 use std::io;

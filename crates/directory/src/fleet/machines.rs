@@ -26,7 +26,7 @@ pub(super) struct Call<'a> {
 }
 
 /// What the store says to it.
-pub(super) struct Told {
+pub(super) struct MachinesReply {
     is_drained: bool,
     pub(super) has_namesake: bool,
     order: OrderOutcome,
@@ -47,7 +47,7 @@ impl FleetAsker {
         let told = self.machines(call).await;
         self.is_telling.set(false);
         // What was not told is told the next time.
-        let Told {
+        let MachinesReply {
             is_drained,
             has_namesake,
             ..
@@ -91,7 +91,7 @@ impl FleetAsker {
         said.into_iter().map(|said| answer(id, said)).collect()
     }
 
-    pub(super) async fn machines(&self, call: Call<'_>) -> Result<Told, String> {
+    pub(super) async fn machines(&self, call: Call<'_>) -> Result<MachinesReply, String> {
         let own = self.settings.machine.as_str();
         let flag = |is_set| if is_set { "1" } else { "0" };
         let (whom, wish) = call
@@ -129,7 +129,7 @@ fn answer(seq: u64, said: FleetSaid) -> FleetAnswer {
 }
 
 /// What the script has answered.
-fn understood(reply: &RedisReply, own: &str) -> Option<Told> {
+fn understood(reply: &RedisReply, own: &str) -> Option<MachinesReply> {
     let RedisReply::Array(replies) = reply else {
         return None;
     };
@@ -152,7 +152,7 @@ fn understood(reply: &RedisReply, own: &str) -> Option<Told> {
         }),
         _ => None,
     });
-    Some(Told {
+    Some(MachinesReply {
         is_drained: number(is_drained)? == 1,
         has_namesake: number(has_namesake)? == 1,
         order: match number(order)? {

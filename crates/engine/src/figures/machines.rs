@@ -13,8 +13,7 @@ use limits::{Concurrent, Definition, Keyed};
 
 use super::fleet;
 use super::table::{count, grid};
-use crate::fleet::inquiry::LEASES_MAX;
-use crate::fleet::report::PAUSE;
+use crate::fleet::inquiry::{LEASES_MAX, REPORT_PAUSE};
 use crate::worker::Shared;
 
 /// Characters of a version, of a digest, of a part's name and of a limit's.
@@ -39,17 +38,6 @@ pub(crate) fn machines(shared: &Shared, is_json: bool) -> String {
         Ok((_, of, store)) => table(&of, &store),
         Err(why) => format!("error: {why}\n"),
     }
-}
-
-/// Other machines that were heard of lately, as far as the store tells.
-pub(crate) fn others(shared: &Shared) -> Vec<String> {
-    let of = collect(shared, None).map(|(_, of, _)| of.machines);
-    let others = of.into_iter().flatten();
-    let others = others.filter(|it| !it.here && !it.is_lost());
-    others
-        .map(|it| it.machine)
-        .take(MACHINES_SHOWN_MAX)
-        .collect()
 }
 
 /// Has a machine drained, or serve again.
@@ -201,7 +189,7 @@ fn compare(machines: &mut [FleetMachine]) {
 }
 
 fn table(of: &FleetMachines, store: &str) -> String {
-    let (lease_s, old_s) = (of.lease_s, PAUSE.as_secs());
+    let (lease_s, old_s) = (of.lease_s, REPORT_PAUSE.as_secs());
     let mut out = format!("{store} · lease {lease_s} s · figures are up to {old_s} s old\n");
     let rows = of.machines.iter().map(|it| {
         let here = if it.here { " (here)" } else { "" };

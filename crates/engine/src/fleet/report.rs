@@ -5,16 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use control::{FleetLease, FleetMachine, FleetRate};
 use ipc::fleet::REPORT_BYTES_MAX;
 
-use super::inquiry::LEASES_MAX;
+use super::inquiry::{LEASES_MAX, REPORT_PAUSE};
 use crate::figures;
 use crate::worker::Shared;
 
-pub(crate) const PAUSE: Duration = Duration::from_secs(3);
 /// The part of a configuration that was set while running.
 const CHANGES: &str = "limits set";
 /// How much longer than a look at leases it is until the next.
@@ -44,7 +43,7 @@ impl OwnReport {
         if !is_due(self.due) {
             return None;
         }
-        self.due = Some(now + PAUSE);
+        self.due = Some(now + REPORT_PAUSE);
         if is_due(self.look_due) {
             let fleet = figures::fleet::collect(shared);
             self.leases = fleet.map_or(Vec::new(), |it| it.leases);

@@ -19,7 +19,7 @@ use super::rows::{self, Row};
 use super::set;
 use crate::costs::Costs;
 use crate::directory::told as of_rows;
-use crate::figures::{count, grid, machines};
+use crate::figures::{count, grid};
 use crate::programs::recent;
 use crate::rewrite::told as rewriting;
 use crate::scripts::tried;
@@ -409,7 +409,7 @@ fn why(shared: &Shared, id: &str) -> String {
 /// Where else a refusal may be remembered: a machine of a fleet knows its own.
 fn elsewhere(shared: &Shared) -> String {
     let rules = shared.generation().and_then(|it| it.limits.fleet);
-    let others = rules.map(|_| machines::others(shared).join(", "));
+    let others = rules.map(|_| shared.fleet.others().join(", "));
     match others.as_deref() {
         None => String::new(),
         Some("") => "; other machines of the fleet remember their own".to_owned(),
