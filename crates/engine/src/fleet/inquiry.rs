@@ -15,10 +15,6 @@ const PATIENCE: Duration = Duration::from_secs(4);
 
 /// How often a machine tells of itself.
 pub(crate) const REPORT_PAUSE: Duration = Duration::from_secs(3);
-/// Who was heard of so long ago is there.
-const LATELY_MS: u64 = 15_000;
-/// Machines that are named to whoever looks for one.
-const OTHERS_MAX: usize = 8;
 /// Limits that a machine tells of.
 pub(crate) const LEASES_MAX: usize = 32;
 
@@ -103,15 +99,6 @@ impl FleetInquiry {
         let answer = listing.answer.take();
         let outcome = answer.unwrap_or_else(|| Err(self.why()))?;
         Ok((outcome, std::mem::take(&mut listing.machines)))
-    }
-
-    /// Some of the other machines that were heard of lately, as far as the store tells.
-    pub(crate) fn others(&self) -> Vec<String> {
-        let machines = self.list(None).map(|(_, machines)| machines);
-        let is_there = |it: &MachineReport| it.heard_ms.is_some_and(|ms| ms <= LATELY_MS);
-        let others = machines.into_iter().flatten();
-        let others = others.filter(|it| !it.is_here && is_there(it));
-        others.take(OTHERS_MAX).map(|it| it.machine).collect()
     }
 
     /// What is asked, with its number, if nobody has taken it yet.

@@ -407,14 +407,12 @@ fn why(shared: &Shared, id: &str) -> String {
 }
 
 /// Where else a refusal may be remembered: a machine of a fleet knows its own.
-fn elsewhere(shared: &Shared) -> String {
+fn elsewhere(shared: &Shared) -> &'static str {
     let rules = shared.generation().and_then(|it| it.limits.fleet);
-    let others = rules.map(|_| shared.fleet.others().join(", "));
-    match others.as_deref() {
-        None => String::new(),
-        Some("") => "; other machines of the fleet remember their own".to_owned(),
-        Some(others) => format!("; other machines of the fleet remember their own: ask {others}"),
-    }
+    rules.map_or(
+        "",
+        |_| "; each machine of the fleet remembers its own: `nagaya fleet` names them",
+    )
 }
 
 fn told(remembered: &Remembered, costs: &Costs) -> String {

@@ -138,7 +138,11 @@ fn machines_tell_where_they_differ_and_one_is_drained_from_another_until_that_is
         let mut rates = lines.filter(|it| it.contains("1000/s") && it.contains("web2 "));
         rates.next().map(drop)
     });
-    await_told(&web1, "why 0", "remember their own: ask web2");
+    await_told(
+        &web1,
+        "why 0",
+        "remembers its own: `nagaya fleet` names them",
+    );
     let unknown = "no machine of the fleet is called `web9`";
     await_fleet(&web1, &["drain", "web9"], 2, &[unknown]);
 

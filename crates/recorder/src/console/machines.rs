@@ -86,8 +86,8 @@ fn wanted(asking: &Asking<'_>) -> Result<Option<(ArchiveQuestion, PartsOfTime)>,
         to_s: span.to_s.max(0),
         ..ArchiveQuestion::default()
     };
-    let whole = Step::of_seconds(question.to_s - question.from_s);
-    let by_tier = Step::of_seconds(tier.seconds());
+    let whole = SampleStep::of_seconds(question.to_s - question.from_s);
+    let by_tier = SampleStep::of_seconds(tier.seconds());
     let days = (first, last);
     match &asking.address.page {
         Page::Sites => question.sites = Some(sites(asking, days, Parts::Days)),
@@ -122,11 +122,11 @@ fn wanted(asking: &Asking<'_>) -> Result<Option<(ArchiveQuestion, PartsOfTime)>,
 
 /// How long a part of time is that figures are added up over.
 #[derive(Clone, Copy)]
-struct Step(u32);
+struct SampleStep(u32);
 
-impl Step {
-    fn of_seconds(seconds: i64) -> Step {
-        Step(u32::try_from(seconds).unwrap_or(u32::MAX).max(1))
+impl SampleStep {
+    fn of_seconds(seconds: i64) -> SampleStep {
+        SampleStep(u32::try_from(seconds).unwrap_or(u32::MAX).max(1))
     }
 
     fn samples(self, begin: Vec<String>, summed_max: u32) -> SamplesWanted {
@@ -162,7 +162,7 @@ fn tenants(scope: &ConsoleScope) -> Vec<String> {
     }
 }
 
-fn of_history(asking: &Asking<'_>, step: Step) -> SamplesWanted {
+fn of_history(asking: &Asking<'_>, step: SampleStep) -> SamplesWanted {
     let mut unlike = vec![LIMIT_FIGURES.to_owned()];
     let mut begin = Vec::new();
     match asking.scope {
