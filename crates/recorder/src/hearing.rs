@@ -267,9 +267,6 @@ pub(crate) struct Hearing {
 
 impl Hearing {
     /// Answers of the figures in this directory, without a link yet.
-    ///
-    /// # Errors
-    /// When no thread can be had.
     pub(crate) fn start(directory: PathBuf, heard: Arc<Heard>) -> io::Result<Hearing> {
         let (links, received) = mpsc::channel();
         let mailbox = Arc::<ConsoleMailbox>::default();

@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::store::Tier;
 
-/// Figures that are followed; values of others are counted as not kept.
+/// Figures that are followed; values of others are left out.
 pub const SERIES_MAX: usize = 8_192;
 /// Those of them whose seconds are held: all of the machine, and some of the 64 busiest sites.
 const WITH_SECONDS_MAX: usize = 320;
@@ -95,8 +95,6 @@ pub struct Sample {
 pub struct History {
     series: HashMap<Box<str>, Series>,
     with_seconds: usize,
-    /// Values that found no room, or were no numbers.
-    not_kept: u64,
 }
 
 #[derive(Debug)]
@@ -121,7 +119,8 @@ pub enum Detail {
 }
 
 impl History {
-    /// Takes a value. Gives what there was in a minute that is over by it, for the disk.
+    /// Takes a value, if it is a number and there is room. Gives what there was in a minute that is over by it,
+    /// for the disk.
     pub fn take(
         &mut self,
         at_s: i64,
@@ -132,7 +131,6 @@ impl History {
         let sums = value.into();
         let has_room = self.series.len() < SERIES_MAX || self.series.contains_key(name);
         if !sums.are_sound() || !has_room || name.len() > NAME_BYTES_MAX {
-            self.not_kept = self.not_kept.saturating_add(1);
             return None;
         }
         if !self.series.contains_key(name) {
@@ -219,11 +217,6 @@ impl History {
         let seconds = self.series.get(name).and_then(|it| it.seconds.as_ref());
         let seconds = seconds.into_iter().flatten();
         seconds.map(|(at_s, value)| (*at_s, f64::from(*value)))
-    }
-
-    /// Values that were not kept: there are too many figures, or they were no numbers.
-    pub fn not_kept(&self) -> u64 {
-        self.not_kept
     }
 }
 
@@ -330,7 +323,6 @@ mod tests {
         for looks in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e308] {
             history.take(91, "tenant.a.cpu", Sums::over(1e9, looks), Detail::Minutes);
         }
-        assert_eq!(history.not_kept(), 5);
         assert_eq!(history.mean("tenant.a.cpu", 91, 60), Some(3.0));
         let [fresh] = &history.fresh(91)[..] else {
             panic!("there is one");
@@ -385,16 +377,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_or_finds_no_room_is_counted() {
+    fn what_is_no_number_or_finds_no_room_is_left_out() {
         let mut history = History::default();
         history.take(0, "load1", f64::NAN, Detail::Minutes);
         for number in 0..=SERIES_MAX {
             history.take(0, &number.to_string(), 1.0, Detail::Minutes);
         }
-        assert_eq!(history.not_kept(), 2);
+        assert_eq!(history.fresh(1).len(), SERIES_MAX);
         history.fresh(SECONDS_KEPT + 1);
         history.take(SECONDS_KEPT + 1, "new", 1.0, Detail::Minutes);
-        assert_eq!(history.not_kept(), 2, "others have made room");
+        assert_eq!(
+            history.fresh(SECONDS_KEPT + 2).len(),
+            1,
+            "others have made room"
+        );
     }
 
     #[test]

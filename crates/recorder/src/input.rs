@@ -201,10 +201,7 @@ impl LogInput {
     }
 
     /// What has its name now, from its beginning.
-    ///
-    /// # Errors
-    /// Where that cannot be opened.
-    pub fn reopened(&self) -> io::Result<LogInput> {
+    pub(crate) fn reopened(&self) -> io::Result<LogInput> {
         match &self.path {
             Some(path) => LogInput::open(path),
             None => Err(ErrorKind::NotFound.into()),
@@ -222,10 +219,7 @@ impl LogInput {
     }
 
     /// Reads the next line into `line`.
-    ///
-    /// # Errors
-    /// Where reading fails, or what is packed is broken.
-    pub fn next_line(&mut self, line: &mut Vec<u8>) -> io::Result<NextLine> {
+    pub(crate) fn next_line(&mut self, line: &mut Vec<u8>) -> io::Result<NextLine> {
         match self.know() {
             Err(error) if error.kind() == ErrorKind::TimedOut => return Ok(NextLine::Nothing),
             known => known?,
@@ -298,10 +292,7 @@ impl LogInput {
 
     /// Goes to where a log was read to before; false where these are other bytes, or fewer: then it
     /// stands at its beginning.
-    ///
-    /// # Errors
-    /// Where reading fails.
-    pub fn go_on(&mut self, position: u64, tail: u64) -> io::Result<bool> {
+    pub(crate) fn go_on(&mut self, position: u64, tail: u64) -> io::Result<bool> {
         let before = position.saturating_sub(TAIL_BYTES as u64);
         self.rewind()?;
         self.begun.clear();

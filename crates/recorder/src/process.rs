@@ -21,7 +21,7 @@ use crate::fold::{Fold, SITES_MAX};
 use crate::hearing::{Heard, Hearing};
 use crate::history::Detail;
 use crate::names::ByHash;
-use crate::reader::{decoded_path, is_site_name, path_of};
+use crate::reader::{decoded_path, is_site_name};
 use crate::salts::{SaltPeriod, Salts};
 use crate::sandbox;
 use crate::sending::Sending;
@@ -574,7 +574,7 @@ fn tell(fold: &mut Fold, told: &ToldText<'_>) {
     match told.of {
         TextOf::Site if is_site_name(&text) => fold.tell_site(told.hash, &text),
         TextOf::Site => {}
-        TextOf::Path => fold.tell(told.hash, told.of, &decoded_path(&path_of(&text))),
+        TextOf::Path => fold.tell(told.hash, told.of, &decoded_path(&text)),
         of => fold.tell(told.hash, of, &text),
     }
 }

@@ -122,11 +122,10 @@ impl LogReader {
         let micros = |us: Option<u64>| {
             us.map_or(UNKNOWN_US, |us| u32::try_from(us).unwrap_or(UNKNOWN_US - 1))
         };
-        let path = path_of(&reply.target);
         let record = RingRecord {
             at_us: reply.at_us,
             site: site_hash,
-            path: self.name(fold, TextOf::Path, &path, decoded_path),
+            path: self.name(fold, TextOf::Path, path(&reply.target), decoded_path),
             referrer: self.name(fold, TextOf::Referrer, &reply.referrer, Cow::Borrowed),
             agent: self.name(fold, TextOf::Agent, &reply.agent, Cow::Borrowed),
             campaign: self.name(fold, TextOf::Name, &query.campaign(), Cow::Borrowed),
@@ -156,10 +155,7 @@ impl LogReader {
     }
 
     /// Deletes the salt of a time that is over.
-    ///
-    /// # Errors
-    /// Where the file cannot be written or deleted.
-    pub fn expire(&mut self, today: i32) -> io::Result<()> {
+    pub(crate) fn expire(&mut self, today: i32) -> io::Result<()> {
         self.salts.expire(today)
     }
 
@@ -216,18 +212,9 @@ pub fn is_site_name(name: &str) -> bool {
     name == "*" || (name.len() <= 253 && has_letter && name.bytes().all(is_part))
 }
 
-/// The path of a target.
-pub(crate) fn path_of(target: &str) -> Cow<'_, str> {
-    match target.as_bytes() {
-        [b'/', ..] => {
-            let end = target.find(['?', '#']).unwrap_or(target.len());
-            Cow::Borrowed(target.get(..end).unwrap_or_default())
-        }
-        _ => Cow::Owned(path(target)),
-    }
-}
-
-pub(crate) fn decoded_path(path: &str) -> Cow<'_, str> {
+/// The path of a target, as people read it.
+pub(crate) fn decoded_path(target: &str) -> Cow<'_, str> {
+    let path = path(target);
     match path.contains('%') {
         true => Cow::Owned(decoded(path)),
         false => Cow::Borrowed(path),
@@ -245,9 +232,10 @@ mod tests {
             ("/%ff", "/%ff"),
             ("/%0a%zz%", "/%0a%zz%"),
             ("http://a.example/b?c", "/b"),
+            ("/go/http://a.example/b", "/go/http://a.example/b"),
             ("*", "*"),
         ] {
-            assert_eq!(decoded_path(&path_of(target)), shown, "{target}");
+            assert_eq!(decoded_path(target), shown, "{target}");
         }
     }
 

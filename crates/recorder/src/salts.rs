@@ -131,10 +131,7 @@ impl Salts {
     }
 
     /// Who a client is on this day: a hash of its address and user agent for this site.
-    ///
-    /// # Errors
-    /// Where a salt of now cannot be made or stored.
-    pub fn visitor(
+    pub(crate) fn visitor(
         &mut self,
         day: i32,
         today: i32,
@@ -158,10 +155,7 @@ impl Salts {
     }
 
     /// The salt of now.
-    ///
-    /// # Errors
-    /// Where it cannot be made or stored.
-    pub fn of_now(&mut self, today: i32) -> io::Result<[u8; 16]> {
+    pub(crate) fn of_now(&mut self, today: i32) -> io::Result<[u8; 16]> {
         self.expire(today)?;
         let number = self.now.1;
         match self.salts.get(&number) {
@@ -172,10 +166,7 @@ impl Salts {
 
     /// Puts the salt of now into the file's place where a new time has begun, whether or not it was
     /// made before; that of before is deleted. A clock that goes back changes nothing.
-    ///
-    /// # Errors
-    /// Where the file cannot be written or deleted.
-    pub fn expire(&mut self, today: i32) -> io::Result<()> {
+    pub(crate) fn expire(&mut self, today: i32) -> io::Result<()> {
         if today == self.now.0 {
             return Ok(());
         }

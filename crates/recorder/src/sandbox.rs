@@ -79,9 +79,6 @@ const REFUSED_WHERE: &[CallWhere] = &[
 ];
 
 /// All else is allowed.
-///
-/// # Errors
-/// On an architecture that filters cannot be made for.
 pub(crate) fn filter() -> io::Result<CallFilter> {
     CallFilter::these(&[PRIVILEGED, REFUSED].concat(), REFUSED_WHERE)
 }

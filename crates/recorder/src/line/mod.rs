@@ -132,7 +132,7 @@ pub fn read(line: &str) -> Result<LogLine, &'static str> {
             // One that is a name, or not told, counts as one.
             client: client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
             site: record.site.or(record.host).unwrap_or_default().into_owned(),
-            path: path(&target),
+            path: path(&target).to_owned(),
             file: match record.file {
                 Some(Some(name)) => LoggedFile::Named(name.into_owned()),
                 // Who was refused may have been so before the file was looked for.
@@ -175,13 +175,14 @@ pub fn read_asked(line: &str) -> Result<LoggedRequest, &'static str> {
 }
 
 /// What is before the query; of an absolute target what follows its host.
-pub(crate) fn path(target: &str) -> String {
+pub(crate) fn path(target: &str) -> &str {
     let path = target.split(['?', '#']).next().unwrap_or_default();
-    let path = match path.split_once("://") {
-        Some((_, rest)) => rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/"),
-        None => path,
-    };
-    path.to_owned()
+    match path.split_once("://") {
+        Some((_, rest)) if !path.starts_with('/') => {
+            rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/")
+        }
+        _ => path,
+    }
 }
 
 #[cfg(test)]

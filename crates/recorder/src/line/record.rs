@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
-use jiff::civil::{Date, Time};
+use jiff::fmt::strtime::BrokenDownTime;
 use jiff::tz::Offset;
 use serde::{Deserialize, Deserializer};
 
@@ -204,28 +204,10 @@ fn asked(line: Cow<'_, str>) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
     }
 }
 
-/// `21/Nov/2026:22:18:19 +0900`
+/// `21/Nov/2026:22:18:19 +0900`; a leap second is the last of its minute.
 fn classic_time(text: &str) -> Option<(Timestamp, Offset)> {
-    let number = |from: usize, to: usize| text.get(from..to)?.parse::<i8>().ok();
-    let months = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
-    let month = months
-        .iter()
-        .position(|month| text.get(3..6) == Some(month))?;
-    let month = i8::try_from(month + 1).ok()?;
-    let date = Date::new(text.get(7..11)?.parse().ok()?, month, number(0, 2)?).ok()?;
-    // A leap second is the last of its minute.
-    let time = Time::new(number(12, 14)?, number(15, 17)?, number(18, 20)?.min(59), 0).ok()?;
-    let east_s = i32::from(number(22, 24)?) * 3_600 + i32::from(number(24, 26)?) * 60;
-    let offset_s = match text.as_bytes() {
-        [.., b'+', _, _, _, _] => east_s,
-        [.., b'-', _, _, _, _] => -east_s,
-        _ => return None,
-    };
-    let offset = Offset::from_seconds(offset_s).ok()?;
-    let timestamp = offset.to_timestamp(date.to_datetime(time)).ok()?;
-    Some((timestamp, offset))
+    let time = BrokenDownTime::parse("%d/%b/%Y:%H:%M:%S %z", text).ok()?;
+    Some((time.to_timestamp().ok()?, time.offset()?))
 }
 
 /// What stands behind the bytes, or behind referer and user agent where those are logged.

@@ -25,10 +25,7 @@ const TOTALS_OF_SITE: [&str; 2] = [
 
 impl FigureStore {
     /// Whether there is anything of a site.
-    ///
-    /// # Errors
-    /// Where that cannot be read.
-    pub fn has_site(&self, site: &str) -> Result<bool, StoreError> {
+    pub(crate) fn has_site(&self, site: &str) -> Result<bool, StoreError> {
         let sql = "SELECT EXISTS (SELECT 1 FROM sites WHERE name = ?1)";
         let found = self.connection.query_row(sql, [site], |row| row.get(0));
         found.map_err(self.failed("read"))
@@ -76,10 +73,7 @@ impl FigureStore {
 
     /// Tells the totals of each day, from `from` to `to`, of these sites, and how many visitors each had, in
     /// no order. Few sites cost what there is of them, many what there is of all.
-    ///
-    /// # Errors
-    /// Where they cannot be read.
-    pub fn each_total(
+    pub(crate) fn each_total(
         &self,
         (from, to): (i32, i32),
         sites: &BTreeSet<String>,

@@ -147,10 +147,7 @@ impl FigureStore {
     }
 
     /// The causes of incidents, the latest first.
-    ///
-    /// # Errors
-    /// Where they cannot be read.
-    pub fn causes(&self, of: &IncidentsOf<'_>) -> Result<Vec<IncidentCause>, StoreError> {
+    pub(crate) fn causes(&self, of: &IncidentsOf<'_>) -> Result<Vec<IncidentCause>, StoreError> {
         let sql = format!(
             "SELECT kind, what, count(*), sum(times), max(at) FROM incidents \
             WHERE {WANTED} GROUP BY kind, what ORDER BY max(at) DESC LIMIT {CAUSES_MAX}"
@@ -191,10 +188,7 @@ impl FigureStore {
     }
 
     /// The last of these incidents, the latest first.
-    ///
-    /// # Errors
-    /// Where they cannot be read.
-    pub fn incidents_of(
+    pub(crate) fn incidents_of(
         &self,
         of: &IncidentsOf<'_>,
         most: usize,

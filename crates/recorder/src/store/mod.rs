@@ -312,10 +312,7 @@ impl FigureStore {
     }
 
     /// Renames the file, which is broken, and begins a new one; tells where it went.
-    ///
-    /// # Errors
-    /// Where it cannot be renamed.
-    pub fn set_aside(&mut self, now_s: u64) -> Result<PathBuf, StoreError> {
+    pub(crate) fn set_aside(&mut self, now_s: u64) -> Result<PathBuf, StoreError> {
         // One that is open takes files of its name away when it is closed.
         let none = Connection::open_in_memory().map_err(self.failed("open"))?;
         drop(std::mem::replace(&mut self.connection, none));
@@ -483,10 +480,7 @@ impl FigureStore {
 
     /// How far logs that begin so were read: position and tail, the longest first, at most
     /// [`ALIKE_MAX`].
-    ///
-    /// # Errors
-    /// Where that cannot be read.
-    pub fn source(&self, source: u64) -> Result<Vec<(u64, u64)>, StoreError> {
+    pub(crate) fn source(&self, source: u64) -> Result<Vec<(u64, u64)>, StoreError> {
         let sql = "SELECT position, tail FROM sources WHERE source = ?1 \
             ORDER BY position DESC LIMIT ?2";
         self.rows(sql, params![source.cast_signed(), ALIKE_MAX], |row| {
@@ -527,18 +521,12 @@ impl FigureStore {
     }
 
     /// The visits that were under way when the last run ended.
-    ///
-    /// # Errors
-    /// Where they cannot be read.
-    pub fn open_visits(&self) -> Result<Vec<OpenVisit>, StoreError> {
+    pub(crate) fn open_visits(&self) -> Result<Vec<OpenVisit>, StoreError> {
         open_visits(&self.connection).map_err(self.failed("read"))
     }
 
     /// Keeps visits that are under way for the next run.
-    ///
-    /// # Errors
-    /// Where they cannot be written.
-    pub fn keep_open_visits(&self, visits: &[OpenVisit]) -> Result<(), StoreError> {
+    pub(crate) fn keep_open_visits(&self, visits: &[OpenVisit]) -> Result<(), StoreError> {
         keep_open_visits(&self.connection, visits).map_err(self.failed("write"))
     }
 

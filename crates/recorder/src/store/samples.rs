@@ -112,10 +112,7 @@ impl FigureStore {
 
     /// What figures that begin so came to from `from_s` to before `to_s`, at most so many, in the order of
     /// their names.
-    ///
-    /// # Errors
-    /// Where they cannot be read.
-    pub fn sums(
+    pub(crate) fn sums(
         &self,
         begin: &str,
         tier: Tier,
@@ -152,10 +149,7 @@ impl FigureStore {
     }
 
     /// What figures that begin and end so were on average in these hours, added up, the most first.
-    ///
-    /// # Errors
-    /// Where they cannot be read.
-    pub fn of_hours(
+    pub(crate) fn of_hours(
         &self,
         (begin, end): (&str, &str),
         hours: &[i64],
