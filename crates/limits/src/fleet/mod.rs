@@ -93,7 +93,7 @@ pub struct RateGrant {
 }
 
 /// What the store says to a machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreReply {
     /// How much longer it gives out nothing new, in milliseconds.
     pub quiet_ms: u64,

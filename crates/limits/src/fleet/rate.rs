@@ -390,11 +390,8 @@ mod tests {
         let now = Time::ZERO + Duration::from_secs(60);
         contact.ask(now);
         let reply = StoreReply {
-            quiet_ms: 0,
             machines: 1,
-            called: Vec::new(),
-            grants: Vec::new(),
-            rates: Vec::new(),
+            ..StoreReply::default()
         };
         contact.hear(now, &reply);
         let (mut lease, mut stock) = (RateLease::default(), RateStock::NONE);

@@ -4,11 +4,13 @@
 //! machines together may give out, or have in flight, is never above the limit.
 
 mod figures;
+mod needs;
 mod rates;
 mod schedules;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -36,20 +38,27 @@ struct Trouble {
     has_cuts: bool,
 }
 
-struct Machine {
+/// A machine, with its side of one key.
+struct Machine<T> {
     holder: Holder,
     contact: Contact,
-    lease: PermitLease,
     seq: u64,
     /// How far its clock is ahead.
     ahead_ms: u64,
     is_cut: bool,
-    waiting: u32,
-    /// When requests in flight end.
-    ends: Vec<u64>,
     /// When it looks at what it holds again, and whether it does so at once.
     looks_at_ms: u64,
     is_prompt: bool,
+    key: T,
+}
+
+/// A machine's side of a key of permits.
+#[derive(Default)]
+struct Permits {
+    lease: PermitLease,
+    waiting: u32,
+    /// When requests in flight end.
+    ends: Vec<u64>,
 }
 
 /// What the store says, in an order.
@@ -62,10 +71,10 @@ enum Word {
     Called(usize),
 }
 
-struct World {
+/// Machines, their store, and wires that carry words between them.
+struct World<T, W, U> {
     rng: Rng,
     trouble: Trouble,
-    limit: u32,
     now_ms: u64,
     store: StoreModel,
     snapshot: StoreModel,
@@ -73,9 +82,17 @@ struct World {
     is_up: bool,
     /// Until when it stays so.
     up_until_ms: u64,
-    machines: Vec<Machine>,
-    wire: BinaryHeap<Reverse<(u64, u64, Word)>>,
+    machines: Vec<Machine<T>>,
+    wire: BinaryHeap<Reverse<(u64, u64, W)>>,
     words: u64,
+    /// What is tried, and what has come of it.
+    trial: U,
+}
+
+type PermitWorld = World<Permits, Word, PermitTrial>;
+
+struct PermitTrial {
+    limit: u32,
     used: u64,
     /// How long requests take.
     service_ms: RangeInclusive<u64>,
@@ -83,7 +100,7 @@ struct World {
     round_ms: u64,
 }
 
-impl Machine {
+impl<T: Default> Machine<T> {
     fn new(number: usize, run: u64, ahead_ms: u64) -> Self {
         let rules = FleetRules {
             lease: Duration::from_millis(LEASE_MS),
@@ -95,45 +112,28 @@ impl Machine {
                 run,
             },
             contact: Contact::new(rules),
-            lease: PermitLease::default(),
             seq: 0,
             ahead_ms,
             is_cut: false,
-            waiting: 0,
-            ends: Vec::new(),
             looks_at_ms: 0,
             is_prompt: false,
+            key: T::default(),
         }
-    }
-
-    /// Has so many wait. Whoever comes where nobody waited has the store asked at once.
-    fn await_in(&mut self, waiting: u32) {
-        self.is_prompt |= self.waiting == 0 && waiting > 0;
-        self.waiting = waiting;
     }
 
     fn time(&self, now_ms: u64) -> Time {
         Time((now_ms + self.ahead_ms) * 1_000_000)
     }
-
-    fn in_use(&self) -> InUse {
-        InUse {
-            in_flight: self.ends.len() as u32,
-            waiting: self.waiting,
-            tenants: u32::from(self.waiting > 0),
-        }
-    }
 }
 
-impl World {
-    fn new(seed: u64, machines: usize, limit: u32, trouble: Trouble) -> Self {
+impl<T: Default, W: Ord, U> World<T, W, U> {
+    fn new(seed: u64, machines: usize, trouble: Trouble, trial: U) -> Self {
         let mut rng = Rng::with_seed(seed);
         let machines = (0..machines).map(|at| Machine::new(at, 1, rng.u64(1..7_200_000)));
         Self {
             machines: machines.collect(),
             rng,
             trouble,
-            limit,
             now_ms: 1_000_000_000_000,
             store: StoreModel::default(),
             snapshot: StoreModel::default(),
@@ -142,13 +142,11 @@ impl World {
             up_until_ms: 0,
             wire: BinaryHeap::new(),
             words: 0,
-            used: 0,
-            service_ms: 1..=LEASE_MS / 5,
-            round_ms: 0,
+            trial,
         }
     }
 
-    fn send(&mut self, machine: usize, word: Word) {
+    fn send(&mut self, machine: usize, word: W) {
         let is_cut = self.machines[machine].is_cut;
         if is_cut || self.rng.u32(0..1_000) < self.trouble.lost {
             return;
@@ -162,16 +160,60 @@ impl World {
         self.wire.push(Reverse((at, self.words, word)));
     }
 
+    /// The next word that arrives until then, at its time; none when it is then.
+    fn arriving(&mut self, until_ms: u64) -> Option<W> {
+        let next = self.wire.peek_mut().filter(|next| next.0.0 <= until_ms);
+        let Some(Reverse((at, _, word))) = next.map(PeekMut::pop) else {
+            self.now_ms = until_ms;
+            return None;
+        };
+        self.now_ms = self.now_ms.max(at);
+        Some(word)
+    }
+
+    fn begin_anew(&mut self, at: usize) {
+        let run = self.machines[at].holder.run + 1;
+        self.machines[at] = Machine::new(at, run, self.rng.u64(1..7_200_000));
+    }
+
+    /// The store answers again, perhaps as another one, and does so for as long as machines take to notice.
+    fn come_up(&mut self, is_other: bool, notice_ms: u64) {
+        self.run += u64::from(is_other);
+        if !std::mem::replace(&mut self.is_up, true) {
+            self.up_until_ms = self.now_ms + notice_ms;
+        }
+    }
+}
+
+impl Machine<Permits> {
+    /// Has so many wait. Whoever comes where nobody waited has the store asked at once.
+    fn await_in(&mut self, waiting: u32) {
+        self.is_prompt |= self.key.waiting == 0 && waiting > 0;
+        self.key.waiting = waiting;
+    }
+
+    fn in_use(&self) -> InUse {
+        InUse {
+            in_flight: self.key.ends.len() as u32,
+            waiting: self.key.waiting,
+            tenants: u32::from(self.key.waiting > 0),
+        }
+    }
+}
+
+impl PermitWorld {
+    fn of_limit(seed: u64, machines: usize, limit: u32, trouble: Trouble) -> Self {
+        let trial = PermitTrial {
+            limit,
+            used: 0,
+            service_ms: 1..=LEASE_MS / 5,
+            round_ms: 0,
+        };
+        Self::new(seed, machines, trouble, trial)
+    }
+
     fn deliver(&mut self, until_ms: u64) {
-        while self
-            .wire
-            .peek()
-            .is_some_and(|Reverse((at, ..))| *at <= until_ms)
-        {
-            let Some(Reverse((at, _, word))) = self.wire.pop() else {
-                return;
-            };
-            self.now_ms = self.now_ms.max(at);
+        while let Some(word) = self.arriving(until_ms) {
             match word {
                 Word::Asked(machine, run, seq, claims) => self.ask_store(machine, run, seq, claims),
                 Word::Answered(machine, seq, reply, run) => self.answer(machine, seq, reply, run),
@@ -179,7 +221,6 @@ impl World {
             }
             self.serve();
         }
-        self.now_ms = until_ms;
     }
 
     fn ask_store(&mut self, machine: usize, run: u64, seq: u64, claims: Vec<[u32; 5]>) {
@@ -190,7 +231,7 @@ impl World {
             .into_iter()
             .map(|[used, keep, need, want, weight]| Claim {
                 key: KEY,
-                limit: self.limit,
+                limit: self.trial.limit,
                 used,
                 keep,
                 need,
@@ -224,7 +265,7 @@ impl World {
         let it = &mut self.machines[machine];
         if keys.contains(&KEY) {
             let (now, in_use) = (it.time(self.now_ms), it.in_use());
-            it.lease.call(now, in_use);
+            it.key.lease.call(now, in_use);
             it.is_prompt = true;
         }
     }
@@ -254,12 +295,12 @@ impl World {
             machines,
             called,
             grants: grants.collect(),
-            rates: Vec::new(),
+            ..StoreReply::default()
         };
         it.contact.hear(sent, &reply);
         let in_use = it.in_use();
         for grant in &reply.grants {
-            it.lease.hear(sent, now, &it.contact, grant, in_use);
+            it.key.lease.hear(sent, now, &it.contact, grant, in_use);
         }
         it.is_prompt = true;
         self.call(machine, &reply.called);
@@ -271,29 +312,34 @@ impl World {
             let on_loss = self.trouble.on_loss;
             let it = &mut self.machines[at];
             let now = it.time(self.now_ms);
-            it.ends.retain(|end| *end > self.now_ms);
-            let (budget, _) = it.lease.budget(now, &it.contact, self.limit, on_loss);
-            while it.waiting > 0 && (it.ends.len() as u32) < budget {
-                it.waiting -= 1;
-                it.ends
-                    .push(self.now_ms + self.rng.u64(self.service_ms.clone()));
+            it.key.ends.retain(|end| *end > self.now_ms);
+            let (budget, _) = it
+                .key
+                .lease
+                .budget(now, &it.contact, self.trial.limit, on_loss);
+            while it.key.waiting > 0 && (it.key.ends.len() as u32) < budget {
+                it.key.waiting -= 1;
+                it.key
+                    .ends
+                    .push(self.now_ms + self.rng.u64(self.trial.service_ms.clone()));
             }
             if let Some(sent) = it.contact.unanswered(now) {
                 it.contact.give_up();
-                it.lease.fail(sent);
+                it.key.lease.fail(sent);
             }
             let is_turn = self.now_ms >= it.looks_at_ms;
             if it.contact.is_asking() || !is_turn && !it.is_prompt {
                 continue;
             }
             if is_turn {
-                it.looks_at_ms = self.now_ms + self.round_ms;
+                it.looks_at_ms = self.now_ms + self.trial.round_ms;
             }
             it.is_prompt = false;
             let in_use = it.in_use();
-            let claim = it
-                .lease
-                .claim(now, &it.contact, (KEY, self.limit, on_loss), in_use);
+            let claim =
+                it.key
+                    .lease
+                    .claim(now, &it.contact, (KEY, self.trial.limit, on_loss), in_use);
             if claim.is_some() || it.contact.is_word_due(now) {
                 it.contact.ask(now);
                 it.seq += 1;
@@ -311,8 +357,11 @@ impl World {
         let each = self.machines.iter().map(|it| {
             let now = it.time(self.now_ms);
             let on_loss = self.trouble.on_loss;
-            let (budget, _) = it.lease.budget(now, &it.contact, self.limit, on_loss);
-            let in_flight = it.ends.iter().filter(|end| **end > self.now_ms).count();
+            let (budget, _) = it
+                .key
+                .lease
+                .budget(now, &it.contact, self.trial.limit, on_loss);
+            let in_flight = it.key.ends.iter().filter(|end| **end > self.now_ms).count();
             budget.max(in_flight as u32)
         });
         each.sum()
@@ -323,13 +372,14 @@ impl World {
         let each = self.machines.iter().map(|it| {
             let now = it.time(self.now_ms);
             let (state, lost) = (it.contact.state(now), it.contact.is_long_lost(now));
-            let in_flight = it.ends.len();
-            let budget = it
-                .lease
-                .budget(now, &it.contact, self.limit, self.trouble.on_loss);
+            let in_flight = it.key.ends.len();
+            let budget =
+                it.key
+                    .lease
+                    .budget(now, &it.contact, self.trial.limit, self.trouble.on_loss);
             format!(
                 "{in_flight} of {} {state:?} {lost} {:?}\n",
-                budget.0, it.lease
+                budget.0, it.key.lease
             )
         });
         let store = self.store.held(KEY, self.now_ms);
@@ -341,32 +391,34 @@ impl World {
     }
 
     fn in_flight(&self) -> u32 {
-        self.machines.iter().map(|it| it.ends.len() as u32).sum()
+        self.machines
+            .iter()
+            .map(|it| it.key.ends.len() as u32)
+            .sum()
     }
 
     /// Something happens that nobody planned.
     fn happen(&mut self) {
         let at = self.rng.usize(0..self.machines.len());
         match self.rng.u32(0..300) {
-            0..60 => self.machines[at].waiting = self.rng.u32(0..=self.limit * 2),
-            60..72 => self.machines[at].waiting = 0,
+            0..60 => self.machines[at].key.waiting = self.rng.u32(0..=self.trial.limit * 2),
+            60..72 => self.machines[at].key.waiting = 0,
             72 if self.trouble.has_cuts => {
-                let run = self.machines[at].holder.run + 1;
-                self.machines[at] = Machine::new(at, run, self.rng.u64(1..7_200_000));
+                self.begin_anew(at);
             }
             73..75 if self.trouble.has_cuts => self.machines[at].is_cut = true,
             75..85 => self.machines[at].is_cut = false,
             85 => self.snapshot = self.store.clone(),
             86..88 if self.now_ms >= self.up_until_ms => self.is_up = false,
-            88..96 => self.come_up(false),
-            96 => self.come_up(true),
+            88..96 => self.come_up(false, LEASE_MS / 2),
+            96 => self.come_up(true, LEASE_MS / 2),
             97 => {
                 self.store.empty();
-                self.come_up(true);
+                self.come_up(true, LEASE_MS / 2);
             }
             98 => {
                 self.store = self.snapshot.clone();
-                self.come_up(true);
+                self.come_up(true, LEASE_MS / 2);
             }
             99 if self.machines.len() < 6 => {
                 let joined = Machine::new(self.machines.len(), 1, self.rng.u64(1..7_200_000));
@@ -376,19 +428,11 @@ impl World {
         }
     }
 
-    /// The store answers again, perhaps as another one. One that is there is so for as long as machines take to notice.
-    fn come_up(&mut self, is_other: bool) {
-        self.run += u64::from(is_other);
-        if !std::mem::replace(&mut self.is_up, true) {
-            self.up_until_ms = self.now_ms + LEASE_MS / 2;
-        }
-    }
-
     fn step(&mut self) {
         let until_ms = self.now_ms + self.rng.u64(1..=160);
         self.deliver(until_ms);
         self.serve();
-        self.used += u64::from(self.in_flight());
+        self.trial.used += u64::from(self.in_flight());
     }
 }
 
@@ -403,7 +447,7 @@ fn never_above(trouble: Trouble, first_seed: u64) -> u64 {
     for seed in first_seed..first_seed + histories() {
         let mut choice = Rng::with_seed(seed ^ 0x5eed);
         let (machines, limit) = (choice.usize(1..=4), choice.u32(1..=24));
-        let mut world = World::new(seed, machines, limit, trouble);
+        let mut world = PermitWorld::of_limit(seed, machines, limit, trouble);
         for step in 0..160 {
             world.happen();
             world.step();
@@ -414,7 +458,7 @@ fn never_above(trouble: Trouble, first_seed: u64) -> u64 {
                 world.told()
             );
         }
-        used += world.used;
+        used += world.trial.used;
     }
     used
 }
@@ -447,129 +491,4 @@ fn shares_are_never_above_the_limit_while_the_store_is_away_for_all() {
         1_000_000,
     );
     assert!(used > histories() * 160, "{used}: hardly anything went on");
-}
-
-/// A fleet without trouble, after what there was of it.
-fn healed(seed: u64, machines: usize, limit: u32) -> World {
-    let trouble = Trouble {
-        on_loss: OnLoss::Share,
-        lost: 20,
-        delay_ms: 60,
-        stray: 0,
-        has_cuts: true,
-    };
-    let mut world = World::new(seed, machines, limit, trouble);
-    for _ in 0..100 {
-        world.happen();
-        world.step();
-    }
-    (world.is_up, world.trouble.lost, world.trouble.delay_ms) = (true, 0, 2);
-    world
-        .machines
-        .iter_mut()
-        .for_each(|it| (it.is_cut, it.waiting) = (false, 0));
-    let until_ms = world.now_ms + 2 * LEASE_MS;
-    while world.now_ms < until_ms {
-        world.step();
-    }
-    world
-}
-
-#[test]
-fn two_leases_after_any_trouble_the_whole_limit_is_used_by_whoever_needs_it() {
-    for seed in 0..300 {
-        let mut world = healed(seed, 3, 24);
-        assert_eq!(world.store.held(KEY, world.now_ms), 0, "history {seed}");
-        for at in [0, 1, 2, 0] {
-            world.machines.iter_mut().for_each(|it| it.waiting = 0);
-            // Those before it have ended, and it has been asked for.
-            let from_ms = world.now_ms;
-            while world.now_ms < from_ms + 2_500 {
-                world.machines[at].waiting = 100;
-                world.step();
-            }
-            let in_use = world.machines[at].in_use().in_flight;
-            assert_eq!(in_use, 24, "history {seed}, machine {at}");
-        }
-    }
-}
-
-#[test]
-fn a_key_that_was_granted_before_others_has_its_share_as_soon_as_its_lease_is_over() {
-    let rules = FleetRules {
-        lease: Duration::from_millis(LEASE_MS),
-        machines_min: 0,
-    };
-    let (mut contact, mut lease) = (Contact::new(rules), PermitLease::default());
-    let terms = (FleetKey([1, 1]), 100, OnLoss::Share);
-    let in_use = InUse {
-        in_flight: 50,
-        ..InUse::default()
-    };
-    let grant = Grant {
-        held: 62,
-        part: 62,
-        is_contended: false,
-        is_coming: false,
-    };
-    let answer = |contact: &mut Contact, now| {
-        let reply = StoreReply {
-            quiet_ms: 0,
-            machines: 2,
-            called: Vec::new(),
-            grants: Vec::new(),
-            rates: Vec::new(),
-        };
-        contact.ask(now);
-        contact.hear(now, &reply);
-    };
-    for now_ms in (LEASE_MS..=LEASE_MS * 2).step_by(500) {
-        let now = Time::ZERO + Duration::from_millis(now_ms);
-        answer(&mut contact, now);
-        if lease.claim(now, &contact, terms, in_use).is_some() {
-            lease.hear(now, now, &contact, &grant, in_use);
-        }
-    }
-    // Of another key it is heard a little longer, then of none.
-    let begun_ms = LEASE_MS * 2;
-    answer(
-        &mut contact,
-        Time::ZERO + Duration::from_millis(begun_ms + LEASE_MS / 4),
-    );
-    for now_ms in (begun_ms + LEASE_MS / 3..begun_ms + LEASE_MS * 3).step_by(25) {
-        let now = Time::ZERO + Duration::from_millis(now_ms);
-        if lease.claim(now, &contact, terms, in_use).is_some() {
-            contact.ask(now);
-            contact.give_up();
-            lease.fail(now);
-        }
-        let (budget, until) = lease.budget(now, &contact, 100, OnLoss::Share);
-        assert!(budget >= 50 && until > now, "{budget} at {now_ms} ms");
-    }
-}
-
-#[test]
-fn machines_that_compete_come_to_equal_parts_and_each_has_its_turn() {
-    for limit in [1, 2, 24] {
-        let mut world = healed(1, 3, limit);
-        let mut served = [0_u64; 3];
-        for _ in 0..8_000 {
-            for at in 0..3 {
-                world.machines[at].waiting = 50;
-            }
-            let (until_ms, before) = (world.now_ms + 10, world.now_ms);
-            world.deliver(until_ms);
-            world.serve();
-            for (at, served) in served.iter_mut().enumerate() {
-                *served += u64::from(world.machines[at].in_use().in_flight);
-            }
-            assert!(world.sum() <= limit && before < until_ms);
-        }
-        let all: u64 = served.iter().sum();
-        let squares: u64 = served.iter().map(|it| it * it).sum();
-        let jain = (all * all) as f64 / (3.0 * squares as f64);
-        assert!(jain > 0.93, "limit {limit}: {served:?}");
-        let share = all as f64 / f64::from(limit) / 8_000.0;
-        assert!(share > 0.6, "limit {limit}: {served:?}, {share}");
-    }
 }

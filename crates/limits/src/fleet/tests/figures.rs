@@ -3,7 +3,7 @@
 use super::*;
 
 /// A fleet of three without trouble, as machines are that look at what they hold now and then; after it has begun.
-fn steady(limit: u32, service_ms: RangeInclusive<u64>, delay_ms: u64) -> World {
+fn steady(limit: u32, service_ms: RangeInclusive<u64>, delay_ms: u64) -> PermitWorld {
     let trouble = Trouble {
         on_loss: OnLoss::Share,
         lost: 0,
@@ -11,8 +11,8 @@ fn steady(limit: u32, service_ms: RangeInclusive<u64>, delay_ms: u64) -> World {
         stray: 0,
         has_cuts: false,
     };
-    let mut world = World::new(1, 3, limit, trouble);
-    (world.service_ms, world.round_ms) = (service_ms, 25);
+    let mut world = PermitWorld::of_limit(1, 3, limit, trouble);
+    (world.trial.service_ms, world.trial.round_ms) = (service_ms, 25);
     let until_ms = world.now_ms + 2 * LEASE_MS;
     while world.now_ms < until_ms {
         world.pass(|_, _| 0);
@@ -20,7 +20,7 @@ fn steady(limit: u32, service_ms: RangeInclusive<u64>, delay_ms: u64) -> World {
     world
 }
 
-impl World {
+impl PermitWorld {
     /// A millisecond passes, in which so many wait at each machine.
     fn pass(&mut self, waiting: impl Fn(u64, usize) -> u32) {
         for at in 0..self.machines.len() {
@@ -29,22 +29,22 @@ impl World {
         let next_ms = self.now_ms + 1;
         self.deliver(next_ms);
         self.serve();
-        assert!(self.sum() <= self.limit);
-        self.used += u64::from(self.in_flight());
+        assert!(self.sum() <= self.trial.limit);
+        self.trial.used += u64::from(self.in_flight());
     }
 
     /// The share of the limit that is used, and how often the store is asked for each request, in half a minute.
     fn figures(&mut self, waiting: impl Fn(u64, usize) -> u32) -> (f64, f64) {
         let asked = |world: &Self| world.machines.iter().map(|it| it.seq).sum::<u64>();
         let (before, until_ms) = (asked(self), self.now_ms + 30_000);
-        self.used = 0;
+        self.trial.used = 0;
         while self.now_ms < until_ms {
             self.pass(&waiting);
         }
-        let (used, each_ms) = (self.used as f64, *self.service_ms.end() as f64);
+        let (used, each_ms) = (self.trial.used as f64, *self.trial.service_ms.end() as f64);
         let asked = (asked(self) - before) as f64;
         (
-            used / f64::from(self.limit) / 30_000.0,
+            used / f64::from(self.trial.limit) / 30_000.0,
             asked / (used / each_ms),
         )
     }
@@ -81,20 +81,23 @@ fn a_steady_load_asks_the_store_for_hardly_any_request() {
     // About sixty of a hundred in flight, of twenty clients each machine that come back at once.
     let mut world = steady(100, 20..=60, 1);
     let until_ms = world.now_ms + 30_000;
-    let asked = |world: &World| world.machines.iter().map(|it| it.seq).sum::<u64>();
+    let asked = |world: &PermitWorld| world.machines.iter().map(|it| it.seq).sum::<u64>();
     let before = asked(&world);
     let mut rng = Rng::with_seed(1);
-    world.used = 0;
+    world.trial.used = 0;
     while world.now_ms < until_ms {
         let waiting: Vec<u32> = world
             .machines
             .iter()
-            .map(|it| 20_u32.saturating_sub(it.ends.len() as u32))
+            .map(|it| 20_u32.saturating_sub(it.key.ends.len() as u32))
             .map(|most| if rng.u32(0..4) == 0 { most } else { most / 2 })
             .collect();
         world.pass(|_, at| waiting[at]);
     }
-    let (asked, served) = ((asked(&world) - before) as f64, world.used as f64 / 40.0);
+    let (asked, served) = (
+        (asked(&world) - before) as f64,
+        world.trial.used as f64 / 40.0,
+    );
     println!("{:.4} questions a request", asked / served);
     assert!(asked / served <= 0.05, "{asked} for {served}");
 }
@@ -108,11 +111,11 @@ fn shares_use_the_whole_limit_while_the_store_is_away_for_all() {
     world.is_up = false;
     let mut used = Vec::new();
     for _ in 0..14 {
-        world.used = 0;
+        world.trial.used = 0;
         for _ in 0..1_000 {
             world.pass(|_, _| 99);
         }
-        used.push(world.used as f64 / 99_000.0);
+        used.push(world.trial.used as f64 / 99_000.0);
     }
     println!("{used:.2?}");
     let least = used.iter().copied().fold(1.0, f64::min);

@@ -14,21 +14,18 @@ const LIFE_MS: u64 = 100;
 /// How long a request waits for the store.
 const PATIENCE_MS: u64 = 1_000;
 
-/// A machine with one key of a rate.
-struct RateMachine {
-    holder: Holder,
-    contact: Contact,
+type RateMachine = Machine<Draws>;
+type RateWorld = World<Draws, RateWord, RateTrial>;
+
+/// A machine's side of a key of a rate.
+#[derive(Default)]
+struct Draws {
     lease: RateLease,
     stock: RateStock,
     full_at: Time,
-    seq: u64,
-    ahead_ms: u64,
-    is_cut: bool,
     arrived: u64,
     /// When those came that wait.
     waiting: Vec<u64>,
-    is_prompt: bool,
-    looks_at_ms: u64,
     begun: u64,
 }
 
@@ -38,20 +35,9 @@ enum RateWord {
     Answered(usize, u64, u64, (u64, u32), Option<[u64; 3]>),
 }
 
-struct RateWorld {
-    rng: Rng,
-    trouble: Trouble,
+struct RateTrial {
     rate: RateDefinition,
-    now_ms: u64,
-    store: StoreModel,
-    snapshot: StoreModel,
-    run: u64,
-    is_up: bool,
-    up_until_ms: u64,
     down_until_ms: u64,
-    machines: Vec<RateMachine>,
-    wire: BinaryHeap<Reverse<(u64, u64, RateWord)>>,
-    words: u64,
     /// When how many were given out by the store, and when each began.
     given: Vec<(u64, u64)>,
     begun: Vec<(u64, u64)>,
@@ -59,52 +45,29 @@ struct RateWorld {
 }
 
 impl RateMachine {
-    fn new(number: usize, run: u64, ahead_ms: u64) -> Self {
-        let it = Machine::new(number, run, ahead_ms);
-        Self {
-            holder: it.holder,
-            contact: it.contact,
-            lease: RateLease::default(),
-            stock: RateStock::NONE,
-            full_at: Time::ZERO,
-            seq: 0,
-            ahead_ms,
-            is_cut: false,
-            arrived: 0,
-            waiting: Vec::new(),
-            is_prompt: false,
-            looks_at_ms: 0,
-            begun: 0,
-        }
-    }
-
-    fn time(&self, now_ms: u64) -> Time {
-        Time((now_ms + self.ahead_ms) * 1_000_000)
-    }
-
     fn in_use(&self) -> RateUse {
         RateUse {
-            arrived: self.arrived,
-            waiting: self.waiting.len() as u32,
-            full_at: self.full_at,
+            arrived: self.key.arrived,
+            waiting: self.key.waiting.len() as u32,
+            full_at: self.key.full_at,
         }
     }
 
     /// Whether one may begin, before whom so many wait; `None`: that has to be asked.
     fn may_begin(&mut self, now: Time, rate: &RateDefinition, before: u32) -> Option<bool> {
-        match (self.stock.by, self.stock.offer(now, before)) {
+        match (self.key.stock.by, self.key.stock.offer(now, before)) {
             (RateBy::Share(machines), _) => {
                 let rate = Rate::new(rate.count, rate.per, rate.burst);
-                let next = rate.shared(machines.into()).check(self.full_at, now);
-                self.full_at = *next.as_ref().unwrap_or(&self.full_at);
+                let next = rate.shared(machines.into()).check(self.key.full_at, now);
+                self.key.full_at = *next.as_ref().unwrap_or(&self.key.full_at);
                 if next.is_ok() {
-                    self.stock.note_own();
+                    self.key.stock.note_own();
                 }
                 Some(next.is_ok())
             }
             (RateBy::Closed, _) | (_, Offer::Spent(_)) => Some(false),
             (_, Offer::Ready) => {
-                self.stock.take(now);
+                self.key.stock.take(now);
                 Some(true)
             }
             (_, Offer::Unknown) => None,
@@ -113,53 +76,27 @@ impl RateMachine {
 }
 
 impl RateWorld {
-    fn new(seed: u64, machines: usize, rate: RateDefinition, trouble: Trouble) -> Self {
-        let mut rng = Rng::with_seed(seed);
-        let machines = (0..machines).map(|at| RateMachine::new(at, 1, rng.u64(1..7_200_000)));
-        Self {
-            machines: machines.collect(),
-            rng,
-            trouble,
+    fn of_rate(seed: u64, machines: usize, rate: RateDefinition, trouble: Trouble) -> Self {
+        let trial = RateTrial {
             rate,
-            now_ms: 1_000_000_000_000,
-            store: StoreModel::default(),
-            snapshot: StoreModel::default(),
-            run: 1,
-            is_up: true,
-            up_until_ms: 0,
             down_until_ms: 0,
-            wire: BinaryHeap::new(),
-            words: 0,
             given: Vec::new(),
             begun: Vec::new(),
             refused: 0,
-        }
-    }
-
-    fn send(&mut self, machine: usize, word: RateWord) {
-        let is_lost = self.rng.u32(0..1_000) < self.trouble.lost;
-        if self.machines[machine].is_cut || is_lost {
-            return;
-        }
-        let most = match self.rng.u32(0..1_000) < self.trouble.stray {
-            true => 20_000,
-            false => self.trouble.delay_ms,
         };
-        self.words += 1;
-        let at = self.now_ms + self.rng.u64(0..=most);
-        self.wire.push(Reverse((at, self.words, word)));
+        Self::new(seed, machines, trouble, trial)
     }
 
     /// A request comes.
     fn arrive(&mut self, at: usize) {
         let (now_ms, it) = (self.now_ms, &mut self.machines[at]);
-        it.arrived += 1;
-        let before = it.waiting.len() as u32;
-        match it.may_begin(it.time(now_ms), &self.rate, before) {
+        it.key.arrived += 1;
+        let before = it.key.waiting.len() as u32;
+        match it.may_begin(it.time(now_ms), &self.trial.rate, before) {
             Some(true) => self.begin(at),
-            Some(false) => self.refused += 1,
+            Some(false) => self.trial.refused += 1,
             None => {
-                it.waiting.push(now_ms);
+                it.key.waiting.push(now_ms);
                 it.is_prompt = true;
                 self.look(at);
             }
@@ -167,20 +104,20 @@ impl RateWorld {
     }
 
     fn begin(&mut self, at: usize) {
-        self.machines[at].begun += 1;
-        self.begun.push((self.now_ms, 1));
+        self.machines[at].key.begun += 1;
+        self.trial.begun.push((self.now_ms, 1));
     }
 
     /// Those who wait look again.
     fn serve(&mut self, at: usize) {
         let (now_ms, it) = (self.now_ms, &mut self.machines[at]);
-        let waiting = std::mem::take(&mut it.waiting);
+        let waiting = std::mem::take(&mut it.key.waiting);
         for came in waiting {
             let it = &mut self.machines[at];
-            match it.may_begin(it.time(now_ms), &self.rate, 0) {
+            match it.may_begin(it.time(now_ms), &self.trial.rate, 0) {
                 Some(true) => self.begin(at),
-                None if now_ms < came + PATIENCE_MS => it.waiting.push(came),
-                _ => self.refused += 1,
+                None if now_ms < came + PATIENCE_MS => it.key.waiting.push(came),
+                _ => self.trial.refused += 1,
             }
         }
     }
@@ -192,12 +129,12 @@ impl RateWorld {
         let now = it.time(now_ms);
         if let Some(sent) = it.contact.unanswered(now) {
             it.contact.give_up();
-            it.lease.fail(sent);
+            it.key.lease.fail(sent);
         }
-        let terms = RateTerms::of(&self.rate);
+        let terms = RateTerms::of(&self.trial.rate);
         let (by, since) = RateLease::by(now, &it.contact, on_loss);
-        if it.stock.set_by(by) {
-            it.full_at = it.full_at.max(since + terms.unknown(by));
+        if it.key.stock.set_by(by) {
+            it.key.full_at = it.key.full_at.max(since + terms.unknown(by));
         }
         let is_turn = now_ms >= it.looks_at_ms;
         if !it.contact.is_asking() && (is_turn || it.is_prompt) {
@@ -207,8 +144,9 @@ impl RateWorld {
             }
             let in_use = it.in_use();
             let claim = it
+                .key
                 .lease
-                .claim(now, &it.contact, (KEY, terms), &it.stock, in_use);
+                .claim(now, &it.contact, (KEY, terms), &it.key.stock, in_use);
             if claim.is_some() || it.contact.is_word_due(now) {
                 it.contact.ask(now);
                 it.seq += 1;
@@ -262,7 +200,8 @@ impl RateWorld {
             return;
         };
         let grant = reply.rates.first();
-        self.given
+        self.trial
+            .given
             .extend(grant.map(|it| (self.now_ms, it.count.into())));
         let grant = grant.map(|it| [it.count.into(), it.next_us, it.full_us]);
         let word = RateWord::Answered(at, run, seq, (reply.quiet_ms, reply.machines), grant);
@@ -287,9 +226,7 @@ impl RateWorld {
         let reply = StoreReply {
             quiet_ms: said.0,
             machines: said.1,
-            called: Vec::new(),
-            grants: Vec::new(),
-            rates: Vec::new(),
+            ..StoreReply::default()
         };
         it.contact.hear(sent, &reply);
         if let Some([count, next_us, full_us]) = grant {
@@ -299,7 +236,10 @@ impl RateWorld {
                 next_us,
                 full_us,
             };
-            it.full_at = it.lease.hear(sent, now, &grant, &mut it.stock, it.full_at);
+            it.key.full_at =
+                it.key
+                    .lease
+                    .hear(sent, now, &grant, &mut it.key.stock, it.key.full_at);
         }
         it.is_prompt = true;
         self.look(at);
@@ -307,16 +247,9 @@ impl RateWorld {
 
     /// Time passes until then.
     fn pass(&mut self, until_ms: u64) {
-        while let Some(Reverse((at_ms, ..))) = self.wire.peek()
-            && *at_ms <= until_ms
-        {
-            let at_ms = *at_ms;
-            self.now_ms = self.now_ms.max(at_ms);
-            if let Some(Reverse((.., word))) = self.wire.pop() {
-                self.hear_word(word);
-            }
+        while let Some(word) = self.arriving(until_ms) {
+            self.hear_word(word);
         }
-        self.now_ms = until_ms;
         (0..self.machines.len()).for_each(|at| self.look(at));
     }
 
@@ -325,8 +258,7 @@ impl RateWorld {
         let has_cuts = self.trouble.has_cuts;
         match self.rng.u32(0..2_000) {
             0..3 if has_cuts => {
-                let run = self.machines[at].holder.run + 1;
-                self.machines[at] = RateMachine::new(at, run, self.rng.u64(1..7_200_000));
+                self.begin_anew(at);
             }
             3..6 if has_cuts => self.machines[at].is_cut = true,
             6..30 => self.machines[at].is_cut = false,
@@ -335,26 +267,19 @@ impl RateWorld {
                 // As long as machines take to know, and the store to be quiet afterwards.
                 self.is_up = false;
                 let least = if has_cuts { 0 } else { LEASE_MS };
-                self.down_until_ms = self.now_ms + least;
+                self.trial.down_until_ms = self.now_ms + least;
             }
-            39..60 if self.now_ms >= self.down_until_ms => self.come_up(false),
-            60..63 if has_cuts => self.come_up(true),
+            39..60 if self.now_ms >= self.trial.down_until_ms => self.come_up(false, 2 * LEASE_MS),
+            60..63 if has_cuts => self.come_up(true, 2 * LEASE_MS),
             63..66 if has_cuts => {
                 self.store.empty();
-                self.come_up(true);
+                self.come_up(true, 2 * LEASE_MS);
             }
             66..69 if has_cuts => {
                 self.store = self.snapshot.clone();
-                self.come_up(true);
+                self.come_up(true, 2 * LEASE_MS);
             }
             _ => {}
-        }
-    }
-
-    fn come_up(&mut self, is_other: bool) {
-        self.run += u64::from(is_other);
-        if !std::mem::replace(&mut self.is_up, true) {
-            self.up_until_ms = self.now_ms + 2 * LEASE_MS;
         }
     }
 }
@@ -393,7 +318,7 @@ fn never_beyond(trouble: Trouble, first_seed: u64) -> usize {
         ];
         let (count, per_ms) = rates[choice.usize(0..rates.len())];
         let rate = rate(count, per_ms, choice.u32(1..=count * 2));
-        let mut world = RateWorld::new(seed, machines, rate, trouble);
+        let mut world = RateWorld::of_rate(seed, machines, rate, trouble);
         let mut demands = vec![1; machines];
         for _ in 0..1_500 {
             world.happen();
@@ -417,7 +342,7 @@ fn never_beyond(trouble: Trouble, first_seed: u64) -> usize {
             1.0
         };
         let burst = f64::from(rate.burst).max(ahead) + 0.001;
-        let given = most_beyond(&rate, &world.given);
+        let given = most_beyond(&rate, &world.trial.given);
         assert!(
             given <= burst,
             "history {seed}: {given} at once of {rate:?}"
@@ -427,12 +352,12 @@ fn never_beyond(trouble: Trouble, first_seed: u64) -> usize {
                 .delay_ms
                 .max(if trouble.stray > 0 { PATIENCE_MS } else { 0 });
         let burst = burst.max(machines as f64) + each_ms * late_ms as f64;
-        let began = most_beyond(&rate, &world.begun);
+        let began = most_beyond(&rate, &world.trial.begun);
         assert!(
             began <= burst,
             "history {seed}: {began} at once of {rate:?}"
         );
-        begun += world.begun.len();
+        begun += world.trial.begun.len();
     }
     begun
 }
@@ -482,13 +407,13 @@ fn steady(rate: RateDefinition) -> RateWorld {
         stray: 0,
         has_cuts: false,
     };
-    let mut world = RateWorld::new(1, 3, rate, trouble);
+    let mut world = RateWorld::of_rate(1, 3, rate, trouble);
     let end_ms = world.now_ms + 2 * LEASE_MS;
     while world.now_ms < end_ms {
         let next_ms = world.now_ms + 1;
         world.pass(next_ms);
     }
-    world.given.clear();
+    world.trial.given.clear();
     world
 }
 
@@ -514,7 +439,7 @@ fn run(world: &mut RateWorld, demand: [f64; 3], for_ms: u64) {
 
 /// The most that began in any second.
 fn most_in_a_second(world: &RateWorld) -> usize {
-    let times: Vec<u64> = world.begun.iter().map(|(at, _)| *at).collect();
+    let times: Vec<u64> = world.trial.begun.iter().map(|(at, _)| *at).collect();
     let until = |at: u64| times.partition_point(|it| *it < at + 1_000);
     let counts = times
         .iter()
@@ -534,11 +459,11 @@ fn a_thousand_a_second_of_three_machines_are_a_thousand_a_second() {
     ] {
         let mut world = steady(rate(1_000, 1_000, 10));
         run(&mut world, demand, 1_000);
-        world.begun.clear();
+        world.trial.begun.clear();
         let asked: u64 = world.machines.iter().map(|it| it.seq).sum();
         run(&mut world, demand, 10_000);
         let asked = world.machines.iter().map(|it| it.seq).sum::<u64>() - asked;
-        let (began, most) = (world.begun.len(), most_in_a_second(&world));
+        let (began, most) = (world.trial.begun.len(), most_in_a_second(&world));
         println!("{demand:?}: {began} in 10 s, at most {most} in a second, {asked} questions");
         assert!((least..=10_200).contains(&began) && most <= 1_050);
     }
@@ -548,9 +473,9 @@ fn a_thousand_a_second_of_three_machines_are_a_thousand_a_second() {
 fn machines_that_compete_for_a_rate_have_what_they_need_or_equal_parts() {
     let mut world = steady(rate(1_000, 1_000, 10));
     run(&mut world, [3_000.0, 3_000.0, 100.0], 2_000);
-    world.machines.iter_mut().for_each(|it| it.begun = 0);
+    world.machines.iter_mut().for_each(|it| it.key.begun = 0);
     run(&mut world, [3_000.0, 3_000.0, 100.0], 10_000);
-    let begun: Vec<u64> = world.machines.iter().map(|it| it.begun).collect();
+    let begun: Vec<u64> = world.machines.iter().map(|it| it.key.begun).collect();
     println!("{begun:?} of 30,000, 30,000 and 1,000");
     assert!(
         begun[2] > 800 && begun[0].abs_diff(begun[1]) < 700,
@@ -568,14 +493,14 @@ fn a_burst_is_one_burst_wherever_its_client_goes() {
     ] {
         let mut world = steady(rate);
         run(&mut world, [0.0; 3], 60_000);
-        world.begun.clear();
+        world.trial.begun.clear();
         for turn in 0..60 {
             world.arrive(turn % 3);
             let next_ms = world.now_ms + 3;
             world.pass(next_ms);
         }
-        let most = most_beyond(&rate, &world.begun);
-        let begun = world.begun.len() as f64;
+        let most = most_beyond(&rate, &world.trial.begun);
+        let begun = world.trial.begun.len() as f64;
         let least = f64::from(rate.burst) + 0.18 * f64::from(rate.count) / rate.per.as_secs_f64();
         assert!(most <= f64::from(rate.burst) + 0.2, "{rate:?}: {most}");
         assert!(begun + 1.5 >= least, "{rate:?}: {begun} of {least}");

@@ -19,11 +19,8 @@ fn a_machine_that_has_begun_or_stood_still_asks_before_it_counts_alone() {
     assert_eq!(by(&contact, 1_600), (RateBy::Share(2), at(1_000)));
     contact.ask(at(2_000));
     let reply = StoreReply {
-        quiet_ms: 0,
         machines: 2,
-        called: Vec::new(),
-        grants: Vec::new(),
-        rates: Vec::new(),
+        ..StoreReply::default()
     };
     contact.hear(at(2_000), &reply);
     // It stands still for long, and has no part of a burst from before it asks again.
@@ -48,30 +45,41 @@ fn an_answer_that_is_lost_or_late_takes_no_more_of_a_burst_than_what_began_witho
         let mut world = steady(rate);
         let now = world.machines[0].time(world.now_ms);
         let it = &mut world.machines[0];
-        it.waiting.push(0);
+        it.key.waiting.push(0);
         let claim = |it: &mut RateMachine, now| {
             let in_use = it.in_use();
-            let (contact, stock) = (&it.contact, &it.stock);
-            let claim = it.lease.claim(now, contact, (KEY, terms), stock, in_use);
+            let (contact, stock) = (&it.contact, &it.key.stock);
+            let claim = it
+                .key
+                .lease
+                .claim(now, contact, (KEY, terms), stock, in_use);
             claim.map(|it| it.spent_us)
         };
         assert_eq!(claim(it, now), Some(0));
-        it.stock.set_by(RateBy::Share(1));
-        it.full_at = now + terms.unknown(RateBy::Share(1));
+        it.key.stock.set_by(RateBy::Share(1));
+        it.key.full_at = now + terms.unknown(RateBy::Share(1));
         for _ in 0..alone {
-            let later = it.full_at;
+            let later = it.key.full_at;
             assert_eq!(it.may_begin(later, &rate, 0), Some(true));
         }
         match is_late {
-            true => it.full_at = it.lease.hear(now, now, &grant, &mut it.stock, it.full_at),
-            false => it.lease.fail(now),
+            true => {
+                it.key.full_at =
+                    it.key
+                        .lease
+                        .hear(now, now, &grant, &mut it.key.stock, it.key.full_at)
+            }
+            false => it.key.lease.fail(now),
         }
-        it.stock.set_by(RateBy::Store);
-        it.stock.unlist();
+        it.key.stock.set_by(RateBy::Store);
+        it.key.stock.unlist();
         let soon = now + Duration::from_millis(200);
         let spent = claim(it, soon);
         assert_eq!(spent, Some(alone * 1_000_000), "{alone}, {is_late}");
-        it.full_at = it.lease.hear(soon, soon, &grant, &mut it.stock, it.full_at);
+        it.key.full_at = it
+            .key
+            .lease
+            .hear(soon, soon, &grant, &mut it.key.stock, it.key.full_at);
         let later = soon + Duration::from_millis(200);
         assert_eq!(claim(it, later), Some(0), "it is told once");
     }
@@ -82,14 +90,15 @@ fn a_machine_that_is_killed_takes_no_more_than_a_block_with_it() {
     let mut world = steady(rate(1_000, 1_000, 10));
     run(&mut world, [500.0, 0.0, 0.0], 2_000);
     let lost = world.machines[0]
+        .key
         .stock
         .usable(world.machines[0].time(world.now_ms));
     world.machines[0] = RateMachine::new(0, 2, 77);
-    world.begun.clear();
+    world.trial.begun.clear();
     run(&mut world, [0.0, 2_000.0, 0.0], 1_000);
     println!(
         "{lost} were lost, and {} began in the next second",
-        world.begun.len()
+        world.trial.begun.len()
     );
-    assert!(lost <= 50 && world.begun.len() > 930);
+    assert!(lost <= 50 && world.trial.begun.len() > 930);
 }
