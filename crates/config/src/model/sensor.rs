@@ -119,8 +119,8 @@ const fn line(
     }
 }
 
-/// In the order of [`Gauge::ALL`].
-const TABLE: [Line; Gauge::ALL.len()] = [
+/// In the order they are shown in.
+const TABLE: [Line; 18] = [
     line(
         Load1,
         "load1",
@@ -251,26 +251,15 @@ const TABLE: [Line; Gauge::ALL.len()] = [
 
 impl Gauge {
     /// Every gauge, in the order they are shown in; its place here is [`Self::index`].
-    pub const ALL: [Gauge; 18] = [
-        Load1,
-        Load5,
-        Load15,
-        CpuPressure,
-        MemoryPressure,
-        MemoryPressureFull,
-        IoPressure,
-        IoPressureFull,
-        MemoryAvailable,
-        SwapIn,
-        Conntrack,
-        ConntrackDrops,
-        ListenOverflows,
-        Descriptors,
-        Ports,
-        LoopLag,
-        InFlight,
-        QueueAge,
-    ];
+    pub const ALL: [Gauge; TABLE.len()] = {
+        let mut all = [Load1; TABLE.len()];
+        let mut place = 0;
+        while place < all.len() {
+            all[place] = TABLE[place].gauge;
+            place += 1;
+        }
+        all
+    };
 
     /// The gauge of this name.
     pub fn from_name(name: &str) -> Option<Self> {
