@@ -9,11 +9,10 @@ use std::process::ExitStatus;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use ipc::acme::{FromAcme, ToAcme};
+use config::reason;
 use ipc::handover::{ChildProcess, FromSuccessor, ToSuccessor};
-use ipc::keeper::{FromKeeper, ToKeeper};
 use ipc::manifest::{FromSpawner, ToSpawner};
-use ipc::server::{ToServer, ToSupervisor};
+use ipc::server::{ProcessLife, ToServer, ToSupervisor};
 use os::exec::{Process, Program};
 
 use crate::role::Role;
@@ -137,6 +136,22 @@ impl Child {
         }
         Ok((self.process.wait()?, self.started.elapsed()))
     }
+
+    /// Ends one that is lost, whatever it is, and tells why; how long it lived.
+    pub(super) fn lose(self, what: &str, why: &str) -> Duration {
+        let pid = self.pid();
+        match self.end() {
+            Ok((status, lived)) => {
+                let lived_ms = lived.as_millis();
+                tracing::error!(pid, %status, lived_ms, "lost the {what}: {why}");
+                lived
+            }
+            Err(error) => {
+                tracing::error!(pid, error = reason(&error), "cannot end the {what}");
+                Duration::ZERO
+            }
+        }
+    }
 }
 
 impl Drop for Child {
@@ -210,94 +225,6 @@ impl Server {
     }
 }
 
-/// A running keeper; killed when dropped.
-#[derive(Debug)]
-pub(super) struct Keeper(Child);
-
-impl Keeper {
-    /// Starts this program again as a keeper that becomes `user`.
-    pub(super) fn start(user: &str) -> io::Result<Keeper> {
-        let user = user.to_owned();
-        Ok(Keeper(Child::start(&Role::Keeper { user })?))
-    }
-
-    /// The child that is a keeper.
-    pub(super) fn of(child: Child) -> Keeper {
-        Keeper(child)
-    }
-
-    /// As another supervisor may have it.
-    pub(super) fn to_hand_over(&self) -> io::Result<ChildProcess> {
-        self.0.to_hand_over()
-    }
-
-    /// Its process id.
-    pub(super) fn pid(&self) -> u32 {
-        self.0.pid()
-    }
-
-    /// Tells it something.
-    pub(super) fn send(&self, message: &ToKeeper) -> io::Result<()> {
-        message.send(self.link())
-    }
-
-    /// Waits for what it says, but not for ever.
-    pub(super) fn hear(&self, patience: Duration) -> io::Result<FromKeeper> {
-        if os::net::wait_readable(&[self.link()], Some(patience))? == [true] {
-            FromKeeper::recv(self.link())
-        } else {
-            Err(io::ErrorKind::TimedOut.into())
-        }
-    }
-
-    /// What becomes readable when it ends: it says nothing that it was not asked.
-    pub(super) fn link(&self) -> BorrowedFd<'_> {
-        self.0.link.as_fd()
-    }
-
-    /// Ends it, if it does not end by itself soon, and tells how it ended and how long it lived.
-    pub(super) fn end(self) -> io::Result<(ExitStatus, Duration)> {
-        self.0.end()
-    }
-}
-
-/// A running acme process; killed when dropped.
-#[derive(Debug)]
-pub(super) struct AcmeProcess(Child);
-
-impl AcmeProcess {
-    /// Starts this program again as one that becomes `user`.
-    pub(super) fn start(user: &str) -> io::Result<AcmeProcess> {
-        let user = user.to_owned();
-        Ok(AcmeProcess(Child::start(&Role::Acme { user })?))
-    }
-
-    /// Its process id.
-    pub(super) fn pid(&self) -> u32 {
-        self.0.pid()
-    }
-
-    /// Tells it something.
-    pub(super) fn send(&self, message: &ToAcme) -> io::Result<()> {
-        message.send(self.link())
-    }
-
-    /// Hears what it says; `UnexpectedEof` when it has ended.
-    pub(super) fn recv(&self) -> io::Result<FromAcme> {
-        FromAcme::recv(self.link())
-    }
-
-    /// What becomes readable when it says something or ends.
-    pub(super) fn link(&self) -> BorrowedFd<'_> {
-        self.0.link.as_fd()
-    }
-
-    /// Ends it, if it does not end by itself soon, and tells how it ended and how long it lived.
-    pub(super) fn end(self) -> io::Result<(ExitStatus, Duration)> {
-        self.0.end()
-    }
-}
-
 /// A running spawner; when dropped it ends its programs and itself, or is killed.
 #[derive(Debug)]
 pub(super) struct Spawner {
@@ -334,11 +261,7 @@ impl Spawner {
     /// Waits for what it says, but not for ever.
     pub(super) fn hear(&self, patience: Duration) -> io::Result<FromSpawner> {
         let link = self.link().ok_or(io::ErrorKind::BrokenPipe)?;
-        if os::net::wait_readable(&[link], Some(patience))? == [true] {
-            FromSpawner::recv(link)
-        } else {
-            Err(io::ErrorKind::TimedOut.into())
-        }
+        wait_for(link, patience).and_then(|()| FromSpawner::recv(link))
     }
 
     /// What becomes readable when it says something or ends.
@@ -346,10 +269,10 @@ impl Spawner {
         self.child.as_ref().map(|child| child.link.as_fd())
     }
 
-    /// Ends it, if it does not end by itself soon, and tells how it ended and how long it lived.
-    pub(super) fn end(mut self) -> io::Result<(ExitStatus, Duration)> {
-        let child = self.child.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        child.end()
+    /// Ends one that is lost, and tells why; how long it lived.
+    pub(super) fn lose(mut self, why: &str) -> Duration {
+        let child = self.child.take();
+        child.map_or(Duration::ZERO, |child| child.lose("spawner", why))
     }
 }
 
@@ -360,6 +283,156 @@ impl Drop for Spawner {
         };
         child.close();
         let _ = child.end();
+    }
+}
+
+/// Waits until somebody says something, but not for ever.
+pub(super) fn wait_for(link: BorrowedFd<'_>, patience: Duration) -> io::Result<()> {
+    match os::net::wait_readable(&[link], Some(patience))? == [true] {
+        true => Ok(()),
+        false => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+/// Whom a process becomes beside a server of this user: where root starts it, the first of these that there is.
+pub(super) fn user_beside<'a>(server: &'a str, users: &[&'a str]) -> &'a str {
+    if !os::process::is_root() {
+        return server;
+    }
+    let fits = |user: &&&str| **user != server && os::process::check_user(user).is_ok();
+    users.iter().find(fits).copied().unwrap_or(server)
+}
+
+/// A process that is kept as long as it is wanted: it runs by a wish, or the next one is waited for.
+#[derive(Debug)]
+pub(super) struct KeptProcess<W = ()> {
+    state: KeptState<W>,
+    back_off: BackOff,
+    /// How often one was lost, or could not be started.
+    restarts: u64,
+}
+
+#[derive(Debug)]
+enum KeptState<W> {
+    /// None is wanted, or none was started yet.
+    Absent,
+    Running {
+        process: Child,
+        wish: W,
+    },
+    Resting {
+        until: Instant,
+    },
+}
+
+impl<W> Default for KeptProcess<W> {
+    fn default() -> KeptProcess<W> {
+        KeptProcess {
+            state: KeptState::Absent,
+            back_off: BackOff::default(),
+            restarts: 0,
+        }
+    }
+}
+
+impl<W> KeptProcess<W> {
+    /// The process with its wish, where it is there.
+    pub(super) fn running(&self) -> Option<(&Child, &W)> {
+        match &self.state {
+            KeptState::Running { process, wish } => Some((process, wish)),
+            KeptState::Absent | KeptState::Resting { .. } => None,
+        }
+    }
+
+    /// The process, where it is there.
+    pub(super) fn process(&self) -> Option<&Child> {
+        self.running().map(|(process, _)| process)
+    }
+
+    /// What becomes readable when it says something or ends.
+    pub(super) fn link(&self) -> Option<BorrowedFd<'_>> {
+        self.process().map(Child::link)
+    }
+
+    /// Its process id, where it is there.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.process().map(Child::pid)
+    }
+
+    /// As another supervisor may have it.
+    pub(super) fn to_hand_over(&self) -> Option<io::Result<ChildProcess>> {
+        self.process().map(Child::to_hand_over)
+    }
+
+    /// The process, for who asks how it is.
+    pub(super) fn life(&self) -> ProcessLife {
+        ProcessLife {
+            pid: self.pid().unwrap_or(0),
+            restarts: self.restarts,
+        }
+    }
+
+    /// Whether none is there, and none has ended of late.
+    pub(super) fn is_absent(&self) -> bool {
+        matches!(self.state, KeptState::Absent)
+    }
+
+    /// When the next one is to be started after a rest.
+    pub(super) fn until(&self) -> Option<Instant> {
+        match &self.state {
+            KeptState::Resting { until } => Some(*until),
+            KeptState::Absent | KeptState::Running { .. } => None,
+        }
+    }
+
+    /// Whether one that is wanted is to be started.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.is_absent() || self.until().is_some_and(|until| until <= now)
+    }
+
+    /// Keeps one that was started.
+    pub(super) fn run(&mut self, process: Child, wish: W) {
+        self.state = KeptState::Running { process, wish };
+    }
+
+    /// None is wanted; the one that is there.
+    pub(super) fn take(&mut self) -> Option<Child> {
+        match std::mem::replace(&mut self.state, KeptState::Absent) {
+            KeptState::Running { process, .. } => Some(process),
+            KeptState::Absent | KeptState::Resting { .. } => None,
+        }
+    }
+
+    /// Has it end, and waits for that.
+    pub(super) fn end(&mut self) {
+        if let Some(mut process) = self.take() {
+            process.close();
+            // How it ended matters to nobody any more.
+            let _ = process.end();
+        }
+    }
+
+    /// The process, where it is there, which is not kept any more.
+    pub(super) fn take_running(&mut self) -> Option<Child> {
+        self.process()?;
+        self.take()
+    }
+
+    /// Ends the process, whatever it is, if it has not ended, and rests before the next.
+    pub(super) fn lose(&mut self, what: &str, why: &str) {
+        if let Some(process) = self.take_running() {
+            let lived = process.lose(what, why);
+            self.rest(lived);
+        }
+    }
+
+    /// Rests before the next, after one that lived this long; failures in a row, and for how long.
+    pub(super) fn rest(&mut self, lived: Duration) -> (u32, Duration) {
+        self.restarts += 1;
+        let rest = self.back_off.rest(lived);
+        let until = Instant::now() + rest;
+        self.state = KeptState::Resting { until };
+        (self.back_off.failures(), rest)
     }
 }
 

@@ -8,7 +8,7 @@
 mod settings;
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
@@ -18,7 +18,6 @@ use config::model::{
 };
 use config::reason;
 use ipc::directory::{ChangesSettings, DirectoryNews, DirectoryOrder, DirectorySettings};
-use ipc::handover::ChildProcess;
 use ipc::recorder::ToRecorder;
 use ipc::rows::{RowKey, RowUsers};
 use ipc::server::{ProcessLife, ToServer};
@@ -29,7 +28,7 @@ pub(crate) use settings::unaskable;
 use settings::{archive_settings, source};
 
 use crate::Supervisor;
-use crate::child::{BackOff, Child, Server};
+use crate::child::{Child, KeptProcess, Server, user_beside};
 use crate::phase::Phase;
 use crate::role::Role;
 
@@ -258,9 +257,7 @@ pub(crate) fn take_row_key(key: RowKey) {
 /// The process, or the wait for the next one.
 #[derive(Debug, Default)]
 pub(super) struct Directories {
-    state: DirectoriesState,
-    back_off: BackOff,
-    restarts: u64,
+    pub(super) kept: KeptProcess<Box<DirectoryWish>>,
     /// The server that has a link to this process.
     linked: Option<u32>,
     /// What the process was told last of tenants.
@@ -278,96 +275,24 @@ pub(super) struct Directories {
     failure: Option<(String, Instant)>,
 }
 
-#[derive(Debug, Default)]
-enum DirectoriesState {
-    /// None is wanted.
-    #[default]
-    Absent,
-    Running {
-        process: Child,
-        wish: Box<DirectoryWish>,
-    },
-    Resting {
-        until: Instant,
-    },
-}
-
 impl Directories {
-    /// What becomes readable when the process ends: it says nothing.
-    pub(super) fn link(&self) -> Option<BorrowedFd<'_>> {
-        self.process().map(Child::link)
-    }
-
-    /// Its process id, where it is there.
-    pub(super) fn pid(&self) -> Option<u32> {
-        self.process().map(Child::pid)
-    }
-
     fn until(&self) -> Option<Instant> {
-        match &self.state {
-            DirectoriesState::Resting { until } => Some(*until),
-            DirectoriesState::Running { .. } => {
-                self.fleet_due.into_iter().chain(self.archive_due).min()
-            }
-            DirectoriesState::Absent => None,
-        }
-    }
-
-    /// As another supervisor may have it.
-    pub(super) fn to_hand_over(&self) -> Option<io::Result<ChildProcess>> {
-        self.process().map(Child::to_hand_over)
-    }
-
-    fn process(&self) -> Option<&Child> {
-        match &self.state {
-            DirectoriesState::Running { process, .. } => Some(process),
-            DirectoriesState::Absent | DirectoriesState::Resting { .. } => None,
-        }
+        let dues = self.fleet_due.into_iter().chain(self.archive_due);
+        let of_servers = self.kept.process().and(dues.min());
+        self.kept.until().or(of_servers)
     }
 
     /// Ends the process, if it has not ended, and rests before the next.
     pub(super) fn lose(&mut self, why: &str) {
-        let process = match std::mem::take(&mut self.state) {
-            DirectoriesState::Running { process, .. } => process,
-            state => return self.state = state,
-        };
-        let pid = process.pid();
-        let lived = match process.end() {
-            Ok((status, lived)) => {
-                let lived_ms = lived.as_millis();
-                tracing::error!(pid, %status, lived_ms, "lost the directory process: {why}");
-                lived
-            }
-            Err(error) => {
-                tracing::error!(
-                    pid,
-                    error = reason(&error),
-                    "cannot end the directory process"
-                );
-                Duration::ZERO
-            }
-        };
-        self.rest(lived);
-    }
-
-    fn rest(&mut self, lived: Duration) {
-        self.restarts += 1;
-        let until = Instant::now() + self.back_off.rest(lived);
-        self.state = DirectoriesState::Resting { until };
-    }
-
-    /// Ends the process.
-    pub(super) fn end(&mut self) {
-        if let DirectoriesState::Running { mut process, .. } = std::mem::take(&mut self.state) {
-            process.close();
-            // How it ended matters to nobody any more.
-            let _ = process.end();
-        }
+        self.kept.lose("directory process", why);
     }
 
     /// Starts one beside a server of this user.
     fn start(&mut self, wish: &DirectoryWish, server: &str) {
-        let user = wish.user.as_deref().unwrap_or_else(|| user(server));
+        let user = wish
+            .user
+            .as_deref()
+            .unwrap_or_else(|| user_beside(server, &USERS));
         let started = settings(wish, &[user, server]).map_err(io::Error::other);
         let started = started.and_then(|settings| {
             let process = Child::start(&Role::Directory {
@@ -381,8 +306,7 @@ impl Directories {
                 tracing::info!(pid = process.pid(), "directory process started");
                 self.fleet_due = wish.fleet.as_ref().map(|_| Instant::now());
                 self.archive_due = wish.send.as_ref().map(|_| Instant::now());
-                let wish = Box::new(wish.clone());
-                self.state = DirectoriesState::Running { process, wish };
+                self.kept.run(process, Box::new(wish.clone()));
                 self.failure = None;
                 (self.linked, self.tenants) = (None, Vec::new());
             }
@@ -391,7 +315,7 @@ impl Directories {
                 if self.is_news(&error, Instant::now()) {
                     tracing::error!(error, "the directory process cannot be started");
                 }
-                self.rest(Duration::ZERO);
+                self.kept.rest(Duration::ZERO);
             }
         }
     }
@@ -412,7 +336,7 @@ impl Directories {
     /// directories can do without them.
     fn tell_of_servers(&mut self) {
         let now = Instant::now();
-        let DirectoriesState::Running { process, wish } = &self.state else {
+        let Some((process, wish)) = self.kept.running() else {
             return;
         };
         let is_due = |due: Option<Instant>| due.is_some_and(|it| it <= now);
@@ -449,9 +373,7 @@ impl Directories {
 
     /// Gives the process links to the recorder, where either is another; what the recorder is told.
     fn link_recorder(&mut self, recorder: u32) -> Option<ToRecorder> {
-        let DirectoriesState::Running { process, wish } = &self.state else {
-            return None;
-        };
+        let (process, wish) = self.kept.running()?;
         let both = Some((recorder, process.pid()));
         if wish.send.is_none() || self.archive_linked == both {
             return None;
@@ -478,7 +400,7 @@ impl Directories {
 
     /// Tells the process of tenants and gives it a link to the server, where these are others.
     fn tell(&mut self, server: u32, tenants: &[String]) {
-        let Some(process) = self.process() else {
+        let Some(process) = self.kept.process() else {
             return;
         };
         let mut told = Ok(());
@@ -514,21 +436,16 @@ impl Supervisor {
             return;
         }
         let wanted = self.current.directories.as_ref();
-        if let DirectoriesState::Running { wish, .. } = &self.directories.state
+        if let Some((_, wish)) = self.directories.kept.running()
             && Some(&**wish) != wanted
         {
-            self.directories.end();
+            self.directories.kept.end();
         }
         let Some(wish) = wanted else {
-            self.directories.state = DirectoriesState::Absent;
+            self.directories.kept.take();
             return self.tell_directories(Vec::new());
         };
-        let is_wanted = match &self.directories.state {
-            DirectoriesState::Absent => true,
-            DirectoriesState::Resting { until } => *until <= Instant::now(),
-            DirectoriesState::Running { .. } => false,
-        };
-        if is_wanted {
+        if self.directories.kept.is_due(Instant::now()) {
             self.directories.start(wish, &self.current.user);
         }
         self.directories.tell_of_servers();
@@ -541,7 +458,7 @@ impl Supervisor {
 
     /// Gives recorder and process links to each other, where the one sends by the other.
     fn link_archive(&mut self) {
-        let Some(recorder) = self.recordings.pid() else {
+        let Some(recorder) = self.recordings.kept.pid() else {
             return;
         };
         if let Some(links) = self.directories.link_recorder(recorder) {
@@ -551,10 +468,7 @@ impl Supervisor {
 
     /// Tells the server how the process is, where that is new, and its link, where there is one.
     fn tell_directories(&mut self, names: Vec<String>) {
-        let life = ProcessLife {
-            pid: self.directories.pid().unwrap_or(0),
-            restarts: self.directories.restarts,
-        };
+        let life = self.directories.kept.life();
         let was_told = self.directories.told.unwrap_or_default() == life;
         let link = self.directories.link.take();
         let fleet = self.directories.fleet_link.take();
@@ -584,16 +498,7 @@ impl Supervisor {
 #[must_use]
 pub fn directory_user(model: &Model) -> &str {
     let named = model.directories.first().and_then(|it| it.user.as_deref());
-    named.unwrap_or_else(|| user(&model.user))
-}
-
-/// Whom the process becomes beside a server of this user.
-fn user(server: &str) -> &str {
-    if !os::process::is_root() {
-        return server;
-    }
-    let fits = |user: &&str| *user != server && os::process::check_user(user).is_ok();
-    USERS.into_iter().find(fits).unwrap_or(server)
+    named.unwrap_or_else(|| user_beside(&model.user, &USERS))
 }
 
 #[cfg(test)]

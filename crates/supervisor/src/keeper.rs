@@ -7,17 +7,17 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use config::reason;
 use ipc::certificates::{KeyId, KeyKind};
-use ipc::handover::ChildProcess;
 use ipc::keeper::{Candidate, FromKeeper, Judged, Local, Request, Settings, ToKeeper};
 use ipc::scripted::CertificateQuestion;
 use ipc::server::ProcessLife;
 
-use crate::child::{self, BackOff, Child, Keeper};
+use crate::child::{self, Child, KeptProcess, user_beside, wait_for};
+use crate::role::Role;
 
 /// How long the keeper may take to answer, twice: the largest batch of keys takes it a second, and a
 /// machine that stands still for longer uses up one of the two.
@@ -33,8 +33,7 @@ const USERS: [&str; 3] = ["nagaya-keys", "nobody", "daemon"];
 /// The keeper, or the wait for the next one.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    state: KeeperState,
-    back_off: BackOff,
+    pub(super) kept: KeptProcess,
     /// Keepers there have been: numbers of keys mean something with one of them only.
     life: u64,
     settings: Option<Settings>,
@@ -46,34 +45,17 @@ pub(super) struct Keys {
     pub(super) unanswered: Vec<CertificateQuestion>,
 }
 
-#[derive(Debug, Default)]
-enum KeeperState {
-    /// None is wanted.
-    #[default]
-    Absent,
-    Running(Keeper),
-    Resting {
-        until: Instant,
-    },
-}
-
 impl Keys {
     /// Goes on with the keeper that another supervisor had. What it numbered is asked for anew.
     pub(super) fn take_over(keeper: Option<Child>) -> Keys {
-        let running = |child| KeeperState::Running(Keeper::of(child));
-        Keys {
+        let mut keys = Keys {
             life: u64::from(keeper.is_some()),
-            state: keeper.map_or_else(Default::default, running),
             ..Keys::default()
+        };
+        if let Some(keeper) = keeper {
+            keys.kept.run(keeper, ());
         }
-    }
-
-    /// The keeper as another supervisor may have it.
-    pub(super) fn to_hand_over(&self) -> Option<io::Result<ChildProcess>> {
-        match &self.state {
-            KeeperState::Running(keeper) => Some(keeper.to_hand_over()),
-            KeeperState::Absent | KeeperState::Resting { .. } => None,
-        }
+        keys
     }
 
     /// Which keeper this is; numbers of keys that another gave mean nothing to it.
@@ -81,41 +63,17 @@ impl Keys {
         self.life
     }
 
-    /// What becomes readable when the keeper ends.
-    pub(super) fn link(&self) -> Option<BorrowedFd<'_>> {
-        match &self.state {
-            KeeperState::Running(keeper) => Some(keeper.link()),
-            KeeperState::Absent | KeeperState::Resting { .. } => None,
-        }
-    }
-
-    /// Its process id, where it is there.
-    pub(super) fn pid(&self) -> Option<u32> {
-        match &self.state {
-            KeeperState::Running(keeper) => Some(keeper.pid()),
-            KeeperState::Absent | KeeperState::Resting { .. } => None,
-        }
-    }
-
     /// The process, for who asks how it is.
     pub(super) fn life_of_process(&self) -> ProcessLife {
         ProcessLife {
-            pid: self.pid().unwrap_or(0),
+            pid: self.kept.pid().unwrap_or(0),
             restarts: self.life.saturating_sub(1),
-        }
-    }
-
-    /// When the next one is to be started.
-    pub(super) fn until(&self) -> Option<Instant> {
-        match &self.state {
-            KeeperState::Resting { until } => Some(*until),
-            KeeperState::Absent | KeeperState::Running(_) => None,
         }
     }
 
     /// Whether one is there.
     pub(super) fn is_running(&self) -> bool {
-        matches!(self.state, KeeperState::Running(_))
+        self.kept.process().is_some()
     }
 
     /// Starts one beside a server of this user, unless there is one.
@@ -123,12 +81,13 @@ impl Keys {
         if self.is_running() {
             return Ok(());
         }
-        let keeper = Keeper::start(user(server)).map_err(|error| {
+        let user = user(server).to_owned();
+        let keeper = Child::start(&Role::Keeper { user }).map_err(|error| {
             self.rest(Duration::ZERO);
             format!("start the keeper: {}", reason(&error))
         })?;
         tracing::info!(pid = keeper.pid(), "keeper started");
-        self.state = KeeperState::Running(keeper);
+        self.kept.run(keeper, ());
         self.life += 1;
         self.scripted.clear();
         match self.settings.clone() {
@@ -139,7 +98,7 @@ impl Keys {
 
     /// Ends it: nobody speaks TLS any more.
     pub(super) fn end(&mut self) {
-        self.state = KeeperState::Absent;
+        self.kept.take();
     }
 
     /// By what it works from now on, and every one after it.
@@ -283,46 +242,36 @@ impl Keys {
 
     /// Ends the keeper, if it has not ended, and rests before the next.
     pub(super) fn lose(&mut self, why: &str) {
-        let keeper = match std::mem::take(&mut self.state) {
-            KeeperState::Running(keeper) => keeper,
-            // Lost already, or not wanted.
-            state => return self.state = state,
+        // Where there is none, it was lost already, or is not wanted.
+        let Some(keeper) = self.kept.take_running() else {
+            return;
         };
-        let pid = keeper.pid();
         if child::is_successor() {
+            let pid = keeper.pid();
             return tracing::error!(pid, "lost the keeper: {why}");
         }
-        let lived = match keeper.end() {
-            Ok((status, lived)) => {
-                let lived_ms = lived.as_millis();
-                tracing::error!(pid, %status, lived_ms, "lost the keeper: {why}");
-                lived
-            }
-            Err(error) => {
-                tracing::error!(pid, error = reason(&error), "cannot end the keeper");
-                Duration::ZERO
-            }
-        };
+        let lived = keeper.lose("keeper", why);
         self.rest(lived);
     }
 
     fn ask(&mut self, question: &ToKeeper) -> Result<FromKeeper, String> {
         self.tell(question)?;
-        let KeeperState::Running(keeper) = &self.state else {
+        let Some(link) = self.kept.link() else {
             return Err("there is no keeper".into());
         };
-        let heard = match keeper.hear(ANSWER_MAX) {
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => keeper.hear(ANSWER_MAX),
+        let hear = || wait_for(link, ANSWER_MAX).and_then(|()| FromKeeper::recv(link));
+        let heard = match hear() {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => hear(),
             heard => heard,
         };
         heard.map_err(|error| self.silent(&error))
     }
 
     fn tell(&mut self, message: &ToKeeper) -> Result<(), String> {
-        let KeeperState::Running(keeper) = &self.state else {
+        let Some(link) = self.kept.link() else {
             return Err("there is no keeper".into());
         };
-        keeper.send(message).map_err(|error| self.silent(&error))
+        message.send(link).map_err(|error| self.silent(&error))
     }
 
     fn silent(&mut self, error: &io::Error) -> String {
@@ -337,27 +286,22 @@ impl Keys {
     }
 
     fn rest(&mut self, lived: Duration) {
-        let rest = self.back_off.rest(lived);
-        let (failures, rest_ms) = (self.back_off.failures(), rest.as_millis());
+        let (failures, rest) = self.kept.rest(lived);
+        let rest_ms = rest.as_millis();
         tracing::warn!(failures, rest_ms, "the keeper is started again");
-        let until = Instant::now() + rest;
-        self.state = KeeperState::Resting { until };
     }
 }
 
 /// Whom the keeper becomes beside a server of this user.
 fn user(server: &str) -> &str {
-    if !os::process::is_root() {
-        return server;
-    }
-    let fits = |user: &&str| *user != server && os::process::check_user(user).is_ok();
-    USERS.into_iter().find(fits).unwrap_or_else(|| {
+    let user = user_beside(server, &USERS);
+    if user == server && os::process::is_root() {
         tracing::warn!(
-            user = server,
+            user,
             "the keeper runs as the server's user, for there is none of its own: add the system user nagaya-keys"
         );
-        server
-    })
+    }
+    user
 }
 
 #[cfg(test)]

@@ -185,8 +185,8 @@ impl Supervisor {
             if let Phase::Ended(outcome) = self.phase
                 && self.retiring.is_empty()
             {
-                self.recordings.end();
-                self.directories.end();
+                self.recordings.kept.end();
+                self.directories.kept.end();
                 self.programs.end();
                 tracing::info!("ended");
                 return outcome;

@@ -355,17 +355,7 @@ impl Programs {
         if child::is_successor() {
             return tracing::error!(pid, "lost the spawner: {why}");
         }
-        let lived = match spawner.end() {
-            Ok((status, lived)) => {
-                let lived_ms = lived.as_millis();
-                tracing::error!(pid, %status, lived_ms, "lost the spawner: {why}");
-                lived
-            }
-            Err(error) => {
-                tracing::error!(pid, error = reason(&error), "cannot end the spawner");
-                Duration::ZERO
-            }
-        };
+        let lived = spawner.lose(why);
         self.rest(lived);
     }
 
@@ -430,7 +420,7 @@ impl Supervisor {
     fn our_pids(&self) -> Vec<u32> {
         let mut ours = self.other_pids();
         ours.extend(self.phase.server().map(Server::pid));
-        ours.extend(self.programs.pid().into_iter().chain(self.keys.pid()));
+        ours.extend(self.programs.pid().into_iter().chain(self.keys.kept.pid()));
         ours.extend(self.programs.masters.pids());
         ours
     }

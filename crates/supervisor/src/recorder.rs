@@ -7,14 +7,13 @@
 //! written what it has. Nothing waits for it.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::chown;
 use std::time::{Duration, Instant};
 
 use config::model::sensor::Worse;
 use config::model::{Alert, Chore, Model};
 use config::reason;
-use ipc::handover::ChildProcess;
 use ipc::recorder::{
     AlertFailures, AlertRule, FromRecorder, RecorderNews, RecorderSettings, Side, ToRecorder,
 };
@@ -23,7 +22,7 @@ use ipc::server::{ProcessLife, ToServer};
 use os::user::User;
 
 use crate::Supervisor;
-use crate::child::{BackOff, Child, Server};
+use crate::child::{Child, KeptProcess, Server, user_beside};
 use crate::phase::Phase;
 use crate::role::Role;
 
@@ -68,9 +67,7 @@ impl RecorderWish {
 /// The recorder, or the wait for the next one, and the rings.
 #[derive(Debug, Default)]
 pub(super) struct Recordings {
-    state: RecorderState,
-    back_off: BackOff,
-    restarts: u64,
+    pub(super) kept: KeptProcess<Box<RecorderWish>>,
     rings: Option<Rings>,
     /// The server's end of the link to the recorder, until it is handed to it.
     console: Option<OwnedFd>,
@@ -80,20 +77,6 @@ pub(super) struct Recordings {
     apart: Option<(u32, u64)>,
     /// Why it has none, as was last said.
     not_apart: Option<String>,
-}
-
-#[derive(Debug, Default)]
-enum RecorderState {
-    /// None is wanted, or the one before has not ended.
-    #[default]
-    Absent,
-    Running {
-        process: Child,
-        wish: Box<RecorderWish>,
-    },
-    Resting {
-        until: Instant,
-    },
 }
 
 /// The rings of a server: for each worker its ring and the page of its reader, each to be written and to be
@@ -129,14 +112,9 @@ impl Rings {
 }
 
 impl Recordings {
-    /// What becomes readable when the recorder says something or ends.
-    pub(super) fn link(&self) -> Option<BorrowedFd<'_>> {
-        self.process().map(Child::link)
-    }
-
     /// Hears what it says, if it does; `UnexpectedEof` when it has ended.
     pub(super) fn hear(&self) -> io::Result<Option<FromRecorder>> {
-        match self.link() {
+        match self.kept.link() {
             Some(link) => FromRecorder::try_recv(link),
             None => Err(io::ErrorKind::UnexpectedEof.into()),
         }
@@ -144,78 +122,23 @@ impl Recordings {
 
     /// A rule of those it was given, and what is run for it.
     pub(super) fn alert(&self, rule: u32) -> Option<(&AlertRule, Option<&Chore>)> {
-        let RecorderState::Running { wish, .. } = &self.state else {
-            return None;
-        };
+        let (_, wish) = self.kept.running()?;
         let at = usize::try_from(rule).ok()?;
         let rule = wish.settings.alerts.get(at)?;
         Some((rule, wish.runs.get(at)?.as_ref()))
     }
 
-    /// Its process id, where it is there.
-    pub(super) fn pid(&self) -> Option<u32> {
-        self.process().map(Child::pid)
-    }
-
-    /// When the next one is to be started.
-    pub(super) fn until(&self) -> Option<Instant> {
-        match &self.state {
-            RecorderState::Resting { until } => Some(*until),
-            RecorderState::Absent | RecorderState::Running { .. } => None,
-        }
-    }
-
-    /// As another supervisor may have it.
-    pub(super) fn to_hand_over(&self) -> Option<io::Result<ChildProcess>> {
-        self.process().map(Child::to_hand_over)
-    }
-
-    fn process(&self) -> Option<&Child> {
-        match &self.state {
-            RecorderState::Running { process, .. } => Some(process),
-            RecorderState::Absent | RecorderState::Resting { .. } => None,
-        }
-    }
-
     /// Ends the recorder, if it has not ended, and rests before the next.
     pub(super) fn lose(&mut self, why: &str) {
-        let process = match std::mem::take(&mut self.state) {
-            RecorderState::Running { process, .. } => process,
-            state => return self.state = state,
-        };
-        let pid = process.pid();
-        let lived = match process.end() {
-            Ok((status, lived)) => {
-                let lived_ms = lived.as_millis();
-                tracing::error!(pid, %status, lived_ms, "lost the recorder: {why}");
-                lived
-            }
-            Err(error) => {
-                tracing::error!(pid, error = reason(&error), "cannot end the recorder");
-                Duration::ZERO
-            }
-        };
-        self.rest(lived);
-    }
-
-    fn rest(&mut self, lived: Duration) {
-        self.restarts += 1;
-        let until = Instant::now() + self.back_off.rest(lived);
-        self.state = RecorderState::Resting { until };
-    }
-
-    /// Has it write what it has, and end.
-    pub(super) fn end(&mut self) {
-        if let RecorderState::Running { mut process, .. } = std::mem::take(&mut self.state) {
-            process.close();
-            // How it ended matters to nobody any more.
-            let _ = process.end();
-        }
+        self.kept.lose("recorder", why);
     }
 
     /// Starts one beside a server of this user.
     fn start(&mut self, wish: &RecorderWish, server: &str) {
-        let user = wish.user.as_deref().unwrap_or_else(|| user(server));
+        let user = wish
+            .user
+            .as_deref()
+            .unwrap_or_else(|| user_beside(server, &USERS));
         let started = give_directory(&wish.settings, user).and_then(|()| {
             let user = user.to_owned();
             let process = Child::start(&Role::Recorder { user })?;
@@ -225,20 +148,19 @@ impl Recordings {
         match started {
             Ok(process) => {
                 tracing::info!(pid = process.pid(), "recorder started");
-                let wish = Box::new(wish.clone());
-                self.state = RecorderState::Running { process, wish };
+                self.kept.run(process, Box::new(wish.clone()));
                 self.hand_rings();
             }
             Err(error) => {
                 tracing::error!(error = reason(&error), "the recorder cannot be started");
-                self.rest(Duration::ZERO);
+                self.kept.rest(Duration::ZERO);
             }
         }
     }
 
     /// Tells the recorder something; it is lost where it does not hear.
     pub(super) fn tell(&mut self, message: &ToRecorder) {
-        let sent = self.process().map(|it| message.send(it.link()));
+        let sent = self.kept.link().map(|link| message.send(link));
         if let Some(Err(error)) = sent {
             self.lose(&format!("it does not hear: {}", reason(&error)));
         }
@@ -246,12 +168,12 @@ impl Recordings {
 
     /// Gives the recorder its ends of the rings, and of a link to the server.
     fn hand_rings(&mut self) {
-        let (Some(rings), Some(process)) = (&self.rings, self.process()) else {
+        let (Some(rings), Some(link)) = (&self.rings, self.kept.link()) else {
             return;
         };
         let handed = os::fdpass::packet_pair().and_then(|(for_server, console)| {
             let rings = rings.for_recorder()?;
-            ToRecorder::Rings { rings, console }.send(process.link())?;
+            ToRecorder::Rings { rings, console }.send(link)?;
             Ok(for_server)
         });
         match handed {
@@ -267,26 +189,21 @@ impl Supervisor {
         if self.upgrade.is_some() || !matches!(self.phase, Phase::Serving { .. }) {
             return;
         }
-        if let RecorderState::Running { wish, .. } = &self.recordings.state
+        if let Some((_, wish)) = self.recordings.kept.running()
             && Some(&**wish) != self.current.recorder.as_ref()
         {
             self.hear_out_recorder();
-            let state = std::mem::take(&mut self.recordings.state);
-            if let RecorderState::Running { process, .. } = state {
-                self.leaving.add(vec![process]);
-            }
+            self.leaving
+                .add(self.recordings.kept.take().into_iter().collect());
         }
         let Some(wish) = self.current.recorder.as_ref() else {
-            self.recordings.state = RecorderState::Absent;
+            self.recordings.kept.take();
             return self.tell_recorder(Vec::new());
         };
-        let is_wanted = match &self.recordings.state {
-            // One that leaves has figures to write, and visits to keep for the next.
-            RecorderState::Absent => !self.leaving.has(RECORDER),
-            RecorderState::Resting { until } => *until <= Instant::now(),
-            RecorderState::Running { .. } => false,
-        };
-        if is_wanted {
+        let kept = &self.recordings.kept;
+        // One that leaves has figures to write, and visits to keep for the next.
+        let waits = kept.is_absent() && self.leaving.has(RECORDER);
+        if kept.is_due(Instant::now()) && !waits {
             self.recordings.start(wish, &self.current.user);
         }
         self.set_recorder_apart();
@@ -297,7 +214,7 @@ impl Supervisor {
     /// Puts the recorder into a group of its own, where there may be one: again with each generation, for one
     /// may have processors shared out by group.
     fn set_recorder_apart(&mut self) {
-        let RecorderState::Running { process, wish } = &self.recordings.state else {
+        let Some((process, wish)) = self.recordings.kept.running() else {
             return;
         };
         let now = Some((process.pid(), self.current.manifest.generation));
@@ -341,10 +258,7 @@ impl Supervisor {
 
     /// Tells the server how the recorder is, where that is new, and its rings and link, where there are some.
     fn tell_recorder(&mut self, rings: Vec<OwnedFd>) {
-        let life = ProcessLife {
-            pid: self.recordings.pid().unwrap_or(0),
-            restarts: self.recordings.restarts,
-        };
+        let life = self.recordings.kept.life();
         let alerts = match &self.current.recorder {
             Some(wish) => self.alerts.failures(&wish.settings.alerts),
             None => AlertFailures::default(),
@@ -371,7 +285,7 @@ impl Supervisor {
     /// When the recorder is to be started again.
     pub(super) fn recorder_until(&self) -> Option<Instant> {
         let is_serving = matches!(self.phase, Phase::Serving { .. }) && self.upgrade.is_none();
-        is_serving.then(|| self.recordings.until()).flatten()
+        is_serving.then(|| self.recordings.kept.until()).flatten()
     }
 }
 
@@ -397,13 +311,4 @@ fn give_directory(settings: &RecorderSettings, user: &str) -> io::Result<()> {
     let user = User::look_up(user)?;
     os::directory::make(&settings.directory, 0o700)?;
     chown(&settings.directory, Some(user.uid), Some(user.gid))
-}
-
-/// Whom the recorder becomes beside a server of this user.
-fn user(server: &str) -> &str {
-    if !os::process::is_root() {
-        return server;
-    }
-    let fits = |user: &&str| *user != server && os::process::check_user(user).is_ok();
-    USERS.into_iter().find(fits).unwrap_or(server)
 }

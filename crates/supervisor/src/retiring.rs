@@ -109,9 +109,9 @@ impl Supervisor {
         let leaving = self.leaving.0.iter().map(|(child, _)| child.pid());
         let upgrade = self.upgrade.iter().flat_map(|upgrade| upgrade.pids());
         let others = retiring.chain(leaving).chain(upgrade);
-        let others = others.chain(self.authorities.pid());
-        let others = others.chain(self.recordings.pid());
-        others.chain(self.directories.pid()).collect()
+        let others = others.chain(self.authorities.kept.pid());
+        let others = others.chain(self.recordings.kept.pid());
+        others.chain(self.directories.kept.pid()).collect()
     }
 
     /// Servers that finish, as another supervisor may have them.

@@ -169,7 +169,7 @@ fn hand_back(
         children: std::mem::take(&mut arriving.children),
     });
     let children = std::iter::once(server.to_hand_over()).chain(programs.to_hand_over());
-    let children = children.chain(keys.to_hand_over());
+    let children = children.chain(keys.kept.to_hand_over());
     let leaving = Leaving {
         config: &arriving.config,
         generation: next,

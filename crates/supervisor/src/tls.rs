@@ -24,7 +24,7 @@ impl Supervisor {
         }
         let certificates = self.current.certificates.as_ref()?;
         // Without a keeper nothing can be judged.
-        Some(self.keys.until().unwrap_or(certificates.next_look()))
+        Some(self.keys.kept.until().unwrap_or(certificates.next_look()))
     }
 
     /// Does what is to be done about keys and certificates while a server serves.
@@ -37,7 +37,7 @@ impl Supervisor {
         if self.current.certificates.is_none() {
             return self.keys.end();
         }
-        if self.keys.until().is_some_and(|until| until <= now) {
+        if self.keys.kept.until().is_some_and(|until| until <= now) {
             self.renew_keys();
         }
         if self.keys.is_running() && self.linked != self.keys.life() {

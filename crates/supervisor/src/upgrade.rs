@@ -160,9 +160,9 @@ impl Supervisor {
     fn hand_over(&self) -> io::Result<(Handed, Vec<u32>)> {
         let server = self.phase.server().map(Server::to_hand_over);
         let children = server.into_iter().chain(self.programs.to_hand_over());
-        let children = children.chain(self.keys.to_hand_over());
-        let children = children.chain(self.recordings.to_hand_over());
-        let children = children.chain(self.directories.to_hand_over());
+        let children = children.chain(self.keys.kept.to_hand_over());
+        let children = children.chain(self.recordings.kept.to_hand_over());
+        let children = children.chain(self.directories.kept.to_hand_over());
         let children = children.collect::<io::Result<Vec<_>>>()?;
         let serving = children.iter().map(|child| child.pid).collect();
         let begun_us = self.upgrade_begun_us;
@@ -258,9 +258,9 @@ impl Supervisor {
     fn give_way(&mut self, handed: &Handed) {
         let serving = self.phase.server().map(Server::pid).into_iter();
         let serving = serving.chain(self.programs.pid());
-        let serving = serving.chain(self.keys.pid());
-        let serving = serving.chain(self.recordings.pid());
-        let serving: Vec<_> = serving.chain(self.directories.pid()).collect();
+        let serving = serving.chain(self.keys.kept.pid());
+        let serving = serving.chain(self.recordings.kept.pid());
+        let serving: Vec<_> = serving.chain(self.directories.kept.pid()).collect();
         let is_serving = matches!(self.phase, Phase::Serving { .. });
         let Some(upgrade) = self
             .upgrade

@@ -54,10 +54,10 @@ impl Supervisor {
             (Woken::Signals, Some(self.signals.as_fd())),
             (Woken::Server, self.phase.server().map(Server::link)),
             (Woken::Spawner, self.programs.link()),
-            (Woken::Keeper, self.keys.link()),
-            (Woken::Acme, self.authorities.link()),
-            (Woken::Recorder, self.recordings.link()),
-            (Woken::Directory, self.directories.link()),
+            (Woken::Keeper, self.keys.kept.link()),
+            (Woken::Acme, self.authorities.kept.link()),
+            (Woken::Recorder, self.recordings.kept.link()),
+            (Woken::Directory, self.directories.kept.link()),
             (Woken::Successor, upgrade.map(Upgrade::link)),
         ];
         let chores = self.authorities.chores().fds();

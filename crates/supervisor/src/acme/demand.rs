@@ -252,7 +252,7 @@ impl Supervisor {
     /// A client asks for a name, and its map or row was asked; whose it is, where its row says that.
     pub(crate) fn demand(&mut self, name: String, tenant: Option<String>, is_accepted: bool) {
         let now_s = now_s();
-        if self.authorities.pid().is_none() {
+        if self.authorities.kept.pid().is_none() {
             let why = "the acme process is being started again".into();
             return self.tell_not_obtained(name, why, true);
         }

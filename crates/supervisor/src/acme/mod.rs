@@ -19,7 +19,7 @@ mod store;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ use ipc::server::{CHALLENGES_MAX, Challenge};
 
 use os::file::Wait;
 
-use crate::child::{AcmeProcess, BackOff};
+use crate::child::KeptProcess;
 use crate::chores::Chores;
 use crate::keeper::Keys;
 use demand::Demanded;
@@ -93,8 +93,7 @@ impl Wishes {
 /// The acme process, and what is done for it.
 #[derive(Debug, Default)]
 pub(super) struct Authorities {
-    process: ProcessState,
-    back_off: BackOff,
+    pub(super) kept: KeptProcess,
     /// What is wanted by the generation whose stores are open.
     wishes: Arc<Wishes>,
     /// By account; `None` where it cannot be opened.
@@ -132,16 +131,6 @@ pub(super) enum Purpose {
     Alert(String),
 }
 
-#[derive(Debug, Default)]
-enum ProcessState {
-    #[default]
-    Absent,
-    Running(AcmeProcess),
-    Resting {
-        until: Instant,
-    },
-}
-
 /// A challenge that is published.
 #[derive(Debug)]
 struct Shown {
@@ -154,22 +143,6 @@ struct Shown {
 }
 
 impl Authorities {
-    /// What becomes readable when the process says something or ends.
-    pub(super) fn link(&self) -> Option<BorrowedFd<'_>> {
-        match &self.process {
-            ProcessState::Running(process) => Some(process.link()),
-            ProcessState::Absent | ProcessState::Resting { .. } => None,
-        }
-    }
-
-    /// Its process id, where it is there.
-    pub(super) fn pid(&self) -> Option<u32> {
-        match &self.process {
-            ProcessState::Running(process) => Some(process.pid()),
-            ProcessState::Absent | ProcessState::Resting { .. } => None,
-        }
-    }
-
     /// Ends the process and leaves the stores to others.
     pub(super) fn end(&mut self) {
         *self = Authorities {
@@ -182,10 +155,7 @@ impl Authorities {
 
     /// When there is next something to be done.
     fn until(&self) -> Option<Instant> {
-        let resting = match &self.process {
-            ProcessState::Resting { until } => Some(*until),
-            ProcessState::Absent | ProcessState::Running(_) => None,
-        };
+        let resting = self.kept.until();
         let leases = self.stores.iter().flatten().map(Store::until);
         let shown = self.shown.values().filter(|shown| shown.is_answered);
         let shown = shown.filter_map(|shown| Some(shown.awaited?.1));
@@ -213,35 +183,19 @@ impl Authorities {
     }
 
     fn say(&mut self, message: &ToAcme) {
-        let ProcessState::Running(process) = &self.process else {
-            return;
-        };
-        if let Err(error) = process.send(message) {
+        let sent = self.kept.link().map(|link| message.send(link));
+        if let Some(Err(error)) = sent {
             self.lose(&format!("it does not hear: {}", reason(&error)));
         }
     }
 
     /// Ends the process, if it has not ended, and rests before the next.
     fn lose(&mut self, why: &str) {
-        let process = match std::mem::take(&mut self.process) {
-            ProcessState::Running(process) => process,
-            state => return self.process = state,
+        let Some(process) = self.kept.take_running() else {
+            return;
         };
-        let pid = process.pid();
-        let lived = match process.end() {
-            Ok((status, lived)) => {
-                let lived_ms = lived.as_millis();
-                tracing::error!(pid, %status, lived_ms, "lost the acme process: {why}");
-                lived
-            }
-            Err(error) => {
-                tracing::error!(pid, error = reason(&error), "cannot end the acme process");
-                Duration::ZERO
-            }
-        };
-        let rest = self.back_off.rest(lived);
-        let until = Instant::now() + rest;
-        self.process = ProcessState::Resting { until };
+        let lived = process.lose("acme process", why);
+        self.kept.rest(lived);
         self.restarts += 1;
         // Nobody asks any more for what it had published.
         self.records.withdraw_all();
@@ -431,13 +385,4 @@ fn held(judged: &Judged, leaf: Option<&Blob>) -> Held {
         not_after_s: judged.not_after_s,
         leaf: leaf.cloned().unwrap_or_default(),
     }
-}
-
-/// Whom the process becomes beside a server of this user.
-fn user(server: &str) -> &str {
-    if !os::process::is_root() {
-        return server;
-    }
-    let fits = |user: &&str| *user != server && os::process::check_user(user).is_ok();
-    USERS.into_iter().find(fits).unwrap_or(server)
 }

@@ -54,7 +54,7 @@ impl Authorities {
     /// The process, for who asks how it is.
     pub(crate) fn life(&self) -> ProcessLife {
         ProcessLife {
-            pid: self.pid().unwrap_or(0),
+            pid: self.kept.pid().unwrap_or(0),
             restarts: self.restarts,
         }
     }

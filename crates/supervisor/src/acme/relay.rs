@@ -15,10 +15,11 @@ use ipc::keeper::{Candidate, ShownTo};
 use ipc::server::CHALLENGES_MAX;
 
 use super::store::Publication;
-use super::{ProcessState, Purpose, READ_BY_OTHERS, Shown, Wishes, account, held, user};
+use super::{Purpose, READ_BY_OTHERS, Shown, USERS, Wishes, account, held};
 use crate::Supervisor;
-use crate::child::{AcmeProcess, Server};
+use crate::child::{Child, Server, user_beside};
 use crate::phase::Phase;
+use crate::role::Role;
 
 impl Supervisor {
     /// When there is next something to be done for the acme process.
@@ -57,12 +58,7 @@ impl Supervisor {
         self.mind_demands(now);
         let certificates = self.current.certificates.as_ref();
         self.authorities.advance_exports(certificates, now);
-        let is_wanted = match &self.authorities.process {
-            ProcessState::Absent => true,
-            ProcessState::Resting { until } => *until <= now,
-            ProcessState::Running(_) => false,
-        };
-        if is_wanted {
+        if self.authorities.kept.is_due(now) {
             self.start_acme();
         } else if is_another_plan {
             self.tell_plan();
@@ -70,16 +66,16 @@ impl Supervisor {
     }
 
     fn start_acme(&mut self) {
-        match AcmeProcess::start(user(&self.current.user)) {
+        let user = user_beside(&self.current.user, &USERS).to_owned();
+        match Child::start(&Role::Acme { user }) {
             Ok(process) => {
                 tracing::info!(pid = process.pid(), "acme process started");
-                self.authorities.process = ProcessState::Running(process);
+                self.authorities.kept.run(process, ());
                 self.tell_plan();
             }
             Err(error) => {
                 tracing::error!(error = reason(&error), "start the acme process");
-                let until = Instant::now() + self.authorities.back_off.rest(Duration::ZERO);
-                self.authorities.process = ProcessState::Resting { until };
+                self.authorities.kept.rest(Duration::ZERO);
             }
         }
     }
@@ -127,10 +123,10 @@ impl Supervisor {
 
     /// Deals with a word of the acme process, or with its end.
     pub(crate) fn on_acme_word(&mut self) {
-        let ProcessState::Running(process) = &self.authorities.process else {
+        let Some(link) = self.authorities.kept.link() else {
             return;
         };
-        match process.recv() {
+        match FromAcme::recv(link) {
             Ok(word) => self.do_for_acme(word),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 self.authorities.lose("it ended");
