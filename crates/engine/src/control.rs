@@ -175,8 +175,6 @@ mod tests {
     use crate::fixture::Fixture;
 
     const SITES: &str = r#"
-[[listen]]
-address = "127.0.0.1:8080"
 [[sites]]
 hosts = ["a"]
 rules = [{ handler = { respond = { status = 200, body = "fine" } } }]

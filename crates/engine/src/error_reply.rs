@@ -352,8 +352,6 @@ mod tests {
     use crate::fixture::{Fixture, generation_with_files, reply};
 
     const SITES: &str = r#"
-[[listen]]
-address = "127.0.0.1:8080"
 [[sites]]
 hosts = ["a"]
 error_pages = { 403 = "{dir}/403.html" }
@@ -430,14 +428,9 @@ reply_headers = { set = { X-Site = "a" } }
 
     #[test]
     fn a_limits_own_page_stands_for_its_refusals_alone() {
-        let text = SITES
-            .replacen(
-                "[[listen]]",
-                "limits = [{ key = \"header:x-call\", rate = \"1/d\", page = \"{dir}/slow.txt\" },\n\
-                 { name = \"all\", rate = \"2/d\", status = 403 }]\n[[listen]]",
-                1,
-            )
-            .replace("deny = [\"0.0.0.0/0\"]", "");
+        let limits = "limits = [{ key = \"header:x-call\", rate = \"1/d\", page = \"{dir}/slow.txt\" },\n\
+                      { name = \"all\", rate = \"2/d\", status = 403 }]\n";
+        let text = limits.to_owned() + &SITES.replace("deny = [\"0.0.0.0/0\"]", "");
         let files = [("403.html", "<p>ours"), ("slow.txt", "slowly!")];
         let fixture = Fixture::of(generation_with_files(&text, &files));
         let ask = |call: &str| {

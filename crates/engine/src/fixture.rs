@@ -93,17 +93,24 @@ impl Fixture {
 }
 
 pub(crate) fn generation(number: u64, configuration: &str) -> Arc<Generation> {
-    compile(
-        number,
-        &Sources::from_text("test.toml", configuration),
-        None,
-    )
+    compile(number, &sources(configuration), None)
 }
 
 /// The generation a reload makes, after `before`.
 pub(crate) fn generation_after(before: &Generation, configuration: &str) -> Arc<Generation> {
-    let sources = Sources::from_text("test.toml", configuration);
-    compile(before.number + 1, &sources, Some(before))
+    compile(before.number + 1, &sources(configuration), Some(before))
+}
+
+fn sources(configuration: &str) -> Sources {
+    Sources::from_text("test.toml", &listening(configuration))
+}
+
+/// A configuration that names no listener gets one.
+fn listening(configuration: &str) -> String {
+    match configuration.contains("[[listen]]") {
+        true => configuration.to_owned(),
+        false => format!("{configuration}\n[[listen]]\naddress = '127.0.0.1:8080'\n"),
+    }
 }
 
 /// Writes files into a fresh directory, which `{dir}` stands for in `configuration`.
@@ -122,7 +129,7 @@ pub(crate) fn generation_with_files(
         std::fs::write(directory.join(name), text).expect("a file");
     }
     let file = directory.join("nagaya.toml");
-    let text = configuration.replace("{dir}", &directory.display().to_string());
+    let text = listening(configuration).replace("{dir}", &directory.display().to_string());
     std::fs::write(&file, text).expect("a configuration");
     let sources = Sources::read(&file);
     std::fs::remove_dir_all(&directory).expect("the directory");

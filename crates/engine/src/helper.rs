@@ -264,8 +264,6 @@ mod tests {
     use crate::fixture::{Fixture, block_on, reply};
 
     const SITES: &str = r#"
-[[listen]]
-address = "127.0.0.1:8080"
 [[sites]]
 hosts = ["a"]
 rules = [{ handler = { metrics = "json" } }]

@@ -4,8 +4,6 @@ use crate::exchange::request::Peer;
 use crate::fixture::{Fixture, exchange};
 
 const SITES: &str = r#"
-[[listen]]
-address = "127.0.0.1:8080"
 [log]
 access = "-"
 format = "{format}"

@@ -10,8 +10,6 @@ use crate::fixture::{Fixture, block_on, exchange, generation_with_files, peer, r
 use crate::pipeline;
 
 const SITE: &str = r#"
-[[listen]]
-address = "127.0.0.1:8080"
 [log]
 access = "-"
 [[sites]]

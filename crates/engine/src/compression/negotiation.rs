@@ -192,8 +192,6 @@ mod tests {
     use crate::fixture::{Fixture, exchange};
 
     const SITES: &str = r#"
-[[listen]]
-address = "127.0.0.1:8080"
 [[sites]]
 hosts = ["a"]
 compress = { min_bytes = 100 }

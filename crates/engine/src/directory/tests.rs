@@ -96,8 +96,6 @@ fn row(columns: &[(&str, &str)]) -> RowAnswer {
 }
 
 const HEAD: &str = r#"
-[[listen]]
-address = "127.0.0.1:8080"
 [directories.d]
 source = "sqlite:/tmp/rows.db"
 query = "SELECT * FROM t WHERE host = $host"
@@ -509,8 +507,6 @@ fn what_is_forgotten_serves_nobody_and_is_not_forgotten_while_its_source_is_away
 
 const TWO: &str = r#"
 recorder = { directory = "{dir}/figures" }
-[[listen]]
-address = "127.0.0.1:8080"
 [directories.d]
 source = "sqlite:{dir}/d.db"
 query = "SELECT * FROM t WHERE host = $host"

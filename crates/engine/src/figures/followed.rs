@@ -319,8 +319,6 @@ mod tests {
     use crate::fixture::Fixture;
 
     const SITES: &str = r#"
-[[listen]]
-address = "127.0.0.1:8080"
 [upstreams.app]
 servers = ["127.0.0.1:1", "127.0.0.1:2"]
 [[sites]]

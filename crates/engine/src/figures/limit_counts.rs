@@ -106,8 +106,6 @@ mod tests {
     use crate::fixture::Fixture;
 
     const SITES: &str = r#"
-[[listen]]
-address = "127.0.0.1:8080"
 [[limits]]
 name = "clients"
 key = "client"

@@ -20,8 +20,6 @@ use crate::permits::limiter::Origin;
 use ipc::groups::Owner;
 
 const LIMITED: &str = r#"
-[[listen]]
-address = "127.0.0.1:8080"
 [[limits]]
 name = "all"
 concurrent = 4

@@ -152,8 +152,6 @@ mod tests {
     use crate::fixture::Fixture;
 
     const SITES: &str = r#"
-[[listen]]
-address = "127.0.0.1:8080"
 [tenants.shop]
 [[sites]]
 hosts = ["shop.test", "www.shop.test"]

@@ -13,8 +13,6 @@ use crate::stats::BOUNDS_US;
 use ipc::groups::Owner;
 
 const SITES: &str = r#"
-[[listen]]
-address = "127.0.0.1:8080"
 [upstreams.app]
 servers = ["127.0.0.1:1", "unix:/run/a.sock"]
 [[sites]]

@@ -242,8 +242,6 @@ mod tests {
         let fixture = Fixture::new(
             r#"
 limits = [{ key = "path", rate = "1/d", burst = 1 }]
-[[listen]]
-address = "127.0.0.1:8080"
 [[sites]]
 hosts = ["a"]
 tenant = "t"

@@ -101,8 +101,6 @@ mod tests {
     use crate::fixture::Fixture;
 
     const LIMITED: &str = r#"
-[[listen]]
-address = "127.0.0.1:8080"
 [[limits]]
 name = "all"
 concurrent = 3

@@ -205,8 +205,6 @@ mod tests {
 
     const SITES: &str = r#"
 limits = [{ on = "handshake", key = "client", concurrent = 2 }]
-[[listen]]
-address = "127.0.0.1:8080"
 [tenants.one]
 limits = [{ on = "handshake", key = ["site", "client"], rate = "1/h", burst = 3 }]
 [[sites]]

@@ -230,8 +230,6 @@ mod tests {
     use crate::fixture::Fixture;
 
     const TENANTS: &str = r#"
-[[listen]]
-address = "127.0.0.1:8080"
 [tenants.a]
 cgroup = { cpu = "10%" }
 [tenants.b]

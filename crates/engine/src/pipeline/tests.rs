@@ -17,8 +17,6 @@ use crate::stage::{Arrived, Chosen};
 use crate::{listener, reply_head};
 
 const SITES: &str = r#"
-[[listen]]
-address = "127.0.0.1:8080"
 [log]
 access = "-"
 format = "json"

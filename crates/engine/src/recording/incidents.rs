@@ -210,8 +210,6 @@ mod tests {
     use crate::stats::{Health, Killed};
 
     const SITES: &str = r#"
-[[listen]]
-address = "127.0.0.1:8080"
 [upstreams.app]
 servers = ["127.0.0.1:1"]
 [[limits]]

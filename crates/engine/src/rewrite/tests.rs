@@ -227,8 +227,6 @@ fn no_limit_and_no_variable_is_decided_by_an_expression_that_was_given_up() {
         [log]
         access = "-"
         format = "json"
-        [[listen]]
-        address = "127.0.0.1:1"
         [[sites]]
         hosts = ["a"]
         env = {{ TRUSTED = {{ value = "1", match = {{ not = {{ {agent} }} }} }} }}

@@ -7,8 +7,6 @@ use crate::fixture::{Fixture, reply};
 fn site(scripts: &str, handler: &str) -> String {
     format!(
         r#"
-[[listen]]
-address = "127.0.0.1:1"
 [log]
 access = "-"
 format = "json"
@@ -121,8 +119,6 @@ fn a_raise_that_is_allowed_unsays_what_was_said() {
 #[test]
 fn scripts_run_level_by_level_and_the_first_answer_ends_them() {
     let text = r#"
-[[listen]]
-address = "127.0.0.1:1"
 [scripts]
 access = [{ code = "Nginx.rputs('')" }, { code = "$said = 'process '" }]
 [tenants.t]

@@ -56,7 +56,11 @@ fn listeners(at: SocketAddr) -> (SocketAddr, Vec<ListenerSocket>) {
 /// A generation that answers with `body`.
 fn configure(generation: u64, body: &str, listeners: Vec<ListenerSocket>) -> Configure {
     let text = CONFIG.replace("\"ok\"", &format!("\"{body}\""));
-    let sources = config::Sources::from_text("nagaya.toml", &text).to_bytes();
+    configure_by(generation, &text, listeners)
+}
+
+fn configure_by(generation: u64, text: &str, listeners: Vec<ListenerSocket>) -> Configure {
+    let sources = config::Sources::from_text("nagaya.toml", text).to_bytes();
     Configure {
         generation,
         sources: os::file::memfd("sources", &sources).expect("memory file"),

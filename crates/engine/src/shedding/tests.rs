@@ -6,8 +6,6 @@ use crate::fixture::{Fixture, generation_after, generation_with_files, reply};
 use crate::permits::questions;
 
 const SITES: &str = r#"
-[[listen]]
-address = "127.0.0.1:8080"
 [log]
 access = "-"
 format = "json"

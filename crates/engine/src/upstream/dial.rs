@@ -246,8 +246,6 @@ mod tests {
 
     const CONFIG: &str = r#"
 timeouts = { upstream_connect = "20ms" }
-[[listen]]
-address = "127.0.0.1:8080"
 [[sites]]
 hosts = ["a"]
 rules = [{ handler = { respond = { status = 200, body = "" } } }]

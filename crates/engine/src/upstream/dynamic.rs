@@ -236,8 +236,6 @@ mod tests {
     use crate::upstream::server::InFlight;
 
     const CONFIG: &str = r#"
-[[listen]]
-address = "127.0.0.1:8080"
 [[sites]]
 hosts = ["a"]
 rules = [{ handler = { respond = { status = 200, body = "" } } }]

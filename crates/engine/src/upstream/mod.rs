@@ -374,8 +374,6 @@ mod tests {
     use crate::worker::serving::Serving;
 
     const CONFIG: &str = r#"
-[[listen]]
-address = "127.0.0.1:8080"
 [upstreams.app]
 servers = ["127.0.0.1:9000"]
 [[sites]]

@@ -160,8 +160,6 @@ mod tests {
     use crate::fixture::{Fixture, generation_after};
 
     const CONFIG: &str = r#"
-[[listen]]
-address = "127.0.0.1:8080"
 [php."8.2"]
 program = "/bin/true"
 [upstreams.app]

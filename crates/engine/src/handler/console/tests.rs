@@ -12,8 +12,6 @@ const SECRET: &str = "0123456789abcdef0123456789abcdef";
 const PATIENCE: Duration = Duration::from_secs(60);
 const CONFIG: &str = r#"
 recorder = { directory = "{dir}/figures" }
-[[listen]]
-address = "127.0.0.1:8080"
 [[sites]]
 hosts = ["shop.example"]
 tenant = "shop"
@@ -146,8 +144,6 @@ fn whose_figures_are_seen_is_said_by_the_rule_and_the_guest() {
 
 const ROWS: &str = r#"
 recorder = { directory = "{dir}/figures" }
-[[listen]]
-address = "127.0.0.1:8080"
 [directories.d]
 source = "sqlite:{dir}/rows.db"
 query = "SELECT tenant, plan FROM t WHERE host = $host"

@@ -274,8 +274,6 @@ mod tests {
     use crate::fixture::{Fixture, reply};
 
     const CONFIG: &str = r#"
-[[listen]]
-address = "127.0.0.1:1"
 [[sites]]
 hosts = ["a.test"]
 root = "{dir}"

@@ -14,8 +14,6 @@ use crate::upstream::{Fresh, Reached, Tried};
 const CONFIG: &str = r#"
 limits = [{ concurrent = 8 }]
 timeouts = { upstream_read = "{read}" }
-[[listen]]
-address = "127.0.0.1:8080"
 [upstreams.app]
 servers = ["{server}"]
 [[sites]]

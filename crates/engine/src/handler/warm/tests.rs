@@ -15,8 +15,6 @@ const CONFIG: &str = r#"
 timeouts = { upstream_read = "{read}" }
 [pools]
 directory = "/run/p"
-[[listen]]
-address = "127.0.0.1:8080"
 [[sites]]
 hosts = ["a"]
 user = "backup"

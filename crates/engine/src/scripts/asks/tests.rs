@@ -14,8 +14,6 @@ use crate::pipeline;
 fn config(code: &str) -> String {
     format!(
         r#"
-[[listen]]
-address = "127.0.0.1:1"
 [log]
 access = "-"
 format = "json"

@@ -6,8 +6,10 @@ use std::fs::File;
 use std::os::fd::AsFd;
 
 use config::model::ListenAddress;
-use ipc::server::{Configure, ListenerSocket, Tally, ToServer, ToSupervisor};
+use ipc::server::{Configure, ListenerSocket, ToServer, ToSupervisor};
 use testkit::alone;
+
+use super::configure_by;
 
 const WORKERS: usize = 4;
 /// Descriptors that the test leaves may be opened at all.
@@ -18,27 +20,13 @@ fn configure() -> Configure {
         "workers = {WORKERS}\n[[listen]]\naddress = \"127.0.0.1:80\"\n[log]\naccess = \"\"\n\
          [[sites]]\nhosts = [\"*\"]\nrules = [{{ handler = {{ respond = {{ body = \"x\" }} }} }}]\n"
     );
-    let sources = config::Sources::from_text("nagaya.toml", &text).to_bytes();
     let any = os::net::Bind::Tcp("127.0.0.1:0".parse().unwrap());
     let listeners = (0..WORKERS).map(|worker| ListenerSocket {
         address: ListenAddress::Tcp("127.0.0.1:80".parse().unwrap()),
         worker: Some(worker),
         socket: os::net::bind(&any, 9).unwrap(),
     });
-    Configure {
-        generation: 1,
-        sources: os::file::memfd("sources", &sources).unwrap(),
-        listeners: listeners.collect(),
-        logs: Vec::new(),
-        control: None,
-        programs: Vec::new(),
-        keeper: Vec::new(),
-        certificates: None,
-        earlier: None,
-        challenges: Vec::new(),
-        layout: Default::default(),
-        tally: Tally::default(),
-    }
+    configure_by(1, &text, listeners.collect())
 }
 
 #[test]
