@@ -1,8 +1,9 @@
 //! What the recorder and the directory process say to each other of the archive: the database that machines send
 //! what they keep by the minute to.
 //!
-//! The idea: over links of their own, one for what is sent and one for what is asked ([`question`]), one question and then its answer. What is sent is what a minute came to as a
-//! whole, so that whatever is sent twice stands there once. Each end takes the other as hostile.
+//! The idea: over links of their own, one for what is sent and one for what is asked ([`question`]), one question and
+//! then its answer. What is sent is what a minute came to as a whole, so that whatever is sent twice stands there once.
+//! Each end takes the other as hostile.
 //!
 //! Left out: what is sent when (`recorder`), and the tables it comes into (`directory`).
 

@@ -28,6 +28,12 @@ fn arbitrary_cursor() {
 }
 
 #[test]
+fn archive_messages() {
+    replay("archive_messages", properties::archive_messages);
+    mutate("archive_messages", properties::archive_messages);
+}
+
+#[test]
 fn console_messages() {
     replay("console_messages", properties::console_messages);
     mutate("console_messages", properties::console_messages);

@@ -5,6 +5,8 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use ipc::acme::{FromAcme, ToAcme};
+use ipc::archive::question::{ArchiveAnswer, ArchiveQuestion};
+use ipc::archive::{BATCH_ROWS_MAX, ToArchive};
 use ipc::certificates::CertificateSet;
 use ipc::console::{FIELDS_MAX, FromConsole, ToConsole, of_packets};
 use ipc::directory::{DirectoryMessage, FromDirectory, ToDirectory};
@@ -130,6 +132,23 @@ pub(crate) fn console_messages(bytes: &[u8]) {
     for said in of_packets::<FromConsole>(bytes).unwrap_or_default() {
         if let FromConsole::Answer(answer) = said {
             assert!(answer.fields.len() <= FIELDS_MAX && answer.body.len() <= bytes.len());
+        }
+    }
+}
+
+/// What the recorder and the directory process say to each other of the archive can be judged, and rows go in batches
+/// until none is left.
+pub(crate) fn archive_messages(bytes: &[u8]) {
+    for asked in of_packets::<ArchiveQuestion>(bytes).unwrap_or_default() {
+        let _ = asked.is_bounded();
+    }
+    for answer in of_packets::<ArchiveAnswer>(bytes).unwrap_or_default() {
+        let _ = answer.said.bounded();
+    }
+    for mut sent in of_packets::<ToArchive>(bytes).unwrap_or_default() {
+        while !sent.rows.is_empty() {
+            let batch = sent.rows.split_batch(BATCH_ROWS_MAX);
+            assert!((1..=BATCH_ROWS_MAX).contains(&batch.len()));
         }
     }
 }
