@@ -29,6 +29,7 @@ async fn tell_all(asker: &FleetAsker, report: &str, is_drained: bool) -> (bool, 
         FleetSaid::Told {
             is_drained,
             has_namesake,
+            ..
         } => (is_drained, has_namesake),
         said => panic!("{said:?}"),
     }
@@ -57,7 +58,6 @@ async fn list_all(
         match answer.said {
             FleetSaid::Machine(machine) => machines.push(machine),
             FleetSaid::Listed(listed) => return listed.map(|it| (machines, it)),
-            FleetSaid::Told { .. } => {}
             said => panic!("{said:?}"),
         }
     }
@@ -103,15 +103,15 @@ fn what_others_have_written_is_bounded_and_no_machine() {
     let Some(store) = RedisServer::start(&[]) else {
         return;
     };
-    let long = format!("9999999999999 1 0 0 {}", "x".repeat(REPORT_BYTES_MAX + 1));
+    let long = format!("9999999999999 1 0 {}", "x".repeat(REPORT_BYTES_MAX + 1));
     for (machine, value) in [
         ("web2", "no time"),
         ("web3", ""),
         ("web4", &long),
-        ("a b", "9999999999999 1 0 0 {}"),
-        ("x;y", "9999999999999 1 0 0 {}"),
-        ("", "9999999999999 1 0 0 {}"),
-        (&*"n".repeat(65), "9999999999999 1 0 0 {}"),
+        ("a b", "9999999999999 1 0 {}"),
+        ("x;y", "9999999999999 1 0 {}"),
+        ("", "9999999999999 1 0 {}"),
+        (&*"n".repeat(65), "9999999999999 1 0 {}"),
     ] {
         let _ = store.command(&["HSET", REPORTS, machine, value]);
     }
@@ -124,7 +124,7 @@ fn what_others_have_written_is_bounded_and_no_machine() {
         assert_eq!(names(list(&web1, None).await.unwrap()), ["web1"]);
         for number in 0..MACHINES_MAX + 10 {
             let name = format!("made-up-{number}");
-            let _ = store.command(&["HSET", REPORTS, &name, "9999999999999 1 0 0 {}"]);
+            let _ = store.command(&["HSET", REPORTS, &name, "9999999999999 1 0 {}"]);
         }
         assert!(list(&web1, None).await.unwrap().len() <= MACHINES_MAX);
     });
@@ -138,14 +138,18 @@ fn gateway(store: &RedisServer, machine: usize, gateway: u64) -> FleetSettings {
     }
 }
 
+/// Three gateways that say they are the same machine.
+fn three(store: &RedisServer) -> [FleetAsker; 3] {
+    [7, 8, 9].map(|id| FleetAsker::new(gateway(store, 1, id)).unwrap())
+}
+
 #[test]
-fn two_gateways_of_one_name_are_told_and_neither_is_drained_but_one_may_follow_another() {
+fn gateways_of_one_name_are_told_and_none_is_drained_but_one_may_follow_another() {
     let Some(store) = RedisServer::start(&[]) else {
         return;
     };
     run(async {
-        let [first, second, third] =
-            [7, 8, 9].map(|id| FleetAsker::new(gateway(&store, 1, id)).unwrap());
+        let [first, second, third] = three(&store);
         for asker in [&first, &first, &second, &second, &third, &third] {
             assert_eq!(tell_all(asker, "{}", false).await, (false, false));
         }
@@ -159,10 +163,84 @@ fn two_gateways_of_one_name_are_told_and_neither_is_drained_but_one_may_follow_a
         assert_eq!(tell_all(&third, "{}", false).await, (false, true));
         let undone = list_all(&third, Some(("web1", false))).await.unwrap();
         assert_eq!(undone.1, OrderOutcome::Kept);
+        assert_eq!(tell_all(&second, "{}", false).await, (false, true));
     });
     let checked = check_fleet(gateway(&store, 1, 8)).unwrap();
     assert!(checked.has_namesake);
     assert!(!check_fleet(gateway(&store, 2, 8)).unwrap().has_namesake);
+}
+
+#[test]
+fn three_gateways_of_one_name_that_take_turns_are_told() {
+    let Some(store) = RedisServer::start(&[]) else {
+        return;
+    };
+    run(async {
+        let three = three(&store);
+        for is_told in [false, true, true] {
+            for (place, asker) in three.iter().enumerate() {
+                let said = tell_all(asker, "{}", false).await;
+                assert_eq!(said, (false, is_told), "{place}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_drain_under_several_gateways_of_one_name_reaches_no_other_and_is_undone_for_all() {
+    let Some(store) = RedisServer::start(&[]) else {
+        return;
+    };
+    run(async {
+        let [first, second, _] = three(&store);
+        // It was drained while it was alone.
+        assert!(!tell(&first, "{}", false).await);
+        let ordered = list_all(&first, Some(("web1", true))).await.unwrap();
+        assert_eq!(ordered.1, OrderOutcome::Kept);
+        assert!(tell(&first, "{}", false).await);
+        assert!(tell(&second, "{}", false).await);
+        assert_eq!(tell_all(&first, "{}", true).await, (true, true));
+        assert_eq!(tell_all(&second, "{}", true).await, (true, true));
+        let undone = list_all(&first, Some(("web1", false))).await.unwrap();
+        assert_eq!(undone.1, OrderOutcome::Kept);
+        assert_eq!(tell_all(&first, "{}", true).await, (false, true));
+        assert_eq!(tell_all(&first, "{}", false).await, (false, true));
+        assert_eq!(tell_all(&second, "{}", true).await, (false, true));
+        assert_eq!(tell_all(&first, "{}", false).await, (false, true));
+        // One was drained where it stands while the store was away, which has come back empty.
+        assert_eq!(store.command(&["FLUSHALL"]), "OK");
+        assert!(tell(&first, "{}", true).await);
+        for _ in 0..2 {
+            assert_eq!(tell_all(&second, "{}", false).await, (false, true));
+            assert_eq!(tell_all(&first, "{}", true).await, (true, true));
+        }
+    });
+}
+
+#[test]
+fn an_order_of_who_is_drained_and_says_so_never_grows_old() {
+    let Some(store) = RedisServer::start(&[]) else {
+        return;
+    };
+    run(async {
+        let web1 = asker(&store, 1);
+        assert!(!tell(&web1, "{}", false).await);
+        list(&web1, Some(("web1", true))).await.unwrap();
+        let given = || {
+            let order = store.command(&["HGET", ORDERS, "web1"]);
+            order.strip_prefix("1 ").unwrap().parse::<u64>().unwrap()
+        };
+        let now = given();
+        for (days, is_kept_anew) in [(0, false), (2, true), (29, true)] {
+            let order = format!("1 {}", now - days * 86_400_000);
+            let _ = store.command(&["HSET", ORDERS, "web1", &order]);
+            // Who has not heard of it yet leaves it as it is.
+            assert!(tell(&web1, "{}", false).await);
+            assert_eq!(given(), now - days * 86_400_000);
+            assert!(tell(&web1, "{}", true).await);
+            assert_eq!(given() >= now, is_kept_anew || days == 0, "{days}");
+        }
+    });
 }
 
 #[test]
@@ -191,33 +269,6 @@ fn orders_of_machines_that_never_come_back_vanish() {
 }
 
 #[test]
-fn a_machine_is_drained_from_itself_where_the_store_is_away_and_no_other_is() {
-    let Some(mut store) = RedisServer::start(&[]) else {
-        return;
-    };
-    let web1 = asker(&store, 1);
-    store.stop();
-    run(async {
-        let order = DrainOrder {
-            machine: "web1".to_owned(),
-            is_drained: true,
-        };
-        let answers = web1.list(1, Some(&order)).await;
-        let said: Vec<_> = answers.into_iter().map(|it| it.said).collect();
-        let is_told = matches!(
-            said.as_slice(),
-            [
-                FleetSaid::Told { is_drained: true, .. },
-                FleetSaid::Listed(Ok(OrderOutcome::HereAlone(why))),
-            ] if why.contains("does not answer")
-        );
-        assert!(is_told, "{said:?}");
-        let other = list_all(&web1, Some(("web2", true))).await;
-        assert!(other.unwrap_err().contains("does not answer"));
-    });
-}
-
-#[test]
 fn a_check_names_all_commands_that_the_account_lacks_and_leaves_nothing_behind() {
     let Some(store) = RedisServer::start(&[]) else {
         return;
@@ -241,12 +292,14 @@ fn a_check_names_all_commands_that_the_account_lacks_and_leaves_nothing_behind()
     };
     assert!(!user(&["+@all"]).unwrap().has_namesake);
     assert_eq!(store.command(&["DBSIZE"]), "0");
-    let lacking = user(&["+@all", "-hdel", "-ltrim"]).unwrap_err();
-    assert!(lacking.contains("may not use HDEL, LTRIM"), "{lacking}");
+    let lacking = user(&["+@all", "-hdel", "-ltrim", "-time", "-hget"]).unwrap_err();
+    let named = "may not use HDEL, HGET, LTRIM, TIME:";
+    assert!(lacking.contains(named), "{lacking}");
     for right in ["-blpop", "-evalsha", "-script", "-eval"] {
         let lacking = user(&["+@all", right]).unwrap_err();
         assert!(lacking.contains("forbids what is needed"), "{lacking}");
         assert!(lacking.contains(&right[1..]), "{lacking}");
+        assert!(!lacking.contains("fleet check"), "{lacking}");
     }
     // What the guide lists is enough.
     let guide = include_str!("../../../docs/guide/fleet.md");

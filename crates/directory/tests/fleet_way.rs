@@ -52,7 +52,7 @@ fn a_store_is_spoken_to_by_tls_and_only_with_a_certificate_that_is_believed() {
     let mistaken = [
         FleetSettings {
             places: settings(&store, 1, None).places,
-            lease_ms: 1_200,
+            lease_ms: 6_000,
             ..secured(&pem)
         },
         FleetSettings {

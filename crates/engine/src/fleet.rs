@@ -69,7 +69,7 @@ async fn run(shared: &Shared, mut links: mpsc::Receiver<OwnedFd>) {
         is_called: false,
         started: Instant::now(),
         told: None,
-        is_namesake_told: false,
+        has_namesake: false,
         report: OwnReport::default(),
         trips: Trips::default(),
         is_slow_told: false,
@@ -142,7 +142,7 @@ struct Asking<'a> {
     started: Instant,
     /// What was told last of the store.
     told: Option<FleetState>,
-    is_namesake_told: bool,
+    has_namesake: bool,
     report: OwnReport,
     trips: Trips,
     is_slow_told: bool,
@@ -194,19 +194,6 @@ impl Asking<'_> {
             return self.shared.fleet.hear(id, FleetSaid::Listed(why));
         }
         self.send();
-    }
-
-    /// Goes by what operators want of this machine.
-    fn drain(&mut self, is_drained: bool) {
-        if self.shared.fleet.set_drained(is_drained) {
-            self.report.hurry();
-            match is_drained {
-                true => tracing::warn!(
-                    "this machine is drained (nagaya fleet drain): agents say so, connections end with their reply, and what comes is served"
-                ),
-                false => tracing::info!("this machine is drained no more"),
-            }
-        }
     }
 
     fn ask(&mut self, call: FleetCall) {
@@ -272,11 +259,17 @@ impl Asking<'_> {
             }
             FleetSaid::Granted { .. } => self.shared.fleet.set_why(NO_ANSWER),
             FleetSaid::Told {
+                was_drained,
                 is_drained,
                 has_namesake,
             } => {
                 self.tell_namesake(*has_namesake);
-                return self.drain(*is_drained);
+                let fleet = &self.shared.fleet;
+                // What was ordered here in the meantime is later than that.
+                if *was_drained == fleet.is_drained() && fleet.drain(*is_drained) {
+                    self.report.hurry();
+                }
+                return;
             }
             FleetSaid::Machine(_) | FleetSaid::Listed(_) => {
                 return self.shared.fleet.hear(seq, said);
@@ -315,9 +308,9 @@ impl Asking<'_> {
         }
     }
 
-    /// Says once that another gateway has this one's name.
+    /// Says that another gateway has this one's name, when that begins.
     fn tell_namesake(&mut self, has_namesake: bool) {
-        if has_namesake && !std::mem::replace(&mut self.is_namesake_told, true) {
+        if !std::mem::replace(&mut self.has_namesake, has_namesake) && has_namesake {
             tracing::warn!(
                 "another machine of the fleet has the name of this one, so neither can be told from the other or drained: give each a `machine` of its own in [fleet]"
             );

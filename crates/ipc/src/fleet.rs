@@ -57,7 +57,7 @@ pub struct DrainOrder {
 }
 
 /// What became of an order.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OrderOutcome {
     /// The store has it, or there was none.
     Kept,
@@ -65,8 +65,6 @@ pub enum OrderOutcome {
     Unknown,
     /// Several gateways go by that name, so nothing was ordered.
     Several,
-    /// The store could not be told, and why; the machine is this one, and has heard it. At most [`REASON_BYTES_MAX`].
-    HereAlone(String),
 }
 
 /// What the store knows of a machine. Whoever writes to the store may have made it up.
@@ -168,6 +166,8 @@ pub enum FleetSaid {
     },
     /// What is known of this machine.
     Told {
+        /// Whether it had said that it knows that it is to be drained.
+        was_drained: bool,
         /// Whether it is to be drained.
         is_drained: bool,
         /// Whether another gateway says that it is this machine.
@@ -221,7 +221,7 @@ impl DirectoryMessage for ToFleet {
 impl DirectoryMessage for FleetAnswer {
     fn is_bounded(&self) -> bool {
         match &self.said {
-            FleetSaid::Down(why) => why.len() <= REASON_BYTES_MAX,
+            FleetSaid::Down(why) | FleetSaid::Listed(Err(why)) => why.len() <= REASON_BYTES_MAX,
             FleetSaid::Called(called) => called.len() <= CALLED_MAX,
             FleetSaid::Granted {
                 called,
@@ -232,15 +232,9 @@ impl DirectoryMessage for FleetAnswer {
                 let is_bounded = grants.len() <= CLAIMS_MAX && rates.len() <= RATES_MAX;
                 called.len() <= CALLED_MAX && is_bounded
             }
-            FleetSaid::Told { .. } => true,
+            FleetSaid::Told { .. } | FleetSaid::Listed(Ok(_)) => true,
             FleetSaid::Machine(of) => {
                 of.machine.len() <= MACHINE_BYTES_MAX && of.report.len() <= REPORT_BYTES_MAX
-            }
-            FleetSaid::Listed(listed) => {
-                let (Err(why) | Ok(OrderOutcome::HereAlone(why))) = listed else {
-                    return true;
-                };
-                why.len() <= REASON_BYTES_MAX
             }
         }
     }

@@ -112,7 +112,7 @@ fn unheard(name: &str, undo: bool, answer: &str) -> Option<String> {
     Some(match done {
         "here" => format!("{why}: {name} {done_here}"),
         _ => format!(
-            "{why}: the order may be lost; `nagaya fleet {word} {name}` typed on {name} needs no store"
+            "{why}: whether the store has the order is not known, `nagaya fleet` tells it when it answers; `nagaya fleet {word} {name}` typed on {name} needs no store"
         ),
     })
 }

@@ -87,9 +87,15 @@ impl<'a> Attempt<'a> {
         Ok(made)
     }
 
-    /// Notes that there is a connection, and TLS is to begin.
-    pub(crate) fn secure(&self) {
+    /// Agrees upon TLS, over a connection that there is.
+    pub(crate) async fn secure(
+        &self,
+        work: impl Future<Output = io::Result<()>>,
+    ) -> Result<(), Error> {
         self.phase.set(Phase::Securing);
+        work.await.map_err(|error| self.refused(&error))?;
+        self.phase.set(Phase::Connecting);
+        Ok(())
     }
 
     /// Notes that there is a connection and the command goes out.

@@ -3,6 +3,7 @@
 //! The idea: what the gateway's process does is done here, by the same code, with keys of its own (`check.lua` tries each command
 //! first, so that all that are refused are told at once). What machines have there is read and not changed.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 
 use super::machines::Call;
 use super::refusal::is_lasting;
-use super::{FleetAsker, TRIED_KEY};
+use super::{FleetAsker, KEY, TRIED_KEY};
 
 const SCRIPT: &str = include_str!("check.lua");
 /// How often the store is asked to know how long it takes, and how long it is tried again where it does not answer.
@@ -42,14 +43,9 @@ pub fn check_fleet(settings: FleetSettings) -> Result<FleetChecked, String> {
         let asker = Rc::new(FleetAsker::new(settings)?);
         let followed = Rc::clone(&asker);
         tokio::task::spawn_local(async move { followed.follow_sentinels().await });
-        let until = Instant::now() + TRIED;
-        // Sentinels are to be asked, and a connection made.
-        while let Err(why) = asker.machines(Call::default()).await {
-            if Instant::now() >= until || is_lasting(&why) {
-                return Err(why);
-            }
-            tokio::time::sleep(TRY_AGAIN).await;
-        }
+        asker.prefix.set(TRIED_KEY);
+        asker.try_all().await?;
+        asker.prefix.set(KEY);
         let mut checked = FleetChecked {
             longest: Duration::ZERO,
             has_namesake: false,
@@ -59,8 +55,6 @@ pub fn check_fleet(settings: FleetSettings) -> Result<FleetChecked, String> {
             checked.has_namesake = asker.machines(Call::default()).await?.has_namesake;
             checked.longest = checked.longest.max(asked.elapsed());
         }
-        asker.prefix.set(TRIED_KEY);
-        asker.try_all().await?;
         Ok(checked)
     })
 }
@@ -69,17 +63,31 @@ impl FleetAsker {
     /// Does all that the gateway's process does with the store.
     async fn try_all(&self) -> Result<(), String> {
         let list = String::from_utf8_lossy(&self.list_of_calls()).into_owned();
-        self.try_commands(&list).await?;
+        let until = Instant::now() + TRIED;
+        // Sentinels are to be asked, and a connection made.
+        let refused = loop {
+            match self.try_commands(&list).await {
+                Ok(refused) => break refused,
+                Err(why) if Instant::now() >= until || is_lasting(&why) => return Err(why),
+                Err(_) => tokio::time::sleep(TRY_AGAIN).await,
+            }
+        };
+        if !refused.is_empty() {
+            return Err(format!(
+                "the store's account may not use {}: the guide on several machines lists all commands that are needed",
+                Vec::from_iter(refused).join(", ")
+            ));
+        }
         self.listen().await?;
         let said = self.ask(question()).await.said;
         if let FleetSaid::Down(why) = said {
             return Err(why);
         }
-        self.try_commands("").await
+        self.try_commands("").await.map(drop)
     }
 
-    /// Tries commands, deletes what was left behind, and leaves a call in a list.
-    async fn try_commands(&self, list: &str) -> Result<(), String> {
+    /// Tries commands, deletes what was left behind, and leaves a call in a list; which of them are refused.
+    async fn try_commands(&self, list: &str) -> Result<BTreeSet<String>, String> {
         let question = question();
         let claims = question.claims.iter().map(|it| self.key(b"", it.key));
         let rates = question.rates.iter().map(|it| self.key(b"r", it.key));
@@ -89,19 +97,17 @@ impl FleetAsker {
         let RedisReply::Array(refused) = self.eval(SCRIPT, &keys, [list]).await? else {
             return Err("the store's answer is not understood".to_owned());
         };
-        let refused = refused.iter().filter_map(|it| match it {
-            RedisReply::Bytes(command) => Some(String::from_utf8_lossy(command)),
+        let refused = refused.into_iter().filter_map(|it| match it {
+            RedisReply::Bytes(command) => String::from_utf8(command).ok(),
             _ => None,
         });
-        let refused: Vec<_> = refused.collect();
-        match refused.as_slice() {
-            [] => Ok(()),
-            refused => Err(format!(
-                "the store's account may not use {}: the guide on several machines lists all commands that are needed",
-                refused.join(", ")
-            )),
-        }
+        // Whoever answers there may say anything.
+        Ok(refused.filter(|it| is_tried(it)).collect())
     }
+}
+
+fn is_tried(command: &str) -> bool {
+    SCRIPT.contains(&format!("{{'{command}'"))
 }
 
 /// A claim of a permit, and one of a rate.

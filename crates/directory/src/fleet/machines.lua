@@ -1,30 +1,33 @@
 -- What machines say of themselves, and what operators want of them.
--- KEYS: reports, and orders, by machine. ARGV: the machine, the gateway that is that, its report or '', whether it is drained; whom
--- an order is about or '', whether that is to be drained; whether all are to be listed. Flags are '0' or '1'.
+-- KEYS: reports, and orders, by machine. ARGV: the machine, the gateway that is that, its report or '', whether it is drained, whether
+-- it was told of before; whom an order is about or '', whether that is to be drained; whether all are to be listed. Flags are '0' or '1'.
 -- Answers: whether the machine is to be drained, whether several gateways say that they are it, what became of the order (0: no such
 -- machine, 1: kept, 2: it would be about several); of each machine that is listed its name, ms since it was heard of or -1, whether
 -- it is to be drained, whether it is several, its report.
 local KEEP, MOST, MACHINES, REPORT, NAME = 3600000, 10000, 256, 8192, 64
--- How long an order is kept of a machine that is not heard of, and how long it is known that there are several of one name.
-local ORDERS, SEVERAL = 2592000000, 15000
-local reports, orders, machine, gateway, report, drained = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local whom, wish, is_list = ARGV[5], ARGV[6], ARGV[7] == '1'
+-- How long an order is kept of a machine that is not heard of, after how long who is drained has it kept anew, and how long it is known
+-- that there are several of one name.
+local ORDERS, RENEW, SEVERAL = 2592000000, 86400000, 15000
+local reports, orders, machine, gateway, report = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
+local is_drained, is_again = ARGV[4] == '1', ARGV[5] == '1'
+local whom, wish, is_list = ARGV[6], ARGV[7], ARGV[8] == '1'
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- What was heard of a machine: when, of which gateway, of which one before that, and when these took turns.
+-- What was heard of a machine: when, of which gateway, and when gateways took turns.
 local function heard_in(value)
-  local at, of, before, turned, text = string.match(value or '', '^(%d+) (%x+) (%x+) (%d+) (.*)$')
+  local at, of, turned, text = string.match(value or '', '^(%d+) (%x+) (%d+) (.*)$')
   if at and now - at <= KEEP and #text <= REPORT then
-    return {at = tonumber(at), gateway = of, before = before, turned = tonumber(turned), report = text}
+    return {at = tonumber(at), gateway = of, turned = tonumber(turned), report = text}
   end
 end
 local function heard_of(name) return heard_in(redis.call('HGET', reports, name)) end
 local function is_several(it) return it and math.abs(now - it.turned) < SEVERAL end
 
+-- What is wished of a machine, and for how long.
 local function wish_in(value)
   local is_wished, at = string.match(value or '', '^([01]) (%d+)$')
-  return is_wished and now - at <= ORDERS and is_wished
+  if is_wished and now - at <= ORDERS then return is_wished, now - at end
 end
 local function order_of(name) return wish_in(redis.call('HGET', orders, name)) end
 local function order(name, is_wished)
@@ -33,18 +36,15 @@ local function order(name, is_wished)
 end
 
 -- More than there can be were not written by machines, which tell their own again.
-if redis.call('HLEN', reports) > MOST then redis.call('DEL', reports) end
+for _, key in ipairs(KEYS) do
+  if redis.call('HLEN', key) > MOST then redis.call('DEL', key) end
+end
 if report ~= '' then
-  local was, before, turned = heard_of(machine), '0', 0
-  if was then
-    before, turned = was.before, was.turned
-    if was.gateway ~= gateway then
-      -- One that is started again never comes back after another.
-      if was.before == gateway then turned = now end
-      before = was.gateway
-    end
-  end
-  redis.call('HSET', reports, machine, string.format('%.0f %s %s %.0f ', now, gateway, before, turned) .. report)
+  local was = heard_of(machine)
+  local turned = was and was.turned or 0
+  -- One that is started again never comes back after another.
+  if is_again and was and was.gateway ~= gateway then turned = now end
+  redis.call('HSET', reports, machine, string.format('%.0f %s %.0f ', now, gateway, turned) .. report)
   redis.call('PEXPIRE', reports, KEEP)
 end
 
@@ -55,21 +55,26 @@ if whom ~= '' then
     became = 2
   elseif not it and not order_of(whom) then
     became = 0
-  elseif redis.call('HLEN', orders) < MOST then
+  else
     order(whom, wish)
   end
 end
 
--- A store that has lost the order is told it by who is drained; one that is over is forgotten when it was heard.
-local wished = order_of(machine)
-if not wished and drained == '1' and report ~= '' then
-  order(machine, '1')
-  wished = '1'
-elseif wished == '0' and drained == '0' and report ~= '' then
-  redis.call('HDEL', orders, machine)
+-- A store that has lost the order is told it by who is drained; one that is over is forgotten when it was heard. Of several of one name
+-- none begins to be drained, and what one has heard of its end is told to all.
+local several = is_several(heard_of(machine))
+local wished, age = order_of(machine)
+if report ~= '' then
+  if is_drained and (not wished and not several or wished == '1' and age > RENEW) then
+    order(machine, '1')
+    wished = '1'
+  elseif wished == '0' and not is_drained then
+    redis.call('HDEL', orders, machine)
+  end
 end
+local to_drain = wished == '1' and (is_drained or not several)
 
-local answer = {wished == '1' and 1 or 0, is_several(heard_of(machine)) and 1 or 0, became}
+local answer = {to_drain and 1 or 0, several and 1 or 0, became}
 if not is_list then return answer end
 local known, names = {}, {}
 local function machine_of(name)

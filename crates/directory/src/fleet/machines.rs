@@ -47,20 +47,17 @@ impl FleetAsker {
         let told = self.machines(call).await;
         self.is_telling.set(false);
         // What was not told is told the next time.
-        let MachinesReply {
-            is_drained,
-            has_namesake,
-            ..
-        } = told.ok()?;
+        let told = told.ok()?;
+        self.has_told.set(true);
         let said = FleetSaid::Told {
-            is_drained,
-            has_namesake,
+            was_drained: is_drained,
+            is_drained: told.is_drained,
+            has_namesake: told.has_namesake,
         };
         Some(answer(0, said))
     }
 
-    /// Says which machines there are, after what an operator wants of one. Where the store does not hear that, this machine
-    /// does, if it is meant.
+    /// Says which machines there are, after what an operator wants of one.
     pub async fn list(&self, id: u64, order: Option<&DrainOrder>) -> Vec<FleetAnswer> {
         let call = Call {
             order,
@@ -68,25 +65,14 @@ impl FleetAsker {
             ..Call::default()
         };
         let mut said = Vec::new();
-        let listed = match self.machines(call).await {
-            Ok(told) => {
-                said.extend(told.machines.into_iter().map(FleetSaid::Machine));
-                Ok(told.order)
-            }
-            Err(mut why) => {
-                ipc::codec::cut(&mut why, REASON_BYTES_MAX);
-                match order.filter(|it| it.machine == self.settings.machine) {
-                    Some(order) => {
-                        said.push(FleetSaid::Told {
-                            is_drained: order.is_drained,
-                            has_namesake: false,
-                        });
-                        Ok(OrderOutcome::HereAlone(why))
-                    }
-                    None => Err(why),
-                }
-            }
-        };
+        let listed = self.machines(call).await.map(|told| {
+            said.extend(told.machines.into_iter().map(FleetSaid::Machine));
+            told.order
+        });
+        let listed = listed.map_err(|mut why| {
+            ipc::codec::cut(&mut why, REASON_BYTES_MAX);
+            why
+        });
         said.push(FleetSaid::Listed(listed));
         said.into_iter().map(|said| answer(id, said)).collect()
     }
@@ -98,7 +84,8 @@ impl FleetAsker {
             .order
             .map_or(("", false), |it| (it.machine.as_str(), it.is_drained));
         let gateway = format!("{:x}", self.settings.gateway);
-        let of_machine = [own, &gateway, call.report, flag(call.is_drained)];
+        let is_again = flag(self.has_told.get());
+        let of_machine = [own, &gateway, call.report, flag(call.is_drained), is_again];
         let of_others = [whom, flag(wish), flag(call.is_list)];
         let keys = [b"m", b"o"].map(|key| [self.prefix.get(), key].concat());
         let words = of_machine.into_iter().chain(of_others);

@@ -78,6 +78,8 @@ pub struct FleetAsker {
     asked: Cell<usize>,
     /// Whether this machine is just told of: what is told later is never heard before.
     is_telling: Cell<bool>,
+    /// Whether the store was told of it before.
+    has_told: Cell<bool>,
     /// What stores call the script, once one has it.
     script: RefCell<Option<Vec<u8>>>,
 }
@@ -133,6 +135,7 @@ impl FleetAsker {
             is_deaf: Cell::default(),
             asked: Cell::default(),
             is_telling: Cell::default(),
+            has_told: Cell::default(),
             script: RefCell::default(),
         };
         if asker.settings.sentinel.is_none() {

@@ -6,7 +6,7 @@
 use stores::{Error, Kind};
 
 /// Words that a store, or whoever speaks with it, refuses with; what they mean.
-const MEANINGS: [(&str, &str); 11] = [
+const MEANINGS: [(&str, &str); 12] = [
     ("WRONGPASS", PASSWORD),
     ("invalid password", PASSWORD),
     (
@@ -18,13 +18,14 @@ const MEANINGS: [(&str, &str); 11] = [
     ("unauthenticated", LOGIN),
     ("NOPERM", ACCOUNT),
     ("ACL failure", ACCOUNT),
+    ("user executing the script can't run", ACCOUNT),
     (
         "DENIED",
         "the store lets nobody in from another machine: give it a password (`requirepass`)",
     ),
     (
         "READONLY",
-        "the store is a replica: have `store` name the primary, or Sentinels",
+        "the store is a replica: `store`, or the Sentinels there, have to name the primary",
     ),
     (
         "OOM ",
@@ -37,7 +38,8 @@ const MEANINGS: [(&str, &str); 11] = [
 ];
 const PASSWORD: &str = "the store refuses the password in `password_file`, or the user in `store`";
 const LOGIN: &str = "the store wants a password: add `?password_file=FILE` to `store`";
-const ACCOUNT: &str = "the store forbids what is needed: `nagaya fleet check` says which commands";
+const ACCOUNT: &str =
+    "the store forbids what is needed: the guide on several machines lists all commands";
 
 /// Why the store that is asked over TLS, or not, has not answered: in its own words where it has some, and with what they mean.
 pub(super) fn told(error: &Error, is_secured: bool) -> String {

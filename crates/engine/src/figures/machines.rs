@@ -21,7 +21,7 @@ const VERSION_CHARS_MAX: usize = 32;
 const DIGEST_CHARS_MAX: usize = 12;
 const PART_CHARS_MAX: usize = 32;
 const LIMIT_CHARS_MAX: usize = 200;
-/// Parts of a configuration.
+/// Parts of a configuration, of one machine and of all.
 const PARTS_MAX: usize = 64;
 /// Requests a second that are believed.
 const PER_S_MAX: f64 = 1e9;
@@ -33,9 +33,9 @@ const NO_FLEET: &str = "the configuration in force has no `[fleet]`";
 
 /// Answers `fleet`, with `json` after it or not.
 pub(crate) fn machines(shared: &Shared, is_json: bool) -> String {
-    match collect(shared, None) {
-        Ok((_, of, _)) if is_json => control::json(&of),
-        Ok((_, of, store)) => table(&of, &store),
+    match collect(shared) {
+        Ok((of, _)) if is_json => control::json(&of),
+        Ok((of, store)) => table(&of, &store),
         Err(why) => format!("error: {why}\n"),
     }
 }
@@ -50,10 +50,10 @@ pub(crate) fn drain(shared: &Shared, machine: &str, is_drained: bool) -> String 
         machine: machine.to_owned(),
         is_drained,
     };
-    if fleet::collect(shared).is_none() {
+    let Some(own) = (shared.generation()).and_then(|it| it.limits.machine.clone()) else {
         return format!("error: {NO_FLEET}\n");
-    }
-    match collect(shared, Some(order)).map(|(outcome, ..)| outcome) {
+    };
+    match shared.fleet.list(Some(order)).map(|(outcome, _)| outcome) {
         Ok(OrderOutcome::Kept) => "done\n".to_owned(),
         Ok(OrderOutcome::Unknown) => {
             format!("error: no machine of the fleet is called `{machine}`\n")
@@ -61,7 +61,11 @@ pub(crate) fn drain(shared: &Shared, machine: &str, is_drained: bool) -> String 
         Ok(OrderOutcome::Several) => format!(
             "error: several machines are called `{machine}`, and all would be drained: give each a `machine` of its own in [fleet]\n"
         ),
-        Ok(OrderOutcome::HereAlone(why)) => format!("here: {why}\n"),
+        // This machine needs no store to hear of it.
+        Err(why) if own == machine => {
+            shared.fleet.drain(is_drained);
+            format!("here: {why}\n")
+        }
         Err(why) => format!("undone: {why}\n"),
     }
 }
@@ -75,16 +79,13 @@ pub(crate) fn drained(shared: &Shared) -> String {
     word.to_owned()
 }
 
-/// What became of the order, the machines, and how the store is, in words.
-fn collect(
-    shared: &Shared,
-    order: Option<DrainOrder>,
-) -> Result<(OrderOutcome, FleetMachines, String), String> {
+/// The machines, and how the store is, in words.
+fn collect(shared: &Shared) -> Result<(FleetMachines, String), String> {
     let lease = shared.generation().and_then(|it| it.limits.fleet);
     let (Some(fleet), Some(rules)) = (fleet::collect(shared), lease) else {
         return Err(NO_FLEET.to_owned());
     };
-    let (outcome, reports) = shared.fleet.list(order)?;
+    let (_, reports) = shared.fleet.list(None)?;
     let mut machines: Vec<_> = reports.into_iter().map(machine).collect();
     compare(&mut machines);
     let words = fleet::store(&fleet);
@@ -94,7 +95,7 @@ fn collect(
         limits: sizes(shared, &machines),
         machines,
     };
-    Ok((outcome, of, words))
+    Ok((of, words))
 }
 
 /// What the limits that machines tell of are here.
@@ -170,7 +171,7 @@ fn printable(text: &str, chars_max: usize) -> String {
 fn compare(machines: &mut [FleetMachine]) {
     let digests = machines.iter().flat_map(|it| it.digests.keys().cloned());
     let parts: BTreeSet<String> = digests.collect();
-    for part in parts {
+    for part in parts.into_iter().take(PARTS_MAX) {
         let mut votes = BTreeMap::<Option<String>, (usize, bool)>::new();
         let tell = |it: &&FleetMachine| !it.is_lost() && !it.digests.is_empty();
         for it in machines.iter().filter(tell) {
@@ -189,8 +190,9 @@ fn compare(machines: &mut [FleetMachine]) {
 }
 
 fn table(of: &FleetMachines, store: &str) -> String {
-    let (lease_s, old_s) = (of.lease_s, REPORT_PAUSE.as_secs());
-    let mut out = format!("{store} · lease {lease_s} s · figures are up to {old_s} s old\n");
+    let (lease_s, pause_s) = (of.lease_s, REPORT_PAUSE.as_secs());
+    let mut out =
+        format!("{store} · lease {lease_s} s · machines tell of themselves every {pause_s} s\n");
     let rows = of.machines.iter().map(|it| {
         let here = if it.here { " (here)" } else { "" };
         let heard = it.heard_ago_s;
@@ -395,7 +397,7 @@ mod tests {
         };
         let shown = table(&of, "store answers");
         for told in [
-            "store answers · lease 5 s · figures are up to 3 s old\n",
+            "store answers · lease 5 s · machines tell of themselves every 3 s\n",
             "web2 differs: limits b, log c",
             "several machines are called web2",
             "web1 5/4/3, web2 5/4/3",

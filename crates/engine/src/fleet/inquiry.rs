@@ -53,6 +53,19 @@ impl FleetInquiry {
         (us > 0).then(|| Duration::from_micros(us))
     }
 
+    /// Goes by what operators want of this machine; whether that is new.
+    pub(crate) fn drain(&self, is_drained: bool) -> bool {
+        let is_new = self.set_drained(is_drained);
+        match is_drained {
+            _ if !is_new => {}
+            true => tracing::warn!(
+                "this machine is drained (nagaya fleet drain): agents say so, connections end with their reply, and what comes is served"
+            ),
+            false => tracing::info!("this machine is drained no more"),
+        }
+        is_new
+    }
+
     /// Notes whether the machine is drained; whether that is new.
     pub(super) fn set_drained(&self, is_drained: bool) -> bool {
         self.is_drained.swap(is_drained, Relaxed) != is_drained

@@ -72,13 +72,18 @@ impl OwnReport {
 
     /// Notes what came to rates since they were looked at before.
     fn look_at_rates(&mut self, shared: &Shared, now: Instant) {
+        // What came in a moment is no rate.
+        if matches!(&self.before, Some((since, _)) if now - *since < REPORT_PAUSE / 2) {
+            return;
+        }
         let (mut sums, mut rates) = (BTreeMap::new(), Vec::new());
         for (limit, look) in figures::fleet::rates(shared) {
             let refused = look.totals.refused.iter().sum::<u64>();
             let begun = look.totals.admitted;
             let sum = [begun, begun + refused + look.queued];
-            if let Some((since, before)) = &self.before {
-                let before = before.get(&limit).copied().unwrap_or_default();
+            if let Some((since, before)) = &self.before
+                && let Some(&before) = before.get(&limit)
+            {
                 let over_s = (now - *since).as_secs_f64().max(f64::EPSILON);
                 let [begun_per_s, came_per_s] = [0, 1].map(|at| {
                     let [sum, before] = [sum, before].map(|it| it[at]);

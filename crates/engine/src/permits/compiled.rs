@@ -45,6 +45,8 @@ pub struct Limits {
     pub(super) needs_file: bool,
     /// By which rules permits are leased of a store that machines share.
     pub(crate) fleet: Option<FleetRules>,
+    /// What this machine is called among them.
+    pub(crate) machine: Option<String>,
     /// Digests of the configuration's parts, where there are such rules.
     pub(crate) digests: BTreeMap<String, String>,
     /// Workers of the gateway.
@@ -258,6 +260,10 @@ impl<'a> Builder<'a> {
                 fleet: model.fleet.as_ref().map(|fleet| FleetRules {
                     lease: Duration::from_millis(fleet.lease_ms),
                     machines_min: fleet.machines,
+                }),
+                machine: model.fleet.as_ref().map(|fleet| {
+                    let own = fleet.machine.clone();
+                    own.unwrap_or_else(|| os::kernel::name().node)
                 }),
                 digests: (model.fleet.iter().flat_map(|_| config::digests(model))).collect(),
                 ..Limits::default()

@@ -185,7 +185,7 @@ fn machines_tell_where_they_differ_and_one_is_drained_from_another_until_that_is
 
     // Without the store each is drained from itself alone, and the store hears of it.
     store.stop();
-    let unheard = "the order may be lost; `nagaya fleet drain web2` typed on web2 needs no store";
+    let unheard = "is not known, `nagaya fleet` tells it when it answers; `nagaya fleet drain web2` typed on web2 needs no store";
     await_fleet(&web1, &["drain", "web2"], 1, &["does not answer", unheard]);
     await_fleet(&web2, &["drain", "web2"], 1, &["web2 is drained"]);
     agent.await_line("drain");
@@ -193,6 +193,36 @@ fn machines_tell_where_they_differ_and_one_is_drained_from_another_until_that_is
     await_machines(&web1, "the store to be told", |all| {
         all.iter().any(|it| it.machine == "web2" && it.to_drain)
     });
+}
+
+#[test]
+fn a_machine_is_drained_from_itself_where_the_store_stands_still_and_of_another_nobody_knows() {
+    let Some(store) = RedisServer::start(&[]) else {
+        return;
+    };
+    let web1 = start(&store, "web1", 5);
+    // The store is waited for longer than any operator.
+    let web2 = Gateway::with_config(NAGAYA, &CONFIG.replace("\"2s\"", "\"60s\""))
+        .with("store", store.address())
+        .with("machine", "web2")
+        .with("concurrent", 5)
+        .start();
+    await_machines(&web1, "two machines", |all| all.len() == 2);
+    store.pause();
+    let unknown = [
+        "whether the store has the order is not known",
+        "typed on web2",
+    ];
+    await_fleet(&web1, &["drain", "web2"], 1, &unknown);
+    await_fleet(&web2, &["drain", "web2"], 1, &["web2 is drained"]);
+    await_told(&web2, "status", " · drained");
+    store.resume();
+    await_machines(&web1, "the store to be told", |all| {
+        all.iter()
+            .any(|it| it.machine == "web2" && it.to_drain && it.drained)
+    });
+    let undo = ["undrain", "web2", "--timeout", "600"];
+    await_fleet(&web1, &undo, 0, &["web2: serves\n"]);
 }
 
 #[test]

@@ -280,9 +280,7 @@ impl Redis {
     ) -> Result<RedisConnection, Error> {
         let mut socket = attempt.dial(&self.stores.names).await?;
         if let (Some(tls), Address::Tcp { host, .. }) = (&login.tls, self.server.address()) {
-            attempt.secure();
-            let secured = socket.secure(tls, host).await;
-            secured.map_err(|error| attempt.refused(&error))?;
+            attempt.secure(socket.secure(tls, host)).await?;
         }
         let mut connection = RedisConnection::new(socket);
         let commands = login.commands();
