@@ -133,7 +133,7 @@ impl Archive {
     /// Writes rows, all or none.
     pub async fn write(&self, rows: &ArchiveRows) -> ArchiveSaid {
         let said = match self
-            .within(&self.session, WAIT, async |client| {
+            .within(&self.session, (CONNECT_MAX, WAIT), async |client| {
                 self.put(client, rows).await
             })
             .await
@@ -149,33 +149,33 @@ impl Archive {
         said.bounded()
     }
 
-    /// Does something over the connection of a place, which is closed where that fails or is given up; what is
-    /// refused is taken back.
+    /// Does something over the connection of a place, which is closed where that fails or is given up; what the
+    /// server refuses or ends is taken back.
     async fn within<T>(
         &self,
         place: &ArchivePlace,
-        wait: Duration,
+        (connect_max, wait): (Duration, Duration),
         work: impl AsyncFnOnce(&Client) -> Result<T, ArchiveFailure>,
     ) -> Result<T, ArchiveFailure> {
         let open = place.take().filter(|it| !it.client.is_closed());
         let session = match open {
             Some(session) => session,
             None => {
-                let connected = tokio::time::timeout(CONNECT_MAX, self.connect()).await;
+                let connected = tokio::time::timeout(connect_max, self.connect()).await;
                 let late = |_| ArchiveFailure::Down("it does not connect in time".to_owned());
                 connected.map_err(late)??
             }
         };
         let done = tokio::time::timeout(wait, async {
             let done = work(&session.client).await;
-            if let Err(ArchiveFailure::Refused(_)) = &done {
+            if let Err(ArchiveFailure::Refused(_) | ArchiveFailure::Late(_)) = &done {
                 session.client.batch_execute("ROLLBACK").await?;
             }
             done
         });
         let late = |_| ArchiveFailure::Late("it does not answer in time".to_owned());
         let done = done.await.map_err(late)?;
-        if matches!(done, Ok(_) | Err(ArchiveFailure::Refused(_))) {
+        if !matches!(done, Err(ArchiveFailure::Down(_))) {
             place.replace(Some(session));
         }
         done
@@ -301,7 +301,7 @@ impl Archive {
             return;
         }
         let thinned = self
-            .within(&self.session, THIN_MAX, async |client| {
+            .within(&self.session, (CONNECT_MAX, THIN_MAX), async |client| {
                 self.thin(client).await
             })
             .await;

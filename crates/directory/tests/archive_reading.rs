@@ -79,10 +79,14 @@ fn all_machines_come_to_their_sum_and_each_to_its_own() {
         let parts = if heard == 0 { vec![] } else { vec![sum, sum] };
         assert_eq!(requests(&found), parts, "{machine:?}");
         let bytes = found.sites.iter().map(|it| it.durations.len());
-        assert_eq!(bytes.sum::<usize>(), heard * 60 * 3);
-        let samples: Vec<_> = found.samples.iter().map(|it| it.sums).collect();
-        let sums = [30.0 * heard as f64, sum as f64, 0.5, 2.0];
-        assert_eq!(samples, vec![sums; parts.len()], "{machine:?}");
+        assert_eq!(bytes.sum::<usize>(), heard * 60 * (4 + 3));
+        // Parts begin where a machine's own do, the first where the question does.
+        let is_begin = |at_s: i64| at_s % 1_800 == 0 || at_s == now_s - 3_540;
+        assert!(found.samples.iter().all(|it| is_begin(it.at_s)));
+        let samples = |place: usize| found.samples.iter().map(move |it| it.sums[place]);
+        let sums = [0, 1].map(|place| samples(place).sum::<f64>());
+        assert_eq!(sums, [60.0 * heard as f64, 2.0 * sum as f64], "{machine:?}");
+        assert!(samples(2).all(|it| it == 0.5) && samples(3).all(|it| it == 2.0));
         let incidents = found
             .incidents
             .iter()
@@ -118,7 +122,7 @@ fn what_is_asked_for_is_what_comes() {
         sites: ["a.example", "b.example"].map(site).into(),
         incidents: Vec::new(),
     };
-    rows.sites[0].numbers = [i64::MAX; SITE_NUMBERS];
+    rows.sites[0].numbers = [1 << 48; SITE_NUMBERS];
     for machine in ["web1", "web2"] {
         write(&server, machine, &rows);
     }
@@ -156,9 +160,9 @@ fn what_is_asked_for_is_what_comes() {
         assert_eq!(found.samples.len(), summed, "{begin:?} {unlike:?} {filter}");
     }
     for (names, filter, expected) in [
-        (None, "", vec![i64::MAX, 2]),
+        (None, "", vec![1 << 49, 2]),
         (None, "b.ex", vec![2]),
-        (Some(texts(&["a.example"])), "", vec![i64::MAX]),
+        (Some(texts(&["a.example"])), "", vec![1 << 49]),
         (Some(vec![]), "", vec![]),
     ] {
         let mut question = question(now_s, None);
@@ -170,18 +174,75 @@ fn what_is_asked_for_is_what_comes() {
 }
 
 #[test]
+fn a_broken_machine_harms_no_other() {
+    let Some(server) = Postgres::start(&[]) else {
+        return;
+    };
+    let now_s = now_s();
+    write(&server, "web1", &rows(now_s, 60, 1));
+    let sound = found(&server, &question(now_s, None));
+    write(&server, "broken", &ArchiveRows::default());
+    let wrong = ["1.7e308", "'NaN'", "'Infinity'", "'-Infinity'", "-1.7e308"];
+    let columns = ["count", "sum", "low", "high"];
+    for (place, (column, wrong)) in columns
+        .iter()
+        .flat_map(|column| wrong.map(|it| (column, it)))
+        .enumerate()
+    {
+        // Two in a part, whose sum would be none.
+        let values = columns.map(|it| if it == *column { wrong } else { "1" });
+        let at = [0, 1].map(|more| now_s - 60 * place as i64 - more);
+        let values = at.map(|at| format!("('broken', 'load1', {at}, {})", values.join(", ")));
+        server.sql(&format!(
+            "INSERT INTO nagaya_samples VALUES {}",
+            values.join(", ")
+        ));
+    }
+    for (place, wrong) in [-1, i64::MIN, i64::MAX].into_iter().enumerate() {
+        for number in 0..SITE_NUMBERS {
+            let mut numbers = [1; SITE_NUMBERS];
+            numbers[number] = if number == 4 { i64::MIN } else { wrong };
+            let numbers = numbers.map(|it| format!("'{it}'")).join(", ");
+            let at = now_s - 60 * number as i64 - place as i64 - 1;
+            server.sql(&format!(
+                "INSERT INTO nagaya_sites VALUES ('broken', 'a.example', {at}, '\\x01', {numbers})"
+            ));
+        }
+    }
+    // Durations that say nothing, and more of them than a minute can have.
+    for (place, bytes) in [0, 1, 20_000, DURATIONS_BYTES_MAX].into_iter().enumerate() {
+        server.sql(&format!(
+            "INSERT INTO nagaya_sites VALUES ('broken', 'a.example', {}, decode(repeat('00', {bytes}), 'hex'), {})",
+            now_s - 60 * place as i64 - 30,
+            ["0"; SITE_NUMBERS].join(", ")
+        ));
+    }
+    let beside = found(&server, &question(now_s, None));
+    let by_time = |found: &ArchiveFound| {
+        let mut samples = found.samples.clone();
+        samples.sort_by_key(|it| it.at_s);
+        samples
+    };
+    assert_eq!(by_time(&beside), by_time(&sound));
+    assert_eq!(beside.sites, sound.sites);
+    assert!(!beside.cut.durations);
+}
+
+#[test]
 fn what_is_too_long_is_left_out_or_refused() {
     let Some(server) = Postgres::start(&[]) else {
         return;
     };
     let now_s = now_s();
-    let mut rows = rows(now_s, 60, 1);
-    for site in &mut rows.sites {
-        site.durations = vec![0; DURATIONS_BYTES_MAX / 60 + 1];
-    }
-    while !rows.is_empty() {
-        write(&server, "web1", &rows.split_batch(2_000));
-    }
+    write(&server, "web1", &rows(now_s, 60, 1));
+    // As long as one may be, of as many as there must be.
+    let sql = format!(
+        "INSERT INTO nagaya_sites SELECT 'web' || n, site, at, decode(repeat('00', 12288), 'hex'), {} \
+        FROM nagaya_sites, generate_series(2, {}) AS n",
+        ["0"; SITE_NUMBERS].join(", "),
+        DURATIONS_BYTES_MAX / 12_288 / 60 + 2
+    );
+    server.sql(&sql);
     let left_out = found(&server, &question(now_s, None));
     assert!(left_out.cut.durations && left_out.sites.iter().all(|it| it.durations.is_empty()));
     assert_eq!(requests(&left_out), [30, 30]);
@@ -219,7 +280,7 @@ fn one_that_is_away_or_locked_is_said_to_be_soon() {
         });
         let locked = read(&server, &question(now_s, None));
         server.sql(&format!("SELECT pg_cancel_backend(pid) {holder}"));
-        let is_said = matches!(locked, ArchiveRead::Down(_) | ArchiveRead::Late);
+        let is_said = matches!(locked, ArchiveRead::Failed(_) | ArchiveRead::Late);
         assert!(is_said, "{locked:?}");
     });
     server.stop();

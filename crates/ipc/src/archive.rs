@@ -256,6 +256,12 @@ impl<T: serde::de::DeserializeOwned> ArchiveEnd<T> {
     pub fn receive(&mut self, link: BorrowedFd<'_>) -> io::Result<Option<T>> {
         self.incoming.receive(link)
     }
+
+    /// Bytes that have come of what is not all there yet.
+    #[must_use]
+    pub fn bytes_come(&self) -> usize {
+        self.incoming.bytes_come()
+    }
 }
 
 impl ArchiveSaid {

@@ -456,6 +456,11 @@ impl<T: DeserializeOwned> Incoming<T> {
         }
         Err(BadMessage::new("a message in too many packets").into())
     }
+
+    /// Bytes that have come of a message that is not all there yet.
+    pub(crate) fn bytes_come(&self) -> usize {
+        self.message.len()
+    }
 }
 
 /// Adds a packet to what has come of a message; the message, where that is its end.

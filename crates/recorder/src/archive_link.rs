@@ -14,8 +14,8 @@ use config::reason;
 use ipc::archive::ArchiveEnd;
 use ipc::archive::question::{ArchiveAnswer, ArchiveQuestion, ArchiveRead, ArchivedMachine};
 
-/// How long an answer may take: longer than the process that asks the database gives it.
-const ANSWER_MAX: Duration = Duration::from_secs(3);
+/// How long nothing may come of an answer: longer than the process that asks the database gives it.
+const ANSWER_MAX: Duration = Duration::from_secs(6);
 /// How long one that is away is taken to be.
 const AWAY_MAX: Duration = Duration::from_secs(5);
 /// How often it is asked which machines there are, while somebody looks at pages.
@@ -39,7 +39,9 @@ pub(crate) struct ArchiveLink {
 
 #[derive(Debug)]
 struct UnderWay {
+    /// When it was put, or something came of its answer, which has so many bytes by now.
     since: Instant,
+    bytes: usize,
     /// For whom: the number of the console's question, if it is for one.
     page: Option<u64>,
     question: ArchiveQuestion,
@@ -119,6 +121,7 @@ impl ArchiveLink {
         let since = Instant::now();
         self.asked = Some(UnderWay {
             since,
+            bytes: 0,
             page,
             question,
         });
@@ -126,11 +129,17 @@ impl ArchiveLink {
 
     /// What has come of what was asked for a page: its number, and that.
     pub(crate) fn heard(&mut self) -> Option<(u64, SaidForPage)> {
-        let (id, since) = self.asked.as_ref().map(|it| (it.question.id, it.since))?;
-        let said = match self.receive(id) {
+        let id = self.asked.as_ref()?.question.id;
+        let received = self.receive(id);
+        let asked = self.asked.as_mut()?;
+        let bytes = self.end.bytes_come();
+        if std::mem::replace(&mut asked.bytes, bytes) < bytes {
+            asked.since = Instant::now();
+        }
+        let said = match received {
             Ok(Some(said)) => said,
-            Ok(None) if since.elapsed() < ANSWER_MAX => return None,
-            Ok(None) => ArchiveRead::Down("it does not answer in time".to_owned()),
+            Ok(None) if asked.since.elapsed() < ANSWER_MAX => return None,
+            Ok(None) => ArchiveRead::Late,
             Err(error) => {
                 self.lose(&error);
                 let why = "there is no link to the process that has the connection";
@@ -144,7 +153,7 @@ impl ArchiveLink {
                 self.machines_asked = Some(Instant::now());
             }
             ArchiveRead::Down(_) => self.away = Some((Instant::now(), said.clone())),
-            ArchiveRead::TooMuch | ArchiveRead::Late => {}
+            ArchiveRead::TooMuch | ArchiveRead::Late | ArchiveRead::Failed(_) => {}
         }
         let asked = self.asked.take()?;
         Some((asked.page?, (asked.question, said)))

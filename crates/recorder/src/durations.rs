@@ -4,6 +4,8 @@
 //! The idea: each doubling has 32 equal buckets, so that what is told is off by at most 1.6 %; only
 //! buckets with something in them are kept, for a minute of most sites has few.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// Buckets of a doubling, as a logarithm.
@@ -62,24 +64,24 @@ impl Durations {
         Durations { buckets }
     }
 
-    /// What another machine counted, one after the other; of what cannot be understood nothing.
+    /// What other machines counted in their minutes, each behind its length: of what cannot be understood nothing.
     pub(crate) fn of_archive(mut bytes: &[u8]) -> Durations {
-        let mut sum = Durations::default();
-        while !bytes.is_empty() {
-            let Ok((minute, rest)) = postcard::take_from_bytes::<Durations>(bytes) else {
+        // Minutes may be many, and each have little.
+        let mut sums = BTreeMap::<u16, u64>::new();
+        while let Some((length, rest)) = bytes.split_first_chunk() {
+            let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
+            let Some((minute, rest)) = rest.split_at_checked(length) else {
                 break;
             };
             bytes = rest;
-            let is_sorted = minute.buckets.is_sorted_by(|(one, _), (two, _)| one < two);
-            let is_known = minute
-                .buckets
-                .last()
-                .is_none_or(|(it, _)| *it < BUCKETS_END);
-            if is_sorted && is_known {
-                sum.merge(&minute);
+            let minute = postcard::from_bytes::<Durations>(minute).unwrap_or_default();
+            let is_known = |(bucket, _): &(u16, u64)| *bucket < BUCKETS_END;
+            for (bucket, count) in minute.buckets.into_iter().filter(is_known) {
+                let sum = sums.entry(bucket).or_default();
+                *sum = sum.saturating_add(count);
             }
         }
-        sum
+        Durations::of_buckets(sums.into_iter().collect())
     }
 
     /// How many there are.
@@ -164,11 +166,13 @@ mod tests {
         let [mut one, mut two] = [Durations::default(), Durations::default()];
         one.add(100, 3);
         two.add(5_000, 1);
-        let bytes = |it: &Durations| postcard::to_stdvec(it).expect("memory");
-        let unsorted = Durations::of_buckets(vec![(7, 1), (7, u64::MAX)]);
-        let unknown = Durations::of_buckets(vec![(BUCKETS_END, 1)]);
-        let all = [&one, &unsorted, &two, &unknown].map(bytes).concat();
-        let cut = [&*all, &[9, 0xff]].concat();
+        let framed = |it: &[u8]| [&u32::to_be_bytes(it.len() as u32), it].concat();
+        let bytes = |it: &Durations| framed(&postcard::to_stdvec(it).expect("memory"));
+        let unknown = bytes(&Durations::of_buckets(vec![(BUCKETS_END, 1)]));
+        // What one machine's minute says wrong is no end of another's.
+        let broken = framed(&[9, 0xff]);
+        let all = [bytes(&one), broken, unknown, bytes(&two)].concat();
+        let cut = [&*all, &[0, 0, 0, 9, 0xff]].concat();
         one.merge(&two);
         assert_eq!(Durations::of_archive(&all), one);
         assert_eq!(Durations::of_archive(&cut), one);

@@ -21,8 +21,9 @@ use tokio_postgres::{Client, Error, Row};
 
 use super::{Archive, ArchiveFailure, KnownArchive, SITE_COLUMNS, answer_all, note_end};
 
-/// How long a question may take, the connection with it: less than the console waits.
+/// How long a question may take, beside the connection: together less than the console waits.
 const READ_MAX: Duration = Duration::from_millis(2_700);
+const READ_CONNECT_MAX: Duration = Duration::from_secs(2);
 /// Groups are few, which no planner sees of parts of time: to sort all rows for them takes five times as long. So
 /// nothing is asked for in an order, either.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
@@ -32,13 +33,23 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
 /// Bytes of a name, and of what is told of an incident: what is longer is none of ours.
 const NAME_BYTES_MAX: i32 = 400;
 const CONTENT_BYTES_MAX: i32 = 64 * 1024;
+/// What a machine may say of a figure's minute: all that are kept still come to a number. No number is smaller.
+const SOUND_SAMPLE: &str =
+    "count > 0 AND count < 1e16 AND abs(sum) < 1e16 AND abs(low) < 1e16 AND abs(high) < 1e16";
+/// And of a count of a site's minute.
+const SITE_COUNT_MAX: i64 = 1 << 48;
+/// Durations of minutes that had any, each behind its length; none has more than these bytes.
+const DURATIONS: &str = "FILTER (WHERE octet_length(durations) BETWEEN 2 AND 12288)";
 /// Names in order, each found by the one before: there are many rows of each.
 const NAMES: &str = "WITH RECURSIVE found AS ((SELECT name FROM nagaya_samples ORDER BY name LIMIT 1) UNION ALL \
     SELECT (SELECT name FROM nagaya_samples WHERE name > found.name ORDER BY name LIMIT 1) \
     FROM found WHERE found.name IS NOT NULL) \
-    SELECT name FROM found WHERE name IS NOT NULL AND octet_length(name) <= $1 LIMIT $2";
+    SELECT name FROM found WHERE name IS NOT NULL AND octet_length(name) <= $1 \
+    AND (cardinality($3::text[]) = 0 OR EXISTS (SELECT FROM unnest($3::text[]) AS it WHERE starts_with(name, it))) \
+    AND NOT EXISTS (SELECT FROM unnest($4::text[]) AS it WHERE starts_with(name, it)) \
+    AND ($5 = '' OR strpos(lower(name), $5) > 0) LIMIT $2";
 /// Minutes of sites in a question's parts of time.
-const OF_SITES: &str = "FROM nagaya_sites WHERE machine = ANY($1) AND at >= $2 AND at < $3 \
+const OF_SITES: &str = "FROM nagaya_sites WHERE ($1::text IS NULL OR machine = $1) AND at >= $2 AND at < $3 \
     AND ($5::text[] IS NULL OR site = ANY($5)) AND octet_length(site) <= $6 \
     AND ($7 = '' OR strpos(lower(site), $7) > 0)";
 
@@ -57,24 +68,26 @@ impl From<Error> for NotRead {
 impl Archive {
     /// Reads what is asked for, which is bounded.
     pub async fn read(&self, question: &ArchiveQuestion) -> ArchiveRead {
-        let read = self.within(&self.reading, READ_MAX, async |client| {
+        let waits = (READ_CONNECT_MAX, READ_MAX);
+        let read = self.within(&self.reading, waits, async |client| {
             match self.find(client, question).await {
                 Ok(found) => Ok(ArchiveRead::Found(found.into())),
                 Err(NotRead::TooMuch) => {
                     client.batch_execute("ROLLBACK").await?;
                     Ok(ArchiveRead::TooMuch)
                 }
+                // Where it still takes a ROLLBACK, it is not away.
+                Err(NotRead::Failed(ArchiveFailure::Down(why))) => {
+                    Err(ArchiveFailure::Refused(why))
+                }
                 Err(NotRead::Failed(failure)) => Err(failure),
             }
         });
-        // To connect takes of the same time.
-        let read = match tokio::time::timeout(READ_MAX, read).await {
-            Ok(Ok(read)) => read,
-            Ok(Err(ArchiveFailure::Late(_))) => ArchiveRead::Late,
-            Ok(Err(ArchiveFailure::Down(why) | ArchiveFailure::Refused(why))) => {
-                ArchiveRead::Down(why)
-            }
-            Err(_) => ArchiveRead::Down("it does not answer in time".to_owned()),
+        let read = match read.await {
+            Ok(read) => read,
+            Err(ArchiveFailure::Late(_)) => ArchiveRead::Late,
+            Err(ArchiveFailure::Refused(why)) => ArchiveRead::Failed(why),
+            Err(ArchiveFailure::Down(why)) => ArchiveRead::Down(why),
         };
         read.bounded()
     }
@@ -90,23 +103,19 @@ impl Archive {
             machines: machines(client).await?,
             ..ArchiveFound::default()
         };
-        let known = found.machines.iter().map(|it| it.name.as_str());
-        let machines: Vec<&str> = match &question.machine {
-            Some(machine) => vec![machine],
-            None => known.collect(),
-        };
+        let machine = question.machine.as_deref();
         let time = (question.from_s, question.to_s);
         if let Some(wanted) = &question.samples {
             found.names = names(client, wanted).await?;
             let summed = usize::try_from(wanted.summed_max).unwrap_or(usize::MAX);
             let summed: Vec<&str> = found.names.iter().take(summed).map(|it| &**it).collect();
-            found.samples = samples(client, &summed, &machines, time, wanted.step_s).await?;
+            found.samples = samples(client, &summed, machine, time, wanted.step_s).await?;
         }
         if let Some(wanted) = &question.sites {
-            (found.sites, found.cut.durations) = sites(client, wanted, &machines).await?;
+            (found.sites, found.cut.durations) = sites(client, wanted, machine).await?;
         }
         if question.incidents == IncidentsWanted::Last {
-            let incidents = incidents(client, &machines, time).await?;
+            let incidents = incidents(client, machine, time).await?;
             (found.incidents, found.cut.incidents) = incidents;
         }
         client.batch_execute("COMMIT").await?;
@@ -119,10 +128,10 @@ fn number(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Every machine that ever sent.
+/// The machines that ever sent, in order; of too many those that were heard last.
 async fn machines(client: &Client) -> Result<Vec<ArchivedMachine>, Error> {
     let sql = "SELECT machine, extract(epoch FROM heard)::int8 FROM nagaya_machines \
-        WHERE octet_length(machine) <= $1::int8 ORDER BY machine LIMIT $2";
+        WHERE octet_length(machine) <= $1::int8 ORDER BY heard DESC, machine LIMIT $2";
     let given: [&(dyn ToSql + Sync); 2] = [&number(MACHINE_BYTES_MAX), &number(MACHINES_MAX)];
     let rows = client.query(sql, &given).await?;
     let machine = |row: &Row| {
@@ -131,26 +140,29 @@ async fn machines(client: &Client) -> Result<Vec<ArchivedMachine>, Error> {
             heard_s: row.try_get(1)?,
         })
     };
-    rows.iter().map(machine).collect()
+    let mut machines = rows
+        .iter()
+        .map(machine)
+        .collect::<Result<Vec<_>, Error>>()?;
+    machines.sort_unstable_by(|one, two| one.name.cmp(&two.name));
+    Ok(machines)
 }
 
 /// The names that are wanted, in order.
 async fn names(client: &Client, wanted: &SamplesWanted) -> Result<Vec<String>, NotRead> {
-    let given: [&(dyn ToSql + Sync); 2] = [&NAME_BYTES_MAX, &number(NAMES_MAX + 1)];
+    let given: [&(dyn ToSql + Sync); 5] = [
+        &NAME_BYTES_MAX,
+        &number(NAMES_MAX + 1),
+        &wanted.begin,
+        &wanted.unlike,
+        &wanted.filter,
+    ];
     let rows = client.query(NAMES, &given).await?;
     if rows.len() > NAMES_MAX {
         return Err(NotRead::TooMuch);
     }
-    let begins = |name: &str, with: &[String]| with.iter().any(|it| name.starts_with(&**it));
-    let mut names = Vec::new();
-    for row in rows {
-        let name: String = row.try_get(0)?;
-        let is_like = wanted.begin.is_empty() || begins(&name, &wanted.begin);
-        let has = wanted.filter.is_empty() || name.to_lowercase().contains(&wanted.filter);
-        if is_like && has && !begins(&name, &wanted.unlike) {
-            names.push(name);
-        }
-    }
+    let names = rows.iter().map(|row| row.try_get(0));
+    let mut names = names.collect::<Result<Vec<String>, Error>>()?;
     // The database has an order of its own.
     names.sort_unstable();
     Ok(names)
@@ -160,23 +172,25 @@ async fn names(client: &Client, wanted: &SamplesWanted) -> Result<Vec<String>, N
 async fn samples(
     client: &Client,
     names: &[&str],
-    machines: &[&str],
+    machine: Option<&str>,
     (from_s, to_s): (i64, i64),
     step_s: u32,
 ) -> Result<Vec<ArchivedSample>, NotRead> {
-    let sql = "SELECT name, (at - $3) / $5 * $5 + $3, sum(count), sum(sum), min(low), max(high) \
-        FROM nagaya_samples WHERE name = ANY($1) AND machine = ANY($2) AND at >= $3 AND at < $4 \
-        GROUP BY 1, 2 LIMIT $6";
+    let sql = format!(
+        "SELECT name, greatest(at / $5 * $5, $3), sum(count), sum(sum), min(low), max(high) \
+        FROM nagaya_samples WHERE name = ANY($1) AND ($2::text IS NULL OR machine = $2) \
+        AND at >= $3 AND at < $4 AND {SOUND_SAMPLE} GROUP BY 1, 2 LIMIT $6"
+    );
     let step_s = i64::from(step_s);
     let given: [&(dyn ToSql + Sync); 6] = [
         &names,
-        &machines,
+        &machine,
         &from_s,
         &to_s,
         &step_s,
         &number(SAMPLES_MAX + 1),
     ];
-    let rows = client.query(sql, &given).await?;
+    let rows = client.query(&sql, &given).await?;
     if rows.len() > SAMPLES_MAX {
         return Err(NotRead::TooMuch);
     }
@@ -199,13 +213,13 @@ async fn samples(
 async fn sites(
     client: &Client,
     wanted: &SitesWanted,
-    machines: &[&str],
+    machine: Option<&str>,
 ) -> Result<(Vec<ArchivedSite>, bool), NotRead> {
     let (Some(from_s), Some(to_s)) = (wanted.edges.first(), wanted.edges.last()) else {
         return Ok((Vec::new(), false));
     };
     let given: [&(dyn ToSql + Sync); 7] = [
-        &machines,
+        &machine,
         from_s,
         to_s,
         &wanted.edges,
@@ -216,9 +230,15 @@ async fn sites(
     let most = i64::MAX;
     let sums =
         SITE_COLUMNS.map(|it| format!(", least(greatest(sum({it}), -{most}), {most})::int8"));
+    // Where visits go on, fewer may have bounced than were said to have.
+    let sound = SITE_COLUMNS.map(|it| {
+        let least = if it == "bounces" { -SITE_COUNT_MAX } else { 0 };
+        format!(" AND {it} BETWEEN {least} AND {SITE_COUNT_MAX}")
+    });
+    let of_sites = format!("{OF_SITES}{} GROUP BY 1, 2", sound.concat());
     let sql = format!(
-        "SELECT site, width_bucket(at, $4::int8[]) - 1, sum(octet_length(durations))::int8{} \
-        {OF_SITES} GROUP BY 1, 2 LIMIT {}",
+        "SELECT site, width_bucket(at, $4::int8[]) - 1, \
+        coalesce(sum(octet_length(durations) + 4) {DURATIONS}, 0)::int8{} {of_sites} LIMIT {}",
         sums.concat(),
         SITES_MAX + 1
     );
@@ -245,14 +265,14 @@ async fn sites(
         return Ok((sites, true));
     }
     let sql = format!(
-        "SELECT site, width_bucket(at, $4::int8[]) - 1, string_agg(durations, ''::bytea) \
-        {OF_SITES} GROUP BY 1, 2"
+        "SELECT site, width_bucket(at, $4::int8[]) - 1, \
+        string_agg(int4send(octet_length(durations)) || durations, ''::bytea) {DURATIONS} {of_sites}"
     );
     for row in client.query(&sql, &given).await? {
         let of: (&str, i64) = (row.try_get(0)?, row.try_get::<_, i32>(1)?.into());
         let known = sites.binary_search_by(|it| (&*it.site, it.at_s).cmp(&of));
         if let Some(site) = known.ok().and_then(|place| sites.get_mut(place)) {
-            site.durations = row.try_get(2)?;
+            site.durations = row.try_get::<_, Option<_>>(2)?.unwrap_or_default();
         }
     }
     Ok((sites, false))
@@ -261,38 +281,45 @@ async fn sites(
 /// What went wrong last, and whether there was more.
 async fn incidents(
     client: &Client,
-    machines: &[&str],
+    machine: Option<&str>,
     (from_s, to_s): (i64, i64),
 ) -> Result<(Vec<(String, ArchivedIncident)>, bool), Error> {
-    let sql = "SELECT machine, at, kind, what, times, content FROM nagaya_incidents \
-        WHERE machine = ANY($1) AND at >= $2 AND at < $3 \
-        AND octet_length(what) <= $4 AND octet_length(content) <= $5 \
-        ORDER BY at DESC, machine, kind, what LIMIT $6";
-    let given: [&(dyn ToSql + Sync); 6] = [
-        &machines,
+    // What there is no room for any more is known by a row without content.
+    let order = "ORDER BY at DESC, machine, kind, what";
+    let sql = format!(
+        "WITH last AS (SELECT * FROM nagaya_incidents \
+        WHERE ($1::text IS NULL OR machine = $1) AND at >= $2 AND at < $3 \
+        AND octet_length(machine) <= $4 AND octet_length(what) <= $4 AND octet_length(content) <= $5 \
+        {order} LIMIT $6), \
+        summed AS (SELECT *, sum(octet_length(machine) + octet_length(what) + octet_length(content)) \
+        OVER ({order}) AS bytes FROM last) \
+        SELECT machine, at, kind, what, times, CASE WHEN bytes <= $7 THEN content END \
+        FROM summed {order}"
+    );
+    let given: [&(dyn ToSql + Sync); 7] = [
+        &machine,
         &from_s,
         &to_s,
         &NAME_BYTES_MAX,
         &CONTENT_BYTES_MAX,
         &number(INCIDENTS_MAX + 1),
+        &number(INCIDENTS_BYTES_MAX),
     ];
-    let rows = client.query(sql, &given).await?;
-    let (mut incidents, mut bytes) = (Vec::new(), 0);
+    let rows = client.query(&sql, &given).await?;
+    let mut incidents = Vec::new();
     for row in rows {
-        let (machine, what, content): (String, String, String) =
-            (row.try_get(0)?, row.try_get(3)?, row.try_get(5)?);
-        bytes += machine.len() + what.len() + content.len();
-        if incidents.len() >= INCIDENTS_MAX || bytes > INCIDENTS_BYTES_MAX {
+        let content: Option<String> = row.try_get(5)?;
+        let Some(content) = content.filter(|_| incidents.len() < INCIDENTS_MAX) else {
             return Ok((incidents, true));
-        }
+        };
         let incident = ArchivedIncident {
             at_s: row.try_get(1)?,
             kind: row.try_get(2)?,
-            what,
+            what: row.try_get(3)?,
             times: row.try_get(4)?,
             content,
         };
-        incidents.push((machine, incident));
+        incidents.push((row.try_get(0)?, incident));
     }
     Ok((incidents, false))
 }

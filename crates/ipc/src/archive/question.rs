@@ -71,7 +71,7 @@ pub struct SamplesWanted {
     pub filter: String,
     /// Of so many of them, in the order of their names, there are sums.
     pub summed_max: u32,
-    /// Each part of time, in seconds.
+    /// Each part of time, in seconds: they begin at its multiples, as on a machine's own disk.
     pub step_s: u32,
 }
 
@@ -114,8 +114,10 @@ pub enum ArchiveRead {
     TooMuch,
     /// It took too long.
     Late,
-    /// The database cannot be reached or used for now. At most [`REASON_BYTES_MAX`].
+    /// The database cannot be reached for now. At most [`REASON_BYTES_MAX`].
     Down(String),
+    /// The database refuses this question. At most [`REASON_BYTES_MAX`].
+    Failed(String),
 }
 
 /// What there is.
@@ -129,7 +131,8 @@ pub struct ArchiveFound {
     pub names: Vec<String>,
     /// Figures over time, each at the beginning of its part.
     pub samples: Vec<ArchivedSample>,
-    /// Sites; a row's time is the number of its part, from 0. Durations are those of minutes, one after the other.
+    /// Sites; a row's time is the number of its part, from 0. Durations are those of minutes, one after the other,
+    /// each behind its length, of four bytes.
     pub sites: Vec<ArchivedSite>,
     /// What went wrong, the last first: the machine, and what.
     pub incidents: Vec<(String, ArchivedIncident)>,
@@ -186,7 +189,9 @@ impl ArchiveRead {
     pub fn bounded(mut self) -> ArchiveRead {
         match &mut self {
             ArchiveRead::Found(found) if !found.fits() => return ArchiveRead::TooMuch,
-            ArchiveRead::Down(why) => codec::cut(why, REASON_BYTES_MAX),
+            ArchiveRead::Failed(why) | ArchiveRead::Down(why) => {
+                codec::cut(why, REASON_BYTES_MAX);
+            }
             ArchiveRead::Found(_) | ArchiveRead::TooMuch | ArchiveRead::Late => {}
         }
         self

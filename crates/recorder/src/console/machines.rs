@@ -109,8 +109,10 @@ fn wanted(asking: &Asking<'_>) -> Result<Option<(ArchiveQuestion, PartsOfTime)>,
             question.samples = Some(whole.samples(tenants(asking.scope), FIGURES_MAX));
         }
         Page::Live(LivePage::Limits) => {
-            let begin = vec![LIMIT_FIGURES.to_owned()];
-            question.samples = Some(by_tier.samples(begin, FIGURES_MAX));
+            question.samples = Some(SamplesWanted {
+                filter: asking.filter.clone(),
+                ..by_tier.samples(limits(asking.scope), FIGURES_MAX)
+            });
             question.incidents = IncidentsWanted::Last;
         }
         Page::Site(..) | Page::Live(_) => return Ok(None),
@@ -160,6 +162,19 @@ fn tenants(scope: &ConsoleScope) -> Vec<String> {
                 .collect()
         }
     }
+}
+
+/// How figures begin of the limits of a scope, and of limits that tenants have parts of.
+fn limits(scope: &ConsoleScope) -> Vec<String> {
+    let ConsoleScope::Tenants(tenants) = scope else {
+        return vec![LIMIT_FIGURES.to_owned()];
+    };
+    let shared = ["plan ", "site directory:", "rule directory:"].map(str::to_owned);
+    let own = tenants.iter().map(|it| format!("tenant {}", it.tenant));
+    let sites = tenants.iter().flat_map(|it| &it.sites);
+    let sites = sites.flat_map(|site| ["site", "rule"].map(|level| format!("{level} {site}")));
+    let all = shared.into_iter().chain(own).chain(sites);
+    all.map(|limit| format!("{LIMIT_FIGURES}{limit}")).collect()
 }
 
 fn of_history(asking: &Asking<'_>, step: SampleStep) -> SamplesWanted {
@@ -252,7 +267,7 @@ pub(super) fn answer(asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPage> {
     };
     let asking = Asking {
         moment: &moment,
-        notes: notes(asking, found),
+        notes: notes(asking, &wanted, found),
         address: asking.address.clone(),
         filter: asking.filter.clone(),
         ..*asking
@@ -275,8 +290,12 @@ fn is_same(asked: &ArchiveQuestion, wanted: &ArchiveQuestion) -> bool {
 }
 
 /// What the figures are, and what is not among them.
-fn notes(asking: &Asking<'_>, found: &ArchiveFound) -> Vec<&'static str> {
+fn notes(asking: &Asking<'_>, wanted: &ArchiveQuestion, found: &ArchiveFound) -> Vec<&'static str> {
     let telling = asking.telling();
+    let summed = wanted.samples.as_ref().map(|it| it.summed_max as usize);
+    // History says by itself of how many figures it shows some.
+    let is_summed_in_part = asking.address.page != Page::History
+        && summed.is_some_and(|summed| found.names.len() > summed);
     let is_old = asking
         .range()
         .is_ok_and(|(from, _)| from < asking.today().saturating_sub(ARCHIVE_DAYS));
@@ -293,6 +312,13 @@ fn notes(asking: &Asking<'_>, found: &ArchiveFound) -> Vec<&'static str> {
             telling.say(
                 "Of what was sent 31 days are kept.",
                 "送信された記録は 31 日間保存されます。",
+            ),
+        ),
+        (
+            is_summed_in_part,
+            telling.say(
+                "Not all figures are counted, there are too many: a filter finds the others.",
+                "項目が多すぎるため、一部だけを数えています。絞り込みで探せます。",
             ),
         ),
         (
@@ -329,14 +355,14 @@ fn kept_alone(asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPage> {
 fn away(asking: &Asking<'_>, read: &ArchiveRead) -> Result<ConsoleAnswer, NoPage> {
     let telling = asking.telling();
     let told = match read {
-        ArchiveRead::Down(why) if *asking.scope == ConsoleScope::All => {
+        ArchiveRead::Down(why) | ArchiveRead::Failed(why) if *asking.scope == ConsoleScope::All => {
             let told = telling.say(
                 "The database that machines send figures to cannot be read",
                 "マシンの記録の送信先データベースを読めません",
             );
             format!("{told}: {why}")
         }
-        ArchiveRead::Down(_) => telling
+        ArchiveRead::Down(_) | ArchiveRead::Failed(_) => telling
             .say(
                 "Figures of all machines cannot be read for now: try again later.",
                 "全マシンの記録を現在読めません。しばらくしてから再度お試しください。",

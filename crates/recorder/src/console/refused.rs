@@ -75,11 +75,15 @@ impl Refused {
             // Sums of counts are whole.
             let sum = sums.sum as u64;
             match count {
-                LimitCount::Waited => refused.limit(limit).waited += sum,
+                LimitCount::Waited => {
+                    let row = refused.limit(limit);
+                    row.waited = row.waited.saturating_add(sum);
+                }
                 LimitCount::Refused(reason) => {
                     let row = refused.limit(limit);
-                    row.refused += sum;
-                    *row.reasons.entry(reason.into()).or_default() += sum;
+                    row.refused = row.refused.saturating_add(sum);
+                    let of_reason = row.reasons.entry(reason.into()).or_default();
+                    *of_reason = of_reason.saturating_add(sum);
                 }
                 LimitCount::Key(key) => refused.keys.push((limit.into(), key.into(), sum)),
             }

@@ -44,6 +44,7 @@ pub(crate) fn said(question: &ArchiveQuestion) -> ArchiveRead {
     let mut durations = Durations::default();
     durations.add(2_000, 8);
     let durations = postcard::to_stdvec(&durations).unwrap();
+    let durations = [&u32::to_be_bytes(durations.len() as u32), &*durations].concat();
     let parts = question
         .sites
         .as_ref()
@@ -56,7 +57,7 @@ pub(crate) fn said(question: &ArchiveQuestion) -> ArchiveRead {
                 site: (*site).into(),
                 at_s: part,
                 numbers,
-                durations: [&*durations, &*durations, &[0xff]].concat(),
+                durations: [&*durations, &*durations, &[0, 0, 0, 9, 0xff]].concat(),
             })
     });
     let sample = |name: &str| ArchivedSample {
