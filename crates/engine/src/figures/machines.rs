@@ -414,18 +414,18 @@ mod tests {
         lied.version = "\u{202e}x\n".repeat(1_000);
         lied.digests.insert("\u{7}".to_owned(), String::new());
         let lease = FleetLease {
-            limit: "\u{1b}]0;x\u{7}".repeat(9_999),
+            limit: "\u{1b}]0;x\u{7}".repeat(99),
             leased: u64::MAX,
             ..FleetLease::default()
         };
-        lied.leases = vec![lease; 1_000];
+        lied.leases = vec![lease; 100];
         let rate = FleetRate {
-            limit: "\u{7}".repeat(9_999),
+            limit: "\u{7}".repeat(999),
             begun_per_s: f64::MAX,
             came_per_s: -1.0,
             queued: u64::MAX,
         };
-        lied.rates = vec![rate; 1_000];
+        lied.rates = vec![rate; 100];
         for number in 0..1_000 {
             lied.digests.insert(format!("{number}\u{7}"), String::new());
         }
