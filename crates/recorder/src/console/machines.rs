@@ -317,8 +317,8 @@ fn notes(asking: &Asking<'_>, wanted: &ArchiveQuestion, found: &ArchiveFound) ->
         (
             is_summed_in_part,
             telling.say(
-                "Not all figures are counted, there are too many: a filter finds the others.",
-                "項目が多すぎるため、一部だけを数えています。絞り込みで探せます。",
+                "Not all figures are counted, there are too many.",
+                "項目が多すぎるため、一部だけを数えています。",
             ),
         ),
         (
