@@ -1,11 +1,11 @@
 //! What operators ask of the machines of a fleet, and whether this one is drained.
 //!
 //! The idea: an operator waits on a thread of the control socket, no worker does; the fleet's thread takes the question to the
-//! store. There is one at a time: a later one takes the place of an earlier.
+//! store. There is one at a time, and a later one waits for it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ipc::fleet::{DrainOrder, FleetSaid, MACHINES_MAX, MachineReport, OrderOutcome};
 use tokio::sync::Notify;
@@ -35,6 +35,8 @@ pub(crate) struct FleetInquiry {
 struct Listing {
     /// The number of the question.
     id: u64,
+    /// Whether somebody waits for its answer.
+    is_open: bool,
     /// What comes before it, until it is taken to the store.
     question: Option<Option<DrainOrder>>,
     machines: Vec<MachineReport>,
@@ -94,21 +96,26 @@ impl FleetInquiry {
         &self,
         order: Option<DrainOrder>,
     ) -> Result<(OrderOutcome, Vec<MachineReport>), String> {
-        let mut listing = self.lock();
-        let id = listing.id + 1;
+        let until = Instant::now() + PATIENCE;
+        let is_open = |it: &mut Listing| it.is_open;
+        let waited = (self.listed).wait_timeout_while(self.lock(), PATIENCE, is_open);
+        let mut listing = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if listing.is_open {
+            return Err(self.why());
+        }
         *listing = Listing {
-            id,
+            id: listing.id + 1,
+            is_open: true,
             question: Some(order),
             ..Listing::default()
         };
         self.asked.notify_one();
-        let is_open = |it: &mut Listing| it.id == id && it.answer.is_none();
-        let waited = self.listed.wait_timeout_while(listing, PATIENCE, is_open);
+        let rest = until.saturating_duration_since(Instant::now());
+        let is_unanswered = |it: &mut Listing| it.answer.is_none();
+        let waited = (self.listed).wait_timeout_while(listing, rest, is_unanswered);
         let mut listing = waited.unwrap_or_else(PoisonError::into_inner).0;
-        if listing.id != id {
-            return Err("somebody else asked at the same time: ask again".to_owned());
-        }
-        listing.question = None;
+        (listing.is_open, listing.question) = (false, None);
+        self.listed.notify_all();
         let answer = listing.answer.take();
         let outcome = answer.unwrap_or_else(|| Err(self.why()))?;
         Ok((outcome, std::mem::take(&mut listing.machines)))
@@ -189,5 +196,27 @@ mod tests {
         // Where this thread stood still for all of its patience, it was not heard.
         assert!(listed.is_err() || listed.is_ok_and(|it| it.1.len() == MACHINES_MAX));
         assert!(inquiry.take().is_none());
+    }
+
+    #[test]
+    fn operators_who_ask_at_the_same_time_are_all_answered() {
+        let inquiry = Arc::<FleetInquiry>::default();
+        let begun = Instant::now();
+        let asking = [0; 3].map(|_| {
+            let inquiry = Arc::clone(&inquiry);
+            std::thread::spawn(move || inquiry.list(None))
+        });
+        while !asking.iter().all(|it| it.is_finished()) {
+            match inquiry.take() {
+                Some((id, _)) => inquiry.hear(id, FleetSaid::Listed(Ok(OrderOutcome::Kept))),
+                None => std::thread::yield_now(),
+            }
+        }
+        let answered = asking.map(|it| it.join().unwrap().is_ok());
+        // Unless this machine stood still for all of their patience.
+        assert!(
+            answered == [true; 3] || begun.elapsed() >= PATIENCE,
+            "{answered:?}"
+        );
     }
 }

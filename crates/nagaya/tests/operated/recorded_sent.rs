@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::Command;
-use std::time::Instant;
 
 use jiff::Timestamp;
 use rustix::process::Signal;
@@ -133,20 +132,20 @@ fn each_console_shows_one_or_all(gateways: &[Gateway; 3], database: &mut Postgre
         }
         let alone = seen(gateway, "site/a.example/visits?machine=web2");
         assert!(alone.text().contains("kept by each machine alone"));
-        assert_eq!(seen(gateway, "load?machine=web4").status, 404);
+        eventually(PATIENCE, "no such machine", || {
+            let unknown = seen(gateway, "load?machine=web4");
+            (unknown.status == 404).then_some(())
+        });
     }
     database.stop();
     let [first, ..] = gateways;
-    let begun = Instant::now();
-    let away = seen(first, "load?machine=*");
-    let (status, text, took) = (away.status, away.text(), begun.elapsed());
-    assert_eq!(status, 503, "{text}");
-    assert!(
-        text.contains("that machines send figures to cannot be read: "),
-        "{text}"
-    );
-    // Three seconds, as much again where the one before is still waited for, and a slow machine.
-    assert!(took < PATIENCE / 3, "{took:?}");
+    eventually(PATIENCE, "one that is away", || {
+        let away = seen(first, "load?machine=*");
+        assert_eq!(away.status, 503, "{}", away.text());
+        let why = "that machines send figures to cannot be read: ";
+        // Or that it takes too long, where this machine stands still.
+        away.text().contains(why).then_some(())
+    });
     await_requests(first, &load(""), 300);
     database.restart();
     await_requests(first, &load("&machine=*"), 600);
