@@ -252,16 +252,7 @@ impl RingWriter {
                 return Err(Dropped::Full);
             }
         }
-        // Both of its cache lines come from afar, while the record is put together.
-        let at = self.next_record();
-        self.ring.set(at, 0);
-        self.ring.set(at + RECORD_WORDS / 2, 0);
         Ok(())
-    }
-
-    /// Where the next record is to be.
-    fn next_record(&self) -> usize {
-        RECORDS_AT + self.records as usize % RECORDS_MAX * RECORD_WORDS
     }
 
     /// The hash of a text, which is told where it was not; 0 for an empty one.
@@ -301,7 +292,8 @@ impl RingWriter {
 
     /// Writes a record, after [`RingWriter::begin`] has found room for it.
     pub fn push(&mut self, record: &RingRecord) {
-        self.ring.set_all(self.next_record(), &record.to_words());
+        let at = self.records as usize % RECORDS_MAX * RECORD_WORDS;
+        self.ring.set_all(RECORDS_AT + at, &record.to_words());
         self.records = self.records.wrapping_add(1);
         self.ring.publish(RECORDS_WRITTEN, self.records);
     }
