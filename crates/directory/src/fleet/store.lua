@@ -8,9 +8,10 @@
 -- Or -1: a later word of the holder was heard.
 local FORGET, CALM, CALL_KEYS, CALLS = 3600000, 400, 64, 8
 local RECORD, SIZE = '>I3I3I3I3I2I1I6', 21
--- Of rates, in us: how long demand is told over, a machine is remembered, what its part brings is kept for it, also if it was
--- not known, and is kept for others, and until a bucket is full that nothing is known of.
-local WINDOW, RECENT, CREDIT, FIRST, KEPT, UNKNOWN = 50000, 200000, 100000, 25000, 15000, 60000000
+-- Of rates: over how many us demand is told, or in how many it brings so many; for how many such windows a machine is remembered, and
+-- what its part brings is kept for it; for which part of one where it was not known; hundredths of one that are kept for others; us
+-- until a bucket is full that nothing is known of.
+local WINDOW, LEAST, RECENT, CREDIT, FIRST, KEPT, UNKNOWN = 50000, 4, 4, 2, 2, 30, 60000000
 local ASKER, ASKER_SIZE = '>I3I3I7', 13
 local machine, seq, lease = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
 local holder = 'h' .. machine .. '.' .. ARGV[2]
@@ -202,12 +203,13 @@ for number = permits + 2, #KEYS do
     full = math.max(full, now_us, quiet * 1000 + math.min(burst, UNKNOWN))
     full = math.min(full + math.min(spent, burst), now_us + burst)
     local level = math.floor((now_us + burst - full) * 1000 / each)
-    local window = math.floor(WINDOW * 1000 / each)
+    local window_us = math.max(WINDOW, math.floor(each * LEAST / 1000))
+    local window = math.floor(window_us * 1000 / each)
     demand = math.min(demand, window, 0xffffff)
-    local askers, total, since = {}, demand, now_us - FIRST
+    local askers, total, since = {}, demand, now_us - math.floor(window_us / FIRST)
     for at = 8, #text, ASKER_SIZE do
       local of, wants, from_us = struct.unpack(ASKER, text, at)
-      if from_us + RECENT > now_us and from_us <= now_us then
+      if from_us + window_us * RECENT > now_us and from_us <= now_us then
         if of == id then
           since = from_us
         else
@@ -216,7 +218,7 @@ for number = permits + 2, #KEYS do
         end
       end
     end
-    since = math.max(since, now_us - CREDIT)
+    since = math.max(since, now_us - window_us * CREDIT)
     count = math.min(want, level)
     if demand > 0 then
       local mine = {id = id, want = demand, weight = 1, since = now_us}
@@ -227,16 +229,17 @@ for number = permits + 2, #KEYS do
         for at, of in ipairs(divide(window, askers, turn, function(it) return it.want end)) do
           if askers[at] == mine then part = of end
         end
-        local own = math.floor((now_us - since) * part / WINDOW)
-        count = math.min(count, math.max(own, level - math.floor(KEPT * 1000 / each)))
-        mine.since = math.min(now_us, since + (part > 0 and math.floor(count * WINDOW / part) or 0))
+        local own = math.floor((now_us - since) * part / window_us)
+        local kept = math.min(math.floor(window * KEPT / 100), math.max(math.floor(burst * 1000 / each) - 1, 0))
+        count = math.min(count, math.max(own, level - kept))
+        mine.since = math.min(now_us, since + (part > 0 and math.floor(count * window_us / part) or 0))
       end
     end
     full = full + math.ceil(count * each / 1000)
     local out, keep = {struct.pack('>I7', full)}, full - now_us
     for _, it in ipairs(askers) do
       out[#out + 1] = struct.pack(ASKER, it.id, it.want, it.since)
-      keep = math.max(keep, RECENT)
+      keep = math.max(keep, window_us * RECENT)
     end
     if keep > 0 then
       redis.call('SET', KEYS[number], table.concat(out), 'PX', string.format('%.0f', math.ceil(keep / 1000)))

@@ -7,15 +7,16 @@
 
 use super::{RateClaim, RateGrant, divide};
 
-/// Over how long demand is told, in microseconds.
+/// Over how long demand is told, in microseconds: a rate brings four in that time, or more.
 pub(super) const WINDOW_US: u64 = 50_000;
-/// How long a machine is remembered that asked for much.
-const RECENT_US: u64 = 200_000;
-/// For how long at the most what its part brings is kept for a machine, and for how long it is where it was not known.
-const CREDIT_US: u64 = 100_000;
-const FIRST_CREDIT_US: u64 = 25_000;
-/// How much of what is in the bucket is kept for others where machines compete: what the rate brings in that time.
-const KEPT_US: u64 = 15_000;
+const WINDOW_MIN: u64 = 4;
+/// How many windows a machine is remembered that asked for much.
+const RECENT: u64 = 4;
+/// For how many windows at the most what its part brings is kept for a machine, and for which part of one it is where it was not known.
+const CREDIT: u64 = 2;
+const FIRST_CREDIT: u64 = 2;
+/// How many hundredths of a window's are kept in the bucket for others where machines compete, unless it would run over.
+const KEPT: u64 = 30;
 /// How long it takes at the most until a bucket is full of which nothing is known.
 pub(super) const UNKNOWN_US: u64 = 60_000_000;
 /// Demand as it is kept.
@@ -75,13 +76,17 @@ impl Bucket {
         let spent_us = claim.spent_us.min(full_us);
         let full_at_us = (known_us + spent_us).min(now_us + full_us);
         let level = (now_us + full_us - full_at_us) * 1_000 / interval_ns;
-        let window = u32::try_from(WINDOW_US * 1_000 / interval_ns).unwrap_or(u32::MAX);
+        let window_us = window_us(interval_ns);
+        let brought = window_us.saturating_mul(1_000) / interval_ns;
+        let window = u32::try_from(brought).unwrap_or(u32::MAX);
         let demand = claim.demand.min(window).min(DEMAND_MAX);
         self.askers
-            .retain(|it| it.since_us + RECENT_US > now_us && it.since_us <= now_us);
+            .retain(|it| it.since_us + window_us * RECENT > now_us && it.since_us <= now_us);
         let own = self.askers.iter().find(|it| it.id == id);
-        let since_us = own.map_or(now_us.saturating_sub(FIRST_CREDIT_US), |it| it.since_us);
-        let since_us = since_us.max(now_us.saturating_sub(CREDIT_US));
+        let since_us = own.map_or(now_us.saturating_sub(window_us / FIRST_CREDIT), |it| {
+            it.since_us
+        });
+        let since_us = since_us.max(now_us.saturating_sub(window_us * CREDIT));
         self.askers.retain(|it| it.id != id);
         let mut count = u64::from(want).min(level);
         if demand > 0 {
@@ -94,9 +99,11 @@ impl Bucket {
             let total: u64 = self.askers.iter().map(|it| u64::from(it.demand)).sum();
             if total > u64::from(window) {
                 let part = self.part(id, window, turn);
-                let own = (now_us - since_us) * part / WINDOW_US;
-                count = count.min(own.max(level.saturating_sub(KEPT_US * 1_000 / interval_ns)));
-                let spent_us = (count * WINDOW_US).checked_div(part).unwrap_or(0);
+                let own = (now_us - since_us) * part / window_us;
+                let burst = full_us * 1_000 / interval_ns;
+                let kept = (brought * KEPT / 100).min(burst.saturating_sub(1));
+                count = count.min(own.max(level.saturating_sub(kept)));
+                let spent_us = (count * window_us).checked_div(part).unwrap_or(0);
                 self.set_since(id, (since_us + spent_us).min(now_us));
             }
         }
@@ -123,4 +130,9 @@ impl Bucket {
             own.since_us = since_us;
         }
     }
+}
+
+/// Over how long demand is told of a rate that takes so long for one.
+pub(super) fn window_us(interval_ns: u64) -> u64 {
+    (interval_ns.saturating_mul(WINDOW_MIN) / 1_000).max(WINDOW_US)
 }

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::bucket::WINDOW_US;
+use super::bucket::{WINDOW_US, window_us};
 use super::{Contact, FleetKey, OnLoss, RateClaim, RateGrant};
 use crate::Time;
 use crate::definition::RateDefinition;
@@ -28,6 +28,8 @@ const BURST_MIN_US: u64 = 35_000;
 const WHOLE_NS: u64 = 100_000;
 /// The longest that a bucket may take to be full: as the store reckons with it, a hundred days and some.
 const FULL_US_MAX: u64 = 9_000_000_000_000;
+/// Demand is told over no more: of what is slower machines have no parts, and whoever asks first has it.
+const WINDOW_US_MAX: u64 = 1_000_000;
 /// How long a key is kept of which nobody wants anything.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -268,7 +270,7 @@ impl RateLease {
         stock: &RateStock,
         in_use: RateUse,
     ) -> Option<RateClaim> {
-        let demand = self.note(now, in_use.arrived);
+        let demand = self.note(now, &terms, in_use.arrived);
         if contact.is_away(now) || self.asked.is_some() {
             return None;
         }
@@ -295,7 +297,10 @@ impl RateLease {
             interval_ns: terms.interval_ns,
             full_us: terms.full_us,
             want,
-            demand: if terms.ahead > 0 { self.usual() } else { 0 },
+            demand: match window_us(terms.interval_ns) {
+                ..=WINDOW_US_MAX => self.usual(),
+                _ => 0,
+            },
             spent_us: u64::try_from(spent.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX),
         })
     }
@@ -344,7 +349,7 @@ impl RateLease {
     }
 
     /// Counts who has come, and tells how many come in a window.
-    pub(crate) fn note(&mut self, now: Time, arrived: u64) -> u32 {
+    pub(crate) fn note(&mut self, now: Time, terms: &RateTerms, arrived: u64) -> u32 {
         if self.since == Time::ZERO {
             (self.since, self.arrived, self.seen) = (now, arrived, now);
         }
@@ -355,8 +360,9 @@ impl RateLease {
         self.came = came;
         let age = now - self.since;
         let age_us = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
-        if age_us >= WINDOW_US {
-            let in_window = u64::from(came) * WINDOW_US / age_us;
+        let window_us = window_us(terms.interval_ns);
+        if age_us >= window_us {
+            let in_window = u64::from(came) * window_us / age_us;
             let before = u32::try_from(in_window).unwrap_or(u32::MAX);
             (self.before, self.earlier) = (before, self.before);
             (self.since, self.arrived, self.came) = (now, arrived, 0);

@@ -442,7 +442,7 @@ impl Books {
                 gate.tat = gate.tat.min(now + terms.full());
             }
             let in_use = gate.rate_use();
-            it.lease.note(now, in_use.arrived);
+            it.lease.note(now, &terms, in_use.arrived);
             if let Some((claims, key)) = claims.zip(it.key) {
                 let claim = it
                     .lease

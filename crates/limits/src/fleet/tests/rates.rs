@@ -483,6 +483,40 @@ fn machines_that_compete_for_a_rate_have_what_they_need_or_equal_parts() {
     );
 }
 
+/// How many begin at each of two machines at which requests come at these intervals, the second's so much later, in 16 seconds.
+fn evenly(rate: RateDefinition, every_ms: [u64; 2], later_ms: u64) -> [u64; 2] {
+    let mut world = steady(rate);
+    let begun_ms = world.now_ms;
+    for ms in 0..26_000 {
+        if ms == 10_000 {
+            world.machines.iter_mut().for_each(|it| it.key.begun = 0);
+        }
+        for (at, every_ms) in every_ms.into_iter().enumerate() {
+            if (ms + later_ms * at as u64).is_multiple_of(every_ms) {
+                world.arrive(at);
+            }
+        }
+        world.pass(begun_ms + ms + 1);
+    }
+    [0, 1].map(|at| world.machines[at].key.begun)
+}
+
+#[test]
+fn machines_to_which_requests_come_evenly_have_equal_parts_of_a_slow_rate() {
+    for (count, burst) in [(4, 4), (20, 2), (20, 20), (20, 40), (50, 50), (79, 79)] {
+        let interval_ms = 1_000 / u64::from(count);
+        for later_ms in [1, 5, 25, 45, 49].map(|it| it * interval_ms / 50) {
+            for every in [1, 3, 5].map(|it| (it * interval_ms / 4).max(2)) {
+                let begun = evenly(rate(count, 1_000, burst), [every, interval_ms], later_ms);
+                let (all, least) = (begun[0] + begun[1], begun[0].min(begun[1]));
+                println!("{count}/s, {every} and {interval_ms} ms, {later_ms} ms later: {begun:?}");
+                assert!(least * 10 >= all * 4, "{begun:?}");
+                assert!(all * 100 >= u64::from(count) * 16 * 97, "{begun:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_burst_is_one_burst_wherever_its_client_goes() {
     for rate in [
