@@ -418,23 +418,41 @@ fn what_does_not_pass_by_itself_is_told_with_what_helps() {
     let (Some(open), Some(shut)) = (store(&[]), store(&["--requirepass", "secret"])) else {
         return;
     };
-    for (store, password, means) in [
-        (&shut, Some("guess"), "the store refuses the password in "),
-        (&shut, None, "the store wants a password: "),
-        (&open, Some("secret"), "the store has no password: "),
+    let plain = |store, password| settings(store, 1, password);
+    let of_sentinels = |store| FleetSettings {
+        sentinel: Some("main".to_owned()),
+        ..plain(store, None)
+    };
+    let of_database = FleetSettings {
+        database: 99,
+        ..plain(&open, None)
+    };
+    for (settings, means) in [
+        (
+            plain(&shut, Some("guess")),
+            "the store refuses the password in ",
+        ),
+        (plain(&shut, None), "the store wants a password: "),
+        (plain(&open, Some("secret")), "the store has no password: "),
+        (of_database, "the store refuses the database "),
+        (of_sentinels(&open), "what answers is no Sentinel: "),
     ] {
-        let settings = settings(store, 1, password);
         let begun = Instant::now();
         let why = directory::check_fleet(settings.clone()).unwrap_err();
         assert!(why.starts_with(means) && !why.contains("guess"), "{why}");
         assert!(begun.elapsed() < PATIENCE);
         run(async {
-            let asker = FleetAsker::new(settings).unwrap();
-            let said = asker.ask(question(1, LEASE_MS, &[])).await.said;
-            assert!(
-                matches!(&said, FleetSaid::Down(told) if told.starts_with(means)),
-                "{said:?}"
-            );
+            let asker = Rc::new(FleetAsker::new(settings).unwrap());
+            let followed = Rc::clone(&asker);
+            tokio::task::spawn_local(async move { followed.follow_sentinels().await });
+            loop {
+                let said = asker.ask(question(1, LEASE_MS, &[])).await.said;
+                match said {
+                    FleetSaid::Down(told) if told.starts_with(means) => break,
+                    said => assert!(begun.elapsed() < PATIENCE, "{said:?}"),
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
         });
     }
 }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use directory::FleetAsker;
+use directory::{FleetAsker, check_fleet};
 use ipc::fleet::{FleetSaid, FleetSettings};
 use limits::fleet::{Claim, FleetKey};
 use testkit::{RedisServer, TempDir, free_port};
@@ -308,6 +308,19 @@ fn a_store_that_may_not_be_listened_to_says_so() {
         let said = asker.ask(question(1, 60_000, &[])).await.said;
         assert!(matches!(said, FleetSaid::Granted { .. }), "{said:?}");
     });
+    let sentinel = RedisServer::start_sentinel(&store).unwrap();
+    let watched = FleetSettings {
+        places: vec![("127.0.0.1".to_owned(), Some(sentinel.address().port()))],
+        sentinel: Some("main".to_owned()),
+        ..settings(&store, 1, None)
+    };
+    let refused = check_fleet(watched.clone()).unwrap_err();
+    assert!(refused.contains("BLPOP"), "{refused}");
+    let shut = ["ACL", "SETUSER", "default", "resetpass", ">secret"];
+    assert_eq!(sentinel.command(&shut), "OK");
+    let refused = check_fleet(watched).unwrap_err();
+    let told = "the Sentinels want a password, ";
+    assert!(refused.starts_with(told), "{refused}");
 }
 
 #[test]

@@ -215,7 +215,9 @@ impl FleetAsker {
     }
 
     fn told(&self, error: &stores::Error) -> String {
-        refusal::told(error, self.settings.tls.is_some())
+        // One that has answered speaks what is spoken here.
+        let is_heard = self.settings.tls.is_some() || self.script.borrow().is_some();
+        refusal::told(error, is_heard)
     }
 
     async fn grants(&self, question: &FleetQuestion) -> Result<FleetSaid, String> {
@@ -272,8 +274,10 @@ impl FleetAsker {
                 Ok(address) => {
                     let is_known = |way: &Way| way.address == address;
                     if !self.way.borrow().as_ref().is_ok_and(is_known) {
-                        *self.way.borrow_mut() = Ok(self.to(&address));
-                        self.moved.notify_one();
+                        // Whoever knew none does not listen there.
+                        if self.way.replace(Ok(self.to(&address))).is_ok() {
+                            self.moved.notify_one();
+                        }
                     }
                 }
                 // Sentinels that are away stop nobody who knows a store.
@@ -320,7 +324,7 @@ impl FleetAsker {
                     return Ok(place);
                 }
                 Ok(None) => why = format!("no Sentinel knows `{name}`"),
-                Err(error) => why = format!("no Sentinel answers: {error}"),
+                Err(error) => why = refusal::told_of_sentinel(&error),
             }
         }
         Err(why)
