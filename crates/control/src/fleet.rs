@@ -18,6 +18,8 @@ pub struct Fleet {
     pub machines: u32,
     /// Whether an operator has this one drained.
     pub drained: bool,
+    /// Whether the store evicts keys when it is full.
+    pub evicts: bool,
     /// The longest that it took to answer in the last minutes; none: there was no answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slowest_answer_s: Option<f64>,

@@ -207,9 +207,7 @@ async fn answer_of_fleet(
 ) {
     let answers = match question {
         ToFleet::Ask(question) => vec![asker.ask(question).await],
-        ToFleet::Tell { report, is_drained } => {
-            Vec::from_iter(asker.tell(&report, is_drained).await)
-        }
+        ToFleet::Tell { report, obeyed } => Vec::from_iter(asker.tell(&report, obeyed).await),
         ToFleet::List { id, order } => asker.list(id, order.as_ref()).await,
     };
     for answer in answers {

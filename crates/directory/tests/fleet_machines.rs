@@ -1,6 +1,9 @@
 //! What machines of a fleet say of themselves in the store, and what operators order there.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::cell::Cell;
+use std::ops::Deref;
+
 use directory::{FleetAsker, check_fleet};
 use ipc::fleet::{
     DrainOrder, FleetSaid, FleetSettings, MACHINES_MAX, MachineReport, OrderOutcome,
@@ -14,25 +17,52 @@ use crate::fleet::settings;
 const REPORTS: &str = "nagaya{f}:m";
 const ORDERS: &str = "nagaya{f}:o";
 
-fn asker(store: &RedisServer, machine: usize) -> FleetAsker {
-    FleetAsker::new(settings(store, machine, None)).unwrap()
+/// A machine that obeys what it hears.
+struct Machine {
+    asker: FleetAsker,
+    order: Cell<u64>,
 }
 
-async fn tell(asker: &FleetAsker, report: &str, is_drained: bool) -> bool {
-    tell_all(asker, report, is_drained).await.0
-}
+impl Deref for Machine {
+    type Target = FleetAsker;
 
-/// Whether it is to be drained, and whether there are several of its name.
-async fn tell_all(asker: &FleetAsker, report: &str, is_drained: bool) -> (bool, bool) {
-    let answer = asker.tell(report, is_drained).await.unwrap();
-    match answer.said {
-        FleetSaid::Told {
-            is_drained,
-            has_namesake,
-            ..
-        } => (is_drained, has_namesake),
-        said => panic!("{said:?}"),
+    fn deref(&self) -> &FleetAsker {
+        &self.asker
     }
+}
+
+impl Machine {
+    fn new(settings: FleetSettings) -> Self {
+        let (asker, order) = (FleetAsker::new(settings).unwrap(), Cell::default());
+        Self { asker, order }
+    }
+
+    /// Says that it obeys this order; the order it hears, and whether there are several of its name.
+    async fn say(&self, obeyed: u64) -> (u64, bool) {
+        match self.asker.tell("{}", obeyed).await.unwrap().said {
+            FleetSaid::Told {
+                order,
+                has_namesake,
+                ..
+            } => (order, has_namesake),
+            said => panic!("{said:?}"),
+        }
+    }
+
+    /// Says what it obeys, and obeys what it hears: whether it is drained then, and whether there are several of its name.
+    async fn tell(&self) -> (bool, bool) {
+        let (order, has_namesake) = self.say(self.order.get()).await;
+        self.order.set(order.max(self.order.get()));
+        (self.order.get() % 2 == 1, has_namesake)
+    }
+
+    async fn is_drained(&self) -> bool {
+        self.tell().await.0
+    }
+}
+
+fn machine(store: &RedisServer, number: usize) -> Machine {
+    Machine::new(settings(store, number, None))
 }
 
 /// The machines that are listed, after an order.
@@ -65,36 +95,59 @@ async fn list_all(
 }
 
 #[test]
-fn an_order_is_heard_kept_by_who_is_drained_and_forgotten_when_it_is_over() {
+fn an_order_is_heard_kept_by_who_is_drained_and_holds_until_a_later_one() {
     let Some(store) = RedisServer::start(&[]) else {
         return;
     };
     run(async {
-        let (web1, web2) = (asker(&store, 1), asker(&store, 2));
+        let (web1, web2) = (machine(&store, 1), machine(&store, 2));
         assert!(list(&web2, None).await.unwrap().is_empty());
-        let unknown = list_all(&web2, Some(("web1", true))).await.unwrap();
-        assert_eq!(unknown, (Vec::new(), OrderOutcome::Unknown));
-        assert!(!tell(&web1, "{}", false).await);
+        for is_drained in [true, false] {
+            let unknown = list_all(&web2, Some(("web1", is_drained))).await.unwrap();
+            assert_eq!(unknown, (Vec::new(), OrderOutcome::Unknown));
+        }
+        assert!(!web1.is_drained().await);
         let listed = list(&web2, Some(("web1", true))).await.unwrap();
         assert_eq!(listed.len(), 1);
         let it = &listed[0];
         assert_eq!((it.machine.as_str(), it.report.as_str()), ("web1", "{}"));
         assert!(it.is_drained && !it.is_here && it.heard_ms.is_some());
         assert!(list(&web1, None).await.unwrap()[0].is_here);
+        assert!(web1.is_drained().await);
         // It was started again, and has not heard of it yet.
-        assert!(tell(&web1, "{}", false).await);
+        let drained = web1.order.take();
+        assert!(web1.is_drained().await && web1.order.get() == drained);
         assert_eq!(store.command(&["FLUSHALL"]), "OK");
-        assert!(tell(&web1, "{}", true).await);
+        assert!(web1.is_drained().await);
         assert!(list(&web2, None).await.unwrap()[0].is_drained);
         let undone = list(&web2, Some(("web1", false))).await.unwrap();
         assert!(!undone[0].is_drained);
-        // An answer that is lost changes nothing.
-        assert!(!tell(&web1, "{}", true).await);
-        assert!(!tell(&web1, "{}", true).await);
-        assert!(store.command(&["HGET", ORDERS, "web1"]).starts_with("0 "));
-        assert!(!tell(&web1, "{}", false).await);
-        assert_eq!(store.command(&["EXISTS", ORDERS]), "0");
+        // What was said before and comes late changes nothing, also in a store that has lost it all.
+        let serves = web1.say(0).await.0;
+        assert!(serves > drained && serves % 2 == 0);
+        for _ in 0..2 {
+            assert_eq!(web1.say(drained).await.0, serves);
+            assert!(!web1.is_drained().await);
+            assert_eq!(web1.say(drained).await.0, serves);
+            assert!(!list(&web2, None).await.unwrap()[0].is_drained);
+            assert_eq!(store.command(&["FLUSHALL"]), "OK");
+            assert!(!web1.is_drained().await);
+        }
         assert_ne!(store.command(&["PTTL", REPORTS]), "-1");
+        // Orders of one moment come one after the other.
+        let mut before = serves;
+        for is_drained in [true, false].repeat(20) {
+            list(&web2, Some(("web1", is_drained))).await.unwrap();
+            assert_eq!(web1.is_drained().await, is_drained);
+            assert!(web1.order.get() > before);
+            before = web1.order.get();
+        }
+        // So does one that was given where it stands, of which the store has not heard.
+        list(&web2, Some(("web1", true))).await.unwrap();
+        assert!(web1.is_drained().await);
+        web1.order.set(web1.order.get() + 1);
+        assert!(!web1.is_drained().await);
+        assert!(!list(&web2, None).await.unwrap()[0].is_drained);
     });
 }
 
@@ -116,8 +169,8 @@ fn what_others_have_written_is_bounded_and_no_machine() {
         let _ = store.command(&["HSET", REPORTS, machine, value]);
     }
     run(async {
-        let web1 = asker(&store, 1);
-        assert!(!tell(&web1, "{}", false).await);
+        let web1 = machine(&store, 1);
+        assert!(!web1.is_drained().await);
         let names = |listed: Vec<MachineReport>| -> Vec<String> {
             listed.into_iter().map(|it| it.machine).collect()
         };
@@ -139,8 +192,8 @@ fn gateway(store: &RedisServer, machine: usize, gateway: u64) -> FleetSettings {
 }
 
 /// Three gateways that say they are the same machine.
-fn three(store: &RedisServer) -> [FleetAsker; 3] {
-    [7, 8, 9].map(|id| FleetAsker::new(gateway(store, 1, id)).unwrap())
+fn three(store: &RedisServer) -> [Machine; 3] {
+    [7, 8, 9].map(|id| Machine::new(gateway(store, 1, id)))
 }
 
 #[test]
@@ -151,19 +204,19 @@ fn gateways_of_one_name_are_told_and_none_is_drained_but_one_may_follow_another(
     run(async {
         let [first, second, third] = three(&store);
         for asker in [&first, &first, &second, &second, &third, &third] {
-            assert_eq!(tell_all(asker, "{}", false).await, (false, false));
+            assert_eq!(asker.tell().await, (false, false));
         }
         assert!(!list(&third, None).await.unwrap()[0].has_namesake);
         // One that was there before is there still.
-        assert_eq!(tell_all(&second, "{}", false).await, (false, true));
-        assert_eq!(tell_all(&third, "{}", false).await, (false, true));
+        assert_eq!(second.tell().await, (false, true));
+        assert_eq!(third.tell().await, (false, true));
         let (machines, outcome) = list_all(&third, Some(("web1", true))).await.unwrap();
         assert_eq!(outcome, OrderOutcome::Several);
         assert!(machines[0].has_namesake && !machines[0].is_drained);
-        assert_eq!(tell_all(&third, "{}", false).await, (false, true));
+        assert_eq!(third.tell().await, (false, true));
         let undone = list_all(&third, Some(("web1", false))).await.unwrap();
         assert_eq!(undone.1, OrderOutcome::Kept);
-        assert_eq!(tell_all(&second, "{}", false).await, (false, true));
+        assert_eq!(second.tell().await, (false, true));
     });
     let checked = check_fleet(gateway(&store, 1, 8)).unwrap();
     assert!(checked.has_namesake);
@@ -179,8 +232,7 @@ fn three_gateways_of_one_name_that_take_turns_are_told() {
         let three = three(&store);
         for is_told in [false, true, true] {
             for (place, asker) in three.iter().enumerate() {
-                let said = tell_all(asker, "{}", false).await;
-                assert_eq!(said, (false, is_told), "{place}");
+                assert_eq!(asker.tell().await, (false, is_told), "{place}");
             }
         }
     });
@@ -194,25 +246,29 @@ fn a_drain_under_several_gateways_of_one_name_reaches_no_other_and_is_undone_for
     run(async {
         let [first, second, _] = three(&store);
         // It was drained while it was alone.
-        assert!(!tell(&first, "{}", false).await);
+        assert!(!first.is_drained().await);
         let ordered = list_all(&first, Some(("web1", true))).await.unwrap();
         assert_eq!(ordered.1, OrderOutcome::Kept);
-        assert!(tell(&first, "{}", false).await);
-        assert!(tell(&second, "{}", false).await);
-        assert_eq!(tell_all(&first, "{}", true).await, (true, true));
-        assert_eq!(tell_all(&second, "{}", true).await, (true, true));
+        assert_eq!(first.tell().await, (true, false));
+        assert_eq!(second.tell().await, (true, false));
+        assert_eq!(first.tell().await, (true, true));
+        assert_eq!(second.tell().await, (true, true));
         let undone = list_all(&first, Some(("web1", false))).await.unwrap();
         assert_eq!(undone.1, OrderOutcome::Kept);
-        assert_eq!(tell_all(&first, "{}", true).await, (false, true));
-        assert_eq!(tell_all(&first, "{}", false).await, (false, true));
-        assert_eq!(tell_all(&second, "{}", true).await, (false, true));
-        assert_eq!(tell_all(&first, "{}", false).await, (false, true));
+        for asker in [&first, &first, &second, &first] {
+            assert_eq!(asker.tell().await, (false, true));
+        }
         // One was drained where it stands while the store was away, which has come back empty.
-        assert_eq!(store.command(&["FLUSHALL"]), "OK");
-        assert!(tell(&first, "{}", true).await);
-        for _ in 0..2 {
-            assert_eq!(tell_all(&second, "{}", false).await, (false, true));
-            assert_eq!(tell_all(&first, "{}", true).await, (true, true));
+        for order in [[&first, &second], [&second, &first]] {
+            assert_eq!(store.command(&["FLUSHALL"]), "OK");
+            let before = first.order.get();
+            first.order.set(before + 2 + (before + 1) % 2);
+            for _ in 0..3 {
+                for asker in order {
+                    let is_first = std::ptr::eq(asker, &first);
+                    assert_eq!(asker.is_drained().await, is_first);
+                }
+            }
         }
     });
 }
@@ -223,8 +279,8 @@ fn an_order_of_who_is_drained_and_says_so_never_grows_old() {
         return;
     };
     run(async {
-        let web1 = asker(&store, 1);
-        assert!(!tell(&web1, "{}", false).await);
+        let web1 = machine(&store, 1);
+        assert!(!web1.is_drained().await);
         list(&web1, Some(("web1", true))).await.unwrap();
         let given = || {
             let order = store.command(&["HGET", ORDERS, "web1"]);
@@ -232,12 +288,13 @@ fn an_order_of_who_is_drained_and_says_so_never_grows_old() {
         };
         let now = given();
         for (days, is_kept_anew) in [(0, false), (2, true), (29, true)] {
-            let order = format!("1 {}", now - days * 86_400_000);
-            let _ = store.command(&["HSET", ORDERS, "web1", &order]);
+            let at = now - days * 86_400_000;
+            let _ = store.command(&["HSET", ORDERS, "web1", &format!("1 {at}")]);
             // Who has not heard of it yet leaves it as it is.
-            assert!(tell(&web1, "{}", false).await);
-            assert_eq!(given(), now - days * 86_400_000);
-            assert!(tell(&web1, "{}", true).await);
+            assert_eq!(web1.say(0).await.0, at * 2 + 1);
+            assert_eq!(given(), at);
+            let order = web1.say(at * 2 + 1).await.0;
+            assert_eq!(order, given() * 2 + 1);
             assert_eq!(given() >= now, is_kept_anew || days == 0, "{days}");
         }
     });
@@ -249,8 +306,8 @@ fn orders_of_machines_that_never_come_back_vanish() {
         return;
     };
     run(async {
-        let (web1, web2) = (asker(&store, 1), asker(&store, 2));
-        assert!(!tell(&web1, "{}", false).await);
+        let (web1, web2) = (machine(&store, 1), machine(&store, 2));
+        assert!(!web1.is_drained().await);
         for old in ["gone", "broken"] {
             let value = if old == "gone" { "1 1000" } else { "1" };
             let _ = store.command(&["HSET", ORDERS, old, value]);
@@ -262,10 +319,37 @@ fn orders_of_machines_that_never_come_back_vanish() {
         let ends_ms: i64 = store.command(&["PTTL", ORDERS]).parse().unwrap();
         assert!((1..=30 * 86_400_000).contains(&ends_ms), "{ends_ms}");
         // Whoever is drained and is there says so again.
+        assert!(web1.is_drained().await);
         let _ = store.command(&["HSET", ORDERS, "web1", "1 1000"]);
-        assert!(tell(&web1, "{}", true).await);
+        assert!(web1.is_drained().await);
         assert!(list(&web2, None).await.unwrap()[0].is_drained);
     });
+}
+
+#[test]
+fn a_store_that_evicts_keys_says_so_and_one_that_says_nothing_is_no_error() {
+    let policy = |memory: &str, policy: &str| {
+        let words = ["--maxmemory", memory, "--maxmemory-policy", policy];
+        RedisServer::start(&words)
+    };
+    for (memory, name, evicts) in [
+        ("100mb", "allkeys-lru", true),
+        ("100mb", "volatile-ttl", true),
+        ("100mb", "noeviction", false),
+        ("0", "allkeys-lru", false),
+    ] {
+        let Some(store) = policy(memory, name) else {
+            return;
+        };
+        let checked = check_fleet(settings(&store, 1, None)).unwrap();
+        assert_eq!(checked.evicts, Some(evicts), "{memory} {name}");
+        run(async {
+            let said = machine(&store, 1).asker.tell("{}", 0).await.unwrap().said;
+            let is_told =
+                matches!(said, FleetSaid::Told { is_evicting, .. } if is_evicting == evicts);
+            assert!(is_told, "{said:?}");
+        });
+    }
 }
 
 #[test]
@@ -291,6 +375,8 @@ fn a_check_names_all_commands_that_the_account_lacks_and_leaves_nothing_behind()
         check_fleet(settings)
     };
     assert!(!user(&["+@all"]).unwrap().has_namesake);
+    let told_no_more = user(&["+@all", "-info", "+info|server"]).unwrap();
+    assert_eq!(told_no_more.evicts, None);
     assert_eq!(store.command(&["DBSIZE"]), "0");
     let lacking = user(&["+@all", "-hdel", "-ltrim", "-time", "-hget"]).unwrap_err();
     let named = "may not use HDEL, HGET, LTRIM, TIME:";

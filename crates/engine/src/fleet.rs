@@ -51,7 +51,7 @@ pub(crate) fn start(shared: Shared) -> io::Result<LinkedThread<OwnedFd>> {
     let body = move |links| {
         runtime.block_on(run(&shared, links));
         // Nobody is left who could say that it is over.
-        shared.fleet.set_drained(false);
+        shared.fleet.forget();
     };
     LinkedThread::start("fleet", WITH, body)
 }
@@ -176,9 +176,9 @@ impl Asking<'_> {
         if self.link.is_some()
             && let Some(report) = self.report.next(self.shared)
         {
-            let is_drained = self.shared.fleet.is_drained();
+            let obeyed = self.shared.fleet.obeyed();
             // One that finds no room is told the next time.
-            let _ = ToFleet::Tell { report, is_drained }.put(&mut self.outgoing);
+            let _ = ToFleet::Tell { report, obeyed }.put(&mut self.outgoing);
             self.send();
         }
     }
@@ -259,14 +259,13 @@ impl Asking<'_> {
             }
             FleetSaid::Granted { .. } => self.shared.fleet.set_why(NO_ANSWER),
             FleetSaid::Told {
-                was_drained,
-                is_drained,
+                order,
                 has_namesake,
+                is_evicting,
             } => {
                 self.tell_namesake(*has_namesake);
-                let fleet = &self.shared.fleet;
-                // What was ordered here in the meantime is later than that.
-                if *was_drained == fleet.is_drained() && fleet.drain(*is_drained) {
+                self.shared.fleet.set_evicting(*is_evicting);
+                if self.shared.fleet.obey(*order) {
                     self.report.hurry();
                 }
                 return;

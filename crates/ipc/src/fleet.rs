@@ -35,8 +35,9 @@ pub enum ToFleet {
     Tell {
         /// At most [`REPORT_BYTES_MAX`].
         report: String,
-        /// Whether it knows that it is to be drained.
-        is_drained: bool,
+        /// The number of the order that it obeys; 0: of none. Of two orders the later has the greater one, which is odd where the
+        /// machine is to be drained.
+        obeyed: u64,
     },
     /// Which machines are there? Answered by [`FleetSaid::Machine`] for each, and then by [`FleetSaid::Listed`].
     List {
@@ -166,12 +167,12 @@ pub enum FleetSaid {
     },
     /// What is known of this machine.
     Told {
-        /// Whether it had said that it knows that it is to be drained.
-        was_drained: bool,
-        /// Whether it is to be drained.
-        is_drained: bool,
+        /// The number of its order; 0: there is none.
+        order: u64,
         /// Whether another gateway says that it is this machine.
         has_namesake: bool,
+        /// Whether the store evicts keys when it is full.
+        is_evicting: bool,
     },
     /// A machine that there is.
     Machine(MachineReport),

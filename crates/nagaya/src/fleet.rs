@@ -100,17 +100,13 @@ fn order(config: &Path, options: &DrainOptions, undo: bool) -> Result<Outcome, O
 fn unheard(name: &str, undo: bool, answer: &str) -> Option<String> {
     let (done, why) = answer.split_once(": ")?;
     let (word, done_here) = match undo {
-        true => (
-            "undrain",
-            "serves, until a store that has the order answers",
-        ),
-        false => (
-            "drain",
-            "is drained, and the store hears of it when it answers",
-        ),
+        true => ("undrain", "serves"),
+        false => ("drain", "is drained"),
     };
     Some(match done {
-        "here" => format!("{why}: {name} {done_here}"),
+        "here" => {
+            format!("{why}: {name} {done_here}, and the store hears of it when it answers")
+        }
         _ => format!(
             "{why}: whether the store has the order is not known, `nagaya fleet` tells it when it answers; `nagaya fleet {word} {name}` typed on {name} needs no store"
         ),
@@ -224,6 +220,16 @@ fn check(config: &Path) -> Outcome {
         line.push_str(&format!(
             "several machines are called {name}: give each a `machine` of its own in [fleet]\n"
         ));
+    }
+    match checked.evicts {
+        Some(true) => {
+            is_fine = false;
+            line.push_str("it evicts keys when it is full, and leases with them: set `maxmemory-policy noeviction` there\n");
+        }
+        Some(false) => {}
+        None => line.push_str(
+            "it does not say whether it evicts keys: `maxmemory-policy` has to be `noeviction`\n",
+        ),
     }
     match (print(line.as_bytes()), is_fine) {
         (Outcome::Fine, false) => Outcome::Failed,

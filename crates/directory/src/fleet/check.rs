@@ -28,6 +28,8 @@ pub struct FleetChecked {
     pub longest: Duration,
     /// Whether several gateways say that they are this machine.
     pub has_namesake: bool,
+    /// Whether it evicts keys when it is full; `None`: it does not say.
+    pub evicts: Option<bool>,
 }
 
 /// Asks the store some times, one after the other, and tries all that is asked of it.
@@ -49,10 +51,12 @@ pub fn check_fleet(settings: FleetSettings) -> Result<FleetChecked, String> {
         let mut checked = FleetChecked {
             longest: Duration::ZERO,
             has_namesake: false,
+            evicts: None,
         };
         for _ in 0..TRIPS {
             let asked = Instant::now();
-            checked.has_namesake = asker.machines(Call::default()).await?.has_namesake;
+            let said = asker.machines(Call::default()).await?;
+            (checked.has_namesake, checked.evicts) = (said.has_namesake, said.evicts);
             checked.longest = checked.longest.max(asked.elapsed());
         }
         Ok(checked)

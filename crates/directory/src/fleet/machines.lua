@@ -1,15 +1,17 @@
 -- What machines say of themselves, and what operators want of them.
--- KEYS: reports, and orders, by machine. ARGV: the machine, the gateway that is that, its report or '', whether it is drained, whether
+-- An order is a number: twice the ms when it was given, and 1 more where the machine is to be drained. Of two the greater holds, whoever
+-- has it, so that a word that comes late, or again, changes nothing.
+-- KEYS: reports, and orders, by machine. ARGV: the machine, the gateway that is that, its report or '', the order that it obeys or 0, whether
 -- it was told of before; whom an order is about or '', whether that is to be drained; whether all are to be listed. Flags are '0' or '1'.
--- Answers: whether the machine is to be drained, whether several gateways say that they are it, what became of the order (0: no such
--- machine, 1: kept, 2: it would be about several); of each machine that is listed its name, ms since it was heard of or -1, whether
--- it is to be drained, whether it is several, its report.
+-- Answers: the order of the machine or 0, whether several gateways say that they are it, whether the store evicts keys (-1: it does not
+-- say), what became of the order (0: no such machine, 1: kept, 2: it would be about several); of each machine that is listed its name,
+-- ms since it was heard of or -1, whether it is to be drained, whether it is several, its report.
 local KEEP, MOST, MACHINES, REPORT, NAME = 3600000, 10000, 256, 8192, 64
 -- How long an order is kept of a machine that is not heard of, after how long who is drained has it kept anew, and how long it is known
 -- that there are several of one name.
 local ORDERS, RENEW, SEVERAL = 2592000000, 86400000, 15000
 local reports, orders, machine, gateway, report = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
-local is_drained, is_again = ARGV[4] == '1', ARGV[5] == '1'
+local obeyed, is_again = tonumber(ARGV[4]), ARGV[5] == '1'
 local whom, wish, is_list = ARGV[6], ARGV[7], ARGV[8] == '1'
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -24,14 +26,13 @@ end
 local function heard_of(name) return heard_in(redis.call('HGET', reports, name)) end
 local function is_several(it) return it and math.abs(now - it.turned) < SEVERAL end
 
--- What is wished of a machine, and for how long.
-local function wish_in(value)
-  local is_wished, at = string.match(value or '', '^([01]) (%d+)$')
-  if is_wished and now - at <= ORDERS then return is_wished, now - at end
+local function order_in(value)
+  local to_drain, at = string.match(value or '', '^([01]) (%d+)$')
+  if to_drain and #at <= 15 and now - at <= ORDERS then return at * 2 + to_drain end
 end
-local function order_of(name) return wish_in(redis.call('HGET', orders, name)) end
-local function order(name, is_wished)
-  redis.call('HSET', orders, name, string.format('%s %.0f', is_wished, now))
+local function order_of(name) return order_in(redis.call('HGET', orders, name)) or 0 end
+local function keep(name, order)
+  redis.call('HSET', orders, name, string.format('%d %.0f', order % 2, math.floor(order / 2)))
   redis.call('PEXPIRE', orders, ORDERS)
 end
 
@@ -50,31 +51,36 @@ end
 
 local became = 1
 if whom ~= '' then
-  local it = heard_of(whom)
+  local it, before = heard_of(whom), order_of(whom)
   if wish == '1' and is_several(it) then
     became = 2
-  elseif not it and not order_of(whom) then
+  elseif not it and before % 2 == 0 then
     became = 0
   else
-    order(whom, wish)
+    keep(whom, math.max(now, math.floor(before / 2) + 1) * 2 + wish)
   end
 end
 
--- A store that has lost the order is told it by who is drained; one that is over is forgotten when it was heard. Of several of one name
--- none begins to be drained, and what one has heard of its end is told to all.
-local several = is_several(heard_of(machine))
-local wished, age = order_of(machine)
-if report ~= '' then
-  if is_drained and (not wished and not several or wished == '1' and age > RENEW) then
-    order(machine, '1')
-    wished = '1'
-  elseif wished == '0' and not is_drained then
-    redis.call('HDEL', orders, machine)
-  end
+-- Of several of one name none begins to be drained, and one that is drained goes on alone.
+local several, is_drained = is_several(heard_of(machine)), obeyed % 2 == 1
+local order = order_of(machine)
+if report ~= '' and obeyed > order and not (several and is_drained) then
+  order = obeyed
+  keep(machine, order)
 end
-local to_drain = wished == '1' and (is_drained or not several)
+if report ~= '' and is_drained and order % 2 == 1 and now - order / 2 > RENEW then
+  order = now * 2 + 1
+  keep(machine, order)
+end
+if several and not is_drained and order % 2 == 1 then order = 0 end
 
-local answer = {to_drain and 1 or 0, several and 1 or 0, became}
+local memory = redis.pcall('INFO', 'memory')
+memory = type(memory) == 'string' and memory or ''
+local most, policy = string.match(memory, 'maxmemory:(%d+)'), string.match(memory, 'maxmemory_policy:(%S+)')
+local evicts = -1
+if most and policy then evicts = (most == '0' or policy == 'noeviction') and 0 or 1 end
+
+local answer = {order, several and 1 or 0, evicts, became}
 if not is_list then return answer end
 local known, names = {}, {}
 local function machine_of(name)
@@ -97,9 +103,12 @@ for at = 1, #all, 2 do
 end
 all = redis.call('HGETALL', orders)
 for at = 1, #all, 2 do
-  local is_wished = wish_in(all[at + 1])
-  if is_wished == '1' then machine_of(all[at]).drained = 1 end
-  if not is_wished then redis.call('HDEL', orders, all[at]) end
+  local given = order_in(all[at + 1])
+  if not given then
+    redis.call('HDEL', orders, all[at])
+  elseif given % 2 == 1 then
+    machine_of(all[at]).drained = 1
+  end
 end
 table.sort(names)
 for _, name in ipairs(names) do

@@ -20,25 +20,29 @@ const OF_MACHINE: usize = 5;
 #[derive(Default)]
 pub(super) struct Call<'a> {
     report: &'a str,
-    is_drained: bool,
+    /// The order that this machine obeys.
+    obeyed: u64,
     order: Option<&'a DrainOrder>,
     is_list: bool,
 }
 
 /// What the store says to it.
 pub(super) struct MachinesReply {
-    is_drained: bool,
+    /// The order of this machine.
+    order: u64,
     pub(super) has_namesake: bool,
-    order: OrderOutcome,
+    /// Whether it evicts keys; `None`: it does not say.
+    pub(super) evicts: Option<bool>,
+    outcome: OrderOutcome,
     machines: Vec<MachineReport>,
 }
 
 impl FleetAsker {
     /// Has the store know what this machine says of itself; what the store says of it.
-    pub async fn tell(&self, report: &str, is_drained: bool) -> Option<FleetAnswer> {
+    pub async fn tell(&self, report: &str, obeyed: u64) -> Option<FleetAnswer> {
         let call = Call {
             report,
-            is_drained,
+            obeyed,
             ..Call::default()
         };
         if self.is_telling.replace(true) {
@@ -50,9 +54,9 @@ impl FleetAsker {
         let told = told.ok()?;
         self.has_told.set(true);
         let said = FleetSaid::Told {
-            was_drained: is_drained,
-            is_drained: told.is_drained,
+            order: told.order,
             has_namesake: told.has_namesake,
+            is_evicting: told.evicts == Some(true),
         };
         Some(answer(0, said))
     }
@@ -67,7 +71,7 @@ impl FleetAsker {
         let mut said = Vec::new();
         let listed = self.machines(call).await.map(|told| {
             said.extend(told.machines.into_iter().map(FleetSaid::Machine));
-            told.order
+            told.outcome
         });
         let listed = listed.map_err(|mut why| {
             ipc::codec::cut(&mut why, REASON_BYTES_MAX);
@@ -85,7 +89,8 @@ impl FleetAsker {
             .map_or(("", false), |it| (it.machine.as_str(), it.is_drained));
         let gateway = format!("{:x}", self.settings.gateway);
         let is_again = flag(self.has_told.get());
-        let of_machine = [own, &gateway, call.report, flag(call.is_drained), is_again];
+        let obeyed = call.obeyed.to_string();
+        let of_machine = [own, &gateway, call.report, &obeyed, is_again];
         let of_others = [whom, flag(wish), flag(call.is_list)];
         let keys = [b"m", b"o"].map(|key| [self.prefix.get(), key].concat());
         let words = of_machine.into_iter().chain(of_others);
@@ -120,7 +125,7 @@ fn understood(reply: &RedisReply, own: &str) -> Option<MachinesReply> {
     let RedisReply::Array(replies) = reply else {
         return None;
     };
-    let ([is_drained, has_namesake, order], machines) = replies.split_first_chunk()?;
+    let ([order, has_namesake, evicts, outcome], machines) = replies.split_first_chunk()?;
     let machines = machines.chunks_exact(OF_MACHINE).take(MACHINES_MAX);
     let machines = machines.filter_map(|of_machine| match of_machine {
         [
@@ -140,9 +145,10 @@ fn understood(reply: &RedisReply, own: &str) -> Option<MachinesReply> {
         _ => None,
     });
     Some(MachinesReply {
-        is_drained: number(is_drained)? == 1,
+        order: number(order)?,
         has_namesake: number(has_namesake)? == 1,
-        order: match number(order)? {
+        evicts: number(evicts).map(|it| it == 1),
+        outcome: match number(outcome)? {
             0 => OrderOutcome::Unknown,
             1 => OrderOutcome::Kept,
             _ => OrderOutcome::Several,

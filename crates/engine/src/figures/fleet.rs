@@ -34,6 +34,7 @@ pub(crate) fn collect(shared: &Shared) -> Option<Fleet> {
         store: word(look.state).into(),
         machines: look.machines,
         drained: shared.fleet.is_drained(),
+        evicts: shared.fleet.is_evicting(),
         slowest_answer_s: shared.fleet.slowest().map(|it| it.as_secs_f64()),
         answered_ago_s: look.answered.map(|ago| ago.as_secs_f64()),
         why: (look.state == FleetState::Lost).then(|| shared.fleet.why()),
@@ -53,11 +54,15 @@ fn word(state: FleetState) -> &'static str {
 pub(super) fn store(of: &Fleet) -> String {
     let why = of.why.iter().filter(|why| !why.is_empty());
     let why: String = why.map(|why| format!(": {why}")).collect();
+    let evicts = match of.evicts {
+        true => ", and evicts keys: set `maxmemory-policy noeviction` there",
+        false => "",
+    };
     match (&*of.store, of.answered_ago_s) {
         ("lost", Some(ago)) => format!("store lost for {ago:.0} s{why}"),
         ("lost", None) => format!("store never answered{why}"),
-        ("quiet", _) => "store gives out nothing yet".to_owned(),
-        _ => "store answers".to_owned(),
+        ("quiet", _) => format!("store gives out nothing yet{evicts}"),
+        _ => format!("store answers{evicts}"),
     }
 }
 

@@ -63,7 +63,7 @@ pub(crate) fn drain(shared: &Shared, machine: &str, is_drained: bool) -> String 
         ),
         // This machine needs no store to hear of it.
         Err(why) if own == machine => {
-            shared.fleet.drain(is_drained);
+            shared.fleet.order(is_drained);
             format!("here: {why}\n")
         }
         Err(why) => format!("undone: {why}\n"),

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ipc::fleet::{DrainOrder, FleetSaid, MACHINES_MAX, MachineReport, OrderOutcome};
 use tokio::sync::Notify;
@@ -21,7 +21,10 @@ pub(crate) const LEASES_MAX: usize = 32;
 /// Where the machines are asked for, and what workers are told of this one.
 #[derive(Debug, Default)]
 pub(crate) struct FleetInquiry {
-    is_drained: AtomicBool,
+    /// The order that this machine obeys: twice the milliseconds when it was given, and one more where it is to be drained; 0: none.
+    /// The later of two is the greater.
+    order: AtomicU64,
+    is_evicting: AtomicBool,
     slowest_us: AtomicU64,
     /// Why the store has not answered last. Held for a copy.
     why: Mutex<String>,
@@ -46,7 +49,25 @@ struct Listing {
 impl FleetInquiry {
     /// Whether an operator wants this machine to have no further requests.
     pub(crate) fn is_drained(&self) -> bool {
-        self.is_drained.load(Relaxed)
+        self.obeyed() % 2 == 1
+    }
+
+    pub(super) fn obeyed(&self) -> u64 {
+        self.order.load(Relaxed)
+    }
+
+    /// Whether the store evicts keys when it is full.
+    pub(crate) fn is_evicting(&self) -> bool {
+        self.is_evicting.load(Relaxed)
+    }
+
+    /// Notes whether the store evicts keys, and says so when that begins.
+    pub(super) fn set_evicting(&self, is_evicting: bool) {
+        if !self.is_evicting.swap(is_evicting, Relaxed) && is_evicting {
+            tracing::warn!(
+                "the fleet's store evicts keys when it is full, and what is leased with them: set `maxmemory-policy noeviction` there"
+            );
+        }
     }
 
     /// The longest that the store took to answer in the last minutes; `None`: it did not.
@@ -55,10 +76,19 @@ impl FleetInquiry {
         (us > 0).then(|| Duration::from_micros(us))
     }
 
-    /// Goes by what operators want of this machine; whether that is new.
-    pub(crate) fn drain(&self, is_drained: bool) -> bool {
-        let is_new = self.set_drained(is_drained);
-        match is_drained {
+    /// Obeys what an operator orders here, where the store does not say when.
+    pub(crate) fn order(&self, is_drained: bool) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now_ms = now.map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(0));
+        let at_ms = now_ms.max(self.obeyed() / 2 + 1);
+        self.obey(at_ms * 2 + u64::from(is_drained));
+    }
+
+    /// Obeys an order, unless it obeys a later one; whether this machine is drained, or serves, by that alone.
+    pub(super) fn obey(&self, order: u64) -> bool {
+        let before = self.order.fetch_max(order, Relaxed);
+        let is_new = order > before && order % 2 != before % 2;
+        match order % 2 == 1 {
             _ if !is_new => {}
             true => tracing::warn!(
                 "this machine is drained (nagaya fleet drain): agents say so, connections end with their reply, and what comes is served"
@@ -68,9 +98,9 @@ impl FleetInquiry {
         is_new
     }
 
-    /// Notes whether the machine is drained; whether that is new.
-    pub(super) fn set_drained(&self, is_drained: bool) -> bool {
-        self.is_drained.swap(is_drained, Relaxed) != is_drained
+    /// Obeys nothing any more.
+    pub(super) fn forget(&self) {
+        self.order.store(0, Relaxed);
     }
 
     pub(super) fn set_slowest(&self, slowest: Duration) {
@@ -166,6 +196,32 @@ mod tests {
             has_namesake: false,
             report: String::new(),
         })
+    }
+
+    #[test]
+    fn the_later_of_two_orders_holds_wherever_it_is_heard() {
+        let inquiry = FleetInquiry::default();
+        assert!(!inquiry.obey(0) && !inquiry.is_drained());
+        assert!(inquiry.obey(1_001) && inquiry.is_drained());
+        for (order, is_new, is_drained) in [
+            (1_000, false, true),
+            (1_101, false, true),
+            (1_102, true, false),
+            (1_101, false, false),
+        ] {
+            assert_eq!(inquiry.obey(order), is_new);
+            assert_eq!(inquiry.is_drained(), is_drained);
+        }
+        // One that is given here is later than any that is known, whatever this clock says.
+        let ahead = 1 << 60;
+        for order in [0, ahead] {
+            inquiry.obey(order);
+            for is_drained in [true, false] {
+                let before = inquiry.obeyed();
+                inquiry.order(is_drained);
+                assert!(inquiry.obeyed() > before && inquiry.is_drained() == is_drained);
+            }
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use control::{FleetMachine, FleetMachines};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::client::{Body, RawClient, reply};
+use testkit::gateway::Builder;
 use testkit::http2::{RawH2, kind};
 use testkit::{Gateway, RedisServer, Reply, eventually, free_port};
 
@@ -37,14 +38,17 @@ limits = [{ concurrent = {concurrent}, queue = 500, wait = "100s", scope = "flee
 rules = [{ handler = { respond = { body = "fine" } } }]
 "#;
 
-fn start(store: &RedisServer, machine: &str, concurrent: u32) -> Gateway {
+fn builder(store: &RedisServer, machine: &str, concurrent: u32) -> Builder {
     let rate =
         "limits = [{ rate = \"1000/s\", burst = 2000, scope = \"fleet\", on_loss = \"open\" }, ";
     Gateway::with_config(NAGAYA, &CONFIG.replace("limits = [", rate))
         .with("store", store.address())
         .with("machine", machine)
         .with("concurrent", concurrent)
-        .start()
+}
+
+fn start(store: &RedisServer, machine: &str, concurrent: u32) -> Gateway {
+    builder(store, machine, concurrent).start()
 }
 
 /// Runs `nagaya fleet` with these words beside a gateway.
@@ -63,6 +67,14 @@ fn await_machines(gateway: &Gateway, what: &str, is_so: impl Fn(&[FleetMachine])
         let told = ask(gateway, "fleet json");
         let told = FleetMachines::of_json(&told).ok()?;
         is_so(&told.machines).then_some(())
+    });
+}
+
+/// Waits until `web2` is to be drained, or serves and is to.
+fn await_order(gateway: &Gateway, what: &str, is_drain: bool) {
+    let is_so = |it: &FleetMachine| it.to_drain == is_drain && (is_drain || !it.drained);
+    await_machines(gateway, what, |all| {
+        all.iter().any(|it| it.machine == "web2" && is_so(it))
     });
 }
 
@@ -169,9 +181,7 @@ fn machines_tell_where_they_differ_and_one_is_drained_from_another_until_that_is
     });
     await_told(&web2, "status", " · drained");
     store.restart();
-    await_machines(&web1, "an empty store to be told", |all| {
-        all.iter().any(|it| it.machine == "web2" && it.to_drain)
-    });
+    await_order(&web1, "an empty store to be told", true);
 
     let undo = ["undrain", "web2", "--timeout", "600"];
     await_fleet(&web1, &undo, 0, &["web2: serves\n"]);
@@ -190,9 +200,11 @@ fn machines_tell_where_they_differ_and_one_is_drained_from_another_until_that_is
     await_fleet(&web2, &["drain", "web2"], 1, &["web2 is drained"]);
     agent.await_line("drain");
     store.restart();
-    await_machines(&web1, "the store to be told", |all| {
-        all.iter().any(|it| it.machine == "web2" && it.to_drain)
-    });
+    await_order(&web1, "the store to be told", true);
+    store.stop();
+    await_fleet(&web2, &["undrain", "web2"], 1, &["web2 serves, and"]);
+    store.restart();
+    await_order(&web1, "the store to be told of the end", false);
 }
 
 #[test]
@@ -253,6 +265,24 @@ fn a_store_that_wants_a_password_and_a_second_machine_of_one_name_are_told_with_
     );
     let several = "several machines are called `web1`, and all would be drained";
     await_fleet(&web1, &["drain", "web1"], 2, &[several]);
+}
+
+#[test]
+fn a_store_that_evicts_keys_is_told_to_whoever_looks() {
+    let evicting = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
+    let Some(store) = RedisServer::start(&evicting) else {
+        return;
+    };
+    let web1 = start(&store, "web1", 5);
+    web1.wait_for_message("the fleet's store evicts keys when it is full");
+    for question in ["status", "fleet"] {
+        await_told(&web1, question, "store answers, and evicts keys: set ");
+    }
+    let elsewhere = builder(&store, "web2", 5);
+    eventually(PATIENCE, "a check that tells it", || {
+        let (status, said, _) = elsewhere.run(&["fleet", "check"]);
+        (status.code() == Some(1) && said.contains("it evicts keys")).then_some(())
+    });
 }
 
 /// Asks one thing after another, over connections that are kept as long as they may be, and counts replies and connections.
