@@ -291,11 +291,19 @@ impl RingWriter {
     }
 
     /// Writes a record, after [`RingWriter::begin`] has found room for it.
+    // Inlined, the record stays in registers. Else it is read from memory by wider words than it was just
+    // written by, which waits until all that was written before is in the cache.
+    #[inline(always)]
     pub fn push(&mut self, record: &RingRecord) {
-        let at = self.records as usize % RECORDS_MAX * RECORD_WORDS;
-        self.ring.set_all(RECORDS_AT + at, &record.to_words());
+        self.ring
+            .set_all(record_at(self.records), record.to_words());
         self.records = self.records.wrapping_add(1);
         self.ring.publish(RECORDS_WRITTEN, self.records);
+        // The next one's two cache lines were touched last when the ring came round to them: whatever is
+        // locked after they are written would wait for them.
+        let next = record_at(self.records);
+        self.ring.prefetch(next);
+        self.ring.prefetch(next + RECORD_WORDS / 2);
     }
 
     /// Texts for which there was no room, so that records name them in vain.
@@ -343,6 +351,11 @@ impl RingWriter {
     }
 }
 
+/// Where a record's words begin.
+fn record_at(record: u64) -> usize {
+    RECORDS_AT + record as usize % RECORDS_MAX * RECORD_WORDS
+}
+
 /// Never 0, which says that there is nothing; another for each kind of text.
 fn of_text(hasher: &SipHasher13, of: TextOf, text: &[u8]) -> u64 {
     let kind = (of as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -375,8 +388,8 @@ impl RingReader {
     /// Has everything told anew, hashed by these.
     pub fn tell_anew(&self, keys: &RingKeys) {
         let telling = self.cursor.get(place::TELLING).wrapping_add(1).max(1);
-        self.cursor.set_all(place::NAMES, &keys.names);
-        self.cursor.set_all(place::SALT, &keys.salt);
+        self.cursor.set_all(place::NAMES, keys.names);
+        self.cursor.set_all(place::SALT, keys.salt);
         self.cursor.publish(place::TELLING, telling);
     }
 
@@ -418,7 +431,7 @@ impl RingReader {
             (self.records, counts.was_broken) = (records, true);
         }
         while self.records != records {
-            let at = RECORDS_AT + self.records as usize % RECORDS_MAX * RECORD_WORDS;
+            let at = record_at(self.records);
             let words: [u64; RECORD_WORDS] = std::array::from_fn(|word| self.ring.get(at + word));
             record(&RingRecord::of_words(&words));
             self.records = self.records.wrapping_add(1);
@@ -456,6 +469,7 @@ impl TextOf {
 }
 
 impl RingRecord {
+    #[inline(always)]
     fn to_words(self) -> [u64; RECORD_WORDS] {
         let pair = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
         let flags = u64::from(self.is_look) | u64::from(self.is_after_handshake) << 1;

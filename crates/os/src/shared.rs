@@ -86,11 +86,25 @@ impl SharedWriter {
         }
     }
 
-    /// Sets words one behind the other; nothing beyond the end.
-    pub fn set_all(&self, at: usize, values: &[u64]) {
+    /// Sets words one behind the other; nothing where not all of them have room.
+    #[inline]
+    pub fn set_all<const N: usize>(&self, at: usize, values: [u64; N]) {
         let words = self.0.words().get(at..).unwrap_or_default();
-        for (word, value) in words.iter().zip(values) {
-            word.store(*value, Relaxed);
+        if let Some(words) = words.first_chunk::<N>() {
+            for (word, value) in words.iter().zip(values) {
+                word.store(value, Relaxed);
+            }
+        }
+    }
+
+    /// Has the processor fetch the cache line of a word that is going to be set, without waiting for it.
+    #[inline]
+    pub fn prefetch(&self, at: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(word) = self.0.word(at) {
+            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            // SAFETY: a prefetch is a hint, which reads and writes nothing; the word is mapped.
+            unsafe { _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(word).cast()) };
         }
     }
 
@@ -177,7 +191,10 @@ mod tests {
         let (write, read) = memory("test", 1_000).unwrap();
         let writer = SharedWriter::map(write.as_fd(), 1_000).unwrap();
         let reader = SharedReader::map(read.as_fd(), 1_000).unwrap();
-        writer.set_all(998, &[7, 8, 9]);
+        writer.set_all(998, [7, 8]);
+        writer.set_all(999, [9, 9]);
+        writer.prefetch(999);
+        writer.prefetch(1_000);
         writer.publish(0, 5);
         assert_eq!(reader.get_published(0), 5);
         assert_eq!(
