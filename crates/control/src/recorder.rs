@@ -46,6 +46,8 @@ pub struct RecorderSends {
     pub up: bool,
     /// Whether anything was tried yet.
     pub tried: bool,
+    /// Why it does not, in the recorder's words.
+    pub why: String,
     /// Since the oldest minute was over that waits.
     pub lag_s: u64,
     /// Minutes of figures and of sites, and incidents, that wait.

@@ -30,7 +30,7 @@ use tokio_postgres::{Client, Error};
 use crate::source::{PostgresLogin, told};
 
 /// Of the tables below.
-const FORMAT: i32 = 1;
+const FORMAT: i32 = 2;
 /// Who makes tables holds this lock.
 const LOCK: i64 = 0x6e61_6761_7961;
 const TABLES: &str = include_str!("archive.sql");
@@ -68,6 +68,8 @@ const THINNED_MAX: u64 = 50_000;
 /// The way to it.
 pub struct Archive {
     login: PostgresLogin,
+    /// Where that is, in words.
+    place: String,
     machine: String,
     session: ArchivePlace,
     /// What is asked waits for nothing that is written.
@@ -121,7 +123,13 @@ impl Archive {
     /// # Errors
     /// No authority vouches for the server.
     pub fn new(settings: ArchiveSettings) -> Result<Archive, String> {
+        let server = &settings.server;
+        let place = match server.port {
+            Some(port) => format!("PostgreSQL at {} port {port}", server.host),
+            None => format!("PostgreSQL at {}", server.host),
+        };
         Ok(Archive {
+            place,
             login: PostgresLogin::new(settings.server)?,
             machine: settings.machine,
             session: RefCell::default(),
@@ -143,10 +151,15 @@ impl Archive {
                 ArchiveSaid::Written
             }
             Err(ArchiveFailure::Refused(why)) => ArchiveSaid::Refused(why),
-            Err(ArchiveFailure::Late(why)) => ArchiveSaid::Late(why),
-            Err(ArchiveFailure::Down(why)) => ArchiveSaid::Down(why),
+            Err(ArchiveFailure::Late(why)) => ArchiveSaid::Late(self.there(&why)),
+            Err(ArchiveFailure::Down(why)) => ArchiveSaid::Down(self.there(&why)),
         };
         said.bounded()
+    }
+
+    /// What went wrong, and where.
+    fn there(&self, why: &str) -> String {
+        format!("{}: {why}", self.place)
     }
 
     /// Does something over the connection of a place, which is closed where that fails or is given up; what the
@@ -286,11 +299,22 @@ impl Archive {
         let what: Vec<_> = rows.iter().map(|it| it.what.as_str()).collect();
         let times: Vec<_> = rows.iter().map(|it| it.times).collect();
         let contents: Vec<_> = rows.iter().map(|it| it.content.as_str()).collect();
-        let sql = "INSERT INTO nagaya_incidents (machine, at, kind, what, times, content) SELECT $1, given.* \
-            FROM unnest($2::int8[], $3::int2[], $4::text[], $5::int8[], $6::text[]) AS given \
-            ON CONFLICT (at, machine, kind, what) DO UPDATE SET times = excluded.times, content = excluded.content";
-        let given: [&(dyn ToSql + Sync); 6] =
-            [&self.machine, &at, &kinds, &what, &times, &contents];
+        // Of arrays in an array the database makes one; no name has a new line in it.
+        let owners: Vec<_> = rows.iter().map(|it| it.owners.join("\n")).collect();
+        let sql = "INSERT INTO nagaya_incidents (machine, at, kind, what, times, content, owners) \
+            SELECT $1, at, kind, what, times, content, string_to_array(owners, E'\n') \
+            FROM unnest($2::int8[], $3::int2[], $4::text[], $5::int8[], $6::text[], $7::text[]) \
+            AS given (at, kind, what, times, content, owners) ON CONFLICT (at, machine, kind, what) \
+            DO UPDATE SET times = excluded.times, content = excluded.content, owners = excluded.owners";
+        let given: [&(dyn ToSql + Sync); 7] = [
+            &self.machine,
+            &at,
+            &kinds,
+            &what,
+            &times,
+            &contents,
+            &owners,
+        ];
         client.execute(sql, &given).await.map(drop)
     }
 

@@ -13,5 +13,6 @@ CREATE TABLE IF NOT EXISTS nagaya_sites (machine text NOT NULL, site text NOT NU
     upstream_us bigint NOT NULL, handshakes bigint NOT NULL, PRIMARY KEY (site, at, machine));
 CREATE INDEX IF NOT EXISTS nagaya_sites_by_age ON nagaya_sites (machine, at);
 CREATE TABLE IF NOT EXISTS nagaya_incidents (machine text NOT NULL, at bigint NOT NULL, kind smallint NOT NULL,
-    what text NOT NULL, times bigint NOT NULL, content text NOT NULL, PRIMARY KEY (at, machine, kind, what));
+    what text NOT NULL, times bigint NOT NULL, content text NOT NULL, owners text[] NOT NULL,
+    PRIMARY KEY (at, machine, kind, what));
 CREATE INDEX IF NOT EXISTS nagaya_incidents_by_age ON nagaya_incidents (machine, at);

@@ -1,10 +1,11 @@
 //! What is read of the archive in a real PostgreSQL.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ipc::archive::question::{
-    ARCHIVE_DAYS, ArchiveFound, ArchiveQuestion, ArchiveRead, DURATIONS_BYTES_MAX, IncidentsWanted,
-    SamplesWanted, SitesWanted,
+    ARCHIVE_DAYS, ArchiveFound, ArchiveQuestion, ArchiveRead, DURATIONS_BYTES_MAX, INCIDENTS_MAX,
+    IncidentsWanted, NAMES_MAX, SAMPLES_MAX, SITES_MAX, SamplesWanted, SitesWanted,
 };
 use ipc::archive::{ArchiveRows, ArchiveSaid, ArchivedSample, ArchivedSite, SITE_NUMBERS};
 use testkit::Postgres;
@@ -31,7 +32,7 @@ fn question(now_s: i64, machine: Option<&str>) -> ArchiveQuestion {
             edges: vec![from_s, from_s + 1_800, to_s],
             ..SitesWanted::default()
         }),
-        incidents: IncidentsWanted::Last,
+        incidents: Some(IncidentsWanted::default()),
     }
 }
 
@@ -111,65 +112,86 @@ fn all_machines_come_to_their_sum_and_each_to_its_own() {
     }
 }
 
+fn texts(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|it| (*it).to_owned()).collect()
+}
+
 #[test]
-fn what_is_asked_for_is_what_comes() {
+fn figures_that_are_asked_for_are_those_that_come() {
     let Some(server) = Postgres::start(&[]) else {
         return;
     };
     let now_s = now_s();
+    let mut names = [
+        "load1",
+        "tenant.a.cpu",
+        "tenant.b.cpu",
+        "tenant.a.b.cpu",
+        "limit.tenant a/few\twaited\t",
+        "limit.tenant ab/few\twaited\t",
+        "limit.tenant a",
+    ];
+    names.sort_unstable();
     let sample = |name: &str| ArchivedSample {
         name: name.into(),
         at_s: now_s,
         sums: [1.0; 4],
     };
-    let site = |site: &str| ArchivedSite {
-        site: site.into(),
-        at_s: now_s,
-        numbers: [1; SITE_NUMBERS],
-        durations: Vec::new(),
-    };
-    let names = ["load1", "tenant.a.cpu", "tenant.b.cpu", "limit.x"];
-    let mut rows = ArchiveRows {
+    let rows = ArchiveRows {
         samples: names.map(sample).into(),
-        sites: ["a.example", "b.example"].map(site).into(),
-        incidents: Vec::new(),
+        ..ArchiveRows::default()
     };
-    rows.sites[0].numbers = [1 << 48; SITE_NUMBERS];
     for machine in ["web1", "web2"] {
         write(&server, machine, &rows);
     }
-    let texts = |texts: &[&str]| texts.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
-    for (begin, unlike, filter, summed_max, expected, summed) in [
-        (
-            &[][..],
-            &[][..],
-            "",
-            9,
-            &["limit.x", "load1", "tenant.a.cpu", "tenant.b.cpu"][..],
-            4,
-        ),
-        (&[], &["tenant.", "limit."], "", 9, &["load1"], 1),
-        (
-            &["tenant."],
-            &[],
-            "",
-            1,
-            &["tenant.a.cpu", "tenant.b.cpu"],
-            1,
-        ),
-        (&["tenant."], &[], "b.c", 9, &["tenant.b.cpu"], 1),
+    let asked = |begin: &[&str], of: Option<&[&str]>, summed_max: u32| SamplesWanted {
+        begin: texts(begin),
+        of: of.map(texts),
+        summed_max,
+        step_s: 60,
+        ..SamplesWanted::default()
+    };
+    let mut of_machines = asked(&[], None, 9);
+    of_machines.unlike = texts(&["tenant.", "limit."]);
+    let mut filtered = asked(&["tenant."], None, 9);
+    filtered.filter = "a.c".into();
+    let of_tenants = ["tenant.a.b.cpu", "tenant.a.cpu", "tenant.b.cpu"];
+    let of_limits = ["limit.tenant a", "limit.tenant a/few\twaited\t"];
+    for (wanted, expected, summed) in [
+        (asked(&[], None, 9), &names[..], 7),
+        (of_machines, &["load1"], 1),
+        (asked(&["tenant."], None, 1), &of_tenants, 1),
+        (filtered, &["tenant.a.cpu"], 1),
+        (asked(&[], Some(&["tenant.a"]), 9), &["tenant.a.cpu"], 1),
+        (asked(&[], Some(&["limit.tenant a"]), 9), &of_limits, 2),
+        (asked(&[], Some(&[]), 9), &[], 0),
     ] {
         let mut question = question(now_s, None);
-        question.samples = Some(SamplesWanted {
-            begin: texts(begin),
-            unlike: texts(unlike),
-            filter: filter.into(),
-            summed_max,
-            step_s: 60,
-        });
+        question.samples = Some(wanted.clone());
         let found = found(&server, &question);
-        assert_eq!(found.names, expected, "{begin:?} {unlike:?} {filter}");
-        assert_eq!(found.samples.len(), summed, "{begin:?} {unlike:?} {filter}");
+        assert_eq!(found.names, expected, "{wanted:?}");
+        assert_eq!(found.samples.len(), summed, "{wanted:?}");
+    }
+}
+
+#[test]
+fn sites_that_are_asked_for_are_those_that_come() {
+    let Some(server) = Postgres::start(&[]) else {
+        return;
+    };
+    let now_s = now_s();
+    let site = |(site, requests): (&str, i64)| ArchivedSite {
+        site: site.into(),
+        at_s: now_s,
+        numbers: [requests; SITE_NUMBERS],
+        durations: Vec::new(),
+    };
+    let rows = ArchiveRows {
+        sites: [("a.example", 1 << 48), ("b.example", 1)].map(site).into(),
+        ..ArchiveRows::default()
+    };
+    for machine in ["web1", "web2"] {
+        write(&server, machine, &rows);
     }
     for (names, filter, expected) in [
         (None, "", vec![1 << 49, 2]),
@@ -241,7 +263,7 @@ fn a_broken_machine_harms_no_other() {
 }
 
 #[test]
-fn what_is_too_long_is_left_out_or_refused() {
+fn durations_that_are_too_long_are_left_out() {
     let Some(server) = Postgres::start(&[]) else {
         return;
     };
@@ -258,11 +280,6 @@ fn what_is_too_long_is_left_out_or_refused() {
     let left_out = found(&server, &question(now_s, None));
     assert!(left_out.cut.durations && left_out.sites.iter().all(|it| it.durations.is_empty()));
     assert_eq!(requests(&left_out), [30, 30]);
-    server.sql(
-        "INSERT INTO nagaya_samples SELECT 'web1', 'n' || n, 60, 1, 1, 1, 1 FROM generate_series(1, 20001) AS n",
-    );
-    let too_much = read_in_time(&server, &question(now_s, None));
-    assert_eq!(too_much, ArchiveRead::TooMuch);
     // The month that is kept, at a time.
     let mut days = question(now_s, None);
     days.samples = None;
@@ -271,6 +288,89 @@ fn what_is_too_long_is_left_out_or_refused() {
         sites.edges = edges.map(|day| now_s + 60 - 86_400 * day).collect();
     }
     assert_eq!(requests(&found(&server, &days)), [60]);
+}
+
+#[test]
+fn of_what_is_too_much_the_busiest_come_and_none_in_part() {
+    let Some(server) = Postgres::start(&[]) else {
+        return;
+    };
+    let now_s = now_s();
+    write(&server, "web1", &ArchiveRows::default());
+    let question = question(now_s, None);
+    // Of each site two parts: the later its name the more, but for the first.
+    server.sql(&format!(
+        "INSERT INTO nagaya_sites SELECT 'web1', 's' || n, {} + 1800 * part, '\\x0000', \
+        CASE n WHEN 1 THEN 1000000 ELSE n END, {} FROM generate_series(1, {SITES_MAX}) AS n, generate_series(0, 1) AS part",
+        question.from_s,
+        ["0"; SITE_NUMBERS - 1].join(", ")
+    ));
+    let mut of_sites = question.clone();
+    (of_sites.samples, of_sites.incidents) = (None, None);
+    let some = found(&server, &of_sites);
+    assert!(some.cut.sites && !some.cut.durations);
+    assert_eq!(some.sites.len(), SITES_MAX);
+    let told: Vec<_> = some.sites.iter().take(2).map(|it| &*it.site).collect();
+    assert_eq!(told, ["s1", "s1"]);
+    for it in &some.sites {
+        assert!(it.numbers[0] > SITES_MAX as i64 / 2 && it.durations.len() == 6);
+    }
+    // More figures than are looked at, and more parts of them than fit.
+    server.sql(&format!(
+        "INSERT INTO nagaya_samples SELECT 'web1', 'n' || n, {} + second, 1, \
+        CASE n WHEN 1 THEN 1000000 ELSE n END, 1, 1 \
+        FROM generate_series(1, {NAMES_MAX} + 1) AS n, generate_series(0, 3) AS second",
+        question.from_s
+    ));
+    let mut of_figures = question;
+    (of_figures.sites, of_figures.incidents) = (None, None);
+    if let Some(samples) = &mut of_figures.samples {
+        (samples.step_s, samples.summed_max) = (1, u32::MAX);
+    }
+    let some = found(&server, &of_figures);
+    assert!(some.cut.names && some.cut.samples);
+    assert_eq!(some.names.len(), NAMES_MAX);
+    let mut parts = BTreeMap::<&str, usize>::new();
+    for it in &some.samples {
+        *parts.entry(&it.name).or_default() += 1;
+    }
+    assert_eq!(parts.len(), SAMPLES_MAX / 4);
+    assert!(parts.contains_key("n1") && !parts.contains_key("n2"));
+    assert!(parts.values().all(|parts| *parts == 4));
+}
+
+#[test]
+fn incidents_that_concern_others_crowd_nobodys_out() {
+    let Some(server) = Postgres::start(&[]) else {
+        return;
+    };
+    let now_s = now_s();
+    let mut quiet = rows(now_s, 1, 1);
+    quiet.incidents[0].at_s -= 1_800;
+    write(&server, "web1", &quiet);
+    server.sql(&format!(
+        "INSERT INTO nagaya_incidents SELECT 'web1', {now_s} - n % 60, 0, 'tenant noisy/' || n, 1, '{{}}', \
+        ARRAY['tenant noisy'] FROM generate_series(1, {INCIDENTS_MAX}) AS n"
+    ));
+    let few = Some("tenant a/few".to_owned());
+    for (owners, what, filter, expected) in [
+        (None, None, "", (INCIDENTS_MAX, true)),
+        (Some("tenant a"), None, "", (1, false)),
+        (Some("site a.example"), None, "", (1, false)),
+        (Some("tenant b"), None, "", (0, false)),
+        (None, few.clone(), "", (1, false)),
+        (None, None, "a/f", (1, false)),
+    ] {
+        let mut question = question(now_s, None);
+        question.incidents = Some(IncidentsWanted {
+            owners: owners.map(|it| vec![it.to_owned()]),
+            what: what.clone(),
+            filter: filter.into(),
+        });
+        let found = found(&server, &question);
+        let told = (found.incidents.len(), found.cut.incidents);
+        assert_eq!(told, expected, "{owners:?} {what:?} {filter}");
+    }
 }
 
 #[test]

@@ -113,6 +113,8 @@ pub struct ArchivedIncident {
     pub times: i64,
     /// All there is to say of it, as the recorder has it.
     pub content: String,
+    /// Whom it concerns: by that it is found, and not told.
+    pub owners: Vec<String>,
 }
 
 impl ArchiveRows {
@@ -138,7 +140,8 @@ impl ArchiveRows {
                 it.site.len() + it.durations.len() + 160
             }),
             incidents: fitting(&mut self.incidents, &mut room, |it| {
-                it.what.len() + it.content.len() + 48
+                let owners = it.owners.iter().map(|it| it.len() + 1);
+                it.what.len() + it.content.len() + owners.sum::<usize>() + 48
             }),
         }
     }

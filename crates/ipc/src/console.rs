@@ -79,6 +79,8 @@ pub enum FromConsole {
     Look(String),
     /// A question's answer.
     Answer(ConsoleAnswer),
+    /// Why the archive cannot be sent to; empty where it can, or nothing is sent. Said when that changes.
+    Unsent(String),
 }
 
 /// What somebody asks of the console.

@@ -68,6 +68,8 @@ struct HeardFigures {
     alerts: Vec<AlertStanding>,
     /// Whose sites there are.
     owners: Arc<[TenantSites]>,
+    /// Why nothing can be sent elsewhere; empty where it can.
+    unsent: String,
 }
 
 impl Heard {
@@ -162,6 +164,16 @@ impl Heard {
     /// How it stands with alerts.
     pub(crate) fn alerts(&self) -> Vec<AlertStanding> {
         self.figures().alerts.clone()
+    }
+
+    /// Shows why nothing can be sent elsewhere.
+    pub(crate) fn show_unsent(&self, why: &str) {
+        why.clone_into(&mut self.figures().unsent);
+    }
+
+    /// Why nothing can be sent elsewhere; empty where it can.
+    pub(crate) fn unsent(&self) -> String {
+        self.figures().unsent.clone()
     }
 
     /// Whose sites there are, as the server last said.

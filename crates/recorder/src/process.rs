@@ -159,7 +159,7 @@ impl Recorder {
         recorder.keys.names = halves(random()?);
         recorder.open();
         // It reads what is opened by then.
-        recorder.sending = Sending::wanted(&recorder.settings)?;
+        recorder.sending = Sending::wanted(&recorder.settings, &recorder.heard)?;
         Ok(recorder)
     }
 

@@ -229,6 +229,8 @@ pub(crate) struct Respondent {
     /// The last two looks, the older one first.
     before: Option<Looked>,
     now: Option<Looked>,
+    /// Why nothing can be sent elsewhere, as the server was told.
+    unsent: String,
     /// Since when the server is asked for the next.
     asked: Option<Instant>,
     /// When it said something that makes no sense.
@@ -318,6 +320,7 @@ impl Respondent {
         self.outgoing = Outgoing::default();
         (self.before, self.now, self.asked, self.garbled) = (None, None, None, None);
         self.waiting.clear();
+        self.unsent.clear();
         self.archive.forget_pages();
         self.kept = KeptAnswers::default();
     }
@@ -354,6 +357,10 @@ impl Respondent {
     /// Asks for what goes on now where somebody waits for it, and answers one question.
     fn turn(&mut self) -> io::Result<()> {
         self.send()?;
+        let unsent = self.heard.unsent();
+        if self.unsent != unsent && self.say(&FromConsole::Unsent(unsent.clone()))? {
+            self.unsent = unsent;
+        }
         self.mind_archive();
         let is_awaited = self.waiting.iter().any(|it| !self.is_heard(it));
         let is_asked = self.asked.is_some_and(|it| it.elapsed() <= LIVE_PATIENCE);
@@ -444,12 +451,14 @@ impl Respondent {
             return self.archive.ask_machines();
         };
         self.open();
-        let (Some((_, open)), Some(it)) = (&self.store, self.waiting.get_mut(at)) else {
+        let Some(it) = self.waiting.get_mut(at) else {
             return;
         };
-        let moment = open.moment(&self.archive);
-        let question = console::archive_question(&it.question, &moment);
-        it.archive = match question.filter(|_| open.is_sent) {
+        let open = self.store.as_ref().filter(|(_, open)| open.is_sent);
+        let question = open.and_then(|(_, open)| {
+            console::archive_question(&it.question, &open.moment(&self.archive))
+        });
+        it.archive = match question {
             None => ArchiveStage::Unneeded,
             Some(question) => match self.archive.ask(it.question.id, question) {
                 Some(said) => ArchiveStage::Said(said.into()),

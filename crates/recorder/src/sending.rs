@@ -20,6 +20,7 @@ use ipc::recorder::RecorderSettings;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use crate::hearing::Heard;
 use crate::salts::day_number;
 use crate::store::{FigureStore, MARKS_MAX, OverUntil, StoreError};
 use crate::zone::zone_of;
@@ -68,20 +69,25 @@ impl Sending {
     ///
     /// # Errors
     /// When no thread can be had.
-    pub(crate) fn wanted(settings: &RecorderSettings) -> io::Result<Option<Sending>> {
+    pub(crate) fn wanted(
+        settings: &RecorderSettings,
+        heard: &Arc<Heard>,
+    ) -> io::Result<Option<Sending>> {
         let wanted = settings.is_sent.then(|| settings.directory.clone());
-        wanted.map(Sending::start).transpose()
+        let start = |directory| Sending::start(directory, Arc::clone(heard));
+        wanted.map(start).transpose()
     }
 
-    /// Sends what is marked in this directory, once there is a link.
+    /// Sends what is marked in this directory, once there is a link, and shows there why it cannot.
     ///
     /// # Errors
     /// When no thread can be had.
-    fn start(directory: PathBuf) -> io::Result<Sending> {
+    fn start(directory: PathBuf, heard: Arc<Heard>) -> io::Result<Sending> {
         let mailbox = Arc::<SendingMailbox>::default();
         mailbox.news().state.standing = UNTRIED;
         let sender = Sender {
             directory,
+            heard,
             mailbox: Arc::clone(&mailbox),
             link: None,
             end: ArchiveEnd::default(),
@@ -142,6 +148,7 @@ const UNTRIED: u64 = 3;
 /// What the thread has.
 struct Sender {
     directory: PathBuf,
+    heard: Arc<Heard>,
     mailbox: Arc<SendingMailbox>,
     link: Option<OwnedFd>,
     end: ArchiveEnd<FromArchive>,
@@ -218,6 +225,11 @@ impl Sender {
             }
             turn => turn,
         };
+        match &turn {
+            Ok(_) => self.heard.show_unsent(""),
+            Err(NotSent::Because(why)) => self.heard.show_unsent(why),
+            Err(NotSent::Alone) => {}
+        }
         match turn {
             Ok(_) => {
                 if self.said.take().is_some() {

@@ -1,7 +1,8 @@
 //! What is asked of the archive: a question of the console is one transaction that only reads.
 //!
 //! The idea: the database adds up, so that what comes back is as long as a page, not as the time it is about. A
-//! statement ends by itself before nobody waits for it any more, and what is more than may be answered is not begun.
+//! statement ends by itself before nobody waits for it any more. Where there is more than may be answered the busiest
+//! are told, and that there are others.
 //!
 //! Left out: which page needs what, and what durations say (the recorder).
 
@@ -47,47 +48,32 @@ const NAMES: &str = "WITH RECURSIVE found AS ((SELECT name FROM nagaya_samples O
     SELECT name FROM found WHERE name IS NOT NULL AND octet_length(name) <= $1 \
     AND (cardinality($3::text[]) = 0 OR EXISTS (SELECT FROM unnest($3::text[]) AS it WHERE starts_with(name, it))) \
     AND NOT EXISTS (SELECT FROM unnest($4::text[]) AS it WHERE starts_with(name, it)) \
-    AND ($5 = '' OR strpos(lower(name), $5) > 0) LIMIT $2";
+    AND ($5 = '' OR strpos(lower(name), $5) > 0) \
+    AND ($6::text[] IS NULL OR CASE WHEN starts_with(name, 'limit.') \
+    THEN split_part(split_part(name, E'\t', 1), '/', 1) \
+    ELSE left(name, -strpos(reverse(name), '.')) END = ANY($6)) LIMIT $2";
 /// Minutes of sites in a question's parts of time.
 const OF_SITES: &str = "FROM nagaya_sites WHERE ($1::text IS NULL OR machine = $1) AND at >= $2 AND at < $3 \
     AND ($5::text[] IS NULL OR site = ANY($5)) AND octet_length(site) <= $6 \
     AND ($7 = '' OR strpos(lower(site), $7) > 0)";
-
-/// Why there is no answer.
-enum NotRead {
-    TooMuch,
-    Failed(ArchiveFailure),
-}
-
-impl From<Error> for NotRead {
-    fn from(error: Error) -> NotRead {
-        NotRead::Failed(error.into())
-    }
-}
 
 impl Archive {
     /// Reads what is asked for, which is bounded.
     pub async fn read(&self, question: &ArchiveQuestion) -> ArchiveRead {
         let waits = (READ_CONNECT_MAX, READ_MAX);
         let read = self.within(&self.reading, waits, async |client| {
-            match self.find(client, question).await {
-                Ok(found) => Ok(ArchiveRead::Found(found.into())),
-                Err(NotRead::TooMuch) => {
-                    client.batch_execute("ROLLBACK").await?;
-                    Ok(ArchiveRead::TooMuch)
-                }
+            let found = self.find(client, question).await;
+            found.map_err(|error| match error.into() {
                 // Where it still takes a ROLLBACK, it is not away.
-                Err(NotRead::Failed(ArchiveFailure::Down(why))) => {
-                    Err(ArchiveFailure::Refused(why))
-                }
-                Err(NotRead::Failed(failure)) => Err(failure),
-            }
+                ArchiveFailure::Down(why) => ArchiveFailure::Refused(why),
+                failure => failure,
+            })
         });
         let read = match read.await {
-            Ok(read) => read,
+            Ok(found) => ArchiveRead::Found(found.into()),
             Err(ArchiveFailure::Late(_)) => ArchiveRead::Late,
             Err(ArchiveFailure::Refused(why)) => ArchiveRead::Failed(why),
-            Err(ArchiveFailure::Down(why)) => ArchiveRead::Down(why),
+            Err(ArchiveFailure::Down(why)) => ArchiveRead::Down(self.there(&why)),
         };
         read.bounded()
     }
@@ -96,7 +82,7 @@ impl Archive {
         &self,
         client: &Client,
         question: &ArchiveQuestion,
-    ) -> Result<ArchiveFound, NotRead> {
+    ) -> Result<ArchiveFound, Error> {
         client.batch_execute(BEGIN).await?;
         let mut found = ArchiveFound {
             own: self.machine.clone(),
@@ -106,16 +92,17 @@ impl Archive {
         let machine = question.machine.as_deref();
         let time = (question.from_s, question.to_s);
         if let Some(wanted) = &question.samples {
-            found.names = names(client, wanted).await?;
+            (found.names, found.cut.names) = names(client, wanted).await?;
             let summed = usize::try_from(wanted.summed_max).unwrap_or(usize::MAX);
             let summed: Vec<&str> = found.names.iter().take(summed).map(|it| &**it).collect();
-            found.samples = samples(client, &summed, machine, time, wanted.step_s).await?;
+            let samples = samples(client, &summed, machine, time, wanted.step_s).await?;
+            (found.samples, found.cut.samples) = samples;
         }
         if let Some(wanted) = &question.sites {
-            (found.sites, found.cut.durations) = sites(client, wanted, machine).await?;
+            sites(client, wanted, machine, &mut found).await?;
         }
-        if question.incidents == IncidentsWanted::Last {
-            let incidents = incidents(client, machine, time).await?;
+        if let Some(wanted) = &question.incidents {
+            let incidents = incidents(client, wanted, machine, time).await?;
             (found.incidents, found.cut.incidents) = incidents;
         }
         client.batch_execute("COMMIT").await?;
@@ -148,52 +135,62 @@ async fn machines(client: &Client) -> Result<Vec<ArchivedMachine>, Error> {
     Ok(machines)
 }
 
-/// The names that are wanted, in order.
-async fn names(client: &Client, wanted: &SamplesWanted) -> Result<Vec<String>, NotRead> {
-    let given: [&(dyn ToSql + Sync); 5] = [
+/// All rows of those names that come to most, as many as there is room for: the parts are told apart first, so that
+/// no row of a minute is sorted.
+fn busiest(parts: &str, by: &str, most: usize) -> String {
+    format!(
+        "WITH parts AS MATERIALIZED ({parts}) SELECT * FROM \
+        (SELECT *, sum({by}) OVER (PARTITION BY name) AS whole FROM parts) AS ranked \
+        ORDER BY whole DESC, name LIMIT {}",
+        most + 1
+    )
+}
+
+/// Leaves out what there is no room for, whole names; whether there was any.
+fn cut<T>(rows: &mut Vec<T>, most: usize, name: impl Fn(&T) -> &str) -> bool {
+    let beyond = rows.split_off(most.min(rows.len()));
+    if let Some(first) = beyond.first() {
+        rows.retain(|it| name(it) != name(first));
+    }
+    !beyond.is_empty()
+}
+
+/// The names that are wanted, in order, and whether there are more.
+async fn names(client: &Client, wanted: &SamplesWanted) -> Result<(Vec<String>, bool), Error> {
+    let given: [&(dyn ToSql + Sync); 6] = [
         &NAME_BYTES_MAX,
         &number(NAMES_MAX + 1),
         &wanted.begin,
         &wanted.unlike,
         &wanted.filter,
+        &wanted.of,
     ];
     let rows = client.query(NAMES, &given).await?;
-    if rows.len() > NAMES_MAX {
-        return Err(NotRead::TooMuch);
-    }
     let names = rows.iter().map(|row| row.try_get(0));
     let mut names = names.collect::<Result<Vec<String>, Error>>()?;
+    let is_cut = cut(&mut names, NAMES_MAX, |it| it);
     // The database has an order of its own.
     names.sort_unstable();
-    Ok(names)
+    Ok((names, is_cut))
 }
 
-/// What these figures came to in each part of time.
+/// What these figures came to in each part of time, and whether some of them are left out.
 async fn samples(
     client: &Client,
     names: &[&str],
     machine: Option<&str>,
     (from_s, to_s): (i64, i64),
     step_s: u32,
-) -> Result<Vec<ArchivedSample>, NotRead> {
-    let sql = format!(
-        "SELECT name, greatest(at / $5 * $5, $3), sum(count), sum(sum), min(low), max(high) \
+) -> Result<(Vec<ArchivedSample>, bool), Error> {
+    let parts = format!(
+        "SELECT name, greatest(at / $5 * $5, $3), sum(count) AS count, sum(sum) AS sum, min(low), max(high) \
         FROM nagaya_samples WHERE name = ANY($1) AND ($2::text IS NULL OR machine = $2) \
-        AND at >= $3 AND at < $4 AND {SOUND_SAMPLE} GROUP BY 1, 2 LIMIT $6"
+        AND at >= $3 AND at < $4 AND {SOUND_SAMPLE} GROUP BY 1, 2"
     );
     let step_s = i64::from(step_s);
-    let given: [&(dyn ToSql + Sync); 6] = [
-        &names,
-        &machine,
-        &from_s,
-        &to_s,
-        &step_s,
-        &number(SAMPLES_MAX + 1),
-    ];
+    let given: [&(dyn ToSql + Sync); 5] = [&names, &machine, &from_s, &to_s, &step_s];
+    let sql = busiest(&parts, "sum", SAMPLES_MAX);
     let rows = client.query(&sql, &given).await?;
-    if rows.len() > SAMPLES_MAX {
-        return Err(NotRead::TooMuch);
-    }
     let mut samples = Vec::with_capacity(rows.len());
     for row in rows {
         let mut sums = [0.0; 4];
@@ -206,48 +203,61 @@ async fn samples(
             sums,
         });
     }
-    Ok(samples)
+    let is_cut = cut(&mut samples, SAMPLES_MAX, |it| &it.name);
+    Ok((samples, is_cut))
 }
 
-/// What sites came to in each part of time, and whether their durations are left out.
-async fn sites(
-    client: &Client,
-    wanted: &SitesWanted,
-    machine: Option<&str>,
-) -> Result<(Vec<ArchivedSite>, bool), NotRead> {
-    let (Some(from_s), Some(to_s)) = (wanted.edges.first(), wanted.edges.last()) else {
-        return Ok((Vec::new(), false));
-    };
-    let given: [&(dyn ToSql + Sync); 7] = [
-        &machine,
+/// What is asked for of sites, and of those alone, if that; nothing without parts of time.
+fn given_of_sites<'a>(
+    wanted: &'a SitesWanted,
+    machine: &'a Option<&str>,
+    names: &'a Option<Vec<String>>,
+) -> Option<[&'a (dyn ToSql + Sync); 7]> {
+    let (from_s, to_s) = (wanted.edges.first()?, wanted.edges.last()?);
+    let edges = &wanted.edges;
+    Some([
+        machine,
         from_s,
         to_s,
-        &wanted.edges,
-        &wanted.names,
+        edges,
+        names,
         &NAME_BYTES_MAX,
         &wanted.filter,
-    ];
-    let most = i64::MAX;
-    let sums =
-        SITE_COLUMNS.map(|it| format!(", least(greatest(sum({it}), -{most}), {most})::int8"));
+    ])
+}
+
+/// Minutes of sites that may be true, by site and part of time.
+fn of_sites() -> String {
     // Where visits go on, fewer may have bounced than were said to have.
     let sound = SITE_COLUMNS.map(|it| {
         let least = if it == "bounces" { -SITE_COUNT_MAX } else { 0 };
         format!(" AND {it} BETWEEN {least} AND {SITE_COUNT_MAX}")
     });
-    let of_sites = format!("{OF_SITES}{} GROUP BY 1, 2", sound.concat());
-    let sql = format!(
-        "SELECT site, width_bucket(at, $4::int8[]) - 1, \
-        coalesce(sum(octet_length(durations) + 4) {DURATIONS}, 0)::int8{} {of_sites} LIMIT {}",
+    format!("{OF_SITES}{} GROUP BY 1, 2", sound.concat())
+}
+
+/// Finds what sites came to in each part of time.
+async fn sites(
+    client: &Client,
+    wanted: &SitesWanted,
+    machine: Option<&str>,
+    found: &mut ArchiveFound,
+) -> Result<(), Error> {
+    let Some(given) = given_of_sites(wanted, &machine, &wanted.names) else {
+        return Ok(());
+    };
+    let most = i64::MAX;
+    let sums = SITE_COLUMNS
+        .map(|it| format!(", least(greatest(sum({it}), -{most}), {most})::int8 AS {it}"));
+    let parts = format!(
+        "SELECT site AS name, width_bucket(at, $4::int8[]) - 1, \
+        coalesce(sum(octet_length(durations) + 4) {DURATIONS}, 0)::int8{} {}",
         sums.concat(),
-        SITES_MAX + 1
+        of_sites()
     );
-    let rows = client.query(&sql, &given).await?;
-    if rows.len() > SITES_MAX {
-        return Err(NotRead::TooMuch);
-    }
-    let (mut sites, mut bytes) = (Vec::with_capacity(rows.len()), 0_i64);
-    for row in rows {
+    let sql = busiest(&parts, "requests", SITES_MAX);
+    let (mut sites, mut bytes) = (Vec::new(), 0_i64);
+    for row in client.query(&sql, &given).await? {
         let mut numbers = [0; SITE_NUMBERS];
         for (place, number) in numbers.iter_mut().enumerate() {
             *number = row.try_get(3 + place)?;
@@ -260,27 +270,51 @@ async fn sites(
             durations: Vec::new(),
         });
     }
+    found.cut.sites = cut(&mut sites, SITES_MAX, |it| &it.site);
     sites.sort_unstable_by(|one, two| (&one.site, one.at_s).cmp(&(&two.site, two.at_s)));
-    if bytes > number(DURATIONS_BYTES_MAX) {
-        return Ok((sites, true));
+    found.sites = sites;
+    found.cut.durations = bytes > number(DURATIONS_BYTES_MAX);
+    match found.cut.durations {
+        true => Ok(()),
+        false => durations(client, wanted, machine, found).await,
     }
+}
+
+/// Finds the durations of these sites.
+async fn durations(
+    client: &Client,
+    wanted: &SitesWanted,
+    machine: Option<&str>,
+    found: &mut ArchiveFound,
+) -> Result<(), Error> {
+    let sites = found.sites.iter().map(|it| it.site.clone());
+    let names = match found.cut.sites {
+        true => Some(sites.collect()),
+        false => wanted.names.clone(),
+    };
+    let Some(given) = given_of_sites(wanted, &machine, &names) else {
+        return Ok(());
+    };
     let sql = format!(
         "SELECT site, width_bucket(at, $4::int8[]) - 1, \
-        string_agg(int4send(octet_length(durations)) || durations, ''::bytea) {DURATIONS} {of_sites}"
+        string_agg(int4send(octet_length(durations)) || durations, ''::bytea) {DURATIONS} {}",
+        of_sites()
     );
     for row in client.query(&sql, &given).await? {
         let of: (&str, i64) = (row.try_get(0)?, row.try_get::<_, i32>(1)?.into());
+        let sites = &mut found.sites;
         let known = sites.binary_search_by(|it| (&*it.site, it.at_s).cmp(&of));
         if let Some(site) = known.ok().and_then(|place| sites.get_mut(place)) {
             site.durations = row.try_get::<_, Option<_>>(2)?.unwrap_or_default();
         }
     }
-    Ok((sites, false))
+    Ok(())
 }
 
 /// What went wrong last, and whether there was more.
 async fn incidents(
     client: &Client,
+    wanted: &IncidentsWanted,
     machine: Option<&str>,
     (from_s, to_s): (i64, i64),
 ) -> Result<(Vec<(String, ArchivedIncident)>, bool), Error> {
@@ -290,13 +324,15 @@ async fn incidents(
         "WITH last AS (SELECT * FROM nagaya_incidents \
         WHERE ($1::text IS NULL OR machine = $1) AND at >= $2 AND at < $3 \
         AND octet_length(machine) <= $4 AND octet_length(what) <= $4 AND octet_length(content) <= $5 \
+        AND ($8::text[] IS NULL OR EXISTS (SELECT FROM unnest(owners) AS it WHERE it = ANY($8))) \
+        AND ($9::text IS NULL OR what = $9) AND ($10 = '' OR strpos(lower(what), $10) > 0) \
         {order} LIMIT $6), \
         summed AS (SELECT *, sum(octet_length(machine) + octet_length(what) + octet_length(content)) \
         OVER ({order}) AS bytes FROM last) \
         SELECT machine, at, kind, what, times, CASE WHEN bytes <= $7 THEN content END \
         FROM summed {order}"
     );
-    let given: [&(dyn ToSql + Sync); 7] = [
+    let given: [&(dyn ToSql + Sync); 10] = [
         &machine,
         &from_s,
         &to_s,
@@ -304,6 +340,9 @@ async fn incidents(
         &CONTENT_BYTES_MAX,
         &number(INCIDENTS_MAX + 1),
         &number(INCIDENTS_BYTES_MAX),
+        &wanted.owners,
+        &wanted.what,
+        &wanted.filter,
     ];
     let rows = client.query(&sql, &given).await?;
     let mut incidents = Vec::new();
@@ -318,6 +357,7 @@ async fn incidents(
             what: row.try_get(3)?,
             times: row.try_get(4)?,
             content,
+            owners: Vec::new(),
         };
         incidents.push((row.try_get(0)?, incident));
     }

@@ -254,12 +254,15 @@ fn state(of: &FleetMachine) -> &'static str {
 
 /// What is leased of each limit, what came to each rate, and where; of machines that are there.
 fn limits(of: &FleetMachines, out: &mut String) {
-    let there = || of.machines.iter().filter(|it| !it.is_lost());
-    let mut leases = Rows::default();
-    for it in there() {
+    let (mut leases, mut rates) = (Rows::default(), Rows::default());
+    for it in of.machines.iter().filter(|it| !it.is_lost()) {
         for lease in &it.leases {
             let own = [lease.leased, lease.in_flight, lease.queued].map(|it| it as f64);
             leases.add(&lease.limit, &it.machine, own);
+        }
+        for rate in &it.rates {
+            let own = [rate.begun_per_s, rate.came_per_s, rate.queued as f64];
+            rates.add(&rate.limit, &it.machine, own);
         }
     }
     let heads = [
@@ -271,13 +274,6 @@ fn limits(of: &FleetMachines, out: &mut String) {
         "by machine",
     ];
     grid(&heads, leases.cells(of, whole), out);
-    let mut rates = Rows::default();
-    for it in there() {
-        for rate in &it.rates {
-            let own = [rate.begun_per_s, rate.came_per_s, rate.queued as f64];
-            rates.add(&rate.limit, &it.machine, own);
-        }
-    }
     let heads = [
         "limit",
         "rate",

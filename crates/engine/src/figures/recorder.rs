@@ -43,17 +43,22 @@ pub(super) fn collect(shared: &Shared) -> Option<Recorder> {
         cpu_s: seconds(last(|it| &it.cpu_us)),
         alerts_failed: alerts.count,
         untold_alerts: alerts.untold.into_iter().map(untold).collect(),
-        sends: sends([0, 1, 2, 3].map(|at| {
-            let last = workers().map(|worker| worker.sent.get(at).map_or(0, |it| it.load(Relaxed)));
-            last.max().unwrap_or(0)
-        })),
+        sends: sends(
+            [0, 1, 2, 3].map(|at| {
+                let last =
+                    workers().map(|worker| worker.sent.get(at).map_or(0, |it| it.load(Relaxed)));
+                last.max().unwrap_or(0)
+            }),
+            &shared.console.unsent(),
+        ),
     })
 }
 
-fn sends([standing, lag_s, waiting, lost]: [u64; 4]) -> Option<RecorderSends> {
+fn sends([standing, lag_s, waiting, lost]: [u64; 4], why: &str) -> Option<RecorderSends> {
     (standing > 0).then_some(RecorderSends {
         up: standing == 1,
         tried: standing != 3,
+        why: why.to_owned(),
         lag_s,
         waiting,
         lost,
@@ -91,9 +96,10 @@ pub(super) fn line(of: &Recorder) -> String {
     if let Some(sends) = &of.sends {
         let lag_minutes = sends.lag_s / 60;
         let standing = match (sends.up, sends.tried) {
-            (true, _) => "sends",
-            (false, true) => "cannot send",
-            (false, false) => "has sent nothing yet",
+            (true, _) => "sends".to_owned(),
+            (false, true) if sends.why.is_empty() => "cannot send".to_owned(),
+            (false, true) => format!("cannot send ({})", sends.why.escape_debug()),
+            (false, false) => "has sent nothing yet".to_owned(),
         };
         line.push_str(&format!(
             " · {standing}, {lag_minutes} min behind, {} waiting",

@@ -377,6 +377,7 @@ fn recorder() -> Recorder {
         sends: Some(RecorderSends {
             up: false,
             tried: true,
+            why: "PostgreSQL at db port 5432: it does not connect: Connection refused".into(),
             lag_s: 185,
             waiting: 7,
             lost: 2,

@@ -5,7 +5,7 @@
 //! where nobody hears them the answer is no, and at once.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ipc::console::{ConsoleAnswer, ConsoleQuestion};
@@ -33,6 +33,8 @@ pub(crate) struct ConsoleLink {
     receiver: Mutex<Option<mpsc::Receiver<AskedConsole>>>,
     places: Arc<ConsolePlaces>,
     is_heard: AtomicBool,
+    /// Why figures cannot be sent elsewhere, as the recorder says. Held to copy or replace it.
+    unsent: Mutex<String>,
 }
 
 impl Default for ConsoleLink {
@@ -43,6 +45,7 @@ impl Default for ConsoleLink {
             receiver: Mutex::new(Some(receiver)),
             places: Arc::default(),
             is_heard: AtomicBool::new(false),
+            unsent: Mutex::default(),
         }
     }
 }
@@ -82,6 +85,12 @@ impl ConsoleLink {
     /// Whether a recorder hears questions from now on.
     pub(super) fn note_heard(&self, is_heard: bool) {
         self.is_heard.store(is_heard, Relaxed);
+        self.unsent().clear();
+    }
+
+    /// Why figures cannot be sent elsewhere; empty where they can, or nobody says.
+    pub(crate) fn unsent(&self) -> MutexGuard<'_, String> {
+        self.unsent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

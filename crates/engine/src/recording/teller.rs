@@ -10,10 +10,12 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use ipc::codec;
 use ipc::console::{
     ConsoleAnswer, FIGURES_MAX, FromConsole, Incoming, LOOKED_AT_MAX, Outgoing, TenantSites,
     ToConsole,
 };
+use ipc::directory::REASON_BYTES_MAX;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime;
@@ -179,6 +181,10 @@ impl<'a> Conversation<'a> {
                     // Who does not wait any more has gone.
                     let _ = asked.send(answer);
                 }
+            }
+            FromConsole::Unsent(mut why) => {
+                codec::cut(&mut why, REASON_BYTES_MAX);
+                *self.shared.console.unsent() = why;
             }
         }
     }
@@ -445,6 +451,19 @@ rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
             "console_unheard"
         );
         assert!(fixture.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status() == 200);
+    }
+
+    #[test]
+    fn why_figures_cannot_be_sent_is_known_in_few_words_until_the_recorder_goes() {
+        let fixture = Fixture::new(SITES);
+        let (_teller, mut recorder) = started(&fixture);
+        recorder.say(&FromConsole::Unsent("x".repeat(9_000)));
+        let console = &fixture.shared.console;
+        let patience = Duration::from_secs(60);
+        let is_told = |bytes: usize| (console.unsent().len() == bytes).then_some(());
+        testkit::eventually(patience, "why", || is_told(REASON_BYTES_MAX));
+        drop(recorder);
+        testkit::eventually(patience, "nothing of it", || is_told(0));
     }
 
     #[test]

@@ -18,8 +18,8 @@ pub const ARCHIVE_DAYS: i32 = 31;
 pub const MACHINES_MAX: usize = 1_000;
 /// See [`MACHINES_MAX`].
 pub const MACHINE_BYTES_MAX: usize = 255;
-/// Rows of figures over time, and of sites, in an answer.
-pub const SAMPLES_MAX: usize = 100_000;
+/// Rows of figures over time, and of sites, in an answer; of more those of the busiest.
+pub const SAMPLES_MAX: usize = 70_000;
 /// See [`SAMPLES_MAX`].
 pub const SITES_MAX: usize = 30_000;
 /// Bytes of durations in an answer; of more there are none.
@@ -28,7 +28,7 @@ pub const DURATIONS_BYTES_MAX: usize = 8 << 20;
 pub const INCIDENTS_MAX: usize = 3_000;
 /// See [`INCIDENTS_MAX`].
 pub const INCIDENTS_BYTES_MAX: usize = 2 << 20;
-/// Names of figures that are looked at.
+/// Names of figures that are looked at; of more the first.
 pub const NAMES_MAX: usize = 20_000;
 /// Parts of time that sites are told by.
 pub const PARTS_MAX: usize = 1_000;
@@ -37,8 +37,8 @@ const FOUND_BYTES_MAX: usize = 15 << 20;
 /// Bytes of a row beside its texts, at most.
 const SAMPLE_BYTES: usize = 48;
 const SITE_BYTES: usize = 180;
-/// Texts in a question, and the bytes of each.
-const TEXTS_MAX: usize = 20_000;
+/// Texts in a question, and the bytes of each: the sites of whoever may ask for a page, three times.
+const TEXTS_MAX: usize = 100_000;
 const TEXT_BYTES_MAX: usize = 1_024;
 
 /// What is asked.
@@ -56,8 +56,8 @@ pub struct ArchiveQuestion {
     pub samples: Option<SamplesWanted>,
     /// What sites came to, if that.
     pub sites: Option<SitesWanted>,
-    /// Whether what went wrong is wanted.
-    pub incidents: IncidentsWanted,
+    /// What of what went wrong, if that.
+    pub incidents: Option<IncidentsWanted>,
 }
 
 /// Which figures over time.
@@ -65,6 +65,9 @@ pub struct ArchiveQuestion {
 pub struct SamplesWanted {
     /// Those that begin like one of these; all where there is none.
     pub begin: Vec<String>,
+    /// Those of whom this is all but what is measured, such as `tenant.example` and `limit.site www.example`; of
+    /// everybody's where this is `None`.
+    pub of: Option<Vec<String>>,
     /// And like none of these.
     pub unlike: Vec<String>,
     /// And have this in them, in small letters.
@@ -86,14 +89,15 @@ pub struct SitesWanted {
     pub edges: Vec<i64>,
 }
 
-/// Whether what went wrong is wanted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum IncidentsWanted {
-    /// Nothing of it.
-    #[default]
-    Without,
-    /// The last there was.
-    Last,
+/// What of what went wrong; of that there is the last.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IncidentsWanted {
+    /// What concerns one of these; everybody where this is `None`.
+    pub owners: Option<Vec<String>>,
+    /// What is called so; everything where this is `None`.
+    pub what: Option<String>,
+    /// And has this in it, in small letters.
+    pub filter: String,
 }
 
 /// What is answered.
@@ -152,6 +156,12 @@ pub struct ArchivedMachine {
 /// What is left out of an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchiveCut {
+    /// Names of figures, but the first.
+    pub names: bool,
+    /// Figures, but those that came to most.
+    pub samples: bool,
+    /// Sites, but those that were asked most.
+    pub sites: bool,
     /// Durations of sites: there are too many.
     pub durations: bool,
     /// Incidents, the oldest.
@@ -165,10 +175,20 @@ impl ArchiveQuestion {
         let machine = self.machine.iter().map(String::len);
         let samples = self.samples.iter();
         let steps = samples.clone().map(|it| i64::from(it.step_s));
+        let of = samples.clone().flat_map(|it| &it.of).flatten();
         let begin = samples.flat_map(|it| it.begin.iter().chain(&it.unlike).chain([&it.filter]));
         let names = self.sites.iter().flat_map(|it| &it.names).flatten();
         let filters = self.sites.iter().map(|it| &it.filter);
-        let mut texts = begin.chain(names).chain(filters).map(String::len);
+        let incidents = self.incidents.iter();
+        let incidents = incidents.flat_map(|it| {
+            it.owners
+                .iter()
+                .flatten()
+                .chain(&it.what)
+                .chain([&it.filter])
+        });
+        let texts = of.chain(begin).chain(names).chain(filters).chain(incidents);
+        let mut texts = texts.map(String::len);
         let mut edges = self.sites.iter().map(|it| &it.edges);
         let is_sorted = |edges: &Vec<i64>| {
             (2..=PARTS_MAX + 1).contains(&edges.len()) && edges.is_sorted_by(|one, two| one < two)
@@ -242,7 +262,7 @@ mod tests {
                 edges: vec![0, 3_600, 7_200],
                 ..SitesWanted::default()
             }),
-            incidents: IncidentsWanted::Last,
+            incidents: Some(IncidentsWanted::default()),
         }
     }
 
@@ -270,12 +290,14 @@ mod tests {
     #[test]
     fn a_question_beyond_its_bounds_is_none() {
         assert!(question().is_bounded() && ArchiveQuestion::default().is_bounded());
-        let wrong: [fn(&mut ArchiveQuestion); 9] = [
+        let wrong: [fn(&mut ArchiveQuestion); 11] = [
             |it| it.machine = Some("x".repeat(MACHINE_BYTES_MAX + 1)),
             |it| it.from_s = -1,
             |it| it.to_s = -1,
             |it| it.samples.as_mut().unwrap().step_s = 0,
             |it| it.samples.as_mut().unwrap().filter = "x".repeat(TEXT_BYTES_MAX + 1),
+            |it| it.samples.as_mut().unwrap().of = Some(vec!["x".repeat(TEXT_BYTES_MAX + 1)]),
+            |it| it.incidents.as_mut().unwrap().owners = Some(vec![String::new(); TEXTS_MAX]),
             |it| it.sites.as_mut().unwrap().names = Some(vec![String::new(); TEXTS_MAX]),
             |it| it.sites.as_mut().unwrap().edges = vec![0],
             |it| it.sites.as_mut().unwrap().edges = vec![0, 0],

@@ -166,7 +166,7 @@ fn every_minute_of_three_machines_stands_there_once() {
     database.stop();
     import(second, (begin_s, "second", 2));
     import(third, (begin_s, "third", 3));
-    await_status(second, "cannot send");
+    await_status(second, "cannot send (PostgreSQL at ");
     assert_eq!(metric(second, "recorder_send_up"), 0.0);
     for name in ["recorder", "directory"] {
         let pid = second.child_called(name);

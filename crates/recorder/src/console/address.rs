@@ -94,6 +94,17 @@ pub(super) enum Format {
     Json,
 }
 
+impl Format {
+    /// By what addresses call it.
+    pub(super) fn of_word(word: &str) -> Option<Format> {
+        match word {
+            "csv" => Some(Format::Csv),
+            "json" => Some(Format::Json),
+            _ => None,
+        }
+    }
+}
+
 /// Whose figures are shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum MachineAsked {
@@ -168,9 +179,7 @@ impl PageQuery {
             list: query.value("list"),
             format: match &*query.value("format") {
                 "" => None,
-                "csv" => Some(Format::Csv),
-                "json" => Some(Format::Json),
-                _ => return Err("format"),
+                word => Some(Format::of_word(word).ok_or("format")?),
             },
             language: Language::ALL.into_iter().find(|it| it.tag() == language),
             sorted_by: SortedBy::of_id(&query.value("sort")).ok_or("sort")?,

@@ -1,7 +1,7 @@
 //! A table by itself, for other programs: CSV and JSON, with figures as figures.
 //!
 //! The idea: a spreadsheet takes a text for a formula by its first character, so that such a text
-//! gets a mark before it; everything else is what the page shows.
+//! gets a mark before it; everything else is what the page shows. What is missing of it is told at the end.
 
 use ipc::console::ConsoleAnswer;
 use report::{Table, harmless};
@@ -32,13 +32,15 @@ pub(super) fn answer(
     });
     let mut tables = tables.filter(|(id, _)| wanted.is_empty() || *id == wanted);
     let (id, table) = tables.next().ok_or(NoPage::Unknown)?;
+    let missing = asking.missing.as_deref().unwrap_or_default();
     let (content_type, ending, body) = match format {
-        Format::Csv => ("text/csv; charset=utf-8", "csv", csv(table)),
+        Format::Csv => ("text/csv; charset=utf-8", "csv", csv(table, missing)),
         Format::Json => {
             let [from, to] = [from, to].map(|day| civil(day).to_string());
             let mut head = json!({ "of": of, "list": id, "from": from, "to": to });
             if asking.is_of_archive() {
                 head["machine"] = asking.address.asked.machine.id().into();
+                head["missing"] = missing.into();
             }
             ("application/json", "json", json_text(head, table))
         }
@@ -49,7 +51,19 @@ pub(super) fn answer(
     Ok(answer)
 }
 
-fn csv(table: &Table) -> String {
+/// Why there is none.
+pub(super) fn refusal(format: Format, status: u16, why: &str) -> ConsoleAnswer {
+    let why = &*harmless(why);
+    match format {
+        Format::Csv => frame::answer(status, "text/plain; charset=utf-8", format!("{why}\n")),
+        Format::Json => {
+            let body = format!("{}\n", json!({ "error": why }));
+            frame::answer(status, "application/json", body)
+        }
+    }
+}
+
+fn csv(table: &Table, missing: &[&str]) -> String {
     let mut out = String::new();
     let titles = table.columns.iter().map(|column| match column.unit {
         "" => field(&column.title),
@@ -63,6 +77,9 @@ fn csv(table: &Table) -> String {
             None => field(&cell.text),
         });
         line(&mut out, cells);
+    }
+    for it in missing {
+        line(&mut out, std::iter::once(field(&format!("# {it}"))));
     }
     out
 }
@@ -126,7 +143,11 @@ mod tests {
     #[test]
     fn figures_are_figures_and_texts_no_formulas() {
         let expected = "page,sent (bytes)\r\n'=cmd|' /C calc'!A0,1536\r\n\"a,\"\"b\"\"·[31m\",\r\n";
-        assert_eq!(csv(&table()), expected);
+        assert_eq!(csv(&table(), &[]), expected);
+        assert_eq!(
+            csv(&table(), &["a, b"]),
+            format!("{expected}\"# a, b\"\r\n")
+        );
         for begun in FORMULA {
             assert!(
                 field(&format!("{begun}1"))

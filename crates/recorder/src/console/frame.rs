@@ -9,7 +9,7 @@ use maud::{Markup, PreEscaped, html};
 use report::{Document, Frame, Language, Phrase};
 use sha2::{Digest, Sha256};
 
-use super::address::{Address, Page, PageQuery, Titled};
+use super::address::{Address, Format, Page, PageQuery, Titled};
 use super::live::LivePage;
 use super::site::{self, SitePart};
 use super::{Asking, NoPage, export};
@@ -124,6 +124,10 @@ pub(super) fn no_page(
             },
         ),
     };
+    let format = ipc::query::Query(&question.query).value("format");
+    if let Some(format) = Format::of_word(&format) {
+        return export::refusal(format, status, &told);
+    }
     let mut document = Document::new(title, "");
     document.answer = Some((report::Tone::Warn, told));
     let address = Address {
@@ -179,7 +183,15 @@ pub(super) fn page(
             (heading(document))
             @if let Some((site, part)) = tabs { (parts(asking, site, part)) }
             (range(asking, from, to))
-            @for note in &asking.notes { p.of { (note) } }
+            @if let Some(missing) = &asking.missing {
+                p.of {
+                    (asking.telling().say(
+                        "As it was sent: minutes that are over, up to two minutes ago.",
+                        "送信済みの記録です（2 分ほど前までの、終わった分）。",
+                    ))
+                }
+                @for it in missing { p.of { (it) } }
+            }
             (document.facts())
             (document.body())
         }

@@ -61,7 +61,7 @@ pub(super) fn answer(store: &FigureStore, asking: &Asking<'_>) -> Result<Console
     let days = asking.range()?;
     let mut document = asking.document(frame::LOAD.said_in(asking.language), days);
     let mut of_sites = BTreeMap::<String, Figures>::new();
-    let known = super::sites_of(asking.scope, store)?;
+    let known = super::sites_of(asking, store)?;
     store.each_total(days, &known, |site, _, total, _| {
         of_sites.entry(site.to_owned()).or_default().merge(total);
     })?;
@@ -91,7 +91,16 @@ fn tenants(
     let mut tenants = BTreeMap::<String, TenantLoad>::new();
     for owner in owners(asking) {
         let mut requests = Figures::default();
-        let figures = owner.sites.iter().filter_map(|site| of_sites.get(site));
+        let mut figures = owner
+            .sites
+            .iter()
+            .filter_map(|site| of_sites.get(site))
+            .peekable();
+        let is_others = asking.is_of_archive() && *asking.scope == ConsoleScope::All;
+        if is_others && figures.peek().is_none() {
+            // Who is here may be nobody there.
+            continue;
+        }
         figures.for_each(|figures| requests.merge(figures));
         tenants.entry(owner.tenant.clone()).or_default().requests = Some(requests);
     }
@@ -157,6 +166,12 @@ fn tell_tenants(
         section.text(telling.say(
             "The server is not heard: whose sites these are is not known.",
             "サーバの応答がないため、サイトの所有者は分かりません。",
+        ));
+    }
+    if asking.is_of_archive() && *asking.scope == ConsoleScope::All {
+        section.text(telling.say(
+            "Whose sites these are is as this machine has it.",
+            "サイトの所有者はこのマシンの設定によります。",
         ));
     }
     section.text(telling.say(

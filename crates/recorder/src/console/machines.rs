@@ -5,8 +5,8 @@
 //! of machines are the operator's: a tenant has this machine, and all.
 
 use ipc::archive::question::{
-    ARCHIVE_DAYS, ArchiveFound, ArchiveQuestion, ArchiveRead, ArchivedMachine, IncidentsWanted,
-    SamplesWanted, SitesWanted,
+    ARCHIVE_DAYS, ArchiveCut, ArchiveFound, ArchiveQuestion, ArchiveRead, ArchivedMachine,
+    IncidentsWanted, SamplesWanted, SitesWanted,
 };
 use ipc::console::{ConsoleAnswer, ConsoleQuestion, ConsoleScope};
 use ipc::limit_figures::LIMIT_FIGURES;
@@ -17,12 +17,12 @@ use super::address::{MachineAsked, Page};
 use super::history::{self, Span};
 use super::live::{self, LivePage};
 use super::site::SitePart;
-use super::{Asking, ConsoleMoment, NoPage, frame, load};
-use crate::store::{FigureStore, PartsOfTime, Tier};
+use super::{Asking, ConsoleMoment, NoPage, export, frame, load};
+use crate::store::{FigureStore, PartsOfTime, Tier, owners_in};
 
-/// Figures of tenants, and of limits, that are added up for a page.
-const FIGURES_MAX: u32 = 2_000;
 const HOUR_S: i64 = 3_600;
+/// Machines that are named where somebody asks for none of them.
+const KNOWN_SHOWN_MAX: usize = 20;
 
 /// What is known of the archive.
 #[derive(Debug, Clone, Copy)]
@@ -98,7 +98,7 @@ fn wanted(asking: &Asking<'_>) -> Result<Option<(ArchiveQuestion, PartsOfTime)>,
                 ..sites(asking, days, Parts::Hours)
             });
             let begin = vec![format!("site.{site}.throttled")];
-            question.samples = Some(by_tier.samples(begin, 1));
+            question.samples = Some(by_tier.samples(begin));
         }
         Page::History => question.samples = Some(of_history(asking, by_tier)),
         Page::Load => {
@@ -106,14 +106,23 @@ fn wanted(asking: &Asking<'_>) -> Result<Option<(ArchiveQuestion, PartsOfTime)>,
                 filter: String::new(),
                 ..sites(asking, days, Parts::Whole)
             });
-            question.samples = Some(whole.samples(tenants(asking.scope), FIGURES_MAX));
+            question.samples = Some(SamplesWanted {
+                of: tenants(asking.scope),
+                ..whole.samples(vec![load::OF_TENANTS.to_owned()])
+            });
         }
         Page::Live(LivePage::Limits) => {
             question.samples = Some(SamplesWanted {
+                of: limits(asking.scope),
                 filter: asking.filter.clone(),
-                ..by_tier.samples(limits(asking.scope), FIGURES_MAX)
+                ..by_tier.samples(vec![LIMIT_FIGURES.to_owned()])
             });
-            question.incidents = IncidentsWanted::Last;
+            let cause = asking.address.asked.cause.split_once(' ');
+            question.incidents = Some(IncidentsWanted {
+                owners: owners_in(asking.scope),
+                what: cause.map(|(_, what)| what.to_owned()),
+                filter: asking.filter.clone(),
+            });
         }
         Page::Site(..) | Page::Live(_) => return Ok(None),
     }
@@ -131,10 +140,10 @@ impl SampleStep {
         SampleStep(u32::try_from(seconds).unwrap_or(u32::MAX).max(1))
     }
 
-    fn samples(self, begin: Vec<String>, summed_max: u32) -> SamplesWanted {
+    fn samples(self, begin: Vec<String>) -> SamplesWanted {
         SamplesWanted {
             begin,
-            summed_max,
+            summed_max: u32::MAX,
             step_s: self.0,
             ..SamplesWanted::default()
         }
@@ -149,48 +158,47 @@ enum Parts {
     Hours,
 }
 
-/// How figures begin of the tenants of a scope.
-fn tenants(scope: &ConsoleScope) -> Vec<String> {
-    match scope {
-        ConsoleScope::All => vec![load::OF_TENANTS.to_owned()],
-        ConsoleScope::Tenants(tenants) => {
-            let names = tenants.iter().map(|it| it.tenant.as_str());
-            // No tenant is called by nothing: whose scope is empty has no figure.
-            let names = names.chain(tenants.is_empty().then_some(""));
-            names
-                .map(|name| format!("{}{name}.", load::OF_TENANTS))
-                .collect()
-        }
-    }
+/// What the figures of a scope's tenants are of; everybody's where there is none.
+fn tenants(scope: &ConsoleScope) -> Option<Vec<String>> {
+    let ConsoleScope::Tenants(tenants) = scope else {
+        return None;
+    };
+    let names = tenants.iter().map(|it| &it.tenant);
+    Some(
+        names
+            .map(|name| format!("{}{name}", load::OF_TENANTS))
+            .collect(),
+    )
 }
 
-/// How figures begin of the limits of a scope, and of limits that tenants have parts of.
-fn limits(scope: &ConsoleScope) -> Vec<String> {
-    let ConsoleScope::Tenants(tenants) = scope else {
-        return vec![LIMIT_FIGURES.to_owned()];
-    };
-    let shared = ["plan ", "site directory:", "rule directory:"].map(str::to_owned);
-    let own = tenants.iter().map(|it| format!("tenant {}", it.tenant));
-    let sites = tenants.iter().flat_map(|it| &it.sites);
-    let sites = sites.flat_map(|site| ["site", "rule"].map(|level| format!("{level} {site}")));
-    let all = shared.into_iter().chain(own).chain(sites);
-    all.map(|limit| format!("{LIMIT_FIGURES}{limit}")).collect()
+/// What the figures of a scope's limits are of. Limits that tenants have parts of are nobody's: what their keys count
+/// is not sent.
+fn limits(scope: &ConsoleScope) -> Option<Vec<String>> {
+    let owners = owners_in(scope)?.into_iter().flat_map(|owner| {
+        let of_rules = owner
+            .strip_prefix("site ")
+            .map(|site| format!("rule {site}"));
+        [Some(owner), of_rules]
+    });
+    let owners = owners.flatten();
+    Some(
+        owners
+            .map(|owner| format!("{LIMIT_FIGURES}{owner}"))
+            .collect(),
+    )
 }
 
 fn of_history(asking: &Asking<'_>, step: SampleStep) -> SamplesWanted {
     let mut unlike = vec![LIMIT_FIGURES.to_owned()];
-    let mut begin = Vec::new();
-    match asking.scope {
-        ConsoleScope::All if asking.filter.is_empty() => {
-            unlike.extend(history::OWNED.map(str::to_owned));
-        }
-        ConsoleScope::All => {}
-        scope => begin = tenants(scope),
+    if *asking.scope == ConsoleScope::All && asking.filter.is_empty() {
+        unlike.extend(history::OWNED.map(str::to_owned));
     }
     SamplesWanted {
         unlike,
+        of: tenants(asking.scope),
         filter: asking.filter.clone(),
-        ..step.samples(begin, history::CHARTS_MAX as u32)
+        summed_max: history::CHARTS_MAX as u32,
+        ..step.samples(Vec::new())
     }
 }
 
@@ -243,12 +251,12 @@ fn parts_of(
 }
 
 /// A page of what was sent to the archive, or why there is none.
-pub(super) fn answer(asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPage> {
+pub(super) fn answer(store: &FigureStore, asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPage> {
     may_see(asking)?;
+    let archive = asking.moment.archive.ok_or(NoPage::Unknown)?;
     let Some((wanted, time)) = wanted(asking)? else {
         return kept_alone(asking);
     };
-    let archive = asking.moment.archive.ok_or(NoPage::Unknown)?;
     let found = match archive.said {
         // The day may have changed since it was asked.
         Some((asked, ArchiveRead::Found(found))) if is_same(asked, &wanted) => found,
@@ -258,16 +266,16 @@ pub(super) fn answer(asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPage> {
     if let Some(machine) = &wanted.machine
         && !found.machines.iter().any(|it| it.name == *machine)
     {
-        return Err(NoPage::Unknown);
+        return unknown(asking, &found.machines);
     }
-    let store = FigureStore::of_archive(found, &time)?;
+    let store = store.of_archive(found, &time)?;
     let moment = ConsoleMoment {
         heard: None,
         ..asking.moment.clone()
     };
     let asking = Asking {
         moment: &moment,
-        notes: notes(asking, &wanted, found),
+        missing: Some(missing(asking, found)),
         address: asking.address.clone(),
         filter: asking.filter.clone(),
         ..*asking
@@ -289,57 +297,70 @@ fn is_same(asked: &ArchiveQuestion, wanted: &ArchiveQuestion) -> bool {
     } == *wanted
 }
 
-/// What the figures are, and what is not among them.
-fn notes(asking: &Asking<'_>, wanted: &ArchiveQuestion, found: &ArchiveFound) -> Vec<&'static str> {
+/// What is not among the figures.
+fn missing(asking: &Asking<'_>, found: &ArchiveFound) -> Vec<&'static str> {
     let telling = asking.telling();
-    let summed = wanted.samples.as_ref().map(|it| it.summed_max as usize);
-    // History says by itself of how many figures it shows some.
-    let is_summed_in_part = asking.address.page != Page::History
-        && summed.is_some_and(|summed| found.names.len() > summed);
     let is_old = asking
         .range()
         .is_ok_and(|(from, _)| from < asking.today().saturating_sub(ARCHIVE_DAYS));
+    let ArchiveCut {
+        names,
+        samples,
+        sites,
+        durations,
+        incidents,
+    } = found.cut;
     let all = [
         (
-            true,
-            telling.say(
-                "As it was sent: minutes that are over, up to two minutes ago.",
-                "送信済みの記録です（2 分ほど前までの、終わった分）。",
-            ),
-        ),
-        (
             is_old,
-            telling.say(
-                "Of what was sent 31 days are kept.",
-                "送信された記録は 31 日間保存されます。",
-            ),
+            "Of what was sent 31 days are kept.",
+            "送信された記録は 31 日間保存されます。",
         ),
         (
-            is_summed_in_part,
-            telling.say(
-                "Not all figures are counted, there are too many.",
-                "項目が多すぎるため、一部だけを数えています。",
-            ),
+            names,
+            "Only the first 20,000 figures are looked at, there are more: ask for some by name.",
+            "項目が多すぎるため、最初の 20,000 件だけを調べています。名前で絞ってください。",
         ),
         (
-            found.cut.durations,
-            telling.say(
-                "Response times are left out, there are too many: ask for fewer days.",
-                "応答時間は多すぎるため省きました。日数を減らしてください。",
-            ),
+            samples,
+            "Only the figures that came to most are counted, there are too many: ask for fewer days or names.",
+            "項目が多すぎるため、値の大きいものだけを数えています。日数か名前を絞ってください。",
         ),
         (
-            found.cut.incidents,
-            telling.say(
-                "Only the last incidents are counted, there are too many: ask for fewer days.",
-                "出来事が多すぎるため、最近の分だけを数えています。日数を減らしてください。",
-            ),
+            sites,
+            "Only the busiest sites are counted, there are too many: ask for fewer days or names.",
+            "サイトが多すぎるため、アクセスの多いものだけを数えています。日数か名前を絞ってください。",
+        ),
+        (
+            durations,
+            "Response times are left out, there are too many: ask for fewer days.",
+            "応答時間は多すぎるため省きました。日数を減らしてください。",
+        ),
+        (
+            incidents,
+            "Only the last incidents are counted, there are too many: ask for fewer days.",
+            "出来事が多すぎるため、最近の分だけを数えています。日数を減らしてください。",
         ),
     ];
     all.into_iter()
-        .filter(|(is_so, _)| *is_so)
-        .map(|(_, note)| note)
+        .filter(|(is_so, ..)| *is_so)
+        .map(|(_, english, japanese)| telling.say(english, japanese))
         .collect()
+}
+
+/// A page of a machine that there is not: the operator's, as all names are.
+fn unknown(asking: &Asking<'_>, known: &[ArchivedMachine]) -> Result<ConsoleAnswer, NoPage> {
+    let mut told = asking
+        .telling()
+        .say(
+            "There is no machine of this name. Known are: ",
+            "この名前のマシンはありません。登録済み: ",
+        )
+        .to_owned();
+    let names = known.iter().take(KNOWN_SHOWN_MAX).map(|it| &*it.name);
+    let more = (known.len() > KNOWN_SHOWN_MAX).then_some("…");
+    told.push_str(&names.chain(more).collect::<Vec<_>>().join(", "));
+    notice(asking, 404, told)
 }
 
 /// A page of what each machine keeps alone.
@@ -385,8 +406,10 @@ fn away(asking: &Asking<'_>, read: &ArchiveRead) -> Result<ConsoleAnswer, NoPage
 }
 
 fn notice(asking: &Asking<'_>, status: u16, told: String) -> Result<ConsoleAnswer, NoPage> {
-    if asking.address.asked.format.is_some() && status == 200 {
-        return Err(NoPage::Unknown);
+    match asking.address.asked.format {
+        Some(_) if status == 200 => return Err(NoPage::Unknown),
+        Some(format) => return Ok(export::refusal(format, status, &told)),
+        None => {}
     }
     let days = asking.range()?;
     let (title, tabs) = match &asking.address.page {

@@ -41,10 +41,17 @@ pub(crate) const EVENTS: &str = "events";
 const ROWS: usize = 50;
 
 /// The sites of a scope, of those that have figures or that it names.
-fn sites_of(scope: &ConsoleScope, store: &FigureStore) -> Result<BTreeSet<String>, StoreError> {
-    Ok(match scope {
-        ConsoleScope::All => store.sites()?.into_iter().collect(),
-        ConsoleScope::Tenants(tenants) => tenants.iter().flat_map(|it| it.sites.clone()).collect(),
+fn sites_of(asking: &Asking<'_>, store: &FigureStore) -> Result<BTreeSet<String>, StoreError> {
+    let told =
+        || -> Result<BTreeSet<String>, StoreError> { Ok(store.sites()?.into_iter().collect()) };
+    let ConsoleScope::Tenants(tenants) = asking.scope else {
+        return told();
+    };
+    let named = tenants.iter().flat_map(|it| it.sites.clone()).collect();
+    Ok(match asking.is_of_archive() {
+        // There may be the busiest alone.
+        true => &named & &told()?,
+        false => named,
     })
 }
 
@@ -90,8 +97,8 @@ struct Asking<'a> {
     language: Language,
     /// The filter as names are compared with it.
     filter: String,
-    /// What is said of the figures.
-    notes: Vec<&'static str>,
+    /// What is missing of what was sent, where that is shown.
+    missing: Option<Vec<&'static str>>,
 }
 
 impl<'a> Asking<'a> {
@@ -107,7 +114,7 @@ impl<'a> Asking<'a> {
             moment,
             language: language(question),
             filter: asked.filter.to_lowercase(),
-            notes: Vec::new(),
+            missing: None,
             address: Address {
                 base: &question.base,
                 page,
@@ -205,7 +212,7 @@ pub(crate) fn is_of_now(path: &str) -> bool {
 fn page(store: &FigureStore, asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPage> {
     match asking.address.asked.machine {
         MachineAsked::This => drawn(store, asking),
-        MachineAsked::All | MachineAsked::Named(_) => machines::answer(asking),
+        MachineAsked::All | MachineAsked::Named(_) => machines::answer(store, asking),
     }
 }
 

@@ -162,16 +162,22 @@ fn chart(
         return Ok(None);
     }
     let now_s = asking.moment.now.timestamp().as_second();
+    let step_s = tier.seconds();
     let times = || {
-        let step = usize::try_from(tier.seconds()).unwrap_or(usize::MAX);
-        let times = (tier.begin(span.from_s)..span.to_s.min(now_s)).step_by(step);
-        times.filter(|at_s| *at_s >= span.from_s)
+        let step = usize::try_from(step_s).unwrap_or(usize::MAX);
+        (tier.begin(span.from_s)..span.to_s.min(now_s)).step_by(step)
     };
-    let lines = reasons.into_iter().map(|(reason, counts)| Line {
-        name: reason.into(),
-        points: times()
-            .map(|at_s| (span.place(at_s), counts.get(&at_s).copied().unwrap_or(0.0)))
-            .collect(),
+    let lines = reasons.into_iter().map(|(reason, counts)| {
+        let point = |at_s: i64| {
+            // The archive's first part begins where its days do.
+            let count = counts.range(at_s..at_s + step_s).map(|(_, it)| it).sum();
+            let is_shown = at_s >= span.from_s || count > 0.0;
+            is_shown.then(|| (span.place(at_s.max(span.from_s)), count))
+        };
+        Line {
+            name: reason.into(),
+            points: times().filter_map(point).collect(),
+        }
     });
     let telling = asking.telling();
     let title = match tier {
@@ -185,4 +191,68 @@ fn chart(
         Unit::Count,
         lines.collect(),
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use ipc::archive::ArchivedSample;
+    use ipc::archive::question::ArchiveFound;
+    use ipc::console::{ConsoleQuestion, ConsoleScope};
+    use jiff::tz::{TimeZone, offset};
+
+    use super::super::ConsoleMoment;
+    use super::*;
+    use crate::salts::{SaltPeriod, civil};
+    use crate::store::PartsOfTime;
+
+    #[test]
+    fn a_part_that_begins_where_days_do_is_in_the_chart_as_it_is_in_the_table() {
+        let directory = testkit::TempDir::new();
+        let (store, _) = FigureStore::open(directory.path(), 0).expect("it opens");
+        // Its midnight is in the midst of a day of figures.
+        let now = civil(20_784).at(12, 0, 0, 0);
+        let now = now.to_zoned(TimeZone::fixed(offset(9))).expect("a time");
+        let moment = ConsoleMoment {
+            now,
+            salt: SaltPeriod::Day,
+            live: None,
+            heard: None,
+            outlook: None,
+            archive: None,
+        };
+        let question = ConsoleQuestion {
+            scope: ConsoleScope::All,
+            query: format!("machine=*&from={}", civil(20_694)),
+            ..ConsoleQuestion::default()
+        };
+        let asking = Asking::of(&question, "limits", &moment).expect("a page");
+        let (from, to) = asking.range().expect("days");
+        let span = Span::of(&asking, from, to);
+        assert_eq!(span.tier(), Tier::Day);
+        let kept = Span::of(&asking, to - 31, to).from_s;
+        for first_s in [span.from_s, kept] {
+            let sample = |at_s: i64| ArchivedSample {
+                name: LimitCount::Refused("full").name("tenant a/few"),
+                at_s,
+                sums: [1.0, 5.0, 5.0, 5.0],
+            };
+            let found = ArchiveFound {
+                samples: vec![sample(first_s), sample(Tier::Day.begin(first_s) + 86_400)],
+                ..ArchiveFound::default()
+            };
+            let time = PartsOfTime {
+                tier: Tier::Day,
+                seconds: (first_s, span.to_s),
+                parts: Vec::new(),
+            };
+            let store = store.of_archive(&found, &time).expect("in memory");
+            let refused = Refused::read(&store, &asking, &span).expect("read");
+            assert_eq!(refused.limits["tenant a/few"].refused, 10);
+            let chart = chart(&store, &asking, &span, &refused).expect("read");
+            let points = &chart.expect("a chart").panels[0].lines[0].points;
+            let shown = points.iter().map(|(_, count)| count);
+            assert_eq!(shown.sum::<f64>(), 10.0, "{points:?}");
+            assert!(points.iter().all(|(at, _)| *at >= f64::from(from)));
+        }
+    }
 }

@@ -90,9 +90,8 @@ impl SiteRow {
 pub(super) fn answer(store: &FigureStore, asking: &Asking<'_>) -> Result<ConsoleAnswer, NoPage> {
     let (from, to) = asking.range()?;
     let asked = &asking.address.asked;
-    let scope = asking.scope;
     let telling = asking.telling();
-    let mut sites = super::sites_of(scope, store)?;
+    let mut sites = super::sites_of(asking, store)?;
     sites.retain(|site| telling.shows(site));
     let named = sites.iter().cloned();
     let mut rows: BTreeMap<String, SiteRow> =

@@ -71,7 +71,7 @@ impl Served {
     fn answer(&mut self) -> ConsoleAnswer {
         match self.hear() {
             FromConsole::Answer(answer) => answer,
-            FromConsole::Look(_) => panic!("it asks"),
+            other => panic!("it says {other:?}"),
         }
     }
 

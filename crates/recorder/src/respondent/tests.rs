@@ -47,7 +47,7 @@ impl AskedRespondent {
         }
     }
 
-    /// For whom was looked, and numbers of questions that were answered.
+    /// For whom was looked or what else was told, and numbers of questions that were answered.
     fn said(&self) -> (Vec<String>, Vec<u64>) {
         let mut incoming = ipc::console::Incoming::<FromConsole>::default();
         let (mut looks, mut ids) = (Vec::new(), Vec::new());
@@ -55,6 +55,7 @@ impl AskedRespondent {
             match message {
                 FromConsole::Look(tenants) => looks.push(tenants),
                 FromConsole::Answer(answer) => ids.push(answer.id),
+                FromConsole::Unsent(why) => looks.push(why),
             }
         }
         (looks, ids)
@@ -69,6 +70,26 @@ fn question(id: u64, path: &str, query: &str) -> ConsoleQuestion {
         query: query.into(),
         ..ConsoleQuestion::default()
     }
+}
+
+#[test]
+fn the_server_is_told_once_why_nothing_can_be_sent() {
+    let mut asked = AskedRespondent::new();
+    for why in ["away", ""] {
+        asked.respondent.heard.show_unsent(why);
+        asked.answer_all();
+        asked.answer_all();
+        assert_eq!(asked.said().0, [why]);
+    }
+}
+
+#[test]
+fn where_no_figures_can_be_read_nobody_waits_for_those_of_all_machines() {
+    let mut asked = AskedRespondent::new();
+    std::fs::remove_file(asked._directory.path().join("figures.db")).expect("it is there");
+    asked.mailbox.ask(question(1, "history", "machine=*"));
+    asked.answer_all();
+    assert_eq!(asked.said().1, [1]);
 }
 
 #[test]

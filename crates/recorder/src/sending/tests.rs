@@ -145,7 +145,7 @@ fn minutes_are_sent_once_they_are_over_and_again_as_a_whole_when_they_have_chang
     store
         .write_incidents(&[incident(1), incident(2)])
         .expect("written");
-    let sending = Sending::start(directory.path().to_owned()).expect("a thread");
+    let sending = Sending::start(directory.path().to_owned(), Arc::default()).expect("a thread");
     let mut played = PlayedDirectory::of(&sending);
     let mut kept = PlayedArchive::default();
     let is_all =
@@ -186,7 +186,9 @@ fn what_is_not_answered_is_sent_again_over_the_next_link_and_by_the_next_recorde
     let mut store = store(&directory);
     let minute_s = now_s() - 600 - now_s().rem_euclid(60);
     request(&mut store, minute_s, &[1_000]);
-    let sending = Sending::start(directory.path().to_owned()).expect("a thread");
+    let shown = Arc::<Heard>::default();
+    let start = || Sending::start(directory.path().to_owned(), Arc::clone(&shown));
+    let sending = start().expect("a thread");
     let mut first = PlayedDirectory::of(&sending);
     first.hear();
     drop(first);
@@ -194,14 +196,17 @@ fn what_is_not_answered_is_sent_again_over_the_next_link_and_by_the_next_recorde
     let heard = second.hear();
     second.say(heard.id, ArchiveSaid::Down("it is away".into()));
     soon("it stands still", || {
-        (sending.state().standing == STANDS_STILL).then_some(())
+        let is_shown = shown.unsent() == "it is away";
+        (is_shown && sending.state().standing == STANDS_STILL).then_some(())
     });
     drop(sending);
     assert_eq!(waiting(&store), 1);
-    let sending = Sending::start(directory.path().to_owned()).expect("a thread");
+    let sending = start().expect("a thread");
     let mut kept = PlayedArchive::default();
     PlayedDirectory::of(&sending).serve(&mut kept, |kept| kept.requests() == 1);
-    soon("the mark goes", || (waiting(&store) == 0).then_some(()));
+    soon("the mark goes", || {
+        (waiting(&store) == 0 && shown.unsent().is_empty()).then_some(())
+    });
 }
 
 #[test]
@@ -213,7 +218,7 @@ fn a_row_that_is_refused_is_lost_alone_and_a_large_minute_comes_in_batches() {
         .map(|number| sample(&format!("tenant.{number}.cpu"), minute_s, 1.0))
         .collect();
     store.write_samples(&all).expect("written");
-    let sending = Sending::start(directory.path().to_owned()).expect("a thread");
+    let sending = Sending::start(directory.path().to_owned(), Arc::default()).expect("a thread");
     let mut played = PlayedDirectory::of(&sending);
     let mut kept = PlayedArchive::default();
     while kept.samples.len() < all.len() - 1 {
@@ -246,7 +251,7 @@ fn a_batch_that_takes_too_long_comes_by_halves_and_the_next_are_no_larger() {
         .map(|number| sample(&format!("tenant.{number}.cpu"), minute_s, 1.0))
         .collect();
     store.write_samples(&all).expect("written");
-    let sending = Sending::start(directory.path().to_owned()).expect("a thread");
+    let sending = Sending::start(directory.path().to_owned(), Arc::default()).expect("a thread");
     assert_eq!(sending.state().standing, UNTRIED);
     let mut played = PlayedDirectory::of(&sending);
     let mut kept = PlayedArchive::default();

@@ -12,7 +12,7 @@ use rusqlite::{Connection, params};
 use super::incidents::insert_incident;
 use super::samples::{ADD, series_id};
 use super::unsent::Marks;
-use super::{FigureStore, KeptIncident, StoreError, Tier, Why, make_tables};
+use super::{FigureStore, KeptIncident, StoreError, Tier, Why, go_on, make_tables};
 use crate::day::Figures;
 use crate::durations::Durations;
 use crate::history::Sums;
@@ -21,6 +21,8 @@ use crate::piece::Piece;
 /// Counts are no larger, and figures no further from zero: sums of them are numbers.
 const COUNT_MAX: i64 = 1 << 48;
 const FIGURE_MAX: f64 = 1e24;
+/// Days of sites that are written together.
+const PIECES_TOGETHER: usize = 256;
 
 /// What an answer's times mean.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,11 +36,12 @@ pub(crate) struct PartsOfTime {
 }
 
 impl FigureStore {
-    /// What was found, in memory.
+    /// What was found, in memory, made and read as long as this one is read.
     ///
     /// # Errors
-    /// Where there is no memory.
+    /// Where there is no memory, or it takes too long.
     pub(crate) fn of_archive(
+        &self,
         found: &ArchiveFound,
         time: &PartsOfTime,
     ) -> Result<FigureStore, StoreError> {
@@ -59,7 +62,7 @@ impl FigureStore {
             connection,
             settings: HashMap::new(),
             thinned_day: None,
-            until: None,
+            until: self.until,
         };
         store.take_sites(&found.sites, &time.parts)?;
         store.take_samples(found, time)?;
@@ -74,6 +77,7 @@ impl FigureStore {
     ) -> Result<(), StoreError> {
         let mut pieces: BTreeMap<(&str, i32), Piece> = BTreeMap::new();
         for row in rows {
+            self.go_on().map_err(self.failed("read"))?;
             let part = usize::try_from(row.at_s).ok();
             if let Some((day, minute)) = part.and_then(|part| parts.get(part)) {
                 let piece = pieces.entry((&row.site, *day)).or_default();
@@ -82,19 +86,27 @@ impl FigureStore {
         }
         let today = parts.last().map_or(0, |(day, _)| *day);
         let pieces = pieces.iter();
-        let pieces = pieces.map(|((site, day), piece)| (*site, *day, piece));
-        self.write(pieces, None, today)
+        let pieces: Vec<_> = pieces
+            .map(|((site, day), piece)| (*site, *day, piece))
+            .collect();
+        for some in pieces.chunks(PIECES_TOGETHER) {
+            self.go_on().map_err(self.failed("read"))?;
+            self.write(some.iter().copied(), None, today)?;
+        }
+        Ok(())
     }
 
     fn take_samples(&mut self, found: &ArchiveFound, time: &PartsOfTime) -> Result<(), StoreError> {
-        let (from_s, to_s) = time.seconds;
+        let ((from_s, to_s), until) = (time.seconds, self.until);
         self.change(|transaction| {
             let mut find = transaction.prepare("SELECT id FROM series WHERE name = ?1")?;
             for name in &found.names {
+                go_on(until)?;
                 series_id(transaction, &mut find, name)?;
             }
             let mut add = transaction.prepare(ADD)?;
             for ArchivedSample { name, at_s, sums } in &found.samples {
+                go_on(until)?;
                 let [count, sum, low, high] = *sums;
                 let sums = Sums {
                     count,
@@ -122,9 +134,11 @@ impl FigureStore {
         rows: &[(String, ArchivedIncident)],
         (from_s, to_s): (i64, i64),
     ) -> Result<(), StoreError> {
+        let until = self.until;
         self.change(|transaction| {
             // The latest comes last, as on a machine's own disk.
             for (machine, row) in rows.iter().rev() {
+                go_on(until)?;
                 let kept = serde_json::from_str::<KeptIncident>(&row.content);
                 let Ok(mut kept) = kept else {
                     continue;
@@ -176,5 +190,66 @@ fn figures(row: &ArchivedSite) -> Figures {
         upstream_us,
         handshakes,
         durations: Durations::of_archive(&row.durations),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use ipc::archive::SITE_NUMBERS;
+
+    use super::*;
+
+    #[test]
+    fn what_takes_longer_than_a_page_may_is_given_up() {
+        let directory = testkit::TempDir::new();
+        let (mut store, _) = FigureStore::open(directory.path(), 0).expect("it opens");
+        let sample = ArchivedSample {
+            name: "load1".into(),
+            at_s: 60,
+            sums: [1.0; 4],
+        };
+        let site = ArchivedSite {
+            site: "a.example".into(),
+            at_s: 0,
+            numbers: [1; SITE_NUMBERS],
+            durations: Vec::new(),
+        };
+        let incident = ArchivedIncident {
+            at_s: 60,
+            kind: 0,
+            what: "x".into(),
+            times: 1,
+            content: "{}".into(),
+            owners: Vec::new(),
+        };
+        let found = [
+            ArchiveFound {
+                sites: vec![site],
+                ..ArchiveFound::default()
+            },
+            ArchiveFound {
+                samples: vec![sample],
+                ..ArchiveFound::default()
+            },
+            ArchiveFound {
+                incidents: vec![("web1".into(), incident)],
+                ..ArchiveFound::default()
+            },
+        ];
+        let time = PartsOfTime {
+            tier: Tier::Minute,
+            seconds: (0, 3_600),
+            parts: vec![(0, 0)],
+        };
+        for found in &found {
+            store.of_archive(found, &time).expect("there is time");
+        }
+        store.give_up_at(Instant::now());
+        for found in &found {
+            let late = store.of_archive(found, &time).expect_err("it is late");
+            assert!(late.is_late(), "{late}");
+        }
     }
 }

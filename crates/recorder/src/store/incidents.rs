@@ -109,14 +109,7 @@ pub struct IncidentCause {
 impl IncidentsOf<'_> {
     /// Whom they concern, as JSON; everybody where there is none.
     fn owners(&self) -> Option<String> {
-        let ConsoleScope::Tenants(tenants) = self.scope else {
-            return None;
-        };
-        let names = tenants.iter().flat_map(|it| {
-            let sites = it.sites.iter().map(|site| format!("site {site}"));
-            sites.chain([format!("tenant {}", it.tenant)])
-        });
-        serde_json::to_string(&names.collect::<Vec<_>>()).ok()
+        serde_json::to_string(&owners_in(self.scope)?).ok()
     }
 
     fn cause(&self) -> (Option<i64>, &str) {
@@ -252,6 +245,18 @@ pub(super) fn insert_incident(
         insert.execute(params![owner, incident])?;
     }
     Ok(incident)
+}
+
+/// Whom what may be seen has to concern; everybody where there is none.
+pub(crate) fn owners_in(scope: &ConsoleScope) -> Option<Vec<String>> {
+    let ConsoleScope::Tenants(tenants) = scope else {
+        return None;
+    };
+    let names = tenants.iter().flat_map(|it| {
+        let sites = it.sites.iter().map(|site| format!("site {site}"));
+        sites.chain([format!("tenant {}", it.tenant)])
+    });
+    Some(names.collect())
 }
 
 /// Whom an incident concerns: whose limit refused, who held places, and who asked.

@@ -31,9 +31,9 @@ use rusqlite::{
 use crate::piece::Piece;
 use crate::visits::OpenVisit;
 pub(crate) use archived::PartsOfTime;
-pub(crate) use incidents::KINDS as INCIDENT_KINDS;
 use incidents::thin_incidents;
 pub use incidents::{IncidentCause, IncidentsOf, KeptIncident};
+pub(crate) use incidents::{KINDS as INCIDENT_KINDS, owners_in};
 use parts::{Packing, packed, take_up};
 pub use samples::Tier;
 use samples::{forget_series, thin_samples};
@@ -236,6 +236,17 @@ pub struct FigureStore {
     marks: Marks,
 }
 
+/// An error where it is later than that.
+fn go_on(until: Option<Instant>) -> rusqlite::Result<()> {
+    match until.is_some_and(|until| Instant::now() >= until) {
+        true => {
+            let late = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_INTERRUPT);
+            Err(rusqlite::Error::SqliteFailure(late, None))
+        }
+        false => Ok(()),
+    }
+}
+
 impl FigureStore {
     /// Opens the database of a directory, or makes one. A broken one is set aside, and where it went
     /// is told.
@@ -333,13 +344,7 @@ impl FigureStore {
 
     /// An error where reading is to be given up.
     fn go_on(&self) -> rusqlite::Result<()> {
-        match self.until.is_some_and(|until| Instant::now() >= until) {
-            true => {
-                let late = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_INTERRUPT);
-                Err(rusqlite::Error::SqliteFailure(late, None))
-            }
-            false => Ok(()),
-        }
+        go_on(self.until)
     }
 
     fn failed(&self, doing: &'static str) -> impl Fn(rusqlite::Error) -> StoreError + use<> {

@@ -388,17 +388,22 @@ fn incident(connection: &Connection, id: i64, rows: &mut ArchiveRows) -> rusqlit
     let sql = "SELECT at, kind, what, sum(times), content, max(id) FROM incidents WHERE (at, kind, what) = \
         (SELECT at, kind, what FROM incidents WHERE id = ?1) GROUP BY at, kind, what";
     let read = connection.query_row(sql, [id], |row| {
-        Ok(ArchivedIncident {
+        let read = ArchivedIncident {
             at_s: row.get(0)?,
             kind: row.get(1)?,
             what: row.get(2)?,
             times: row.get(3)?,
             content: row.get(4)?,
-        })
+            owners: Vec::new(),
+        };
+        Ok((read, row.get::<_, i64>(5)?))
     });
-    let Some(read) = read.optional()? else {
+    let Some((mut read, last)) = read.optional()? else {
         return Ok(());
     };
+    let mut owners = connection.prepare("SELECT owner FROM concerned WHERE incident = ?1")?;
+    let owners = owners.query_map([last], |row| row.get(0))?;
+    read.owners = owners.collect::<rusqlite::Result<_>>()?;
     let is_same =
         |it: &ArchivedIncident| (it.at_s, it.kind, &it.what) == (read.at_s, read.kind, &read.what);
     if !rows.incidents.iter().any(is_same) {

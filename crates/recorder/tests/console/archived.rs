@@ -4,7 +4,7 @@ use ipc::archive::question::{
     ArchiveCut, ArchiveFound, ArchiveQuestion, ArchiveRead, ArchivedMachine,
 };
 use ipc::archive::{ArchivedIncident, ArchivedSample, ArchivedSite, SITE_NUMBERS};
-use ipc::console::{ConsoleAnswer, ConsoleScope};
+use ipc::console::{ConsoleAnswer, ConsoleScope, TenantSites};
 use ipc::limit_figures::LimitCount;
 use recorder::{ArchiveMoment, ConsoleMoment, Durations, answer, archive_question};
 use serde_json::{Value, json};
@@ -96,6 +96,7 @@ fn incidents(at_s: i64) -> Vec<(String, ArchivedIncident)> {
             what: "x".into(),
             times: i64::MAX,
             content,
+            owners: Vec::new(),
         };
         ("web2-secret-of-other".to_owned(), incident)
     });
@@ -237,9 +238,14 @@ fn an_archive_that_says_nothing_costs_its_own_pages_alone() {
     ];
     for (said, words) in cases {
         for page in ["", "history", "load", "limits", "site/tea.example/speed"] {
-            for query in ["machine=*", "machine=*&format=csv"] {
+            for (query, media_type) in [
+                ("machine=*", "text/html; charset=utf-8"),
+                ("machine=*&format=csv", "text/plain; charset=utf-8"),
+                ("machine=*&format=json", "application/json"),
+            ] {
                 let answer = seen(&eyes(ConsoleScope::All), &format!("{page}?{query}"), said);
-                assert_eq!(answer.status, 503, "{page}");
+                let told = (answer.status, &*answer.content_type);
+                assert_eq!(told, (503, media_type), "{page}");
                 assert!(answer.body.contains(words), "{page}: {}", answer.body);
             }
             assert_eq!(
@@ -268,6 +274,7 @@ fn an_archive_that_says_nothing_costs_its_own_pages_alone() {
         })
     };
     assert_eq!(see("load?machine=*").status, 404);
+    assert_eq!(see("now?machine=*").status, 404);
     assert!(!see("load").body.contains("<select"));
 }
 
@@ -309,5 +316,129 @@ fn a_tenant_has_all_machines_together_and_no_machines_name() {
         scope: ConsoleScope::All,
         ..eyes
     };
-    assert_eq!(seen(&operator, "load?machine=none", said).status, 404);
+    for (page, media_type) in [
+        ("load?machine=none", "text/html; charset=utf-8"),
+        ("load?machine=none&format=csv", "text/plain; charset=utf-8"),
+        ("load?machine=none&format=json", "application/json"),
+    ] {
+        let none = seen(&operator, page, said);
+        assert_eq!((none.status, &*none.content_type), (404, media_type));
+        for part in ["no machine of this name", "web2-secret-of-other"] {
+            assert!(none.body.contains(part), "{part}: {}", none.body);
+        }
+    }
+}
+
+#[test]
+fn what_is_missing_is_told_on_pages_and_in_lists() {
+    let (_directory, store) = sample::store(&SITES, plainly);
+    let eyes = Eyes {
+        store: &store,
+        said: None,
+        scope: ConsoleScope::All,
+    };
+    let cut: Saying = |question| {
+        let mut said = said(question);
+        if let ArchiveRead::Found(found) = &mut said {
+            found.cut = ArchiveCut {
+                names: true,
+                samples: true,
+                sites: true,
+                durations: true,
+                incidents: true,
+            };
+        }
+        said
+    };
+    for page in ["", "load", "history", "limits"] {
+        let told = seen(&eyes, &format!("{page}?machine=*"), cut).body;
+        let csv = seen(&eyes, &format!("{page}?machine=*&format=csv"), cut).body;
+        let json = seen(&eyes, &format!("{page}?machine=*&format=json"), cut).body;
+        let json: Value = serde_json::from_str(&json).unwrap();
+        let missing = json["missing"].as_array().unwrap();
+        assert_eq!(missing.len(), 5, "{json}");
+        for it in missing {
+            let it = it.as_str().unwrap();
+            assert!(
+                told.contains(it) && csv.contains(&format!("# {it}")),
+                "{it}: {csv}"
+            );
+        }
+        let whole = seen(&eyes, &format!("{page}?machine=*&format=csv"), said).body;
+        assert!(!whole.contains('#'), "{whole}");
+    }
+}
+
+#[test]
+fn of_another_machine_only_tenants_are_listed_that_were_there() {
+    let (_directory, store) = sample::store(&SITES, plainly);
+    let data = sample::said(&OWNERS, plainly);
+    let eyes = Eyes {
+        store: &store,
+        said: Some(&data),
+        scope: ConsoleScope::All,
+    };
+    let of_tea: Saying = |question| {
+        let mut said = said(question);
+        if let ArchiveRead::Found(found) = &mut said {
+            found.samples.clear();
+            found.sites.retain(|it| it.site == "tea.example");
+        }
+        said
+    };
+    let list = "load?machine=web2-secret-of-other&from=2026-11-26&format=json&list=tenants";
+    let listed = rows(&seen(&eyes, list, of_tea));
+    let names: Vec<_> = listed.as_array().unwrap().iter().map(|it| &it[0]).collect();
+    assert_eq!(names, ["tea"]);
+}
+
+#[test]
+fn what_is_asked_is_what_concerns_who_looks() {
+    let (_directory, store) = sample::store(&SITES, plainly);
+    let asked = |scope: &ConsoleScope, address: &str| {
+        let eyes = Eyes {
+            store: &store,
+            said: None,
+            scope: scope.clone(),
+        };
+        let question = eyes.asked(address);
+        eyes.at(|moment| archive_question(&question, moment))
+            .unwrap()
+    };
+    let few = tenants(&OWNERS[..1]);
+    let limits = asked(
+        &few,
+        "limits?machine=*&cause=limit+tenant+tea/few&filter=few",
+    );
+    let incidents = limits.incidents.unwrap();
+    let owners = incidents.owners.unwrap();
+    assert_eq!(owners, ["site tea.example", "tenant tea"]);
+    assert_eq!(incidents.what.as_deref(), Some("tenant tea/few"));
+    assert_eq!(incidents.filter, "few");
+    let of = |question: ArchiveQuestion| question.samples.unwrap().of;
+    let of_limits = [
+        "limit.site tea.example",
+        "limit.rule tea.example",
+        "limit.tenant tea",
+    ];
+    let samples = limits.samples.unwrap();
+    assert_eq!(samples.of.unwrap(), of_limits);
+    for page in ["load", "history"] {
+        let all = asked(&ConsoleScope::All, &format!("{page}?machine=*"));
+        assert_eq!(of(all), None);
+        let own = of(asked(&few, &format!("{page}?machine=*")));
+        assert_eq!(own.unwrap(), ["tenant.tea"]);
+        let nobodys = asked(&ConsoleScope::default(), &format!("{page}?machine=*"));
+        assert_eq!(of(nobodys).unwrap(), [""; 0]);
+    }
+    // As many sites as may ask for a page.
+    let sites = (0..20_000).map(|it| format!("{it}.example")).collect();
+    let tenant = "tea".to_owned();
+    let many = ConsoleScope::Tenants(vec![TenantSites { tenant, sites }]);
+    for page in ["", "load", "history", "limits"] {
+        assert!(
+            asked(&many, &format!("{page}?machine=*")).is_bounded(),
+            "{page}"
+        );
+    }
 }
