@@ -24,6 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long one that starts may leave a connection unanswered before another is tried.
 const SILENCE: Duration = Duration::from_secs(10);
 
+/// Tables that a configuration is given which has none of that name.
+const GIVEN: [(&str, &str); 2] = [
+    ("[[listen]]", "address = \"127.0.0.1:{port}\""),
+    ("[log]", "access = \"\""),
+];
+
 /// Prepares a [`Gateway`].
 #[derive(Debug)]
 pub struct Builder {
@@ -128,6 +134,11 @@ impl Builder {
         for (name, value) in &self.values {
             text = text.replace(name, value);
         }
+        for (header, table) in GIVEN {
+            if !text.contains(header) {
+                text = format!("{text}\n{header}\n{table}\n");
+            }
+        }
         text = text
             .replace("{port}", &self.port.to_string())
             .replace("{dir}", &self.directory.path().display().to_string());
@@ -141,7 +152,8 @@ impl Builder {
 
 impl Gateway {
     /// Begins with the binary (`env!("CARGO_BIN_EXE_nagaya")`) and a configuration, in which
-    /// `{port}` and `{dir}` are filled in: a free port and a fresh directory.
+    /// `{port}` and `{dir}` are filled in: a free port and a fresh directory. One that names no
+    /// listener listens at that port, and one that says nothing of logs has no access log.
     #[must_use]
     pub fn with_config(binary: impl AsRef<Path>, config: &str) -> Builder {
         Builder {

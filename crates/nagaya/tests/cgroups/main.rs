@@ -27,12 +27,8 @@ const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
 const CONFIG: &str = r#"
 workers = 1
 cgroup_required = {required}
-[[listen]]
-address = "127.0.0.1:{port}"
 [timeouts] # an emulated machine takes its time to fill a group's memory
 upstream_read = "10m"
-[log]
-access = ""
 [control]
 socket = "{dir}/control"
 [scripts] # and for scripts, too

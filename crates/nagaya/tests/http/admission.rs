@@ -10,8 +10,6 @@ use testkit::{Gateway, Reply, eventually, quick_once};
 const CONFIG: &str = r#"
 workers = 1
 trusted_proxies = ["127.0.0.1"]
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = "-"
 [caps]

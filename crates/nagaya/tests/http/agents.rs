@@ -111,8 +111,6 @@ const CONFIG: &str = r#"
 workers = 1
 [control]
 socket = "{dir}/control"
-[[listen]]
-address = "127.0.0.1:{port}"
 [upstreams.app]
 servers = ["{one}", "{two}"]
 agent = {agent}

@@ -9,8 +9,6 @@ const CONFIG: &str = r#"
 workers = 1
 timeouts = { {timeouts} }
 caps = { {caps} }
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = "{dir}/access.log"
 format = "json"

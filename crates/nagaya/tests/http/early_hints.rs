@@ -6,8 +6,6 @@ use testkit::{Gateway, Reply, ScriptedUpstream, Step};
 const CONFIG: &str = r#"
 workers = 1
 {more}
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = ""
 level = "warn"

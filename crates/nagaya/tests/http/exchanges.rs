@@ -8,8 +8,6 @@ use testkit::{Gateway, Outcome, RawClient, ScriptedUpstream, Seen, Step, eventua
 
 const CONFIG: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = ""
 level = "error"

@@ -274,10 +274,6 @@ fn links_are_followed_as_the_policy_says() {
 fn a_root_that_is_an_absolute_link_to_a_release_is_served() {
     let releases = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
-[log]
-access = ""
 [[sites]]
 hosts = ["owner.test"]
 root = "{dir}/app/current"

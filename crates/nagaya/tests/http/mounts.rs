@@ -7,10 +7,6 @@ use testkit::{Gateway, Reply};
 
 const CONFIG: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
-[log]
-access = ""
 [[sites]]
 hosts = ["a.test"]
 root = "{dir}/site"

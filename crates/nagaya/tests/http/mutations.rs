@@ -12,8 +12,6 @@ use testkit::{Gateway, Outcome, Peer, RawClient, ScriptedUpstream, Seen, Step};
 
 const CONFIG: &str = r#"
 workers = 2
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = ""
 level = "error"

@@ -9,8 +9,6 @@ use testkit::{Gateway, Peer, ScriptedUpstream, Seen, Step, eventually, free_port
 
 const CONFIG: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = ""
 level = "warn"

@@ -281,10 +281,6 @@ fn haproxy_speaks_for_its_clients_in_both_versions() {
 const FORWARDING: &str = r#"
 workers = 1
 trusted_proxies = ["127.0.0.1"]
-[[listen]]
-address = "127.0.0.1:{port}"
-[log]
-access = ""
 [upstreams.app]
 servers = ["{upstream}"]
 proxy_protocol = "{version}"

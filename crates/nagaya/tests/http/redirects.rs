@@ -7,8 +7,6 @@ use testkit::{Gateway, Peer, RawClient, Reply, ScriptedUpstream, Step};
 
 const CONFIG: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = ""
 level = "warn"

@@ -9,8 +9,6 @@ use testkit::wait::eventually;
 
 const CONFIG: &str = r#"
 workers = 2
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = "{dir}/access.log"
 format = "json"

@@ -7,8 +7,6 @@ use testkit::{Gateway, ScriptedUpstream, Step, eventually};
 
 const CONFIG: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = "{dir}/access.log"
 format = "json"

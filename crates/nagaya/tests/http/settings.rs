@@ -6,10 +6,6 @@ use testkit::{Gateway, Reply, ScriptedUpstream, Step};
 
 const BEGIN: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
-[log]
-access = ""
 "#;
 
 fn start(text: &str) -> Gateway {

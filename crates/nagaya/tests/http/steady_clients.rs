@@ -7,8 +7,6 @@ use testkit::client::RawClient;
 use testkit::{Gateway, eventually};
 
 const CONFIG: &str = r#"
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = "{dir}/access.log"
 format = "json"

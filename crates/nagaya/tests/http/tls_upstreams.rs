@@ -16,8 +16,6 @@ use crate::fixtures::memory::{found_in_memory, secrets};
 
 const CONFIG: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = "{dir}/access.log"
 format = "json"

@@ -18,8 +18,6 @@ const CONFIG: &str = r#"
 workers = 1
 [control]
 socket = "{dir}/control"
-[[listen]]
-address = "127.0.0.1:{port}"
 [scripts]
 cpu = "1s"
 [upstreams.app]

@@ -16,8 +16,6 @@ const CONFIG: &str = r#"
 workers = 2
 [control]
 socket = "{dir}/control"
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = "{dir}/access.log"
 format = "json"

@@ -10,10 +10,6 @@ use testkit::processes::memory_kib;
 
 const CONFIG: &str = r#"
 workers = 2
-[[listen]]
-address = "127.0.0.1:{port}"
-[log]
-access = ""
 [timeouts] # to have them all takes a while on a busy machine
 idle = "10m"
 [caps]

@@ -13,8 +13,6 @@ use testkit::{Gateway, ScriptedUpstream, eventually};
 
 const CONFIG: &str = r#"
 workers = 2
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = ""
 level = "error"

@@ -9,8 +9,6 @@ use testkit::{Gateway, Outcome, RawClient, eventually};
 
 const CONFIG: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = ""
 level = "error"
@@ -109,8 +107,6 @@ fn a_cold_file_on_a_slow_mount_holds_up_nobody_else() {
 
 const IMPATIENT: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = "-"
 [timeouts]

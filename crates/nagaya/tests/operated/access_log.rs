@@ -21,8 +21,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 const CONFIG: &str = r#"
 workers = 2
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = "{access}"
 format = "{format}"
@@ -76,8 +74,6 @@ fn get(path: &str, host: &str) -> String {
 #[test]
 fn a_missing_file_says_why() {
     let config = r#"
-        [[listen]]
-        address = "127.0.0.1:{port}"
         [log]
         access = "-"
         format = "json"
@@ -182,8 +178,6 @@ fn records_of_the_last_moment_are_written_before_the_end() {
 /// Forwards to an upstream that takes its time.
 const SLOW: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = "-"
 format = "json"
@@ -489,8 +483,6 @@ fn plain(log: &str, port: u16) -> Vec<String> {
 #[test]
 fn a_rule_turns_records_off_or_sends_them_elsewhere() {
     let config = r#"
-        [[listen]]
-        address = "127.0.0.1:{port}"
         [log]
         access = "{dir}/all.log"
         [[sites]]

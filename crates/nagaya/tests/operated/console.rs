@@ -29,8 +29,6 @@ const MACHINE: [&str; 4] = ["machine", "back-ends", "directories", "alerts"];
 
 const CONFIG: &str = r#"
 workers = 2
-[[listen]]
-address = "127.0.0.1:{port}"
 [recorder]
 directory = "{dir}/figures"
 [[sites]]

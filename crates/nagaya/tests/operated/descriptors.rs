@@ -18,8 +18,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 const CONFIG: &str = r#"
 workers = {workers}
-[[listen]]
-address = "127.0.0.1:{port}"
 [control]
 socket = "{dir}/control"
 [log]

@@ -27,8 +27,6 @@ fn await_text(path: &Path, part: &str) -> String {
 #[test]
 fn a_refusal_is_told_once_for_each_file_and_reason() {
     let config = r#"
-        [[listen]]
-        address = "127.0.0.1:{port}"
         [log]
         access = ""
         [caps]
@@ -101,8 +99,6 @@ fn a_refusal_is_told_once_for_each_file_and_reason() {
 fn a_flood_of_causes_is_counted_and_not_told() {
     let config = r#"
         workers = 1
-        [[listen]]
-        address = "127.0.0.1:{port}"
         [log]
         access = ""
         [[sites]]
@@ -126,8 +122,6 @@ fn a_flood_of_causes_is_counted_and_not_told() {
 #[test]
 fn a_site_has_an_error_log_of_its_own() {
     let text = r#"
-        [[listen]]
-        address = "127.0.0.1:{port}"
         [log]
         access = ""
         [[sites]]
@@ -196,8 +190,6 @@ fn the_error_log_of_a_site_is_made_its_users() {
         return;
     }
     let text = r#"
-        [[listen]]
-        address = "127.0.0.1:{port}"
         [log]
         access = ""
         [[sites]]
@@ -234,8 +226,6 @@ fn each_failure_of_a_back_end_is_told_to_the_site_and_to_the_operator() {
     });
     let text = r#"
         workers = 1
-        [[listen]]
-        address = "127.0.0.1:{port}"
         [log]
         access = ""
         [upstreams.app]
@@ -265,8 +255,6 @@ fn each_failure_of_a_back_end_is_told_to_the_site_and_to_the_operator() {
 fn each_site_is_told_of_all_lines_of_a_file_that_others_have_too() {
     let config = r#"
         workers = 1
-        [[listen]]
-        address = "127.0.0.1:{port}"
         [log]
         access = ""
         [[sites]]

@@ -12,8 +12,6 @@ use crate::readme::{read, root};
 const CONFIG: &str = r#"
 workers = 1
 trusted_proxies = ["127.0.0.1"]
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = "{dir}/access.log"
 format = "{format}"

@@ -70,10 +70,6 @@ const TYPES: &str = "text/html html\ntext/plain txt\ntext/css css\nimage/png png
 
 const CONFIG: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
-[log]
-access = ""
 [[sites]]
 hosts = ["*"]
 root = "{at}/site"

@@ -29,8 +29,6 @@ const ROUND: usize = 4_000;
 pub(super) const CONFIG: &str = r#"
 workers = 2
 trusted_proxies = ["127.0.0.1"]
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = "{dir}/access.log"
 format = "json"

@@ -17,10 +17,6 @@ const MINUTES: i64 = 60;
 /// No store is asked: the table names the machine.
 const CONFIG: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
-[log]
-access = "off"
 [fleet]
 store = "redis://127.0.0.1:1"
 machine = "{machine}"

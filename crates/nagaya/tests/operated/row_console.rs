@@ -13,8 +13,6 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 const CONFIG: &str = r#"
 workers = 2
-[[listen]]
-address = "127.0.0.1:{port}"
 [control]
 socket = "{dir}/control.sock"
 [recorder]

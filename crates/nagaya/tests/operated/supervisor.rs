@@ -14,6 +14,7 @@ use testkit::processes::open_files;
 use testkit::wait::{eventually, free_port, quick_once};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
+const LOGGED: &str = "[log]\naccess = \"-\"";
 /// Less than a drain lasts by default.
 pub(super) const PATIENCE: Duration = Duration::from_secs(25);
 pub(super) const ASK: &[u8] = b"GET / HTTP/1.1\r\nHost: example.jp\r\nConnection: close\r\n\r\n";
@@ -140,7 +141,7 @@ fn a_reload_serves_the_new_configuration() {
 fn whatever_is_wrong_the_old_configuration_serves_on() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = format!("[[listen]]\naddress = \"{}\"", taken.local_addr().unwrap());
-    let mut gateway = start(&config("one", "", ""));
+    let mut gateway = start(&config("one", "", LOGGED));
     let supervisor = descriptors(gateway.pid());
     let server = descriptors_after_a_record(&gateway);
     let table = [
@@ -313,9 +314,9 @@ fn term_during_a_reload_ends() {
 #[test]
 fn listeners_come_and_go_by_reload() {
     let other = free_port();
-    let more = format!("[[listen]]\naddress = \"127.0.0.1:{other}\"");
+    let more = format!("{LOGGED}\n[[listen]]\naddress = \"127.0.0.1:{other}\"");
     let with = config("with", "", &more);
-    let without = config("without", "", "");
+    let without = config("without", "", LOGGED);
     let mut gateway = start(&without);
     let (supervisor, server) = (
         descriptors(gateway.pid()),

@@ -10,10 +10,6 @@ use crate::fixtures::php::{self, SHOW, Wish};
 
 const CONFIG: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
-[log]
-access = ""
 [[sites]]
 hosts = ["a.test"]
 root = "{dir}/site"

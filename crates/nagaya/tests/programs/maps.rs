@@ -13,8 +13,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 const CONFIG: &str = r#"
 workers = 2
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = ""
 {maps}

@@ -10,10 +10,6 @@ use crate::fixtures::pools::{Wish, bed};
 use crate::fixtures::programs::is_root;
 
 const CONFIG: &str = r#"
-[[listen]]
-address = "127.0.0.1:{port}"
-[log]
-access = ""
 [[sites]]
 hosts = ["*"]
 root = "{dir}/site"
@@ -130,10 +126,6 @@ fn a_cgi_program_of_a_mount_runs_there_as_its_user() {
 }
 
 const ONE: &str = r#"
-[[listen]]
-address = "127.0.0.1:{port}"
-[log]
-access = ""
 [[sites]]
 hosts = ["*"]
 root = "{dir}/site"

@@ -11,8 +11,6 @@ use crate::fixtures::programs::is_root;
 /// Another gateway with the same places.
 const NEXT: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
 [pools]
 directory = "{pools}"
 [[sites]]

@@ -7,10 +7,6 @@ use testkit::fastcgi::printed;
 use testkit::{FastCgiResponder, Gateway, Step};
 
 const CONFIG: &str = r#"
-[[listen]]
-address = "127.0.0.1:{port}"
-[log]
-access = ""
 [[sites]]
 hosts = ["*"]
 root = "{dir}/site"

@@ -24,8 +24,6 @@ const CONFIG: &str = r#"
 workers = 2
 [control]
 socket = "{dir}/control"
-[[listen]]
-address = "127.0.0.1:{port}"
 [pools]
 directory = "{dir}/pools"
 idle = "{idle}"

@@ -14,8 +14,6 @@ const CONFIG: &str = r#"
 workers = 1
 trusted_proxies = ["127.0.0.1"]
 caps = { {caps} }
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = ""
 level = "warn"
@@ -209,8 +207,6 @@ const SPOOL: &str = r#"
 workers = 1
 trusted_proxies = ["127.0.0.1"]
 caps = { spool_disk_bytes = "32MiB" }
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = ""
 level = "warn"
@@ -286,8 +282,6 @@ const PASSWORDS: &str = r#"
 workers = 1
 trusted_proxies = ["127.0.0.1"]
 caps = { auth_waiting = 4 }
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = ""
 level = "warn"

@@ -12,8 +12,6 @@ use testkit::{Gateway, TempDir};
 /// The budget of CPU time is more than by default, for machines with more to do.
 const CONFIG: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = ""
 level = "info"

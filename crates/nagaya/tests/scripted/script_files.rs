@@ -11,8 +11,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = ""
 level = "warn"
@@ -135,10 +133,6 @@ fn a_file_that_was_replaced_is_guarded_and_one_that_took_its_number_is_not() {
 
 const LIBRARY: &str = r#"
 workers = 2
-[[listen]]
-address = "127.0.0.1:{port}"
-[log]
-access = ""
 [scripts]
 cpu = "1s"
 lib = ["www/lib"]
@@ -212,10 +206,6 @@ fn scripts_require_files_that_are_read_with_the_configuration_and_never_served()
 
 const KEPT: &str = r#"
 workers = 2
-[[listen]]
-address = "127.0.0.1:{port}"
-[log]
-access = ""
 [scripts]
 cpu = "1s"
 cache_files = "{dir}/kept"

@@ -14,10 +14,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 const CONFIG: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
-[log]
-access = ""
 [scripts]
 cpu = "1s"
 body_filter_bytes = "64KiB"

@@ -8,10 +8,6 @@ use testkit::{Gateway, Peer, PhpFpm, Reply};
 /// Fields of the reply are made of what the back end sent, so that a test sees both.
 const CONFIG: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
-[log]
-access = ""
 [scripts]
 cpu = "1s"
 body_filter_bytes = "64KiB"

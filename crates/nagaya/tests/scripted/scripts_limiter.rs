@@ -7,8 +7,6 @@ use testkit::{Gateway, PhpFpm, TempDir, eventually};
 
 const CONFIG: &str = r#"
 workers = 2
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = ""
 level = "info"

@@ -25,8 +25,6 @@ const VM_GROWTH_MAX: u64 = 8 << 20;
 
 const CONFIG: &str = r#"
 workers = 2
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = ""
 level = "error"

@@ -21,10 +21,6 @@ const TENANTS: usize = 200;
 
 const HEAD: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
-[log]
-access = ""
 [scripts]
 cpu = "1s"
 {scripts}

@@ -6,10 +6,6 @@ use super::ask;
 
 const CONFIG: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
-[log]
-access = ""
 [[sites]]
 hosts = ["open.test"]
 root = "{dir}/site"

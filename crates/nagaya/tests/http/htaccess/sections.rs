@@ -11,8 +11,6 @@ const CONFIG: &str = r#"
 workers = 1
 [[listen]]
 address = "127.0.0.1:{port}"
-[log]
-access = ""
 [[sites]]
 hosts = ["a.test"]
 root = "{dir}/site"
@@ -143,8 +141,6 @@ const PARTS: &str = r#"
 workers = 1
 [[listen]]
 address = "127.0.0.1:{port}"
-[log]
-access = ""
 [[sites]]
 hosts = ["parts.test"]
 root = "{dir}/site"

@@ -15,8 +15,6 @@ use testkit::{FastCgiResponder, Gateway, Outcome, Step, eventually};
 
 const CONFIG: &str = r#"
 workers = 1
-[[listen]]
-address = "127.0.0.1:{port}"
 [log]
 access = ""
 level = "warn"
