@@ -13,9 +13,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
 use testkit::{Gateway, RedisServer, eventually};
 
+use crate::fixtures::fleet::{CONFIG, ask, back_end, calls, kill, machine, three};
 use crate::fixtures::limited::PATIENCE;
 
 const LIMIT: u32 = 100;
@@ -27,24 +27,6 @@ const CLIENTS: u32 = 150;
 /// How long a thread may be kept from a processor.
 const GAP_MAX: Duration = Duration::from_millis(250);
 const TICK: Duration = Duration::from_millis(10);
-
-const CONFIG: &str = r#"
-workers = 1
-[control]
-socket = "{dir}/control"
-[[listen]]
-address = "127.0.0.1:{port}"
-[log]
-access = "off"
-[fleet]
-store = "redis://{store}"
-machine = "{machine}"
-lease = "5s"
-[[sites]]
-hosts = ["*"]
-limits = [{ concurrent = 100, queue = 500, wait = "100s", scope = "fleet", on_loss = "{on_loss}" }]
-rules = [{ handler = { proxy = "http://{upstream}" } }]
-"#;
 
 /// A back end that counts what it has in flight.
 #[derive(Default)]
@@ -61,19 +43,11 @@ struct Counted {
 
 impl Counted {
     fn start() -> (Arc<Self>, SocketAddr) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
         let counted = Arc::<Self>::default();
         let ours = Arc::clone(&counted);
         thread::spawn(move || ours.watch());
         let ours = Arc::clone(&counted);
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let counted = Arc::clone(&ours);
-                thread::spawn(move || counted.serve(stream));
-            }
-        });
-        (counted, address)
+        (counted, back_end(move || ours.serve()))
     }
 
     /// Sees when threads are kept from processors.
@@ -90,24 +64,15 @@ impl Counted {
         }
     }
 
-    fn serve(&self, mut stream: TcpStream) {
-        let _ = stream.set_nodelay(true);
-        while read_head(&mut stream) {
-            let now = self.now.fetch_add(1, SeqCst) + 1;
-            self.most.fetch_max(now, SeqCst);
-            if now > LIMIT {
-                self.above.lock().unwrap().push(Instant::now());
-            }
-            thread::sleep(SERVICE);
-            self.now.fetch_sub(1, SeqCst);
-            self.served.fetch_add(1, SeqCst);
-            if stream
-                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-                .is_err()
-            {
-                return;
-            }
+    fn serve(&self) {
+        let now = self.now.fetch_add(1, SeqCst) + 1;
+        self.most.fetch_max(now, SeqCst);
+        if now > LIMIT {
+            self.above.lock().unwrap().push(Instant::now());
         }
+        thread::sleep(SERVICE);
+        self.now.fetch_sub(1, SeqCst);
+        self.served.fetch_add(1, SeqCst);
     }
 
     /// The share of the limit that was used while `during` went on, and how many were served.
@@ -134,18 +99,6 @@ impl Counted {
             "{what}: {most} in flight at once, of {LIMIT}, {count} times above"
         );
     }
-}
-
-/// Reads a head without a body; `false` at the end.
-fn read_head(stream: &mut TcpStream) -> bool {
-    let (mut head, mut byte) = (Vec::new(), [0; 512]);
-    while !head.ends_with(b"\r\n\r\n") {
-        match stream.read(&mut byte) {
-            Ok(read @ 1..) => head.extend_from_slice(&byte[..read]),
-            _ => return false,
-        }
-    }
-    true
 }
 
 /// Clients of a gateway that ask one thing after another, while they are wanted.
@@ -206,32 +159,6 @@ impl Crowd {
     }
 }
 
-/// The status of a reply, over a connection that is kept.
-fn ask(kept: &mut Option<TcpStream>, address: SocketAddr) -> Option<u16> {
-    let mut stream = match kept.take() {
-        Some(stream) => stream,
-        None => TcpStream::connect(address).ok()?,
-    };
-    stream
-        .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-        .ok()?;
-    let mut reply = Vec::new();
-    let mut bytes = [0; 2_048];
-    loop {
-        let read = stream.read(&mut bytes).ok().filter(|read| *read > 0)?;
-        reply.extend_from_slice(&bytes[..read]);
-        let text = String::from_utf8_lossy(&reply);
-        let status = text.get(9..12).and_then(|it| it.parse().ok());
-        if text.ends_with("\r\n\r\nok") {
-            *kept = Some(stream);
-            return status;
-        }
-        if status.is_some_and(|status: u16| status != 200) {
-            return status;
-        }
-    }
-}
-
 /// Three machines with their clients, and the store.
 struct Fleet {
     store: RedisServer,
@@ -249,27 +176,24 @@ impl Fleet {
     fn start_by(on_loss: &str, way: impl Fn(SocketAddr, usize) -> SocketAddr) -> Option<Self> {
         let store = RedisServer::start(&[])?;
         let (counted, upstream) = Counted::start();
-        let gateways: Vec<Gateway> = (1..=3)
-            .map(|machine| {
-                Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG)
-                    .with("store", way(store.address(), machine))
-                    .with("machine", format!("web{machine}"))
-                    .with("on_loss", on_loss)
-                    .with("upstream", upstream)
-                    .start()
-            })
-            .collect();
+        let limit = "concurrent = 100, queue = 500, wait = \"100s\", on_loss";
+        let gateways = three(|number| {
+            machine(
+                CONFIG,
+                way(store.address(), number),
+                &format!("web{number}"),
+            )
+            .with("lease", "5s")
+            .with("limit", format!("{limit} = \"{on_loss}\""))
+            .with("handler", format!("proxy = \"http://{upstream}\""))
+        });
         let crowds = gateways.iter().map(|it| Crowd::start(it.address()));
-        let fleet = Self {
+        Some(Self {
             crowds: crowds.collect(),
             store,
             counted,
             gateways,
-        };
-        for gateway in &fleet.gateways {
-            gateway.wait_for_message("the fleet's store answers");
-        }
-        Some(fleet)
+        })
     }
 
     /// Has these ask, and nobody else.
@@ -286,13 +210,7 @@ impl Fleet {
 
     /// How often the store was asked or listened to.
     fn asked(&self) -> u64 {
-        let told = self.store.command(&["INFO", "commandstats"]);
-        let calls = |name: &str| {
-            let line = told.lines().find(|line| line.starts_with(name));
-            let calls = line.and_then(|line| line.split(['=', ',']).nth(1));
-            calls.map_or(0, |calls| calls.parse::<u64>().unwrap())
-        };
-        calls("cmdstat_evalsha:") + calls("cmdstat_blpop:")
+        calls(&self.store, "evalsha") + calls(&self.store, "blpop")
     }
 
     /// Waits until most of the limit, more than machines have that share it, is in flight of those who are wanted, and all
@@ -403,14 +321,7 @@ fn what_a_lost_machine_held_is_free_after_a_lease() {
     };
     fleet.want(&[0]);
     fleet.await_whole(PATIENCE, "one machine has all");
-    let gateway = &fleet.gateways[0];
-    let all = gateway.children().into_iter().chain([gateway.pid()]);
-    let all: Vec<u32> = all.collect();
-    for pid in all {
-        let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-        // Some end with those before them.
-        let _ = kill_process(pid, Signal::KILL);
-    }
+    kill(&fleet.gateways[0]);
     let begun = Instant::now();
     fleet.want(&[1, 2]);
     fleet.await_whole(PATIENCE, "the others have all");

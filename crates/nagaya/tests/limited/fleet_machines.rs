@@ -16,39 +16,33 @@ use testkit::gateway::Builder;
 use testkit::http2::{RawH2, kind};
 use testkit::{Gateway, RedisServer, Reply, eventually, free_port};
 
+use crate::fixtures::fleet::{CONFIG, calls, machine};
 use crate::fixtures::limited::{PATIENCE, ask};
 
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
-const CONFIG: &str = r#"
-workers = 1
-[control]
-socket = "{dir}/control"
-[[listen]]
-address = "127.0.0.1:{port}"
-[log]
-access = "off"
-[fleet]
-store = "redis://{store}"
-machine = "{machine}"
-lease = "2s"
-[[sites]]
-hosts = ["*"]
-limits = [{ concurrent = {concurrent}, queue = 500, wait = "100s", scope = "fleet", on_loss = "closed" }]
-rules = [{ handler = { respond = { body = "fine" } } }]
-"#;
-
-fn builder(store: &RedisServer, machine: &str, concurrent: u32) -> Builder {
+fn builder(store: &RedisServer, name: &str, concurrent: u32) -> Builder {
     let rate =
         "limits = [{ rate = \"1000/s\", burst = 2000, scope = \"fleet\", on_loss = \"open\" }, ";
-    Gateway::with_config(NAGAYA, &CONFIG.replace("limits = [", rate))
-        .with("store", store.address())
-        .with("machine", machine)
-        .with("concurrent", concurrent)
+    let config = CONFIG.replace("limits = [", rate);
+    builder_with(&config, store.address(), name, (concurrent, "closed"))
 }
 
-fn start(store: &RedisServer, machine: &str, concurrent: u32) -> Gateway {
-    builder(store, machine, concurrent).start()
+fn start(store: &RedisServer, name: &str, concurrent: u32) -> Gateway {
+    builder(store, name, concurrent).start()
+}
+
+fn builder_with(
+    config: &str,
+    store: SocketAddr,
+    name: &str,
+    (concurrent, on_loss): (u32, &str),
+) -> Builder {
+    let limit = format!("concurrent = {concurrent}, queue = 500, wait = \"100s\"");
+    machine(config, store, name)
+        .with("lease", "2s")
+        .with("limit", format!("{limit}, on_loss = \"{on_loss}\""))
+        .with("handler", "respond = { body = \"fine\" }")
 }
 
 /// Runs `nagaya fleet` with these words beside a gateway.
@@ -214,11 +208,8 @@ fn a_machine_is_drained_from_itself_where_the_store_stands_still_and_of_another_
     };
     let web1 = start(&store, "web1", 5);
     // The store is waited for longer than any operator.
-    let web2 = Gateway::with_config(NAGAYA, &CONFIG.replace("\"2s\"", "\"60s\""))
-        .with("store", store.address())
-        .with("machine", "web2")
-        .with("concurrent", 5)
-        .start();
+    let config = CONFIG.replace("{lease}", "60s");
+    let web2 = builder_with(&config, store.address(), "web2", (5, "closed")).start();
     await_machines(&web1, "two machines", |all| all.len() == 2);
     store.pause();
     let unknown = [
@@ -242,11 +233,7 @@ fn a_store_that_wants_a_password_and_a_second_machine_of_one_name_are_told_with_
     let Some(shut) = RedisServer::start(&["--requirepass", "secret"]) else {
         return;
     };
-    let alone = Gateway::with_config(NAGAYA, &CONFIG.replace("closed", "open"))
-        .with("store", shut.address())
-        .with("machine", "web1")
-        .with("concurrent", 5)
-        .start();
+    let alone = builder_with(CONFIG, shut.address(), "web1", (5, "open")).start();
     let wanted = "the store wants a password: add `?password_file=FILE` to `store`";
     await_told(&alone, "status", &format!("store never answered: {wanted}"));
     await_told(&alone, "fleet", wanted);
@@ -338,13 +325,15 @@ fn a_machine_that_is_drained_under_load_answers_all_that_comes_and_ends_connecti
     let Some(store) = RedisServer::start(&[]) else {
         return;
     };
-    let listen = "[[listen]]\n";
-    let config = CONFIG.replace(listen, "[[listen]]\nprotocols = [\"http/1.1\", \"h2c\"]\n");
-    let web1 = Gateway::with_config(NAGAYA, &config)
-        .with("store", store.address())
-        .with("machine", "web1")
-        .with("concurrent", 5)
-        .start();
+    let listen =
+        "[[listen]]\naddress = \"127.0.0.1:{port}\"\nprotocols = [\"http/1.1\", \"h2c\"]\n";
+    let web1 = builder_with(
+        &format!("{CONFIG}{listen}"),
+        store.address(),
+        "web1",
+        (5, "closed"),
+    )
+    .start();
     web1.wait_for_message("the fleet's store answers");
     let browsing: Vec<_> = (0..4).map(|_| Browsing::start(web1.address())).collect();
     browsing.iter().for_each(|it| it.await_more(20));
@@ -384,7 +373,7 @@ fn leases_go_on_where_a_reload_without_the_fleet_is_refused() {
     let from = CONFIG.find("[fleet]").unwrap();
     let to = CONFIG.find("[[sites]]").unwrap();
     let without = format!("{}{}", &CONFIG[..from], &CONFIG[to..]);
-    let without = without.replace(", scope = \"fleet\", on_loss = \"closed\"", "");
+    let without = without.replace("{limit}, scope = \"fleet\"", "concurrent = 5");
     let broken = "[scripts]\ninit = { code = \"raise 'no'\" }\n[[sites]]";
     gateway.reload(&without.replace("[[sites]]", broken));
     eventually(PATIENCE, "the reload to be refused", || {
@@ -392,14 +381,7 @@ fn leases_go_on_where_a_reload_without_the_fleet_is_refused() {
             .contains("\"reloads_refused\":1")
             .then_some(())
     });
-    let asked = || {
-        let told = store.command(&["INFO", "commandstats"]);
-        let line = told
-            .lines()
-            .find(|line| line.starts_with("cmdstat_evalsha:"));
-        let calls = line.and_then(|line| line.split(['=', ',']).nth(1));
-        calls.map_or(0, |calls| calls.parse::<u64>().unwrap())
-    };
+    let asked = || calls(&store, "evalsha");
     let before = asked();
     // A word each fifth of a lease: leases that nobody renews would be over.
     eventually(PATIENCE, "two leases", || {

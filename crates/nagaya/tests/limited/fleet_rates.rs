@@ -4,17 +4,15 @@
 //! there are clients. How much of the rate comes about is told, and asserted of a second in which the processors were there.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
 use testkit::{Gateway, RedisServer, eventually};
 
+use crate::fixtures::fleet::{CONFIG, ask, back_end, kill, machine, three};
 use crate::fixtures::limited::PATIENCE;
 
 const RATE: usize = 1_000;
@@ -25,88 +23,6 @@ const AT_ONCE: usize = 35 + 100;
 const CLIENTS: usize = 10;
 /// How long who was refused stays away.
 const REST: Duration = Duration::from_millis(8);
-
-const CONFIG: &str = r#"
-workers = 1
-[control]
-socket = "{dir}/control"
-[[listen]]
-address = "127.0.0.1:{port}"
-[log]
-access = "off"
-[fleet]
-store = "redis://{store}"
-machine = "{machine}"
-lease = "2s"
-[[sites]]
-hosts = ["*"]
-limits = [{ rate = "1000/s", burst = 10, scope = "fleet" }]
-rules = [{ handler = { proxy = "http://{upstream}" } }]
-"#;
-
-/// Reads a head, and a body of so many bytes as it says; the status of a reply.
-fn read_message(stream: &mut TcpStream) -> Option<u16> {
-    let (mut message, mut bytes) = (Vec::new(), [0; 2_048]);
-    loop {
-        let read = stream.read(&mut bytes).ok().filter(|read| *read > 0)?;
-        message.extend_from_slice(bytes.get(..read)?);
-        let text = String::from_utf8_lossy(&message).to_ascii_lowercase();
-        let Some((head, body)) = text.split_once("\r\n\r\n") else {
-            continue;
-        };
-        let length = head.split_once("content-length: ");
-        let length = length.and_then(|(_, it)| it.split("\r\n").next()?.parse().ok());
-        if body.len() >= length.unwrap_or(0) {
-            return Some(head.get(9..12)?.parse().unwrap_or(0));
-        }
-    }
-}
-
-/// A back end that notes when requests came.
-fn back_end() -> (Arc<Mutex<Vec<Instant>>>, SocketAddr) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let came = Arc::<Mutex<Vec<Instant>>>::default();
-    let ours = Arc::clone(&came);
-    thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let came = Arc::clone(&ours);
-            thread::spawn(move || {
-                let _ = stream.set_nodelay(true);
-                while read_message(&mut stream).is_some() {
-                    came.lock().unwrap().push(Instant::now());
-                    let reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-                    if stream.write_all(reply).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    (came, address)
-}
-
-/// Asks a gateway one thing after the other.
-fn ask(address: SocketAddr, ended: &AtomicBool) {
-    let mut kept = None;
-    while !ended.load(SeqCst) {
-        let Some(mut stream) = kept.take().or_else(|| TcpStream::connect(address).ok()) else {
-            thread::sleep(REST);
-            continue;
-        };
-        let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-        let status = stream.write_all(request).ok();
-        match status.and_then(|()| read_message(&mut stream)) {
-            Some(status) => {
-                kept = Some(stream);
-                if status != 200 {
-                    thread::sleep(REST);
-                }
-            }
-            None => thread::sleep(REST),
-        }
-    }
-}
 
 /// Three machines with their clients, the store and the back end.
 struct Rates {
@@ -119,24 +35,27 @@ struct Rates {
 impl Rates {
     fn start() -> Option<Self> {
         let store = RedisServer::start(&[])?;
-        let (came, upstream) = back_end();
-        let gateways: Vec<Gateway> = (1..=3)
-            .map(|machine| {
-                Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG)
-                    .with("store", store.address())
-                    .with("machine", format!("web{machine}"))
-                    .with("upstream", upstream)
-                    .start()
-            })
-            .collect();
-        for gateway in &gateways {
-            gateway.wait_for_message("the fleet's store answers");
-        }
+        let came = Arc::<Mutex<Vec<Instant>>>::default();
+        let seen = Arc::clone(&came);
+        let upstream = back_end(move || seen.lock().unwrap().push(Instant::now()));
+        let gateways = three(|number| {
+            machine(CONFIG, store.address(), &format!("web{number}"))
+                .with("lease", "2s")
+                .with("limit", "rate = \"1000/s\", burst = 10")
+                .with("handler", format!("proxy = \"http://{upstream}\""))
+        });
         let ended = Arc::<AtomicBool>::default();
         for gateway in &gateways {
             for _ in 0..CLIENTS {
                 let (address, ended) = (gateway.address(), Arc::clone(&ended));
-                thread::spawn(move || ask(address, &ended));
+                thread::spawn(move || {
+                    let mut kept = None;
+                    while !ended.load(SeqCst) {
+                        if ask(&mut kept, address) != Some(200) {
+                            thread::sleep(REST);
+                        }
+                    }
+                });
             }
         }
         Some(Self {
@@ -208,14 +127,7 @@ fn three_machines_let_in_no_more_than_a_rate_whatever_becomes_of_the_store() {
     println!("{each_s:.0} a second, at most {most} in one");
     fleet.check("three machines");
 
-    let gateway = &fleet.gateways[2];
-    for pid in gateway.children().into_iter().chain([gateway.pid()]) {
-        // Some end with those before them.
-        let _ = kill_process(
-            Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(),
-            Signal::KILL,
-        );
-    }
+    kill(&fleet.gateways[2]);
     fleet.await_rate(RATE * 7 / 10, "the others have all of it");
     fleet.store.stop();
     for gateway in &fleet.gateways[..2] {
