@@ -1,5 +1,4 @@
 //! The store of a fleet: the script in a real one decides as the model does, whatever time does, and it comes and goes.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,4 @@
 //! What machines of a fleet say of themselves in the store, and what operators order there.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::cell::Cell;
 use std::ops::Deref;

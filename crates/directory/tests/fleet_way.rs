@@ -1,5 +1,4 @@
 //! The way to the store of a fleet: over TLS, and where Sentinels say that it is.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::cell::Cell;
 use std::rc::Rc;

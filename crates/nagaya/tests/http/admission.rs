@@ -1,5 +1,4 @@
 //! Who gets in, seen from outside: address lists, passwords, and what a refusal tells.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -1,5 +1,4 @@
 //! Agents: what `nagaya agent` answers, and what the gateway makes of an agent's answers.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -1,6 +1,8 @@
 //! HTTP as clients and the servers behind see it: files, back ends, and clients that are slow,
 //! many or odd.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[path = "../fixtures/mod.rs"]
 mod fixtures;
 

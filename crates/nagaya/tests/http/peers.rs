@@ -1,7 +1,5 @@
 //! Real back ends: nginx and Node behind the gateway, with bodies far larger than any buffer.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::time::Duration;
 
 use testkit::client::{Body, reply};

@@ -1,7 +1,5 @@
 //! Several ranges of a file in one reply, as nginx sends them and as RFC 9110 wants them.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use crate::fixtures::files::{ask, field, gateway};
 use testkit::client::reply;
 use testkit::{Gateway, Peer, RawClient, Reply};

@@ -1,5 +1,4 @@
 //! Clients that are refused and come back at once.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
 //! What sites and rules say in one word, seen from outside.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use testkit::client::reply;
 use testkit::{Gateway, Reply, ScriptedUpstream, Step};

@@ -1,6 +1,5 @@
 //! Clients that leave while a back end works for them: it never has more at once than the limit
 //! says, as it counts itself, and nothing stays held.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::fixtures::php;
 use std::io::{ErrorKind, Read, Write};

@@ -1,5 +1,4 @@
 //! Classes of a tenant's requests, and reserves: who is served first of those that wait.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::{Arc, Mutex};
 

@@ -3,7 +3,6 @@
 //! What is asserted is the bound, and that nobody is refused. How much of the limit is used, and how soon, is told:
 //! other tests may have the processors. Where this machine stood still, which is what the guide names, the bound is not
 //! asserted either.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

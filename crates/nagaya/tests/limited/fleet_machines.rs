@@ -1,5 +1,4 @@
 //! The machines of a fleet: what they tell of each other, one that is drained, and a reload that is refused.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

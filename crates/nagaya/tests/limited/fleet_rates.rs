@@ -2,7 +2,6 @@
 //!
 //! What is asserted is the bound, which holds however long this machine stands still: no more is on its way to the back end than
 //! there are clients. How much of the rate comes about is told, and asserted of a second in which the processors were there.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;

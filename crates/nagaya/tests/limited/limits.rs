@@ -1,5 +1,4 @@
 //! Limits end to end: who passes, who waits, who is refused, and that nothing is left behind.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::fixtures::php;
 use std::process::Command;

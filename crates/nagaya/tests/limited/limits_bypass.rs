@@ -1,6 +1,5 @@
 //! Ways around a limit that lead nowhere: other spellings, other connections, tries after a
 //! failure, reloads, and keys without end.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::fixtures::limited::{Gate, PATIENCE, ask, await_counts, count, get, held, replies};
 use testkit::client::{Body, reply};

@@ -1,6 +1,5 @@
 //! Changes of limits that are kept: over a reload, a lost server and a restart, with a broken file,
 //! with lines nobody needs any more, and forgotten again; and how what is typed wrong is told.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

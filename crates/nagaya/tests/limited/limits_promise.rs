@@ -1,7 +1,5 @@
 //! `wait` is a promise: behind a busy page of PHP everybody is served for whom there is room, in turn.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

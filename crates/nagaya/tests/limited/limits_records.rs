@@ -1,6 +1,5 @@
 //! What is told of limits end to end: shadows in the log, the records and `nagaya why`, and a log
 //! that made-up keys cannot flood.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::fixtures::limited;
 use std::process::Command;

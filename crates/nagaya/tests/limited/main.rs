@@ -1,5 +1,7 @@
 //! Limits, shedding and sensors.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[path = "../fixtures/mod.rs"]
 mod fixtures;
 

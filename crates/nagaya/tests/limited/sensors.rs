@@ -1,5 +1,4 @@
 //! Sensors of a running gateway, and of a machine without one.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! Shedding end to end: a sensor that the test drives (requests in flight), and who is sent away.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,5 +1,4 @@
 //! Tenants that an operator suspends: who is refused, how that is told, and how long it lasts.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

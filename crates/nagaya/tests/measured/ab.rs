@@ -3,7 +3,6 @@
 //!
 //! Every line is compared with its numbers taken out, so labels, order, units and formats are; and
 //! the values that do not depend on time are compared as they are.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;

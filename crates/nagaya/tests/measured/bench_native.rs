@@ -1,5 +1,4 @@
 //! `nagaya bench URL --…` end to end: what it counts is what the server saw.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! Commands that measure.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod ab;
 mod bench_native;

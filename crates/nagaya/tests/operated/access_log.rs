@@ -1,5 +1,4 @@
 //! The access log from outside: every exchange once, in Apache's own bytes, whatever the disk does.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::io::Read as _;

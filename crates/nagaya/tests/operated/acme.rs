@@ -1,5 +1,4 @@
 //! Certificates from an authority: ordered, stored, answered for on several machines, and never lost.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

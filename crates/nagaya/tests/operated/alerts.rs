@@ -1,6 +1,5 @@
 //! Alerts as an operator has them: raised by what really takes too much, told once by a program and once when
 //! it is over; the program that posts them; and `nagaya capacity`.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::io::{Read, Write};

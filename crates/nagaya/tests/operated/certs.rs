@@ -1,5 +1,4 @@
 //! `nagaya certs`: what an operator sees of certificates, and one that is ordered when he says so.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::net::SocketAddr;

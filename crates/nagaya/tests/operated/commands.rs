@@ -1,5 +1,4 @@
 //! The subcommands beside `serve`: what they print and how they exit.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;

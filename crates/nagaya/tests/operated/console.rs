@@ -1,6 +1,5 @@
 //! The console as people have it: by a password or not at all, each tenant its own, live, and back again
 //! when the recorder was away.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::net::TcpListener;

@@ -1,5 +1,4 @@
 //! Certificates for names that nobody knew before a client asked: ordered in the handshake, within budgets.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::io::{Read, Write};

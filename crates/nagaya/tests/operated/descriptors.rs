@@ -1,6 +1,5 @@
 //! What happens when descriptors run out: whoever is here is served, nobody is cut off, and what
 //! cannot be taken is said.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::fixtures::programs;
 use std::io::{Read as _, Write as _};

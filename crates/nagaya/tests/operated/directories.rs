@@ -1,5 +1,4 @@
 //! Directories as an operator has them: their process, and what is looked for in their tables.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, chown};

@@ -1,6 +1,5 @@
 //! Certificates of names that are shown by records: what the program is asked for, and that each
 //! record is taken away again, whoever ends in between.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

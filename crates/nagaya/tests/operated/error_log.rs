@@ -1,5 +1,4 @@
 //! What the error log says of refused requests, and what goes to a site's own.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};

@@ -1,5 +1,4 @@
 //! Certificates and keys as files for other daemons, and what is run when they have changed.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

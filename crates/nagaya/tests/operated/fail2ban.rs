@@ -1,5 +1,4 @@
 //! The package's filter for fail2ban, on what the gateway itself logs, in every format.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::Command;
 use std::time::Duration;

@@ -1,6 +1,5 @@
 //! The guide for who comes from Apache: what each row says to write is a configuration, and the
 //! virtual host is answered as Apache answers its own.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::SocketAddr;
 use std::process::Child;

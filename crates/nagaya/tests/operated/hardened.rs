@@ -1,7 +1,6 @@
 //! Virtual hosts as administrators harden them, with the strongest `.htaccess` files that a tenant can
 //! write, imported and asked beside Apache: what does not run, is not served and not forwarded there
 //! is not here.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

@@ -1,5 +1,4 @@
 //! What the recorder hears of the server, and that it goes on hearing whatever befalls either.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
 use std::time::Instant;

@@ -1,5 +1,4 @@
 //! The templates for HestiaCP, filled in as the panel fills them.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -6,7 +6,6 @@
 //! difference only the lines are told without which there is none. As many pairs as
 //! `NAGAYA_HTACCESS_PAIRS` says, from the round `NAGAYA_HTACCESS_ROUND` on; of files alone that have
 //! all the words of `NAGAYA_HTACCESS_ONLY`, where there are any, with `&` between them.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,5 +1,4 @@
 //! `nagaya import`: what it writes, what it leaves alone when run again, and that it is served.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::Path;

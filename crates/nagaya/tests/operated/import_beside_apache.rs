@@ -3,7 +3,6 @@
 //! The idea: a virtual host is some lines out of families that keep somebody out, in sections that
 //! overlap; each has its number as its seed, so that one that differs can be looked at alone. As many
 //! hosts as `NAGAYA_HOSTS` says.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

@@ -1,8 +1,6 @@
 //! Random servers of nginx beside what is imported of them: what nginx closes is closed, and who
 //! answers is the same one.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! `.htaccess` files and requests that are made up, out of lines that real files are made of.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
 

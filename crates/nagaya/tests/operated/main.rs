@@ -1,5 +1,7 @@
 //! The gateway as its operator meets it: starting, reloading, ending, commands, logs and documents.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[path = "../fixtures/mod.rs"]
 mod fixtures;
 

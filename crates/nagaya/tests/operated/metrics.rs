@@ -1,5 +1,4 @@
 //! The gateway's own figures, as a scraper and a person see them.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::Command;
 use std::time::Duration;

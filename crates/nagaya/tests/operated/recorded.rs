@@ -1,6 +1,5 @@
 //! The recorder as a process: what it counts beside the access log, what it may do, and that nothing of what
 //! befalls it or its files is felt by who asks for pages.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::fs;

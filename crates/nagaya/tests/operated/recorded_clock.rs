@@ -1,6 +1,5 @@
 //! A clock that is put back while requests are recorded: who asks notices nothing, no figure is counted twice,
 //! no visit and no time is made of it, and a line says so.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};

@@ -1,5 +1,4 @@
 //! Minutes of three machines in one PostgreSQL: every one once, whoever is killed and whatever is away.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::Command;
 

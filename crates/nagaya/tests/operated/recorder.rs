@@ -1,5 +1,4 @@
 //! Access logs read into figures, and reports of them, as an operator types it.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;

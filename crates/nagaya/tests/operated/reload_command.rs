@@ -1,5 +1,4 @@
 //! `nagaya reload`: waits for what comes of a reload, and says it.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::{Command, Output};
 

@@ -1,5 +1,4 @@
 //! A hundred reloads while clients never stop asking: nobody notices, nothing grows.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

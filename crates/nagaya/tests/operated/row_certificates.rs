@@ -1,5 +1,4 @@
 //! Which certificate a host of a directory is shown: the one that its row names, where that is good for it.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,5 +1,4 @@
 //! The console on sites of rows: each shows its row's tenant, by what the row says now, and nothing of another.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 

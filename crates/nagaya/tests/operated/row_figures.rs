@@ -1,5 +1,4 @@
 //! Figures of tenants of rows: operators see them as those of written ones, and each tenant its own.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
 //! Broken files of tenants (`broken = "keep"`): set aside, while everything else is in force.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::TcpStream;
 use std::path::PathBuf;

@@ -1,5 +1,4 @@
 //! The supervisor from outside: reloads, crashes, signals and what it tells the service manager.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;

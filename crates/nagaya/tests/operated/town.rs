@@ -1,5 +1,4 @@
 //! An authority, and a place that outlives the gateways it certifies: for tests of orders.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
 //! `nagaya upgrade`: another program takes the place of the running one, or is refused.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixDatagram;

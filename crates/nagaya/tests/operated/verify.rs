@@ -1,5 +1,4 @@
 //! `import verify`: the gateway beside the nginx it is to replace, and what differs between them.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::Command;
 

@@ -1,8 +1,6 @@
 //! What the gateway's processes may do: of them the spawner alone what takes `CAP_SYS_ADMIN`, by
 //! which walls are built; all of them no more than the packaged service grants, or nothing at all.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::time::Duration;
 
 use testkit::{Gateway, eventually, free_port, lacks_root};

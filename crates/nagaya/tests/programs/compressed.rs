@@ -1,7 +1,5 @@
 //! Pages of PHP and of CGI programs, compressed on their way, and their validators.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use crate::fixtures::coded::{page, read_until, text};
 use crate::fixtures::php::{PATIENCE, Wish, bed};
 use crate::fixtures::programs::{self, gateway};

@@ -1,7 +1,5 @@
 //! What runs of files cost, measured of PHP in pools and of CGI programs, and gone by.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use testkit::{Gateway, eventually};
 
 use crate::fixtures::limited::ask;

@@ -2,8 +2,6 @@
 //!
 //! Status, the file that runs and what it is told must agree but where [`DIFFERENT`] says why not.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 

@@ -1,7 +1,5 @@
 //! PHP as it really runs: php-fpm behind the gateway.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::time::{Duration, Instant};
 
 use crate::fixtures::php::{Bed, PATIENCE, Wish, bed, get, shown};

@@ -1,7 +1,5 @@
 //! Programs and `.htaccess` files: which of them run, and what they are told.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use testkit::client::reply;
 use testkit::fastcgi::{Call, printed};
 use testkit::{FastCgiResponder, Gateway, Reply, Step};

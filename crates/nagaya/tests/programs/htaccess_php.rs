@@ -1,8 +1,6 @@
 //! `php_value` and `php_flag` of `.htaccess` files: they go to the processes of a pool with the
 //! requests of their directories, and to nobody else.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use testkit::client::{Body, reply};
 use testkit::{RawClient, eventually};
 

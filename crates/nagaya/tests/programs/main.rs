@@ -1,5 +1,7 @@
 //! CGI, FastCGI and what starts programs.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[path = "../fixtures/mod.rs"]
 mod fixtures;
 

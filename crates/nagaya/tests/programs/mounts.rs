@@ -1,7 +1,5 @@
 //! Programs below mounts: what they are told of their place, and as whom they run.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use testkit::client::reply;
 use testkit::fastcgi::printed;
 use testkit::{FastCgiResponder, Gateway, Step};

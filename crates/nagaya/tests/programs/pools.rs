@@ -1,7 +1,5 @@
 //! Pools: php-fpm that the gateway starts itself, with the first request, as the site's user.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};

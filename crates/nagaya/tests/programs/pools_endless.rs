@@ -1,7 +1,5 @@
 //! Pages that never end: what becomes of them, and what is told of them meanwhile and afterwards.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::time::{Duration, Instant};
 
 use testkit::client::{Body, reply};

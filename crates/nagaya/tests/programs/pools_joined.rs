@@ -1,7 +1,5 @@
 //! Sites and mounts that join a pool which runs, by a reload or an upgrade.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::os::unix::fs::chown;
 
 use rustix::process::Signal;

@@ -1,7 +1,5 @@
 //! What is left of pools where the gateway is killed: nothing.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use rustix::process::Signal;
 use testkit::{Gateway, eventually};
 

@@ -1,7 +1,5 @@
 //! What is seen of pools from outside, and the compiled files that they keep.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::path::PathBuf;
 
 use testkit::client::{Body, reply};

@@ -1,7 +1,5 @@
 //! A process of a pool that even a kill does not end, since the kernel waits for a disk.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::time::Duration;
 
 use testkit::processes::children;

@@ -1,7 +1,5 @@
 //! What `env` and `params` say reaches programs, FastCGI and CGI alike, inner levels over outer ones.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use testkit::client::reply;
 use testkit::fastcgi::printed;
 use testkit::{FastCgiResponder, Gateway, Step};

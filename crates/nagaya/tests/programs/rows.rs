@@ -1,7 +1,5 @@
 //! Pages of sites that rows make: whose user they run as, and what of others' they reach.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::os::unix::fs::chown;
 use std::process::Command;
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! `nagaya sendmail`: what a server is told, and what whoever sends is told.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

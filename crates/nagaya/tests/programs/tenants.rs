@@ -1,5 +1,4 @@
 //! Tenants that an operator suspends, or all that runs of whom he kills: pools and CGI programs.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;

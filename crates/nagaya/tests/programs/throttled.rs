@@ -1,7 +1,5 @@
 //! A tenant that is kept from processors: its requests wait before its programs, not in them.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use os::cgroup::{Controller, Host};

@@ -1,5 +1,7 @@
 //! Scripts in the running gateway.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[path = "../fixtures/mod.rs"]
 mod fixtures;
 

@@ -1,5 +1,4 @@
 //! `nagaya script`: what it tells of scripts, and how it exits.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};

@@ -1,5 +1,4 @@
 //! Scripts in shadow end to end: what they would have done is told, and no client sees any of it.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 

@@ -2,7 +2,6 @@
 //! the configuration is reloaded: nothing of them is left, and each request is logged once.
 //!
 //! `NAGAYA_SOAK_S` says for how many seconds; the long run sets it to 600.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::SocketAddr;
 use std::process::Command;

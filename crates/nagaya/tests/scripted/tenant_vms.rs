@@ -2,7 +2,6 @@
 //! they cost.
 //!
 //! `cargo test --release -p nagaya --test scripted -- --nocapture two_hundred` prints the figures.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};

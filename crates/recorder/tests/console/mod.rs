@@ -1,6 +1,5 @@
 //! The console as its readers meet it: what is on its pages, who sees what, what names do to it, and
 //! how a real browser shows it.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod archived;
 mod live;

@@ -1,5 +1,4 @@
 //! A machine with sites of two tenants, as it might be, and as whoever means harm would have it.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use control::{
     Certificate, Concurrent, Directory, Group, Key, Limit, Named, Pool, PoolStanding,

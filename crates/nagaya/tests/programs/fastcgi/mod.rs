@@ -1,7 +1,5 @@
 //! FastCGI against a scripted responder: what it is asked, and what becomes of what it says.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod connections;
 mod replies;
 mod requests;

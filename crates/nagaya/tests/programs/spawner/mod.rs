@@ -1,7 +1,5 @@
 //! The spawner alone, with a supervisor and workers that are this test.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod bed;
 mod orders;
 mod pools;
