@@ -6,11 +6,9 @@ use ipc::archive::{
     SITE_NUMBERS,
 };
 use ipc::directory::SourceSettings;
-use testkit::{Postgres, eventually};
+use testkit::{PATIENCE, Postgres, eventually};
 
 use crate::asking::{postgres, run};
-
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
 pub(crate) fn archive(server: &Postgres, machine: &str) -> Archive {
     let SourceSettings::Postgres(server) = postgres(server) else {

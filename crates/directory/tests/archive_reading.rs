@@ -1,19 +1,16 @@
 //! What is read of the archive in a real PostgreSQL.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use ipc::archive::question::{
     ARCHIVE_DAYS, ArchiveFound, ArchiveQuestion, ArchiveRead, DURATIONS_BYTES_MAX, INCIDENTS_MAX,
     IncidentsWanted, NAMES_MAX, SAMPLES_MAX, SITES_MAX, SamplesWanted, SitesWanted,
 };
 use ipc::archive::{ArchiveRows, ArchiveSaid, ArchivedSample, ArchivedSite, SITE_NUMBERS};
-use testkit::Postgres;
+use testkit::{PATIENCE, Postgres};
 
 use super::archive::{archive, now_s, rows};
 use crate::asking::run;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// All there is of the hour before, in two parts.
 fn question(now_s: i64, machine: Option<&str>) -> ArchiveQuestion {

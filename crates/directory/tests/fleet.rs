@@ -7,14 +7,13 @@ use directory::FleetAsker;
 use fastrand::Rng;
 use ipc::fleet::{FleetClaim, FleetQuestion, FleetRateClaim, FleetSaid, FleetSettings};
 use limits::fleet::{Claim, FleetKey, Grant, Holder, RateClaim, RateGrant, StoreModel, StoreReply};
-use testkit::RedisServer;
+use testkit::{PATIENCE, RedisServer};
 
 use crate::asking::run;
 
 /// Longer than the tests take, though the machine stands still: each step towards an answer may take a sixth.
 const LEASE_MS: u64 = 240_000;
 const RUN: u64 = 7;
-const PATIENCE: Duration = Duration::from_secs(60);
 /// What the script calls its keys.
 const KEY: &str = "nagaya{f}:";
 /// Calls of a history, and histories; `NAGAYA_HISTORIES` says another number of these.

@@ -13,9 +13,7 @@ use os::cgroup::{
     Base, Controller, Controllers, CpuLimit, Group, HeldLimit, Host, IoLimit, Layout, Leaf, Limits,
     NumberList, Sight, Tree, Usage,
 };
-
-/// How long something may take that takes no time on a quiet machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use testkit::PATIENCE;
 
 /// In version 2 a gateway steps into a group of its own, and this process is one for all tests.
 static TURN: Mutex<()> = Mutex::new(());

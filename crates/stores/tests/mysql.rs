@@ -6,11 +6,10 @@ use std::time::Duration;
 use crate::worker::{on_a_worker, with};
 use stores::mysql::{Cell, Database, Login, Moment, ROWS_MAX, Span, Table};
 use stores::{Address, Error, Kind, Limits, Session, Stores};
-use testkit::{MariaDb, eventually};
+use testkit::{MariaDb, PATIENCE, eventually};
 
 const ME: Session = Session(1);
 const OTHER: Session = Session(2);
-const PATIENCE: Duration = Duration::from_secs(30);
 
 fn limits() -> Limits {
     Limits {

@@ -1,16 +1,14 @@
 //! The client of Redis against a real one, on a runtime like a worker's.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use crate::worker::with;
 use stores::redis::{Redis, RedisReply};
 use stores::{Address, Error, Kind, Limits, Session, Stores};
-use testkit::RedisServer;
+use testkit::{PATIENCE, RedisServer};
 
 const ME: Session = Session(1);
 const OTHER: Session = Session(2);
-const PATIENCE: Duration = Duration::from_secs(30);
 
 fn client(server: &RedisServer) -> Rc<Redis> {
     let limits = Limits {

@@ -16,10 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::client::{Body, Outcome, RawClient};
 use crate::processes;
 use crate::temp::TempDir;
-use crate::wait::{eventually, free_port};
-
-/// How long the gateway may take to start, reload or stop: also on a machine that is emulated.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::wait::{PATIENCE, eventually, free_port};
 
 /// How long one that starts may leave a connection unanswered before another is tried.
 const SILENCE: Duration = Duration::from_secs(10);

@@ -43,4 +43,4 @@ pub use skip::{lacks, lacks_program, lacks_root};
 pub use stores::{MariaDb, Memcached, Postgres, RedisServer};
 pub use temp::TempDir;
 pub use upstream::{ScriptedUpstream, Seen, Step};
-pub use wait::{eventually, free_port, quick_once};
+pub use wait::{PATIENCE, eventually, free_port, quick_once};

@@ -8,14 +8,11 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use crate::skip::lacks_program;
 use crate::temp::TempDir;
-use crate::wait::{eventually, free_port};
+use crate::wait::{PATIENCE, eventually, free_port};
 
-/// How long both may take to start, and to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// The key that accounts may be bound with: what it is called, and it in base64url.
 const BINDING: (&str, &str) = (
     "kid-1",

@@ -13,9 +13,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use crate::temp::TempDir;
-use crate::wait::{eventually, free_port};
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::wait::{PATIENCE, eventually, free_port};
 
 /// Where php-fpm listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

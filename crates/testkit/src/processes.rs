@@ -3,14 +3,10 @@
 use std::fmt::Display;
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::wait::eventually;
-
-/// How long a process may take to stop, or to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::wait::{PATIENCE, eventually};
 
 /// What the open descriptors of a process lead to.
 ///

@@ -7,6 +7,9 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+/// How long what takes no time may take: also on a machine that is emulated, busy, or stands still for a while.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
 /// How long between two looks.
 const POLL: Duration = Duration::from_millis(2);
 

@@ -8,11 +8,8 @@ use ipc::directory::{
     ChangesSettings, DirectorySettings, FromDirectory, Row, RowAnswer, ServerSettings,
     SourceSettings,
 };
-use testkit::{MariaDb, Postgres};
+use testkit::{MariaDb, PATIENCE, Postgres};
 use tokio::sync::mpsc;
-
-/// How long anything may take on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The columns that tables of tests have, and rows of any kind.
 pub(crate) const TABLE: &str = "CREATE TABLE domains (host VARCHAR(255), tenant VARCHAR(200), upstream VARCHAR(200), note TEXT);

@@ -11,11 +11,10 @@ use std::time::Instant;
 
 use ipc::acme::{Binding, Budgets, CertificateState as Told, ChallengeKind, Demand, Proof};
 use rcgen::{CertificateParams, KeyPair};
+use testkit::PATIENCE;
 use testkit::pebble::{Accounts, Pebble};
 
 use super::*;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the supervisor holds, and what it has heard.
 struct StandIn {

@@ -19,9 +19,8 @@ use std::time::{Duration, Instant};
 use os::cgroup::{Controller, Host, Version};
 use testkit::client::reply;
 use testkit::gateway::Builder;
-use testkit::{Gateway, RawClient, Reply, eventually};
+use testkit::{Gateway, PATIENCE, RawClient, Reply, eventually};
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
 
 const CONFIG: &str = r#"

@@ -4,13 +4,11 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use testkit::temp::TempDir;
-use testkit::{Gateway, Outcome, ScriptedUpstream, Step, eventually, free_port};
+use testkit::{Gateway, Outcome, PATIENCE, ScriptedUpstream, Step, eventually, free_port};
 
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
-const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Agent {
     child: Child,

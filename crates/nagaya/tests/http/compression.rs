@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use crate::fixtures::coded::{page, read_until, text};
 use testkit::client::{Body, reply};
-use testkit::{Gateway, Reply, ScriptedUpstream, Step, eventually};
-
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+use testkit::{Gateway, PATIENCE, Reply, ScriptedUpstream, Step, eventually};
 
 const CONFIG: &str = r#"
 workers = 1

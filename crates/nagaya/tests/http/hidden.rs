@@ -3,13 +3,10 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::fixtures::files::{ask, gateway, get};
-use testkit::{Gateway, eventually};
-
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use testkit::{Gateway, PATIENCE, eventually};
 
 #[test]
 fn what_begins_with_a_dot_is_hidden() {

@@ -6,9 +6,8 @@ use std::net::TcpStream;
 use testkit::http2::{
     ACK, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, RawH2, frame, get, kind, literals, push_text,
 };
-use testkit::{Gateway, ScriptedUpstream, Step, eventually};
+use testkit::{Gateway, PATIENCE, ScriptedUpstream, Step, eventually};
 
-use crate::fixtures::limited::PATIENCE;
 use crate::http2::{alone, gateway, is_well, raw};
 
 /// Most frames that any flood is made of: far more than is endured.

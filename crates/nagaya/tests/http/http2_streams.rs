@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use testkit::http2::{END_STREAM, H2Client, RawH2, get, kind};
-use testkit::{Gateway, ScriptedUpstream, Step, eventually, free_port};
+use testkit::{Gateway, PATIENCE, ScriptedUpstream, Step, eventually, free_port};
 
-use crate::fixtures::limited::{Gate, PATIENCE, ask, await_counts, held};
+use crate::fixtures::limited::{Gate, ask, await_counts, held};
 use crate::http2::{CONFIG, alone, gateway, is_well, raw, url};
 
 /// The highest number of a stream: what the first of two GOAWAYs says.

@@ -13,9 +13,8 @@ use testkit::client::Body;
 use testkit::http2::{END_HEADERS, END_STREAM, RawH2, RawStream, kind, literals};
 use testkit::message::{Ends, take_body};
 use testkit::vectors::{RequestRow, SITES, Sees};
-use testkit::{Gateway, Outcome, RawClient, ScriptedUpstream};
+use testkit::{Gateway, Outcome, PATIENCE, RawClient, ScriptedUpstream};
 
-use crate::fixtures::limited::PATIENCE;
 use crate::fixtures::tls::connect_from;
 use crate::vectors::{answer, rows, upstream_fault};
 

@@ -5,10 +5,7 @@
 use std::time::Duration;
 
 use crate::fixtures::files::{ask, field, gateway, get};
-use testkit::{Outcome, eventually};
-
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use testkit::{Outcome, PATIENCE, eventually};
 
 #[test]
 fn a_file_comes_with_its_type_time_and_tag() {

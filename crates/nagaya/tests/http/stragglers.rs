@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::fixtures::limited::{Gate, PATIENCE, ask, await_counts};
+use crate::fixtures::limited::{Gate, ask, await_counts};
 use crate::fixtures::php::{Wish, get};
 use testkit::client::{Body, Outcome};
 use testkit::php::Listen;
-use testkit::{Gateway, eventually};
+use testkit::{Gateway, PATIENCE, eventually};
 
 const CONFIG: &str = r#"
 workers = 2

@@ -4,15 +4,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::fastcgi::printed;
-use testkit::{FastCgiResponder, Gateway, Step, eventually, free_port};
+use testkit::{FastCgiResponder, Gateway, PATIENCE, Step, eventually, free_port};
 
 use crate::fixtures::tls;
 
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Python that connects: `open(host, …)` gives a connection under TLS, `ask` a reply's first line and body.
 const CLIENT: &str = r#"
 import socket, ssl, sys

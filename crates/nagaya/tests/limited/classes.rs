@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use testkit::client::{Body, reply};
-use testkit::{Gateway, RawClient, ScriptedUpstream, Step};
+use testkit::{Gateway, PATIENCE, RawClient, ScriptedUpstream, Step};
 
-use crate::fixtures::limited::{Gate, PATIENCE, ask, await_counts};
+use crate::fixtures::limited::{Gate, ask, await_counts};
 
 const CONFIG: &str = r#"
 workers = 2

@@ -12,10 +12,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::{Gateway, RedisServer, eventually};
+use testkit::{Gateway, PATIENCE, RedisServer, eventually};
 
 use crate::fixtures::fleet::{CONFIG, ask, back_end, calls, kill, machine, three};
-use crate::fixtures::limited::PATIENCE;
 
 const LIMIT: u32 = 100;
 const LEASE: Duration = Duration::from_secs(5);

@@ -13,10 +13,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use testkit::client::{Body, RawClient, reply};
 use testkit::gateway::Builder;
 use testkit::http2::{RawH2, kind};
-use testkit::{Gateway, RedisServer, Reply, eventually, free_port};
+use testkit::{Gateway, PATIENCE, RedisServer, Reply, eventually, free_port};
 
 use crate::fixtures::fleet::{CONFIG, calls, machine};
-use crate::fixtures::limited::{PATIENCE, ask};
+use crate::fixtures::limited::ask;
 
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 

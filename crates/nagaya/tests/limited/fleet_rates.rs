@@ -9,10 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::{Gateway, RedisServer, eventually};
+use testkit::{Gateway, PATIENCE, RedisServer, eventually};
 
 use crate::fixtures::fleet::{CONFIG, ask, back_end, kill, machine, three};
-use crate::fixtures::limited::PATIENCE;
 
 const RATE: usize = 1_000;
 /// What may begin at once: a burst that is no less than what the rate brings between two draws, and what was drawn within a tenth of a

@@ -3,10 +3,10 @@
 use crate::fixtures::php;
 use std::process::Command;
 
-use crate::fixtures::limited::{Gate, PATIENCE, ask, await_counts, count, held, replies, send};
+use crate::fixtures::limited::{Gate, ask, await_counts, count, held, replies, send};
 use crate::fixtures::php::{Wish, get};
 use testkit::client::{Body, reply};
-use testkit::{Gateway, RawClient, ScriptedUpstream, Step, eventually};
+use testkit::{Gateway, PATIENCE, RawClient, ScriptedUpstream, Step, eventually};
 
 const CONFIG: &str = r#"
 workers = 2

@@ -1,9 +1,9 @@
 //! Ways around a limit that lead nowhere: other spellings, other connections, tries after a
 //! failure, reloads, and keys without end.
 
-use crate::fixtures::limited::{Gate, PATIENCE, ask, await_counts, count, get, held, replies};
+use crate::fixtures::limited::{Gate, ask, await_counts, count, get, held, replies};
 use testkit::client::{Body, reply};
-use testkit::{Gateway, RawClient, Reply, ScriptedUpstream, eventually, free_port};
+use testkit::{Gateway, PATIENCE, RawClient, Reply, ScriptedUpstream, eventually, free_port};
 
 const CONFIG: &str = r#"
 workers = 2

@@ -3,14 +3,12 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::{Gateway, eventually, hold_still};
+use testkit::{Gateway, PATIENCE, eventually, hold_still};
 
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
-const PATIENCE: Duration = Duration::from_secs(60);
 const FILE: &str = "nagaya.toml.overrides";
 
 const CONFIG: &str = r#"

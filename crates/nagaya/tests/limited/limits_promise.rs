@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::fixtures::php::{PATIENCE, Wish, bed, get};
-use testkit::Gateway;
+use crate::fixtures::php::{Wish, bed, get};
 use testkit::client::{Body, reply};
+use testkit::{Gateway, PATIENCE};
 
 /// The limits of the first configuration of the guide.
 fn of_the_guide() -> String {

@@ -5,9 +5,9 @@ use crate::fixtures::limited;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::fixtures::limited::{Gate, PATIENCE, ask, await_counts, count, held, replies, send};
+use crate::fixtures::limited::{Gate, ask, await_counts, count, held, replies, send};
 use testkit::client::{Body, reply};
-use testkit::{Gateway, ScriptedUpstream, eventually};
+use testkit::{Gateway, PATIENCE, ScriptedUpstream, eventually};
 
 const CONFIG: &str = r#"
 workers = 2

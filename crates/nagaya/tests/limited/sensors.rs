@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use testkit::temp::TempDir;
-use testkit::{Gateway, Outcome, ScriptedUpstream, Step, eventually};
+use testkit::{Gateway, Outcome, PATIENCE, ScriptedUpstream, Step, eventually};
 
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = r#"
 workers = 1

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 
-use crate::fixtures::limited::{Gate, PATIENCE, ask, held, send};
+use crate::fixtures::limited::{Gate, ask, held, send};
 use testkit::client::{Body, reply};
-use testkit::{Gateway, RawClient, Reply, ScriptedUpstream, eventually};
+use testkit::{Gateway, PATIENCE, RawClient, Reply, ScriptedUpstream, eventually};
 
 const CONFIG: &str = r#"
 workers = 2

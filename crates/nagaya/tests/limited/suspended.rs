@@ -5,9 +5,9 @@ use std::process::{Command, Output};
 
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::client::{Body, reply};
-use testkit::{Gateway, Reply, ScriptedUpstream, eventually};
+use testkit::{Gateway, PATIENCE, Reply, ScriptedUpstream, eventually};
 
-use crate::fixtures::limited::{Gate, PATIENCE, ask, await_counts, get, held, send};
+use crate::fixtures::limited::{Gate, ask, await_counts, get, held, send};
 
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 

@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use testkit::Gateway;
 use testkit::processes::memory_kib;
+use testkit::{Gateway, PATIENCE};
 
 const CONFIG: &str = r#"
 workers = 2
@@ -23,8 +23,6 @@ const CONNECTIONS: u64 = 10_000;
 /// Descriptors that are enough for them: the gateway counts on two for each, and keeps some aside.
 const DESCRIPTORS: u64 = 3 * CONNECTIONS;
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: idle\r\nAccept: */*\r\n\r\n";
-/// How long memory may take to be given back.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Resident memory of one idle connection.
 const EACH_BYTES_MAX: u64 = 3 * 1024;
 

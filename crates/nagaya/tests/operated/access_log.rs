@@ -13,10 +13,8 @@ use testkit::client::{Body, reply};
 use testkit::gateway::Builder;
 use testkit::processes::open_files;
 use testkit::{
-    Gateway, Outcome, RawClient, ScriptedUpstream, Step, TempDir, eventually, free_port,
+    Gateway, Outcome, PATIENCE, RawClient, ScriptedUpstream, Step, TempDir, eventually, free_port,
 };
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 const CONFIG: &str = r#"
 workers = 2

@@ -4,18 +4,16 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use testkit::gateway::Gateway;
-use testkit::{eventually, free_port};
+use testkit::{PATIENCE, eventually, free_port};
 
 use super::acme::{town, until_certified};
 use crate::fixtures::tls::{self, TlsClient, credulous};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = r#"
 workers = 1

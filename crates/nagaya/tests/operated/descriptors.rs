@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use crate::fixtures::programs::{program, set_mode};
 use rustix::process::{Pid, Signal};
+use testkit::PATIENCE;
 use testkit::client::{Body, Outcome, RawClient, reply};
 use testkit::gateway::{Builder, Gateway};
 use testkit::wait::eventually;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
-const PATIENCE: Duration = Duration::from_secs(30);
 
 const CONFIG: &str = r#"
 workers = {workers}

@@ -3,15 +3,14 @@
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::{
-    Gateway, Reply, ScriptedUpstream, Step, TempDir, client, eventually, lacks_root, processes,
+    Gateway, PATIENCE, Reply, ScriptedUpstream, Step, TempDir, client, eventually, lacks_root,
+    processes,
 };
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = r#"
 workers = 1

@@ -3,13 +3,10 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
-use std::time::Duration;
 
 use rustix::process::Signal;
 use testkit::client::reply;
-use testkit::{Gateway, ScriptedUpstream, Step, eventually, free_port};
-
-const PATIENCE: Duration = Duration::from_secs(30);
+use testkit::{Gateway, PATIENCE, ScriptedUpstream, Step, eventually, free_port};
 
 fn status(gateway: &Gateway, host: &str, path: &str, fields: &str) -> u16 {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n");

@@ -8,12 +8,10 @@ use std::time::{Duration, Instant};
 
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256};
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::{Gateway, eventually, free_port};
+use testkit::{Gateway, PATIENCE, eventually, free_port};
 
 use crate::fixtures::certificates::{chain_of, write_pair};
 use crate::fixtures::memory::{found_in_memory, secrets};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = r#"
 workers = 1

@@ -1,12 +1,8 @@
 //! The gateway's own figures, as a scraper and a person see them.
 
 use std::process::Command;
-use std::time::Duration;
 
-use testkit::{Gateway, Outcome, ScriptedUpstream, eventually, free_port};
-
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use testkit::{Gateway, Outcome, PATIENCE, ScriptedUpstream, eventually, free_port};
 
 const CONFIG: &str = r#"
 workers = 2

@@ -4,13 +4,11 @@ use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use jiff::{Timestamp, ToSpan};
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::{TempDir, eventually};
+use testkit::{PATIENCE, TempDir, eventually};
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const CHROME: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36";
 
 fn nagaya(figures: &Path, words: &[&str]) -> Command {

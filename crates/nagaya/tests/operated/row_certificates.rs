@@ -2,17 +2,15 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use testkit::wait::free_port;
-use testkit::{Gateway, eventually};
+use testkit::{Gateway, PATIENCE, eventually};
 
 use crate::fixtures::tls::{TlsClient, certificate, credulous};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = r#"
 workers = 1

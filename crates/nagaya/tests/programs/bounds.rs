@@ -1,9 +1,9 @@
 //! Caps and timeouts of a rule hold for programs as for other back ends, FastCGI and CGI alike.
 
-use crate::fixtures::programs::{PATIENCE, answer, builder_of, program, request};
+use crate::fixtures::programs::{answer, builder_of, program, request};
 use testkit::client::Body;
 use testkit::fastcgi::printed;
-use testkit::{FastCgiResponder, Gateway, Step};
+use testkit::{FastCgiResponder, Gateway, PATIENCE, Step};
 
 const CONFIG: &str = r#"
 workers = 1

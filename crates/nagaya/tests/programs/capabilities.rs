@@ -1,14 +1,11 @@
 //! What the gateway's processes may do: of them the spawner alone what takes `CAP_SYS_ADMIN`, by
 //! which walls are built; all of them no more than the packaged service grants, or nothing at all.
 
-use std::time::Duration;
-
-use testkit::{Gateway, eventually, free_port, lacks_root};
+use testkit::{Gateway, PATIENCE, eventually, free_port, lacks_root};
 
 use crate::fixtures::pools::{Bed, Starter, Wish, bed, kill, runs, service_capabilities};
 use crate::fixtures::programs::is_root;
 
-const PATIENCE: Duration = Duration::from_secs(20);
 /// The number of `CAP_SYS_ADMIN`.
 const SYS_ADMIN: u32 = 21;
 

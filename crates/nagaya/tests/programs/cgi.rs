@@ -6,11 +6,11 @@ use crate::fixtures::programs;
 use std::collections::BTreeMap;
 
 use crate::fixtures::programs::{
-    CONFIG, PATIENCE, answer, builder, builder_of, gateway, get, is_root, note, program, records,
-    request, tell,
+    CONFIG, answer, builder, builder_of, gateway, get, is_root, note, program, records, request,
+    tell,
 };
 use testkit::client::{Body, reply};
-use testkit::{Reply, eventually};
+use testkit::{PATIENCE, Reply, eventually};
 
 const ENV: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nexec env\n";
 pub(super) const ECHO: &str =

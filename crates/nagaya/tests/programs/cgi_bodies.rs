@@ -1,9 +1,9 @@
 //! What goes into a program and comes out of it: framing, size, and everybody's pace.
 
 use super::cgi::ECHO;
-use crate::fixtures::programs::{self, PATIENCE, answer, gateway, note, pipes, request, tell};
+use crate::fixtures::programs::{self, answer, gateway, note, pipes, request, tell};
 use testkit::client::{Body, reply};
-use testkit::{RawClient, eventually};
+use testkit::{PATIENCE, RawClient, eventually};
 
 #[test]
 fn a_body_goes_in_and_comes_back_however_it_is_framed() {

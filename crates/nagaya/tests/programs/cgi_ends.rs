@@ -4,13 +4,13 @@
 //! spawner that is killed.
 
 use crate::fixtures::programs::{
-    CONFIG, PATIENCE, answer, await_gone, await_quiet, builder, builder_of, gateway, get, is_root,
-    note, program, records, request, set_mode, tell,
+    CONFIG, answer, await_gone, await_quiet, builder, builder_of, gateway, get, is_root, note,
+    program, records, request, set_mode, tell,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::client::{Body, reply};
 use testkit::processes::{children, open_files};
-use testkit::{Gateway, Outcome, eventually};
+use testkit::{Gateway, Outcome, PATIENCE, eventually};
 
 /// Has a child of its own, notes both, and never ends.
 const STUCK: &str = "#!/bin/sh\nsleep 600 &\necho $$ $! >{notes}/$QUERY_STRING\nwait\n";

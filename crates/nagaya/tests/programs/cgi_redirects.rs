@@ -1,10 +1,8 @@
 //! A program's local `Location`: the request goes on inside, as if the client had asked for it.
 
-use crate::fixtures::programs::{
-    CONFIG, PATIENCE, answer, builder_of, get, program, records, request,
-};
+use crate::fixtures::programs::{CONFIG, answer, builder_of, get, program, records, request};
 use testkit::client::{Body, reply};
-use testkit::{ScriptedUpstream, Step};
+use testkit::{PATIENCE, ScriptedUpstream, Step};
 
 /// Answers with where the query says.
 const GO: &str = "#!/bin/sh\ncat >/dev/null\nprintf 'Content-Type: x\\nLocation: %s\\n\\nnobody sees this' \"$QUERY_STRING\"\n";

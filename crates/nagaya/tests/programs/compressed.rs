@@ -1,8 +1,9 @@
 //! Pages of PHP and of CGI programs, compressed on their way, and their validators.
 
 use crate::fixtures::coded::{page, read_until, text};
-use crate::fixtures::php::{PATIENCE, Wish, bed};
+use crate::fixtures::php::{Wish, bed};
 use crate::fixtures::programs::{self, gateway};
+use testkit::PATIENCE;
 use testkit::client::{Body, reply};
 
 /// As WordPress does it: pieces that are flushed as they are made.
@@ -76,7 +77,7 @@ fn a_page_of_a_cgi_program_is_compressed_and_known_by_its_tag() {
     let program = "#!/bin/sh\nprintf 'Content-Type: text/html\\nETag: \"c\"\\n\\n'\n\
                    for i in 1 2 3 4 5 6 7 8 9 10; do printf '%0200d<br>' $i; done\n";
     let gateway = gateway("", "", &[("page.cgi", program)]);
-    let mut client = gateway.client().with_deadline(programs::PATIENCE);
+    let mut client = gateway.client().with_deadline(PATIENCE);
     let gzip = "Accept-Encoding: gzip\r\n";
     client.send(&programs::request("GET /page.cgi", gzip));
     let answer = reply(client.read_reply(Body::Framed));

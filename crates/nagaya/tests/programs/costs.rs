@@ -1,9 +1,9 @@
 //! What runs of files cost, measured of PHP in pools and of CGI programs, and gone by.
 
-use testkit::{Gateway, eventually};
+use testkit::{Gateway, PATIENCE, eventually};
 
 use crate::fixtures::limited::ask;
-use crate::fixtures::pools::{PATIENCE, Wish, bed};
+use crate::fixtures::pools::{Wish, bed};
 use crate::fixtures::programs;
 
 /// Takes 60 ms of a processor.

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::fixtures::pools::{Bed, PATIENCE, WHO, Wish, bed};
+use testkit::PATIENCE;
+
+use crate::fixtures::pools::{Bed, WHO, Wish, bed};
 
 const WAYS: &str = include_str!("escapes.py");
 const PYTHON: &str = "/usr/bin/python3";

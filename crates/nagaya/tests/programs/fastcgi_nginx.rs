@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use crate::fixtures::php::{PATIENCE, SHOW, Wish, bed, shown};
+use crate::fixtures::php::{SHOW, Wish, bed, shown};
 use testkit::client::{Body, reply};
-use testkit::{Peer, RawClient, Reply};
+use testkit::{PATIENCE, Peer, RawClient, Reply};
 
 /// As nginx's documentation has it for PHP with a front controller.
 const NGINX: &str = r#"

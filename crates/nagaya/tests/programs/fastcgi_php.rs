@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::fixtures::php::{Bed, PATIENCE, Wish, bed, get, shown};
+use crate::fixtures::php::{Bed, Wish, bed, get, shown};
 use testkit::client::{Body, reply};
 use testkit::php::Listen;
-use testkit::{RawClient, eventually};
+use testkit::{PATIENCE, RawClient, eventually};
 
 #[test]
 fn a_page_comes_over_a_unix_socket_and_over_tcp() {

@@ -2,9 +2,9 @@
 //! requests of their directories, and to nobody else.
 
 use testkit::client::{Body, reply};
-use testkit::{RawClient, eventually};
+use testkit::{PATIENCE, RawClient, eventually};
 
-use crate::fixtures::pools::{Bed, PATIENCE, Wish, bed, request};
+use crate::fixtures::pools::{Bed, Wish, bed, request};
 
 /// Says how some settings are, and which process says it.
 const SAYS: &str = "<?php foreach (['memory_limit', 'upload_max_filesize', 'post_max_size', \

@@ -6,10 +6,7 @@ use std::time::{Duration, Instant};
 
 use testkit::client::{Body, reply};
 use testkit::gateway::Builder;
-use testkit::{Gateway, Reply, eventually};
-
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+use testkit::{Gateway, PATIENCE, Reply, eventually};
 
 const CONFIG: &str = r#"
 workers = 2

@@ -7,12 +7,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use testkit::client::{Body, reply};
-use testkit::{Outcome, RawClient, eventually};
+use testkit::{Outcome, PATIENCE, RawClient, eventually};
 
 use crate::fixtures::limited;
-use crate::fixtures::pools::{
-    Bed, CONFIG, PATIENCE, WHO, Who, Wish, bed, kill, request, runs, who,
-};
+use crate::fixtures::pools::{Bed, CONFIG, WHO, Who, Wish, bed, kill, request, runs, who};
 
 /// A text of a record's field.
 fn field<'a>(record: &'a str, name: &str) -> Option<&'a str> {

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use testkit::client::{Body, reply};
-use testkit::eventually;
 use testkit::processes::children;
+use testkit::{PATIENCE, eventually};
 
 use crate::fixtures::limited;
-use crate::fixtures::pools::{Bed, PATIENCE, WHO, Wish, bed, request, runs};
+use crate::fixtures::pools::{Bed, WHO, Wish, bed, request, runs};
 
 /// A page that tells that it has begun, and never ends.
 const LOOP: &str = "<?php file_put_contents(__DIR__ . '/begun', 'x', FILE_APPEND); while (true) ;";

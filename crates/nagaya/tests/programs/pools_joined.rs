@@ -3,9 +3,10 @@
 use std::os::unix::fs::chown;
 
 use rustix::process::Signal;
+use testkit::PATIENCE;
 use testkit::wait::eventually;
 
-use crate::fixtures::pools::{CONFIG, PATIENCE, WHO, Wish, bed, who};
+use crate::fixtures::pools::{CONFIG, WHO, Wish, bed, who};
 use crate::fixtures::programs::is_root;
 
 /// A site of the first one's tenant, user and settings.

@@ -1,9 +1,9 @@
 //! What is left of pools where the gateway is killed: nothing.
 
 use rustix::process::Signal;
-use testkit::{Gateway, eventually};
+use testkit::{Gateway, PATIENCE, eventually};
 
-use crate::fixtures::pools::{PATIENCE, Wish, bed, kill, runs, signal};
+use crate::fixtures::pools::{Wish, bed, kill, runs, signal};
 use crate::fixtures::programs::is_root;
 
 /// Another gateway with the same places.

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use testkit::client::{Body, reply};
-use testkit::eventually;
 use testkit::processes::{children, memory_kib};
+use testkit::{PATIENCE, eventually};
 
 use crate::fixtures::limited;
-use crate::fixtures::pools::{Bed, PATIENCE, WHO, Wish, bed, request};
+use crate::fixtures::pools::{Bed, WHO, Wish, bed, request};
 use crate::fixtures::programs::is_root;
 
 /// What a tenant that nobody asks may take: more than the 7 or so that it does in a build like

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use testkit::processes::children;
 use testkit::slow_mount::SlowMount;
-use testkit::{eventually, lacks, lacks_root};
+use testkit::{PATIENCE, eventually, lacks, lacks_root};
 
-use crate::fixtures::pools::{PATIENCE, WHO, Wish, bed, kill, request, runs};
+use crate::fixtures::pools::{WHO, Wish, bed, kill, request, runs};
 
 /// How long each question to the disk takes.
 const DELAY: Duration = Duration::from_secs(8);

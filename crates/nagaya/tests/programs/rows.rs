@@ -8,12 +8,10 @@ use testkit::client::{Body, reply};
 use testkit::php::find_php_fpm;
 use testkit::stores::Memcached;
 
-use testkit::{Gateway, Reply, TempDir, eventually, lacks_root};
+use testkit::{Gateway, PATIENCE, Reply, TempDir, eventually, lacks_root};
 
 use crate::fixtures::limited;
 use crate::fixtures::pools::kill;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Two users of rows, neither of which is the server's.
 const USERS: [(&str, u32); 2] = [("www-data", 33), ("backup", 34)];

@@ -4,10 +4,10 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use testkit::{TempDir, eventually, free_port};
+use testkit::{PATIENCE, TempDir, eventually, free_port};
 
 use crate::fixtures::limited;
-use crate::fixtures::pools::{PATIENCE, Wish, bed};
+use crate::fixtures::pools::{Wish, bed};
 use crate::fixtures::smtp::{MailServer, SILENCE, Script};
 
 const USUAL: Script = |_| None;

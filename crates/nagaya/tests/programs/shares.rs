@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use crate::fixtures::programs::{PATIENCE, await_quiet, note, set_mode, tell};
+use crate::fixtures::programs::{await_quiet, note, set_mode, tell};
 use testkit::client::{Body, reply};
-use testkit::{Gateway, RawClient, ScriptedUpstream, Step, eventually};
+use testkit::{Gateway, PATIENCE, RawClient, ScriptedUpstream, Step, eventually};
 
 const CONFIG: &str = r#"
 workers = 1

@@ -11,11 +11,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use testkit::client::{Body, reply};
 use testkit::processes;
 use testkit::temp::TempDir;
-use testkit::{Gateway, eventually, wait::free_port};
+use testkit::{Gateway, PATIENCE, eventually, wait::free_port};
 
-use crate::fixtures::programs::{
-    CONFIG, PATIENCE, await_gone, gateway, get, note, program, request, tell,
-};
+use crate::fixtures::programs::{CONFIG, await_gone, gateway, get, note, program, request, tell};
 
 const FINE: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nfine'\n";
 /// Says who it and its child are, and stays.

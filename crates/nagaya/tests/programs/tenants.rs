@@ -3,13 +3,13 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use testkit::RawClient;
 use testkit::client::{Body, reply};
 use testkit::eventually;
 use testkit::processes::children;
+use testkit::{PATIENCE, RawClient};
 
 use crate::fixtures::limited;
-use crate::fixtures::pools::{Bed, CONFIG, PATIENCE, WHO, Wish, bed, kill, request, runs, who};
+use crate::fixtures::pools::{Bed, CONFIG, WHO, Wish, bed, kill, request, runs, who};
 
 /// A site of the first one's tenant that runs CGI programs.
 const CGI: &str = r#"

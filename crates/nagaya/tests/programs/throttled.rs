@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use os::cgroup::{Controller, Host};
-use testkit::eventually;
+use testkit::{PATIENCE, eventually};
 
 use crate::fixtures::limited::ask;
-use crate::fixtures::pools::{Bed, PATIENCE, Wish, bed};
+use crate::fixtures::pools::{Bed, Wish, bed};
 
 /// Takes 20 ms of a processor.
 const PAGE: &str = r#"<?php

@@ -8,16 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Duration;
 
 use crate::fixtures::files::{ask, field, get};
 use testkit::client::{Body, reply};
 use testkit::gateway::Builder;
 use testkit::php::Listen;
 use testkit::temp::copy;
-use testkit::{Gateway, Outcome, PhpFpm, RedisServer, Reply, ScriptedUpstream, Step, eventually};
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use testkit::{
+    Gateway, Outcome, PATIENCE, PhpFpm, RedisServer, Reply, ScriptedUpstream, Step, eventually,
+};
 
 const KEY: &str = "a key for the examples";
 

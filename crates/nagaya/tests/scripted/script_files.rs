@@ -1,13 +1,9 @@
 //! Files of scripts and passwords below a site's root: not served under any of their names.
 
 use std::os::unix::fs::symlink;
-use std::time::Duration;
 
 use crate::fixtures::files::get;
-use testkit::{Gateway, eventually};
-
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use testkit::{Gateway, PATIENCE, eventually};
 
 const CONFIG: &str = r#"
 workers = 1

@@ -1,16 +1,11 @@
 //! Scripts that see replies before the client does: heads and bodies, of every handler.
 
-use std::time::Duration;
-
 use testkit::client::reply;
 use testkit::fastcgi::{FastCgiResponder, printed};
 use testkit::gateway::Builder;
-use testkit::{Gateway, Reply, ScriptedUpstream, Step, eventually};
+use testkit::{Gateway, PATIENCE, Reply, ScriptedUpstream, Step, eventually};
 
 use crate::fixtures::coded;
-
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 const CONFIG: &str = r#"
 workers = 1

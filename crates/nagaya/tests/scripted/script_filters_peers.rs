@@ -1,9 +1,9 @@
 //! Filters over what real programs answer: php-fpm, nginx behind the gateway, CGI.
 
-use crate::fixtures::programs::{PATIENCE, program, set_mode};
+use crate::fixtures::programs::{program, set_mode};
 use testkit::client::{Body, reply};
 use testkit::php::Listen;
-use testkit::{Gateway, Peer, PhpFpm, Reply};
+use testkit::{Gateway, PATIENCE, Peer, PhpFpm, Reply};
 
 /// Fields of the reply are made of what the back end sent, so that a test sees both.
 const CONFIG: &str = r#"

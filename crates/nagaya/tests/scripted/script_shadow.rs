@@ -1,12 +1,7 @@
 //! Scripts in shadow end to end: what they would have done is told, and no client sees any of it.
 
-use std::time::Duration;
-
 use testkit::client::{Body, reply};
-use testkit::{Gateway, Reply, eventually};
-
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+use testkit::{Gateway, PATIENCE, Reply, eventually};
 
 const CONFIG: &str = r#"
 workers = 1

@@ -1,14 +1,10 @@
 //! Scripts that name the upstream of a request: where it goes, and where it does not.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use testkit::client::reply;
 use testkit::gateway::Builder;
-use testkit::{Gateway, ScriptedUpstream, eventually};
-
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+use testkit::{Gateway, PATIENCE, ScriptedUpstream, eventually};
 
 const CONFIG: &str = r#"
 workers = 1

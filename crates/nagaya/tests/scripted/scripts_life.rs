@@ -1,12 +1,8 @@
 //! Scripts over the life of a server: starts, reloads, ends, and files that change.
 
-use std::time::Duration;
-
 use crate::fixtures::files::get;
 use testkit::gateway::Builder;
-use testkit::{Gateway, eventually};
-
-const PATIENCE: Duration = Duration::from_secs(30);
+use testkit::{Gateway, PATIENCE, eventually};
 
 const CONFIG: &str = r#"
 workers = 2

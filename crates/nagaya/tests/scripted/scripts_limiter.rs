@@ -1,9 +1,9 @@
 //! A limiter of requests per file, as a script: it counts in `Cache` under a global `Mutex`.
 
-use crate::fixtures::php::{PATIENCE, get};
+use crate::fixtures::php::get;
 use testkit::client::{Body, reply};
 use testkit::php::Listen;
-use testkit::{Gateway, PhpFpm, TempDir, eventually};
+use testkit::{Gateway, PATIENCE, PhpFpm, TempDir, eventually};
 
 const CONFIG: &str = r#"
 workers = 2

@@ -2,13 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use crate::fixtures::files::{ask, field, get};
 use testkit::client::{Body, reply};
-use testkit::{Gateway, Outcome, eventually};
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use testkit::{Gateway, Outcome, PATIENCE, eventually};
 
 const CONFIG: &str = r#"
 workers = 1

@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 
 use testkit::client::{Body, reply};
 use testkit::processes::{memory_kib, open_files};
-use testkit::{Gateway, Outcome, RawClient, eventually};
+use testkit::{Gateway, Outcome, PATIENCE, RawClient, eventually};
 
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Seconds, unless the long run says otherwise.
 const USUAL_S: u64 = 4;
 const CLIENTS: usize = 4;

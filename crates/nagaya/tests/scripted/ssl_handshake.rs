@@ -5,20 +5,17 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
-use std::time::Duration;
 
 use rcgen::{PKCS_ECDSA_P256_SHA256, PKCS_ED25519};
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use testkit::gateway::Builder;
-use testkit::{Gateway, RedisServer, TempDir, eventually, free_port};
+use testkit::{Gateway, PATIENCE, RedisServer, TempDir, eventually, free_port};
 
 use crate::fixtures::certificates::write_pair;
 use crate::fixtures::memory::{found_in_memory, secrets};
 use crate::fixtures::tls::{TlsClient, credulous, of_the_guide};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = r#"
 workers = 2

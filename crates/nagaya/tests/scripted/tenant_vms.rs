@@ -12,10 +12,9 @@ use crate::fixtures::files::get;
 use testkit::client::Body;
 use testkit::processes::memory_kib;
 use testkit::upstream::Step;
-use testkit::{Gateway, Outcome, RawClient, ScriptedUpstream, eventually};
+use testkit::{Gateway, Outcome, PATIENCE, RawClient, ScriptedUpstream, eventually};
 
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
-const PATIENCE: Duration = Duration::from_secs(60);
 const TENANTS: usize = 200;
 
 const HEAD: &str = r#"

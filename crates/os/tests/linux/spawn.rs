@@ -9,7 +9,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use os::spawn::{
     Birth, Birthplace, End, Ended, Failed, Limits, Process, Stage, Verdict, adopt_orphans,
@@ -17,9 +16,7 @@ use os::spawn::{
 };
 use os::user::User;
 use os::{file, pipe, process};
-use testkit::{TempDir, alone, alone_with};
-
-const PATIENCE: Duration = Duration::from_secs(20);
+use testkit::{PATIENCE, TempDir, alone, alone_with};
 
 /// What a start may ask for beyond its program.
 struct Wish<'a> {

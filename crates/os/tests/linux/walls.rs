@@ -8,7 +8,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use os::spawn::{
     Adopted, Birth, Birthplace, Failed, Filter, Limits, Process, Seen, Stage, Verdict, Walls,
@@ -17,9 +16,8 @@ use os::spawn::{
 use os::user::User;
 use os::{file, pipe};
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use testkit::{TempDir, alone, lacks_root};
+use testkit::{PATIENCE, TempDir, alone, lacks_root};
 
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Nobody's number.
 const ONE: u32 = 4_000_001;
 const OTHER: u32 = 4_000_002;

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
+use crate::wait::PATIENCE;
 use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{Error, RecvStream, SendStream};
@@ -17,8 +17,6 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-/// How long a wait lasts.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Windows of the connection and of each stream.
 const WINDOW: u32 = 1 << 20;
 

@@ -14,7 +14,6 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
@@ -25,10 +24,7 @@ pub use redis::{Redis, RedisServer};
 
 use crate::processes::{children, hold_still};
 use crate::temp::TempDir;
-use crate::wait::eventually;
-
-/// How long a store may take to start, to end or to answer the test itself.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::wait::{PATIENCE, eventually};
 
 /// Where programs lie, also those that an ordinary user's PATH lacks.
 const DIRECTORIES: [&str; 4] = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];

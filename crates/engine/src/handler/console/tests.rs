@@ -1,15 +1,15 @@
 //! Who comes to a console, and what of a recorder's answer goes on.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::hmac::{self, HMAC_SHA256, Key};
+use testkit::PATIENCE;
 use testkit::wait::eventually;
 
 use super::*;
 use crate::fixture::{self, Fixture, exchange, generation_with_files, peer};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
-const PATIENCE: Duration = Duration::from_secs(60);
 const CONFIG: &str = r#"
 recorder = { directory = "{dir}/figures" }
 [[sites]]

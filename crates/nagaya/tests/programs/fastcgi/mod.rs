@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use testkit::client::reply;
 use testkit::fastcgi::{kind, record};
 use testkit::gateway::Builder;
-use testkit::{FastCgiResponder, Gateway, Outcome, Step, eventually};
+use testkit::{FastCgiResponder, Gateway, Outcome, PATIENCE, Step, eventually};
 
 const CONFIG: &str = r#"
 workers = 1
@@ -33,8 +33,6 @@ index = ["index.php"]
   match = { file = "*.php" }
   handler = { fastcgi = { address = "app", {keys} } }
 "#;
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// For megabytes through a narrow window, on a busy machine.
 const LONG: Duration = Duration::from_secs(120);

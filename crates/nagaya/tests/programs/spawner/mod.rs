@@ -10,16 +10,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use ipc::manifest::{FromSpawner, Manifest, RuleManifest, SiteManifest, ToSpawner};
 use ipc::order::{End, Ended, Failure, LimitHit, Order, Report, Run};
 use os::file::Symlinks;
+use testkit::PATIENCE;
 use testkit::processes::{children, memory_kib, open_files};
 use testkit::temp::TempDir;
 use testkit::wait::eventually;
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 const FINE: &str = "#!/bin/sh\nexit 0\n";
 
