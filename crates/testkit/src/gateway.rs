@@ -21,10 +21,10 @@ use crate::wait::{PATIENCE, eventually, free_port};
 /// How long one that starts may leave a connection unanswered before another is tried.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Tables that a configuration is given which has none of that name.
-const GIVEN: [(&str, &str); 2] = [
-    ("[[listen]]", "address = \"127.0.0.1:{port}\""),
-    ("[log]", "access = \"\""),
+/// What a configuration is given that says nothing of it: a table's header, a key, and its value.
+const GIVEN: [(&str, &str, &str); 2] = [
+    ("[[listen]]", "address", "\"127.0.0.1:{port}\""),
+    ("[log]", "access", "\"\""),
 ];
 
 /// Prepares a [`Gateway`].
@@ -131,10 +131,8 @@ impl Builder {
         for (name, value) in &self.values {
             text = text.replace(name, value);
         }
-        for (header, table) in GIVEN {
-            if !text.contains(header) {
-                text = format!("{text}\n{header}\n{table}\n");
-            }
+        for given in GIVEN {
+            give(&mut text, given);
         }
         text = text
             .replace("{port}", &self.port.to_string())
@@ -362,6 +360,23 @@ impl Drop for Gateway {
             );
         }
     }
+}
+
+/// Adds a key to the first table with this header, which is added where there is none.
+fn give(text: &mut String, (header, key, value): (&str, &str, &str)) {
+    let mut from = 0;
+    for line in text.split_inclusive('\n') {
+        from += line.len();
+        if line.trim() == header {
+            let lines = text[from..].lines().map(str::trim_start);
+            let mut table = lines.take_while(|line| !line.starts_with('['));
+            if !table.any(|line| line.starts_with(key)) {
+                text.insert_str(from, &format!("{key} = {value}\n"));
+            }
+            return;
+        }
+    }
+    *text += &format!("\n{header}\n{key} = {value}\n");
 }
 
 /// Leaves out a last line that may have been read while it was being written.

@@ -16,8 +16,6 @@ cgroup_required = true
 address = "127.0.0.1:{port}"
 [timeouts]
 upstream_read = "10m"
-[log]
-access = ""
 [control]
 socket = "{dir}/control"
 [pools]
@@ -61,7 +59,7 @@ fn a_pool_gives_way_until_its_first_page_is_answered_and_then_has_its_tenants_we
     }
     let config = POOL
         .replace("memory = \"256MiB\", pids = 50", "cpu_weight = 70")
-        .replace("access = \"\"", "access = \"\"\nlevel = \"debug\"");
+        .replace("[control]", "[log]\nlevel = \"debug\"\n[control]");
     let Some(builder) = builder(&config, &[("page", "<?php echo 'here';")]) else {
         return;
     };

@@ -7,7 +7,6 @@ const CONFIG: &str = r#"
 workers = 1
 {more}
 [log]
-access = ""
 level = "warn"
 [[sites]]
 hosts = ["app.test"]

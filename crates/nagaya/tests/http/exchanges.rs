@@ -9,7 +9,6 @@ use testkit::{Gateway, Outcome, RawClient, ScriptedUpstream, Seen, Step, eventua
 const CONFIG: &str = r#"
 workers = 1
 [log]
-access = ""
 level = "error"
 [timeouts]
 header = "{header}"

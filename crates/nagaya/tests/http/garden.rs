@@ -13,7 +13,6 @@ use testkit::{Gateway, Outcome, Peer, ScriptedUpstream, Seen, Step};
 const CONFIG: &str = r#"
 workers = 1
 [log]
-access = ""
 level = "error"
 [upstreams.app]
 servers = ["{upstream}"]

@@ -13,7 +13,6 @@ use testkit::{Gateway, Outcome, Peer, RawClient, ScriptedUpstream, Seen, Step};
 const CONFIG: &str = r#"
 workers = 2
 [log]
-access = ""
 level = "error"
 [upstreams.app]
 servers = ["{upstream}"]

@@ -8,7 +8,6 @@ use testkit::{Gateway, Outcome, Peer, RawClient};
 const CONFIG: &str = r#"
 workers = 1
 [log]
-access = ""
 level = "error"
 [upstreams.app]
 servers = ["{upstream}"]

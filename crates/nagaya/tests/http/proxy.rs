@@ -10,7 +10,6 @@ use testkit::{Gateway, Peer, ScriptedUpstream, Seen, Step, eventually, free_port
 const CONFIG: &str = r#"
 workers = 1
 [log]
-access = ""
 level = "warn"
 {more}
 [upstreams.app]

@@ -8,7 +8,6 @@ use testkit::{Gateway, Peer, RawClient, Reply, ScriptedUpstream, Step};
 const CONFIG: &str = r#"
 workers = 1
 [log]
-access = ""
 level = "warn"
 [[sites]]
 hosts = ["app.test"]

@@ -13,7 +13,6 @@ use testkit::{Gateway, Outcome, RawClient, Reply, ScriptedUpstream, Seen, Step};
 const CONFIG: &str = r#"
 workers = 1
 [log]
-access = ""
 level = "error"
 [timeouts]
 upstream_read = "20s"

@@ -10,7 +10,6 @@ use testkit::{Gateway, RawClient, ScriptedUpstream, Seen, Step, eventually};
 const CONFIG: &str = r#"
 workers = 1
 [log]
-access = ""
 level = "warn"
 [caps]
 spool_disk_bytes = "{disk}"

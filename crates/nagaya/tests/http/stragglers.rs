@@ -19,7 +19,6 @@ workers = 2
 [control]
 socket = "{dir}/control"
 [log]
-access = ""
 level = "warn"
 [timeouts]
 upstream_read = "5m"

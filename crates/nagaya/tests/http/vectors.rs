@@ -13,7 +13,6 @@ use testkit::{Gateway, Outcome, RawClient, Reply, ScriptedUpstream, Seen, Step};
 const CONFIG: &str = r#"
 workers = 2
 [log]
-access = ""
 level = "warn"
 [timeouts]
 header = "20s"

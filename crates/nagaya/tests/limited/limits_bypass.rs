@@ -10,7 +10,6 @@ workers = 2
 [control]
 socket = "{dir}/control"
 [log]
-access = ""
 level = "info"
 [caps]
 limit_keys = 8

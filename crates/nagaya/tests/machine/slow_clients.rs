@@ -14,7 +14,6 @@ use testkit::{Gateway, ScriptedUpstream, eventually};
 const CONFIG: &str = r#"
 workers = 2
 [log]
-access = ""
 level = "error"
 [[sites]]
 hosts = ["*"]

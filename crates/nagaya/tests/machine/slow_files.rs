@@ -10,7 +10,6 @@ use testkit::{Gateway, Outcome, RawClient, eventually};
 const CONFIG: &str = r#"
 workers = 1
 [log]
-access = ""
 level = "error"
 
 [[sites]]

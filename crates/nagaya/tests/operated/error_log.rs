@@ -23,8 +23,6 @@ fn await_text(path: &Path, part: &str) -> String {
 #[test]
 fn a_refusal_is_told_once_for_each_file_and_reason() {
     let config = r#"
-        [log]
-        access = ""
         [caps]
         body_bytes = 10
         [[sites]]
@@ -95,8 +93,6 @@ fn a_refusal_is_told_once_for_each_file_and_reason() {
 fn a_flood_of_causes_is_counted_and_not_told() {
     let config = r#"
         workers = 1
-        [log]
-        access = ""
         [[sites]]
         hosts = ["a"]
         rules = [{ deny = "all", handler = { respond = { body = "" } } }]
@@ -118,8 +114,6 @@ fn a_flood_of_causes_is_counted_and_not_told() {
 #[test]
 fn a_site_has_an_error_log_of_its_own() {
     let text = r#"
-        [log]
-        access = ""
         [[sites]]
         hosts = ["own"]
         log = { error = "{dir}/$site.error.log" }
@@ -186,8 +180,6 @@ fn the_error_log_of_a_site_is_made_its_users() {
         return;
     }
     let text = r#"
-        [log]
-        access = ""
         [[sites]]
         hosts = ["own"]
         user = "nobody"
@@ -222,8 +214,6 @@ fn each_failure_of_a_back_end_is_told_to_the_site_and_to_the_operator() {
     });
     let text = r#"
         workers = 1
-        [log]
-        access = ""
         [upstreams.app]
         servers = ["{upstream}"]
         [[sites]]
@@ -251,8 +241,6 @@ fn each_failure_of_a_back_end_is_told_to_the_site_and_to_the_operator() {
 fn each_site_is_told_of_all_lines_of_a_file_that_others_have_too() {
     let config = r#"
         workers = 1
-        [log]
-        access = ""
         [[sites]]
         hosts = ["a"]
         root = "{dir}/a"

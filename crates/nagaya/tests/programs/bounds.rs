@@ -11,8 +11,6 @@ timeouts = { {timeouts} }
 caps = { {caps} }
 [[listen]]
 address = "127.0.0.1:{port}"
-[log]
-access = ""
 [[sites]]
 hosts = ["cgi.test"]
 root = "{dir}/www"

@@ -84,8 +84,6 @@ workers = 2
 address = "127.0.0.1:{port}"
 [control]
 socket = "{dir}/control"
-[log]
-access = ""
 [[sites]]
 hosts = ["cgi.test"]
 root = "{dir}/www"

@@ -10,8 +10,6 @@ use testkit::{Gateway, PATIENCE, Reply, eventually};
 
 const CONFIG: &str = r#"
 workers = 2
-[log]
-access = ""
 {maps}
 [[sites]]
 hosts = ["maps.test"]

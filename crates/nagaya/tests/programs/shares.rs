@@ -15,7 +15,6 @@ workers = 1
 trusted_proxies = ["127.0.0.1"]
 caps = { {caps} }
 [log]
-access = ""
 level = "warn"
 [[sites]]
 hosts = ["one.test"]
@@ -208,7 +207,6 @@ workers = 1
 trusted_proxies = ["127.0.0.1"]
 caps = { spool_disk_bytes = "32MiB" }
 [log]
-access = ""
 level = "warn"
 [upstreams.app]
 servers = ["{upstream}"]
@@ -283,7 +281,6 @@ workers = 1
 trusted_proxies = ["127.0.0.1"]
 caps = { auth_waiting = 4 }
 [log]
-access = ""
 level = "warn"
 [[sites]]
 hosts = ["one.test"]

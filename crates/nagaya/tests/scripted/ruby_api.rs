@@ -13,7 +13,6 @@ use testkit::{Gateway, TempDir};
 const CONFIG: &str = r#"
 workers = 1
 [log]
-access = ""
 level = "info"
 [scripts]
 cpu = "1s"

@@ -8,7 +8,6 @@ use testkit::{Gateway, PATIENCE, eventually};
 const CONFIG: &str = r#"
 workers = 1
 [log]
-access = ""
 level = "warn"
 [scripts]
 cpu = "1s"

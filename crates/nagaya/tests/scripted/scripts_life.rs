@@ -7,7 +7,6 @@ use testkit::{Gateway, PATIENCE, eventually};
 const CONFIG: &str = r#"
 workers = 2
 [log]
-access = ""
 level = "info"
 [scripts]
 cpu = "1s"

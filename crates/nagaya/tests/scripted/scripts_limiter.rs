@@ -8,7 +8,6 @@ use testkit::{Gateway, PATIENCE, PhpFpm, TempDir, eventually};
 const CONFIG: &str = r#"
 workers = 2
 [log]
-access = ""
 level = "info"
 [scripts]
 cpu = "1s"

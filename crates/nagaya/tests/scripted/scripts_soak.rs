@@ -24,7 +24,6 @@ const VM_GROWTH_MAX: u64 = 8 << 20;
 const CONFIG: &str = r#"
 workers = 2
 [log]
-access = ""
 level = "error"
 [control]
 socket = "{dir}/control"

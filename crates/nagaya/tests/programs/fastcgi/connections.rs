@@ -20,8 +20,8 @@ fn who_leaves_with_the_whole_reply_has_given_up_nothing() {
         ],
         _ => vec![Step::Send(printed(PAGE))],
     });
-    let logged = "access = \"{dir}/access.log\"\nformat = \"json\"";
-    let config = CONFIG.replace("access = \"\"", logged);
+    let logged = "[log]\naccess = \"{dir}/access.log\"\nformat = \"json\"";
+    let config = CONFIG.replace("[log]", logged);
     let gateway = builder_of(&config, &responder, "", 8).start();
     assert_page(gateway.ask(&get("/x.php")));
     let log = gateway.directory().path().join("access.log");

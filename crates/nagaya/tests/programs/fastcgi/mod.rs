@@ -14,7 +14,6 @@ use testkit::{FastCgiResponder, Gateway, Outcome, PATIENCE, Step, eventually};
 const CONFIG: &str = r#"
 workers = 1
 [log]
-access = ""
 level = "warn"
 [timeouts]
 upstream_read = "{silence}"
