@@ -3,7 +3,7 @@
 
 use testkit::{Gateway, PATIENCE, eventually, free_port, lacks_root};
 
-use crate::fixtures::pools::{Bed, Starter, Wish, bed, kill, runs, service_capabilities};
+use crate::fixtures::pools::{Bed, Starter, Wish, bed, bed_of, kill, runs, service_capabilities};
 use crate::fixtures::programs::is_root;
 
 /// The number of `CAP_SYS_ADMIN`.
@@ -48,11 +48,9 @@ fn the_spawner_alone_builds_walls_and_who_never_does_is_barred_for_good() {
     {
         return;
     }
-    let wish = Wish {
-        files: &[("app/status.php", STATUS)],
-        ..Wish::default()
+    let Some(bed) = bed_of(&[("app/status.php", STATUS)]) else {
+        return;
     };
-    let Some(bed) = bed(&wish) else { return };
     let page = bed.get("/status.php").text();
     let gateway = &bed.gateway;
     let spawner = status(gateway.spawner_pid());

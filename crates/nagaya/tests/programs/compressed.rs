@@ -1,7 +1,7 @@
 //! Pages of PHP and of CGI programs, compressed on their way, and their validators.
 
 use crate::fixtures::coded::{page, read_until, text};
-use crate::fixtures::php::{Wish, bed};
+use crate::fixtures::php::bed_of;
 use crate::fixtures::programs::{self, gateway};
 use testkit::PATIENCE;
 use testkit::client::{Body, reply};
@@ -34,11 +34,7 @@ fn a_page_of_php_is_compressed_as_it_is_made() {
         ("dated.php", DATED),
         ("page.txt", &page),
     ];
-    let wish = Wish {
-        files: &files,
-        ..Wish::default()
-    };
-    let Some(bed) = bed(&wish) else { return };
+    let Some(bed) = bed_of(&files) else { return };
     let mut client = bed.gateway.client().with_deadline(PATIENCE);
     let mut ask = |line: &str, fields: &str, body| {
         client.send(&request(line, fields));

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use testkit::PATIENCE;
 
-use crate::fixtures::pools::{Bed, WHO, Wish, bed};
+use crate::fixtures::pools::{Bed, WHO, bed_of};
 
 const WAYS: &str = include_str!("escapes.py");
 const PYTHON: &str = "/usr/bin/python3";
@@ -57,11 +57,7 @@ fn no_way_leads_out_of_a_pools_walls() {
         ("other/index.php", PAGE),
         ("other/ways.py", WAYS),
     ];
-    let wish = Wish {
-        files: &files,
-        ..Wish::default()
-    };
-    let Some(bed) = bed(&wish) else { return };
+    let Some(bed) = bed_of(&files) else { return };
     let own = bed.site.path().join("other");
     copy("/usr/bin/id", own.join("setuid")).unwrap();
     set_permissions(own.join("setuid"), Permissions::from_mode(0o4755)).unwrap();
@@ -100,11 +96,7 @@ fn a_page_that_is_swapped_for_a_link_shows_nothing_of_anothers() {
         ("app/secret.php", "secret"),
         ("other/index.php", "own"),
     ];
-    let wish = Wish {
-        files: &files,
-        ..Wish::default()
-    };
-    let Some(bed) = bed(&wish) else { return };
+    let Some(bed) = bed_of(&files) else { return };
     let at = |name: &str| bed.site.path().join(name);
     let swap = || {
         symlink(at("app/secret.php"), at("other/next")).unwrap();

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use crate::fixtures::php::{SHOW, Wish, bed, shown};
+use crate::fixtures::php::{SHOW, Wish, bed, bed_of, shown};
 use testkit::client::{Body, reply};
 use testkit::{PATIENCE, Peer, RawClient, Reply};
 
@@ -233,11 +233,7 @@ fn php_sees_the_same_through_nginx_and_through_the_gateway() {
 
 #[test]
 fn a_missing_program_is_the_front_controllers() {
-    let wish = Wish {
-        files: FILES,
-        ..Wish::default()
-    };
-    let Some(bed) = bed(&wish) else { return };
+    let Some(bed) = bed_of(FILES) else { return };
     for path in ["/missing.php", "/missing.php/info", "/dir/missing.php"] {
         let shown = shown(&bed.get(path));
         assert_eq!(shown.get("SCRIPT_NAME").unwrap(), "%2Findex.php", "{path}");
@@ -247,11 +243,7 @@ fn a_missing_program_is_the_front_controllers() {
 
 #[test]
 fn a_spelling_with_two_meanings_reaches_php_with_one() {
-    let wish = Wish {
-        files: FILES,
-        ..Wish::default()
-    };
-    let Some(bed) = bed(&wish) else { return };
+    let Some(bed) = bed_of(FILES) else { return };
     // nginx tells PHP the target as it was sent; here PHP sees the path that the rules saw.
     for (sent, told) in [
         ("/dir/../x.php", "/x.php"),

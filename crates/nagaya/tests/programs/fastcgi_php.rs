@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::fixtures::php::{Bed, Wish, bed, get, shown};
+use crate::fixtures::php::{Bed, Wish, bed, bed_of, get, plain_bed, shown};
 use testkit::client::{Body, reply};
 use testkit::php::Listen;
 use testkit::{PATIENCE, RawClient, eventually};
@@ -50,9 +50,7 @@ fn a_connection_to_php_is_kept() {
 
 #[test]
 fn two_megabytes_arrive_as_they_were_sent() {
-    let Some(bed) = bed(&Wish::default()) else {
-        return;
-    };
+    let Some(bed) = plain_bed() else { return };
     let body: Vec<u8> = (0..2 << 20)
         .map(|at: usize| (at.wrapping_mul(2_654_435_761) >> 11) as u8)
         .collect();
@@ -104,11 +102,7 @@ fn two_megabytes_go_out_as_they_were_printed() {
         "index.php",
         "<?php for ($at = 0; $at < 32; $at++) echo str_repeat(chr(97 + $at % 26), 65536);",
     )];
-    let wish = Wish {
-        files: &files,
-        ..Wish::default()
-    };
-    let Some(bed) = bed(&wish) else { return };
+    let Some(bed) = bed_of(&files) else { return };
     let answer = bed.get("/");
     let expected = (0..32).flat_map(|at: u8| vec![b'a' + at % 26; 65_536]);
     assert!(answer.complete && answer.body == expected.collect::<Vec<u8>>());
@@ -120,11 +114,7 @@ fn errors_of_php_go_to_the_log() {
         "index.php",
         "<?php error_log(\"so\\x1b[1m wrong\"); echo 'page';",
     )];
-    let wish = Wish {
-        files: &files,
-        ..Wish::default()
-    };
-    let Some(bed) = bed(&wish) else { return };
+    let Some(bed) = bed_of(&files) else { return };
     assert_eq!(bed.get("/").text(), "page");
     bed.gateway.wait_for_message("wrong");
     assert!(!bed.gateway.stderr().contains('\x1b'));
@@ -253,11 +243,7 @@ fn a_status_a_redirect_and_cookies_are_as_php_sets_them() {
           case 'none': http_response_code(204); break;
           case 'fatal': nothing_of_that_name(); }",
     )];
-    let wish = Wish {
-        files: &files,
-        ..Wish::default()
-    };
-    let Some(bed) = bed(&wish) else { return };
+    let Some(bed) = bed_of(&files) else { return };
     for (what, status, location) in [
         ("gone", 410, None),
         ("away", 302, Some("/there")),
@@ -612,9 +598,7 @@ fn processes_that_end_after_each_request_cost_no_request() {
 
 #[test]
 fn a_php_that_is_gone_is_502_and_where_it_was_is_not_told() {
-    let Some(bed) = bed(&Wish::default()) else {
-        return;
-    };
+    let Some(bed) = plain_bed() else { return };
     assert_eq!(bed.get("/").status, 200);
     let Bed { gateway, php, site } = bed;
     drop(php);

@@ -10,7 +10,9 @@ use testkit::client::{Body, reply};
 use testkit::{Outcome, PATIENCE, RawClient, eventually};
 
 use crate::fixtures::limited;
-use crate::fixtures::pools::{Bed, CONFIG, WHO, Who, Wish, bed, kill, request, runs, who};
+use crate::fixtures::pools::{
+    Bed, CONFIG, WHO, Who, Wish, bed, bed_of, kill, plain_bed, request, runs, who,
+};
 
 /// A text of a record's field.
 fn field<'a>(record: &'a str, name: &str) -> Option<&'a str> {
@@ -20,9 +22,7 @@ fn field<'a>(record: &'a str, name: &str) -> Option<&'a str> {
 
 #[test]
 fn the_first_request_starts_a_pool_and_the_second_finds_it_warm() {
-    let Some(bed) = bed(&Wish::default()) else {
-        return;
-    };
+    let Some(bed) = plain_bed() else { return };
     assert_eq!(bed.masters(), [0; 0], "nobody has asked");
     let first = bed.who();
     assert_eq!(bed.masters(), [first.master]);
@@ -47,9 +47,7 @@ fn the_first_request_starts_a_pool_and_the_second_finds_it_warm() {
 
 #[test]
 fn what_is_no_program_starts_no_pool() {
-    let Some(bed) = bed(&Wish::default()) else {
-        return;
-    };
+    let Some(bed) = plain_bed() else { return };
     for path in ["/none.php", "/none.php/x", "/.index.php"] {
         assert_eq!(bed.get(path).status, 404, "{path}");
     }
@@ -58,9 +56,7 @@ fn what_is_no_program_starts_no_pool() {
 
 #[test]
 fn many_who_come_to_a_cold_pool_wait_for_one_start_and_all_are_answered() {
-    let Some(bed) = bed(&Wish::default()) else {
-        return;
-    };
+    let Some(bed) = plain_bed() else { return };
     let mut clients: Vec<_> = (0..40)
         .map(|_| bed.gateway.client().with_deadline(PATIENCE))
         .collect();
@@ -83,11 +79,7 @@ fn a_body_that_comes_to_a_cold_pool_arrives_whole() {
         "app/index.php",
         "<?php echo strlen(file_get_contents('php://input'));",
     )];
-    let wish = Wish {
-        files: &files,
-        ..Wish::default()
-    };
-    let Some(bed) = bed(&wish) else { return };
+    let Some(bed) = bed_of(&files) else { return };
     let mut client = bed.gateway.client().with_deadline(PATIENCE);
     client.send(b"POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 300000\r\n\r\n");
     client.send(&[b'a'; 300_000]);
@@ -128,9 +120,7 @@ fn a_pool_is_not_idle_while_a_page_runs() {
 
 #[test]
 fn a_killed_masters_pool_serves_the_next_request() {
-    let Some(bed) = bed(&Wish::default()) else {
-        return;
-    };
+    let Some(bed) = plain_bed() else { return };
     let mut client = bed.gateway.client().with_deadline(PATIENCE);
     for _ in 0..5 {
         let before = bed.who();
@@ -162,9 +152,7 @@ fn await_another(bed: &Bed, before: &Who) {
 
 #[test]
 fn a_warm_pool_serves_on_when_the_spawner_is_lost() {
-    let Some(bed) = bed(&Wish::default()) else {
-        return;
-    };
+    let Some(bed) = plain_bed() else { return };
     let before = bed.who();
     for count in 1..=2 {
         kill(bed.gateway.spawner_pid());
@@ -189,9 +177,7 @@ fn a_warm_pool_serves_on_when_the_spawner_is_lost() {
 
 #[test]
 fn a_cold_pools_request_waits_for_the_next_spawner() {
-    let Some(bed) = bed(&Wish::default()) else {
-        return;
-    };
+    let Some(bed) = plain_bed() else { return };
     kill(bed.gateway.spawner_pid());
     assert_eq!(bed.get("/").status, 200, "{}", bed.gateway.stderr());
 }
@@ -256,9 +242,7 @@ fn reload(bed: &mut Bed, config: &str, generation: u32) {
 
 #[test]
 fn a_reload_keeps_a_pool() {
-    let Some(mut bed) = bed(&Wish::default()) else {
-        return;
-    };
+    let Some(mut bed) = plain_bed() else { return };
     let before = bed.who();
     for generation in 2..5 {
         reload(&mut bed, CONFIG, generation);
@@ -296,9 +280,7 @@ fn changed_settings_start_another_pool_and_lose_no_request() {
 
 #[test]
 fn an_upgrade_keeps_a_pool_and_loses_no_request() {
-    let Some(bed) = bed(&Wish::default()) else {
-        return;
-    };
+    let Some(bed) = plain_bed() else { return };
     let before = bed.who();
     let (count, wrong) = under_load(bed.gateway.address(), || {
         bed.gateway.signal(Signal::USR2);
@@ -497,11 +479,7 @@ fn two_users_see_nothing_of_each_other() {
         ("app/secret.txt", "secret"),
         ("app/spy.php", SPY),
     ];
-    let wish = Wish {
-        files: &files,
-        ..Wish::default()
-    };
-    let Some(bed) = bed(&wish) else { return };
+    let Some(bed) = bed_of(&files) else { return };
     let site = bed.site.path();
     std::os::unix::fs::symlink(site.join("app/secret.txt"), site.join("other/link.txt")).unwrap();
     bed.who();
@@ -555,9 +533,7 @@ fn two_users_see_nothing_of_each_other() {
 
 #[test]
 fn nothing_is_left_when_the_gateway_ends() {
-    let Some(mut bed) = bed(&Wish::default()) else {
-        return;
-    };
+    let Some(mut bed) = plain_bed() else { return };
     let who = bed.who();
     assert!(bed.gateway.stop().success());
     assert!(!runs(who.master) && !runs(who.child));

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use testkit::PATIENCE;
 use testkit::wait::eventually;
 
-use crate::fixtures::pools::{CONFIG, WHO, Wish, bed, who};
+use crate::fixtures::pools::{CONFIG, WHO, plain_bed, who};
 use crate::fixtures::programs::is_root;
 
 /// A site of the first one's tenant, user and settings.
@@ -24,9 +24,7 @@ pool = { php = "{version}" }
 
 #[test]
 fn a_site_that_joins_a_warm_pool_is_answered_by_who_sees_its_files() {
-    let Some(mut bed) = bed(&Wish::default()) else {
-        return;
-    };
+    let Some(mut bed) = plain_bed() else { return };
     let mut before = bed.who();
     let mut sites = String::new();
     for round in 0..4 {
@@ -61,9 +59,7 @@ fn a_site_that_joins_a_warm_pool_is_answered_by_who_sees_its_files() {
 
 #[test]
 fn a_site_that_joins_a_warm_pool_by_an_upgrade_is_answered_by_who_sees_its_files() {
-    let Some(mut bed) = bed(&Wish::default()) else {
-        return;
-    };
+    let Some(mut bed) = plain_bed() else { return };
     let before = bed.who();
     bed.site.write("joins/index.php", WHO);
     if is_root() {
@@ -83,9 +79,7 @@ fn a_site_that_joins_a_warm_pool_by_an_upgrade_is_answered_by_who_sees_its_files
 
 #[test]
 fn a_mount_that_comes_to_a_warm_pool_is_answered_by_who_sees_its_files() {
-    let Some(mut bed) = bed(&Wish::default()) else {
-        return;
-    };
+    let Some(mut bed) = plain_bed() else { return };
     let before = bed.who();
     bed.site.write("wiki/index.php", WHO);
     let mounts = "mounts = [{ path = \"/wiki\", root = \"{site}/wiki\" }]";

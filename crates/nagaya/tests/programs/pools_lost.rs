@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use testkit::{Gateway, PATIENCE, eventually};
 
-use crate::fixtures::pools::{Wish, bed, kill, runs, signal};
+use crate::fixtures::pools::{kill, plain_bed, runs, signal};
 use crate::fixtures::programs::is_root;
 
 /// Another gateway with the same places.
@@ -22,9 +22,7 @@ pool = { isolate = "none" }
 
 #[test]
 fn pools_end_with_a_supervisor_that_is_killed() {
-    let Some(bed) = bed(&Wish::default()) else {
-        return;
-    };
+    let Some(bed) = plain_bed() else { return };
     let who = bed.who();
     kill(bed.gateway.pid());
     eventually(PATIENCE, "the end of the pool", || {
@@ -34,9 +32,7 @@ fn pools_end_with_a_supervisor_that_is_killed() {
 
 #[test]
 fn what_is_left_of_a_killed_gateway_has_ended_when_the_next_one_serves() {
-    let Some(bed) = bed(&Wish::default()) else {
-        return;
-    };
+    let Some(bed) = plain_bed() else { return };
     let who = bed.who();
     let spawner = bed.gateway.spawner_pid();
     // It does not see the supervisor's end.

@@ -7,7 +7,7 @@ use testkit::processes::{children, memory_kib};
 use testkit::{PATIENCE, eventually};
 
 use crate::fixtures::limited;
-use crate::fixtures::pools::{Bed, WHO, Wish, bed, request};
+use crate::fixtures::pools::{Bed, WHO, Wish, bed, bed_of, request};
 use crate::fixtures::programs::is_root;
 
 /// What a tenant that nobody asks may take: more than the 7 or so that it does in a build like
@@ -19,11 +19,7 @@ const CACHE: &str = "<?php $cache = dirname(ini_get('upload_tmp_dir')) . '/cache
 #[test]
 fn the_longest_request_is_told_with_its_script_and_no_client_sees_where_from() {
     let files = [("app/index.php", WHO), ("app/long.php", "<?php sleep(60);")];
-    let wish = Wish {
-        files: &files,
-        ..Wish::default()
-    };
-    let Some(bed) = bed(&wish) else { return };
+    let Some(bed) = bed_of(&files) else { return };
     let mut client = bed.gateway.client().with_deadline(PATIENCE);
     client.send(&request("app.test", "/long.php"));
     let told = |what: &str| {
@@ -118,11 +114,7 @@ fn what_php_logs_in_several_lines_is_told_once_and_what_it_says_as_it_was() {
     let page = "<?php trigger_error(\"one of two\\ntwo of two\", E_USER_WARNING); \
         file_put_contents('php://stderr', \"the last word\\n\"); throw new Exception('unlucky');";
     let files = [("app/index.php", WHO), ("app/throws.php", page)];
-    let wish = Wish {
-        files: &files,
-        ..Wish::default()
-    };
-    let Some(bed) = bed(&wish) else { return };
+    let Some(bed) = bed_of(&files) else { return };
     bed.get("/throws.php");
     let log = eventually(PATIENCE, "all that was said", || {
         let log = bed.gateway.stderr();

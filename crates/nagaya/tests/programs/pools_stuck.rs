@@ -6,7 +6,7 @@ use testkit::processes::children;
 use testkit::slow_mount::SlowMount;
 use testkit::{PATIENCE, eventually, lacks, lacks_root};
 
-use crate::fixtures::pools::{WHO, Wish, bed, kill, request, runs};
+use crate::fixtures::pools::{WHO, bed_of, kill, request, runs};
 
 /// How long each question to the disk takes.
 const DELAY: Duration = Duration::from_secs(8);
@@ -21,11 +21,7 @@ fn a_process_that_cannot_be_killed_is_told_and_nobody_takes_its_place() {
         ("app/slow.php", "<?php readfile('slow/big');"),
         ("app/slow/none", ""),
     ];
-    let wish = Wish {
-        files: &files,
-        ..Wish::default()
-    };
-    let Some(bed) = bed(&wish) else { return };
+    let Some(bed) = bed_of(&files) else { return };
     let _mounted = match SlowMount::at(&bed.site.path().join("app/slow"), 1, DELAY) {
         Ok(mounted) => mounted,
         Err(error) => return lacks("a kernel's feature", format!("FUSE: {error}")),
