@@ -134,11 +134,7 @@ fn rows(answer: &ConsoleAnswer) -> Value {
 fn pages_of_what_is_sent_show_what_another_machine_sent_and_nothing_of_this_one() {
     let (_directory, store) = sample::store(&SITES, plainly);
     let data = sample::said(&OWNERS, plainly);
-    let eyes = Eyes {
-        store: &store,
-        said: Some(&data),
-        scope: ConsoleScope::All,
-    };
+    let eyes = Eyes::of(&store, Some(&data), ConsoleScope::All);
     let list = |address: &str| {
         let mark = if address.contains('?') { '&' } else { '?' };
         let address = format!("{address}{mark}format=json&machine=web2-secret-of-other");
@@ -188,11 +184,7 @@ fn pages_of_what_is_sent_show_what_another_machine_sent_and_nothing_of_this_one(
 fn what_is_never_sent_is_said_to_be_each_machines_own() {
     let (_directory, store) = sample::store(&SITES, plainly);
     let data = sample::said(&OWNERS, plainly);
-    let eyes = Eyes {
-        store: &store,
-        said: Some(&data),
-        scope: ConsoleScope::All,
-    };
+    let eyes = Eyes::of(&store, Some(&data), ConsoleScope::All);
     let parts = PARTS.iter().filter(|it| **it != "speed");
     let parts = parts.map(|part| format!("site/tea.example/{part}"));
     let live = LIVE
@@ -225,11 +217,7 @@ fn what_is_never_sent_is_said_to_be_each_machines_own() {
 #[test]
 fn an_archive_that_says_nothing_costs_its_own_pages_alone() {
     let (_directory, store) = sample::store(&SITES, plainly);
-    let eyes = |scope| Eyes {
-        store: &store,
-        said: None,
-        scope,
-    };
+    let eyes = |scope| Eyes::of(&store, None, scope);
     let down = |_: &ArchiveQuestion| ArchiveRead::Down("connection refused at <10.0.0.5>".into());
     let cases: [(Saying, &str); 3] = [
         (down, "cannot be read"),
@@ -281,11 +269,7 @@ fn an_archive_that_says_nothing_costs_its_own_pages_alone() {
 #[test]
 fn a_tenant_has_all_machines_together_and_no_machines_name() {
     let (_directory, store) = sample::store(&SITES, plainly);
-    let eyes = Eyes {
-        store: &store,
-        said: None,
-        scope: tenants(&OWNERS[..1]),
-    };
+    let eyes = Eyes::of(&store, None, tenants(&OWNERS[..1]));
     let unknown = seen(&eyes, "site/nobody.example/speed", said);
     for page in [
         "",

@@ -65,9 +65,5 @@ fn served(path: &str) -> Option<PageReply> {
 fn seen_by<T>(owners: &[(&str, &str)], see: impl FnOnce(&Eyes<'_>) -> T) -> T {
     let (_directory, store) = sample::store(&SITES[..1], plainly);
     let said = sample::said(owners, plainly);
-    see(&Eyes {
-        store: &store,
-        said: Some(&said),
-        scope: ConsoleScope::All,
-    })
+    see(&Eyes::of(&store, Some(&said), ConsoleScope::All))
 }

@@ -59,7 +59,11 @@ struct Eyes<'a> {
     scope: ConsoleScope,
 }
 
-impl Eyes<'_> {
+impl<'a> Eyes<'a> {
+    fn of(store: &'a FigureStore, said: Option<&'a Said>, scope: ConsoleScope) -> Eyes<'a> {
+        Eyes { store, said, scope }
+    }
+
     fn asked(&self, address: &str) -> ConsoleQuestion {
         let (path, query) = address.split_once('?').unwrap_or((address, ""));
         ConsoleQuestion {
@@ -146,11 +150,7 @@ fn with_language(address: &str, language: &str) -> String {
 #[test]
 fn what_is_told_is_what_was_recorded() {
     let (_directory, store) = sample::store(&SITES, plainly);
-    let eyes = Eyes {
-        store: &store,
-        said: None,
-        scope: ConsoleScope::All,
-    };
+    let eyes = Eyes::of(&store, None, ConsoleScope::All);
     let told = eyes.json("history?format=json&from=2026-11-27");
     assert_eq!(told["rows"], json!([["cpu_pressure", 0.5, 0.25, 0.75]]));
     let told = eyes.json("history?format=json&filter=tenant.tea.");
@@ -198,11 +198,7 @@ fn what_is_told_is_what_was_recorded() {
 fn load_is_told_by_tenant_and_site_and_refusals_by_limit_and_key() {
     let (_directory, store) = sample::store(&SITES, plainly);
     let said = sample::said(&OWNERS, plainly);
-    let all = Eyes {
-        store: &store,
-        said: Some(&said),
-        scope: ConsoleScope::All,
-    };
+    let all = Eyes::of(&store, Some(&said), ConsoleScope::All);
     let sites = all.json("?format=json");
     let load = all.json("load?format=json");
     assert_eq!(load["list"], "tenants");
@@ -266,11 +262,7 @@ fn handshakes_and_what_was_kept_from_processors_are_told_over_time() {
     });
     store.write_samples(&samples).unwrap();
     let said = sample::said(&OWNERS, plainly);
-    let all = Eyes {
-        store: &store,
-        said: Some(&said),
-        scope: ConsoleScope::All,
-    };
+    let all = Eyes::of(&store, Some(&said), ConsoleScope::All);
     for days in ["from=2026-11-27", "from=2026-11-26", "from=2026-01-01"] {
         let told = all.json(&format!("machine?format=json&list=over-time&{days}"));
         let full = json!(["handshakes.full", 40, 40, 40]);
@@ -307,11 +299,7 @@ fn handshakes_and_what_was_kept_from_processors_are_told_over_time() {
 fn the_page_of_directories_says_how_each_stands_and_what_took_long() {
     let (_directory, store) = sample::store(&SITES[..1], plainly);
     let said = sample::said(&OWNERS, plainly);
-    let eyes = Eyes {
-        store: &store,
-        said: Some(&said),
-        scope: ConsoleScope::All,
-    };
+    let eyes = Eyes::of(&store, Some(&said), ConsoleScope::All);
     let of = |language: &str| eyes.see(&format!("directories?lang={language}")).body;
     let (english, japanese) = (of("en"), of("ja"));
     for part in [
@@ -336,11 +324,7 @@ fn the_page_of_directories_says_how_each_stands_and_what_took_long() {
 #[test]
 fn the_page_of_the_machine_says_how_full_it_is_and_whose_that_is() {
     let (_directory, store) = sample::store(&SITES, plainly);
-    let eyes = Eyes {
-        store: &store,
-        said: None,
-        scope: ConsoleScope::All,
-    };
+    let eyes = Eyes::of(&store, None, ConsoleScope::All);
     let told = [
         ("machine", "full on", "and there are 1."),
         ("machine?lang=ja", "上限に達する日", "14 日分が必要です"),
@@ -357,11 +341,7 @@ fn the_page_of_the_machine_says_how_full_it_is_and_whose_that_is() {
 fn a_page_that_changes_goes_on_to_show_what_was_asked_for() {
     let (_directory, store) = sample::store(&SITES, plainly);
     let said = sample::said(&OWNERS, plainly);
-    let eyes = Eyes {
-        store: &store,
-        said: Some(&said),
-        scope: ConsoleScope::All,
-    };
+    let eyes = Eyes::of(&store, Some(&said), ConsoleScope::All);
     let page = eyes.see("now?filter=tea.e%26x&rows=all").body;
     let events = "events?filter=tea.e%26x&amp;page=now&amp;rows=all&amp;lang=en\"";
     assert!(page.contains(events), "{page}");
@@ -378,11 +358,7 @@ fn a_page_that_changes_goes_on_to_show_what_was_asked_for() {
 #[test]
 fn what_is_uncertain_is_said_on_the_page() {
     let (_directory, store) = sample::store(&SITES, plainly);
-    let eyes = Eyes {
-        store: &store,
-        said: None,
-        scope: ConsoleScope::All,
-    };
+    let eyes = Eyes::of(&store, None, ConsoleScope::All);
     let page = eyes.see("site/tea.example/visits?from=2026-10-01").body;
     for told in [
         "sum of 2 months",
@@ -402,11 +378,7 @@ fn what_is_uncertain_is_said_on_the_page() {
 #[test]
 fn what_is_not_asked_well_is_refused_in_words() {
     let (_directory, store) = sample::store(&SITES[..1], plainly);
-    let eyes = Eyes {
-        store: &store,
-        said: None,
-        scope: ConsoleScope::All,
-    };
+    let eyes = Eyes::of(&store, None, ConsoleScope::All);
     for (address, status) in [
         ("site/tea.example", 404),
         ("site/tea.example/pages/", 404),
@@ -470,11 +442,7 @@ fn nobody_sees_what_is_anothers_whatever_is_asked() {
     let (_directory, store) = sample::store(&["other.example"], name);
     let said = sample::said(&OWNERS[1..], name);
     let mine = sample::said(&OWNERS, plainly);
-    let eyes = |said| Eyes {
-        store: &store,
-        said,
-        scope: tenants(&OWNERS[..1]),
-    };
+    let eyes = |said| Eyes::of(&store, said, tenants(&OWNERS[..1]));
     let unknown = ["", "format=csv", "format=json"].map(|format| {
         let unknown = eyes(None).see(&format!("site/nobody.example/visits?{format}"));
         assert_eq!(unknown.status, 404);
@@ -535,11 +503,7 @@ fn nobody_sees_what_is_anothers_whatever_is_asked() {
 fn markup_in_any_name_stays_text() {
     let (_directory, store) = sample::store(&SITES, hostilely);
     let said = sample::said(&OWNERS, hostilely);
-    let eyes = Eyes {
-        store: &store,
-        said: Some(&said),
-        scope: ConsoleScope::All,
-    };
+    let eyes = Eyes::of(&store, Some(&said), ConsoleScope::All);
     let mark = "%3Cscript%3E%22%3E%3Cimg+src=x%3E%27%1B%00%E2%80%AE";
     for address in addresses("tea.example") {
         let hostile = format!("{mark}&page={mark}&sort={mark}&list={mark}");
@@ -588,11 +552,7 @@ fn markup_in_any_name_stays_text() {
 #[test]
 fn no_page_may_load_anything() {
     let (_directory, store) = sample::store(&SITES[..1], plainly);
-    let eyes = Eyes {
-        store: &store,
-        said: None,
-        scope: ConsoleScope::All,
-    };
+    let eyes = Eyes::of(&store, None, ConsoleScope::All);
     for address in [
         "",
         "site/tea.example/visits",
@@ -683,11 +643,7 @@ fn looked_at(kind: &str, pages: &[(String, String)], colours: Colours) {
 fn shown_in_a_browser(kind: &str, name: sample::Naming, language: &str, colours: Colours) {
     let (_directory, store) = sample::store(&SITES, name);
     let said = sample::said(&OWNERS, name);
-    let eyes = Eyes {
-        store: &store,
-        said: Some(&said),
-        scope: ConsoleScope::All,
-    };
+    let eyes = Eyes::of(&store, Some(&said), ConsoleScope::All);
     let mut pages: Vec<(String, String)> = Vec::new();
     for address in addresses("tea.example")
         .into_iter()

@@ -61,11 +61,7 @@ fn a_tenant_of_rows_sees_its_own_figures_keys_and_incidents() {
             }])
             .unwrap();
     }
-    let eyes = Eyes {
-        store: &store,
-        said: Some(&said),
-        scope: tenants(&OWNERS[..1]),
-    };
+    let eyes = Eyes::of(&store, Some(&said), tenants(&OWNERS[..1]));
     let now = eyes.see("now").body;
     let (_, fact) = now.split_once("requests a second").unwrap();
     assert!(fact[..80].contains("41"), "{}", &fact[..80]);
@@ -99,11 +95,7 @@ fn a_host_of_rows_leads_to_its_pages_where_it_is_known_whose_it_is() {
             tenant: "tea".into(),
             sites: vec![host.into()],
         }];
-        let eyes = Eyes {
-            store: &store,
-            said: Some(&said),
-            scope: ConsoleScope::All,
-        };
+        let eyes = Eyes::of(&store, Some(&said), ConsoleScope::All);
         let page = eyes.see("directories").body;
         let is_found = page.contains("/console/site/slow.example/visits");
         assert_eq!(is_found, is_linked, "{page}");

@@ -8,11 +8,7 @@ use super::{ConsoleScope, Eyes, LIVE, OWNERS, SITES, plainly, sample, tenants};
 fn incidents_stand_by_their_cause_which_leads_to_them_and_others_have_no_name() {
     let (_directory, store) = sample::store(&SITES, plainly);
     let said = sample::said(&OWNERS, plainly);
-    let all = Eyes {
-        store: &store,
-        said: Some(&said),
-        scope: ConsoleScope::All,
-    };
+    let all = Eyes::of(&store, Some(&said), ConsoleScope::All);
     let names = |eyes: &Eyes<'_>, address: &str| {
         let told = eyes.json(address);
         let rows = told["rows"].as_array().unwrap().iter();
@@ -55,11 +51,7 @@ fn what_tables_of_now_name_leads_to_pages_that_there_are_and_a_filter_finds_it()
     let (_directory, store) = sample::store(&SITES, plainly);
     let said = sample::said(&OWNERS, plainly);
     for scope in [ConsoleScope::All, tenants(&OWNERS[..1])] {
-        let eyes = Eyes {
-            store: &store,
-            said: Some(&said),
-            scope,
-        };
+        let eyes = Eyes::of(&store, Some(&said), scope);
         let mut led = std::collections::BTreeSet::new();
         for page in LIVE {
             let body = eyes.see(page).body;
@@ -80,11 +72,7 @@ fn what_tables_of_now_name_leads_to_pages_that_there_are_and_a_filter_finds_it()
             assert_eq!(eyes.see(address).status, 200, "{address}");
         }
     }
-    let eyes = Eyes {
-        store: &store,
-        said: Some(&said),
-        scope: ConsoleScope::All,
-    };
+    let eyes = Eyes::of(&store, Some(&said), ConsoleScope::All);
     let names = |address: &str| {
         let told = eyes.json(address);
         let rows = told["rows"].as_array().unwrap().iter();
@@ -104,11 +92,7 @@ fn a_table_that_is_cut_says_so_and_whole_it_is_had_too() {
     let mut said = sample::said(&OWNERS, plainly);
     let one = said.now.tenants[0].clone();
     said.now.tenants.resize(150, one);
-    let eyes = Eyes {
-        store: &store,
-        said: Some(&said),
-        scope: ConsoleScope::All,
-    };
+    let eyes = Eyes::of(&store, Some(&said), ConsoleScope::All);
     assert!(eyes.see("now").body.contains("100 of 150."));
     assert!(!eyes.see("now?rows=all").body.contains("of 150."));
     let told = eyes.json("now?format=json&list=tenants");
@@ -123,11 +107,7 @@ fn all_rules_of_alerts_are_listed_with_their_values_and_bounds() {
     calm.rule.name = "calm".into();
     (calm.state, calm.value) = (recorder::AlertState::Calm, None);
     said.alerts.push(calm);
-    let eyes = Eyes {
-        store: &store,
-        said: Some(&said),
-        scope: ConsoleScope::All,
-    };
+    let eyes = Eyes::of(&store, Some(&said), ConsoleScope::All);
     let told = eyes.json("alerts?format=json&list=alerts");
     let rows = told["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2);
