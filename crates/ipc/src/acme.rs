@@ -7,18 +7,12 @@
 //! the store. What it publishes, the supervisor checks against the plan before anybody answers with
 //! it. Each takes the other's word for hostile.
 
-use std::io;
-use std::os::fd::BorrowedFd;
-
 use serde::{Deserialize, Serialize};
 
 use crate::certificates::{Blob, NAME_BYTES_MAX, TEXT_BYTES_MAX};
 use crate::codec::{self, BadMessage};
+use crate::message::Message;
 
-/// Bytes of a message to the acme process: a plan, with the certificates that are held.
-pub const TO_ACME_BYTES_MAX: usize = 256 << 20;
-/// Bytes of a message of the acme process: a chain.
-pub const FROM_ACME_BYTES_MAX: usize = 1 << 20;
 /// Names of one certificate: as many as authorities take in an order.
 pub const ORDER_NAMES_MAX: usize = 100;
 /// Bytes of a token or key authorization (RFC 8555, 8.1): both are some dozens long.
@@ -325,64 +319,15 @@ impl OrderedCertificate {
     }
 }
 
-impl ToAcme {
-    /// Sends the message.
-    ///
-    /// # Errors
-    /// When the acme process has gone or does not listen.
-    pub fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
-        os::fdpass::send(link, &codec::encode(self)?, &[])
-    }
-
-    /// Receives the next message; the supervisor's end is `UnexpectedEof`.
-    ///
-    /// # Errors
-    /// When the supervisor has gone, or says what cannot be understood.
-    pub fn recv(link: BorrowedFd<'_>) -> io::Result<ToAcme> {
-        let (bytes, fds) = os::fdpass::recv(link, TO_ACME_BYTES_MAX, 0)?;
-        codec::decode_passed(&bytes, fds)
-    }
-
-    /// The message that these bytes are.
-    ///
-    /// # Errors
-    /// Bytes that are none.
-    pub fn decode(bytes: &[u8]) -> Result<ToAcme, BadMessage> {
-        codec::decode(bytes, Vec::new())
-    }
+impl Message for ToAcme {
+    /// A plan, with the certificates that are held.
+    const BYTES_MAX: usize = 256 << 20;
 }
 
-impl FromAcme {
-    /// Sends the message.
-    ///
-    /// # Errors
-    /// When the supervisor has gone.
-    pub fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
-        os::fdpass::send(link, &codec::encode(self)?, &[])
-    }
+impl Message for FromAcme {
+    /// A chain.
+    const BYTES_MAX: usize = 1 << 20;
 
-    /// Receives the next message; the acme process's end is `UnexpectedEof`.
-    ///
-    /// # Errors
-    /// When the acme process has gone, or says what cannot be understood.
-    pub fn recv(link: BorrowedFd<'_>) -> io::Result<FromAcme> {
-        let (bytes, fds) = os::fdpass::recv(link, FROM_ACME_BYTES_MAX, 0)?;
-        let mut message: FromAcme = codec::decode_passed(&bytes, fds)?;
-        message.bound()?;
-        Ok(message)
-    }
-
-    /// The message that these bytes are.
-    ///
-    /// # Errors
-    /// Bytes that are none, or one that is larger than it may be.
-    pub fn decode(bytes: &[u8]) -> Result<FromAcme, BadMessage> {
-        let mut message: FromAcme = codec::decode(bytes, Vec::new())?;
-        message.bound()?;
-        Ok(message)
-    }
-
-    /// Refuses what is larger than it may be, and cuts texts.
     fn bound(&mut self) -> Result<(), BadMessage> {
         let is_name = |name: &String| name.len() <= NAME_BYTES_MAX;
         let is_bounded = match self {

@@ -23,6 +23,7 @@ use os::exec::Handed;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, beside, path};
+use crate::message::Message;
 use crate::pools::PoolProcess;
 use crate::rows::RowKey;
 use crate::server::{ListenerSocket, Log, ReloadOutcome, TO_SERVER_FDS_MAX, Tally};
@@ -30,9 +31,7 @@ use crate::server::{ListenerSocket, Log, ReloadOutcome, TO_SERVER_FDS_MAX, Tally
 /// The format of all that two programs may say to each other; another one is refused.
 pub const FORMAT: u32 = 5;
 /// Bytes of a message between supervisor and successor.
-pub const BYTES_MAX: usize = 12 << 20;
-/// Descriptors in one.
-const FDS_MAX: usize = TO_SERVER_FDS_MAX;
+const BYTES_MAX: usize = 12 << 20;
 /// Bytes of the last good versions of files.
 pub const LAST_GOOD_BYTES_MAX: usize = 256 << 20;
 /// As much of a text as is told of a refusal.
@@ -211,27 +210,16 @@ impl Handover {
     }
 }
 
-impl ToSuccessor {
-    /// Sends the message.
-    ///
-    /// # Errors
-    /// When the successor has gone or does not listen.
-    pub fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
-        let fds: Vec<_> = match self {
+impl Message for ToSuccessor {
+    const BYTES_MAX: usize = BYTES_MAX;
+    const FDS_MAX: usize = TO_SERVER_FDS_MAX;
+
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        match self {
             Self::Handover { fds, .. } => fds.iter().map(AsFd::as_fd).collect(),
             Self::Started { link, .. } => vec![link.as_fd()],
             Self::NotStarted { .. } => Vec::new(),
-        };
-        os::fdpass::send(link, &codec::encode(self)?, &fds)
-    }
-
-    /// Receives the next message; the supervisor's end is `UnexpectedEof`.
-    ///
-    /// # Errors
-    /// When the supervisor has gone, or says what cannot be understood.
-    pub fn recv(link: BorrowedFd<'_>) -> io::Result<ToSuccessor> {
-        let (bytes, fds) = os::fdpass::recv(link, BYTES_MAX, FDS_MAX)?;
-        codec::decode_passed(&bytes, fds)
+        }
     }
 }
 
@@ -242,26 +230,17 @@ impl FromSuccessor {
         codec::cut(&mut told, TOLD_BYTES_MAX);
         Self::Refused { outcome, told }
     }
+}
 
-    /// Sends the message.
-    ///
-    /// # Errors
-    /// When the supervisor has gone.
-    pub fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
-        let fds: Vec<_> = match self {
+impl Message for FromSuccessor {
+    const BYTES_MAX: usize = BYTES_MAX;
+    const FDS_MAX: usize = TO_SERVER_FDS_MAX;
+
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        match self {
             Self::Ready { fds, .. } => fds.iter().map(AsFd::as_fd).collect(),
             Self::Start { .. } | Self::Refused { .. } => Vec::new(),
-        };
-        os::fdpass::send(link, &codec::encode(self)?, &fds)
-    }
-
-    /// Receives the next message; the successor's end is `UnexpectedEof`.
-    ///
-    /// # Errors
-    /// When the successor has gone, or says what cannot be understood.
-    pub fn recv(link: BorrowedFd<'_>) -> io::Result<FromSuccessor> {
-        let (bytes, fds) = os::fdpass::recv(link, BYTES_MAX, FDS_MAX)?;
-        codec::decode_passed(&bytes, fds)
+        }
     }
 }
 

@@ -4,7 +4,6 @@
 //! [`FromKeeper`]). What a server asks the keeper, over links that the supervisor hands both of
 //! them, is in [`signing`](crate::signing). Both ends take the other's word for hostile.
 
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use serde::{Deserialize, Serialize};
@@ -13,13 +12,10 @@ use crate::certificates::{
     Blob, CHAIN_MAX, DER_BYTES_MAX, KeyId, KeyKind, NAME_BYTES_MAX, NAMES_MAX, TEXT_BYTES_MAX,
 };
 use crate::codec::{self, BadMessage, beside};
+use crate::message::Message;
 
-/// Bytes in one message to the keeper: a batch of files.
-pub const TO_KEEPER_BYTES_MAX: usize = 16 << 20;
 /// Descriptors in one message to the keeper: links of a server.
 pub const TO_KEEPER_FDS_MAX: usize = 1_024;
-/// Bytes in one message of the keeper to the supervisor.
-pub const FROM_KEEPER_BYTES_MAX: usize = 64 << 20;
 /// Files in one batch.
 pub const BATCH_MAX: usize = 256;
 /// Bytes of all files of a batch, unless it is one alone.
@@ -175,78 +171,31 @@ pub struct Local {
     pub authority: Option<Blob>,
 }
 
-impl ToKeeper {
-    /// Sends the message.
-    ///
-    /// # Errors
-    /// When the keeper has gone or does not listen.
-    pub fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
-        let fds: Vec<_> = match self {
+impl Message for ToKeeper {
+    /// A batch of files.
+    const BYTES_MAX: usize = 16 << 20;
+    const FDS_MAX: usize = TO_KEEPER_FDS_MAX;
+
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        match self {
             ToKeeper::Links { links } => links.iter().map(AsFd::as_fd).collect(),
             _ => Vec::new(),
-        };
-        os::fdpass::send(link, &codec::encode(self)?, &fds)
+        }
     }
 
-    /// Receives the next message; the supervisor's end is `UnexpectedEof`.
-    ///
-    /// # Errors
-    /// When the supervisor has gone, or says what cannot be understood.
-    pub fn recv(link: BorrowedFd<'_>) -> io::Result<ToKeeper> {
-        let (bytes, fds) = os::fdpass::recv(link, TO_KEEPER_BYTES_MAX, TO_KEEPER_FDS_MAX)?;
-        let message: ToKeeper = codec::decode_passed(&bytes, fds)?;
-        Ok(message.bounded()?)
-    }
-
-    /// The message that these bytes are, without descriptors.
-    ///
-    /// # Errors
-    /// Bytes that are none, or one that is larger than it may be.
-    pub fn decode(bytes: &[u8]) -> Result<ToKeeper, BadMessage> {
-        codec::decode::<ToKeeper>(bytes, Vec::new())?.bounded()
-    }
-
-    fn bounded(self) -> Result<ToKeeper, BadMessage> {
-        match &self {
+    fn bound(&mut self) -> Result<(), BadMessage> {
+        match self {
             ToKeeper::Judge { candidates } if candidates.len() > BATCH_MAX => {
                 Err(BadMessage::new("more files than a batch has"))
             }
-            _ => Ok(self),
+            _ => Ok(()),
         }
     }
 }
 
-impl FromKeeper {
-    /// Sends the message.
-    ///
-    /// # Errors
-    /// When the supervisor has gone.
-    pub fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
-        os::fdpass::send(link, &codec::encode(self)?, &[])
-    }
+impl Message for FromKeeper {
+    const BYTES_MAX: usize = 64 << 20;
 
-    /// Receives the next message; the keeper's end is `UnexpectedEof`.
-    ///
-    /// # Errors
-    /// When the keeper has gone, or says what cannot be understood.
-    pub fn recv(link: BorrowedFd<'_>) -> io::Result<FromKeeper> {
-        let (bytes, fds) = os::fdpass::recv(link, FROM_KEEPER_BYTES_MAX, 0)?;
-        let mut message = codec::decode_passed(&bytes, fds)?;
-        FromKeeper::bound(&mut message)?;
-        Ok(message)
-    }
-
-    /// The message that these bytes are.
-    ///
-    /// # Errors
-    /// As [`ToKeeper::decode`].
-    pub fn decode(bytes: &[u8]) -> Result<FromKeeper, BadMessage> {
-        let mut message: FromKeeper = codec::decode(bytes, Vec::new())?;
-        message.bound()?;
-        Ok(message)
-    }
-
-    /// Refuses what is larger than it may be, and cuts texts.
     fn bound(&mut self) -> Result<(), BadMessage> {
         let judged = |result: &mut Result<Judged, String>| match result {
             Ok(judged) => judged.is_bounded(),

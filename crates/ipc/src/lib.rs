@@ -1,7 +1,7 @@
 //! What the gateway's processes say to each other.
 //!
 //! The idea: a message is a plain type; serde and postcard write it down, and its descriptors
-//! travel beside the bytes ([`codec`]). Each link has a module: [`server`] for supervisor and
+//! travel beside the bytes ([`codec`], [`message`]). Each link has a module: [`server`] for supervisor and
 //! server, [`scripted`] for certificates that these two speak of, [`manifest`] for supervisor and spawner, [`order`] for a worker and the spawner,
 //! [`rows`] for what it says there of rows,
 //! [`keeper`] for supervisor and keeper, [`signing`] for a server and the keeper, [`acme`] for
@@ -26,6 +26,7 @@ pub mod keeper;
 pub mod limit_figures;
 mod link_sender;
 pub mod manifest;
+pub mod message;
 pub mod order;
 pub mod pools;
 pub mod query;

@@ -5,7 +5,6 @@
 //! rule that runs programs, and all it has to know to run them. Sites and rules without programs
 //! are not in it, so that it costs nothing where there are none.
 
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -16,17 +15,10 @@ use os::file::Symlinks;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, BadMessage, Packed, beside, path};
+use crate::message::Message;
 use crate::pools::{PoolAnswer, PoolManifest, PoolProcess, PoolQuestion, PoolSocket, Seen};
 use crate::rows::{RowKey, RowsManifest};
 
-/// Bytes in one message to the spawner.
-pub const TO_SPAWNER_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Descriptors in one message to the spawner: a link for every worker.
-pub const TO_SPAWNER_FDS_MAX: usize = 65_536;
-/// Bytes in one message of the spawner: that on every pool is the longest.
-pub const FROM_SPAWNER_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Descriptors in one message of the spawner: those of a master.
-pub const FROM_SPAWNER_FDS_MAX: usize = 2;
 /// As much of a text as is told of a refusal.
 const TEXT_BYTES_MAX: usize = 64 * 1024 - 64;
 
@@ -274,13 +266,13 @@ impl Manifest {
     }
 }
 
-impl ToSpawner {
-    /// Sends the message.
-    ///
-    /// # Errors
-    /// When the spawner has gone or does not listen.
-    pub fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
-        let fds: Vec<_> = match self {
+impl Message for ToSpawner {
+    const BYTES_MAX: usize = 64 * 1024 * 1024;
+    /// A link for every worker.
+    const FDS_MAX: usize = 65_536;
+
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        match self {
             ToSpawner::Manifest(_)
             | ToSpawner::LetGo
             | ToSpawner::Pools { .. }
@@ -291,21 +283,14 @@ impl ToSpawner {
             ToSpawner::PoolProcesses(masters) => {
                 masters.iter().flat_map(PoolProcess::fds).collect()
             }
-        };
-        os::fdpass::send(link, &codec::encode(self)?, &fds)
+        }
     }
 
-    /// Receives the next message; the supervisor's end is `UnexpectedEof`.
-    ///
-    /// # Errors
-    /// When the supervisor has gone, or says what cannot be understood.
-    pub fn recv(link: BorrowedFd<'_>) -> io::Result<ToSpawner> {
-        let (bytes, fds) = os::fdpass::recv(link, TO_SPAWNER_BYTES_MAX, TO_SPAWNER_FDS_MAX)?;
-        let message = codec::decode_passed(&bytes, fds)?;
-        if let ToSpawner::Manifest(manifest) = &message {
-            manifest.check()?;
+    fn bound(&mut self) -> Result<(), BadMessage> {
+        match self {
+            ToSpawner::Manifest(manifest) => manifest.check(),
+            _ => Ok(()),
         }
-        Ok(message)
     }
 }
 
@@ -325,26 +310,19 @@ impl FromSpawner {
             message,
         }
     }
+}
 
-    /// Sends the message.
-    ///
-    /// # Errors
-    /// When the supervisor has gone.
-    pub fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
-        let fds: Vec<_> = match self {
+impl Message for FromSpawner {
+    /// That on every pool is the longest.
+    const BYTES_MAX: usize = 4 * 1024 * 1024;
+    /// Those of a master.
+    const FDS_MAX: usize = 2;
+
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        match self {
             FromSpawner::PoolProcess(master) => master.fds().into(),
             _ => Vec::new(),
-        };
-        os::fdpass::send(link, &codec::encode(self)?, &fds)
-    }
-
-    /// Receives the next message; the spawner's end is `UnexpectedEof`.
-    ///
-    /// # Errors
-    /// When the spawner has gone, or says what cannot be understood.
-    pub fn recv(link: BorrowedFd<'_>) -> io::Result<FromSpawner> {
-        let (bytes, fds) = os::fdpass::recv(link, FROM_SPAWNER_BYTES_MAX, FROM_SPAWNER_FDS_MAX)?;
-        codec::decode_passed(&bytes, fds)
+        }
     }
 }
 

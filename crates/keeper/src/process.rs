@@ -13,6 +13,7 @@ use std::time::Duration;
 use config::reason;
 use ipc::certificates::KeyKind;
 use ipc::keeper::{Candidate, FromKeeper, Judged, Local, ShownTo, TO_KEEPER_FDS_MAX, ToKeeper};
+use ipc::message::Message;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 
 use crate::judge::{Pair, judge};

@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use config::reason;
 use ipc::manifest::{FromSpawner, Manifest, ToSpawner};
+use ipc::message::Message;
 use ipc::order::{Failure, Order, Report, Run, RunChore, RunMap, Unheld};
 use os::net::Want;
 use os::signal::ChildEnds;

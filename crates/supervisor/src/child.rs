@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use config::reason;
 use ipc::handover::{ChildProcess, FromSuccessor, ToSuccessor};
 use ipc::manifest::{FromSpawner, ToSpawner};
+use ipc::message::Message;
 use ipc::server::{ProcessLife, ToServer, ToSupervisor};
 use os::exec::{Process, Program};
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use config::reason;
 use ipc::certificates::{KeyId, KeyKind};
 use ipc::keeper::{Candidate, FromKeeper, Judged, Local, Request, Settings, ToKeeper};
+use ipc::message::Message;
 use ipc::scripted::CertificateQuestion;
 use ipc::server::ProcessLife;
 

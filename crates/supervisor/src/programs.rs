@@ -505,6 +505,8 @@ mod tests {
     use std::os::fd::AsFd;
     use std::process::{Command, Stdio};
 
+    use ipc::message::Message;
+
     use super::*;
 
     /// With a spawner that says what the test wants; the process itself only waits for its link's end.

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use config::reason;
 use ipc::handover::{FORMAT, FromSuccessor, RetiringProcesses, ToSuccessor};
+use ipc::message::Message;
 use ipc::server::{LastReload, ReloadOutcome, Tally, ToServer, ToSupervisor};
 use os::exec::{Handed, Inherited};
 use os::signal::Signals;

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use config::reason;
 use ipc::handover::{ChildProcess, FromSuccessor, ToSuccessor};
 use ipc::manifest::find_in_path;
+use ipc::message::Message;
 use ipc::server::{LastReload, ReloadOutcome, Tally, ToServer};
 use os::exec::{Handed, Program};
 use os::signal::Signal;

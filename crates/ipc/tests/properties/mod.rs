@@ -11,6 +11,7 @@ use ipc::certificates::CertificateSet;
 use ipc::console::{FIELDS_MAX, FromConsole, ToConsole, of_packets};
 use ipc::directory::{DirectoryMessage, FromDirectory, ToDirectory};
 use ipc::keeper::{FromKeeper, Judged, ToKeeper};
+use ipc::message::Message;
 use ipc::ring::{
     CURSOR_WORDS, RECORDS_MAX, RING_WORDS, RingReader, RingRecord, RingWriter, TEXT_BYTES_MAX,
     TextOf,

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use ipc::acme::{FromAcme, Held, Proof, ToAcme};
 use ipc::certificates::Blob;
+use ipc::message::Message;
 use tokio::sync::oneshot;
 
 /// How long an answer may take.

@@ -29,6 +29,7 @@ use config::reason;
 use instant_acme::{AccountCredentials, CertificateIdentifier, ExternalAccountKey, NewAccount};
 use ipc::acme::{Account, FromAcme, Held, ORDER_NAMES_MAX, Plan, ToAcme, Wanted};
 use ipc::certificates::Blob;
+use ipc::message::Message;
 use ipc::server::CHALLENGES_MAX;
 use rustls::pki_types::CertificateDer;
 use tokio::sync::mpsc;

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use ipc::acme::{Binding, Budgets, CertificateState as Told, ChallengeKind, Demand, Proof};
+use ipc::message::Message;
 use rcgen::{CertificateParams, KeyPair};
 use testkit::PATIENCE;
 use testkit::pebble::{Accounts, Pebble};

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use ipc::manifest::FromSpawner;
+use ipc::message::Message;
 use ipc::pools::PoolProcess;
 use os::spawn::Adopted;
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use config::reason;
 use ipc::manifest::FromSpawner;
+use ipc::message::Message;
 use ipc::pools::{PoolAnswer, PoolManifest, PoolQuestion, PoolStanding};
 use os::cgroup::{Controller, Layout, Usage, pressure};
 

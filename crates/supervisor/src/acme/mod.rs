@@ -29,6 +29,7 @@ use config::reason;
 use ipc::acme::{Account, Binding, CertificateState, ChallengeKind, Held, ToAcme};
 use ipc::certificates::{Blob, Source};
 use ipc::keeper::Judged;
+use ipc::message::Message;
 use ipc::server::{CHALLENGES_MAX, Challenge};
 
 use os::file::Wait;

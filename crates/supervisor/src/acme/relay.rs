@@ -12,6 +12,7 @@ use config::reason;
 use ipc::acme::{Demand, FromAcme, Held, Plan, Proof, ToAcme, Wanted};
 use ipc::certificates::{Blob, KeyKind, Source};
 use ipc::keeper::{Candidate, ShownTo};
+use ipc::message::Message;
 use ipc::server::CHALLENGES_MAX;
 
 use super::store::Publication;

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use config::reason;
 use ipc::manifest::{FromSpawner, ToSpawner};
+use ipc::message::Message;
 use ipc::pools::{PoolAnswer, PoolProcess, PoolQuestion};
 use ipc::server::ToServer;
 

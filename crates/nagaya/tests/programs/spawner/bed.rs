@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use ipc::codec::Packed;
 use ipc::manifest::{FromSpawner, Manifest, ToSpawner};
+use ipc::message::Message;
 use ipc::order::{Order, Report};
 use ipc::pools::{
     PoolAnswer, PoolManifest, PoolProcess, PoolProgramManifest, PoolQuestion, PoolSocket,

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use ipc::manifest::{FromSpawner, Manifest, RuleManifest, SiteManifest, ToSpawner};
+use ipc::message::Message;
 use ipc::order::{End, Ended, Failure, LimitHit, Order, Report, Run};
 use os::file::Symlinks;
 use testkit::PATIENCE;

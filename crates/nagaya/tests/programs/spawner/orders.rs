@@ -9,6 +9,7 @@ use std::os::unix::fs::{chown, symlink};
 use std::time::Duration;
 
 use ipc::manifest::{Manifest, NamedProgram, SiteManifest, ToSpawner};
+use ipc::message::Message;
 use ipc::order::{End, Failure, LimitHit, Order, Report, RunChore};
 use os::file::Symlinks;
 use os::spawn::Limits;

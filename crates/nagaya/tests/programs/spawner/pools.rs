@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::time::{Duration, Instant};
 
 use ipc::manifest::{FromSpawner, Manifest, ToSpawner};
+use ipc::message::Message;
 use ipc::order::{Failure, Order, Report};
 use ipc::pools::{
     PoolAnswer, PoolManifest, PoolProcess, PoolProgramManifest, PoolQuestion, PoolSite, PoolSocket,
