@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use config::reason;
 use ipc::handover::{ChildProcess, FromSuccessor, ToSuccessor};
-use ipc::manifest::{FromSpawner, ToSpawner};
 use ipc::message::Message;
 use ipc::server::{ProcessLife, ToServer, ToSupervisor};
 use os::exec::{Process, Program};
@@ -223,67 +222,6 @@ impl Server {
     /// Ends it, if it does not end by itself soon, and tells how it ended and how long it lived.
     pub(super) fn end(self) -> io::Result<(ExitStatus, Duration)> {
         self.0.end()
-    }
-}
-
-/// A running spawner; when dropped it ends its programs and itself, or is killed.
-#[derive(Debug)]
-pub(super) struct Spawner {
-    /// `None` once it was ended.
-    child: Option<Child>,
-}
-
-impl Spawner {
-    /// Starts this program again as a spawner.
-    pub(super) fn start() -> io::Result<Spawner> {
-        Ok(Spawner::of(Child::start(&Role::Spawner)?))
-    }
-
-    /// The child that is a spawner.
-    pub(super) fn of(child: Child) -> Spawner {
-        Spawner { child: Some(child) }
-    }
-
-    /// As another supervisor may have it.
-    pub(super) fn to_hand_over(&self) -> Option<io::Result<ChildProcess>> {
-        self.child.as_ref().map(Child::to_hand_over)
-    }
-
-    /// Its process id.
-    pub(super) fn pid(&self) -> u32 {
-        self.child.as_ref().map_or(0, Child::pid)
-    }
-
-    /// Tells it something.
-    pub(super) fn send(&self, message: &ToSpawner) -> io::Result<()> {
-        message.send(self.link().ok_or(io::ErrorKind::BrokenPipe)?)
-    }
-
-    /// Waits for what it says, but not for ever.
-    pub(super) fn hear(&self, patience: Duration) -> io::Result<FromSpawner> {
-        let link = self.link().ok_or(io::ErrorKind::BrokenPipe)?;
-        wait_for(link, patience).and_then(|()| FromSpawner::recv(link))
-    }
-
-    /// What becomes readable when it says something or ends.
-    pub(super) fn link(&self) -> Option<BorrowedFd<'_>> {
-        self.child.as_ref().map(|child| child.link.as_fd())
-    }
-
-    /// Ends one that is lost, and tells why; how long it lived.
-    pub(super) fn lose(mut self, why: &str) -> Duration {
-        let child = self.child.take();
-        child.map_or(Duration::ZERO, |child| child.lose("spawner", why))
-    }
-}
-
-impl Drop for Spawner {
-    fn drop(&mut self) {
-        let Some(mut child) = self.child.take() else {
-            return;
-        };
-        child.close();
-        let _ = child.end();
     }
 }
 

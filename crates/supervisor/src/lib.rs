@@ -279,7 +279,7 @@ impl Supervisor {
 
     /// Deals with waits that are over.
     fn on_time(&mut self, now: Instant) {
-        if self.programs.until().is_some_and(|until| until <= now) {
+        if self.programs.kept.until().is_some_and(|until| until <= now) {
             self.start_spawner();
         }
         if self.upgrade.as_ref().is_some_and(|it| it.until() <= now) {

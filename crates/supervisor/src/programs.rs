@@ -8,22 +8,23 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use config::reason;
-use ipc::handover::ChildProcess;
 use ipc::manifest::{FromSpawner, Manifest, ToSpawner};
+use ipc::message::Message;
 use ipc::pools::{PoolProcess, PoolQuestion, PoolSocket};
 use ipc::server::ToServer;
 use os::cgroup::{Base, Host};
 
 use crate::Supervisor;
-use crate::child::{self, BackOff, Child, Server, Spawner};
+use crate::child::{self, Child, KeptProcess, Server, wait_for};
 use crate::phase::Phase;
 use crate::pools::places::Listening;
 use crate::pools::{News, PoolProcesses};
 use crate::reload::{Generation, Refused};
+use crate::role::Role;
 
 /// How long a spawner may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -33,13 +34,12 @@ const ORPHANS_MAX: Duration = Duration::from_secs(1);
 const ORPHANS_LOOK: Duration = Duration::from_millis(5);
 const ORPHANS_AGAIN: Duration = Duration::from_millis(100);
 
-/// The spawner, or the wait for the next one.
+/// The spawner, or the wait for the next one; when dropped, it ends its programs and itself, or is killed.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
-    state: SpawnerState,
+    pub(super) kept: KeptProcess,
     /// Children of this process from before it was the gateway's, as an entry point may leave them.
     strangers: Vec<u32>,
-    back_off: BackOff,
     /// Whether an earlier spawner still has programs.
     pub(super) is_beside: bool,
     /// Masters of pools: they outlive a spawner.
@@ -54,26 +54,14 @@ pub(super) struct Programs {
     pub(super) orphans: Option<Instant>,
 }
 
-#[derive(Debug, Default)]
-enum SpawnerState {
-    /// None was started yet.
-    #[default]
-    Absent,
-    Running(Spawner),
-    Resting {
-        until: Instant,
-    },
-}
-
 impl Programs {
     /// Makes this process the one that what a spawner leaves behind comes to. To be called before
     /// there are children of ours.
     pub(super) fn prepare() -> io::Result<Programs> {
+        let mut programs = Programs::default();
         os::spawn::adopt_orphans()?;
-        Ok(Programs {
-            strangers: os::process::children(),
-            ..Programs::default()
-        })
+        programs.strangers = os::process::children();
+        Ok(programs)
     }
 
     /// Goes on with what another supervisor had.
@@ -83,31 +71,15 @@ impl Programs {
         held: Vec<String>,
         current: &Generation,
     ) -> Programs {
-        let running = |child| SpawnerState::Running(Spawner::of(child));
-        Programs {
-            state: spawner.map_or_else(Default::default, running),
-            strangers,
-            masters: PoolProcesses::take_over(masters, current.places.directory()),
-            sockets: numbers(current).collect(),
-            held,
-            ..Programs::default()
+        let mut programs = Programs::default();
+        if let Some(spawner) = spawner {
+            programs.kept.run(spawner, ());
         }
-    }
-
-    /// The spawner as another supervisor may have it.
-    pub(super) fn to_hand_over(&self) -> Option<io::Result<ChildProcess>> {
-        match &self.state {
-            SpawnerState::Running(spawner) => spawner.to_hand_over(),
-            SpawnerState::Absent | SpawnerState::Resting { .. } => None,
-        }
-    }
-
-    /// The spawner's process id.
-    pub(super) fn pid(&self) -> Option<u32> {
-        match &self.state {
-            SpawnerState::Running(spawner) => Some(spawner.pid()),
-            SpawnerState::Absent | SpawnerState::Resting { .. } => None,
-        }
+        programs.strangers = strangers;
+        programs.masters = PoolProcesses::take_over(masters, current.places.directory());
+        programs.sockets = numbers(current).collect();
+        programs.held = held;
+        programs
     }
 
     /// Children of this process that are none of ours.
@@ -115,37 +87,21 @@ impl Programs {
         &self.strangers
     }
 
-    /// What becomes readable when the spawner ends.
-    pub(super) fn link(&self) -> Option<BorrowedFd<'_>> {
-        match &self.state {
-            SpawnerState::Running(spawner) => spawner.link(),
-            SpawnerState::Absent | SpawnerState::Resting { .. } => None,
-        }
-    }
-
-    /// When the next spawner is to be started.
-    pub(super) fn until(&self) -> Option<Instant> {
-        match &self.state {
-            SpawnerState::Resting { until } => Some(*until),
-            SpawnerState::Absent | SpawnerState::Running(_) => None,
-        }
-    }
-
     /// Whether a spawner is there.
     pub(super) fn is_running(&self) -> bool {
-        matches!(self.state, SpawnerState::Running(_))
+        self.kept.process().is_some()
     }
 
     /// Starts a spawner, and tells it these generations. That of a successor gets no pools in its
     /// charge: another has them until this program serves.
     pub(super) fn start(&mut self, generations: &[&Generation]) -> Result<(), String> {
-        let spawner = Spawner::start().map_err(|error| {
+        let spawner = Child::start(&Role::Spawner).map_err(|error| {
             let reason = reason(&error);
             self.rest(Duration::ZERO);
             format!("start the spawner: {reason}")
         })?;
         tracing::info!(pid = spawner.pid(), "spawner started");
-        self.state = SpawnerState::Running(spawner);
+        self.kept.run(spawner, ());
         self.sockets.clear();
         self.hold(Vec::new());
         let told = generations.iter().try_for_each(|it| self.tell_sockets(it));
@@ -247,10 +203,7 @@ impl Programs {
 
     /// Hears what it says unasked, or that it has ended.
     pub(super) fn on_word(&mut self) {
-        let SpawnerState::Running(spawner) = &self.state else {
-            return;
-        };
-        match spawner.hear(Duration::ZERO) {
+        match self.hear(Duration::ZERO) {
             Ok(word) => match self.take_in(word) {
                 None => {}
                 Some(_) => self.lose("it says what it was not asked"),
@@ -265,14 +218,17 @@ impl Programs {
     fn hear_answer(&mut self) -> io::Result<FromSpawner> {
         let until = Instant::now() + ANSWER_MAX;
         loop {
-            let SpawnerState::Running(spawner) = &self.state else {
-                return Err(io::ErrorKind::BrokenPipe.into());
-            };
-            let word = spawner.hear(until.saturating_duration_since(Instant::now()))?;
+            let word = self.hear(until.saturating_duration_since(Instant::now()))?;
             if let Some(answer) = self.take_in(word) {
                 return Ok(answer);
             }
         }
+    }
+
+    /// Waits for what it says, but not for ever.
+    fn hear(&self, patience: Duration) -> io::Result<FromSpawner> {
+        let link = self.kept.link().ok_or(io::ErrorKind::BrokenPipe)?;
+        wait_for(link, patience).and_then(|()| FromSpawner::recv(link))
     }
 
     /// Takes in what is no answer to a manifest.
@@ -299,10 +255,8 @@ impl Programs {
     }
 
     fn send(&self, message: &ToSpawner) -> io::Result<()> {
-        match &self.state {
-            SpawnerState::Running(spawner) => spawner.send(message),
-            _ => Err(io::Error::other("there is no spawner")),
-        }
+        let link = self.kept.link();
+        message.send(link.ok_or_else(|| io::Error::other("there is no spawner"))?)
     }
 
     /// Loses it over an error, and says so.
@@ -315,14 +269,14 @@ impl Programs {
     /// Links between the spawner and a server's workers: the workers' ends; none while there is
     /// no spawner.
     pub(super) fn links(&mut self, workers: usize) -> Vec<OwnedFd> {
-        let SpawnerState::Running(spawner) = &self.state else {
+        if !self.is_running() {
             return Vec::new();
-        };
+        }
         let made = (0..workers).map(|_| os::fdpass::packet_pair());
         let made: io::Result<Vec<_>> = made.collect();
         let sent = made.and_then(|made| {
             let (workers, links) = made.into_iter().unzip();
-            spawner.send(&ToSpawner::Workers { links })?;
+            self.send(&ToSpawner::Workers { links })?;
             Ok(workers)
         });
         sent.unwrap_or_else(|error| {
@@ -333,11 +287,9 @@ impl Programs {
 
     /// A link to the spawner for chores, if there is a spawner; the one before is closed by it.
     pub(super) fn link_for_chores(&mut self) -> Option<OwnedFd> {
-        let SpawnerState::Running(spawner) = &self.state else {
-            return None;
-        };
+        self.kept.process()?;
         let sent = os::fdpass::packet_pair().and_then(|(ours, link)| {
-            spawner.send(&ToSpawner::Chores { link })?;
+            self.send(&ToSpawner::Chores { link })?;
             Ok(ours)
         });
         let failed = |error: &_| self.lose(&format!("it does not take a link: {}", reason(error)));
@@ -346,22 +298,20 @@ impl Programs {
 
     /// Ends the spawner, if it has not ended, and rests before the next.
     pub(super) fn lose(&mut self, why: &str) {
-        let spawner = match std::mem::take(&mut self.state) {
-            SpawnerState::Running(spawner) => spawner,
-            // Lost already.
-            state => return self.state = state,
+        let Some(spawner) = self.kept.take_running() else {
+            return;
         };
         let pid = spawner.pid();
         if child::is_successor() {
             return tracing::error!(pid, "lost the spawner: {why}");
         }
-        let lived = spawner.lose(why);
+        let lived = spawner.lose("spawner", why);
         self.rest(lived);
     }
 
     /// Ends the spawner, and with it all programs.
     pub(super) fn end(&mut self) {
-        self.state = SpawnerState::Absent;
+        self.kept.end();
         self.end_orphans(&[]);
         self.masters.forget_all();
     }
@@ -399,11 +349,15 @@ impl Programs {
     }
 
     fn rest(&mut self, lived: Duration) {
-        let rest = self.back_off.rest(lived);
-        let (failures, rest_ms) = (self.back_off.failures(), rest.as_millis());
+        let (failures, rest) = self.kept.rest(lived);
+        let rest_ms = rest.as_millis();
         tracing::warn!(failures, rest_ms, "the spawner is started again");
-        let until = Instant::now() + rest;
-        self.state = SpawnerState::Resting { until };
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        self.kept.end();
     }
 }
 
@@ -420,7 +374,8 @@ impl Supervisor {
     fn our_pids(&self) -> Vec<u32> {
         let mut ours = self.other_pids();
         ours.extend(self.phase.server().map(Server::pid));
-        ours.extend(self.programs.pid().into_iter().chain(self.keys.kept.pid()));
+        let kept = self.programs.kept.pid().into_iter();
+        ours.extend(kept.chain(self.keys.kept.pid()));
         ours.extend(self.programs.masters.pids());
         ours
     }
@@ -505,7 +460,7 @@ mod tests {
     use std::os::fd::AsFd;
     use std::process::{Command, Stdio};
 
-    use ipc::message::Message;
+    use ipc::handover::ChildProcess;
 
     use super::*;
 
@@ -524,11 +479,8 @@ mod tests {
             started_us: os::cpu::monotonic_us(),
             link,
         });
-        let state = SpawnerState::Running(Spawner::of(child.unwrap()));
-        let programs = Programs {
-            state,
-            ..Programs::default()
-        };
+        let mut programs = Programs::default();
+        programs.kept.run(child.unwrap(), ());
         (programs, its_link)
     }
 

@@ -169,7 +169,7 @@ fn hand_back(
         until_us: os::cpu::monotonic_us().saturating_add(drain_us),
         children: std::mem::take(&mut arriving.children),
     });
-    let children = std::iter::once(server.to_hand_over()).chain(programs.to_hand_over());
+    let children = std::iter::once(server.to_hand_over()).chain(programs.kept.to_hand_over());
     let children = children.chain(keys.kept.to_hand_over());
     let leaving = Leaving {
         config: &arriving.config,

@@ -160,7 +160,7 @@ impl Supervisor {
     /// Everything this supervisor has, and the processes that serve.
     fn hand_over(&self) -> io::Result<(Handed, Vec<u32>)> {
         let server = self.phase.server().map(Server::to_hand_over);
-        let children = server.into_iter().chain(self.programs.to_hand_over());
+        let children = server.into_iter().chain(self.programs.kept.to_hand_over());
         let children = children.chain(self.keys.kept.to_hand_over());
         let children = children.chain(self.recordings.kept.to_hand_over());
         let children = children.chain(self.directories.kept.to_hand_over());
@@ -258,7 +258,7 @@ impl Supervisor {
     /// Becomes the new program. Returns where that cannot be.
     fn give_way(&mut self, handed: &Handed) {
         let serving = self.phase.server().map(Server::pid).into_iter();
-        let serving = serving.chain(self.programs.pid());
+        let serving = serving.chain(self.programs.kept.pid());
         let serving = serving.chain(self.keys.kept.pid());
         let serving = serving.chain(self.recordings.kept.pid());
         let serving: Vec<_> = serving.chain(self.directories.kept.pid()).collect();

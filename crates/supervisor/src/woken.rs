@@ -37,7 +37,7 @@ impl Supervisor {
         };
         let upgrade = self.upgrade.as_ref();
         let others = [upgrade.map(Upgrade::until), self.retiring_until()];
-        let until = until.into_iter().chain(self.programs.until());
+        let until = until.into_iter().chain(self.programs.kept.until());
         let until = until.chain(self.keys_until());
         let until = until.chain(self.authorities_until());
         let until = until.chain(self.recorder_until());
@@ -53,7 +53,7 @@ impl Supervisor {
         let links = [
             (Woken::Signals, Some(self.signals.as_fd())),
             (Woken::Server, self.phase.server().map(Server::link)),
-            (Woken::Spawner, self.programs.link()),
+            (Woken::Spawner, self.programs.kept.link()),
             (Woken::Keeper, self.keys.kept.link()),
             (Woken::Acme, self.authorities.kept.link()),
             (Woken::Recorder, self.recordings.kept.link()),
