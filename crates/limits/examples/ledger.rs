@@ -14,7 +14,7 @@ use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use limits::{
-    Admission, Ask, Change, Concurrent, Definition, Keyed, Ledger, LimitId, Mode, Outcome, Shared,
+    Admission, Ask, Change, Concurrent, Definition, Keyed, Ledger, LimitId, Outcome,
     TenantDefinition, TenantId, Time, Used, Want,
 };
 
@@ -234,17 +234,9 @@ fn want(limit: LimitId, key: Option<&[u8]>) -> Want<'_> {
 
 fn fixed(name: &str, concurrent: u32) -> Definition {
     Definition {
-        identity: name.to_owned(),
-        name: name.to_owned(),
-        shared: Shared::OneTenant,
-        keyed: Keyed::Fixed,
         concurrent: Some(Concurrent::Fixed(concurrent)),
-        queue: 0,
         wait: Duration::from_secs(2),
-        late: None,
-        rate: None,
-        mode: Mode::Enforce,
-        fleet: None,
+        ..Definition::of(name)
     }
 }
 

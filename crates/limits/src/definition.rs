@@ -35,6 +35,26 @@ pub struct Definition {
     pub fleet: Option<OnLoss>,
 }
 
+impl Definition {
+    /// Of one tenant's clients, with one state, and nothing that it refuses; its name is its identity, too.
+    #[must_use]
+    pub fn of(name: &str) -> Definition {
+        Definition {
+            identity: name.to_owned(),
+            name: name.to_owned(),
+            shared: Shared::OneTenant,
+            keyed: Keyed::Fixed,
+            concurrent: None,
+            queue: 0,
+            wait: Duration::ZERO,
+            late: None,
+            rate: None,
+            mode: Mode::Enforce,
+            fleet: None,
+        }
+    }
+}
+
 /// Who competes in a limit's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shared {

@@ -14,8 +14,8 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use crate::{
-    Admission, Ask, Change, Concurrent, Definition, Keyed, Ledger, LimitId, Mode, Outcome, Permit,
-    Shared, TenantDefinition, TenantId, Ticket, Time, Used, Want,
+    Admission, Ask, Change, Concurrent, Definition, Keyed, Ledger, LimitId, Outcome, Permit,
+    TenantDefinition, TenantId, Ticket, Time, Used, Want,
 };
 
 /// Turns without anybody getting on after which nobody ever will.
@@ -257,17 +257,11 @@ impl Stage {
 
 pub(crate) fn definition(name: &str, keyed: Keyed, concurrent: u32, queue: u32) -> Definition {
     Definition {
-        identity: name.to_owned(),
-        name: name.to_owned(),
-        shared: Shared::OneTenant,
         keyed,
         concurrent: Some(Concurrent::Fixed(concurrent)),
         queue,
         wait: Duration::from_secs(60),
-        late: None,
-        rate: None,
-        mode: Mode::Enforce,
-        fleet: None,
+        ..Definition::of(name)
     }
 }
 

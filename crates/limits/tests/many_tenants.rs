@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use limits::{
-    Admission, Ask, Concurrent, Definition, Keyed, Ledger, LimitId, Mode, Outcome, Permit, Shared,
+    Admission, Ask, Concurrent, Definition, Ledger, LimitId, Outcome, Permit, Shared,
     TenantDefinition, TenantId, Ticket, Time, Used, Want,
 };
 
@@ -68,17 +68,11 @@ impl Gateway {
     fn new() -> Gateway {
         let ledger = Arc::new(Ledger::new(2, [1, 2, 3, 4]));
         let definition = Definition {
-            identity: "upstream app/upstream".into(),
-            name: "upstream".into(),
             shared: Shared::Tenants,
-            keyed: Keyed::Fixed,
             concurrent: Some(Concurrent::Fixed(PERMITS)),
             queue: 2_000,
             wait: Duration::from_secs(2),
-            late: None,
-            rate: None,
-            mode: Mode::Enforce,
-            fleet: None,
+            ..Definition::of("upstream")
         };
         let tenant = |number| TenantDefinition {
             name: format!("tenant {number}"),

@@ -403,17 +403,12 @@ fn cap(definition: &Definition) -> u32 {
 
 fn definition(name: &str, keyed: Keyed, concurrent: u32, queue: u32) -> Definition {
     Definition {
-        identity: name.to_owned(),
-        name: name.to_owned(),
         shared: Shared::Tenants,
         keyed,
         concurrent: Some(Concurrent::Fixed(concurrent)),
         queue,
         wait: WAIT,
-        late: None,
-        rate: None,
-        mode: Mode::Enforce,
-        fleet: None,
+        ..Definition::of(name)
     }
 }
 

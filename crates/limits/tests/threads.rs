@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use limits::{
-    Admission, Ask, Concurrent, Definition, Keyed, Ledger, LimitId, Mode, Outcome, Permit, Shared,
+    Admission, Ask, Concurrent, Definition, Keyed, Ledger, LimitId, Outcome, Permit,
     TenantDefinition, TenantId, Ticket, Time, Used, Want,
 };
 
@@ -195,17 +195,11 @@ impl Stage {
 
 fn definition(name: &str, keyed: Keyed, concurrent: u32) -> Definition {
     Definition {
-        identity: name.to_owned(),
-        name: name.to_owned(),
-        shared: Shared::OneTenant,
         keyed,
         concurrent: Some(Concurrent::Fixed(concurrent)),
         queue: 16,
         wait: PATIENCE,
-        late: None,
-        rate: None,
-        mode: Mode::Enforce,
-        fleet: None,
+        ..Definition::of(name)
     }
 }
 

@@ -21,7 +21,6 @@ pub(super) fn definition(
 ) -> Definition {
     let plain = Definition {
         identity,
-        name: limit.name.clone(),
         shared: match key.is_of_one_tenant(place) {
             true => Shared::OneTenant,
             false => Shared::Tenants,
@@ -30,17 +29,12 @@ pub(super) fn definition(
             Key::Fixed => Keyed::Fixed,
             Key::Parts(_) => Keyed::Dynamic,
         },
-        concurrent: None,
-        queue: 0,
-        wait: Duration::ZERO,
-        late: None,
-        rate: None,
-        mode: Mode::Enforce,
         fleet: limit.fleet.map(|on_loss| match on_loss {
             model::OnLoss::Share => OnLoss::Share,
             model::OnLoss::Open => OnLoss::Open,
             model::OnLoss::Closed => OnLoss::Closed,
         }),
+        ..Definition::of(&limit.name)
     };
     changed(&plain, limit, workers)
 }

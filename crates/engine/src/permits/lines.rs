@@ -180,10 +180,9 @@ impl fmt::Display for RefusalLine {
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
-    use std::time::Duration;
 
     use limits::{
-        Admission, Ask, Concurrent, Definition, Keyed, Ledger, Shared, TenantDefinition, Time, Want,
+        Admission, Ask, Concurrent, Definition, Keyed, Ledger, TenantDefinition, Time, Want,
     };
 
     use super::*;
@@ -193,16 +192,9 @@ mod tests {
         let ledger = Ledger::new(1, [1, 2, 3, 4]);
         let limit = Definition {
             identity: "site a.jp/file".to_owned(),
-            name: "file".to_owned(),
-            shared: Shared::OneTenant,
             keyed: Keyed::Dynamic,
             concurrent: Some(Concurrent::Fixed(2)),
-            queue: 0,
-            wait: Duration::ZERO,
-            late: None,
-            rate: None,
-            mode: Mode::Enforce,
-            fleet: None,
+            ..Definition::of("file")
         };
         let tenant = TenantDefinition {
             name: "a.jp".to_owned(),

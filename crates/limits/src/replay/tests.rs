@@ -6,23 +6,16 @@ use std::net::Ipv4Addr;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Mode, Shared};
 
 const MILLISECOND: u64 = 1_000_000;
 
 fn limit(permits: u32, queue: u32, wait: Duration) -> Definition {
     Definition {
-        identity: "file".to_owned(),
-        name: "file".to_owned(),
-        shared: Shared::OneTenant,
         keyed: Keyed::Dynamic,
         concurrent: Some(Concurrent::Fixed(permits)),
         queue,
         wait,
-        late: None,
-        rate: None,
-        mode: Mode::Enforce,
-        fleet: None,
+        ..Definition::of("file")
     }
 }
 

@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use limits::{
     Admission, Ask, Change, Concurrent, Definition, GateLook, Keyed, Ledger, LimitId, LimitLook,
-    Mode, Permit, RateCheck, RateTicket, Refusal, Shared, TenantDefinition, TenantId, Ticket, Time,
-    Want,
+    Permit, RateCheck, RateTicket, Refusal, TenantDefinition, TenantId, Ticket, Time, Want,
 };
 
 /// What the ledger said.
@@ -204,17 +203,9 @@ pub(crate) fn tenant(keys_max: u32) -> TenantDefinition {
 /// A limit with one key, so many permits, no queue and two seconds of patience.
 pub(crate) fn fixed(name: &str, concurrent: u32) -> Definition {
     Definition {
-        identity: name.to_owned(),
-        name: name.to_owned(),
-        shared: Shared::OneTenant,
-        keyed: Keyed::Fixed,
         concurrent: Some(Concurrent::Fixed(concurrent)),
-        queue: 0,
         wait: Duration::from_secs(2),
-        late: None,
-        rate: None,
-        mode: Mode::Enforce,
-        fleet: None,
+        ..Definition::of(name)
     }
 }
 

@@ -5,11 +5,10 @@
 
 use std::fmt::Write;
 use std::ops::Range;
-use std::time::Duration;
 
 use config::model::{Limit, LimitKey, Model};
 use config::{Diagnostics, Sources};
-use limits::{Definition, Keyed, Mode, Shared};
+use limits::{Definition, Keyed, Shared};
 
 use crate::outcome::{Outcome, complain};
 
@@ -77,8 +76,6 @@ impl Spec {
             .all(|key| matches!(key, LimitKey::Process | LimitKey::Const(_)));
         let over_tenants = |key: &LimitKey| matches!(key, LimitKey::Process | LimitKey::Upstream);
         let plain = Definition {
-            identity: limit.name.clone(),
-            name: limit.name.clone(),
             shared: match limit.key.iter().any(over_tenants) {
                 true => Shared::Tenants,
                 false => Shared::OneTenant,
@@ -87,13 +84,7 @@ impl Spec {
                 true => Keyed::Fixed,
                 false => Keyed::Dynamic,
             },
-            concurrent: None,
-            queue: 0,
-            wait: Duration::ZERO,
-            late: None,
-            rate: None,
-            mode: Mode::Enforce,
-            fleet: None,
+            ..Definition::of(&limit.name)
         };
         engine::permits::changed(&plain, limit, WORKERS)
     }
@@ -352,6 +343,8 @@ fn only_limit(model: &Model) -> Option<Limit> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
